@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longhand::policy::PolicyChoice;
 use longhand::{Context, Model, Prefill, Setup, SetupOptions, Type};
 
-use crate::recipes::{EXACT_TYPES, FULL, OTHER_TYPES, RAZOR, RECIPES, Recipe, TYPES, budget};
+use crate::recipes::{EXACT_TYPES, FULL, OTHER_TYPES, RAZOR, Recipe, TYPES, budget, recipes};
 
 /// Offers that are shown.
 const MAX_OFFERS: usize = 3;
@@ -71,7 +71,7 @@ pub fn find(model: &Arc<Model>, options: &SetupOptions, prompt: usize, context: 
 /// What can be changed, from little to much: the recipes, and what is smaller still. Where everything is kept, reading
 /// chunk by chunk changes no answers. So it comes before types and policies that may.
 fn changes(model: &Model) -> Vec<Offer> {
-    let offer = |recipe: &Recipe| Offer {
+    let offer = |recipe: Recipe| Offer {
         policy: Some(recipe.policy).filter(|policy| *policy != FULL),
         percent: recipe.percent,
         types: Some(recipe.types).filter(|types| *types != TYPES[0]),
@@ -79,7 +79,7 @@ fn changes(model: &Model) -> Vec<Offer> {
     };
     let with_types = |policy: &'static str, streaming: bool, types: &[(Type, Type)]| -> Vec<Offer> {
         let recipe = |types| Recipe { policy, percent: None, types };
-        types.iter().map(|types| Offer { streaming, ..offer(&recipe(*types)) }).collect()
+        types.iter().map(|types| Offer { streaming, ..offer(recipe(*types)) }).collect()
     };
     let mut offers = Vec::new();
     for types in [EXACT_TYPES, OTHER_TYPES] {
@@ -87,7 +87,7 @@ fn changes(model: &Model) -> Vec<Offer> {
     }
     // With ALiBi, computing the windows takes too long for an offer.
     if !model.spec().position_encoding.is_alibi() {
-        offers.extend(RECIPES.iter().filter(|recipe| recipe.policy != FULL).map(offer));
+        offers.extend(recipes().filter(|recipe| recipe.policy != FULL).map(offer));
         for policy in [RAZOR, "razor:induction=0.07"] {
             offers.extend(with_types(policy, true, &TYPES));
         }

@@ -21,7 +21,7 @@ use crate::args::model::{ModelArg, ModelArgs, shape_help};
 use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg};
 use crate::args::values;
 use crate::failure::Failure;
-use crate::recipes::{self, RECIPES, TYPES};
+use crate::recipes::{self, TYPES, recipes};
 
 /// Say whether a model and a text fit the memory, and with which policy and cache types.
 ///
@@ -40,7 +40,7 @@ pub struct PlanArgs {
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     context: Option<usize>,
     /// A policy; repeat for several; `longhand policies` lists them [default: those that lose the fewest answers, kvzip
-    /// with the share of rows that is advised; with --all or --json also the others, with their default parameters]
+    /// with the shares of rows that are advised; with --all or --json also the others, with their default parameters]
     #[arg(long, value_name = "POLICY")]
     policy: Vec<String>,
     /// Plan for a well-known GPU, which need not be there. 4090 is the same as --device cuda --memory 24GiB
@@ -190,16 +190,16 @@ fn policies_to_plan(args: &PlanArgs) -> Result<Vec<Wanted>, Failure> {
     }
     let has_budget = args.budget.budget().is_some();
     let mut shown: Vec<Wanted> = Vec::new();
-    for recipe in RECIPES {
+    for recipe in recipes() {
+        let percent = recipe.percent.filter(|_| !has_budget);
+        let is_new = shown.iter().all(|wanted| (&*wanted.given, wanted.percent) != (recipe.policy, percent));
         // The policy that keeps everything takes no budget.
-        let is_new = shown.iter().all(|wanted| wanted.given != recipe.policy);
         if is_new && !(has_budget && recipe.policy == recipes::FULL) {
-            let percent = recipe.percent.filter(|_| !has_budget);
             shown.push(Wanted { percent, ..Wanted::given(recipe.policy)? });
         }
     }
     if args.all || args.json {
-        for entry in policies().filter(|entry| RECIPES.iter().all(|recipe| recipe.policy != entry.name)) {
+        for entry in policies().filter(|entry| recipes().all(|recipe| recipe.policy != entry.name)) {
             shown.push(Wanted::given(entry.name)?);
         }
     }

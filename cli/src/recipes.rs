@@ -6,10 +6,11 @@
 //! - `full` is the reference. q8_0 costs no answers, nor do values in q4_0 or iq4_nl (2026-11-22-cache-types.md,
 //!   2026-11-22-ruler.md). Keys in iq4_nl cost fewer answers than evicting rows does (2026-11-23-key-offset.md,
 //!   2026-11-24-iq4-nl.md).
-//! - `kvzip` whose retrieval heads keep everything, with 47 % of the rows, costs the fewest answers in long texts
-//!   (2026-11-23-kvzip.md, 2026-11-24-iq4-nl.md). In q8_0 that is a quarter of the bytes of f16, in iq4_nl an eighth.
+//! - `kvzip` whose retrieval heads keep everything costs the fewest answers in long texts (2026-11-23-kvzip.md). More
+//!   rows in iq4_nl answer more than fewer rows in q8_0 do (2026-11-24-iq4-nl.md). In iq4_nl 85 % of the rows are a
+//!   quarter of the bytes of f16, and 47 % an eighth.
 //! - `razor` takes as many bytes and reads a text once. It answers as `full` does in texts of 4,096 tokens, and costs
-//!   more answers in longer ones (2026-11-22-ruler-1.5b.md, 2026-11-23-kvzip.md).
+//!   more answers in longer ones (2026-11-22-ruler-1.5b.md, 2026-11-24-iq4-nl.md).
 //! - `kvzip` with 30 % of the rows costs few answers in texts of up to 8,192 tokens, and fewer than `razor` with as many
 //!   bytes (2026-11-23-kvzip.md).
 //! - The others lose answers, also where retrieval heads keep everything.
@@ -51,27 +52,20 @@ const VALUES_IQ4_NL: (Type, Type) = (Type::Q8_0, Type::IQ4_NL);
 const IQ4_NL: (Type, Type) = (Type::IQ4_NL, Type::IQ4_NL);
 
 /// All ways that are advised, the best first.
-pub const RECIPES: [Recipe; 16] = [
-    recipe(FULL, None, F16),
-    recipe(FULL, None, Q8_0),
-    recipe(FULL, None, VALUES_IQ4_NL),
-    recipe(FULL, None, IQ4_NL),
-    recipe(KVZIP_HEADS, Some(47), F16),
-    recipe(KVZIP_HEADS, Some(47), Q8_0),
-    recipe(KVZIP_HEADS, Some(47), VALUES_IQ4_NL),
-    recipe(KVZIP_HEADS, Some(47), IQ4_NL),
-    recipe(RAZOR, None, F16),
-    recipe(RAZOR, None, Q8_0),
-    recipe(KVZIP, Some(30), F16),
-    recipe(KVZIP, Some(30), Q8_0),
-    recipe(KVZIP, Some(30), VALUES_IQ4_NL),
-    recipe(KVZIP, Some(30), IQ4_NL),
-    recipe(RAZOR, None, VALUES_IQ4_NL),
-    recipe(RAZOR, None, IQ4_NL),
-];
-
-const fn recipe(policy: &'static str, percent: Option<u8>, types: (Type, Type)) -> Recipe {
-    Recipe { policy, percent, types }
+pub fn recipes() -> impl Iterator<Item = Recipe> {
+    let order = [
+        (FULL, None, &TYPES[..]),
+        (KVZIP_HEADS, Some(85), &TYPES),
+        (KVZIP_HEADS, Some(65), &TYPES),
+        (KVZIP_HEADS, Some(47), &TYPES),
+        (RAZOR, Some(65), &TYPES),
+        (RAZOR, None, &[F16, Q8_0]),
+        (KVZIP, Some(30), &TYPES),
+        (RAZOR, None, &[VALUES_IQ4_NL, IQ4_NL]),
+    ];
+    order.into_iter().flat_map(|(policy, percent, types)| {
+        types.iter().map(move |types| Recipe { policy, percent, types: *types })
+    })
 }
 
 /// The budget for so many % of a full cache.
@@ -79,15 +73,21 @@ pub fn budget(percent: u8) -> KvBudget {
     KvBudget::Share(f64::from(percent) / 100.0)
 }
 
-/// The place in [`RECIPES`] of a session of `context` tokens; `None` for what is never advised.
-pub fn rank(policy: &PolicyChoice, types: (Type, Type), context: usize) -> Option<usize> {
+/// The place among [`recipes`] of a session of `context` tokens; `None` for what is never advised. Its rows in % are
+/// those of a recipe, or `None` where the policy was given.
+pub fn rank(
+    policy: &PolicyChoice,
+    percent: Option<u8>,
+    types: (Type, Type),
+    context: usize,
+) -> Option<usize> {
     let kept = policy.policy().map_or(context, |bounded| bounded.budget(context)) as f64 / context as f64;
     // Of all rows somewhat less than the recipe says: rows in reserve are part of a budget.
-    let policy = match policy.name() {
-        FULL => FULL,
-        RAZOR if policy.uses_retrieval_heads() => RAZOR,
-        KVZIP if policy.uses_retrieval_heads() && kept >= 0.1 => KVZIP_HEADS,
-        KVZIP if policy.uses_shares() && kept >= 0.25 => KVZIP,
+    let (policy, least) = match policy.name() {
+        FULL => (FULL, None),
+        RAZOR if policy.uses_retrieval_heads() => (RAZOR, None),
+        KVZIP if policy.uses_retrieval_heads() && kept >= 0.1 => (KVZIP_HEADS, Some(47)),
+        KVZIP if policy.uses_shares() && kept >= 0.25 => (KVZIP, Some(30)),
         _ => return None,
     };
     let has_four_bits = |ty| row_type(ty).is_some_and(RowType::has_four_bits);
@@ -97,7 +97,7 @@ pub fn rank(policy: &PolicyChoice, types: (Type, Type), context: usize) -> Optio
         (k, v) if k == Type::Q8_0 || v == Type::Q8_0 => Q8_0,
         _ => F16,
     };
-    RECIPES.iter().position(|recipe| recipe.policy == policy && recipe.types == types)
+    recipes().position(|recipe| recipe == Recipe { policy, percent: percent.or(least), types })
 }
 
 #[cfg(test)]
@@ -106,15 +106,15 @@ mod tests {
 
     #[test]
     fn what_is_planned_has_the_place_of_its_recipe() {
-        let rank = |policy: &str, types| rank(&policy.parse().expect("a policy"), types, 10_000);
+        let rank = |policy: &str, types| rank(&policy.parse().expect("a policy"), None, types, 10_000);
         let of = |number: usize| Some(number);
         assert_eq!(rank("full", (Type::F32, Type::F16)), of(0));
         assert_eq!(rank("full", (Type::Q8_0, Type::Q4_0)), of(2));
         assert_eq!(rank("full", (Type::Q4_0, Type::Q4_0)), of(3));
-        assert_eq!(rank("kvzip:heads=on,capacity=1700", Q8_0), of(5));
-        assert_eq!(rank("razor:buffer=256", (Type::Q8_0, Type::F16)), of(9));
-        assert_eq!(rank("kvzip:capacity=2600", Q8_0), of(11));
-        assert_eq!(rank("razor", VALUES_IQ4_NL), of(14));
+        assert_eq!(rank("kvzip:heads=on,capacity=1700", Q8_0), of(13));
+        assert_eq!(rank("razor:buffer=256", (Type::Q8_0, Type::F16)), of(21));
+        assert_eq!(rank("kvzip:capacity=2600", Q8_0), of(23));
+        assert_eq!(rank("razor", VALUES_IQ4_NL), of(26));
         for policy in [
             "streaming",
             "lagkv:heads=on",
@@ -126,8 +126,19 @@ mod tests {
         ] {
             assert_eq!(rank(policy, Q8_0), None, "{policy}");
         }
-        for recipe in RECIPES {
-            assert!(recipe.policy.parse::<PolicyChoice>().is_ok(), "{}", recipe.policy);
+        // What a recipe plans for 10,000 tokens, a third of whose rows are in retrieval heads.
+        for (number, recipe) in recipes().enumerate() {
+            let rows = recipe.percent.map_or(String::new(), |percent| match recipe.policy {
+                KVZIP_HEADS => format!(",capacity={}", (usize::from(percent) * 100 - 3300) * 100 / 67),
+                RAZOR => format!(":buffer={}", (usize::from(percent) * 100 - 3300) * 100 / 67),
+                _ => format!(":capacity={}", usize::from(percent) * 100),
+            });
+            let policy = format!("{}{rows}", recipe.policy).parse().expect("a policy");
+            assert_eq!(
+                super::rank(&policy, recipe.percent, recipe.types, 10_000),
+                Some(number),
+                "{recipe:?}"
+            );
         }
     }
 }

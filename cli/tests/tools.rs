@@ -211,9 +211,9 @@ fn plans_show_what_fits_and_what_would_fit() {
         longhand(&["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "100k", "--memory", "12GiB", "--all"])
             .ok();
     let rows = all.lines().skip_while(|line| !line.starts_with("---")).skip(1);
-    assert_eq!(rows.take_while(|line| !line.is_empty()).count(), 14 * 4, "{all}");
+    assert_eq!(rows.take_while(|line| !line.is_empty()).count(), 17 * 4, "{all}");
     assert!(all.contains("scratch") && all.starts_with("Yes: full + q8_0/iq4_nl needs "), "{all}");
-    assert!(longhand(&["plan", "-c", "4k"]).ok().contains("kvzip:heads=on 47%"));
+    assert!(longhand(&["plan", "-c", "4k"]).ok().contains("kvzip:heads=on 85%"));
 }
 
 /// The first line is the answer, then comes the command that runs it, then at most five choices. Policies
@@ -241,8 +241,8 @@ fn a_plan_begins_with_its_answer() {
         ),
         (
             "9.61GiB",
-            "Yes: kvzip 30% + q8_0/iq4_nl needs 9.5",
-            "100000 --policy kvzip --kv-budget 30% -ctk q8_0 -ctv iq4_nl\n",
+            "Yes: razor 65% + iq4_nl needs 8.6",
+            "100000 --policy razor --kv-budget 65% -ctk iq4_nl -ctv iq4_nl\n",
         ),
         ("8.5GiB", "Yes: razor + iq4_nl needs 8.1", "100000 --policy razor -ctk iq4_nl -ctv iq4_nl\n"),
     ] {

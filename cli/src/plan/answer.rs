@@ -53,7 +53,7 @@ impl<'a> Answer<'a> {
             .filter_map(|(number, row)| {
                 let forecast = row.plan.as_ref().ok()?;
                 let session = &forecast.planned.session;
-                let rank = rank(&session.policy, session.types, session.context);
+                let rank = rank(&session.policy, row.wanted.percent, session.types, session.context);
                 Some(Choice { row, forecast, rank, number })
             })
             .collect();
