@@ -59,7 +59,8 @@ pub fn of_layers<E>(
 /// Replaces `head` `[head_dim]` by the mean of what RoPE makes of it at the first `positions` positions. Scaled
 /// frequencies count as if they were not.
 fn mean_after_rope(head: &mut [f32], rope: Option<&Rope>, positions: usize) {
-    let Some(rope) = rope else { return };
+    // Where memory is planned, all numbers are 0.
+    let Some(rope) = rope.filter(|_| head.iter().any(|x| *x != 0.0)) else { return };
     let pairs = rope.n_dims.min(head.len()) / 2;
     for pair in 0..pairs {
         let (i, j) = match rope.style {

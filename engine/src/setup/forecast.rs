@@ -191,7 +191,7 @@ impl Forecast {
         let planned = plan(placement, self.context)?;
         let smallest = self.target.smallest(layers);
         let fits = |context| plan(smallest, context).is_ok_and(|planned| self.target.holds(&planned.bytes));
-        Ok(SessionForecast { planned, longest_context: longest_context(fits) })
+        Ok(SessionForecast { planned, longest_context: longest_context(self.context, fits) })
     }
 
     /// The profile for one policy. With ALiBi it has the model's windows. Otherwise it is the forecast's
@@ -249,18 +249,42 @@ fn assumed(shape: HeadShape, share: f64) -> Result<(HeadProfile, ProfileOrigin),
     Ok((spread(shape, share)?, ProfileOrigin::Assumed { share }))
 }
 
-/// The longest context that fits, with an error below 0.1 %; 0 if none fits.
-fn longest_context(fits: impl Fn(usize) -> bool) -> usize {
+/// The longest context that fits, with an error below 0.1 %; 0 if none fits. The search begins at `guess`.
+fn longest_context(guess: usize, fits: impl Fn(usize) -> bool) -> usize {
     const LIMIT: usize = 100_000_000;
-    // Some policies cannot be used in very short sessions.
-    let Some(shortest) = [1, 1 << 10, 1 << 14].into_iter().find(|context| fits(*context)) else { return 0 };
-    let (mut good, mut bad) = (shortest, 2 * shortest);
-    while bad < LIMIT && fits(bad) {
+    let (mut good, mut bad) = (0, guess.clamp(1 << 14, LIMIT));
+    while bad <= LIMIT && fits(bad) {
         (good, bad) = (bad, bad * 2);
     }
-    while bad - good > good / 1000 + 1 {
+    // Some policies cannot be used in very short sessions.
+    while good == 0 && bad > 1 {
+        let half = bad / 2;
+        if fits(half) { good = half } else { bad = half }
+    }
+    while good > 0 && bad - good > good / 1000 + 1 {
         let middle = good + (bad - good) / 2;
         if fits(middle) { good = middle } else { bad = middle }
     }
     good.min(LIMIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::longest_context;
+
+    #[test]
+    fn the_longest_context_is_found_from_every_guess() {
+        for guess in [0, 1, 1000, 70_000, 100_000_000] {
+            for limit in [1, 2, 999, 1000, 139_000, 99_000_000] {
+                let found = longest_context(guess, |context| context <= limit);
+                assert!(found <= limit && limit - found <= limit / 1000 + 1, "{guess} {limit}: {found}");
+                // Too short for a policy.
+                let found = longest_context(guess, |context| context <= limit && context >= 300);
+                assert!(found == 0 || (limit >= 300 && limit - found <= limit / 1000 + 1), "{guess} {limit}");
+                assert!(found > 0 || limit < 999, "{guess} {limit}");
+            }
+            assert_eq!(longest_context(guess, |_| false), 0);
+            assert_eq!(longest_context(guess, |_| true), 100_000_000);
+        }
+    }
 }
