@@ -61,7 +61,11 @@ impl Observer for HeldReporter<'_> {
     }
 
     fn notice(&mut self, notice: Notice) {
-        self.notices.push(notice);
+        match notice {
+            // It explains the progress that follows.
+            Notice::Begins(_) => self.reporter.notice(notice),
+            _ => self.notices.push(notice),
+        }
     }
 }
 
@@ -89,6 +93,11 @@ fn notice_text(notice: &Notice) -> Option<String> {
         Notice::ExpertsOnCpu { split, on_gpu } => format!(
             "note: {split} of the {on_gpu} layers on the GPU have their experts on the CPU (--n-cpu-moe)"
         ),
+        Notice::ResidualOnHost => {
+            "note: while a document is read, its activations are in main memory, because the GPU has no room for them; \
+             reading takes longer"
+                .to_owned()
+        }
         Notice::HostExpertsUnused { has_experts: true } => {
             "note: --n-cpu-moe has no effect: no GPU is used".to_owned()
         }

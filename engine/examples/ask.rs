@@ -1,6 +1,6 @@
 //! Asks a question about a document:
 //!
-//!     cargo run --release -p longhand --example ask -- README.md "Which policies are there?" [model.gguf]
+//!     cargo run --release -p longhand --example ask -- docs/policies.md "Which policies are there?" [model.gguf]
 
 use std::error::Error;
 

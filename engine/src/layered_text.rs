@@ -135,7 +135,7 @@ impl LayeredText {
     /// The queries of the next chunk after RoPE, `[head_dim, heads, n]`.
     pub fn queries(&self, workspace: &mut Workspace) -> Result<Vec<f32>, EngineError> {
         let Some(chunk) = self.next_chunk() else { return Ok(Vec::new()) };
-        let built = self.forward.query_graph(self.layer, self.residual_of(chunk)?);
+        let built = self.forward.query_graph(self.layer, self.load_chunk(chunk)?);
         let graph = workspace.prepare(self.place(), built.graph()?)?;
         built.inputs.fill(&self.tokens[chunk.tokens.clone()], chunk.at, &self.lane_values(chunk))?;
         self.engine.backends.compute(self.place(), &graph)?;
@@ -160,7 +160,7 @@ impl LayeredText {
             let before = self.chunks_read.min(self.text_chunks);
             let states = self.scratch.state_rows(self.place(), spec, layer, before);
             let rows = states.as_ref().unwrap_or(rows);
-            let graphs = self.forward.layer_graphs(layer, self.residual_of(chunk)?, rows, needed);
+            let graphs = self.forward.layer_graphs(layer, self.load_chunk(chunk)?, rows, needed);
             let pass = Pass::new(graphs, workspace)?;
             let tokens = &self.tokens[chunk.tokens.clone()];
             let lanes = self.lane_values(chunk);
@@ -207,7 +207,7 @@ impl LayeredText {
     }
 
     /// The next chunk's part of the residual stream, in the place of the present layer.
-    fn residual_of(&self, chunk: &Chunk) -> Result<TextChunk<'_>, EngineError> {
+    fn load_chunk(&self, chunk: &Chunk) -> Result<TextChunk<'_>, EngineError> {
         self.residual.load(self.layer, self.chunks_read, chunk.tokens.len())
     }
 

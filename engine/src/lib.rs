@@ -73,7 +73,7 @@ pub use sampler::{Sampler, SamplerError, SamplerOptions};
 pub use session::{KvHeadRows, KvMap, KvUsage, Prefill, Session, SessionOptions, sync_all};
 pub use setup::{Context, HeadSource, Setup, SetupOptions};
 
-/// The README's example is a doctest.
+/// The example in docs/library.md is a doctest.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;
+#[doc = include_str!("../../docs/library.md")]
+struct LibraryExample;

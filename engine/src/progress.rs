@@ -101,6 +101,8 @@ pub enum Notice {
         /// Layers on the GPU.
         on_gpu: usize,
     },
+    /// While a text is read layer by layer, its residual stream is in the host's memory: the GPU has no room for it.
+    ResidualOnHost,
     /// Experts were to stay on the CPU, which has no effect: no GPU is used, or the model has no experts.
     HostExpertsUnused {
         /// Whether the model has experts.

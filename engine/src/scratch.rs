@@ -194,9 +194,9 @@ pub fn first_text_chunks(n: usize, len: usize, twice: bool) -> Vec<Chunk> {
 /// Where the stream of layers on the device is on the host, the device has room for one chunk as a layer gets it, and
 /// for the chunk as the layer gives it.
 pub(crate) struct Residual {
-    /// `[n_embd, columns]` f32, by [`Place`]; `None` where there are no layers, nor the stream.
+    /// `[n_embd, columns]` f32, by [`Place`]; `None` in a place without layers that does not hold the stream either.
     tensors: [Option<Tensor>; 2],
-    /// Which layers are where, and the stream.
+    /// Where each layer is, and where the stream is between layers.
     placement: Placement,
     /// Tokens of a chunk.
     chunk: usize,
@@ -215,7 +215,8 @@ impl Residual {
         let (placement, chunk) = (backends.placement(), longest(chunks));
         let n_embd = forward.weights().decode_layout.input.token_embd.dim(0);
         let mut tensors = [None, None];
-        for place in Place::ALL {
+        // The device comes first: page-locked memory of the host belongs to the device that the thread used last.
+        for place in Place::ALL.into_iter().rev() {
             let columns = Residual::columns(chunks, placement, place);
             if columns > 0 {
                 let memory = match place {
@@ -300,10 +301,10 @@ impl Residual {
         self.tensors.iter().flatten().next().map_or(0, |tensor| 4 * tensor.dim(0) * columns)
     }
 
-    /// What is in a place.
+    /// The tensor of a place.
     ///
     /// # Errors
-    /// Where that is nothing.
+    /// Where nothing was allocated there.
     fn at(&self, place: Place) -> Result<&Tensor, EngineError> {
         let tensor = self.tensors[place as usize].as_ref();
         Ok(tensor.ok_or_else(|| ggml::Error::NotAllocated("the residual stream".into()))?)

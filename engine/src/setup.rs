@@ -327,12 +327,8 @@ impl Setup {
             plan(&heads.expected, prompt, placement).or_else(|_| plan(&heads.smallest, prompt, placement))
         };
 
-        let mut placement = target.choose(spec.n_layers, |placement| expected(prompt, placement));
-        // Where the prompt is short, a document that fills the context may still follow.
-        let fits = |planned: Planned| target.limit.is_none() || target.holds(&planned.bytes);
-        if placement.on_device() > 0 && !expected(session.context, placement).is_ok_and(fits) {
-            placement = placement.with_host_residual();
-        }
+        // Where the prompt is short, a document that fills the context may still follow before the first question.
+        let placement = target.choose(spec.n_layers, |placement| expected(session.context, placement));
         let smallest = plan(&heads.smallest, prompt, placement)?;
         if check_memory {
             check_unloaded(&smallest.bytes, session.context)?;
@@ -353,6 +349,9 @@ impl Setup {
                     let split = placement.split_layers(spec);
                     if split > 0 {
                         observer.notice(Notice::ExpertsOnCpu { split, on_gpu });
+                    }
+                    if placement.has_host_residual() {
+                        observer.notice(Notice::ResidualOnHost);
                     }
                     let overhead = planned.bytes.device_overhead;
                     let memory = target.limit.map(|limit| limit.saturating_sub(overhead));

@@ -160,6 +160,16 @@ impl Inner {
         self.memory.get().map(|(memory, generation)| memory.lock(*generation)).transpose()
     }
 
+    /// Whether the intermediates of both contexts are in the same memory, of the same graph. One lock is enough then.
+    pub(crate) fn shares_graph_memory(&self, other: &Inner) -> bool {
+        match (self.memory.get(), other.memory.get()) {
+            (Some((memory, generation)), Some((others, of_other))) => {
+                Arc::ptr_eq(memory, others) && generation == of_other
+            }
+            _ => false,
+        }
+    }
+
     /// This context and those of its operands, all with `access`, sorted by address.
     pub(crate) fn with_operands(self: &Arc<Inner>, access: Access) -> Vec<ContextAccess> {
         let mut list = self.read().foreign.clone();

@@ -28,7 +28,7 @@ __host__ __device__ inline int row_bytes(int type, int head_dim) {
     __builtin_unreachable();
 }
 
-// The values, plus 128, of four codes of IQ4_NL, which are the low nibbles of `codes`.
+// The values, plus 128, of four codes of IQ4_NL: the four lowest nibbles of `codes`.
 __device__ __forceinline__ uint32_t iq4_values(uint32_t codes) {
     uint32_t low = __byte_perm(0x3f2d1801, 0x766a5d4f, codes & 0x7777);
     uint32_t high = __byte_perm(0xa6998d81, 0xf1d9c5b5, codes & 0x7777);

@@ -61,7 +61,7 @@ impl RowType {
         RowType::ALL.into_iter().find(|ty| ty.name() == name)
     }
 
-    /// The names of all types for messages: `f32, f16, q8_0 or q4_0`.
+    /// The names of all types for messages: `f32, f16, q8_0, q4_0 or iq4_nl`.
     pub fn names() -> String {
         let names: Vec<&str> = RowType::ALL.iter().map(|ty| ty.name()).collect();
         let (last, others) = names.split_last().expect("there are types");
@@ -133,7 +133,7 @@ impl RowType {
         }
     }
 
-    /// Reads one row into `values`. The vector loads below give the same numbers.
+    /// Reads one row into `values`. The vector loads of `load.rs` give the same numbers.
     pub fn decode(self, row: &[u8], values: &mut [f32]) {
         let half_at = |b: &[u8]| f16::from_le_bytes([b[0], b[1]]).to_f32();
         match self {
@@ -183,7 +183,7 @@ fn extreme(x: &[f32]) -> f32 {
     x.iter().fold(0f32, |m, &v| if v.abs() > m.abs() { v } else { m })
 }
 
-/// The scale and the codes of a block of `IQ4_NL`.
+/// The scale and the codes of a block of `IQ4_NL`. A block with an element that is no number becomes zeros.
 fn iq4_nl(x: &[f32; BLOCK]) -> (f32, [u32; BLOCK]) {
     /// The sum of all elements, in the order of the device's kernel.
     fn sum(mut x: [f32; BLOCK]) -> f32 {
@@ -277,6 +277,7 @@ mod tests {
             assert_eq!(row[2..], codes);
         }
     }
+
     #[test]
     fn iq4_nl_is_more_exact_than_q4_0() {
         // Sums of twelve uniform numbers are nearly normally distributed.
@@ -298,11 +299,13 @@ mod tests {
 
     #[test]
     fn blocks_of_iq4_nl_without_numbers_are_zero() {
-        for x in [0.0, -0.0, f32::MIN_POSITIVE / 4.0, f32::NAN] {
+        let one_nan: [f32; BLOCK] = std::array::from_fn(|i| if i == 7 { f32::NAN } else { 1.0 });
+        let constant = [0.0, -0.0, f32::MIN_POSITIVE / 4.0, f32::NAN].map(|x| [x; BLOCK]);
+        for x in constant.into_iter().chain([one_nan]) {
             let (mut row, mut back) = ([0; FOUR_BITS_BYTES], [1.0f32; BLOCK]);
-            RowType::Iq4Nl.encode(&[x; BLOCK], &mut row);
+            RowType::Iq4Nl.encode(&x, &mut row);
             RowType::Iq4Nl.decode(&row, &mut back);
-            assert_eq!(back, [0.0; BLOCK], "{x}");
+            assert_eq!(back, [0.0; BLOCK], "{x:?}");
         }
     }
 }

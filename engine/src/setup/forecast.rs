@@ -13,6 +13,7 @@ use super::profiles::{Found, Profiles, assumed_share, policy_rule, spread};
 use super::{HeadSource, SetupOptions, Target, planner};
 use crate::heads::{HeadProfile, HeadShape};
 use crate::kv::{KvBudget, PolicyChoice};
+use crate::plan::Plan;
 use crate::progress::Observer;
 use crate::{EngineError, Model, SessionOptions};
 
@@ -189,8 +190,15 @@ impl Forecast {
         };
         let placement = self.target.choose(layers, |placement| plan(placement, self.context));
         let planned = plan(placement, self.context)?;
-        let smallest = self.target.smallest(layers);
-        let fits = |context| plan(smallest, context).is_ok_and(|planned| self.target.holds(&planned.bytes));
+        let fits_in = |placement, context| {
+            let holds = |plan: &Plan| self.target.holds(plan) && self.target.host_holds(plan);
+            plan(placement, context).is_ok_and(|planned| holds(&planned.bytes))
+        };
+        // What takes the least of the GPU's memory takes the most of the host's.
+        let fits = |context| {
+            fits_in(self.target.smallest(layers), context)
+                || (self.target.host_limit.is_some() && fits_in(self.target.wanted(layers), context))
+        };
         Ok(SessionForecast { planned, longest_context: longest_context(self.context, fits) })
     }
 
@@ -249,7 +257,7 @@ fn assumed(shape: HeadShape, share: f64) -> Result<(HeadProfile, ProfileOrigin),
     Ok((spread(shape, share)?, ProfileOrigin::Assumed { share }))
 }
 
-/// The longest context that fits, with an error below 0.1 %; 0 if none fits. The search begins at `guess`.
+/// The longest context that fits, with an error below 0.1 %; 0 if none is found. The search begins at `guess`.
 fn longest_context(guess: usize, fits: impl Fn(usize) -> bool) -> usize {
     const LIMIT: usize = 100_000_000;
     let (mut good, mut bad) = (0, guess.clamp(1 << 14, LIMIT));

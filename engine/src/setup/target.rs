@@ -59,6 +59,8 @@ pub struct Target {
     pub limit: Option<usize>,
     /// Bytes of [`Target::limit`] that the driver takes.
     pub driver: usize,
+    /// Bytes of the host's memory that a plan for a device of this machine may take besides; `None` if unknown.
+    pub host_limit: Option<usize>,
 }
 
 impl HostExperts {
@@ -127,6 +129,7 @@ impl Target {
             host_experts: spec.experts.as_ref().map_or(HostExperts::Count(0), |_| options.host_experts),
             limit: options.gpu_memory.or_else(available_memory),
             driver: 0,
+            host_limit: None,
         }
     }
 
@@ -135,7 +138,8 @@ impl Target {
             (None, Some(free)) => (Some(free), 0),
             (limit, _) => (limit, DRIVER_BYTES),
         };
-        Target { device: Some(kind), limit, driver, ..Target::host(spec, options) }
+        let host_limit = free.and_then(|_| available_memory());
+        Target { device: Some(kind), limit, driver, host_limit, ..Target::host(spec, options) }
     }
 
     /// The peak of a plan, as far as the limit has to hold it.
@@ -152,11 +156,17 @@ impl Target {
         self.limit.is_some_and(|limit| self.total(plan) <= limit)
     }
 
+    /// Whether the host's memory holds the host's part of a plan for a device, as far as that is known. Pages of the
+    /// model file do not count: the system can drop them.
+    pub fn host_holds(&self, plan: &Plan) -> bool {
+        self.host_limit.is_none_or(|limit| plan.total() - plan.weights.mapped <= limit)
+    }
+
     /// Whether a plan fits with all the layers that were asked for on the GPU, of `layers`; `None` where the
     /// limit is unknown. Experts may be on the host.
     pub fn fits(&self, planned: &Planned, layers: usize) -> Option<bool> {
         let has_all = planned.placement.on_device() == self.wanted_layers(layers);
-        self.limit.map(|_| has_all && self.holds(&planned.bytes))
+        self.limit.map(|_| has_all && self.holds(&planned.bytes) && self.host_holds(&planned.bytes))
     }
 
     /// Layers on the GPU, of `layers`, if memory were no question.
@@ -200,6 +210,10 @@ impl Target {
         let fits = |placement| plan(placement).is_ok_and(|planned| self.holds(&planned.bytes));
         if self.device.is_none() || self.limit.is_none() || fits(wanted) {
             return wanted;
+        }
+        let moved = wanted.with_host_residual();
+        if fits(moved) {
+            return moved;
         }
         let most = |placement: &dyn Fn(usize) -> Placement| {
             let count = max_that_holds(layers, |count| fits(placement(count).with_host_residual()));
