@@ -60,8 +60,8 @@ impl App {
     }
 
     /// As [`App::resolve`], for a cache that fits the memory, and with a GPU leaves all layers there. Where that of the
-    /// default policy does not, the one that is closest to it is taken, with a note. Where a policy was given, the
-    /// error says what fits instead.
+    /// default policy does not, the closest one that does is used, with a note. Where a policy was given, the error says
+    /// what fits instead.
     fn resolve_within_memory(
         &self,
         model: &Arc<Model>,
@@ -83,16 +83,15 @@ impl App {
                 return Ok(resolved?);
             }
         };
-        let offers = self.interrupt.computing(|| offers::find(model, options, prompt, context));
-        let mut taken = offers.offers.iter().take(1).filter(|offer| resolved.is_err() || !offer.is_none());
-        let taken = taken.find_map(|offer| Some((offer, offer.apply(options)?)));
-        let Some((offer, changed)) = taken.filter(|_| is_auto) else {
+        let offers = self.interrupt.computing(|| offers::find(model, options, prompt, context))?;
+        let better = offers.offers.first().filter(|offer| is_auto && (resolved.is_err() || !offer.is_none()));
+        let Some((offer, changed)) = better.and_then(|offer| Some((offer, offer.apply(options)?))) else {
             reporter.release();
             return resolved.map_err(|error| Failure::from(error).or_offer(&offers).into());
         };
         if !offer.is_none() {
             self.console.note(&format!(
-                "note: {why}. Taken instead: {}, {}; {}. `--policy full` forbids that",
+                "note: {why}. Using {} instead ({}): {}. To allow only a full cache, give --policy full",
                 offer.flags(),
                 format::bytes(offer.bytes),
                 offer.known_cost()
@@ -102,7 +101,7 @@ impl App {
     }
 
     /// Makes a session of [`App::resolve_within_memory`]. Calibration may find more retrieval heads than were assumed.
-    /// What to take is then decided once more, with these heads.
+    /// The cache is then chosen once more, with these heads.
     pub fn start_within_memory(
         &self,
         model: &Arc<Model>,

@@ -124,7 +124,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
         given => given.tokens(prompt_tokens, trained),
     };
     if context <= prompt_tokens {
-        let offers = app.interrupt.computing(|| offers::find(&model, &options, prompt_tokens, needed));
+        let offers = app.interrupt.computing(|| offers::find(&model, &options, prompt_tokens, needed))?;
         let message = format!(
             "the first turn (documents, question and chat template) has {prompt_tokens} tokens, but the context is \
              {context}"
@@ -240,14 +240,13 @@ impl Asked {
         let Some(read) = self.first_reading else { return Ok(()) };
         let usage = chat.session().kv_usage();
         app.console.note(&format!(
-            "{}: {} tokens read, {} t/s; {} decode steps, {} t/s; KV cache {} of {} ({})",
+            "{}: {} tokens read, {} t/s; {} decode steps, {} t/s; KV cache {}, {} of a full one",
             chat.session().options().policy,
             format::count(read.tokens),
             format::speed(format::rate(read.tokens, read.elapsed)),
             format::count(self.steps),
             format::speed(format::rate(self.steps, self.decoding)),
             format::bytes(usage.bytes),
-            format::bytes(usage.full_bytes),
             format::percent(usage.share()),
         ));
         let Some(stream) = self.stream else { return Ok(()) };

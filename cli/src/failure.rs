@@ -57,7 +57,7 @@ impl Failure {
         let place =
             if in_answer { format!(" in the answer to question {}", answered + 1) } else { String::new() };
         let message = format!("interrupted{place}; {answered} of {total} questions were answered");
-        let hint = "ask the other questions in another run; it reads the documents again";
+        let hint = "ask the other questions in another run";
         Failure { exit_code: interrupt::EXIT_CODE, ..Failure::new(message, hint) }
     }
 
@@ -71,8 +71,10 @@ impl Failure {
         let larger = format!("-c {}", offers.context);
         let hint = match &offers.offers[..] {
             [offer] if offer.flags().is_empty() => {
-                let memory = memory_text(offer.bytes, offers.free);
-                format!("give a larger context with {larger} ({memory}), or leave out -c")
+                let free =
+                    offers.free.map(|free| format!("; {}", free_text(free, offers))).unwrap_or_default();
+                let bytes = format::bytes(offer.bytes);
+                format!("give a larger context with {larger} ({bytes}{free}), or leave out -c")
             }
             [] => format!(
                 "it needs {larger}, for which the memory is not enough; give a part of the text, or use a smaller \
@@ -171,18 +173,17 @@ impl Offer {
     }
 }
 
-/// `--policy snapkv (1.21 GiB), or --prefill streaming (3.1 GiB); 6.0 GiB are free`
+/// `--policy snapkv (1.21 GiB), or --prefill streaming (3.1 GiB); 6.0 GiB are free on the GPU`
 fn offers_text(offers: &Offers) -> String {
     let all: Vec<String> = (offers.offers.iter())
         .map(|offer| format!("{} ({})", offer.flags(), format::bytes(offer.bytes)))
         .collect();
-    let free = offers.free.map(|free| format!("; {} are free", format::bytes(free))).unwrap_or_default();
-    all.join(", or ") + &free
+    all.join(", or ") + &offers.free.map(|free| format!("; {}", free_text(free, offers))).unwrap_or_default()
 }
 
-fn memory_text(bytes: usize, free: Option<usize>) -> String {
-    let of_free = free.map(|free| format!(" of {} that are free", format::bytes(free))).unwrap_or_default();
-    format::bytes(bytes) + &of_free
+/// `6.0 GiB are free on the GPU`
+fn free_text(free: usize, offers: &Offers) -> String {
+    format!("{} are free{}", format::bytes(free), if offers.on_gpu { " on the GPU" } else { "" })
 }
 
 /// 2 for errors that only the arguments can cause, else 1.
@@ -420,13 +421,13 @@ mod tests {
             bytes: 1 << 20,
         };
         let hint = |offers: Vec<Offer>| {
-            let offers = Offers { context: 4096, free: Some(6 << 30), offers };
+            let offers = Offers { context: 4096, on_gpu: false, free: Some(6 << 30), offers };
             let context = Failure::context_too_small("too small".into(), &offers).hint;
             [context, Failure::new("memory", "less").or_offer(&offers).hint]
         };
         assert_eq!(
             hint(vec![Offer { bytes: 1 << 20, ..Offer::default() }])[0],
-            "give a larger context with -c 4096 (1.00 MiB of 6.00 GiB that are free), or leave out -c"
+            "give a larger context with -c 4096 (1.00 MiB; 6.00 GiB are free), or leave out -c"
         );
         let both = "--prefill streaming (1.00 GiB), or --policy snapkv --kv-budget 30% -ctk q8_0 -ctv q4_0 \
                     --prefill streaming (1.00 MiB); 6.00 GiB are free";

@@ -1,10 +1,10 @@
 //! What fits instead, where a text does not fit the context, or a session the memory. Everything is planned as it would
-//! be run, so that an offer holds. With a GPU, what leaves all layers there comes before what does not.
+//! be run, so that an offer holds. If anything leaves all layers on the GPU, nothing else is offered.
 
 use std::sync::Arc;
 
 use longhand::policy::PolicyChoice;
-use longhand::{Context, Model, Prefill, Setup, SetupOptions, Type};
+use longhand::{Context, EngineError, Model, Prefill, Setup, SetupOptions, Type};
 
 use crate::recipes::{EXACT_TYPES, FULL, OTHER_TYPES, RAZOR, Recipe, TYPES, budget, recipes};
 
@@ -22,7 +22,7 @@ pub struct Offer {
     pub types: Option<(Type, Type)>,
     /// The text is read chunk by chunk.
     pub streaming: bool,
-    /// Memory besides the weights in bytes, as [`Setup::needed`].
+    /// Memory besides the weights in bytes, as [`Setup::needed`], in the place of [`Offers::on_gpu`].
     pub bytes: usize,
 }
 
@@ -31,6 +31,8 @@ pub struct Offer {
 pub struct Offers {
     /// Tokens of the session.
     pub context: usize,
+    /// Whether the memory is the GPU's.
+    pub on_gpu: bool,
     /// Free memory in bytes, if it is known.
     pub free: Option<usize>,
     /// What fits, the closest to what was asked for first. Only one if nothing else has to change.
@@ -38,34 +40,59 @@ pub struct Offers {
 }
 
 /// Finds what fits for a first text of `prompt` tokens in a session of `context` tokens.
-pub fn find(model: &Arc<Model>, options: &SetupOptions, prompt: usize, context: usize) -> Offers {
+///
+/// # Errors
+/// If the interrupt flag is set.
+pub fn find(
+    model: &Arc<Model>,
+    options: &SetupOptions,
+    prompt: usize,
+    context: usize,
+) -> Result<Offers, EngineError> {
     let options = SetupOptions { context: Context::Tokens(context), ..options.clone() };
-    let setup = |change: &Offer| {
-        let changed = change.apply(&options)?;
-        Setup::resolve(model, &changed, prompt, &mut ()).ok().filter(Setup::is_expected_to_fit)
+    let planned = |change: Offer| -> Result<Option<(Offer, Setup)>, EngineError> {
+        let Some(changed) = change.apply(&options) else { return Ok(None) };
+        match Setup::resolve(model, &changed, prompt, &mut ()) {
+            Ok(setup) if setup.is_expected_to_fit() => {
+                Ok(Some((Offer { bytes: setup.needed(), ..change }, setup)))
+            }
+            Err(error) if error.is_interrupt() => Err(error),
+            _ => Ok(None),
+        }
     };
-    let fits = |change: Offer| setup(&change).map(|setup| (change, setup));
-    let leaves_layers = |(_, setup): &(Offer, Setup)| setup.fits_gpu();
-    let mut found = Vec::from_iter(fits(Offer::default()));
-    if !found.iter().any(leaves_layers) {
-        let mut changed: Vec<_> = changes(model).into_iter().filter_map(fits).collect();
-        if changed.iter().any(leaves_layers) {
-            changed.retain(leaves_layers);
-            found = changed;
-        } else if found.is_empty() {
-            found = changed;
+    let mut changes = changes(model);
+    let mut found = Vec::from_iter(planned(Offer::default())?);
+    if let Some((_, setup)) = found.first() {
+        // Where even the smallest cache does not leave all layers on the GPU, none does.
+        let is_useful = options.policy.is_none() && !setup.fits_gpu();
+        let smallest = changes.last().filter(|_| is_useful).cloned();
+        let smallest = smallest.map(planned).transpose()?.flatten();
+        if !smallest.is_some_and(|(_, setup)| setup.fits_gpu()) {
+            changes.clear();
         }
     }
-    let free = found.first().and_then(|(_, setup)| setup.free());
-    let mut offers: Vec<Offer> = Vec::new();
-    for (offer, setup) in found {
-        let bytes = setup.needed();
+    for change in changes {
+        let Some((offer, setup)) = planned(change)? else { continue };
+        if setup.fits_gpu() {
+            found.retain(|(_, other)| other.fits_gpu());
+        }
         // What changes more must need less.
-        if offers.len() < MAX_OFFERS && offers.iter().all(|other| bytes < other.bytes) {
-            offers.push(Offer { bytes, ..offer });
+        let is_better = |(other, of_other): &(Offer, Setup)| {
+            offer.bytes < other.bytes && setup.fits_gpu() == of_other.fits_gpu()
+        };
+        if found.len() < MAX_OFFERS && found.iter().all(is_better) {
+            found.push((offer, setup));
+        }
+        if found.len() == MAX_OFFERS && found[0].1.fits_gpu() {
+            break;
         }
     }
-    Offers { context, free, offers }
+    let on_gpu = |setup: &Setup| setup.engine_options().device.is_some();
+    let first = found.first().map(|(_, setup)| (on_gpu(setup), setup.free()));
+    let (is_on_gpu, free) = first.unwrap_or_default();
+    found.retain(|(_, setup)| on_gpu(setup) == is_on_gpu);
+    let offers = found.into_iter().map(|(offer, _)| offer).collect();
+    Ok(Offers { context, on_gpu: is_on_gpu, free, offers })
 }
 
 /// What can be changed, from little to much: the recipes, and what is smaller still. Where everything is kept, reading
@@ -160,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// On a GPU what fits leaves all layers there.
+    /// With a GPU the first offer leaves all layers there, if any does.
     #[test]
     fn a_smaller_cache_comes_before_fewer_layers_on_the_gpu() {
         let model = Model::open(ModelSource::Embedded).expect("the embedded model");
@@ -182,7 +209,7 @@ mod tests {
         assert!(smallest < eight_bits && eight_bits < needed(&setup(1 << 30, None)));
 
         let first = |free, types| {
-            let offers = find(&model, &options(free, types), prompt, context);
+            let offers = find(&model, &options(free, types), prompt, context).expect("offers");
             assert!(offers.free.is_some_and(|free| offers.offers.iter().all(|offer| offer.bytes <= free)));
             offers.offers[0].clone()
         };

@@ -221,19 +221,19 @@ fn a_full_cache_that_does_not_fit_is_replaced_with_a_note() {
     let ask = |flags: &[&str]| longhand(&[&["ask", NUMBER, "-c", &context, "--json"], flags].concat());
     for flags in [&[][..], &["--policy", "auto"]] {
         let run = ask(flags);
-        assert!(run.stderr.contains("Taken instead: -ctk q8_0 -ctv q8_0"), "{}", run.stderr);
+        assert!(run.stderr.contains("Using -ctk q8_0 -ctv q8_0 instead"), "{}", run.stderr);
         let answer = run.json();
         assert_eq!((&answer["policy"], &answer["type_k"]), (&"full".into(), &"q8_0".into()), "{answer}");
     }
     ask(&["--policy", "full"]).assert_failed(1, "are free");
     longhand(&["bench", "--policy", "auto"]).assert_failed(2, "in `ask` and `chat` only");
     let run = ask(&["-ctk", "f16"]);
-    assert!(run.stderr.contains("Taken instead: --policy kvzip:heads=on --kv-budget 65%"), "{}", run.stderr);
+    assert!(run.stderr.contains("Using --policy kvzip:heads=on --kv-budget 65%"), "{}", run.stderr);
     // As long as no heads are known, 30 % are assumed to retrieve. A text that fits only with fewer is read otherwise.
     let context = (free / 4096 * 13 / 5).to_string();
     let cache = tempfile::tempdir().expect("a folder");
     let mut command = command(&["ask", NUMBER, "-c", &context, "-ctk", "f16"]);
     let output = command.env("XDG_CACHE_HOME", cache.path()).output().expect("the program starts");
     let notes = String::from_utf8_lossy(&output.stderr);
-    assert!(notes.contains("Taken instead: --policy kvzip --kv-budget 30%"), "{notes}");
+    assert!(notes.contains("Using --policy kvzip --kv-budget 30%"), "{notes}");
 }

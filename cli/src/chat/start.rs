@@ -202,13 +202,13 @@ fn start(
             false => "the documents (with the chat template) are",
         };
         let needed = Context::AsNeeded.tokens(prompt, usize::MAX);
-        let offers = app.interrupt.computing(|| offers::find(model, setup_options, prompt, needed));
+        let offers = app.interrupt.computing(|| offers::find(model, setup_options, prompt, needed))?;
         let message = format!("{what} {prompt} tokens, but the context is {context}");
         return Err(Failure::context_too_small(message, &offers).into());
     }
     let session = app.start_within_memory(model, setup_options, prompt)?;
     app.console.note(&format!(
-        "{}, policy {}, context {}, KV cache of {}; type /help for the commands",
+        "{}, policy {}, context {}, {} allocated for the KV cache; type /help for the commands",
         model.name(),
         session.options().policy,
         format::count(context),
