@@ -13,6 +13,7 @@ use longhand::policy::{KvBudget, PolicyChoice, policies};
 use longhand::setup::{DeviceRequest, Forecast, SessionForecast};
 use longhand::{Context, DeviceKind, EngineError, HeadSource, Model, SetupOptions};
 use models::shapes::ModelShape;
+use models::spec::ModelSpec;
 
 use self::answer::Answer;
 use self::gpus::KnownGpu;
@@ -21,13 +22,13 @@ use crate::args::model::{ModelArg, ModelArgs, shape_help};
 use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg};
 use crate::args::values;
 use crate::failure::Failure;
-use crate::recipes::{self, TYPES, recipes};
+use crate::recipes::{self, Recipe, TYPES, recipes};
 
-/// Say whether a model and a text fit the memory, and with which policy and cache types.
+/// Say whether a model and a context fit the memory, and with which policy and cache types.
 ///
-/// The first line is the answer, the second the command to run. The table has the best choices: those that
-/// lose the fewest answers in our tests, the most exact one first. If the answer is no, the exit code is 3 (0 with
-/// --json).
+/// The first line is the answer: yes, no, or partly, where a GPU holds some of the layers. Then comes the command to run.
+/// The table has the best choices: those that lose the fewest answers in our tests, the most exact one first. Unless the
+/// answer is yes or not known, the exit code is 3 (0 with --json).
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     #[command(flatten)]
@@ -35,13 +36,13 @@ pub struct PlanArgs {
     /// Plan for a well-known model without a file, for example llama-3.1-8b:q4_k_m
     #[arg(long, long_help = shape_help("Plan for a well-known model without a file"), value_name = "NAME[@LAYERS][:TYPE]", conflicts_with_all = ["model_arg", "model", "hf_repo"])]
     shape: Option<String>,
-    /// Tokens of the session, planned as one text that is read at once, for example 100k [default: the model's
-    /// training context]
+    /// Size of the context in tokens: documents, questions and answers. It is planned as one document that is read at
+    /// once. 100k is 100,000 [default: the model's training context]
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     context: Option<usize>,
-    /// A policy; repeat for several; `longhand policies` lists them [default: those that lose the fewest answers, kvzip
-    /// with the shares of rows that are advised; with --all or --json also the others, with their default parameters]
-    #[arg(long, value_name = "POLICY")]
+    /// Policies, separated by semicolons; `longhand policies` lists them [default: those that `--policy auto` chooses
+    /// from; with --all or --json also the others, with their default parameters]
+    #[arg(long, value_name = "POLICY", value_delimiter = ';')]
     policy: Vec<String>,
     /// Plan for a well-known GPU, which need not be there. 4090 is the same as --device cuda --memory 24GiB
     #[arg(long, value_name = "NAME", value_parser = gpus::parse, conflicts_with_all = ["device", "memory"])]
@@ -63,8 +64,8 @@ pub struct PlanArgs {
     /// Head profile [default: the saved profile of the model, else --heads-share]
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
-    /// Assume that this share of the KV heads retrieves, evenly spread over the layers, instead of a profile
-    /// [default: 0.36; 0.30 where two query heads share a KV head, 0.15 where each has its own]
+    /// Share of the KV heads that are assumed to be retrieval heads, evenly spread over the layers, instead of a profile
+    /// [default: 0.15 without grouped queries, 0.30 for groups of 2, 0.36 for larger groups]
     #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
     heads_share: Option<f64>,
     /// How the text is read
@@ -100,6 +101,11 @@ impl Wanted {
     fn budget(&self) -> Option<KvBudget> {
         self.percent.map(recipes::budget)
     }
+
+    /// The value of --kv-budget, where the user gave none.
+    fn kv_budget(&self) -> Option<String> {
+        self.percent.map(|percent| format!("{percent}%"))
+    }
 }
 
 /// A policy with types, and what it needs.
@@ -117,7 +123,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
     let (name, forecast) = forecast(app, args)?;
     let types = types(args);
     let mut rows = Vec::new();
-    for wanted in policies_to_plan(args)? {
+    for wanted in policies_to_plan(args, forecast.spec())? {
         let plan = || forecast.sessions(&wanted.policy, wanted.budget(), &types, &mut app.reporter());
         let plans = app.interrupt.computing(plan)?;
         let row = |(types, plan): (&(Type, Type), _)| Row { wanted: wanted.clone(), types: *types, plan };
@@ -136,7 +142,8 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
         Some(answer) => text += &answer.table(app.console.width()),
         None => {}
     }
-    text += &format!("{}\n{}", report::impossible(&rows), report::about(args, &name, &forecast));
+    let about = report::about(args, &name, &forecast, answer.as_ref());
+    text += &format!("{}\n{about}", report::impossible(&rows));
     if !args.all && args.policy.is_empty() {
         text += "every policy and type: longhand plan --all\n";
     }
@@ -184,13 +191,15 @@ fn forecast(app: &App, args: &PlanArgs) -> Result<(String, Forecast)> {
 }
 
 /// The policies that are asked for, as they were written; else all, or those that may be advised.
-fn policies_to_plan(args: &PlanArgs) -> Result<Vec<Wanted>, Failure> {
+fn policies_to_plan(args: &PlanArgs, spec: &ModelSpec) -> Result<Vec<Wanted>, Failure> {
     if !args.policy.is_empty() {
         return args.policy.iter().map(|text| Wanted::given(text)).collect();
     }
     let has_budget = args.budget.budget().is_some();
     let mut shown: Vec<Wanted> = Vec::new();
-    for recipe in recipes() {
+    // With ALiBi, heads have windows of their own, which no budget changes, and kvzip is impossible.
+    let is_possible = |recipe: &Recipe| !spec.position_encoding.is_alibi() || recipe.percent.is_none();
+    for recipe in recipes().filter(is_possible) {
         let percent = recipe.percent.filter(|_| !has_budget);
         let is_new = shown.iter().all(|wanted| (&*wanted.given, wanted.percent) != (recipe.policy, percent));
         // The policy that keeps everything takes no budget.

@@ -213,7 +213,6 @@ fn plans_show_what_fits_and_what_would_fit() {
     let rows = all.lines().skip_while(|line| !line.starts_with("---")).skip(1);
     assert_eq!(rows.take_while(|line| !line.is_empty()).count(), 17 * 4, "{all}");
     assert!(all.contains("scratch") && all.starts_with("Yes: full + q8_0/iq4_nl needs "), "{all}");
-    assert!(longhand(&["plan", "-c", "4k"]).ok().contains("kvzip:heads=on 85%"));
 }
 
 /// The first line is the answer, then comes the command that runs it, then at most five choices. Policies
@@ -224,9 +223,9 @@ fn a_plan_begins_with_its_answer() {
         let shape = ["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "100k", "--memory", memory];
         longhand(&[&shape[..], flags].concat())
     };
-    let chat = "\n  longhand chat llama-3.1-8b-q4_k_m.gguf -f DOCUMENT -c ";
+    let chat = "\n  longhand chat MODEL.gguf -f DOCUMENT -c ";
     for (memory, answer, flags) in [
-        ("24GiB", "Yes: full + f16 needs 18.5 of 24.0 GiB; longest document 139,", "100000 --policy full\n"),
+        ("24GiB", "Yes: full + f16 needs 18.5 of 24.0 GiB; longest context 139,", "100000 --policy full\n"),
         ("14GiB", "Yes: full + q8_0 needs 12.8 of 14.0 GiB", "100000 --policy full -ctk q8_0 -ctv q8_0\n"),
         (
             "12GiB",
@@ -250,7 +249,7 @@ fn a_plan_begins_with_its_answer() {
         assert!(text.starts_with(answer), "{text}");
         assert!(text.contains(&format!("{chat}{flags}")), "{text}");
         let rows = text.lines().skip_while(|line| !line.starts_with("---")).skip(1);
-        assert_eq!(rows.take_while(|line| !line.is_empty()).count(), 5, "{text}");
+        assert!((4..=5).contains(&rows.take_while(|line| !line.is_empty()).count()), "{text}");
         assert!(!text.contains("streaming") && !text.contains("snapkv"), "{text}");
     }
     assert!(
@@ -282,7 +281,7 @@ fn a_plan_begins_with_its_answer() {
     // Asked for, such a policy is planned, with a note.
     let lossy = plan("24GiB", &["--policy", "streaming"]).ok();
     assert!(
-        lossy.starts_with("Yes: streaming + f16 ") && lossy.contains("answered fewer questions"),
+        lossy.starts_with("Yes: streaming + f16 ") && lossy.contains("streaming lost more answers"),
         "{lossy}"
     );
 }
@@ -301,6 +300,36 @@ fn the_command_of_a_plan_has_the_flags_that_were_given() {
     assert!(text.contains(&expected), "{text}");
 }
 
+/// A GPU that holds some of the layers is no reason to give up.
+#[test]
+fn a_plan_says_how_many_layers_fit_a_gpu() {
+    let run = longhand(&["plan", "--shape", "llama-3.1-70b", "-c", "100k", "--gpu", "4090"]);
+    assert_eq!(run.code, Some(3), "{}", run.stderr);
+    let text = run.stdout;
+    assert!(
+        text.starts_with("Partly: with 100,000 tokens ") && text.contains(" of 80 layers fit "),
+        "{text}"
+    );
+    assert!(text.contains("\n  longhand chat MODEL.gguf -f DOCUMENT -c 100000 --policy full\n"), "{text}");
+    assert!(text.contains("\nmain memory: "), "{text}");
+}
+
+/// Rows that no one asked for save memory. Reasons why something is impossible are stated once.
+#[test]
+fn a_plan_shows_the_policies_that_were_asked_for() {
+    let plan = ["plan", "--shape", "llama-3.1-8b", "-c", "32k", "--memory", "16GiB", "--policy"];
+    let text = longhand(&[&plan[..], &["kvzip:heads=on,capacity=30000;full", "-ctk", "f16"]].concat()).ok();
+    let rows: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("---")).skip(1).take(2).collect();
+    assert!(rows[0].starts_with("full ") && rows[1].starts_with("kvzip:heads=on,"), "{text}");
+    let text = longhand(&[&plan[..], &["full", "--kv-budget", "20%"]].concat());
+    assert_eq!(
+        text.stdout.matches("it keeps every row, so no budget can be set").count(),
+        1,
+        "{}",
+        text.stdout
+    );
+}
+
 /// `--gpu` plans for a GPU by its name.
 #[test]
 fn plans_for_well_known_gpus() {
@@ -309,8 +338,7 @@ fn plans_for_well_known_gpus() {
     let json = |flags: &[&str]| plan(&[flags, &["--json", "--policy", "full"]].concat()).json();
     assert_eq!(json(&["--gpu", "RTX 4090"]), {
         let mut same = json(&["--device", "cuda", "--memory", "24GiB"]);
-        same["answer"]["command"] =
-            "longhand chat llama-3.1-8b.gguf -f DOCUMENT -c 100000 --policy full".into();
+        same["answer"]["command"] = "longhand chat MODEL.gguf -f DOCUMENT -c 100000 --policy full".into();
         same
     });
     plan(&["--gpu", "4091"]).assert_failed(2, "no GPU is known by this name");
@@ -393,7 +421,7 @@ fn plans_move_activations_to_main_memory() {
     let stream = |chunks: u64| 5120 * 4 * 512 * chunks;
     assert_eq!(json("51200"), (0, stream(101)));
     assert_eq!(json("102400"), (stream(201), stream(2)));
-    let note = "its activations take 1.96 GiB of main memory";
+    let note = ", 1.96 GiB of it for the activations of the document";
     assert!(
         longhand(&plan("102400")).ok().contains(note)
             && !longhand(&plan("51200")).ok().contains("main memory")

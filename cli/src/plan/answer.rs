@@ -1,4 +1,4 @@
-//! The answer of `plan`: yes or no, with the best choice of policy and types, the command that runs it, and
+//! The answer of `plan`: yes, partly or no, with the best choice of policy and types, the command that runs it, and
 //! the few choices that come next.
 
 use std::cmp::Reverse;
@@ -38,7 +38,7 @@ pub struct Answer<'a> {
     forecast: &'a Forecast,
     /// All possible choices, best first.
     choices: Vec<Choice<'a>>,
-    /// The number of the best choice that fits, else of the one that fits the longest text.
+    /// The number of the best choice that fits, else of the one that fits the longest context.
     best: usize,
     /// Whether it fits; `None` where the memory is not known.
     fits: Option<bool>,
@@ -68,9 +68,14 @@ impl<'a> Answer<'a> {
         let (best, fits) = match candidates().find(|(_, choice)| fits(choice) != Some(false)) {
             Some((best, choice)) => (best, fits(choice)),
             None => {
-                let longest = candidates()
-                    .max_by_key(|(number, choice)| (choice.forecast.longest_context, Reverse(*number)));
-                (longest?.0, Some(false))
+                let closest = candidates().max_by_key(|(number, choice)| {
+                    let plan = &choice.forecast.planned.bytes;
+                    // Bytes that even the placement with the fewest layers on the GPU lacks.
+                    let lacking =
+                        if forecast.target().holds(plan) { 0 } else { forecast.target().total(plan) };
+                    (choice.forecast.longest_context, Reverse(lacking), Reverse(*number))
+                });
+                (closest?.0, Some(false))
             }
         };
         Some(Answer { args, forecast, choices, best, fits })
@@ -79,6 +84,19 @@ impl<'a> Answer<'a> {
     /// Whether it fits; `None` where the memory is not known.
     pub fn fits(&self) -> Option<bool> {
         self.fits
+    }
+
+    /// Whether the best choice uses a head profile.
+    pub fn uses_profile(&self) -> bool {
+        self.choices[self.best].forecast.planned.session.policy.uses_profile()
+    }
+
+    /// Whether nothing fits, but the GPU holds some of the layers.
+    fn fits_partly(&self) -> bool {
+        let SessionForecast { planned, longest_context } = self.choices[self.best].forecast;
+        let target = self.forecast.target();
+        let holds = target.holds(&planned.bytes) && target.host_holds(&planned.bytes);
+        self.fits == Some(false) && *longest_context == 0 && holds && planned.placement.on_device() > 0
     }
 
     /// The sentence, and the command.
@@ -97,8 +115,9 @@ impl<'a> Answer<'a> {
         let mut text = match (self.fits, target.limit) {
             (Some(true), Some(limit)) => {
                 let of = format::bytes_of(needed, limit);
-                format!("Yes: {name} needs {of}; longest document {longest} tokens{trained}\n")
+                format!("Yes: {name} needs {of}; longest context {longest} tokens{trained}\n")
             }
+            (Some(false), Some(limit)) if self.fits_partly() => self.parts(limit),
             (Some(false), Some(limit)) => format!("No: {}\n{}", self.shortage(limit), self.change()),
             _ => format!(
                 "Not known: {name} needs {} for {} tokens; give the memory with --memory or --gpu\n",
@@ -109,27 +128,59 @@ impl<'a> Answer<'a> {
         if let Some(command) = self.command() {
             text += &format!("\n  {command}\n");
         }
-        let placement = best.forecast.planned.placement;
-        let split = placement.split_layers(self.forecast.spec());
-        if self.fits != Some(false) && split > 0 {
-            text += &format!(
-                "\nnote: {split} of the {} layers on the GPU have their experts on the CPU (--n-cpu-moe)\n",
-                placement.on_device()
-            );
-        }
-        if self.fits != Some(false) && placement.has_host_residual() {
-            text += &format!(
-                "\nnote: while the document is read, its activations take {} of main memory: the GPU has no room\n",
-                format::bytes(best.forecast.planned.bytes.host.residual)
-            );
+        if self.fits != Some(false) || self.fits_partly() {
+            text += &self.placement_notes();
         }
         if best.rank.is_none() {
             text += &format!(
-                "\nnote: {} answered fewer questions about long texts in our tests; `full` and `razor` did not\n",
+                "\nnote: in our tests {} lost more answers than other ways of saving as much memory; without --policy \
+                 they are shown\n",
                 best.row.wanted.given
             );
         }
         text
+    }
+
+    /// What the best choice needs besides the GPU's memory.
+    fn placement_notes(&self) -> String {
+        let planned = &self.choices[self.best].forecast.planned;
+        let (plan, placement) = (&planned.bytes, planned.placement);
+        if placement.on_device() == 0 {
+            return String::new();
+        }
+        let mut notes = String::new();
+        let split = placement.split_layers(self.forecast.spec());
+        if split > 0 {
+            notes += &format!(
+                "\nnote: {split} of the {} layers on the GPU have their experts on the CPU (--n-cpu-moe)\n",
+                placement.on_device()
+            );
+        }
+        let has_host_layers = placement.on_device() < self.forecast.spec().n_layers;
+        if !has_host_layers && split == 0 && !placement.has_host_residual() {
+            return notes;
+        }
+        notes += &format!("\nmain memory: {}", format::bytes(plan.total() - plan.weights.mapped));
+        if placement.has_host_residual() {
+            notes += &format!(
+                ", {} of it for the activations of the document while it is read: the GPU has no room for them",
+                format::bytes(plan.host.residual)
+            );
+        }
+        notes + "\n"
+    }
+
+    /// How many layers the GPU holds.
+    fn parts(&self, limit: usize) -> String {
+        let best = &self.choices[self.best];
+        format!(
+            "Partly: with {} tokens {} of {} layers fit the GPU's {} ({}). The others run on the CPU, which is slower\n",
+            format::count(self.forecast.context()),
+            best.forecast.planned.placement.on_device(),
+            self.forecast.target().wanted_layers(self.forecast.spec().n_layers),
+            format::bytes(limit),
+            best.name()
+        )
     }
 
     /// What is missing for the choice that fits the longest text.
@@ -139,6 +190,13 @@ impl<'a> Answer<'a> {
         let best = &self.choices[self.best];
         let name = best.name();
         let planned = &best.forecast.planned;
+        if let Some(free) = target.host_limit.filter(|_| !target.host_holds(&planned.bytes)) {
+            let needed = planned.bytes.total() - planned.bytes.weights.mapped;
+            return format!(
+                "{tokens} tokens need {} of main memory ({name})",
+                format::bytes_of(needed, free)
+            );
+        }
         if target.holds(&planned.bytes) {
             let (some, all) = (planned.placement.on_device(), target.wanted_layers(layers));
             return format!(
@@ -162,10 +220,7 @@ impl<'a> Answer<'a> {
                     }
                     _ => "",
                 };
-                format!(
-                    "the weights do not all fit on the GPU: use a smaller file type{experts}, or fewer layers on the \
-                     GPU (-ngl)\n"
-                )
+                format!("use a smaller file type{experts}, or fewer layers on the GPU (-ngl)\n")
             }
             0 => "the weights alone do not fit: use a smaller model or a smaller file type\n".to_owned(),
             longest => format!("It fits with {} tokens:\n", format::count(longest)),
@@ -175,7 +230,7 @@ impl<'a> Answer<'a> {
     /// Tokens of the session that fits.
     fn context(&self) -> usize {
         match self.fits {
-            Some(false) => self.choices[self.best].forecast.longest_context,
+            Some(false) if !self.fits_partly() => self.choices[self.best].forecast.longest_context,
             _ => self.forecast.context(),
         }
     }
@@ -187,15 +242,15 @@ impl<'a> Answer<'a> {
         let row = self.choices[self.best].row;
         let mut words = vec!["longhand".to_owned(), "chat".to_owned()];
         match &args.shape {
-            Some(shape) => words.push(format!("{}.gguf", shape.replace(':', "-"))),
+            Some(_) => words.push("MODEL.gguf".to_owned()),
             None => words.extend(args.model.model_words(args.model_arg.path.as_deref())),
         }
         words.extend(["-f", "DOCUMENT", "-c", &context.to_string()].map(str::to_owned));
         let mut flag = |name: &str, value: String| words.extend([name.to_owned(), value]);
         // Settings may name another policy. A smaller type than the default would fit too.
         flag("--policy", row.wanted.given.clone());
-        if let Some(percent) = row.wanted.percent {
-            flag("--kv-budget", format!("{percent}%"));
+        if let Some(budget) = row.wanted.kv_budget() {
+            flag("--kv-budget", budget);
         }
         for (name, ty) in [("-ctk", row.types.0), ("-ctv", row.types.1)] {
             if ty != longhand::SessionOptions::default().types.0 {
@@ -217,14 +272,8 @@ impl<'a> Answer<'a> {
     /// The best choices, and the one of the answer, as a table of at most `width` columns.
     pub fn table(&self, width: usize) -> String {
         let target = self.forecast.target();
-        let mut table = Table::new(["policy", "KV type", ">needs", ">fits", ">longest document"]);
-        // What is never advised is shown only if nothing else was asked for.
-        let ranked = self.choices.iter().filter(|choice| choice.rank.is_some()).count();
-        let shown = if ranked == 0 { self.choices.len() } else { ranked };
-        let last = self.best.max(shown.min(ROWS) - 1);
-        for Choice { row, forecast, .. } in
-            self.choices[..last].iter().take(ROWS - 1).chain([&self.choices[last]])
-        {
+        let mut table = Table::new(["policy", "KV type", ">needs", ">fits", ">longest context"]);
+        for Choice { row, forecast, .. } in self.shown() {
             let planned = &forecast.planned;
             table.row([
                 row.wanted.name(),
@@ -240,12 +289,36 @@ impl<'a> Answer<'a> {
         table.fitted(width)
     }
 
+    /// The choices of [`Answer::table`], best first. Of those that the user did not ask for, each needs less than those
+    /// before it, and one at most leaves layers on the CPU.
+    fn shown(&self) -> Vec<&Choice<'a>> {
+        let target = self.forecast.target();
+        let needed = |choice: &Choice| target.total(&choice.forecast.planned.bytes);
+        let wanted_layers = target.wanted_layers(self.forecast.spec().n_layers);
+        let has_all_layers = |choice: &Choice| choice.forecast.planned.placement.on_device() == wanted_layers;
+        // What is never advised is shown only if nothing else was asked for.
+        let has_advised = self.choices[0].rank.is_some();
+        let mut shown: Vec<&Choice> = Vec::new();
+        for (number, choice) in self.choices.iter().enumerate() {
+            let is_advised = choice.rank.is_some() || !has_advised;
+            let saves = shown.iter().all(|other| needed(choice) < needed(other))
+                && (shown.is_empty() || has_all_layers(choice));
+            let has_room = shown.len() < ROWS - 1 || (shown.len() < ROWS && number >= self.best);
+            let is_useful = is_advised && has_room && (saves || !self.args.policy.is_empty());
+            if number == self.best || is_useful {
+                shown.push(choice);
+            }
+        }
+        shown
+    }
+
     /// The answer as JSON.
     pub fn object(&self) -> Value {
         let best = &self.choices[self.best];
         json!({
             "fits": self.fits,
             "policy": best.row.wanted.given,
+            "kv_budget": best.row.wanted.kv_budget(),
             "type_k": best.row.types.0.name(),
             "type_v": best.row.types.1.name(),
             "context": self.context(),

@@ -30,7 +30,8 @@ pub fn fits_cell(forecast: &Forecast, planned: &Planned) -> String {
             split => format!("yes, {split} without experts"),
         },
         Some(false) if forecast.target().holds(&planned.bytes) => {
-            format!("{} layers", placement.on_device())
+            let wanted = forecast.target().wanted_layers(forecast.spec().n_layers);
+            format!("{} of {wanted} layers", placement.on_device())
         }
         Some(false) => "no".into(),
         None => "?".into(),
@@ -38,7 +39,7 @@ pub fn fits_cell(forecast: &Forecast, planned: &Planned) -> String {
 }
 
 /// What is planned, with notes.
-pub fn about(args: &PlanArgs, name: &str, forecast: &Forecast) -> String {
+pub fn about(args: &PlanArgs, name: &str, forecast: &Forecast, answer: Option<&Answer>) -> String {
     let (spec, context, target, heads) =
         (forecast.spec(), forecast.context(), forecast.target(), forecast.heads());
     let limit = target.limit;
@@ -58,7 +59,7 @@ pub fn about(args: &PlanArgs, name: &str, forecast: &Forecast) -> String {
         heads.profile.shape().all_kv_heads(),
         source(heads)
     );
-    if heads.is_guess() {
+    if heads.is_guess() && answer.is_none_or(Answer::uses_profile) {
         out += "note: `longhand heads calibrate` has found 27 to 36 % on three real models; another model may have \
                 more or fewer: give its profile with --heads FILE\n";
     }
@@ -116,7 +117,7 @@ pub fn full_table(forecast: &Forecast, rows: &[Row]) -> String {
         ">compute",
         ">total",
         "fits",
-        ">longest -c",
+        ">longest context",
     ]);
     for row in rows {
         match &row.plan {
@@ -141,18 +142,25 @@ pub fn full_table(forecast: &Forecast, rows: &[Row]) -> String {
                     if limit.is_some() { format::count(*longest_context) } else { "?".into() },
                 ])
             }
-            Err(_) => table.row([row.wanted.policy.to_string(), format::types(row.types)]),
+            Err(_) => table.row([row.wanted.name(), format::types(row.types)]),
         }
     }
     table.plain()
 }
 
-/// Why policies and types are impossible, a line for each.
+/// Why policies and types are impossible, a line for each reason.
 pub fn impossible(rows: &[Row]) -> String {
-    let failed = rows.iter().filter_map(|row| Some((row, row.plan.as_ref().err()?)));
-    failed
-        .map(|(row, why)| format!("{} with {}: {why}\n", row.wanted.policy, format::types(row.types)))
-        .collect()
+    let failed = rows.iter().filter_map(|row| Some((row, row.plan.as_ref().err()?.to_string())));
+    let mut reasons: Vec<(String, String, Vec<String>)> = Vec::new();
+    for (row, why) in failed {
+        let (name, types) = (row.wanted.name(), format::types(row.types));
+        match reasons.last_mut().filter(|(last, reason, _)| (&*last, &*reason) == (&name, &why)) {
+            Some((.., of_reason)) => of_reason.push(types),
+            None => reasons.push((name, why, vec![types])),
+        }
+    }
+    let lines = reasons.into_iter();
+    lines.map(|(name, why, types)| format!("{name} with {}: {why}\n", types.join(", "))).collect()
 }
 
 /// The plans as JSON.
@@ -162,6 +170,7 @@ pub fn object(name: &str, forecast: &Forecast, rows: &[Row], answer: Option<&Ans
     let row = |row: &Row| {
         let mut object = json!({
             "policy": row.plan.as_ref().map_or(&row.wanted.policy, |plan| &plan.planned.session.policy).to_string(),
+            "kv_budget": row.wanted.kv_budget(),
             "type_k": row.types.0.name(),
             "type_v": row.types.1.name(),
         });
