@@ -36,7 +36,7 @@ Exit codes:
   0    success; the answer of `plan` is yes, or not known
   1    failure: a file, a model, memory or a device
   2    wrong usage: an argument, a setting
-  3    the answer of `plan` is no
+  3    the answer of `plan` is no or partly
   130  stopped by Ctrl-C
 
 `longhand` alone prints examples, and so does the help of each command.";

@@ -47,7 +47,7 @@ pub struct BenchArgs {
     /// Measured runs of each test
     #[arg(short = 'r', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
-    /// A policy, or `all`; repeat for several
+    /// Policies, separated by semicolons, or `all`
     #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "full")]
     policy: Vec<String>,
     /// How the cache is filled before a test
@@ -60,8 +60,8 @@ pub struct BenchArgs {
     /// calibration]
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
-    /// Assume that this share of the KV heads retrieves, evenly spread over the layers, instead of a profile
-    /// [default with --shape: 0.36; 0.30 where two query heads share a KV head, 0.15 where each has its own]
+    /// Share of the KV heads that are assumed to be retrieval heads, evenly spread over the layers, instead of a profile
+    /// [default with --shape: 0.15 without grouped queries, 0.30 for groups of 2, 0.36 for larger groups]
     #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
     heads_share: Option<f64>,
     /// Output format

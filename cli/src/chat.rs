@@ -62,8 +62,8 @@ pub struct ChatArgs {
     /// stdin. It is read while you type. Repeat for several
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Keep the conversation in this file, and not among the kept ones. If the file exists, the chat continues from
-    /// it without reading anything again. Flags that contradict it are an error
+    /// Store the conversation in this file instead of the folder of kept conversations. If the file exists, the chat
+    /// continues from it without reading anything again. Flags that contradict it are an error
     #[arg(long = "session", value_name = "FILE", conflicts_with_all = ["resume", "private"])]
     session_file: Option<PathBuf>,
     /// Continue a kept conversation: the last one, or the one with this name in `longhand sessions list`

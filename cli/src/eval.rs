@@ -1,6 +1,6 @@
 //! `longhand eval`: what models find in long texts, for many ways of keeping the cache: tasks, lengths, policies,
 //! memory and cache types. Every text is read once for each pair of types. Results are appended to a file, so that an
-//! evaluation that was stopped goes on.
+//! evaluation that was stopped resumes.
 
 mod agreement;
 mod attention_loss;
@@ -40,7 +40,7 @@ use crate::failure::Failure;
 /// A text is read, and rows are evicted, before the question is known; with --query-aware they are read together. Full
 /// caches, one for each type, are the reference. Memory is compared with a full cache in f16.
 ///
-/// Results are appended to a file in the output folder, one line for each answer. A run that was stopped goes on there:
+/// Results are appended to a file in the output folder, one line for each answer. To resume a run that was stopped,
 /// repeat the command. The folder gets a table, a summary in JSON and pictures at the end. With several -m, all models
 /// are in the same table.
 #[derive(Debug, Args)]
@@ -52,7 +52,7 @@ pub struct EvalArgs {
     #[arg(value_name = "TASK", required = true, value_parser = exercises::parse, help_heading = "Tasks")]
     tasks: Vec<Vec<Task>>,
     /// Lengths of the texts in tokens, with the question and the answer but without the chat template, comma-separated.
-    /// RULER's own begin at 4096
+    /// RULER itself uses 4096 and more
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_delimiter = ',', default_value = "4096", value_parser = values::positive, help_heading = "Tasks")]
     lengths: Vec<usize>,
     /// Texts for each task and length
@@ -63,10 +63,10 @@ pub struct EvalArgs {
     #[arg(short = 's', long, default_value_t = 42, value_name = "N", value_parser = clap::value_parser!(u32), help_heading = "Tasks")]
     seed: u32,
     /// Folder with texts: RULER's essays and question sets, LongBench's .jsonl files, wherever they lie in it, and
-    /// books as .txt. Tasks that need what is not there are left out, with a note
+    /// books as .txt. Tasks whose texts are missing are left out, with a note
     #[arg(long, value_name = "FOLDER", help_heading = "Tasks")]
     data: Option<PathBuf>,
-    /// Most tokens of an answer of the task agreement
+    /// Maximum tokens of an answer in the task agreement
     #[arg(long, value_name = "TOKENS", default_value_t = 256, value_parser = values::positive, help_heading = "Tasks")]
     answer_tokens: usize,
     /// Read the text together with its question, so that policies know it when they evict. The first token of an answer

@@ -39,7 +39,7 @@ pub struct RecallArgs {
     /// Memory for the KV cache, comma-separated: shares of what `full` needs (30%) or sizes (2GiB)
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "15%,25%,33%,50%", value_parser = values::budget)]
     kv_budget: Vec<KvBudget>,
-    /// A policy, or `all`; repeat for several
+    /// Policies, separated by semicolons, or `all`
     #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "all")]
     policy: Vec<String>,
     /// Questions for each policy, budget and length; there are ten about each document

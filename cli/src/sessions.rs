@@ -15,7 +15,7 @@ use crate::kept::{KeptChat, KeptChats};
 use crate::table::Table;
 use crate::transcript::Transcript;
 
-/// Show, check, export and remove the conversations that `chat` has kept.
+/// List, show, verify, export and remove the conversations that `chat` has kept.
 #[derive(Debug, Args)]
 pub struct SessionsArgs {
     #[command(subcommand)]

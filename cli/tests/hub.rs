@@ -198,7 +198,7 @@ fn a_server_that_gives_no_more_bytes_fails_and_the_next_start_goes_on() {
     let (hub, cache) = (hub(), cache("dead"));
     hub.faults(&[Fault::CutAfter(2000), Fault::CutAfter(0), Fault::CutAfter(0), Fault::CutAfter(0)]);
     let failed = inspect(&hub, &cache, MODEL, |_| ());
-    assert!(failed.stderr.contains("a download goes on where it stopped"), "{}", failed.stderr);
+    assert!(failed.stderr.contains("a download resumes"), "{}", failed.stderr);
     failed.assert_failed(1, "no answer of 127.0.0.1: ");
     assert_eq!(fs::metadata(part(&cache)).expect("a part").len(), 2000);
     let run = inspect(&hub, &cache, MODEL, |_| ());
@@ -215,7 +215,7 @@ fn ctrl_c_stops_at_once_and_the_next_start_goes_on() {
     wait_for_length(&part(&cache), 4000);
     running.signal("INT");
     let stopped = running.finish();
-    assert!(stopped.stderr.contains("hint: run the command again: it goes on where it stopped"));
+    assert!(stopped.stderr.contains("hint: run the command again: it resumes"));
     stopped.assert_failed(130, "interrupted");
     assert_downloaded(&cache, inspect(&hub, &cache, MODEL, |_| ()));
     assert!(hub.downloads()[1].to_lowercase().contains("range: bytes=4000-\n"));

@@ -1,4 +1,4 @@
-//! The README's pictures: scenes that the real program plays in a terminal, drawn as SVG. `scripts/pictures.sh` puts
+//! The pictures of README.md and docs/chat.md: scenes that the real program plays in a terminal, drawn as SVG. `scripts/pictures.sh` puts
 //! them into `docs`.
 #![cfg(unix)]
 

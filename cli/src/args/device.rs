@@ -15,15 +15,16 @@ pub struct DeviceArgs {
     /// Device, also -dev: auto (a GPU if there is one), cpu, cuda or cuda:N (see `longhand devices`)
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     pub device: DeviceRequest,
-    /// Layers on the GPU, counted from the last, also -ngl: a number, all, or auto (as many as fit)
+    /// Layers on the GPU, beginning with the last layer, also -ngl: a number, all, or auto (as many as fit)
     #[arg(long, visible_alias = "gpu-layers", value_name = "N", default_value = "auto", value_parser = layers)]
     pub n_gpu_layers: GpuLayers,
-    /// Layers, counted from the first, whose experts stay on the CPU while the GPU computes the rest, also -ncmoe: a
-    /// number, all (also --cpu-moe), or auto (as few as possible)
+    /// Layers whose experts stay on the CPU while the GPU computes the rest, beginning with the first layer, also -ncmoe:
+    /// a number, all (also --cpu-moe), or auto (as few as possible)
     #[arg(long, value_name = "N", default_value = "auto", value_parser = host_experts)]
     pub n_cpu_moe: HostExperts,
-    /// Most GPU memory to use, the driver's part included, for example 20GiB [default: the memory that is free]
-    #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
+    /// Limit on GPU memory, the driver's part included, for example 20GiB; in `plan` without a GPU, on main memory
+    /// [default: the memory that is free]
+    #[arg(long, value_name = "SIZE", value_parser = values::bytes)]
     pub memory: Option<usize>,
 }
 

@@ -8,8 +8,9 @@ use super::values;
 /// How much is kept on the disk.
 #[derive(Clone, Debug, Args)]
 pub struct DiskArgs {
-    /// Disk space for documents that were read: they are found the next time. The KV caches of kept conversations may
-    /// take as much again. What was not used for longest is removed first. 0 keeps neither, only the words of
+    /// Disk space for the KV caches of documents that were read, so that they are not read again the next time. The caches
+    /// of kept conversations may use as much again. The least recently used are removed first. A cache is not kept if it
+    /// is larger, or if writing it takes more than a tenth of the reading time. 0 keeps none, only the words of
     /// conversations
     #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = values::bytes)]
     disk_cache: usize,

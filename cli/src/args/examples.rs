@@ -26,7 +26,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "demo",
         &[
-            ("the whole demonstration, about a minute", "longhand demo"),
+            ("the whole demonstration, less than a minute", "longhand demo"),
             ("a shorter document with fewer facts", "longhand demo --tokens 2k --facts 3"),
         ],
     ),
@@ -34,7 +34,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "chat",
         &[
             ("with the small built-in model", "longhand chat"),
-            ("about a document, with a smaller cache", "longhand chat model.gguf -f book.txt --policy razor"),
+            ("about a document", "longhand chat model.gguf -f book.txt"),
             ("with a conversation that can be continued", "longhand chat -f book.txt --session book.session"),
         ],
     ),
@@ -85,10 +85,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "plan",
         &[
-            ("does a text of 100,000 tokens fit here?", "longhand plan model.gguf -c 100k"),
+            ("does a context of 100,000 tokens fit here?", "longhand plan model.gguf -c 100k"),
             (
                 "and on a GPU, before the download?",
-                "longhand plan --shape qwen2.5-32b:q4_k_m -c 100k --gpu 4090",
+                "longhand plan --shape llama-3.1-8b:q4_k_m -c 100k --gpu 4090",
             ),
             ("every policy and type", "longhand plan --shape llama-3.1-8b -c 100k --memory 16GiB --all"),
         ],

@@ -16,8 +16,8 @@ use crate::suggest::did_you_mean;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub struct SessionArgs {
-    /// Maximum tokens of the session, for example 32768 or 100k (100,000); 0 is the model's training context
-    /// [default: the documents and 8192 tokens for the conversation; in `ask`, what the
+    /// Size of the context in tokens: documents, questions and answers, for example 32768 or 100k (100,000); 0 is the
+    /// model's training context [default: the documents and 8192 tokens for the conversation; in `ask`, what the
     /// questions need]
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     pub context: Option<usize>,
@@ -133,7 +133,8 @@ impl TypeArgs {
 pub enum PrefillArg {
     /// Every head sees the whole text; rows are evicted layer by layer
     Exact,
-    /// Batch by batch; a head sees only the rows it has kept. Needs less time and memory, but is less exact
+    /// Chunk by chunk through all layers; a head sees only the rows it has kept. Less exact. It needs less memory on a
+    /// GPU; on a CPU `longhand plan --prefill streaming` tells
     Streaming,
 }
 

@@ -40,7 +40,7 @@ const GROUPS: [(&str, &[Command]); 5] = [
         "Documents and files",
         &[
             Command::with_path("/read", "read a document: /read FILE, a folder or a pattern"),
-            Command::new("/files", "list the documents; /files drop gives up the next question's"),
+            Command::new("/files", "list the documents; /files drop removes the unused ones"),
             Command::with_path("/save", "save the conversation now; /save FILE saves a copy to a new file"),
             Command::with_path("/export", "write the conversation to a new file as Markdown"),
         ],
@@ -76,13 +76,13 @@ pub fn all() -> impl Iterator<Item = &'static Command> {
 
 const KEYS: &str = "  Ctrl-C     stop reading or answering; at the prompt, empty the line, and if it
              is empty, press it twice to quit
-  Alt-Enter  begin a new line, as Ctrl-J does; or put \"\"\" before and behind a
-             message of several lines
+  Alt-Enter  begin a new line, as Ctrl-J does; or put \"\"\" around a message
+             of several lines
   Up, Down   earlier messages; Ctrl-R searches in them
   Tab        complete a command or a path
   Ctrl-G     edit the message in $VISUAL or $EDITOR
   Ctrl-Z     suspend the program; fg continues it
-  //         begins a message that begins with /
+  //         send a message that begins with /
 What you type while the model works becomes the next message.
 ";
 

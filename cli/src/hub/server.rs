@@ -217,7 +217,7 @@ impl Server {
         let hint = if error.contains("certificate") {
             "if the network has a proxy with a certificate of its own, give that in a PEM file with SSL_CERT_FILE"
         } else {
-            "check the network, and run the command again: a download goes on where it stopped. Models that are on this \
+            "check the network, and run the command again: a download resumes. Models that are on this \
              machine need no network: `longhand models`"
         };
         let failure = Failure::new(format!("no answer of {}: {error}", self.host), hint);
