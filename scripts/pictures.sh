@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Draws the README's pictures anew. The scenes are in cli/tests/pictures.rs.
+# Draws the pictures of the README and docs/chat.md anew. The scenes are in cli/tests/pictures.rs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo test --release -p longhand-cli --test pictures
