@@ -15,6 +15,9 @@ use crate::kept::{KeptChat, KeptChats};
 use crate::table::Table;
 use crate::transcript::Transcript;
 
+/// What is said where there is no conversation.
+const NONE_KEPT: &str = "no conversation is kept yet";
+
 /// List, show, verify, export and remove the conversations that `chat` has kept.
 #[derive(Debug, Args)]
 pub struct SessionsArgs {
@@ -126,7 +129,7 @@ fn list(app: &App, kept: &KeptChats, json: bool) -> Result<()> {
         return app.console.print_json(&entries);
     }
     if list.is_empty() {
-        app.console.note("no conversation is kept yet");
+        app.console.note(NONE_KEPT);
         return Ok(());
     }
     let mut table = Table::new(["name", "model", "documents", ">questions", ">tokens", ">size", "last used"]);
@@ -201,6 +204,9 @@ fn description(saved: &SavedChat) -> Value {
 }
 
 fn verify(app: &App, files: &[PathBuf]) -> Result<()> {
+    if files.is_empty() {
+        app.console.note(NONE_KEPT);
+    }
     let mut damaged = 0;
     for path in files {
         let verified = SavedChat::open(path).and_then(|saved| saved.verify());

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::profile::{HeadProfile, ScoreMap, ScoresPer};
+use super::profile::{HeadProfile, ROW_SHARES, ScoreMap, ScoresPer};
 
 /// The characters or colours of the cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,9 @@ pub enum Palette {
 const COLORS: [u8; 10] = [233, 53, 54, 60, 24, 30, 36, 71, 149, 226];
 /// On colours above this index of [`COLORS`] a mark is black, on the others white.
 const BRIGHT: usize = 5;
+
+/// The share of a model's rows for which the shares of its heads are drawn.
+const DRAWN_SHARE: f64 = 0.3;
 
 /// A map of numbers.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +55,7 @@ impl Heatmap<'_> {
         let mut out = format!("{}: {layers} x {columns}, {low:.3} to {high:.3}", self.title);
         let marked = self.marks.iter().filter(|&&mark| mark).count();
         if marked > 0 {
-            let _ = write!(out, "; {marked} kept whole, marked {}", mark(palette));
+            let _ = write!(out, "; {marked} keep everything, marked {}", mark(palette));
         }
         let _ = write!(out, "\n{:>digits$} ", "layer");
         for column in (0..columns).step_by(4) {
@@ -127,7 +130,8 @@ fn trim_end(out: &mut String) {
 
 impl HeadProfile {
     /// Heat maps of the profile's scores, or of the flags where it has none, with the retrieval heads marked.
-    /// In a map of query heads all query heads of a retrieval KV head are marked.
+    /// In a map of query heads all query heads of a retrieval KV head are marked. Of the shares of rows, those are drawn
+    /// where [`DRAWN_SHARE`] of all rows stay.
     pub fn heatmaps(&self, palette: Palette) -> String {
         let shape = self.shape();
         let flags: Vec<f32> = self.retrieval().iter().map(|&keeps| f32::from(u8::from(keeps))).collect();
@@ -136,19 +140,30 @@ impl HeadProfile {
             [] => std::slice::from_ref(&bare),
             maps => maps,
         };
-        let mut out = String::new();
-        for map in maps {
-            if !out.is_empty() {
-                out.push('\n');
+        let mut out = match palette {
+            Palette::Colors => "A cell is a head; the warmer, the higher its score\n".to_owned(),
+            Palette::Ascii | Palette::Shades => {
+                "A sign is a head; the darker, the higher its score\n".to_owned()
             }
+        };
+        for map in maps {
+            let share = ROW_SHARES.iter().find(|(_, name)| *name == map.name).map(|(share, _)| *share);
+            if share.is_some_and(|share| share != DRAWN_SHARE) {
+                continue;
+            }
+            out.push('\n');
             let (of, each) = match map.per {
                 ScoresPer::QueryHead => ("query heads", shape.group()),
                 ScoresPer::KvHead => ("KV heads", 1),
             };
             let marks: Vec<bool> =
                 self.retrieval().iter().flat_map(|&keeps| std::iter::repeat_n(keeps, each)).collect();
+            let title = match share {
+                Some(share) => format!("share of rows kept by {of}, where {} % of all stay", 100.0 * share),
+                None => format!("{} of {of}", map.name),
+            };
             let heatmap = Heatmap {
-                title: &format!("{} of {of}", map.name),
+                title: &title,
                 columns: shape.columns(map.per),
                 values: &map.values,
                 marks: &marks,
@@ -174,7 +189,7 @@ mod tests {
         };
         assert_eq!(
             heatmap.render(Palette::Ascii),
-            "induction: 2 x 5, 0.000 to 1.000; 2 kept whole, marked !\n\
+            "induction: 2 x 5, 0.000 to 1.000; 2 keep everything, marked !\n\
              layer 0       4\n\
              \x20   0   = @!? .\n\
              \x20   1         @!\n"
@@ -201,8 +216,8 @@ mod tests {
             vec![ScoreMap { name: "induction".to_owned(), per: ScoresPer::QueryHead, values: vec![0.0; 8] }];
         let flags = vec![false, true, false, false];
         let profile = HeadProfile::new(shape, flags, scores, Provenance::default()).unwrap();
-        assert_eq!(profile.heatmaps(Palette::Ascii).lines().nth(2), Some("    0      ! !"));
+        assert_eq!(profile.heatmaps(Palette::Ascii).lines().nth(4), Some("    0      ! !"));
         let bare = HeadProfile::uniform(shape, true).heatmaps(Palette::Ascii);
-        assert_eq!(bare.lines().nth(3), Some("    1 @!@!"));
+        assert_eq!(bare.lines().nth(5), Some("    1 @!@!"));
     }
 }

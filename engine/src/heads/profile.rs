@@ -171,7 +171,7 @@ pub struct HeadProfile {
 
 /// Shares of a model's rows. Where as many rows with the highest scores of the whole model stay, the map of this name
 /// has the share of each KV head.
-const ROW_SHARES: [(f64, &str); 8] = [
+pub(super) const ROW_SHARES: [(f64, &str); 8] = [
     (0.05, "rows-5"),
     (0.1, "rows-10"),
     (0.15, "rows-15"),
