@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longhand::{Engine, EngineError, Model, ModelSource, Prefill, Session, Setup, SetupOptions};
 
 use crate::console::Console;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::format;
 use crate::interrupt::Interrupt;
 use crate::local_models;
@@ -77,7 +77,7 @@ impl App {
                 let types = format::types(session.types);
                 (format!("with a full cache in {types} not all layers fit the GPU"), session.context)
             }
-            Err(error @ EngineError::Memory { context, .. }) => (error.to_string(), *context),
+            Err(error @ EngineError::Memory { context, .. }) => (failure::message(error), *context),
             _ => {
                 reporter.release();
                 return Ok(resolved?);

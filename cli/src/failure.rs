@@ -200,7 +200,7 @@ fn exit_code(error: &EngineError) -> u8 {
 }
 
 /// The text of an error. The error that memory is not enough has units here.
-fn message(error: &(dyn Error + 'static)) -> String {
+pub fn message(error: &(dyn Error + 'static)) -> String {
     match error.downcast_ref() {
         Some(EngineError::Memory { context, needed, free, on_device }) => format!(
             "a context of {} tokens needs {} besides the weights{}, but only {} are free",

@@ -1,5 +1,5 @@
 //! What fits instead, where a text does not fit the context, or a session the memory. Everything is planned as it would
-//! be run, so that an offer holds. If anything leaves all layers on the GPU, nothing else is offered.
+//! be run, so that an offer holds. If a change leaves all layers on the GPU, nothing else is offered.
 
 use std::sync::Arc;
 
@@ -60,39 +60,52 @@ pub fn find(
             _ => Ok(None),
         }
     };
-    let mut changes = changes(model);
-    let mut found = Vec::from_iter(planned(Offer::default())?);
-    if let Some((_, setup)) = found.first() {
-        // Where even the smallest cache does not leave all layers on the GPU, none does.
-        let is_useful = options.policy.is_none() && !setup.fits_gpu();
-        let smallest = changes.last().filter(|_| is_useful).cloned();
-        let smallest = smallest.map(planned).transpose()?.flatten();
-        if !smallest.is_some_and(|(_, setup)| setup.fits_gpu()) {
-            changes.clear();
-        }
-    }
-    for change in changes {
+    let place = |setup: &Setup| Place {
+        leaves_layers: setup.fits_gpu(),
+        on_gpu: setup.engine_options().device.is_some(),
+        free: setup.free(),
+    };
+    let unchanged = planned(Offer::default())?;
+    let mut found =
+        Vec::from_iter(unchanged.iter().map(|(offer, setup)| (place(setup), vec![offer.clone()])));
+    // What fits needs no change, unless a smaller cache may leave more layers on the GPU, and may be used.
+    let is_enough = unchanged
+        .is_some_and(|(_, setup)| setup.fits_gpu() || !setup.weights_fit_gpu() || options.policy.is_some());
+    for change in changes(model).into_iter().filter(|_| !is_enough) {
         let Some((offer, setup)) = planned(change)? else { continue };
-        if setup.fits_gpu() {
-            found.retain(|(_, other)| other.fits_gpu());
+        let place = place(&setup);
+        let number = found.iter().position(|(other, _)| other.is_same(&place)).unwrap_or(found.len());
+        if number == found.len() {
+            found.push((place, Vec::new()));
         }
+        let offers = &mut found[number].1;
         // What changes more must need less.
-        let is_better = |(other, of_other): &(Offer, Setup)| {
-            offer.bytes < other.bytes && setup.fits_gpu() == of_other.fits_gpu()
-        };
-        if found.len() < MAX_OFFERS && found.iter().all(is_better) {
-            found.push((offer, setup));
+        if offers.len() < MAX_OFFERS && offers.iter().all(|other| offer.bytes < other.bytes) {
+            offers.push(offer);
         }
-        if found.len() == MAX_OFFERS && found[0].1.fits_gpu() {
+        if place.leaves_layers && offers.len() == MAX_OFFERS {
             break;
         }
     }
-    let on_gpu = |setup: &Setup| setup.engine_options().device.is_some();
-    let first = found.first().map(|(_, setup)| (on_gpu(setup), setup.free()));
-    let (is_on_gpu, free) = first.unwrap_or_default();
-    found.retain(|(_, setup)| on_gpu(setup) == is_on_gpu);
-    let offers = found.into_iter().map(|(offer, _)| offer).collect();
-    Ok(Offers { context, on_gpu: is_on_gpu, free, offers })
+    let best = found.iter().position(|(place, _)| place.leaves_layers).unwrap_or(0);
+    let (place, offers) = found.into_iter().nth(best).unwrap_or_default();
+    Ok(Offers { context, on_gpu: place.on_gpu, free: place.free, offers })
+}
+
+/// Where a session has its memory. The bytes of offers can be compared in the same place.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    /// Whether all layers that were wanted on a GPU are there.
+    leaves_layers: bool,
+    on_gpu: bool,
+    /// Free memory in bytes, if it is known.
+    free: Option<usize>,
+}
+
+impl Place {
+    fn is_same(&self, other: &Place) -> bool {
+        (self.leaves_layers, self.on_gpu) == (other.leaves_layers, other.on_gpu)
+    }
 }
 
 /// What can be changed, from little to much: the recipes, and what is smaller still. Where everything is kept, reading
@@ -220,8 +233,12 @@ mod tests {
         assert_eq!((offer.policy, offer.types), (None, Some(TYPES[1])));
         let offer = first(smallest - 1, None);
         assert_eq!((offer.policy, offer.types), (None, Some(TYPES[2])));
-        // Types that were asked for stay, and without room for the weights nothing is gained.
+        // Types that were asked for stay. Another policy may still leave all layers on the GPU.
         assert!(first(smallest, Some(TYPES[0])).is_none());
+        let full = needed(&setup(1 << 30, None));
+        let mut between = (1..8).map(|n| first(smallest + (full - smallest) * n / 8, Some(TYPES[0])));
+        assert!(between.any(|offer| offer.policy.is_some() && offer.types.is_none()));
+        // Without room for the weights nothing is gained.
         assert!(first(setup(1 << 30, None).plan().weights.device, None).is_none());
     }
 }

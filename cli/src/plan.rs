@@ -10,12 +10,12 @@ use anyhow::Result;
 use clap::Args;
 use ggml::Type;
 use longhand::policy::{KvBudget, PolicyChoice, policies};
-use longhand::setup::{DeviceRequest, Forecast, SessionForecast};
+use longhand::setup::{DeviceRequest, Forecast, GpuLayers, SessionForecast};
 use longhand::{Context, DeviceKind, EngineError, HeadSource, Model, SetupOptions};
 use models::shapes::ModelShape;
 use models::spec::ModelSpec;
 
-use self::answer::Answer;
+use self::answer::{Answer, Verdict};
 use self::gpus::KnownGpu;
 use crate::app::App;
 use crate::args::model::{ModelArg, ModelArgs, shape_help};
@@ -77,6 +77,14 @@ pub struct PlanArgs {
     model: ModelArgs,
 }
 
+impl PlanArgs {
+    /// The value of --kv-budget for a policy: what was given, else what is advised.
+    fn kv_budget(&self, wanted: &Wanted) -> Option<String> {
+        let given = self.budget.kv_budget.and_then(|_| self.budget.words().pop());
+        given.or_else(|| wanted.kv_budget())
+    }
+}
+
 /// A policy that is planned.
 #[derive(Clone)]
 struct Wanted {
@@ -131,7 +139,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
     }
     let answer = Answer::choose(args, &forecast, &rows);
     if args.json {
-        return app.console.print_json(&report::object(&name, &forecast, &rows, answer.as_ref()));
+        return app.console.print_json(&report::object(args, &name, &forecast, &rows, answer.as_ref()));
     }
     let mut text = match &answer {
         Some(answer) => answer.text() + "\n",
@@ -145,12 +153,12 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
     let about = report::about(args, &name, &forecast, answer.as_ref());
     text += &format!("{}\n{about}", report::impossible(&rows));
     if !args.all && args.policy.is_empty() {
-        text += "every policy and type: longhand plan --all\n";
+        text += "every policy and type: add --all\n";
     }
     app.console.print_report(&text)?;
-    match answer.map_or(Some(false), |answer| answer.fits()) {
-        Some(false) => Err(Failure::answered_no().into()),
-        _ => Ok(()),
+    match answer.map_or(Verdict::No, |answer| answer.verdict()) {
+        Verdict::Yes | Verdict::Unknown => Ok(()),
+        Verdict::Partly | Verdict::No => Err(Failure::answered_no().into()),
     }
 }
 
@@ -169,6 +177,9 @@ fn forecast(app: &App, args: &PlanArgs) -> Result<(String, Forecast)> {
         chunk: Some(args.chunk.tokens()),
         ..args.model.setup_options(app)
     };
+    if args.gpu.is_some() && options.gpu_layers == GpuLayers::Count(0) {
+        return Err(Failure::usage("--gpu is given, but no layers on it", "leave out --gpu or -ngl 0").into());
+    }
     let options = match args.gpu {
         Some(gpu) => SetupOptions {
             device: DeviceRequest::Device(DeviceKind::Cuda(0)),
@@ -193,7 +204,7 @@ fn forecast(app: &App, args: &PlanArgs) -> Result<(String, Forecast)> {
 /// The policies that are asked for, as they were written; else all, or those that may be advised.
 fn policies_to_plan(args: &PlanArgs, spec: &ModelSpec) -> Result<Vec<Wanted>, Failure> {
     if !args.policy.is_empty() {
-        return args.policy.iter().map(|text| Wanted::given(text)).collect();
+        return session::expand_policies(&args.policy).map(Wanted::given).collect();
     }
     let has_budget = args.budget.budget().is_some();
     let mut shown: Vec<Wanted> = Vec::new();

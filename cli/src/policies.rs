@@ -19,8 +19,8 @@ pub fn run(app: &App, _: &PoliciesArgs) -> Result<()> {
 fn catalogue() -> String {
     let mut text = String::from(
         "The KV cache holds one row for each token, in every KV head of every layer. A cache policy decides which rows \
-         a head keeps; the others are evicted. Without --policy, `ask` and `chat` use auto: everything is kept where it \
-         fits the memory, else the closest way that does, with a note. Choose another one with\n\
+         a head keeps; the others are evicted. Without --policy, `ask` and `chat` use auto: everything is kept if it fits \
+         the memory; otherwise the closest cache that fits is used, and a note says which. Choose another one with\n\
          \n  --policy NAME\n  --policy NAME:parameter=value,parameter=value\n\n\
          for example --policy razor:buffer=4000,ratio=5. The list shows each parameter with its default. \
          Retrieval heads are those that look things up far back in the text: see `longhand help heads`.\n",

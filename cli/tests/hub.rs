@@ -215,7 +215,7 @@ fn ctrl_c_stops_at_once_and_the_next_start_goes_on() {
     wait_for_length(&part(&cache), 4000);
     running.signal("INT");
     let stopped = running.finish();
-    assert!(stopped.stderr.contains("hint: run the command again: it resumes"));
+    assert!(stopped.stderr.contains("hint: run the command again: the download resumes"));
     stopped.assert_failed(130, "interrupted");
     assert_downloaded(&cache, inspect(&hub, &cache, MODEL, |_| ()));
     assert!(hub.downloads()[1].to_lowercase().contains("range: bytes=4000-\n"));

@@ -215,6 +215,8 @@ pub struct Setup {
     prompt: usize,
     /// See [`Setup::fits_gpu`].
     fits_gpu: bool,
+    /// See [`Setup::weights_fit_gpu`].
+    weights_fit_gpu: bool,
 }
 
 impl Setup {
@@ -350,7 +352,7 @@ impl Setup {
                     if split > 0 {
                         observer.notice(Notice::ExpertsOnCpu { split, on_gpu });
                     }
-                    if placement.has_host_residual() {
+                    if placement.has_host_residual() && planned.session.prefill == Prefill::Exact {
                         observer.notice(Notice::ResidualOnHost);
                     }
                     let overhead = planned.bytes.device_overhead;
@@ -367,7 +369,15 @@ impl Setup {
         }
         // The steps of a setup are too short to look at the flag, and none of them resets it.
         check_interrupt(&options.interrupt)?;
-        let fits_gpu = target.device.is_none() || target.fits(&planned, spec.n_layers) != Some(false);
+        let fits = |planned: &Planned| target.fits(planned, spec.n_layers) != Some(false);
+        let fits_gpu = target.device.is_none()
+            || expected(session.context, placement).is_ok_and(|planned| fits(&planned));
+        let has_room_for_weights = |planned: Planned| {
+            let bytes = planned.bytes.weights.device + planned.bytes.device_overhead;
+            target.limit.is_none_or(|limit| bytes <= limit)
+        };
+        let weights_fit_gpu = fits_gpu
+            || expected(session.context, target.smallest(spec.n_layers)).is_ok_and(has_room_for_weights);
         let profile = planned.session.profile.filter(|_| heads.known);
         Ok(Setup {
             model: model.clone(),
@@ -378,6 +388,7 @@ impl Setup {
             plan: planned.bytes,
             prompt,
             fits_gpu,
+            weights_fit_gpu,
         })
     }
 
@@ -411,6 +422,11 @@ impl Setup {
     /// GPU is used.
     pub fn fits_gpu(&self) -> bool {
         self.fits_gpu
+    }
+
+    /// Whether the GPU could hold the weights of all layers it was to compute. If so, a smaller cache may fit.
+    pub fn weights_fit_gpu(&self) -> bool {
+        self.weights_fit_gpu
     }
 
     /// Bytes that the session takes besides the weights: on the GPU that computes layers, else on the host.

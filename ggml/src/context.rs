@@ -160,13 +160,20 @@ impl Inner {
         self.memory.get().map(|(memory, generation)| memory.lock(*generation)).transpose()
     }
 
-    /// Whether the intermediates of both contexts are in the same memory, of the same graph. One lock is enough then.
-    pub(crate) fn shares_graph_memory(&self, other: &Inner) -> bool {
+    /// As [`Inner::lock_graph_memory`], for two contexts. The same memory is locked once: a second lock could wait for a
+    /// writer that waits for this thread.
+    pub(crate) fn lock_graph_memory_of<'a>(
+        &'a self,
+        other: &'a Inner,
+    ) -> Result<[Option<RwLockReadGuard<'a, MemoryState>>; 2], Error> {
         match (self.memory.get(), other.memory.get()) {
-            (Some((memory, generation)), Some((others, of_other))) => {
-                Arc::ptr_eq(memory, others) && generation == of_other
+            (Some((memory, generation)), Some((same, of_other))) if Arc::ptr_eq(memory, same) => {
+                if generation != of_other {
+                    return Err(Error::StaleGraph);
+                }
+                Ok([Some(memory.lock(*generation)?), None])
             }
-            _ => false,
+            _ => Ok([self.lock_graph_memory()?, other.lock_graph_memory()?]),
         }
     }
 

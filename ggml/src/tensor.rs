@@ -244,10 +244,7 @@ impl Tensor {
     ) -> Result<(), Error> {
         let contexts = self.context.with_operands_of(&from.context);
         let _guards = lock_all(&contexts);
-        let _memory = self.context.lock_graph_memory()?;
-        // Locking the same memory twice could wait for a writer that waits for this thread.
-        let is_locked = self.context.shares_graph_memory(&from.context);
-        let _from_memory = if is_locked { None } else { from.context.lock_graph_memory()? };
+        let _memory = self.context.lock_graph_memory_of(&from.context)?;
         self.check_range("write", Access::Write, ByteRange { offset, bytes })?;
         from.check_range("read", Access::Read, ByteRange { offset: from_offset, bytes })?;
         let (to, source) = (self.raw.as_ptr(), from.raw.as_ptr());

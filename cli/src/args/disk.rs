@@ -10,8 +10,8 @@ use super::values;
 pub struct DiskArgs {
     /// Disk space for the KV caches of documents that were read, so that they are not read again the next time. The caches
     /// of kept conversations may use as much again. The least recently used are removed first. A cache is not kept if it
-    /// is larger, or if writing it takes more than a tenth of the reading time. 0 keeps none, only the words of
-    /// conversations
+    /// is larger than this, or if writing it takes more than a tenth of the reading time. With 0 no caches are kept, only
+    /// the text of conversations
     #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = values::bytes)]
     disk_cache: usize,
 }

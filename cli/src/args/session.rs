@@ -22,7 +22,7 @@ pub struct SessionArgs {
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     pub context: Option<usize>,
     /// Cache policy: what each head keeps, for example razor:buffer=4000,ratio=5; `longhand policies` lists
-    /// all. auto: full where it fits the memory (with a GPU, the GPU's), else the closest that does, with a note
+    /// all. auto: full if it fits the memory (with a GPU, the GPU's), otherwise the closest cache that fits, with a note
     /// [default: auto]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
@@ -100,7 +100,7 @@ impl BudgetArgs {
             None => return Vec::new(),
             Some(KvBudget::Rows(rows)) => ("--keep", rows.to_string()),
             Some(KvBudget::Bytes(bytes)) => ("--kv-budget", format::bytes_flag(bytes)),
-            Some(KvBudget::Share(share)) => ("--kv-budget", format!("{}%", share * 100.0)),
+            Some(KvBudget::Share(share)) => ("--kv-budget", format!("{}%", (share * 1e4).round() / 1e2)),
         };
         vec![name.to_owned(), value]
     }
@@ -134,7 +134,7 @@ pub enum PrefillArg {
     /// Every head sees the whole text; rows are evicted layer by layer
     Exact,
     /// Chunk by chunk through all layers; a head sees only the rows it has kept. Less exact. It needs less memory on a
-    /// GPU; on a CPU `longhand plan --prefill streaming` tells
+    /// GPU. On a CPU it may need more: compare with `longhand plan --prefill streaming`
     Streaming,
 }
 

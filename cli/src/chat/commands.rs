@@ -28,7 +28,7 @@ const GROUPS: [(&str, &[Command]); 5] = [
         "Conversation",
         &[
             Command::new("/regen", "replace the last answer by a new one"),
-            Command::new("/continue", "go on with an answer that was cut off or interrupted"),
+            Command::new("/continue", "continue an answer that was cut off or interrupted"),
             Command::new("/edit", "change the last question and ask it again"),
             Command::new("/undo", "remove the last question and its answer"),
             Command::new("/clear", "start a new conversation about the same documents"),

@@ -95,7 +95,7 @@ impl Keeper {
                 let text = failure::report(&error.into()).text;
                 if self.reported.as_ref() != Some(&text) {
                     app.console.note(text.trim_end());
-                    app.console.note("the conversation goes on; /save FILE saves it elsewhere");
+                    app.console.note("the conversation continues; /save FILE saves it elsewhere");
                 }
                 self.reported = Some(text);
             }

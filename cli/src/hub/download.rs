@@ -70,7 +70,7 @@ pub fn download(app: &App, model: &HubModel, hub: &Path) -> Result<PathBuf, Fail
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             if app.interrupt.is_pressed() {
-                return Err(Failure::interrupted().with_hint("run the command again: it resumes"));
+                return Err(Failure::interrupted().with_hint("run the command again: the download resumes"));
             }
         }
         worker
@@ -263,7 +263,7 @@ impl Trouble {
 fn on_disk(path: &Path, error: &io::Error) -> Failure {
     let hint = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "free some space, and run the command again: it resumes; or set HF_HUB_CACHE to a folder \
+            "free some space, and run the command again: the download resumes; or set HF_HUB_CACHE to a folder \
              on another disk"
         }
         _ => "set HF_HUB_CACHE to a folder that can be written to",

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use longhand::setup::{Forecast, HostExperts, SessionForecast};
+use longhand::setup::{Forecast, GpuLayers, HostExperts, SessionForecast};
 use serde_json::{Value, json};
 
 use super::{PlanArgs, Row};
@@ -32,16 +32,28 @@ impl Choice<'_> {
     }
 }
 
+/// Whether a session fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It fits, with all the layers on the GPU that were wanted there.
+    Yes,
+    /// The GPU holds some of these layers, and main memory the others.
+    Partly,
+    /// It does not fit.
+    No,
+    /// The memory is not known.
+    Unknown,
+}
+
 /// The answer to whether a session fits.
 pub struct Answer<'a> {
     args: &'a PlanArgs,
     forecast: &'a Forecast,
     /// All possible choices, best first.
     choices: Vec<Choice<'a>>,
-    /// The number of the best choice that fits, else of the one that fits the longest context.
+    /// The number of the best choice with this verdict. If it is no, the choice that fits the longest context.
     best: usize,
-    /// Whether it fits; `None` where the memory is not known.
-    fits: Option<bool>,
+    verdict: Verdict,
 }
 
 impl<'a> Answer<'a> {
@@ -63,40 +75,34 @@ impl<'a> Answer<'a> {
         let unranked = first.rank.is_none();
         let candidates =
             || choices.iter().enumerate().filter(|(_, choice)| unranked || choice.rank.is_some());
-        let fits =
-            |choice: &Choice| forecast.target().fits(&choice.forecast.planned, forecast.spec().n_layers);
-        let (best, fits) = match candidates().find(|(_, choice)| fits(choice) != Some(false)) {
-            Some((best, choice)) => (best, fits(choice)),
-            None => {
-                let closest = candidates().max_by_key(|(number, choice)| {
-                    let plan = &choice.forecast.planned.bytes;
-                    // Bytes that even the placement with the fewest layers on the GPU lacks.
-                    let lacking =
-                        if forecast.target().holds(plan) { 0 } else { forecast.target().total(plan) };
-                    (choice.forecast.longest_context, Reverse(lacking), Reverse(*number))
-                });
-                (closest?.0, Some(false))
-            }
+        let find = |verdict: Verdict| {
+            let found = candidates().find(|(_, choice)| verdict_of(forecast, choice) == verdict);
+            found.map(|(number, _)| (number, verdict))
         };
-        Some(Answer { args, forecast, choices, best, fits })
+        let closest = || {
+            let key = |(number, choice): &(usize, &Choice)| {
+                let needed = forecast.target().total(&choice.forecast.planned.bytes);
+                (choice.forecast.longest_context, Reverse(needed), Reverse(*number))
+            };
+            candidates().max_by_key(key).map(|(number, _)| (number, Verdict::No))
+        };
+        let known = find(Verdict::Yes).or_else(|| find(Verdict::Unknown)).or_else(|| find(Verdict::Partly));
+        let (best, verdict) = known.or_else(closest)?;
+        Some(Answer { args, forecast, choices, best, verdict })
     }
 
-    /// Whether it fits; `None` where the memory is not known.
-    pub fn fits(&self) -> Option<bool> {
-        self.fits
+    /// Whether it fits.
+    pub fn verdict(&self) -> Verdict {
+        self.verdict
     }
 
     /// Whether the best choice uses a head profile.
     pub fn uses_profile(&self) -> bool {
-        self.choices[self.best].forecast.planned.session.policy.uses_profile()
+        self.best().planned.session.policy.uses_profile()
     }
 
-    /// Whether nothing fits, but the GPU holds some of the layers.
-    fn fits_partly(&self) -> bool {
-        let SessionForecast { planned, longest_context } = self.choices[self.best].forecast;
-        let target = self.forecast.target();
-        let holds = target.holds(&planned.bytes) && target.host_holds(&planned.bytes);
-        self.fits == Some(false) && *longest_context == 0 && holds && planned.placement.on_device() > 0
+    fn best(&self) -> &SessionForecast {
+        self.choices[self.best].forecast
     }
 
     /// The sentence, and the command.
@@ -112,13 +118,13 @@ impl<'a> Answer<'a> {
             }
             _ => String::new(),
         };
-        let mut text = match (self.fits, target.limit) {
-            (Some(true), Some(limit)) => {
+        let mut text = match (self.verdict, target.limit) {
+            (Verdict::Yes, Some(limit)) => {
                 let of = format::bytes_of(needed, limit);
                 format!("Yes: {name} needs {of}; longest context {longest} tokens{trained}\n")
             }
-            (Some(false), Some(limit)) if self.fits_partly() => self.parts(limit),
-            (Some(false), Some(limit)) => format!("No: {}\n{}", self.shortage(limit), self.change()),
+            (Verdict::Partly, Some(limit)) => self.parts(limit),
+            (Verdict::No, Some(limit)) => format!("No: {}\n{}", self.shortage(limit), self.change()),
             _ => format!(
                 "Not known: {name} needs {} for {} tokens; give the memory with --memory or --gpu\n",
                 format::bytes(needed),
@@ -128,7 +134,7 @@ impl<'a> Answer<'a> {
         if let Some(command) = self.command() {
             text += &format!("\n  {command}\n");
         }
-        if self.fits != Some(false) || self.fits_partly() {
+        if self.verdict != Verdict::No {
             text += &self.placement_notes();
         }
         if best.rank.is_none() {
@@ -160,7 +166,7 @@ impl<'a> Answer<'a> {
         if !has_host_layers && split == 0 && !placement.has_host_residual() {
             return notes;
         }
-        notes += &format!("\nmain memory: {}", format::bytes(plan.total() - plan.weights.mapped));
+        notes += &format!("\nmain memory: {}", format::bytes(plan.total()));
         if placement.has_host_residual() {
             notes += &format!(
                 ", {} of it for the activations of the document while it is read: the GPU has no room for them",
@@ -172,55 +178,71 @@ impl<'a> Answer<'a> {
 
     /// How many layers the GPU holds.
     fn parts(&self, limit: usize) -> String {
-        let best = &self.choices[self.best];
-        format!(
+        let best = self.best();
+        let mut text = format!(
             "Partly: with {} tokens {} of {} layers fit the GPU's {} ({}). The others run on the CPU, which is slower\n",
             format::count(self.forecast.context()),
-            best.forecast.planned.placement.on_device(),
+            best.planned.placement.on_device(),
             self.forecast.target().wanted_layers(self.forecast.spec().n_layers),
             format::bytes(limit),
-            best.name()
-        )
+            self.choices[self.best].name()
+        );
+        let longest = self
+            .choices
+            .iter()
+            .filter(|choice| choice.rank.is_some())
+            .max_by_key(|choice| (choice.forecast.longest_context, Reverse(choice.number)));
+        if let Some(longest) = longest.filter(|choice| choice.forecast.longest_context > 0) {
+            text += &format!(
+                "With {} tokens all layers fit ({})\n",
+                format::count(longest.forecast.longest_context),
+                longest.name()
+            );
+        }
+        text
     }
 
-    /// What is missing for the choice that fits the longest text.
+    /// What is missing for the choice that fits the longest context.
     fn shortage(&self, limit: usize) -> String {
-        let (target, layers) = (self.forecast.target(), self.forecast.spec().n_layers);
-        let tokens = format::count(self.forecast.context());
-        let best = &self.choices[self.best];
-        let name = best.name();
-        let planned = &best.forecast.planned;
-        if let Some(free) = target.host_limit.filter(|_| !target.host_holds(&planned.bytes)) {
-            let needed = planned.bytes.total() - planned.bytes.weights.mapped;
-            return format!(
-                "{tokens} tokens need {} of main memory ({name})",
-                format::bytes_of(needed, free)
-            );
+        let target = self.forecast.target();
+        let planned = &self.best().planned;
+        let plan = &planned.bytes;
+        if target.device.is_some() && planned.placement.on_device() == 0 {
+            return format!("not even one layer fits the GPU's {}", format::bytes(limit));
         }
-        if target.holds(&planned.bytes) {
-            let (some, all) = (planned.placement.on_device(), target.wanted_layers(layers));
-            return format!(
-                "with {tokens} tokens only {some} of {all} layers fit the GPU's {} ({name})",
-                format::bytes(limit)
-            );
-        }
-        let needed = target.total(&planned.bytes);
-        let place = if target.device.is_some() { "GPU memory" } else { "memory" };
-        format!("{tokens} tokens need {} of {place} ({name})", format::bytes_of(needed, limit))
+        let (needed, limit, place) = match target.host_limit.filter(|_| !target.host_holds(plan)) {
+            Some(free) => (plan.total(), free, "main memory"),
+            None if target.device.is_some() => (target.total(plan), limit, "GPU memory"),
+            None => (target.total(plan), limit, "memory"),
+        };
+        format!(
+            "{} tokens need {} of {place} ({})",
+            format::count(self.forecast.context()),
+            format::bytes_of(needed, limit),
+            self.choices[self.best].name()
+        )
     }
 
     /// The smallest change with which it fits.
     fn change(&self) -> String {
-        match self.choices[self.best].forecast.longest_context {
-            0 if self.forecast.target().device.is_some() => {
+        let target = self.forecast.target();
+        match self.best().longest_context {
+            0 if !target.host_holds(&self.best().planned.bytes) => {
+                "use a smaller model or a smaller file type\n".to_owned()
+            }
+            0 if target.device.is_some() => {
                 let layers = self.forecast.spec().n_layers;
-                let experts = match self.forecast.target().host_experts {
+                let experts = match target.host_experts {
                     HostExperts::Count(count) if self.forecast.spec().experts.is_some() && count < layers => {
                         ", fewer experts on the GPU (--n-cpu-moe)"
                     }
                     _ => "",
                 };
-                format!("use a smaller file type{experts}, or fewer layers on the GPU (-ngl)\n")
+                let layers = match target.layers {
+                    GpuLayers::Count(_) => ", or fewer layers on the GPU (-ngl)",
+                    GpuLayers::Auto => ", or the CPU (--device cpu)",
+                };
+                format!("use a smaller file type{experts}{layers}\n")
             }
             0 => "the weights alone do not fit: use a smaller model or a smaller file type\n".to_owned(),
             longest => format!("It fits with {} tokens:\n", format::count(longest)),
@@ -229,8 +251,8 @@ impl<'a> Answer<'a> {
 
     /// Tokens of the session that fits.
     fn context(&self) -> usize {
-        match self.fits {
-            Some(false) if !self.fits_partly() => self.choices[self.best].forecast.longest_context,
+        match self.verdict {
+            Verdict::No => self.best().longest_context,
             _ => self.forecast.context(),
         }
     }
@@ -289,23 +311,23 @@ impl<'a> Answer<'a> {
         table.fitted(width)
     }
 
-    /// The choices of [`Answer::table`], best first. Of those that the user did not ask for, each needs less than those
-    /// before it, and one at most leaves layers on the CPU.
+    /// The choices of [`Answer::table`], best first: those that the user asked for, else a few, each of which has room
+    /// for a longer context than those before it, or else leaves more layers on the GPU, or needs less.
     fn shown(&self) -> Vec<&Choice<'a>> {
-        let target = self.forecast.target();
-        let needed = |choice: &Choice| target.total(&choice.forecast.planned.bytes);
-        let wanted_layers = target.wanted_layers(self.forecast.spec().n_layers);
-        let has_all_layers = |choice: &Choice| choice.forecast.planned.placement.on_device() == wanted_layers;
-        // What is never advised is shown only if nothing else was asked for.
-        let has_advised = self.choices[0].rank.is_some();
+        if !self.args.policy.is_empty() {
+            return self.choices.iter().collect();
+        }
+        let gain = |choice: &Choice| {
+            let SessionForecast { planned, longest_context } = choice.forecast;
+            let needed = self.forecast.target().total(&planned.bytes);
+            (*longest_context, planned.placement.on_device(), Reverse(needed))
+        };
         let mut shown: Vec<&Choice> = Vec::new();
-        for (number, choice) in self.choices.iter().enumerate() {
-            let is_advised = choice.rank.is_some() || !has_advised;
-            let saves = shown.iter().all(|other| needed(choice) < needed(other))
-                && (shown.is_empty() || has_all_layers(choice));
+        // What is never advised is not among them.
+        for (number, choice) in self.choices.iter().enumerate().filter(|(_, choice)| choice.rank.is_some()) {
+            let is_useful = shown.iter().all(|other| gain(choice) > gain(other));
             let has_room = shown.len() < ROWS - 1 || (shown.len() < ROWS && number >= self.best);
-            let is_useful = is_advised && has_room && (saves || !self.args.policy.is_empty());
-            if number == self.best || is_useful {
+            if number == self.best || (is_useful && has_room) {
                 shown.push(choice);
             }
         }
@@ -315,15 +337,34 @@ impl<'a> Answer<'a> {
     /// The answer as JSON.
     pub fn object(&self) -> Value {
         let best = &self.choices[self.best];
+        let (fits, verdict) = match self.verdict {
+            Verdict::Yes => (Some(true), "yes"),
+            Verdict::Partly => (Some(false), "partly"),
+            Verdict::No => (Some(false), "no"),
+            Verdict::Unknown => (None, "unknown"),
+        };
         json!({
-            "fits": self.fits,
+            "fits": fits,
+            "verdict": verdict,
             "policy": best.row.wanted.given,
-            "kv_budget": best.row.wanted.kv_budget(),
+            "kv_budget": self.args.kv_budget(&best.row.wanted),
             "type_k": best.row.types.0.name(),
             "type_v": best.row.types.1.name(),
             "context": self.context(),
             "needed": self.forecast.target().total(&best.forecast.planned.bytes),
             "command": self.command(),
         })
+    }
+}
+
+/// Whether a choice fits.
+fn verdict_of(forecast: &Forecast, choice: &Choice) -> Verdict {
+    let (target, planned) = (forecast.target(), &choice.forecast.planned);
+    let holds = target.holds(&planned.bytes) && target.host_holds(&planned.bytes);
+    match target.fits(planned, forecast.spec().n_layers) {
+        None => Verdict::Unknown,
+        Some(true) => Verdict::Yes,
+        Some(false) if holds && planned.placement.on_device() > 0 => Verdict::Partly,
+        Some(false) => Verdict::No,
     }
 }

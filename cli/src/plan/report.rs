@@ -29,7 +29,11 @@ pub fn fits_cell(forecast: &Forecast, planned: &Planned) -> String {
             0 => "yes".into(),
             split => format!("yes, {split} without experts"),
         },
-        Some(false) if forecast.target().holds(&planned.bytes) => {
+        Some(false)
+            if forecast.target().holds(&planned.bytes)
+                && forecast.target().host_holds(&planned.bytes)
+                && placement.on_device() > 0 =>
+        {
             let wanted = forecast.target().wanted_layers(forecast.spec().n_layers);
             format!("{} of {wanted} layers", placement.on_device())
         }
@@ -59,7 +63,7 @@ pub fn about(args: &PlanArgs, name: &str, forecast: &Forecast, answer: Option<&A
         heads.profile.shape().all_kv_heads(),
         source(heads)
     );
-    if heads.is_guess() && answer.is_none_or(Answer::uses_profile) {
+    if heads.is_guess() && (args.all || answer.is_none_or(Answer::uses_profile)) {
         out += "note: `longhand heads calibrate` has found 27 to 36 % on three real models; another model may have \
                 more or fewer: give its profile with --heads FILE\n";
     }
@@ -164,13 +168,19 @@ pub fn impossible(rows: &[Row]) -> String {
 }
 
 /// The plans as JSON.
-pub fn object(name: &str, forecast: &Forecast, rows: &[Row], answer: Option<&Answer>) -> Value {
+pub fn object(
+    args: &PlanArgs,
+    name: &str,
+    forecast: &Forecast,
+    rows: &[Row],
+    answer: Option<&Answer>,
+) -> Value {
     let (target, heads) = (forecast.target(), forecast.heads());
     let limit = target.limit;
     let row = |row: &Row| {
         let mut object = json!({
             "policy": row.plan.as_ref().map_or(&row.wanted.policy, |plan| &plan.planned.session.policy).to_string(),
-            "kv_budget": row.wanted.kv_budget(),
+            "kv_budget": args.kv_budget(&row.wanted),
             "type_k": row.types.0.name(),
             "type_v": row.types.1.name(),
         });
@@ -216,6 +226,7 @@ pub fn object(name: &str, forecast: &Forecast, rows: &[Row], answer: Option<&Ans
         "model": name,
         "context": forecast.context(),
         "memory": limit,
+        "main_memory": target.host_limit,
         "retrieval_heads": heads.profile.retrieval_count(),
         "kv_heads": heads.profile.shape().all_kv_heads(),
         "heads_from": source(heads),

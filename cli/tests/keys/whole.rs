@@ -101,7 +101,7 @@ fn a_conversation_from_its_beginning_to_its_end() {
     chat.wait_for("resumed after ");
     chat.send(&format!("\x0c{NUMBER}\r"));
     chat.wait_for(NUMBER_IS);
-    chat.wait_for("the conversation goes on; /save FILE saves it elsewhere");
+    chat.wait_for("the conversation continues; /save FILE saves it elsewhere");
     chat.send("/exit\r");
     chat.wait_for("/exit again quits without saving");
     chat.send("/exit\r");

@@ -13,7 +13,6 @@ use super::profiles::{Found, Profiles, assumed_share, policy_rule, spread};
 use super::{HeadSource, SetupOptions, Target, planner};
 use crate::heads::{HeadProfile, HeadShape};
 use crate::kv::{KvBudget, PolicyChoice};
-use crate::plan::Plan;
 use crate::progress::Observer;
 use crate::{EngineError, Model, SessionOptions};
 
@@ -190,14 +189,14 @@ impl Forecast {
         };
         let placement = self.target.choose(layers, |placement| plan(placement, self.context));
         let planned = plan(placement, self.context)?;
-        let fits_in = |placement, context| {
-            let holds = |plan: &Plan| self.target.holds(plan) && self.target.host_holds(plan);
-            plan(placement, context).is_ok_and(|planned| holds(&planned.bytes))
-        };
-        // What takes the least of the GPU's memory takes the most of the host's.
         let fits = |context| {
-            fits_in(self.target.smallest(layers), context)
-                || (self.target.host_limit.is_some() && fits_in(self.target.wanted(layers), context))
+            let Ok(smallest) = plan(self.target.smallest(layers), context) else { return false };
+            if !self.target.holds(&smallest.bytes) || self.target.host_holds(&smallest.bytes) {
+                return self.target.holds(&smallest.bytes);
+            }
+            // What takes the least of the GPU's memory takes the most of the host's.
+            let placement = self.target.choose(layers, |placement| plan(placement, context));
+            plan(placement, context).is_ok_and(|planned| self.target.fits(&planned, layers) == Some(true))
         };
         Ok(SessionForecast { planned, longest_context: longest_context(self.context, fits) })
     }

@@ -59,7 +59,8 @@ pub struct Target {
     pub limit: Option<usize>,
     /// Bytes of [`Target::limit`] that the driver takes.
     pub driver: usize,
-    /// Bytes of the host's memory that a plan for a device of this machine may take besides; `None` if unknown.
+    /// Bytes of main memory that are free for the host's part of a plan for a GPU; `None` where they are unknown, or the
+    /// GPU is not one of this machine.
     pub host_limit: Option<usize>,
 }
 
@@ -138,7 +139,8 @@ impl Target {
             (None, Some(free)) => (Some(free), 0),
             (limit, _) => (limit, DRIVER_BYTES),
         };
-        let host_limit = free.and_then(|_| available_memory());
+        // A limit on the GPU's memory may describe another machine.
+        let host_limit = free.filter(|_| options.gpu_memory.is_none()).and_then(|_| available_memory());
         Target { device: Some(kind), limit, driver, host_limit, ..Target::host(spec, options) }
     }
 
@@ -156,10 +158,9 @@ impl Target {
         self.limit.is_some_and(|limit| self.total(plan) <= limit)
     }
 
-    /// Whether the host's memory holds the host's part of a plan for a device, as far as that is known. Pages of the
-    /// model file do not count: the system can drop them.
+    /// Whether main memory holds the host's part of a plan for a GPU, as far as that is known.
     pub fn host_holds(&self, plan: &Plan) -> bool {
-        self.host_limit.is_none_or(|limit| plan.total() - plan.weights.mapped <= limit)
+        self.host_limit.is_none_or(|limit| plan.total() <= limit)
     }
 
     /// Whether a plan fits with all the layers that were asked for on the GPU, of `layers`; `None` where the
@@ -211,6 +212,7 @@ impl Target {
         if self.device.is_none() || self.limit.is_none() || fits(wanted) {
             return wanted;
         }
+        // What the search below would find after more plans.
         let moved = wanted.with_host_residual();
         if fits(moved) {
             return moved;
