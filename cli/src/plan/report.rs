@@ -158,7 +158,7 @@ pub fn impossible(rows: &[Row]) -> String {
     let mut reasons: Vec<(String, String, Vec<String>)> = Vec::new();
     for (row, why) in failed {
         let (name, types) = (row.wanted.name(), format::types(row.types));
-        match reasons.last_mut().filter(|(last, reason, _)| (&*last, &*reason) == (&name, &why)) {
+        match reasons.last_mut().filter(|(last, reason, _)| *last == name && *reason == why) {
             Some((.., of_reason)) => of_reason.push(types),
             None => reasons.push((name, why, vec![types])),
         }
