@@ -131,7 +131,7 @@ fn trim_end(out: &mut String) {
 impl HeadProfile {
     /// Heat maps of the profile's scores, or of the flags where it has none, with the retrieval heads marked.
     /// In a map of query heads all query heads of a retrieval KV head are marked. Of the shares of rows, those are drawn
-    /// where [`DRAWN_SHARE`] of all rows stay.
+    /// where 30 % of all rows stay.
     pub fn heatmaps(&self, palette: Palette) -> String {
         let shape = self.shape();
         let flags: Vec<f32> = self.retrieval().iter().map(|&keeps| f32::from(u8::from(keeps))).collect();
