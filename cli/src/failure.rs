@@ -71,9 +71,7 @@ impl Failure {
         let larger = format!("-c {}", offers.context);
         let hint = match &offers.offers[..] {
             [offer] if offer.flags().is_empty() => {
-                let free =
-                    offers.free.map(|free| format!("; {}", free_text(free, offers))).unwrap_or_default();
-                let bytes = format::bytes(offer.bytes);
+                let (bytes, free) = (format::bytes(offer.bytes), free_text(offers));
                 format!("give a larger context with {larger} ({bytes}{free}), or leave out -c")
             }
             [] => format!(
@@ -178,12 +176,13 @@ fn offers_text(offers: &Offers) -> String {
     let all: Vec<String> = (offers.offers.iter())
         .map(|offer| format!("{} ({})", offer.flags(), format::bytes(offer.bytes)))
         .collect();
-    all.join(", or ") + &offers.free.map(|free| format!("; {}", free_text(free, offers))).unwrap_or_default()
+    all.join(", or ") + &free_text(offers)
 }
 
-/// `6.0 GiB are free on the GPU`
-fn free_text(free: usize, offers: &Offers) -> String {
-    format!("{} are free{}", format::bytes(free), if offers.on_gpu { " on the GPU" } else { "" })
+/// `; 6.0 GiB are free on the GPU`, if that is known.
+fn free_text(offers: &Offers) -> String {
+    let place = if offers.on_gpu { " on the GPU" } else { "" };
+    offers.free.map(|free| format!("; {} are free{place}", format::bytes(free))).unwrap_or_default()
 }
 
 /// 2 for errors that only the arguments can cause, else 1.

@@ -321,6 +321,10 @@ fn a_plan_shows_the_policies_that_were_asked_for() {
     let text = longhand(&[&plan[..], &["kvzip:heads=on,capacity=30000;full", "-ctk", "f16"]].concat()).ok();
     let rows: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("---")).skip(1).take(2).collect();
     assert!(rows[0].starts_with("full ") && rows[1].starts_with("kvzip:heads=on,"), "{text}");
+    // Where nothing that is advised is possible, the others are shown.
+    let text = longhand(&[&plan[..plan.len() - 1], &["--kv-budget", "5%"]].concat()).ok();
+    let row = text.lines().skip_while(|line| !line.starts_with("---")).nth(1);
+    assert!(row.is_some_and(|row| row.split_whitespace().take(2).eq(["kvzip", "f16"])), "{text}");
     let text = longhand(&[&plan[..], &["full", "--kv-budget", "20%"]].concat());
     assert_eq!(
         text.stdout.matches("it keeps every row, so no budget can be set").count(),

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use longhand::setup::{Forecast, GpuLayers, HostExperts, SessionForecast};
+use longhand::setup::{Forecast, GpuLayers, HostExperts, Planned, SessionForecast};
 use serde_json::{Value, json};
 
 use super::{PlanArgs, Row};
@@ -45,6 +45,20 @@ pub enum Verdict {
     Unknown,
 }
 
+impl Verdict {
+    /// Whether a plan fits.
+    pub fn of(forecast: &Forecast, planned: &Planned) -> Verdict {
+        let target = forecast.target();
+        let holds = target.holds(&planned.bytes) && target.host_holds(&planned.bytes);
+        match target.fits(planned, forecast.spec().n_layers) {
+            None => Verdict::Unknown,
+            Some(true) => Verdict::Yes,
+            Some(false) if holds && planned.placement.on_device() > 0 => Verdict::Partly,
+            Some(false) => Verdict::No,
+        }
+    }
+}
+
 /// The answer to whether a session fits.
 pub struct Answer<'a> {
     args: &'a PlanArgs,
@@ -76,7 +90,8 @@ impl<'a> Answer<'a> {
         let candidates =
             || choices.iter().enumerate().filter(|(_, choice)| unranked || choice.rank.is_some());
         let find = |verdict: Verdict| {
-            let found = candidates().find(|(_, choice)| verdict_of(forecast, choice) == verdict);
+            let found =
+                candidates().find(|(_, choice)| Verdict::of(forecast, &choice.forecast.planned) == verdict);
             found.map(|(number, _)| (number, verdict))
         };
         let closest = || {
@@ -139,10 +154,10 @@ impl<'a> Answer<'a> {
         }
         if best.rank.is_none() {
             text += &format!(
-                "\nnote: in our tests {} lost more answers than other ways of saving as much memory; without --policy \
-                 they are shown\n",
+                "\nnote: in our tests {} lost more answers than other ways of saving as much memory",
                 best.row.wanted.given
             );
+            text += if self.args.policy.is_empty() { "\n" } else { "; without --policy they are shown\n" };
         }
         text
     }
@@ -311,8 +326,8 @@ impl<'a> Answer<'a> {
         table.fitted(width)
     }
 
-    /// The choices of [`Answer::table`], best first: those that the user asked for, else a few, each of which has room
-    /// for a longer context than those before it, or else leaves more layers on the GPU, or needs less.
+    /// The choices of [`Answer::table`], best first: those that the user asked for, else a few. Each of the few has room
+    /// for a longer context than those before it. Where that is equal, it leaves more layers on the GPU, or needs less.
     fn shown(&self) -> Vec<&Choice<'a>> {
         if !self.args.policy.is_empty() {
             return self.choices.iter().collect();
@@ -323,9 +338,11 @@ impl<'a> Answer<'a> {
             (*longest_context, planned.placement.on_device(), Reverse(needed))
         };
         let mut shown: Vec<&Choice> = Vec::new();
-        // What is never advised is not among them.
-        for (number, choice) in self.choices.iter().enumerate().filter(|(_, choice)| choice.rank.is_some()) {
-            let is_useful = shown.iter().all(|other| gain(choice) > gain(other));
+        // What is never advised is shown only if there is nothing else.
+        let has_advised = self.choices[0].rank.is_some();
+        for (number, choice) in self.choices.iter().enumerate() {
+            let is_advised = choice.rank.is_some() || !has_advised;
+            let is_useful = is_advised && shown.iter().all(|other| gain(choice) > gain(other));
             let has_room = shown.len() < ROWS - 1 || (shown.len() < ROWS && number >= self.best);
             if number == self.best || (is_useful && has_room) {
                 shown.push(choice);
@@ -354,17 +371,5 @@ impl<'a> Answer<'a> {
             "needed": self.forecast.target().total(&best.forecast.planned.bytes),
             "command": self.command(),
         })
-    }
-}
-
-/// Whether a choice fits.
-fn verdict_of(forecast: &Forecast, choice: &Choice) -> Verdict {
-    let (target, planned) = (forecast.target(), &choice.forecast.planned);
-    let holds = target.holds(&planned.bytes) && target.host_holds(&planned.bytes);
-    match target.fits(planned, forecast.spec().n_layers) {
-        None => Verdict::Unknown,
-        Some(true) => Verdict::Yes,
-        Some(false) if holds && planned.placement.on_device() > 0 => Verdict::Partly,
-        Some(false) => Verdict::No,
     }
 }

@@ -4,7 +4,7 @@ use longhand::plan::KERNEL_CODE_BYTES;
 use longhand::setup::{Forecast, ForecastHeads, Planned, ProfileOrigin, SessionForecast};
 use serde_json::{Value, json};
 
-use super::answer::Answer;
+use super::answer::{Answer, Verdict};
 use super::{PlanArgs, Row};
 use crate::format;
 use crate::table::Table;
@@ -24,21 +24,17 @@ fn source(heads: &ForecastHeads) -> String {
 /// Whether a plan fits: `yes`, `no`, `?`, how many layers the GPU holds, or how many it holds without their experts.
 pub fn fits_cell(forecast: &Forecast, planned: &Planned) -> String {
     let placement = planned.placement;
-    match forecast.target().fits(planned, forecast.spec().n_layers) {
-        Some(true) => match placement.split_layers(forecast.spec()) {
+    match Verdict::of(forecast, planned) {
+        Verdict::Yes => match placement.split_layers(forecast.spec()) {
             0 => "yes".into(),
             split => format!("yes, {split} without experts"),
         },
-        Some(false)
-            if forecast.target().holds(&planned.bytes)
-                && forecast.target().host_holds(&planned.bytes)
-                && placement.on_device() > 0 =>
-        {
+        Verdict::Partly => {
             let wanted = forecast.target().wanted_layers(forecast.spec().n_layers);
             format!("{} of {wanted} layers", placement.on_device())
         }
-        Some(false) => "no".into(),
-        None => "?".into(),
+        Verdict::No => "no".into(),
+        Verdict::Unknown => "?".into(),
     }
 }
 
