@@ -198,8 +198,10 @@ impl Runner<'_> {
         let Retention { case, choice, retrieval, layer, prefill, second_reading, chunks } = retention;
         let (layer, expected) = (*layer, &case["expected"]);
         let rows = self.rows(case)?;
-        let store_options =
-            StoreOptions { context: rows.n(), types: (Type::F32, Type::F32), reserve: Some(rows.n()) };
+        // A lag longer than the text evicts nothing, but the engine refuses one longer than the session.
+        let lag = case["params"]["lag"].as_u64().unwrap_or(0) as usize;
+        let context = rows.n().max(lag);
+        let store_options = StoreOptions { context, types: (Type::F32, Type::F32), reserve: Some(rows.n()) };
         let layout = Layout::from_flags(
             layer + 1,
             rows.shape(),
@@ -383,20 +385,22 @@ impl Runner<'_> {
         Ok(out.to_vec()?)
     }
 
-    /// Compares the attention loss of key norms.
+    /// Compares the attention loss of key norms. Norms may differ by less than f32 resolves, so all is computed in f64.
     fn attention_loss(&self, case: &Value) -> Result<()> {
         let rows = self.rows(case)?;
         let AttentionShape { head_dim, group, scale, .. } = rows.shape();
         let key = |head: usize, t: usize| &rows.k.data[(head * rows.n() + t) * head_dim..][..head_dim];
+        let dot =
+            |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
         let have: Vec<f64> = (rows.q.data.chunks_exact(head_dim).enumerate())
             .map(|(head, q)| {
-                let dot = |t| key(head / group, t).iter().zip(q).map(|(k, q)| k * q).sum::<f32>() * scale;
-                let logits: Vec<f32> = (0..rows.n()).map(dot).collect();
-                let largest = logits.iter().copied().fold(f32::MIN, f32::max);
-                let total: f32 = logits.iter().map(|x| (x - largest).exp()).sum();
-                let attention: Vec<f32> = logits.iter().map(|x| (x - largest).exp() / total).collect();
-                let norm = |t| key(head / group, t).iter().map(|x| x * x).sum::<f32>().sqrt();
-                paper_formulas::attention_loss(&attention, &(0..rows.n()).map(norm).collect::<Vec<_>>())
+                let keys = || (0..rows.n()).map(|t| key(head / group, t));
+                let logits: Vec<f64> = keys().map(|key| dot(key, q) * f64::from(scale)).collect();
+                let largest = logits.iter().copied().fold(f64::MIN, f64::max);
+                let total: f64 = logits.iter().map(|x| (x - largest).exp()).sum();
+                let attention: Vec<f64> = logits.iter().map(|x| (x - largest).exp() / total).collect();
+                let norms: Vec<f64> = keys().map(|key| dot(key, key).sqrt()).collect();
+                paper_formulas::attention_loss(&attention, &norms)
             })
             .collect();
         close("attention loss", have.into_iter(), &numbers(&case["expected"]["alr"])?)
@@ -470,24 +474,30 @@ fn retention<'a>(policy: &str, case: &'a Value) -> Result<Option<Retention<'a>>>
     let n = count_of(case, "n")?;
     let lag = |name: &str| -> Result<String> {
         let weight = match p["v_weight"].as_f64() {
-            Some(weight) => format!(",v_weight={weight}"),
-            None => String::new(),
+            Some(weight) if name != "lag-l2" => format!(",v_weight={weight}"), // lag-l2 reads no values
+            _ => String::new(),
         };
         Ok(format!("{name}:sinks={},lag={},ratio={}{weight}", p["sink"], p["lag"], p["ratio"]))
     };
     let switch = |key: &str| if p[key].as_bool() == Some(true) { "on" } else { "off" };
+    let or = |key: &str, default: u64| p[key].as_u64().unwrap_or(default);
+    let protected = || format!("sinks={},recent={}", or("n_sink", 0), or("n_recent", 0));
     let mode = || if p["mode"] == "literal" { "literal" } else { "entropy" };
     let choice = match policy {
         "streaming_llm" => format!("streaming:sinks={},window={},slack=0", p["n_sink"], p["recent"]),
         "razor" | "stream_razor" => {
             format!("razor:buffer={},ratio={},sinks={},slack=0", p["S0"], p["C"], p["n_sink"])
         }
-        "l2" if p["keep"].is_u64() => {
-            let or_0 = |key: &str| p[key].as_u64().unwrap_or(0);
-            format!("l2:rows={},sinks={},recent={},slack=0", p["keep"], or_0("n_sink"), or_0("n_recent"))
-        }
+        "l2" if p["keep"].is_u64() => format!("l2:rows={},slack=0,{}", p["keep"], protected()),
         "stream_l2" if p["keep_ratio"].is_null() => format!("l2:rows={},slack=0", p["prune_after"]),
-        "l2" | "stream_l2" => format!("l2:keep={},after={}", p["keep_ratio"], p["prune_after"]),
+        "l2" | "stream_l2" => {
+            let (keep, after) = (&p["keep_ratio"], &p["prune_after"]);
+            format!(
+                "l2:keep={keep},after={after},skip={},{}",
+                skipped_layers(&p["skip_layers"])?,
+                protected()
+            )
+        }
         "lagkv" => lag("lagkv")?,
         "localkv" => lag("locallag")?,
         "lag_l2" => lag("lag-l2")?,
@@ -512,11 +522,16 @@ fn retention<'a>(policy: &str, case: &'a Value) -> Result<Option<Retention<'a>>>
         }
         "stream_ahakv" => {
             let budget = count("selected")? + count("recent")?;
-            format!("ahakv:budget={budget},recent={},kernel={},lambda={}", p["recent"], p["kernel"], mode())
+            format!(
+                "ahakv:budget={budget},recent={},kernel={},lambda={}",
+                p["recent"],
+                or("kernel", 5),
+                mode()
+            )
         }
         "kvzip" | "stream_kvzip" => {
-            let later = p["later"].as_u64().unwrap_or(0);
-            format!("kvzip:heads=off,capacity={},recent={},later={later},slack=0", p["capacity"], p["recent"])
+            let (capacity, recent, later) = (&p["capacity"], &p["recent"], or("later", 0));
+            format!("kvzip:heads=off,capacity={capacity},recent={recent},later={later},slack=0")
         }
         "h2o" => format!("h2o:heavy={},recent={}", p["heavy"], p["recent"]),
         "stream_h2o" => format!("h2o:heavy={},recent={}", p["selected"], p["recent"]),
@@ -541,6 +556,14 @@ fn retention<'a>(policy: &str, case: &'a Value) -> Result<Option<Retention<'a>>>
     let layer = p["layer"].as_u64().map_or(DEFAULT_LAYER, |layer| layer as usize);
     let second_reading = p["chunk"].as_u64().map(|len| len as usize);
     Ok(Some(Retention { case, choice, retrieval, layer, prefill, second_reading, chunks }))
+}
+
+/// The number of first layers that the L2 policy leaves alone, where a case does not say otherwise: two.
+fn skipped_layers(layers: &Value) -> Result<usize> {
+    let Some(layers) = layers.as_array() else { return Ok(2) };
+    let first = layers.iter().enumerate().all(|(number, layer)| layer.as_u64() == Some(number as u64));
+    ensure!(first, "skip_layers: only first layers can be left out");
+    Ok(layers.len())
 }
 
 fn count_of(value: &Value, key: &str) -> Result<usize> {

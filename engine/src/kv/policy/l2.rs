@@ -114,7 +114,7 @@ fn hash_score(position: u32) -> f32 {
 /// the least attention. `attention` is one query's row, `norms` belong to the same keys. 0 for a head whose
 /// norms order keys exactly as its attention does.
 #[cfg(any(test, feature = "testing"))]
-pub fn attention_loss(attention: &[f32], norms: &[f32]) -> f64 {
+pub fn attention_loss(attention: &[f64], norms: &[f64]) -> f64 {
     let mut by_norm: Vec<usize> = (0..norms.len().min(attention.len())).collect();
     let mut by_attention = by_norm.clone();
     // Of equal norms the later key comes first, as of equal scores the later row is evicted first.
@@ -122,8 +122,8 @@ pub fn attention_loss(attention: &[f32], norms: &[f32]) -> f64 {
     by_attention.sort_by(|a, b| attention[*a].total_cmp(&attention[*b]));
     let (mut lost_by_norm, mut lost_by_attention, mut loss) = (0.0, 0.0, 0.0);
     for (norm, smallest) in by_norm.into_iter().zip(by_attention) {
-        lost_by_norm += f64::from(attention[norm]);
-        lost_by_attention += f64::from(attention[smallest]);
+        lost_by_norm += attention[norm];
+        lost_by_attention += attention[smallest];
         loss += lost_by_norm - lost_by_attention;
     }
     loss
