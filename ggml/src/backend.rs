@@ -60,6 +60,14 @@ impl Watch {
     fn is_interrupted(&self) -> bool {
         self.interrupt.load(Ordering::Relaxed)
     }
+
+    /// Counts an operation for [`Backend::interrupt_after`].
+    #[cfg(feature = "testing")]
+    fn count_operation(&self) {
+        if self.operations_to_interrupt.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.interrupt.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 /// What computes our own operations by their device implementations.
@@ -80,9 +88,9 @@ pub(crate) enum RecordingState {
     /// It was computed once.
     Once,
     /// It was recorded, on the stream of the backend with this number. The addresses of memory that ggml
-    /// allocates for the length of an operation are part of the recording: ggml keeps such memory for later
-    /// operations, and frees it only where the GPU has none left, which a limit below what was free prevents.
-    Recorded { recording: Recording, backend: u64 },
+    /// allocates for the length of an operation are part of the recording. ggml keeps such memory for later
+    /// operations, and frees it only where the GPU has none left: `frees` is how often it had when this was recorded.
+    Recorded { recording: Recording, backend: u64, frees: u64 },
     /// It cannot be recorded.
     Unrecordable,
 }
@@ -329,12 +337,15 @@ impl Backend {
         interruptible: bool,
         launch: impl Fn(bool) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        if matches!(state, RecordingState::Recorded { backend, .. } if *backend != self.number) {
+        let is_stale = |backend, frees| backend != self.number || frees != log::frees();
+        if matches!(state, RecordingState::Recorded { backend, frees, .. } if is_stale(*backend, *frees)) {
             *state = RecordingState::Never;
         }
         if let RecordingState::Once = state {
             *state = match stream.record(|| launch(false)) {
-                Ok(recording) => RecordingState::Recorded { recording, backend: self.number },
+                Ok(recording) => {
+                    RecordingState::Recorded { recording, backend: self.number, frees: log::frees() }
+                }
                 Err(error) => {
                     log::store(&format!("a graph is launched operation by operation: {error}"));
                     RecordingState::Unrecordable
@@ -343,8 +354,9 @@ impl Backend {
         }
         match state {
             RecordingState::Never => {
+                launch(interruptible)?;
                 *state = RecordingState::Once;
-                launch(interruptible)
+                Ok(())
             }
             // SAFETY: the graph is not stale and all that it uses is locked (`with_locks`).
             RecordingState::Recorded { recording, .. } => unsafe { recording.start(stream) },
@@ -372,6 +384,11 @@ impl Backend {
         // Start of the segment of ggml's nodes.
         let mut first = start;
         for number in start..=end {
+            // The CPU counts in its callback, a GPU has none.
+            #[cfg(feature = "testing")]
+            if interruptible && self.pool.is_none() {
+                self.watch.count_operation();
+            }
             let own = (number < end)
                 // SAFETY: a node of the live graph.
                 .then(|| unsafe { sys::ggml_graph_node(nodes.raw.as_ptr(), number) })
@@ -436,8 +453,6 @@ unsafe extern "C" fn interrupted(watch: *mut c_void) -> bool {
     // atomics.
     let watch = unsafe { &*watch.cast::<Watch>() };
     #[cfg(feature = "testing")]
-    if watch.operations_to_interrupt.fetch_sub(1, Ordering::Relaxed) == 1 {
-        watch.interrupt.store(true, Ordering::Relaxed);
-    }
+    watch.count_operation();
     watch.is_interrupted()
 }

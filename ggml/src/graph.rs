@@ -140,16 +140,20 @@ impl Graph {
 
     /// Whether ggml's CUDA backend may wait for the GPU within these nodes, which then cannot be recorded. It sorts the
     /// tokens of chosen matrices on the host, where it has no kernel for the type or the number of tokens. It has one
-    /// for a single token and quantised matrices. The caller holds a lock on the context.
+    /// for a single token and quantised matrices. It sorts rows of more than 1024 numbers by a library that cannot be
+    /// recorded. The caller holds a lock on the context.
     #[cfg(any(feature = "cuda", test))]
     fn may_wait(&self, nodes: Range<i32>) -> bool {
         self.nodes(nodes).any(|node| {
             // SAFETY: fields of a live node that never change.
             let (op, matrices) = unsafe { ((*node.raw.as_ptr()).op, (*node.raw.as_ptr()).src[0]) };
-            let Some(matrices) = NonNull::new(matrices).filter(|_| op == sys::GGML_OP_MUL_MAT_ID) else {
-                return false;
-            };
-            node.dim(2) > 1 || self.context.handle(matrices).ty().block_elements() == 1
+            match (op, NonNull::new(matrices)) {
+                (sys::GGML_OP_ARGSORT, _) => node.dim(0) > 1024,
+                (sys::GGML_OP_MUL_MAT_ID, Some(matrices)) => {
+                    node.dim(2) > 1 || self.context.handle(matrices).ty().block_elements() == 1
+                }
+                _ => false,
+            }
         })
     }
 

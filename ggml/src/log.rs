@@ -3,11 +3,17 @@
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_void};
+#[cfg(feature = "cuda")]
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 
 use ggml_sys as sys;
 
 const MAX_MESSAGES: usize = 8;
+
+/// How often a GPU had no memory left for an operation, so that ggml freed what it keeps for operations.
+#[cfg(feature = "cuda")]
+static FREES: AtomicU64 = AtomicU64::new(0);
 
 static MESSAGES: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
@@ -26,13 +32,25 @@ pub fn take() -> Vec<String> {
     MESSAGES.lock().map(|mut messages| messages.drain(..).collect()).unwrap_or_default()
 }
 
+/// How often ggml has freed memory that it keeps for operations on GPUs. ggml says so in its log only.
+#[cfg(feature = "cuda")]
+pub(crate) fn frees() -> u64 {
+    FREES.load(Ordering::Relaxed)
+}
+
 unsafe extern "C" fn receive(level: sys::ggml_log_level, text: *const c_char, _: *mut c_void) {
-    let serious = level == sys::GGML_LOG_LEVEL_WARN || level == sys::GGML_LOG_LEVEL_ERROR;
-    if !serious || text.is_null() {
+    if text.is_null() {
         return;
     }
     // SAFETY: ggml passes a NUL-terminated string that lives for the duration of the call.
-    store(&unsafe { CStr::from_ptr(text) }.to_string_lossy());
+    let text = unsafe { CStr::from_ptr(text) };
+    #[cfg(feature = "cuda")]
+    if level == sys::GGML_LOG_LEVEL_DEBUG && text.to_bytes().windows(8).any(|part| part == b"flushing") {
+        FREES.fetch_add(1, Ordering::Relaxed);
+    }
+    if level == sys::GGML_LOG_LEVEL_WARN || level == sys::GGML_LOG_LEVEL_ERROR {
+        store(&text.to_string_lossy());
+    }
 }
 
 /// Stores a message; the oldest is dropped when there are too many.

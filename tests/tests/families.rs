@@ -289,7 +289,7 @@ fn rows_of_layers_that_share_them_are_planned_once() {
 fn interrupted_texts_go_on_in_layers_that_share_rows() {
     let engine = family_model("gemma4-shared-kv-f32");
     let tokens = fixtures::random_tokens(&engine, 40, 2);
-    let backend = engine.backends().at(Place::Host);
+    let backend = engine.backends().at(engine.backends().placement().of(0));
     for policy in ["full", "h2o:heavy=6,recent=6,slack=0", "kvzip:heads=off,capacity=20,recent=10,slack=0"] {
         let new = || session(&engine, SessionOptions { chunk: 16, ..fixtures::options(48, policy) });
         let mut whole = new();

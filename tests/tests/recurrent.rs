@@ -79,7 +79,7 @@ fn saved_states_are_restored() {
 fn interrupted_chunks_leave_no_half_advanced_states() {
     let engine = model();
     let tokens = random_tokens(&engine, 70, 4);
-    let backend = engine.backends().at(Place::Host);
+    let backend = engine.backends().at(engine.backends().placement().of(0));
     for prefill in PREFILLS {
         let mut whole = make(&engine, "full", prefill);
         sync(&mut whole, &tokens);
