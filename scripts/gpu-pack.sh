@@ -4,6 +4,8 @@
 #
 #     tar -xf gpu-pack.tar.xz && gpu-pack/run.sh report.txt
 #
+# It needs xz, glibc of this machine's version or later, and a driver for the toolkit's CUDA: 580 or later for CUDA 13.
+#
 #     scripts/gpu-pack.sh         # LONGHAND_CUDA_ARCHS is 90 (H100, H200) where it is not set
 set -euo pipefail
 cd "$(dirname "$0")/.."

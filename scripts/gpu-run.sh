@@ -4,7 +4,7 @@
 #     ./run.sh REPORT [PART...]     # parts: tests speed sanitizer; all of them unless named
 #
 # Everything that is printed also goes to REPORT; exit status 1 if something failed. A command that hangs is stopped after
-# SECONDS_EACH (default 300). LONGHAND_TEST_DEVICE=cpu or emulated checks the archive itself where there is no GPU.
+# SECONDS_EACH (default 300; the sanitizer may need more). LONGHAND_TEST_DEVICE=cpu or emulated checks the archive itself where there is no GPU.
 set -uo pipefail
 report=$(realpath -m "${1:?usage: run.sh REPORT [tests] [speed] [sanitizer]}")
 shift
@@ -64,8 +64,14 @@ fi
 
 if [[ " $parts " == *" sanitizer "* ]]; then
     if sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2> /dev/null); then
+        # The golden cases attend with single tokens and rows in F32; these tests have the rest: chunks and all types.
+        kernels=(tests/device_attend-* tests/device_rows-* tests/device_scores-*)
         for tool in memcheck racecheck synccheck initcheck; do
-            try "$tool" "$sanitizer" --tool "$tool" --error-exitcode 9 ./golden data/golden/policies/cases
+            check=("$sanitizer" --tool "$tool" --error-exitcode 9)
+            try "$tool" "${check[@]}" ./golden data/golden/policies/cases
+            for test in "${kernels[@]}"; do
+                try "$tool $(basename "$test")" "${check[@]}" "$test" --test-threads=1
+            done
         done
     else
         echo "compute-sanitizer is not here"

@@ -28,6 +28,9 @@ impl fmt::Display for Capability {
     }
 }
 
+/// The oldest that the kernels can be compiled for.
+const OLDEST: Capability = Capability(8, 0);
+
 /// A version of CUDA as CUDA writes it: 1000 times the major and 10 times the minor number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CudaVersion(pub i32);
@@ -72,8 +75,8 @@ pub enum NoCuda {
     NoGpu,
     /// No code for this GPU was compiled in.
     #[error(
-        "this program has no code for {name}, architecture {found}, only for {}; build it with LONGHAND_CUDA_ARCHS={}{}",
-        list(compiled), found.0, found.1
+        "this program has no code for {name}, architecture {found}, only for {}; {}",
+        list(compiled), remedy(*found)
     )]
     Architecture {
         /// The GPU's name.
@@ -98,9 +101,17 @@ pub enum NoCuda {
 /// The release of the driver for Linux that supports a version of CUDA.
 fn release(needed: CudaVersion) -> &'static str {
     match needed.0 / 1000 {
-        12 => " (525 or later)",
+        12 => " (550 or later)",
         13 => " (580 or later)",
         _ => "",
+    }
+}
+
+/// What to do about a GPU that there is no code for.
+fn remedy(found: Capability) -> String {
+    match found < OLDEST {
+        true => format!("architectures before {OLDEST} are not supported"),
+        false => format!("build it with LONGHAND_CUDA_ARCHS={}{}", found.0, found.1),
     }
 }
 
@@ -176,6 +187,10 @@ impl CompiledArch {
 const INSUFFICIENT_DRIVER: i32 = 35;
 /// CUDA's error number for a driver without a GPU.
 const NO_DEVICE: i32 = 100;
+/// Code that was built with this version or a later one is compressed (ggml/sys/build/cuda.rs).
+const COMPRESSES: CudaVersion = CudaVersion(12080);
+/// Drivers that know this version can read it.
+const READS_COMPRESSED: CudaVersion = CudaVersion(12040);
 
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only called with CUDA"))]
 fn usable_gpus(probe: Probe) -> Result<Vec<Gpu>, NoCuda> {
@@ -186,6 +201,9 @@ fn usable_gpus(probe: Probe) -> Result<Vec<Gpu>, NoCuda> {
         NoCuda::Failed { code: NO_DEVICE, .. } => NoCuda::NoGpu,
         other => other,
     })?;
+    if runtime >= COMPRESSES && driver < READS_COMPRESSED {
+        return Err(NoCuda::DriverTooOld { driver, needed: READS_COMPRESSED });
+    }
     let gpus: Vec<Gpu> = (0..)
         .zip(gpus)
         .map(|(index, FoundGpu { name, capability, total })| {
@@ -241,9 +259,11 @@ mod tests {
         check(ask(13000, Ok(vec![])), "shows no GPU");
         check(ask(13000, Err(failed(999))), "text of CUDA (error 999)");
         check(
-            ask(13000, Ok(vec![gpu("Tesla T4", 7, 5)])),
-            "no code for Tesla T4, architecture 7.5, only for 8.6, 9.0, 12.0; build it with LONGHAND_CUDA_ARCHS=75",
+            ask(13000, Ok(vec![gpu("B200", 10, 0)])),
+            "no code for B200, architecture 10.0, only for 8.6, 9.0, 12.0; build it with LONGHAND_CUDA_ARCHS=100",
         );
+        check(ask(13000, Ok(vec![gpu("T4", 7, 5)])), "; architectures before 8.0 are not supported");
+        check(ask(12020, Ok(vec![gpu("A", 8, 9)])), "knows CUDA 12.2 at most, this program needs 12.4");
     }
 
     #[test]

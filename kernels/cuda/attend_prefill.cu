@@ -270,6 +270,7 @@ __device__ __forceinline__ void attend_range(
         int next = start + ROWS;
         if (next < end) read_tile<D>(tiles.k, call.lanes.k_type, k, next, min(ROWS, end - next), d);
         copy_commit();
+        __syncwarp();  // the matrices below are loaded by whole warps
 #pragma unroll
         for (int step = 0; step < ROWS / 16; step++) {
             // The weights of two groups of 8 rows are the fragment of 16 rows.

@@ -48,7 +48,7 @@ __device__ __forceinline__ float2 read_pair(const unsigned char* row, int p) {
         uint32_t two = load<uint16_t>(block + 2 + p % 16 * 2);
         float x = static_cast<float>(static_cast<int8_t>(two & 0xff));
         float y = static_cast<float>(static_cast<int8_t>(two >> 8));
-        return make_float2(scale * x, scale * y);
+        return make_float2(__fmul_rn(scale, x), __fmul_rn(scale, y));
     } else {
         static_assert(TYPE == Q4_0 || TYPE == Iq4Nl);
         const unsigned char* block = row + p / 16 * BLOCK_BYTES<TYPE>;
@@ -61,7 +61,7 @@ __device__ __forceinline__ float2 read_pair(const unsigned char* row, int p) {
             x = static_cast<int>(values & 0xff) - 128;
             y = static_cast<int>(values >> 8 & 0xff) - 128;
         }
-        return make_float2(scale * static_cast<float>(x), scale * static_cast<float>(y));
+        return make_float2(__fmul_rn(scale, static_cast<float>(x)), __fmul_rn(scale, static_cast<float>(y)));
     }
 }
 

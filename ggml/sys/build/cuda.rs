@@ -39,7 +39,6 @@ const GGML_FLAGS: &[&str] = &[
     "-O3",
     "-use_fast_math",
     "-extended-lambda",
-    "-compress-mode=size",
     "-DNDEBUG",
     "-D_GNU_SOURCE",
     "-DGGML_SCHED_MAX_COPIES=4",
@@ -116,6 +115,9 @@ pub fn compile(ggml: &Path) -> Result<Made> {
     }
     let headers =
         digest_headers(&[&ggml.join("include"), &ggml.join("src"), &cuda, &cuda.join("vendors")], 0)?;
+    if toolkit.release() >= Some((12, 8)) {
+        generate.push("-compress-mode=size".to_owned());
+    }
     let mut units = own_units(headers, &generate, check)?;
     if !check {
         units.extend(ggml_units(&cuda, headers, &generate)?);
@@ -149,15 +151,15 @@ pub fn compile(ggml: &Path) -> Result<Made> {
 fn architectures() -> Result<Vec<String>> {
     let hint = "hint: set LONGHAND_CUDA_ARCHS to the architectures to compile for, separated by commas: \
                 86 (RTX 30), 89 (RTX 40), 90 (H100, H200), 120 (RTX 50); 80 is the oldest";
-    let listed = match env::var("LONGHAND_CUDA_ARCHS") {
-        Ok(listed) => listed,
+    let (listed, asked_for) = match env::var("LONGHAND_CUDA_ARCHS") {
+        Ok(listed) => (listed, true),
         Err(_) => {
             let smi = Command::new("nvidia-smi")
                 .args(["--query-gpu=compute_cap", "--format=csv,noheader"])
                 .output();
             match smi {
                 Ok(output) if output.status.success() => {
-                    String::from_utf8_lossy(&output.stdout).replace('\n', ",")
+                    (String::from_utf8_lossy(&output.stdout).replace('\n', ","), false)
                 }
                 _ => bail!("feature cuda: no NVIDIA GPU was found on this machine to compile for\n{hint}"),
             }
@@ -167,6 +169,10 @@ fn architectures() -> Result<Vec<String>> {
     for name in listed.split([',', ' ', ';']).map(str::trim).filter(|name| !name.is_empty()) {
         // nvidia-smi writes 8.9.
         let number: Option<u32> = name.replacen('.', "", 1).parse().ok();
+        if !asked_for && number.is_some_and(|number| number < 80) {
+            println!("cargo:warning=CUDA: a GPU of architecture {name} is left out, it is too old");
+            continue;
+        }
         // Our kernels copy asynchronously, which GPUs before 80 cannot.
         let number = number.filter(|number| (80..1000).contains(number)).with_context(|| {
             format!(
@@ -204,6 +210,13 @@ impl Toolkit {
             cc::Build::new().cpp(true).try_get_compiler().context("no C++ compiler")?.path().to_owned();
         let versions = version(&nvcc)? + &version(&host)?;
         Ok(Toolkit { nvcc, home, host, versions })
+    }
+
+    /// Major and minor number of its version, which nvcc prints as `release 13.0,`.
+    fn release(&self) -> Option<(u32, u32)> {
+        let (_, release) = self.versions.split_once("release ")?;
+        let (major, minor) = release.split(',').next()?.split_once('.')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
     }
 
     /// The folder with the static runtime library.

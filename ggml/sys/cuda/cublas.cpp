@@ -13,11 +13,13 @@
 // The loader's message about the newest release.
 static std::string open_error;
 
-// libcublas of CUDA 13 or 12, or null. The first call opens it.
+// libcublas, or null. The first call opens it: that of the CUDA release that this program was built with, or that of
+// CUDA 12. A newer one than the program's may need a newer driver.
 static void * library() {
     static void * const opened = [] {
-        for (const char * name : { "libcublas.so.13", "libcublas.so.12" }) {
-            if (void * found = dlopen(name, RTLD_NOW | RTLD_LOCAL)) {
+        for (int major : { CUDART_VERSION / 1000, 12 }) {
+            const std::string name = "libcublas.so." + std::to_string(major);
+            if (void * found = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
                 return found;
             }
             const char * message = dlerror();

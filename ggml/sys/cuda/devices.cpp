@@ -46,18 +46,14 @@ extern "C" int longhand_cuda_gpu(int index, longhand_gpu * gpu) {
     return settle(error);
 }
 
-// Bytes of its memory that are free. Creates a CUDA context on the GPU, which takes some of them.
+// Bytes of its memory that are free. Creates a CUDA context on the GPU, which takes some of them, and leaves this GPU
+// selected: to select another one again would create a context there too. Whatever uses a GPU selects it first.
 extern "C" int longhand_cuda_free_memory(int index, uint64_t * free) {
-    int         before = 0;
     std::size_t unused = 0;
     std::size_t total  = 0;
-    cudaError_t error  = cudaGetDevice(&before);
-    if (error == cudaSuccess) {
-        error = cudaSetDevice(index);
-    }
+    cudaError_t error  = cudaSetDevice(index);
     if (error == cudaSuccess) {
         error = cudaMemGetInfo(&unused, &total);
-        (void) cudaSetDevice(before);
     }
     *free = unused;
     return settle(error);
