@@ -280,17 +280,10 @@ impl DeviceOptions {
 /// Refuses matrices that what computes them cannot multiply.
 fn check_products(file: &GgufFile, spec: &ModelSpec, backends: &Backends) -> Result<(), EngineError> {
     let placement = backends.placement();
-    let matrices = file.tensors().iter().filter(|tensor| tensor.dims.len() > 1);
-    let on_device = matrices.filter(|tensor| placement.of_tensor(&tensor.name) == Place::Device);
-    // A tied embedding is the output matrix too.
-    let tied = file.tensor("token_embd.weight").filter(|_| spec.tied_output);
-    for tensor in on_device {
+    for tensor in file.tensors().iter().filter(|tensor| tensor.dims.len() > 1) {
         if let Some(ty) = ggml::Type::from_id(tensor.ty.id()) {
-            backends.at(Place::Device).check_products(ty)?;
+            backends.at(placement.of_products(&tensor.name, spec.tied_output)).check_products(ty)?;
         }
-    }
-    if let Some(ty) = tied.and_then(|tensor| ggml::Type::from_id(tensor.ty.id())) {
-        backends.at(placement.of_output()).check_products(ty)?;
     }
     Ok(())
 }

@@ -103,6 +103,11 @@ impl Placement {
         }
     }
 
+    /// The place where vectors are multiplied with a matrix. A tied embedding is the output matrix too.
+    pub fn of_products(&self, name: &str, tied_output: bool) -> Place {
+        if tied_output && name == "token_embd.weight" { self.of_output() } else { self.of_tensor(name) }
+    }
+
     /// The layers in a place.
     pub fn layers(&self, place: Place) -> Range<usize> {
         match place {

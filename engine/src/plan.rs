@@ -6,6 +6,7 @@
 
 use ggml::{Buffer, BufferType, Context, GraphAllocator, Type};
 use models::spec::ModelSpec;
+use models::types::TensorType;
 
 use crate::EngineError;
 use crate::forward::{BuiltGraph, Forward, OutputTokens, TextChunk, Workers};
@@ -101,16 +102,40 @@ pub const KERNEL_CODE_BYTES: usize = 64 << 20;
 /// At least [`Backend::blocks`](ggml::Backend::blocks) of any GPU, for plans without one.
 pub const ASSUMED_DEVICE_BLOCKS: usize = 4 * 192;
 
+/// Bytes that cuBLAS takes where it multiplies: 32 MiB that ggml gives it to work in, the rest for its code. An
+/// estimate, not measured yet.
+pub const CUBLAS_BYTES: usize = 96 << 20;
+
 /// Bytes allocated by others than the engine on a device that computes `chunk` tokens at a time. They are the
 /// kernels' code and ggml's transient buffers. ggml first copies the activations of a matrix product into
-/// these, in 8-bit blocks, 36 bytes for 32 elements. Each chosen expert has a copy of its own.
-pub fn device_overhead(spec: &ModelSpec, chunk: usize) -> usize {
+/// these, in 8-bit blocks, 36 bytes for 32 elements. Each chosen expert has a copy of its own. Matrices that are not
+/// quantised are multiplied by cuBLAS, with activations and results in f16.
+pub fn device_overhead(
+    spec: &ModelSpec,
+    tensors: &[TensorOutline],
+    placement: Placement,
+    chunk: usize,
+) -> usize {
+    if placement.on_device() == 0 {
+        return 0;
+    }
     let of_experts = spec.experts.map_or(0, |experts| {
         let n_ff = experts.width(spec.n_ff);
         (experts.used * n_ff.max(spec.n_embd)).max(experts.shared_ff.unwrap_or(0))
     });
     let of_states = spec.recurrent.as_ref().map_or(0, |layers| layers.value_dim());
-    KERNEL_CODE_BYTES + spec.n_ff.max(spec.n_embd).max(of_experts).max(of_states) / 32 * 36 * chunk
+    let widest = spec.n_ff.max(spec.n_embd).max(of_experts).max(of_states);
+    let needs_cublas = |tensor: &TensorOutline| {
+        use TensorType::{BF16, F16, F32, IQ1_M};
+        tensor.dims.len() > 1
+            && matches!(tensor.ty, F32 | F16 | BF16 | IQ1_M)
+            && placement.of_products(&tensor.name, spec.tied_output) == Place::Device
+    };
+    let of_products = match tensors.iter().any(needs_cublas) {
+        true => CUBLAS_BYTES + 2 * widest * size_of::<u16>() * chunk,
+        false => widest / 32 * 36 * chunk,
+    };
+    KERNEL_CODE_BYTES + of_products
 }
 
 impl Plan {
@@ -212,14 +237,13 @@ impl Plan {
             places[place as usize].compute = decode[place as usize] + prefill[place as usize];
         }
         let [host, device] = places;
-        let device_overhead = if placement.on_device() > 0 { device_overhead(spec, chunk) } else { 0 };
         Ok(Plan {
             weights: weight_bytes,
             file_pages,
             undo: layout.undo_bytes(),
             host,
             device,
-            device_overhead,
+            device_overhead: device_overhead(spec, tensors, placement, chunk),
         })
     }
 
