@@ -59,9 +59,9 @@ impl App {
         self.interrupt.computing(|| Setup::resolve(model, options, prompt, &mut self.reporter()))
     }
 
-    /// As [`App::resolve`], for a cache that fits the memory, and with a GPU leaves all layers there. Where that of the
-    /// default policy does not, the closest one that does is used, with a note. Where a policy was given, the error says
-    /// what fits instead.
+    /// As [`App::resolve`], for a cache that fits the memory beside the weights, and with a GPU leaves all layers there.
+    /// Where that of the default policy does not, the closest one that does is used, with a note. Where a policy was
+    /// given, the error says what fits instead.
     fn resolve_within_memory(
         &self,
         model: &Arc<Model>,
@@ -72,10 +72,16 @@ impl App {
         let resolved = self.interrupt.computing(|| Setup::resolve(model, options, prompt, &mut reporter));
         let is_auto = options.policy.is_none();
         let (why, context) = match &resolved {
-            Ok(setup) if is_auto && !setup.fits_gpu() => {
+            Ok(setup) if is_auto && !setup.fits() => {
                 let session = setup.session_options();
                 let types = format::types(session.types);
-                (format!("with a full cache in {types} not all layers fit the GPU"), session.context)
+                let why = match setup.is_for_gpu() {
+                    true => format!("with a full cache in {types} not all layers fit the GPU"),
+                    false => {
+                        format!("the weights and a full cache in {types} do not fit the memory together")
+                    }
+                };
+                (why, session.context)
             }
             Err(error @ EngineError::Memory { context, .. }) => (failure::message(error), *context),
             _ => {

@@ -1,5 +1,6 @@
 //! What fits instead, where a text does not fit the context, or a session the memory. Everything is planned as it would
-//! be run, so that an offer holds. If a change leaves all layers on the GPU, nothing else is offered.
+//! be run, so that an offer holds. If a change makes weights and cache fit the memory, and with a GPU leaves all layers
+//! there, nothing else is offered.
 
 use std::sync::Arc;
 
@@ -61,16 +62,16 @@ pub fn find(
         }
     };
     let place = |setup: &Setup| Place {
-        leaves_layers: setup.fits_gpu(),
+        fits: setup.fits(),
         on_gpu: setup.engine_options().device.is_some(),
         free: setup.free(),
     };
     let unchanged = planned(Offer::default())?;
     let mut found =
         Vec::from_iter(unchanged.iter().map(|(offer, setup)| (place(setup), vec![offer.clone()])));
-    // What fits needs no change, unless a smaller cache may leave more layers on the GPU, and may be used.
-    let is_enough = unchanged
-        .is_some_and(|(_, setup)| setup.fits_gpu() || !setup.weights_fit_gpu() || options.policy.is_some());
+    // What need not be refused needs no change, unless a smaller cache may fit beside the weights, and may be used.
+    let is_enough =
+        unchanged.is_some_and(|(_, setup)| setup.fits() || !setup.weights_fit() || options.policy.is_some());
     for change in changes(model).into_iter().filter(|_| !is_enough) {
         let Some((offer, setup)) = planned(change)? else { continue };
         let place = place(&setup);
@@ -83,11 +84,11 @@ pub fn find(
         if offers.len() < MAX_OFFERS && offers.iter().all(|other| offer.bytes < other.bytes) {
             offers.push(offer);
         }
-        if place.leaves_layers && offers.len() == MAX_OFFERS {
+        if place.fits && offers.len() == MAX_OFFERS {
             break;
         }
     }
-    let best = found.iter().position(|(place, _)| place.leaves_layers).unwrap_or(0);
+    let best = found.iter().position(|(place, _)| place.fits).unwrap_or(0);
     let (place, offers) = found.into_iter().nth(best).unwrap_or_default();
     Ok(Offers { context, on_gpu: place.on_gpu, free: place.free, offers })
 }
@@ -95,8 +96,8 @@ pub fn find(
 /// Where a session has its memory. The bytes of offers can be compared in the same place.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
-    /// Whether all layers that were wanted on a GPU are there.
-    leaves_layers: bool,
+    /// See [`Setup::fits`].
+    fits: bool,
     on_gpu: bool,
     /// Free memory in bytes, if it is known.
     free: Option<usize>,
@@ -104,7 +105,7 @@ struct Place {
 
 impl Place {
     fn is_same(&self, other: &Place) -> bool {
-        (self.leaves_layers, self.on_gpu) == (other.leaves_layers, other.on_gpu)
+        (self.fits, self.on_gpu) == (other.fits, other.on_gpu)
     }
 }
 
@@ -200,6 +201,33 @@ mod tests {
 
     use super::*;
 
+    /// Weights are read from the file again and again where they do not fit beside the cache.
+    #[test]
+    fn a_cache_leaves_main_memory_for_the_weights() {
+        let model = Model::open(ModelSource::Embedded).expect("the embedded model");
+        let (prompt, context) = (100, 8000);
+        let options = |memory: Option<usize>| SetupOptions {
+            context: Context::Tokens(context),
+            device: DeviceRequest::Cpu,
+            gpu_memory: memory,
+            ..SetupOptions::default()
+        };
+        let needed = |types: (Type, Type)| {
+            let options = SetupOptions { k_type: Some(types.0), v_type: Some(types.1), ..options(None) };
+            let setup = Setup::resolve(&model, &options, context, &mut ()).expect("a setup");
+            (setup.plan().total(), setup.plan().weights.on_host())
+        };
+        let first = |memory| {
+            let offers = find(&model, &options(Some(memory)), prompt, context).expect("offers");
+            offers.offers[0].clone()
+        };
+        let ((full, weights), (eight_bits, _)) = (needed(TYPES[0]), needed(TYPES[1]));
+        assert!(first(full).is_none());
+        assert_eq!(first(full - 1).types, Some(TYPES[1]), "also before a text that fills the context");
+        assert_eq!(first(eight_bits - 1).types, Some(TYPES[2]));
+        assert!(first(weights - 1).is_none(), "nothing is gained");
+    }
+
     /// With a GPU the first offer leaves all layers there, if any does.
     #[test]
     fn a_smaller_cache_comes_before_fewer_layers_on_the_gpu() {
@@ -228,7 +256,7 @@ mod tests {
         };
         assert!(first(1 << 30, None).is_none(), "nothing has to change");
         let unchanged = setup(smallest, None);
-        assert!(!unchanged.fits_gpu() && unchanged.engine_options().device.is_some_and(|gpu| gpu.layers < 4));
+        assert!(!unchanged.fits() && unchanged.engine_options().device.is_some_and(|gpu| gpu.layers < 4));
         let offer = first(smallest, None);
         assert_eq!((offer.policy, offer.types), (None, Some(TYPES[1])));
         let offer = first(smallest - 1, None);

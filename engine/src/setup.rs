@@ -213,10 +213,12 @@ pub struct Setup {
     known: bool,
     plan: Plan,
     prompt: usize,
-    /// See [`Setup::fits_gpu`].
-    fits_gpu: bool,
-    /// See [`Setup::weights_fit_gpu`].
-    weights_fit_gpu: bool,
+    /// See [`Setup::is_for_gpu`].
+    is_for_gpu: bool,
+    /// See [`Setup::fits`].
+    fits: bool,
+    /// See [`Setup::weights_fit`].
+    weights_fit: bool,
 }
 
 impl Setup {
@@ -370,14 +372,17 @@ impl Setup {
         // The steps of a setup are too short to look at the flag, and none of them resets it.
         check_interrupt(&options.interrupt)?;
         let fits = |planned: &Planned| target.fits(planned, spec.n_layers) != Some(false);
-        let fits_gpu = target.device.is_none()
-            || expected(session.context, placement).is_ok_and(|planned| fits(&planned));
+        let fits = expected(session.context, placement).is_ok_and(|planned| fits(&planned));
         let has_room_for_weights = |planned: Planned| {
-            let bytes = planned.bytes.weights.device + planned.bytes.device_overhead;
+            let weights = planned.bytes.weights;
+            let bytes = match target.device {
+                Some(_) => weights.device + planned.bytes.device_overhead,
+                None => weights.on_host(),
+            };
             target.limit.is_none_or(|limit| bytes <= limit)
         };
-        let weights_fit_gpu = fits_gpu
-            || expected(session.context, target.smallest(spec.n_layers)).is_ok_and(has_room_for_weights);
+        let weights_fit =
+            fits || expected(session.context, target.smallest(spec.n_layers)).is_ok_and(has_room_for_weights);
         let profile = planned.session.profile.filter(|_| heads.known);
         Ok(Setup {
             model: model.clone(),
@@ -387,8 +392,9 @@ impl Setup {
             session: SessionOptions { profile, ..planned.session },
             plan: planned.bytes,
             prompt,
-            fits_gpu,
-            weights_fit_gpu,
+            is_for_gpu: target.device.is_some(),
+            fits,
+            weights_fit,
         })
     }
 
@@ -418,15 +424,21 @@ impl Setup {
         check_unloaded(&self.plan, self.session.context).is_ok()
     }
 
-    /// Whether all layers that a GPU was to compute are there and fit its memory, as far as that is known. True where no
-    /// GPU is used.
-    pub fn fits_gpu(&self) -> bool {
-        self.fits_gpu
+    /// Whether a GPU was to compute, even if nothing fits it.
+    pub fn is_for_gpu(&self) -> bool {
+        self.is_for_gpu
     }
 
-    /// Whether the GPU could hold the weights of all layers it was to compute. If so, a smaller cache may fit.
-    pub fn weights_fit_gpu(&self) -> bool {
-        self.weights_fit_gpu
+    /// Whether weights and session fit the memory with a text that fills the context, as far as that is known: that of
+    /// the GPU with all layers it was to compute, or main memory. [`Setup::resolve`] does not refuse what makes this
+    /// false: layers are then on the host, or weights are read from the file again and again.
+    pub fn fits(&self) -> bool {
+        self.fits
+    }
+
+    /// Whether that memory could hold the weights. If so, a smaller cache may fit.
+    pub fn weights_fit(&self) -> bool {
+        self.weights_fit
     }
 
     /// Bytes that the session takes besides the weights: on the GPU that computes layers, else on the host.

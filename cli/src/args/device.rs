@@ -22,8 +22,8 @@ pub struct DeviceArgs {
     /// a number, all (also --cpu-moe), or auto (as few as possible)
     #[arg(long, value_name = "N", default_value = "auto", value_parser = host_experts)]
     pub n_cpu_moe: HostExperts,
-    /// Limit on GPU memory, the driver's part included, for example 20GiB. In `plan` without a GPU it limits main memory
-    /// [default: the memory that is free]
+    /// Limit on GPU memory, the driver's part included, for example 20GiB. Without a GPU it limits main memory, for `plan`
+    /// and for the policy auto [default: the memory that is free]
     #[arg(long, value_name = "SIZE", value_parser = values::bytes)]
     pub memory: Option<usize>,
 }
