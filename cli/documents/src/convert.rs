@@ -1,7 +1,7 @@
 //! Converts documents in a child process: the converters read untrusted files, and one of them is a whole PDF
 //! interpreter. Whatever happens to the child, this process goes on.
 
-use crate::{Converted, Kind, Limits, Problem, decode, docx, epub, html, pdf};
+use crate::{Converted, Kind, Limits, Problem, archive, decode, docx, epub, html, pdf};
 
 /// Stack of a conversion.
 const STACK_BYTES: usize = 64 << 20;
@@ -22,6 +22,16 @@ pub fn convert_in_process(kind: Kind, bytes: &[u8], limits: &Limits) -> Result<C
     }
 }
 
+/// The same with the kind. Without one, it is an archive, which is looked into.
+fn detect_and_convert(
+    kind: Option<Kind>,
+    bytes: &[u8],
+    limits: &Limits,
+) -> Result<(Kind, Converted), Problem> {
+    let kind = kind.map_or_else(|| archive::kind(bytes), Ok)?;
+    Ok((kind, convert_in_process(kind, bytes, limits)?))
+}
+
 #[cfg(unix)]
 pub(crate) use self::child::convert;
 #[cfg(not(unix))]
@@ -35,7 +45,7 @@ mod child {
     use fork::{Child, Ending, MemoryLimit};
     use serde::{Deserialize, Serialize};
 
-    use super::{STACK_BYTES, convert_in_process};
+    use super::{STACK_BYTES, detect_and_convert};
     use crate::{Converted, Kind, Limits, Note, Problem};
 
     /// More memory for each byte of the file, in bytes.
@@ -48,15 +58,19 @@ mod child {
     /// What the child sends before the text.
     #[derive(Serialize, Deserialize)]
     struct Head {
-        result: Result<(Option<usize>, Vec<Note>), Problem>,
+        result: Result<(Kind, Option<usize>, Vec<Note>), Problem>,
         text_bytes: u64,
     }
 
-    /// Converts a document in a child process.
+    /// Converts a document in a child process. Without a kind, it is an archive, which is looked into there.
     ///
     /// # Errors
-    /// It cannot be converted within the limits.
-    pub(crate) fn convert(kind: Kind, bytes: &[u8], limits: &Limits) -> Result<Converted, Problem> {
+    /// It is no document, or cannot be converted within the limits.
+    pub(crate) fn convert(
+        kind: Option<Kind>,
+        bytes: &[u8],
+        limits: &Limits,
+    ) -> Result<(Kind, Converted), Problem> {
         let time = limits.time + Duration::from_micros(bytes.len() as u64 * MICROSECONDS_PER_BYTE);
         let memory = limits.memory_bytes.saturating_add(bytes.len() as u64 * MEMORY_PER_BYTE);
         let child = Child::start(STACK_BYTES, |socket| {
@@ -64,7 +78,7 @@ mod child {
             fork::limit_time(Some(time.as_secs() as u32 + 2));
             let limited = MemoryLimit::new().and_then(|limit| limit.set(memory));
             let result = match limited {
-                Ok(()) => convert_in_process(kind, bytes, limits),
+                Ok(()) => detect_and_convert(kind, bytes, limits),
                 Err(error) => Err(failed(&format!("its memory cannot be limited: {error}"))),
             };
             // An error means that the parent is gone.
@@ -90,9 +104,9 @@ mod child {
         Problem::Failed { why: why.to_owned() }
     }
 
-    fn write_reply(out: &mut impl Write, result: Result<Converted, Problem>) -> io::Result<()> {
+    fn write_reply(out: &mut impl Write, result: Result<(Kind, Converted), Problem>) -> io::Result<()> {
         let (result, text) = match result {
-            Ok(Converted { text, pages, notes }) => (Ok((pages, notes)), text),
+            Ok((kind, Converted { text, pages, notes })) => (Ok((kind, pages, notes)), text),
             // The error of a read in memory is a damaged file, and cannot be sent.
             Err(Problem::Read(error)) => (Err(Problem::Damaged { what: error.to_string() }), String::new()),
             Err(problem) => (Err(problem), String::new()),
@@ -105,14 +119,14 @@ mod child {
     }
 
     /// Reads the reply of a child that is not trusted. Memory is taken as the bytes arrive.
-    fn read_reply(from: &mut impl Read, limits: &Limits) -> io::Result<Result<Converted, Problem>> {
+    fn read_reply(from: &mut impl Read, limits: &Limits) -> io::Result<Result<(Kind, Converted), Problem>> {
         let mut length = [0; 8];
         from.read_exact(&mut length)?;
         let head = read_bytes(from, u64::from_le_bytes(length), MAX_HEAD_BYTES)?;
         let Head { result, text_bytes } = serde_json::from_slice(&head)?;
         let text = read_bytes(from, text_bytes, limits.bytes)?;
         let text = String::from_utf8(text).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        Ok(result.map(|(pages, notes)| Converted { text, pages, notes }))
+        Ok(result.map(|(kind, pages, notes)| (kind, Converted { text, pages, notes })))
     }
 
     fn read_bytes(from: &mut impl Read, length: u64, limit: u64) -> io::Result<Vec<u8>> {
@@ -130,18 +144,22 @@ mod child {
 /// For systems where a process cannot be forked. There, only a panic is an error.
 #[cfg(not(unix))]
 mod thread {
-    use super::{STACK_BYTES, convert_in_process};
+    use super::{STACK_BYTES, detect_and_convert};
     use crate::{Converted, Kind, Limits, Problem};
 
-    /// Converts a document on a thread of its own.
+    /// Converts a document on a thread of its own. Without a kind, it is an archive, which is looked into there.
     ///
     /// # Errors
-    /// It cannot be converted.
-    pub(crate) fn convert(kind: Kind, bytes: &[u8], limits: &Limits) -> Result<Converted, Problem> {
+    /// It is no document, or cannot be converted.
+    pub(crate) fn convert(
+        kind: Option<Kind>,
+        bytes: &[u8],
+        limits: &Limits,
+    ) -> Result<(Kind, Converted), Problem> {
         let failed = |why: &str| Problem::Failed { why: why.to_owned() };
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
-            let work = || convert_in_process(kind, bytes, limits);
+            let work = || detect_and_convert(kind, bytes, limits);
             let thread = thread.spawn_scoped(scope, work).map_err(|error| failed(&error.to_string()))?;
             thread.join().unwrap_or_else(|_| Err(failed("the converter does not understand it")))
         })

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{Kind, Problem, archive, decode};
+use crate::{Kind, Problem, decode};
 
 /// Beginnings of files that are not text, with what they are. The first number is where they stand.
 const SIGNATURES: &[(usize, &[u8], &str)] = &[
@@ -40,20 +40,20 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
 /// How ZIP archives begin.
 const ARCHIVE: &[u8] = b"PK\x03\x04";
 
-/// What the bytes are.
+/// What the bytes are. `None` for an archive: what that is, its entries say.
 ///
 /// # Errors
 /// They are no document.
-pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Kind, Problem> {
+pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Option<Kind>, Problem> {
     let extension = Path::new(name).extension().and_then(|extension| extension.to_str());
     let extension = extension.unwrap_or_default().to_ascii_lowercase();
     let head = &bytes[..bytes.len().min(1024)];
     let find = |what: &[u8]| head.windows(what.len()).any(|window| window == what);
     if head.trim_ascii_start().starts_with(b"%PDF-") || (extension == "pdf" && find(b"%PDF-")) {
-        return Ok(Kind::Pdf);
+        return Ok(Some(Kind::Pdf));
     }
     if head.starts_with(ARCHIVE) {
-        return archive::kind(bytes);
+        return Ok(None);
     }
     if head.starts_with(b"{\\rtf") {
         return Err(binary("an RTF document"));
@@ -64,19 +64,13 @@ pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Kind, Problem> {
             .find(|(at, signature, _)| bytes.get(*at..).is_some_and(|rest| rest.starts_with(signature)));
         return Err(binary(known.map_or("binary data", |(_, _, what)| what)));
     }
-    Ok(match extension.as_str() {
+    Ok(Some(match extension.as_str() {
         "html" | "htm" | "xhtml" | "xht" => Kind::Html,
         // Templates and programs that contain a page are source code, so their names decide.
         "" | "txt" if begins_a_page(head) => Kind::Html,
         "md" | "markdown" => Kind::Markdown,
         _ => Kind::Text,
-    })
-}
-
-/// Refuses a file whose first bytes cannot be those of a document.
-pub(crate) fn check_head(name: &str, head: &[u8]) -> Result<(), Problem> {
-    // What an archive is stands at its end.
-    if head.starts_with(ARCHIVE) { Ok(()) } else { detect(name, head).map(|_| ()) }
+    }))
 }
 
 pub(crate) fn binary(looks_like: &str) -> Problem {
@@ -113,8 +107,13 @@ mod tests {
             ("main.rs", b"fn main() {}", Kind::Text),
             ("empty", b"", Kind::Text),
         ] {
-            assert_eq!(detect(name, bytes).expect("a kind"), kind, "{name}");
+            assert_eq!(detect(name, bytes).expect("a kind"), Some(kind), "{name}");
         }
+    }
+
+    #[test]
+    fn archives_are_not_looked_into() {
+        assert_eq!(detect("a.txt", ARCHIVE).expect("an archive"), None);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Documents as people have them, as text: plain text, Markdown, source code, HTML, PDF, DOCX and EPUB, single or in
 //! folders. Knows nothing of terminals and models.
 //!
-//! Files are untrusted. What is more than text is converted in a child process with limits on time, memory and
-//! stack (`convert.rs`). So a hostile file cannot end or block the program.
+//! Files are untrusted. What is more than text is looked into and converted in a child process with limits on time,
+//! memory and stack (`convert.rs`). So a hostile file cannot end or block the program.
 //!
 //! ```
 //! use documents::{Kind, Limits};
@@ -76,7 +76,7 @@ pub struct Document {
 }
 
 /// A kind of document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// Plain text or source code.
     Text,
@@ -143,7 +143,11 @@ pub fn read_file(path: &Path, limits: &Limits) -> Result<Document, DocumentError
         let mut file = File::open(path).map_err(Problem::Read)?;
         // A large video or model need not be read to know that it is no document.
         let head = read_stream(file.by_ref().take(HEAD_BYTES), &Limits::default())?;
-        kind::check_head(&name, &head)?;
+        let kind = kind::detect(&name, &head)?;
+        // An archive must be read whole to know what it is.
+        if kind.is_none() && file.metadata().map_err(Problem::Read)?.len() > limits.bytes {
+            return Err(kind::binary("a large archive (ZIP)"));
+        }
         read_stream(Cursor::new(head).chain(file), limits)
     };
     match bytes() {
@@ -169,10 +173,9 @@ pub fn read_stream(stream: impl Read, limits: &Limits) -> Result<Vec<u8>, Proble
 /// It is no document, too large, or has no text.
 pub fn read_bytes(name: &str, bytes: &[u8], limits: &Limits) -> Result<Document, DocumentError> {
     let read = || {
-        let kind = kind::detect(name, bytes)?;
-        let converted = match kind {
-            Kind::Text | Kind::Markdown => decode::text(bytes)?,
-            _ => convert::convert(kind, bytes, limits)?,
+        let (kind, converted) = match kind::detect(name, bytes)? {
+            Some(kind @ (Kind::Text | Kind::Markdown)) => (kind, decode::text(bytes)?),
+            kind => convert::convert(kind, bytes, limits)?,
         };
         match converted.text.trim().is_empty() {
             true => Err(Problem::Empty),

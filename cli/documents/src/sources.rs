@@ -90,15 +90,16 @@ fn collect(
         is_collection: true,
         skipped: Skipped::default(),
     };
+    let too_long = || failed(Problem::TooLong { limit: limits.bytes });
     let mut left = limits.bytes;
     for path in files.map_err(failed)? {
-        match read_file(&path, &Limits { bytes: left, ..*limits }) {
+        match read_file(&path, limits) {
             Ok(document) => {
-                left = left.saturating_sub(document.text.len() as u64);
+                left = left.checked_sub(document.text.len() as u64).ok_or_else(too_long)?;
                 source.documents.push(document);
             }
             Err(error) => match error.problem {
-                Problem::TooLong { .. } => return Err(failed(Problem::TooLong { limit: limits.bytes })),
+                Problem::TooLong { .. } => return Err(too_long()),
                 Problem::Binary { .. } => source.skipped.binary += 1,
                 Problem::Empty => source.skipped.empty += 1,
                 _ => source.skipped.unreadable.push(error),

@@ -101,8 +101,12 @@ fn limits_hold_for_all_files_together() {
     fs::write(folder.join("d.bin"), [0; 100]).expect("a file");
     assert!(matches!(read(Limits { files: 2, ..limits }), Problem::TooManyFiles { limit: 2 }));
     assert!(matches!(read(Limits { bytes: 15, ..limits }), Problem::TooLong { limit: 15 }));
+    // Nor is an archive that is too large. A file may be larger than the text that is left.
+    fs::write(folder.join("e.zip"), [b"PK\x03\x04", &[0; 100][..]].concat()).expect("a file");
+    fs::write(folder.join("f.docx"), b"PK\x03\x04").expect("a file");
     let source = documents::read(&folder, &Limits { bytes: 17, ..limits }).expect("documents");
-    assert_eq!((source.documents.len(), source.skipped.binary), (3, 1));
+    let skipped = &source.skipped;
+    assert_eq!((source.documents.len(), skipped.binary, skipped.unreadable.len()), (3, 2, 1));
 }
 
 #[test]

@@ -77,6 +77,22 @@ fn an_archive_that_grows_too_much_is_refused() {
 }
 
 #[test]
+fn archives_that_are_no_documents_are_named() {
+    let mut opendocument = ZipWriter::new(Cursor::new(Vec::new()));
+    opendocument.start_file("mimetype", SimpleFileOptions::default()).expect("an entry");
+    opendocument.write_all(b"application/vnd.oasis.opendocument.text").expect("memory");
+    let opendocument = opendocument.finish().expect("an archive").into_inner();
+    for (bytes, part) in [
+        (archive_of_a_byte("mimetype", b' ', 80), "an archive (ZIP)"),
+        (archive_of_a_byte("xl/workbook.xml", b' ', 1), "an Excel workbook"),
+        (opendocument, "an OpenDocument file"),
+    ] {
+        let error = read("a.docx", &bytes).expect_err(part);
+        assert!(matches!(&error.problem, Problem::Binary { looks_like } if looks_like == part), "{error}");
+    }
+}
+
+#[test]
 fn deep_nesting_ends() {
     let deep = "<div><table><tr><td><ul><li>".repeat(50_000) + "x";
     assert!(read("deep.html", deep.as_bytes()).is_ok());
