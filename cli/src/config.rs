@@ -23,7 +23,7 @@ use crate::table::Table;
 ///
 /// The file is config.toml in $XDG_CONFIG_HOME/longhand, else in ~/.config/longhand. Its keys are the names
 /// of long flags: `threads = 8`. An environment variable, such as LONGHAND_THREADS, wins over the file, and a
-/// flag over both.
+/// flag over both. Where a setting is "not set", the command decides.
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
     #[command(subcommand)]

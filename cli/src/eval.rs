@@ -18,7 +18,7 @@ mod report;
 mod retention;
 mod tables;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -33,7 +33,8 @@ use self::records::Records;
 use crate::app::App;
 use crate::args::model::ModelArgs;
 use crate::args::values;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
+use crate::interrupt;
 
 /// Measure what a model finds in long texts, for many ways of keeping its cache.
 ///
@@ -122,9 +123,19 @@ pub fn run(app: &App, args: &EvalArgs) -> Result<()> {
     let mut records = Records::open(&args.output, args.shard)?;
     let options = args.model.setup_options(app);
     for model in &models {
-        evaluate(app, args, model, &options, &caches, &mut records)?;
+        evaluate(app, args, model, &options, &caches, &mut records)
+            .map_err(|error| or_resume(error, &args.output))?;
     }
     report::finish(app, args, &mut records)
+}
+
+/// Ctrl-C loses no results: its hint says so.
+fn or_resume(error: anyhow::Error, output: &Path) -> anyhow::Error {
+    if failure::report(&error).exit_code != interrupt::EXIT_CODE {
+        return error;
+    }
+    let hint = format!("the results so far are kept in {}: repeat the command to resume", output.display());
+    Failure::interrupted().with_hint(&hint).into()
 }
 
 /// Evaluates a model.

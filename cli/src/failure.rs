@@ -100,7 +100,6 @@ impl Failure {
     }
 
     /// The same with another hint.
-    #[cfg(feature = "download")]
     pub fn with_hint(self, hint: &str) -> Failure {
         Failure { hint: hint.to_owned(), ..self }
     }

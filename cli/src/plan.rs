@@ -130,13 +130,8 @@ struct Row {
 pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
     let (name, forecast) = forecast(app, args)?;
     let types = types(args);
-    let mut rows = Vec::new();
-    for wanted in policies_to_plan(args, forecast.spec())? {
-        let plan = || forecast.sessions(&wanted.policy, wanted.budget(), &types, &mut app.reporter());
-        let plans = app.interrupt.computing(plan)?;
-        let row = |(types, plan): (&(Type, Type), _)| Row { wanted: wanted.clone(), types: *types, plan };
-        rows.extend(types.iter().zip(plans).map(row));
-    }
+    let wanted = policies_to_plan(args, forecast.spec())?;
+    let rows = app.interrupt.computing(|| rows(app, &forecast, &wanted, &types))?;
     let answer = Answer::choose(args, &forecast, &rows);
     if args.json {
         return app.console.print_json(&report::object(args, &name, &forecast, &rows, answer.as_ref()));
@@ -160,6 +155,22 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
         Verdict::Yes | Verdict::Unknown => Ok(()),
         Verdict::Partly | Verdict::No => Err(Failure::answered_no().into()),
     }
+}
+
+/// The plans of all policies with all types.
+fn rows(
+    app: &App,
+    forecast: &Forecast,
+    policies: &[Wanted],
+    types: &[(Type, Type)],
+) -> Result<Vec<Row>, EngineError> {
+    let mut rows = Vec::new();
+    for wanted in policies {
+        let plans = forecast.sessions(&wanted.policy, wanted.budget(), types, &mut app.reporter())?;
+        let row = |(types, plan): (&(Type, Type), _)| Row { wanted: wanted.clone(), types: *types, plan };
+        rows.extend(types.iter().zip(plans).map(row));
+    }
+    Ok(rows)
 }
 
 /// The name of the model, and the forecast for it.

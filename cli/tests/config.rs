@@ -135,7 +135,7 @@ fn config_shows_what_holds_and_where_it_comes_from() {
     };
     assert!(row("threads").starts_with("2 /") && row("threads").ends_with("longhand/config.toml, line 2"));
     assert_eq!(row("top-k"), "5 the environment variable LONGHAND_TOP_K");
-    assert_eq!((row("top-p").as_str(), row("policy").as_str()), ("0.95 default", "- default"));
+    assert_eq!((row("top-p").as_str(), row("policy").as_str()), ("0.95 default", "not set default"));
     assert!(row("quiet").starts_with("true"), "{text}");
     let note = "note: LONGHAND_TREADS belongs to no setting; did you mean LONGHAND_THREADS?";
     assert!(text.lines().any(|line| line == note), "{text}");

@@ -262,6 +262,8 @@ fn ctrl_c_keeps_the_answers_so_far_and_the_next_run_goes_on() {
     let stderr = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(130), "{stderr}");
     assert!(ended.stdout.is_empty() && !stderr.contains("panicked"), "{stderr}");
+    let hint = format!("hint: the results so far are kept in {folder}: repeat the command to resume");
+    assert!(stderr.contains(&hint), "{stderr}");
     // Whole lines, which the next run does not compute again.
     let so_far = lines(&path);
     assert!(!so_far.is_empty() && so_far.len() < 120, "{}", so_far.len());

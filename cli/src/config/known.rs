@@ -103,11 +103,11 @@ impl Known {
         values.into_iter().map(expand).collect()
     }
 
-    /// The flag's default as the help has it; `-` if the command decides.
+    /// The flag's default as the help has it.
     pub fn default_text(&self, chat: &clap::Command) -> String {
         let defaults = self.argument(chat).map_or(&[][..], |argument| argument.get_default_values());
         let texts: Vec<_> = defaults.iter().map(|value| value.to_string_lossy()).collect();
-        if texts.is_empty() { "-".to_owned() } else { texts.join(", ") }
+        if texts.is_empty() { "not set".to_owned() } else { texts.join(", ") }
     }
 
     /// Refuses values that the flag's parser would let pass.

@@ -11,6 +11,7 @@ use models::spec::ModelSpec;
 use super::planner::{ModelOutline, Planned, Planner};
 use super::profiles::{Found, Profiles, assumed_share, policy_rule, spread};
 use super::{HeadSource, SetupOptions, Target, planner};
+use crate::engine::check_interrupt;
 use crate::heads::{HeadProfile, HeadShape};
 use crate::kv::{KvBudget, PolicyChoice};
 use crate::progress::Observer;
@@ -172,7 +173,11 @@ impl Forecast {
             types: *types,
             ..self.options.session(self.context)
         };
-        Ok(types.iter().map(|types| self.session(&session(types), budget)).collect())
+        let forecast = |types| {
+            check_interrupt(&self.options.interrupt)?;
+            Ok(self.session(&session(types), budget))
+        };
+        types.iter().map(forecast).collect()
     }
 
     fn session(
@@ -277,7 +282,21 @@ fn longest_context(guess: usize, fits: impl Fn(usize) -> bool) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::longest_context;
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::ModelSource;
+
+    #[test]
+    fn an_interrupt_stops_a_forecast() {
+        let model = Model::open(ModelSource::Embedded).expect("the embedded model");
+        let options = SetupOptions::default();
+        let forecast = Forecast::of_model(&model, &options).expect("a forecast");
+        options.interrupt.store(true, Ordering::Relaxed);
+        let policy = "full".parse().expect("a policy");
+        let error = forecast.sessions(&policy, None, &[(Type::F16, Type::F16)], &mut ()).err();
+        assert!(error.is_some_and(|error| error.is_interrupt()));
+    }
 
     #[test]
     fn the_longest_context_is_found_from_every_guess() {
