@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use longhand::text::split_thinking;
+use longhand::text::{sanitize_for_terminal, split_thinking};
 use longhand::{
     Chat, ChatFormat, ChatOptions, Context, DocumentCache, EngineError, Generated, Model, ModelSource,
     Preamble, Reading, SetupOptions, Stop, needed_context,
@@ -20,7 +20,6 @@ use crate::args::disk::DiskArgs;
 use crate::args::model::{ModelArgs, check_question, is_model};
 use crate::args::sampling::SamplingArgs;
 use crate::args::session::{PrefillArg, SessionArgs};
-use crate::console::visible;
 use crate::documents::Documents;
 use crate::failure::Failure;
 use crate::json_stream::JsonStream;
@@ -263,7 +262,7 @@ impl Asked {
 /// The question above its answer, for a terminal.
 fn heading(number: usize, question: &str, paint: impl Fn(&str) -> String) -> String {
     let gap = if number == 0 { "" } else { "\n" };
-    format!("{gap}{}\n", paint(&format!("> {}", visible(question.trim()))))
+    format!("{gap}{}\n", paint(&format!("> {}", sanitize_for_terminal(question.trim()))))
 }
 
 /// A question and its answer as JSON.

@@ -63,7 +63,7 @@ pub struct ChatArgs {
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Store the conversation in this file instead of the folder of kept conversations. If the file exists, the chat
-    /// continues from it without reading anything again. Flags that contradict it are an error
+    /// continues from it; what its saved cache holds is not read again. Flags that contradict it are an error
     #[arg(long = "session", value_name = "FILE", conflicts_with_all = ["resume", "private"])]
     session_file: Option<PathBuf>,
     /// Continue a kept conversation: the last one, or the one with this name in `longhand sessions list`

@@ -1,8 +1,8 @@
 //! Standard output and standard error. Writing to them never panics.
 //!
-//! Text of models, documents and files is foreign. In answers, control characters are replaced if the output is a
-//! terminal; files and pipes receive the text unchanged. In everything else (reports, notes, errors), control
-//! characters and invisible ones are always replaced.
+//! Text of models, documents and files is foreign. In answers, and in questions that are shown again, control characters
+//! are replaced if the output is a terminal; files and pipes receive the text unchanged. In everything else (reports,
+//! notes, errors), control characters and invisible ones are always replaced.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -168,8 +168,18 @@ impl Console {
         if self.quiet && !text.starts_with("error: ") {
             return;
         }
-        let text = self.wrapped(&visible(text));
-        let _ = writeln!(io::stderr().lock(), "{text}");
+        self.write_note(&visible(text));
+    }
+
+    /// Writes questions and answers to stderr. Their invisible characters stay: many scripts and emoji need them.
+    pub fn note_conversation(&self, text: &str) {
+        if !self.quiet {
+            self.write_note(&sanitize_for_terminal(text));
+        }
+    }
+
+    fn write_note(&self, text: &str) {
+        let _ = writeln!(io::stderr().lock(), "{}", self.wrapped(text));
     }
 
     /// The text in lines that fit the terminal on stderr.

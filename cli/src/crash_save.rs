@@ -3,6 +3,8 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+#[cfg(unix)]
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,8 +72,13 @@ fn save() -> Option<PathBuf> {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     // Several processes may lose the same GPU in the same second.
     let name = format!("longhand-conversation-{seconds}-{}.txt", std::process::id());
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    // Nobody else may read it.
+    #[cfg(unix)]
+    options.mode(0o600);
     [PathBuf::from("."), std::env::temp_dir()].into_iter().map(|folder| folder.join(&name)).find(|path| {
-        let Ok(mut file) = OpenOptions::new().write(true).create_new(true).open(path) else { return false };
+        let Ok(mut file) = options.open(path) else { return false };
         let written = file.write_all(conversation.as_bytes());
         if written.is_err() {
             // An incomplete file must not look like the conversation.
@@ -93,6 +100,12 @@ mod tests {
         append(" me");
         let path = save().expect("a file");
         let text = std::fs::read_to_string(&path).expect("the file");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = std::fs::metadata(&path).expect("the file").permissions().mode();
+            assert_eq!(mode & 0o077, 0, "only its owner may read it");
+        }
         std::fs::remove_file(&path).expect("removed");
         assert_eq!(text, "[system]\nBe kind.\n\n[user]\nWho is there?\n\nIt is me");
     }

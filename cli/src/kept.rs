@@ -123,7 +123,9 @@ impl KeptChats {
     /// Makes room for a KV cache of so many bytes in the conversation `own`, where all may take `limit` bytes: the
     /// caches of conversations that were not used for longest are removed. Returns whether there is room.
     pub fn make_room(&self, bytes: u64, own: &Path, limit: u64) -> bool {
-        let others = self.list().into_iter().filter(|kept| kept.path != own);
+        // Not by their paths, which may lead through links.
+        let own = self.name(own);
+        let others = self.list().into_iter().filter(|kept| own != Some(kept.name.as_str()));
         let others = others.map(|kept| Occupant { path: kept.path, bytes: kept.bytes, used: kept.modified });
         folders::make_room(others.collect(), bytes, limit, |path| {
             let before = occupied(path);

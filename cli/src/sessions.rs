@@ -152,25 +152,37 @@ fn list(app: &App, kept: &KeptChats, json: bool) -> Result<()> {
     Ok(app.console.print_report(&table.plain())?)
 }
 
+/// Whether a KV cache of some turns ago is beside the file.
+fn has_older_cache(saved: &SavedChat) -> bool {
+    !saved.has_cache() && ChatFile::cache_path(saved.path()).is_file()
+}
+
 fn show(app: &App, saved: &SavedChat, json: bool) -> Result<()> {
     if json {
         return export(app, saved, true);
     }
     let options = saved.options();
-    let mut out = format!(
-        "file       {}\nmodel      {}\ndocuments  {}\ntokens     {} of {}\npolicy     {}\nKV cache   {}\n",
+    let cache = match saved.has_cache() {
+        true => "saved",
+        false if has_older_cache(saved) => {
+            "saved some turns ago; the rest is read again when the chat goes on"
+        }
+        false => "not saved; the text is read again when the chat goes on",
+    };
+    app.console.print_report(&format!(
+        "file       {}\nmodel      {}\ndocuments  {}\ntokens     {} of {}\npolicy     {}\nKV cache   {cache}\n",
         saved.path().display(),
         saved.model_name(),
         if saved.document_names().is_empty() { "none".into() } else { saved.document_names().join(", ") },
         format::count(saved.tokens()),
         format::count(options.context),
         options.policy,
-        if saved.has_cache() { "saved" } else { "not saved; the text is read again when the chat goes on" },
-    );
+    ))?;
+    let mut out = String::new();
     for (question, answer) in saved.turns() {
         out += &format!("\n> {}\n{}\n", question.trim_end(), answer.unwrap_or("(no answer)").trim_end());
     }
-    Ok(app.console.print_report(&out)?)
+    Ok(app.console.print_answer(&out)?)
 }
 
 fn export(app: &App, saved: &SavedChat, json: bool) -> Result<()> {
@@ -199,7 +211,7 @@ fn description(saved: &SavedChat) -> Value {
         "policy": options.policy.to_string(),
         "type_k": options.types.0.name(),
         "type_v": options.types.1.name(),
-        "cache": saved.has_cache(),
+        "cache": saved.has_cache() || has_older_cache(saved),
     })
 }
 

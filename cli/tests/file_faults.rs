@@ -150,6 +150,27 @@ fn outputs_that_cannot_be_written_are_errors_and_leave_nothing_behind() {
     }
 }
 
+/// The text of a conversation is small. It is kept where the KV cache has no room.
+#[test]
+fn a_conversation_is_kept_without_a_cache_that_has_no_room() {
+    let folder = empty_folder("no-room");
+    let document = file("no-room.txt", common::DOCUMENT.repeat(20));
+    let session = folder.join("talk");
+    let session = session.to_str().expect("text");
+    // The cache takes more than 100 KiB.
+    let questions = "What is the pass key?\nWhat is Mary's favorite number?\n";
+    let args = ["chat", "-t", "1", "--session", session, "-f", &document];
+    let run = limited("trap '' XFSZ; ulimit -f 100", false, &folder, &args, questions);
+    let Some(run) = run else { return println!("skipped: no bash") };
+    assert_eq!(run.stderr.matches("error: ").count(), 1, "{}", run.stderr);
+    assert_eq!(run.stderr.matches("is kept, without its KV cache").count(), 1, "{}", run.stderr);
+    run.ok();
+    assert_eq!(entries(&folder), ["talk"]);
+    let shown = common::longhand(&["sessions", "show", session]).ok();
+    assert!(shown.contains("KV cache   not saved"), "{shown}");
+    assert!(shown.contains(KEY_IS) && shown.contains("Mary's favorite number is 34251.\n"), "{shown}");
+}
+
 /// A head profile that cannot be cached is a note; it is made again the next time.
 #[test]
 fn a_cache_that_cannot_be_written_is_a_note() {

@@ -200,6 +200,53 @@ fn old_caches_make_room_for_new_ones() {
     assert!(out.contains(KEY_IS), "{out}");
 }
 
+/// A folder that is reached through a link: a conversation does not count as another one.
+#[cfg(unix)]
+#[test]
+fn a_conversation_in_a_linked_folder_makes_room_once() {
+    let (user, real) = (User::new("linked"), User::new("linked-to"));
+    fs::create_dir_all(&real.0).expect("a folder");
+    let _ = fs::remove_file(&user.0);
+    std::os::unix::fs::symlink(&real.0, &user.0).expect("a link");
+    let document = file("linked.txt", DOCUMENT.repeat(4));
+    for _ in 0..2 {
+        user.run(&["chat", "-f", &document, "--disk-cache", "8GiB"], &format!("{NUMBER}\n")).ok();
+    }
+    let bytes = user.list()[0]["bytes"].as_u64().expect("a number");
+    let limit = format!("{}b", bytes * 5 / 2);
+    user.run(&["chat", "--resume", "linked-2", "--disk-cache", &limit], &format!("{KEY}\n")).ok();
+    let caches: Vec<_> = user.list().iter().map(|entry| entry["cache"].clone()).collect();
+    assert_eq!(caches, [true, true]);
+}
+
+/// A cache that is some turns old is beside the file. It is used with the context of the newer turns.
+#[test]
+fn an_older_cache_is_shown_and_used() {
+    let user = User::new("older");
+    user.run(&["chat", "-f", &file("older.txt", DOCUMENT)], &format!("{NUMBER}\n")).ok();
+    user.run(&["chat", "--resume", "--disk-cache", "0"], &format!("/ctx 20k\n{KEY}\n")).ok();
+    let out = user.run(&["sessions", "show"], "").ok();
+    assert!(out.contains("KV cache   saved some turns ago; the rest is read again"), "{out}");
+    assert_eq!(user.list()[0]["cache"], true);
+    let out = user.run(&["chat", "--resume"], "/stats\n").ok();
+    assert!(out.contains(" of 20,000"), "{out}");
+}
+
+/// A heart as an emoji, and characters that are joined, come back as they were typed.
+#[test]
+fn questions_keep_their_characters() {
+    let user = User::new("characters");
+    let question = "Mary\u{200c} likes ❤\u{fe0f}. What is Mary's favorite number?";
+    user.run(&["chat", "-f", &file("characters.txt", DOCUMENT)], &format!("{question}\n")).ok();
+    let shown = format!("> {question}\n");
+    let out = user.run(&["sessions", "show"], "").ok();
+    assert!(out.contains(&shown), "{out}");
+    let run = user.run(&["chat", "--resume"], "/history\n");
+    assert!(run.stderr.contains(&shown), "{}", run.stderr);
+    let out = run.ok();
+    assert!(out.contains(&shown), "{out}");
+}
+
 #[test]
 fn conversations_are_shown_checked_exported_and_removed() {
     let user = User::new("manage");

@@ -4,6 +4,8 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use longhand::setup::DeviceRequest;
 use longhand::{
@@ -135,7 +137,53 @@ fn the_last_cache_stays_beside_newer_turns() {
     assert_eq!(names(folder.path()), ["talk"], "a whole save needs no other cache");
 }
 
-/// The moment between the two steps of a save: the file is already the cache, and the new file has no name yet.
+/// The context of a conversation may grow after its cache was written.
+#[test]
+fn an_older_cache_has_the_context_of_the_newer_turns() {
+    let (_folder, path) = scratch();
+    let engine = engine();
+    let mut chat = chat_in(&engine, SessionOptions { context: 100, ..SessionOptions::default() });
+    let mut file = ChatFile::create(&path, &chat).expect("created");
+    ask(&mut chat, NUMBER);
+    file.save(&chat).expect("saved");
+    let tokens_with_cache = chat.session().tokens().len();
+    chat.set_context(400, &mut |_| ()).expect("room");
+    ask(&mut chat, KEY);
+    file.save_conversation(&chat).expect("saved");
+    drop(file);
+    let (_file, saved) = ChatFile::open(&path).expect("opened");
+    let mut resumed = restore(&engine, saved);
+    assert_eq!(resumed.session().tokens().len(), tokens_with_cache);
+    assert_eq!(resumed.session().options().context, 400);
+    assert_eq!(ask(&mut resumed, NUMBER), NUMBER_IS);
+}
+
+/// A process may be killed while it saves, at any moment.
+#[test]
+fn a_file_is_there_at_any_moment_of_a_save() {
+    let (_folder, path) = scratch();
+    let mut chat = chat(&engine());
+    let mut file = ChatFile::create(&path, &chat).expect("created");
+    ask(&mut chat, NUMBER);
+    let is_done = AtomicBool::new(false);
+    let missing = thread::scope(|scope| {
+        let watched = scope.spawn(|| {
+            let mut missing = 0;
+            while !is_done.load(Ordering::Relaxed) {
+                missing += usize::from(!path.exists());
+            }
+            missing
+        });
+        let saved = (0..100).try_for_each(|_| file.save(&chat).and_then(|()| file.save_conversation(&chat)));
+        is_done.store(true, Ordering::Relaxed);
+        saved.expect("saved");
+        watched.join().expect("a number")
+    });
+    assert_eq!(missing, 0);
+}
+
+/// A save where the file system knows no links, between its two steps: the file is already the cache, and the new file
+/// has no name yet.
 #[test]
 fn a_process_that_ends_while_it_saves_leaves_the_last_whole_file() {
     let (folder, path) = scratch();

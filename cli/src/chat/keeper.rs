@@ -1,7 +1,7 @@
 //! Keeps a conversation on the disk while it goes on, so that no end of the program loses it.
 //!
 //! The words are written after every turn. The KV cache can be large: it is written when that takes little time beside
-//! what was computed since it was written last, and at the end.
+//! what was computed since it was written last, and at the end. Where it cannot be written, the words still are.
 
 use std::time::Duration;
 
@@ -10,17 +10,21 @@ use longhand::{Chat, ChatFile, DocumentCache, EngineError};
 
 use crate::app::App;
 use crate::kept::KeptChats;
-use crate::{console, failure};
+use crate::{console, failure, format};
 
 /// Writing the KV cache may take this long at any time.
 const SHORT: Duration = Duration::from_millis(150);
 /// Otherwise it may take this share of the time in which the cache was computed.
 const SHARE: f64 = 0.1;
+/// Before a KV cache of more bytes is written at the end, the user is told.
+const LARGE: usize = 256 << 20;
+/// What a failure to write the KV cache means.
+const WITHOUT_CACHE: &str = "the text of the conversation is kept, without its KV cache";
 
 /// Where and when a conversation is kept.
 pub struct Keeper {
     place: Place,
-    /// Time spent on reading and answering since the KV cache was written.
+    /// Time spent on reading and answering since the KV cache was written, or could not be.
     computed: Duration,
     /// Most bytes of all kept KV caches.
     limit: u64,
@@ -90,16 +94,22 @@ impl Keeper {
         }
         let cache = chat.time_to_write() <= SHORT.max(self.computed.mul_f64(SHARE));
         match self.write(chat, cache) {
-            Ok(()) => self.reported = None,
+            Ok(None) => self.reported = None,
+            Ok(Some(error)) => self.report(app, error, WITHOUT_CACHE),
             Err(error) => {
-                let text = failure::report(&error.into()).text;
-                if self.reported.as_ref() != Some(&text) {
-                    app.console.note(text.trim_end());
-                    app.console.note("the conversation continues; /save FILE saves it elsewhere");
-                }
-                self.reported = Some(text);
+                self.report(app, error, "the conversation continues; /save FILE saves it elsewhere")
             }
         }
+    }
+
+    /// Prints a failure and what it means, unless it was the last one too.
+    fn report(&mut self, app: &App, error: EngineError, meaning: &str) {
+        let text = failure::report(&error.into()).text;
+        if self.reported.as_ref() != Some(&text) {
+            app.console.note(text.trim_end());
+            app.console.note(meaning);
+        }
+        self.reported = Some(text);
     }
 
     /// Whether the conversation is kept anywhere.
@@ -125,7 +135,13 @@ impl Keeper {
         if self.has_nothing_to_keep(chat) {
             return Ok(());
         }
-        self.write(chat, true)?;
+        let bytes = chat.session().kv_usage().bytes;
+        if self.has_place() && bytes > LARGE && bytes as u64 <= self.limit {
+            app.console.note(&format!("saving the KV cache ({})", format::bytes(bytes)));
+        }
+        if let Some(error) = self.write(chat, true)? {
+            self.report(app, error, WITHOUT_CACHE);
+        }
         match &self.place {
             Place::Private | Place::Nowhere => {}
             Place::Named(file) => {
@@ -145,10 +161,12 @@ impl Keeper {
         matches!(&self.place, Place::Kept { file: None, .. }) && !chat.has_questions()
     }
 
-    fn write(&mut self, chat: &Chat, cache: bool) -> Result<(), EngineError> {
+    /// Writes the conversation; also its KV cache, if that is wanted and there is room. Returns the error with which
+    /// the cache could not be written.
+    fn write(&mut self, chat: &Chat, cache: bool) -> Result<Option<EngineError>, EngineError> {
         let bytes = chat.session().kv_usage().bytes as u64;
         let file = match &mut self.place {
-            Place::Private | Place::Nowhere => return Ok(()),
+            Place::Private | Place::Nowhere => return Ok(None),
             Place::Named(file) => file,
             Place::Kept { kept, title, file } => {
                 let file = match file {
@@ -156,16 +174,20 @@ impl Keeper {
                     None => file.insert(kept.add(title, chat)?),
                 };
                 if !cache || !kept.make_room(bytes, file.path(), self.limit) {
-                    return file.save_conversation(chat);
+                    return file.save_conversation(chat).map(|()| None);
                 }
                 file
             }
         };
         if !cache {
-            return file.save_conversation(chat);
+            return file.save_conversation(chat).map(|()| None);
         }
-        file.save(chat)?;
+        let failed = file.save(chat).err();
+        if failed.is_some() {
+            // The text is small: it may have room where the cache has none.
+            file.save_conversation(chat)?;
+        }
         self.computed = Duration::ZERO;
-        Ok(())
+        Ok(failed)
     }
 }

@@ -5,7 +5,6 @@ use longhand::Chat;
 
 use super::front_end::FrontEnd;
 use crate::app::App;
-use crate::console::visible;
 use crate::failure::Failure;
 
 /// Shows all questions and answers.
@@ -19,7 +18,7 @@ pub fn replay(app: &App, front_end: &FrontEnd, chat: &Chat) -> Result<()> {
     }
     for (i, (question, answer)) in turns.into_iter().enumerate() {
         let gap = if i == 0 { "" } else { "\n" };
-        let question = app.console.paint(36, &format!("> {}", visible(question.trim())));
+        let question = app.console.paint(36, &format!("> {}", app.console.sanitize(question.trim())));
         front_end.print(&format!("{gap}{question}\n"))?;
         let mut view = front_end.answer_view();
         view.push(answer.unwrap_or("(no answer yet; /regen gives one)").trim())?;

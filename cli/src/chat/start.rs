@@ -240,7 +240,7 @@ fn resume(
         error => error.into(),
     })?;
     crash_save::set_messages(chat.messages());
-    app.console.note(&last_turns);
+    app.console.note_conversation(&last_turns);
     app.console.note(&format!(
         "{}, policy {}, context {}, resumed after {} tokens; type /help for the commands",
         model.name(),

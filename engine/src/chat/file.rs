@@ -3,7 +3,7 @@
 //! The file is locked while it is owned, replaced as a whole, and never written over when another program has
 //! changed it. The KV cache is large and the conversation small, so the conversation can be saved alone. A
 //! cache that the file had is then beside it, in `FILE.cache`, until the next whole save. What is newer than
-//! that cache is read again when the conversation goes on.
+//! that cache is read again when the conversation goes on. A process that is killed leaves a whole file.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, TryLockError};
@@ -98,7 +98,7 @@ impl ChatFile {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let cache = ChatFile::cache_path(&path);
         if !path.try_exists()? && cache.exists() {
-            // A process ended between the two steps of `save_conversation`.
+            // A process ended in `replace`, where the file system knows no links.
             fs::rename(&cache, &path)?;
         }
         let (file, state) = lock(&path)?;
@@ -193,12 +193,20 @@ impl ChatFile {
         let state = State::new(&draft.metadata()?);
         self.check_unchanged()?;
         let cache = ChatFile::cache_path(&self.path);
-        let moved = keep_cache && self.path.try_exists()?;
-        if moved {
+        let keep_cache = keep_cache && self.path.try_exists()?;
+        if keep_cache {
+            remove(&cache)?;
+        }
+        // With two names for the old file, there is a file at the path at any moment.
+        let is_linked = keep_cache && fs::hard_link(&self.path, &cache).is_ok();
+        let is_moved = keep_cache && !is_linked;
+        if is_moved {
             fs::rename(&self.path, &cache)?;
         }
         let file = draft.replace().inspect_err(|_| {
-            if moved {
+            if is_linked {
+                let _ = fs::remove_file(&cache);
+            } else if is_moved {
                 let _ = fs::rename(&cache, &self.path);
             }
         })?;

@@ -155,9 +155,14 @@ impl SavedChat {
         self.snapshot.write_without_cache(to)
     }
 
-    /// Restores from the KV cache of another file, if its session was made in the same way.
-    pub(super) fn add_cache(&mut self, cache: Snapshot) {
-        self.cache = Some(cache).filter(|cache| cache.has_cache() && cache.is_like(&self.snapshot));
+    /// Restores from the KV cache of another file, if its session was made in the same way. The context and the chunk
+    /// may have changed since.
+    pub(super) fn add_cache(&mut self, mut cache: Snapshot) {
+        if cache.has_cache() && cache.is_like(&self.snapshot) {
+            cache.set_context(self.options().context);
+            cache.set_chunk(self.options().chunk);
+            self.cache = Some(cache);
+        }
     }
 
     /// Sets how many tokens the session computes at a time, instead of the saved number.
@@ -216,8 +221,10 @@ impl SavedChat {
         }
         let session = match self.cache.map(|cache| cache.restore(engine)) {
             Some(Ok(session)) => session,
-            // A damaged cache is none.
-            None | Some(Err(EngineError::Snapshot { .. })) => self.snapshot.restore(engine)?,
+            // A cache that is damaged, or of no use in this context, is none.
+            None | Some(Err(EngineError::Snapshot { .. } | EngineError::Setting { .. })) => {
+                self.snapshot.restore(engine)?
+            }
             Some(Err(error)) => return Err(error),
         };
         let mut chat = Chat::new(session, ChatOptions { preamble: preamble.with_names(names), ..options })?;
