@@ -4,16 +4,15 @@
 //!
 //! A chat also ends in order on SIGTERM and SIGHUP, and gives the terminal back on every other signal that ends it.
 
-#[cfg(unix)]
 use std::io;
+use std::panic;
 #[cfg(not(unix))]
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
-#[cfg(unix)]
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
-#[cfg(unix)]
 use std::thread;
+use std::time::Duration;
 
 #[cfg(unix)]
 use signal_hook::consts as signals;
@@ -34,6 +33,9 @@ const CHILD: u8 = 4;
 pub const HANG_UP: i32 = 1;
 /// SIGTERM.
 const TERMINATE: i32 = 15;
+
+/// How often Ctrl-C is looked for while a thread works.
+const POLL: Duration = Duration::from_millis(50);
 
 /// Exit code after an interrupt.
 pub const EXIT_CODE: u8 = 130;
@@ -143,6 +145,30 @@ impl Interrupt {
     /// until the last one ends: steps that compute do not begin after it.
     pub fn in_steps<T>(&self, work: impl FnOnce() -> T) -> T {
         self.during(GENERATING, work)
+    }
+
+    /// Runs `work`, which does not look for Ctrl-C, in a thread of its own. `None` if Ctrl-C was pressed before it
+    /// ended: it goes on then, and what it gives is dropped.
+    ///
+    /// # Errors
+    /// Where the thread cannot be started.
+    pub fn until_pressed<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<Option<T>> {
+        let (ended, has_ended) = mpsc::channel::<()>();
+        let worker = thread::Builder::new().name("work".to_owned()).spawn(move || {
+            let _ended = ended;
+            work()
+        })?;
+        self.generating(|| {
+            while has_ended.recv_timeout(POLL) == Err(RecvTimeoutError::Timeout) {
+                if self.is_pressed() {
+                    return Ok(None);
+                }
+            }
+            Ok(Some(worker.join().unwrap_or_else(|panic| panic::resume_unwind(panic))))
+        })
     }
 
     /// Whether Ctrl-C was pressed since the current work began, with all its steps.
@@ -317,6 +343,19 @@ mod tests {
             interrupt.0.press(); // between two steps
             assert!(interrupt.is_pressed());
         });
+    }
+
+    #[test]
+    fn a_press_ends_the_wait_for_a_thread() {
+        let interrupt = Interrupt(Arc::new(State::default()));
+        assert_eq!(interrupt.until_pressed(|| 1).expect("a thread"), Some(1));
+        let (end, ended) = mpsc::channel::<()>();
+        interrupt.in_steps(|| {
+            interrupt.press();
+            assert_eq!(interrupt.until_pressed(move || ended.recv().is_ok()).expect("a thread"), None);
+        });
+        drop(end);
+        assert!(!interrupt.is_pressed());
     }
 
     #[test]

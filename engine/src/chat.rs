@@ -441,14 +441,24 @@ impl Chat {
     /// Takes the last answer back and brings the session to where another can be generated with
     /// [`Chat::answer`]: to exactly the state it was in, unless too many rows were evicted since. `None`
     /// where there is no answer to take back.
+    ///
+    /// # Errors
+    /// Where reading fails or is interrupted. The conversation is as it was; what the session has lost of it is read
+    /// again with what comes next.
     pub fn retract_answer(
         &mut self,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Option<Reading>, EngineError> {
+        let before = (self.messages.clone(), self.timeline.clone());
         if !self.drop_answer() {
             return Ok(None);
         }
-        Reading::of(&mut self.session, &self.timeline, progress).map(Some)
+        let read = Reading::of(&mut self.session, &self.timeline, progress);
+        if read.is_err() {
+            (self.messages, self.timeline) = before;
+            self.go_back(usize::MAX);
+        }
+        read.map(Some)
     }
 
     /// Takes the last question and its answer back. Its documents stay, for the next question. False where there is no
@@ -560,8 +570,11 @@ mod tests {
         // The session lost its place, so that retracting reads the text again, which is interrupted.
         chat.session.clear().expect("an empty session");
         engine.interrupt().store(true, std::sync::atomic::Ordering::Relaxed);
+        let before = (chat.messages().to_vec(), chat.timeline.clone());
         assert!(chat.retract_answer(&mut |_| ()).expect_err("an interrupt").is_interrupt());
+        assert!(before == (chat.messages().to_vec(), chat.timeline.clone()), "the answer is still there");
         engine.interrupt().store(false, std::sync::atomic::Ordering::Relaxed);
+        chat.retract_answer(&mut |_| ()).expect("the question").expect("an answer");
         assert_eq!(chat.answer(ignore).expect("an answer").text, first);
     }
 }

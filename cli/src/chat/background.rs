@@ -62,7 +62,22 @@ impl Drop for StopAtEnd<'_> {
 fn failed(what: &str, error: &EngineError) -> String {
     match error {
         EngineError::ContextFull { needed, context } => conversation::context_full(*needed, *context),
-        error => format!("error: cannot read {what}: {error}\nhint: a question or /read tries again"),
+        error => {
+            let hint = error.hint().filter(|_| ends_chat(error)).map(|hint| hint.to_string());
+            let hint = hint.unwrap_or_else(|| "a question or /read tries again".to_owned());
+            format!("error: cannot read {what}: {error}\nhint: {hint}")
+        }
+    }
+}
+
+/// Whether nothing can be computed after this error: the device or the model file is lost, or the model's numbers are
+/// not finite. Memory may be free later.
+pub fn ends_chat(error: &EngineError) -> bool {
+    use ggml::Error::{OutOfMemory, OverBudget, Threads};
+    match error {
+        EngineError::Compute(OutOfMemory { .. } | OverBudget { .. } | Threads { .. }) => false,
+        EngineError::Compute(_) | EngineError::Load(_) | EngineError::NotFinite { .. } => true,
+        _ => false,
     }
 }
 
@@ -99,6 +114,17 @@ mod tests {
     use longhand::Task;
 
     use super::*;
+
+    #[test]
+    fn only_errors_that_come_back_end_the_chat() {
+        let memory = || ggml::Error::OutOfMemory { what: "rows".into(), bytes: 1, device: "CPU".into() };
+        let lost = || ggml::Error::Device("lost".into());
+        let again = "hint: a question or /read tries again";
+        assert!(!ends_chat(&memory().into()) && failed("a.txt", &memory().into()).ends_with(again));
+        assert!(ends_chat(&lost().into()) && failed("a.txt", &lost().into()).contains("hint: start again"));
+        assert!(ends_chat(&EngineError::NotFinite { origin: None }));
+        assert!(!ends_chat(&EngineError::ContextFull { needed: 2, context: 1 }));
+    }
 
     #[test]
     fn the_line_says_what_is_read_and_how_long_it_takes() {

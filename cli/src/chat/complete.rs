@@ -1,4 +1,4 @@
-//! Completes commands and paths.
+//! Completes commands and paths, and what a typed path means.
 
 use std::env;
 use std::fs;
@@ -73,8 +73,31 @@ fn complete_path(path: &str) -> Completions {
     Completions { typed: name.len(), candidates }
 }
 
-/// A path that is typed: `~/` is the user's home.
-pub fn expand_home(path: &str) -> PathBuf {
+/// The path of a new file that is typed, perhaps in quotes.
+pub fn new_path(typed: &str) -> PathBuf {
+    expand_home(unquoted(typed))
+}
+
+/// The path of a document that is typed. Terminals insert what is dropped on them in quotes, or with backslashes before
+/// spaces.
+pub fn document_path(typed: &str) -> PathBuf {
+    let (plain, unquoted) = (expand_home(typed), unquoted(typed));
+    match plain.exists() {
+        true => plain,
+        false if unquoted != typed => expand_home(unquoted),
+        false => expand_home(&typed.replace("\\ ", " ")),
+    }
+}
+
+/// The text between a pair of quotes; all of it where there is none.
+fn unquoted(typed: &str) -> &str {
+    let between =
+        |quote: char| typed.strip_prefix(quote)?.strip_suffix(quote).filter(|text| !text.is_empty());
+    between('\'').or_else(|| between('"')).unwrap_or(typed)
+}
+
+/// `~/` is the user's home.
+fn expand_home(path: &str) -> PathBuf {
     match (path.strip_prefix("~/"), env::home_dir()) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => PathBuf::from(path),
@@ -104,6 +127,28 @@ mod tests {
         assert_eq!(complete("/set te").common(), "mp");
         assert_eq!(complete("/set top-").candidates, ["top-k", "top-p"]);
         assert_eq!(complete("/set temp 0").candidates, [""; 0]);
+    }
+
+    #[test]
+    fn typed_paths_may_be_quoted_or_escaped() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+        for name in ["my doc.txt", "back\\ slash"] {
+            fs::write(path(name), "").expect("a file");
+        }
+        let spaced = path("my doc.txt");
+        let escaped = spaced.replace(' ', "\\ ");
+        for typed in [spaced.clone(), format!("'{spaced}'"), format!("\"{spaced}\""), escaped] {
+            assert_eq!(document_path(&typed), PathBuf::from(&spaced), "{typed}");
+        }
+        // What is there is meant as it is. Other quotes are part of the path.
+        assert_eq!(document_path(&path("back\\ slash")), PathBuf::from(path("back\\ slash")));
+        for (typed, expected) in
+            [("'a b'", "a b"), ("\"a\"", "a"), ("'a\"", "'a\""), ("''", "''"), ("'", "'"), ("a\\ b", "a\\ b")]
+        {
+            assert_eq!(new_path(typed), PathBuf::from(expected), "{typed}");
+        }
+        assert_eq!(document_path("'src/**/*.rs'"), PathBuf::from("src/**/*.rs"));
     }
 
     #[test]

@@ -123,8 +123,12 @@ impl Conversation<'_, '_> {
 
     /// Reads a question and answers it.
     fn ask(&mut self, question: &str) -> Result<Outcome> {
-        let reading = turn::read_documents(self.app, self.chat, self.keeper.documents())
-            .and_then(|documents| Ok(documents + turn::read(self.app, self.chat, question)?));
+        let reading = match turn::read_documents(self.app, self.chat, self.keeper.documents()) {
+            Err(error) if !error.is_interrupt() => return self.documents_failed(error),
+            documents => {
+                documents.and_then(|documents| Ok(documents + turn::read(self.app, self.chat, question)?))
+            }
+        };
         self.answer_question(reading)
     }
 
@@ -212,17 +216,18 @@ impl Conversation<'_, '_> {
 
     /// Generates another answer to the last question, or its first one.
     fn regenerate(&mut self) -> Result<Outcome> {
-        if self.chat.awaits_answer() {
-            return self.answer(Reading::default());
-        }
+        let awaits_answer = self.chat.awaits_answer();
         let mut reporter = self.app.reporter();
         let chat = &mut *self.chat;
-        let reading =
-            self.app.interrupt.computing(|| chat.retract_answer(&mut |progress| reporter.progress(progress)));
+        let mut on_progress = |progress| reporter.progress(progress);
+        let reading = self.app.interrupt.computing(|| match awaits_answer {
+            true => chat.return_to_answer(&mut on_progress).map(Some),
+            false => chat.retract_answer(&mut on_progress),
+        });
         drop(reporter);
         match reading {
             Ok(Some(reading)) => {
-                if self.chat.is_greedy() {
+                if !awaits_answer && self.chat.is_greedy() {
                     self.front_end
                         .note("(the temperature is 0, so the answer will be the same; --temp 0.8 varies it)");
                 }
@@ -232,7 +237,10 @@ impl Conversation<'_, '_> {
                 self.front_end.note("error: there is no question to answer\nhint: ask a question first");
                 Ok(Outcome::Nothing)
             }
-            Err(error) if error.is_interrupt() => Ok(self.undo()),
+            Err(error) if error.is_interrupt() => {
+                self.front_end.note("interrupted: nothing has changed");
+                Ok(Outcome::Nothing)
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -251,7 +259,7 @@ pub(super) fn context_full(needed: usize, context: usize) -> String {
 
 /// The context to advise where a conversation of `needed` tokens does not fit: with room for answers and more
 /// questions.
-fn larger_context(needed: usize) -> usize {
+pub(super) fn larger_context(needed: usize) -> usize {
     const ROOM: usize = 4000;
     (needed + ROOM).next_multiple_of(1000)
 }

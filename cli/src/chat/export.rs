@@ -7,7 +7,7 @@ use anyhow::Result;
 use longhand::Chat;
 use longhand::atomic_file::{self, Access};
 
-use super::complete::expand_home;
+use super::complete::new_path;
 use crate::failure::Failure;
 use crate::kept;
 use crate::transcript::Transcript;
@@ -21,7 +21,7 @@ pub fn export(chat: &Chat, file: &str) -> Result<String> {
     if !chat.has_questions() {
         return Err(Failure::new("there is nothing to export yet", "ask a question first").into());
     }
-    let path = if file.is_empty() { unused_name(chat) } else { expand_home(file) };
+    let path = if file.is_empty() { unused_name(chat) } else { new_path(file) };
     if path.exists() {
         let error = format!("{} exists already", path.display());
         return Err(Failure::new(error, "give the name of a new file").into());

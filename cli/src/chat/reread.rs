@@ -7,10 +7,11 @@ use anyhow::Result;
 use longhand::heads::HeadProfile;
 use longhand::policy::policies;
 use longhand::{
-    Chat, Context, EngineError, HeadSource, Observer, Progress, Reading, Session, SessionOptions,
+    Chat, Context, EngineError, HeadSource, Hint, Observer, Progress, Reading, Session, SessionOptions,
     SetupOptions, setup,
 };
 
+use super::conversation::larger_context;
 use crate::app::App;
 use crate::args::session::{self, PrefillArg};
 use crate::args::values;
@@ -156,11 +157,42 @@ fn read(
     Ok(app.interrupt.computing(|| work(&mut |progress| reporter.progress(progress)))?)
 }
 
-/// What is said of an error after which the conversation is as it was.
+/// What is said of an error after which the conversation is as it was. Hints about context and memory name commands: it
+/// is too late for flags.
 pub fn report(error: anyhow::Error) -> String {
-    let is_interrupt = error.downcast_ref().is_some_and(EngineError::is_interrupt);
-    match is_interrupt {
-        true => "interrupted: nothing has changed".to_owned(),
-        false => failure::report(&error).text.trim_end().to_owned(),
+    let known = error.downcast_ref::<EngineError>();
+    if known.is_some_and(EngineError::is_interrupt) {
+        return "interrupted: nothing has changed".to_owned();
+    }
+    let hint = match known.and_then(EngineError::hint) {
+        Some(Hint::LargerContext { tokens }) => {
+            format!("/ctx {} has room for it and for more questions", larger_context(tokens))
+        }
+        Some(Hint::LessMemory { .. } | Hint::SmallerSession { .. }) => {
+            "use a smaller context (/ctx) or a policy that keeps less (/policy)".to_owned()
+        }
+        _ => return failure::report(&error).text.trim_end().to_owned(),
+    };
+    format!("error: {}\nhint: {hint}", failure::message(error.as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_name_commands_and_leave_room_for_a_question() {
+        let full = EngineError::ContextFull { needed: 42, context: 10 };
+        assert_eq!(
+            report(full.into()),
+            "error: 42 tokens do not fit a context of 10\nhint: /ctx 5000 has room for it and for more questions"
+        );
+        let memory =
+            EngineError::Memory { context: 1 << 30, needed: 2 << 30, free: 1 << 30, on_device: false };
+        let memory = report(memory.into());
+        assert!(memory.starts_with("error: a context of 1,073,741,824 tokens needs 2.00 GiB"), "{memory}");
+        assert!(memory.contains("(/ctx)") && !memory.contains(" -"), "{memory}");
+        let interrupt = EngineError::from(ggml::Error::Interrupted);
+        assert_eq!(report(interrupt.into()), "interrupted: nothing has changed");
     }
 }

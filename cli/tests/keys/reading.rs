@@ -62,7 +62,8 @@ fn a_document_is_read_in_the_middle_of_a_conversation() {
     chat.send(MARY);
     chat.wait_for(MARY_IS);
     chat.wait_for_prompt();
-    chat.send(&format!("/read {second}\r"));
+    // As a terminal inserts what is dropped on it.
+    chat.send(&format!("/read '{second}'\r"));
     chat.wait_for("read reading second.txt: ");
     chat.send("What is the pass key?\r");
     chat.wait_for(PASS_IS);
@@ -74,12 +75,57 @@ fn a_document_is_read_in_the_middle_of_a_conversation() {
     let long = long_document("reading-too-long.txt");
     chat.send(&format!("\x0c/read {long}\r"));
     chat.wait_for("hint: type /ctx ");
-    chat.send("/read /no/such/file\r/read -\r/files all\r");
+    chat.send("/read /no/such/file\r/read /dev/null\r/read -\r/files all\r");
     chat.wait_for("error: /files takes nothing or drop");
     let shown = chat.contents();
-    for part in ["/no/such/file: ", "error: messages come from standard input"] {
+    for part in [
+        "/no/such/file: ",
+        "error: /dev/null is neither a file nor a folder",
+        "error: messages come from standard input",
+    ] {
         assert!(shown.contains(part), "{part} in {shown}");
     }
+    chat.send("/exit\r");
+    assert_eq!(chat.exit_code(), Some(0));
+}
+
+/// Ctrl-C while a document is opened, before the model reads it.
+#[test]
+fn ctrl_c_gives_up_a_document_that_takes_long_to_open() {
+    let document = file("reading-large.txt", DOCUMENT.repeat(20_000));
+    let mut chat = Terminal::chat("reading-large", &[]);
+    chat.wait_for_prompt();
+    chat.send(&format!("/read {document}\r\x03"));
+    chat.wait_for("was not read");
+    chat.wait_for_prompt();
+    chat.send("/files\r");
+    chat.wait_for("no documents; /read FILE reads one");
+    chat.send("/exit\r");
+    assert_eq!(chat.exit_code(), Some(0));
+}
+
+/// A conversation whose KV cache is not there: another answer needs everything again.
+#[test]
+fn an_interrupted_regen_leaves_the_answer() {
+    let document = long_document("reading-regen.txt");
+    let mut chat = Terminal::chat("reading-regen", &["-f", &document, "--policy", "snapkv"]);
+    chat.send(MARY);
+    chat.wait_for(" t/s");
+    chat.wait_for_prompt();
+    chat.send("/exit\r");
+    assert_eq!(chat.exit_code(), Some(0));
+    let mut chat = Terminal::chat_again("reading-regen", &["--resume", "-t", "1"], |_| ());
+    chat.wait_for("resumed after ");
+    chat.wait_for_prompt();
+    chat.send("\x0c/regen\r");
+    chat.wait_for("reading [");
+    chat.send("\x03");
+    chat.wait_for("interrupted: nothing has changed");
+    chat.wait_for_prompt();
+    chat.send("\x0c/history\r");
+    chat.wait_for("favorite number");
+    chat.wait_for_prompt();
+    assert!(!chat.contents().contains("no answer yet"), "{}", chat.contents());
     chat.send("/exit\r");
     assert_eq!(chat.exit_code(), Some(0));
 }

@@ -9,7 +9,7 @@ use longhand::{Chat, Reading};
 
 use super::{Conversation, Outcome, TurnStats};
 use crate::chat::commands;
-use crate::chat::complete::expand_home;
+use crate::chat::complete::new_path;
 use crate::chat::copy::copy;
 use crate::chat::export::export;
 use crate::chat::kv_map::View;
@@ -174,7 +174,7 @@ impl Conversation<'_, '_> {
                 Err(Failure::new("this conversation is kept nowhere", "name a file: /save FILE").into())
             }
             "" => self.keeper.finish(self.app, self.chat),
-            file => self.save_copy(&expand_home(file)),
+            file => self.save_copy(&new_path(file)),
         };
         if let Err(error) = saved {
             self.front_end.note(failure::report(&error).text.trim_end());

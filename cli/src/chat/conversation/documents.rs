@@ -1,11 +1,13 @@
 //! Documents in a conversation: they are read while the user types, and `/read` and `/files` add and list them.
 
-use anyhow::Result;
-use longhand::EngineError;
+use std::fs;
+
+use anyhow::{Context, Result};
+use longhand::{ChatFormat, EngineError};
 
 use super::{Conversation, Outcome, TurnStats, context_full, larger_context};
 use crate::chat::background;
-use crate::chat::complete::expand_home;
+use crate::chat::complete::document_path;
 use crate::chat::front_end::Next;
 use crate::documents::Documents;
 use crate::failure::Failure;
@@ -49,11 +51,18 @@ impl Conversation<'_, '_> {
 
     /// `/read` goes on reading, `/read PATH` adds a document.
     pub(super) fn read(&mut self, path: &str) -> Result<Outcome> {
-        if !path.is_empty()
-            && let Err(error) = self.add_document(path)
-        {
-            self.front_end.note(failure::report(&error).text.trim_end());
-            return Ok(Outcome::Nothing);
+        if !path.is_empty() {
+            match self.add_document(path) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.front_end.note(&format!("interrupted: {path} was not read"));
+                    return Ok(Outcome::Nothing);
+                }
+                Err(error) => {
+                    self.front_end.note(failure::report(&error).text.trim_end());
+                    return Ok(Outcome::Nothing);
+                }
+            }
         }
         self.is_paused = false;
         if self.front_end.status().is_some() {
@@ -69,22 +78,35 @@ impl Conversation<'_, '_> {
                 self.stop_reading();
                 Ok(Outcome::Nothing)
             }
-            Err(EngineError::ContextFull { needed, context }) => {
-                self.front_end.note(&context_full(needed, context));
-                Ok(Outcome::Nothing)
-            }
-            Err(error) => Err(error.into()),
+            Err(error) => self.documents_failed(error),
         }
     }
 
-    /// Adds the documents at a path, which the next question is about.
-    fn add_document(&mut self, path: &str) -> Result<()> {
+    /// Says why documents could not be read, unless that ends the chat.
+    pub(super) fn documents_failed(&mut self, error: EngineError) -> Result<Outcome> {
+        if background::ends_chat(&error) {
+            return Err(error.into());
+        }
+        // Another attempt would say it again.
+        self.is_paused = true;
+        match error {
+            EngineError::ContextFull { needed, context } => {
+                self.front_end.note(&context_full(needed, context));
+            }
+            error => self.front_end.note(failure::report(&error.into()).text.trim_end()),
+        }
+        Ok(Outcome::Nothing)
+    }
+
+    /// Adds the documents at a path, which the next question is about. False after Ctrl-C.
+    fn add_document(&mut self, path: &str) -> Result<bool> {
         if path == "-" {
             return Err(Failure::new("messages come from standard input", "give a file").into());
         }
-        let documents = Documents::read(&[expand_home(path)])?;
-        let model = self.chat.session().engine().model().clone();
-        let tokens = model.chat_format()?.count(documents.text().trim_end())?;
+        let (typed, model) = (path.to_owned(), self.chat.session().engine().model().clone());
+        let reading = self.app.interrupt.until_pressed(move || read_and_count(&typed, model.chat_format()?));
+        let Some(read) = reading.context("cannot start a thread")? else { return Ok(false) };
+        let (documents, tokens) = read?;
         let held = self.chat.tokens().max(self.chat.tokens_with_documents()?);
         let context = self.chat.session().options().context;
         if held + tokens >= context {
@@ -98,7 +120,7 @@ impl Conversation<'_, '_> {
             return Err(Failure::new(message, format!("type /ctx {larger}, and then /read again")).into());
         }
         self.chat.attach(&documents.names().join(", "), documents.text())?;
-        documents.announce(self.app, model.chat_format()?, tokens)?;
+        documents.announce(self.app, self.chat.session().engine().model().chat_format()?, tokens)?;
         let policy = &self.chat.session().options().policy;
         if policy.reads_twice() && self.chat.has_questions() {
             self.front_end.note(&format!(
@@ -107,7 +129,8 @@ impl Conversation<'_, '_> {
                 policy.name()
             ));
         }
-        Ok(turn::announce_reading(self.app, self.chat, self.keeper.documents())?)
+        turn::announce_reading(self.app, self.chat, self.keeper.documents())?;
+        Ok(true)
     }
 
     /// `/files` lists the documents, `/files drop` removes those of the next question.
@@ -145,4 +168,17 @@ impl Conversation<'_, '_> {
         })?;
         Ok(())
     }
+}
+
+/// The documents at a path that was typed, and their tokens.
+fn read_and_count(typed: &str, format: &ChatFormat) -> Result<(Documents, usize)> {
+    let path = document_path(typed);
+    // A pipe may give nothing for ever, and a terminal gives the user's keys.
+    if fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        let error = format!("{} is neither a file nor a folder", path.display());
+        return Err(Failure::new(error, "give a file, a folder or a pattern").into());
+    }
+    let documents = Documents::read(&[path])?;
+    let tokens = format.count(documents.text().trim_end())?;
+    Ok((documents, tokens))
 }
