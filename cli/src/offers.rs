@@ -217,13 +217,14 @@ mod tests {
             let setup = Setup::resolve(&model, &options, context, &mut ()).expect("a setup");
             (setup.plan().total(), setup.plan().weights.on_host())
         };
-        let first = |memory| {
-            let offers = find(&model, &options(Some(memory)), prompt, context).expect("offers");
-            offers.offers[0].clone()
+        let first_of = |options: &SetupOptions| {
+            find(&model, options, prompt, context).expect("offers").offers[0].clone()
         };
+        let first = |memory| first_of(&options(Some(memory)));
         let ((full, weights), (eight_bits, _)) = (needed(TYPES[0]), needed(TYPES[1]));
         assert!(first(full).is_none());
-        assert_eq!(first(full - 1).types, Some(TYPES[1]), "also before a text that fills the context");
+        assert_eq!(first(full - 1).types, Some(TYPES[1]), "a text that fills the context may follow");
+        assert!(first_of(&SetupOptions { only_text: true, ..options(Some(full - 1)) }).is_none());
         assert_eq!(first(eight_bits - 1).types, Some(TYPES[2]));
         assert!(first(weights - 1).is_none(), "nothing is gained");
     }

@@ -133,6 +133,9 @@ pub struct SetupOptions {
     pub v_type: Option<Type>,
     /// How the first text is read; `None` is [`Prefill::Exact`].
     pub prefill: Option<Prefill>,
+    /// Whether the first text will not become longer. Otherwise memory is planned for one that fills the context: a
+    /// document may be added before the first question.
+    pub only_text: bool,
     /// Tokens computed at a time while a text is read; `None` is 512.
     pub chunk: Option<usize>,
     /// Where head profiles are cached: by default the folder `heads` of [`folders::cache`]. `None` caches none,
@@ -158,6 +161,7 @@ impl Default for SetupOptions {
             k_type: None,
             v_type: None,
             prefill: None,
+            only_text: false,
             chunk: None,
             profile_folder: folders::cache().map(|folder| folder.join("heads")),
             interrupt: Arc::default(),
@@ -331,8 +335,8 @@ impl Setup {
             plan(&heads.expected, prompt, placement).or_else(|_| plan(&heads.smallest, prompt, placement))
         };
 
-        // Where the prompt is short, a document that fills the context may still follow before the first question.
-        let placement = target.choose(spec.n_layers, |placement| expected(session.context, placement));
+        let longest = if options.only_text { prompt } else { session.context };
+        let placement = target.choose(spec.n_layers, |placement| expected(longest, placement));
         let smallest = plan(&heads.smallest, prompt, placement)?;
         if check_memory {
             check_unloaded(&smallest.bytes, session.context)?;
@@ -372,7 +376,7 @@ impl Setup {
         // The steps of a setup are too short to look at the flag, and none of them resets it.
         check_interrupt(&options.interrupt)?;
         let fits = |planned: &Planned| target.fits(planned, spec.n_layers) != Some(false);
-        let fits = expected(session.context, placement).is_ok_and(|planned| fits(&planned));
+        let fits = expected(longest, placement).is_ok_and(|planned| fits(&planned));
         let has_room_for_weights = |planned: Planned| {
             let weights = planned.bytes.weights;
             let bytes = match target.device {
@@ -382,7 +386,7 @@ impl Setup {
             target.limit.is_none_or(|limit| bytes <= limit)
         };
         let weights_fit =
-            fits || expected(session.context, target.smallest(spec.n_layers)).is_ok_and(has_room_for_weights);
+            fits || expected(longest, target.smallest(spec.n_layers)).is_ok_and(has_room_for_weights);
         let profile = planned.session.profile.filter(|_| heads.known);
         Ok(Setup {
             model: model.clone(),
@@ -429,9 +433,9 @@ impl Setup {
         self.is_for_gpu
     }
 
-    /// Whether weights and session fit the memory with a text that fills the context, as far as that is known: that of
-    /// the GPU with all layers it was to compute, or main memory. [`Setup::resolve`] does not refuse what makes this
-    /// false: layers are then on the host, or weights are read from the file again and again.
+    /// Whether weights and session fit the memory with the longest first text, as far as that is known: that of the GPU
+    /// with all layers it was to compute, or main memory. [`Setup::resolve`] does not refuse what makes this false:
+    /// layers are then on the host, or weights are read from the file again and again.
     pub fn fits(&self) -> bool {
         self.fits
     }
