@@ -10,7 +10,7 @@
 //!   rows in iq4_nl answer more than fewer rows in q8_0 do (2026-11-24-iq4-nl.md). In iq4_nl 85 % of the rows are a
 //!   quarter of the bytes of f16, and 47 % an eighth.
 //! - `razor` takes as many bytes and reads a text once. It answers as `full` does in texts of 4,096 tokens, and costs
-//!   more answers in longer ones (2026-11-22-ruler-1.5b.md, 2026-11-24-iq4-nl.md).
+//!   more answers than `kvzip` in longer ones (2026-11-22-ruler-1.5b.md, 2026-11-24-iq4-nl.md).
 //! - `kvzip` with 30 % of the rows costs few answers in texts of up to 8,192 tokens, and fewer than `razor` with as many
 //!   bytes (2026-11-23-kvzip.md).
 //! - The others lose answers, also where retrieval heads keep everything.
