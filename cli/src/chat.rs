@@ -37,6 +37,7 @@ use anyhow::Result;
 use clap::Args;
 use longhand::Chat;
 
+use self::conversation::Ended;
 use self::front_end::FrontEnd;
 use self::inbox::End;
 use self::keeper::Keeper;
@@ -110,16 +111,25 @@ fn chat(app: &App, args: &ChatArgs) -> Result<()> {
     front_end.hide_thinking(args.answer.hides_thinking());
     let (mut chat, mut keeper) = opening.begin(app)?;
     let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &setup);
+    let is_terminal = front_end.is_terminal();
     drop(front_end);
-    finish(app, &chat, &mut keeper, ended)
+    finish(app, &chat, &mut keeper, ended, is_terminal)
 }
 
 /// The chat has ended, whatever the reason: saves what must not be lost.
-fn finish(app: &App, chat: &Chat, keeper: &mut Keeper, ended: Result<End>) -> Result<()> {
+fn finish(
+    app: &App,
+    chat: &Chat,
+    keeper: &mut Keeper,
+    ended: Result<Ended>,
+    is_terminal: bool,
+) -> Result<()> {
+    let is_saved = ended.as_ref().is_ok_and(|ended| ended.is_saved);
     let ended = match ended {
-        Ok(End::Done) => return Ok(()),
-        Ok(End::Exit | End::Signal(_)) => Ok(()),
-        Ok(End::Interrupt) => Err(Failure::silent(interrupt::EXIT_CODE).into()),
+        // Who pipes questions in may look at nothing but the exit code.
+        Ok(Ended { why: End::Exit, failed: true, .. }) if !is_terminal => Err(Failure::silent(1).into()),
+        Ok(Ended { why: End::Exit | End::Signal(_), .. }) => Ok(()),
+        Ok(Ended { why: End::Interrupt, .. }) => Err(Failure::silent(interrupt::EXIT_CODE).into()),
         // The signal that says so may come later.
         Err(_) if terminal_is_gone() => {
             app.interrupt.end(interrupt::HANG_UP);
@@ -127,6 +137,9 @@ fn finish(app: &App, chat: &Chat, keeper: &mut Keeper, ended: Result<End>) -> Re
         }
         Err(error) => Err(error),
     };
+    if is_saved {
+        return ended;
+    }
     let kept = keeper.finish(app, chat);
     let is_lost = ended.as_ref().is_err_and(|error| !failure::is_closed_pipe(error)) && keeper.is_missing();
     if is_lost || kept.is_err() {

@@ -143,6 +143,10 @@ fn a_full_chat_gives_an_error_and_can_be_cleared() {
     let context = (prompt.as_u64().expect("a number") + 20).to_string();
     let input = format!("{NUMBER}\n{KEY}\n/clear\n/stats\n{KEY}\n/stats\n");
     let run = longhand_with_input(&["chat", "-f", &document, "-c", &context], input.as_bytes());
+    // With nothing after it, the exit code says so.
+    let cut_short = format!("{NUMBER}\n{KEY}\n/exit\n");
+    let args = ["chat", "-f", &document, "-c", &context];
+    assert_eq!(longhand_with_input(&args, cut_short.as_bytes()).code, Some(1));
     let error = run.stderr.lines().position(|line| line.starts_with("error: the context is full"));
     let hint = error.and_then(|at| run.stderr.lines().nth(at + 1)).unwrap_or_default();
     assert!(hint.contains("/clear") && hint.contains("/ctx"), "{}", run.stderr);

@@ -32,18 +32,29 @@ enum Outcome {
     Turn(TurnStats),
     /// It has not.
     Nothing,
+    /// A question could not be answered, or documents not be read. The user was told why.
+    Failed,
     /// The user wants to quit.
     Quit,
 }
 
-/// Answers messages until the chat ends. Returns why. `setup` is what the flags say.
+/// How a chat has ended.
+pub struct Ended {
+    pub why: End,
+    /// Whether the conversation is saved.
+    pub is_saved: bool,
+    /// Whether the last question could not be answered. The user was told why.
+    pub failed: bool,
+}
+
+/// Answers messages until the chat ends. `setup` is what the flags say.
 pub fn run(
     app: &App,
     front_end: &mut FrontEnd,
     chat: &mut Chat,
     keeper: &mut Keeper,
     setup: &SetupOptions,
-) -> Result<End> {
+) -> Result<Ended> {
     let (last, read) = (TurnStats::default(), Reading::default());
     let mut conversation = Conversation {
         app,
@@ -56,6 +67,7 @@ pub fn run(
         is_paused: false,
         save_failed: false,
     };
+    let mut failed = false;
     loop {
         let message = match conversation.next()? {
             Next::Message(message) => message,
@@ -66,12 +78,18 @@ pub fn run(
                 }
                 continue;
             }
-            Next::End(end) => return Ok(end),
+            Next::End(why) => return Ok(Ended { why, is_saved: false, failed }),
         };
         match app.interrupt.in_steps(|| conversation.respond(message))? {
-            Outcome::Turn(stats) => conversation.count(stats),
+            Outcome::Turn(stats) => {
+                conversation.count(stats);
+                failed = false;
+            }
             Outcome::Nothing => {}
-            Outcome::Quit if conversation.may_quit() => return Ok(End::Done),
+            Outcome::Failed => failed = true,
+            Outcome::Quit if conversation.may_quit() => {
+                return Ok(Ended { why: End::Exit, is_saved: true, failed });
+            }
             Outcome::Quit => {}
         }
     }
@@ -150,7 +168,7 @@ impl Conversation<'_, '_> {
             }
             Err(EngineError::ContextFull { needed, context }) => {
                 self.front_end.note(&context_full(needed, context));
-                return Ok(Outcome::Nothing);
+                return Ok(Outcome::Failed);
             }
             reading => reading?,
         };

@@ -9,8 +9,6 @@ use std::time::Duration;
 pub enum End {
     /// The user asked for it, or the input ended.
     Exit,
-    /// The user asked for it, and the conversation is saved.
-    Done,
     /// Ctrl-C at the prompt, twice.
     Interrupt,
     /// This signal.

@@ -60,7 +60,7 @@ impl Conversation<'_, '_> {
                 }
                 Err(error) => {
                     self.front_end.note(failure::report(&error).text.trim_end());
-                    return Ok(Outcome::Nothing);
+                    return Ok(Outcome::Failed);
                 }
             }
         }
@@ -95,7 +95,7 @@ impl Conversation<'_, '_> {
             }
             error => self.front_end.note(failure::report(&error.into()).text.trim_end()),
         }
-        Ok(Outcome::Nothing)
+        Ok(Outcome::Failed)
     }
 
     /// Adds the documents at a path, which the next question is about. False after Ctrl-C.
