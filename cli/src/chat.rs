@@ -125,9 +125,12 @@ fn finish(
     is_terminal: bool,
 ) -> Result<()> {
     let is_saved = ended.as_ref().is_ok_and(|ended| ended.is_saved);
+    // Who pipes questions in may look at nothing but the exit code.
+    let answered = match &ended {
+        Ok(Ended { why: End::Exit, is_unanswered: true, .. }) if !is_terminal => Err(Failure::silent(1)),
+        _ => Ok(()),
+    };
     let ended = match ended {
-        // Who pipes questions in may look at nothing but the exit code.
-        Ok(Ended { why: End::Exit, failed: true, .. }) if !is_terminal => Err(Failure::silent(1).into()),
         Ok(Ended { why: End::Exit | End::Signal(_), .. }) => Ok(()),
         Ok(Ended { why: End::Interrupt, .. }) => Err(Failure::silent(interrupt::EXIT_CODE).into()),
         // The signal that says so may come later.
@@ -137,10 +140,7 @@ fn finish(
         }
         Err(error) => Err(error),
     };
-    if is_saved {
-        return ended;
-    }
-    let kept = keeper.finish(app, chat);
+    let kept = if is_saved { Ok(()) } else { keeper.finish(app, chat) };
     let is_lost = ended.as_ref().is_err_and(|error| !failure::is_closed_pipe(error)) && keeper.is_missing();
     if is_lost || kept.is_err() {
         crash_save::save_and_report();
@@ -150,7 +150,7 @@ fn finish(
     {
         app.console.note(failure::report(error).text.trim_end());
     }
-    ended.and(kept)
+    ended.and(kept).and(answered.map_err(Into::into))
 }
 
 fn terminal_is_gone() -> bool {

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 use documents::{Document, Limits, Note, Problem, Source};
@@ -35,6 +36,11 @@ struct Part {
 impl Documents {
     /// Reads these files, folders and patterns. `-` is stdin. Empty lines separate them in the text.
     pub fn read(paths: &[PathBuf]) -> Result<Documents> {
+        Documents::read_until(paths, &AtomicBool::new(false))
+    }
+
+    /// The same. Ends with an error before the next file of a folder when `stop` is set.
+    pub fn read_until(paths: &[PathBuf], stop: &AtomicBool) -> Result<Documents> {
         if paths.iter().filter(|path| is_stdin(path)).count() > 1 {
             return Err(Failure::usage("-f -: stdin is given twice", "give -f - only once").into());
         }
@@ -44,7 +50,7 @@ impl Documents {
             documents.push(if is_stdin(path) {
                 read_stdin(&limits)?.into()
             } else {
-                documents::read(path, &limits)?
+                documents::read(path, &limits, stop)?
             });
         }
         Ok(documents)

@@ -148,22 +148,25 @@ impl Interrupt {
     }
 
     /// Runs `work`, which does not look for Ctrl-C, in a thread of its own. `None` if Ctrl-C was pressed before it
-    /// ended: it goes on then, and what it gives is dropped.
+    /// ended. It goes on then as far as it does not look at the flag that it is given, and its result is dropped.
     ///
     /// # Errors
     /// Where the thread cannot be started.
     pub fn until_pressed<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> T + Send + 'static,
+        work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
     ) -> io::Result<Option<T>> {
         let (ended, has_ended) = mpsc::channel::<()>();
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = stop.clone();
         let worker = thread::Builder::new().name("work".to_owned()).spawn(move || {
             let _ended = ended;
-            work()
+            work(&seen)
         })?;
         self.generating(|| {
             while has_ended.recv_timeout(POLL) == Err(RecvTimeoutError::Timeout) {
                 if self.is_pressed() {
+                    stop.store(true, Ordering::SeqCst);
                     return Ok(None);
                 }
             }
@@ -348,13 +351,19 @@ mod tests {
     #[test]
     fn a_press_ends_the_wait_for_a_thread() {
         let interrupt = Interrupt(Arc::new(State::default()));
-        assert_eq!(interrupt.until_pressed(|| 1).expect("a thread"), Some(1));
+        assert_eq!(interrupt.until_pressed(|_| 1).expect("a thread"), Some(1));
         let (end, ended) = mpsc::channel::<()>();
+        let (seen, stopped) = mpsc::channel::<bool>();
+        let work = move |stop: &AtomicBool| {
+            let _ = ended.recv();
+            let _ = seen.send(stop.load(Ordering::SeqCst));
+        };
         interrupt.in_steps(|| {
             interrupt.press();
-            assert_eq!(interrupt.until_pressed(move || ended.recv().is_ok()).expect("a thread"), None);
+            assert_eq!(interrupt.until_pressed(work).expect("a thread"), None);
         });
         drop(end);
+        assert_eq!(stopped.recv(), Ok(true), "the thread is told");
         assert!(!interrupt.is_pressed());
     }
 

@@ -143,10 +143,14 @@ fn a_full_chat_gives_an_error_and_can_be_cleared() {
     let context = (prompt.as_u64().expect("a number") + 20).to_string();
     let input = format!("{NUMBER}\n{KEY}\n/clear\n/stats\n{KEY}\n/stats\n");
     let run = longhand_with_input(&["chat", "-f", &document, "-c", &context], input.as_bytes());
-    // With nothing after it, the exit code says so.
-    let cut_short = format!("{NUMBER}\n{KEY}\n/exit\n");
-    let args = ["chat", "-f", &document, "-c", &context];
-    assert_eq!(longhand_with_input(&args, cut_short.as_bytes()).code, Some(1));
+    // Without an answer to the last question, the exit code says so, whatever commands follow.
+    for last in ["", "/clear\n", "/undo\n/exit\n"] {
+        let input = format!("{NUMBER}\n{KEY}\n{last}");
+        let run = longhand_with_input(&["chat", "-f", &document, "-c", &context], input.as_bytes());
+        assert_eq!(run.code, Some(1), "{last:?}: {}", run.stderr);
+    }
+    let input = format!("{NUMBER}\n/read nothing-here.txt\n");
+    longhand_with_input(&["chat", "-f", &document, "-c", &context], input.as_bytes()).ok();
     let error = run.stderr.lines().position(|line| line.starts_with("error: the context is full"));
     let hint = error.and_then(|at| run.stderr.lines().nth(at + 1)).unwrap_or_default();
     assert!(hint.contains("/clear") && hint.contains("/ctx"), "{}", run.stderr);

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
 use documents::Limits;
 
@@ -11,7 +12,7 @@ fn main() -> ExitCode {
         eprintln!("usage: text PATH");
         return ExitCode::FAILURE;
     };
-    match documents::read(Path::new(&path), &Limits::default()) {
+    match documents::read(Path::new(&path), &Limits::default(), &AtomicBool::new(false)) {
         Ok(source) => {
             for document in &source.documents {
                 let notes: Vec<String> = document.notes.iter().map(ToString::to_string).collect();

@@ -40,6 +40,12 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
 /// How ZIP archives begin.
 const ARCHIVE: &[u8] = b"PK\x03\x04";
 
+/// Whether a file has the name of a document that is an archive.
+pub(crate) fn is_named_as_document(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    ["docx", "epub"].iter().any(|known| extension.eq_ignore_ascii_case(known))
+}
+
 /// What the bytes are. `None` for an archive: what that is, its entries say.
 ///
 /// # Errors

@@ -144,8 +144,9 @@ pub fn read_file(path: &Path, limits: &Limits) -> Result<Document, DocumentError
         // A large video or model need not be read to know that it is no document.
         let head = read_stream(file.by_ref().take(HEAD_BYTES), &Limits::default())?;
         let kind = kind::detect(&name, &head)?;
-        // An archive must be read whole to know what it is.
-        if kind.is_none() && file.metadata().map_err(Problem::Read)?.len() > limits.bytes {
+        // An archive must be read whole to know what it is, unless its name says so.
+        let is_unknown = kind.is_none() && !kind::is_named_as_document(path);
+        if is_unknown && file.metadata().map_err(Problem::Read)?.len() > limits.bytes {
             return Err(kind::binary("a large archive (ZIP)"));
         }
         read_stream(Cursor::new(head).chain(file), limits)

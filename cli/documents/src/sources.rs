@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use globset::{GlobBuilder, GlobMatcher};
 use ignore::WalkBuilder;
@@ -58,19 +59,19 @@ impl Source {
 /// Reads a file, all documents of a folder, or all documents that match a pattern such as `src/**/*.rs`.
 ///
 /// In folders and for patterns, hidden files and those that `.gitignore` names are left out, and files that are no
-/// documents are skipped. Links to folders are not followed.
+/// documents are skipped. Links to folders are not followed. When `stop` is set, no other file is read.
 ///
 /// # Errors
-/// The file cannot be read, or there are no documents or too many.
-pub fn read(path: &Path, limits: &Limits) -> Result<Source, DocumentError> {
+/// The file cannot be read, there are no documents or too many, or `stop` was set before the last one.
+pub fn read(path: &Path, limits: &Limits, stop: &AtomicBool) -> Result<Source, DocumentError> {
     let name = path.display().to_string();
     if path.is_dir() {
-        return collect(&name, files(path, None, limits), Problem::NoDocuments, limits);
+        return collect(&name, files(path, None, limits), Problem::NoDocuments, limits, stop);
     }
     match split_pattern(path).filter(|_| !path.exists()) {
         Some((folder, pattern)) => {
             let files = matcher(&pattern).and_then(|matcher| files(&folder, Some(&matcher), limits));
-            collect(&name, files, Problem::NoMatch, limits)
+            collect(&name, files, Problem::NoMatch, limits, stop)
         }
         None => read_file(path, limits).map(Source::from),
     }
@@ -82,6 +83,7 @@ fn collect(
     files: Result<Vec<PathBuf>, Problem>,
     if_none: Problem,
     limits: &Limits,
+    stop: &AtomicBool,
 ) -> Result<Source, DocumentError> {
     let failed = |problem| DocumentError { name: name.to_owned(), problem };
     let mut source = Source {
@@ -93,6 +95,9 @@ fn collect(
     let too_long = || failed(Problem::TooLong { limit: limits.bytes });
     let mut left = limits.bytes;
     for path in files.map_err(failed)? {
+        if stop.load(Ordering::Relaxed) {
+            return Err(failed(Problem::Read(io::ErrorKind::Interrupted.into())));
+        }
         match read_file(&path, limits) {
             Ok(document) => {
                 left = left.checked_sub(document.text.len() as u64).ok_or_else(too_long)?;

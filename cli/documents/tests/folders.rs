@@ -1,9 +1,14 @@
 //! Folders and patterns.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::{fs, io};
 
-use documents::{Limits, Problem, Source, read};
+use documents::{DocumentError, Limits, Problem, Source};
+
+fn read(path: &Path, limits: &Limits) -> Result<Source, DocumentError> {
+    documents::read(path, limits, &AtomicBool::new(false))
+}
 
 /// A folder for a test, with these files.
 fn folder(name: &str, files: &[(&str, &[u8])]) -> PathBuf {
@@ -95,18 +100,24 @@ fn links_are_read_and_loops_end() {
 #[test]
 fn limits_hold_for_all_files_together() {
     let folder = folder("limits", &[("a.txt", b"12345678"), ("b.txt", b"12345678"), ("c.txt", b"1")]);
-    let read = |limits: Limits| read(&folder, &limits).expect_err("a limit").problem;
+    let refused = |limits: Limits| read(&folder, &limits).expect_err("a limit").problem;
     let limits = Limits::default();
     // A binary file counts neither as text nor is it read to its end.
     fs::write(folder.join("d.bin"), [0; 100]).expect("a file");
-    assert!(matches!(read(Limits { files: 2, ..limits }), Problem::TooManyFiles { limit: 2 }));
-    assert!(matches!(read(Limits { bytes: 15, ..limits }), Problem::TooLong { limit: 15 }));
+    assert!(matches!(refused(Limits { files: 2, ..limits }), Problem::TooManyFiles { limit: 2 }));
+    assert!(matches!(refused(Limits { bytes: 15, ..limits }), Problem::TooLong { limit: 15 }));
     // Nor is an archive that is too large. A file may be larger than the text that is left.
     fs::write(folder.join("e.zip"), [b"PK\x03\x04", &[0; 100][..]].concat()).expect("a file");
     fs::write(folder.join("f.docx"), b"PK\x03\x04").expect("a file");
-    let source = documents::read(&folder, &Limits { bytes: 17, ..limits }).expect("documents");
+    let limits = Limits { bytes: 17, ..limits };
+    let source = read(&folder, &limits).expect("documents");
     let skipped = &source.skipped;
     assert_eq!((source.documents.len(), skipped.binary, skipped.unreadable.len()), (3, 2, 1));
+    // One whose name says that it is a document is not left out unseen.
+    fs::write(folder.join("f.docx"), [b"PK\x03\x04", &[0; 100][..]].concat()).expect("a file");
+    assert!(matches!(refused(limits), Problem::TooLong { limit: 17 }));
+    let stopped = documents::read(&folder, &limits, &AtomicBool::new(true)).expect_err("it is stopped");
+    assert!(matches!(stopped.problem, Problem::Read(error) if error.kind() == io::ErrorKind::Interrupted));
 }
 
 #[test]

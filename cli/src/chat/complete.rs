@@ -78,15 +78,21 @@ pub fn new_path(typed: &str) -> PathBuf {
     expand_home(unquoted(typed))
 }
 
-/// The path of a document that is typed. Terminals insert what is dropped on them in quotes, or with backslashes before
-/// spaces.
+/// The path of a document that is typed. Terminals insert what is dropped on them as for a shell: in quotes, or with
+/// backslashes before spaces and other characters.
 pub fn document_path(typed: &str) -> PathBuf {
     let (plain, unquoted) = (expand_home(typed), unquoted(typed));
     match plain.exists() {
         true => plain,
         false if unquoted != typed => expand_home(unquoted),
-        false => expand_home(&typed.replace("\\ ", " ")),
+        false => expand_home(&without_backslashes(typed)),
     }
+}
+
+/// The text without the backslashes that a shell would remove.
+fn without_backslashes(typed: &str) -> String {
+    let mut characters = typed.chars();
+    std::iter::from_fn(|| characters.next().filter(|c| *c != '\\').or_else(|| characters.next())).collect()
 }
 
 /// The text between a pair of quotes; all of it where there is none.
@@ -141,6 +147,9 @@ mod tests {
         for typed in [spaced.clone(), format!("'{spaced}'"), format!("\"{spaced}\""), escaped] {
             assert_eq!(document_path(&typed), PathBuf::from(&spaced), "{typed}");
         }
+        fs::write(path("it's (1).txt"), "").expect("a file");
+        let escaped = path("it\\'s\\ \\(1\\).txt");
+        assert_eq!(document_path(&escaped), PathBuf::from(path("it's (1).txt")));
         // What is there is meant as it is. Other quotes are part of the path.
         assert_eq!(document_path(&path("back\\ slash")), PathBuf::from(path("back\\ slash")));
         for (typed, expected) in

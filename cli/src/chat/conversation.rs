@@ -32,8 +32,6 @@ enum Outcome {
     Turn(TurnStats),
     /// It has not.
     Nothing,
-    /// A question could not be answered, or documents not be read. The user was told why.
-    Failed,
     /// The user wants to quit.
     Quit,
 }
@@ -43,8 +41,8 @@ pub struct Ended {
     pub why: End,
     /// Whether the conversation is saved.
     pub is_saved: bool,
-    /// Whether the last question could not be answered. The user was told why.
-    pub failed: bool,
+    /// Whether the last question was not answered. The user was told why.
+    pub is_unanswered: bool,
 }
 
 /// Answers messages until the chat ends. `setup` is what the flags say.
@@ -66,8 +64,8 @@ pub fn run(
         read,
         is_paused: false,
         save_failed: false,
+        is_unanswered: false,
     };
-    let mut failed = false;
     loop {
         let message = match conversation.next()? {
             Next::Message(message) => message,
@@ -78,18 +76,12 @@ pub fn run(
                 }
                 continue;
             }
-            Next::End(why) => return Ok(Ended { why, is_saved: false, failed }),
+            Next::End(why) => return Ok(conversation.ended(why, false)),
         };
         match app.interrupt.in_steps(|| conversation.respond(message))? {
-            Outcome::Turn(stats) => {
-                conversation.count(stats);
-                failed = false;
-            }
+            Outcome::Turn(stats) => conversation.count(stats),
             Outcome::Nothing => {}
-            Outcome::Failed => failed = true,
-            Outcome::Quit if conversation.may_quit() => {
-                return Ok(Ended { why: End::Exit, is_saved: true, failed });
-            }
+            Outcome::Quit if conversation.may_quit() => return Ok(conversation.ended(End::Exit, true)),
             Outcome::Quit => {}
         }
     }
@@ -108,12 +100,18 @@ struct Conversation<'a, 'b> {
     is_paused: bool,
     /// Whether the user knows that the conversation cannot be saved.
     save_failed: bool,
+    /// Whether the last question was not answered.
+    is_unanswered: bool,
 }
 
 impl Conversation<'_, '_> {
     fn count(&mut self, stats: TurnStats) {
         self.read = self.read + stats.reading;
         self.last = stats;
+    }
+
+    fn ended(&self, why: End, is_saved: bool) -> Ended {
+        Ended { why, is_saved, is_unanswered: self.is_unanswered }
     }
 
     fn respond(&mut self, message: Message) -> Result<Outcome> {
@@ -141,6 +139,7 @@ impl Conversation<'_, '_> {
 
     /// Reads a question and answers it.
     fn ask(&mut self, question: &str) -> Result<Outcome> {
+        self.is_unanswered = true;
         let reading = match turn::read_documents(self.app, self.chat, self.keeper.documents()) {
             Err(error) if !error.is_interrupt() => return self.documents_failed(error),
             documents => {
@@ -152,6 +151,7 @@ impl Conversation<'_, '_> {
 
     /// Reads a question in place of the last one, and answers it.
     fn revise(&mut self, question: &str) -> Result<Outcome> {
+        self.is_unanswered = true;
         let reading = turn::revise(self.app, self.chat, question);
         self.answer_question(reading)
     }
@@ -168,7 +168,7 @@ impl Conversation<'_, '_> {
             }
             Err(EngineError::ContextFull { needed, context }) => {
                 self.front_end.note(&context_full(needed, context));
-                return Ok(Outcome::Failed);
+                return Ok(Outcome::Nothing);
             }
             reading => reading?,
         };
@@ -215,6 +215,7 @@ impl Conversation<'_, '_> {
 
     /// Keeps an answer, and says why it has ended.
     fn finish_answer(&mut self, reading: Reading, answer: &Generated) -> Outcome {
+        self.is_unanswered = false;
         let front_end = &self.front_end;
         self.app.console.status(&summary(self.chat, answer));
         self.keeper.keep(self.app, self.chat, answer.elapsed);

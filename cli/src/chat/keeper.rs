@@ -28,8 +28,8 @@ pub struct Keeper {
     computed: Duration,
     /// Most bytes of all kept KV caches.
     limit: u64,
-    /// The failure that was reported last.
-    reported: Option<String>,
+    /// The failure that was reported last, and what it means.
+    reported: Option<(String, &'static str)>,
     /// Where documents that were read are kept.
     documents: Option<DocumentCache>,
 }
@@ -94,6 +94,10 @@ impl Keeper {
         }
         let cache = chat.time_to_write() <= SHORT.max(self.computed.mul_f64(SHARE));
         match self.write(chat, cache) {
+            // That the text is kept does not say that the cache could be.
+            Ok(None)
+                if !cache && self.reported.as_ref().is_some_and(|(_, meaning)| *meaning == WITHOUT_CACHE) => {
+            }
             Ok(None) => self.reported = None,
             Ok(Some(error)) => self.report(app, error, WITHOUT_CACHE),
             Err(error) => {
@@ -103,13 +107,13 @@ impl Keeper {
     }
 
     /// Prints a failure and what it means, unless it was the last one too.
-    fn report(&mut self, app: &App, error: EngineError, meaning: &str) {
-        let text = failure::report(&error.into()).text;
-        if self.reported.as_ref() != Some(&text) {
+    fn report(&mut self, app: &App, error: EngineError, meaning: &'static str) {
+        let failed = Some((failure::report(&error.into()).text, meaning));
+        if let Some((text, _)) = failed.as_ref().filter(|_| self.reported != failed) {
             app.console.note(text.trim_end());
             app.console.note(meaning);
         }
-        self.reported = Some(text);
+        self.reported = failed;
     }
 
     /// Whether the conversation is kept anywhere.
@@ -140,6 +144,8 @@ impl Keeper {
             app.console.note(&format!("saving the KV cache ({})", format::bytes(bytes)));
         }
         if let Some(error) = self.write(chat, true)? {
+            // Who saves now wants to know, also if nothing is new.
+            self.reported = None;
             self.report(app, error, WITHOUT_CACHE);
         }
         match &self.place {

@@ -1,6 +1,7 @@
 //! Documents in a conversation: they are read while the user types, and `/read` and `/files` add and list them.
 
 use std::fs;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use longhand::{ChatFormat, EngineError};
@@ -9,6 +10,7 @@ use super::{Conversation, Outcome, TurnStats, context_full, larger_context};
 use crate::chat::background;
 use crate::chat::complete::document_path;
 use crate::chat::front_end::Next;
+use crate::chat::reread;
 use crate::documents::Documents;
 use crate::failure::Failure;
 use crate::{failure, format, speeds, turn};
@@ -60,7 +62,7 @@ impl Conversation<'_, '_> {
                 }
                 Err(error) => {
                     self.front_end.note(failure::report(&error).text.trim_end());
-                    return Ok(Outcome::Failed);
+                    return Ok(Outcome::Nothing);
                 }
             }
         }
@@ -93,9 +95,12 @@ impl Conversation<'_, '_> {
             EngineError::ContextFull { needed, context } => {
                 self.front_end.note(&context_full(needed, context));
             }
-            error => self.front_end.note(failure::report(&error.into()).text.trim_end()),
+            error => {
+                self.front_end.note(&reread::report(error.into()));
+                self.front_end.note("/files drop gives the documents up");
+            }
         }
-        Ok(Outcome::Failed)
+        Ok(Outcome::Nothing)
     }
 
     /// Adds the documents at a path, which the next question is about. False after Ctrl-C.
@@ -104,7 +109,8 @@ impl Conversation<'_, '_> {
             return Err(Failure::new("messages come from standard input", "give a file").into());
         }
         let (typed, model) = (path.to_owned(), self.chat.session().engine().model().clone());
-        let reading = self.app.interrupt.until_pressed(move || read_and_count(&typed, model.chat_format()?));
+        let reading =
+            self.app.interrupt.until_pressed(move |stop| read_and_count(&typed, model.chat_format()?, stop));
         let Some(read) = reading.context("cannot start a thread")? else { return Ok(false) };
         let (documents, tokens) = read?;
         let held = self.chat.tokens().max(self.chat.tokens_with_documents()?);
@@ -170,15 +176,15 @@ impl Conversation<'_, '_> {
     }
 }
 
-/// The documents at a path that was typed, and their tokens.
-fn read_and_count(typed: &str, format: &ChatFormat) -> Result<(Documents, usize)> {
+/// The documents at a path that was typed, and their tokens. `stop`: as for [`Documents::read_until`].
+fn read_and_count(typed: &str, format: &ChatFormat, stop: &AtomicBool) -> Result<(Documents, usize)> {
     let path = document_path(typed);
     // A pipe may give nothing for ever, and a terminal gives the user's keys.
     if fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         let error = format!("{} is neither a file nor a folder", path.display());
         return Err(Failure::new(error, "give a file, a folder or a pattern").into());
     }
-    let documents = Documents::read(&[path])?;
+    let documents = Documents::read_until(&[path], stop)?;
     let tokens = format.count(documents.text().trim_end())?;
     Ok((documents, tokens))
 }
