@@ -103,7 +103,8 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     let questions = args.questions()?;
     let source = args.model.source(app, args.positional_model())?;
     let options = args.session.apply(args.model.setup_options(app))?;
-    let options = SetupOptions { only_text: true, ..options };
+    // Later questions may be read with all that was said before.
+    let options = SetupOptions { only_text: questions.len() == 1, ..options };
     let model = Model::open(source.clone())?;
     // Before the documents are read: the process that this starts would keep a copy of them.
     let chat_format = &args.answer.chat_format(&model)?;

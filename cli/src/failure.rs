@@ -355,8 +355,9 @@ fn hint_text(hint: &Hint) -> String {
         Hint::Restart => "start the program again; if the error comes back, use --device cpu",
         Hint::ListDevices => "`longhand devices` lists the GPUs",
         Hint::InstallCublas => {
-            "install NVIDIA's package libcublas-13-0, or `pip install nvidia-cublas` and add its lib folder to \
-             LD_LIBRARY_PATH; or use a quantised model, or --device cpu"
+            "install NVIDIA's cuBLAS of the release that is missing: package libcublas-13-0 or `pip install nvidia-cublas` \
+             for libcublas.so.13, libcublas-12-9 or `pip install nvidia-cublas-cu12` for libcublas.so.12. What pip installs \
+             is found with its lib folder in LD_LIBRARY_PATH. Or use a quantised model, or --device cpu"
         }
         Hint::LargerBudget => {
             "use a larger budget (--kv-budget or --keep), a smaller context (-c), smaller types (-ctk q8_0 -ctv q8_0), \

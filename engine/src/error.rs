@@ -380,7 +380,7 @@ impl fmt::Display for Hint {
             Hint::Restart => "start again; if the error comes back, compute on the CPU",
             Hint::ListDevices => "choose one of the GPUs of this machine",
             Hint::InstallCublas => {
-                "install NVIDIA's package libcublas-13-0 where the loader finds it, use a quantised model, or compute on the CPU"
+                "install NVIDIA's cuBLAS of the release that is missing where the loader finds it, use a quantised model, or compute on the CPU"
             }
             Hint::LargerBudget => {
                 "use a larger KV budget, a smaller context, smaller cache types, or let fewer heads keep everything"

@@ -109,7 +109,8 @@ pub const CUBLAS_BYTES: usize = 96 << 20;
 /// Bytes allocated by others than the engine on a device that computes `chunk` tokens at a time. They are the
 /// kernels' code and ggml's transient buffers. ggml first copies the activations of a matrix product into
 /// these, in 8-bit blocks, 36 bytes for 32 elements. Each chosen expert has a copy of its own. Matrices that are not
-/// quantised are multiplied by cuBLAS, with activations and results in f16.
+/// quantised, or in IQ1_M, are multiplied by cuBLAS, with activations and results in f16; those in IQ1_M are first copied
+/// in f16.
 pub fn device_overhead(
     spec: &ModelSpec,
     tensors: &[TensorOutline],
@@ -131,9 +132,14 @@ pub fn device_overhead(
             && matches!(tensor.ty, F32 | F16 | BF16 | IQ1_M)
             && placement.of_products(&tensor.name, spec.tied_output) == Place::Device
     };
-    let of_products = match tensors.iter().any(needs_cublas) {
-        true => CUBLAS_BYTES + 2 * widest * size_of::<u16>() * chunk,
-        false => widest / 32 * 36 * chunk,
+    let in_f16 = |tensor: &TensorOutline| match tensor.ty {
+        TensorType::IQ1_M => tensor.dims.iter().product::<u64>() as usize * size_of::<u16>(),
+        _ => 0,
+    };
+    let largest_copy = tensors.iter().filter(|tensor| needs_cublas(tensor)).map(in_f16).max();
+    let of_products = match largest_copy {
+        Some(copy) => CUBLAS_BYTES + copy + 2 * widest * size_of::<u16>() * chunk,
+        None => widest / 32 * 36 * chunk,
     };
     KERNEL_CODE_BYTES + of_products
 }
@@ -275,4 +281,24 @@ fn rows_without_memory(layout: &Layout, no_memory: &Buffer) -> Vec<LayerRows> {
         LayerRows::new(rows, tensors.queries.as_ref(), tensors.state.as_ref())
     };
     layout.layers.iter().enumerate().map(of_layer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use models::shapes::ModelShape;
+
+    use super::*;
+
+    #[test]
+    fn a_copy_in_f16_is_counted_where_cublas_needs_one() {
+        let spec = ModelShape::find("llama-3.2-1b").expect("a shape").spec();
+        let placement = Placement::new(spec.n_layers, spec.n_layers);
+        let overhead = |ty| {
+            let matrix = TensorOutline { name: "blk.0.ffn_up.weight".into(), dims: vec![2048, 8192], ty };
+            device_overhead(&spec, &[matrix], placement, 512)
+        };
+        let of_f16 = overhead(TensorType::F16);
+        assert_eq!(overhead(TensorType::IQ1_M), of_f16 + 2 * 2048 * 8192);
+        assert!(overhead(TensorType::Q4_0) + CUBLAS_BYTES < of_f16);
+    }
 }

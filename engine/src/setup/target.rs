@@ -89,7 +89,12 @@ impl Target {
         if options.host_experts.is_asked_for() && (found.is_none() || !has_experts) {
             observer.notice(Notice::HostExpertsUnused { has_experts });
         }
-        let Some((kind, free)) = found else { return Ok(Target::host(model.spec(), options)) };
+        let Some((kind, free)) = found else {
+            let host = Target::host(model.spec(), options);
+            // The limit may have been meant for a GPU.
+            let limit = host.limit.into_iter().chain(available_memory()).min();
+            return Ok(Target { limit, ..host });
+        };
         // The free memory of a GPU in use no longer has the driver's share in it; a limit that is asked for
         // includes that share.
         let limit = [options.gpu_memory.map(|limit| limit.saturating_sub(DRIVER_BYTES)), free]

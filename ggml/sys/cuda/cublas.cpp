@@ -10,7 +10,7 @@
 
 #include <string>
 
-// The loader's message about the newest release.
+// The loader's message about the first file that was tried.
 static std::string open_error;
 
 // libcublas, or null. The first call opens it: that of the CUDA release that this program was built with, or that of
