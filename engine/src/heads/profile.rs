@@ -593,29 +593,36 @@ mod tests {
         HeadProfile::from_scores(shape(), induction, echo, &rule, provenance).unwrap()
     }
 
-    /// Two heads of ten rows each: the first has the ten best rows but one.
+    /// `tests/golden/policies/generate.py` makes the cases with a reference in NumPy.
     #[test]
-    fn shares_of_rows_say_where_the_best_rows_are() {
+    fn shares_of_rows_are_those_of_the_golden_cases() {
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/policies/cases/row_shares.json");
+        let golden: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        let cases = golden["cases"].as_array().unwrap();
+        assert_eq!(cases.len(), 4);
+        for case in cases {
+            let count = |name: &str| case[name].as_u64().unwrap() as usize;
+            let shape = HeadShape::new(count("n_layer"), count("n_kv"), count("n_kv")).unwrap();
+            let of_case = |group: &str, name: &str| case[group][name].clone();
+            let scores: Vec<Vec<f32>> = serde_json::from_value(of_case("inputs", "scores")).unwrap();
+            let kept: Vec<f64> = serde_json::from_value(of_case("params", "kept")).unwrap();
+            let expected: Vec<Vec<f64>> = serde_json::from_value(of_case("expected", "shares")).unwrap();
+            assert_eq!((scores.len(), kept.len()), (shape.all_kv_heads(), expected.len()));
+            let profile = HeadProfile::uniform(shape, false).with_row_shares(&scores);
+            for (kept, want) in kept.into_iter().zip(expected) {
+                let have = profile.row_shares(kept).unwrap();
+                let equal =
+                    have.len() == want.len() && have.iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-6);
+                assert!(equal, "{} at {kept}: {have:?}, {want:?} expected", case["name"]);
+            }
+        }
+    }
+
+    #[test]
+    fn shares_of_rows_stay_where_heads_are_selected_anew_and_in_the_file() {
         let shape = HeadShape::new(1, 2, 2).unwrap();
-        let first: Vec<f32> =
-            (0..10).map(|row| if row == 0 { 0.1 } else { 0.8 + 0.01 * row as f32 }).collect();
-        let second: Vec<f32> =
-            (0..10).map(|row| if row == 0 { 0.9 } else { 0.2 + 0.01 * row as f32 }).collect();
-        let profile = HeadProfile::uniform(shape, false).with_row_shares(&[first, second]);
-        let shares = |kept| profile.row_shares(kept).expect("shares");
-        let is = |have: Vec<f64>, want: [f64; 2]| {
-            assert!(have.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6), "{have:?} {want:?}");
-        };
-        is(shares(0.5), [0.9, 0.1]);
-        // The best is 0.9 of the second head, and 0.89 of the first.
-        is(shares(0.05), [0.0, 0.1]);
-        is(shares(0.1), [0.1, 0.1]);
-        is(shares(0.075), [0.05, 0.1]);
-        is(shares(0.0), [0.0, 0.0]);
-        is(shares(1.0), [1.0, 1.0]);
-        is(shares(0.85), [(0.9 + 1.0) / 2.0, (0.5 + 1.0) / 2.0]);
         assert_eq!(HeadProfile::uniform(shape, false).row_shares(0.5), None);
-        // Another selection of retrieval heads changes nothing.
         let scored = HeadProfile::from_scores(
             shape,
             vec![0.1, 0.2],
@@ -625,10 +632,10 @@ mod tests {
         );
         let scored = scored.unwrap().with_row_shares(&[vec![0.5; 10], vec![0.1; 10]]);
         let again = scored.reselect(&SelectionRule { induction: 0.5, ..SelectionRule::default() }).unwrap();
-        assert_eq!(again.expect("scores").row_shares(0.3), scored.row_shares(0.3));
-        // It is the same after it was written and read.
-        let read = HeadProfile::from_json(&profile.to_json()).expect("a profile");
-        assert_eq!(read.row_shares(0.3), profile.row_shares(0.3));
+        assert_eq!(scored.row_shares(0.5), Some(vec![1.0, 0.0]));
+        assert_eq!(again.expect("scores").row_shares(0.5), scored.row_shares(0.5));
+        let read = HeadProfile::from_json(&scored.to_json()).expect("a profile");
+        assert_eq!(read.row_shares(0.5), scored.row_shares(0.5));
     }
 
     #[test]

@@ -474,6 +474,34 @@ def g_kvzip():
         add_stream(P, "kvzip", name, b, [dict(prefill=N(b) - dec, capacity=cap + i, recent=r, later=later, chunk=S(32, 24)) for i in range(12) for dec in (S(20, 17), 15, 10)], "KVQq")
 
 
+def g_row_shares():
+    """Cases of `row_shares`. A unit test of the engine (`heads/profile.rs`) reads the file, so it is not in the index of the golden
+    runner. With its own random numbers it leaves the other files as they are. f32 orders the scores as f64 does."""
+    draw = np.random.default_rng(A_.seed + 1)
+    out = []
+
+    def case(name, n_kv, scores, kept, note):
+        shares = [[float(f"{y:.7g}") for y in R.row_shares(scores, share)] for share in kept]
+        out.append(dict(name=name, n_layer=len(scores) // n_kv, n_kv=n_kv, note=note, inputs=dict(scores=[x.tolist() for x in scores]),
+                        params=dict(kept=kept), expected=dict(shares=shares)))
+
+    heads = lambda x, rows: np.split(x, np.cumsum(rows)[:-1])
+    rows = [8, 13, 21, 40]
+    case("distinct_scores", 2, heads(draw.permutation(sum(rows)) / 100, rows), [0, .02, .05, .075, .12, .18, .2, .25, .35, .45, .6, .7, .85, 1], "no ties")
+    rows = [10, 33, 12, 16]
+    tied = np.where(draw.random(sum(rows)) < .6, 0, draw.integers(1, 8, sum(rows)) / 10)
+    case("ties_and_zeros", 4, heads(tied, rows), [0, .05, .1, .15, .2, .3, .4, .5, .65, .7, .9, 1], "eight different scores; at 0.7 the cut is among the zeros")
+    rows = [9, 0, 24, 17]
+    case("head_without_rows", 2, heads(draw.integers(0, 50, sum(rows)) / 100, rows), [0, .1, .33, .7, .8, 1], "the second head has no rows")
+    rows = [11, 8, 14, 10, 9, 19]
+    layer = np.repeat([0, .9, .05], [19, 24, 28])
+    case("one_high_layer", 2, heads((draw.permutation(sum(rows)) + np.round(layer * 1000)) / 1000, rows), [0, .1, .3, .37, .5, .99, 1], "every score of the second layer is above the others")
+    with open(os.path.join(A_.out, "row_shares.json"), "w") as fh:
+        json.dump(dict(policy="row_shares", format="inputs.scores: rows of each KV head, layer by layer; expected.shares: of each head, for each of params.kept",
+                       cases=out), fh, separators=(",", ":"))
+
+
+g_row_shares()
 g_all(); g_streams(); g_misc(); g_kvzip()
 index = dict(profile=A_.profile, seed=A_.seed, format="see README.md", policies={})
 for p, c in cases.items():

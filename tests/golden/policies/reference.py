@@ -415,7 +415,8 @@ def kvzip_scores(K, Q, chunk, rule=PLAIN, again=None):
 def kvzip(K, Q, capacity, recent, chunk, n_sink=4, rule=PLAIN, again=None):
     """Keeps the first n_sink rows, the last `recent`, and the best of the others, `capacity` in all.
 
-    CHOICE the same number of rows for each head here (`heads=shares` is another store, not another rule).
+    CHOICE the same number of rows for each head here (`heads=shares` is another store, not another rule;
+    `row_shares` has the shares).
     Returns (kept, score [n_kv, n])."""
     n_kv, n = len(K), len(K[0])
     s = kvzip_scores(K, Q, chunk, rule, again)
@@ -424,6 +425,32 @@ def kvzip(K, Q, capacity, recent, chunk, n_sink=4, rule=PLAIN, again=None):
     ends = [np.arange(n_sink), np.arange(n - recent, n)]
     best = lambda h: n_sink + top_k(s[h, n_sink:n - recent], capacity - recent - n_sink)
     return [np.concatenate([ends[0], best(h), ends[1]]) for h in range(n_kv)], s
+
+
+ROW_SHARES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7)
+
+
+def row_shares(scores, kept, levels=ROW_SHARES):
+    """`heads=shares`: the share of its rows that each KV head keeps where a model keeps the share `kept` of all rows.
+
+    scores: for each KV head of the model, all layers, the scores of its rows. Heads may have different numbers of
+    rows. At each level, floor(level * rows) rows stay: the best ones of all heads together. A head's share is the
+    fraction of its rows among them.
+    CHOICE between the levels shares are interpolated linearly, with 0 at 0 and 1 at 1 (AUTH selects for each `kept`).
+    CHOICE ties at the cut: of the rows with the score of the best row that goes, none stays, so that no head is
+    preferred for its number.
+    CHOICE a head without rows has the share 0 at every level.
+    Returns the shares [heads]."""
+    head = np.concatenate([np.full(len(x), h) for h, x in enumerate(scores)])
+    score = np.concatenate([f64(x) for x in scores])
+    best_first = np.argsort(-score, kind="stable")
+    at_levels = []
+    for level in levels:
+        stay, go = np.split(best_first, [floor_tol(level * len(score))])
+        stay = stay[score[stay] != score[go[0]]]
+        of_head = lambda h: np.isin(np.flatnonzero(head == h), stay)
+        at_levels.append([np.mean(of_head(h)) if len(x) else 0.0 for h, x in enumerate(scores)])
+    return np.array([np.interp(kept, [0.0, *levels, 1.0], [0.0, *shares, 1.0]) for shares in zip(*at_levels)])
 
 
 def kvzip_decode(kept, scores, n0, n, capacity, recent, later=0, n_sink=4):
