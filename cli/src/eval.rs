@@ -49,7 +49,7 @@ pub struct EvalArgs {
     /// Tasks: ruler (all thirteen of RULER) or one of them by its name, such as niah_single_1 or vt. Also needle,
     /// passkey, and longbench (the sixteen that are not in Chinese) or one of them. Of books: perplexity, agreement
     /// (with a full cache's summary), retention (positions that are kept), attention-loss (attention that evicted rows
-    /// would receive)
+    /// would receive, at the number of rows that a policy keeps; the L2 paper's ALR is the sum over all numbers)
     #[arg(value_name = "TASK", required = true, value_parser = exercises::parse, help_heading = "Tasks")]
     tasks: Vec<Vec<Task>>,
     /// Lengths of the texts in tokens, with the question and the answer but without the chat template, comma-separated.
@@ -71,7 +71,7 @@ pub struct EvalArgs {
     #[arg(long, value_name = "TOKENS", default_value_t = 256, value_parser = values::positive, help_heading = "Tasks")]
     answer_tokens: usize,
     /// Read the text together with its question, so that policies know it when they evict. The first token of an answer
-    /// is then that of a full cache
+    /// is then that of a full cache. Without effect where there is no question: perplexity, retention, attention-loss
     #[arg(long, help_heading = "Tasks")]
     query_aware: bool,
     /// Policies, separated by semicolons, or `all`. The full cache is always there

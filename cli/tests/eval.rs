@@ -32,14 +32,21 @@ fn lines(path: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("a result")).collect()
 }
 
-/// The only SVG picture whose name begins so.
-fn picture(folder: &Path, begin: &str) -> String {
+/// The SVG pictures whose names begin so, in the order of their names.
+fn pictures(folder: &Path, begin: &str) -> Vec<PathBuf> {
     let paths = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-    let mut found = paths.filter(|path| name(path).starts_with(begin) && name(path).ends_with(".svg"));
-    let path = found.next().expect("a picture");
-    assert!(found.next().is_none(), "two pictures");
-    fs::read_to_string(path).expect("an SVG file")
+    let is_meant = |path: &PathBuf| name(path).starts_with(begin) && name(path).ends_with(".svg");
+    let mut found: Vec<PathBuf> = paths.filter(is_meant).collect();
+    found.sort();
+    found
+}
+
+/// The only one of them.
+fn picture(folder: &Path, begin: &str) -> String {
+    let found = pictures(folder, begin);
+    assert_eq!(found.len(), 1, "{found:?}");
+    fs::read_to_string(&found[0]).expect("an SVG file")
 }
 
 const SMALL: [&str; 10] =
@@ -139,6 +146,35 @@ fn predictions_of_full_caches_are_the_reference() {
     let mean = parts.iter().filter_map(Value::as_f64).sum::<f64>() / parts.len() as f64;
     assert!((mean - number(0, "nll")).abs() < 1e-9 && parts.len() == 4, "{cells:?}");
     assert!(picture(&output, "perplexity").contains(">streaming q8_0/q4_0 20%</text>"));
+    for (index, cell) in cells.iter().enumerate() {
+        let parts = cell["prediction"]["kl_by_position"].as_array().expect("an array");
+        let mean = parts.iter().filter_map(Value::as_f64).sum::<f64>() / parts.len() as f64;
+        assert!((mean - number(index, "kl")).abs() < 1e-9 && parts.len() == 4, "{cell}");
+    }
+    let divergence = picture(&output, "kl-divergence");
+    assert!(divergence.contains(">full q8_0/q4_0</text>"), "{divergence}");
+    assert!(divergence.contains(">streaming q8_0/q4_0 20%</text>"), "{divergence}");
+    // The reference has none.
+    assert!(!divergence.contains(">full</text>"), "{divergence}");
+    assert!(pictures(&output, "kl-divergence")[0].with_extension("png").exists());
+    // Files without divergences by position are read.
+    let older = folder("older-predictions");
+    fs::create_dir_all(&older).expect("a folder");
+    let mut results = lines(&output.join("results.jsonl"));
+    for result in &mut results {
+        let removed = result["prediction"].as_object_mut().and_then(|it| it.remove("kl_by_position"));
+        assert!(removed.is_some(), "{result}");
+    }
+    fs::write(
+        older.join("results.jsonl"),
+        results.iter().map(|result| format!("{result}\n")).collect::<String>(),
+    )
+    .expect("written");
+    let again = eval(&older, &args).json();
+    assert_eq!(again[3]["prediction"]["kl"], cells[3]["prediction"]["kl"]);
+    assert_eq!(again[3]["prediction"]["kl_by_position"], Value::Null);
+    assert_eq!(lines(&older.join("results.jsonl")).len(), results.len(), "nothing is computed again");
+    assert!(picture(&older, "perplexity").contains("20%") && pictures(&older, "kl-divergence").is_empty());
 }
 
 /// A folder with a book.
@@ -215,6 +251,8 @@ fn attention_is_lost_with_evicted_rows_only() {
     let names = fs::read_dir(&output).expect("the folder").map(|entry| entry.expect("a file").file_name());
     let maps = names.filter(|name| name.to_string_lossy().starts_with("attention-loss-")).count();
     assert_eq!(maps, 4, "two caches, as SVG and PNG");
+    // The paper's measure is another one.
+    assert!(longhand(&["eval", "--help"]).ok().contains("ALR"));
 }
 
 #[test]
@@ -398,6 +436,35 @@ fn a_known_question_changes_what_policies_keep() {
     };
     let (unknown, known) = (score(&[]), score(&["--query-aware"]));
     assert!(known > unknown, "{known} {unknown}");
+}
+
+#[test]
+fn a_known_question_is_in_every_heading_and_title_and_nothing_where_there_is_none() {
+    let (output, data) = (folder("question"), book("question-books"));
+    let tasks = ["perplexity", "retention", "attention-loss", "agreement"];
+    let args = ["-c", "500", "--samples", "1", "--data", &data, "--answer-tokens", "8", "-q"];
+    let caches = ["--policy", "streaming", "--kv-budget", "30%"];
+    let args = [&tasks[..], &args, &caches].concat();
+    eval(&output, &args).ok();
+    let before = lines(&output.join("results.jsonl"));
+    let table = eval(&output, &[&args[..], &["--query-aware"]].concat()).ok();
+    let after = lines(&output.join("results.jsonl"));
+    assert!(before.len() == 2 * tasks.len() && after[..before.len()] == before, "{after:?}");
+    let added: Vec<_> =
+        after[before.len()..].iter().map(|result| (&result["task"], &result["query_aware"])).collect();
+    assert_eq!(added, [(&"agreement".into(), &true.into()); 2]);
+    let count = |text: &str| table.matches(text).count();
+    assert_eq!(count(" tokens of books"), 5, "{table}");
+    assert_eq!(count("texts: 1, without a question. "), 3, "{table}");
+    assert_eq!(count("texts: 1, the question is unknown while a text is read. "), 1, "{table}");
+    assert_eq!(count("texts: 1, the question is known while a text is read. "), 1, "{table}");
+    let drawn = pictures(&output, "agreement");
+    let texts = drawn.iter().map(|path| fs::read_to_string(path).expect("an SVG file"));
+    let known: Vec<bool> = texts.map(|text| text.contains(" 500 tokens, query-aware</text>")).collect();
+    assert!(known.len() == 2 && known.iter().filter(|known| **known).count() == 1, "{drawn:?}");
+    for task in &tasks[..3] {
+        assert_eq!(pictures(&output, task).len(), 1, "{task}");
+    }
 }
 
 /// The program answers nothing, and counts the prompts.

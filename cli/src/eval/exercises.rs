@@ -132,6 +132,11 @@ impl Exercise {
         }
     }
 
+    /// Whether something is asked about the text.
+    pub fn has_question(&self) -> bool {
+        matches!(self.content, Content::Question(..) | Content::Agreement(_))
+    }
+
     /// A checksum of the whole prompt.
     pub fn checksum(&self) -> String {
         let rest = match &self.content {

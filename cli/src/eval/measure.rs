@@ -179,7 +179,7 @@ impl<'a> Evaluation<'a> {
             context: exercise.length,
             seed: self.args.seed,
             sample: exercise.sample,
-            query_aware: self.args.query_aware,
+            query_aware: self.args.query_aware && exercise.has_question(),
         }
     }
 

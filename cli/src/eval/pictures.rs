@@ -1,11 +1,12 @@
-//! The pictures of an evaluation: scores over memory, scores of the tasks, and where needles are found.
+//! The pictures of an evaluation: scores over memory, scores of the tasks, predictions by position, and where needles are
+//! found.
 
 use std::collections::BTreeSet;
 
 use charts::{Axis, BarChart, BarSeries, Chart, HeatMap, LineChart, Numbers, Reference, Scale, Series};
 use twox_hash::XxHash3_64;
 
-use super::prediction::PART;
+use super::prediction::{PART, Prediction};
 use super::records::Record;
 use super::report::{FINGERPRINT, Summary, error_of_mean, mean};
 use crate::format;
@@ -58,23 +59,22 @@ pub fn of_agreement(summaries: &[&Summary]) -> Vec<Picture> {
     vec![Picture::new(&words("agreement", first), chart)]
 }
 
-/// How well the caches of one table predict what follows the text, by position.
+/// How well the caches of one table predict what follows the text, by position, and how far they are from a full cache.
 pub fn of_predictions(summaries: &[&Summary]) -> Vec<Picture> {
     let Some(first) = summaries.first() else { return Vec::new() };
-    let series = |summary: &&Summary| {
-        let parts = &summary.prediction.as_ref()?.nll_by_position;
-        let middle = |part: usize| (PART * part + PART / 2) as f64;
-        let points = parts.iter().enumerate().map(|(part, nll)| (middle(part), nll.exp())).collect();
-        Some(Series { name: summary.row().name(), points, ..Series::default() })
-    };
-    let chart = LineChart {
-        title: title("Perplexity by position", first),
-        x: Axis { label: "tokens after the text".to_owned(), ..Axis::default() },
-        y: Axis { label: "perplexity".to_owned(), scale: Scale::Log, ..Axis::default() },
-        series: summaries.iter().filter_map(series).collect(),
-        ..LineChart::default()
-    };
-    vec![Picture::new(&words("perplexity", first), chart)]
+    let perplexity =
+        by_position(title("Perplexity by position", first), "perplexity", summaries, |prediction| {
+            prediction.nll_by_position.iter().map(|nll| nll.exp()).collect()
+        });
+    let label = "KL divergence from a full cache in f16";
+    let divergence = by_position(title("KL divergence by position", first), label, summaries, |prediction| {
+        prediction.kl_by_position.clone()
+    });
+    let mut pictures = vec![Picture::new(&words("perplexity", first), perplexity)];
+    if !divergence.series.is_empty() {
+        pictures.push(Picture::new(&words("kl-divergence", first), divergence));
+    }
+    pictures
 }
 
 /// Which positions the caches of one table keep.
@@ -138,7 +138,32 @@ fn words(what: &str, summary: &Summary) -> Vec<String> {
 }
 
 fn title(what: &str, summary: &Summary) -> String {
-    format!("{what}: {}, {} tokens", summary.model, format::count(summary.context))
+    let known = if summary.query_aware { ", query-aware" } else { "" };
+    format!("{what}: {}, {} tokens{known}", summary.model, format::count(summary.context))
+}
+
+/// What is predicted after the text, by position: a line for each cache that has a value above 0, because a logarithmic
+/// axis shows no others.
+fn by_position(
+    title: String,
+    label: &str,
+    summaries: &[&Summary],
+    values: fn(&Prediction) -> Vec<f64>,
+) -> LineChart {
+    let series = |summary: &&Summary| {
+        let values = values(summary.prediction.as_ref()?);
+        let middle = |part: usize| (PART * part + PART / 2) as f64;
+        let has_line = values.iter().any(|value| *value > 0.0);
+        let points = values.into_iter().enumerate().map(|(part, value)| (middle(part), value)).collect();
+        has_line.then(|| Series { name: summary.row().name(), points, ..Series::default() })
+    };
+    LineChart {
+        title,
+        x: Axis { label: "tokens after the text".to_owned(), ..Axis::default() },
+        y: Axis { label: label.to_owned(), scale: Scale::Log, ..Axis::default() },
+        series: summaries.iter().filter_map(series).collect(),
+        ..LineChart::default()
+    }
 }
 
 /// Mean scores over the memory of the cache: a line for each policy and type. A full cache in f16 is the reference.

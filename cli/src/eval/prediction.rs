@@ -22,23 +22,28 @@ pub struct Prediction {
     pub agreement: f64,
     /// `nll` for each 32 tokens.
     pub nll_by_position: Vec<f64>,
+    /// `kl` for each 32 tokens; empty in older files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kl_by_position: Vec<f64>,
 }
 
 impl Prediction {
     /// The means of several; `None` of none.
     pub fn mean<'a>(predictions: impl Iterator<Item = &'a Prediction>) -> Option<Prediction> {
         let all: Vec<&Prediction> = predictions.collect();
-        let parts = all.iter().map(|prediction| prediction.nll_by_position.len()).min()?;
         let mean = |value: &dyn Fn(&Prediction) -> f64| {
             all.iter().map(|prediction| value(prediction)).sum::<f64>() / all.len() as f64
         };
-        Some(Prediction {
+        let means = |values: fn(&Prediction) -> &[f64]| {
+            let parts = all.iter().map(|prediction| values(prediction).len()).min().unwrap_or(0);
+            (0..parts).map(|part| mean(&|prediction| values(prediction)[part])).collect()
+        };
+        (!all.is_empty()).then(|| Prediction {
             nll: mean(&|prediction| prediction.nll),
             kl: mean(&|prediction| prediction.kl),
             agreement: mean(&|prediction| prediction.agreement),
-            nll_by_position: (0..parts)
-                .map(|part| mean(&|prediction| prediction.nll_by_position[part]))
-                .collect(),
+            nll_by_position: means(|prediction| &prediction.nll_by_position),
+            kl_by_position: means(|prediction| &prediction.kl_by_position),
         })
     }
 }
@@ -73,20 +78,20 @@ impl Reference {
         text: &[u32],
         rest: &[u32],
     ) -> Result<Prediction, EngineError> {
-        let mut nlls = Vec::with_capacity(rest.len());
-        let (mut kl, mut agreed) = (0.0, 0);
+        let (mut nlls, mut kls, mut agreed) = (Vec::new(), Vec::new(), 0);
         predict(app, session, text, rest, &mut |index, logits| {
             let (own, full) = (log_softmax(logits), &self.0[index - 1]);
             nlls.push(-f64::from(own[rest[index] as usize]));
-            kl += divergence(full, &own);
+            kls.push(divergence(full, &own));
             agreed += usize::from(most_likely(full) == most_likely(&own));
         })?;
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
         Ok(Prediction {
             nll: mean(&nlls),
-            kl: kl / nlls.len().max(1) as f64,
+            kl: mean(&kls),
             agreement: format::share(agreed, nlls.len()),
             nll_by_position: nlls.chunks(PART).map(mean).collect(),
+            kl_by_position: kls.chunks(PART).map(mean).collect(),
         })
     }
 }
@@ -159,5 +164,17 @@ mod tests {
         let expected = 0.5 * 0.75f64.ln() + 0.5 * 1.5f64.ln();
         assert!((divergence(&full, &other) - expected).abs() < 1e-6);
         assert_eq!((divergence(&full, &full), most_likely(&full)), (0.0, Some(1)));
+    }
+
+    #[test]
+    fn means_by_position_are_those_of_predictions_that_all_have_them() {
+        let read = |line: &str| serde_json::from_str::<Prediction>(line).expect("a prediction");
+        // Of a file without divergences by position.
+        let old = read(r#"{"nll":1.0,"kl":0.5,"agreement":0.5,"nll_by_position":[1.0,1.0]}"#);
+        let new = |kl| Prediction { kl_by_position: vec![0.0, kl], ..old.clone() };
+        let mean = |all: &[Prediction]| Prediction::mean(all.iter());
+        assert_eq!(mean(&[new(1.0), new(2.0)]), Some(new(1.5)));
+        assert_eq!(mean(&[old.clone(), new(1.0)]), Some(old));
+        assert_eq!(mean(&[]), None);
     }
 }

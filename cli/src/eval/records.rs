@@ -45,7 +45,7 @@ pub struct Key {
     pub seed: u32,
     /// The number of the text.
     pub sample: usize,
-    /// Whether the question was known while the text was read.
+    /// Whether the question was known while the text was read; never where there is no question.
     pub query_aware: bool,
 }
 

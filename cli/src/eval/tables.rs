@@ -53,12 +53,13 @@ impl Rows<'_> {
         let known = if *query_aware { "known" } else { "unknown" };
         let books = format!("{context} tokens of books, seed {seed}, texts: {samples}");
         let question = format!("the question is {known} while a text is read");
+        let without = format!("{books}, without a question");
         match first.kind() {
             Kind::Score => {
                 format!("{context} tokens, seed {seed}, texts for each task: {samples}, {question}")
             }
             Kind::Prediction => format!(
-                "{books}. KL: divergence from the predictions of a full cache in f16; same: most likely tokens that are \
+                "{without}. KL: divergence from the predictions of a full cache in f16; same: most likely tokens that are \
                  equal, in %"
             ),
             Kind::Agreement => format!(
@@ -66,12 +67,12 @@ impl Rows<'_> {
                  likely ones here, too, in %; before: tokens before the first that is not; length: tokens of the summary"
             ),
             Kind::AttentionLoss => format!(
-                "{books}. Lost: attention of the next token that evicted rows would receive, in %, mean of all heads; least: \
+                "{without}. Lost: attention of the next token that evicted rows would receive, in %, mean of all heads; least: \
                  what as many rows receive at least"
             ),
             Kind::Retention => {
                 format!(
-                    "{books}. Share of the rows that are kept of each eighth of the text, in %, all KV heads"
+                    "{without}. Share of the rows that are kept of each eighth of the text, in %, all KV heads"
                 )
             }
         }
