@@ -82,9 +82,13 @@ pub struct EvalArgs {
     /// some policies hold more rows for a moment
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "25%", value_parser = caches::parse_budget, help_heading = "Cache")]
     kv_budget: Vec<Budget>,
-    /// Types of keys and values, comma-separated; q8_0/q4_0 are keys in q8_0 and values in q4_0
+    /// Types of keys and values of the policies, comma-separated; q8_0/q4_0 are keys in q8_0 and values in q4_0
     #[arg(long, value_name = "TYPE", value_delimiter = ',', default_value = "f16", value_parser = caches::parse_types, help_heading = "Cache")]
     cache_types: Vec<(Type, Type)>,
+    /// Types of the full caches to compare with, besides those of the policies. A text is read once for each type
+    /// [default: f16,q8_0,q4_0, as far as the model's heads are as wide as the types need]
+    #[arg(long, value_name = "TYPE", value_delimiter = ',', value_parser = caches::parse_types, help_heading = "Cache")]
+    full_types: Option<Vec<(Type, Type)>>,
     /// Head profile, for razor, kvzip and policies with heads=on [default: the saved profile of the model, else a new
     /// calibration]
     #[arg(long, value_name = "FILE", help_heading = "Cache")]
@@ -109,7 +113,6 @@ pub struct EvalArgs {
 
 /// Runs the command.
 pub fn run(app: &App, args: &EvalArgs) -> Result<()> {
-    let caches = caches::of_args(args)?;
     let sources = args.model.sources(app)?;
     if sources.len() > 1 && args.heads.is_some() {
         return Err(Failure::usage(
@@ -120,10 +123,12 @@ pub fn run(app: &App, args: &EvalArgs) -> Result<()> {
     }
     // What is wrong with a file is said before hours of work on another one.
     let models: Vec<Arc<Model>> = sources.into_iter().map(Model::open).collect::<Result<_, _>>()?;
+    let caches: Vec<Vec<Cache>> =
+        models.iter().map(|model| caches::of_args(args, model.spec())).collect::<Result<_, _>>()?;
     let mut records = Records::open(&args.output, args.shard)?;
     let options = args.model.setup_options(app);
-    for model in &models {
-        evaluate(app, args, model, &options, &caches, &mut records)
+    for (model, caches) in models.iter().zip(&caches) {
+        evaluate(app, args, model, &options, caches, &mut records)
             .map_err(|error| or_resume(error, &args.output))?;
     }
     report::finish(app, args, &mut records)
@@ -151,7 +156,7 @@ fn evaluate(
     let longest = longest.max((longest + measure::TEMPLATE_TOKENS).min(model.spec().n_ctx_train));
     // The largest cache decides which layers are on the GPU.
     let bytes = |(k, v): &(Type, Type)| k.row_bytes(1024) + v.row_bytes(1024);
-    let largest = args.cache_types.iter().copied().max_by_key(bytes);
+    let largest = caches.iter().map(|cache| cache.types).max_by_key(bytes);
     let (k_type, v_type) = largest.unwrap_or((Type::F16, Type::F16));
     let options = SetupOptions {
         context: Context::Tokens(longest),

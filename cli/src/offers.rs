@@ -157,7 +157,8 @@ impl Offer {
                  they are not known"
             }
             (Some(_), true) => {
-                "on small models this has cost some answers; heads are calibrated first if they are not known"
+                "rows are evicted while the text is read, and what that costs was not measured; heads are calibrated \
+                 first if they are not known"
             }
         }
     }

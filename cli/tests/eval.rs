@@ -22,9 +22,10 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
+/// Evaluates with the full caches of the policies' types only.
 fn eval(output: &Path, args: &[&str]) -> Run {
     let output = output.to_str().expect("text");
-    longhand(&[&["eval", "-t", "1", "-o", output], args].concat())
+    longhand(&[&["eval", "-t", "1", "--full-types", "f16", "-o", output], args].concat())
 }
 
 fn lines(path: &Path) -> Vec<Value> {
@@ -283,7 +284,7 @@ fn ctrl_c_keeps_the_answers_so_far_and_the_next_run_goes_on() {
     let args = ["needle", "-c", "600", "--samples", "60", "--policy", "streaming", "-q", "-t", "1"];
     let path = output.join("results.jsonl");
     let folder = output.to_str().expect("text");
-    let mut child = common::command(&[&["eval", "-o", folder], &args[..]].concat())
+    let mut child = common::command(&[&["eval", "--full-types", "f16", "-o", folder], &args[..]].concat())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -309,6 +310,27 @@ fn ctrl_c_keeps_the_answers_so_far_and_the_next_run_goes_on() {
     eval(&output, &args[..8]).ok();
     let all = lines(&path);
     assert_eq!((&all[..so_far.len()], all.len()), (&so_far[..], 120));
+}
+
+/// Quantised caches that keep everything are what policies compete with.
+#[test]
+fn full_caches_of_three_types_are_in_every_table() {
+    let output = folder("full-types");
+    let folder = output.to_str().expect("text");
+    let args = ["eval", "needle", "-c", "600", "--samples", "1", "--policy", "streaming", "-t", "1"];
+    let args = [&args[..], &["-q", "--json", "-o", folder, "--cache-types", "q8_0/q4_0"]].concat();
+    let cells = longhand(&args).json();
+    let types = |cell: &Value| format!("{} {} {}", cell["policy"], cell["type_k"], cell["type_v"]);
+    let mut found: Vec<String> = cells.as_array().expect("an array").iter().map(types).collect();
+    found.sort();
+    let expected = [
+        r#""full" "f16" "f16""#,
+        r#""full" "q4_0" "q4_0""#,
+        r#""full" "q8_0" "q4_0""#,
+        r#""full" "q8_0" "q8_0""#,
+        r#""streaming" "q8_0" "q4_0""#,
+    ];
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -20,6 +20,9 @@ use crate::format;
 /// The types with whose full cache memory is compared.
 pub const F16: (Type, Type) = (Type::F16, Type::F16);
 
+/// Full caches in every table, where the model can have them.
+const FULL_TYPES: [(Type, Type); 3] = [F16, (Type::Q8_0, Type::Q8_0), (Type::Q4_0, Type::Q4_0)];
+
 /// The policy's own sizes.
 const OWN: &str = "own";
 
@@ -121,6 +124,12 @@ fn state_bytes(spec: &ModelSpec) -> usize {
     layers.map(|layers| layers.state().bytes()).sum()
 }
 
+/// Whether the rows of a model's heads consist of whole blocks of these types.
+fn can_have(spec: &ModelSpec, (k, v): (Type, Type)) -> bool {
+    let whole = |dim: usize| dim.is_multiple_of(k.block_elements()) && dim.is_multiple_of(v.block_elements());
+    (0..spec.n_layers).filter(|layer| spec.has_rows(*layer)).all(|layer| whole(spec.kv_heads(layer).dim))
+}
+
 /// Parses a budget: `own`, `2GiB` or `25%`.
 pub fn parse_budget(text: &str) -> Result<Budget, Failure> {
     if text == OWN { Ok(Budget::Own) } else { values::budget(text).map(Budget::Of) }
@@ -132,12 +141,17 @@ pub fn parse_types(text: &str) -> Result<(Type, Type), Failure> {
     Ok((values::cache_type(k)?, values::cache_type(v)?))
 }
 
-/// The caches that are asked for, each once: of each type one that keeps everything, then each policy with each budget.
-pub fn of_args(args: &EvalArgs) -> Result<Vec<Cache>, Failure> {
+/// The caches that are asked for, each once: full ones of all types, then each policy with each type and budget.
+pub fn of_args(args: &EvalArgs, spec: &ModelSpec) -> Result<Vec<Cache>, Failure> {
     let policies = session::bounded_policies(&args.policy, args.heads.is_some())?;
-    let mut caches: Vec<Cache> = Vec::new();
+    let full_types = match &args.full_types {
+        Some(types) => types.clone(),
+        None => FULL_TYPES.into_iter().filter(|types| can_have(spec, *types)).collect(),
+    };
+    let full_types = full_types.iter().chain(&args.cache_types);
+    let mut caches: Vec<Cache> =
+        full_types.map(|types| Cache::full(PolicyChoice::default().name(), *types)).collect();
     for types in &args.cache_types {
-        caches.push(Cache::full(PolicyChoice::default().name(), *types));
         for (name, policy) in &policies {
             let cache = Cache { policy: policy.clone(), ..Cache::full(name, *types) };
             caches
