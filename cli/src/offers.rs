@@ -129,6 +129,7 @@ fn changes(model: &Model) -> Vec<Offer> {
     // With ALiBi, computing the windows takes too long for an offer.
     if !model.spec().position_encoding.is_alibi() {
         offers.extend(recipes().filter(|recipe| recipe.policy != FULL).map(offer));
+        // With fewer induction heads, harder needles are lost (2026-11-23-razor-heads.md).
         for policy in [RAZOR, "razor:induction=0.07"] {
             offers.extend(with_types(policy, true, &TYPES));
         }
