@@ -145,9 +145,11 @@ pub fn read_file(path: &Path, limits: &Limits) -> Result<Document, DocumentError
         let head = read_stream(file.by_ref().take(HEAD_BYTES), &Limits::default())?;
         let kind = kind::detect(&name, &head)?;
         // An archive must be read whole to know what it is, unless its name says so.
-        let is_unknown = kind.is_none() && !kind::is_named_as_document(path);
-        if is_unknown && file.metadata().map_err(Problem::Read)?.len() > limits.bytes {
-            return Err(kind::binary("a large archive (ZIP)"));
+        if kind.is_none() && file.metadata().map_err(Problem::Read)?.len() > limits.bytes {
+            return Err(match kind::is_named_as_document(path) {
+                true => Problem::TooLong { limit: limits.bytes },
+                false => kind::binary("a large archive (ZIP)"),
+            });
         }
         read_stream(Cursor::new(head).chain(file), limits)
     };
