@@ -31,6 +31,7 @@ mod status;
 mod summary;
 mod thinking;
 
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -111,23 +112,18 @@ fn chat(app: &App, args: &ChatArgs) -> Result<()> {
     front_end.hide_thinking(args.answer.hides_thinking());
     let (mut chat, mut keeper) = opening.begin(app)?;
     let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &setup);
-    let is_terminal = front_end.is_terminal();
     drop(front_end);
-    finish(app, &chat, &mut keeper, ended, is_terminal)
+    finish(app, &chat, &mut keeper, ended)
 }
 
 /// The chat has ended, whatever the reason: saves what must not be lost.
-fn finish(
-    app: &App,
-    chat: &Chat,
-    keeper: &mut Keeper,
-    ended: Result<Ended>,
-    is_terminal: bool,
-) -> Result<()> {
+fn finish(app: &App, chat: &Chat, keeper: &mut Keeper, ended: Result<Ended>) -> Result<()> {
     let is_saved = ended.as_ref().is_ok_and(|ended| ended.is_saved);
     // Who pipes questions in may look at nothing but the exit code.
     let answered = match &ended {
-        Ok(Ended { why: End::Exit, is_unanswered: true, .. }) if !is_terminal => Err(Failure::silent(1)),
+        Ok(Ended { why: End::Exit, is_unanswered: true, .. }) if !io::stdin().is_terminal() => {
+            Err(Failure::silent(1))
+        }
         _ => Ok(()),
     };
     let ended = match ended {

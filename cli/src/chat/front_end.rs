@@ -85,11 +85,6 @@ impl<'a> FrontEnd<'a> {
         }
     }
 
-    /// Whether the user sits at a terminal, and does not pipe lines in.
-    pub fn is_terminal(&self) -> bool {
-        io::stdin().is_terminal()
-    }
-
     /// Lets the user change the last question with the next message. False if there is no line editor.
     pub fn revise(&mut self, question: &str) -> bool {
         #[cfg(unix)]

@@ -95,10 +95,10 @@ impl Keeper {
         let cache = chat.time_to_write() <= SHORT.max(self.computed.mul_f64(SHARE));
         match self.write(chat, cache) {
             // That the text is kept does not say that the cache could be.
-            Ok(None)
-                if !cache && self.reported.as_ref().is_some_and(|(_, meaning)| *meaning == WITHOUT_CACHE) => {
+            Ok(None) => {
+                let of_cache = |(_, meaning): &(_, &str)| !cache && *meaning == WITHOUT_CACHE;
+                self.reported = self.reported.take().filter(of_cache);
             }
-            Ok(None) => self.reported = None,
             Ok(Some(error)) => self.report(app, error, WITHOUT_CACHE),
             Err(error) => {
                 self.report(app, error, "the conversation continues; /save FILE saves it elsewhere")
