@@ -436,7 +436,7 @@ def row_shares(scores, kept, levels=ROW_SHARES):
     scores: for each KV head of the model, all layers, the scores of its rows. Heads may have different numbers of
     rows. At each level, floor(level * rows) rows stay: the best ones of all heads together. A head's share is the
     fraction of its rows among them.
-    CHOICE between the levels shares are interpolated linearly, with 0 at 0 and 1 at 1 (AUTH selects for each `kept`).
+    CHOICE between the levels shares are interpolated linearly, with 0 at 0 and 1 at 1.
     CHOICE ties at the cut: of the rows with the score of the best row that goes, none stays, so that no head is
     preferred for its number.
     CHOICE a head without rows has the share 0 at every level.
