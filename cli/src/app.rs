@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longhand::policy::PolicyChoice;
 use longhand::{Engine, EngineError, Model, ModelSource, Prefill, Session, Setup, SetupOptions};
 
 use crate::console::Console;
@@ -130,13 +131,18 @@ impl App {
     /// Loads the weights and makes a session. Ctrl-C stops it.
     pub fn start(&self, setup: &Setup) -> Result<Session, EngineError> {
         let options = setup.session_options();
-        if options.prefill == Prefill::Streaming && options.policy.reads_twice() {
+        self.note_prefill([(options.prefill, &options.policy)].into_iter());
+        self.interrupt.computing(|| setup.start(&mut self.reporter()))
+    }
+
+    /// Prints a note if a policy reads a text twice, and its prefill cannot.
+    pub fn note_prefill<'a>(&self, mut caches: impl Iterator<Item = (Prefill, &'a PolicyChoice)>) {
+        if caches.any(|(prefill, policy)| prefill == Prefill::Streaming && policy.reads_twice()) {
             self.console.note(
-                "note: with --prefill streaming no text is read twice: the first and the last rows are kept, and no \
+                "note: with --prefill streaming no text is read twice: kvzip keeps the first and the last rows, and no \
                  others",
             );
         }
-        self.interrupt.computing(|| setup.start(&mut self.reporter()))
     }
 }
 

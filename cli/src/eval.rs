@@ -1,5 +1,5 @@
 //! `longhand eval`: what models find in long texts, for many ways of keeping the cache: tasks, lengths, policies,
-//! memory and cache types. Every text is read once for each pair of types. Results are appended to a file, so that an
+//! memory and cache types. Every text is read once for each pair of types, with exact prefill. Results are appended to a file, so that an
 //! evaluation that was stopped resumes.
 
 mod agreement;
@@ -32,6 +32,7 @@ use self::measure::Evaluation;
 use self::records::Records;
 use crate::app::App;
 use crate::args::model::ModelArgs;
+use crate::args::session::PrefillArg;
 use crate::args::values;
 use crate::failure::{self, Failure};
 use crate::interrupt;
@@ -70,8 +71,8 @@ pub struct EvalArgs {
     /// Maximum tokens of an answer in the task agreement
     #[arg(long, value_name = "TOKENS", default_value_t = 256, value_parser = values::positive, help_heading = "Tasks")]
     answer_tokens: usize,
-    /// Read the text together with its question, so that policies know it when they evict. The first token of an answer
-    /// is then that of a full cache. Without effect where there is no question: perplexity, retention, attention-loss
+    /// Read the text together with its question, so that policies know it when they evict. With exact prefill the first
+    /// token of an answer is then that of a full cache. Without effect where there is no question: perplexity, retention, attention-loss
     #[arg(long, help_heading = "Tasks")]
     query_aware: bool,
     /// Policies, separated by semicolons, or `all`. The full cache is always there
@@ -89,6 +90,10 @@ pub struct EvalArgs {
     /// [default: f16,q8_0,q4_0, as far as the model's heads are as wide as the types need]
     #[arg(long, value_name = "TYPE", value_delimiter = ',', value_parser = caches::parse_types, help_heading = "Cache")]
     full_types: Option<Vec<(Type, Type)>>,
+    /// How texts are read with policies that evict rows, comma-separated. With streaming, each cache reads a text on its
+    /// own, which takes longer
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "exact", help_heading = "Cache")]
+    prefill: Vec<PrefillArg>,
     /// Head profile, for razor, kvzip and policies with heads=on [default: the saved profile of the model, else a new
     /// calibration]
     #[arg(long, value_name = "FILE", help_heading = "Cache")]

@@ -10,8 +10,8 @@ use longhand::heads::HeadProfile;
 use longhand::policy::PolicyChoice;
 use longhand::setup::{Profiles, plan_session};
 use longhand::{
-    ChatFormat, Engine, EngineError, HeadSource, KvUsage, Sampler, SamplerOptions, Session, SessionOptions,
-    SetupOptions, Stop, generate, sync_all,
+    ChatFormat, Engine, EngineError, HeadSource, KvUsage, Prefill, Progress, Sampler, SamplerOptions,
+    Session, SessionOptions, SetupOptions, Stop, generate, sync_all,
 };
 
 use crate::app::App;
@@ -63,8 +63,7 @@ pub fn examine(
 ) -> Result<()> {
     let stops: Vec<String> = format.template().stop_strings().iter().map(|stop| (*stop).to_owned()).collect();
     let mut sampler = Sampler::new(SamplerOptions::greedy())?;
-    app.interrupt
-        .computing(|| sync_all(sessions, &text.document, &mut |reading| progress(reading.share / 2.0)))?;
+    read(app, sessions, &text.document, &mut |share| progress(share / 2.0))?;
     let all = sessions.len() * text.questions.len();
     let mut asked = 0;
     for (index, session) in sessions.iter_mut().enumerate() {
@@ -90,6 +89,25 @@ pub fn examine(
     Ok(())
 }
 
+/// Reads a text into the sessions of one of the [`groups`]. `progress` receives the share that is done, from 0 to 1.
+///
+/// # Errors
+/// Where the computation fails, or Ctrl-C was pressed.
+pub fn read(
+    app: &App,
+    sessions: &mut [Session],
+    tokens: &[u32],
+    progress: &mut dyn FnMut(f64),
+) -> Result<(), EngineError> {
+    let progress = &mut |reading: Progress| progress(reading.share);
+    app.interrupt.computing(|| match sessions {
+        [session] if session.options().prefill == Prefill::Streaming => {
+            session.sync(tokens, progress).map(|_| ())
+        }
+        _ => sync_all(sessions, tokens, progress),
+    })
+}
+
 /// The head profile of a policy: the one in the file `heads`, else the model's saved one, else a new calibration.
 /// `None` for a policy that uses none.
 ///
@@ -112,7 +130,8 @@ pub fn find_profile(
 }
 
 /// Divides items with the options of their sessions into few groups that can read a text together: they have the same
-/// cache types, and their sessions fit `available` bytes. An item that does not fit alone is a group of its own.
+/// cache types, and their sessions fit `available` bytes. An item that does not fit alone is a group of its own, and so is
+/// one with streaming prefill: what it computes depends on the rows that it keeps.
 /// `prompt`: tokens that are read at once.
 ///
 /// # Errors
@@ -127,7 +146,10 @@ pub fn groups<T>(
     for (item, options) in items {
         let needed = bytes_beside_weights(engine, &options, prompt)?;
         let fits = |(free, group): &&mut (usize, Vec<(T, SessionOptions)>)| {
-            needed <= *free && group.first().is_some_and(|(_, first)| first.types == options.types)
+            let is_alike = |first: &SessionOptions| {
+                first.types == options.types && [first.prefill, options.prefill] == [Prefill::Exact; 2]
+            };
+            needed <= *free && group.first().is_some_and(|(_, first)| is_alike(first))
         };
         match groups.iter_mut().find(fits) {
             Some((free, group)) => {
@@ -179,5 +201,9 @@ mod tests {
         }
         let mixed = [Type::F16, Type::Q8_0, Type::F16].map(|ty| ("full", options("full", ty)));
         assert_eq!(sizes(mixed.to_vec(), usize::MAX), [2, 1]);
+        let streaming = (["h2o", "streaming"])
+            .map(|name| (name, SessionOptions { prefill: Prefill::Streaming, ..options(name, Type::F16) }));
+        let all = [&streaming[..], &items, &streaming].concat();
+        assert_eq!(sizes(all, usize::MAX), [1, 1, 4, 1, 1]);
     }
 }

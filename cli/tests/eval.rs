@@ -213,6 +213,40 @@ fn a_full_cache_agrees_with_itself_and_others_less() {
 }
 
 #[test]
+fn a_text_is_read_exactly_or_chunk_by_chunk() {
+    let (output, data) = (folder("prefill"), book("prefill-books"));
+    let args = ["perplexity", "-c", "1000", "--samples", "1", "--data", &data, "--policy", "streaming;razor"];
+    let prefill = ["--kv-budget", "60%", "--prefill", "exact,streaming", "-q"];
+    let run = || eval(&output, &[&args[..], &prefill, &["--json"]].concat()).json();
+    let cells = run();
+    let name = |cell: &Value| format!("{} {}", cell["policy"], cell["prefill"]).replace('"', "");
+    let names: Vec<String> = cells.as_array().expect("an array").iter().map(name).collect();
+    // It makes no difference to a cache that keeps everything.
+    assert_eq!(
+        names,
+        ["full exact", "razor exact", "razor streaming", "streaming exact", "streaming streaming"]
+    );
+    let divergence = |index: usize| cells[index]["prediction"]["kl"].as_f64().expect("a number");
+    for exact in [1, 3] {
+        assert!(divergence(exact) > 0.0 && divergence(exact) != divergence(exact + 1), "{cells}");
+        assert_eq!(cells[exact]["heads"], cells[exact + 1]["heads"]);
+    }
+    let table = eval(&output, &[&args[..], &prefill].concat()).ok();
+    assert!(table.contains("| type | prefill   |") && table.contains("| f16  | streaming |"), "{table}");
+    assert!(picture(&output, "perplexity").contains(">razor 60%, streaming prefill</text>"));
+    // Older results have no prefill: it was exact.
+    let path = output.join("results.jsonl");
+    let mut results = lines(&path);
+    for result in results.iter_mut().filter(|result| result["prefill"] == "exact") {
+        result.as_object_mut().and_then(|it| it.remove("prefill")).expect("a prefill");
+    }
+    fs::write(&path, results.iter().map(|result| format!("{result}\n")).collect::<String>())
+        .expect("written");
+    assert_eq!(run(), cells);
+    assert_eq!(lines(&path).len(), results.len(), "nothing is computed again");
+}
+
+#[test]
 fn the_positions_that_a_window_keeps_are_the_last_ones() {
     let (output, data) = (folder("retention"), book("retention-books"));
     let args = ["retention", "-c", "640", "--samples", "2", "--data", &data, "--policy", "streaming:sinks=4"];

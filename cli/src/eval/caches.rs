@@ -6,12 +6,13 @@ use std::sync::Arc;
 use ggml::Type;
 use longhand::heads::HeadProfile;
 use longhand::policy::{KvBudget, PolicyChoice};
-use longhand::{Engine, EngineError, SessionOptions, SetupOptions};
+use longhand::{Engine, EngineError, Prefill, SessionOptions, SetupOptions};
 use models::spec::ModelSpec;
 use twox_hash::XxHash3_64;
 
 use super::EvalArgs;
 use crate::app::App;
+use crate::args::session::PrefillArg;
 use crate::args::{session, values};
 use crate::examine::find_profile;
 use crate::failure::Failure;
@@ -44,6 +45,8 @@ pub struct Cache {
     pub budget: Option<Budget>,
     /// Types of keys and values.
     pub types: (Type, Type),
+    /// How a text is read; exact where nothing is evicted, because it changes no answers then.
+    pub prefill: Prefill,
     policy: PolicyChoice,
     profile: Option<HeadProfile>,
 }
@@ -51,7 +54,14 @@ pub struct Cache {
 impl Cache {
     /// A cache of this name that keeps everything.
     pub fn full(name: &str, types: (Type, Type)) -> Cache {
-        Cache { name: name.to_owned(), budget: None, types, policy: PolicyChoice::default(), profile: None }
+        Cache {
+            name: name.to_owned(),
+            budget: None,
+            types,
+            prefill: Prefill::Exact,
+            policy: PolicyChoice::default(),
+            profile: None,
+        }
     }
 
     /// The options of a session of `context` tokens.
@@ -64,6 +74,7 @@ impl Cache {
             policy: self.policy.clone(),
             profile: self.profile.clone(),
             types: self.types,
+            prefill: self.prefill,
             ..SessionOptions::default()
         };
         match self.budget {
@@ -153,15 +164,18 @@ pub fn of_args(args: &EvalArgs, spec: &ModelSpec) -> Result<Vec<Cache>, Failure>
         full_types.map(|types| Cache::full(PolicyChoice::default().name(), *types)).collect();
     for types in &args.cache_types {
         for (name, policy) in &policies {
-            let cache = Cache { policy: policy.clone(), ..Cache::full(name, *types) };
-            caches
-                .extend(args.kv_budget.iter().map(|budget| Cache { budget: Some(*budget), ..cache.clone() }));
+            for prefill in &args.prefill {
+                let prefill = prefill.prefill();
+                let cache = Cache { policy: policy.clone(), prefill, ..Cache::full(name, *types) };
+                let budgets = args.kv_budget.iter();
+                caches.extend(budgets.map(|budget| Cache { budget: Some(*budget), ..cache.clone() }));
+            }
         }
     }
     let mut known = HashSet::new();
     caches.retain(|cache| {
         let types = (cache.types.0.name(), cache.types.1.name());
-        known.insert((cache.name.clone(), cache.budget_text(), types))
+        known.insert((cache.name.clone(), cache.budget_text(), types, PrefillArg::from(cache.prefill).name()))
     });
     Ok(caches)
 }
@@ -174,6 +188,7 @@ pub fn with_profiles(
     options: &SetupOptions,
     caches: &[Cache],
 ) -> Result<Vec<Cache>, EngineError> {
+    app.note_prefill(caches.iter().map(|cache| (cache.prefill, &cache.policy)));
     let mut caches = caches.to_vec();
     let mut found: Vec<(PolicyChoice, Option<HeadProfile>)> = Vec::new();
     for cache in &mut caches {

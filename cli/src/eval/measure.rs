@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use ggml::Type;
 use longhand::setup::available_memory;
-use longhand::{ChatFormat, Engine, EngineError, KvUsage, Progress, Session, SessionOptions, sync_all};
+use longhand::{ChatFormat, Engine, EngineError, KvUsage, Session, SessionOptions};
 
 use super::EvalArgs;
 use super::caches::{Cache, F16, full_bytes};
@@ -15,7 +15,8 @@ use super::full_cache::FullCache;
 use super::peer::{Peer, PeerCommand};
 use super::records::{Key, Record, Records};
 use crate::app::App;
-use crate::examine::{Text, examine, groups};
+use crate::args::session::PrefillArg;
+use crate::examine::{Text, examine, groups, read};
 use crate::failure::Failure;
 use crate::format;
 use crate::progress::ProgressBar;
@@ -176,6 +177,7 @@ impl<'a> Evaluation<'a> {
             budget: cache.budget_text(),
             type_k: cache.types.0.name().to_owned(),
             type_v: cache.types.1.name().to_owned(),
+            prefill: PrefillArg::from(cache.prefill).name().to_owned(),
             context: exercise.length,
             seed: self.args.seed,
             sample: exercise.sample,
@@ -236,8 +238,7 @@ impl<'a> Evaluation<'a> {
         progress: &mut dyn FnMut(f64),
     ) -> Result<()> {
         let mut sessions = self.new_sessions(group)?;
-        let read = &mut |reading: Progress| progress(reading.share / 2.0);
-        self.app.interrupt.computing(|| sync_all(&mut sessions, exercise.document(), read))?;
+        read(self.app, &mut sessions, exercise.document(), &mut |share| progress(share / 2.0))?;
         for (index, (session, cache)) in sessions.iter_mut().zip(group).enumerate() {
             let mut record = self.record_of(exercise, cache, session.kv_usage());
             full.compare(self.app, exercise, session, &mut record)?;

@@ -9,6 +9,7 @@ use twox_hash::XxHash3_64;
 use super::prediction::{PART, Prediction};
 use super::records::Record;
 use super::report::{FINGERPRINT, Summary, error_of_mean, mean};
+use crate::args::session::PrefillArg;
 use crate::format;
 
 /// The task whose texts differ in the needle's depth.
@@ -250,6 +251,9 @@ pub fn of_needles(records: &[Record]) -> Vec<Picture> {
         name += &format!(" seed {}", key.seed);
         if !key.heads.is_empty() {
             name += &format!(" heads {}", key.heads);
+        }
+        if key.prefill != PrefillArg::Exact.name() {
+            name += &format!(" {} prefill", key.prefill);
         }
         if key.query_aware {
             name += " query-aware";

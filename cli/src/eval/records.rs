@@ -12,6 +12,7 @@ use super::agreement::Agreement;
 use super::attention_loss::AttentionLoss;
 use super::measure::Shard;
 use super::prediction::Prediction;
+use crate::args::session::PrefillArg;
 use crate::failure::Failure;
 
 /// Longest line that is read, in bytes.
@@ -39,6 +40,9 @@ pub struct Key {
     pub type_k: String,
     /// The type of values.
     pub type_v: String,
+    /// How the text was read; exact in older files.
+    #[serde(default = "exact")]
+    pub prefill: String,
     /// Length of the text in tokens, as given.
     pub context: usize,
     /// Seed of the texts.
@@ -47,6 +51,10 @@ pub struct Key {
     pub sample: usize,
     /// Whether the question was known while the text was read; never where there is no question.
     pub query_aware: bool,
+}
+
+fn exact() -> String {
+    PrefillArg::Exact.name().to_owned()
 }
 
 /// An answer.
@@ -271,6 +279,7 @@ mod tests {
             budget: String::new(),
             type_k: "f16".to_owned(),
             type_v: "f16".to_owned(),
+            prefill: exact(),
             context: 100,
             seed: 42,
             sample,

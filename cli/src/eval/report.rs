@@ -16,6 +16,7 @@ use super::prediction::Prediction;
 use super::records::{Key, Record, Records};
 use super::{EvalArgs, retention, tables};
 use crate::app::App;
+use crate::args::session::PrefillArg;
 use crate::console::visible;
 use crate::failure::Failure;
 
@@ -37,6 +38,7 @@ pub struct Summary {
     budget: String,
     type_k: String,
     type_v: String,
+    prefill: String,
     pub context: usize,
     pub seed: u32,
     pub query_aware: bool,
@@ -80,6 +82,7 @@ pub struct Row {
     heads: String,
     budget: String,
     types: [String; 2],
+    prefill: String,
 }
 
 impl Row {
@@ -95,17 +98,29 @@ impl Row {
         [self.policy.clone(), self.heads.clone(), self.budget.clone(), self.types()]
     }
 
-    /// The policy, and the types unless they are f16: `razor q8_0`.
+    /// How a text is read, if not exactly.
+    pub fn inexact_prefill(&self) -> Option<&str> {
+        Some(self.prefill.as_str()).filter(|name| *name != PrefillArg::Exact.name())
+    }
+
+    /// The policy, and what is not the default of types and prefill: `razor q8_0`.
     pub fn name_without_budget(&self) -> String {
-        match self.types().as_str() {
-            "f16" => self.policy.clone(),
-            types => format!("{} {types}", self.policy),
-        }
+        self.name_with("")
     }
 
     /// The same with the budget: `razor q8_0 25%`.
     pub fn name(&self) -> String {
-        format!("{} {}", self.name_without_budget(), self.budget).trim_end().to_owned()
+        self.name_with(&self.budget)
+    }
+
+    fn name_with(&self, budget: &str) -> String {
+        let types = Some(self.types()).filter(|types| types != "f16").unwrap_or_default();
+        let words = [self.policy.as_str(), &types, budget].into_iter().filter(|word| !word.is_empty());
+        let name = words.collect::<Vec<_>>().join(" ");
+        match self.inexact_prefill() {
+            Some(prefill) => format!("{name}, {prefill} prefill"),
+            None => name,
+        }
     }
 
     /// Whether the cache evicts rows.
@@ -115,8 +130,15 @@ impl Row {
 
     /// Full caches first, then by type and policy, then by memory.
     fn order(&self, other: &Row) -> Ordering {
-        let words =
-            |row: &Row| (!row.budget.is_empty(), row.types.clone(), row.policy.clone(), row.heads.clone());
+        let words = |row: &Row| {
+            (
+                !row.budget.is_empty(),
+                row.types.clone(),
+                row.policy.clone(),
+                row.heads.clone(),
+                row.prefill.clone(),
+            )
+        };
         let digits = |row: &Row| row.budget.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(0);
         let size = |row: &Row| row.budget[..digits(row)].parse::<f64>().unwrap_or(0.0);
         words(self)
@@ -216,6 +238,7 @@ impl Summary {
             budget: key.budget,
             type_k: key.type_k,
             type_v: key.type_v,
+            prefill: key.prefill,
             context: key.context,
             seed: key.seed,
             query_aware: key.query_aware,
@@ -251,6 +274,7 @@ impl Summary {
             heads: self.heads.clone(),
             budget: self.budget.clone(),
             types: [self.type_k.clone(), self.type_v.clone()],
+            prefill: self.prefill.clone(),
         }
     }
 

@@ -129,15 +129,23 @@ impl Rows<'_> {
     /// An empty table with the columns of the cache, and these.
     fn empty<'a>(&self, columns: impl IntoIterator<Item = &'a str>) -> Table {
         let model = self.has_models.then_some("model");
-        let cache = ["policy", "heads", "budget", "type", ">KV"];
-        Table::new(model.into_iter().chain(cache).chain(columns))
+        let cache = ["policy", "heads", "budget", "type"];
+        let prefill = self.has_prefill().then_some("prefill");
+        Table::new(model.into_iter().chain(cache).chain(prefill).chain([">KV"]).chain(columns))
     }
 
     /// The cells of the model and the cache, of results that have these in common.
     fn cells(&self, results: &[&Summary]) -> impl Iterator<Item = String> {
         let model = self.has_models.then(|| name(results[0]));
         let share = format!("{:.1}", 100.0 * mean(results, |summary| summary.kv_share));
-        model.into_iter().chain(results[0].row().cells()).chain([share])
+        let row = results[0].row();
+        let prefill = self.has_prefill().then(|| row.inexact_prefill().unwrap_or_default().to_owned());
+        model.into_iter().chain(row.cells()).chain(prefill).chain([share])
+    }
+
+    /// Whether there is a column for the prefill: not where all texts were read exactly.
+    fn has_prefill(&self) -> bool {
+        self.rows.iter().any(|summary| summary.row().inexact_prefill().is_some())
     }
 
     /// A table with a line for each result that has numbers.
