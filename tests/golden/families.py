@@ -9,6 +9,7 @@ vocabulary of single bytes in place of its vocabulary step.
 import argparse
 import dataclasses
 import inspect
+import io
 import json
 import logging
 import math
@@ -416,7 +417,9 @@ def main():
             packed = brotli.compress(model.read_bytes(), quality=11)
             (args.out / f"{name}.gguf.br").write_bytes(packed)
             kept = N_LOGITS_MOE if "num_experts_per_tok" in case.config or case.stem == "Gemma4" else N_LOGITS
-            np.save(args.out / f"{name}.npy", logits[-kept:].astype(np.float32))
+            array = io.BytesIO()
+            np.save(array, logits[-kept:].astype(np.float32))
+            (args.out / f"{name}.npy.br").write_bytes(brotli.compress(array.getvalue(), quality=11))
             index[name] = {"name": name, "reference": "transformers" if case.kind == "f32" else "llama.cpp",
                            **limits, "tokens": ids}
             print(f"{name:28} std {logits.std():.2f} limits {limits} {len(packed)} bytes {beside}", flush=True)

@@ -18,7 +18,7 @@ use models::spec::{KvHeads, ModelSpec};
 use serde_json::Value;
 use tests::fixtures::{
     blamed_tensor, case_tokens, family_cases, family_file, family_model, max_difference, session, sync,
-    with_policy,
+    unpacked, with_policy,
 };
 use tests::npy::Array;
 use tests::{device_tolerance, fixtures};
@@ -50,11 +50,11 @@ impl Case {
 fn cases() -> impl Iterator<Item = Case> {
     family_cases().into_iter().map(|json| {
         let name = json["name"].as_str().expect("a name").to_owned();
-        let file = |extension: &str| tests::data(&format!("golden/families/{name}.{extension}"));
+        let logits = unpacked(&format!("golden/families/{name}.npy.br"));
         Case {
             engine: family_model(&name),
             tokens: case_tokens(&json),
-            logits: Array::read(&file("npy")).expect("logits"),
+            logits: Array::parse(&logits).expect("logits"),
             name,
             json,
         }
