@@ -146,7 +146,12 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
         None => {}
     }
     let about = report::about(args, &name, &forecast, answer.as_ref());
-    text += &format!("{}\n{about}", report::impossible(&rows));
+    // If a policy that nobody asked for is impossible, another one is the answer.
+    let are_asked_for = args.all || !args.policy.is_empty() || args.budget.budget().is_some();
+    if are_asked_for || answer.is_none() {
+        text += &report::impossible(&rows);
+    }
+    text += &format!("\n{about}");
     if !args.all && args.policy.is_empty() {
         text += "every policy and type: add --all\n";
     }

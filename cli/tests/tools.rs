@@ -332,6 +332,10 @@ fn a_plan_shows_the_policies_that_were_asked_for() {
         "{}",
         text.stdout
     );
+    // Most layers of this model keep a window anyway, so some advised budgets are impossible.
+    let gemma = ["plan", "--shape", "gemma-3-1b", "-c", "100k", "--memory", "24GiB"];
+    let explains = |more: &[&str]| longhand(&[&gemma[..], more].concat()).ok().contains("is too small for");
+    assert!(explains(&["--all"]) && !explains(&[]));
 }
 
 /// `--gpu` plans for a GPU by its name.
