@@ -62,6 +62,9 @@ impl Reference {
         text: &[u32],
         rest: &[u32],
     ) -> Result<Reference, EngineError> {
+        // As the sessions that are compared: the first token behind the text is a step. In a chunk it would be rounded
+        // differently.
+        app.interrupt.computing(|| session.sync(text, &mut |_| ()))?;
         let mut all = Vec::with_capacity(rest.len());
         predict(app, session, text, rest, &mut |_, logits| all.push(log_softmax(logits)))?;
         Ok(Reference(all))
