@@ -158,8 +158,8 @@ impl Offer {
                  they are not known"
             }
             (Some(_), true) => {
-                "rows are evicted while the text is read, and what that costs was not measured; heads are calibrated \
-                 first if they are not known"
+                "on a small model this has cost few answers; rows are evicted while the text is read, and heads are \
+                 calibrated first if they are not known"
             }
         }
     }
