@@ -131,13 +131,16 @@ impl App {
     /// Loads the weights and makes a session. Ctrl-C stops it.
     pub fn start(&self, setup: &Setup) -> Result<Session, EngineError> {
         let options = setup.session_options();
-        self.note_prefill([(options.prefill, &options.policy)].into_iter());
+        self.note_prefill([(options.prefill, &options.policy)]);
         self.interrupt.computing(|| setup.start(&mut self.reporter()))
     }
 
     /// Prints a note if a policy reads a text twice, and its prefill cannot.
-    pub fn note_prefill<'a>(&self, mut caches: impl Iterator<Item = (Prefill, &'a PolicyChoice)>) {
-        if caches.any(|(prefill, policy)| prefill == Prefill::Streaming && policy.reads_twice()) {
+    pub fn note_prefill<'a>(&self, caches: impl IntoIterator<Item = (Prefill, &'a PolicyChoice)>) {
+        let cannot = |(prefill, policy): (Prefill, &PolicyChoice)| {
+            prefill == Prefill::Streaming && policy.reads_twice()
+        };
+        if caches.into_iter().any(cannot) {
             self.console.note(
                 "note: with --prefill streaming no text is read twice: kvzip keeps the first and the last rows, and no \
                  others",

@@ -1,6 +1,6 @@
 //! `longhand eval`: what models find in long texts, for many ways of keeping the cache: tasks, lengths, policies,
-//! memory and cache types. Every text is read once for each pair of types, with exact prefill. Results are appended to a file, so that an
-//! evaluation that was stopped resumes.
+//! memory and cache types. With exact prefill every text is read once for each pair of types. Results are appended to a
+//! file, so that an evaluation that was stopped resumes.
 
 mod agreement;
 mod attention_loss;
@@ -72,7 +72,8 @@ pub struct EvalArgs {
     #[arg(long, value_name = "TOKENS", default_value_t = 256, value_parser = values::positive, help_heading = "Tasks")]
     answer_tokens: usize,
     /// Read the text together with its question, so that policies know it when they evict. With exact prefill the first
-    /// token of an answer is then that of a full cache. Without effect where there is no question: perplexity, retention, attention-loss
+    /// token of an answer is then that of a full cache. Without effect where there is no question: perplexity, retention,
+    /// attention-loss
     #[arg(long, help_heading = "Tasks")]
     query_aware: bool,
     /// Policies, separated by semicolons, or `all`. The full cache is always there
