@@ -7,9 +7,8 @@ use charts::{Axis, BarChart, BarSeries, Chart, HeatMap, LineChart, Numbers, Refe
 use twox_hash::XxHash3_64;
 
 use super::prediction::{PART, Prediction};
-use super::records::Record;
+use super::records::{Record, inexact};
 use super::report::{FINGERPRINT, Summary, error_of_mean, mean};
-use crate::args::session::PrefillArg;
 use crate::format;
 
 /// The task whose texts differ in the needle's depth.
@@ -252,8 +251,8 @@ pub fn of_needles(records: &[Record]) -> Vec<Picture> {
         if !key.heads.is_empty() {
             name += &format!(" heads {}", key.heads);
         }
-        if key.prefill != PrefillArg::Exact.name() {
-            name += &format!(" {} prefill", key.prefill);
+        if let Some(prefill) = inexact(&key.prefill) {
+            name += &format!(" {prefill} prefill");
         }
         if key.query_aware {
             name += " query-aware";

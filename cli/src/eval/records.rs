@@ -57,6 +57,11 @@ fn exact() -> String {
     PrefillArg::Exact.name().to_owned()
 }
 
+/// How a text was read, by [`Key::prefill`], if not exactly.
+pub fn inexact(prefill: &str) -> Option<&str> {
+    Some(prefill).filter(|name| *name != PrefillArg::Exact.name())
+}
+
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {

@@ -13,10 +13,9 @@ use super::agreement::Agreement;
 use super::attention_loss::AttentionLoss;
 use super::pictures::{self, Picture};
 use super::prediction::Prediction;
-use super::records::{Key, Record, Records};
+use super::records::{Key, Record, Records, inexact};
 use super::{EvalArgs, retention, tables};
 use crate::app::App;
-use crate::args::session::PrefillArg;
 use crate::console::visible;
 use crate::failure::Failure;
 
@@ -100,7 +99,7 @@ impl Row {
 
     /// How a text is read, if not exactly.
     pub fn inexact_prefill(&self) -> Option<&str> {
-        Some(self.prefill.as_str()).filter(|name| *name != PrefillArg::Exact.name())
+        inexact(&self.prefill)
     }
 
     /// The policy, and what is not the default of types and prefill: `razor q8_0`.
