@@ -10,12 +10,13 @@
 //! Weights that are used on a device are copied there from the mapped file. The file's pages are released during
 //! the copy.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ggml::{Buffer, BufferType, Context, HostMemory, Tensor, Type};
 use kernels::graph;
 use models::gguf::{Blob, GgufFile, TensorInfo};
-use models::spec::{InputTensors, ModelSpec, ModelTensors, TensorSpec};
+use models::spec::{InputTensors, ModelSpec, ModelTensors, Rope, TensorSpec};
 use models::types::TensorType;
 
 use crate::backends::Backends;
@@ -84,11 +85,148 @@ pub struct RopeFactors {
     pub long: Option<Tensor>,
 }
 
-impl RopeFactors {
-    fn of(input: &InputTensors<Tensor>) -> RopeFactors {
-        let (all, short, long) = (&input.rope_freqs, &input.rope_short, &input.rope_long);
-        RopeFactors { all: all.clone(), short: short.clone(), long: long.clone() }
+/// Where a tensor is, and how it lies there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Home {
+    /// On the host, as in the file.
+    Host,
+    /// On the host, in a layout that the CPU multiplies faster.
+    Repacked,
+    /// On the device.
+    Device,
+}
+
+/// What a tensor is made from.
+trait Source: Clone {
+    fn name(&self) -> &str;
+    fn dims(&self) -> &[u64];
+}
+
+impl Source for TensorInfo {
+    fn name(&self) -> &str {
+        &self.name
     }
+
+    fn dims(&self) -> &[u64] {
+        &self.dims
+    }
+}
+
+impl Source for TensorSpec {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn dims(&self) -> &[u64] {
+        &self.dims
+    }
+}
+
+/// Makes tensors and counts their bytes: the loader, and its counterpart for plans.
+trait Maker {
+    type Source: Source;
+
+    fn ty(&self, source: &Self::Source) -> Result<Type, EngineError>;
+
+    /// A tensor of the model.
+    fn make(&mut self, source: &Self::Source, home: Home) -> Result<Tensor, EngineError>;
+
+    /// A repacked tensor as it is in the file; `None` where it cannot be used there.
+    fn in_file(&mut self, source: &Self::Source) -> Result<Option<Tensor>, EngineError>;
+
+    /// A vector of numbers that no file has.
+    fn computed(&mut self, name: &str, numbers: &[f32], home: Home) -> Tensor;
+}
+
+/// The tensors of a model before they have content.
+struct Assembly<S> {
+    decode_layout: ModelTensors<Tensor>,
+    prefill_layout: ModelTensors<Tensor>,
+    /// For each layer what the matrices with a dual layout are made from.
+    dual_layout: Vec<Vec<S>>,
+    dual_layout_bytes: Vec<usize>,
+    output: Tensor,
+    rope_factors: [RopeFactors; 2],
+}
+
+/// Decides for every tensor where it goes, and has it made. All that is decided is decided here, so that what is
+/// planned is what is loaded.
+fn assemble<M: Maker>(
+    maker: &mut M,
+    spec: &ModelSpec,
+    sources: &ModelTensors<M::Source>,
+    repack: Option<&BufferType>,
+    placement: Placement,
+) -> Result<Assembly<M::Source>, EngineError> {
+    let home = |maker: &M, source: &M::Source, place: Place, multiplied: bool| {
+        Ok::<_, EngineError>(match place {
+            Place::Device => Home::Device,
+            Place::Host if multiplied && is_repacked(repack, maker.ty(source)?, source.dims()) => {
+                Home::Repacked
+            }
+            Place::Host => Home::Host,
+        })
+    };
+    let decode_layout = sources.clone().try_map(|source| {
+        let multiplied = !is_looked_up(source.name()) && !is_of_heads(source.name());
+        let home = home(maker, &source, placement.of_tensor(source.name()), multiplied)?;
+        maker.make(&source, home)
+    })?;
+    let output = match &decode_layout.output.matrix {
+        Some(output) => output.clone(),
+        None => match home(maker, &sources.input.token_embd, placement.of_output(), true)? {
+            Home::Host => decode_layout.input.token_embd.clone(),
+            home => maker.make(&sources.input.token_embd, home)?,
+        },
+    };
+    let rope_factors = rope_factors(maker, spec, &sources.input, &decode_layout.input, placement)?;
+    let mut prefill_layout = decode_layout.clone();
+    let mut dual_layout = vec![Vec::new(); spec.n_layers];
+    let mut dual_layout_bytes = vec![0; spec.n_layers];
+    for (number, (layer, sources)) in prefill_layout.layers.iter_mut().zip(&sources.layers).enumerate() {
+        for (tensor, source) in layer.matrices_mut().zip(sources.matrices()) {
+            let is_on_host = placement.of_tensor(source.name()) == Place::Host;
+            if is_on_host && has_dual_layout(repack, maker.ty(source)?, source.dims()) {
+                dual_layout[number].push(source.clone());
+                dual_layout_bytes[number] += tensor.bytes();
+                *tensor = maker.in_file(source)?.unwrap_or_else(|| tensor.clone());
+            }
+        }
+    }
+    Ok(Assembly { decode_layout, prefill_layout, dual_layout, dual_layout_bytes, output, rope_factors })
+}
+
+/// RoPE's factors in each place that has layers. Those of the file are made already, for the first layer.
+fn rope_factors<M: Maker>(
+    maker: &mut M,
+    spec: &ModelSpec,
+    sources: &InputTensors<M::Source>,
+    made: &InputTensors<Tensor>,
+    placement: Placement,
+) -> Result<[RopeFactors; 2], EngineError> {
+    let first = placement.of(0);
+    let of_first = RopeFactors {
+        all: made.rope_freqs.clone(),
+        short: made.rope_short.clone(),
+        long: made.rope_long.clone(),
+    };
+    let mut factors = [of_first.clone(), of_first];
+    if (first, placement.of_output()) == (Place::Host, Place::Device) {
+        let mut copy = |source: &Option<M::Source>| {
+            source.as_ref().map(|source| maker.make(source, Home::Device)).transpose()
+        };
+        let InputTensors { rope_freqs, rope_short, rope_long, .. } = sources;
+        factors[Place::Device as usize] =
+            RopeFactors { all: copy(rope_freqs)?, short: copy(rope_short)?, long: copy(rope_long)? };
+    }
+    if let Some(divisors) = spec.position_encoding.rope().and_then(Rope::divisors) {
+        for (place, home) in [(Place::Host, Home::Host), (Place::Device, Home::Device)] {
+            if !placement.layers(place).is_empty() {
+                factors[place as usize].all = Some(maker.computed("rope_divisors", &divisors, home));
+            }
+        }
+    }
+    Ok(factors)
 }
 
 impl Weights {
@@ -106,42 +244,13 @@ impl Weights {
         progress: LoadProgress,
     ) -> Result<Weights, EngineError> {
         let found = ModelTensors::from_gguf(file, spec)?;
-        let placement = backends.placement();
-        let mut loader = Loader::new(file, repack.then(BufferType::cpu_repacked).flatten());
-        let embedding = found.input.token_embd.clone();
-        let decode_layout = found.clone().try_map(|info| match placement.of_tensor(&info.name) {
-            Place::Device => loader.on_device(&info),
-            Place::Host => loader.on_host(&info, !is_looked_up(&info.name) && !is_of_heads(&info.name)),
-        })?;
-        let output = match (&decode_layout.output.matrix, placement.of_output()) {
-            (Some(output), _) => output.clone(),
-            (None, Place::Device) => loader.on_device(&embedding)?,
-            (None, Place::Host) if loader.is_repacked(&embedding)? => loader.on_host(&embedding, true)?,
-            (None, Place::Host) => decode_layout.input.token_embd.clone(),
-        };
-        let of_first = RopeFactors::of(&decode_layout.input);
-        let mut rope_factors = [of_first.clone(), of_first];
-        if (placement.of(0), placement.of_output()) == (Place::Host, Place::Device) {
-            let mut copy =
-                |info: &Option<TensorInfo>| info.as_ref().map(|info| loader.on_device(info)).transpose();
-            let InputTensors { rope_freqs, rope_short, rope_long, .. } = &found.input;
-            rope_factors[Place::Device as usize] =
-                RopeFactors { all: copy(rope_freqs)?, short: copy(rope_short)?, long: copy(rope_long)? };
-        }
-        let mut prefill_layout = decode_layout.clone();
-        let mut dual_layout = vec![Vec::new(); spec.n_layers];
-        let mut dual_layout_bytes = vec![0; spec.n_layers];
-        for (number, (layer, found)) in prefill_layout.layers.iter_mut().zip(&found.layers).enumerate() {
-            for (tensor, info) in layer.matrices_mut().zip(found.matrices()) {
-                if placement.of_tensor(&info.name) == Place::Host && loader.has_dual_layout(info)? {
-                    dual_layout[number].push(info.clone());
-                    dual_layout_bytes[number] += info.bytes as usize;
-                    *tensor = loader.in_file(info)?.unwrap_or_else(|| tensor.clone());
-                }
-            }
-        }
-        let bytes = loader.finish(backends, progress)?;
-        let key_offsets = key_offset::of_layers(spec, &decode_layout.layers, Tensor::to_vec)?;
+        let repack = repack.then(BufferType::cpu_repacked).flatten();
+        let mut loader = Loader::new(file);
+        let assembly = assemble(&mut loader, spec, &found, repack.as_ref(), backends.placement())?;
+        let bytes = loader.finish(repack.as_ref(), backends, progress)?;
+        let key_offsets = key_offset::of_layers(spec, &assembly.decode_layout.layers, Tensor::to_vec)?;
+        let Assembly { decode_layout, prefill_layout, dual_layout, dual_layout_bytes, output, rope_factors } =
+            assembly;
         Ok(Weights {
             decode_layout,
             prefill_layout,
@@ -161,7 +270,7 @@ impl Weights {
     }
 
     /// Tensors of the model's types and shapes without memory, for measuring graphs. `tensors` gives the
-    /// types; tensors that it does not name are f32. Bytes are what [`Weights::load`] would take.
+    /// types; tensors that it does not name are f32. Bytes are what [`Weights::load`] would take of an aligned file.
     pub fn unallocated(
         spec: &ModelSpec,
         tensors: &[TensorOutline],
@@ -169,64 +278,22 @@ impl Weights {
         placement: Placement,
     ) -> Result<Weights, EngineError> {
         let repack = repack.then(BufferType::cpu_repacked).flatten();
-        let no_memory = Buffer::no_memory().ok_or(ggml::Error::Backend("CPU"))?;
         let declared = ModelTensors::declare(spec);
-        let mut count = 0;
-        declared.for_each(|_| count += 1);
-        let context = Context::new(count + 1); // and the output matrix, if it is the embedding
-        let mut bytes = WeightBytes::default();
-        let mut make = |need: &TensorSpec, multiplied: bool| -> Result<Tensor, EngineError> {
-            let ty = tensors.iter().find(|t| t.name == need.name).map_or(TensorType::F32, |t| t.ty);
-            let (ty, shape) = (element_type(&need.name, ty)?, ggml_shape(&need.dims));
-            let tensor = context.tensor(ty, shape);
-            no_memory.mark_unallocated(&tensor);
-            let repacked =
-                multiplied && !is_of_heads(&need.name) && is_repacked(repack.as_ref(), ty, &need.dims);
-            match (multiplied, placement.of_tensor(&need.name)) {
-                (true, Place::Device) => bytes.device += device_bytes(&tensor),
-                // The embedding is on the host; this is its copy that serves as the output matrix.
-                (true, Place::Host)
-                    if need.name == "token_embd.weight" && placement.of_output() == Place::Device =>
-                {
-                    bytes.device += device_bytes(&tensor);
-                }
-                _ if repacked => bytes.repacked += tensor.bytes(),
-                _ => bytes.mapped += tensor.bytes(),
-            }
-            Ok(tensor)
-        };
-        let embedding = declared.input.token_embd.clone();
-        let tensors = declared.clone().try_map(|need| make(&need, !is_looked_up(&need.name)))?;
-        let output = match &tensors.output.matrix {
-            Some(output) => output.clone(),
-            None if placement.of_output() == Place::Device
-                || is_repacked(repack.as_ref(), tensors.input.token_embd.ty(), &embedding.dims) =>
-            {
-                make(&embedding, true)?
-            }
-            None => tensors.input.token_embd.clone(),
-        };
-        let dual_bytes = |(matrix, need): (&Tensor, &TensorSpec)| {
-            let dims = matrix.shape().0.map(|n| n as u64);
-            let is_dual = placement.of_tensor(&need.name) == Place::Host
-                && has_dual_layout(repack.as_ref(), matrix.ty(), &dims);
-            if is_dual { matrix.bytes() } else { 0 }
-        };
-        let dual_layout_bytes = (tensors.layers.iter().zip(&declared.layers))
-            .map(|(layer, needs)| layer.matrices().zip(needs.matrices()).map(dual_bytes).sum())
-            .collect();
-        let factors = RopeFactors::of(&tensors.input);
+        let mut outliner = Outliner::new(&declared, tensors)?;
+        let assembly = assemble(&mut outliner, spec, &declared, repack.as_ref(), placement)?;
+        let Assembly { decode_layout, prefill_layout, dual_layout_bytes, output, rope_factors, .. } =
+            assembly;
         let of_size = |bias: &Tensor| Ok::<_, EngineError>(vec![0.0; bias.shape().elements()]);
-        let key_offsets = key_offset::of_layers(spec, &tensors.layers, of_size)?;
+        let key_offsets = key_offset::of_layers(spec, &decode_layout.layers, of_size)?;
         Ok(Weights {
-            prefill_layout: tensors.clone(),
-            decode_layout: tensors,
+            decode_layout,
+            prefill_layout,
             dual_layout: vec![Vec::new(); spec.n_layers],
             dual_layout_bytes,
             output,
-            rope_factors: [factors.clone(), factors],
+            rope_factors,
             key_offsets,
-            bytes,
+            bytes: outliner.bytes,
         })
     }
 }
@@ -287,12 +354,82 @@ fn has_dual_layout(repack: Option<&BufferType>, ty: Type, dims: &[u64]) -> bool 
     cfg!(target_arch = "x86_64") && from_file && is_repacked(repack, ty, dims)
 }
 
+/// Makes tensors without memory.
+struct Outliner<'a> {
+    context: Context,
+    no_memory: Buffer,
+    types: HashMap<&'a str, TensorType>,
+    bytes: WeightBytes,
+}
+
+impl<'a> Outliner<'a> {
+    fn new(
+        declared: &ModelTensors<TensorSpec>,
+        tensors: &'a [TensorOutline],
+    ) -> Result<Outliner<'a>, EngineError> {
+        let mut count = 0;
+        declared.for_each(|_| count += 1);
+        Ok(Outliner {
+            // And the output matrix, if it is the embedding, with RoPE's factors in a second place.
+            context: Context::new(count + 8),
+            no_memory: Buffer::no_memory().ok_or(ggml::Error::Backend("CPU"))?,
+            types: tensors.iter().map(|tensor| (&*tensor.name, tensor.ty)).collect(),
+            bytes: WeightBytes::default(),
+        })
+    }
+
+    fn unallocated(&self, ty: Type, dims: &[u64]) -> Tensor {
+        let tensor = self.context.tensor(ty, ggml_shape(dims));
+        self.no_memory.mark_unallocated(&tensor);
+        tensor
+    }
+}
+
+impl Maker for Outliner<'_> {
+    type Source = TensorSpec;
+
+    fn ty(&self, source: &TensorSpec) -> Result<Type, EngineError> {
+        element_type(&source.name, self.types.get(&*source.name).copied().unwrap_or(TensorType::F32))
+    }
+
+    fn make(&mut self, source: &TensorSpec, home: Home) -> Result<Tensor, EngineError> {
+        let tensor = self.unallocated(self.ty(source)?, &source.dims);
+        match home {
+            Home::Host => self.bytes.mapped += tensor.bytes(),
+            Home::Repacked => self.bytes.repacked += tensor.bytes(),
+            Home::Device => self.bytes.device += device_bytes(&tensor),
+        }
+        Ok(tensor)
+    }
+
+    fn in_file(&mut self, _: &TensorSpec) -> Result<Option<Tensor>, EngineError> {
+        Ok(None)
+    }
+
+    fn computed(&mut self, _: &str, numbers: &[f32], home: Home) -> Tensor {
+        let tensor = self.unallocated(Type::F32, &[numbers.len() as u64]);
+        match home {
+            Home::Device => self.bytes.device += device_bytes(&tensor),
+            Home::Host | Home::Repacked => self.bytes.copied += tensor.bytes(),
+        }
+        tensor
+    }
+}
+
 /// A tensor whose bytes are still to be copied.
 struct Pending {
     tensor: Tensor,
-    info: TensorInfo,
-    /// Whether all bytes must be written at once, because they are repacked.
-    at_once: bool,
+    content: Content,
+}
+
+/// The bytes of a tensor.
+enum Content {
+    /// Those of the file. All must be written at once where they are repacked.
+    File {
+        info: TensorInfo,
+        at_once: bool,
+    },
+    Computed(Vec<f32>),
 }
 
 /// Makes tensors and collects what must be copied.
@@ -304,14 +441,13 @@ struct Loader<'a> {
     copied: Context,
     repacked: Context,
     device: Context,
-    repack: Option<BufferType>,
     /// Tensors whose bytes are copied when all tensors are known.
     pending: Vec<Pending>,
     bytes: WeightBytes,
 }
 
 impl<'a> Loader<'a> {
-    fn new(file: &'a GgufFile, repack: Option<BufferType>) -> Loader<'a> {
+    fn new(file: &'a GgufFile) -> Loader<'a> {
         // Fused tensors are several, and matrices with a dual layout are there twice.
         let capacity = 4 * file.tensors().len() + 8;
         let shards = (0..file.shards())
@@ -331,80 +467,96 @@ impl<'a> Loader<'a> {
             copied: Context::new(capacity),
             repacked: Context::new(capacity),
             device: Context::new(capacity),
-            repack,
             pending: Vec::new(),
             bytes: WeightBytes::default(),
         }
     }
 
-    /// As the function [`is_repacked`].
-    fn is_repacked(&self, info: &TensorInfo) -> Result<bool, EngineError> {
-        Ok(is_repacked(self.repack.as_ref(), element_type(&info.name, info.ty)?, &info.dims))
-    }
-
-    /// As the function [`has_dual_layout`].
-    fn has_dual_layout(&self, info: &TensorInfo) -> Result<bool, EngineError> {
-        Ok(has_dual_layout(self.repack.as_ref(), element_type(&info.name, info.ty)?, &info.dims))
-    }
-
-    /// A tensor in the file's memory; `None` where it is not aligned there.
-    fn in_file(&mut self, info: &TensorInfo) -> Result<Option<Tensor>, EngineError> {
-        let Some(Some(buffer)) = self.shards.get(info.shard) else { return Ok(None) };
-        let (ty, shape) = (element_type(&info.name, info.ty)?, ggml_shape(&info.dims));
-        let tensor = self.mapped.tensor(ty, shape).named(&info.name);
-        Ok(buffer.place(&tensor, info.offset as usize).is_ok().then_some(tensor))
-    }
-
-    /// A tensor on the host; `multiplied` tensors may be repacked.
-    fn on_host(&mut self, info: &TensorInfo, multiplied: bool) -> Result<Tensor, EngineError> {
-        let (ty, shape) = (element_type(&info.name, info.ty)?, ggml_shape(&info.dims));
-        if multiplied && self.is_repacked(info)? {
-            let tensor = self.repacked.tensor(ty, shape).named(&info.name);
-            self.bytes.repacked += info.bytes as usize;
-            self.pending.push(Pending { tensor: tensor.clone(), info: info.clone(), at_once: true });
-            return Ok(tensor);
-        }
-        if let Some(tensor) = self.in_file(info)? {
-            self.bytes.mapped += info.bytes as usize;
-            return Ok(tensor);
-        }
-        let tensor = self.copied.tensor(ty, shape).named(&info.name);
-        self.bytes.copied += info.bytes as usize;
-        self.pending.push(Pending { tensor: tensor.clone(), info: info.clone(), at_once: false });
-        Ok(tensor)
-    }
-
-    /// A tensor on the device.
-    fn on_device(&mut self, info: &TensorInfo) -> Result<Tensor, EngineError> {
-        let (ty, shape) = (element_type(&info.name, info.ty)?, ggml_shape(&info.dims));
-        let tensor = self.device.tensor(ty, shape).named(&info.name);
-        self.bytes.device += device_bytes(&tensor);
-        self.pending.push(Pending { tensor: tensor.clone(), info: info.clone(), at_once: false });
-        Ok(tensor)
-    }
-
     /// Allocates the tensors that are copied, and copies them.
-    fn finish(self, backends: &Backends, progress: LoadProgress) -> Result<WeightBytes, EngineError> {
+    fn finish(
+        self,
+        repack: Option<&BufferType>,
+        backends: &Backends,
+        progress: LoadProgress,
+    ) -> Result<WeightBytes, EngineError> {
         /// Bytes copied between two reports of progress.
         const COPY_CHUNK_BYTES: usize = 64 << 20;
         self.copied.allocate(&BufferType::cpu())?;
-        if let Some(kind) = &self.repack {
+        if let Some(kind) = repack {
             self.repacked.allocate(kind)?;
         }
         if backends.placement().on_device() > 0 {
             self.device.allocate(&backends.at(Place::Device).buffer_type())?;
         }
         let (mut copied, all) = (0, self.pending.iter().map(|pending| pending.tensor.bytes()).sum());
-        for Pending { tensor, info, at_once } in &self.pending {
-            let data = self.file.data(info);
-            let chunk_bytes = if *at_once { data.len().max(1) } else { COPY_CHUNK_BYTES };
-            for (number, chunk) in data.chunks(chunk_bytes).enumerate() {
-                tensor.write(number * chunk_bytes, chunk)?;
-                copied += chunk.len();
-                progress(copied, all)?;
+        for Pending { tensor, content } in &self.pending {
+            match content {
+                Content::Computed(numbers) => {
+                    tensor.write(0, numbers)?;
+                    copied += tensor.bytes();
+                    progress(copied, all)?;
+                }
+                Content::File { info, at_once } => {
+                    let data = self.file.data(info);
+                    let chunk_bytes = if *at_once { data.len().max(1) } else { COPY_CHUNK_BYTES };
+                    for (number, chunk) in data.chunks(chunk_bytes).enumerate() {
+                        tensor.write(number * chunk_bytes, chunk)?;
+                        copied += chunk.len();
+                        progress(copied, all)?;
+                    }
+                    self.file.release_pages(info);
+                }
             }
-            self.file.release_pages(info);
         }
         Ok(self.bytes)
+    }
+}
+
+impl Maker for Loader<'_> {
+    type Source = TensorInfo;
+
+    fn ty(&self, info: &TensorInfo) -> Result<Type, EngineError> {
+        element_type(&info.name, info.ty)
+    }
+
+    fn make(&mut self, info: &TensorInfo, home: Home) -> Result<Tensor, EngineError> {
+        if home == Home::Host
+            && let Some(tensor) = self.in_file(info)?
+        {
+            self.bytes.mapped += info.bytes as usize;
+            return Ok(tensor);
+        }
+        let context = match home {
+            Home::Host => &self.copied,
+            Home::Repacked => &self.repacked,
+            Home::Device => &self.device,
+        };
+        let tensor = context.tensor(self.ty(info)?, ggml_shape(&info.dims)).named(&info.name);
+        match home {
+            Home::Host => self.bytes.copied += info.bytes as usize,
+            Home::Repacked => self.bytes.repacked += info.bytes as usize,
+            Home::Device => self.bytes.device += device_bytes(&tensor),
+        }
+        let content = Content::File { info: info.clone(), at_once: home == Home::Repacked };
+        self.pending.push(Pending { tensor: tensor.clone(), content });
+        Ok(tensor)
+    }
+
+    fn in_file(&mut self, info: &TensorInfo) -> Result<Option<Tensor>, EngineError> {
+        let Some(Some(buffer)) = self.shards.get(info.shard) else { return Ok(None) };
+        let tensor = self.mapped.tensor(self.ty(info)?, ggml_shape(&info.dims)).named(&info.name);
+        Ok(buffer.place(&tensor, info.offset as usize).is_ok().then_some(tensor))
+    }
+
+    fn computed(&mut self, name: &str, numbers: &[f32], home: Home) -> Tensor {
+        let context = if home == Home::Device { &self.device } else { &self.copied };
+        let tensor = context.tensor(Type::F32, ggml_shape(&[numbers.len() as u64])).named(name);
+        match home {
+            Home::Device => self.bytes.device += device_bytes(&tensor),
+            Home::Host | Home::Repacked => self.bytes.copied += tensor.bytes(),
+        }
+        let content = Content::Computed(numbers.to_vec());
+        self.pending.push(Pending { tensor: tensor.clone(), content });
+        tensor
     }
 }

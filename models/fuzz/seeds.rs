@@ -22,6 +22,7 @@ fn main() -> io::Result<()> {
         attn_factor: 1.0,
         beta_fast: 32.0,
         beta_slow: 1.0,
+        truncate: true,
     };
     for &arch in Arch::ALL {
         for (name, ty, scaling, tied) in [

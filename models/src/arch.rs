@@ -180,6 +180,8 @@ pub struct ArchDecl {
     pub partial_rotary: bool,
     /// What sections of RoPE mean.
     pub rope_sections: RopeSections,
+    /// Whether the bounds of YaRN's ramp are rounded to whole pairs of elements.
+    pub yarn_truncates: bool,
     /// A tensor of factors that divide RoPE's frequencies.
     pub rope_freqs: Presence,
     /// Two tensors of such factors, one for short contexts and one for long ones (LongRoPE).
@@ -252,6 +254,7 @@ pub(crate) const BASE: ArchDecl = ArchDecl {
     rope_style: RopeStyle::Neox,
     partial_rotary: false,
     rope_sections: RopeSections::Refused,
+    yarn_truncates: true,
     rope_freqs: Presence::Never,
     long_rope: Presence::Never,
     no_rope_every: None,
@@ -640,6 +643,7 @@ pub(crate) const READ_KEYS: &[&str] = &[
     "rope.scaling.factor",
     "rope.scaling.original_context_length",
     "rope.scaling.type",
+    "rope.scaling.yarn_attn_factor",
     "rope.scaling.yarn_beta_fast",
     "rope.scaling.yarn_beta_slow",
     "rope.scaling.yarn_ext_factor",
@@ -682,8 +686,7 @@ pub(crate) const RECURRENT_KEYS: &[&str] = &[
 
 /// Keys without influence on the computation: the row order of the source, and whether scaling was part of
 /// training.
-pub(crate) const IGNORED_KEYS: &[&str] =
-    &["tensor_data_layout", "rope.scaling.finetuned", "rope.scaling.yarn_attn_factor"];
+pub(crate) const IGNORED_KEYS: &[&str] = &["tensor_data_layout", "rope.scaling.finetuned"];
 
 /// Keys of features that are not supported, each with the values that switch the feature off and the
 /// feature's name.

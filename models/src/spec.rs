@@ -187,6 +187,33 @@ impl Rope {
     pub fn is_in_layer(&self, layer: usize) -> bool {
         self.skipped_every.is_none_or(|every| !(layer + 1).is_multiple_of(every))
     }
+
+    /// What divides the frequencies of YaRN whose ramp is not rounded, `[n_dims / 2]`; `None` for other scalings. ggml
+    /// rounds it, so [`RopeScaling::params`] leaves all of it to these divisors.
+    pub fn divisors(&self) -> Option<Vec<f32>> {
+        let RopeScaling::Yarn {
+            factor, original_ctx, ext_factor, beta_fast, beta_slow, truncate: false, ..
+        } = self.scaling
+        else {
+            return None;
+        };
+        let dims = self.n_dims as f64;
+        // The pair of elements that rotates `beta` times in the original context.
+        let pair = |beta: f32| {
+            let rotations = original_ctx as f64 / (f64::from(beta) * std::f64::consts::TAU);
+            dims * rotations.ln() / (2.0 * f64::from(self.base).ln())
+        };
+        let (first, last) = (pair(beta_fast).max(0.0), pair(beta_slow).min(dims - 1.0));
+        let length = if first == last { 0.001 } else { last - first };
+        let divisor = |number: usize| {
+            let along = (number as f64 - first) / length;
+            // Not a number where the base is 1, so that all pairs rotate alike.
+            let ramp = if along.is_nan() { 0.0 } else { along.clamp(0.0, 1.0) };
+            let unchanged = (1.0 - ramp) * f64::from(ext_factor);
+            1.0 / ((1.0 - unchanged) / f64::from(factor) + unchanged)
+        };
+        Some((0..self.n_dims / 2).map(|number| divisor(number) as f32).collect())
+    }
 }
 
 /// How RoPE is scaled to contexts longer than that of the original training.
@@ -214,6 +241,8 @@ pub enum RopeScaling {
         beta_fast: f32,
         /// Frequencies with fewer rotations than this in `original_ctx` tokens are divided by `factor`.
         beta_slow: f32,
+        /// Whether the ramp begins and ends at whole pairs of elements, as in ggml. Otherwise [`Rope::divisors`] has it.
+        truncate: bool,
     },
     /// LongRoPE (Ding et al. 2024, arXiv 2402.13753): two tensors have a divisor for each frequency. One is for
     /// contexts up to `original_ctx`, the other for longer contexts.
@@ -263,16 +292,20 @@ impl RopeScaling {
             RopeScaling::None => plain,
             RopeScaling::Linear { factor } => RopeParams { freq_scale: 1.0 / factor, ..plain },
             RopeScaling::Long { attn_factor, .. } => RopeParams { attn_factor, ..plain },
-            RopeScaling::Yarn { factor, original_ctx, ext_factor, attn_factor, beta_fast, beta_slow } => {
-                RopeParams {
-                    original_ctx,
-                    freq_scale: 1.0 / factor,
-                    ext_factor,
-                    attn_factor,
-                    beta_fast,
-                    beta_slow,
-                }
+            RopeScaling::Yarn { factor, ext_factor, attn_factor, truncate: false, .. } => {
+                let magnitude = if ext_factor == 0.0 { 1.0 } else { 1.0 + 0.1 * factor.ln() };
+                RopeParams { attn_factor: attn_factor * magnitude, ..plain }
             }
+            RopeScaling::Yarn {
+                factor, original_ctx, ext_factor, attn_factor, beta_fast, beta_slow, ..
+            } => RopeParams {
+                original_ctx,
+                freq_scale: 1.0 / factor,
+                ext_factor,
+                attn_factor,
+                beta_fast,
+                beta_slow,
+            },
         }
     }
 }
@@ -486,7 +519,15 @@ impl ModelSpec {
                     put("rope.scaling.type", "linear".into());
                     put("rope.scaling.factor", factor.into());
                 }
-                RopeScaling::Yarn { factor, original_ctx, ext_factor, attn_factor, beta_fast, beta_slow } => {
+                RopeScaling::Yarn {
+                    factor,
+                    original_ctx,
+                    ext_factor,
+                    attn_factor,
+                    beta_fast,
+                    beta_slow,
+                    ..
+                } => {
                     put("rope.scaling.type", "yarn".into());
                     put("rope.scaling.factor", factor.into());
                     put("rope.scaling.original_context_length", size(original_ctx));

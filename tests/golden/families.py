@@ -56,6 +56,16 @@ def yarn(factor, original, **others):
     return dict(rope_type="yarn", rope_theta=10000.0, factor=factor, original_max_position_embeddings=original, beta_fast=32.0, beta_slow=1.0, **others)
 
 
+def yarn_of_gpt_oss(original, beta_fast, beta_slow):
+    return dict(rope_type="yarn", rope_theta=150000.0, factor=32.0, beta_fast=beta_fast, beta_slow=beta_slow, truncate=False,
+                original_max_position_embeddings=original)
+
+
+def beta(original, dims, pair):
+    """The rotations of a pair of elements in the original context."""
+    return original / (2 * math.pi) * 150000.0 ** (-2 * pair / dims)
+
+
 GRANITE = dict(embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.4)
 CASES = [
     Case("gemma-mqa", "Gemma", dict(SIZES, head_dim=32, num_key_value_heads=1)),
@@ -123,7 +133,8 @@ CASES = [
     Case("exaone4-window", "Exaone4", dict(SIZES, num_hidden_layers=4, sliding_window=16, sliding_window_pattern=4)),
     Case("exaone4-global", "Exaone4", dict(SIZES, num_key_value_heads=1, layer_types=["full_attention"] * 2), "q8_0",
          written=dict(sliding_window=None)),
-    # Mixtures of experts. llama.cpp rounds the bounds of YaRN's ramp, as `truncate` does.
+    # Mixtures of experts. gpt-oss does not round the bounds of YaRN's ramp, as llama.cpp does. With these betas they are whole
+    # numbers but for 1e-5, so both compute the same. `gpt_oss.py` makes a file with other bounds.
     Case("mixtral-gqa", "Mixtral", dict(MOE, num_local_experts=4)),
     Case("mixtral-mha", "Mixtral", dict(MOE_1, num_local_experts=8, num_experts_per_tok=3, num_key_value_heads=4), "q8_0"),
     Case("qwen2moe-gqa", "Qwen2Moe", dict(MOE, num_experts=4, moe_intermediate_size=32, shared_expert_intermediate_size=64)),
@@ -131,9 +142,9 @@ CASES = [
     Case("qwen3moe-mqa", "Qwen3Moe", dict(MOE, num_attention_heads=2, num_key_value_heads=1, head_dim=48, num_experts=4, moe_intermediate_size=32, norm_topk_prob=True)),
     Case("qwen3moe-gqa", "Qwen3Moe", dict(MOE_1, head_dim=32, num_experts=7, moe_intermediate_size=32, norm_topk_prob=True), "q8_0"),
     Case("gpt-oss-window", "GptOss", dict(MOE, head_dim=16, num_local_experts=4, sliding_window=12,
-                                          rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=32.0, beta_fast=32.0, beta_slow=1.0,
-                                                               truncate=True, original_max_position_embeddings=64))),
-    Case("gpt-oss-mqa", "GptOss", dict(MOE, head_dim=32, num_local_experts=4, num_key_value_heads=1, sliding_window=20), "mxfp4_moe"),
+                                          rope_parameters=yarn_of_gpt_oss(64, 32.0, beta(64, 16, 1.999998)))),
+    Case("gpt-oss-mqa", "GptOss", dict(MOE, head_dim=32, num_local_experts=4, num_key_value_heads=1, sliding_window=20,
+                                       rope_parameters=yarn_of_gpt_oss(4096, beta(4096, 32, 4.00001), beta(4096, 32, 8.99999))), "mxfp4_moe"),
     Case("granitemoe-gqa", "GraniteMoe", dict(MOE, num_local_experts=4, attention_multiplier=0.1, **GRANITE)),
     Case("granitemoe-shared", "GraniteMoeShared", dict(MOE_1, num_local_experts=4, shared_intermediate_size=64, tie_word_embeddings=True,
                                                        attention_multiplier=0.3, **GRANITE), "q8_0"),

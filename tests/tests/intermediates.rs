@@ -76,7 +76,7 @@ fn intermediates_of_families_equal_those_of_transformers() {
     for case in family_cases() {
         let name = case["name"].as_str().expect("a name");
         let Some(mut want) = steps.remove(name) else {
-            assert_eq!(case["reference"], "llama.cpp", "{name} has no steps");
+            assert_ne!(case["reference"], "transformers", "{name} has no steps");
             continue;
         };
         let (engine, tokens) = (family_model_with(name, &traced()), case_tokens(&case));

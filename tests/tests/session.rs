@@ -187,22 +187,37 @@ fn intermediates_beyond_the_context_are_rejected() {
 /// The plan's bytes of weights, and of matrices with a dual layout, are those that are loaded.
 #[test]
 fn planned_weight_bytes_equal_loaded_ones() {
-    let file = tests::data("golden/models/llama-wide-mqa-q4_k_m.gguf");
-    let file = GgufFile::open(&file).expect("the model opens");
-    let spec = ModelSpec::from_gguf(&file).expect("a model");
-    let all = spec.n_layers;
-    for (repack, on_device) in [(true, 0), (false, 0), (true, 1), (true, all)] {
+    let golden = |name| GgufFile::open(&tests::data(&format!("golden/models/{name}.gguf")));
+    // With RoPE's factors in the file, two of them, and computed ones.
+    let families = ["phi3-longrope-f32", "gpt-oss-window-f32"];
+    let families = families.map(|name| GgufFile::from_bytes(tests::fixtures::family_file(name)));
+    let files =
+        [golden("llama-wide-mqa-q4_k_m"), golden("llama-gqa-llama3rope-f32")].into_iter().chain(families);
+    for file in files {
+        let file = file.expect("the model opens");
+        let all =
+            file.u64(&format!("{}.block_count", file.required_str("general.architecture").expect("one")));
+        let all = all.expect("a number").expect("a number") as usize;
+        for (repack, on_device) in [(true, 0), (false, 0), (true, 1), (true, all)] {
+            check_weight_bytes(&file, repack, on_device);
+        }
+    }
+}
+
+fn check_weight_bytes(file: &GgufFile, repack: bool, on_device: usize) {
+    {
+        let spec = ModelSpec::from_gguf(file).expect("a model");
         let flag = Arc::new(AtomicBool::new(false));
         let device = Backend::emulated(flag.clone(), None).expect("starts");
         let host = Backend::cpu(1, flag).expect("starts");
         let backends = Backends::new(host, Some(device), Placement::new(spec.n_layers, on_device));
         let (mut copied, mut total) = (0, 0);
-        let loaded = Weights::load(&file, &spec, repack, &backends, &mut |so_far, in_all| {
+        let loaded = Weights::load(file, &spec, repack, &backends, &mut |so_far, in_all| {
             (copied, total) = (so_far, in_all);
             Ok(())
         });
         let loaded = loaded.expect("weights");
-        let planned = Weights::unallocated(&spec, &tensor_outlines(&file), repack, backends.placement())
+        let planned = Weights::unallocated(&spec, &tensor_outlines(file), repack, backends.placement())
             .expect("weights without memory");
         assert_eq!(loaded.bytes, planned.bytes);
         assert_eq!(loaded.dual_layout_bytes, planned.dual_layout_bytes);

@@ -439,7 +439,15 @@ impl Keys<'_> {
             local.heads = Some(self.local_heads(kv_heads, head_dim)?);
         }
         if let Some(rope) = &mut local.rope {
-            rope.base = self.float(BASE, rope.base, |base| base >= 1.0, "it has to be 1 or more")?;
+            let base = self.float(BASE, rope.base, |base| base >= 1.0, "it has to be 1 or more")?;
+            if base != rope.base && rope.divisors().is_some() {
+                return Err(self.unsupported(
+                    BASE,
+                    base,
+                    "all layers have the same YaRN in this architecture",
+                ));
+            }
+            rope.base = base;
             if let Some(heads) = local.heads {
                 rope.n_dims = self.optional_size(DIMS, limit::HEAD_DIM)?.unwrap_or(heads.dim);
                 if rope.n_dims > heads.dim || !rope.n_dims.is_multiple_of(2) {

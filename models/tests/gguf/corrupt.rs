@@ -683,6 +683,17 @@ fn invalid_yarn_values_are_errors() {
         };
         check_spec(Arch::Llama, change, &expected);
     }
+    check_spec(Arch::Llama, with(&[("yarn_attn_factor", 0.0)]), "llama.rope.scaling.yarn_attn_factor is 0");
+    // Other programs use these with other types of scaling, too.
+    for (key, value) in [("yarn_attn_factor", 2.0), ("yarn_ext_factor", 1.0), ("attn_factor", 2.0)] {
+        for kind in ["linear", "none"] {
+            let change = move |w: &mut GgufWriter| {
+                w.set("llama.rope.scaling.type", kind);
+                w.set(format!("llama.rope.scaling.{key}"), value);
+            };
+            check_spec(Arch::Llama, change, &format!("llama.rope.scaling.{key}"));
+        }
+    }
     check_spec(
         Arch::Llama,
         with(&[("original_context_length", 4.0)]),

@@ -62,6 +62,7 @@ fn the_specifications_of_the_golden_models_are_read() {
         attn_factor: 1.0,
         beta_fast: 32.0,
         beta_slow: 1.0,
+        truncate: true,
     });
     let none = Some(RopeScaling::None);
     // name, architecture, (width, query heads, KV heads, head_dim), scaling of RoPE, tied, rope_freqs
@@ -101,6 +102,78 @@ fn the_specifications_of_the_golden_models_are_read() {
         let elements: u64 = file.tensors().iter().map(|t| t.elements()).sum();
         assert_eq!(spec.parameters(), elements - factors, "{name}");
     }
+}
+
+/// How much longer the rotated queries and keys of a tiny model are, with these settings of YaRN.
+fn yarn_magnitude(arch: Arch, settings: &[(&str, f32)]) -> f32 {
+    let mut writer = tiny_model(arch);
+    writer.set(format!("{}.rope.scaling.type", arch.name()), "yarn");
+    for &(key, value) in settings {
+        writer.set(format!("{}.rope.scaling.{key}", arch.name()), value);
+    }
+    let spec = ModelSpec::from_gguf(&GgufFile::from_bytes(bytes(&writer)).unwrap()).unwrap();
+    let params = spec.position_encoding.rope().unwrap().scaling.params(spec.n_ctx_train);
+    // As ggml does.
+    let own = if params.ext_factor == 0.0 { 1.0 } else { 1.0 + 0.1 * (1.0 / params.freq_scale).ln() };
+    params.attn_factor * own
+}
+
+/// `yarn_attn_factor` is what transformers calls `attention_factor`: it replaces 1 + 0.1 ln(factor).
+#[test]
+fn a_magnitude_in_the_file_replaces_that_of_yarn() {
+    let own = 1.0 + 0.1 * 4.0_f32.ln();
+    for (settings, expected) in [
+        (&[("factor", 4.0)][..], own),
+        (&[("factor", 4.0), ("attn_factor", 3.0)], 3.0 * own),
+        (&[("factor", 4.0), ("yarn_attn_factor", 2.0)], 2.0),
+        (&[("factor", 4.0), ("yarn_attn_factor", 1.0)], 1.0),
+        (&[("factor", 4.0), ("yarn_attn_factor", 2.0), ("attn_factor", 3.0)], 6.0),
+        (&[("factor", 4.0), ("yarn_ext_factor", 0.0)], 1.0),
+        (&[("factor", 4.0), ("yarn_ext_factor", 0.0), ("yarn_attn_factor", 2.0)], 2.0),
+    ] {
+        for arch in [Arch::Llama, Arch::GptOss] {
+            let found = yarn_magnitude(arch, settings);
+            assert!((found - expected).abs() < 1e-5, "{arch:?} {settings:?}: {found}, not {expected}");
+        }
+    }
+    let with_multiplier = [("factor", 4.0), ("yarn_log_multiplier", 0.1), ("yarn_attn_factor", 2.0)];
+    assert!((yarn_magnitude(Arch::DeepSeek2, &with_multiplier) - 2.0).abs() < 1e-5);
+}
+
+/// The first and the last frequencies are those of YaRN, and the ramp between is not rounded.
+#[test]
+fn the_ramp_of_gpt_oss_is_not_rounded() {
+    let rope = |truncate| Rope {
+        style: RopeStyle::Neox,
+        n_dims: 64,
+        base: 150_000.0,
+        scaling: RopeScaling::Yarn {
+            factor: 32.0,
+            original_ctx: 4096,
+            ext_factor: 1.0,
+            attn_factor: 1.0,
+            beta_fast: 32.0,
+            beta_slow: 1.0,
+            truncate,
+        },
+        skipped_every: None,
+    };
+    assert_eq!(rope(true).divisors(), None);
+    let divisors = rope(false).divisors().unwrap();
+    assert_eq!(
+        (divisors.len(), divisors[0], divisors[8], divisors[18], divisors[31]),
+        (32, 1.0, 1.0, 32.0, 32.0)
+    );
+    // 64 ln(4096 / (2 pi beta)) / (2 ln 150000): 8.0928 for 32 and 17.3980 for 1. Number 12 is 0.41989 on the way.
+    let expected = 1.0 / (0.41989 / 32.0 + 1.0 - 0.41989);
+    assert!((divisors[12] - expected).abs() < 1e-4, "{} {expected}", divisors[12]);
+    for base in [1.0, f32::MAX] {
+        let divisors = Rope { base, ..rope(false) }.divisors().unwrap();
+        assert!(divisors.iter().all(|divisor| (1.0..=32.0).contains(divisor)), "{divisors:?}");
+    }
+    let params = rope(false).scaling.params(1);
+    assert_eq!((params.freq_scale, params.ext_factor), (1.0, 0.0));
+    assert!((params.attn_factor - (1.0 + 0.1 * 32.0_f32.ln())).abs() < 1e-6);
 }
 
 #[test]

@@ -114,6 +114,8 @@ impl Keys<'_> {
     pub(super) fn rope_scaling(&self, n_ctx_train: usize) -> Result<RopeScaling, LoadError> {
         const FACTOR: &str = "rope.scaling.factor";
         const ATTN: &str = "rope.scaling.attn_factor";
+        const YARN_EXT: &str = "rope.scaling.yarn_ext_factor";
+        const YARN_ATTN: &str = "rope.scaling.yarn_attn_factor";
         let kind = self.file.str(&self.full("rope.scaling.type"))?.unwrap_or("linear");
         // `scale_linear` is an older name of the factor; 0 means no scaling.
         let key = if self.file.get(&self.full(FACTOR)).is_some() { FACTOR } else { "rope.scale_linear" };
@@ -122,6 +124,21 @@ impl Keys<'_> {
         let expected = format!("it has to be {least} to {most}");
         let positive = |key, default| self.float(key, default, |f| (least..=most).contains(&f), &expected);
         let attn_factor = positive(ATTN, 1.0)?;
+        let yarn_attn_factor =
+            self.file.get(&self.full(YARN_ATTN)).map(|_| positive(YARN_ATTN, 1.0)).transpose()?;
+        let unit =
+            |key, default| self.float(key, default, |f| (0.0..=1.0).contains(&f), "it has to be 0 to 1");
+        let ext_factor = unit(YARN_EXT, if kind == "yarn" { 1.0 } else { 0.0 })?;
+        if kind != "yarn" {
+            // Programs differ in what these do to other scalings.
+            for (key, value, neutral) in
+                [(YARN_ATTN, yarn_attn_factor.unwrap_or(1.0), 1.0), (YARN_EXT, ext_factor, 0.0)]
+            {
+                if value != neutral {
+                    return Err(self.unsupported(key, value, "the type of scaling is not yarn"));
+                }
+            }
+        }
         let original_ctx =
             self.optional_size("rope.scaling.original_context_length", limit::TOKENS)?.unwrap_or(n_ctx_train);
         let is_long = self.file.tensor("rope_factors_long.weight").is_some();
@@ -155,16 +172,24 @@ impl Keys<'_> {
                         format!("it has to be more than the slow beta {beta_slow}"),
                     ));
                 }
-                let ext_factor = self.float(
-                    "rope.scaling.yarn_ext_factor",
-                    1.0,
-                    |f| (0.0..=1.0).contains(&f),
-                    "it has to be 0 to 1",
-                )?;
-                // Without the ramp ggml does not change magnitudes.
-                let divisor = if ext_factor == 0.0 { 1.0 } else { self.yarn_log_divisor(factor)? };
-                let attn_factor = attn_factor / divisor;
-                Ok(RopeScaling::Yarn { factor, original_ctx, ext_factor, attn_factor, beta_fast, beta_slow })
+                // Without the ramp ggml does not change magnitudes. A magnitude in the file replaces YaRN's own, which
+                // ggml multiplies with.
+                let divisor = match yarn_attn_factor {
+                    _ if ext_factor == 0.0 => 1.0,
+                    Some(_) => 1.0 + 0.1 * factor.ln(),
+                    None => self.yarn_log_divisor(factor)?,
+                };
+                let attn_factor = attn_factor * yarn_attn_factor.unwrap_or(1.0) / divisor;
+                let truncate = self.arch.decl().yarn_truncates;
+                Ok(RopeScaling::Yarn {
+                    factor,
+                    original_ctx,
+                    ext_factor,
+                    attn_factor,
+                    beta_fast,
+                    beta_slow,
+                    truncate,
+                })
             }
             other => Err(self.unsupported(
                 "rope.scaling.type",
