@@ -290,10 +290,11 @@ fn check_products(file: &GgufFile, spec: &ModelSpec, backends: &Backends) -> Res
 
 /// What the attention kernels ask of the heads of a model, whose file has this path.
 fn check_heads(spec: &ModelSpec, path: Option<&Path>) -> Result<(), EngineError> {
+    // Heads without latent attention are padded to it: see `attention_shape`.
     const GRANULE: usize = 8;
     let most = kernels::attention::MAX_KV_HEADS;
     for KvHeads { count, dim } in (0..spec.n_layers).map(|layer| spec.kv_heads(layer)) {
-        if !dim.is_multiple_of(GRANULE) {
+        if spec.latent.is_some() && !dim.is_multiple_of(GRANULE) {
             return Err(unfit(
                 path,
                 format!("heads of {dim} elements"),

@@ -625,6 +625,20 @@ impl Context {
         })
     }
 
+    /// `a` [d, ...] with `more` zeros behind each row: [d + more, ...].
+    pub fn pad(&self, a: &Tensor, more: usize) -> Tensor {
+        let [d, n1, n2, n3] = a.shape().0;
+        let shape = d.checked_add(more).map(|sum| Shape([sum, n1, n2, n3]));
+        let fits = is_activation(a)
+            && a.is_contiguous()
+            && i32::try_from(more).is_ok()
+            && shape.is_some_and(|shape| shape.bytes(Type::F32).is_some());
+        self.op("pad", &[a], fits, |raw| {
+            // SAFETY: a live contiguous operand, and a result that is not too large.
+            unsafe { sys::ggml_pad(raw, a.raw.as_ptr(), more as i32, 0, 0, 0) }
+        })
+    }
+
     /// `a` `[d, 1, ...]` `n` times along the second dimension: `[d, n, ...]`.
     pub fn repeat(&self, a: &Tensor, n: usize) -> Tensor {
         let [d, one, n2, n3] = a.shape().0;

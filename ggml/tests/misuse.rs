@@ -108,6 +108,9 @@ fn layouts_that_ggml_asserts_on_are_refused() {
     refused("scale", |ctx| ctx.scale(&apart(ctx), 2.0));
     refused("concat", |ctx| ctx.concat(&f32s(ctx, [4, 2, 1, 1]), &f32s(ctx, [4, 3, 1, 1])));
     refused("concat", |ctx| ctx.concat(&f32s(ctx, [4, 1, 1, 1]), &across(ctx)));
+    refused("pad", |ctx| ctx.pad(&across(ctx), 4));
+    refused("pad", |ctx| ctx.pad(&f32s(ctx, [4, 1, 1, 1]), usize::MAX));
+    refused("pad", |ctx| ctx.pad(&f32s(ctx, [4, 1, 1, 1]), i32::MAX as usize + 1));
     refused("rms_norm", |ctx| ctx.rms_norm(&across(ctx), 1e-5));
     refused("rms_norm", |ctx| ctx.rms_norm(&f32s(ctx, [4, 1, 1, 1]), -1.0));
     refused("rms_norm", |ctx| ctx.rms_norm(&f32s(ctx, [4, 1, 1, 1]), f32::NAN));

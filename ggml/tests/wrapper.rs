@@ -33,6 +33,18 @@ fn a_product_is_a_transposed_times_b() {
 
 /// Between two stages the caller reads what the first one gave and writes something else for the second one.
 #[test]
+fn padding_puts_zeros_behind_each_row() {
+    let ctx = Context::new(8);
+    let a = ctx.input("a", Type::F32, [2, 1, 2]);
+    let padded = ctx.pad(&a, 3);
+    let numbers = [1.0, 2.0, 3.0, 4.0];
+    assert_eq!(
+        run(&cpu(), &ctx, &padded, &[(&a, &numbers)]),
+        [1.0, 2.0, 0.0, 0.0, 0.0, 3.0, 4.0, 0.0, 0.0, 0.0]
+    );
+}
+
+#[test]
 fn stages_exchange_numbers_with_the_caller() {
     let backend = cpu();
     let context = Context::new(16);

@@ -81,7 +81,7 @@ impl Forward {
             &state,
             self.splits[self.placement.of(layer) as usize],
         );
-        let attended = rotation.of_values(ctx, attended);
+        let attended = self.without_padding(ctx, layer, rotation.of_values(ctx, attended));
         // [heads * head_dim, n or 1]
         let Some(w) = self.attention_weights(layer, attending) else { return (None, stored) };
         let attended = match (&self.spec.latent, &w.wv, gate) {
@@ -101,7 +101,7 @@ impl Forward {
         self.matrices(layer, n).mixer.attention()
     }
 
-    /// Queries of a layer after RoPE, `[head_dim, heads, n]`, for attention's input `x` `[n_embd, n]`, which belongs to
+    /// Queries of a layer after RoPE, `[head_dim, heads, n]`, padded as stored keys are, for attention's input `x` `[n_embd, n]`, which belongs to
     /// the last n of the tokens of `inputs`. Where the model has a gate, it is the second, `[heads * head_dim, n]`.
     pub(super) fn queries(
         &self,
@@ -125,7 +125,8 @@ impl Forward {
             Some((factors, _)) => ctx.mul(&q, &ctx.reshape(&last_of(ctx, factors, n), [1, 1, n])),
             None => q,
         };
-        (self.intermediate("Qcur", layer, q), gate)
+        let q = self.intermediate("Qcur", layer, q);
+        (self.padded(ctx, layer, q), gate)
     }
 
     /// The queries and gates `[heads * head_dim, n]` in a projection `y`, where the model has gates.
@@ -133,7 +134,7 @@ impl Forward {
         if !self.spec.attention_gate() {
             return (y, None);
         }
-        let (d, heads, n) = (self.heads[layer].head_dim, self.spec.n_heads, y.dim(1));
+        let (d, heads, n) = (self.spec.kv_heads(layer).dim, self.spec.n_heads, y.dim(1));
         let row = 4 * 2 * d;
         let part = |first: usize| {
             let part = ctx.view(&y, [d, heads, n], [row, row * heads, row * heads * n], 4 * first);
@@ -142,7 +143,7 @@ impl Forward {
         (part(0), Some(part(d)))
     }
 
-    /// Keys of a layer after RoPE and its values, `[head_dim, kv_heads, n]` each. `x` `[n_embd, n]` is attention's
+    /// Keys of a layer after RoPE and its values, `[head_dim, kv_heads, n]` each, padded as they are stored. `x` `[n_embd, n]` is attention's
     /// input, at `positions` `[n]`. With latent attention the keys are also the values, of which the first elements
     /// count.
     fn keys_and_values(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> [Tensor; 2] {
@@ -166,7 +167,26 @@ impl Forward {
         };
         let v = self.split_heads(ctx, layer, &v);
         let v = if self.spec.arch.decl().value_norm { ctx.rms_norm(&v, self.spec.norm_eps) } else { v };
-        [k, self.intermediate("Vcur", layer, v)]
+        [k, self.intermediate("Vcur", layer, v)].map(|rows| self.padded(ctx, layer, rows))
+    }
+
+    /// `[head_dim, heads, n]` with zeros behind each row, as many as stored rows have.
+    fn padded(&self, ctx: &Context, layer: usize, rows: Tensor) -> Tensor {
+        match self.heads[layer].head_dim.saturating_sub(rows.dim(0)) {
+            0 => rows,
+            more => ctx.pad(&rows, more),
+        }
+    }
+
+    /// What attention gives, `[heads * stored elements, n]`, without the zeros of stored rows: `[heads * head_dim, n]`.
+    fn without_padding(&self, ctx: &Context, layer: usize, attended: Tensor) -> Tensor {
+        let (d, stored) = (self.spec.kv_heads(layer).dim, self.heads[layer].head_dim);
+        if d == stored {
+            return attended;
+        }
+        let (heads, n, row) = (self.spec.n_heads, attended.dim(1), 4 * stored);
+        let part = ctx.view(&attended, [d, heads, n], [row, row * heads, row * heads * n], 0);
+        ctx.reshape(&ctx.cont(&part), [d * heads, n])
     }
 
     /// Keys `[head_dim, kv_heads, n]` of a layer as its lanes store them, but for their rotation.
@@ -196,7 +216,7 @@ impl Forward {
 
     /// `[heads * head_dim, n]` as `[head_dim, heads, n]`.
     fn split_heads(&self, ctx: &Context, layer: usize, y: &Tensor) -> Tensor {
-        let head_dim = self.heads[layer].head_dim;
+        let head_dim = self.spec.kv_heads(layer).dim;
         ctx.reshape(y, [head_dim, y.dim(0) / head_dim, y.dim(1)])
     }
 

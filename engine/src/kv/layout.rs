@@ -37,9 +37,16 @@ pub fn attention_shape(spec: &ModelSpec, layer: usize) -> AttentionShape {
     shape(spec, spec.kv_heads(layer))
 }
 
+/// Elements of a stored row of a head of `dim` elements. Attention reads 8 elements at a time, so zeros follow where
+/// that is no multiple: they change neither a product with a query nor, cut off, a sum of values. The rows of latent
+/// attention have parts that are told apart by their place, so they have none.
+fn stored_dim(spec: &ModelSpec, dim: usize) -> usize {
+    if spec.latent.is_some() { dim } else { dim.next_multiple_of(RowType::F16.granule()) }
+}
+
 fn shape(spec: &ModelSpec, heads: KvHeads) -> AttentionShape {
     AttentionShape {
-        head_dim: heads.dim,
+        head_dim: stored_dim(spec, heads.dim),
         n_kv_heads: heads.count,
         group: spec.n_heads / heads.count,
         scale: spec.attention_scale,
@@ -94,6 +101,10 @@ impl Layout {
             None
         };
         let heads = shape(spec, KvHeads { count: spec.n_kv_heads, dim: spec.head_dim });
+        for layer in 0..spec.n_layers {
+            let KvHeads { dim, .. } = spec.kv_heads(layer);
+            check_types(options.types, dim, stored_dim(spec, dim))?;
+        }
         let keeps_all = |layer: usize, head: usize| {
             !policy.uses_shares() && profile.is_some_and(|profile| profile.is_retrieval(layer, head))
         };
@@ -129,7 +140,6 @@ impl Layout {
         for (layer, lanes) in layout.layers.iter_mut().enumerate() {
             let heads = attention_shape(spec, layer);
             if let Some(window) = spec.window(layer) {
-                check_types(options.types, heads.head_dim)?;
                 *lanes = vec![LaneLayout::windowed((0..heads.n_kv_heads as u32).collect(), window, options)];
             }
             if !spec.has_rows(layer) {
@@ -157,7 +167,7 @@ impl Layout {
         options: StoreOptions,
     ) -> Result<Layout, EngineError> {
         let context = options.context;
-        check_types(options.types, heads.head_dim)?;
+        check_types(options.types, heads.head_dim, heads.head_dim)?;
         let (policy, compensated) = (choice.policy(), choice.is_compensated());
         if let Some(policy) = &policy {
             policy.check(context).map_err(|reason| EngineError::Policy {
@@ -249,8 +259,9 @@ impl Layout {
     }
 }
 
-/// An error for types of keys and values that heads of `head_dim` elements cannot be stored in.
-fn check_types((k_type, v_type): (Type, Type), head_dim: usize) -> Result<(), EngineError> {
+/// An error for types of keys and values that heads of `head_dim` elements cannot be stored in, as rows of `stored`
+/// elements.
+fn check_types((k_type, v_type): (Type, Type), head_dim: usize, stored: usize) -> Result<(), EngineError> {
     for (rows, ty) in [("keys", k_type), ("values", v_type)] {
         let Some(row) = kernels::graph::row_type(ty) else {
             return Err(EngineError::Setting {
@@ -260,13 +271,18 @@ fn check_types((k_type, v_type): (Type, Type), head_dim: usize) -> Result<(), En
             });
         };
         let granule = row.granule();
-        if !head_dim.is_multiple_of(granule) {
+        if !stored.is_multiple_of(granule) {
+            // Types without blocks store rows that other types cannot.
+            let hint = match row.block_elements() {
+                1 => Hint::OtherModel,
+                _ => Hint::CacheTypes(vec![Type::F16, Type::F32]),
+            };
             return Err(EngineError::Setting {
                 what: format!("{rows} of type {ty}"),
                 reason: format!(
                     "the type stores blocks of {granule} elements, but the model's heads have {head_dim}"
                 ),
-                hint: Hint::CacheTypes(vec![Type::F16, Type::F32]),
+                hint,
             });
         }
     }
