@@ -78,9 +78,9 @@ fn models_of_three_programs_and_of_folders_are_listed() {
     ];
     assert_eq!(names, expected);
     assert_eq!((&found[0]["architecture"], &found[0]["runs"]), (&"llama".into(), &true.into()));
-    assert_eq!((&found[0]["from"], &found[0]["type"]), (&"Hugging Face".into(), &"f16".into()));
+    assert_eq!((&found[0]["from"], &found[0]["type"]), (&"Hugging Face".into(), &"F16".into()));
     assert!(found[0]["path"].as_str().is_some_and(|path| path.contains("/bbb/")), "{}", found[0]);
-    assert_eq!((&found[1]["from"], &found[1]["type"]), (&"LM Studio".into(), &"q8_0".into()));
+    assert_eq!((&found[1]["from"], &found[1]["type"]), (&"LM Studio".into(), &"Q8_0".into()));
     assert_eq!((&found[2]["from"], &found[2]["runs"]), (&"model-folders".into(), &false.into()));
     assert_eq!(found[3]["bytes"], models::embedded::needle().len());
     let table = run(&home, &["models"]).ok();

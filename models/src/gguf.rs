@@ -10,6 +10,7 @@
 
 mod blob;
 mod cursor;
+mod file_type;
 mod fingerprint;
 mod split;
 mod value;
@@ -221,6 +222,12 @@ impl GgufFile {
             self.shard_bytes(tensor.shard).get(start..end)
         };
         range().unwrap_or_default()
+    }
+
+    /// What its quantization is called: by llama.cpp's name, such as `Q4_K_M`, where the file states one that its tensors
+    /// agree with, else by the type of most of its bytes. Empty where it has no tensors.
+    pub fn file_type(&self) -> String {
+        file_type::file_type(self)
     }
 
     /// Identifies the model by its content, in 32 hexadecimal digits: the same for copies, renamed and split

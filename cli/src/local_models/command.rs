@@ -1,6 +1,5 @@
 //! `longhand models`: the models on this machine, and whether longhand runs them.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -31,8 +30,7 @@ pub struct ModelsArgs {
 /// What is known of a model file.
 struct Details {
     bytes: usize,
-    /// The type of most of the weights.
-    tensor_type: String,
+    file_type: String,
     architecture: String,
     /// Why longhand cannot run it.
     problem: Option<String>,
@@ -65,11 +63,11 @@ pub fn run(app: &App, args: &ModelsArgs) -> Result<()> {
             problems += &format!("{name}: {problem}\n");
         }
         let runs = if problem.is_none() { "yes" } else { "no" };
-        let [size, tensor_type, architecture] = match details {
-            Ok(of) => [format::bytes(of.bytes), of.tensor_type.clone(), escape_name(&of.architecture)],
+        let [size, file_type, architecture] = match details {
+            Ok(of) => [format::bytes(of.bytes), of.file_type.clone(), escape_name(&of.architecture)],
             Err(_) => Default::default(),
         };
-        table.row([name, size, tensor_type, architecture, runs.to_owned(), model.place.to_owned()]);
+        table.row([name, size, file_type, architecture, runs.to_owned(), model.place.to_owned()]);
     }
     if !problems.is_empty() {
         problems = format!("\nNot run by longhand:\n{problems}");
@@ -80,14 +78,9 @@ pub fn run(app: &App, args: &ModelsArgs) -> Result<()> {
 /// Reads the header of a model file.
 fn details(model: &LocalModel) -> Result<Details, String> {
     let file = GgufFile::open(&model.path).map_err(|error| error.kind().to_string())?;
-    let mut bytes_of: BTreeMap<String, u64> = BTreeMap::new();
-    for tensor in file.tensors() {
-        *bytes_of.entry(tensor.ty.to_string()).or_default() += tensor.bytes;
-    }
-    let most = bytes_of.into_iter().max_by_key(|(_, bytes)| *bytes);
     let details = Details {
         bytes: inspect::file_bytes(&file),
-        tensor_type: most.map_or(String::new(), |(name, _)| name),
+        file_type: file.file_type(),
         architecture: file.str("general.architecture").ok().flatten().unwrap_or("?").to_owned(),
         problem: inspect::spec(&file).err(),
     };
@@ -100,7 +93,7 @@ fn object(model: &LocalModel, details: &Result<Details, String>) -> Value {
     match details {
         Ok(details) => {
             object["bytes"] = details.bytes.into();
-            object["type"] = details.tensor_type.clone().into();
+            object["type"] = details.file_type.clone().into();
             object["architecture"] = details.architecture.clone().into();
             object["runs"] = details.problem.is_none().into();
             object["problem"] = details.problem.clone().into();

@@ -104,6 +104,34 @@ fn the_specifications_of_the_golden_models_are_read() {
     }
 }
 
+#[test]
+fn the_type_of_a_file_is_named_as_it_says_where_that_can_be() {
+    let name = |stated: Option<u32>, types: &[(TensorType, u64)]| {
+        let mut writer = GgufWriter::new();
+        stated.into_iter().for_each(|stated| _ = writer.set("general.file_type", stated));
+        for (number, (ty, row)) in types.iter().enumerate() {
+            writer.tensor(format!("tensor.{number}").as_str(), &[*row, 8], *ty);
+        }
+        GgufFile::from_bytes(writer.to_bytes_zeroed().unwrap()).unwrap().file_type()
+    };
+    let (q4_k, q5_0) = ((TensorType::Q4_K, 256), (TensorType::Q5_0, 224));
+    for (stated, types, expected) in [
+        (Some(15), &[q5_0, q5_0, q5_0, q4_k][..], "Q4_K_M"),
+        (None, &[q5_0, q5_0, q5_0, q4_k], "q5_0"),
+        // All rows are too short.
+        (Some(15), &[q5_0], "Q4_K_M"),
+        (Some(17), &[q5_0], "q5_0"),
+        // Quantised again since.
+        (Some(15), &[(TensorType::Q5_0, 256)], "q5_0"),
+        (Some(7), &[(TensorType::Q8_0, 256)], "Q8_0"),
+        (Some(0), &[(TensorType::Q8_0, 256)], "q8_0"),
+        (Some(4_000_000), &[q4_k], "q4_K"),
+        (Some(15), &[], ""),
+    ] {
+        assert_eq!(name(stated, types), expected, "{stated:?} {types:?}");
+    }
+}
+
 /// How much longer the rotated queries and keys of a tiny model are, with these settings of YaRN.
 fn yarn_magnitude(arch: Arch, settings: &[(&str, f32)]) -> f32 {
     let mut writer = tiny_model(arch);
