@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhand::policy::PolicyChoice;
-use longhand::{Engine, EngineError, Model, ModelSource, Prefill, Session, Setup, SetupOptions};
+use longhand::{
+    Engine, EngineError, Model, ModelSource, Observer as _, Prefill, Session, Setup, SetupOptions, folders,
+};
 
 use crate::console::Console;
 use crate::failure::{self, Failure};
@@ -43,6 +45,20 @@ impl App {
         if matches!(source, ModelSource::Embedded) {
             self.console.note(EMBEDDED);
         }
+    }
+
+    /// Opens a model. Its fingerprint is remembered in the cache folder.
+    pub fn open(&self, source: ModelSource) -> Result<Arc<Model>, EngineError> {
+        Model::open_with(source, folders::cache().map(|folder| folder.join("fingerprints.json")))
+    }
+
+    /// The fingerprint of a model. Ctrl-C stops it.
+    pub fn identify(&self, model: &Model, options: &SetupOptions) -> Result<String, EngineError> {
+        let (threads, mut reporter) = (options.engine().threads(), self.reporter());
+        let mut progress = |progress| reporter.progress(progress);
+        let identified =
+            self.interrupt.computing(|| model.identify(threads, &options.interrupt, &mut progress));
+        identified.map(str::to_owned)
     }
 
     /// Shows progress and notices of the library.

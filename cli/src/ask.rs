@@ -7,8 +7,8 @@ use anyhow::Result;
 use clap::Args;
 use longhand::text::{sanitize_for_terminal, split_thinking};
 use longhand::{
-    Chat, ChatFormat, ChatOptions, Context, DocumentCache, EngineError, Generated, Model, ModelSource,
-    Preamble, Reading, SetupOptions, Stop, needed_context,
+    Chat, ChatFormat, ChatOptions, Context, DocumentCache, EngineError, Generated, ModelSource, Preamble,
+    Reading, SetupOptions, Stop, needed_context,
 };
 use models::embedded::EMBEDDED_NAME;
 use serde_json::{Value, json};
@@ -105,7 +105,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     let options = args.session.apply(args.model.setup_options(app))?;
     // Later questions may be read with all that was said before.
     let options = SetupOptions { only_text: questions.len() == 1, ..options };
-    let model = Model::open(source.clone())?;
+    let model = app.open(source.clone())?;
     // Before the documents are read: the process that this starts would keep a copy of them.
     let chat_format = &args.answer.chat_format(&model)?;
     let documents = match args.files.is_empty() {

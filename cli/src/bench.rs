@@ -14,7 +14,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use longhand::policy::PolicyChoice;
 use longhand::setup::{Profiles, assumed_share};
-use longhand::{Context, HeadSource, Model, ModelSource, Observer, Setup, SetupOptions};
+use longhand::{Context, HeadSource, ModelSource, Observer, Setup, SetupOptions};
 use measure::{Bench, Test};
 use report::Report;
 
@@ -113,7 +113,7 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
         Some(text) => ModelSource::File(synthetic::model_file(app, text)?),
         None => args.model.source(app, args.model_arg.path.as_deref())?,
     };
-    let model = Model::open(source.clone())?;
+    let model = app.open(source.clone())?;
     let longest = tests.iter().map(Test::tokens).max().unwrap_or(0);
     let (k_type, v_type) = args.types.types();
     let options = SetupOptions {

@@ -9,7 +9,7 @@ use clap::Args;
 use longhand::policy::PolicyChoice;
 use longhand::setup::prepare_session;
 use longhand::{
-    Chat, ChatOptions, Context, Engine, KvUsage, Model, ModelSource, Preamble, Session, SetupOptions, Stop,
+    Chat, ChatOptions, Context, Engine, KvUsage, ModelSource, Preamble, Session, SetupOptions, Stop,
     needed_context,
 };
 use serde_json::json;
@@ -116,7 +116,7 @@ impl<'a> Demo<'a> {
             )
             .into());
         }
-        let model = Model::open(source.clone())?;
+        let model = app.open(source.clone())?;
         let trained = model.spec().n_ctx_train;
         if args.tokens > trained {
             return Err(Failure::usage(

@@ -128,7 +128,8 @@ pub fn run(app: &App, args: &EvalArgs) -> Result<()> {
         .into());
     }
     // What is wrong with a file is said before hours of work on another one.
-    let models: Vec<Arc<Model>> = sources.into_iter().map(Model::open).collect::<Result<_, _>>()?;
+    let models: Vec<Arc<Model>> =
+        sources.into_iter().map(|source| app.open(source)).collect::<Result<_, _>>()?;
     let caches: Vec<Vec<Cache>> =
         models.iter().map(|model| caches::of_args(args, model.spec())).collect::<Result<_, _>>()?;
     let mut records = Records::open(&args.output, args.shard)?;

@@ -121,7 +121,7 @@ pub fn run(app: &App, args: &HeadsArgs) -> Result<()> {
 }
 
 fn run_calibrate(app: &App, args: &CalibrateArgs) -> Result<()> {
-    let model = Model::open(args.model.source(app, args.model_arg.path.as_deref())?)?;
+    let model = app.open(args.model.source(app, args.model_arg.path.as_deref())?)?;
     let setup_options = args.model.setup_options(app);
     let engine = load(app, &model, &setup_options)?;
     let options =
@@ -150,7 +150,7 @@ fn run_show(app: &App, args: &ShowArgs) -> Result<()> {
     let profile = match &args.heads {
         Some(path) => HeadProfile::load(path)?,
         None => {
-            let model = Model::open(args.model.source(app, args.model_arg.path.as_deref())?)?;
+            let model = app.open(args.model.source(app, args.model_arg.path.as_deref())?)?;
             let (setup_options, razor) = (args.model.setup_options(app), "razor".parse()?);
             let profiles = Profiles::new(&model, &setup_options);
             let profile = match app.interrupt.computing(|| profiles.find(&razor, &mut app.reporter()))? {
@@ -194,7 +194,7 @@ pub fn of_session(console: Console, session: &Session) -> Result<String> {
 fn run_import(app: &App, args: &ImportArgs) -> Result<()> {
     let model = match &args.shape {
         Some(_) => None,
-        None => Some(Model::open(args.model.source(app, None)?)?),
+        None => Some(app.open(args.model.source(app, None)?)?),
     };
     let shape = match (&args.shape, &model) {
         (_, Some(model)) => {
@@ -206,13 +206,14 @@ fn run_import(app: &App, args: &ImportArgs) -> Result<()> {
             HeadShape::new(shape.n_layers, shape.n_heads, shape.n_kv_heads)?
         }
     };
-    let fingerprint = model.as_ref().map(|model| model.fingerprint().to_owned());
+    let setup_options = args.model.setup_options(app);
+    let fingerprint = model.as_ref().map(|model| app.identify(model, &setup_options)).transpose()?;
     let threshold = args.threshold.map(HeadThreshold::MinScore).or(args.share.map(HeadThreshold::TopShare));
     let profile = import::import(&args.map, &ImportOptions { shape, fingerprint, threshold })?;
     match (&args.out, &model) {
         (Some(out), _) => save(app, &profile, out)?,
         (None, Some(model)) => {
-            if !cache(app, model, &args.model.setup_options(app), &profile) {
+            if !cache(app, model, &setup_options, &profile) {
                 return Err(Failure::new(
                     "the head profile could not be cached",
                     "write it to a file with --out FILE",
@@ -251,7 +252,7 @@ fn save(app: &App, profile: &HeadProfile, path: &Path) -> Result<()> {
 
 /// Caches a profile for its model and prints its path. Returns false if that fails.
 fn cache(app: &App, model: &Arc<Model>, setup_options: &SetupOptions, profile: &HeadProfile) -> bool {
-    match Profiles::new(model, setup_options).cache(profile) {
+    match Profiles::new(model, setup_options).cache(profile, &mut app.reporter()) {
         Ok(Some(path)) => {
             app.console.note(&format!("cached the head profile for this model in {}", path.display()));
             true

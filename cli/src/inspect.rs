@@ -1,9 +1,11 @@
 //! `longhand inspect`: the content of any GGUF file, including those that longhand cannot run.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use anyhow::Result;
 use clap::Args;
+use longhand::{EngineError, EngineOptions};
 use models::gguf::{GgufFile, Value};
 use models::invisible::escape_name;
 use models::spec::{Experts, KvHeads, ModelSpec};
@@ -13,6 +15,7 @@ use serde_json::{Map, json};
 use crate::app::App;
 use crate::args::model::ModelFileArgs;
 use crate::format;
+use crate::progress::ProgressBar;
 use crate::table::Table;
 
 /// Elements shown of an array.
@@ -29,6 +32,9 @@ pub struct InspectArgs {
     /// With --json: do not cut arrays
     #[arg(long, requires = "json")]
     all: bool,
+    /// Print the model's fingerprint too, by which longhand tells models apart. This reads the whole file
+    #[arg(long)]
+    fingerprint: bool,
 }
 
 /// Runs the command.
@@ -37,12 +43,16 @@ pub fn run(app: &App, args: &InspectArgs) -> Result<()> {
     let name = file
         .path()
         .map_or_else(|| models::embedded::EMBEDDED_NAME.to_owned(), |path| path.display().to_string());
+    let fingerprint = args.fingerprint.then(|| fingerprint(app, &file)).transpose()?;
     if args.json {
-        let object = object(&name, &file, if args.all { usize::MAX } else { SHOWN_ELEMENTS });
+        let mut object = object(&name, &file, if args.all { usize::MAX } else { SHOWN_ELEMENTS });
+        if let Some(fingerprint) = fingerprint {
+            object["fingerprint"] = fingerprint.into();
+        }
         file.check_complete()?;
         return app.console.print_json(&object);
     }
-    let text = text(&name, &file);
+    let text = text(&name, &file, fingerprint.as_deref());
     file.check_complete()?;
     Ok(app.console.print_report(&text)?)
 }
@@ -54,6 +64,19 @@ pub fn spec(file: &GgufFile) -> Result<ModelSpec, String> {
     Ok(spec)
 }
 
+/// The fingerprint of the model. Ctrl-C stops it.
+fn fingerprint(app: &App, file: &GgufFile) -> Result<String, EngineError> {
+    let (threads, flag) = (EngineOptions::default().threads(), app.interrupt.flag());
+    let mut bar = ProgressBar::new(&app.console, "reading the model");
+    let mut go_on = |done: u64| {
+        bar.show_bytes(done, weight_bytes(file));
+        !flag.load(Ordering::Relaxed)
+    };
+    let fingerprint = app.interrupt.computing(|| file.fingerprint(threads, &mut go_on));
+    file.check_complete()?;
+    Ok(fingerprint.ok_or(ggml::Error::Interrupted)?)
+}
+
 fn weight_bytes(file: &GgufFile) -> u64 {
     file.tensors().iter().map(|tensor| tensor.bytes).sum()
 }
@@ -63,14 +86,20 @@ pub fn file_bytes(file: &GgufFile) -> usize {
     (0..file.shards()).map(|i| file.shard_bytes(i).len()).sum()
 }
 
-fn text(name: &str, file: &GgufFile) -> String {
+fn text(name: &str, file: &GgufFile, fingerprint: Option<&str>) -> String {
     let mut out = format!(
-        "{name}: GGUF version {}, {}{}\nfingerprint {}\n",
+        "{name}: GGUF version {}, {}{}{}\n",
         file.version(),
         format::bytes(file_bytes(file)),
         if file.shards() > 1 { format!(" in {} files", file.shards()) } else { String::new() },
-        file.fingerprint()
+        match file.file_type() {
+            none if none.is_empty() => none,
+            file_type => format!(", {file_type}"),
+        },
     );
+    if let Some(fingerprint) = fingerprint {
+        out += &format!("fingerprint {fingerprint}\n");
+    }
     match spec(file) {
         Ok(spec) => {
             out += &format!(
@@ -167,7 +196,7 @@ fn object(name: &str, file: &GgufFile, shown: usize) -> serde_json::Value {
         "parts": file.shards(),
         "bytes": file_bytes(file),
         "weight_bytes": weight_bytes(file),
-        "fingerprint": file.fingerprint(),
+        "type": file.file_type(),
     });
     match spec(file) {
         Ok(spec) => {

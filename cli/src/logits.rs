@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use longhand::atomic_file::{self, Access};
-use longhand::{Context, Model, SetupOptions};
+use longhand::{Context, SetupOptions};
 
 use crate::app::App;
 use crate::args::model::{ModelArg, ModelArgs};
@@ -35,7 +35,7 @@ pub struct LogitsArgs {
 /// Runs the command.
 pub fn run(app: &App, args: &LogitsArgs) -> Result<()> {
     let tokens = parse_tokens(&args.tokens)?;
-    let model = Model::open(args.model.source(app, args.model_arg.path.as_deref())?)?;
+    let model = app.open(args.model.source(app, args.model_arg.path.as_deref())?)?;
     let (k_type, v_type) = args.types.types();
     let options = SetupOptions {
         context: Context::Tokens(tokens.len()),

@@ -11,7 +11,7 @@ use clap::Args;
 use ggml::Type;
 use longhand::policy::{KvBudget, PolicyChoice, policies};
 use longhand::setup::{DeviceRequest, Forecast, GpuLayers, SessionForecast};
-use longhand::{Context, DeviceKind, EngineError, HeadSource, Model, SetupOptions};
+use longhand::{Context, DeviceKind, EngineError, HeadSource, SetupOptions};
 use models::shapes::ModelShape;
 use models::spec::ModelSpec;
 
@@ -211,7 +211,7 @@ fn forecast(app: &App, args: &PlanArgs) -> Result<(String, Forecast)> {
             Ok((name, Forecast::of_shape(&shape, file_type, &options)?))
         }
         None => {
-            let model = Model::open(args.model.source(app, args.model_arg.path.as_deref())?)?;
+            let model = app.open(args.model.source(app, args.model_arg.path.as_deref())?)?;
             Ok((model.name().to_owned(), Forecast::of_model(&model, &options)?))
         }
     }

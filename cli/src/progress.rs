@@ -37,7 +37,7 @@ impl ProgressBar {
     pub fn show(&mut self, progress: Progress) {
         let Progress { task, share, size, elapsed } = progress;
         let detail = match task {
-            Task::LoadWeights => format::bytes((share * size as f64) as usize),
+            Task::Identify | Task::LoadWeights => format::bytes((share * size as f64) as usize),
             Task::ComputeWindows => String::new(),
             Task::Calibrate | Task::Prefill => {
                 format!("{} t/s", format::speed(share * format::rate(size, elapsed)))

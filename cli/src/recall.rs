@@ -13,7 +13,7 @@ use clap::Args;
 use longhand::heads::HeadProfile;
 use longhand::policy::{KvBudget, PolicyChoice};
 use longhand::setup::available_memory;
-use longhand::{Context, Engine, EngineError, Model, Session, SessionOptions, Setup, SetupOptions};
+use longhand::{Context, Engine, EngineError, Session, SessionOptions, Setup, SetupOptions};
 
 use self::texts::FactText;
 use crate::app::App;
@@ -98,7 +98,7 @@ struct Cell {
 /// Runs the command.
 pub fn run(app: &App, args: &RecallArgs) -> Result<()> {
     let policies = session::bounded_policies(&args.policy, args.heads.is_some())?;
-    let model = Model::open(args.model.source(app, args.model_arg.path.as_deref())?)?;
+    let model = app.open(args.model.source(app, args.model_arg.path.as_deref())?)?;
     let (k_type, v_type) = args.types.types();
     let setup_options =
         SetupOptions { k_type: Some(k_type), v_type: Some(v_type), ..args.model.setup_options(app) };

@@ -55,7 +55,7 @@ fn key(session: &Session) -> String {
     };
     format!(
         "{} {} {prefill}, {} threads, {} layers on a GPU{experts}",
-        engine.model().fingerprint(),
+        engine.fingerprint(),
         options.policy.name(),
         engine.threads(),
         engine.layers_on_device()

@@ -117,6 +117,60 @@ fn sessions_of_other_documents_or_models_are_rejected() {
     );
 }
 
+/// Older versions looked at a sample of the weights. Their caches and head profiles may be those of another model.
+#[test]
+fn a_session_of_an_older_version_is_read_again() {
+    let document = file("older.txt", DOCUMENT.repeat(4));
+    for policy in ["full", "razor:buffer=256,ratio=5,sinks=4"] {
+        let path = new_session("older");
+        let args = ["chat", "--session", &path, "-f", &document, "--policy", policy];
+        longhand_with_input(&args, format!("{NUMBER}\n").as_bytes()).ok();
+        let old = "0123456789abcdef0123456789abcdef";
+        let older = with_description("older.session", &path, |description| {
+            let new = description["model"].as_str().expect("a text").to_owned();
+            description["model"] = json!(old);
+            if let Some(profile) = description["profile"].as_str() {
+                assert!(profile.contains(&new), "{profile}");
+                description["profile"] = json!(profile.replace(&new, old));
+            }
+        });
+        let input = format!("{KEY}\n/stats\n");
+        let run = longhand_with_input(&["chat", "--session", &older], input.as_bytes());
+        let note = "note: this conversation is read again with the next question: it was saved by an older longhand, \
+                    which identified models by a sample of their weights\n";
+        assert!(run.stderr.contains(note), "{}", run.stderr);
+        let out = run.ok();
+        assert_eq!(answers(&out), [KEY_IS], "{policy}: {out}");
+        assert!(reads(&out)[0] > 150, "{out}");
+        // From then on it is one of this version.
+        let run = longhand_with_input(&["chat", "--session", &older], input.as_bytes());
+        assert!(!run.stderr.contains("read again"), "{}", run.stderr);
+        assert!(reads(&run.ok())[0] < 40);
+    }
+}
+
+#[test]
+fn a_session_of_a_replaced_model_is_read_again() {
+    let model = file("replaced.gguf", models::embedded::needle());
+    let (document, path) = (file("replaced.txt", DOCUMENT), new_session("replaced"));
+    let args = ["chat", &model, "--session", &path, "-f", &document];
+    longhand_with_input(&args, format!("{NUMBER}\n").as_bytes()).ok();
+    let mut edited = models::embedded::needle().to_vec();
+    let last = edited.len() - 1;
+    edited[last] ^= 1; // in the last tensor
+    file("replaced.gguf", edited);
+    for args in [&["chat", "--session", &path][..], &["chat", &model, "--session", &path]] {
+        let run = longhand_with_input(args, format!("{KEY}\n/stats\n").as_bytes());
+        let is_first = args.len() == 3;
+        let note =
+            "read again with the next question: the file of the model needle was replaced since it was saved";
+        assert_eq!(run.stderr.contains(note), is_first, "{}", run.stderr);
+        let out = run.ok();
+        assert_eq!(answers(&out), [KEY_IS], "{out}");
+        assert_eq!(reads(&out)[0] > 50, is_first, "{out}");
+    }
+}
+
 /// The command that started a conversation continues it, and so does the same command with fewer flags. A
 /// command with other flags is rejected, and the error names the session's.
 #[test]

@@ -81,6 +81,12 @@ fn inspect_shows_any_gguf() {
     let tensors = object["tensors"].as_array().expect("an array");
     let bytes: u64 = tensors.iter().filter_map(|tensor| tensor["bytes"].as_u64()).sum();
     assert_eq!(object["weight_bytes"], bytes);
+    assert_eq!((&object["type"], object.get("fingerprint")), (&"Q8_0".into(), None));
+    let fingerprint = longhand(&["inspect", "--json", "--fingerprint"]).json()["fingerprint"].clone();
+    let fingerprint = fingerprint.as_str().expect("a text");
+    assert!(models::gguf::is_fingerprint(fingerprint), "{fingerprint}");
+    let text = longhand(&["inspect", "--fingerprint"]).ok();
+    assert!(text.contains(", Q8_0\n") && text.contains(&format!("\nfingerprint {fingerprint}\n")), "{text}");
     let all = longhand(&["inspect", "--json", "--all"]).json();
     assert_eq!(all["metadata"]["tokenizer.ggml.tokens"].as_array().map(Vec::len), Some(2048));
     assert!(longhand(&["inspect"]).ok().contains("blk.3.ffn_down.weight"));

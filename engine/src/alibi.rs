@@ -169,7 +169,7 @@ pub fn profile(
     options: &ScopeOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<HeadProfile, EngineError> {
-    let fingerprint = Some(model.fingerprint().to_owned());
+    let fingerprint = Some(model.identify(threads, interrupt, progress)?.to_owned());
     let provenance = Provenance { fingerprint, ..provenance(model.spec(), options) };
     let scopes = scopes(model, threads, interrupt, options, progress);
     model.gguf().check_complete()?; // before errors in the weights, which may be zeros

@@ -131,7 +131,7 @@ pub fn calibrate(
     }
     let mut provenance = Provenance {
         source: "calibration".into(),
-        fingerprint: Some(engine.model().fingerprint().to_owned()),
+        fingerprint: Some(engine.fingerprint().to_owned()),
         ..Provenance::default()
     };
     provenance.parameters.insert("period".into(), period.into());

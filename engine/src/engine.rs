@@ -124,6 +124,7 @@ pub enum DeviceKind {
 pub struct Engine {
     pub(crate) forward: Forward,
     model: Arc<Model>,
+    fingerprint: String,
     interrupt: Arc<AtomicBool>,
     /// Whether it is known that no weight is NaN or infinite.
     pub(crate) has_finite_weights: AtomicBool,
@@ -137,7 +138,7 @@ impl Engine {
         Engine::load(&Model::open(source.clone())?, options, &mut |_| ())
     }
 
-    /// Loads a model: starts what computes and places the weights. The interrupt flag stops it.
+    /// Loads a model: finds its fingerprint, starts what computes and places the weights. The interrupt flag stops it.
     ///
     /// # Errors
     /// Where the kernels cannot compute the model, the device cannot be used, or memory is short.
@@ -152,6 +153,8 @@ impl Engine {
             check_device_model(spec, file.path())?;
         }
         let interrupt = options.interrupt.clone();
+        // Known from now on, so that a session can be saved even if the file is lost later.
+        let fingerprint = model.identify(options.threads(), &interrupt, progress)?.to_owned();
         let host = Backend::cpu(options.threads(), interrupt.clone())?;
         let device = options.device.map(|device| device.start(interrupt.clone())).transpose()?;
         let placement =
@@ -174,12 +177,18 @@ impl Engine {
             forward.trace();
         }
         let has_finite_weights = AtomicBool::new(false);
-        Ok(Arc::new(Engine { forward, model: model.clone(), interrupt, has_finite_weights, backends }))
+        let model = model.clone();
+        Ok(Arc::new(Engine { forward, model, fingerprint, interrupt, has_finite_weights, backends }))
     }
 
     /// The model it was loaded from.
     pub fn model(&self) -> &Arc<Model> {
         &self.model
+    }
+
+    /// See [`Model::fingerprint`].
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
     }
 
     /// The model file.

@@ -31,6 +31,7 @@ mod calibrate;
 mod chat;
 mod engine;
 mod error;
+mod fingerprints;
 pub mod folders;
 mod forward;
 mod generate;
@@ -72,6 +73,7 @@ pub use progress::{Notice, Observer, Progress, Task};
 pub use sampler::{Sampler, SamplerError, SamplerOptions};
 pub use session::{KvHeadRows, KvMap, KvUsage, Prefill, Session, SessionOptions, sync_all};
 pub use setup::{Context, HeadSource, Setup, SetupOptions};
+pub use snapshot::Outdated;
 
 /// The example in docs/library.md is a doctest.
 #[cfg(doctest)]

@@ -2,16 +2,21 @@
 //! start from it.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
+use std::time::{Instant, SystemTime};
 
+use models::LoadError;
 use models::chat::{ChatError, ChatTemplate, Message, NextTurn, Prompt};
 use models::embedded::EMBEDDED_NAME;
 use models::gguf::{Blob, GgufFile};
 use models::spec::{ModelSpec, ModelTensors};
 use models::tokenizer::{Tokenizer, TokenizerError};
 
-use crate::EngineError;
+use crate::engine::check_interrupt;
+use crate::fingerprints::{self, FileState};
 use crate::heads::{HeadShape, HeadsError};
+use crate::{EngineError, EngineOptions, Progress, Task};
 
 /// Where a model comes from.
 ///
@@ -51,20 +56,41 @@ pub struct Model {
     file: Option<PathBuf>,
     gguf: GgufFile,
     spec: ModelSpec,
-    fingerprint: String,
+    identity: OnceLock<Identity>,
+    /// The file in which fingerprints are remembered.
+    fingerprints: Option<PathBuf>,
     format: OnceLock<ChatFormat>,
 }
 
+/// What a model is identified by.
+struct Identity {
+    fingerprint: String,
+    /// Its files as they were before they were read for it; `None` where it is in memory.
+    files: Option<Vec<FileState>>,
+}
+
 impl Model {
-    /// Opens a model file.
+    /// Opens a model file. No weights are read.
     ///
     /// # Errors
     /// Where the file cannot be read, is damaged, or its architecture is not supported.
     pub fn open(source: impl Into<ModelSource>) -> Result<Arc<Model>, EngineError> {
+        Model::open_with(source, None)
+    }
+
+    /// As [`Model::open`], with a file in which the fingerprints of model files are remembered, such as
+    /// `fingerprints.json` in [`folders::cache`](crate::folders::cache). It need not exist. Where a model file has not
+    /// changed since, it is not read again for its fingerprint.
+    ///
+    /// # Errors
+    /// As for [`Model::open`].
+    pub fn open_with(
+        source: impl Into<ModelSource>,
+        fingerprints: Option<PathBuf>,
+    ) -> Result<Arc<Model>, EngineError> {
         let source = source.into();
         let gguf = open_gguf(&source)?;
-        // Read now, so that a session can be saved even if the file is lost later.
-        let (spec, fingerprint) = (ModelSpec::from_gguf(&gguf), gguf.fingerprint());
+        let spec = ModelSpec::from_gguf(&gguf);
         gguf.check_complete()?;
         let spec = spec?;
         let name = match &source {
@@ -79,7 +105,8 @@ impl Model {
             ModelSource::File(path) => Some(std::path::absolute(&path).unwrap_or(path)),
             ModelSource::Embedded | ModelSource::Bytes(_) => None,
         };
-        Ok(Arc::new(Model { name, file, gguf, spec, fingerprint, format: OnceLock::new() }))
+        let (identity, format) = (OnceLock::new(), OnceLock::new());
+        Ok(Arc::new(Model { name, file, gguf, spec, identity, fingerprints, format }))
     }
 
     /// The name its author gave, else that of the file.
@@ -102,9 +129,77 @@ impl Model {
         &self.spec
     }
 
-    /// Identifies the weights: head profiles and saved sessions carry it.
-    pub fn fingerprint(&self) -> &str {
-        &self.fingerprint
+    /// Identifies the model by its settings and every byte of its weights. Head profiles, saved sessions and cached
+    /// documents carry it. Copies, renamed and split files have the same one.
+    ///
+    /// The first call reads the whole file, unless its fingerprint is remembered ([`Model::open_with`]). That takes as
+    /// long as the disk needs: [`Model::identify`] can be stopped and reports progress.
+    ///
+    /// # Errors
+    /// Where the file is no longer complete.
+    pub fn fingerprint(&self) -> Result<&str, EngineError> {
+        self.identify(EngineOptions::default().threads(), &AtomicBool::new(false), &mut |_| ())
+    }
+
+    /// As [`Model::fingerprint`], with this many threads. The interrupt flag stops it.
+    ///
+    /// # Errors
+    /// Where the file is no longer complete, or the flag is set.
+    pub fn identify(
+        &self,
+        threads: usize,
+        interrupt: &AtomicBool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<&str, EngineError> {
+        if let Some(fingerprint) = self.known_fingerprint() {
+            return Ok(fingerprint);
+        }
+        let (started, size) =
+            (Instant::now(), self.gguf.tensors().iter().map(|tensor| tensor.bytes).sum::<u64>());
+        let mut go_on = |done: u64| {
+            let (share, elapsed) = (done as f64 / size as f64, started.elapsed());
+            progress(Progress { task: Task::Identify, share, size: size as usize, elapsed });
+            check_interrupt(interrupt).is_ok()
+        };
+        let (time, files) = (SystemTime::now(), fingerprints::states(&self.gguf));
+        let fingerprint = self.gguf.fingerprint(threads, &mut go_on);
+        // Weights that are copied when the model is loaded would be in memory twice until then.
+        self.gguf.tensors().iter().for_each(|tensor| self.gguf.release_pages(tensor));
+        let fingerprint = fingerprint.ok_or(ggml::Error::Interrupted)?;
+        self.gguf.check_complete()?;
+        if let (Some(path), Some(files)) = (&self.fingerprints, &files)
+            && fingerprints::states(&self.gguf).as_ref() == Some(files)
+        {
+            // Without it the file is read again the next time.
+            let _ = fingerprints::remember(path, files, &fingerprint, time);
+        }
+        Ok(&self.identity.get_or_init(|| Identity { fingerprint, files }).fingerprint)
+    }
+
+    /// The fingerprint where it is known without reading the file: it was asked for before, or is remembered.
+    pub fn known_fingerprint(&self) -> Option<&str> {
+        if self.identity.get().is_none()
+            && let (Some(path), Some(files)) = (&self.fingerprints, fingerprints::states(&self.gguf))
+            && let Some(fingerprint) = fingerprints::find(path, &files)
+        {
+            let _ = self.identity.set(Identity { fingerprint, files: Some(files) });
+        }
+        self.identity.get().map(|identity| &*identity.fingerprint)
+    }
+
+    /// An error if the file was changed since its fingerprint is known. What was computed with it may then be of other
+    /// weights, and must not be kept.
+    pub(crate) fn check_unchanged(&self) -> Result<(), EngineError> {
+        let Some(Identity { files: Some(before), .. }) = self.identity.get() else { return Ok(()) };
+        let is_same = fingerprints::states(&self.gguf)
+            .is_some_and(|now| now.iter().zip(before).all(|(now, before)| now.has_content_of(before)));
+        match is_same {
+            true => Ok(()),
+            false => {
+                let path = self.file.clone().unwrap_or_default();
+                Err(LoadError::Changed { path }.into())
+            }
+        }
     }
 
     /// The model's heads, for profiles.

@@ -1,5 +1,6 @@
 //! What long work tells its caller: how far it is, and what was decided on the way.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ggml::NoCuda;
@@ -11,6 +12,8 @@ use ggml::NoCuda;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
+    /// The model file is read for its fingerprint.
+    Identify,
     /// Weights are copied.
     LoadWeights,
     /// Retrieval heads are found by running the model on random tokens.
@@ -36,7 +39,7 @@ pub struct Progress {
     pub task: Task,
     /// Work done, between 0 and 1.
     pub share: f64,
-    /// Size of the whole task: bytes of [`Task::LoadWeights`], tokens of [`Task::Calibrate`] and
+    /// Size of the whole task: bytes of [`Task::Identify`] and [`Task::LoadWeights`], tokens of [`Task::Calibrate`] and
     /// [`Task::Prefill`], else 0.
     pub size: usize,
     /// Time since the task began.
@@ -131,6 +134,11 @@ pub enum Notice {
     UnusableProfile {
         /// What is wrong with it.
         reason: String,
+    },
+    /// It is not known whether a given head profile was made for this model: it states a fingerprint of an older kind.
+    UnverifiedProfile {
+        /// Its file.
+        path: PathBuf,
     },
     /// A head profile could not be written to the cache.
     ProfileNotCached {

@@ -193,7 +193,7 @@ impl Session {
         let spec = engine.spec();
         options.check_context(spec)?;
         if let Some(profile) = &options.profile {
-            profile.check(engine.head_shape()?, Some(engine.model().fingerprint()))?;
+            profile.check(engine.head_shape()?, Some(engine.fingerprint()))?;
         }
         let store_options = StoreOptions { context: options.context, types: options.types, reserve: None };
         let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), store_options)?;

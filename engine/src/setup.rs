@@ -258,23 +258,13 @@ impl Setup {
             let wanted = target.wanted(spec.n_layers);
             check_unloaded(&planner(&outline, options).plan(&session, prompt, wanted)?.bytes, context)?;
         }
-        let heads = match Profiles::new(model, options).find(&session.policy, observer)? {
-            Found::NotNeeded => Heads { known: true, expected: None, smallest: None },
-            Found::Profile(profile) => {
-                Heads { known: true, expected: Some(profile.clone()), smallest: Some(profile) }
-            }
-            Found::Missing { .. } => Heads {
-                known: false,
-                expected: Some(spread(shape, assumed_share(shape))?),
-                smallest: Some(smallest(shape)?),
-            },
-        };
+        let heads = Heads::find(model, options, &session.policy, observer)?;
         let case = Case { target, session, heads, prompt, check_memory: true };
         Setup::decide(model, options, case, observer)
     }
 
     /// Decides how `model` is run for a session that was saved: `session` are the options it was made with.
-    /// Of `options`, only those of the engine are used.
+    /// Of `options`, those of the engine are used, and those of the head profile where the session has lost its own.
     ///
     /// # Errors
     /// As for [`Setup::resolve`].
@@ -284,8 +274,10 @@ impl Setup {
         session: SessionOptions,
         observer: &mut dyn Observer,
     ) -> Result<Setup, EngineError> {
-        let heads =
-            Heads { known: true, expected: session.profile.clone(), smallest: session.profile.clone() };
+        let heads = match &session.profile {
+            Some(profile) => Heads::known(Some(profile.clone())),
+            None => Heads::find(model, options, &session.policy, observer)?,
+        };
         let options = SetupOptions { budget: None, ..options.clone() };
         model.check_tensors()?;
         let target = Target::find(model, &options, observer)?;
@@ -307,7 +299,7 @@ impl Setup {
         let options = SetupOptions { budget: None, ..options.clone() };
         let session = SessionOptions { context, ..SessionOptions::default() };
         model.check_tensors()?;
-        let heads = Heads { known: true, expected: None, smallest: None };
+        let heads = Heads::known(None);
         let target = Target::find(model, &options, observer)?;
         let case = Case { target, session, heads, prompt: context, check_memory: false };
         Setup::decide(model, &options, case, observer)
@@ -513,6 +505,30 @@ struct Heads {
     expected: Option<HeadProfile>,
     /// The profile, or one that takes no more memory than any other.
     smallest: Option<HeadProfile>,
+}
+
+impl Heads {
+    fn known(profile: Option<HeadProfile>) -> Heads {
+        Heads { known: true, expected: profile.clone(), smallest: profile }
+    }
+
+    fn find(
+        model: &Arc<Model>,
+        options: &SetupOptions,
+        policy: &PolicyChoice,
+        observer: &mut dyn Observer,
+    ) -> Result<Heads, EngineError> {
+        let shape = model.head_shape()?;
+        Ok(match Profiles::new(model, options).find(policy, observer)? {
+            Found::NotNeeded => Heads::known(None),
+            Found::Profile(profile) => Heads::known(Some(profile)),
+            Found::Missing { .. } => Heads {
+                known: false,
+                expected: Some(spread(shape, assumed_share(shape))?),
+                smallest: Some(smallest(shape)?),
+            },
+        })
+    }
 }
 
 /// The options and the memory of a session of `context` tokens, whose first text has `prompt` tokens, on a

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use kernels::RowType;
 use kernels::graph::tensor_type;
 use models::MappedFile;
+use models::gguf::is_sample_fingerprint;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
@@ -68,7 +69,7 @@ impl Description {
     fn of(session: &Session) -> Description {
         let (options, model) = (session.options(), session.engine().model());
         Description {
-            model: model.fingerprint().to_owned(),
+            model: session.engine().fingerprint().to_owned(),
             model_name: model.name().to_owned(),
             // Other paths cannot be written as JSON.
             model_file: model.file().filter(|file| file.to_str().is_some()).map(Path::to_owned),
@@ -196,6 +197,20 @@ impl<'a> Input<'a> {
     }
 }
 
+/// Why the cache of a saved session is of no use with a model, although the session can go on.
+///
+/// ```
+/// assert_ne!(longhand::Outdated::Replaced, longhand::Outdated::NotIdentified);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outdated {
+    /// The file of the model is another one than before.
+    Replaced,
+    /// The session was saved by a version of the program that looked at a sample of the weights only. Whether the model
+    /// is the same is not known.
+    NotIdentified,
+}
+
 /// A file that holds a session, opened and described but not read yet.
 pub struct Snapshot {
     path: PathBuf,
@@ -277,11 +292,52 @@ impl Snapshot {
         self.options.context = context;
     }
 
-    /// Refuses a model with which its session was not made.
-    pub fn check(&self, model: &Model) -> Result<(), EngineError> {
-        if self.description.model == model.fingerprint() {
-            return Ok(());
+    /// Whether its cache and its head profile can be used with a model. If not, it loses them: the session is then an
+    /// empty one, and a head profile has to be given ([`Snapshot::set_profile`]).
+    ///
+    /// # Errors
+    /// Where it was made with another model: neither was the model's file replaced, nor was the session saved by a
+    /// version of the program that cannot tell.
+    pub(crate) fn adapt_to(&mut self, model: &Model) -> Result<Option<Outdated>, EngineError> {
+        let fingerprint = model.fingerprint()?;
+        if self.description.model == fingerprint {
+            return Ok(None);
         }
+        let has_name = self.description.model_name == model.name();
+        let is_replaced = match (self.model_file(), model.file()) {
+            (Some(before), Some(file)) => before == file,
+            (None, None) => has_name,
+            _ => false,
+        };
+        let outdated = match is_sample_fingerprint(&self.description.model) {
+            true if is_replaced || has_name => Outdated::NotIdentified,
+            false if is_replaced => Outdated::Replaced,
+            _ => return Err(self.other_model(model)),
+        };
+        self.description = self.description.without_cache();
+        self.description.model = fingerprint.to_owned();
+        let made_with = self.options.profile.as_ref().map(|profile| &profile.provenance().fingerprint);
+        if made_with.is_some_and(|made_with| made_with.as_deref() != Some(fingerprint)) {
+            self.set_profile(None);
+        }
+        Ok(Some(outdated))
+    }
+
+    /// Gives its session another head profile.
+    pub(crate) fn set_profile(&mut self, profile: Option<HeadProfile>) {
+        self.description.profile = profile.as_ref().map(HeadProfile::to_json);
+        self.options.profile = profile;
+    }
+
+    /// Refuses a model with which its session was not made.
+    fn check_model(&self, engine: &Engine) -> Result<(), EngineError> {
+        match self.description.model == engine.fingerprint() {
+            true => Ok(()),
+            false => Err(self.other_model(engine.model())),
+        }
+    }
+
+    fn other_model(&self, model: &Model) -> EngineError {
         let made_with = format!("{:.200}", self.description.model_name);
         let what = match made_with == model.name() {
             true => format!("it was made with other weights of the model {made_with}"),
@@ -291,13 +347,13 @@ impl Snapshot {
             Some(file) => format!("open the model it was made with; its file was {:.500}", file.display()),
             None => "open the model it was made with".to_owned(),
         };
-        Err(EngineError::Snapshot { path: self.path.clone(), what, hint: Hint::advice(advice) })
+        EngineError::Snapshot { path: self.path.clone(), what, hint: Hint::advice(advice) }
     }
 
     /// Makes its session again; an empty one if the file has no cache. This allocates a store for as many
     /// tokens as the file says ([`Snapshot::options`]).
     pub fn restore(mut self, engine: &Arc<Engine>) -> Result<Session, EngineError> {
-        self.check(engine.model())?;
+        self.check_model(engine)?;
         if self.description.cache {
             check_rotation(engine, self.description.context, self.options.context)?;
         }
@@ -458,8 +514,9 @@ pub(crate) fn write(
     cache: bool,
     to: &mut dyn Write,
 ) -> Result<(), EngineError> {
-    // Layers of an unfinished text are of no use without the rest.
-    let cache = cache && session.first_text_share().is_none();
+    // Layers of an unfinished text are of no use without the rest. Rows of changed weights are of no use at all.
+    let is_complete = session.first_text_share().is_none();
+    let cache = cache && is_complete && session.engine().model().check_unchanged().is_ok();
     let (tokens, logits) = if cache { (session.tokens(), session.logits()) } else { (&[][..], &[][..]) };
     let description = Description {
         cache,

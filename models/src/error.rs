@@ -39,6 +39,13 @@ pub enum LoadError {
         bytes: u64,
     },
 
+    /// The file was changed after it was opened.
+    #[error("the model file {path} was changed while it was in use", path = .path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+
     /// One of the other variants, found in this file.
     #[error("{path}: {error}", path = .path.display())]
     In {
@@ -238,6 +245,7 @@ impl LoadError {
             LoadError::Lost { .. } => {
                 "make sure that the file is complete and its disk works, then start again; to update a model file, write a new one and rename it"
             }
+            LoadError::Changed { .. } => "start again; to update a model file, write a new one and rename it",
             LoadError::NotAFile { .. } => "give the path of the .gguf file itself",
             LoadError::Magic { .. } => {
                 "give a file in GGUF format; convert safetensors and PyTorch files first"
@@ -287,6 +295,7 @@ impl LoadError {
         match self {
             named @ (LoadError::Io { .. }
             | LoadError::Lost { .. }
+            | LoadError::Changed { .. }
             | LoadError::NotAFile { .. }
             | LoadError::In { .. }) => named,
             error => LoadError::In { path: path.to_owned(), error: Box::new(error) },
@@ -352,6 +361,7 @@ mod tests {
             io(io::ErrorKind::Other),
             LoadError::Lost { path: path(), opened_bytes: 2, bytes: 1 },
             LoadError::Lost { path: path(), opened_bytes: 2, bytes: 2 },
+            LoadError::Changed { path: path() },
             LoadError::NotAFile { path: path() },
             LoadError::In { path: path(), error: Box::new(LoadError::BigEndian) },
             LoadError::Magic { found: b"PK".into() },

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 pub use blob::Blob;
 use cursor::Cursor;
+pub use fingerprint::{is_fingerprint, is_sample_fingerprint};
 pub use value::{Array, GgufStr, NestedArray, NumberArray, StringArray, Value, ValueType};
 
 pub use crate::error::LoadError;
@@ -230,11 +231,14 @@ impl GgufFile {
         file_type::file_type(self)
     }
 
-    /// Identifies the model by its content, in 32 hexadecimal digits: the same for copies, renamed and split
-    /// files, different for other weights or another quantization. Cheap, because it hashes only a bounded
-    /// sample of the weights.
-    pub fn fingerprint(&self) -> String {
-        fingerprint::fingerprint(self)
+    /// Identifies the model by its content: the same for copies, renamed and split files, different where any byte of
+    /// a tensor or a setting of the architecture differs. It is a file name, 37 characters long.
+    ///
+    /// This reads all weights, with up to `threads` threads. The caller's thread hands the bytes that are done to `go_on`
+    /// after every few megabytes. Where that gives false, the result is `None`. Call [`GgufFile::check_complete`]
+    /// afterwards.
+    pub fn fingerprint(&self, threads: usize, go_on: &mut dyn FnMut(u64) -> bool) -> Option<String> {
+        fingerprint::fingerprint(self, threads, go_on)
     }
 
     /// The value of a key as an unsigned integer, from any integer type; `None` if the key is missing.

@@ -36,7 +36,7 @@ pub fn differences(saved: &SessionOptions, given: &SetupOptions, model: &Arc<Mod
     if policy != saved.policy {
         differences.push(format!("--policy {} (not {policy})", saved.policy));
     } else if let HeadSource::File(path) = &given.heads {
-        let profile = Profiles::new(model, given).read(path, &policy)?;
+        let profile = Profiles::new(model, given).read(path, &policy, &mut ())?;
         if !saved.profile.as_ref().is_some_and(|saved| saved.keeps_as(&profile)) {
             let which = if saved.profile.is_some() { "another" } else { "no" };
             differences.push(format!("{which} head profile (--heads)"));

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
+use longhand::setup::Profiles;
 use longhand::text::split_thinking;
 use longhand::{
-    Chat, ChatFile, ChatOptions, Context, EngineError, Model, ModelSource, Preamble, SavedChat, Setup,
-    SetupOptions,
+    Chat, ChatFile, ChatOptions, Context, EngineError, Model, ModelSource, Outdated, Preamble, SavedChat,
+    Setup, SetupOptions,
 };
 
 use super::keeper::Keeper;
@@ -50,7 +51,7 @@ impl Opening<'_> {
         if saved.is_none() {
             app.introduce(&source);
         }
-        let model = open_model(source).map_err(|error| match &saved {
+        let model = open_model(app, source).map_err(|error| match &saved {
             Some((_, saved)) => error
                 .context(format!("the model {} of this conversation cannot be opened", saved.model_name())),
             None => error,
@@ -59,7 +60,7 @@ impl Opening<'_> {
         let format = model.chat_format()?;
         let preamble = match &mut saved {
             Some((_, saved)) => {
-                check_saved(saved, args, &options, &model, documents.text())?;
+                check_saved(app, saved, args, &options, &model, documents.text())?;
                 Preamble::default()
             }
             None => {
@@ -125,8 +126,8 @@ fn open_saved(args: &ChatArgs, kept: Option<&KeptChats>) -> Result<Option<(ChatF
 
 /// Opens the model and starts the process of its chat template. That is done before documents are read: the process
 /// would keep a copy of them.
-fn open_model(source: ModelSource) -> Result<Arc<Model>> {
-    let model = Model::open(source)?;
+fn open_model(app: &App, source: ModelSource) -> Result<Arc<Model>> {
+    let model = app.open(source)?;
     model.chat_format()?;
     Ok(model)
 }
@@ -142,14 +143,29 @@ fn title(documents: &[String]) -> String {
 /// # Errors
 /// Where another flag contradicts the saved conversation.
 fn check_saved(
+    app: &App,
     saved: &mut SavedChat,
     args: &ChatArgs,
     options: &SetupOptions,
     model: &Arc<Model>,
     documents: &str,
 ) -> Result<()> {
-    saved.check(model)?;
-    let mut differences = resume_check::differences(saved.options(), options, model)?;
+    app.identify(model, options)?;
+    let before = saved.options().clone();
+    if let Some(outdated) = saved.adapt_to(model)? {
+        let why = match outdated {
+            Outdated::Replaced => {
+                format!("the file of the model {} was replaced since it was saved", model.name())
+            }
+            Outdated::NotIdentified => {
+                "it was saved by an older longhand, which identified models by a sample of \
+                                        their weights"
+                    .to_owned()
+            }
+        };
+        app.console.note(&format!("note: this conversation is read again with the next question: {why}"));
+    }
+    let mut differences = resume_check::differences(&before, options, model)?;
     if args.system.is_some() && args.system.as_deref() != saved.system() {
         let which = if saved.system().is_some() { "another" } else { "no" };
         differences.push(format!("{which} system message (-p)"));
@@ -224,7 +240,7 @@ fn resume(
     model: &Arc<Model>,
     setup_options: &SetupOptions,
     sampling: Sampling,
-    saved: SavedChat,
+    mut saved: SavedChat,
 ) -> Result<Chat> {
     let path = saved.path().display().to_string();
     let saved_options = saved.options().clone();
@@ -234,6 +250,13 @@ fn resume(
         .computing(|| Setup::resume(model, setup_options, saved_options.clone(), &mut app.reporter()))
         .map_err(|error| anyhow::Error::from(error).context(path.clone()))?;
     let engine = app.load(&setup)?;
+    if saved.options().profile.is_none() {
+        let profiles = Profiles::new(model, setup_options);
+        let mut reporter = app.reporter();
+        let find = || profiles.find_or_calibrate(&engine, &saved_options.policy, &mut reporter);
+        let profile = app.interrupt.computing(find)?;
+        saved.set_profile(profile);
+    }
     let restored = saved.restore(&engine, chat_options(args, sampling, Preamble::default()));
     let chat = restored.map_err(|error| match error {
         EngineError::Memory { .. } => anyhow::Error::from(error).context(path),

@@ -167,11 +167,10 @@ impl<'a> Evaluation<'a> {
     }
 
     fn key(&self, exercise: &Exercise, cache: &Cache) -> Key {
-        let model = self.engine.model();
         Key {
             task: exercise.task.to_string(),
-            model: model.name().chars().take(MAX_NAME).collect(),
-            fingerprint: model.fingerprint().to_owned(),
+            model: self.engine.model().name().chars().take(MAX_NAME).collect(),
+            fingerprint: self.engine.fingerprint().to_owned(),
             cache: cache.name.clone(),
             heads: cache.heads(),
             budget: cache.budget_text(),

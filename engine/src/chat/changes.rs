@@ -90,11 +90,11 @@ impl Chat {
         mut session: Session,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Reading, EngineError> {
-        let (old, new) = (self.session.engine().model(), session.engine().model());
+        let (old, new) = (self.session.engine(), session.engine());
         if old.fingerprint() != new.fingerprint() {
             return Err(EngineError::Setting {
-                what: format!("a session of the model {}", new.name()),
-                reason: format!("the conversation is held with {}", old.name()),
+                what: format!("a session of the model {}", new.model().name()),
+                reason: format!("the conversation is held with {}", old.model().name()),
                 hint: Hint::advice("make the session with the same model"),
             });
         }
@@ -130,6 +130,16 @@ impl Chat {
         (self.timeline, self.turns) = (timeline, turns);
         self.go_back(usize::MAX);
         Ok(reading)
+    }
+
+    /// Encodes the conversation as the session's model does, which may not be the one that it was held with.
+    ///
+    /// # Errors
+    /// Where the chat template refuses it, or a text cannot be encoded.
+    pub(super) fn encode_again(&mut self) -> Result<(), EngineError> {
+        let Rendered { messages, timeline, turns } = self.rendered(&self.preamble)?;
+        (self.messages, self.timeline, self.turns) = (messages, timeline, turns);
+        Ok(())
     }
 
     /// The conversation with another preamble.

@@ -73,7 +73,11 @@ impl DocumentCache {
     }
 
     /// Keeps a session that has read documents, if there is room.
+    ///
+    /// # Errors
+    /// Where the model's file was changed since it was loaded, or the file cannot be written.
     pub(super) fn add(&self, session: &Session) -> Result<(), EngineError> {
+        session.engine().model().check_unchanged()?;
         let bytes = session.kv_usage().bytes as u64;
         let remove = |path: &Path| {
             let bytes = fs::metadata(path).map_or(0, |metadata| metadata.len());

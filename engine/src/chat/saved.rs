@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::documents::question_in;
 use super::{Attachment, Chat, ChatOptions, Preamble, Turn};
-use crate::snapshot::{self, Snapshot};
+use crate::heads::HeadProfile;
+use crate::snapshot::{self, Outdated, Snapshot};
 use crate::{Engine, EngineError, Model, ModelSource, SessionOptions, setup};
 
 /// A conversation without its session, as session files hold it.
@@ -52,6 +53,8 @@ pub struct SavedChat {
     record: Record,
     /// A file with the KV cache as it was some turns ago.
     cache: Option<Snapshot>,
+    /// Whether its tokens are those of a model that is not the same any more.
+    is_outdated: bool,
 }
 
 impl Chat {
@@ -88,7 +91,7 @@ impl SavedChat {
         let snapshot = Snapshot::open(path)?;
         let record =
             serde_json::from_str(snapshot.caller()).map_err(|error| damaged(path, &error.to_string()))?;
-        Ok(SavedChat { snapshot, record, cache: None })
+        Ok(SavedChat { snapshot, record, cache: None, is_outdated: false })
     }
 
     /// The file.
@@ -177,9 +180,25 @@ impl SavedChat {
         self.cache.iter_mut().for_each(|cache| cache.set_context(context));
     }
 
-    /// Refuses a model other than the one it was made with.
-    pub fn check(&self, model: &Model) -> Result<(), EngineError> {
-        self.snapshot.check(model)
+    /// Prepares it for a model. `None` where the model is the one it was made with. Otherwise the conversation goes on
+    /// without its cache, and all of it is read again with the next question. If the session had a head profile of
+    /// the old model, [`SavedChat::set_profile`] has to give it another one before it is restored.
+    ///
+    /// The model's fingerprint is needed ([`Model::identify`]).
+    ///
+    /// # Errors
+    /// Where it was made with another model.
+    pub fn adapt_to(&mut self, model: &Model) -> Result<Option<Outdated>, EngineError> {
+        let outdated = self.snapshot.adapt_to(model)?;
+        if outdated.is_some() {
+            (self.cache, self.is_outdated) = (None, true);
+        }
+        Ok(outdated)
+    }
+
+    /// Gives its session a head profile.
+    pub fn set_profile(&mut self, profile: Option<HeadProfile>) {
+        self.snapshot.set_profile(profile);
     }
 
     /// Restores the conversation. Of `options`, the preamble is ignored: it is the saved one. What the cache
@@ -199,7 +218,7 @@ impl SavedChat {
         if !expected.starts_with(&roles)
             || roles.len() + 1 < expected.len()
             || !turns_fit(&turns, timeline.len())
-            || timeline.iter().chain(replaced).any(|token| *token as usize >= vocabulary)
+            || !self.is_outdated && timeline.iter().chain(replaced).any(|token| *token as usize >= vocabulary)
             || attachments.iter().any(|attachment| !(1..=turns.len()).contains(&attachment.turn))
         {
             return Err(damaged(
@@ -208,8 +227,8 @@ impl SavedChat {
             ));
         }
         let system = messages.first().filter(|(role, _)| role == "system").map(|(_, text)| text.as_str());
-        let preamble = match turns.is_empty() {
-            // They are read before the first question.
+        let preamble = match turns.is_empty() || self.is_outdated {
+            // They are read before the first question, or again.
             true => Preamble::new(engine.model().chat_format()?, system, &documents)?,
             false => Preamble::unencoded(system, &documents),
         };
@@ -230,6 +249,9 @@ impl SavedChat {
         let mut chat = Chat::new(session, ChatOptions { preamble: preamble.with_names(names), ..options })?;
         chat.messages = messages.into_iter().map(|(role, content)| Message { role, content }).collect();
         (chat.timeline, chat.turns, chat.attachments) = (timeline, turns, attachments);
+        if self.is_outdated {
+            chat.encode_again()?;
+        }
         chat.go_back(usize::MAX);
         Ok(chat)
     }

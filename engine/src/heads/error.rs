@@ -145,7 +145,7 @@ impl HeadsError {
     }
 
     /// The same error with the name of the file it was found in.
-    pub(super) fn in_file(self, path: &Path) -> HeadsError {
+    pub(crate) fn in_file(self, path: &Path) -> HeadsError {
         match self {
             named @ (HeadsError::Io { .. } | HeadsError::TooLarge { .. } | HeadsError::In { .. }) => named,
             error => HeadsError::In { path: path.to_owned(), error: Box::new(error) },

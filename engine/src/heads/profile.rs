@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write as _};
 use std::path::Path;
 
+use models::gguf::is_sample_fingerprint;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -379,7 +380,8 @@ impl HeadProfile {
         Ok(Some(selected))
     }
 
-    /// Refuses a profile of another model: other head counts, or another fingerprint where both are known.
+    /// Refuses a profile of another model: other head counts, or another fingerprint where both are known. Fingerprints
+    /// of the kind before cannot be compared and count as unknown.
     ///
     /// # Errors
     /// [`HeadsError::Shape`], [`HeadsError::Fingerprint`].
@@ -388,7 +390,7 @@ impl HeadProfile {
             return Err(HeadsError::Shape { what: "the profile", found: self.shape.to_string(), model });
         }
         match (&self.provenance.fingerprint, fingerprint) {
-            (Some(found), Some(model)) if found != model => {
+            (Some(found), Some(model)) if found != model && !is_sample_fingerprint(found) => {
                 Err(HeadsError::Fingerprint { found: shorten(found), model: model.to_owned() })
             }
             _ => Ok(()),

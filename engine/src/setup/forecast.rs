@@ -235,16 +235,17 @@ fn heads(
     options: &SetupOptions,
 ) -> Result<ForecastHeads, EngineError> {
     let shape = outline.head_shape()?;
-    let fingerprint = model.map(|model| model.fingerprint());
-    let (profile, origin) = match (&options.heads, model) {
-        (HeadSource::File(path), _) => {
-            (HeadProfile::load_for(path, shape, fingerprint)?, ProfileOrigin::Given)
-        }
-        (HeadSource::Profile(profile), _) => {
-            profile.check(shape, fingerprint)?;
+    let profiles = model.map(|model| Profiles::new(model, options));
+    let (profile, origin) = match (&options.heads, &profiles) {
+        (HeadSource::File(path), Some(profiles)) => (profiles.load(path, &mut ())?, ProfileOrigin::Given),
+        (HeadSource::File(path), None) => (HeadProfile::load_for(path, shape, None)?, ProfileOrigin::Given),
+        (HeadSource::Profile(profile), profiles) => {
+            profiles.as_ref().map_or(Ok(()), |profiles| profiles.check(profile, &mut ()))?;
+            profile.check(shape, None)?;
             (profile.clone(), ProfileOrigin::Given)
         }
-        (HeadSource::Auto, Some(model)) => match Profiles::new(model, options).cached().ok().flatten() {
+        // A program that caches a profile knows the fingerprint. So the file need not be read for a plan.
+        (HeadSource::Auto, Some(profiles)) => match profiles.cached_if_known().ok().flatten() {
             Some(profile) => (profile, ProfileOrigin::Cached),
             None if outline.spec.position_encoding.is_alibi() => {
                 (HeadProfile::uniform(shape, false), ProfileOrigin::Alibi)

@@ -5,6 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use models::gguf::is_sample_fingerprint;
+
 use super::{HeadSource, SetupOptions};
 use crate::alibi::{self, ScopeOptions};
 use crate::calibrate::{CalibrationOptions, calibrate};
@@ -103,7 +105,7 @@ impl<'a> Profiles<'a> {
         }
         let shape = self.model.head_shape()?;
         let profile = match &self.options.heads {
-            HeadSource::Auto => match self.cached() {
+            HeadSource::Auto => match self.cached(observer) {
                 Ok(Some(profile)) if policy.lacks_shares(&profile) => {
                     return Ok(Found::Missing { unusable: None });
                 }
@@ -111,12 +113,12 @@ impl<'a> Profiles<'a> {
                 Ok(None) => return Ok(Found::Missing { unusable: None }),
                 Err(error) => return Ok(Found::Missing { unusable: Some(error.to_string()) }),
             },
-            HeadSource::File(path) => return self.read(path, policy).map(Found::Profile),
+            HeadSource::File(path) => return self.read(path, policy, observer).map(Found::Profile),
             HeadSource::Profile(profile) if policy.lacks_shares(profile) => {
                 return Ok(Found::Missing { unusable: None });
             }
             HeadSource::Profile(profile) => {
-                profile.check(shape, Some(self.model.fingerprint()))?;
+                self.check(profile, observer)?;
                 profile.clone()
             }
             HeadSource::Assumed(share) => spread(shape, *share)?,
@@ -141,7 +143,7 @@ impl<'a> Profiles<'a> {
         observer.notice(Notice::Begins(Task::Calibrate));
         let (options, rule) = (CalibrationOptions::default(), SelectionRule::default());
         let profile = calibrate(engine, &options, &rule, &mut |progress| observer.progress(progress))?;
-        notify_if_not_cached(self.cache(&profile), observer);
+        notify_if_not_cached(self.cache(&profile, observer), observer);
         if policy.lacks_shares(&profile) {
             return Err(EngineError::Policy {
                 given: policy.to_string(),
@@ -157,25 +159,41 @@ impl<'a> Profiles<'a> {
     ///
     /// # Errors
     /// Where there is a file that cannot be used.
-    pub fn cached(&self) -> Result<Option<HeadProfile>, EngineError> {
-        match self.path(self.model.fingerprint()) {
-            Some(path) => self.read_cached(&path),
+    pub fn cached(&self, observer: &mut dyn Observer) -> Result<Option<HeadProfile>, EngineError> {
+        match self.options.profile_folder {
+            Some(_) => self.read_cached(self.path(self.identify(observer)?)),
             None => Ok(None),
         }
+    }
+
+    /// As [`Profiles::cached`], where the fingerprint is known without reading the model's file.
+    pub(super) fn cached_if_known(&self) -> Result<Option<HeadProfile>, EngineError> {
+        self.read_cached(self.model.known_fingerprint().and_then(|fingerprint| self.path(fingerprint)))
     }
 
     /// Caches a profile for the model; gives the file, or `None` where no folder is known.
     ///
     /// # Errors
-    /// Where the file cannot be written.
-    pub fn cache(&self, profile: &HeadProfile) -> Result<Option<PathBuf>, HeadsError> {
-        let path = self.path(self.model.fingerprint());
-        path.map(|path| profile.save(&path).map(|()| path)).transpose()
+    /// Where the model's file was changed since its fingerprint is known, or the file cannot be written.
+    pub fn cache(
+        &self,
+        profile: &HeadProfile,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<PathBuf>, EngineError> {
+        let Some(path) = self.path(self.identify(observer)?) else { return Ok(None) };
+        self.model.check_unchanged()?;
+        profile.save(&path)?;
+        Ok(Some(path))
     }
 
     /// The profile of a file, with heads selected again where the policy sets the shares itself.
-    pub fn read(&self, path: &Path, policy: &PolicyChoice) -> Result<HeadProfile, EngineError> {
-        let profile = HeadProfile::load_for(path, self.model.head_shape()?, Some(self.model.fingerprint()))?;
+    pub fn read(
+        &self,
+        path: &Path,
+        policy: &PolicyChoice,
+        observer: &mut dyn Observer,
+    ) -> Result<HeadProfile, EngineError> {
+        let profile = self.load(path, observer)?;
         if policy.lacks_shares(&profile) {
             return Err(EngineError::NoRowShares { path: path.to_owned() });
         }
@@ -191,11 +209,43 @@ impl<'a> Profiles<'a> {
         Some(self.options.profile_folder.as_ref()?.join(format!("{name}.json")))
     }
 
-    fn read_cached(&self, path: &Path) -> Result<Option<HeadProfile>, EngineError> {
-        if !path.is_file() {
-            return Ok(None);
+    fn read_cached(&self, path: Option<PathBuf>) -> Result<Option<HeadProfile>, EngineError> {
+        let Some(path) = path.filter(|path| path.is_file()) else { return Ok(None) };
+        let fingerprint = self.model.known_fingerprint();
+        Ok(Some(HeadProfile::load_for(&path, self.model.head_shape()?, fingerprint)?))
+    }
+
+    /// The model's fingerprint, which may have to be computed.
+    fn identify(&self, observer: &mut dyn Observer) -> Result<&str, EngineError> {
+        let threads = self.options.engine().threads();
+        self.model.identify(threads, &self.options.interrupt, &mut |progress| observer.progress(progress))
+    }
+
+    /// The profile of a file, if it is one of this model.
+    pub(super) fn load(&self, path: &Path, observer: &mut dyn Observer) -> Result<HeadProfile, EngineError> {
+        let profile = HeadProfile::load(path)?;
+        self.check(&profile, observer).map_err(|error| match error {
+            EngineError::Heads(fault) => fault.in_file(path).into(),
+            error => error,
+        })?;
+        if profile.provenance().fingerprint.as_deref().is_some_and(is_sample_fingerprint) {
+            observer.notice(Notice::UnverifiedProfile { path: path.to_owned() });
         }
-        Ok(Some(HeadProfile::load_for(path, self.model.head_shape()?, Some(self.model.fingerprint()))?))
+        Ok(profile)
+    }
+
+    /// Refuses a profile of another model. The model's file is read only if the profile states a fingerprint.
+    pub(super) fn check(
+        &self,
+        profile: &HeadProfile,
+        observer: &mut dyn Observer,
+    ) -> Result<(), EngineError> {
+        let shape = self.model.head_shape()?;
+        profile.check(shape, None)?;
+        if profile.provenance().fingerprint.is_some() {
+            profile.check(shape, Some(self.identify(observer)?))?;
+        }
+        Ok(())
     }
 
     /// How far the heads of a model with ALiBi attend: cached for its fingerprint and these options, else
@@ -206,9 +256,10 @@ impl<'a> Profiles<'a> {
         observer: &mut dyn Observer,
     ) -> Result<HeadProfile, EngineError> {
         let strict = if options.rigorous { "-rigorous" } else { "" };
-        let path = self.path(&format!("{}-windows-{}{strict}", self.model.fingerprint(), options.epsilon));
+        let fingerprint = self.identify(observer)?;
+        let path = self.path(&format!("{fingerprint}-windows-{}{strict}", options.epsilon));
         let parameters = alibi::provenance(self.model.spec(), options).parameters;
-        match path.as_ref().map_or(Ok(None), |path| self.read_cached(path)) {
+        match self.read_cached(path.clone()) {
             Ok(Some(profile))
                 if profile.scopes(0).is_some() && profile.provenance().parameters == parameters =>
             {
@@ -226,13 +277,15 @@ impl<'a> Profiles<'a> {
             alibi::profile(self.model, threads, &self.options.interrupt, options, &mut |progress| {
                 observer.progress(progress);
             })?;
-        notify_if_not_cached(path.map_or(Ok(()), |path| profile.save(&path)), observer);
+        let cached = self.model.check_unchanged();
+        let cached = cached.and_then(|()| Ok(path.map_or(Ok(()), |path| profile.save(&path))?));
+        notify_if_not_cached(cached, observer);
         Ok(profile)
     }
 }
 
 /// A profile that cannot be cached is no error: it is made again the next time.
-fn notify_if_not_cached<T>(cached: Result<T, HeadsError>, observer: &mut dyn Observer) {
+fn notify_if_not_cached<T>(cached: Result<T, EngineError>, observer: &mut dyn Observer) {
     if let Err(error) = cached {
         observer.notice(Notice::ProfileNotCached { reason: error.to_string() });
     }

@@ -1,81 +1,151 @@
-//! Identifies a model by its content, so that files made for one model (head profiles) can be told from those
-//! of others. Not a checksum: it hashes only a sample of the weights.
+//! Identifies a model by its content, so that what was kept for one model (head profiles, caches, sessions) is not used
+//! with another one. It covers the metadata of the architecture and every byte of every tensor.
+//!
+//! The data of each tensor are hashed in pieces, by several threads. The fingerprint is the hash of what describes the
+//! model and of the hashes of all pieces, in an order that does not depend on how the file was written or split. XXH3
+//! finds accidents and edits. It is no protection against somebody who makes two files with the same fingerprint.
 
-use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use twox_hash::XxHash3_128;
 
 use super::{GgufFile, Value};
 
-/// Maximum number of tensors whose data are sampled, spread evenly over the sorted names.
-const SAMPLED_TENSORS: usize = 64;
-/// Bytes hashed of each sampled tensor, from its middle.
-const SAMPLE_BYTES: usize = 1024;
+/// Bytes that are hashed at once. A part of what a fingerprint is: with another number all fingerprints are others.
+const PIECE_BYTES: usize = 4 << 20;
+/// What ends a fingerprint. It tells fingerprints of this kind from others.
+const SUFFIX: &str = "-xxh3";
+/// Hexadecimal digits of a hash.
+const DIGITS: usize = 32;
 
-/// Hashes the keys of the architecture, the names, dimensions and types of all tensors, and a sample of their
-/// data. The order does not depend on how the file was written or split.
-pub(super) fn fingerprint(file: &GgufFile) -> String {
-    let mut hash = Fnv128::new();
+/// Computes the fingerprint with up to `threads` threads, the caller's included. The caller's thread reports the bytes
+/// hashed so far. `None` where `go_on` gives false.
+pub(super) fn fingerprint(
+    file: &GgufFile,
+    threads: usize,
+    go_on: &mut dyn FnMut(u64) -> bool,
+) -> Option<String> {
+    let tensors = || file.by_name.iter().map(|i| &file.tensors[*i as usize]);
+    let pieces: Vec<&[u8]> = tensors().flat_map(|tensor| file.data(tensor).chunks(PIECE_BYTES)).collect();
+    let mut hashes = hash_all(&pieces, threads, go_on)?.into_iter();
+
+    let mut hash = XxHash3_128::new();
     let arch = file.str("general.architecture").ok().flatten().unwrap_or_default();
     let prefix = format!("{arch}.");
-    hash.field(arch.as_bytes());
+    field(&mut hash, arch.as_bytes());
     for &i in &file.by_key {
         let (key, value) = &file.metadata[i as usize];
         if key.starts_with(&prefix) {
-            hash.field(key.as_bytes());
+            field(&mut hash, key.as_bytes());
+            field(&mut hash, value.type_name().as_bytes());
             match value {
-                Value::Array(array) => hash.field(array.raw()),
-                scalar => hash.field(scalar.to_string().as_bytes()),
+                Value::Array(array) => field(&mut hash, array.raw()),
+                Value::String(text) => field(&mut hash, text.as_bytes()),
+                scalar => field(&mut hash, scalar.to_string().as_bytes()),
             }
         }
     }
-    let step = file.by_name.len().div_ceil(SAMPLED_TENSORS).max(1);
-    for (n, &i) in file.by_name.iter().enumerate() {
-        let tensor = &file.tensors[i as usize];
-        hash.field(tensor.name.as_bytes());
-        let mut description = String::new();
-        // Writing to a String cannot fail.
-        let _ = write!(description, "{:?} {}", tensor.dims, tensor.ty);
-        hash.field(description.as_bytes());
-        if n % step == 0 {
-            let data = file.data(tensor);
-            let len = data.len().min(SAMPLE_BYTES);
-            let start = (data.len() - len) / 2;
-            hash.field(&data[start..start + len]);
-        }
+    for tensor in tensors() {
+        field(&mut hash, tensor.name.as_bytes());
+        field(&mut hash, format!("{:?} {}", tensor.dims, tensor.ty).as_bytes());
+        let pieces = file.data(tensor).len().div_ceil(PIECE_BYTES);
+        hashes.by_ref().take(pieces).for_each(|piece| hash.write(&piece.to_le_bytes()));
     }
-    format!("{:032x}", hash.0)
+    Some(format!("{:032x}{SUFFIX}", hash.finish_128()))
 }
 
-/// FNV-1a with 128 bits: short code, the same result on every machine, and long enough to make collisions
-/// unlikely.
-struct Fnv128(u128);
+/// Whether a text may be a fingerprint that [`GgufFile::fingerprint`] gives.
+pub fn is_fingerprint(text: &str) -> bool {
+    text.strip_suffix(SUFFIX).is_some_and(is_hash)
+}
 
-impl Fnv128 {
-    fn new() -> Fnv128 {
-        Fnv128(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
-    }
+/// Whether a text may be a fingerprint of the kind before: a hash of the names and of a sample of the weights. Different
+/// models could have the same one.
+pub fn is_sample_fingerprint(text: &str) -> bool {
+    is_hash(text)
+}
 
-    fn bytes(&mut self, bytes: &[u8]) {
-        for &b in bytes {
-            self.0 = (self.0 ^ u128::from(b)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+fn is_hash(text: &str) -> bool {
+    text.len() == DIGITS && text.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Hashes the length of `bytes` and then the bytes, so that the boundaries between fields count.
+fn field(hash: &mut XxHash3_128, bytes: &[u8]) {
+    hash.write(&(bytes.len() as u64).to_le_bytes());
+    hash.write(bytes);
+}
+
+/// The hash of each piece.
+fn hash_all(pieces: &[&[u8]], threads: usize, go_on: &mut dyn FnMut(u64) -> bool) -> Option<Vec<u128>> {
+    let hashes = Mutex::new(vec![0; pieces.len()]);
+    let (next, done, stopped) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    // Hashes the next piece; false where there is none.
+    let step = || {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        let Some(piece) = pieces.get(number).filter(|_| !stopped.load(Ordering::Relaxed)) else {
+            return false;
+        };
+        let hash = XxHash3_128::oneshot(piece);
+        hashes.lock().unwrap_or_else(PoisonError::into_inner)[number] = hash;
+        done.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        true
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads.min(pieces.len()) {
+            // Without a further thread it takes longer.
+            let _ = thread::Builder::new().spawn_scoped(scope, || while step() {});
         }
-    }
-
-    /// Hashes the length of `bytes` and then the bytes, so that the boundaries between fields count.
-    fn field(&mut self, bytes: &[u8]) {
-        self.bytes(&(bytes.len() as u64).to_le_bytes());
-        self.bytes(bytes);
-    }
+        while step() {
+            if !go_on(done.load(Ordering::Relaxed)) {
+                stopped.store(true, Ordering::Relaxed);
+            }
+        }
+    });
+    let hashes = hashes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    (!stopped.into_inner()).then_some(hashes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A published test vector of FNV-1a with 128 bits.
     #[test]
-    fn fnv_1a_gives_the_published_hash() {
-        let mut h = Fnv128::new();
-        h.bytes(b"a");
-        assert_eq!(h.0, 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
+    fn the_number_of_threads_changes_nothing() {
+        let bytes: Vec<u8> = (0..100_000_u32).map(|i| (i % 251) as u8).collect();
+        let pieces: Vec<&[u8]> = bytes.chunks(777).collect();
+        let mut told = Vec::new();
+        let one = hash_all(&pieces, 1, &mut |bytes| {
+            told.push(bytes);
+            true
+        });
+        assert!(told.is_sorted() && told.len() == pieces.len() && told.last() == Some(&100_000));
+        assert_eq!(one.as_deref().map(|hashes| hashes[3]), Some(XxHash3_128::oneshot(pieces[3])));
+        for threads in [0, 2, 7, 1000] {
+            assert_eq!(hash_all(&pieces, threads, &mut |_| true), one);
+        }
+        assert_eq!(hash_all(&[], 4, &mut |_| true), Some(vec![]));
+    }
+
+    #[test]
+    fn it_stops_when_it_is_told_to() {
+        let mut calls = 0;
+        let stopped = hash_all(&[&[1_u8][..]; 100], 1, &mut |_| {
+            calls += 1;
+            calls < 3
+        });
+        assert_eq!((stopped, calls), (None, 3));
+    }
+
+    #[test]
+    fn the_kinds_of_fingerprints_are_told_apart() {
+        let hash = "0123456789abcdef0123456789abcdef";
+        let both = |text: &str| (is_fingerprint(text), is_sample_fingerprint(text));
+        assert_eq!(both(hash), (false, true));
+        assert_eq!(both(&format!("{hash}-xxh3")), (true, false));
+        for other in ["", "00ff", "-xxh3", "0123456789ABCDEF0123456789ABCDEF", &format!("{hash}0-xxh3")] {
+            assert_eq!(both(other), (false, false), "{other}");
+        }
     }
 }

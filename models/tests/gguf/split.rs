@@ -9,7 +9,7 @@ use models::gguf::write::{GgufWriter, MetaValue};
 use models::gguf::{GgufFile, TensorInfo};
 use models::spec::{ModelSpec, ModelTensors};
 
-use crate::common::{bytes, tiny_model};
+use crate::common::{bytes, file_of, tiny_model, tiny_spec_of};
 
 /// Creates an empty folder of this name.
 fn folder(name: &str) -> PathBuf {
@@ -35,6 +35,10 @@ fn parts(n: usize) -> Vec<GgufWriter> {
         parts[i * n / 20].tensors_mut().push(tensor);
     }
     parts
+}
+
+fn fingerprint(file: &GgufFile) -> String {
+    file.fingerprint(2, &mut |_| true).unwrap()
 }
 
 fn write(folder: &Path, parts: &[GgufWriter]) -> Vec<PathBuf> {
@@ -77,7 +81,7 @@ fn opening_any_part_opens_all_parts() {
             file.release_pages(tensor);
             assert_eq!(file.data(tensor), before, "{}", tensor.name);
         }
-        fingerprints.push(file.fingerprint());
+        fingerprints.push(fingerprint(&file));
     }
     fingerprints.dedup();
     assert_eq!(fingerprints.len(), 1);
@@ -91,19 +95,36 @@ fn a_split_model_has_the_fingerprint_of_the_whole() {
     for (path, part) in split.iter().zip(parts(2)) {
         fs::write(path, zeroed(&part)).unwrap();
     }
-    let whole = GgufFile::from_bytes(zeroed(&tiny_model(Arch::Llama))).unwrap();
-    let fingerprint = whole.fingerprint();
-    assert_eq!(GgufFile::open(&split[0]).unwrap().fingerprint(), fingerprint);
+    let of = |bytes| fingerprint(&GgufFile::from_bytes(bytes).unwrap());
+    let whole = of(zeroed(&tiny_model(Arch::Llama)));
+    assert_eq!(fingerprint(&GgufFile::open(&split[0]).unwrap()), whole);
 
-    // Other weights and another setting change the fingerprint; another name does not.
-    let other = |bytes| GgufFile::from_bytes(bytes).unwrap().fingerprint();
-    assert_ne!(other(bytes(&tiny_model(Arch::Llama))), fingerprint);
-    let mut writer = tiny_model(Arch::Llama);
-    writer.set("llama.rope.freq_base", 500_000.0);
-    assert_ne!(other(zeroed(&writer)), fingerprint);
-    let mut writer = tiny_model(Arch::Llama);
-    writer.set("general.name", "renamed");
-    assert_eq!(other(zeroed(&writer)), fingerprint);
+    // Another setting changes the fingerprint; another name, and another order of the tensors, do not.
+    let changed = |change: &dyn Fn(&mut GgufWriter)| {
+        let mut writer = tiny_model(Arch::Llama);
+        change(&mut writer);
+        of(zeroed(&writer))
+    };
+    assert_ne!(changed(&|writer| _ = writer.set("llama.rope.freq_base", 500_000.0)), whole);
+    assert_ne!(changed(&|writer| _ = writer.set("llama.rope.scaling.type", "none")), whole);
+    assert_eq!(changed(&|writer| _ = writer.set("general.name", "renamed")), whole);
+    assert_eq!(changed(&|writer| writer.tensors_mut().reverse()), whole);
+}
+
+/// A model of several layers, in which tensors of one kind come again and again.
+#[test]
+fn every_byte_of_every_tensor_counts() {
+    let whole = bytes(&file_of(&tiny_spec_of(Arch::Qwen2, 12)));
+    let file = GgufFile::from_bytes(whole.clone()).unwrap();
+    let before = fingerprint(&file);
+    for tensor in file.tensors() {
+        for at in [0, tensor.bytes / 3, tensor.bytes - 1] {
+            let mut edited = whole.clone();
+            edited[(tensor.offset + at) as usize] ^= 1;
+            let edited = fingerprint(&GgufFile::from_bytes(edited).unwrap());
+            assert_ne!(edited, before, "byte {at} of {}", tensor.name);
+        }
+    }
 }
 
 #[test]
