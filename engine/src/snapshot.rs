@@ -316,8 +316,12 @@ impl Snapshot {
         };
         self.description = self.description.without_cache();
         self.description.model = fingerprint.to_owned();
-        let made_with = self.options.profile.as_ref().map(|profile| &profile.provenance().fingerprint);
-        if made_with.is_some_and(|made_with| made_with.as_deref() != Some(fingerprint)) {
+        let shape = model.head_shape()?;
+        let is_usable = |profile: &HeadProfile| {
+            let made_with = profile.provenance().fingerprint.as_deref();
+            profile.check(shape, Some(fingerprint)).is_ok() && !made_with.is_some_and(is_sample_fingerprint)
+        };
+        if self.options.profile.as_ref().is_some_and(|profile| !is_usable(profile)) {
             self.set_profile(None);
         }
         Ok(Some(outdated))
