@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longhand::policy::PolicyChoice;
+use longhand::policy::{KvBudget, PolicyChoice};
+use longhand::setup::free_memory;
 use longhand::{
     Engine, EngineError, Model, ModelSource, Observer as _, Prefill, Session, Setup, SetupOptions, folders,
 };
@@ -13,7 +14,7 @@ use crate::failure::{self, Failure};
 use crate::format;
 use crate::interrupt::Interrupt;
 use crate::local_models;
-use crate::offers;
+use crate::offers::{self, Budgeted};
 use crate::reporter::{HeldReporter, Reporter};
 
 /// What `chat` says of the embedded model.
@@ -85,6 +86,9 @@ impl App {
         options: &SetupOptions,
         prompt: usize,
     ) -> anyhow::Result<Setup> {
+        if let (None, Some(budget)) = (&options.policy, options.budget) {
+            return self.resolve_for_budget(model, options, budget, prompt);
+        }
         let mut reporter = HeldReporter::new(self.reporter());
         let resolved = self.interrupt.computing(|| Setup::resolve(model, options, prompt, &mut reporter));
         let is_auto = options.policy.is_none();
@@ -95,7 +99,10 @@ impl App {
                 let why = match setup.is_for_gpu() {
                     true => format!("with a full cache in {types} not all layers fit the GPU"),
                     false => {
-                        format!("the weights and a full cache in {types} do not fit the memory together")
+                        let bound = free_memory().map_or(String::new(), |free| free.bound.to_string());
+                        format!(
+                            "the weights and a full cache in {types} do not fit the memory together{bound}"
+                        )
                     }
                 };
                 (why, session.context)
@@ -123,8 +130,36 @@ impl App {
         Ok(self.resolve(model, &changed, prompt)?)
     }
 
-    /// Makes a session of [`App::resolve_within_memory`]. Calibration may find more retrieval heads than were assumed.
-    /// The cache is then chosen once more, with these heads.
+    /// As [`App::resolve`], with the policy that suits a budget, and a note which one that is.
+    fn resolve_for_budget(
+        &self,
+        model: &Arc<Model>,
+        options: &SetupOptions,
+        budget: KvBudget,
+        prompt: usize,
+    ) -> anyhow::Result<Setup> {
+        let Budgeted { offer, setup, is_advised } =
+            self.interrupt.computing(|| offers::for_budget(model, options, budget, prompt))?;
+        let flags = offer.flags();
+        self.console.note(&match (offer.policy, is_advised) {
+            (None, _) if flags.is_empty() => "note: the KV budget holds a full cache: nothing is evicted".to_owned(),
+            (None, _) => format!("note: the KV budget holds a full cache with {flags}: nothing is evicted"),
+            (Some(_), true) => format!("note: using {flags} for the KV budget: {}", offer.known_cost()),
+            (Some(_), false) => format!(
+                "note: using {flags} for the KV budget. It is smaller than any that was measured: answers may be lost. \
+                 The text is read twice"
+            ),
+        });
+        // Once more with its notices.
+        let budget = options.budget.filter(|_| offer.policy.is_some());
+        match offer.apply(options) {
+            Some(changed) => Ok(self.resolve(model, &SetupOptions { budget, ..changed }, prompt)?),
+            None => Ok(setup),
+        }
+    }
+
+    /// Makes a session of [`App::resolve_within_memory`]. Calibration may find more retrieval heads than were assumed, so
+    /// that the memory or the budget is too small. The cache is then chosen once more, with these heads.
     pub fn start_within_memory(
         &self,
         model: &Arc<Model>,
@@ -132,7 +167,7 @@ impl App {
         prompt: usize,
     ) -> anyhow::Result<Session> {
         match self.start(&self.resolve_within_memory(model, options, prompt)?) {
-            Err(EngineError::Memory { .. }) if options.policy.is_none() => {
+            Err(EngineError::Memory { .. } | EngineError::Policy { .. }) if options.policy.is_none() => {
                 Ok(self.start(&self.resolve_within_memory(model, options, prompt)?)?)
             }
             started => Ok(started?),

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use ggml::{Gpu, NoCuda};
-use longhand::setup::available_memory;
+use longhand::setup::free_memory;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -22,6 +22,7 @@ pub struct DevicesArgs {
 pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
     let threads = longhand::EngineOptions::default().threads();
     let gpus = ggml::devices();
+    let free_memory = free_memory();
     if args.json {
         let gpu_object = |gpu: &Gpu| {
             json!({
@@ -34,13 +35,17 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
             })
         };
         let object = json!({
-            "cpu": { "threads": threads, "free": available_memory() },
+            "cpu": {
+                "threads": threads,
+                "free": free_memory.map(|free| free.bytes),
+                "limit": free_memory.and_then(|free| free.bound.name()),
+            },
             "gpus": gpus.iter().flatten().map(gpu_object).collect::<Vec<Value>>(),
             "problem": gpus.as_ref().err().map(ToString::to_string),
         });
         return app.console.print_json(&object);
     }
-    let memory = available_memory().map_or("?".into(), format::bytes);
+    let memory = free_memory.map_or("?".into(), |free| format::bytes(free.bytes));
     let mut table = Table::new(["--device", "name", ">memory", ">free", "can compute"]);
     table.row(["cpu".into(), format!("{threads} threads"), String::new(), memory, "yes".into()]);
     for gpu in gpus.iter().flatten() {
@@ -53,7 +58,11 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
         ]);
     }
     let no_gpu = gpus.err().map_or(String::new(), |reason| format!("\nno GPU: {reason}\n"));
-    Ok(app.console.print_report(&(table.plain() + &no_gpu))?)
+    let limit = match free_memory {
+        Some(free) if free.bound.name().is_some() => format!("\nmain memory: free{}\n", free.bound),
+        _ => String::new(),
+    };
+    Ok(app.console.print_report(&(table.plain() + &limit + &no_gpu))?)
 }
 
 /// Free bytes on a GPU, or why it cannot be used.

@@ -14,6 +14,9 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::{format, stdin};
 
+/// Files such as `.gitignore` that are named in a note because their rules were not used.
+const MAX_IGNORE_FILES: usize = 2;
+
 /// The documents of a command, as one text.
 #[derive(Default)]
 pub struct Documents {
@@ -188,6 +191,9 @@ fn notes(source: &Source) -> Vec<String> {
     };
     let other = all().filter(|note| matches!(note, Note::Decoded { .. })).count();
     add(other, "in another encoding than UTF-8");
+    let guessed = all().filter(|note| matches!(note, Note::Decoded { is_guess: true, .. })).count();
+    add(guessed, "whose encoding is a guess");
+    add(all().filter(|note| matches!(note, Note::CutOff)).count(), "cut within a character");
     let empty_pages = all().map(|note| if let Note::PagesWithoutText { pages } = note { *pages } else { 0 });
     add(empty_pages.sum(), "pages without text");
     let skipped = &source.skipped;
@@ -195,6 +201,10 @@ fn notes(source: &Source) -> Vec<String> {
     add(skipped.empty, "empty left out");
     if let Some(first) = skipped.unreadable.first() {
         notes.push(format!("{} not readable: {first}", format::count(skipped.unreadable.len())));
+    }
+    notes.extend(skipped.ignore_files.iter().take(MAX_IGNORE_FILES).map(ToString::to_string));
+    if let Some(more @ 1..) = skipped.ignore_files.len().checked_sub(MAX_IGNORE_FILES) {
+        notes.push(format!("the rules of {} other ignore files were not used", format::count(more)));
     }
     notes
 }

@@ -200,12 +200,13 @@ fn exit_code(error: &EngineError) -> u8 {
 /// The text of an error. The error that memory is not enough has units here.
 pub fn message(error: &(dyn Error + 'static)) -> String {
     match error.downcast_ref() {
-        Some(EngineError::Memory { context, needed, free, on_device }) => format!(
-            "a context of {} tokens needs {} besides the weights{}, but only {} are free",
+        Some(EngineError::Memory { context, needed, free, on_device, bound }) => format!(
+            "a context of {} tokens needs {} besides the weights{}, but only {} are free{}",
             format::count(*context),
             format::bytes(*needed),
             if *on_device { " on the GPU" } else { "" },
-            format::bytes(*free)
+            format::bytes(*free),
+            bound.map_or(String::new(), |bound| bound.to_string())
         ),
         _ => error.to_string(),
     }

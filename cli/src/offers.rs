@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use longhand::policy::PolicyChoice;
+use longhand::policy::{KvBudget, PolicyChoice};
 use longhand::{Context, EngineError, Model, Prefill, Setup, SetupOptions, Type};
 
-use crate::recipes::{EXACT_TYPES, FULL, OTHER_TYPES, RAZOR, Recipe, TYPES, budget, recipes};
+use crate::recipes::{EXACT_TYPES, FULL, KVZIP, OTHER_TYPES, RAZOR, Recipe, TYPES, budget, recipes};
 
 /// Offers that are shown.
 const MAX_OFFERS: usize = 3;
@@ -51,6 +51,15 @@ pub fn find(
     context: usize,
 ) -> Result<Offers, EngineError> {
     let options = SetupOptions { context: Context::Tokens(context), ..options.clone() };
+    if let (None, Some(given)) = (&options.policy, options.budget) {
+        let Budgeted { offer, setup, .. } = match for_budget(model, &options, given, prompt) {
+            Err(error) if error.is_interrupt() => return Err(error),
+            Err(_) => return Ok(Offers { context, ..Offers::default() }),
+            Ok(found) => found,
+        };
+        let Place { on_gpu, free, .. } = Place::of(&setup);
+        return Ok(Offers { context, on_gpu, free, offers: vec![offer] });
+    }
     let planned = |change: Offer| -> Result<Option<(Offer, Setup)>, EngineError> {
         let Some(changed) = change.apply(&options) else { return Ok(None) };
         match Setup::resolve(model, &changed, prompt, &mut ()) {
@@ -61,20 +70,15 @@ pub fn find(
             _ => Ok(None),
         }
     };
-    let place = |setup: &Setup| Place {
-        fits: setup.fits(),
-        on_gpu: setup.engine_options().device.is_some(),
-        free: setup.free(),
-    };
     let unchanged = planned(Offer::default())?;
     let mut found =
-        Vec::from_iter(unchanged.iter().map(|(offer, setup)| (place(setup), vec![offer.clone()])));
+        Vec::from_iter(unchanged.iter().map(|(offer, setup)| (Place::of(setup), vec![offer.clone()])));
     // What need not be refused needs no change, unless a smaller cache may fit beside the weights, and may be used.
     let is_enough =
         unchanged.is_some_and(|(_, setup)| setup.fits() || !setup.weights_fit() || options.policy.is_some());
     for change in changes(model).into_iter().filter(|_| !is_enough) {
         let Some((offer, setup)) = planned(change)? else { continue };
-        let place = place(&setup);
+        let place = Place::of(&setup);
         let number = found.iter().position(|(other, _)| other.is_same(&place)).unwrap_or(found.len());
         if number == found.len() {
             found.push((place, Vec::new()));
@@ -93,6 +97,79 @@ pub fn find(
     Ok(Offers { context, on_gpu: place.on_gpu, free: place.free, offers })
 }
 
+/// What a budget is used for.
+pub struct Budgeted {
+    /// The policy and the types.
+    pub offer: Offer,
+    /// The session.
+    pub setup: Setup,
+    /// Whether the budget is enough for a recipe. Otherwise less is kept than was ever advised.
+    pub is_advised: bool,
+}
+
+/// The policy and the types for a budget that was given without a policy: the first of the recipes for which it is enough.
+/// If it is enough for none of them, `kvzip` keeps what the budget allows.
+///
+/// # Errors
+/// No policy can keep so little, the session does not fit the memory, or the interrupt flag is set.
+pub fn for_budget(
+    model: &Arc<Model>,
+    options: &SetupOptions,
+    given: KvBudget,
+    prompt: usize,
+) -> Result<Budgeted, EngineError> {
+    let planned = |recipe: Recipe, budget: Option<KvBudget>| -> Result<Option<(Offer, Setup)>, EngineError> {
+        let change = Offer { percent: None, ..Offer::of(recipe) };
+        let Some(changed) = change.apply(options) else { return Ok(None) };
+        let setup = Setup::resolve(model, &SetupOptions { budget, ..changed }, prompt, &mut ())?;
+        Ok(Some((Offer { bytes: setup.needed(), ..change }, setup)))
+    };
+    // What is impossible, or does not fit the memory, is passed over.
+    let possible = |recipe, budget| match planned(recipe, budget) {
+        Err(error) if error.is_interrupt() => Err(error),
+        Ok(found) => Ok(found.filter(|(_, setup)| setup.is_expected_to_fit())),
+        Err(_) => Ok(None),
+    };
+    let context = options.context.tokens(prompt, model.spec().n_ctx_train);
+    for recipe in recipes() {
+        let own = match (recipe.policy, recipe.percent) {
+            (FULL, _) => None,
+            (_, Some(percent)) => Some(budget(percent)),
+            // How much that is depends on the model.
+            (_, None) => continue,
+        };
+        let needed = recipe.percent.map_or(1.0, |percent| f64::from(percent) / 100.0);
+        let is_enough = match given {
+            KvBudget::Share(share) => share >= needed,
+            KvBudget::Rows(rows) => rows as f64 >= needed * context as f64,
+            KvBudget::Bytes(bytes) => possible(recipe, own)?.is_some_and(|(_, setup)| {
+                let plan = setup.plan();
+                plan.host.store + plan.device.store <= bytes
+            }),
+        };
+        // A policy that keeps everything takes no budget.
+        if is_enough && let Some((offer, setup)) = possible(recipe, own.map(|_| given))? {
+            return Ok(Budgeted { offer, setup, is_advised: true });
+        }
+    }
+    // Of so many bytes, smaller types make more rows.
+    let mut types = TYPES;
+    if matches!(given, KvBudget::Bytes(_)) {
+        types.reverse();
+    }
+    let kvzip = |types| Recipe { policy: KVZIP, percent: None, types };
+    for types in types {
+        if let Some((offer, setup)) = possible(kvzip(types), Some(given))? {
+            return Ok(Budgeted { offer, setup, is_advised: false });
+        }
+    }
+    // The error says why not.
+    let changed = SetupOptions { policy: KVZIP.parse().ok(), ..options.clone() };
+    let setup = Setup::resolve(model, &changed, prompt, &mut ())?;
+    let offer = Offer { policy: Some(KVZIP), bytes: setup.needed(), ..Offer::default() };
+    Ok(Budgeted { offer, setup, is_advised: false })
+}
+
 /// Where a session has its memory. The bytes of offers can be compared in the same place.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
@@ -104,6 +181,10 @@ struct Place {
 }
 
 impl Place {
+    fn of(setup: &Setup) -> Place {
+        Place { fits: setup.fits(), on_gpu: setup.engine_options().device.is_some(), free: setup.free() }
+    }
+
     fn is_same(&self, other: &Place) -> bool {
         (self.fits, self.on_gpu) == (other.fits, other.on_gpu)
     }
@@ -112,15 +193,9 @@ impl Place {
 /// What can be changed, from little to much: the recipes, and what is smaller still. Where everything is kept, reading
 /// chunk by chunk changes no answers. So it comes before types and policies that may.
 fn changes(model: &Model) -> Vec<Offer> {
-    let offer = |recipe: Recipe| Offer {
-        policy: Some(recipe.policy).filter(|policy| *policy != FULL),
-        percent: recipe.percent,
-        types: Some(recipe.types).filter(|types| *types != TYPES[0]),
-        ..Offer::default()
-    };
     let with_types = |policy: &'static str, streaming: bool, types: &[(Type, Type)]| -> Vec<Offer> {
         let recipe = |types| Recipe { policy, percent: None, types };
-        types.iter().map(|types| Offer { streaming, ..offer(recipe(*types)) }).collect()
+        types.iter().map(|types| Offer { streaming, ..Offer::of(recipe(*types)) }).collect()
     };
     let mut offers = Vec::new();
     for types in [EXACT_TYPES, OTHER_TYPES] {
@@ -128,7 +203,7 @@ fn changes(model: &Model) -> Vec<Offer> {
     }
     // With ALiBi, computing the windows takes too long for an offer.
     if !model.spec().position_encoding.is_alibi() {
-        offers.extend(recipes().filter(|recipe| recipe.policy != FULL).map(offer));
+        offers.extend(recipes().filter(|recipe| recipe.policy != FULL).map(Offer::of));
         // With fewer induction heads, harder needles are lost (2026-11-23-razor-heads.md).
         for policy in [RAZOR, "razor:induction=0.07"] {
             offers.extend(with_types(policy, true, &TYPES));
@@ -139,6 +214,16 @@ fn changes(model: &Model) -> Vec<Offer> {
 }
 
 impl Offer {
+    /// The change that makes a session one of a recipe.
+    fn of(recipe: Recipe) -> Offer {
+        Offer {
+            policy: Some(recipe.policy).filter(|policy| *policy != FULL),
+            percent: recipe.percent,
+            types: Some(recipe.types).filter(|types| *types != TYPES[0]),
+            ..Offer::default()
+        }
+    }
+
     /// Whether nothing is changed: what did not fit a moment ago does now.
     pub fn is_none(&self) -> bool {
         *self == Offer { bytes: self.bytes, ..Offer::default() }

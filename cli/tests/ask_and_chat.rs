@@ -215,9 +215,7 @@ fn a_chat_reads_the_document_once_and_handles_commands() {
 
 /// Memory in bytes that is free.
 fn free_memory() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    Some(line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()? << 10)
+    longhand(&["devices", "--json"]).json()["cpu"]["free"].as_u64().map(|free| free as usize)
 }
 
 /// Memory is allocated when rows are written: a large context costs nothing here.
@@ -244,4 +242,45 @@ fn a_full_cache_that_does_not_fit_is_replaced_with_a_note() {
     let output = command.env("XDG_CACHE_HOME", cache.path()).output().expect("the program starts");
     let notes = String::from_utf8_lossy(&output.stderr);
     assert!(notes.contains("Using --policy kvzip --kv-budget 30%"), "{notes}");
+}
+
+/// Without a policy, one is chosen for the budget, in the order in which policies are advised.
+#[test]
+fn a_budget_alone_chooses_a_policy() {
+    let ask = |flags: &[&str]| longhand(&[&["ask", NUMBER, "-c", "4096", "--json"], flags].concat());
+    // Without the sizes that the budget sets.
+    let policy_of = |answer: &serde_json::Value| {
+        let policy = answer["policy"].as_str().expect("a policy");
+        let heads = if policy.contains("heads=on") { ":heads=on" } else { "" };
+        policy.split(':').next().expect("a name").to_owned() + heads
+    };
+    for (budget, policy, types) in [
+        (["--kv-budget", "100%"], "full", "f16"),
+        (["--kv-budget", "90%"], "kvzip:heads=on", "f16"),
+        (["--kv-budget", "30%"], "kvzip", "f16"),
+        (["--kv-budget", "3%"], "kvzip", "f16"),
+        // A full cache takes 16 MiB in f16, and 4.5 MiB in iq4_nl.
+        (["--kv-budget", "1GiB"], "full", "f16"),
+        (["--kv-budget", "5MiB"], "full", "iq4_nl"),
+        (["--kv-budget", "2.5MiB"], "kvzip:heads=on", "iq4_nl"),
+        (["--keep", "5000"], "full", "f16"),
+        (["--keep", "1300"], "kvzip", "f16"),
+    ] {
+        let run = ask(&budget);
+        assert!(run.stderr.contains("KV budget"), "{budget:?}: {}", run.stderr);
+        let answer = run.json();
+        assert_eq!((policy_of(&answer).as_str(), &answer["type_k"]), (policy, &types.into()), "{budget:?}");
+    }
+    // What was given stays.
+    let answer = ask(&["--kv-budget", "50%", "-ctk", "q8_0"]).json();
+    assert_eq!(policy_of(&answer), "kvzip:heads=on");
+    assert_eq!((&answer["type_k"], &answer["type_v"]), (&"q8_0".into(), &"f16".into()));
+    ask(&["--kv-budget", "30%", "--policy", "full"]).assert_failed(2, "it keeps every row");
+    ask(&["--kv-budget", "200%"]).assert_failed(2, "more than a full cache");
+    ask(&["--kv-budget", "1KiB"]).assert_failed(2, "is too small");
+    // A context that is too small: the offer holds.
+    let path = file("budget-context.txt", DOCUMENT);
+    let run = longhand(&["ask", "-f", &path, "-c", "50", "--kv-budget", "30%", NUMBER]);
+    let hint = run.stderr.lines().find(|line| line.starts_with("hint: ")).unwrap_or_default().to_owned();
+    assert!(hint.contains("give a larger context with -c "), "{}", run.stderr);
 }

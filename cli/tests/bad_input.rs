@@ -304,7 +304,7 @@ fn invalid_policies_and_budgets_are_rejected() {
         assert!(run.stderr.contains(part) && run.stderr.contains("hint: "), "{}", run.stderr);
     }
     longhand(&["ask", "--keep", "100", "--kv-budget", "30%", "Why?"]).assert_failed(2, "cannot be used with");
-    longhand(&["ask", "--kv-budget", "130%", "Why?"]).assert_failed(2, "not a share");
+    longhand(&["ask", "--kv-budget", "130%", "Why?"]).assert_failed(2, "more than a full cache takes");
 }
 
 /// The first argument of `ask` is the model if it is a file or ends in .gguf; a model elsewhere is an error.

@@ -34,7 +34,17 @@ fn documents_of_all_kinds_are_read() {
 fn other_encodings_are_read_with_a_note() {
     let latin = file("documents-latin1.txt", [DOCUMENT.as_bytes(), b"caf\xe9 au lait"].concat());
     let run = longhand(&["ask", "-f", &latin, QUESTION]);
-    assert!(run.stderr.contains(" tokens (decoded as windows-1252)\n"), "{}", run.stderr);
+    assert!(run.stderr.contains(" tokens (decoded as windows-1252, which is a guess)\n"), "{}", run.stderr);
+    assert_eq!(run.ok(), ANSWER);
+    // Of DOS, with its mark of the end.
+    let dos = file("documents-dos.txt", [DOCUMENT.as_bytes(), b"F\x81r die Gr\x94\xe1e.\r\n\x1a"].concat());
+    let run = longhand(&["ask", "-f", &dos, QUESTION]);
+    assert!(run.stderr.contains(" tokens (decoded as cp437, which is a guess)\n"), "{}", run.stderr);
+    assert_eq!(run.ok(), ANSWER);
+    let cut = file("documents-cut.txt", [DOCUMENT.as_bytes(), b"5 \xe2\x82"].concat());
+    let run = longhand(&["ask", "-f", &cut, QUESTION]);
+    assert!(run.stderr.contains("begins or ends within a character"), "{}", run.stderr);
+    assert!(!run.stderr.contains("decoded"), "{}", run.stderr);
     assert_eq!(run.ok(), ANSWER);
 }
 
@@ -83,6 +93,18 @@ fn folders_and_patterns_are_read_with_one_note() {
     assert!(run.stderr.contains("src/**/*.txt: 1 file, "), "{}", run.stderr);
     assert_eq!(run.ok(), ANSWER);
     ask("src/*.rs").assert_failed(1, "src/*.rs: no document matches");
+    ask("report [fin").assert_failed(1, "report [fin: no file has this name, and it is not a pattern");
+    ask(&("{a,".repeat(150) + &"}".repeat(150))).assert_failed(1, "nested more than");
+    // Rules that cannot be read leave nothing out.
+    fs::create_dir_all(folder.join("src/.ignore")).expect("a folder");
+    let run = ask("src");
+    assert!(
+        run.stderr.contains("/src/.ignore: its rules were not used: it is not a regular file"),
+        "{}",
+        run.stderr
+    );
+    fs::remove_dir(folder.join("src/.ignore")).expect("removed");
+    assert_eq!(run.ok(), ANSWER);
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 
 use std::path::Path;
 
-use common::limited;
+use common::{DOCUMENT, file, limited};
 
 #[test]
 fn threads_that_cannot_be_started_are_an_error() {
@@ -52,4 +52,41 @@ fn too_little_memory_is_an_error() {
         assert!(errors > 3 && aborted * 10 <= errors, "{args:?}: {errors} errors, {aborted} aborted");
     }
     let _ = std::fs::remove_file(&out);
+}
+
+/// A container and `ulimit` allow less memory than the machine has free.
+#[test]
+fn a_limit_on_memory_is_the_memory_that_is_free() {
+    let document = file("limits.txt", DOCUMENT);
+    for (limit, name, part) in [
+        ("ulimit -v 1500000", "ulimit -v", "within the limit on address space (ulimit -v)"),
+        ("ulimit -d 1200000", "ulimit -d", "within the limit on data (ulimit -d)"),
+    ] {
+        let run = |args: &[&str]| limited(limit, false, Path::new("."), args, "");
+        let Some(devices) = run(&["devices", "--json"]) else {
+            println!("skipped: the limit cannot be set here");
+            return;
+        };
+        let cpu = devices.json()["cpu"].clone();
+        let free = cpu["free"].as_u64().expect("known on Linux");
+        if cpu["limit"] != name {
+            println!("skipped: the machine has less memory free than {limit}");
+            continue;
+        }
+        assert!(free < 1_500_000 << 10, "{cpu}");
+        assert!(run(&["devices"]).expect("as above").ok().contains(part));
+        // The embedded model takes 4 KiB for each token in f16. In 8 bits all fits.
+        let context = (free / 4096 * 5 / 4).to_string();
+        let ask = |flags: &[&str]| {
+            let question = ["ask", "-f", &document, "-c", &context, "What is Mary's favorite number?"];
+            run(&[&question, flags].concat()).expect("as above")
+        };
+        ask(&["--policy", "full"]).assert_failed(1, part);
+        let asked = ask(&[]);
+        assert!(asked.stderr.contains("Using -ctk q8_0 -ctv q8_0 instead"), "{limit}: {}", asked.stderr);
+        assert!(asked.stderr.contains(part), "{}", asked.stderr);
+        assert_eq!(asked.ok(), "Mary's favorite number is 34251.\n");
+        let plan = run(&["plan", "-c", &context, "--policy", "full", "-ctk", "f16"]).expect("as above");
+        assert!(plan.stdout.starts_with("No: ") && plan.stdout.contains(part), "{}", plan.stdout);
+    }
 }

@@ -12,6 +12,7 @@ use models::tokenizer::TokenizerError;
 
 use crate::heads::HeadsError;
 use crate::sampler::SamplerError;
+use crate::setup::MemoryBound;
 
 /// An error of the engine. The text says what was wrong and where; [`EngineError::hint`] says what to do.
 ///
@@ -101,8 +102,9 @@ pub enum EngineError {
     },
     /// A session does not fit the memory that is free.
     #[error(
-        "a context of {context} tokens needs {needed} bytes besides the weights{}, but {free} are free",
-        if *on_device { " on the GPU" } else { "" }
+        "a context of {context} tokens needs {needed} bytes besides the weights{}, but {free} are free{}",
+        if *on_device { " on the GPU" } else { "" },
+        bound.map_or(String::new(), |bound| bound.to_string())
     )]
     Memory {
         /// Tokens of the session.
@@ -113,6 +115,8 @@ pub enum EngineError {
         free: usize,
         /// Whether it is the device's memory, not the host's.
         on_device: bool,
+        /// What limits the host's memory; `None` for the device's.
+        bound: Option<MemoryBound>,
     },
     /// The model computed numbers that are not finite.
     #[error("{}", not_finite(origin))]

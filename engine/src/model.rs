@@ -124,6 +124,11 @@ impl Model {
         &self.gguf
     }
 
+    /// Bytes of its files, which are mapped.
+    pub(crate) fn mapped_bytes(&self) -> usize {
+        (0..self.gguf.shards()).map(|shard| self.gguf.shard_bytes(shard).len()).sum()
+    }
+
     /// Sizes and settings of the model.
     pub fn spec(&self) -> &ModelSpec {
         &self.spec

@@ -14,7 +14,7 @@ use crate::kv::{LayerRows, LayerTensors, Layout};
 use crate::outline::TensorOutline;
 use crate::placement::Place;
 pub use crate::placement::Placement;
-use crate::scratch::{Chunk, Residual, first_text_chunks};
+use crate::scratch::{ChunkSizes, Residual};
 pub use crate::weights::WeightBytes;
 use crate::weights::Weights;
 
@@ -188,7 +188,7 @@ impl Plan {
                 prefill[place as usize] = measure(&built)?.max(prefill[place as usize]);
             }
         }
-        let read = first_text_chunks(prompt, chunk, layout.reconstructs());
+        let read = ChunkSizes::of_first_text(prompt, chunk, layout.reconstructs());
         let mut places = [PlaceBytes::default(); 2];
         for place in Place::ALL {
             let layers = placement.layers(place);
@@ -199,7 +199,7 @@ impl Plan {
                 places[Place::Device as usize].store -= part.host_bytes();
                 places[Place::Host as usize].store += part.host_bytes();
             }
-            let columns = if options.exact { Residual::columns(&read, placement, place) } else { 0 };
+            let columns = if options.exact { Residual::columns(read, placement, place) } else { 0 };
             places[place as usize].residual = size_of::<f32>() * spec.n_embd * columns;
             if options.exact && !layers.is_empty() {
                 let ctx = Context::new(2);
@@ -231,8 +231,7 @@ impl Plan {
                         }
                     }
                 }
-                places[place as usize].scratch = layout
-                    .scratch_bytes_of(layers.clone(), read.iter().map(Chunk::end).max().unwrap_or(prompt));
+                places[place as usize].scratch = layout.scratch_bytes_of(layers.clone(), read.end);
             }
             if place == Place::Device {
                 // Rows evicted on a device come to the host through compute buffers.

@@ -169,11 +169,9 @@ pub(crate) fn chunks(n: usize, len: usize) -> Vec<Chunk> {
 /// For scoring a chunk sees the part, itself, and the rows that take the attention of heads that look for nothing: the
 /// first rows and those right before the chunk.
 pub fn first_text_chunks(n: usize, len: usize, twice: bool) -> Vec<Chunk> {
-    const TOKENS_BEFORE: usize = 16;
     const OTHER_ROWS: usize = 16;
     let len = len.max(1);
-    let before = (len / 4).clamp(1, TOKENS_BEFORE);
-    let part = len - before + 1;
+    let (before, part) = second_reading(len);
     let mut all = chunks(n, len);
     if twice {
         all.extend((0..n).step_by(part).map(|from| {
@@ -186,6 +184,51 @@ pub fn first_text_chunks(n: usize, len: usize, twice: bool) -> Vec<Chunk> {
         all.retain(|chunk| !chunk.tokens.is_empty());
     }
     all
+}
+
+/// For chunks of `len` tokens in which a text is read a second time: how many tokens before a part are repeated at most,
+/// and how many tokens a part has.
+fn second_reading(len: usize) -> (usize, usize) {
+    const TOKENS_BEFORE: usize = 16;
+    let before = (len / 4).clamp(1, TOKENS_BEFORE);
+    (before, len - before + 1)
+}
+
+/// What memory depends on in the chunks of a text. A plan for a hundred million tokens does not list them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ChunkSizes {
+    /// How many chunks there are.
+    pub(crate) count: usize,
+    /// Tokens of the longest.
+    pub(crate) longest: usize,
+    /// The row behind all of them.
+    pub(crate) end: usize,
+}
+
+impl ChunkSizes {
+    /// Those of a list.
+    pub(crate) fn of(chunks: &[Chunk]) -> ChunkSizes {
+        ChunkSizes {
+            count: chunks.len(),
+            longest: chunks.iter().map(|chunk| chunk.tokens.len()).max().unwrap_or(1),
+            end: chunks.iter().map(Chunk::end).max().unwrap_or(0),
+        }
+    }
+
+    /// Those of [`first_text_chunks`], for at least one token.
+    pub(crate) fn of_first_text(n: usize, len: usize, twice: bool) -> ChunkSizes {
+        let len = len.max(1);
+        let mut sizes = ChunkSizes { count: n.div_ceil(len), longest: len.min(n), end: n };
+        if twice {
+            let (before, part) = second_reading(len);
+            // The first part repeats nothing before it. It is left out if it is a single token, which follows none.
+            let first = part.min(n) - 1;
+            let second = (n.min(2 * part) + before).saturating_sub(part + 1);
+            sizes.count += n.div_ceil(part) - usize::from(first == 0);
+            sizes.end += if n > part { first.max(second) } else { first };
+        }
+        sizes
+    }
 }
 
 /// The residual stream of a text in chunks, each of which has a slot. There is one more slot than chunks: each layer
@@ -212,12 +255,13 @@ impl Residual {
         backends: &Backends,
         workspace: &mut Workspace,
     ) -> Result<Residual, EngineError> {
-        let (placement, chunk) = (backends.placement(), longest(chunks));
+        let sizes = ChunkSizes::of(chunks);
+        let (placement, chunk) = (backends.placement(), sizes.longest);
         let n_embd = forward.weights().decode_layout.input.token_embd.dim(0);
         let mut tensors = [None, None];
         // The device comes first: page-locked memory of the host belongs to the device that the thread used last.
         for place in Place::ALL.into_iter().rev() {
-            let columns = Residual::columns(chunks, placement, place);
+            let columns = Residual::columns(sizes, placement, place);
             if columns > 0 {
                 let memory = match place {
                     Place::Host => backends.at(Place::Device).host_buffer_type(),
@@ -241,15 +285,15 @@ impl Residual {
     }
 
     /// Columns that these chunks take in a place.
-    pub(crate) fn columns(chunks: &[Chunk], placement: Placement, place: Place) -> usize {
+    pub(crate) fn columns(chunks: ChunkSizes, placement: Placement, place: Place) -> usize {
         let has_layers = !placement.layers(place).is_empty();
         let slots = match (place, placement.has_host_residual()) {
-            (Place::Host, true) => chunks.len() + 1,
+            (Place::Host, true) => chunks.count + 1,
             (Place::Device, true) => 2,
-            (_, false) if has_layers => chunks.len() + 1,
+            (_, false) if has_layers => chunks.count + 1,
             (_, false) => 0,
         };
-        longest(chunks) * slots
+        chunks.longest * slots
     }
 
     /// Chunk `number` of the text, which has `len` tokens, for a layer. Where the stream is in another place, this
@@ -311,7 +355,17 @@ impl Residual {
     }
 }
 
-/// Tokens of the longest chunk.
-fn longest(chunks: &[Chunk]) -> usize {
-    chunks.iter().map(|chunk| chunk.tokens.len()).max().unwrap_or(1)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sizes_of_chunks_are_those_of_the_list() {
+        for (len, twice) in (1..80).flat_map(|len| [(len, false), (len, true)]) {
+            for n in 1..300 {
+                let list = ChunkSizes::of(&first_text_chunks(n, len, twice));
+                assert_eq!(ChunkSizes::of_first_text(n, len, twice), list, "{n} {len} {twice}");
+            }
+        }
+    }
 }

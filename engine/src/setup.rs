@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 
 pub use forecast::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast};
 use ggml::Type;
-pub use memory::available as available_memory;
+pub use memory::{FreeMemory, MemoryBound, available_memory, free_memory};
 pub use planner::Planned;
 use planner::{ModelOutline, Planner};
 pub use profiles::{Found, Profiles, assumed_share, smallest, spread};
@@ -564,11 +564,12 @@ pub fn fit_session(
     prompt: usize,
 ) -> Result<(SessionOptions, Plan), EngineError> {
     let (session, plan) = plan_session(engine, session, budget, prompt)?;
-    check_host(&plan, session.context, available_memory())?;
+    check_host(&plan, session.context, free_memory())?;
     let on_device = plan.device_allocated() - plan.weights.device;
     match engine.backends.at(Place::Device).memory_left() {
         Some(free) if on_device > free => {
-            Err(EngineError::Memory { context: session.context, needed: on_device, free, on_device: true })
+            let context = session.context;
+            Err(EngineError::Memory { context, needed: on_device, free, on_device: true, bound: None })
         }
         _ => Ok((session, plan)),
     }
@@ -608,15 +609,17 @@ fn planner<'a>(outline: &'a ModelOutline, options: &SetupOptions) -> Planner<'a>
 /// Refuses a session that will not fit the host's memory once the weights are loaded.
 fn check_unloaded(plan: &Plan, context: usize) -> Result<(), EngineError> {
     let copies = plan.weights.repacked + plan.weights.copied;
-    let free = available_memory().map(|free| free.saturating_sub(copies));
+    let free = free_memory().map(|free| FreeMemory { bytes: free.bytes.saturating_sub(copies), ..free });
     check_host(plan, context, free)
 }
 
 /// Refuses a session that needs more of the host's memory besides the weights than is free.
-fn check_host(plan: &Plan, context: usize, free: Option<usize>) -> Result<(), EngineError> {
+fn check_host(plan: &Plan, context: usize, free: Option<FreeMemory>) -> Result<(), EngineError> {
     let needed = plan.total() - plan.weights.on_host();
     match free {
-        Some(free) if needed > free => Err(EngineError::Memory { context, needed, free, on_device: false }),
+        Some(FreeMemory { bytes: free, bound }) if needed > free => {
+            Err(EngineError::Memory { context, needed, free, on_device: false, bound: Some(bound) })
+        }
         _ => Ok(()),
     }
 }

@@ -42,7 +42,7 @@ mod child {
     use std::io::{self, BufReader, BufWriter, Read, Write};
     use std::time::{Duration, Instant};
 
-    use fork::{Child, Ending, MemoryLimit};
+    use fork::{Child, Ending};
     use serde::{Deserialize, Serialize};
 
     use super::{STACK_BYTES, detect_and_convert};
@@ -73,14 +73,11 @@ mod child {
     ) -> Result<(Kind, Converted), Problem> {
         let time = limits.time + Duration::from_micros(bytes.len() as u64 * MICROSECONDS_PER_BYTE);
         let memory = limits.memory_bytes.saturating_add(bytes.len() as u64 * MEMORY_PER_BYTE);
-        let child = Child::start(STACK_BYTES, |socket| {
-            // For a parent that is gone and cannot keep the deadline.
+        let limits_of_child = fork::Limits { stack_bytes: STACK_BYTES, memory_bytes: memory };
+        let child = Child::start(limits_of_child, |socket| {
+            // For a parent that is gone and cannot keep the deadline, where the child does not end with it.
             fork::limit_time(Some(time.as_secs() as u32 + 2));
-            let limited = MemoryLimit::new().and_then(|limit| limit.set(memory));
-            let result = match limited {
-                Ok(()) => detect_and_convert(kind, bytes, limits),
-                Err(error) => Err(failed(&format!("its memory cannot be limited: {error}"))),
-            };
+            let result = detect_and_convert(kind, bytes, limits);
             // An error means that the parent is gone.
             let _ = write_reply(&mut BufWriter::new(socket), result);
         });

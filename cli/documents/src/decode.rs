@@ -4,12 +4,15 @@ use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 use crate::kind::binary;
+use crate::western::{self, Charset};
 use crate::{Converted, Note, Problem};
 
 /// The encoding is guessed from this many bytes.
 const SAMPLE_BYTES: usize = 1 << 20;
 /// One control character among so many characters makes a file binary.
 const TEXT_PER_CONTROL: usize = 100;
+/// How texts of DOS may end.
+const END_OF_FILE: u8 = 0x1a;
 
 /// Decodes a text. Valid UTF-8 stays as it is, without its byte order mark.
 ///
@@ -19,7 +22,14 @@ pub(crate) fn text(bytes: &[u8]) -> Result<Converted, Problem> {
     let without_mark = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     match (utf16(bytes), std::str::from_utf8(without_mark)) {
         (None, Ok(text)) => Ok(Converted { text: text.to_owned(), ..Converted::default() }),
-        (utf16, _) => decode(bytes, utf16.unwrap_or_else(|| guess(without_mark))),
+        (Some(utf16), _) => decode(bytes, utf16, false),
+        _ => match guess(without_mark) {
+            Charset::Web(encoding) => decode(bytes, encoding, true),
+            set => {
+                let bytes = bytes.strip_suffix(&[END_OF_FILE]).unwrap_or(bytes);
+                checked(set.decode(bytes), vec![Note::Decoded { encoding: set.name(), is_guess: true }], 0)
+            }
+        },
     }
 }
 
@@ -27,7 +37,7 @@ pub(crate) fn text(bytes: &[u8]) -> Result<Converted, Problem> {
 pub(crate) fn declared(bytes: &[u8], encoding: Option<&'static Encoding>) -> Result<Converted, Problem> {
     match encoding {
         Some(encoding) if std::str::from_utf8(bytes).is_err() && utf16(bytes).is_none() => {
-            decode(bytes, encoding)
+            decode(bytes, encoding, false)
         }
         _ => text(bytes),
     }
@@ -36,6 +46,7 @@ pub(crate) fn declared(bytes: &[u8], encoding: Option<&'static Encoding>) -> Res
 /// Whether bytes are not text in any encoding.
 pub(crate) fn is_binary(bytes: &[u8]) -> bool {
     let sample = &bytes[..bytes.len().min(SAMPLE_BYTES)];
+    let sample = sample.strip_suffix(&[END_OF_FILE]).unwrap_or(sample);
     if utf16(bytes).is_some() {
         return false;
     }
@@ -50,21 +61,57 @@ fn is_control(c: char) -> bool {
     c.is_ascii_control() && !matches!(c, '\t' | '\n' | '\x0b' | '\x0c' | '\r' | '\x08' | '\x1b')
 }
 
-fn decode(bytes: &[u8], encoding: &'static Encoding) -> Result<Converted, Problem> {
+fn decode(bytes: &[u8], encoding: &'static Encoding, is_guess: bool) -> Result<Converted, Problem> {
     let (text, used, _) = encoding.decode(bytes);
-    let places = text.matches(char::REPLACEMENT_CHARACTER).count();
+    let mut places = text.matches(char::REPLACEMENT_CHARACTER).count();
+    let mut notes = Vec::new();
+    if used != UTF_8 {
+        notes.push(Note::Decoded { encoding: used.name().to_ascii_lowercase(), is_guess });
+    }
+    let cut = if used == UTF_8 { Cut::of(bytes) } else { Cut { start: 0, end: odd_byte(bytes, used) } };
+    if cut.start + cut.end > 0 {
+        notes.push(Note::CutOff);
+        // Each byte at the start is replaced, and the beginning of a character at the end.
+        places = places.saturating_sub(cut.start + cut.end.min(1));
+    }
+    checked(text.into_owned(), notes, places)
+}
+
+/// A decoded text with its notes, unless it is no text.
+fn checked(text: String, mut notes: Vec<Note>, places: usize) -> Result<Converted, Problem> {
     let garbage = places + text.chars().filter(|c| c.is_control() && !is_space(*c)).count();
     if garbage.saturating_mul(TEXT_PER_CONTROL) > text.chars().count() + TEXT_PER_CONTROL {
         return Err(binary("binary data"));
     }
-    let mut notes = Vec::new();
-    if used != UTF_8 {
-        notes.push(Note::Decoded { encoding: used.name().to_ascii_lowercase() });
-    }
     if places > 0 {
         notes.push(Note::Replaced { places });
     }
-    Ok(Converted { text: text.into_owned(), notes, ..Converted::default() })
+    Ok(Converted { text, notes, ..Converted::default() })
+}
+
+/// Bytes of characters in UTF-8 that a text begins or ends within.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Cut {
+    start: usize,
+    end: usize,
+}
+
+impl Cut {
+    /// The text is UTF-8, apart from such bytes.
+    fn of(bytes: &[u8]) -> Cut {
+        let is_rest = |byte: &&u8| matches!(byte, 0x80..=0xbf);
+        let start = bytes.iter().take(3).take_while(is_rest).count();
+        // A character has up to four bytes.
+        let tail = &bytes[bytes.len().saturating_sub(3).max(start)..];
+        let begins = tail.iter().rposition(|byte| *byte >= 0xc0).map_or(&[][..], |at| &tail[at..]);
+        let is_incomplete = std::str::from_utf8(begins).is_err_and(|error| error.error_len().is_none());
+        Cut { start, end: if is_incomplete { begins.len() } else { 0 } }
+    }
+}
+
+/// 1 if a text in UTF-16 ends within a unit.
+fn odd_byte(bytes: &[u8], encoding: &'static Encoding) -> usize {
+    if [UTF_16LE, UTF_16BE].contains(&encoding) { bytes.len() % 2 } else { 0 }
 }
 
 fn is_space(c: char) -> bool {
@@ -88,7 +135,8 @@ fn utf16(bytes: &[u8]) -> Option<&'static Encoding> {
         let (text, _) = encoding.decode_without_bom_handling(sample);
         (!text.chars().any(is_control)).then_some(encoding)
     };
-    match rest.is_empty() && units.len() > 1 {
+    let is_cut = rest.is_empty() || bytes.len() == sample.len();
+    match is_cut && units.len() > 1 {
         true if most(second) && first == 0 => valid(UTF_16LE),
         true if most(first) && second == 0 => valid(UTF_16BE),
         _ => None,
@@ -96,23 +144,25 @@ fn utf16(bytes: &[u8]) -> Option<&'static Encoding> {
 }
 
 /// The encoding of bytes that are not valid UTF-8.
-fn guess(bytes: &[u8]) -> &'static Encoding {
+fn guess(bytes: &[u8]) -> Charset {
     let sample = &bytes[..bytes.len().min(SAMPLE_BYTES)];
+    let cut = Cut::of(sample);
     // A few damaged characters do not make UTF-8 another encoding.
     let (mut valid, mut invalid) = (0, 0);
-    for chunk in sample.utf8_chunks() {
+    for chunk in sample[cut.start..sample.len() - cut.end].utf8_chunks() {
         valid += chunk.valid().chars().filter(|c| !c.is_ascii()).count();
         invalid += usize::from(!chunk.invalid().is_empty());
     }
-    if valid >= invalid * 10 {
-        return UTF_8;
+    // Two bytes of a character are hardly two letters of another encoding.
+    if valid >= invalid * 10 && (valid > 0 || (cut.start == 0 && cut.end > 1)) {
+        return Charset::Web(UTF_8);
     }
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     detector.feed(sample, true);
-    // Few bytes say little, and Latin-1 is the most common.
+    // Few bytes say little, and a western language is the most common.
     match detector.guess(None, Utf8Detection::Deny) {
-        guessed if invalid >= 4 => guessed,
-        _ => WINDOWS_1252,
+        guessed if guessed != WINDOWS_1252 && invalid >= 4 => Charset::Web(guessed),
+        _ => western::guess(sample),
     }
 }
 
@@ -136,11 +186,19 @@ mod tests {
 
     #[test]
     fn other_encodings_are_decoded_with_a_note() {
-        check(b"caf\xe9 au lait", "café au lait", &["decoded as windows-1252"]);
-        check(b"It\x92s \x93quoted\x94", "It\u{2019}s \u{201c}quoted\u{201d}", &["decoded as windows-1252"]);
+        let guess = "decoded as windows-1252, which is a guess";
+        check(b"caf\xe9 au lait", "café au lait", &[guess]);
+        check(b"caf\xe9", "café", &[guess]);
+        check(b"It\x92s \x93quoted\x94", "It\u{2019}s \u{201c}quoted\u{201d}", &[guess]);
+        check(b"\x93quoted", "\u{201c}quoted", &[guess]);
+        let dos = b"\x9abergr\x94\xe1e: 5 St\x81ck f\x81r 12 \x9c";
+        check(dos, "Übergröße: 5 Stück für 12 £", &["decoded as cp437, which is a guess"]);
+        let ended = [&dos[..], b"\r\n\x1a"].concat();
+        assert!(!is_binary(&ended));
+        check(&ended, "Übergröße: 5 Stück für 12 £\r\n", &["decoded as cp437, which is a guess"]);
         let russian = "Старая лодка пересекла тихую реку.";
         let (cp1251, ..) = encoding_rs::WINDOWS_1251.encode(russian);
-        check(&cp1251, russian, &["decoded as windows-1251"]);
+        check(&cp1251, russian, &["decoded as windows-1251, which is a guess"]);
         let text = "The río and the 川.";
         let little: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
         let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
@@ -148,6 +206,24 @@ mod tests {
         check(&[b"\xfe\xff", &big[..]].concat(), text, &["decoded as utf-16be"]);
         let plain: Vec<u8> = "plain".encode_utf16().flat_map(u16::to_le_bytes).collect();
         check(&plain, "plain", &["decoded as utf-16le"]);
+    }
+
+    #[test]
+    fn a_text_that_is_cut_within_a_character_is_still_utf8() {
+        let cut = "the file begins or ends within a character: a part of it may be missing";
+        check(b"The price is 5 \xe2\x82", "The price is 5 \u{fffd}", &[cut]);
+        let text = "Größe: 5 €";
+        check(&text.as_bytes()[..text.len() - 1], "Größe: 5 \u{fffd}", &[cut]);
+        check(&[b"\x82\xac ", text.as_bytes()].concat(), &format!("\u{fffd}\u{fffd} {text}"), &[cut]);
+        let emoji = "\u{1f600} \u{1f600}".as_bytes();
+        for end in 1..4 {
+            check(&emoji[..5 + end], "\u{1f600} \u{fffd}", &[cut]);
+        }
+        let odd: Vec<u8> = "plain".encode_utf16().flat_map(u16::to_le_bytes).chain([b'x']).collect();
+        assert!(!is_binary(&odd));
+        check(&odd, "plain\u{fffd}", &["decoded as utf-16le", cut]);
+        // One byte may be a letter of another encoding.
+        check(b"5 \xe2", "5 â", &["decoded as windows-1252, which is a guess"]);
     }
 
     #[test]

@@ -92,12 +92,18 @@ pub enum Problem {
     /// A folder has no documents.
     #[error("the folder has no documents")]
     NoDocuments,
-    /// No file matches a pattern.
-    #[error("no document matches")]
+    /// No file matches a pattern, and none has its name.
+    #[error("no document matches, and no file has this name")]
     NoMatch,
-    /// A pattern is no pattern.
-    #[error("not a pattern for files: {why}")]
+    /// A name that looks like a pattern is neither that of a file nor a pattern.
+    #[error("no file has this name, and it is not a pattern for files: {why}")]
     Pattern {
+        /// Why.
+        why: String,
+    },
+    /// The rules of a `.gitignore` or `.ignore` file are not used.
+    #[error("its rules were not used: {why}")]
+    IgnoreFile {
         /// Why.
         why: String,
     },
@@ -137,7 +143,8 @@ impl Problem {
             Problem::NoDocuments | Problem::NoMatch => {
                 "hidden files and those that .gitignore names are left out; name such a file itself to read it"
             }
-            Problem::Pattern { .. } => "give a path, or a pattern such as src/**/*.rs",
+            Problem::Pattern { .. } => "check the name, or give a pattern such as src/**/*.rs",
+            Problem::IgnoreFile { .. } => "check that it is a short text file that you may read",
         }
     }
 }

@@ -25,6 +25,7 @@ mod html;
 mod kind;
 mod pdf;
 mod sources;
+mod western;
 mod writer;
 mod xml;
 
@@ -98,9 +99,13 @@ pub enum Kind {
 pub enum Note {
     /// It was not UTF-8.
     Decoded {
-        /// The encoding that was found or guessed.
+        /// The encoding.
         encoding: String,
+        /// Whether nothing but the text itself tells it.
+        is_guess: bool,
     },
+    /// It begins or ends within a character.
+    CutOff,
     /// These bytes were no text of its encoding and were replaced.
     Replaced {
         /// Number of replaced places.
@@ -122,7 +127,13 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let s = |count: usize| if count == 1 { "" } else { "s" };
         match self {
-            Note::Decoded { encoding } => write!(f, "decoded as {encoding}"),
+            Note::Decoded { encoding, is_guess: false } => write!(f, "decoded as {encoding}"),
+            Note::Decoded { encoding, is_guess: true } => {
+                write!(f, "decoded as {encoding}, which is a guess")
+            }
+            Note::CutOff => {
+                f.write_str("the file begins or ends within a character: a part of it may be missing")
+            }
             Note::Replaced { places } => write!(f, "invalid characters in {places} place{}", s(*places)),
             Note::PagesWithoutText { pages } => write!(f, "{pages} page{} without text", s(*pages)),
             Note::UnknownGlyphs { glyphs } => write!(f, "{glyphs} unknown character{}", s(*glyphs)),

@@ -1,12 +1,14 @@
 //! Paths, folders and patterns: from what a user names to documents.
 
-use std::io;
-use std::path::{Path, PathBuf};
+mod ignore_rules;
+mod pattern;
+mod walk;
+
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use globset::{GlobBuilder, GlobMatcher};
-use ignore::WalkBuilder;
-
+use self::pattern::Pattern;
+use self::walk::Walk;
 use crate::{Document, DocumentError, Limits, Problem, read_file};
 
 /// What one path, folder or pattern gives.
@@ -29,8 +31,10 @@ pub struct Skipped {
     pub binary: usize,
     /// Files without text.
     pub empty: usize,
-    /// Files that could not be read.
+    /// Files and folders that could not be read.
     pub unreadable: Vec<DocumentError>,
+    /// Files such as `.gitignore` whose rules were not used, so that more was read.
+    pub ignore_files: Vec<DocumentError>,
 }
 
 impl From<Document> for Source {
@@ -56,47 +60,51 @@ impl Source {
     }
 }
 
-/// Reads a file, all documents of a folder, or all documents that match a pattern such as `src/**/*.rs`.
+/// Reads a file, all documents of a folder, or all documents that match a pattern such as `src/**/*.rs`. A file or a
+/// folder whose name has the characters of patterns is not taken for a pattern.
 ///
-/// In folders and for patterns, hidden files and those that `.gitignore` names are left out, and files that are no
-/// documents are skipped. Links to folders are not followed. When `stop` is set, no other file is read.
+/// In folders and for patterns, hidden files and those that `.gitignore` and `.ignore` name are left out, also where
+/// these are in a folder above. Files that are no documents are skipped. Links to folders are not followed. When `stop`
+/// is set, no other file is read.
 ///
 /// # Errors
 /// The file cannot be read, there are no documents or too many, or `stop` was set before the last one.
 pub fn read(path: &Path, limits: &Limits, stop: &AtomicBool) -> Result<Source, DocumentError> {
     let name = path.display().to_string();
+    let failed = |problem| DocumentError { name: name.clone(), problem };
+    let walk = Walk { limits, stop };
     if path.is_dir() {
-        return collect(&name, files(path, None, limits), Problem::NoDocuments, limits, stop);
+        return collect(&name, walk.files(path, None).map_err(failed)?, Problem::NoDocuments, &walk);
     }
-    match split_pattern(path).filter(|_| !path.exists()) {
+    match Pattern::split(path).filter(|_| path.symlink_metadata().is_err()) {
         Some((folder, pattern)) => {
-            let files = matcher(&pattern).and_then(|matcher| files(&folder, Some(&matcher), limits));
-            collect(&name, files, Problem::NoMatch, limits, stop)
+            let files = Pattern::new(&pattern).and_then(|pattern| walk.files(&folder, Some(&pattern)));
+            collect(&name, files.map_err(failed)?, Problem::NoMatch, &walk)
         }
         None => read_file(path, limits).map(Source::from),
     }
 }
 
-/// Reads the files of a folder or a pattern.
+/// Reads the files that were found.
 fn collect(
     name: &str,
-    files: Result<Vec<PathBuf>, Problem>,
+    found: walk::Found,
     if_none: Problem,
-    limits: &Limits,
-    stop: &AtomicBool,
+    Walk { limits, stop }: &Walk,
 ) -> Result<Source, DocumentError> {
     let failed = |problem| DocumentError { name: name.to_owned(), problem };
+    let walk::Found { files, unreadable, ignore_files } = found;
     let mut source = Source {
         name: name.to_owned(),
         documents: Vec::new(),
         is_collection: true,
-        skipped: Skipped::default(),
+        skipped: Skipped { unreadable, ignore_files, ..Skipped::default() },
     };
     let too_long = || failed(Problem::TooLong { limit: limits.bytes });
     let mut left = limits.bytes;
-    for path in files.map_err(failed)? {
+    for path in files {
         if stop.load(Ordering::Relaxed) {
-            return Err(failed(Problem::Read(io::ErrorKind::Interrupted.into())));
+            return Err(failed(walk::stopped()));
         }
         match read_file(&path, limits) {
             Ok(document) => {
@@ -116,55 +124,4 @@ fn collect(
         return Err(source.skipped.unreadable.pop().unwrap_or_else(|| failed(if_none)));
     }
     Ok(source)
-}
-
-/// The files below a folder that match, sorted by path.
-fn files(folder: &Path, matcher: Option<&GlobMatcher>, limits: &Limits) -> Result<Vec<PathBuf>, Problem> {
-    let mut walk = WalkBuilder::new(folder);
-    // Only the files of the folder itself and of those above it decide, not the user's settings.
-    walk.require_git(false).git_global(false).git_exclude(false);
-    walk.sort_by_file_path(Path::cmp);
-    let mut files = Vec::new();
-    for entry in walk.build() {
-        let entry = match entry {
-            Ok(entry) => entry,
-            // A folder that may not be read is left out, as a hidden one is; the named folder is not.
-            Err(error) if files.is_empty() && error.depth() == Some(0) => {
-                return Err(Problem::Read(
-                    error.into_io_error().unwrap_or_else(|| io::ErrorKind::Other.into()),
-                ));
-            }
-            Err(_) => continue,
-        };
-        let path = entry.path().strip_prefix("./").unwrap_or(entry.path());
-        // A link counts as the file it leads to. Devices and pipes are no files.
-        if !path.is_file() || !matcher.is_none_or(|matcher| matcher.is_match(path)) {
-            continue;
-        }
-        if files.len() == limits.files {
-            return Err(Problem::TooManyFiles { limit: limits.files });
-        }
-        files.push(path.to_owned());
-    }
-    Ok(files)
-}
-
-/// A pattern, and the folder that all matching files are in. `None` if the path has none of the characters of
-/// patterns.
-fn split_pattern(path: &Path) -> Option<(PathBuf, String)> {
-    let text = path.to_str()?;
-    let special = text.find(['*', '?', '[', '{'])?;
-    let folder = text[..special].rsplit_once('/').map_or("", |(folder, _)| folder);
-    let folder = match (folder, text.starts_with('/')) {
-        ("", true) => "/",
-        ("", false) => ".",
-        (folder, _) => folder,
-    };
-    Some((folder.into(), text.strip_prefix("./").unwrap_or(text).to_owned()))
-}
-
-fn matcher(pattern: &str) -> Result<GlobMatcher, Problem> {
-    let glob = GlobBuilder::new(pattern).literal_separator(true).build();
-    glob.map(|glob| glob.compile_matcher())
-        .map_err(|error| Problem::Pattern { why: error.kind().to_string() })
 }

@@ -117,7 +117,7 @@ fn text_files_are_not_changed() {
 fn latin_1_is_decoded_with_a_note() {
     let document = documents::read_bytes("a.txt", b"caf\xe9", &Limits::default()).expect("a text");
     assert_eq!(document.text, "café");
-    assert_eq!(document.notes, [Note::Decoded { encoding: "windows-1252".into() }]);
+    assert_eq!(document.notes, [Note::Decoded { encoding: "windows-1252".into(), is_guess: true }]);
 }
 
 #[test]

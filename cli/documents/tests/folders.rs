@@ -86,6 +86,181 @@ fn a_pattern_gives_the_files_that_match() {
     }
 }
 
+/// Names such as `report [final].txt` are common.
+#[test]
+fn a_name_of_a_file_or_folder_is_no_pattern() {
+    let files: &[(&str, &[u8])] = &[
+        ("report [fin", b"a"),
+        ("a[1].txt", b"b"),
+        ("a1.txt", b"no"),
+        ("x{1}/b?.txt", b"c"),
+        ("[y]/c1.txt", b"d"),
+        ("y/c1.txt", b"no"),
+    ];
+    let folder = folder("literal", files);
+    let found = |pattern: &str| {
+        let source = read(&folder.join(pattern), &Limits::default());
+        names(&source.unwrap_or_else(|error| panic!("{error}")), &folder)
+    };
+    for (path, _) in files {
+        assert_eq!(found(path), [*path]);
+    }
+    assert_eq!(found("x{1}/*.txt"), ["x{1}/b?.txt"]);
+    assert_eq!(found("[y]/*"), ["[y]/c1.txt"]);
+    // There is no such file, and a class is not closed.
+    let error = read(&folder.join("report [final.pdf"), &Limits::default()).expect_err("nothing");
+    let text = error.to_string();
+    assert!(text.contains("no file has this name") && text.contains("unclosed character class"), "{text}");
+    // A pattern that no file matches.
+    let error = read(&folder.join("b[1].txt"), &Limits::default()).expect_err("nothing").to_string();
+    assert!(error.contains("no document matches, and no file has this name"), "{error}");
+    let nested = format!("{}b{}", "{a,".repeat(150), "}".repeat(150));
+    let error = read(&folder.join(nested), &Limits::default()).expect_err("too deep").to_string();
+    assert!(error.contains("nested more than"), "{error}");
+}
+
+/// A file with rules that is too long stands for a trap: it is noted where it is looked at.
+#[test]
+fn a_pattern_walks_only_where_it_can_match() {
+    let trap = "# long\n".repeat(100_000);
+    let folder = folder(
+        "pruned",
+        &[
+            ("a/src/1.rs", b"1"),
+            ("a/src/deep/.gitignore", trap.as_bytes()),
+            ("a/other/.gitignore", trap.as_bytes()),
+            ("b/2.rs", b"2"),
+            ("b/.gitignore", b""),
+        ],
+    );
+    let read = |pattern: &str| {
+        let source = read(&folder.join(pattern), &Limits::default()).expect(pattern);
+        (names(&source, &folder), source.skipped.ignore_files.len())
+    };
+    assert_eq!(read("*/src/*.rs"), (vec!["a/src/1.rs".to_owned()], 0));
+    assert_eq!(read("*/*.rs"), (vec!["b/2.rs".to_owned()], 0));
+    assert_eq!(read("{b,a/src}/*.rs").0, ["a/src/1.rs", "b/2.rs"]);
+    assert_eq!(read("**/src/*.rs"), (vec!["a/src/1.rs".to_owned()], 2));
+}
+
+#[test]
+fn rules_of_all_folders_decide() {
+    let folder = folder(
+        "rules",
+        &[
+            (".gitignore", b"\xef\xbb\xbf*.log\n/top.txt\nout/\n{c,d}.txt\n"),
+            ("a/.gitignore", b"!keep.log\n"),
+            ("a/.ignore", b"secret.txt\n!.shown\n"),
+            ("a/keep.log", b"1"),
+            ("a/other.log", b"no"),
+            ("a/secret.txt", b"no"),
+            ("a/.shown", b"2"),
+            ("a/.hidden", b"no"),
+            ("a/top.txt", b"3"),
+            ("a/out/x.txt", b"no"),
+            ("a/d.txt", b"no"),
+            ("top.txt", b"no"),
+            // Another repository: only .ignore is for it, too.
+            ("repository/.git/HEAD", b"no"),
+            ("repository/1.log", b"4"),
+            (".ignore", b"repository/2.log\n"),
+            ("repository/2.log", b"no"),
+        ],
+    );
+    let found = |path: &Path| names(&read(path, &Limits::default()).expect("documents"), &folder);
+    assert_eq!(found(&folder), ["a/.shown", "a/keep.log", "a/top.txt", "repository/1.log"]);
+    // Rules of folders above apply.
+    assert_eq!(found(&folder.join("a")), ["a/.shown", "a/keep.log", "a/top.txt"]);
+    assert_eq!(found(&folder.join("repository")), ["repository/1.log"]);
+    assert_eq!(found(&folder.join("a/*.log")), ["a/keep.log"]);
+}
+
+/// They come with a folder that somebody else has made.
+#[cfg(unix)]
+#[test]
+fn files_with_rules_cannot_block_or_take_all_memory() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    let folder = folder(
+        "traps",
+        &[
+            ("x.txt", b"x"),
+            ("a/a.txt", b"a"),
+            ("a/b/b.txt", b"b"),
+            ("a/b/left-out.txt", b"no"),
+            ("a/b/.ignore", b"left-out.txt"),
+            ("c/c.txt", b"c"),
+            ("d/d.txt", b"d"),
+            ("e/e.txt", b"e"),
+        ],
+    );
+    mknodat(CWD, folder.join(".gitignore"), FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
+    std::os::unix::fs::symlink("/dev/zero", folder.join("a/.gitignore")).expect("a link");
+    mknodat(CWD, folder.join("pipe"), FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
+    std::os::unix::fs::symlink("../pipe", folder.join("c/.ignore")).expect("a link");
+    std::os::unix::fs::symlink("nowhere", folder.join("d/.ignore")).expect("a link");
+    fs::write(folder.join("d/.gitignore"), "*.log\n".repeat(10 << 18)).expect("a file");
+    fs::write(folder.join("e/.gitignore"), "!*?\n".repeat(32_000)).expect("a file");
+    let source = read(&folder, &Limits::default()).expect("documents");
+    let all = ["a/a.txt", "a/b/b.txt", "c/c.txt", "d/d.txt", "e/e.txt", "x.txt"];
+    assert_eq!(names(&source, &folder), all);
+    let mut noted: Vec<String> = source.skipped.ignore_files.iter().map(ToString::to_string).collect();
+    noted.sort();
+    let prefix = fs::canonicalize(&folder).expect("a folder").display().to_string() + "/";
+    let noted: Vec<String> = noted.iter().map(|note| note.replace(&prefix, "")).collect();
+    assert_eq!(
+        noted,
+        [
+            ".gitignore: its rules were not used: it is not a regular file",
+            "a/.gitignore: its rules were not used: it is not a regular file",
+            "c/.ignore: its rules were not used: it is not a regular file",
+            "d/.gitignore: its rules were not used: with those of the folders above it has more than 128 KiB",
+            "d/.ignore: its rules were not used: No such file or directory (os error 2)",
+            "e/.gitignore: its rules were not used: there are too many of them",
+        ]
+    );
+    // The pipe is above this folder.
+    let source = read(&folder.join("a/b"), &Limits::default()).expect("documents");
+    assert_eq!(names(&source, &folder), ["a/b/b.txt"]);
+    assert_eq!(source.skipped.ignore_files.len(), 2);
+}
+
+/// A path has at most 4,096 bytes on Linux.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_that_is_too_deep_is_noted() {
+    use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+
+    let folder = folder("deep", &[("a.txt", b"a")]);
+    let name = "d".repeat(255);
+    let mut parent = openat(CWD, &folder, OFlags::DIRECTORY, Mode::empty()).expect("a folder");
+    for _ in 0..20 {
+        mkdirat(&parent, &name, Mode::RWXU).expect("a folder");
+        parent = openat(&parent, &name, OFlags::DIRECTORY, Mode::empty()).expect("a folder");
+    }
+    let source = read(&folder, &Limits::default()).expect("documents");
+    assert_eq!(names(&source, &folder), ["a.txt"]);
+    let unreadable = &source.skipped.unreadable;
+    assert!(
+        unreadable.len() == 1 && unreadable[0].to_string().contains("File name too long"),
+        "{unreadable:?}"
+    );
+    fs::remove_dir_all(&folder).expect("removed");
+}
+
+#[test]
+fn a_walk_is_stopped_where_there_is_nothing_to_read() {
+    let folder = folder("stopped", &[("a/.hidden", b"x")]);
+    for path in [folder.clone(), folder.join("**/*.txt")] {
+        let stopped =
+            documents::read(&path, &Limits::default(), &AtomicBool::new(true)).expect_err("stopped");
+        assert!(
+            matches!(&stopped.problem, Problem::Read(error) if error.kind() == io::ErrorKind::Interrupted),
+            "{stopped}"
+        );
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn links_are_read_and_loops_end() {
@@ -95,6 +270,8 @@ fn links_are_read_and_loops_end() {
     std::os::unix::fs::symlink("nowhere", folder.join("a/broken.txt")).expect("a link");
     let source = read(&folder, &Limits::default()).expect("documents");
     assert_eq!(names(&source, &folder), ["a/file.txt", "a/link.txt"]);
+    let unreadable = &source.skipped.unreadable;
+    assert!(unreadable.len() == 1 && unreadable[0].name.ends_with("a/broken.txt"), "{unreadable:?}");
 }
 
 #[test]

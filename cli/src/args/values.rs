@@ -81,10 +81,15 @@ pub fn share(text: &str) -> Result<f64, Failure> {
 
 /// A KV budget: a size, or with % a share of the full cache.
 pub fn budget(text: &str) -> Result<KvBudget, Failure> {
-    if text.trim().ends_with('%') {
-        return match share(text)? {
-            share if share > 0.0 => Ok(KvBudget::Share(share)),
-            _ => Err(Failure::usage("the budget is 0", "give a share above 0, for example 30%")),
+    if let Some(percent) = text.trim().strip_suffix('%') {
+        return match percent.trim().parse::<f64>() {
+            Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(KvBudget::Share(percent / 100.0)),
+            Ok(percent) if percent > 100.0 => Err(Failure::usage(
+                "the budget is more than a full cache takes",
+                "leave it out to keep everything, or give a share of the full cache up to 100%",
+            )),
+            Ok(0.0) => Err(Failure::usage("the budget is 0", "give a share above 0, for example 30%")),
+            _ => Err(Failure::usage("not a budget", "give a share of the full cache, for example 30%")),
         };
     }
     if let Some(number) = bare_number(text) {
@@ -168,6 +173,14 @@ mod tests {
         for (text, hint) in [("24", "24GiB or 24MiB"), ("1.5", "1.5GiB or 1.5MiB"), ("1024", "1024MiB")] {
             let error = bytes(text).expect_err("no unit");
             assert!(error.to_string().ends_with("what?") && error.hint().contains(hint), "{error}");
+        }
+        // Each remedy is accepted.
+        assert_eq!(budget("100%"), Ok(KvBudget::Share(1.0)));
+        for (text, hint) in
+            [("200%", "leave it out"), ("0%", "30%"), ("x%", "30%"), ("-5%", "30%"), ("nan%", "30%")]
+        {
+            let error = budget(text).expect_err(text);
+            assert!(error.hint().contains(hint) && !error.hint().contains("0.15"), "{text}: {error}");
         }
         for (text, percent) in [("2", "or 2% of"), ("0.3", "or 30% of")] {
             assert!(budget(text).is_err_and(|error| error.hint().contains(percent)), "{text}");

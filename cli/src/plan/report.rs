@@ -1,7 +1,7 @@
 //! Prints a plan in full: as a table of all parts, or as JSON.
 
 use longhand::plan::KERNEL_CODE_BYTES;
-use longhand::setup::{Forecast, ForecastHeads, Planned, ProfileOrigin, SessionForecast};
+use longhand::setup::{Forecast, ForecastHeads, Planned, ProfileOrigin, SessionForecast, free_memory};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Verdict};
@@ -67,7 +67,12 @@ pub fn about(args: &PlanArgs, name: &str, forecast: &Forecast, answer: Option<&A
         let source = match (args.gpu, args.model.device.memory) {
             (Some(gpu), _) => format!("of a {}", gpu.name),
             (None, Some(_)) => "from --memory".to_owned(),
-            (None, None) => "free on this machine".to_owned(),
+            (None, None) => match free_memory() {
+                Some(free) if target.device.is_none() && free.bound.name().is_some() => {
+                    format!("free{}", free.bound)
+                }
+                _ => "free on this machine".to_owned(),
+            },
         };
         let what = if target.device.is_some() { "GPU memory" } else { "memory" };
         out += &format!("{what}: {} ({source})\n", format::bytes(limit));

@@ -116,8 +116,7 @@ impl Forecast {
     ) -> Result<Forecast, EngineError> {
         let heads = heads(&outline, model.as_ref(), options)?;
         let trained = outline.spec.n_ctx_train.max(1);
-        let path = model.as_ref().and_then(|model| model.gguf().path());
-        let (target, unused_gpu) = Target::assume(&outline.spec, path, options)?;
+        let (target, unused_gpu) = Target::assume(&outline.spec, model.as_deref(), options)?;
         Ok(Forecast {
             context: options.context.tokens(0, trained),
             target,

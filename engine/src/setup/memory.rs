@@ -1,24 +1,154 @@
-//! How much memory the machine has free, where the system says so.
+//! How much memory is free, where the system says so: on the machine, in the control group of a container or a service,
+//! and below the limits of this process (`ulimit`). The smallest of them counts.
 
+mod cgroups;
+
+use std::fmt;
 use std::fs;
+use std::path::Path;
 
-/// Bytes that can be allocated without swapping; `None` where that is not known.
-pub fn available() -> Option<usize> {
-    parse(&fs::read_to_string("/proc/meminfo").ok()?)
+/// Memory that is free.
+///
+/// ```
+/// use longhand::setup::free_memory;
+///
+/// if let Some(free) = free_memory() {
+///     println!("{} bytes are free{}", free.bytes, free.bound);
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FreeMemory {
+    /// Bytes that can be allocated without swapping.
+    pub bytes: usize,
+    /// Why there are not more.
+    pub bound: MemoryBound,
 }
 
-fn parse(meminfo: &str) -> Option<usize> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+/// What limits the memory. `Display` gives the end of a sentence about free memory; it is empty for the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryBound {
+    /// The machine has no more.
+    Machine,
+    /// The limit of a container or a service: that of its control group, or of one above.
+    ControlGroup,
+    /// The limit on the address space of a process (RLIMIT_AS).
+    AddressSpace,
+    /// The limit on the data of a process (RLIMIT_DATA).
+    Data,
+}
+
+impl MemoryBound {
+    /// A short name for programs; `None` for the machine.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            MemoryBound::Machine => None,
+            MemoryBound::ControlGroup => Some("cgroup"),
+            MemoryBound::AddressSpace => Some("ulimit -v"),
+            MemoryBound::Data => Some("ulimit -d"),
+        }
+    }
+}
+
+impl fmt::Display for MemoryBound {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            MemoryBound::Machine => "",
+            MemoryBound::ControlGroup => " within the memory limit of the container or service (cgroup)",
+            MemoryBound::AddressSpace => " within the limit on address space (ulimit -v)",
+            MemoryBound::Data => " within the limit on data (ulimit -d)",
+        })
+    }
+}
+
+/// The memory that is free; `None` where that is not known.
+pub fn free_memory() -> Option<FreeMemory> {
+    free_beside(0)
+}
+
+/// Bytes that can be allocated without swapping; `None` where that is not known.
+pub fn available_memory() -> Option<usize> {
+    free_memory().map(|free| free.bytes)
+}
+
+/// The memory that is free for a session together with its weights, of which `mapped` bytes are mapped already: they are
+/// part of the address space, but not of the memory that is in use.
+pub(super) fn free_beside(mapped: usize) -> Option<FreeMemory> {
+    free_in(Path::new("/"), mapped)
+}
+
+/// The same for a system whose files are below `root`.
+fn free_in(root: &Path, mapped: usize) -> Option<FreeMemory> {
+    let read = |name: &str| fs::read_to_string(root.join("proc").join(name)).unwrap_or_default();
+    let (limits, status) = (read("self/limits"), read("self/status"));
+    let below = |limit: &str, used: &str| {
+        let left = soft_limit(&limits, limit)?.saturating_sub(kibibytes(&status, used)?);
+        Some(left.saturating_add(mapped))
+    };
+    [
+        (MemoryBound::Machine, kibibytes(&read("meminfo"), "MemAvailable:")),
+        (MemoryBound::ControlGroup, cgroups::free(root)),
+        (MemoryBound::AddressSpace, below("Max address space", "VmSize:")),
+        (MemoryBound::Data, below("Max data size", "VmData:")),
+    ]
+    .into_iter()
+    .filter_map(|(bound, bytes)| Some(FreeMemory { bytes: bytes?, bound }))
+    .min_by_key(|free| free.bytes)
+}
+
+/// The bytes of a line such as `MemAvailable:   14 kB`.
+fn kibibytes(table: &str, name: &str) -> Option<usize> {
+    let line = table.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
 
+/// The first number of a line such as `Max data size   1024   unlimited   bytes`; `None` for no limit.
+fn soft_limit(table: &str, name: &str) -> Option<usize> {
+    let line = table.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    /// A system with these files.
+    pub(super) fn system(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().expect("a folder");
+        for (path, content) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            fs::write(path, content).expect("a file");
+        }
+        root
+    }
+
     #[test]
-    fn reads_the_systems_table() {
-        let text = "MemTotal:       16 kB\nMemAvailable:   14 kB\n";
-        assert_eq!(super::parse(text), Some(14 * 1024));
-        assert_eq!(super::parse("MemTotal: 1 kB"), None);
+    fn the_smallest_limit_counts() {
+        let meminfo = ("proc/meminfo", "MemTotal:       90 kB\nMemAvailable:   80 kB\n");
+        let status = ("proc/self/status", "Name:\tx\nVmSize:\t      30 kB\nVmData:\t      10 kB\n");
+        let free = |files: &[(&str, &str)], mapped| {
+            let root = system(files);
+            free_in(root.path(), mapped).map(|free| (free.bytes, free.bound))
+        };
+        assert_eq!(free(&[meminfo, status], 0), Some((80 << 10, MemoryBound::Machine)));
+        let limits = |space: &str, data: &str| {
+            format!(
+                "Limit                     Soft Limit           Hard Limit           Units     \n\
+                 Max data size             {data}            unlimited            bytes     \n\
+                 Max address space         {space}            unlimited            bytes     \n"
+            )
+        };
+        let with = |space: &str, data: &str, mapped| {
+            free(&[meminfo, status, ("proc/self/limits", &limits(space, data))], mapped)
+        };
+        assert_eq!(with("unlimited", "unlimited", 0), Some((80 << 10, MemoryBound::Machine)));
+        assert_eq!(with("40960", "unlimited", 0), Some((10 << 10, MemoryBound::AddressSpace)));
+        assert_eq!(with("40960", "15360", 0), Some((5 << 10, MemoryBound::Data)));
+        assert_eq!(with("10240", "unlimited", 0), Some((0, MemoryBound::AddressSpace)));
+        // Mapped weights are part of the address space, and of what is planned.
+        assert_eq!(with("40960", "unlimited", 7 << 10), Some((17 << 10, MemoryBound::AddressSpace)));
+        assert_eq!(free(&[], 0), None);
+        assert_eq!(free(&[("proc/meminfo", "MemTotal: 1 kB")], 0), None);
     }
 }

@@ -7,7 +7,7 @@ use ggml::{Error, NoCuda};
 use models::spec::ModelSpec;
 
 use super::planner::Planned;
-use super::{SetupOptions, available_memory};
+use super::{SetupOptions, memory};
 use crate::engine::check_device_model;
 use crate::plan::{DRIVER_BYTES, Placement, Plan};
 use crate::progress::{Notice, Observer};
@@ -78,6 +78,7 @@ impl Target {
         options: &SetupOptions,
         observer: &mut dyn Observer,
     ) -> Result<Target, EngineError> {
+        let mapped = model.mapped_bytes();
         let mut found = choose(options, observer)?;
         if found.is_some()
             && let Some(reason) = unusable(model.spec(), model.gguf().path(), options)?
@@ -90,9 +91,9 @@ impl Target {
             observer.notice(Notice::HostExpertsUnused { has_experts });
         }
         let Some((kind, free)) = found else {
-            let host = Target::host(model.spec(), options);
+            let host = Target::host(model.spec(), options, mapped);
             // The limit may have been meant for a GPU.
-            let limit = host.limit.into_iter().chain(available_memory()).min();
+            let limit = host.limit.into_iter().chain(free_beside(mapped)).min();
             return Ok(Target { limit, ..host });
         };
         // The free memory of a GPU in use no longer has the driver's share in it; a limit that is asked for
@@ -101,16 +102,18 @@ impl Target {
             .into_iter()
             .flatten()
             .min();
-        Ok(Target { device: Some(kind), limit, ..Target::host(model.spec(), options) })
+        Ok(Target { device: Some(kind), limit, ..Target::host(model.spec(), options, mapped) })
     }
 
-    /// The same for a plan: a GPU that is asked for by name need not be there. `path` is that of the model's file. Also
-    /// why a GPU that is there is not used.
+    /// The same for a plan: a GPU that is asked for by name need not be there, and there may be no model file. Also why a
+    /// GPU that is there is not used.
     pub(super) fn assume(
         spec: &ModelSpec,
-        path: Option<&Path>,
+        model: Option<&Model>,
         options: &SetupOptions,
     ) -> Result<(Target, Option<String>), EngineError> {
+        let path = model.and_then(|model| model.gguf().path());
+        let mapped = model.map_or(0, Model::mapped_bytes);
         let found = match options.device {
             DeviceRequest::Cpu => None,
             _ if options.gpu_layers == GpuLayers::Count(0) => None,
@@ -121,32 +124,38 @@ impl Target {
             #[cfg(feature = "testing")]
             DeviceRequest::Device(kind @ DeviceKind::Emulated) => Some((kind, None)),
         };
-        let Some(gpu) = found else { return Ok((Target::host(spec, options), None)) };
+        let Some(gpu) = found else { return Ok((Target::host(spec, options, mapped), None)) };
         Ok(match unusable(spec, path, options)? {
-            Some(reason) => (Target::host(spec, options), Some(reason)),
-            None => (Target::gpu(gpu, spec, options), None),
+            Some(reason) => (Target::host(spec, options, mapped), Some(reason)),
+            None => (Target::gpu(gpu, spec, options, mapped), None),
         })
     }
 
-    fn host(spec: &ModelSpec, options: &SetupOptions) -> Target {
+    /// The host, where `mapped` bytes of weights are mapped already.
+    fn host(spec: &ModelSpec, options: &SetupOptions, mapped: usize) -> Target {
         Target {
             device: None,
             layers: options.gpu_layers,
             host_experts: spec.experts.as_ref().map_or(HostExperts::Count(0), |_| options.host_experts),
-            limit: options.gpu_memory.or_else(available_memory),
+            limit: options.gpu_memory.or_else(|| free_beside(mapped)),
             driver: 0,
             host_limit: None,
         }
     }
 
-    fn gpu((kind, free): (DeviceKind, Option<usize>), spec: &ModelSpec, options: &SetupOptions) -> Target {
+    fn gpu(
+        (kind, free): (DeviceKind, Option<usize>),
+        spec: &ModelSpec,
+        options: &SetupOptions,
+        mapped: usize,
+    ) -> Target {
         let (limit, driver) = match (options.gpu_memory, free) {
             (None, Some(free)) => (Some(free), 0),
             (limit, _) => (limit, DRIVER_BYTES),
         };
         // A limit on the GPU's memory may describe another machine.
-        let host_limit = free.filter(|_| options.gpu_memory.is_none()).and_then(|_| available_memory());
-        Target { device: Some(kind), limit, driver, host_limit, ..Target::host(spec, options) }
+        let host_limit = free.filter(|_| options.gpu_memory.is_none()).and_then(|_| free_beside(mapped));
+        Target { device: Some(kind), limit, driver, host_limit, ..Target::host(spec, options, mapped) }
     }
 
     /// The peak of a plan, as far as the limit has to hold it.
@@ -235,6 +244,11 @@ impl Target {
             GpuLayers::Count(_) => smallest,
         }
     }
+}
+
+/// Bytes of main memory that are free for weights, of which so many are mapped already, and a session.
+fn free_beside(mapped: usize) -> Option<usize> {
+    memory::free_beside(mapped).map(|free| free.bytes)
 }
 
 /// Why a GPU cannot compute a model, whose file has this path, so that the CPU does; `None` if it can.
@@ -329,7 +343,7 @@ mod tests {
         let spec = ModelShape::find("llama-3.2-1b").expect("a shape").spec();
         let target = |free, gpu_memory| {
             let options = SetupOptions { gpu_memory, ..SetupOptions::default() };
-            let target = Target::gpu((DeviceKind::Cuda(0), free), &spec, &options);
+            let target = Target::gpu((DeviceKind::Cuda(0), free), &spec, &options, 0);
             (target.limit, target.driver)
         };
         assert_eq!(target(Some(20 * GIB), None), (Some(20 * GIB), 0));
@@ -337,7 +351,7 @@ mod tests {
             assert_eq!(target(free, Some(24 * GIB)), (Some(24 * GIB), DRIVER_BYTES));
         }
         let options = SetupOptions { gpu_memory: Some(24 * GIB), ..SetupOptions::default() };
-        let host = Target::host(&spec, &options);
+        let host = Target::host(&spec, &options, 0);
         assert_eq!((host.limit, host.driver), (Some(24 * GIB), 0));
     }
 

@@ -1,5 +1,6 @@
-//! A child process for work that untrusted data could make endless: a fork of this process, with limits on
-//! memory and time that the work cannot change. If it crashes or is ended, this process lives on.
+//! A child process for work on untrusted data: a fork of this process, with limits on memory and time that the
+//! work cannot change, without files and without a network. If it crashes or is ended, this process lives on. If this
+//! process ends, however it ends, so does the child.
 //!
 //! The child is forked and not executed, because a library does not know which program it is part of. In a
 //! child of a process with threads, only the forking thread exists, and locks that other threads held stay
@@ -7,14 +8,16 @@
 //! streams, reads no environment variables and starts no threads. If it still meets such a lock, the parent's
 //! deadline ends it.
 //!
-//! Memory is limited on Linux only. Elsewhere it is bounded by what can be allocated in the time.
+//! Only Linux limits memory, ends the child with its parent, and refuses it system calls (`confine.rs`). Elsewhere
+//! memory is bounded by what can be allocated in the time, and files by the number of descriptors, which is 0.
 //!
 //! ```
 //! use std::io::{Read, Write};
 //! use std::time::{Duration, Instant};
 //!
 //! // The child has ten seconds.
-//! let child = fork::Child::start(1 << 20, |mut socket| {
+//! let limits = fork::Limits { stack_bytes: 1 << 20, memory_bytes: 64 << 20 };
+//! let child = fork::Child::start(limits, |mut socket| {
 //!     fork::limit_time(Some(10));
 //!     let _ = socket.write_all(b"done");
 //! })?;
@@ -26,8 +29,10 @@
 //! ```
 #![cfg(unix)]
 
+mod confine;
+
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -37,11 +42,22 @@ use rustix::io::retry_on_intr;
 use rustix::net::SendFlags;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
 
+/// What a child may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Its stack.
+    pub stack_bytes: usize,
+    /// Its memory in addition to what it has at the start, which is its parent's. Only Linux has this limit.
+    pub memory_bytes: u64,
+}
+
 /// A child that answers on a socket. Dropping it ends it.
 #[derive(Debug)]
 pub struct Child {
     pid: Pid,
     stream: UnixStream,
+    /// The child ends when this is closed, which the system does when the parent ends.
+    _alive: PipeWriter,
     /// The process that started the child. A fork of that process has a copy of this handle and must not use
     /// it.
     parent: u32,
@@ -74,33 +90,37 @@ const ATTEMPTS: usize = 3;
 
 /// Exit status of a child that panicked.
 const PANICKED: i32 = 101;
-/// The descriptor of the child's end of the socket pair. It has no others except the standard streams.
+/// The descriptor of the child's end of the socket pair.
 const SOCKET: RawFd = 3;
+/// The descriptor of the child's end of the pipe that its parent holds open. It has no others except the standard streams.
+const ALIVE: RawFd = 4;
 
 impl Child {
-    /// Starts a child that runs `work` with its end of the socket pair, on a stack of `stack_bytes`, and ends
-    /// when `work` returns. The child is in a session of its own, so Ctrl-C on a terminal does not reach it.
+    /// Starts a child that runs `work` with its end of the socket pair, within these limits, and ends when `work`
+    /// returns. `work` can open no files and make no sockets. The child is in a session of its own, so Ctrl-C on a
+    /// terminal does not reach it; it ends with its parent.
     ///
     /// # Errors
-    /// The system refuses a thread, a socket or a process.
-    pub fn start(stack_bytes: usize, work: impl Fn(UnixStream) + Sync) -> io::Result<Child> {
+    /// The system refuses a thread, a socket, a pipe, a process or the limits.
+    pub fn start(limits: Limits, work: impl Fn(UnixStream) + Sync) -> io::Result<Child> {
         for _ in 1..ATTEMPTS {
-            match Child::start_once(stack_bytes, &work) {
+            match Child::start_once(limits, &work) {
                 Err(e) if e.kind() == io::ErrorKind::TimedOut => {}
                 started => return started,
             }
         }
-        Child::start_once(stack_bytes, &work)
+        Child::start_once(limits, &work)
     }
 
     /// Starts a child; [`io::ErrorKind::TimedOut`] if it does not come as far as `work`.
-    fn start_once(stack_bytes: usize, work: &(impl Fn(UnixStream) + Sync)) -> io::Result<Child> {
+    fn start_once(limits: Limits, work: &(impl Fn(UnixStream) + Sync)) -> io::Result<Child> {
         let (stream, theirs) = UnixStream::pair()?;
+        let (their_alive, alive) = io::pipe()?;
         // The forking thread is the child's only thread, so its stack is the child's.
         let forked = std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().stack_size(stack_bytes);
+            let thread = std::thread::Builder::new().stack_size(limits.stack_bytes);
             let child = || {
-                let mut socket = isolate(&theirs);
+                let mut socket = isolate(&theirs, &their_alive, limits.memory_bytes);
                 // An error means that the parent is gone.
                 let _ = socket.write_all(&[BEGUN]);
                 work(socket);
@@ -108,10 +128,12 @@ impl Child {
             let thread = thread.spawn_scoped(scope, move || fork(child))?;
             thread.join().unwrap_or_else(|_| Err(io::Error::other("the forking thread panicked")))
         });
-        let child = Child { pid: forked?, stream, parent: std::process::id(), ended: false };
-        drop(theirs);
+        let child = Child { pid: forked?, stream, _alive: alive, parent: std::process::id(), ended: false };
+        drop((theirs, their_alive));
         match child.channel(Instant::now() + TIME_TO_BEGIN).read_exact(&mut [BEGUN]) {
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(io::Error::other("it ended at once")),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(io::Error::other("it ended at once, or its limits cannot be set"))
+            }
             begun => begun.map(|()| child),
         }
     }
@@ -246,14 +268,15 @@ fn fork(work: impl FnOnce()) -> io::Result<Pid> {
     }
 }
 
-/// Cuts the child off from what belongs to its parent: signal handlers, terminal, open files, panic hook.
-/// Returns the child's only link to the parent, the socket.
-fn isolate(socket: &UnixStream) -> UnixStream {
+/// Cuts the child off from what belongs to its parent: signal handlers, terminal, open files, panic hook. Then limits
+/// what it may take and do. Returns the child's only link to the parent, the socket.
+fn isolate(socket: &UnixStream, alive: &PipeReader, memory_bytes: u64) -> UnixStream {
     let isolated = || -> io::Result<UnixStream> {
         // SAFETY: there are no other threads. `signal` sets default actions only; for some numbers it is
         // refused. `empty` is initialised by `sigemptyset`. `unsetenv` keeps a failed allocation from
         // collecting a backtrace, which allocates. The descriptors from `SOCKET` on belong to values of the
-        // parent, which the child neither uses nor drops, so `SOCKET` has one owner, which is returned.
+        // parent, which the child neither uses nor drops, so `SOCKET` has one owner, which is returned, and
+        // `ALIVE` has none.
         let socket = unsafe {
             for signal in 1..=64 {
                 libc::signal(signal, libc::SIG_DFL);
@@ -262,10 +285,15 @@ fn isolate(socket: &UnixStream) -> UnixStream {
             libc::sigemptyset(&mut empty);
             libc::pthread_sigmask(libc::SIG_SETMASK, &empty, std::ptr::null_mut());
             libc::unsetenv(c"RUST_BACKTRACE".as_ptr());
-            if libc::dup2(socket.as_raw_fd(), SOCKET) != SOCKET {
+            // Each may have the other's number.
+            let copy = |of: RawFd| libc::fcntl(of, libc::F_DUPFD, ALIVE + 1);
+            let (socket, alive) = (copy(socket.as_raw_fd()), copy(alive.as_raw_fd()));
+            if libc::dup2(socket, SOCKET) != SOCKET || libc::dup2(alive, ALIVE) != ALIVE {
                 return Err(io::Error::last_os_error());
             }
-            close_from(SOCKET + 1);
+            // Before the child's own copy of the other end is closed: if the parent has ended already, that is the last.
+            end_with_parent();
+            close_from(ALIVE + 1);
             UnixStream::from_raw_fd(SOCKET)
         };
         let null = ManuallyDrop::new(File::options().read(true).write(true).open("/dev/null")?);
@@ -273,15 +301,37 @@ fn isolate(socket: &UnixStream) -> UnixStream {
         rustix::stdio::dup2_stdout(&*null)?;
         rustix::stdio::dup2_stderr(&*null)?;
         rustix::process::setsid()?;
-        let none = Rlimit { current: Some(0), maximum: Some(0) };
-        rustix::process::setrlimit(Resource::Core, none)?;
         // This also keeps programs that collect crash reports from collecting this process.
         #[cfg(target_os = "linux")]
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
         std::panic::set_hook(Box::new(|_| exit(PANICKED)));
+        limit_memory(memory_bytes)?;
+        // No descriptor beyond those that are open, no process, no written file.
+        for resource in [Resource::Core, Resource::Nofile, Resource::Nproc, Resource::Fsize] {
+            rustix::process::setrlimit(resource, Rlimit { current: Some(0), maximum: Some(0) })?;
+        }
+        confine::confine();
         Ok(socket)
     };
     isolated().unwrap_or_else(|_| exit(1))
+}
+
+/// The system kills the child when the last writing end of the pipe [`ALIVE`] is closed. `PR_SET_PDEATHSIG` would kill
+/// it with the thread that has forked it, which ends at once. Has no effect where the system refuses it: then the limit
+/// on time ends the child.
+fn end_with_parent() {
+    #[cfg(target_os = "linux")]
+    {
+        /// Of Linux' `asm-generic/fcntl.h`.
+        const F_SETSIG: libc::c_int = 10;
+        let kill = [(F_SETSIG, libc::SIGKILL), (libc::F_SETFL, libc::O_ASYNC)];
+        // SAFETY: these calls change a descriptor only, and take no pointers.
+        unsafe {
+            if libc::fcntl(ALIVE, libc::F_SETOWN, libc::getpid()) == 0 {
+                kill.iter().all(|(command, value)| libc::fcntl(ALIVE, *command, *value) == 0);
+            }
+        }
+    }
 }
 
 /// Closes all descriptors from `first` on.
@@ -307,49 +357,19 @@ pub fn limit_time(seconds: Option<u32>) {
     unsafe { libc::alarm(seconds.unwrap_or(0)) };
 }
 
-/// In the child: the memory it may have in addition to what it has at the start.
-pub struct MemoryLimit {
-    #[cfg(target_os = "linux")]
-    at_start: u64,
-    #[cfg(target_os = "linux")]
-    inherited: Rlimit,
-}
-
+/// Limits the memory of this process to so many bytes more than it has now. It cannot raise the limit again.
 #[cfg(target_os = "linux")]
-impl MemoryLimit {
-    /// What the child has now.
-    ///
-    /// # Errors
-    /// The system does not tell.
-    pub fn new() -> io::Result<MemoryLimit> {
-        let statm = std::fs::read_to_string("/proc/self/statm")?;
-        let pages: Option<u64> = statm.split(' ').next().and_then(|pages| pages.parse().ok());
-        let pages = pages.ok_or_else(|| io::Error::other("/proc/self/statm has no number"))?;
-        let at_start = pages.saturating_mul(rustix::param::page_size() as u64);
-        Ok(MemoryLimit { at_start, inherited: rustix::process::getrlimit(Resource::As) })
-    }
-
-    /// Sets how many bytes more it may have.
-    ///
-    /// # Errors
-    /// The system refuses the limit.
-    pub fn set(&self, bytes: u64) -> io::Result<()> {
-        let total = self.at_start.saturating_add(bytes);
-        let current = self.inherited.current.map_or(total, |inherited| inherited.min(total));
-        let limit = Rlimit { current: Some(current), maximum: self.inherited.maximum };
-        Ok(rustix::process::setrlimit(Resource::As, limit)?)
-    }
+fn limit_memory(bytes: u64) -> io::Result<()> {
+    let statm = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: Option<u64> = statm.split(' ').next().and_then(|pages| pages.parse().ok());
+    let pages = pages.ok_or_else(|| io::Error::other("/proc/self/statm has no number"))?;
+    let total = pages.saturating_mul(rustix::param::page_size() as u64).saturating_add(bytes);
+    let inherited = rustix::process::getrlimit(Resource::As);
+    let limit = Some(inherited.current.map_or(total, |inherited| inherited.min(total)));
+    Ok(rustix::process::setrlimit(Resource::As, Rlimit { current: limit, maximum: limit })?)
 }
 
 #[cfg(not(target_os = "linux"))]
-impl MemoryLimit {
-    /// Limits nothing on this system.
-    pub fn new() -> io::Result<MemoryLimit> {
-        Ok(MemoryLimit {})
-    }
-
-    /// Limits nothing on this system.
-    pub fn set(&self, _bytes: u64) -> io::Result<()> {
-        Ok(())
-    }
+fn limit_memory(_bytes: u64) -> io::Result<()> {
+    Ok(())
 }

@@ -11,12 +11,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, FixedOffset};
-use fork::{Child, Ending, MemoryLimit};
+use fork::{Child, Ending};
 
 use super::environment::{self, Compiled, Variable};
 use super::{ChatError, Message, wire};
 
-/// What compiling or rendering may take. Long messages add to it, because they are copied a few times.
+/// What compiling or rendering may take. Long messages add to it, because they are copied a few times. A child cannot
+/// be given more memory later, so it starts with memory for messages of a certain length.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     /// Wall-clock time without messages.
@@ -25,9 +26,12 @@ struct Limits {
     memory_bytes: u64,
 }
 
-const LIMITS: Limits = Limits { time: Duration::from_secs(10), memory_bytes: 512 << 20 };
+/// With the memory for usual messages, a child has 512 MiB.
+const LIMITS: Limits = Limits { time: Duration::from_secs(10), memory_bytes: 384 << 20 };
 /// More memory for each byte of the messages, in bytes.
 const MEMORY_PER_CONTENT: u64 = 8;
+/// Bytes of the messages for which every child has memory.
+const USUAL_CONTENT: u64 = 16 << 20;
 /// Bytes of the messages for which there is another microsecond. This is a tenth of the usual speed.
 const CONTENT_PER_MICROSECOND: u64 = 10;
 
@@ -38,7 +42,15 @@ pub(super) struct Template {
     now: DateTime<FixedOffset>,
     limits: Limits,
     /// `None` after the child has exceeded a limit.
-    child: Mutex<Option<Child>>,
+    child: Mutex<Option<Renderer>>,
+}
+
+/// A child that renders.
+#[derive(Debug)]
+struct Renderer {
+    child: Child,
+    /// Bytes of the messages that it has memory for.
+    content_bytes: u64,
 }
 
 impl Template {
@@ -51,7 +63,7 @@ impl Template {
     fn with_limits(source: &str, now: DateTime<FixedOffset>, limits: Limits) -> Result<Template, ChatError> {
         let source = environment::prepare(source)?;
         let template = Template { source, now, limits, child: Mutex::new(None) };
-        let child = template.start()?;
+        let child = template.start(USUAL_CONTENT)?;
         Ok(Template { child: Mutex::new(Some(child)), ..template })
     }
 
@@ -62,11 +74,17 @@ impl Template {
         messages: &[Message],
     ) -> Result<String, ChatError> {
         let mut slot = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        let child = match slot.take().and_then(Child::if_running) {
-            Some(child) => child,
-            None => self.start()?,
-        };
         let content_bytes = wire::content_bytes(messages);
+        let usable = |renderer: Renderer| {
+            let child = renderer.child.if_running()?;
+            let is_enough = content_bytes as u64 <= renderer.content_bytes;
+            is_enough.then_some(Renderer { child, ..renderer })
+        };
+        let renderer = match slot.take().and_then(usable) {
+            Some(renderer) => renderer,
+            // The next conversation is a little longer.
+            None => self.start((content_bytes as u64).saturating_mul(2).max(USUAL_CONTENT))?,
+        };
         let ask = |child: &Child| {
             let deadline = Instant::now() + self.limits.time(content_bytes as u64);
             let mut out = BufWriter::new(child.channel(deadline));
@@ -74,26 +92,31 @@ impl Template {
             let max_output = environment::max_output_bytes(content_bytes);
             wire::read_reply(&mut BufReader::new(child.channel(deadline)), max_output)
         };
-        match ask(&child) {
+        match ask(&renderer.child) {
             Ok(reply) => {
-                *slot = Some(child);
+                *slot = Some(renderer);
                 reply
             }
-            Err(e) => Err(self.limits.exceeded(&e, child.end(), content_bytes as u64)),
+            Err(e) => {
+                let memory = self.limits.memory_bytes(renderer.content_bytes);
+                Err(self.limits.exceeded(&e, renderer.child.end(), content_bytes as u64, memory))
+            }
         }
     }
 
-    /// Starts a child, which compiles the template.
-    fn start(&self) -> Result<Child, ChatError> {
-        let child = Child::start(environment::STACK_BYTES, |socket| {
+    /// Starts a child with memory for messages of so many bytes, which compiles the template.
+    fn start(&self, content_bytes: u64) -> Result<Renderer, ChatError> {
+        let memory_bytes = self.limits.memory_bytes(content_bytes);
+        let limits = fork::Limits { stack_bytes: environment::STACK_BYTES, memory_bytes };
+        let child = Child::start(limits, |socket| {
             // An error means that the parent is gone.
             let _ = serve(&socket, &self.source, self.now, self.limits);
         });
         let child = child.map_err(|e| ChatError::NoProcess { why: e.to_string() })?;
         let deadline = Instant::now() + self.limits.time;
         match wire::read_reply(&mut BufReader::new(child.channel(deadline)), 0) {
-            Ok(reply) => reply.map(|_| child),
-            Err(e) => Err(self.limits.exceeded(&e, child.end(), 0)),
+            Ok(reply) => reply.map(|_| Renderer { child, content_bytes }),
+            Err(e) => Err(self.limits.exceeded(&e, child.end(), 0, memory_bytes)),
         }
     }
 }
@@ -106,27 +129,18 @@ fn serve(
     now: DateTime<FixedOffset>,
     limits: Limits,
 ) -> io::Result<()> {
-    // For a parent that is gone and cannot keep the deadline.
+    // For a parent that is gone and cannot keep the deadline, where the child does not end with it.
     let seconds = |content_bytes| Some(limits.time(content_bytes).as_secs() as u32 + 2);
     fork::limit_time(seconds(0));
-    let compiled = MemoryLimit::new().and_then(|memory| {
-        memory.set(limits.memory_bytes(0))?;
-        Ok((memory, Compiled::new(source.to_owned(), now)))
-    });
-    let (memory, compiled) = match compiled {
-        Ok((memory, Ok(compiled))) => (memory, compiled),
-        Ok((_, Err(error))) => return wire::write_reply(&mut socket, &Err(error)),
-        Err(e) => {
-            let why = format!("its memory cannot be limited: {e}");
-            return wire::write_reply(&mut socket, &Err(ChatError::Failed { why }));
-        }
+    let compiled = match Compiled::new(source.to_owned(), now) {
+        Ok(compiled) => compiled,
+        Err(error) => return wire::write_reply(&mut socket, &Err(error)),
     };
     let mut reply = Ok(String::new());
     loop {
         fork::limit_time(None);
         wire::write_reply(&mut BufWriter::new(socket), &reply)?;
         let content_bytes = wire::read_number(&mut socket)?;
-        memory.set(limits.memory_bytes(content_bytes))?;
         let request = wire::read_request(&mut BufReader::new(socket))?;
         fork::limit_time(seconds(content_bytes));
         reply = compiled.render(request.variables, request.messages);
@@ -139,16 +153,16 @@ impl Limits {
         self.time + Duration::from_micros(content_bytes / CONTENT_PER_MICROSECOND)
     }
 
-    /// Maximum memory for a conversation whose messages have `content_bytes`.
+    /// Maximum memory of a child for conversations whose messages have up to `content_bytes`.
     fn memory_bytes(&self, content_bytes: u64) -> u64 {
         self.memory_bytes.saturating_add(content_bytes.saturating_mul(MEMORY_PER_CONTENT))
     }
 
-    /// The error for a child that was ended because of `error`.
-    fn exceeded(&self, error: &io::Error, ending: Ending, content_bytes: u64) -> ChatError {
+    /// The error for a child with so much memory that was ended because of `error`.
+    fn exceeded(&self, error: &io::Error, ending: Ending, content_bytes: u64, memory: u64) -> ChatError {
         let failed = |why: &str| ChatError::Failed { why: why.to_owned() };
         match (ending, error.kind()) {
-            (Ending::OutOfMemory, _) => ChatError::OutOfMemory { bytes: self.memory_bytes(content_bytes) },
+            (Ending::OutOfMemory, _) => ChatError::OutOfMemory { bytes: memory },
             (Ending::StackOverflow, _) => ChatError::TooDeep,
             (Ending::OutOfTime, _) | (_, io::ErrorKind::TimedOut) => {
                 ChatError::TooSlow(self.time(content_bytes))
@@ -185,7 +199,10 @@ mod tests {
         let source = format!("{{% if messages[0].content %}}good{{% else %}}{attack}{{% endif %}}");
         let patient = Limits { time: PATIENT.time, ..limits };
         let mut template = template(&source, patient).unwrap_or_else(|e| panic!("{attack}: {e}"));
-        let pid = |template: &Template| template.child.lock().expect("not poisoned").as_ref().map(Child::pid);
+        let pid = |template: &Template| {
+            let renderer = template.child.lock().expect("not poisoned");
+            renderer.as_ref().map(|renderer| renderer.child.pid())
+        };
         let first = pid(&template).expect("a child");
         assert_eq!(render(&template, "x"), Ok("good".into()), "{attack}");
         assert_eq!(pid(&template), Some(first), "a child serves many renderings");
@@ -228,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_template_that_takes_too_much_memory_is_ended() {
-        let want = ChatError::OutOfMemory { bytes: 64 << 20 };
+        let want = ChatError::OutOfMemory { bytes: PATIENT.memory_bytes(USUAL_CONTENT) };
         let doubled = |start: &str, operator: &str| {
             format!(
                 "{{% set ns = namespace(x={start}) %}}{{% for i in range(60) %}}{{% set ns.x = ns.x {operator} ns.x %}}{{% endfor %}}{{{{ ns.x|length }}}}"
@@ -255,9 +272,22 @@ mod tests {
         // Were it open in the child, this would wait.
         ours.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
         assert_eq!(ours.read(&mut [0]).expect("the end of the file"), 0);
-        let pid = template.child.lock().expect("not poisoned").as_ref().map(Child::pid).expect("a child");
+        let pid = template.child.lock().expect("not poisoned").as_ref().expect("a child").child.pid();
         let session = |pid: i32| rustix::process::getsid(rustix::process::Pid::from_raw(pid)).ok();
         assert_ne!(session(pid), session(0));
+    }
+
+    #[test]
+    fn messages_that_need_more_memory_get_another_child() {
+        let template = template("{{ messages[0].content|length }}", PATIENT).expect("compiles");
+        let pid = || template.child.lock().expect("not poisoned").as_ref().expect("a child").child.pid();
+        let first = pid();
+        let long = "x".repeat(USUAL_CONTENT as usize + 1);
+        assert_eq!(render(&template, &long), Ok(long.len().to_string()));
+        let second = pid();
+        assert_ne!(first, second);
+        assert_eq!(render(&template, "x"), Ok("1".into()));
+        assert_eq!(pid(), second);
     }
 
     #[test]
