@@ -12,7 +12,13 @@ mod download;
 #[cfg(feature = "download")]
 mod part;
 #[cfg(feature = "download")]
+mod patience;
+#[cfg(feature = "download")]
+mod proxy;
+#[cfg(feature = "download")]
 mod server;
+#[cfg(feature = "download")]
+mod token;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -70,38 +76,55 @@ pub fn parse(text: &str) -> Result<HubModel, Failure> {
     Ok(HubModel { repository: repository.to_owned(), quant: quant.map(str::to_owned) })
 }
 
-/// The file of a model, or the first part of a split one. It is downloaded if it is not on this machine.
+/// The file of a model, or the first part of a split one. It is downloaded if it is not on this machine. With
+/// `checks`, what is here is compared with its checksum, and downloaded again if it is damaged.
 ///
 /// # Errors
 /// The download fails, is interrupted or is not allowed; there is no such model.
-pub fn path(app: &App, model: &HubModel) -> Result<PathBuf, Failure> {
+pub fn path(app: &App, model: &HubModel, checks: bool) -> Result<PathBuf, Failure> {
     let hub = local_models::hugging_face_folder().ok_or_else(|| {
         Failure::new("there is no folder for models of Hugging Face", "set HF_HUB_CACHE to a folder")
     })?;
-    match find(&hub.join(model.folder_name()), model.quant.as_deref()) {
+    match find(&hub, model, is_offline()).filter(|_| !checks) {
         Some(path) => Ok(path),
         None if is_offline() => Err(Failure::new(
-            format!("{model} is not on this machine, and HF_HUB_OFFLINE allows no download"),
+            match checks {
+                true => format!("HF_HUB_OFFLINE does not allow to compare {model} with its checksum"),
+                false => format!("{model} is not on this machine, and HF_HUB_OFFLINE allows no download"),
+            },
             "unset HF_HUB_OFFLINE; `longhand models` lists the models that are here",
         )),
-        None => download(app, model, &hub),
+        None => download(app, model, &hub, checks),
     }
 }
 
-/// The model that a repository's folder has already; of a split one the first part.
-fn find(repository: &Path, quant: Option<&str>) -> Option<PathBuf> {
-    local_models::snapshots(repository).into_iter().find_map(|snapshot| {
+/// The model that the cache has already; of a split one the first part. What may be a draft for another model is taken
+/// only if `takes_drafts`: the server knows better.
+fn find(hub: &Path, model: &HubModel, takes_drafts: bool) -> Option<PathBuf> {
+    local_models::snapshots(&hub.join(model.folder_name())).into_iter().find_map(|snapshot| {
         let paths = local_models::paths_below(&snapshot);
-        let chosen = choose(&paths, quant).ok()?;
-        Some(snapshot.join(chosen.first()?))
+        let chosen = choose(&paths, &model.repository, model.quant.as_deref()).ok()?;
+        let first = chosen.parts.first().filter(|_| chosen.is_sure || takes_drafts)?;
+        Some(snapshot.join(first))
     })
+}
+
+/// How `-hf` names a file in the cache of Hugging Face: `OWNER/REPOSITORY:PATH`. `None` for another path.
+pub fn name_of(path: &Path) -> Option<String> {
+    let mut parts = path.iter().map(|part| part.to_string_lossy());
+    let folder = parts.find(|part| part.starts_with("models--"))?.into_owned();
+    let (owner, name) = folder.strip_prefix("models--")?.split_once("--")?;
+    (parts.next()? == "snapshots").then_some(())?;
+    parts.next()?;
+    let file: Vec<String> = parts.map(|part| part.into_owned()).collect();
+    Some(format!("{owner}/{name}:{}", file.join("/"))).filter(|_| !file.is_empty())
 }
 
 #[cfg(feature = "download")]
 use download::download;
 
 #[cfg(not(feature = "download"))]
-fn download(_: &App, model: &HubModel, _: &Path) -> Result<PathBuf, Failure> {
+fn download(_: &App, model: &HubModel, _: &Path, _: bool) -> Result<PathBuf, Failure> {
     Err(Failure::new(
         format!("{model} is not on this machine, and this longhand was built without the feature `download`"),
         format!(
@@ -120,6 +143,20 @@ fn is_offline() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_in_the_cache_has_a_name() {
+        let folder = "/home/x/.cache/huggingface/hub/models--acme--Needle-GGUF";
+        for (path, name) in [
+            ("snapshots/abc/needle-Q8_0.gguf", Some("acme/Needle-GGUF:needle-Q8_0.gguf")),
+            ("snapshots/abc/Q8_0/needle.gguf", Some("acme/Needle-GGUF:Q8_0/needle.gguf")),
+            ("snapshots/abc", None),
+            ("blobs/abc", None),
+        ] {
+            assert_eq!(name_of(&Path::new(folder).join(path)).as_deref(), name, "{path}");
+        }
+        assert_eq!(name_of(Path::new("/models/snapshots/abc/needle.gguf")), None);
+    }
 
     #[test]
     fn names_have_an_owner_and_perhaps_a_quantisation() {
