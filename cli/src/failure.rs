@@ -285,6 +285,11 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
         .or_else(|| {
             of::<EngineError>(error, |error| match error {
                 EngineError::Load(error) => Some(load_hint(error)),
+            EngineError::NotFinite { .. } => Some(format!(
+                "{}. `longhand inspect -hf OWNER/REPOSITORY:QUANT --redownload` compares a file of Hugging Face with its \
+                 checksum",
+                error.hint()?
+            )),
                 _ => None,
             })
         })

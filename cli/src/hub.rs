@@ -23,7 +23,7 @@ mod token;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use self::choose::choose;
+use self::choose::{choose, is_first_of_model};
 use crate::app::App;
 use crate::failure::Failure;
 use crate::local_models;
@@ -68,12 +68,31 @@ pub fn parse(text: &str) -> Result<HubModel, Failure> {
     };
     let names: Vec<&str> = repository.split('/').collect();
     if names.len() != 2 || !names.iter().all(|name| is_name(name)) || quant == Some("") {
+        let suggestion = of_address(text).map(|model| format!("did you mean `-hf {model}`? "));
         return Err(Failure::usage(
             format!("{text} is no model of Hugging Face"),
             "give OWNER/REPOSITORY or OWNER/REPOSITORY:QUANT, for example Qwen/Qwen2.5-7B-Instruct-GGUF:Q4_K_M",
-        ));
+        )
+        .with_suggestion(&suggestion.unwrap_or_default()));
     }
     Ok(HubModel { repository: repository.to_owned(), quant: quant.map(str::to_owned) })
+}
+
+/// The model at an address of Hugging Face's site: `https://huggingface.co/OWNER/REPOSITORY/blob/main/FILE`. `None` for
+/// another text.
+pub fn of_address(text: &str) -> Option<HubModel> {
+    let address = ["https://", "http://"].iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
+    let path = ["huggingface.co/", "www.huggingface.co/", "hf.co/"]
+        .iter()
+        .find_map(|host| address.strip_prefix(host))?;
+    let path = path.split(['?', '#']).next()?.trim_end_matches('/');
+    let names: Vec<&str> = path.splitn(5, '/').collect();
+    let name = match names[..] {
+        [owner, repository, "blob" | "resolve", _, file] => format!("{owner}/{repository}:{file}"),
+        [owner, repository, ..] => format!("{owner}/{repository}"),
+        _ => return None,
+    };
+    parse(&name).ok()
 }
 
 /// The file of a model, or the first part of a split one. It is downloaded if it is not on this machine. With
@@ -92,7 +111,12 @@ pub fn path(app: &App, model: &HubModel, checks: bool) -> Result<PathBuf, Failur
                 true => format!("HF_HUB_OFFLINE does not allow to compare {model} with its checksum"),
                 false => format!("{model} is not on this machine, and HF_HUB_OFFLINE allows no download"),
             },
-            "unset HF_HUB_OFFLINE; `longhand models` lists the models that are here",
+            match &names_here(&hub, model)[..] {
+                [] => "unset HF_HUB_OFFLINE; `longhand models` lists the models that are here".to_owned(),
+                names => {
+                    format!("unset HF_HUB_OFFLINE, or use one that is here: -hf {}", names.join(", -hf "))
+                }
+            },
         )),
         None => download(app, model, &hub, checks),
     }
@@ -107,6 +131,16 @@ fn find(hub: &Path, model: &HubModel, takes_drafts: bool) -> Option<PathBuf> {
         let first = chosen.parts.first().filter(|_| chosen.is_sure || takes_drafts)?;
         Some(snapshot.join(first))
     })
+}
+
+/// Names of the models of a repository that are on this machine, at most some.
+fn names_here(hub: &Path, model: &HubModel) -> Vec<String> {
+    let snapshots = local_models::snapshots(&hub.join(model.folder_name()));
+    let paths = snapshots.iter().flat_map(|snapshot| local_models::paths_below(snapshot));
+    let mut paths: Vec<String> = paths.filter(|path| is_first_of_model(path)).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    paths.iter().take(5).map(|path| format!("{}:{path}", model.repository)).collect()
 }
 
 /// How `-hf` names a file in the cache of Hugging Face: `OWNER/REPOSITORY:PATH`. `None` for another path.
@@ -143,6 +177,26 @@ fn is_offline() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_of_the_site_is_understood() {
+        for (address, name) in [
+            ("https://huggingface.co/acme/Needle-GGUF", Some("acme/Needle-GGUF")),
+            ("hf.co/acme/Needle-GGUF:Q8_0", Some("acme/Needle-GGUF:Q8_0")),
+            ("https://huggingface.co/acme/Needle-GGUF/tree/main", Some("acme/Needle-GGUF")),
+            (
+                "https://huggingface.co/acme/Needle-GGUF/resolve/main/Q8_0/n.gguf?download=true",
+                Some("acme/Needle-GGUF:Q8_0/n.gguf"),
+            ),
+            ("https://huggingface.co/acme", None),
+            ("https://example.com/acme/Needle-GGUF", None),
+            ("acme/Needle-GGUF", None),
+        ] {
+            assert_eq!(of_address(address).map(|model| model.to_string()).as_deref(), name, "{address}");
+        }
+        let error = parse("hf.co/a/b").expect_err("not a name");
+        assert!(error.hint().starts_with("did you mean `-hf a/b`? "), "{}", error.hint());
+    }
 
     #[test]
     fn a_file_in_the_cache_has_a_name() {

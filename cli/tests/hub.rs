@@ -162,6 +162,7 @@ fn a_model_is_downloaded_once_and_found_again_without_a_network() {
     // What is not there is asked for, unless that is not allowed.
     let offline =
         inspect(&hub, &cache, "acme/Needle-GGUF:Q2_K", |command| _ = command.env("HF_HUB_OFFLINE", "yes"));
+    assert!(offline.stderr.contains("here: -hf acme/Needle-GGUF:needle-Q8_0.gguf\n"), "{}", offline.stderr);
     offline.assert_failed(1, "acme/Needle-GGUF:Q2_K is not on this machine, and HF_HUB_OFFLINE");
     assert_eq!(hub.requests(), requests);
 }

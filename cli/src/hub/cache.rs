@@ -69,7 +69,9 @@ impl Repository {
             match link(&format!("{up}blobs/{checksum}"), &blob, &named) {
                 // Another program was faster.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                linked => linked?,
+                // Not every file system knows links.
+                Err(_) => fs::rename(&blob, &named)?,
+                Ok(()) => {}
             }
         }
         Ok(named)

@@ -101,6 +101,11 @@ pub fn choose<'a>(
     Ok(Choice { parts: parts(&files, chosen)?, others, is_sure: best == Role::Model })
 }
 
+/// Whether a path is that of a model, or of the first part of one.
+pub fn is_first_of_model(path: &str) -> bool {
+    is_gguf(path) && is_first(path) && candidate(path, "").role != Role::NoModel
+}
+
 /// All parts of the model that a file is, or is a part of.
 fn parts<'a>(files: &[&'a str], chosen: &'a str) -> Result<Vec<&'a str>, NoChoice> {
     let Some((stem, _, count)) = part_of(chosen) else { return Ok(vec![chosen]) };
