@@ -279,8 +279,8 @@ fn a_server_without_ranges_sends_the_file_again() {
 }
 
 /// A time that lets a test see what takes minutes elsewhere: four times as long until a server is too slow.
-fn in_a_second(command: &mut Command) {
-    command.env("HF_HUB_DOWNLOAD_TIMEOUT", "1");
+fn in_seconds(command: &mut Command) {
+    command.env("HF_HUB_DOWNLOAD_TIMEOUT", "2");
 }
 
 #[test]
@@ -300,20 +300,20 @@ fn a_server_that_begins_anew_each_time_is_given_up() {
 fn a_list_that_comes_too_slowly_ends() {
     let (hub, cache) = (hub(), cache("slow-list"));
     hub.list_faults(&[Fault::Drip]);
-    inspect(&hub, &cache, MODEL, in_a_second).assert_failed(1, "127.0.0.1");
+    inspect(&hub, &cache, MODEL, in_seconds).assert_failed(1, "127.0.0.1");
 }
 
 #[test]
 fn a_download_that_comes_too_slowly_is_begun_again_and_ends() {
     let (hub, cache) = (hub(), cache("slow"));
     hub.faults(&[Fault::Drip]);
-    let run = inspect(&hub, &cache, MODEL, in_a_second);
-    let note = "127.0.0.1 sends less than 4.00 KiB a second for 4.0 s; connecting again\n";
+    let run = inspect(&hub, &cache, MODEL, in_seconds);
+    let note = "127.0.0.1 sends less than 4.00 KiB a second for 8.0 s; connecting again\n";
     assert!(run.stderr.contains(note), "{}", run.stderr);
     assert_downloaded(&cache, run);
     let cache = self::cache("always-slow");
     hub.faults(&[Fault::Drip, Fault::Drip, Fault::Drip]);
-    let failed = inspect(&hub, &cache, MODEL, in_a_second);
+    let failed = inspect(&hub, &cache, MODEL, in_seconds);
     assert!(failed.stderr.contains("a download resumes"), "{}", failed.stderr);
     assert!(fs::metadata(part(&cache)).expect("a part").len() > 0);
     failed.assert_failed(1, "error: 127.0.0.1 sends less than 4.00 KiB a second");

@@ -85,12 +85,11 @@ fn models_of_three_programs_and_of_folders_are_listed() {
     assert_eq!(found[3]["bytes"], models::embedded::needle().len());
     let table = run(&home, &["models"]).ok();
     assert!(table.contains("\ndeep/broken.gguf: ") && table.contains("not a GGUF file"), "{table}");
-    // The variables of Hugging Face's programs may name folders from here on, or from the home folder on.
-    for (variable, folder, value) in
-        [("HF_HOME", ".", ".cache/huggingface"), ("HF_HUB_CACHE", "..", "~/.cache/huggingface/hub")]
-    {
+    // The variables of Hugging Face's programs may name a folder from here on, or from the home folder on.
+    std::fs::rename(home.join(".cache/huggingface"), home.join("elsewhere")).expect("moved");
+    for (variable, value) in [("HF_HOME", "elsewhere"), ("HF_HUB_CACHE", "~/elsewhere/hub")] {
         let mut command = at(&home, &["models", "--json"]);
-        command.current_dir(home.join(folder)).env(variable, value);
+        command.current_dir(&home).env(variable, value);
         let objects = finished(command.output().expect("it starts")).json();
         assert_eq!(objects[0]["name"], "acme/Tiny-Llama-GGUF/tiny-f16.gguf", "{variable}");
     }

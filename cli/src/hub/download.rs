@@ -22,7 +22,7 @@ use crate::progress::ProgressBar;
 
 /// How often Ctrl-C is looked for.
 const POLL: Duration = Duration::from_millis(50);
-/// Most names in an error or a note.
+/// Most quantisations in an error.
 const SHOWN: usize = 40;
 
 /// What the thread reports.
@@ -159,7 +159,7 @@ impl Download {
         let HubModel { repository, .. } = &self.model;
         let taken = choice.parts.first().copied().unwrap_or_default();
         if !choice.others.is_empty() {
-            let others = listed(&choice.others);
+            let others = listed(&choice.others, 3);
             self.report(Event::Note(format!(
                 "note: {repository} has several models, and {taken} is taken; for another one give its file's name, such as \
                  -hf {repository}:{others}"
@@ -395,7 +395,7 @@ fn no_choice(model: &HubModel, reason: &NoChoice) -> Failure {
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
             Failure::usage(
                 format!("{repository} has no {}", quant.as_deref().unwrap_or_default()),
-                format!("there are: {}", listed(&known)),
+                format!("there are: {}", listed(&known, SHOWN)),
             )
         }
         NoChoice::Parts(found, all) => Failure::new(
@@ -409,8 +409,8 @@ fn no_choice(model: &HubModel, reason: &NoChoice) -> Failure {
     }
 }
 
-/// Names as a list, which is cut if it is long.
-fn listed(names: &[&str]) -> String {
-    let more = if names.len() > SHOWN { ", …" } else { "" };
-    format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
+/// Names as a list, of which at most `shown` are shown.
+fn listed(names: &[&str], shown: usize) -> String {
+    let more = if names.len() > shown { ", …" } else { "" };
+    format!("{}{more}", names[..names.len().min(shown)].join(", "))
 }
