@@ -12,6 +12,7 @@ use longhand::{
 use crate::console::Console;
 use crate::failure::{self, Failure};
 use crate::format;
+use crate::hub;
 use crate::interrupt::Interrupt;
 use crate::local_models;
 use crate::offers::{self, Budgeted};
@@ -213,7 +214,8 @@ pub fn model_source(path: Option<&Path>, folders: &[PathBuf]) -> Result<ModelSou
     if let Some(found) = path.to_str().map(|name| local_models::find(name, folders)).transpose()?.flatten() {
         return Ok(ModelSource::File(found));
     }
-    match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) {
+    let is_address = path.to_str().is_some_and(|text| hub::of_address(text).is_some());
+    match !is_address && path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) {
         // Opening it says what is wrong with the path.
         true => Ok(ModelSource::File(path.to_owned())),
         false => Err(local_models::unknown(path, folders)),

@@ -15,7 +15,7 @@ use models::tokenizer::TokenizerError;
 use tasks::TaskError;
 
 use crate::offers::{Offer, Offers};
-use crate::{console, format, interrupt, suggest};
+use crate::{console, format, hub, interrupt, suggest};
 
 /// Exit code where the answer of a command is no.
 const ANSWERED_NO: u8 = 3;
@@ -283,16 +283,40 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
         error.downcast_ref().and_then(hint)
     }
     of::<Failure>(error, |failure| Some(failure.hint.clone()))
+        .or_else(|| {
+            of::<EngineError>(error, |error| match error {
+                EngineError::Load(error) => Some(load_hint(error)),
+            EngineError::NotFinite { .. } => Some(format!(
+                "{}. `longhand inspect -hf OWNER/REPOSITORY:QUANT --redownload` compares a file of Hugging Face with its \
+                 checksum",
+                error.hint()?
+            )),
+                _ => None,
+            })
+        })
         .or_else(|| of::<EngineError>(error, |error| error.hint().as_ref().map(hint_text)))
         .or_else(|| of::<ggml::Error>(error, |error| Hint::for_compute(error).as_ref().map(hint_text)))
         .or_else(|| of::<HeadsError>(error, |error| Some(hint_text(&error.hint()))))
         .or_else(|| of::<SamplerError>(error, |error| Some(hint_text(&error.hint()))))
-        .or_else(|| of::<LoadError>(error, |error| Some(error.hint().to_owned())))
+        .or_else(|| of::<LoadError>(error, |error| Some(load_hint(error))))
         .or_else(|| of::<TokenizerError>(error, |error| Some(error.hint().to_owned())))
         .or_else(|| of::<ChatError>(error, |error| Some(error.hint().to_owned())))
         .or_else(|| of::<ShapeError>(error, |error| Some(shape_hint(error))))
         .or_else(|| of::<DocumentError>(error, |error| Some(document_hint(error))))
         .or_else(|| of::<TaskError>(error, |error| Some(task_hint(error))))
+}
+
+/// The hint of a model file. A damaged one that Hugging Face has is fetched again.
+fn load_hint(error: &LoadError) -> String {
+    let name = error.path().filter(|_| error.is_damage()).and_then(hub::name_of);
+    match name {
+        Some(name) => format!(
+            "{}. `longhand inspect -hf {name} --redownload` compares the file with its checksum, and downloads it again if it \
+             is damaged",
+            error.hint()
+        ),
+        None => error.hint().to_owned(),
+    }
 }
 
 /// The hint of a shape that is not known, with the name that is most like it.

@@ -14,7 +14,9 @@ pub use command::{ModelsArgs, run};
 pub use places::hugging_face_token;
 pub use places::{hugging_face_folder, paths_below, snapshots};
 
+use self::places::Found;
 use crate::failure::Failure;
+use crate::hub;
 use crate::suggest::did_you_mean;
 
 /// Most names in an error.
@@ -53,11 +55,11 @@ impl LocalModel {
 }
 
 /// All models, by name. `folders` are those of the settings.
-pub fn list(folders: &[PathBuf]) -> Vec<LocalModel> {
-    let mut models = places::all(folders);
-    models.sort_unstable();
-    models.dedup();
-    models
+fn list(folders: &[PathBuf]) -> Found {
+    let mut found = places::all(folders);
+    found.models.sort_unstable();
+    found.models.dedup();
+    found
 }
 
 /// The model of this name: the whole name, a short one, or a part that no other model has, in upper or lower
@@ -66,7 +68,7 @@ pub fn list(folders: &[PathBuf]) -> Vec<LocalModel> {
 /// # Errors
 /// Several models have the name.
 pub fn find(name: &str, folders: &[PathBuf]) -> Result<Option<PathBuf>, Failure> {
-    choose(name, &list(folders))
+    choose(name, &list(folders).models)
 }
 
 fn choose(name: &str, models: &[LocalModel]) -> Result<Option<PathBuf>, Failure> {
@@ -102,17 +104,32 @@ fn choose(name: &str, models: &[LocalModel]) -> Result<Option<PathBuf>, Failure>
 pub fn is_name(text: &str, folders: &[PathBuf]) -> bool {
     let wanted = text.to_lowercase();
     let matches = |model: &LocalModel| model.has_name(&wanted) || model.has_short_name(&wanted);
-    !text.contains(char::is_whitespace) && list(folders).iter().any(matches)
+    !text.contains(char::is_whitespace) && list(folders).models.iter().any(matches)
 }
 
 /// The error for a name that no file and no model has.
 pub fn unknown(name: &Path, folders: &[PathBuf]) -> Failure {
-    let models = list(folders);
-    let names = models.iter().flat_map(LocalModel::short_names).collect::<Vec<_>>();
-    let suggestion = did_you_mean(&name.to_string_lossy(), names.iter().map(String::as_str));
+    if let Some(model) = name.to_str().and_then(hub::of_address) {
+        return Failure::new(
+            format!("{} is an address, and -m takes files and names", name.display()),
+            format!(
+                "give the model of Hugging Face as -hf {model}; download any other file first, and give its path"
+            ),
+        );
+    }
+    let found = list(folders);
+    let names = found.models.iter().flat_map(LocalModel::short_names).collect::<Vec<_>>();
+    let mut hint = did_you_mean(&name.to_string_lossy(), names.iter().map(String::as_str));
+    hint += "`longhand models` lists the models; or give the path of a GGUF file";
+    if let Some(model) = name.to_str().and_then(|name| hub::parse(name).ok()) {
+        hint += &format!("; or download it from Hugging Face with -hf {model}");
+    }
+    if let Some(omitted) = found.omitted.first() {
+        hint += &format!(". Not all folders were searched: {omitted}");
+    }
     Failure::new(
         format!("{}: No such file, and no model on this machine has this name", name.display()),
-        format!("{suggestion}`longhand models` lists the models; or give the path of a GGUF file"),
+        hint,
     )
 }
 

@@ -131,6 +131,38 @@ fn files_that_are_not_models_are_rejected() {
     }
 }
 
+/// What a download, a clone or another program leaves instead of a model. The error says what it is and what to do.
+#[test]
+fn files_instead_of_models_are_named() {
+    let safetensors = [&100u64.to_le_bytes()[..], b"{\"__metadata__\":{}}"].concat();
+    let lfs = "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 4920739232\n";
+    let page = "\u{feff}<!DOCTYPE html>\n<html><head><title>Log in</title></head></html>";
+    for (name, content, part, way_out) in [
+        ("lfs.gguf", lfs.as_bytes(), "a Git LFS pointer to a file of 4920739232 bytes", "`git lfs pull`"),
+        ("nothing.gguf", b"", "the file is empty", "download the file again"),
+        ("zeros.gguf", &[0; 5000], "it begins with zeros", "the download did not finish"),
+        ("page.gguf", page.as_bytes(), "a web page, \"Log in\"", "accept the licence"),
+        ("json.gguf", b"{\"error\":\"Unauthorized\"}", "a message of a server, ", "log in"),
+        ("xml.gguf", b"<?xml version=\"1.0\"?><Error>Denied</Error>", "a message of a server", "log in"),
+        ("text.gguf", b"Entry not found", "a message of a server, \"Entry not found\"", "download"),
+        ("model.safetensors", &safetensors, "a safetensors file", "convert"),
+        ("model.bin", b"\x80\x02\x8a\nl\xfc\x9cF", "a PyTorch file", "convert"),
+        ("model.gz", b"\x1f\x8b\x08\0\0", "packed with gzip", "unpack"),
+        ("ggjt.bin", b"tjgg\x03\0\0\0", "a file of ggml from before GGUF", "August 2023"),
+    ] {
+        let path = file(name, content);
+        let run = longhand(&["ask", "-m", &path, "Why?"]);
+        let hint = run.stderr.lines().find(|line| line.starts_with("hint: ")).unwrap_or_default();
+        assert!(hint.contains(way_out), "{way_out:?} is not in {}", run.stderr);
+        assert!(run.stderr.contains(&format!("{name}: not a GGUF file: ")), "{}", run.stderr);
+        run.assert_failed(1, part);
+    }
+    let folder = scratch("folder-of-models");
+    let run = longhand(&["inspect", folder.to_str().expect("text")]);
+    assert!(run.stderr.contains("hint: give the path of a .gguf file in it"), "{}", run.stderr);
+    run.assert_failed(1, "folder-of-models: a folder");
+}
+
 #[test]
 fn a_damaged_weight_is_an_error() {
     let needle = models::embedded::needle();

@@ -162,6 +162,7 @@ fn a_model_is_downloaded_once_and_found_again_without_a_network() {
     // What is not there is asked for, unless that is not allowed.
     let offline =
         inspect(&hub, &cache, "acme/Needle-GGUF:Q2_K", |command| _ = command.env("HF_HUB_OFFLINE", "yes"));
+    assert!(offline.stderr.contains("here: -hf acme/Needle-GGUF:needle-Q8_0.gguf\n"), "{}", offline.stderr);
     offline.assert_failed(1, "acme/Needle-GGUF:Q2_K is not on this machine, and HF_HUB_OFFLINE");
     assert_eq!(hub.requests(), requests);
 }
@@ -275,6 +276,260 @@ fn a_server_without_ranges_sends_the_file_again() {
     hub.faults(&[Fault::CutAfter(5000), Fault::NoRanges]);
     assert_downloaded(&cache, inspect(&hub, &cache, MODEL, |_| ()));
     assert_eq!(hub.downloads().len(), 2);
+}
+
+/// A time that lets a test see what takes minutes elsewhere: four times as long until a server is too slow.
+fn in_seconds(command: &mut Command) {
+    command.env("HF_HUB_DOWNLOAD_TIMEOUT", "2");
+}
+
+#[test]
+fn a_server_that_begins_anew_each_time_is_given_up() {
+    let (hub, cache) = (hub(), cache("anew"));
+    let faults = [Fault::NoRangesCutAfter(5000), Fault::NoRangesCutAfter(6000)];
+    hub.faults(&vec![faults; 20].concat());
+    inspect(&hub, &cache, MODEL, |_| ()).assert_failed(1, "no answer of 127.0.0.1: ");
+    assert!(hub.downloads().len() < 10, "{}", hub.downloads().len());
+    // What is there is not thrown away.
+    assert_eq!(fs::metadata(part(&cache)).expect("a part").len(), 6000);
+    hub.faults(&[Fault::NoRanges]);
+    assert_downloaded(&cache, inspect(&hub, &cache, MODEL, |_| ()));
+}
+
+#[test]
+fn a_list_that_comes_too_slowly_ends() {
+    let (hub, cache) = (hub(), cache("slow-list"));
+    hub.list_faults(&[Fault::Drip]);
+    inspect(&hub, &cache, MODEL, in_seconds).assert_failed(1, "127.0.0.1");
+}
+
+#[test]
+fn a_download_that_comes_too_slowly_is_begun_again_and_ends() {
+    let (hub, cache) = (hub(), cache("slow"));
+    hub.faults(&[Fault::Drip]);
+    let run = inspect(&hub, &cache, MODEL, in_seconds);
+    let note = "127.0.0.1 sends less than 4.00 KiB a second for 8.0 s; connecting again\n";
+    assert!(run.stderr.contains(note), "{}", run.stderr);
+    assert_downloaded(&cache, run);
+    let cache = self::cache("always-slow");
+    hub.faults(&[Fault::Drip, Fault::Drip, Fault::Drip]);
+    let failed = inspect(&hub, &cache, MODEL, in_seconds);
+    assert!(failed.stderr.contains("a download resumes"), "{}", failed.stderr);
+    assert!(fs::metadata(part(&cache)).expect("a part").len() > 0);
+    failed.assert_failed(1, "error: 127.0.0.1 sends less than 4.00 KiB a second");
+}
+
+#[test]
+fn a_range_that_the_server_does_not_have_is_not_asked_for_again() {
+    let (hub, cache) = (hub(), cache("range"));
+    hub.faults(&[Fault::CutAfter(5000), Fault::Status(416, "content-range: bytes */5\r\n")]);
+    let run = inspect(&hub, &cache, MODEL, |_| ());
+    assert!(run.stderr.contains("status 416; beginning anew"), "{}", run.stderr);
+    assert_downloaded(&cache, run);
+    let has_range: Vec<bool> =
+        hub.downloads().iter().map(|head| head.to_lowercase().contains("range: ")).collect();
+    assert_eq!(has_range, [false, true, false]);
+    // Once only.
+    let cache = self::cache("no-range");
+    hub.faults(&[Fault::CutAfter(5000), Fault::Status(416, ""), Fault::CutAfter(10), Fault::Status(416, "")]);
+    inspect(&hub, &cache, MODEL, |_| ()).assert_failed(1, "answers with status 416");
+}
+
+#[test]
+fn a_server_that_asks_to_wait_is_waited_for() {
+    let (hub, cache) = (hub(), cache("wait"));
+    hub.list_faults(&[Fault::Status(429, "retry-after: 1\r\n")]);
+    hub.faults(&[Fault::Status(
+        503,
+        "date: Wed, 21 Oct 2015 07:28:00 GMT\r\nretry-after: Wed, 21 Oct 2015 07:28:01 GMT\r\n",
+    )]);
+    let run = inspect(&hub, &cache, MODEL, |_| ());
+    for status in ["429 (too many requests)", "503"] {
+        let note = format!("127.0.0.1 answers with status {status}; waiting 1.0 s as it asks\n");
+        assert!(run.stderr.contains(&note), "{}", run.stderr);
+    }
+    assert_downloaded(&cache, run);
+    // Not for hours, and not again and again.
+    let cache = self::cache("wait-long");
+    hub.list_faults(&[Fault::Status(429, "retry-after: 4000\r\n")]);
+    let long = inspect(&hub, &cache, MODEL, |_| ());
+    assert!(long.stderr.contains("hint: try again in 1 h 06 min"), "{}", long.stderr);
+    long.assert_failed(1, "answers with status 429 (too many requests)");
+    hub.list_faults(&vec![Fault::Status(429, "retry-after: 0\r\n"); 50]);
+    inspect(&hub, &cache, MODEL, |_| ()).assert_failed(1, "answers with status 429");
+    // Ctrl-C ends it.
+    hub.list_faults(&[Fault::Status(429, "retry-after: 200\r\n")]);
+    let mut running = Running::start(at(&hub, &cache, &["inspect", "-hf", MODEL]));
+    running.wait_for("waiting 3 min 20 s as it asks\n");
+    running.signal("INT");
+    running.finish().assert_failed(130, "interrupted");
+}
+
+#[test]
+fn a_web_page_is_not_taken_for_a_model() {
+    let (hub, cache) = (hub(), cache("page"));
+    hub.list_faults(&[Fault::WebPage(200)]);
+    inspect(&hub, &cache, MODEL, |_| ()).assert_failed(1, "sends a web page instead of the list of files");
+    hub.faults(&[Fault::CutAfter(5000), Fault::WebPage(200)]);
+    inspect(&hub, &cache, MODEL, |_| ()).assert_failed(1, "sends a web page instead of needle-Q8_0.gguf");
+    assert_downloaded(&cache, inspect(&hub, &cache, MODEL, |_| ()));
+}
+
+fn pipe(path: &Path) {
+    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
+}
+
+/// A pipe that is opened waits for another program.
+#[test]
+fn pipes_instead_of_parts_and_locks_are_not_waited_for() {
+    let (hub, cache) = (hub(), cache("pipe-part"));
+    let path = part(&cache);
+    pipe(&path);
+    inspect(&hub, &cache, MODEL, |_| ()).assert_failed(1, &format!("{}: not a regular file", path.display()));
+    let cache = self::cache("pipe-lock");
+    pipe(&cache.join(format!(".locks/models--acme--Needle-GGUF/{}.lock", checksum(needle()))));
+    let failed = inspect(&hub, &cache, MODEL, |_| ());
+    assert_eq!((failed.code, failed.stdout.len()), (Some(1), 0), "{}", failed.stderr);
+}
+
+#[test]
+fn pipes_instead_of_models_and_tokens_are_not_waited_for() {
+    let (hub, cache) = (hub(), cache("pipe-blob"));
+    pipe(&repository(&cache).join("blobs").join(checksum(needle())));
+    pipe(&repository(&cache).join(format!("snapshots/{COMMIT}/{Q8}")));
+    assert_downloaded(&cache, inspect(&hub, &cache, MODEL, |_| ()));
+    let home = self::cache("pipe-home");
+    pipe(&home.join("token"));
+    let cache = self::cache("pipe-token");
+    inspect(&hub, &cache, MODEL, |command| _ = command.env("HF_HOME", &home))
+        .assert_failed(1, "token: not a regular file");
+}
+
+#[test]
+fn a_token_with_other_characters_is_named() {
+    let (hub, cache) = (hub(), cache("token-text"));
+    for (token, wrong) in [("hf_abc\u{201d}def", "character 7"), ("hf_abc def", "character 7")] {
+        let run = inspect(&hub, &cache, MODEL, |command| _ = command.env("HF_TOKEN", token));
+        assert!(run.stderr.contains(wrong) && !run.stderr.contains("abc"), "{}", run.stderr);
+        run.assert_failed(1, "HF_TOKEN is no token of Hugging Face");
+    }
+    assert_eq!(hub.requests(), 0);
+    // A token that the server does not know.
+    hub.list_faults(&[Fault::Status(
+        401,
+        "x-error-message: Invalid credentials in Authorization header\r\n",
+    )]);
+    let run = inspect(&hub, &cache, MODEL, |command| _ = command.env("HF_TOKEN", "hf_old"));
+    assert!(run.stderr.contains("/settings/tokens"), "{}", run.stderr);
+    run.assert_failed(1, "127.0.0.1 does not accept the token of HF_TOKEN: Invalid credentials");
+}
+
+#[test]
+fn the_proxy_of_the_network_is_named() {
+    let (hub, cache) = (hub(), cache("proxy"));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let proxy = listener.local_addr().expect("an address").to_string();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            let _ = lines.take_while(|line| !line.is_empty()).count();
+            let _ = std::io::Write::write_all(&mut stream, b"HTTP/1.1 407 X\r\ncontent-length: 0\r\n\r\n");
+        }
+    });
+    let to = |variable: &str, proxy: &str, exceptions: &str| {
+        inspect(&hub, &cache, MODEL, |command| {
+            command.env("HF_ENDPOINT", "https://hub.invalid").env(variable, proxy);
+            command.env("NO_PROXY", exceptions).env("HF_HUB_DOWNLOAD_TIMEOUT", "5");
+        })
+    };
+    let login = to("HTTPS_PROXY", &format!("http://me:secret@{proxy}"), "");
+    let hint = format!("HTTPS_PROXY, such as http://NAME:PASSWORD@{proxy}");
+    assert!(login.stderr.contains(&hint) && !login.stderr.contains("secret"), "{}", login.stderr);
+    login.assert_failed(1, &format!("no answer of hub.invalid through the proxy {proxy}: "));
+    to("all_proxy", "127.0.0.1:1", "").assert_failed(1, "through the proxy 127.0.0.1:1: ");
+    to("ALL_PROXY", "socks5h://127.0.0.1:1", "").assert_failed(1, "ALL_PROXY names a SOCKS5h proxy");
+    to("HTTPS_PROXY", "http://[", "").assert_failed(1, "HTTPS_PROXY is no address of a proxy");
+    for exceptions in ["a.test, hub.invalid", ".invalid", "*"] {
+        to("ALL_PROXY", "socks5h://127.0.0.1:1", exceptions).assert_failed(1, "no answer of hub.invalid: ");
+    }
+}
+
+#[test]
+fn a_damaged_file_in_the_cache_is_downloaded_again() {
+    let (hub, cache) = (hub(), cache("again"));
+    assert_downloaded(&cache, inspect(&hub, &cache, MODEL, |_| ()));
+    let blob = repository(&cache).join("blobs").join(checksum(needle()));
+    let named = repository(&cache).join(format!("snapshots/{COMMIT}/{Q8}"));
+    let again = || Running::start(at(&hub, &cache, &["inspect", "-hf", MODEL, "--redownload"])).finish();
+    let run = again();
+    assert!(run.stderr.contains("needle-Q8_0.gguf is undamaged: its checksum is right\n"), "{}", run.stderr);
+    assert_downloaded(&cache, run);
+    assert_eq!(hub.downloads().len(), 1);
+    let mut other = needle().to_vec();
+    other[3_000_000] ^= 1;
+    for (content, note) in [
+        (&needle()[..100_000], "needle-Q8_0.gguf is here, but not whole; it is downloaded again\n"),
+        (&other, "needle-Q8_0.gguf is damaged: its checksum is another one; it is downloaded again\n"),
+        (b"", "is here, but not whole"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n", "not whole"),
+    ] {
+        fs::write(&blob, content).expect("a file");
+        let path = named.to_str().expect("text");
+        for model in [&["-hf", MODEL][..], &["-m", "needle-q8_0"], &[path]] {
+            if content.len() < needle().len() {
+                let failed = Running::start(at(&hub, &cache, &[&["plan"], model].concat())).finish();
+                let way_out = "-hf acme/Needle-GGUF:needle-Q8_0.gguf --redownload";
+                assert!(failed.stderr.contains(way_out), "{}", failed.stderr);
+                failed.assert_failed(1, "needle-Q8_0.gguf: ");
+            }
+        }
+        let run = again();
+        assert!(run.stderr.contains(note), "{}", run.stderr);
+        assert_downloaded(&cache, run);
+    }
+    // A copy instead of a link, as programs make where links are not allowed.
+    fs::remove_file(&named).expect("removed");
+    fs::write(&named, &other).expect("a copy");
+    assert_downloaded(&cache, again());
+    // Without a network the damaged file stays.
+    fs::write(&blob, &other).expect("a file");
+    let mut offline = at(&hub, &cache, &["inspect", "-hf", MODEL, "--redownload"]);
+    offline.env("HF_HUB_OFFLINE", "1");
+    Running::start(offline).finish().assert_failed(1, "HF_HUB_OFFLINE does not allow");
+    assert!(fs::read(&blob).expect("a file") == other);
+    finished(at(&hub, &cache, &["inspect", "--redownload"]).output().expect("it starts"))
+        .assert_failed(2, "--hf-repo");
+}
+
+#[test]
+fn a_file_that_is_not_whole_is_not_taken() {
+    let (hub, cache) = (hub(), cache("not-whole"));
+    let blobs = repository(&cache).join("blobs");
+    fs::create_dir_all(&blobs).expect("a folder");
+    fs::write(blobs.join(checksum(needle())), &needle()[..5000]).expect("a file");
+    assert_downloaded(&cache, inspect(&hub, &cache, MODEL, |_| ()));
+}
+
+#[test]
+fn the_main_model_is_told_from_its_helpers() {
+    let hub = Hub::with(&[
+        ("MTP/needle-Q8_0.gguf", b"a draft"),
+        ("draft/a-Q8_0.gguf", b"a draft"),
+        ("mtp-needle-Q8_0.gguf", b"a draft"),
+        ("needle-smtp-MTP-Q8_0.gguf", needle()),
+        ("needle.imatrix.gguf", b"statistics"),
+    ]);
+    for (name, model) in [("helpers", MODEL), ("helpers-any", REPOSITORY)] {
+        let run = inspect(&hub, &cache(name), model, |_| ());
+        assert!(run.ok().contains("needle-smtp-MTP-Q8_0.gguf: GGUF version"));
+    }
+    // Of several models the other one is named.
+    let hub = Hub::with(&[("needle-7b-Q8_0.gguf", needle()), ("other-7b-Q8_0.gguf", needle())]);
+    let run = inspect(&hub, &cache("helpers-several"), MODEL, |_| ());
+    let note = "note: acme/Needle-GGUF has several models, and needle-7b-Q8_0.gguf is taken; for another one give its \
+                file's name, such as -hf acme/Needle-GGUF:other-7b-Q8_0.gguf\n";
+    assert!(run.stderr.contains(note), "{}", run.stderr);
 }
 
 #[test]

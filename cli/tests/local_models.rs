@@ -85,6 +85,14 @@ fn models_of_three_programs_and_of_folders_are_listed() {
     assert_eq!(found[3]["bytes"], models::embedded::needle().len());
     let table = run(&home, &["models"]).ok();
     assert!(table.contains("\ndeep/broken.gguf: ") && table.contains("not a GGUF file"), "{table}");
+    // The variables of Hugging Face's programs may name a folder from here on, or from the home folder on.
+    std::fs::rename(home.join(".cache/huggingface"), home.join("elsewhere")).expect("moved");
+    for (variable, value) in [("HF_HOME", "elsewhere"), ("HF_HUB_CACHE", "~/elsewhere/hub")] {
+        let mut command = at(&home, &["models", "--json"]);
+        command.current_dir(&home).env(variable, value);
+        let objects = finished(command.output().expect("it starts")).json();
+        assert_eq!(objects[0]["name"], "acme/Tiny-Llama-GGUF/tiny-f16.gguf", "{variable}");
+    }
     let empty = scratch("homes").join("empty");
     assert!(run(&empty, &["models"]).ok().starts_with("no models in the caches"));
 }
@@ -116,12 +124,77 @@ fn a_model_can_be_given_by_name() {
     let none = run(&home, &["inspect", "neddle"]);
     assert!(none.stderr.contains("hint: did you mean `needle`? `longhand models`"), "{}", none.stderr);
     none.assert_failed(1, "neddle: No such file, and no model on this machine");
+    // What is meant is at Hugging Face.
+    let remote = run(&home, &["inspect", "acme/Other-GGUF"]);
+    assert!(remote.stderr.contains("or download it from Hugging Face with -hf acme/Other-GGUF"));
+    let address = "https://huggingface.co/acme/Other-GGUF/resolve/main/other-Q8_0.gguf?download=true";
+    let address = run(&home, &["inspect", address]);
+    assert!(address.stderr.contains("as -hf acme/Other-GGUF:other-Q8_0.gguf; "), "{}", address.stderr);
+    address.assert_failed(1, "is an address, and -m takes files and names");
 
     // A file that exists wins.
     let folder = scratch("names");
     std::fs::write(folder.join("needle"), "no model").expect("a file");
     let run = at(&home, &["inspect", "needle"]).current_dir(folder).output().expect("starts");
     finished(run).assert_failed(1, "not a GGUF file");
+}
+
+/// The search ends, and says what it did not look at.
+#[cfg(unix)]
+#[test]
+fn odd_entries_in_the_folders_do_not_stop_the_search() {
+    use std::os::unix::fs::symlink;
+
+    let home = home("entries");
+    let hub = home.join(".cache/huggingface/hub");
+    let ollama = home.join(".ollama/models");
+    let pipe = |path: PathBuf| {
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
+    };
+    let before = run(&home, &["models", "--json"]).json();
+    pipe(hub.join("models--acme--Pipe/refs/main"));
+    pipe(hub.join("models--acme--Pipe/snapshots/aaa/pipe.gguf"));
+    pipe(hub.join("models--acme--Pipe/snapshots/pipe"));
+    pipe(ollama.join("manifests/registry.ollama.ai/library/pipe/latest"));
+    pipe(ollama.join(format!("blobs/sha256-{}", "cd".repeat(32))));
+    symlink("/dev/zero", hub.join("models--acme--Pipe/snapshots/aaa/zero.gguf")).expect("a link");
+    symlink("/dev/zero", ollama.join("manifests/registry.ollama.ai/zero")).expect("a link");
+    symlink("gone", hub.join("models--acme--Pipe/snapshots/aaa/gone.gguf")).expect("a link");
+    // Folders that are found again below themselves are not listed twice.
+    let studio = home.join(".lmstudio/models");
+    symlink(&studio, studio.join("acme/again")).expect("a link");
+    symlink("..", studio.join("acme/qwen/up")).expect("a link");
+    assert_eq!(run(&home, &["models", "--json"]).json(), before);
+    // More than anybody has.
+    let many = studio.join("many");
+    std::fs::create_dir_all(&many).expect("a folder");
+    for i in 0..20_001 {
+        std::fs::write(many.join(format!("{i}.txt")), "").expect("a file");
+    }
+    let listed = run(&home, &["models"]);
+    assert!(listed.stderr.contains("models: only 20,000 entries were looked at"), "{}", listed.stderr);
+    assert!(listed.ok().contains("needle:latest"));
+    let unknown = run(&home, &["inspect", "no-such-model"]);
+    assert!(unknown.stderr.contains("Not all folders were searched"), "{}", unknown.stderr);
+}
+
+#[cfg(unix)]
+#[test]
+fn folders_that_cannot_be_read_are_named() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let home = scratch("homes").join("unreadable");
+    let closed = home.join("closed");
+    std::fs::create_dir_all(&closed).expect("a folder");
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0)).expect("permissions");
+    let args = ["models", "--model-folders", closed.to_str().expect("text")];
+    let setup = format!("export HOME='{}'", home.display());
+    let run = common::limited(&setup, true, &home, &args, "");
+    // Another user than root may not be able to run the program.
+    if let Some(run) = run {
+        assert!(run.stderr.contains("closed: Permission denied"), "{}", run.stderr);
+    }
 }
 
 #[cfg(unix)]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::gguf::OtherFormat;
 use crate::invisible::escape_name;
 
 /// A model file cannot be read or run.
@@ -21,7 +22,14 @@ pub enum LoadError {
         source: io::Error,
     },
 
-    /// The path names a directory, pipe or device.
+    /// The path names a folder.
+    #[error("{path}: a folder, not a regular file", path = .path.display())]
+    Folder {
+        /// The path as given.
+        path: PathBuf,
+    },
+
+    /// The path names a pipe or device.
     #[error("{path}: not a regular file", path = .path.display())]
     NotAFile {
         /// The path as given.
@@ -56,10 +64,10 @@ pub enum LoadError {
     },
 
     /// The first four bytes are not `GGUF`.
-    #[error("not a GGUF file: it begins with {} instead of \"GGUF\"", Text(.found))]
-    Magic {
-        /// The bytes found, at most four.
-        found: Vec<u8>,
+    #[error("not a GGUF file: {found}")]
+    OtherFormat {
+        /// What the file is instead.
+        found: OtherFormat,
     },
 
     /// A version of the format that is not supported.
@@ -246,10 +254,11 @@ impl LoadError {
                 "make sure that the file is complete and its disk works, then start again; to update a model file, write a new one and rename it"
             }
             LoadError::Changed { .. } => "start again; to update a model file, write a new one and rename it",
-            LoadError::NotAFile { .. } => "give the path of the .gguf file itself",
-            LoadError::Magic { .. } => {
-                "give a file in GGUF format; convert safetensors and PyTorch files first"
+            LoadError::Folder { .. } => {
+                "give the path of a .gguf file in it; a folder of safetensors files must be converted to GGUF first"
             }
+            LoadError::NotAFile { .. } => "give the path of the .gguf file itself; a pipe cannot be mapped",
+            LoadError::OtherFormat { found } => found.hint(),
             LoadError::Version { found: 0 | 1 } => {
                 "the file is from before August 2023; download or convert the model again"
             }
@@ -296,9 +305,44 @@ impl LoadError {
             named @ (LoadError::Io { .. }
             | LoadError::Lost { .. }
             | LoadError::Changed { .. }
+            | LoadError::Folder { .. }
             | LoadError::NotAFile { .. }
             | LoadError::In { .. }) => named,
             error => LoadError::In { path: path.to_owned(), error: Box::new(error) },
+        }
+    }
+
+    /// Whether the file may be damaged: another copy of it may be whole. `false` where the file is as it was written,
+    /// and cannot be used.
+    pub fn is_damage(&self) -> bool {
+        match self.kind() {
+            LoadError::Lost { .. }
+            | LoadError::OtherFormat { .. }
+            | LoadError::Truncated { .. }
+            | LoadError::Implausible { .. }
+            | LoadError::NotUtf8 { .. }
+            | LoadError::Duplicate { .. }
+            | LoadError::BadTensor { .. }
+            | LoadError::MissingKey { .. }
+            | LoadError::WrongType { .. }
+            | LoadError::BadValue { .. }
+            | LoadError::MissingTensor { .. }
+            | LoadError::WrongShape { .. }
+            | LoadError::UnknownTensor { .. } => true,
+            LoadError::Version { found } => *found > 3,
+            _ => false,
+        }
+    }
+
+    /// The file that the error is about, if it is on disk.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            LoadError::Io { path, .. }
+            | LoadError::Folder { path }
+            | LoadError::NotAFile { path }
+            | LoadError::Lost { path, .. }
+            | LoadError::In { path, .. } => Some(path),
+            _ => None,
         }
     }
 
@@ -364,7 +408,8 @@ mod tests {
             LoadError::Changed { path: path() },
             LoadError::NotAFile { path: path() },
             LoadError::In { path: path(), error: Box::new(LoadError::BigEndian) },
-            LoadError::Magic { found: b"PK".into() },
+            LoadError::Folder { path: path() },
+            LoadError::OtherFormat { found: OtherFormat::Empty },
             LoadError::Version { found: 1 },
             LoadError::Version { found: 9 },
             LoadError::BigEndian,

@@ -12,6 +12,7 @@ mod blob;
 mod cursor;
 mod file_type;
 mod fingerprint;
+mod other_format;
 mod split;
 mod value;
 pub mod write;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 pub use blob::Blob;
 use cursor::Cursor;
 pub use fingerprint::{is_fingerprint, is_sample_fingerprint};
+pub use other_format::OtherFormat;
 pub use value::{Array, GgufStr, NestedArray, NumberArray, StringArray, Value, ValueType};
 
 pub use crate::error::LoadError;
@@ -361,7 +363,7 @@ struct Shard {
 impl Shard {
     fn parse(blob: Blob, shard: usize) -> Result<Shard, LoadError> {
         let mut cursor = Cursor::new(&blob, 0);
-        let version = read_header(&mut cursor)?;
+        let version = read_header(&blob, &mut cursor)?;
         let n_tensors = read_count(&mut cursor, MIN_TENSOR_ENTRY_BYTES, "tensors")?;
         let n_keys = read_count(&mut cursor, MIN_KEY_ENTRY_BYTES, "metadata keys")?;
 
@@ -456,10 +458,10 @@ impl Shard {
 }
 
 /// Magic number and version.
-fn read_header(cursor: &mut Cursor<'_>) -> Result<u32, LoadError> {
+fn read_header(file: &[u8], cursor: &mut Cursor<'_>) -> Result<u32, LoadError> {
     let magic = cursor.take(cursor.left().min(4) as u64, &|| "the magic number".into())?;
     if magic != b"GGUF" {
-        return Err(LoadError::Magic { found: magic.to_vec() });
+        return Err(LoadError::OtherFormat { found: OtherFormat::of(file) });
     }
     match cursor.u32(&|| "the version".into())? {
         version @ (2 | 3) => Ok(version),

@@ -44,6 +44,10 @@ struct OtherModels {
     /// that is there already is used [default QUANT of a download: Q4_K_M, else Q8_0, else the first file]
     #[arg(long, value_name = "OWNER/REPOSITORY[:QUANT]", value_parser = hub::parse)]
     hf_repo: Option<HubModel>,
+    /// With -hf: compare the file that is here with its checksum, and download it again if it is damaged or not the
+    /// latest
+    #[arg(long, requires = "hf_repo")]
+    redownload: bool,
     /// The model where none is given. Only settings set it: see `config`.
     #[arg(long, hide = true, value_name = "FILE")]
     default_model: Option<PathBuf>,
@@ -66,7 +70,7 @@ impl OtherModels {
             ));
         }
         if let Some(model) = &self.hf_repo {
-            return Ok(ModelSource::File(hub::path(app, model)?));
+            return Ok(ModelSource::File(hub::path(app, model, self.redownload)?));
         }
         model_source(paths.last().or(self.default_model.as_deref()), &self.model_folders)
     }
@@ -121,7 +125,8 @@ impl ModelArgs {
         }
         let folders = &self.other.model_folders;
         let named = self.models.iter().map(|model| model_source(Some(model), folders));
-        let hub = self.other.hf_repo.iter().map(|model| Ok(ModelSource::File(hub::path(app, model)?)));
+        let path = |model| Ok(ModelSource::File(hub::path(app, model, self.other.redownload)?));
+        let hub = self.other.hf_repo.iter().map(path);
         named.chain(hub).collect()
     }
 

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use longhand::atomic_file::{self, Access};
 
+use super::part::open_regular;
+
 /// A repository's folder.
 pub struct Repository {
     folder: PathBuf,
@@ -36,6 +38,11 @@ impl Repository {
         self.blobs().join(checksum)
     }
 
+    /// Whether the file of this checksum is there, with all of its bytes.
+    pub fn has(&self, checksum: &str, size: u64) -> bool {
+        fs::metadata(self.blob(checksum)).is_ok_and(|found| found.is_file() && found.len() == size)
+    }
+
     /// What there is of a file until it is whole. No other program has such names: their parts may have holes.
     pub fn part(&self, checksum: &str) -> PathBuf {
         self.blobs().join(format!("{checksum}.longhand.incomplete"))
@@ -44,21 +51,27 @@ impl Repository {
     /// The lock of a file, where Hugging Face's programs have it too.
     pub fn lock_file(&self, checksum: &str) -> io::Result<File> {
         let path = self.locks.join(format!("{checksum}.lock"));
-        OpenOptions::new().create(true).truncate(false).write(true).open(path)
+        open_regular(&path, OpenOptions::new().create(true).truncate(false).write(true))
     }
 
     /// Gives a whole file its name in a commit. Returns the path.
     pub fn publish(&self, commit: &str, path: &str, checksum: &str) -> io::Result<PathBuf> {
         let named = self.folder.join("snapshots").join(commit).join(path);
         named.parent().map_or(Ok(()), fs::create_dir_all)?;
-        if !named.exists() {
-            // A link to what is gone.
-            let _ = fs::remove_file(&named);
+        let blob = self.blob(checksum);
+        if fs::canonicalize(&named).ok() != Some(fs::canonicalize(&blob)?) {
+            // A link to what is gone, or a damaged copy.
+            match fs::remove_file(&named) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
             let up = "../".repeat(path.split('/').count() + 1);
-            match link(&format!("{up}blobs/{checksum}"), &self.blob(checksum), &named) {
+            match link(&format!("{up}blobs/{checksum}"), &blob, &named) {
                 // Another program was faster.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                linked => linked?,
+                // Not every file system knows links.
+                Err(_) => fs::rename(&blob, &named)?,
+                Ok(()) => {}
             }
         }
         Ok(named)

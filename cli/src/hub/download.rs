@@ -1,19 +1,20 @@
 //! Downloads a model. A thread does the work, so that Ctrl-C ends it at any moment; what is there of a file is kept,
 //! and the next start goes on from it. One program at a time downloads a file: it holds a lock. A file gets its name
-//! when its checksum is right.
+//! when the checksum of what is on the disk is right.
 
-use std::fs::{self, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::HubModel;
 use super::cache::Repository;
-use super::choose::{NoChoice, choose};
-use super::part::Part;
-use super::server::{Refusal, RemoteFile, Revision, Server};
+use super::choose::{Choice, NoChoice, choose};
+use super::part::{self, Part};
+use super::patience::{Again, Patience};
+use super::server::{MIN_RATE, Refusal, RemoteFile, Revision, Server};
 use crate::app::App;
 use crate::failure::Failure;
 use crate::format;
@@ -21,9 +22,6 @@ use crate::progress::ProgressBar;
 
 /// How often Ctrl-C is looked for.
 const POLL: Duration = Duration::from_millis(50);
-/// Attempts that bring nothing before a download has failed, and the time between them.
-const ATTEMPTS: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(500);
 /// Most quantisations in an error.
 const SHOWN: usize = 40;
 
@@ -36,12 +34,13 @@ enum Event {
     Done(u64),
 }
 
-/// Downloads a model. Returns the path of its file, or of the first part of a split one.
-pub fn download(app: &App, model: &HubModel, hub: &Path) -> Result<PathBuf, Failure> {
+/// Downloads a model. Files that are here are kept; with `checks`, only if their checksum is right. Returns the path of
+/// its file, or of the first part of a split one.
+pub fn download(app: &App, model: &HubModel, hub: &Path, checks: bool) -> Result<PathBuf, Failure> {
     let (events, receive) = mpsc::channel();
     let (model, repository) = (model.clone(), Repository::new(hub, &model.folder_name()));
     let worker = thread::Builder::new().name("download".to_owned()).spawn(move || {
-        let download = Download { server: Server::from_environment()?, model, repository, events };
+        let download = Download { server: Server::from_environment()?, model, repository, checks, events };
         download.run()
     });
     let worker = worker.map_err(|error| {
@@ -83,12 +82,14 @@ struct Download {
     server: Server,
     model: HubModel,
     repository: Repository,
+    /// Whether the checksums of files that are here are compared.
+    checks: bool,
     events: Sender<Event>,
 }
 
 impl Download {
     fn run(&self) -> Result<PathBuf, Failure> {
-        let revision = self.server.revision(&self.model.repository)?;
+        let revision = self.revision()?;
         let files = self.files(&revision)?;
         self.repository.prepare().map_err(|error| on_disk(&self.repository.blobs(), &error))?;
         check_space(&self.repository.blobs(), self.missing(&files))?;
@@ -105,26 +106,76 @@ impl Download {
         publish().map_err(|error| on_disk(&self.repository.blobs(), &error))
     }
 
+    /// The files of the repository. A server that asks for it is asked again.
+    fn revision(&self) -> Result<Revision, Failure> {
+        let mut patience = Patience::default();
+        loop {
+            match self.server.revision(&self.model.repository) {
+                Ok(revision) => return Ok(revision),
+                Err(refusal) if matches!(refusal.again, Again::After(_)) => {
+                    self.wait(&mut patience, refusal, 0)?;
+                }
+                Err(refusal) => return Err(refusal.failure),
+            }
+        }
+    }
+
+    /// Waits until a request can be made again. `brought` are the bytes that this one has added.
+    ///
+    /// # Errors
+    /// The refusal's, if the request would fail again.
+    fn wait(&self, patience: &mut Patience, refusal: Refusal, brought: u64) -> Result<(), Failure> {
+        let Some(pause) = patience.pause(refusal.again, brought) else { return Err(refusal.failure) };
+        match refusal.again {
+            Again::After(_) => {
+                let time = format::duration(pause);
+                self.report(Event::Note(format!("{}; waiting {time} as it asks", refusal.failure)));
+            }
+            Again::Stalled => self.report(Event::Note(format!("{}; connecting again", refusal.failure))),
+            Again::FromStart => self.report(Event::Note(format!("{}; beginning anew", refusal.failure))),
+            Again::Soon | Again::Never => {}
+        }
+        thread::sleep(pause);
+        Ok(())
+    }
+
     /// The files of the model.
     fn files(&self, revision: &Revision) -> Result<Vec<RemoteFile>, Failure> {
         let HubModel { repository, quant } = &self.model;
         let paths = revision.paths();
-        let parts = choose(&paths, quant.as_deref()).map_err(|reason| no_choice(&self.model, &reason))?;
-        let file = |path: &&str| {
-            revision.file(path).ok_or_else(|| {
-                Failure::new(
-                    format!("{} gives no checksum of {path} in {repository}", self.server.host()),
-                    "download the file in another way, and give its path with -m",
-                )
-            })
-        };
-        parts.iter().map(file).collect()
+        let choice =
+            choose(&paths, repository, quant.as_deref()).map_err(|reason| no_choice(&self.model, &reason))?;
+        self.note_choice(&choice);
+        revision.files(&choice.parts).map_err(|path| {
+            Failure::new(
+                format!("{} gives no checksum of {path} in {repository}", self.server.host()),
+                "download the file in another way, and give its path with -m",
+            )
+        })
+    }
+
+    /// Says what a name leaves open.
+    fn note_choice(&self, choice: &Choice) {
+        let HubModel { repository, .. } = &self.model;
+        let taken = choice.parts.first().copied().unwrap_or_default();
+        if !choice.others.is_empty() {
+            let others = listed(&choice.others, 3);
+            self.report(Event::Note(format!(
+                "note: {repository} has several models, and {taken} is taken; for another one give its file's name, such as \
+                 -hf {repository}:{others}"
+            )));
+        }
+        if !choice.is_sure {
+            self.report(Event::Note(format!(
+                "note: {repository} has no other model than {taken}, whose name is that of a draft for another model"
+            )));
+        }
     }
 
     /// Bytes of the files that are not on the disk yet.
     fn missing(&self, files: &[RemoteFile]) -> u64 {
         let length = |path: PathBuf| fs::metadata(path).map_or(0, |found| found.len());
-        let missing = |file: &RemoteFile| match self.repository.blob(&file.checksum).exists() {
+        let missing = |file: &RemoteFile| match self.repository.has(&file.checksum, file.size) {
             true => 0,
             false => file.size.saturating_sub(length(self.repository.part(&file.checksum))),
         };
@@ -146,29 +197,53 @@ impl Download {
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        while !blob.exists() {
-            self.report(Event::Begin("checking", file.size, 0));
-            let mut part =
-                Part::open(&path, file.size, |read| self.report(Event::Done(read))).map_err(failed)?;
+        while !self.is_here(file).map_err(|error| on_disk(&blob, &error))? {
+            let mut part = Part::open(&path, file.size).map_err(failed)?;
             let before = part.length();
             self.announce(file, before);
             self.receive_all(commit, file, &mut part).map_err(|error| error.of(&path))?;
-            if part.finish().map_err(failed)? == file.checksum {
-                fs::rename(&path, &blob).map_err(failed)?;
-            } else {
-                fs::remove_file(&path).map_err(failed)?;
-                if before == 0 {
-                    return Err(Failure::new(
-                        format!("{} was damaged on its way: its checksum is another one", file.path),
-                        "run the command again; a proxy of the network may change what is sent",
-                    ));
-                }
-                self.report(Event::Note(
-                    "what was there of the file is damaged; it is downloaded anew".to_owned(),
+            self.report(Event::Begin("checking", file.size, 0));
+            if part.finish(|read| self.report(Event::Done(read))).map_err(failed)? == file.checksum {
+                fs::rename(&path, &blob).map_err(|error| on_disk(&blob, &error))?;
+                return Ok(());
+            }
+            fs::remove_file(&path).map_err(failed)?;
+            if before == 0 {
+                return Err(Failure::new(
+                    format!("{} was damaged on its way: its checksum is another one", file.path),
+                    "run the command again; a proxy of the network may change what is sent",
                 ));
             }
+            self.report(Event::Note(
+                "what was there of the file is damaged; it is downloaded anew".to_owned(),
+            ));
         }
         Ok(())
+    }
+
+    /// Whether a file is here, whole, and undamaged as far as it is compared.
+    fn is_here(&self, file: &RemoteFile) -> io::Result<bool> {
+        let blob = self.repository.blob(&file.checksum);
+        if !self.repository.has(&file.checksum, file.size) {
+            if fs::symlink_metadata(&blob).is_ok() {
+                self.report(Event::Note(format!(
+                    "{} is here, but not whole; it is downloaded again",
+                    file.path
+                )));
+            }
+            return Ok(false);
+        }
+        if !self.checks {
+            return Ok(true);
+        }
+        self.report(Event::Begin("checking", file.size, 0));
+        let found = part::checksum(&mut File::open(&blob)?, |read| self.report(Event::Done(read)))?;
+        let is_right = found == file.checksum;
+        self.report(Event::Note(match is_right {
+            true => format!("{} is undamaged: its checksum is right", file.path),
+            false => format!("{} is damaged: its checksum is another one; it is downloaded again", file.path),
+        }));
+        Ok(is_right)
     }
 
     fn announce(&self, file: &RemoteFile, before: u64) {
@@ -186,16 +261,19 @@ impl Download {
 
     /// Receives the rest of a file. A connection that ends too early is made again.
     fn receive_all(&self, commit: &str, file: &RemoteFile, part: &mut Part) -> Result<(), Trouble> {
-        let mut failed = 0;
+        let mut patience = Patience::default();
+        // The most that was there: a server that begins anew each time brings nothing.
+        let mut most = part.length();
         while part.length() < file.size {
-            let before = part.length();
             match self.receive(commit, file, part) {
-                Err(Trouble::Server(refusal)) if refusal.may_pass => {
-                    failed = if part.length() > before { 0 } else { failed + 1 };
-                    if failed == ATTEMPTS {
-                        return Err(refusal.into());
+                Err(Trouble::Server(refusal)) => {
+                    let begins_anew = refusal.again == Again::FromStart;
+                    let brought = part.length().saturating_sub(most);
+                    self.wait(&mut patience, refusal, brought).map_err(Trouble::GivenUp)?;
+                    if begins_anew {
+                        part.empty()?;
                     }
-                    thread::sleep(PAUSE * failed);
+                    most = most.max(part.length());
                 }
                 received => received?,
             }
@@ -207,20 +285,30 @@ impl Download {
     fn receive(&self, commit: &str, file: &RemoteFile, part: &mut Part) -> Result<(), Trouble> {
         let opened = self.server.open(&self.model.repository, commit, file, part.length());
         let (begins, mut body) = opened.map_err(Trouble::Server)?;
-        if begins < part.length() {
-            // The server does not know ranges.
-            part.empty()?;
-        }
+        // A server that does not know ranges sends what is there, too.
+        let mut known = part.length().saturating_sub(begins);
         let mut bytes = vec![0; 1 << 18];
+        let patience = self.server.patience();
+        let enough = MIN_RATE * patience.as_secs();
+        let (mut since, mut arrived) = (Instant::now(), 0);
         while part.length() < file.size {
-            let count = body.read(&mut bytes).map_err(|error| self.server.no_answer(&error))?;
+            let count = body.read(&mut bytes).map_err(|error| self.server.broke_off(error))?;
             if count == 0 {
                 let early = io::Error::new(io::ErrorKind::UnexpectedEof, "it ends too early");
-                return Err(self.server.no_answer(&early).into());
+                return Err(self.server.broke_off(early).into());
             }
+            let skipped = usize::try_from(known).unwrap_or(usize::MAX).min(count);
+            known -= skipped as u64;
             let left = usize::try_from(file.size - part.length()).unwrap_or(usize::MAX);
-            part.append(&bytes[..count.min(left)])?;
+            part.append(&bytes[skipped..count.min(left.saturating_add(skipped))])?;
             self.report(Event::Done(part.length()));
+            arrived += count as u64;
+            if since.elapsed() >= patience {
+                if arrived < enough {
+                    return Err(self.server.stalled().into());
+                }
+                (since, arrived) = (Instant::now(), 0);
+            }
         }
         Ok(())
     }
@@ -234,6 +322,8 @@ impl Download {
 /// Why a file does not arrive.
 enum Trouble {
     Server(Refusal),
+    /// A server that is not asked again.
+    GivenUp(Failure),
     Disk(io::Error),
 }
 
@@ -254,6 +344,7 @@ impl Trouble {
     fn of(self, path: &Path) -> Failure {
         match self {
             Trouble::Server(refusal) => refusal.failure,
+            Trouble::GivenUp(failure) => failure,
             Trouble::Disk(error) => on_disk(path, &error),
         }
     }
@@ -265,6 +356,10 @@ fn on_disk(path: &Path, error: &io::Error) -> Failure {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "free some space, and run the command again: the download resumes; or set HF_HUB_CACHE to a folder \
              on another disk"
+        }
+        io::ErrorKind::FileTooLarge => {
+            "raise the limit on the size of files (`ulimit -f`), and run the command again: the download resumes; or set \
+             HF_HUB_CACHE to a folder on a disk whose file system allows larger files"
         }
         _ => "set HF_HUB_CACHE to a folder that can be written to",
     };
@@ -297,16 +392,25 @@ fn no_choice(model: &HubModel, reason: &NoChoice) -> Failure {
             "look for a repository whose name ends in GGUF; many models have one",
         ),
         NoChoice::Unknown(known) => {
-            let more = if known.len() > SHOWN { ", …" } else { "" };
-            let list = known[..known.len().min(SHOWN)].join(", ");
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
             Failure::usage(
                 format!("{repository} has no {}", quant.as_deref().unwrap_or_default()),
-                format!("there are: {list}{more}"),
+                format!("there are: {}", listed(&known, SHOWN)),
             )
         }
         NoChoice::Parts(found, all) => Failure::new(
             format!("{model} has {all} parts, and only {found} of them are in the repository"),
             "choose another quantisation",
         ),
+        NoChoice::TooManyParts(count) => Failure::new(
+            format!("{model} has {} parts, which is more than any model has", format::count(*count)),
+            "choose another quantisation",
+        ),
     }
+}
+
+/// Names as a list, of which at most `shown` are shown.
+fn listed(names: &[&str], shown: usize) -> String {
+    let more = if names.len() > shown { ", …" } else { "" };
+    format!("{}{more}", names[..names.len().min(shown)].join(", "))
 }

@@ -1,4 +1,5 @@
-//! A file that is being downloaded: what is on the disk of it, and its checksum so far.
+//! A file that is being downloaded: what is on the disk of it. Its checksum is that of the whole file, read from the
+//! disk at the end: what stood there before, or was written by another program, counts too.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -9,30 +10,24 @@ use ring::digest::{Context, SHA256};
 /// The beginning of a file.
 pub struct Part {
     file: File,
-    hash: Context,
     length: u64,
 }
 
 impl Part {
-    /// Opens or creates the file, which is to have `size` bytes, and reads what is there. A file that is too long is
-    /// emptied. `read` is told how many bytes were read.
-    pub fn open(path: &Path, size: u64, mut read: impl FnMut(u64)) -> io::Result<Part> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        let mut part = Part { file, hash: Context::new(&SHA256), length: 0 };
-        if part.file.metadata()?.len() > size {
+    /// Opens or creates the file, which is to have `size` bytes. A file that is too long is emptied.
+    ///
+    /// # Errors
+    /// It is a link, or no regular file; the system's errors.
+    pub fn open(path: &Path, size: u64) -> io::Result<Part> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = open_regular(path, &mut options)?;
+        let mut part = Part { length: file.metadata()?.len(), file };
+        if part.length > size {
             part.empty()?;
         }
-        let mut bytes = vec![0; 1 << 20];
-        loop {
-            match part.file.read(&mut bytes)? {
-                0 => return Ok(part),
-                count => {
-                    part.hash.update(&bytes[..count]);
-                    part.length += count as u64;
-                    read(part.length);
-                }
-            }
-        }
+        part.file.seek(SeekFrom::Start(part.length))?;
+        Ok(part)
     }
 
     /// Bytes that are there.
@@ -43,7 +38,6 @@ impl Part {
     /// Adds bytes at the end.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes)?;
-        self.hash.update(bytes);
         self.length += bytes.len() as u64;
         Ok(())
     }
@@ -52,34 +46,92 @@ impl Part {
     pub fn empty(&mut self) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.seek(SeekFrom::Start(0))?;
-        (self.hash, self.length) = (Context::new(&SHA256), 0);
+        self.length = 0;
         Ok(())
     }
 
-    /// Waits until the file is on the disk. Returns its SHA-256 in hexadecimal digits.
-    pub fn finish(self) -> io::Result<String> {
+    /// Waits until the file is on the disk. Returns its SHA-256 in hexadecimal digits. `read` is told how many bytes
+    /// were read.
+    pub fn finish(mut self, read: impl FnMut(u64)) -> io::Result<String> {
         self.file.sync_all()?;
-        Ok(self.hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+        self.file.seek(SeekFrom::Start(0))?;
+        checksum(&mut self.file, read)
     }
+}
+
+/// Opens a file for which `options` are, if it is a regular file. A pipe or a device would wait for ever.
+pub fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+
+        use rustix::fs::OFlags;
+        options.custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed());
+    }
+    let file = options.open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("not a regular file")),
+    }
+}
+
+/// SHA-256 of what is left of a file, in hexadecimal digits. `read` is told how many bytes were read.
+pub fn checksum(file: &mut File, mut read: impl FnMut(u64)) -> io::Result<String> {
+    let (mut hash, mut bytes, mut length) = (Context::new(&SHA256), vec![0; 1 << 20], 0);
+    loop {
+        match file.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(count) => {
+                hash.update(&bytes[..count]);
+                length += count as u64;
+                read(length);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
     #[test]
     fn a_part_goes_on_where_it_stopped() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("part");
-        let open = |size| Part::open(&path, size, |_| ()).expect("a file");
+        let open = |size| Part::open(&path, size).expect("a file");
         open(3).append(b"ab").expect("written");
         let mut part = open(3);
         assert_eq!(part.length(), 2);
         part.append(b"c").expect("written");
-        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(part.finish().expect("on the disk"), abc);
-        assert_eq!(open(3).finish().expect("on the disk"), abc);
+        assert_eq!(part.finish(|_| ()).expect("on the disk"), ABC);
+        assert_eq!(open(3).finish(|_| ()).expect("on the disk"), ABC);
         assert_eq!(open(2).length(), 0, "a part that is too long is emptied");
         assert_eq!(std::fs::read(&path).expect("a file"), b"");
+    }
+
+    #[test]
+    fn the_checksum_is_that_of_the_file_on_the_disk() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("part");
+        let mut part = Part::open(&path, 3).expect("a file");
+        part.append(b"abc").expect("written");
+        std::fs::write(&path, b"abd").expect("another program");
+        assert_ne!(part.finish(|_| ()).expect("on the disk"), ABC);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_is_not_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, other) = (folder.path().join("part"), folder.path().join("other"));
+        std::fs::write(&other, b"precious").expect("a file");
+        std::os::unix::fs::symlink(&other, &path).expect("a link");
+        assert!(Part::open(&path, 3).is_err());
+        assert_eq!(std::fs::read(&other).expect("a file"), b"precious");
     }
 }

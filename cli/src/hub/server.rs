@@ -1,29 +1,39 @@
-//! What the Hub's server is asked: the files of a repository, and their contents. Says why it gives no answer.
+//! What the Hub's server is asked: the files of a repository, and their contents.
 
+mod refusal;
+
+use std::collections::HashMap;
 use std::env;
-use std::fs;
+use std::fs::File;
 use std::io::Read;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
 use ureq::config::RedirectAuthHeaders;
 use ureq::http::Uri;
-use ureq::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, RANGE};
+use ureq::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, RANGE};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
-use ureq::{Agent, BodyReader, Proxy};
+use ureq::{Agent, BodyReader};
 
+pub use self::refusal::Refusal;
+use super::patience::Again;
+use super::proxy::{self, NamedProxy};
+use super::token::{self, Token};
 use crate::failure::Failure;
-use crate::local_models;
+use crate::format;
 
 const HUGGING_FACE: &str = "https://huggingface.co";
 /// Time after which a server that sends nothing has failed, unless `HF_HUB_DOWNLOAD_TIMEOUT` gives another one.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Times of that length in which a list of files must be here, and in which a download must keep [`MIN_RATE`].
+const TIMEOUTS: u32 = 4;
+/// Bytes a second below which a download counts as stalled.
+pub const MIN_RATE: u64 = 4 << 10;
+/// Largest file of certificates, in bytes.
+const MAX_CERTIFICATES: u64 = 16 << 20;
 /// Largest list of files, in bytes.
 const MAX_LIST: u64 = 32 << 20;
-/// Largest error text of a server that is quoted, in characters.
-const MAX_QUOTE: usize = 200;
 
 /// The latest commit of a repository.
 #[derive(Deserialize)]
@@ -65,21 +75,20 @@ impl Revision {
         paths.filter(|path| is_plain_path(path)).collect()
     }
 
-    /// The file of a path; `None` where the server gives no checksum.
-    pub fn file(&self, path: &str) -> Option<RemoteFile> {
-        let sibling = self.siblings.iter().find(|sibling| sibling.rfilename == path)?;
-        let Lfs { sha256, size } = sibling.lfs.clone()?;
-        let checksum = is_hash(&sha256, 64).then(|| sha256.to_ascii_lowercase())?;
-        Some(RemoteFile { path: path.to_owned(), checksum, size })
+    /// The files of some paths.
+    ///
+    /// # Errors
+    /// The first path for which the server gives no checksum.
+    pub fn files<'a>(&self, paths: &[&'a str]) -> Result<Vec<RemoteFile>, &'a str> {
+        let siblings: HashMap<&str, &Sibling> =
+            self.siblings.iter().map(|sibling| (&*sibling.rfilename, sibling)).collect();
+        let file = |path: &&'a str| {
+            let Lfs { sha256, size } = siblings.get(path)?.lfs.clone()?;
+            let checksum = is_hash(&sha256, 64).then(|| sha256.to_ascii_lowercase())?;
+            Some(RemoteFile { path: (*path).to_owned(), checksum, size })
+        };
+        paths.iter().map(|path| file(path).ok_or(*path)).collect()
     }
-}
-
-/// An answer that is no success.
-pub struct Refusal {
-    /// What to say.
-    pub failure: Failure,
-    /// Whether the same request may succeed later.
-    pub may_pass: bool,
 }
 
 /// A server of models.
@@ -89,7 +98,12 @@ pub struct Server {
     endpoint: String,
     /// Its host, for people.
     host: String,
-    token: Option<String>,
+    token: Option<Token>,
+    /// Whether the user's token is kept back: who listens would have it.
+    keeps_token: bool,
+    proxy: Option<NamedProxy>,
+    /// Time after which a server that sends nothing has failed.
+    timeout: Duration,
 }
 
 impl Server {
@@ -103,36 +117,42 @@ impl Server {
         let uri: Option<Uri> = endpoint.parse().ok();
         let scheme =
             uri.as_ref().and_then(Uri::scheme_str).filter(|scheme| ["http", "https"].contains(scheme));
-        let (Some(scheme), Some(host)) = (scheme, uri.as_ref().and_then(Uri::host)) else {
+        let (Some(is_encrypted), Some(host)) =
+            (scheme.map(|scheme| scheme == "https"), uri.as_ref().and_then(Uri::host))
+        else {
             return Err(Failure::usage(
                 format!("HF_ENDPOINT is {endpoint}, which is no address of a server"),
                 format!("give an address such as {HUGGING_FACE}, or unset HF_ENDPOINT"),
             ));
         };
+        let host = host.to_owned();
         let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
         let is_local = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
         let timeout = variable("HF_HUB_DOWNLOAD_TIMEOUT").and_then(|seconds| seconds.parse().ok());
-        let timeout =
-            Some(timeout.map_or(TIMEOUT, |seconds: u32| Duration::from_secs(seconds.max(1).into())));
+        let timeout = timeout.map_or(TIMEOUT, |seconds: u32| Duration::from_secs(seconds.max(1).into()));
+        let proxy = match uri.as_ref().filter(|_| !is_local) {
+            Some(uri) => proxy::from_environment(uri)?,
+            None => None,
+        };
         let config = Agent::config_builder()
             .user_agent(concat!("longhand/", env!("CARGO_PKG_VERSION")))
             .http_status_as_error(false)
-            .https_only(scheme == "https")
+            .https_only(is_encrypted)
             // A redirect leads to another company's server.
             .redirect_auth_headers(RedirectAuthHeaders::SameHost)
-            .proxy(if is_local { None } else { Proxy::try_from_env() })
+            .proxy(proxy.as_ref().map(|named| named.proxy.clone()))
             .tls_config(TlsConfig::builder().root_certs(root_certificates()?).build())
-            .timeout_resolve(timeout)
-            .timeout_connect(timeout)
-            .timeout_per_read(timeout)
-            .timeout_per_write(timeout);
-        Ok(Server {
-            agent: config.build().new_agent(),
-            host: host.to_owned(),
-            // A token is not for everyone who listens.
-            token: token().filter(|_| is_local || scheme == "https"),
-            endpoint,
-        })
+            .timeout_resolve(Some(timeout))
+            .timeout_connect(Some(timeout))
+            .timeout_send_request(Some(timeout))
+            .timeout_recv_response(Some(timeout))
+            .timeout_per_read(Some(timeout))
+            .timeout_per_write(Some(timeout));
+        let (agent, token) = (config.build().new_agent(), token::read()?);
+        // A token is not for everyone who listens.
+        let keeps_token = token.is_some() && !is_local && !is_encrypted;
+        let token = token.filter(|_| !keeps_token);
+        Ok(Server { agent, endpoint, host, token, keeps_token, proxy, timeout })
     }
 
     /// The server's name.
@@ -140,19 +160,36 @@ impl Server {
         &self.host
     }
 
+    /// The time in which a download must bring [`MIN_RATE`].
+    pub fn patience(&self) -> Duration {
+        self.timeout * TIMEOUTS
+    }
+
     /// Asks for the files of a repository.
-    pub fn revision(&self, repository: &str) -> Result<Revision, Failure> {
+    pub fn revision(&self, repository: &str) -> Result<Revision, Refusal> {
         let path = format!("api/models/{repository}/revision/main?blobs=true");
-        let (_, body) = self.get(repository, &path, 0).map_err(|refusal| refusal.failure)?;
+        let (_, body) = self.get(repository, &path, 0, Some(self.patience()))?;
         let mut list = Vec::new();
-        body.take(MAX_LIST).read_to_end(&mut list).map_err(|error| {
+        body.take(MAX_LIST + 1).read_to_end(&mut list).map_err(|error| {
             let message = format!("{} broke off while it sent the list of files: {error}", self.host);
-            Failure::new(message, "run the command again")
+            Refusal::never(message, "run the command again")
         })?;
+        if list.len() as u64 > MAX_LIST {
+            return Err(Refusal::never(
+                format!(
+                    "the list of files of {repository} has more than {}",
+                    format::bytes(MAX_LIST as usize)
+                ),
+                "download the file in another way, and give its path with -m",
+            ));
+        }
+        if is_web_page(&list) {
+            return Err(self.web_page("the list of files"));
+        }
         let revision: Result<Revision, _> = serde_json::from_slice(&list);
         let is_commit = |revision: &Revision| is_hash(&revision.sha, 40);
         revision.ok().filter(is_commit).ok_or_else(|| {
-            Failure::new(
+            Refusal::never(
                 format!("{} does not answer as a server of Hugging Face does", self.host),
                 "check HF_ENDPOINT and the network's proxy",
             )
@@ -169,8 +206,11 @@ impl Server {
         begin: u64,
     ) -> Result<(u64, BodyReader<'static>), Refusal> {
         let path = format!("{repository}/resolve/{commit}/{}", percent_encoded(&file.path));
-        let (headers, body) = self.get(repository, &path, begin)?;
+        let (headers, body) = self.get(repository, &path, begin, None)?;
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        if text(CONTENT_TYPE).is_some_and(|kind| kind.trim().to_ascii_lowercase().starts_with("text/html")) {
+            return Err(self.web_page(&file.path));
+        }
         let (begins, length) = match text(CONTENT_RANGE) {
             Some(range) => (begin, range_length(range, begin, file.size)),
             None => (0, text(CONTENT_LENGTH).map_or(Some(file.size), |length| length.parse().ok())),
@@ -180,81 +220,36 @@ impl Server {
                 format!("{} sends another number of bytes of {} than it says", self.host, file.path),
                 "try again later; a proxy of the network may change what is sent",
             );
-            return Err(Refusal { failure, may_pass: false });
+            let again = if begin > 0 { Again::FromStart } else { Again::Never };
+            return Err(Refusal { failure, again });
         }
         Ok((begins, body))
     }
 
+    /// Asks for what is at a path. All of the answer must be here within `time`, if that is given.
     fn get(
         &self,
         repository: &str,
         path: &str,
         begin: u64,
+        time: Option<Duration>,
     ) -> Result<(HeaderMap, BodyReader<'static>), Refusal> {
         let mut request = self.agent.get(format!("{}/{path}", self.endpoint));
         if let Some(token) = &self.token {
-            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+            request = request.header(AUTHORIZATION, format!("Bearer {}", token.text));
         }
         if begin > 0 {
             request = request.header(RANGE, format!("bytes={begin}-"));
         }
-        let response = request.call().map_err(|error| match error {
-            ureq::Error::Io(error) => self.no_answer(&error),
-            error => self.no_answer(&error),
-        })?;
+        let request = request.config().timeout_global(time).build();
+        let response = request.call().map_err(|error| self.no_answer(error))?;
         let (parts, body) = response.into_parts();
         match parts.status.as_u16() {
             200 => {}
             206 if parts.headers.contains_key(CONTENT_RANGE) => {}
-            status => return Err(self.refused(repository, status, &parts.headers)),
+            status => return Err(self.refused(repository, status, &parts.headers, begin)),
         }
         Ok((parts.headers, body.into_reader()))
-    }
-
-    /// The error of a server that cannot be reached, or that answers nonsense.
-    pub fn no_answer(&self, error: &dyn std::error::Error) -> Refusal {
-        let error = error.to_string();
-        let hint = if error.contains("certificate") {
-            "if the network has a proxy with a certificate of its own, give that in a PEM file with SSL_CERT_FILE"
-        } else {
-            "check the network, and run the command again: a download resumes. Models that are on this \
-             machine need no network: `longhand models`"
-        };
-        let failure = Failure::new(format!("no answer of {}: {error}", self.host), hint);
-        Refusal { failure, may_pass: true }
-    }
-
-    /// The error of an answer with another status than success.
-    fn refused(&self, repository: &str, status: u16, headers: &HeaderMap) -> Refusal {
-        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let address = format!("{}/{repository}", self.endpoint);
-        let (message, hint) = match (status, header("x-error-code")) {
-            (401 | 403, "GatedRepo") => (
-                format!("{repository} is gated: its owner gives it to those who ask"),
-                format!("accept its terms at {address}, and set HF_TOKEN to a token of your account"),
-            ),
-            (404, "EntryNotFound") => (
-                format!("{repository} has no such file any more"),
-                format!("look at its files at {address}/tree/main"),
-            ),
-            (401 | 404, _) => (
-                format!("there is no repository {repository} on {}, or it is private", self.host),
-                match self.token {
-                    Some(_) => format!("check its name at {address}, and whether HF_TOKEN is valid"),
-                    None => format!("check its name at {address}; for a private one set HF_TOKEN"),
-                },
-            ),
-            (403, _) => (
-                format!("{} allows no access to {repository}", self.host),
-                format!("look at {address} in a browser, and set HF_TOKEN to a token that may read it"),
-            ),
-            _ => {
-                let text: String = header("x-error-message").chars().take(MAX_QUOTE).collect();
-                let text = if text.is_empty() { text } else { format!(": {text}") };
-                (format!("{} answers with status {status}{text}", self.host), "try again later".to_owned())
-            }
-        };
-        Refusal { failure: Failure::new(message, hint), may_pass: status == 429 || status >= 500 }
     }
 }
 
@@ -265,7 +260,9 @@ fn root_certificates() -> Result<RootCerts, Failure> {
     let wrong = |what: String| {
         Failure::new(format!("SSL_CERT_FILE: {path}: {what}"), "give a PEM file, or unset SSL_CERT_FILE")
     };
-    let pem = fs::read(&path).map_err(|error| wrong(error.to_string()))?;
+    let mut pem = Vec::new();
+    let read = File::open(&path).and_then(|file| file.take(MAX_CERTIFICATES).read_to_end(&mut pem));
+    read.map_err(|error| wrong(error.to_string()))?;
     let certificates: Vec<_> = parse_pem(&pem)
         .filter_map(|item| match item {
             Ok(PemItem::Certificate(certificate)) => Some(certificate),
@@ -278,16 +275,15 @@ fn root_certificates() -> Result<RootCerts, Failure> {
     }
 }
 
-/// The user's token, where Hugging Face's programs look for it.
-fn token() -> Option<String> {
-    let file = || variable("HF_TOKEN_PATH").map(PathBuf::from).or_else(local_models::hugging_face_token);
-    let token = variable("HF_TOKEN").or_else(|| fs::read_to_string(file()?).ok())?;
-    Some(token.trim().to_owned()).filter(|token| !token.is_empty())
-}
-
 /// An environment variable; an empty one counts as none.
 fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Whether an answer begins as a web page does.
+fn is_web_page(body: &[u8]) -> bool {
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+    body.trim_ascii_start().first() == Some(&b'<')
 }
 
 /// The bytes that a `Content-Range` promises: `bytes 5-9/10` are 5 from byte 5 on. `None` for another range.
@@ -366,9 +362,9 @@ mod tests {
             sha: String::new(),
             siblings: vec![Sibling { rfilename: "m.gguf".to_owned(), lfs }],
         };
-        assert!(revision(None).file("m.gguf").is_none());
-        assert!(revision(lfs("../../x")).file("m.gguf").is_none());
-        let file = revision(lfs(&"AB".repeat(32))).file("m.gguf").expect("a file");
+        let files = |lfs| revision(lfs).files(&["m.gguf"]);
+        assert!(files(None).is_err() && files(lfs("../../x")).is_err());
+        let file = files(lfs(&"AB".repeat(32))).expect("a file").remove(0);
         assert_eq!((file.checksum, file.size), ("ab".repeat(32), 5));
     }
 }

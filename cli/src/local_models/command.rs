@@ -4,14 +4,16 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use models::LoadError;
 use models::gguf::GgufFile;
 use models::invisible::escape_name;
 use serde_json::{Value, json};
 
-use super::{LocalModel, list};
+use super::places::Found;
+use super::{LocalModel, SHOWN, list};
 use crate::app::App;
 use crate::table::Table;
-use crate::{format, inspect};
+use crate::{format, hub, inspect};
 
 /// List the models on this machine that can be given by name.
 ///
@@ -38,7 +40,13 @@ struct Details {
 
 /// Runs the command.
 pub fn run(app: &App, args: &ModelsArgs) -> Result<()> {
-    let models = list(&args.model_folders);
+    let Found { models, omitted } = list(&args.model_folders);
+    for omitted in omitted.iter().take(SHOWN) {
+        app.console.note(&format!("note: {omitted}"));
+    }
+    if omitted.len() > SHOWN {
+        app.console.note(&format!("note: {} more folders cannot be read", omitted.len() - SHOWN));
+    }
     let details: Vec<Result<Details, String>> = models.iter().map(details).collect();
     let rows = models.iter().zip(&details);
     if args.json {
@@ -77,14 +85,19 @@ pub fn run(app: &App, args: &ModelsArgs) -> Result<()> {
 
 /// Reads the header of a model file.
 fn details(model: &LocalModel) -> Result<Details, String> {
-    let file = GgufFile::open(&model.path).map_err(|error| error.kind().to_string())?;
+    let problem = |error: LoadError| {
+        let again = hub::name_of(&model.path).filter(|_| error.is_damage());
+        let again = again.map(|name| format!(" (compare and fetch it again: -hf {name} --redownload)"));
+        format!("{}{}", error.kind(), again.unwrap_or_default())
+    };
+    let file = GgufFile::open(&model.path).map_err(problem)?;
     let details = Details {
         bytes: inspect::file_bytes(&file),
         file_type: file.file_type(),
         architecture: file.str("general.architecture").ok().flatten().unwrap_or("?").to_owned(),
         problem: inspect::spec(&file).err(),
     };
-    file.check_complete().map_err(|error| error.kind().to_string())?;
+    file.check_complete().map_err(problem)?;
     Ok(details)
 }
 

@@ -2,38 +2,71 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use models::invisible::escape_name;
 use serde::Deserialize;
 
 use super::LocalModel;
+use crate::format;
 
 /// Most entries that are looked at below one folder, so that a home folder as `model-folders` takes no
 /// minutes.
 const MAX_ENTRIES: usize = 20_000;
+/// Where Ollama's service keeps models on Linux.
+const OLLAMA_SERVICE: &str = "/usr/share/ollama/.ollama/models";
 /// Levels of folders below one folder.
 const MAX_DEPTH: usize = 6;
 /// Largest size of a manifest or a reference, in bytes.
 const MAX_TEXT: u64 = 1 << 20;
 
+/// What is found in the folders.
+#[derive(Default)]
+pub struct Found {
+    pub models: Vec<LocalModel>,
+    /// What was not looked at, and why: folders that cannot be read or have too many entries.
+    pub omitted: Vec<String>,
+}
+
 /// The models in all places.
-pub fn all(folders: &[PathBuf]) -> Vec<LocalModel> {
-    let hub = hugging_face_folder();
-    let ollama = variable("OLLAMA_MODELS").or_else(|| at_home(".ollama/models"));
-    let mut models = Vec::new();
-    models.extend(hub.iter().flat_map(|folder| hugging_face(folder)));
-    models.extend(ollama.iter().flat_map(|folder| self::ollama(folder)));
-    for folder in [".lmstudio/models", ".cache/lm-studio/models"].into_iter().filter_map(at_home) {
-        models.extend(files_below(&folder, "LM Studio"));
+pub fn all(folders: &[PathBuf]) -> Found {
+    let mut found = Found::default();
+    if let Some(folder) = hugging_face_folder() {
+        found.search(&folder, hugging_face);
     }
-    models.extend(folders.iter().flat_map(|folder| files_below(folder, "model-folders")));
-    models
+    let ollama = match variable("OLLAMA_MODELS") {
+        Some(folder) => vec![folder],
+        // That of a user, and that of the system's service.
+        None => at_home(".ollama/models").into_iter().chain([PathBuf::from(OLLAMA_SERVICE)]).collect(),
+    };
+    for folder in ollama {
+        found.search(&folder, self::ollama);
+    }
+    for folder in [".lmstudio/models", ".cache/lm-studio/models"].into_iter().filter_map(at_home) {
+        found.search(&folder, |folder, walk| files_below(folder, "LM Studio", walk));
+    }
+    for folder in folders {
+        found.search(folder, |folder, walk| files_below(folder, "model-folders", walk));
+    }
+    found
+}
+
+impl Found {
+    fn search(&mut self, folder: &Path, models: impl FnOnce(&Path, &mut Walk) -> Vec<LocalModel>) {
+        let mut walk = Walk::new();
+        self.models.extend(models(folder, &mut walk));
+        self.omitted.append(&mut walk.unreadable);
+        if walk.left == 0 {
+            let shown = escape_name(&folder.to_string_lossy());
+            self.omitted.push(format!("{shown}: only {} entries were looked at", format::count(MAX_ENTRIES)));
+        }
+    }
 }
 
 /// Where Hugging Face's programs keep repositories.
 pub fn hugging_face_folder() -> Option<PathBuf> {
-    let given = variable("HF_HUB_CACHE").or_else(|| variable("HUGGINGFACE_HUB_CACHE"));
+    let given = given_path("HF_HUB_CACHE").or_else(|| given_path("HUGGINGFACE_HUB_CACHE"));
     given.or_else(|| Some(hugging_face_home()?.join("hub")))
 }
 
@@ -45,7 +78,7 @@ pub fn hugging_face_token() -> Option<PathBuf> {
 
 fn hugging_face_home() -> Option<PathBuf> {
     let cache = || variable("XDG_CACHE_HOME").or_else(|| at_home(".cache"));
-    variable("HF_HOME").or_else(|| Some(cache()?.join("huggingface")))
+    given_path("HF_HOME").or_else(|| Some(cache()?.join("huggingface")))
 }
 
 /// A path in the user's home folder.
@@ -53,21 +86,30 @@ fn at_home(path: &str) -> Option<PathBuf> {
     Some(variable("HOME")?.join(path))
 }
 
-/// A folder that an environment variable names.
+/// A folder that a variable of Hugging Face's programs names: also below the current folder, or `~`.
+fn given_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from)?;
+    match path.strip_prefix("~") {
+        Ok(below) => at_home("").map(|home| home.join(below)),
+        Err(_) => std::path::absolute(path).ok(),
+    }
+}
+
+/// A folder that an environment variable names by its whole path.
 fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 /// `models--OWNER--REPOSITORY/snapshots/REVISION/FILE.gguf`. Of several revisions with a file, the one that
 /// `refs/main` names is listed, else one of them.
-fn hugging_face(hub: &Path) -> Vec<LocalModel> {
+fn hugging_face(hub: &Path, walk: &mut Walk) -> Vec<LocalModel> {
     let mut models = Vec::new();
     let mut names = HashSet::new();
-    for (folder_name, repository) in entries(hub) {
+    for (folder_name, repository) in walk.entries(hub) {
         let Some(name) = folder_name.strip_prefix("models--") else { continue };
         let name = name.replace("--", "/");
-        for revision in snapshots(&repository) {
-            for model in files_below(&revision, "Hugging Face") {
+        for revision in revisions(&repository, walk) {
+            for model in files_below(&revision, "Hugging Face", walk) {
                 let model = LocalModel { name: format!("{name}/{}", model.name), ..model };
                 if names.insert(model.name.clone()) {
                     models.push(model);
@@ -80,8 +122,12 @@ fn hugging_face(hub: &Path) -> Vec<LocalModel> {
 
 /// The revisions of a repository: the one that `refs/main` names, then the others.
 pub fn snapshots(repository: &Path) -> Vec<PathBuf> {
+    revisions(repository, &mut Walk::new())
+}
+
+fn revisions(repository: &Path, walk: &mut Walk) -> Vec<PathBuf> {
     let main = text(&repository.join("refs/main")).unwrap_or_default();
-    let mut revisions = entries(&repository.join("snapshots"));
+    let mut revisions = walk.entries(&repository.join("snapshots"));
     revisions.sort_unstable_by_key(|(revision, path)| (revision != main.trim(), path.clone()));
     revisions.into_iter().map(|(_, path)| path).collect()
 }
@@ -89,7 +135,7 @@ pub fn snapshots(repository: &Path) -> Vec<PathBuf> {
 /// Paths of the files below a folder, with `/` on every system.
 pub fn paths_below(folder: &Path) -> Vec<String> {
     let mut paths = Vec::new();
-    walk(folder, &mut |path| paths.extend(relative_name(folder, path)));
+    Walk::new().files(folder, &mut |path| paths.extend(relative_name(folder, path)));
     paths
 }
 
@@ -108,10 +154,10 @@ struct Layer {
 }
 
 /// `manifests/HOST/NAMESPACE/MODEL/TAG`, each JSON that names a file in `blobs`.
-fn ollama(folder: &Path) -> Vec<LocalModel> {
+fn ollama(folder: &Path, walk: &mut Walk) -> Vec<LocalModel> {
     let manifests = folder.join("manifests");
     let mut paths = Vec::new();
-    walk(&manifests, &mut |path| paths.push(path.to_owned()));
+    walk.files(&manifests, &mut |path| paths.push(path.to_owned()));
     let model = |path: &PathBuf| {
         let manifest: Manifest = serde_json::from_str(&text(path)?).ok()?;
         let layer =
@@ -131,9 +177,9 @@ fn ollama(folder: &Path) -> Vec<LocalModel> {
 }
 
 /// All GGUF files below a folder; of split ones the first part.
-fn files_below(folder: &Path, place: &'static str) -> Vec<LocalModel> {
+fn files_below(folder: &Path, place: &'static str, walk: &mut Walk) -> Vec<LocalModel> {
     let mut models = Vec::new();
-    walk(folder, &mut |path| {
+    walk.files(folder, &mut |path| {
         let is_gguf = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
         if let Some(name) = relative_name(folder, path).filter(|name| is_gguf && !is_later_part(name)) {
             models.push(LocalModel { name, place, path: path.to_owned() });
@@ -154,33 +200,60 @@ fn relative_name(folder: &Path, path: &Path) -> Option<String> {
     Some(parts.map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/"))
 }
 
-/// Calls `file` for every regular file below a folder. Links are followed; the depth ends their loops.
-fn walk(folder: &Path, file: &mut dyn FnMut(&Path)) {
-    let mut budget = MAX_ENTRIES;
-    walk_levels(folder, MAX_DEPTH, &mut budget, file);
+/// A search in folders, with an end.
+struct Walk {
+    /// Entries that may still be looked at.
+    left: usize,
+    /// Folders that were looked at, without links: a link leads to one of them again.
+    seen: HashSet<PathBuf>,
+    unreadable: Vec<String>,
 }
 
-fn walk_levels(folder: &Path, depth: usize, budget: &mut usize, file: &mut dyn FnMut(&Path)) {
-    for (_, path) in entries(folder) {
-        if *budget == 0 {
+impl Walk {
+    fn new() -> Walk {
+        Walk { left: MAX_ENTRIES, seen: HashSet::new(), unreadable: Vec::new() }
+    }
+
+    /// Calls `file` for every regular file below a folder. Links are followed, each folder once. Pipes, devices and
+    /// links to what is gone are left out.
+    fn files(&mut self, folder: &Path, file: &mut dyn FnMut(&Path)) {
+        self.levels(folder, MAX_DEPTH, file);
+    }
+
+    fn levels(&mut self, folder: &Path, depth: usize, file: &mut dyn FnMut(&Path)) {
+        if !fs::canonicalize(folder).is_ok_and(|real| self.seen.insert(real)) {
             return;
         }
-        *budget -= 1;
-        match fs::metadata(&path) {
-            Ok(metadata) if metadata.is_file() => file(&path),
-            Ok(metadata) if metadata.is_dir() && depth > 1 => walk_levels(&path, depth - 1, budget, file),
-            _ => {}
+        for (_, path) in self.entries(folder) {
+            match fs::metadata(&path) {
+                Ok(metadata) if metadata.is_file() => file(&path),
+                Ok(metadata) if metadata.is_dir() && depth > 1 => self.levels(&path, depth - 1, file),
+                _ => {}
+            }
         }
     }
-}
 
-/// Names and paths in a folder, by name; empty if it cannot be read.
-fn entries(folder: &Path) -> Vec<(String, PathBuf)> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_ENTRIES);
-    let mut entries: Vec<_> =
-        entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path())).collect();
-    entries.sort_unstable();
-    entries
+    /// Names and paths in a folder, by name; empty if there is none.
+    fn entries(&mut self, folder: &Path) -> Vec<(String, PathBuf)> {
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) => {
+                // Most people have not all of the programs.
+                if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
+                    self.unreadable.push(format!("{}: {error}", escape_name(&folder.to_string_lossy())));
+                }
+                return Vec::new();
+            }
+        };
+        let mut entries: Vec<_> = entries
+            .flatten()
+            .take(self.left)
+            .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()))
+            .collect();
+        self.left -= entries.len();
+        entries.sort_unstable();
+        entries
+    }
 }
 
 /// A small text file; `None` if there is none.

@@ -32,6 +32,12 @@ pub enum Fault {
     NoRanges,
     /// Says that the body has this many bytes more.
     Longer(usize),
+    /// Sends the whole file, whatever range is asked for, and closes the connection after this many bytes.
+    NoRangesCutAfter(usize),
+    /// Sends twenty bytes a second.
+    Drip,
+    /// Sends a web page instead, with this status.
+    WebPage(u16),
     /// Sends the client to another server.
     Redirect(String),
 }
@@ -46,6 +52,8 @@ struct State {
     faults: VecDeque<Fault>,
     /// What the list of files is answered with instead.
     list: Option<Fault>,
+    /// The same, for the next requests only.
+    lists: VecDeque<Fault>,
     /// Heads of all requests.
     requests: Vec<String>,
     goes_on: bool,
@@ -97,6 +105,11 @@ impl Hub {
         self.lock().list = Some(fault);
     }
 
+    /// Lets the next requests for the list of files go wrong, one after the other.
+    pub fn list_faults(&self, faults: &[Fault]) {
+        self.lock().lists = faults.iter().cloned().collect();
+    }
+
     /// Says another length of the last file than it has.
     pub fn claim_length(&self, length: u64) {
         self.lock().files.last_mut().expect("a file").2 = Some(length);
@@ -138,13 +151,16 @@ fn serve(stream: &TcpStream, state: &(Mutex<State>, Condvar)) -> Option<()> {
         None if is_list => list(&locked.files).into_bytes(),
         None => return answer(stream, 404, "x-error-code: RepoNotFound\r\n", 0, b""),
     };
-    let fault = if is_list { locked.list.clone() } else { locked.faults.pop_front() };
+    let fault = match is_list {
+        true => locked.lists.pop_front().or_else(|| locked.list.clone()),
+        false => locked.faults.pop_front(),
+    };
     drop(locked);
     let begin = head
         .to_lowercase()
         .split_once("range: bytes=")
         .and_then(|(_, range)| range.split('-').next().and_then(|begin| begin.parse::<usize>().ok()));
-    let begin = begin.filter(|_| !matches!(fault, Some(Fault::NoRanges)));
+    let begin = begin.filter(|_| !matches!(fault, Some(Fault::NoRanges | Fault::NoRangesCutAfter(_))));
     let (status, range) = match begin {
         Some(begin) => {
             let last = content.len() - 1;
@@ -155,6 +171,19 @@ fn serve(stream: &TcpStream, state: &(Mutex<State>, Condvar)) -> Option<()> {
     let mut body = content[begin.unwrap_or(0)..].to_vec();
     match fault {
         None | Some(Fault::NoRanges) => answer(stream, status, &range, body.len(), &body),
+        Some(Fault::NoRangesCutAfter(count)) => answer(stream, 200, "", body.len(), &body[..count]),
+        Some(Fault::Drip) => {
+            answer(stream, status, &range, body.len(), b"")?;
+            for piece in body.chunks(1) {
+                (&mut &*stream).write_all(piece).ok()?;
+                thread::sleep(Duration::from_millis(50));
+            }
+            None
+        }
+        Some(Fault::WebPage(status)) => {
+            let page = b"<!DOCTYPE html><title>Log in to the network</title>";
+            answer(stream, status, "content-type: text/html; charset=utf-8\r\n", page.len(), page)
+        }
         Some(Fault::CutAfter(count)) => answer(stream, status, &range, body.len(), &body[..count]),
         Some(Fault::Longer(more)) => answer(stream, status, &range, body.len() + more, &body),
         Some(Fault::Status(status, headers)) => answer(stream, status, headers, 0, b""),

@@ -30,6 +30,9 @@ impl Blob {
         let io = |source| LoadError::Io { path: path.to_owned(), source };
         // Checked before opening, because opening a named pipe waits for a writer.
         let meta = fs::metadata(path).map_err(io)?;
+        if meta.is_dir() {
+            return Err(LoadError::Folder { path: path.to_owned() });
+        }
         if !meta.is_file() {
             return Err(LoadError::NotAFile { path: path.to_owned() });
         }

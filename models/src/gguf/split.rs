@@ -30,12 +30,15 @@ pub(super) fn parts(path: &Path) -> Vec<PathBuf> {
     let Some((stem, count)) = part_name(path) else {
         return vec![path.to_owned()];
     };
-    (1..=count).map(|i| path.with_file_name(format!("{stem}-{i:05}-of-{count:05}.gguf"))).collect()
+    // As it is written, in upper or lower case.
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("gguf");
+    (1..=count).map(|i| path.with_file_name(format!("{stem}-{i:05}-of-{count:05}.{extension}"))).collect()
 }
 
 /// `STEM` and the number of parts, from a name `STEM-00002-of-00003.gguf`.
 fn part_name(path: &Path) -> Option<(&str, usize)> {
-    let name = path.file_name()?.to_str()?.strip_suffix(".gguf")?;
+    let (name, extension) = path.file_name()?.to_str()?.rsplit_once('.')?;
+    extension.eq_ignore_ascii_case("gguf").then_some(())?;
     let (rest, count) = name.rsplit_once("-of-")?;
     let (stem, number) = rest.rsplit_once('-')?;
     let parse =
@@ -109,6 +112,8 @@ mod tests {
     fn part_names_are_parsed_and_listed() {
         let parse = |s: &str| part_name(Path::new(s)).map(|(stem, n)| (stem.to_owned(), n));
         assert_eq!(parse("d/m-00002-of-00003.gguf"), Some(("m".into(), 3)));
+        assert_eq!(parse("d/m-00002-of-00003.GGUF"), Some(("m".into(), 3)));
+        assert_eq!(parts(Path::new("m-00001-of-00002.GGUF"))[1], Path::new("m-00002-of-00002.GGUF"));
         assert_eq!(parse("a-of-b-00001-of-00001.gguf"), Some(("a-of-b".into(), 1)));
         for whole in [
             "m.gguf",

@@ -64,9 +64,10 @@ fn undamaged_files_are_loaded() {
 
 #[test]
 fn damaged_headers_are_errors() {
-    check("nothing", vec![], "begins with \"\"");
+    check("nothing", vec![], "the file is empty");
     check("too short for the magic number", b"GG".to_vec(), "begins with \"GG\"");
-    check("another format", b"PK\x03\x04 and more".to_vec(), r#"begins with "PK\u{3}\u{4}""#);
+    check("another format", b"PK\x03\x04 and more".to_vec(), "packed with ZIP");
+    check("no format", b"\xff\x03\x04 and more".to_vec(), r#"begins with "\xff\u{3}\u{4} ""#);
     check("no version", b"GGUF".to_vec(), "at byte 4: the version needs 4 bytes, but 0 are left");
     for version in [0, 1, 4, 77, u32::MAX] {
         check(

@@ -213,10 +213,10 @@ fn a_part_that_is_not_named_as_one_is_an_error() {
 fn paths_that_are_not_models_are_errors() {
     let folder = folder("paths");
     check(&folder.join("none.gguf"), "none.gguf: ");
-    check(&folder, "not a regular file");
+    check(&folder, "a folder, not a regular file");
     let empty = folder.join("empty.gguf");
     fs::write(&empty, "").unwrap();
-    check(&empty, "not a GGUF file: it begins with \"\"");
+    check(&empty, "not a GGUF file: the file is empty");
     if cfg!(unix) {
         check(Path::new("/dev/null"), "not a regular file"); // a device, which would never end
     }
