@@ -33,8 +33,8 @@ use self::prompt::MaskedMessages;
 pub use self::prompt::{NextTurn, Prompt};
 pub(crate) use self::thinking::MARK_TOKENS;
 pub use self::thinking::{
-    THINKING_BEGINS, THINKING_ENDS, THINKING_MARKS, ThinkingMarks, ThinkingParts, headers, thinking_parts,
-    without_header,
+    THINKING_BEGINS, THINKING_ENDS, THINKING_MARKS, ThinkingMarks, ThinkingParts, headers, may_think,
+    thinking_parts, without_header,
 };
 #[cfg(unix)]
 use self::worker::Template;
