@@ -141,7 +141,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
         None => "No: none of these policies and types is possible\n\n".to_owned(),
     };
     match &answer {
-        _ if args.all => text += &report::full_table(&forecast, &rows),
+        _ if args.all => text += &report::full_table(&forecast, &rows, app.console.width()),
         Some(answer) => text += &answer.table(app.console.width()),
         None => {}
     }

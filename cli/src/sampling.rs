@@ -264,6 +264,19 @@ fn defaults(seed: u64, answer_limit: usize) -> Values {
     }
 }
 
+/// The default of the flag with this name, where it does not depend on what is answered; a model file may recommend
+/// another value.
+pub fn default_text(flag: &str) -> Option<String> {
+    match flag {
+        "seed" => Some("-1".to_owned()),
+        "temp" | "n-predict" => None,
+        flag => SETTINGS
+            .iter()
+            .find(|setting| setting.names[0] == flag)
+            .and_then(|setting| (setting.show)(&defaults(0, CHAT_LIMIT))),
+    }
+}
+
 /// Why the most likely token is the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exact {

@@ -219,7 +219,10 @@ fn a_dim_line_says_what_the_conversation_costs() {
     let bytes = start(&["--policy", "streaming:sinks=4,window=8,slack=0"], |_| ());
     let shown = line(&bytes).unwrap_or_else(|| panic!("{bytes:?}"));
     let parts: Vec<&str> = shown.split(" · ").collect();
-    assert!(parts.len() == 4 && parts[0].ends_with("/12,000 tokens"), "{shown}");
+    assert!(
+        parts.len() == 5 && parts[3] == "temp 0 (given)" && parts[0].ends_with("/12,000 tokens"),
+        "{shown}"
+    );
     assert!(parts[1] == "streaming" && parts[2].contains(" of ") && parts[2].ends_with("iB"), "{shown}");
     assert_eq!(line(&start(&["-q"], |_| ())), None);
     assert_eq!(line(&start(&["--plain"], |_| ())), None);

@@ -234,7 +234,7 @@ impl Conversation<'_, '_> {
             Stop::Interrupted => front_end.note("(interrupted)"),
             Stop::Length => {
                 let tokens = format::count(answer.tokens.len());
-                front_end.note(&format!("({what} after {tokens} tokens; /continue goes on, /set n 8000 allows more)"));
+                front_end.note(&format!("({what} after {tokens} tokens; /continue goes on)"));
             }
             Stop::Context => front_end.note(&format!(
                 "({what} because the context is full; /ctx enlarges it, then /continue goes on; /clear starts a new conversation)",

@@ -74,7 +74,7 @@ pub fn run(app: &App, args: &ModelsArgs) -> Result<()> {
     if !problems.is_empty() {
         problems = format!("\nNot run by longhand:\n{problems}");
     }
-    Ok(app.console.print_report(&(table.plain() + &problems))?)
+    Ok(app.console.print_report(&(table.fitted(app.console.width()) + &problems))?)
 }
 
 /// Reads the header of a model file.
