@@ -146,15 +146,17 @@ pub fn wrapped(line: &str, width: usize) -> String {
 /// A text whose lines are wrapped as by [`wrapped`]. Lines that go on are indented by two more than their beginning.
 pub fn wrapped_text(text: &str, width: usize) -> String {
     let wrap = |line: &str| {
+        if line.width() <= width {
+            return format!("{line}\n");
+        }
         let indent = line.len() - line.trim_start_matches(' ').len();
         let more = if indent > 0 { indent + 2 } else { 0 };
-        let first = line.len().min(indent);
         let mut lines = String::new();
-        for part in wrapped(&line[first..], width.saturating_sub(more).max(1)).lines() {
+        for part in wrapped(&line[indent..], width.saturating_sub(more).max(1)).lines() {
             let spaces = if lines.is_empty() { indent } else { more };
             lines += &format!("{}{part}\n", " ".repeat(spaces));
         }
-        if lines.is_empty() { "\n".to_owned() } else { lines }
+        lines
     };
     text.lines().map(wrap).collect()
 }

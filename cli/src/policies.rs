@@ -17,7 +17,8 @@ pub fn run(app: &App, _: &PoliciesArgs) -> Result<()> {
     // Longer lines are hard to read.
     const WIDEST: usize = 100;
     let (text, width) = (catalogue() + "\n", app.console.width());
-    let text = if width == usize::MAX { text } else { format::wrapped_text(&text, width.min(WIDEST)) };
+    let width = if width == usize::MAX { width } else { width.min(WIDEST) };
+    let text = format::wrapped_text(&text, width);
     Ok(app.console.print(&text)?)
 }
 
