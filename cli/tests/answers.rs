@@ -230,6 +230,28 @@ fn a_dim_line_says_what_the_conversation_costs() {
 }
 
 #[test]
+fn tables_line_up_on_a_terminal() {
+    let rows = ["| Month", " | Rent |\n|---|", "---:|\n| May |", " 900 |\n| August", " | 1200 |\n\nDone."];
+    let model = talking_model("table.gguf", &rows, None);
+    let chat = Terminal::chat("table", &["-m", &model, "--temp", "0"]);
+    chat.wait_for_prompt();
+    chat.send("Hi\r");
+    chat.wait_for("| Month  | Rent |\n| ------ | ---: |\n| May    |  900 |\n| August | 1200 |\n\nDone.\n");
+}
+
+#[test]
+fn lists_fit_the_terminal() {
+    let piped = longhand(&["policies"]).ok();
+    for columns in [50, 80] {
+        let mut terminal = Terminal::start_sized(common::command(&["policies"]), 24, columns);
+        assert_eq!(terminal.exit_code(), Some(0));
+        let shown = terminal.bytes();
+        assert!(shown.lines().all(|line| line.chars().count() <= usize::from(columns)), "{shown}");
+        assert!(piped.split_whitespace().eq(shown.split_whitespace()), "{shown}");
+    }
+}
+
+#[test]
 fn the_conversation_is_shown_copied_and_exported() {
     let model = talking_model("exported.gguf", &THOUGHTFUL, Some(THINKS));
     let folder = common::scratch("exported");
