@@ -7,6 +7,7 @@ mod languages;
 mod markdown;
 mod rows;
 mod style;
+mod table;
 mod thoughts;
 
 use std::io;

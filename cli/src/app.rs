@@ -6,8 +6,10 @@ use std::sync::Arc;
 use longhand::policy::{KvBudget, PolicyChoice};
 use longhand::setup::free_memory;
 use longhand::{
-    Engine, EngineError, Model, ModelSource, Observer as _, Prefill, Session, Setup, SetupOptions, folders,
+    ChatFormat, Engine, EngineError, Model, ModelSource, Observer as _, Prefill, Session, Setup, SetupOptions,
+    folders,
 };
+use models::chat::TemplateOrigin;
 
 use crate::console::Console;
 use crate::failure::{self, Failure};
@@ -173,6 +175,19 @@ impl App {
             }
             started => Ok(started?),
         }
+    }
+
+    /// Says so if the model file has no chat template: the model was probably not trained to answer.
+    pub fn note_missing_template(&self, format: &ChatFormat) {
+        let instead = match format.template().origin() {
+            TemplateOrigin::File => return,
+            TemplateOrigin::ChatMl => "ChatML is used, since the vocabulary has its tokens",
+            TemplateOrigin::Plain => "`User:` and `Assistant:` are written before the messages",
+        };
+        self.console.note(&format!(
+            "note: the model file has no chat template. It is probably a base model, which continues texts and was not \
+             trained to answer questions. {instead}. Instruct or chat models answer better"
+        ));
     }
 
     /// Loads the weights. Ctrl-C stops it.

@@ -37,6 +37,7 @@ Exit codes:
   1    failure: a file, a model, memory or a device
   2    wrong usage: an argument, a setting
   3    the answer of `plan` is no or partly
+  4    `ask --json`: an answer was cut off; without --json, a note says so
   130  stopped by Ctrl-C
 
 `longhand` alone prints examples, and so does the help of each command.";

@@ -23,10 +23,13 @@ use crate::args::session::{PrefillArg, SessionArgs};
 use crate::documents::Documents;
 use crate::failure::Failure;
 use crate::json_stream::JsonStream;
+use crate::sampling::{Exact, Sampling};
 use crate::{format, offers, turn};
 
-/// Maximum tokens of an answer without -n.
-const ANSWER_LIMIT: usize = 256;
+/// The exit code of --json where an answer is incomplete.
+const CUT_OFF: u8 = 4;
+/// Least room for each answer where the model was trained for too short texts to hold its default limit.
+const MIN_ANSWER: usize = 256;
 
 /// Ask questions about documents, one after the other in one session.
 ///
@@ -50,7 +53,9 @@ pub struct AskArgs {
     /// System message, also -sys
     #[arg(long, value_name = "TEXT")]
     system_prompt: Option<String>,
-    /// Print one JSON object with answers, timings and KV cache sizes
+    /// Print one JSON object with answers, timings and KV cache sizes. `stop` says why each answer has ended: `end` or
+    /// `stop` if it is complete, `length` if -n has cut it off, `context` if the context is full, `interrupted`. The exit
+    /// code is 4 if an answer was cut off
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -99,7 +104,7 @@ impl AskArgs {
 /// Runs the command.
 pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     let app = &app.with_plain(args.answer.plain);
-    let sampling = args.sampling.validate(0.0, ANSWER_LIMIT)?;
+    let given = args.sampling.values()?;
     let questions = args.questions()?;
     let source = args.model.source(app, args.positional_model())?;
     let options = args.session.apply(args.model.setup_options(app))?;
@@ -108,6 +113,8 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     let model = app.open(source.clone())?;
     // Before the documents are read: the process that this starts would keep a copy of them.
     let chat_format = &args.answer.chat_format(&model)?;
+    app.note_missing_template(chat_format);
+    let sampling = Sampling::new(given, Some(Exact::Ask), chat_format, args.answer.thinking());
     let documents = match args.files.is_empty() {
         true => Documents::piped(app)?,
         false => Documents::read(&args.files)?,
@@ -118,8 +125,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     drop(documents);
     let prompt_tokens = preamble.prompt(chat_format, &questions[0])?.len();
     let trained = model.spec().n_ctx_train;
-    let limit = sampling.answer_limit;
-    let needed = needed(chat_format, trained, prompt_tokens, &questions[1..], limit)?;
+    let needed = needed(chat_format, trained, prompt_tokens, &questions[1..], &sampling)?;
     let context = match options.context {
         Context::AsNeeded => needed,
         given => given.tokens(prompt_tokens, trained),
@@ -138,7 +144,12 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     let retrieval = retrieval.filter(|_| session.options().policy.uses_retrieval_heads());
     let retrieval_heads = retrieval.map(|profile| profile.retrieval_count());
     let thinking = args.answer.thinking();
-    let chat_options = ChatOptions { preamble, sampling: sampling.options, answer_limit: limit, thinking };
+    let chat_options = ChatOptions {
+        preamble,
+        sampling: sampling.options(),
+        answer_limit: sampling.answer_limit(),
+        thinking,
+    };
     let mut chat = Chat::new(session, chat_options)?;
 
     let file = match &source {
@@ -169,8 +180,13 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
         ..Asked::default()
     };
     let answered = app.interrupt.in_steps(|| asked.ask_all(app, &mut chat, &questions));
+    let is_cut_off = asked.is_cut_off;
     let ended = asked.end(app, &chat);
-    answered.and(ended)
+    answered.and(ended)?;
+    match args.json && is_cut_off {
+        true => Err(Failure::silent(CUT_OFF).into()),
+        false => Ok(()),
+    }
 }
 
 /// Questions that were asked, and what answering them took.
@@ -185,6 +201,8 @@ struct Asked {
     /// With --json, from the first answer on.
     stream: Option<JsonStream>,
     first_reading: Option<Reading>,
+    /// Whether an answer is incomplete, although answers were wanted.
+    is_cut_off: bool,
     steps: usize,
     decoding: Duration,
 }
@@ -219,6 +237,12 @@ impl Asked {
             }
             if answer.stop == Stop::Interrupted {
                 return Err(interrupted(true).into());
+            }
+            if let Some(why) = cut_off(chat, &answer).filter(|_| chat.answer_limit() != Some(0)) {
+                self.is_cut_off = true;
+                let which =
+                    if questions.len() > 1 { format!("question {}: ", number + 1) } else { String::new() };
+                app.console.note(&format!("note: {which}{why}"));
             }
         }
         Ok(())
@@ -261,6 +285,26 @@ impl Asked {
     }
 }
 
+/// Why an answer is incomplete, and what to do; `None` for one that is complete.
+fn cut_off(chat: &Chat, answer: &Generated) -> Option<String> {
+    let tokens = format::count(answer.tokens.len());
+    let (cause, remedy) = match answer.stop {
+        Stop::Length => (format!("after {tokens} tokens"), "-n sets another limit, -n -1 none".to_owned()),
+        Stop::Context => {
+            let context = format::count(chat.session().options().context);
+            (format!("because the context of {context} tokens is full"), "-c sets a larger one".to_owned())
+        }
+        _ => return None,
+    };
+    Some(match split_thinking(&answer.text) {
+        (Some(_), text) if text.trim().is_empty() => format!(
+            "there is no answer: the thinking before it was cut off {cause}; {remedy}, and --think off turns thinking off \
+             where the model has a switch for it"
+        ),
+        _ => format!("the answer was cut off {cause}; {remedy}"),
+    })
+}
+
 /// The question above its answer, for a terminal.
 fn heading(number: usize, question: &str, paint: impl Fn(&str) -> String) -> String {
     let gap = if number == 0 { "" } else { "\n" };
@@ -292,10 +336,13 @@ fn needed(
     trained: usize,
     prompt: usize,
     other_questions: &[String],
-    answer_limit: Option<usize>,
+    sampling: &Sampling,
 ) -> Result<usize> {
-    Ok(match answer_limit {
-        Some(limit) => needed_context(format, prompt, other_questions, limit)?,
-        None => needed_context(format, prompt, other_questions, ANSWER_LIMIT)?.max(trained),
+    let with = |answer| needed_context(format, prompt, other_questions, answer);
+    Ok(match sampling.answer_limit() {
+        None => with(MIN_ANSWER)?.max(trained),
+        Some(limit) if sampling.has_given_limit() => with(limit)?,
+        // The default is no reason to leave the range that the model was trained for.
+        Some(limit) => with(limit)?.min(trained.max(with(MIN_ANSWER)?)),
     })
 }

@@ -52,9 +52,6 @@ use crate::args::session::SessionArgs;
 use crate::failure::Failure;
 use crate::{crash_save, failure, interrupt};
 
-/// Maximum tokens of an answer without -n.
-const ANSWER_LIMIT: usize = 1024;
-
 /// Chat with a model, about documents if any are given.
 #[derive(Debug, Args)]
 pub struct ChatArgs {
@@ -110,8 +107,9 @@ fn chat(app: &App, args: &ChatArgs) -> Result<()> {
     let mut front_end = FrontEnd::open(app, args.private)?;
     let setup = opening.setup().clone();
     front_end.hide_thinking(args.answer.hides_thinking());
+    let sampling = opening.sampling().clone();
     let (mut chat, mut keeper) = opening.begin(app)?;
-    let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &setup);
+    let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &setup, sampling);
     drop(front_end);
     finish(app, &chat, &mut keeper, ended)
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use longhand::text::sanitize_for_terminal;
 use models::invisible::{escape_invisible, is_invisible};
 use serde::Serialize;
+use unicode_width::UnicodeWidthStr;
 
 use crate::format;
 
@@ -188,7 +189,7 @@ impl Console {
         let Some((columns, _)) = (self.stderr_terminal && !self.dumb).then(size).flatten() else {
             return text.to_owned();
         };
-        let fits = |line: &str| line.chars().count() <= usize::from(columns);
+        let fits = |line: &str| line.width() <= usize::from(columns);
         let wrap = |line| match fits(line) {
             true => line.to_owned(),
             false => format::wrapped(line, columns.into()),

@@ -62,7 +62,7 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
         Some(free) if free.bound.name().is_some() => format!("\nmain memory: free{}\n", free.bound),
         _ => String::new(),
     };
-    Ok(app.console.print_report(&(table.plain() + &limit + &no_gpu))?)
+    Ok(app.console.print_report(&(table.fitted(app.console.width()) + &limit + &no_gpu))?)
 }
 
 /// Free bytes on a GPU, or why it cannot be used.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ggml::Type;
+use unicode_width::UnicodeWidthStr;
 
 /// `512 B`, `4.0 KiB`, `1.21 GiB`.
 pub fn bytes(bytes: usize) -> String {
@@ -111,10 +112,10 @@ pub fn rate(tokens: usize, time: Duration) -> f64 {
 
 /// A text behind a label, in lines of at most `width` columns where its words allow that. Later lines are indented.
 pub fn labelled(label: &str, text: &str, width: usize) -> String {
-    let indent = label.chars().count();
+    let indent = label.width();
     let (mut lines, mut line) = (String::new(), String::new());
     for word in text.split_whitespace() {
-        if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > width {
+        if !line.is_empty() && indent + line.width() + 1 + word.width() > width {
             lines += &format!("{line}\n{}", " ".repeat(indent));
             line.clear();
         }
@@ -126,20 +127,38 @@ pub fn labelled(label: &str, text: &str, width: usize) -> String {
     format!("{label}{lines}{line}\n")
 }
 
-/// A line in several of at most `width` characters where its words allow that. White space within them stays.
+/// A line in several of at most `width` columns where its words allow that. White space within them stays.
 pub fn wrapped(line: &str, width: usize) -> String {
     let (mut out, mut column) = (String::new(), 0);
     for word in line.split_inclusive(' ') {
-        let columns = word.trim_end_matches(' ').chars().count();
+        let columns = word.trim_end_matches(' ').width();
         if column > 0 && column + columns > width {
             out.truncate(out.trim_end_matches(' ').len());
             out.push('\n');
             column = 0;
         }
         out += word;
-        column += word.chars().count();
+        column += word.width();
     }
     out
+}
+
+/// A text whose lines are wrapped as by [`wrapped`]. Lines that go on are indented by two more than their beginning.
+pub fn wrapped_text(text: &str, width: usize) -> String {
+    let wrap = |line: &str| {
+        if line.width() <= width {
+            return format!("{line}\n");
+        }
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        let more = if indent > 0 { indent + 2 } else { 0 };
+        let mut lines = String::new();
+        for part in wrapped(&line[indent..], width.saturating_sub(more).max(1)).lines() {
+            let spaces = if lines.is_empty() { indent } else { more };
+            lines += &format!("{}{part}\n", " ".repeat(spaces));
+        }
+        lines
+    };
+    text.lines().map(wrap).collect()
 }
 
 /// `part / whole`; 0 if `whole` is 0.
@@ -172,6 +191,11 @@ mod tests {
         assert_eq!(wrapped("  one  two three", 10), "  one  two\nthree");
         assert_eq!(wrapped("/a/long/path with words", 6), "/a/long/path\nwith\nwords");
         assert_eq!(wrapped("short", 80), "short");
+        assert_eq!(wrapped("日本 日本 a", 6), "日本\n日本 a");
+        assert_eq!(
+            wrapped_text("one two three\n\n  a: one two\n", 9),
+            "one two\nthree\n\n  a:\n    one\n    two\n"
+        );
     }
 
     #[test]

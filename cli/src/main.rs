@@ -34,6 +34,7 @@ mod progress;
 mod recall;
 mod recipes;
 mod reporter;
+mod sampling;
 mod sessions;
 mod speeds;
 mod stdin;

@@ -22,6 +22,7 @@ use crate::args::model::{ModelArg, ModelArgs, shape_help};
 use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg};
 use crate::args::values;
 use crate::failure::Failure;
+use crate::format;
 use crate::recipes::{self, Recipe, TYPES, recipes};
 
 /// Say whether a model and a context fit the memory, and with which policy and cache types.
@@ -141,7 +142,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
         None => "No: none of these policies and types is possible\n\n".to_owned(),
     };
     match &answer {
-        _ if args.all => text += &report::full_table(&forecast, &rows),
+        _ if args.all => text += &report::full_table(&forecast, &rows, app.console.width()),
         Some(answer) => text += &answer.table(app.console.width()),
         None => {}
     }
@@ -151,7 +152,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
     if are_asked_for || answer.is_none() {
         text += &report::impossible(&rows);
     }
-    text += &format!("\n{about}");
+    text += &format!("\n{}", format::wrapped_text(&about, app.console.width()));
     if !args.all && args.policy.is_empty() {
         text += "every policy and type: add --all\n";
     }

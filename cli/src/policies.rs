@@ -5,6 +5,7 @@ use clap::Args;
 use longhand::policy::{COMMON_PARAMETERS, PolicyEntry, policies};
 
 use crate::app::App;
+use crate::format;
 
 /// List the cache policies and their parameters.
 #[derive(Debug, Args)]
@@ -13,7 +14,12 @@ pub struct PoliciesArgs {}
 
 /// Runs the command.
 pub fn run(app: &App, _: &PoliciesArgs) -> Result<()> {
-    Ok(app.console.print(&(catalogue() + "\n"))?)
+    // Longer lines are hard to read.
+    const WIDEST: usize = 100;
+    let (text, width) = (catalogue() + "\n", app.console.width());
+    let width = if width == usize::MAX { width } else { width.min(WIDEST) };
+    let text = format::wrapped_text(&text, width);
+    Ok(app.console.print(&text)?)
 }
 
 fn catalogue() -> String {

@@ -1,5 +1,9 @@
 //! Tables as aligned text, Markdown or CSV.
 
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::format;
+
 /// A table of texts.
 #[derive(Debug, Default)]
 pub struct Table {
@@ -41,20 +45,55 @@ impl Table {
         out
     }
 
-    /// Like [`plain`](Self::plain), with the first column cut such that no line is longer than `width`.
+    /// Like [`plain`](Self::plain), in lines of at most `width` columns where that is possible. Cells that are aligned to
+    /// the left are broken between words, into several lines. Words that are too long for that are cut.
     pub fn fitted(&self, width: usize) -> String {
-        let widths = self.widths();
-        let line = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
-        let cut = line.saturating_sub(width);
-        let mut table =
-            Table { headers: self.headers.clone(), right: self.right.clone(), rows: self.rows.clone() };
-        let most = widths.first().map_or(0, |first| first.saturating_sub(cut)).max(8);
-        for cell in table.rows.iter_mut().filter_map(|row| row.first_mut()) {
-            if cell.chars().count() > most {
-                *cell = cell.chars().take(most - 1).chain(['…']).collect();
-            }
+        /// A column is not made narrower than that.
+        const NARROW: usize = 8;
+        const SEPARATOR: &str = "  ";
+        let natural = self.widths();
+        let room = width.saturating_sub(SEPARATOR.len() * natural.len().saturating_sub(1));
+        if natural.iter().sum::<usize>() <= room {
+            return self.plain();
         }
-        table.plain()
+        let longest_word = |column: usize| {
+            let cells = self.rows.iter().map(|row| &row[column]).chain([&self.headers[column]]);
+            cells.flat_map(|cell| cell.split_whitespace()).map(UnicodeWidthStr::width).max().unwrap_or(0)
+        };
+        let least = |most: usize| -> Vec<usize> {
+            let of = |column: usize| match self.right[column] {
+                true => natural[column],
+                false => longest_word(column).min(most),
+            };
+            (0..natural.len()).map(of).collect()
+        };
+        let widths = column_widths(&natural, &least(usize::MAX), room)
+            .or_else(|| column_widths(&natural, &least(NARROW), room))
+            .unwrap_or_else(|| least(NARROW));
+        let mut out = self.broken(&self.headers, &widths, SEPARATOR);
+        let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
+        out += &self.line(&rule, &widths, SEPARATOR);
+        for row in &self.rows {
+            out += &self.broken(row, &widths, SEPARATOR);
+        }
+        out
+    }
+
+    /// A row in as many lines as its cells need.
+    fn broken(&self, cells: &[String], widths: &[usize], separator: &str) -> String {
+        let parts: Vec<Vec<String>> = cells
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| {
+                let lines = format::wrapped(cell.trim(), *width);
+                lines.lines().map(|line| cut(line.trim(), *width)).collect()
+            })
+            .collect();
+        let lines = parts.iter().map(Vec::len).max().unwrap_or(0).max(1);
+        let line = |number: usize| -> Vec<String> {
+            parts.iter().map(|part| part.get(number).cloned().unwrap_or_default()).collect()
+        };
+        (0..lines).map(|number| self.line(&line(number), widths, separator)).collect()
     }
 
     /// A Markdown table. Its source is aligned too.
@@ -101,8 +140,8 @@ impl Table {
 
     fn widths(&self) -> Vec<usize> {
         let widest = |column: usize| {
-            let cells = self.rows.iter().map(|row| row[column].chars().count());
-            cells.max().unwrap_or(0).max(self.headers[column].chars().count())
+            let cells = self.rows.iter().map(|row| row[column].width());
+            cells.max().unwrap_or(0).max(self.headers[column].width())
         };
         (0..self.headers.len()).map(widest).collect()
     }
@@ -113,7 +152,7 @@ impl Table {
             .zip(widths)
             .zip(&self.right)
             .map(|((cell, width), right)| {
-                let space = " ".repeat(width.saturating_sub(cell.chars().count()));
+                let space = " ".repeat(width.saturating_sub(cell.width()));
                 if *right { format!("{space}{cell}") } else { format!("{cell}{space}") }
             })
             .collect();
@@ -122,6 +161,49 @@ impl Table {
         let line = if separator.trim().is_empty() { line.trim_end() } else { &line };
         format!("{line}\n")
     }
+}
+
+/// Widths of columns that together have at most `columns`, each at most as wide as its widest cell (`natural`) and at
+/// least so wide (`least`), as its longest word for example. `None` where that is too much.
+pub fn column_widths(natural: &[usize], least: &[usize], columns: usize) -> Option<Vec<usize>> {
+    let at_most = |limit: usize| -> Vec<usize> {
+        natural.iter().zip(least).map(|(natural, least)| limit.clamp(*least, *natural.max(least))).collect()
+    };
+    let fits = |limit: usize| at_most(limit).iter().sum::<usize>() <= columns;
+    let widest = natural.iter().copied().max().unwrap_or(0);
+    if fits(widest) {
+        return Some(natural.to_vec());
+    }
+    if !fits(0) {
+        return None;
+    }
+    let (mut low, mut high) = (0, widest);
+    while low + 1 < high {
+        let middle = (low + high) / 2;
+        if fits(middle) { low = middle } else { high = middle }
+    }
+    // One more for the first columns that are still too narrow.
+    let mut widths = at_most(low);
+    let mut left = columns - widths.iter().sum::<usize>();
+    for (width, natural) in widths.iter_mut().zip(natural) {
+        if left > 0 && *width == low && *width < *natural {
+            (*width, left) = (*width + 1, left - 1);
+        }
+    }
+    Some(widths)
+}
+
+/// A text without what is behind `width` columns, which `…` stands for.
+fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut columns = 1;
+    let fits = |c: &char| {
+        columns += c.width().unwrap_or(0);
+        columns <= width
+    };
+    text.chars().take_while(fits).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -137,6 +219,25 @@ mod tests {
         assert!(table.fitted(15).contains("razor:buf…   12"), "{}", table.fitted(15));
         assert!(table.fitted(15).lines().all(|line| line.chars().count() <= 15));
         assert!(table.fitted(0).contains("razor:b…"), "{}", table.fitted(0));
+    }
+
+    #[test]
+    fn cells_are_broken_between_words() {
+        let mut table = Table::new(["name", "what it is for", ">size"]);
+        table.row(["alpha", "the first of several letters", "12"]);
+        table.row(["日本語", "short", "3"]);
+        assert_eq!(
+            table.fitted(28),
+            "name    what it is for  size\n------  --------------  ----\n\
+             alpha   the first of      12\n        several\n        letters\n日本語  short              3\n"
+        );
+        for width in 24..60 {
+            let shown = table.fitted(width);
+            assert!(shown.lines().all(|line| line.width() <= width), "{width}:\n{shown}");
+            for word in ["first", "several", "letters", "what"] {
+                assert!(shown.split_whitespace().any(|found| found == word), "{width}: {word}:\n{shown}");
+            }
+        }
     }
 
     #[test]

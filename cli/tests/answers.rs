@@ -219,11 +219,36 @@ fn a_dim_line_says_what_the_conversation_costs() {
     let bytes = start(&["--policy", "streaming:sinks=4,window=8,slack=0"], |_| ());
     let shown = line(&bytes).unwrap_or_else(|| panic!("{bytes:?}"));
     let parts: Vec<&str> = shown.split(" · ").collect();
-    assert!(parts.len() == 4 && parts[0].ends_with("/12,000 tokens"), "{shown}");
+    assert!(
+        parts.len() == 5 && parts[3] == "temp 0 (given)" && parts[0].ends_with("/12,000 tokens"),
+        "{shown}"
+    );
     assert!(parts[1] == "streaming" && parts[2].contains(" of ") && parts[2].ends_with("iB"), "{shown}");
     assert_eq!(line(&start(&["-q"], |_| ())), None);
     assert_eq!(line(&start(&["--plain"], |_| ())), None);
     assert_eq!(line(&start(&[], |command| _ = command.env("TERM", "dumb"))), None);
+}
+
+#[test]
+fn tables_line_up_on_a_terminal() {
+    let rows = ["| Month", " | Rent |\n|---|", "---:|\n| May |", " 900 |\n| August", " | 1200 |\n\nDone."];
+    let model = talking_model("table.gguf", &rows, None);
+    let chat = Terminal::chat("table", &["-m", &model, "--temp", "0"]);
+    chat.wait_for_prompt();
+    chat.send("Hi\r");
+    chat.wait_for("| Month  | Rent |\n| ------ | ---: |\n| May    |  900 |\n| August | 1200 |\n\nDone.\n");
+}
+
+#[test]
+fn lists_fit_the_terminal() {
+    let piped = longhand(&["policies"]).ok();
+    for columns in [50, 80] {
+        let mut terminal = Terminal::start_sized(common::command(&["policies"]), 24, columns);
+        assert_eq!(terminal.exit_code(), Some(0));
+        let shown = terminal.bytes();
+        assert!(shown.lines().all(|line| line.chars().count() <= usize::from(columns)), "{shown}");
+        assert!(piped.split_whitespace().eq(shown.split_whitespace()), "{shown}");
+    }
 }
 
 #[test]

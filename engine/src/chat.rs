@@ -11,6 +11,7 @@ mod file;
 mod preamble;
 mod saved;
 
+use std::collections::BTreeMap;
 use std::ops::{Add, ControlFlow};
 use std::time::{Duration, Instant};
 
@@ -123,6 +124,8 @@ pub struct Chat {
     /// Documents that were added after the first question.
     attachments: Vec<Attachment>,
     ahead: Option<Ahead>,
+    /// What [`Chat::set_settings`] was told.
+    settings: BTreeMap<String, String>,
 }
 
 /// Where a question and its answer begin in the timeline, in tokens.
@@ -191,6 +194,7 @@ impl Chat {
             turns: Vec::new(),
             attachments: Vec::new(),
             ahead: None,
+            settings: BTreeMap::new(),
         })
     }
 

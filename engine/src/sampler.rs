@@ -31,7 +31,7 @@ pub struct SamplerOptions {
     pub min_p: f32,
     /// Divides positive logits of recent tokens and multiplies negative ones; 1 for no penalty.
     pub repeat_penalty: f32,
-    /// Number of recent tokens that are penalised.
+    /// Number of recent tokens that are penalised; [`usize::MAX`] for all.
     pub repeat_last_n: usize,
     /// Random seed.
     pub seed: u64,

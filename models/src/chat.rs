@@ -2,8 +2,10 @@
 //! simple default.
 
 mod environment;
+mod form;
 #[cfg(not(unix))]
 mod in_process;
+mod loss;
 mod prompt;
 mod python;
 #[cfg(test)]
@@ -22,14 +24,17 @@ use chrono::{DateTime, FixedOffset, Local};
 use thiserror::Error;
 
 use self::environment::Variable;
+use self::form::Forms;
 #[cfg(not(unix))]
 use self::in_process::Template;
+pub use self::loss::Loss;
+use self::loss::{TaggedMessages, check_untagged};
 use self::prompt::MaskedMessages;
 pub use self::prompt::{NextTurn, Prompt};
 pub(crate) use self::thinking::MARK_TOKENS;
 pub use self::thinking::{
-    THINKING_BEGINS, THINKING_ENDS, THINKING_MARKS, ThinkingMarks, ThinkingParts, headers, thinking_parts,
-    without_header,
+    THINKING_BEGINS, THINKING_ENDS, THINKING_MARKS, ThinkingMarks, ThinkingParts, headers, may_think,
+    thinking_parts, without_header,
 };
 #[cfg(unix)]
 use self::worker::Template;
@@ -119,6 +124,15 @@ pub enum ChatError {
         /// Why the two cannot be kept apart.
         why: String,
     },
+    /// The template does not write messages whole, once and in order, so that the model would not read what
+    /// was said.
+    #[error("the model's chat template {loss} {messages}")]
+    Lost {
+        /// What it does.
+        loss: Loss,
+        /// The messages, as the user calls them.
+        messages: String,
+    },
     /// [`ChatTemplate::next_turn`] was called for a conversation without an answer.
     #[error("the conversation has no answer to continue from")]
     NoAnswer,
@@ -145,6 +159,9 @@ impl ChatError {
             | ChatError::OutOfMemory { .. }
             | ChatError::TooDeep
             | ChatError::TooLong { .. } => "use a model file with a working template",
+            ChatError::Lost { .. } => {
+                "use a model file with a chat template that writes all messages, such as another upload of this model"
+            }
             ChatError::NoProcess { .. } => "allow this program more processes and memory",
             ChatError::Refused { .. } => {
                 "many templates need alternating user and assistant messages, and some allow no system message: put instructions into the first user message"
@@ -184,6 +201,15 @@ const PLAIN: &str = "{% for message in messages %}\
     {% elif message.role == 'assistant' %}{{ 'Assistant: ' + message.content + '\\n' }}\
     {% else %}{{ 'User: ' + message.content + '\\n' }}{% endif %}{% endfor %}\
     {% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}";
+
+/// A conversation that the template has written whole.
+struct Whole {
+    forms: Forms,
+    /// With placeholders.
+    masked: String,
+    /// With the messages.
+    text: String,
+}
 
 /// Renders conversations in the format that a model was trained with.
 ///
@@ -284,9 +310,11 @@ impl ChatTemplate {
                 template
             };
             let (on, off) = (switched(on), switched(off));
-            match (on.render(&messages, true), off.render(&messages, true)) {
+            match (on.prompt(&messages, true), off.prompt(&messages, true)) {
                 (Err(error), _) | (_, Err(error)) if error.is_limit() => return Err(error),
-                (Ok(with), Ok(without)) if with != without => return Ok(if thinks { on } else { off }),
+                (Ok(with), Ok(without)) if with.text != without.text => {
+                    return Ok(if thinks { on } else { off });
+                }
                 _ => {}
             }
         }
@@ -302,37 +330,77 @@ impl ChatTemplate {
         }
     }
 
-    /// Renders the conversation as text. `add_generation_prompt` appends the text that precedes the
-    /// assistant's next answer.
+    /// Renders the conversation as text, with contents that are texts, whatever becomes of them.
+    /// `add_generation_prompt` appends the text that precedes the assistant's next answer.
     ///
     /// # Errors
     /// The template refuses the conversation or fails.
     pub fn render(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String, ChatError> {
+        self.render_as(Forms::TEXT, messages, add_generation_prompt)
+    }
+
+    fn render_as(
+        &self,
+        forms: Forms,
+        messages: &[Message],
+        add_generation_prompt: bool,
+    ) -> Result<String, ChatError> {
         let mut variables = self.variables.clone();
         variables.insert("add_generation_prompt".to_owned(), Variable::Flag(add_generation_prompt));
-        self.template.render(&variables, messages)
+        self.template.render(&variables, messages, forms)
+    }
+
+    /// Renders messages with placeholders in the forms in which the template writes all of them, and the messages
+    /// themselves in these forms. `None` if there are no such forms.
+    fn render_whole(
+        &self,
+        masked: &MaskedMessages,
+        messages: &[Message],
+        add_generation_prompt: bool,
+    ) -> Result<Option<Whole>, ChatError> {
+        let render =
+            |forms, messages: &[Message]| match self.render_as(forms, messages, add_generation_prompt) {
+                Err(error) if error.is_limit() => Err(error),
+                rendered => Ok(rendered.ok()),
+            };
+        for forms in Forms::all() {
+            let rendered = render(forms, &masked.messages)?;
+            if let Some(masked) = rendered.filter(|rendered| masked.is_whole(rendered, forms))
+                && let Some(text) = render(forms, messages)?
+            {
+                return Ok(Some(Whole { forms, masked, text }));
+            }
+        }
+        Ok(None)
     }
 
     /// Renders the conversation as a [`Prompt`], which distinguishes the text of messages from the template's
-    /// own text.
+    /// own text. Contents are lists of parts where the template wants that. White space around messages and
+    /// the thinking of answers may be missing.
     ///
     /// # Errors
-    /// As for [`ChatTemplate::render`].
+    /// As for [`ChatTemplate::render`], and if the template does not write a message whole, once and in order.
     pub fn prompt(&self, messages: &[Message], add_generation_prompt: bool) -> Result<Prompt, ChatError> {
-        let text = self.render(messages, add_generation_prompt)?;
-        let why = if let Some(why) = &self.no_placeholders {
-            why
-        } else {
-            let masked = MaskedMessages::by_content(messages);
-            match self.render(&masked.messages, add_generation_prompt) {
-                Ok(rendered) => match masked.locate(&rendered, &text) {
-                    Some((0, ranges)) => return Ok(Prompt::protected(text, ranges, true)),
-                    _ => "the template changes messages by what they contain",
-                },
-                Err(e) if e.is_limit() => return Err(e),
-                Err(_) => "the template decides by what messages contain",
-            }
+        if let Some(why) = &self.no_placeholders {
+            let text = self.render(messages, add_generation_prompt)?;
+            check_untagged(messages, &text)?;
+            return Ok(Prompt::unprotected(text, why.clone(), messages));
+        }
+        let masked = MaskedMessages::by_content(messages);
+        let (forms, text) = match self.render_whole(&masked, messages, add_generation_prompt)? {
+            Some(Whole { forms, masked: rendered, text }) => match masked.locate(&rendered, &text) {
+                Some((0, ranges)) => return Ok(Prompt::protected(text, ranges, true)),
+                _ => (forms, text),
+            },
+            None => (Forms::TEXT, self.render(messages, add_generation_prompt)?),
         };
+        let tagged = TaggedMessages::new(messages);
+        match tagged.as_ref().map(|tagged| self.render_as(forms, &tagged.messages, add_generation_prompt)) {
+            Some(Ok(rendered)) => tagged.map_or(Ok(()), |tagged| tagged.check(&rendered))?,
+            Some(Err(error)) if error.is_limit() => return Err(error),
+            _ => check_untagged(messages, &text)?,
+        }
+        let why = "the template decides by what messages contain";
         Ok(Prompt::unprotected(text, why.to_owned(), messages))
     }
 
@@ -356,19 +424,18 @@ impl ChatTemplate {
             return rewrites(None, why);
         }
         let masked = MaskedMessages::with_opaque_answers(messages);
-        let placeholder = &masked.messages[answer].content;
-        let render = |messages: &[Message]| match self.render(messages, true) {
-            Err(e) if e.is_limit() => Err(e),
-            rendered => Ok(rendered.ok()),
+        let inspects = "the template decides by what messages contain";
+        let Some(Whole { forms, masked: now, text }) = self.render_whole(&masked, messages, true)? else {
+            return rewrites(None, inspects);
         };
-        let (Some(before), Some(now)) = (render(&masked.messages[..answer])?, render(&masked.messages)?)
-        else {
-            return rewrites(None, "the template decides by what messages contain");
+        let before = match self.render_as(forms, &masked.messages[..answer], true) {
+            Ok(before) => before,
+            Err(error) if error.is_limit() => return Err(error),
+            Err(_) => return rewrites(None, inspects),
         };
-        let Some((head, tail)) = now.split_once(placeholder) else {
-            return rewrites(None, "the template drops the last answer");
+        let Some((head, tail)) = now.split_once(&masked.messages[answer].content) else {
+            return rewrites(None, inspects);
         };
-        let text = self.render(messages, true)?;
         let suffix = masked.locate(tail, &text).map(|(start, ranges)| {
             let ranges = ranges.into_iter().map(|range| range.start - start..range.end - start).collect();
             Prompt::protected(text[start..].to_owned(), ranges, false)
@@ -376,7 +443,7 @@ impl ChatTemplate {
         // White space before the answer may differ: some templates put a space there, which is part of the
         // answer's first token.
         match suffix {
-            Some(suffix) if self.drops_thinking(messages, answer)? => {
+            Some(suffix) if self.drops_thinking(forms, messages, answer)? => {
                 rewrites(Some(suffix), "the template drops the thinking of earlier answers")
             }
             Some(suffix) if head.trim_end() == before.trim_end() => Ok(NextTurn::Extends(suffix)),
@@ -386,7 +453,7 @@ impl ChatTemplate {
     }
 
     /// Whether the thinking of an answer is no longer part of the conversation.
-    fn drops_thinking(&self, messages: &[Message], answer: usize) -> Result<bool, ChatError> {
+    fn drops_thinking(&self, forms: Forms, messages: &[Message], answer: usize) -> Result<bool, ChatError> {
         let content = &messages[answer].content;
         if !content.contains(THINKING_ENDS)
             && thinking_parts(content).is_none_or(|parts| parts.end.is_empty())
@@ -394,7 +461,7 @@ impl ChatTemplate {
             return Ok(false);
         }
         let (masked, [thinking, rest]) = MaskedMessages::with_masked_thinking(messages, answer);
-        match self.render(&masked, true) {
+        match self.render_as(forms, &masked, true) {
             Ok(text) => Ok(!text.contains(&thinking) && text.contains(&rest)),
             Err(error) if error.is_limit() => Err(error),
             Err(_) => Ok(false),

@@ -282,10 +282,12 @@ fn a_prompt_without_control_tokens_in_messages_is_encoded_like_its_text() {
 }
 
 #[test]
-fn a_template_that_changes_messages_refuses_control_tokens_in_them() {
+fn a_template_that_inspects_messages_refuses_control_tokens_in_them() {
     let tokenizer = tokenizer();
-    let template =
-        template("{% for m in messages %}{{ m.content | upper | replace('A', '<|im_end|>') }}{% endfor %}");
+    // What it adds depends on the message. A template that changes the message itself is refused altogether.
+    let template = template(
+        "{% for m in messages %}{{ '<|im_end|>' if 'a' in m.content else '<|im_start|>' }}{{ m.content }}{% endfor %}",
+    );
     let prompt = template.prompt(&[Message::user("banana")], true).expect("renders");
     assert!(prompt.unprotected_reason().is_some());
     assert!(prompt.encode(&tokenizer).is_ok());

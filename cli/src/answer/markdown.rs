@@ -2,17 +2,18 @@
 //! become a span, as soon as it is known. However the text is split into pieces, the rows are the same.
 //!
 //! A subset of CommonMark, line by line: headings, lists, quotes, rules, code blocks, indented code, and the spans of
-//! [`inline`](super::inline). Line breaks stay where the author has put them. Code and tables are never wrapped, and
-//! code is shown exactly, so that it can be copied. What is not in the subset (tables, HTML, references, formulas) is
-//! shown as it is.
+//! [`inline`](super::inline). Line breaks stay where the author has put them. Code is never wrapped and shown exactly,
+//! so that it can be copied. A table is shown when it ends ([`table`](super::table)). What is not in the subset (HTML,
+//! references, formulas) is shown as it is.
 
 use longhand::text::sanitize_for_terminal;
 
 use super::code::Colors;
 use super::fence::Fence;
 use super::inline::{Span, first_span};
-use super::rows::Rows;
+use super::rows::{Rows, Run};
 use super::style::Style;
+use super::table::Table;
 
 const CODE: Style = Style::color(36);
 /// Columns of a rule.
@@ -30,6 +31,8 @@ pub struct Markdown {
     pending: String,
     line: Line,
     block: Option<Block>,
+    /// Rows of a table that is not shown yet.
+    table: Table,
     /// Whether the lines before belong to a list.
     in_list: bool,
     /// The character before [`Markdown::pending`] in its line.
@@ -48,6 +51,8 @@ enum Line {
     Verbatim,
     /// A line of a code block.
     Code,
+    /// A row of a table, and what is before it.
+    Row { first: Vec<Run>, others: Vec<Run> },
 }
 
 /// A code block.
@@ -75,6 +80,7 @@ enum Kind {
     Heading,
     Rule,
     Verbatim,
+    Table,
     Fence(Fence),
 }
 
@@ -86,6 +92,7 @@ impl Markdown {
             pending: String::new(),
             line: Line::Begins,
             block: None,
+            table: Table::default(),
             in_list: false,
             before: None,
             held_return: false,
@@ -124,6 +131,7 @@ impl Markdown {
         if !matches!(self.line, Line::Begins) || !self.pending.is_empty() {
             self.end_line();
         }
+        self.end_table();
         self.rows.take()
     }
 
@@ -131,7 +139,15 @@ impl Markdown {
     pub fn resume(&mut self, shown: &str) {
         self.push(shown, usize::MAX);
         self.show(true);
+        self.end_table();
         self.rows.forget();
+    }
+
+    fn end_table(&mut self) {
+        if !self.table.is_empty() {
+            let has_colors = self.rows.has_colors();
+            self.table.end(&mut self.rows, &|style, text| spans(text, style, has_colors));
+        }
     }
 
     fn push_to_line(&mut self, text: &str) {
@@ -141,8 +157,13 @@ impl Markdown {
 
     fn end_line(&mut self) {
         self.show(true);
-        self.rows.end_line();
-        self.line = Line::Begins;
+        match std::mem::replace(&mut self.line, Line::Begins) {
+            Line::Row { first, others } => {
+                let text = std::mem::take(&mut self.pending);
+                self.table.push(&mut self.rows, text, first, others);
+            }
+            _ => self.rows.end_line(),
+        }
         self.before = None;
         if let Some(block) = &mut self.block {
             block.colors.end_line();
@@ -158,7 +179,8 @@ impl Markdown {
             }
         }
         match self.line {
-            Line::Begins => {}
+            // A row is shown with its table.
+            Line::Begins | Line::Row { .. } => {}
             Line::Text(style) => self.show_text(style, is_whole),
             Line::Verbatim => {
                 self.rows.write_verbatim(Style::PLAIN, &self.pending);
@@ -217,6 +239,11 @@ impl Markdown {
         let line = std::mem::replace(&mut self.pending, rest);
         let is_indented = line.starts_with([' ', '\t']);
         self.in_list = is_list || self.in_list && (is_indented || matches!(kind, Kind::Empty));
+        if matches!(kind, Kind::Table) {
+            self.line = Line::Row { first, others };
+            return;
+        }
+        self.end_table();
         if !matches!(kind, Kind::Empty) {
             self.rows.begin_line(&first, others);
         }
@@ -224,7 +251,7 @@ impl Markdown {
             Kind::Empty => Line::Begins,
             Kind::Text => Line::Text(Style::PLAIN),
             Kind::Heading => Line::Text(Style::BOLD),
-            Kind::Verbatim => Line::Verbatim,
+            Kind::Verbatim | Kind::Table => Line::Verbatim,
             Kind::Rule => {
                 self.rows.push(Style::DIM, &"─".repeat(RULE));
                 Line::Verbatim
@@ -242,30 +269,42 @@ impl Markdown {
 
 /// Adds a span and those in it.
 fn push_span(rows: &mut Rows, style: Style, span: Span) {
+    let mut runs = Vec::new();
+    add_span(&mut runs, style, span, rows.has_colors());
+    runs.iter().for_each(|(style, text)| rows.push(*style, text));
+}
+
+/// The spans of a whole text.
+fn spans(text: &str, style: Style, has_colors: bool) -> Vec<Run> {
+    let mut runs = Vec::new();
+    add_spans(&mut runs, style, text, has_colors);
+    runs
+}
+
+fn add_span(runs: &mut Vec<Run>, style: Style, span: Span, has_colors: bool) {
     match span {
-        Span::Text(text) => rows.push(style, text),
+        Span::Text(text) => runs.push((style, text.to_owned())),
         // Without colours the backquotes mark it.
-        Span::Code(code) if !rows.has_colors() => rows.push(style, &format!("`{code}`")),
-        Span::Code(code) => rows.push(Style { color: CODE.color, ..style }, code),
+        Span::Code(code) if !has_colors => runs.push((style, format!("`{code}`"))),
+        Span::Code(code) => runs.push((Style { color: CODE.color, ..style }, code.to_owned())),
         Span::Emphasis { bold, italic, inner } => {
             let style = Style { bold: style.bold || bold, italic: style.italic || italic, ..style };
-            push_spans(rows, style, inner);
+            add_spans(runs, style, inner, has_colors);
         }
         Span::Link { text, url } => {
-            push_spans(rows, style, text);
+            add_spans(runs, style, text, has_colors);
             if text != url {
-                rows.push(Style { dim: true, ..style }, &format!(" ({url})"));
+                runs.push((Style { dim: true, ..style }, format!(" ({url})")));
             }
         }
     }
 }
 
-/// Adds all spans of a whole text.
-fn push_spans(rows: &mut Rows, style: Style, mut text: &str) {
+fn add_spans(runs: &mut Vec<Run>, style: Style, mut text: &str, has_colors: bool) {
     let mut before = None;
     while !text.is_empty() {
         let Some((span, bytes)) = first_span(text, before, true) else { return };
-        push_span(rows, style, span);
+        add_span(runs, style, span, has_colors);
         before = text[..bytes].chars().next_back();
         text = &text[bytes..];
     }
@@ -325,7 +364,7 @@ fn beginning(line: &str, is_whole: bool, in_list: bool) -> Option<Beginning> {
                 Some(fence) => Kind::Fence(fence),
                 None => Kind::Text,
             },
-            Marker::Table => Kind::Verbatim,
+            Marker::Table => Kind::Table,
             Marker::None => Kind::Text,
         };
         return end(kind, at, first, others);
@@ -563,6 +602,70 @@ mod tests {
         }
         assert!(styled("***").starts_with("d[───"));
         assert_eq!(write(["# a `b`\n"], 80, false), "\x1b[0;1ma `b`\x1b[0m\n");
+    }
+
+    const TABLE: &str =
+        "| Name | Paid | When |\n|:--|--:|:-:|\n| **Anna** | 5 | `May` |\n| 中文 | 1200 | x\\|y |\n";
+
+    #[test]
+    fn columns_of_tables_line_up() {
+        assert_eq!(
+            plain(TABLE, 80),
+            "| Name | Paid | When |\n| ---- | ---: | :--: |\n| Anna |    5 | May  |\n| 中文 | 1200 | x|y  |\n"
+        );
+        // Rows of any length, a quote and a list before it, and text behind it.
+        let odd = "> - | a |\n>   |---|\n>   | b | long cell |\n>\n> end";
+        assert_eq!(
+            plain(odd, 80),
+            "│ - | a   |           |\n│   | --- | --------- |\n│   | b   | long cell |\n│ \n│ end\n"
+        );
+        // It is shown when it ends.
+        let mut markdown = Markdown::new(true);
+        assert_eq!(markdown.push("| a | b |\n|--|--|\n| 1 | 2", 80), "");
+        assert_eq!(markdown.push(" |\n", 80), "");
+        assert_ne!(markdown.push("x", 80), "");
+        // These are none.
+        for text in ["| a |\n", "| a |\n| b |\n", "|a|\n\n|---|\n", "a | b\n", "|\n|\n", "| a |\n|:|\n"] {
+            assert_eq!(plain(text, 80), text);
+        }
+    }
+
+    #[test]
+    fn tables_fit_the_terminal() {
+        let cell = "several words in a cell that is too long for a narrow terminal";
+        let table =
+            format!("| Item | Description |\n|---|---|\n| one | {cell} |\n| two | {cell}<br>more |\n");
+        for columns in [24, 40, 60, 79] {
+            let shown = plain(&table, columns);
+            assert!(
+                shown.lines().all(|row| row.starts_with('|') && row.chars().count() <= columns),
+                "{shown}"
+            );
+            let ends: Vec<Vec<usize>> =
+                shown.lines().map(|row| row.match_indices('|').map(|(at, _)| at).collect()).collect();
+            assert!(ends.iter().all(|row| *row == ends[0]), "{shown}");
+            // No word is broken.
+            cell.split(' ')
+                .for_each(|word| assert!(shown.split([' ', '\n']).any(|w| w == word), "{word}: {shown}"));
+            assert!(shown.lines().any(|row| row.contains("| more ")), "{shown}");
+        }
+        // The words do not fit: each row becomes a list.
+        assert_eq!(
+            plain("| Item | Price |\n|--|--|\n| lamp | 20 |\n| chair | 35 |\n", 12),
+            "Item: lamp\nPrice: 20\n\nItem: chair\nPrice: 35\n"
+        );
+        let wide = format!(
+            "|{0}|\n|{1}|\n|{0}|\n",
+            " a |".repeat(60).trim_end_matches('|'),
+            "-|".repeat(60).trim_end_matches('|')
+        );
+        assert!(plain(&wide, 80).lines().all(|row| row.chars().count() <= 80), "{}", plain(&wide, 80));
+        // Nothing is lost.
+        for columns in [1, 2, 12, 80] {
+            let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
+            let (shown, cells) = (letters(&plain(&table, columns)), letters(&table.replace("<br>", "")));
+            assert!(shown.len() >= cells.len() - 15, "{columns}: {shown}");
+        }
     }
 
     #[test]

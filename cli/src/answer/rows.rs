@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthChar;
 use super::style::Style;
 
 /// Styled text.
-type Run = (Style, String);
+pub type Run = (Style, String);
 
 /// Writes rows. What is taken with [`Rows::take`] always ends in the plain style.
 pub struct Rows {
@@ -56,6 +56,11 @@ impl Rows {
     /// Whether there are colours.
     pub fn has_colors(&self) -> bool {
         self.colors
+    }
+
+    /// Columns of the terminal.
+    pub fn columns(&self) -> usize {
+        self.columns
     }
 
     /// The terminal has so many columns from now on.

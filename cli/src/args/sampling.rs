@@ -1,96 +1,67 @@
 //! Flags for sampling and for the length of an answer.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use clap::Args;
-use longhand::{Sampler, SamplerOptions};
 
 use crate::failure::Failure;
+use crate::sampling::{self, Values};
 
-/// Flags of commands that generate.
+/// Flags of commands that generate. What they leave open is decided by [`Sampling`](crate::sampling::Sampling).
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Generation")]
 pub struct SamplingArgs {
-    /// Maximum tokens of an answer; -1 for no limit but the context [default: 256 in ask, 1024 in chat]
-    #[arg(
-        short = 'n',
-        long = "n-predict",
-        visible_alias = "predict",
-        value_name = "TOKENS",
-        allow_negative_numbers = true
-    )]
+    /// Maximum tokens of an answer; -1 or -2 for no limit but the context [default: 2048 in ask, 1024 in chat, 4096 with a
+    /// model that can think]
+    #[arg(short = 'n', long = "n-predict", visible_alias = "predict", value_name = "TOKENS")]
     pub n_predict: Option<i64>,
-    /// Temperature; 0 is greedy [default: 0 in ask and with the built-in model, else 0.8]
+    /// Temperature; 0 is greedy [default: 0 in ask, with documents, and with the built-in model; else that of the model
+    /// file, or 0.8]
     #[arg(long, visible_alias = "temperature")]
     pub temp: Option<f32>,
-    /// Sample from the k most likely tokens; 0 for all
-    #[arg(long, default_value_t = 40)]
-    pub top_k: usize,
-    /// Sample from the smallest set of most likely tokens with this total probability
-    #[arg(long, default_value_t = 0.95)]
-    pub top_p: f32,
-    /// Sample from tokens with at least this fraction of the most likely token's probability
-    #[arg(long, default_value_t = 0.05)]
-    pub min_p: f32,
-    /// Penalty on recent tokens; 1 is off
-    #[arg(long, default_value_t = 1.0)]
-    pub repeat_penalty: f32,
-    /// Number of recent tokens that are penalised
-    #[arg(long, default_value_t = 64)]
-    pub repeat_last_n: usize,
-    /// Random seed; -1 for a different one each time
-    #[arg(short = 's', long, default_value_t = -1, allow_negative_numbers = true)]
-    pub seed: i64,
-}
-
-/// How tokens are sampled and when an answer ends.
-#[derive(Clone, Debug)]
-pub struct Sampling {
-    /// How tokens are sampled.
-    pub options: SamplerOptions,
-    /// Maximum tokens of an answer; `None` for no limit.
-    pub answer_limit: Option<usize>,
+    /// Sample from the k most likely tokens; 0 or -1 for all [default: that of the model file in chat, or 40]
+    #[arg(long)]
+    pub top_k: Option<i64>,
+    /// Sample from the smallest set of most likely tokens with this total probability [default: that of the model file in
+    /// chat, or 0.95]
+    #[arg(long)]
+    pub top_p: Option<f32>,
+    /// Sample from tokens with at least this fraction of the most likely token's probability [default: that of the model
+    /// file in chat, or 0.05]
+    #[arg(long)]
+    pub min_p: Option<f32>,
+    /// Penalty on recent tokens; 1 is off [default: 1, or that of the model file in a chat without documents]
+    #[arg(long)]
+    pub repeat_penalty: Option<f32>,
+    /// Number of recent tokens that are penalised; -1 for all, 0 for none [default: that of the model file in chat, or
+    /// 64]
+    #[arg(long)]
+    pub repeat_last_n: Option<i64>,
+    /// Random seed; -1 for a different one each time [default: -1]
+    #[arg(short = 's', long)]
+    pub seed: Option<i64>,
 }
 
 impl SamplingArgs {
-    /// The values of the flags, with the command's defaults for the temperature and the tokens of an answer.
+    /// The values of the flags that were given.
     ///
     /// # Errors
     /// Where a value is out of range.
-    pub fn validate(&self, temperature: f32, answer_limit: usize) -> Result<Sampling, Failure> {
-        let answer_limit = match self.n_predict {
-            None => Some(answer_limit),
-            Some(n) => self::answer_limit(n)
-                .map_err(|error| Failure::usage(format!("-n {n}: {error}"), error.hint()))?,
+    pub fn values(&self) -> Result<Values, Failure> {
+        let of = |flag: &str, value: Option<i64>, parse: fn(i64) -> Result<usize, Failure>| {
+            let failed =
+                |n: i64, error: Failure| Failure::usage(format!("{flag} {n}: {error}"), error.hint());
+            value.map(|n| parse(n).map_err(|error| failed(n, error))).transpose()
         };
-        let options = SamplerOptions {
-            temperature: self.temp.unwrap_or(temperature),
-            top_k: self.top_k,
+        let values = Values {
+            temperature: self.temp,
+            top_k: of("--top-k", self.top_k, sampling::top_k)?,
             top_p: self.top_p,
             min_p: self.min_p,
             repeat_penalty: self.repeat_penalty,
-            repeat_last_n: self.repeat_last_n,
-            seed: seed(self.seed),
+            repeat_last_n: of("--repeat-last-n", self.repeat_last_n, sampling::repeat_last_n)?,
+            seed: self.seed.and_then(sampling::seed),
+            answer_limit: of("-n", self.n_predict, sampling::answer_limit)?,
         };
-        // This sampler only checks the options before a model is opened.
-        Sampler::new(options.clone())?;
-        Ok(Sampling { options, answer_limit })
-    }
-}
-
-/// The maximum tokens of an answer that `-n` says; `None` for no limit.
-pub fn answer_limit(n: i64) -> Result<Option<usize>, Failure> {
-    if n == -1 {
-        return Ok(None);
-    }
-    let tokens = usize::try_from(n).map(Some);
-    tokens.map_err(|_| Failure::usage("not a number of tokens", "give 0 or more, or -1 for no limit"))
-}
-
-/// The seed that `--seed` says: a different one each time if it is negative.
-pub fn seed(seed: i64) -> u64 {
-    match seed {
-        ..0 => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
-        seed => seed as u64,
+        values.check()?;
+        Ok(values)
     }
 }

@@ -6,6 +6,7 @@ mod documents;
 use std::time::Duration;
 
 use anyhow::Result;
+use longhand::text::split_thinking;
 use longhand::{Chat, EngineError, Generated, Observer, Reading, SetupOptions, Stop};
 
 use super::commands::Message;
@@ -14,6 +15,7 @@ use super::inbox::End;
 use super::keeper::Keeper;
 use super::summary::summary;
 use crate::app::App;
+use crate::sampling::Sampling;
 use crate::{failure, format, turn};
 
 /// Tokens and times of a turn.
@@ -45,13 +47,14 @@ pub struct Ended {
     pub is_unanswered: bool,
 }
 
-/// Answers messages until the chat ends. `setup` is what the flags say.
+/// Answers messages until the chat ends. `setup` is what the flags say, `sampling` what `chat` does.
 pub fn run(
     app: &App,
     front_end: &mut FrontEnd,
     chat: &mut Chat,
     keeper: &mut Keeper,
     setup: &SetupOptions,
+    sampling: Sampling,
 ) -> Result<Ended> {
     let (last, read) = (TurnStats::default(), Reading::default());
     let mut conversation = Conversation {
@@ -60,6 +63,7 @@ pub fn run(
         chat,
         keeper,
         setup,
+        sampling,
         last,
         read,
         is_paused: false,
@@ -93,6 +97,8 @@ struct Conversation<'a, 'b> {
     chat: &'a mut Chat,
     keeper: &'a mut Keeper,
     setup: &'a SetupOptions,
+    /// How answers are sampled, and why.
+    sampling: Sampling,
     last: TurnStats,
     /// All that was read.
     read: Reading,
@@ -217,17 +223,22 @@ impl Conversation<'_, '_> {
     fn finish_answer(&mut self, reading: Reading, answer: &Generated) -> Outcome {
         self.is_unanswered = false;
         let front_end = &self.front_end;
-        self.app.console.status(&summary(self.chat, answer));
+        self.app.console.status(&summary(self.chat, answer, &self.sampling));
         self.keeper.keep(self.app, self.chat, answer.elapsed);
+        let (thinking, text) = split_thinking(&answer.text);
+        let what = match thinking.is_some() && text.trim().is_empty() {
+            true => "no answer yet: the thinking was cut off",
+            false => "cut off",
+        };
         match answer.stop {
             Stop::Interrupted => front_end.note("(interrupted)"),
             Stop::Length => {
                 let tokens = format::count(answer.tokens.len());
-                front_end.note(&format!("(cut off after {tokens} tokens; /continue goes on)"));
+                front_end.note(&format!("({what} after {tokens} tokens; /continue goes on)"));
             }
-            Stop::Context => front_end.note(
-                "(cut off because the context is full; /ctx enlarges it, then /continue goes on; /clear starts a new conversation)",
-            ),
+            Stop::Context => front_end.note(&format!(
+                "({what} because the context is full; /ctx enlarges it, then /continue goes on; /clear starts a new conversation)",
+            )),
             Stop::EndToken(_) | Stop::Text(_) => {}
         }
         Outcome::Turn(TurnStats { reading, steps: answer.steps, decoding: answer.elapsed })
@@ -247,8 +258,9 @@ impl Conversation<'_, '_> {
         match reading {
             Ok(Some(reading)) => {
                 if !awaits_answer && self.chat.is_greedy() {
-                    self.front_end
-                        .note("(the temperature is 0, so the answer will be the same; --temp 0.8 varies it)");
+                    self.front_end.note(
+                        "(the temperature is 0, so the answer will be the same; /set temp 0.8 varies it)",
+                    );
                 }
                 self.answer(reading)
             }

@@ -12,12 +12,12 @@ use longhand::{
 };
 
 use super::keeper::Keeper;
-use super::{ANSWER_LIMIT, ChatArgs, resume_check};
+use super::{ChatArgs, resume_check};
 use crate::app::App;
-use crate::args::sampling::Sampling;
 use crate::documents::Documents;
 use crate::failure::Failure;
 use crate::kept::KeptChats;
+use crate::sampling::{Exact, Sampling, Values};
 use crate::{crash_save, failure, format, offers, turn};
 
 /// What a conversation begins with: the model is open and the documents are tokens; nothing is computed.
@@ -37,6 +37,7 @@ impl Opening<'_> {
     /// Opens what the arguments name.
     pub fn new<'a>(app: &App, args: &'a ChatArgs) -> Result<Opening<'a>> {
         let kept = KeptChats::find();
+        let values = args.sampling.values()?;
         let given = args.model.source(app, args.model_arg.path.as_deref())?;
         let options = args.session.apply(args.model.setup_options(app))?;
         let mut saved = open_saved(args, kept.as_ref())?;
@@ -45,9 +46,7 @@ impl Opening<'_> {
             Some((_, saved)) if !is_given => saved.model_source(),
             _ => given,
         };
-        // Each question has one correct answer for the built-in model, so sampling could only make answers worse.
-        let temperature = if matches!(source, ModelSource::Embedded) { 0.0 } else { 0.8 };
-        let sampling = args.sampling.validate(temperature, ANSWER_LIMIT)?;
+        let is_built_in = matches!(source, ModelSource::Embedded);
         if saved.is_none() {
             app.introduce(&source);
         }
@@ -58,6 +57,27 @@ impl Opening<'_> {
         })?;
         let documents = Documents::for_chat(&args.files)?;
         let format = model.chat_format()?;
+        app.note_missing_template(format);
+        let has_documents = saved.as_ref().map_or(!documents.text().trim().is_empty(), |(_, saved)| {
+            !saved.document_names().is_empty() || !saved.documents().is_empty()
+        });
+        let values = match &saved {
+            Some((_, saved)) => values.or(&Values::of_saved(saved.settings())),
+            None => values,
+        };
+        let mut sampling =
+            Sampling::new(values, is_built_in.then_some(Exact::BuiltIn), format, args.answer.thinking());
+        if !is_built_in {
+            let (recommended, notes) = Values::of_model(model.gguf());
+            notes.iter().for_each(|note| app.console.note(note));
+            sampling = sampling.with_model(recommended);
+            sampling.set_documents(has_documents);
+            let from_model = sampling.from_model();
+            if !from_model.is_empty() {
+                app.console
+                    .note(&format!("sampling as the model file recommends: {from_model}; /set shows all"));
+            }
+        }
         let preamble = match &mut saved {
             Some((_, saved)) => {
                 check_saved(app, saved, args, &options, &model, documents.text())?;
@@ -77,6 +97,11 @@ impl Opening<'_> {
         &self.options
     }
 
+    /// How answers are sampled.
+    pub fn sampling(&self) -> &Sampling {
+        &self.sampling
+    }
+
     /// Starts or resumes the conversation.
     pub fn begin(self, app: &App) -> Result<(Chat, Keeper)> {
         let Opening { args, options, model, sampling, preamble, saved, kept } = self;
@@ -84,7 +109,7 @@ impl Opening<'_> {
         let limit = args.disk.limit();
         let Some((file, saved)) = saved else {
             let title = title(preamble.names());
-            let mut chat = start(app, args, &model, &options, sampling, preamble)?;
+            let mut chat = start(app, args, &model, &options, &sampling, preamble)?;
             turn::announce_reading(app, &mut chat, cache.as_ref())?;
             let keeper = match (&args.session_file, kept) {
                 _ if args.private => Keeper::private(),
@@ -101,7 +126,7 @@ impl Opening<'_> {
             return Ok((chat, keeper.with_documents(cache)));
         };
         let title = title(&saved.document_names());
-        let chat = resume(app, args, &model, &options, sampling, saved)?;
+        let chat = resume(app, args, &model, &options, &sampling, saved)?;
         let keeper = match kept.filter(|kept| kept.name(file.path()).is_some()) {
             Some(kept) => Keeper::resumed(kept, title, file, limit),
             None => Keeper::named(file),
@@ -207,7 +232,7 @@ fn start(
     args: &ChatArgs,
     model: &Arc<Model>,
     setup_options: &SetupOptions,
-    sampling: Sampling,
+    sampling: &Sampling,
     preamble: Preamble,
 ) -> Result<Chat> {
     let prompt = preamble.min_tokens();
@@ -230,7 +255,9 @@ fn start(
         format::count(context),
         format::bytes(session.kv_usage().allocated),
     ));
-    Ok(Chat::new(session, chat_options(args, sampling, preamble))?)
+    let mut chat = Chat::new(session, chat_options(args, sampling, preamble))?;
+    sampling.apply(&mut chat)?;
+    Ok(chat)
 }
 
 /// Resumes a saved conversation.
@@ -239,7 +266,7 @@ fn resume(
     args: &ChatArgs,
     model: &Arc<Model>,
     setup_options: &SetupOptions,
-    sampling: Sampling,
+    sampling: &Sampling,
     mut saved: SavedChat,
 ) -> Result<Chat> {
     let path = saved.path().display().to_string();
@@ -258,10 +285,11 @@ fn resume(
         saved.set_profile(profile);
     }
     let restored = saved.restore(&engine, chat_options(args, sampling, Preamble::default()));
-    let chat = restored.map_err(|error| match error {
+    let mut chat = restored.map_err(|error| match error {
         EngineError::Memory { .. } => anyhow::Error::from(error).context(path),
         error => error.into(),
     })?;
+    sampling.apply(&mut chat)?;
     crash_save::set_messages(chat.messages());
     app.console.note_conversation(&last_turns);
     app.console.note(&format!(
@@ -291,7 +319,7 @@ fn last_turns(saved: &SavedChat) -> String {
     lines.join("\n")
 }
 
-fn chat_options(args: &ChatArgs, sampling: Sampling, preamble: Preamble) -> ChatOptions {
+fn chat_options(args: &ChatArgs, sampling: &Sampling, preamble: Preamble) -> ChatOptions {
     let thinking = args.answer.thinking();
-    ChatOptions { preamble, sampling: sampling.options, answer_limit: sampling.answer_limit, thinking }
+    ChatOptions { preamble, sampling: sampling.options(), answer_limit: sampling.answer_limit(), thinking }
 }

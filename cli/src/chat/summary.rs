@@ -3,9 +3,11 @@
 use longhand::{Chat, Generated};
 
 use crate::format;
+use crate::sampling::Sampling;
 
-/// What the conversation takes, and how fast the answer was: `13,360/21,500 tokens · razor · 9.60 of 32.0 MiB · 41.0 t/s`.
-pub fn summary(chat: &Chat, answer: &Generated) -> String {
+/// What the conversation takes, how it is sampled and why, and how fast the answer was:
+/// `13,360/21,500 tokens · razor · 9.60 of 32.0 MiB · temp 0 (documents) · 41.0 t/s`.
+pub fn summary(chat: &Chat, answer: &Generated, sampling: &Sampling) -> String {
     let session = chat.session();
     let (options, usage) = (session.options(), session.kv_usage());
     let policy = options.policy.to_string();
@@ -17,6 +19,7 @@ pub fn summary(chat: &Chat, answer: &Generated) -> String {
             false => format::bytes(usage.bytes),
         },
     ];
+    parts.push(sampling.temperature());
     if answer.steps > 0 {
         parts.push(format!("{} t/s", format::speed(answer.steps_per_second())));
     }

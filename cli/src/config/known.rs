@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::args::session;
 use crate::failure::Failure;
+use crate::sampling;
 
 /// For which commands a setting is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +108,10 @@ impl Known {
     pub fn default_text(&self, chat: &clap::Command) -> String {
         let defaults = self.argument(chat).map_or(&[][..], |argument| argument.get_default_values());
         let texts: Vec<_> = defaults.iter().map(|value| value.to_string_lossy()).collect();
-        if texts.is_empty() { "not set".to_owned() } else { texts.join(", ") }
+        if !texts.is_empty() {
+            return texts.join(", ");
+        }
+        sampling::default_text(self.name).unwrap_or_else(|| "not set".to_owned())
     }
 
     /// Refuses values that the flag's parser would let pass.

@@ -80,7 +80,8 @@ pub fn run(app: &App, args: &ModelsArgs) -> Result<()> {
     if !problems.is_empty() {
         problems = format!("\nNot run by longhand:\n{problems}");
     }
-    Ok(app.console.print_report(&(table.plain() + &problems))?)
+    let width = app.console.width();
+    Ok(app.console.print_report(&(table.fitted(width) + &format::wrapped_text(&problems, width)))?)
 }
 
 /// Reads the header of a model file.

@@ -106,8 +106,8 @@ pub fn about(args: &PlanArgs, name: &str, forecast: &Forecast, answer: Option<&A
     out
 }
 
-/// All rows with all parts of the memory.
-pub fn full_table(forecast: &Forecast, rows: &[Row]) -> String {
+/// All rows with all parts of the memory, in lines of `width` columns where that is possible.
+pub fn full_table(forecast: &Forecast, rows: &[Row], width: usize) -> String {
     let target = forecast.target();
     let limit = target.limit;
     let mut table = Table::new([
@@ -150,7 +150,7 @@ pub fn full_table(forecast: &Forecast, rows: &[Row]) -> String {
             Err(_) => table.row([row.wanted.name(), format::types(row.types)]),
         }
     }
-    table.plain()
+    table.fitted(width)
 }
 
 /// Why policies and types are impossible, a line for each reason.

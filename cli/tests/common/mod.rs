@@ -26,11 +26,20 @@ impl Run {
         self.stdout
     }
 
-    /// Checks that the run succeeded. Returns its stdout as JSON.
+    /// Checks that the run succeeded, or has the exit code of an answer that was cut off where there is one. Returns its
+    /// stdout as JSON.
     #[track_caller]
     pub fn json(self) -> serde_json::Value {
-        let text = self.ok();
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+        let Run { code, stdout, stderr } = self;
+        let object: serde_json::Value =
+            serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}"));
+        let is_cut_off = |answer: &serde_json::Value| {
+            let is_empty = answer["tokens"] == 0;
+            !is_empty && (answer["stop"] == "length" || answer["stop"] == "context")
+        };
+        let cut_off = object["answers"].as_array().is_some_and(|answers| answers.iter().any(is_cut_off));
+        assert_eq!(code, Some(if cut_off { 4 } else { 0 }), "{stderr}");
+        object
     }
 
     /// The name under which a conversation was kept, from the line that says so.

@@ -1,6 +1,8 @@
 //! Changes of a conversation that has begun: another question in place of the last one, another system message,
 //! another session, and another way of sampling.
 
+use std::collections::BTreeMap;
+
 use models::chat::{Message, NextTurn};
 
 use super::documents::{encode, question_in};
@@ -51,6 +53,17 @@ impl Chat {
     /// Sets how many tokens an answer may have.
     pub fn set_answer_limit(&mut self, tokens: Option<usize>) {
         self.answer_limit = tokens;
+    }
+
+    /// What [`Chat::set_settings`] was told.
+    pub fn settings(&self) -> &BTreeMap<String, String> {
+        &self.settings
+    }
+
+    /// Names and values that are saved with the conversation, for the program that holds it. They change nothing here:
+    /// [`ChatOptions`](super::ChatOptions) and [`Chat::set_sampling`] do.
+    pub fn set_settings(&mut self, settings: BTreeMap<String, String>) {
+        self.settings = settings;
     }
 
     /// Takes the last question and its answer back, and reads another question in their place, as [`Chat::read`].

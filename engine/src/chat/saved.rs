@@ -1,5 +1,6 @@
 //! Saved conversations: what a session file holds of one, beside the session itself.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,6 +24,9 @@ struct Record {
     /// Documents that were added later.
     #[serde(default)]
     attachments: Vec<Attachment>,
+    /// Names and values of the program that held the conversation.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    settings: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -76,6 +80,7 @@ impl Chat {
             documents: self.preamble.documents().to_owned(),
             names: self.preamble.names().to_owned(),
             attachments: self.attachments.clone(),
+            settings: self.settings.clone(),
         };
         let record = serde_json::to_string(&record).map_err(|error| snapshot::unwritable(&error))?;
         snapshot::write(&self.session, &record, cache, to)
@@ -119,6 +124,11 @@ impl SavedChat {
     pub fn document_names(&self) -> Vec<String> {
         let later = self.record.attachments.iter().map(|attachment| &attachment.name);
         self.record.names.iter().chain(later).cloned().collect()
+    }
+
+    /// What [`Chat::set_settings`] was told. The file is not trusted: the values can be anything.
+    pub fn settings(&self) -> &BTreeMap<String, String> {
+        &self.record.settings
     }
 
     /// Tokens of the conversation.
@@ -210,7 +220,7 @@ impl SavedChat {
     pub fn restore(self, engine: &Arc<Engine>, options: ChatOptions) -> Result<Chat, EngineError> {
         let path = self.path().to_owned();
         let vocabulary = engine.spec().n_vocab;
-        let Record { conversation, documents, names, attachments } = self.record;
+        let Record { conversation, documents, names, attachments, settings } = self.record;
         let Conversation { messages, timeline, turns } = conversation;
         let roles = messages.iter().map(|(role, _)| role.as_str()).skip_while(|role| *role == "system");
         let (roles, expected) = (roles.collect::<Vec<_>>(), ["user", "assistant"].repeat(turns.len()));
@@ -252,6 +262,7 @@ impl SavedChat {
         if self.is_outdated {
             chat.encode_again()?;
         }
+        chat.settings = settings;
         chat.go_back(usize::MAX);
         Ok(chat)
     }

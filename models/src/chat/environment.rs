@@ -14,6 +14,7 @@ use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Value};
 use regex::Regex;
 
+use super::form::Form;
 use super::prompt::other_thinking;
 use super::{ChatError, Message, python, without_header};
 
@@ -81,12 +82,12 @@ impl Compiled {
     pub(super) fn render(
         &self,
         variables: impl IntoIterator<Item = (impl Into<Value>, Variable)>,
-        messages: Vec<Message>,
+        messages: Vec<(Message, Form)>,
     ) -> Result<String, ChatError> {
         let mut environment = self.environment.clone();
         environment.set_fuel(Some(FUEL + FUEL_PER_MESSAGE * messages.len() as u64));
-        let limit = max_output_bytes(messages.iter().map(|message| message.content.len()).sum());
-        let messages: Value = messages.into_iter().map(message).collect();
+        let limit = max_output_bytes(messages.iter().map(|(message, _)| message.content.len()).sum());
+        let messages: Value = messages.into_iter().map(|(each, form)| message(each, form)).collect();
         let context: Value = variables
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
@@ -106,15 +107,19 @@ impl Compiled {
 
 /// A message as templates get it. Those of some families want the thinking apart from the answer, under one of
 /// three names. Between `<think>` and `</think>` they find it themselves.
-fn message(message: Message) -> Value {
+fn message(message: Message, form: Form) -> Value {
     let parts = other_thinking(&message);
     let content = match parts {
         Some(parts) => parts.answer,
         None if message.role == "assistant" => without_header(&message.content),
         None => &message.content,
     };
+    let content = match form {
+        Form::Text => Value::from(content),
+        Form::Parts => Value::from(vec![Value::from_iter([("type", "text"), ("text", content)])]),
+    };
     // Templates that write a whole message as JSON keep this order.
-    let mut fields = vec![("role", Value::from(message.role.as_str())), ("content", Value::from(content))];
+    let mut fields = vec![("role", Value::from(message.role.as_str())), ("content", content)];
     if let Some(parts) = parts {
         let thinking = parts.thinking.trim();
         fields
@@ -201,6 +206,14 @@ fn strftime(now: &DateTime<FixedOffset>, format: &str) -> Result<String, Error> 
         return Err(Error::new(ErrorKind::InvalidOperation, why));
     }
     Ok(out)
+}
+
+/// A text as `tojson` writes it.
+pub(super) fn json_text(text: &str) -> String {
+    let mut json =
+        Json { out: String::new(), indent: None, item: String::new(), key: String::new(), sort_keys: false };
+    json.string(text);
+    json.out
 }
 
 /// JSON as Python's `json.dumps(value, ensure_ascii=False)` writes it; `indent`, `separators` and `sort_keys`
@@ -316,6 +329,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::super::Template;
+    use super::super::form::Forms;
     use super::*;
 
     fn now() -> DateTime<FixedOffset> {
@@ -328,7 +342,8 @@ mod tests {
             ("flag".to_owned(), Variable::Flag(true)),
             ("text".to_owned(), Variable::Text("  a<b>&\"é\"\\ ".to_owned())),
         ]);
-        Template::compile(source, now())?.render(&variables, &[Message::user("x"), Message::assistant("y")])
+        let messages = [Message::user("x"), Message::assistant("y")];
+        Template::compile(source, now())?.render(&variables, &messages, Forms::TEXT)
     }
 
     fn good(source: &str) -> String {

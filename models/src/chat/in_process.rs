@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, FixedOffset};
 
 use super::environment::{self, Compiled, Variable};
+use super::form::Forms;
 use super::{ChatError, Message};
 
 /// A compiled template.
@@ -18,13 +19,15 @@ impl Template {
         on_big_stack(|| Ok(Template(Compiled::new(source, now)?)))
     }
 
-    /// Renders the template with these variables and messages.
+    /// Renders the template with these variables and messages, whose contents have these forms.
     pub(super) fn render(
         &self,
         variables: &BTreeMap<String, Variable>,
         messages: &[Message],
+        forms: Forms,
     ) -> Result<String, ChatError> {
-        on_big_stack(|| self.0.render(variables.clone(), messages.to_vec()))
+        let messages = messages.iter().map(|message| (message.clone(), forms.of(&message.role))).collect();
+        on_big_stack(|| self.0.render(variables.clone(), messages))
     }
 }
 

@@ -3,13 +3,17 @@
 //!
 //! A template is rendered twice, once with the messages and once with placeholders in their place. Then the
 //! placeholders are replaced with the contents. If this gives the first result, the byte ranges of messages
-//! are known, and control tokens are matched only outside of them. Some templates change or inspect messages
-//! (for example, they remove the thinking from earlier answers). Then the two results can differ, and the
-//! prompt is unprotected and gives the reason.
+//! are known, and control tokens are matched only outside of them. Some templates inspect messages (for
+//! example, they remove the thinking from earlier answers). Then the two results can differ, and the
+//! prompt is unprotected and gives the reason. `loss.rs` has seen to it that it has all messages.
 
 use std::ops::Range;
 
-use super::{ChatError, Message, THINKING_BEGINS, THINKING_ENDS, ThinkingParts, thinking_parts};
+use super::form::Forms;
+use super::loss::required;
+use super::{
+    ChatError, Message, THINKING_BEGINS, THINKING_ENDS, ThinkingParts, thinking_parts, without_header,
+};
 use crate::tokenizer::Tokenizer;
 
 /// A rendered conversation, ready to be encoded.
@@ -118,6 +122,9 @@ const OPEN: char = '\u{E0F0}';
 const CLOSE: char = '\u{E0F1}';
 const DIGITS: u32 = 0xE0E0;
 
+/// What is before the text in a list of parts that is written as code.
+const PART_TEXT: &str = "\"text\": \"";
+
 /// Markers that templates search for in answers. They are not replaced by placeholders.
 const MARKERS: [&str; 2] = [THINKING_BEGINS, THINKING_ENDS];
 
@@ -135,18 +142,44 @@ pub(super) fn uses_placeholder_characters(template: &str) -> bool {
 /// Messages whose contents are replaced by placeholders.
 pub(super) struct MaskedMessages<'a> {
     pub(super) messages: Vec<Message>,
-    /// The text that each placeholder replaces, by number.
-    hidden: Vec<&'a str>,
+    /// What each placeholder replaces, by number.
+    hidden: Vec<Hidden<'a>>,
+}
+
+/// What a placeholder replaces.
+struct Hidden<'a> {
+    text: &'a str,
+    /// Whether the template must write it.
+    is_required: bool,
+    /// Whether it is of a system message, which templates may write anywhere.
+    is_system: bool,
 }
 
 /// The placeholder with this number.
-fn placeholder(number: usize) -> String {
+pub(super) fn placeholder(number: u64) -> String {
     let mut out = String::from(OPEN);
     for digit in number.to_string().bytes() {
         out.extend(char::from_u32(DIGITS + u32::from(digit - b'0')));
     }
     out.push(CLOSE);
     out
+}
+
+/// The placeholders in a text: their byte ranges and numbers. Damaged ones are left out.
+pub(super) fn placeholders(text: &str) -> impl Iterator<Item = (Range<usize>, u64)> {
+    text.match_indices(OPEN).filter_map(|(start, open)| {
+        let inner = &text[start + open.len()..];
+        let mut number = 0u64;
+        for (at, c) in inner.char_indices() {
+            if c == CLOSE {
+                let end = start + open.len() + at + CLOSE.len_utf8();
+                return (at > 0).then_some((start..end, number));
+            }
+            let digit = u32::from(c).checked_sub(DIGITS).filter(|digit| *digit < 10)?;
+            number = number.checked_mul(10)?.checked_add(u64::from(digit))?;
+        }
+        None
+    })
 }
 
 impl<'a> MaskedMessages<'a> {
@@ -157,17 +190,23 @@ impl<'a> MaskedMessages<'a> {
         for message in messages {
             let mut content = String::new();
             let mut rest = message.content.as_str();
+            let required = required(message);
             if let Some(parts) = other_thinking(message) {
                 content.push_str(parts.begin);
-                masked.mask(parts.thinking, &mut content);
+                masked.mask(message, parts.thinking, false, &mut content);
                 content.push_str(parts.end);
                 rest = parts.answer;
+            } else if message.role == "assistant" {
+                rest = without_header(rest);
+                content.push_str(&message.content[..message.content.len() - rest.len()]);
             }
             while !rest.is_empty() {
                 let markers = MARKERS.iter().filter(|_| message.role == "assistant");
                 let found = markers.filter_map(|m| Some((rest.find(m)?, m.len()))).min();
                 let (at, length) = found.unwrap_or((rest.len(), 0));
-                masked.mask(&rest[..at], &mut content);
+                let start = message.content.len() - rest.len();
+                let is_required = start <= required.start && required.end <= start + at;
+                masked.mask(message, &rest[..at], is_required, &mut content);
                 content.push_str(&rest[at..at + length]);
                 rest = &rest[at + length..];
             }
@@ -182,10 +221,9 @@ impl<'a> MaskedMessages<'a> {
         for message in messages {
             let mut content = String::new();
             if message.role == "assistant" {
-                content = placeholder(masked.hidden.len());
-                masked.hidden.push(&message.content);
+                masked.hide(message, &message.content, true, &mut content);
             } else {
-                masked.mask(&message.content, &mut content);
+                masked.mask(message, &message.content, true, &mut content);
             }
             masked.messages.push(Message { role: message.role.clone(), content });
         }
@@ -196,7 +234,7 @@ impl<'a> MaskedMessages<'a> {
     /// placeholders of the thinking and of what follows it, too.
     pub(super) fn with_masked_thinking(original: &[Message], answer: usize) -> (Vec<Message>, [String; 2]) {
         let MaskedMessages { mut messages, hidden } = MaskedMessages::with_opaque_answers(original);
-        let [thinking, rest] = [placeholder(hidden.len()), placeholder(hidden.len() + 1)];
+        let [thinking, rest] = [0, 1].map(|n| placeholder((hidden.len() + n) as u64));
         messages[answer].content = match other_thinking(&original[answer]) {
             Some(parts) => [parts.begin, &thinking, parts.end, &rest].concat(),
             None => format!("{THINKING_BEGINS}\n{thinking}\n{THINKING_ENDS}\n\n{rest}"),
@@ -204,8 +242,9 @@ impl<'a> MaskedMessages<'a> {
         (messages, [thinking, rest])
     }
 
-    /// Appends `text` to `out`, with a placeholder for everything between the white space at its ends.
-    fn mask(&mut self, text: &'a str, out: &mut String) {
+    /// Appends `text`, which is of `message`, to `out`, with a placeholder for everything between the white space at
+    /// its ends.
+    fn mask(&mut self, message: &Message, text: &'a str, is_required: bool, out: &mut String) {
         let inner = text.trim();
         if inner.is_empty() {
             out.push_str(text);
@@ -213,23 +252,47 @@ impl<'a> MaskedMessages<'a> {
         }
         let start = text.len() - text.trim_start().len();
         out.push_str(&text[..start]);
-        out.push_str(&placeholder(self.hidden.len()));
+        self.hide(message, inner, is_required, out);
         out.push_str(&text[start + inner.len()..]);
-        self.hidden.push(inner);
+    }
+
+    /// Appends a placeholder for `text`, which is of `message`, to `out`.
+    fn hide(&mut self, message: &Message, text: &'a str, is_required: bool, out: &mut String) {
+        out.push_str(&placeholder(self.hidden.len() as u64));
+        self.hidden.push(Hidden { text, is_required, is_system: message.role == "system" });
+    }
+
+    /// Whether the conversation, rendered with placeholders, has each message whole, once and in order.
+    pub(super) fn is_whole(&self, rendered: &str, forms: Forms) -> bool {
+        let mut found = vec![None; self.hidden.len()];
+        for (range, number) in placeholders(rendered) {
+            // The list of parts itself was written.
+            let is_code = rendered[..range.start].ends_with(PART_TEXT) && forms != Forms::TEXT;
+            match usize::try_from(number).ok().and_then(|number| found.get_mut(number)) {
+                Some(place @ None) if !is_code => *place = Some(range.start),
+                _ => return false,
+            }
+        }
+        let required = || self.hidden.iter().zip(&found).filter(|(hidden, _)| hidden.is_required);
+        let places: Vec<_> =
+            required().filter(|(hidden, _)| !hidden.is_system).map(|(_, place)| *place).collect();
+        required().all(|(_, place)| place.is_some()) && places.is_sorted()
     }
 
     /// Where messages are in a text that was rendered with the contents, given the end of the same text as it
     /// was rendered with placeholders. Returns where that end begins and the byte ranges, both in `text`.
     /// `None` if there is a damaged placeholder, or if replacing the placeholders gives something else.
     pub(super) fn locate(&self, masked_end: &str, text: &str) -> Option<(usize, Vec<Range<usize>>)> {
-        let mut parts = masked_end.split(OPEN);
-        let mut pieces = vec![(parts.next()?, false)];
-        for part in parts {
-            let (number, rest) = part.split_once(CLOSE)?;
-            let digit = |c: char| u32::from(c).checked_sub(DIGITS).filter(|&d| d < 10);
-            let number =
-                number.chars().try_fold(0usize, |n, c| n.checked_mul(10)?.checked_add(digit(c)? as usize))?;
-            pieces.extend([(*self.hidden.get(number)?, true), (rest, false)]);
+        let mut pieces = Vec::new();
+        let mut end = 0;
+        for (range, number) in placeholders(masked_end) {
+            let hidden = self.hidden.get(usize::try_from(number).ok()?)?;
+            pieces.extend([(&masked_end[end..range.start], false), (hidden.text, true)]);
+            end = range.end;
+        }
+        pieces.push((&masked_end[end..], false));
+        if pieces.iter().any(|(piece, is_message)| !is_message && piece.contains(OPEN)) {
+            return None;
         }
         let start = text.len().checked_sub(pieces.iter().map(|(piece, _)| piece.len()).sum())?;
         let mut at = start;

@@ -1,5 +1,7 @@
 //! How models mark their thinking. It comes before the answer.
 
+use crate::tokenizer::Tokenizer;
+
 /// What models write before their thinking, where the template does not.
 pub const THINKING_BEGINS: &str = "<think>";
 /// What models write behind their thinking.
@@ -58,6 +60,11 @@ pub(crate) const MARK_TOKENS: &[&str] = &[
     "<|channel>",
     "<channel|>",
 ];
+
+/// Whether the vocabulary has marks of thinking, so that answers may begin with it.
+pub fn may_think(tokenizer: &Tokenizer) -> bool {
+    [MARK_TOKENS, &["<|channel|>"]].concat().into_iter().any(|mark| tokenizer.token_id(mark).is_some())
+}
 
 /// An answer with thinking. All its parts together are the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 use std::io::{self, Read, Write};
 
 use super::environment::{RENDERED, Variable};
+use super::form::{Form, Forms};
 use super::{ChatError, Message};
 
 /// Maximum length of an error's text. Longer ones are cut.
@@ -23,7 +24,7 @@ const TOO_LONG: u8 = 3;
 /// A conversation to be rendered, as the worker reads it.
 pub(super) struct Request {
     pub(super) variables: Vec<(String, Variable)>,
-    pub(super) messages: Vec<Message>,
+    pub(super) messages: Vec<(Message, Form)>,
 }
 
 /// Writes a conversation. The first number is the length of its contents.
@@ -31,6 +32,7 @@ pub(super) fn write_request<'a>(
     out: &mut impl Write,
     variables: impl ExactSizeIterator<Item = (&'a String, &'a Variable)>,
     messages: &[Message],
+    forms: Forms,
 ) -> io::Result<()> {
     write_number(out, content_bytes(messages))?;
     write_number(out, variables.len())?;
@@ -53,6 +55,7 @@ pub(super) fn write_request<'a>(
     for message in messages {
         write_text(out, &message.role)?;
         write_text(out, &message.content)?;
+        out.write_all(&[if forms.of(&message.role) == Form::Parts { TRUE } else { FALSE }])?;
     }
     out.flush()
 }
@@ -77,7 +80,8 @@ pub(super) fn read_request(from: &mut impl Read) -> io::Result<Request> {
     }
     for _ in 0..read_number(from)? {
         let (role, content) = (read_text(from, u64::MAX)?, read_text(from, u64::MAX)?);
-        request.messages.push(Message { role, content });
+        let form = if read_byte(from)? == TRUE { Form::Parts } else { Form::Text };
+        request.messages.push((Message { role, content }, form));
     }
     Ok(request)
 }
@@ -171,11 +175,13 @@ mod tests {
         ];
         let messages = [Message::user(""), Message::assistant("x\0y")];
         let mut bytes = Vec::new();
-        write_request(&mut bytes, variables.iter().map(|(name, value)| (name, value)), &messages)
+        let forms = Forms::all().find(|forms| forms.of("assistant") != forms.of("user")).expect("some");
+        write_request(&mut bytes, variables.iter().map(|(name, value)| (name, value)), &messages, forms)
             .expect("memory takes it");
         let mut from = bytes.as_slice();
         assert_eq!(read_number(&mut from).expect("a number"), 3);
         let request = read_request(&mut from).expect("a request");
+        let messages = messages.map(|message| (message.clone(), forms.of(&message.role)));
         assert_eq!(
             (request.variables.as_slice(), request.messages.as_slice()),
             (&variables[..], &messages[..])

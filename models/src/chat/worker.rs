@@ -14,6 +14,7 @@ use chrono::{DateTime, FixedOffset};
 use fork::{Child, Ending};
 
 use super::environment::{self, Compiled, Variable};
+use super::form::Forms;
 use super::{ChatError, Message, wire};
 
 /// What compiling or rendering may take. Long messages add to it, because they are copied a few times. A child cannot
@@ -67,11 +68,12 @@ impl Template {
         Ok(Template { child: Mutex::new(Some(child)), ..template })
     }
 
-    /// Renders the template with these variables and messages.
+    /// Renders the template with these variables and messages, whose contents have these forms.
     pub(super) fn render(
         &self,
         variables: &BTreeMap<String, Variable>,
         messages: &[Message],
+        forms: Forms,
     ) -> Result<String, ChatError> {
         let mut slot = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         let content_bytes = wire::content_bytes(messages);
@@ -88,7 +90,7 @@ impl Template {
         let ask = |child: &Child| {
             let deadline = Instant::now() + self.limits.time(content_bytes as u64);
             let mut out = BufWriter::new(child.channel(deadline));
-            wire::write_request(&mut out, variables.iter(), messages)?;
+            wire::write_request(&mut out, variables.iter(), messages, forms)?;
             let max_output = environment::max_output_bytes(content_bytes);
             wire::read_reply(&mut BufReader::new(child.channel(deadline)), max_output)
         };
@@ -190,7 +192,7 @@ mod tests {
     }
 
     fn render(template: &Template, content: &str) -> Result<String, ChatError> {
-        template.render(&BTreeMap::new(), &[Message::user(content)])
+        template.render(&BTreeMap::new(), &[Message::user(content)], Forms::TEXT)
     }
 
     /// The template with `attack` in it, which renders a message that is not empty as it is, ends the child

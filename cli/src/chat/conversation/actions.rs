@@ -58,9 +58,9 @@ impl Conversation<'_, '_> {
                 self.front_end.print(&reread::policy(self.chat.session(), width))?;
             }
             ("/policy", policy) => return Ok(self.change_policy(policy)),
-            ("/set", "") => self.front_end.print(&settings::list(self.chat))?,
+            ("/set", "") => self.front_end.print(&settings::list(&self.sampling))?,
             ("/set", setting) => {
-                let changed = settings::change(self.chat, setting);
+                let changed = settings::change(&mut self.sampling, self.chat, setting);
                 self.front_end.note(changed.unwrap_or_else(|error| failure::report(&error).text).trim_end());
             }
             ("/system", "") => self.app.console.print_report(&reread::system(self.chat))?,

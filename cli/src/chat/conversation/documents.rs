@@ -135,8 +135,24 @@ impl Conversation<'_, '_> {
                 policy.name()
             ));
         }
+        self.adapt_sampling()?;
         turn::announce_reading(self.app, self.chat, self.keeper.documents())?;
         Ok(true)
+    }
+
+    /// Answers about documents are sampled otherwise by default: says so when that changes.
+    fn adapt_sampling(&mut self) -> Result<()> {
+        let before = self.sampling.temperature();
+        let has_documents = [self.chat.read_document_names(), self.chat.next_documents()].concat();
+        self.sampling.set_documents(!has_documents.is_empty());
+        self.sampling.apply(self.chat)?;
+        let now = self.sampling.temperature();
+        if now != before {
+            self.front_end.note(&format!(
+                "note: answers are sampled with {now} now, not with {before}; /set changes it"
+            ));
+        }
+        Ok(())
     }
 
     /// `/files` lists the documents, `/files drop` removes those of the next question.
@@ -145,6 +161,7 @@ impl Conversation<'_, '_> {
             "" => {}
             "drop" => {
                 let names = self.chat.detach()?;
+                self.adapt_sampling()?;
                 self.is_paused = false;
                 self.front_end.note(&match names.is_empty() {
                     true => "the next question has no documents".to_owned(),
