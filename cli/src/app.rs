@@ -14,10 +14,9 @@ use crate::local_models;
 use crate::offers;
 use crate::reporter::{HeldReporter, Reporter};
 
-/// What `chat` says of the embedded model.
+/// What `ask` and `chat` say of the embedded model.
 const EMBEDDED: &str = "\
-This is the small built-in model. It finds facts in documents, such as numbers, names and places, and little else.
-To chat with a model of your own: longhand chat MODEL (a GGUF file, or a name in `longhand models`).";
+This is the small built-in model. It finds facts in documents, such as numbers, names and places, and little else.";
 
 /// What every command receives.
 pub struct App {
@@ -38,10 +37,13 @@ impl App {
         App { console: self.console.with_plain(plain), interrupt: self.interrupt.clone() }
     }
 
-    /// Says what the embedded model is and how to use another one, if it is the one.
-    pub fn introduce(&self, source: &ModelSource) {
+    /// Says what the embedded model is and how to use another one with this command, if it is the one.
+    pub fn introduce(&self, source: &ModelSource, command: &str) {
         if matches!(source, ModelSource::Embedded) {
-            self.console.note(EMBEDDED);
+            self.console.note(&format!(
+                "{EMBEDDED}\nTo {command} a model of your own: longhand {command} MODEL (a GGUF file, or a name in `longhand \
+                 models`)."
+            ));
         }
     }
 

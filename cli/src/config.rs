@@ -13,6 +13,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+pub use self::file::read_text;
 use self::known::{KNOWN, Known, Scope};
 use crate::app::App;
 use crate::failure::Failure;
@@ -104,6 +105,12 @@ impl Settings {
             settings.iter().try_for_each(|setting| setting.check(&chat))?;
         }
         Ok(Settings(settings))
+    }
+
+    /// Folders with model files.
+    pub fn model_folders(&self) -> Vec<PathBuf> {
+        let folders = self.0.iter().filter(|setting| setting.known.is_list());
+        folders.flat_map(|setting| &setting.values).map(PathBuf::from).collect()
     }
 
     /// Whether no setting has a value.
@@ -215,7 +222,7 @@ pub fn run(app: &App, args: &ConfigArgs, settings: &Settings, chat: &clap::Comma
         }
     }
     let exists = if path.as_ref().is_some_and(|path| path.exists()) { "" } else { " (does not exist)" };
-    let text = format!("config file: {}{exists}\n\n{}{}", shown_path(), table.plain(), unused_variables());
+    let text = format!("config file: {}{exists}\n\n{}{}", shown_path(), table.fitted(app.console.width()), unused_variables());
     Ok(app.console.print_report(&text)?)
 }
 

@@ -53,7 +53,7 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
         ]);
     }
     let no_gpu = gpus.err().map_or(String::new(), |reason| format!("\nno GPU: {reason}\n"));
-    Ok(app.console.print_report(&(table.plain() + &no_gpu))?)
+    Ok(app.console.print_report(&(table.fitted(app.console.width()) + &no_gpu))?)
 }
 
 /// Free bytes on a GPU, or why it cannot be used.

@@ -6,6 +6,7 @@
 
 mod command;
 mod places;
+mod suggestions;
 
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,7 @@ pub use places::hugging_face_token;
 pub use places::{hugging_face_folder, paths_below, snapshots};
 
 use crate::failure::Failure;
+use crate::hub;
 use crate::suggest::did_you_mean;
 
 /// Most names in an error.
@@ -105,14 +107,27 @@ pub fn is_name(text: &str, folders: &[PathBuf]) -> bool {
     !text.contains(char::is_whitespace) && list(folders).iter().any(matches)
 }
 
-/// The error for a name that no file and no model has.
+/// The error for a name that no file and no model has. It names similar ones, or all if they are few.
 pub fn unknown(name: &Path, folders: &[PathBuf]) -> Failure {
     let models = list(folders);
     let names = models.iter().flat_map(LocalModel::short_names).collect::<Vec<_>>();
-    let suggestion = did_you_mean(&name.to_string_lossy(), names.iter().map(String::as_str));
+    let text = name.to_string_lossy();
+    let suggestion = did_you_mean(&text, names.iter().map(String::as_str));
+    let all: Vec<&str> = models.iter().map(|model| &*model.name).collect();
+    let known = match all.len() {
+        0 => " (there are none)".to_owned(),
+        1..=SHOWN => format!(" ({})", all.join(", ")),
+        _ => String::new(),
+    };
+    let download = match hub::parse(text.trim_start_matches("hf.co/")) {
+        Ok(model) => format!("; -hf {model} downloads it from Hugging Face"),
+        Err(_) => String::new(),
+    };
     Failure::new(
         format!("{}: No such file, and no model on this machine has this name", name.display()),
-        format!("{suggestion}`longhand models` lists the models; or give the path of a GGUF file"),
+        format!(
+            "{suggestion}`longhand models` lists the models{known}; or give the path of a GGUF file{download}"
+        ),
     )
 }
 

@@ -16,6 +16,7 @@ use models::shapes::ModelShape;
 use models::spec::ModelSpec;
 
 use self::answer::{Answer, Verdict};
+pub use self::gpus::names as gpu_names;
 use self::gpus::KnownGpu;
 use crate::app::App;
 use crate::args::model::{ModelArg, ModelArgs, shape_help};

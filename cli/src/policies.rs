@@ -5,6 +5,7 @@ use clap::Args;
 use longhand::policy::{COMMON_PARAMETERS, PolicyEntry, policies};
 
 use crate::app::App;
+use crate::format;
 
 /// List the cache policies and their parameters.
 #[derive(Debug, Args)]
@@ -13,7 +14,13 @@ pub struct PoliciesArgs {}
 
 /// Runs the command.
 pub fn run(app: &App, _: &PoliciesArgs) -> Result<()> {
-    Ok(app.console.print(&(catalogue() + "\n"))?)
+    let width = app.console.width();
+    let lines = catalogue();
+    let lines = lines.lines().map(|line| match line.strip_prefix("  ") {
+        Some(parameter) => format::labelled("  ", parameter, width),
+        None => format::wrapped(line, width) + "\n",
+    });
+    Ok(app.console.print(&lines.collect::<String>())?)
 }
 
 fn catalogue() -> String {

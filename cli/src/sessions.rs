@@ -149,7 +149,7 @@ fn list(app: &App, kept: &KeptChats, json: bool) -> Result<()> {
             Err(_) => [kept.name.clone(), "damaged".into(), "".into(), "".into(), "".into(), size, used],
         });
     }
-    Ok(app.console.print_report(&table.plain())?)
+    Ok(app.console.print_report(&table.fitted(app.console.width()))?)
 }
 
 /// Whether a KV cache of some turns ago is beside the file.

@@ -1,5 +1,10 @@
 //! Tables as aligned text, Markdown or CSV.
 
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// Columns are not made narrower than this.
+const MIN_COLUMN: usize = 8;
+
 /// A table of texts.
 #[derive(Debug, Default)]
 pub struct Table {
@@ -41,20 +46,34 @@ impl Table {
         out
     }
 
-    /// Like [`plain`](Self::plain), with the first column cut such that no line is longer than `width`.
+    /// Like [`plain`](Self::plain), in lines of at most `width` columns: cells of the widest columns are wrapped at words,
+    /// and in long words behind a `/`, `-`, `,` or `:`.
     pub fn fitted(&self, width: usize) -> String {
-        let widths = self.widths();
-        let line = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
-        let cut = line.saturating_sub(width);
-        let mut table =
-            Table { headers: self.headers.clone(), right: self.right.clone(), rows: self.rows.clone() };
-        let most = widths.first().map_or(0, |first| first.saturating_sub(cut)).max(8);
-        for cell in table.rows.iter_mut().filter_map(|row| row.first_mut()) {
-            if cell.chars().count() > most {
-                *cell = cell.chars().take(most - 1).chain(['…']).collect();
+        let natural = self.widths();
+        let gaps = 2 * natural.len().saturating_sub(1);
+        let mut widths = natural.clone();
+        while widths.iter().sum::<usize>() + gaps > width {
+            let Some(widest) = widths.iter_mut().max().filter(|widest| **widest > MIN_COLUMN) else { break };
+            *widest -= 1;
+        }
+        if widths == natural {
+            return self.plain();
+        }
+        let mut wrapped = Table { headers: Vec::new(), right: self.right.clone(), rows: Vec::new() };
+        for row in [&self.headers].into_iter().chain(&self.rows) {
+            let cells: Vec<Vec<String>> =
+                row.iter().zip(&widths).map(|(cell, width)| wrapped_cell(cell, *width)).collect();
+            let lines = cells.iter().map(Vec::len).max().unwrap_or(0);
+            for line in 0..lines {
+                wrapped.rows.push(cells.iter().map(|cell| cell.get(line).cloned().unwrap_or_default()).collect());
+            }
+            if wrapped.headers.is_empty() {
+                let rule = widths.iter().map(|width| "-".repeat(*width)).collect();
+                wrapped.headers = vec![String::new(); widths.len()];
+                wrapped.rows.push(rule);
             }
         }
-        table.plain()
+        wrapped.rows.iter().map(|row| wrapped.line(row, &widths, "  ")).collect()
     }
 
     /// A Markdown table. Its source is aligned too.
@@ -101,8 +120,8 @@ impl Table {
 
     fn widths(&self) -> Vec<usize> {
         let widest = |column: usize| {
-            let cells = self.rows.iter().map(|row| row[column].chars().count());
-            cells.max().unwrap_or(0).max(self.headers[column].chars().count())
+            let cells = self.rows.iter().map(|row| row[column].width());
+            cells.max().unwrap_or(0).max(self.headers[column].width())
         };
         (0..self.headers.len()).map(widest).collect()
     }
@@ -113,7 +132,7 @@ impl Table {
             .zip(widths)
             .zip(&self.right)
             .map(|((cell, width), right)| {
-                let space = " ".repeat(width.saturating_sub(cell.chars().count()));
+                let space = " ".repeat(width.saturating_sub(cell.width()));
                 if *right { format!("{space}{cell}") } else { format!("{cell}{space}") }
             })
             .collect();
@@ -124,19 +143,53 @@ impl Table {
     }
 }
 
+/// The lines of a cell, of at most `width` columns. Nothing is left out but white space between words.
+fn wrapped_cell(cell: &str, width: usize) -> Vec<String> {
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    let pieces = cell.split_whitespace().flat_map(|word| {
+        let parts = word.split_inclusive(['/', '-', ',', ':', '=']);
+        parts.enumerate().map(|(number, part)| (number == 0, part))
+    });
+    for (begins_word, piece) in pieces {
+        let gap = if begins_word && !line.is_empty() { " " } else { "" };
+        if !line.is_empty() && line.width() + gap.len() + piece.width() > width {
+            lines.push(std::mem::take(&mut line));
+        } else {
+            line += gap;
+        }
+        for c in piece.chars() {
+            if !line.is_empty() && line.width() + c.width().unwrap_or(0) > width {
+                lines.push(std::mem::take(&mut line));
+            }
+            line.push(c);
+        }
+    }
+    lines.push(line);
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_first_column_gives_way() {
+    fn wide_columns_are_wrapped() {
         let mut table = Table::new(["policy", ">KV"]);
         table.row(["razor:buffer=4000", "12"]);
         table.row(["full", "100"]);
         assert_eq!(table.fitted(80), table.plain());
-        assert!(table.fitted(15).contains("razor:buf…   12"), "{}", table.fitted(15));
-        assert!(table.fitted(15).lines().all(|line| line.chars().count() <= 15));
-        assert!(table.fitted(0).contains("razor:b…"), "{}", table.fitted(0));
+        assert_eq!(table.fitted(usize::MAX), table.plain());
+        let expected = "policy         KV\n------------  ---\nrazor:         12\nbuffer=4000\nfull          100\n";
+        assert_eq!(table.fitted(17), expected);
+        // Nothing is lost, however narrow the terminal is.
+        let narrow = table.fitted(0);
+        assert!(narrow.lines().all(|line| line.chars().count() <= MIN_COLUMN + 2 + 3), "{narrow}");
+        assert_eq!(
+            [wrapped_cell("a b  cde", 3), wrapped_cell("abcdefgh", 3), wrapped_cell("", 3)],
+            [vec!["a b", "cde"], vec!["abc", "def", "gh"], vec![""]]
+        );
+        assert_eq!(wrapped_cell("漢字漢字", 5), ["漢字", "漢字"]);
+        assert_eq!(wrapped_cell("owner/repo-GGUF/file.gguf", 16), ["owner/repo-GGUF/", "file.gguf"]);
     }
 
     #[test]
