@@ -15,8 +15,7 @@ use crate::offers;
 use crate::reporter::{HeldReporter, Reporter};
 
 /// What `ask` and `chat` say of the embedded model.
-const EMBEDDED: &str = "\
-This is the small built-in model. It finds facts in documents, such as numbers, names and places, and little else.";
+const EMBEDDED: &str = "It finds facts in documents, such as numbers, names and places, and little else.";
 
 /// What every command receives.
 pub struct App {
@@ -37,12 +36,20 @@ impl App {
         App { console: self.console.with_plain(plain), interrupt: self.interrupt.clone() }
     }
 
-    /// Says what the embedded model is and how to use another one with this command, if it is the one.
-    pub fn introduce(&self, source: &ModelSource, command: &str) {
+    /// Says what the embedded model is and how to use another one, if it is the one. `is_asked`: in `ask`, not in `chat`.
+    pub fn introduce(&self, source: &ModelSource, is_asked: bool) {
+        let (what, how, command) = match is_asked {
+            true => (
+                "No model is named, so the small built-in model answers.",
+                "ask",
+                "ask MODEL FILE \"QUESTION\"",
+            ),
+            false => ("This is the small built-in model.", "chat with", "chat MODEL"),
+        };
         if matches!(source, ModelSource::Embedded) {
             self.console.note(&format!(
-                "{EMBEDDED}\nTo {command} a model of your own: longhand {command} MODEL (a GGUF file, or a name in `longhand \
-                 models`)."
+                "{what} {EMBEDDED}\nTo {how} a model of your own: longhand {command} (MODEL is a GGUF file, or a name in \
+                 `longhand models`)."
             ));
         }
     }

@@ -96,9 +96,11 @@ impl AskArgs {
     /// Where there is no question, one is empty, or an argument cannot be understood.
     fn sort(&mut self, app: &App) -> Result<Vec<String>, Failure> {
         let saved = self.prompt_names.iter().map(|name| prompts::load(name));
-        let mut questions = self.prompts.iter().cloned().map(Ok).chain(saved).collect::<Result<Vec<_>, _>>()?;
+        let mut questions =
+            self.prompts.iter().cloned().map(Ok).chain(saved).collect::<Result<Vec<_>, _>>()?;
         let has_question = !questions.is_empty();
-        let plain = plain::of_ask(app, &std::mem::take(&mut self.arguments), &self.model, has_question)?;
+        let plain =
+            plain::of_ask(app, &std::mem::take(&mut self.arguments), &self.model, has_question, self.each)?;
         self.model.add(plain.models);
         self.files.extend(plain.documents);
         questions.extend(plain.questions);
@@ -120,10 +122,11 @@ pub fn run(app: &App, mut args: AskArgs) -> Result<()> {
     let sampling = args.sampling.validate(0.0, ANSWER_LIMIT)?;
     let questions = args.sort(app)?;
     let source = args.model.source(app, None)?;
-    app.introduce(&source, "ask");
+    app.introduce(&source, true);
     if args.no_conversation || args.single_turn {
-        app.console
-            .note("note: -no-cnv and -st are not used: `ask` answers and ends, with the model's chat template");
+        app.console.note(
+            "note: -no-cnv and -st are not used: `ask` answers and ends, with the model's chat template",
+        );
     }
     plain::note_unread_files(app, &questions, &args.files);
     let options = args.session.apply(args.model.setup_options(app))?;
@@ -147,9 +150,8 @@ pub fn run(app: &App, mut args: AskArgs) -> Result<()> {
     let preamble = asking.preamble(documents.text())?;
     documents.announce(app, &asking.format, preamble.document_tokens())?;
     drop(documents);
-    let (mut chat, before_answers) = asking.start(preamble, |options, prompt| {
-        app.start_within_memory(&asking.model, options, prompt)
-    })?;
+    let (mut chat, before_answers) =
+        asking.start(preamble, |options, prompt| app.start_within_memory(&asking.model, options, prompt))?;
     let mut asked = asking.asked();
     asked.json = args.json.then_some(before_answers);
     let answered = app.interrupt.in_steps(|| asked.ask_all(app, &mut chat, &asking.questions));

@@ -222,7 +222,12 @@ pub fn run(app: &App, args: &ConfigArgs, settings: &Settings, chat: &clap::Comma
         }
     }
     let exists = if path.as_ref().is_some_and(|path| path.exists()) { "" } else { " (does not exist)" };
-    let text = format!("config file: {}{exists}\n\n{}{}", shown_path(), table.fitted(app.console.width()), unused_variables());
+    let text = format!(
+        "config file: {}{exists}\n\n{}{}",
+        shown_path(),
+        table.fitted(app.console.width()),
+        unused_variables()
+    );
     Ok(app.console.print_report(&text)?)
 }
 

@@ -228,7 +228,8 @@ fn skipped(source: &Source) -> Vec<String> {
     let skipped = &source.skipped;
     let counts = [(skipped.binary, "binary left out"), (skipped.empty, "empty left out")];
     let counts = counts.into_iter().filter(|(count, _)| *count > 0);
-    let mut notes: Vec<String> = counts.map(|(count, what)| format!("{} {what}", format::count(count))).collect();
+    let mut notes: Vec<String> =
+        counts.map(|(count, what)| format!("{} {what}", format::count(count))).collect();
     if let Some(first) = skipped.unreadable.first() {
         notes.push(format!("{} not readable: {first}", format::count(skipped.unreadable.len())));
     }

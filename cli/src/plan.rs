@@ -16,8 +16,8 @@ use models::shapes::ModelShape;
 use models::spec::ModelSpec;
 
 use self::answer::{Answer, Verdict};
-pub use self::gpus::names as gpu_names;
 use self::gpus::KnownGpu;
+pub use self::gpus::names as gpu_names;
 use crate::app::App;
 use crate::args::model::{ModelArg, ModelArgs, shape_help};
 use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg};

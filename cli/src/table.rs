@@ -2,7 +2,7 @@
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Columns are not made narrower than this.
+/// Columns are not made narrower than this, nor than their header.
 const MIN_COLUMN: usize = 8;
 
 /// A table of texts.
@@ -52,9 +52,11 @@ impl Table {
         let natural = self.widths();
         let gaps = 2 * natural.len().saturating_sub(1);
         let mut widths = natural.clone();
+        let min = |column: usize| self.headers[column].width().max(MIN_COLUMN);
         while widths.iter().sum::<usize>() + gaps > width {
-            let Some(widest) = widths.iter_mut().max().filter(|widest| **widest > MIN_COLUMN) else { break };
-            *widest -= 1;
+            let shrinkable = (0..widths.len()).filter(|column| widths[*column] > min(*column));
+            let Some(widest) = shrinkable.max_by_key(|column| widths[*column]) else { break };
+            widths[widest] -= 1;
         }
         if widths == natural {
             return self.plain();
@@ -65,7 +67,9 @@ impl Table {
                 row.iter().zip(&widths).map(|(cell, width)| wrapped_cell(cell, *width)).collect();
             let lines = cells.iter().map(Vec::len).max().unwrap_or(0);
             for line in 0..lines {
-                wrapped.rows.push(cells.iter().map(|cell| cell.get(line).cloned().unwrap_or_default()).collect());
+                wrapped
+                    .rows
+                    .push(cells.iter().map(|cell| cell.get(line).cloned().unwrap_or_default()).collect());
             }
             if wrapped.headers.is_empty() {
                 let rule = widths.iter().map(|width| "-".repeat(*width)).collect();
@@ -179,7 +183,8 @@ mod tests {
         table.row(["full", "100"]);
         assert_eq!(table.fitted(80), table.plain());
         assert_eq!(table.fitted(usize::MAX), table.plain());
-        let expected = "policy         KV\n------------  ---\nrazor:         12\nbuffer=4000\nfull          100\n";
+        let expected =
+            "policy         KV\n------------  ---\nrazor:         12\nbuffer=4000\nfull          100\n";
         assert_eq!(table.fitted(17), expected);
         // Nothing is lost, however narrow the terminal is.
         let narrow = table.fitted(0);

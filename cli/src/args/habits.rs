@@ -41,26 +41,63 @@ const COMMANDS: &[(&[&str], &str)] = &[
 /// Flags of llama.cpp and Ollama that longhand does not have, and what to use instead.
 const FLAGS: &[(&[&str], &str)] = &[
     (&["--single-turn"], "`longhand ask` answers and ends"),
-    (&["--no-conversation"], "`longhand ask` answers and ends; questions are always written in the model's chat template"),
-    (&["--no-jinja", "--chat-template", "--chat-template-file"], "the chat template is always the one in the model file"),
+    (
+        &["--no-conversation"],
+        "`longhand ask` answers and ends; questions are always written in the model's chat template",
+    ),
+    (
+        &["--no-jinja", "--chat-template", "--chat-template-file"],
+        "the chat template is always the one in the model file",
+    ),
     (&["--chat-template-kwargs", "--reasoning", "--reasoning-budget", "--reasoning-format"], "see --think"),
     (&["--system-prompt-file"], "give the text: --system-prompt \"$(cat FILE)\""),
     (&["--hf-file"], "give the file after a colon: -hf OWNER/REPOSITORY:FILE.gguf"),
     (&["--hf-token"], "set the environment variable HF_TOKEN"),
     (&["--offline"], "set HF_HUB_OFFLINE=1; a model that is here needs no network"),
     (&["--model-url"], "-hf OWNER/REPOSITORY:QUANT downloads from Hugging Face; download other files first"),
-    (&["--prompt-cache", "--prompt-cache-all", "--slot-save-path"], "documents that were read are kept by themselves; `chat --session FILE` keeps a conversation"),
-    (&["--context-shift"], "nothing is ever cut off: a text that does not fit is an error; --policy says what is kept"),
+    (
+        &["--prompt-cache", "--prompt-cache-all", "--slot-save-path"],
+        "documents that were read are kept by themselves; `chat --session FILE` keeps a conversation",
+    ),
+    (
+        &["--context-shift"],
+        "nothing is ever cut off: a text that does not fit is an error; --policy says what is kept",
+    ),
     (&["--fit", "--fit-target", "--fit-ctx"], "the default policy fits the memory; `longhand plan` says how"),
     (&["--escape", "--no-escape"], "texts are taken as they are; in bash, $'a\\nb' has a line break"),
-    (&["--split-mode", "--main-gpu", "--tensor-split"], "longhand computes on one GPU; --device cuda:N chooses it"),
-    (&["--no-kv-offload", "--kv-offload"], "keys and values are where their layer is; -ngl says how many layers the GPU has"),
+    (
+        &["--split-mode", "--main-gpu", "--tensor-split"],
+        "longhand computes on one GPU; --device cuda:N chooses it",
+    ),
+    (
+        &["--no-kv-offload", "--kv-offload"],
+        "keys and values are where their layer is; -ngl says how many layers the GPU has",
+    ),
     (&["--model-draft", "--hf-repo-draft", "--draft-max", "--spec-type"], "longhand has no draft models"),
-    (&["--lora", "--lora-scaled", "--control-vector"], "longhand has no adapters; merge them into the model file"),
+    (
+        &["--lora", "--lora-scaled", "--control-vector"],
+        "longhand has no adapters; merge them into the model file",
+    ),
     (&["--mmproj", "--image", "--audio"], "longhand reads text only"),
-    (&["--grammar", "--grammar-file", "--json-schema", "--json-schema-file"], "longhand has no grammars; describe the form in the question"),
-    (&["--host", "--port", "--api-key"], "longhand has no server; `longhand ask --json` is for other programs"),
-    (&["--rope-scaling", "--rope-scale", "--rope-freq-base", "--rope-freq-scale", "--yarn-ext-factor", "--yarn-orig-ctx"], "positions are as the model file says; a copy of the file with other metadata changes them"),
+    (
+        &["--grammar", "--grammar-file", "--json-schema", "--json-schema-file"],
+        "longhand has no grammars; describe the form in the question",
+    ),
+    (
+        &["--host", "--port", "--api-key"],
+        "longhand has no server; `longhand ask --json` is for other programs",
+    ),
+    (
+        &[
+            "--rope-scaling",
+            "--rope-scale",
+            "--rope-freq-base",
+            "--rope-freq-scale",
+            "--yarn-ext-factor",
+            "--yarn-orig-ctx",
+        ],
+        "positions are as the model file says; a copy of the file with other metadata changes them",
+    ),
     (&["--verbose", "--log-file", "--log-verbosity"], "notes are on stderr: 2> FILE writes them to a file"),
     (&["--nowordwrap"], "--plain shows answers as the model writes them"),
     (&["--keepalive"], "no model stays loaded when the program has ended"),
@@ -84,7 +121,8 @@ fn find(table: &[(&[&str], &'static str)], name: &str) -> Option<&'static str> {
 
 /// What to do about a question where a command should be.
 pub fn question_hint(text: &str) -> Option<String> {
-    text.contains(char::is_whitespace).then(|| format!("to ask a question: longhand ask {}", shell_word(text)))
+    text.contains(char::is_whitespace)
+        .then(|| format!("to ask a question: longhand ask {}", shell_word(text)))
 }
 
 /// Makes a command line without a command a chat: `longhand book.pdf`, `longhand -m model.gguf`.

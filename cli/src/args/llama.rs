@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 
 /// Flags with several letters and the long flags they become, and flags that give another one a value.
 const FLAGS: &[(&str, &str)] = &[
@@ -74,8 +74,8 @@ pub struct UnusedArgs {
     no_display_prompt: bool,
     #[arg(long, hide = true)]
     no_context_shift: bool,
-    #[arg(long, hide = true, aliases = ["warmup", "mmap", "log-disable", "perf", "no-perf", "simple-io"])]
-    no_warmup: bool,
+    #[arg(long, hide = true, action = ArgAction::Count, aliases = ["warmup", "mmap", "log-disable", "perf", "no-perf", "simple-io"])]
+    no_warmup: u8,
 }
 
 impl UnusedArgs {
@@ -98,7 +98,7 @@ impl UnusedArgs {
             (self.no_display_prompt, "--no-display-prompt is not used: stdout has no prompts"),
             (self.no_context_shift, "--no-context-shift is not used: the context never shifts"),
             (
-                self.no_warmup,
+                self.no_warmup > 0,
                 "llama.cpp's flags for warm-up, mapping, logs and timings are not used: they change no answer",
             ),
         ];

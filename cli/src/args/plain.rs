@@ -59,7 +59,8 @@ pub fn of_chat(arguments: &[OsString], model: &ModelArgs) -> Result<Plain, Failu
     Ok(plain)
 }
 
-/// The arguments of `ask`: a model, documents, questions. `has_question`: a flag has one too.
+/// The arguments of `ask`: a model, documents, questions. `has_question`: a flag has one too. `each`: a document that does
+/// not exist is an error when its turn comes.
 ///
 /// # Errors
 /// What can be neither, is no path of a file, or is in a place where it is not clear what it is.
@@ -68,6 +69,7 @@ pub fn of_ask(
     arguments: &[OsString],
     model: &ModelArgs,
     has_question: bool,
+    each: bool,
 ) -> Result<Plain, Failure> {
     let mut plain = Plain::default();
     for (number, argument) in arguments.iter().enumerate() {
@@ -85,6 +87,7 @@ pub fn of_ask(
                 note_bare_word(app, argument);
                 plain.documents.push(argument.into());
             }
+            Kind::MissingPath if each => plain.documents.push(argument.into()),
             Kind::MissingPath => return Err(missing(argument)),
             Kind::Name if !is_model_given && plain.questions.is_empty() && (has_question || !is_last) => {
                 let words: Vec<&str> = arguments[number..].iter().filter_map(|word| word.to_str()).collect();
@@ -122,7 +125,8 @@ pub fn of_ask(
 /// Notes for each file that a question names and that exists, but was not given.
 pub fn note_unread_files(app: &App, questions: &[String], documents: &[PathBuf]) {
     for word in questions.iter().flat_map(|question| question.split_whitespace()) {
-        let word = word.trim_matches(|c: char| !c.is_alphanumeric() && !"./~_".contains(c)).trim_end_matches('.');
+        let word =
+            word.trim_matches(|c: char| !c.is_alphanumeric() && !"./~_".contains(c)).trim_end_matches('.');
         if has_extension(word) && Path::new(word).is_file() && !mentions(word, documents) {
             app.console.note(&format!(
                 "note: the question names {word}, which is not read; give it as an argument of its own to read it"
@@ -191,7 +195,10 @@ fn kind(argument: &OsStr, model: &ModelArgs) -> Result<Kind, Failure> {
             format!("{text} is a web address; longhand reads files"),
             match text.contains("huggingface.co/") {
                 true => "-hf OWNER/REPOSITORY downloads a model of Hugging Face".to_owned(),
-                false => format!("download it first, for example: curl -LO {}; then give {file}", shell_word(&text)),
+                false => format!(
+                    "download it first, for example: curl -LO {}; then give {file}",
+                    shell_word(&text)
+                ),
             },
         ));
     }
@@ -243,7 +250,10 @@ fn has_extension(path: &str) -> bool {
     let letters = extension.bytes().filter(u8::is_ascii_alphanumeric).count();
     let is_short = ["c", "h", "r"].contains(&extension) || (2..=5).contains(&extension.len());
     let is_name = !stem.is_empty() || path.contains('*');
-    is_name && is_short && letters == extension.len() && extension.starts_with(|c: char| c.is_ascii_alphabetic())
+    is_name
+        && is_short
+        && letters == extension.len()
+        && extension.starts_with(|c: char| c.is_ascii_alphabetic())
 }
 
 /// Whether a text of several words ends as the name of a document does, and is no sentence: `my book.pdf`.
@@ -284,8 +294,10 @@ fn is_gguf(path: &Path) -> bool {
 
 /// Whether a folder has model files and no others, except hidden ones.
 fn has_models_only(folder: &Path) -> bool {
-    let names = fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_NAMES).map(|entry| entry.path());
-    let is_hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let names =
+        fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_NAMES).map(|entry| entry.path());
+    let is_hidden =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     let mut names = names.filter(|path| !is_hidden(path)).peekable();
     names.peek().is_some() && names.all(|path| ends_in(&path, &["gguf"]))
 }

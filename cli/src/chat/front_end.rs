@@ -53,7 +53,12 @@ impl<'a> FrontEnd<'a> {
             app.interrupt.watch_signals();
             if io::stdin().is_terminal() {
                 let editing = Editing::start(app, private).inspect_err(|_| crate::terminal::restore())?;
-                return Ok(FrontEnd { app, hides_thinking: false, first: VecDeque::new(), input: Input::Keys(Box::new(editing)) });
+                return Ok(FrontEnd {
+                    app,
+                    hides_thinking: false,
+                    first: VecDeque::new(),
+                    input: Input::Keys(Box::new(editing)),
+                });
             }
         }
         let inbox = Arc::new(Inbox::new());

@@ -48,7 +48,7 @@ impl Opening<'_> {
         let temperature = if matches!(source, ModelSource::Embedded) { 0.0 } else { 0.8 };
         let sampling = args.sampling.validate(temperature, ANSWER_LIMIT)?;
         if saved.is_none() {
-            app.introduce(&source, "chat");
+            app.introduce(&source, false);
         }
         let model = open_model(source).map_err(|error| match &saved {
             Some((_, saved)) => error

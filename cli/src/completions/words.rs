@@ -59,7 +59,8 @@ pub fn complete(words: &[OsString], command: &Command, folders: &[PathBuf]) -> C
         } else if word.starts_with('-') && word.len() > 1 && !only_values {
             flag = flag_named(command, word).filter(|_| !word.contains('='));
             flag = flag.filter(|flag| flag.get_action().takes_values() && !flag.is_require_equals_set());
-        } else if let Some(found) = command.find_subcommand(word).filter(|_| positional == 0 && !only_values) {
+        } else if let Some(found) = command.find_subcommand(word).filter(|_| positional == 0 && !only_values)
+        {
             command = found;
             names.push(found.get_name());
         } else {
@@ -70,7 +71,9 @@ pub fn complete(words: &[OsString], command: &Command, folders: &[PathBuf]) -> C
     let mut prefix = String::new();
     if let Some(flag) = flag {
         add_values(&mut completions, flag, &names, typed, folders);
-    } else if let Some((name, value)) = typed.split_once('=').filter(|(name, _)| name.starts_with("--") && !only_values) {
+    } else if let Some((name, value)) =
+        typed.split_once('=').filter(|(name, _)| name.starts_with("--") && !only_values)
+    {
         if let Some(flag) = flag_named(command, name) {
             add_values(&mut completions, flag, &names, value, folders);
             prefix = format!("{name}=");
@@ -140,7 +143,9 @@ fn add_values(
                 completions.add(["all"], "all policies");
             }
         }
-        "cache_type_k" | "cache_type_v" => completions.add(kernels::RowType::ALL.iter().map(|ty| ty.name()), ""),
+        "cache_type_k" | "cache_type_v" => {
+            completions.add(kernels::RowType::ALL.iter().map(|ty| ty.name()), "")
+        }
         "gpu" => completions.add(plan::gpu_names(), ""),
         "shape" => match typed.split_once(':') {
             Some((shape, _)) => {
@@ -160,7 +165,9 @@ fn add_values(
             completions.files = true;
             add_conversations(completions);
         }
-        "prompt_names" => completions.add(prompts::list().into_iter().map(|prompt| prompt.name), "saved prompt"),
+        "prompt_names" => {
+            completions.add(prompts::list().into_iter().map(|prompt| prompt.name), "saved prompt")
+        }
         _ if is_path(argument.get_value_parser()) => completions.files = true,
         _ => {
             for value in argument.get_possible_values().iter().filter(|value| !value.is_hide_set()) {

@@ -65,7 +65,9 @@ pub fn suggestions(
     let mut suggestions: Vec<Suggestion> = Vec::new();
     let mut families = Vec::new();
     for known in KNOWN {
-        let Ok((shape, file_type)) = ModelShape::parse(&format!("{}:{FILE_TYPE}", known.shape)) else { continue };
+        let Ok((shape, file_type)) = ModelShape::parse(&format!("{}:{FILE_TYPE}", known.shape)) else {
+            continue;
+        };
         let weights = shape.weight_bytes(file_type) as usize;
         let is_small = suggestions.last().is_none_or(|last| weights <= last.weights / 2);
         if suggestions.len() == SHOWN || families.contains(&known.family) || !is_small {
@@ -80,7 +82,9 @@ pub fn suggestions(
     // Little memory: the smallest ones.
     for known in KNOWN.iter().rev() {
         if suggestions.len() < SHOWN && suggestions.iter().all(|other| other.repository != known.repository) {
-            let Ok((shape, file_type)) = ModelShape::parse(&format!("{}:{FILE_TYPE}", known.shape)) else { continue };
+            let Ok((shape, file_type)) = ModelShape::parse(&format!("{}:{FILE_TYPE}", known.shape)) else {
+                continue;
+            };
             suggestions.push(plan(known, &shape, file_type, &options, observer)?);
         }
     }
