@@ -28,7 +28,7 @@ use crate::args::session::{PrefillArg, SessionArgs};
 use crate::documents::Documents;
 use crate::failure::Failure;
 use crate::json_stream::JsonStream;
-use crate::{format, offers, prompts, turn};
+use crate::{format, offers, prompts, stdin, turn};
 
 /// Maximum tokens of an answer without -n.
 const ANSWER_LIMIT: usize = 256;
@@ -129,6 +129,14 @@ pub fn run(app: &App, mut args: AskArgs) -> Result<()> {
         );
     }
     plain::note_unread_files(app, &questions, &args.files);
+    if !args.files.is_empty()
+        && !args.files.iter().any(|path| path.as_os_str() == "-")
+        && stdin::holds_unread()
+    {
+        app.console.note(
+            "note: what is piped in is not read, because documents are given; - as a document reads it too",
+        );
+    }
     let options = args.session.apply(args.model.setup_options(app))?;
     // Later questions may be read with all that was said before.
     let options = SetupOptions { only_text: questions.len() == 1, ..options };

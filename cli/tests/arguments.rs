@@ -60,6 +60,12 @@ fn documents_need_no_flag() {
     }
     let piped = longhand_with_input(&["ask", "-", QUESTION], DOCUMENT.as_bytes());
     assert_eq!(piped.ok(), ANSWER);
+    // What is piped in beside documents is not read: a script may call the program in a loop. That is said.
+    let book = folder.join("book.txt");
+    let beside = longhand_with_input(&["ask", book.to_str().expect("text"), QUESTION], b"other.txt\n");
+    assert!(beside.stderr.contains("note: what is piped in is not read"), "{}", beside.stderr);
+    let nothing = longhand_with_input(&["ask", book.to_str().expect("text"), QUESTION], b"");
+    assert!(!nothing.stderr.contains("piped in"), "{}", nothing.stderr);
 }
 
 /// A path that does not exist is no question, and neither are models, web addresses and conversations.
@@ -79,14 +85,21 @@ fn paths_that_do_not_exist_are_errors() {
         (&["ask", "model.gguf", "no/such.docx", QUESTION], 1, "no/such.docx: No such file", "check the path"),
         (&["ask", "my book.pdf", QUESTION], 1, "my book.pdf: No such file", "give it with -p"),
         (&["chat", "x.pdf"], 1, "x.pdf: No such file", "check the path"),
+        (&["chat", "my book.pdf"], 1, "my book.pdf: No such file", "check the path"),
         (&["x.pdf"], 1, "x.pdf: No such file", "check the path"),
         (
             &["ask", "https://example.com/a.pdf", QUESTION],
             2,
-            "is a web address",
+            "is an address; longhand reads files",
             "curl -LO https://example.com/a.pdf",
         ),
-        (&["chat", "https://huggingface.co/a/b"], 2, "is a web address", "-hf OWNER/REPOSITORY"),
+        (
+            &["chat", "https://huggingface.co/a/b"],
+            2,
+            "is an address; longhand reads files",
+            "-hf OWNER/REPOSITORY",
+        ),
+        (&["ask", "file:///tmp/a.pdf", QUESTION], 2, "is an address", "give its path: /tmp/a.pdf"),
         (&["ask", "old.session", QUESTION], 2, "is a saved conversation", "chat --session old.session"),
         (
             &["chat", "book.txt", QUESTION],
@@ -115,6 +128,7 @@ fn a_question_without_quotes_is_an_error() {
     for args in [
         &["ask", "Who", "is", "the", "narrator?"][..],
         &["ask", "-p", "Why?", "Who", "is", "the", "narrator?"],
+        &["ask", "-m", "model.gguf", "Who", "is", "the", "narrator?"],
     ] {
         let run = longhand(args);
         assert!(
@@ -124,6 +138,12 @@ fn a_question_without_quotes_is_an_error() {
         );
         run.assert_failed(2, "the question is in several arguments: Who is the narrator?");
     }
+    let apostrophe = longhand(&["ask", "Who's", "the", "narrator?"]);
+    assert!(apostrophe.stderr.contains("\"Who's the narrator?\""), "{}", apostrophe.stderr);
+    // A word before a question is no question, also where a model is given.
+    let word = longhand(&["ask", "-m", "model.gguf", "report", QUESTION]);
+    assert!(word.stderr.contains("if it is a question, give it with -p"), "{}", word.stderr);
+    word.assert_failed(1, "report: No such file or folder");
     // Questions of one word are possible.
     for args in [
         &["ask", "--json", "-n", "1", "Why?", "How?"][..],

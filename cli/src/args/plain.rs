@@ -3,7 +3,6 @@
 //! What exists as a file or a folder is a model or a document, never a question. What only looks like a path is an
 //! error. A single word before a question is the name of a model. All else is a question.
 
-use std::borrow::Borrow;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Read;
@@ -42,6 +41,7 @@ pub fn of_chat(arguments: &[OsString], model: &ModelArgs) -> Result<Plain, Failu
             Kind::Document => plain.documents.push(argument.into()),
             Kind::MissingPath => return Err(missing(argument)),
             Kind::Name => plain.models.push(argument.into()),
+            Kind::Question if names_document(&argument.to_string_lossy()) => return Err(missing(argument)),
             Kind::Question => {
                 let words: Vec<String> =
                     arguments.iter().map(|word| shell_word(&word.to_string_lossy())).collect();
@@ -89,10 +89,15 @@ pub fn of_ask(
             }
             Kind::MissingPath if each => plain.documents.push(argument.into()),
             Kind::MissingPath => return Err(missing(argument)),
-            Kind::Name if !is_model_given && plain.questions.is_empty() && (has_question || !is_last) => {
-                let words: Vec<&str> = arguments[number..].iter().filter_map(|word| word.to_str()).collect();
-                if words.len() > 2 && words.iter().all(|word| is_word(word)) {
+            Kind::Name if !is_last || (has_question && !is_model_given && plain.questions.is_empty()) => {
+                let rest: Vec<&str> = arguments[number..].iter().filter_map(|word| word.to_str()).collect();
+                let is_torn = rest.iter().all(|word| is_word(word));
+                if is_torn && (rest.len() > 2 || is_model_given || !plain.questions.is_empty()) {
+                    let words: Vec<&str> = plain.questions.iter().map(String::as_str).chain(rest).collect();
                     return Err(several_arguments(&words));
+                }
+                if is_model_given || !plain.questions.is_empty() {
+                    return Err(missing(argument));
                 }
                 note_part_of_name(app, argument, model)?;
                 plain.models.push(argument.into());
@@ -115,15 +120,14 @@ pub fn of_ask(
             }
         }
     }
-    let is_torn = |pair: &[String]| is_word(&pair[0]) && is_word(&pair[1]) && !ends_sentence(&pair[0]);
-    match plain.questions.windows(2).any(is_torn) {
-        true => Err(several_arguments(&plain.questions)),
-        false => Ok(plain),
-    }
+    Ok(plain)
 }
 
-/// Notes for each file that a question names and that exists, but was not given.
+/// Notes for each file that a question names and that exists, but was not given. It may be in a folder that was.
 pub fn note_unread_files(app: &App, questions: &[String], documents: &[PathBuf]) {
+    if documents.iter().any(|path| path.is_dir() || is_pattern(&path.to_string_lossy())) {
+        return;
+    }
     for word in questions.iter().flat_map(|question| question.split_whitespace()) {
         let word =
             word.trim_matches(|c: char| !c.is_alphanumeric() && !"./~_".contains(c)).trim_end_matches('.');
@@ -190,17 +194,7 @@ fn kind(argument: &OsStr, model: &ModelArgs) -> Result<Kind, Failure> {
         return Ok(Kind::Document);
     }
     if text.contains("://") && !text.contains(char::is_whitespace) {
-        let file = text.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-        return Err(Failure::usage(
-            format!("{text} is a web address; longhand reads files"),
-            match text.contains("huggingface.co/") {
-                true => "-hf OWNER/REPOSITORY downloads a model of Hugging Face".to_owned(),
-                false => format!(
-                    "download it first, for example: curl -LO {}; then give {file}",
-                    shell_word(&text)
-                ),
-            },
-        ));
+        return Err(web_address(&text));
     }
     match kind_of_missing(argument) {
         // `tiny.q4` looks like a file.
@@ -269,9 +263,9 @@ fn mentions(text: &str, documents: &[PathBuf]) -> bool {
     documents.iter().filter_map(name).any(|name| text.contains(&name))
 }
 
-/// Whether a text is a word as names of models are, such as `qwen2.5:7b` or `owner/repository`.
+/// Whether a text is one word, as names of models are: `qwen2.5:7b`, `owner/repository`.
 fn is_word(text: &str) -> bool {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || "._:/-+@?!,".contains(c);
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "._:/-+@?!,'".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_part)
 }
 
@@ -316,6 +310,18 @@ fn missing(argument: &OsStr) -> Failure {
     )
 }
 
+/// The error for a web address.
+fn web_address(address: &str) -> Failure {
+    let hint = match address.split_once("://") {
+        Some(("file", path)) => format!("give its path: {}", shell_word(path)),
+        _ if address.contains("huggingface.co/") => {
+            "-hf OWNER/REPOSITORY downloads a model of Hugging Face".to_owned()
+        }
+        _ => format!("download it first, for example: curl -LO {}", shell_word(address)),
+    };
+    Failure::usage(format!("{address} is an address; longhand reads files"), hint)
+}
+
 fn model_in_wrong_place(argument: &OsStr, is_model_given: bool) -> Failure {
     let text = argument.display();
     let questions = "give questions about a file's name with -p";
@@ -332,7 +338,7 @@ fn model_in_wrong_place(argument: &OsStr, is_model_given: bool) -> Failure {
 }
 
 /// The error for a question that lacks its quotes.
-fn several_arguments<W: Borrow<str>>(words: &[W]) -> Failure {
+fn several_arguments(words: &[&str]) -> Failure {
     let question = words.join(" ");
     Failure::usage(
         format!("the question is in several arguments: {question}"),
