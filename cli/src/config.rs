@@ -17,6 +17,7 @@ pub use self::file::read_text;
 use self::known::{KNOWN, Known, Scope};
 use crate::app::App;
 use crate::failure::Failure;
+use crate::prompts;
 use crate::suggest::closest;
 use crate::table::Table;
 
@@ -210,7 +211,8 @@ pub fn run(app: &App, args: &ConfigArgs, settings: &Settings, chat: &clap::Comma
             (known.name.to_owned(), object)
         };
         let all: serde_json::Map<_, _> = KNOWN.iter().map(object).collect();
-        return app.console.print_json(&json!({ "file": path, "settings": all }));
+        let prompts: Vec<String> = prompts::list().into_iter().map(|prompt| prompt.name).collect();
+        return app.console.print_json(&json!({ "file": path, "settings": all, "prompts": prompts }));
     }
     let mut table = Table::new(["setting", "value", "from"]);
     for known in KNOWN {
@@ -223,12 +225,22 @@ pub fn run(app: &App, args: &ConfigArgs, settings: &Settings, chat: &clap::Comma
     }
     let exists = if path.as_ref().is_some_and(|path| path.exists()) { "" } else { " (does not exist)" };
     let text = format!(
-        "config file: {}{exists}\n\n{}{}",
+        "config file: {}{exists}\n\n{}{}{}",
         shown_path(),
         table.fitted(app.console.width()),
+        saved_prompts(),
         unused_variables()
     );
     Ok(app.console.print_report(&text)?)
+}
+
+/// A line with the names of the saved prompts, if there are any.
+fn saved_prompts() -> String {
+    let names: Vec<String> = prompts::list().into_iter().map(|prompt| prompt.name).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("\nsaved prompts, for --prompt-name: {}\n", names.join(", ")),
+    }
 }
 
 /// A line for each variable of the environment that looks like one of a setting and is none.

@@ -47,6 +47,8 @@ fn documents_need_no_flag() {
         &["-q", "model.gguf", "book.txt", "-p", QUESTION],
         &["-m", "model.gguf", "-f", "book.txt", "-p", QUESTION],
         &["--file=book.txt", "-p", QUESTION],
+        &["-m", "model.gguf", "-f", "book.txt", "-p", QUESTION, "-no-cnv"],
+        &["-m", "model.gguf", "-st", "-p", QUESTION, "-f", "book.txt", "-ngl", "all"],
     ] {
         let run = run(&folder, args);
         assert_eq!(run.stdout, ANSWER, "{args:?}: {}", run.stderr);
@@ -284,6 +286,8 @@ fn prompts_are_saved_by_name() {
         run(&["ask", "--json", &document, "--prompt-name", "key", "-p", "Who?", "Why is it so?"]).json();
     let asked = |number: usize| both["answers"][number]["question"].as_str();
     assert_eq!([asked(0), asked(1), asked(2)], [Some("Who?"), Some(QUESTION), Some("Why is it so?")]);
+    assert!(run(&["config"]).ok().contains("\nsaved prompts, for --prompt-name: key\n"));
+    assert_eq!(run(&["config", "--json"]).json()["prompts"][0], "key");
     for command in ["ask", "chat"] {
         let wrong = run(&[command, &document, "--prompt-name", "keyy"]);
         assert!(

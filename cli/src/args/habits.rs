@@ -125,7 +125,11 @@ pub fn question_hint(text: &str) -> Option<String> {
         .then(|| format!("to ask a question: longhand ask {}", shell_word(text)))
 }
 
-/// Makes a command line without a command a chat: `longhand book.pdf`, `longhand -m model.gguf`.
+/// Flags of llama-cli for one answer.
+const ONE_ANSWER: [&str; 2] = ["--single-turn", "--no-conversation"];
+
+/// Makes a command line without a command a chat: `longhand book.pdf`, `longhand -m model.gguf`. With llama-cli's flags for
+/// one answer it is `ask`.
 pub fn with_command(mut arguments: Vec<OsString>, command: &Command) -> Vec<OsString> {
     let is_quiet = |argument: &OsString| argument == "-q" || argument == "--quiet";
     let at = 1 + arguments.iter().skip(1).take_while(|argument| is_quiet(argument)).count();
@@ -137,7 +141,8 @@ pub fn with_command(mut arguments: Vec<OsString>, command: &Command) -> Vec<OsSt
         false => command.find_subcommand(first).is_none() && first != "help" && begins_chat(first),
     });
     if is_chat {
-        arguments.insert(at, "chat".into());
+        let is_once = arguments.iter().any(|argument| ONE_ANSWER.iter().any(|flag| argument == flag));
+        arguments.insert(at, if is_once { "ask" } else { "chat" }.into());
     }
     arguments
 }

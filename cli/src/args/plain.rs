@@ -220,7 +220,7 @@ fn kind_of_missing(argument: &OsStr) -> Kind {
 /// Whether a text is a pattern of files: `src/**/*.rs`, `*.txt`, `part[12].md`.
 fn is_pattern(text: &str) -> bool {
     let is_special = text.contains(['*', '[', '{']) || text.trim_end_matches('?').contains('?');
-    let is_path = text.contains('/') || has_extension(text.rsplit('*').next().unwrap_or_default());
+    let is_path = text.contains('/') || has_extension(text);
     match text.contains(char::is_whitespace) {
         true => text.contains("**/") || text.rsplit('/').next().is_some_and(|name| name.starts_with("*.")),
         false => is_special && is_path && !text.ends_with(['?', '!']),
@@ -243,8 +243,7 @@ fn has_extension(path: &str) -> bool {
     };
     let letters = extension.bytes().filter(u8::is_ascii_alphanumeric).count();
     let is_short = ["c", "h", "r"].contains(&extension) || (2..=5).contains(&extension.len());
-    let is_name = !stem.is_empty() || path.contains('*');
-    is_name
+    !stem.is_empty()
         && is_short
         && letters == extension.len()
         && extension.starts_with(|c: char| c.is_ascii_alphabetic())

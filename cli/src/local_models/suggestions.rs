@@ -35,8 +35,8 @@ const KNOWN: &[Known] = &[
     known("gemma-3-4b", "Gemma", "ggml-org/gemma-3-4b-it-GGUF"),
     known("llama-3.2-3b", "Llama", "bartowski/Llama-3.2-3B-Instruct-GGUF"),
     known("qwen2.5-1.5b", "Qwen", "Qwen/Qwen2.5-1.5B-Instruct-GGUF"),
-    known("gemma-3-1b", "Gemma", "ggml-org/gemma-3-1b-it-GGUF"),
     known("llama-3.2-1b", "Llama", "bartowski/Llama-3.2-1B-Instruct-GGUF"),
+    known("gemma-3-1b", "Gemma", "ggml-org/gemma-3-1b-it-GGUF"),
     known("qwen2.5-0.5b", "Qwen", "Qwen/Qwen2.5-0.5B-Instruct-GGUF"),
 ];
 
