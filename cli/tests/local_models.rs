@@ -119,7 +119,7 @@ fn a_machine_without_models_is_told_of_some() {
 fn lists_fit_the_terminal() {
     let home = home("narrow");
     for what in ["models", "policies", "config", "devices"] {
-        let line = format!("stty cols 60; {} {what}", env!("CARGO_BIN_EXE_longhand"));
+        let line = format!("stty cols 70; {} {what}", env!("CARGO_BIN_EXE_longhand"));
         let mut script = Command::new("script");
         script.args(["-qec", &line, "/dev/null"]).stdin(std::process::Stdio::null());
         for (name, value) in at(&home, &[]).get_envs() {
@@ -131,7 +131,7 @@ fn lists_fit_the_terminal() {
         let Ok(output) = script.output() else { return println!("skipped: there is no `script`") };
         let text = finished(output).ok();
         // A path of the settings' file is not broken.
-        let wide = |line: &&str| line.trim_end().chars().count() > 60 && !line.starts_with("config file: ");
+        let wide = |line: &&str| line.trim_end().chars().count() > 70 && !line.starts_with("config file: ");
         assert_eq!(text.lines().filter(wide).collect::<Vec<_>>(), Vec::<&str>::new(), "{what}");
         assert!(what != "models" || text.replace("\r\n", "").contains("acme/Tiny-Llama-GGUF/"), "{text}");
     }
