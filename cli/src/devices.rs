@@ -52,8 +52,10 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
             free(gpu).err().map_or("yes".into(), |problem| format!("no: {problem}")),
         ]);
     }
-    let no_gpu = gpus.err().map_or(String::new(), |reason| format!("\nno GPU: {reason}\n"));
-    Ok(app.console.print_report(&(table.fitted(app.console.width()) + &no_gpu))?)
+    let width = app.console.width();
+    let no_gpu = gpus.err().map(|reason| format::wrapped(&format!("no GPU: {reason}"), width));
+    let no_gpu = no_gpu.map_or(String::new(), |text| format!("\n{text}\n"));
+    Ok(app.console.print_report(&(table.fitted(width) + &no_gpu))?)
 }
 
 /// Free bytes on a GPU, or why it cannot be used.

@@ -61,7 +61,7 @@ pub fn run(app: &App, args: &ModelsArgs) -> Result<()> {
             Err(problem) => Some(problem),
         };
         if let Some(problem) = problem {
-            problems += &format!("{name}: {problem}\n");
+            problems += &format::wrapped(&format!("{name}: {problem}\n"), app.console.width());
         }
         let runs = if problem.is_none() { "yes" } else { "no" };
         let [size, tensor_type, architecture] = match details {
@@ -89,15 +89,28 @@ fn text_without_models(app: &App) -> Result<String> {
             fits.map_or("?", |fits| if fits { "yes" } else { "no" }).to_owned(),
         ]);
     }
-    Ok(format!(
-        "no models in the caches of Hugging Face, Ollama and LM Studio, and no model-folders in the settings\n\n\
-         Models to begin with. Each command downloads one from Hugging Face, once; larger ones answer better, smaller \
-         ones read faster:\n\n{}\n\
-         The sizes are computed for a context of {} tokens in this machine's free memory. Nothing was downloaded or \
-         checked.\nOr give the path of a GGUF file: longhand chat MODEL.gguf\n",
+    // The commands stay whole, to be copied.
+    let paragraph = |text: &str| format::wrapped(text, app.console.width()) + "\n";
+    Ok([
+        paragraph(
+            "no models in the caches of Hugging Face, Ollama and LM Studio, and no model-folders in the settings",
+        ),
+        "\n".to_owned(),
+        paragraph(
+            "Models to begin with. Each command downloads one from Hugging Face, once; larger ones answer better, \
+             smaller ones read faster:",
+        ),
+        "\n".to_owned(),
         table.plain(),
-        format::count(CONTEXT),
-    ))
+        "\n".to_owned(),
+        paragraph(&format!(
+            "The sizes are computed for a context of {} tokens in this machine's free memory. Nothing was downloaded or \
+             checked.",
+            format::count(CONTEXT)
+        )),
+        paragraph("Or give the path of a GGUF file: longhand chat MODEL.gguf"),
+    ]
+    .concat())
 }
 
 /// Reads the header of a model file.
