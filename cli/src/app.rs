@@ -20,10 +20,8 @@ use crate::local_models;
 use crate::offers::{self, Budgeted};
 use crate::reporter::{HeldReporter, Reporter};
 
-/// What `chat` says of the embedded model.
-const EMBEDDED: &str = "\
-This is the small built-in model. It finds facts in documents, such as numbers, names and places, and little else.
-To chat with a model of your own: longhand chat MODEL (a GGUF file, or a name in `longhand models`).";
+/// What `ask` and `chat` say of the embedded model.
+const EMBEDDED: &str = "It finds facts in documents, such as numbers, names and places, and little else.";
 
 /// What every command receives.
 pub struct App {
@@ -44,10 +42,21 @@ impl App {
         App { console: self.console.with_plain(plain), interrupt: self.interrupt.clone() }
     }
 
-    /// Says what the embedded model is and how to use another one, if it is the one.
-    pub fn introduce(&self, source: &ModelSource) {
+    /// Says what the embedded model is and how to use another one, if it is the one. `is_asked`: in `ask`, not in `chat`.
+    pub fn introduce(&self, source: &ModelSource, is_asked: bool) {
+        let (what, how, command) = match is_asked {
+            true => (
+                "No model is named, so the small built-in model answers.",
+                "ask",
+                "ask MODEL FILE \"QUESTION\"",
+            ),
+            false => ("This is the small built-in model.", "chat with", "chat MODEL"),
+        };
         if matches!(source, ModelSource::Embedded) {
-            self.console.note(EMBEDDED);
+            self.console.note(&format!(
+                "{what} {EMBEDDED}\nTo {how} a model of your own: longhand {command} (MODEL is a GGUF file, or a name in \
+                 `longhand models`)."
+            ));
         }
     }
 

@@ -6,8 +6,10 @@ pub mod answer;
 pub mod device;
 pub mod disk;
 mod examples;
+mod habits;
 mod llama;
 pub mod model;
+pub mod plain;
 pub mod sampling;
 pub mod session;
 pub mod values;
@@ -42,6 +44,10 @@ Exit codes:
 
 `longhand` alone prints examples, and so does the help of each command.";
 
+/// What the scripts of shells call, see `completions`. It is no command of clap: what follows are words of another command
+/// line.
+const COMPLETE: &str = "__complete";
+
 /// Ask a local model about long documents, with a KV cache that can keep only what each attention head needs.
 #[derive(Debug, Parser)]
 #[command(
@@ -63,10 +69,13 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(demo::DemoArgs),
+    // Ollama's names are aliases where they mean the same.
+    #[command(alias = "run")]
     Chat(chat::ChatArgs),
     Ask(ask::AskArgs),
     Sessions(sessions::SessionsArgs),
     Plan(plan::PlanArgs),
+    #[command(aliases = ["list", "ls"])]
     Models(local_models::ModelsArgs),
     Policies(policies::PoliciesArgs),
     Heads(heads::HeadsArgs),
@@ -74,6 +83,7 @@ enum Command {
     Recall(recall::RecallArgs),
     Eval(eval::EvalArgs),
     Devices(devices::DevicesArgs),
+    #[command(alias = "show")]
     Inspect(inspect::InspectArgs),
     Tokenize(tokenize::TokenizeArgs),
     Logits(logits::LogitsArgs),
@@ -84,19 +94,23 @@ enum Command {
 
 /// Runs the program. The first argument is its name.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    if arguments.get(1).is_some_and(|first| first == COMPLETE) {
+        return print_completions(&arguments[2..]);
+    }
     crash_save::install();
     if arguments.len() <= 1 {
         return print_start();
     }
-    let (cli, settings) = match parse(&llama::translate(arguments)) {
+    let arguments = habits::with_command(llama::translate(arguments), &clap_command());
+    let (cli, settings) = match parse(&arguments) {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
     let app = App::new(cli.quiet);
     let result = match cli.command {
         Command::Demo(args) => demo::run(&app, &args),
-        Command::Chat(args) => chat::run(&app, &args),
-        Command::Ask(args) => ask::run(&app, &args),
+        Command::Chat(args) => chat::run(&app, args),
+        Command::Ask(args) => ask::run(&app, args),
         Command::Sessions(args) => sessions::run(&app, &args),
         Command::Plan(args) => plan::run(&app, &args),
         Command::Models(args) => local_models::run(&app, &args),
@@ -155,6 +169,19 @@ fn resumes(matches: &ArgMatches) -> bool {
     name.is_some() || file.is_some_and(|file| file.exists() || longhand::ChatFile::cache_path(file).exists())
 }
 
+/// Prints what the last of these words may become.
+fn print_completions(words: &[OsString]) -> ExitCode {
+    let mut command = clap_command();
+    command.build();
+    let settings = Settings::load(chat_command).unwrap_or_default();
+    let words = llama::translate(words.to_vec());
+    let completions = completions::complete(&words, &command, &settings.model_folders());
+    match console::Console::detect().print(&completions.text()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit_code(&error.into()),
+    }
+}
+
 /// Prints what the program does, with examples.
 fn print_start() -> ExitCode {
     match console::Console::detect().print(examples::START) {
@@ -200,12 +227,28 @@ fn report_usage(error: &clap::Error) -> ExitCode {
         Some((text, help)) => {
             let help = format!("try {}", help.trim().trim_end_matches('.'));
             let hint = failure.map_or(help, |failure| failure.hint().to_owned());
-            format!("{}\nhint: {}{hint}", text.trim_end(), similar_topic(error))
+            match habit_hint(error) {
+                Some(hint) => format!("{}\nhint: {hint}", text.lines().next().unwrap_or_default()),
+                None => format!("{}\nhint: {}{hint}", text.trim_end(), similar_topic(error)),
+            }
         }
         None => text.trim_end().to_owned(),
     };
     let _ = writeln!(std::io::stderr(), "{}", console::visible(&text));
     ExitCode::from(2)
+}
+
+/// What to do about a word that is another program's command or flag, or a question where a command should be.
+fn habit_hint(error: &clap::Error) -> Option<String> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    if let Some(command) = text(ContextKind::InvalidSubcommand) {
+        return habits::command_hint(command).map(str::to_owned).or_else(|| habits::question_hint(command));
+    }
+    let flag = text(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
+    habits::flag_hint(flag.split('=').next().unwrap_or(flag)).map(str::to_owned)
 }
 
 /// "Did you mean" for `longhand help TOPIC`, where clap suggests nothing; empty where there is nothing to

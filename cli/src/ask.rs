@@ -1,14 +1,18 @@
 //! `longhand ask`: questions about documents, asked one after the other in one session.
 
-use std::path::{Path, PathBuf};
+mod each;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
 use longhand::text::{sanitize_for_terminal, split_thinking};
 use longhand::{
-    Chat, ChatFormat, ChatOptions, Context, DocumentCache, EngineError, Generated, ModelSource, Preamble,
-    Reading, SetupOptions, Stop, needed_context,
+    Chat, ChatFormat, ChatOptions, Context, DocumentCache, EngineError, Generated, Model, ModelSource,
+    Preamble, Reading, Session, SetupOptions, Stop, needed_context,
 };
 use models::embedded::EMBEDDED_NAME;
 use serde_json::{Value, json};
@@ -17,14 +21,15 @@ use crate::answer::AnswerView;
 use crate::app::App;
 use crate::args::answer::AnswerArgs;
 use crate::args::disk::DiskArgs;
-use crate::args::model::{ModelArgs, check_question, is_model};
+use crate::args::model::ModelArgs;
+use crate::args::plain;
 use crate::args::sampling::SamplingArgs;
 use crate::args::session::{PrefillArg, SessionArgs};
 use crate::documents::Documents;
 use crate::failure::Failure;
 use crate::json_stream::JsonStream;
 use crate::sampling::{Exact, Sampling};
-use crate::{format, offers, turn};
+use crate::{format, offers, prompts, stdin, turn};
 
 /// The exit code of --json where an answer is incomplete.
 const CUT_OFF: u8 = 4;
@@ -37,12 +42,12 @@ const MIN_ANSWER: usize = 256;
 /// on a line of its own, on a terminal below its question; programs should use --json. Without a model, the small
 /// built-in one answers.
 #[derive(Debug, Args)]
-#[command(override_usage = "longhand ask [OPTIONS] [MODEL] [-f FILE]... QUESTION...")]
+#[command(override_usage = "longhand ask [OPTIONS] [MODEL] [FILE]... QUESTION...")]
 pub struct AskArgs {
-    /// One or more questions. Without -m, a first argument that is a file, ends in .gguf or is a name in
-    /// `longhand models` is the model
-    #[arg(value_name = "MODEL] [QUESTION")]
-    arguments: Vec<String>,
+    /// A model, documents and questions. What exists as a file or a folder is a model or a document. A word before a
+    /// question is a name in `longhand models`. All else is a question
+    #[arg(value_name = "MODEL] [FILE]... [QUESTION")]
+    arguments: Vec<OsString>,
     /// Document to ask about: a file (text, HTML, PDF, DOCX, EPUB), a folder, or a pattern such as 'src/**/*.rs'. - is
     /// stdin; a document that is piped in needs no -f. Repeat for several
     #[arg(short = 'f', long = "file", value_name = "FILE")]
@@ -50,6 +55,15 @@ pub struct AskArgs {
     /// A question, asked before those given as arguments; can be repeated, and is enough alone
     #[arg(short = 'p', long = "prompt", value_name = "QUESTION")]
     prompts: Vec<String>,
+    /// A saved prompt, asked after those of -p: the text of NAME.txt or NAME.md in the folder prompts beside the config
+    /// file; can be repeated
+    #[arg(long = "prompt-name", value_name = "NAME")]
+    prompt_names: Vec<String>,
+    /// Ask about each document on its own, also about each file of a folder or a pattern. Prints a row for each: its
+    /// name and the answers, separated by tabs; with --json one object on a line. A document that cannot be read or
+    /// answered does not stop the others
+    #[arg(long)]
+    each: bool,
     /// System message, also -sys
     #[arg(long, value_name = "TEXT")]
     system_prompt: Option<String>,
@@ -72,120 +86,179 @@ pub struct AskArgs {
     sampling: SamplingArgs,
     #[command(flatten)]
     answer: AnswerArgs,
+    /// llama.cpp's flags for one answer without a conversation.
+    #[arg(long, hide = true)]
+    no_conversation: bool,
+    #[arg(long, hide = true)]
+    single_turn: bool,
 }
 
 impl AskArgs {
-    /// The model, if it is the first positional argument: a file, or the name of a model before a question.
-    fn positional_model(&self) -> Option<&Path> {
-        let first = self.arguments.first().filter(|_| !self.model.is_named())?;
-        let before_question = self.arguments.len() + self.prompts.len() > 1;
-        (is_model(first) || (before_question && self.model.is_name(first))).then_some(Path::new(first))
-    }
-
-    /// The questions, those of -p first.
+    /// Moves the arguments without a flag to where flags would have put them. Returns the questions: those of -p, saved
+    /// ones, then the others.
     ///
     /// # Errors
-    /// Where there is no question, one is empty, or one was probably meant as the model.
-    fn questions(&self) -> Result<Vec<String>, Failure> {
-        let model = self.positional_model();
-        let positional = self.arguments.iter().skip(usize::from(model.is_some()));
-        let model_given = model.is_some() || self.model.is_named();
-        positional.clone().try_for_each(|question| check_question(question, model_given))?;
-        let questions: Vec<String> = self.prompts.iter().chain(positional).cloned().collect();
+    /// Where there is no question, one is empty, or an argument cannot be understood.
+    fn sort(&mut self, app: &App) -> Result<Vec<String>, Failure> {
+        let saved = self.prompt_names.iter().map(|name| prompts::load(name));
+        let mut questions =
+            self.prompts.iter().cloned().map(Ok).chain(saved).collect::<Result<Vec<_>, _>>()?;
+        let has_question = !questions.is_empty();
+        let plain =
+            plain::of_ask(app, &std::mem::take(&mut self.arguments), &self.model, has_question, self.each)?;
+        self.model.add(plain.models);
+        self.files.extend(plain.documents);
+        questions.extend(plain.questions);
         let problem = match &questions[..] {
             [] => "there is no question",
             _ if questions.iter().any(|question| question.trim().is_empty()) => "a question is empty",
             _ => return Ok(questions),
         };
-        Err(Failure::usage(problem, "for example: longhand ask -f report.txt \"Who wrote it?\""))
+        Err(Failure::usage(
+            problem,
+            "for example: longhand ask report.txt \"Who wrote it?\"; -p gives a question of one word",
+        ))
     }
 }
 
 /// Runs the command.
-pub fn run(app: &App, args: &AskArgs) -> Result<()> {
+pub fn run(app: &App, mut args: AskArgs) -> Result<()> {
     let app = &app.with_plain(args.answer.plain);
     let given = args.sampling.values()?;
-    let questions = args.questions()?;
-    let source = args.model.source(app, args.positional_model())?;
+    let questions = args.sort(app)?;
+    let source = args.model.source(app, None)?;
+    app.introduce(&source, true);
+    if args.no_conversation || args.single_turn {
+        app.console.note(
+            "note: -no-cnv and -st are not used: `ask` answers and ends, with the model's chat template",
+        );
+    }
+    plain::note_unread_files(app, &questions, &args.files);
+    if !args.files.is_empty()
+        && !args.files.iter().any(|path| path.as_os_str() == "-")
+        && stdin::holds_unread()
+    {
+        app.console.note(
+            "note: what is piped in is not read, because documents are given; - as a document reads it too",
+        );
+    }
     let options = args.session.apply(args.model.setup_options(app))?;
     // Later questions may be read with all that was said before.
     let options = SetupOptions { only_text: questions.len() == 1, ..options };
     let model = app.open(source.clone())?;
     // Before the documents are read: the process that this starts would keep a copy of them.
-    let chat_format = &args.answer.chat_format(&model)?;
-    app.note_missing_template(chat_format);
-    let sampling = Sampling::new(given, Some(Exact::Ask), chat_format, args.answer.thinking());
-    let documents = match args.files.is_empty() {
-        true => Documents::piped(app)?,
-        false => Documents::read(&args.files)?,
-    };
-    let preamble = Preamble::new(chat_format, args.system_prompt.as_deref(), documents.text())?;
-    let document_tokens = preamble.document_tokens();
-    documents.announce(app, chat_format, document_tokens)?;
-    drop(documents);
-    let prompt_tokens = preamble.prompt(chat_format, &questions[0])?.len();
-    let trained = model.spec().n_ctx_train;
-    let needed = needed(chat_format, trained, prompt_tokens, &questions[1..], &sampling)?;
-    let context = match options.context {
-        Context::AsNeeded => needed,
-        given => given.tokens(prompt_tokens, trained),
-    };
-    if context <= prompt_tokens {
-        let offers = app.interrupt.computing(|| offers::find(&model, &options, prompt_tokens, needed))?;
-        let message = format!(
-            "the first turn (documents, question and chat template) has {prompt_tokens} tokens, but the context is \
-             {context}"
-        );
-        return Err(Failure::context_too_small(message, &offers).into());
-    }
-    let options = SetupOptions { context: Context::Tokens(context), ..options };
-    let session = app.start_within_memory(&model, &options, prompt_tokens)?;
-    let retrieval = session.options().profile.as_ref();
-    let retrieval = retrieval.filter(|_| session.options().policy.uses_retrieval_heads());
-    let retrieval_heads = retrieval.map(|profile| profile.retrieval_count());
-    let thinking = args.answer.thinking();
-    let chat_options = ChatOptions {
-        preamble,
-        sampling: sampling.options(),
-        answer_limit: sampling.answer_limit(),
-        thinking,
-    };
-    let mut chat = Chat::new(session, chat_options)?;
-
+    let format = args.answer.chat_format(&model)?;
+    app.note_missing_template(&format);
+    let sampling = Sampling::new(given, Some(Exact::Ask), &format, args.answer.thinking());
     let file = match &source {
         ModelSource::File(path) => path.display().to_string(),
         _ => EMBEDDED_NAME.to_owned(),
     };
-    let session = chat.session().options();
-    let before_answers = json!({
-        "model": model.name(),
-        "file": file,
-        "policy": session.policy.to_string(),
-        "retrieval_heads": retrieval_heads,
-        "kv_heads": model.spec().all_kv_heads(),
-        "type_k": session.types.0.name(),
-        "type_v": session.types.1.name(),
-        "prefill": PrefillArg::from(session.prefill).name(),
-        "threads": chat.session().engine().threads(),
-        "context": context,
-        "document_tokens": document_tokens,
-        "prompt_tokens": prompt_tokens,
-        "query_aware": args.query_aware,
-    });
-    let mut asked = Asked {
-        json: args.json.then_some(before_answers),
-        hides_thinking: args.answer.hides_thinking(),
-        together: args.query_aware,
-        cache: args.disk.documents(),
-        ..Asked::default()
+    let asking = Asking { app, args: &args, model, format, file, options, sampling, questions };
+    if args.each {
+        return each::run(&asking);
+    }
+    let documents = match args.files.is_empty() {
+        true => Documents::piped(app)?,
+        false => Documents::read(&args.files)?,
     };
-    let answered = app.interrupt.in_steps(|| asked.ask_all(app, &mut chat, &questions));
+    let preamble = asking.preamble(documents.text())?;
+    documents.announce(app, &asking.format, preamble.document_tokens())?;
+    drop(documents);
+    let (mut chat, before_answers) =
+        asking.start(preamble, |options, prompt| app.start_within_memory(&asking.model, options, prompt))?;
+    let mut asked = asking.asked();
+    asked.json = args.json.then_some(before_answers);
+    let answered = app.interrupt.in_steps(|| asked.ask_all(app, &mut chat, &asking.questions));
     let is_cut_off = asked.is_cut_off;
     let ended = asked.end(app, &chat);
     answered.and(ended)?;
     match args.json && is_cut_off {
         true => Err(Failure::silent(CUT_OFF).into()),
         false => Ok(()),
+    }
+}
+
+/// Questions that are asked, of one model.
+struct Asking<'a> {
+    app: &'a App,
+    args: &'a AskArgs,
+    model: Arc<Model>,
+    format: ChatFormat,
+    /// The model's file.
+    file: String,
+    options: SetupOptions,
+    sampling: Sampling,
+    questions: Vec<String>,
+}
+
+impl Asking<'_> {
+    /// What is read before the first question.
+    fn preamble(&self, documents: &str) -> Result<Preamble, EngineError> {
+        Preamble::new(&self.format, self.args.system_prompt.as_deref(), documents)
+    }
+
+    /// A chat that begins with `preamble`, in a session that `start` makes for a first prompt of so many tokens. With it
+    /// the fields of the JSON object before the answers.
+    fn start(
+        &self,
+        preamble: Preamble,
+        start: impl FnOnce(&SetupOptions, usize) -> Result<Session>,
+    ) -> Result<(Chat, Value)> {
+        let (model, questions) = (&self.model, &self.questions);
+        let document_tokens = preamble.document_tokens();
+        let prompt_tokens = preamble.prompt(&self.format, &questions[0])?.len();
+        let trained = model.spec().n_ctx_train;
+        let limit = self.sampling.answer_limit();
+        let needed = needed(&self.format, trained, prompt_tokens, &questions[1..], &self.sampling)?;
+        let context = match self.options.context {
+            Context::AsNeeded => needed,
+            given => given.tokens(prompt_tokens, trained),
+        };
+        if context <= prompt_tokens {
+            let find = || offers::find(model, &self.options, prompt_tokens, needed);
+            let offers = self.app.interrupt.computing(find)?;
+            let message = format!(
+                "the first turn (documents, question and chat template) has {prompt_tokens} tokens, but the context is \
+                 {context}"
+            );
+            return Err(Failure::context_too_small(message, &offers).into());
+        }
+        let options = SetupOptions { context: Context::Tokens(context), ..self.options.clone() };
+        let session = start(&options, prompt_tokens)?;
+        let retrieval = session.options().profile.as_ref();
+        let retrieval = retrieval.filter(|_| session.options().policy.uses_retrieval_heads());
+        let retrieval_heads = retrieval.map(|profile| profile.retrieval_count());
+        let thinking = self.args.answer.thinking();
+        let sampling = self.sampling.options();
+        let chat = Chat::new(session, ChatOptions { preamble, sampling, answer_limit: limit, thinking })?;
+        let session = chat.session().options();
+        let before_answers = json!({
+            "model": model.name(),
+            "file": self.file,
+            "policy": session.policy.to_string(),
+            "retrieval_heads": retrieval_heads,
+            "kv_heads": model.spec().all_kv_heads(),
+            "type_k": session.types.0.name(),
+            "type_v": session.types.1.name(),
+            "prefill": PrefillArg::from(session.prefill).name(),
+            "threads": chat.session().engine().threads(),
+            "context": context,
+            "document_tokens": document_tokens,
+            "prompt_tokens": prompt_tokens,
+            "query_aware": self.args.query_aware,
+        });
+        Ok((chat, before_answers))
+    }
+
+    /// Nothing was asked yet.
+    fn asked(&self) -> Asked {
+        Asked {
+            hides_thinking: self.args.answer.hides_thinking(),
+            together: self.args.query_aware,
+            cache: self.args.disk.documents(),
+            ..Asked::default()
+        }
     }
 }
 
@@ -200,6 +273,9 @@ struct Asked {
     cache: Option<DocumentCache>,
     /// With --json, from the first answer on.
     stream: Option<JsonStream>,
+    /// Whether nothing is printed, and the answers are collected as JSON objects instead.
+    collects: bool,
+    collected: Vec<Value>,
     first_reading: Option<Reading>,
     /// Whether an answer is incomplete, although answers were wanted.
     is_cut_off: bool,
@@ -220,10 +296,11 @@ impl Asked {
             if let (Some(before), None) = (&self.json, &self.stream) {
                 self.stream = Some(JsonStream::begin(&app.console, before, "answers")?);
             }
-            if self.json.is_none() && app.console.stdout_terminal() {
+            let shows = self.json.is_none() && !self.collects;
+            if shows && app.console.stdout_terminal() {
                 app.console.print(&heading(number, question, |text| app.console.paint(36, text)))?;
             }
-            let mut view = self.json.is_none().then(|| AnswerView::new(app.console, self.hides_thinking));
+            let mut view = shows.then(|| AnswerView::new(app.console, self.hides_thinking));
             let answer = turn::generate(app, chat, &mut |piece| {
                 view.as_mut().map_or(Ok(()), |view| view.push(piece))
             })?;
@@ -231,6 +308,9 @@ impl Asked {
             self.decoding += answer.elapsed;
             if let Some(stream) = &mut self.stream {
                 stream.push(&app.console, &answer_object(question, reading, &answer))?;
+            }
+            if self.collects && answer.stop != Stop::Interrupted {
+                self.collected.push(answer_object(question, reading, &answer));
             }
             if let Some(view) = &mut view {
                 view.finish()?;
@@ -275,13 +355,7 @@ impl Asked {
             format::percent(usage.share()),
         ));
         let Some(stream) = self.stream else { return Ok(()) };
-        let after_answers = json!({
-            "kv_bytes_full": usage.full_bytes,
-            "kv_bytes_kept": usage.bytes,
-            "kv_share": usage.share(),
-            "kv_bytes_allocated": usage.allocated,
-        });
-        stream.end(&app.console, &after_answers)
+        stream.end(&app.console, &cache_object(chat))
     }
 }
 
@@ -302,6 +376,17 @@ fn cut_off(chat: &Chat, answer: &Generated) -> Option<String> {
              where the model has a switch for it"
         ),
         _ => format!("the answer was cut off {cause}; {remedy}"),
+    })
+}
+
+/// The fields of the JSON object after the answers.
+fn cache_object(chat: &Chat) -> Value {
+    let usage = chat.session().kv_usage();
+    json!({
+        "kv_bytes_full": usage.full_bytes,
+        "kv_bytes_kept": usage.bytes,
+        "kv_share": usage.share(),
+        "kv_bytes_allocated": usage.allocated,
     })
 }
 

@@ -67,6 +67,9 @@ pub struct BenchArgs {
     /// Output format
     #[arg(short = 'o', long, value_enum, default_value_t = Output::Md)]
     output: Output,
+    /// Print a JSON array, the same as -o json
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
     #[command(flatten)]
     budget: BudgetArgs,
     #[command(flatten)]
@@ -95,6 +98,12 @@ enum Output {
     Json,
     /// Comma-separated values
     Csv,
+}
+
+impl BenchArgs {
+    fn output(&self) -> Output {
+        if self.json { Output::Json } else { self.output }
+    }
 }
 
 /// Runs the command.

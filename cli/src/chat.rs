@@ -31,6 +31,7 @@ mod status;
 mod summary;
 mod thinking;
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
@@ -46,17 +47,21 @@ use self::start::Opening;
 use crate::app::App;
 use crate::args::answer::AnswerArgs;
 use crate::args::disk::DiskArgs;
-use crate::args::model::{ModelArg, ModelArgs};
+use crate::args::model::ModelArgs;
+use crate::args::plain;
 use crate::args::sampling::SamplingArgs;
 use crate::args::session::SessionArgs;
 use crate::failure::Failure;
-use crate::{crash_save, failure, interrupt};
+use crate::{crash_save, failure, interrupt, prompts};
 
 /// Chat with a model, about documents if any are given.
 #[derive(Debug, Args)]
+#[command(override_usage = "longhand chat [OPTIONS] [MODEL] [FILE]...")]
 pub struct ChatArgs {
-    #[command(flatten)]
-    model_arg: ModelArg,
+    /// A model and documents. What exists as a file or a folder is a model file or a document. Other words are names in
+    /// `longhand models`
+    #[arg(value_name = "MODEL] [FILE")]
+    arguments: Vec<OsString>,
     /// Document to talk about: a file (text, HTML, PDF, DOCX, EPUB), a folder, or a pattern such as 'src/**/*.rs'. - is
     /// stdin. It is read while you type. Repeat for several
     #[arg(short = 'f', long = "file", value_name = "FILE")]
@@ -73,8 +78,15 @@ pub struct ChatArgs {
     private: bool,
     #[command(flatten)]
     disk: DiskArgs,
+    /// The first question, as if it were typed; can be repeated
+    #[arg(short = 'p', long = "prompt", value_name = "QUESTION")]
+    prompts: Vec<String>,
+    /// A saved prompt as a first question, asked after those of -p: the text of NAME.txt or NAME.md in the folder prompts
+    /// beside the config file; can be repeated
+    #[arg(long = "prompt-name", value_name = "NAME")]
+    prompt_names: Vec<String>,
     /// System message, also -sys
-    #[arg(long = "system-prompt", short_alias = 'p', alias = "prompt", value_name = "TEXT")]
+    #[arg(long = "system-prompt", value_name = "TEXT")]
     system: Option<String>,
     #[command(flatten)]
     model: ModelArgs,
@@ -86,10 +98,22 @@ pub struct ChatArgs {
     answer: AnswerArgs,
 }
 
+impl ChatArgs {
+    /// Moves the arguments without a flag to where flags would have put them. Returns the first questions.
+    fn sort(&mut self) -> Result<Vec<String>, Failure> {
+        let plain = plain::of_chat(&std::mem::take(&mut self.arguments), &self.model)?;
+        self.model.add(plain.models);
+        self.files.extend(plain.documents);
+        let saved = self.prompt_names.iter().map(|name| prompts::load(name));
+        self.prompts.iter().cloned().map(Ok).chain(saved).collect()
+    }
+}
+
 /// Runs the command.
-pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
+pub fn run(app: &App, mut args: ChatArgs) -> Result<()> {
     let app = &app.with_plain(args.answer.plain);
-    let result = chat(app, args);
+    let questions = args.sort()?;
+    let result = chat(app, &args, questions);
     match app.interrupt.ending() {
         // What went wrong after the signal was reported, if it matters.
         Some(signal) => Err(Failure::silent(u8::try_from(128 + signal).unwrap_or(1)).into()),
@@ -98,7 +122,7 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
 }
 
 /// Opens or starts a conversation, and has it.
-fn chat(app: &App, args: &ChatArgs) -> Result<()> {
+fn chat(app: &App, args: &ChatArgs, questions: Vec<String>) -> Result<()> {
     if args.private {
         crash_save::save_nothing();
     }
@@ -108,6 +132,7 @@ fn chat(app: &App, args: &ChatArgs) -> Result<()> {
     let setup = opening.setup().clone();
     front_end.hide_thinking(args.answer.hides_thinking());
     let sampling = opening.sampling().clone();
+    front_end.begin_with(questions);
     let (mut chat, mut keeper) = opening.begin(app)?;
     let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &setup, sampling);
     drop(front_end);

@@ -1,5 +1,7 @@
 //! `longhand completions` and `longhand man`: what shells and `man` need, made from the arguments.
 
+mod words;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -8,30 +10,43 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use longhand::atomic_file::{self, Access};
+pub use words::complete;
 
 use crate::app::App;
 
 /// Print the completions of a shell.
 ///
-/// For example, for bash: longhand completions bash > ~/.local/share/bash-completion/completions/longhand
+/// For example, for bash: longhand completions bash > ~/.local/share/bash-completion/completions/longhand; for fish:
+/// ~/.config/fish/completions/longhand.fish; for zsh: a file _longhand in a folder of $fpath. In these shells the names of
+/// models, conversations, saved prompts, policies, shapes and GPUs are completed too.
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
     /// The shell
     shell: Shell,
 }
 
-/// Print the manual page, or write those of all commands into a folder.
+/// Print the manual page of the program or of a command, or write those of all commands into a folder.
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// An existing folder, for example ~/.local/share/man/man1
+    /// The name of a command; or a folder, which is made if it does not exist, for example ~/.local/share/man
+    #[arg(value_name = "COMMAND|FOLDER")]
     folder: Option<PathBuf>,
 }
 
 /// Runs `longhand completions`. `command` is all of `longhand`.
 pub fn run_completions(app: &App, args: &CompletionsArgs, command: &Command) -> Result<()> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut without_hidden(command), "longhand", &mut script);
-    Ok(app.console.print(&String::from_utf8(script)?)?)
+    let script = match args.shell {
+        Shell::Bash => include_str!("completions/longhand.bash"),
+        Shell::Zsh => include_str!("completions/longhand.zsh"),
+        Shell::Fish => include_str!("completions/longhand.fish"),
+        // Commands and flags only.
+        other => {
+            let mut script = Vec::new();
+            clap_complete::generate(other, &mut without_hidden(command), "longhand", &mut script);
+            return Ok(app.console.print(&String::from_utf8(script)?)?);
+        }
+    };
+    Ok(app.console.print(script)?)
 }
 
 /// A command without its hidden arguments, which clap_complete would complete.
@@ -47,12 +62,24 @@ fn without_hidden(command: &Command) -> Command {
 /// Runs `longhand man`. `command` is all of `longhand`.
 pub fn run_man(app: &App, args: &ManArgs, mut command: Command) -> Result<()> {
     command.build();
-    let Some(folder) = &args.folder else {
+    let page_of = |command: &Command| {
         let mut page = Vec::new();
-        Man::new(command).render(&mut page)?;
-        return Ok(app.console.print(&String::from_utf8(page)?)?);
+        Man::new(command.clone()).render(&mut page)?;
+        Ok::<_, anyhow::Error>(app.console.print(&String::from_utf8(page)?)?)
     };
-    let pages = write_pages(folder, &command)?;
+    let Some(folder) = &args.folder else { return page_of(&command) };
+    // As `man` takes the name of what it explains.
+    let named = folder.to_str().and_then(|name| command.find_subcommand(name));
+    if let Some(command) = named.filter(|_| !folder.exists()) {
+        return page_of(command);
+    }
+    // `man` looks for pages in the folder man1 of a folder such as ~/.local/share/man.
+    let folder = match folder.file_name().is_some_and(|name| name == "man") {
+        true => folder.join("man1"),
+        false => folder.clone(),
+    };
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot write {}", folder.display()))?;
+    let pages = write_pages(&folder, &command)?;
     app.console.note(&format!("{pages} pages are in {}", folder.display()));
     Ok(())
 }

@@ -13,9 +13,11 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+pub use self::file::read_text;
 use self::known::{KNOWN, Known, Scope};
 use crate::app::App;
 use crate::failure::Failure;
+use crate::prompts;
 use crate::suggest::closest;
 use crate::table::Table;
 
@@ -104,6 +106,12 @@ impl Settings {
             settings.iter().try_for_each(|setting| setting.check(&chat))?;
         }
         Ok(Settings(settings))
+    }
+
+    /// Folders with model files.
+    pub fn model_folders(&self) -> Vec<PathBuf> {
+        let folders = self.0.iter().filter(|setting| setting.known.is_list());
+        folders.flat_map(|setting| &setting.values).map(PathBuf::from).collect()
     }
 
     /// Whether no setting has a value.
@@ -203,7 +211,8 @@ pub fn run(app: &App, args: &ConfigArgs, settings: &Settings, chat: &clap::Comma
             (known.name.to_owned(), object)
         };
         let all: serde_json::Map<_, _> = KNOWN.iter().map(object).collect();
-        return app.console.print_json(&json!({ "file": path, "settings": all }));
+        let prompts: Vec<String> = prompts::list().into_iter().map(|prompt| prompt.name).collect();
+        return app.console.print_json(&json!({ "file": path, "settings": all, "prompts": prompts }));
     }
     let mut table = Table::new(["setting", "value", "from"]);
     for known in KNOWN {
@@ -216,12 +225,22 @@ pub fn run(app: &App, args: &ConfigArgs, settings: &Settings, chat: &clap::Comma
     }
     let exists = if path.as_ref().is_some_and(|path| path.exists()) { "" } else { " (does not exist)" };
     let text = format!(
-        "config file: {}{exists}\n\n{}{}",
+        "config file: {}{exists}\n\n{}{}{}",
         shown_path(),
         table.fitted(app.console.width()),
+        saved_prompts(),
         unused_variables()
     );
     Ok(app.console.print_report(&text)?)
+}
+
+/// A line with the names of the saved prompts, if there are any.
+fn saved_prompts() -> String {
+    let names: Vec<String> = prompts::list().into_iter().map(|prompt| prompt.name).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("\nsaved prompts, for --prompt-name: {}\n", names.join(", ")),
+    }
 }
 
 /// A line for each variable of the environment that looks like one of a setting and is none.

@@ -57,12 +57,14 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
             free(gpu).err().map_or("yes".into(), |problem| format!("no: {problem}")),
         ]);
     }
-    let no_gpu = gpus.err().map_or(String::new(), |reason| format!("\nno GPU: {reason}\n"));
+    let width = app.console.width();
     let limit = match free_memory {
         Some(free) if free.bound.name().is_some() => format!("\nmain memory: free{}\n", free.bound),
         _ => String::new(),
     };
-    Ok(app.console.print_report(&(table.fitted(app.console.width()) + &limit + &no_gpu))?)
+    let no_gpu = gpus.err().map(|reason| format::wrapped(&format!("no GPU: {reason}"), width));
+    let no_gpu = no_gpu.map_or(String::new(), |text| format!("\n{text}\n"));
+    Ok(app.console.print_report(&(table.fitted(width) + &limit + &no_gpu))?)
 }
 
 /// Free bytes on a GPU, or why it cannot be used.

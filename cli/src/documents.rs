@@ -59,6 +59,35 @@ impl Documents {
         Ok(documents)
     }
 
+    /// The files of a path, of a folder or of a pattern, each on its own with its name, and which files of a folder were
+    /// left out. A path that cannot be read is one file with its error.
+    pub fn each(path: &Path) -> (Vec<(String, Result<Documents>)>, Option<String>) {
+        let limits = Limits::default();
+        let read = match is_stdin(path) {
+            true => read_stdin(&limits).map(Source::from),
+            false => documents::read(path, &limits, &AtomicBool::new(false)),
+        };
+        let mut source = match read {
+            Ok(source) => source,
+            Err(error) => return (vec![(error.name.clone(), Err(error.into()))], None),
+        };
+        let unreadable = std::mem::take(&mut source.skipped.unreadable);
+        let left_out = if source.is_collection { skipped(&source) } else { Vec::new() };
+        let one = |document: Document| {
+            let mut documents = Documents::default();
+            documents.push(document.into());
+            documents
+        };
+        let mut each: Vec<_> = source
+            .documents
+            .into_iter()
+            .map(|document| (document.name.clone(), Ok(one(document))))
+            .chain(unreadable.into_iter().map(|error| (error.name.clone(), Err(error.into()))))
+            .collect();
+        each.sort_by(|(a, _), (b, _)| Path::new(a).cmp(Path::new(b)));
+        (each, Some(left_out.join("; ")).filter(|text| !text.is_empty()))
+    }
+
     /// The documents of a chat. If stdin was one of them, the terminal becomes stdin, for the questions.
     pub fn for_chat(paths: &[PathBuf]) -> Result<Documents> {
         let documents = Documents::read(paths)?;
@@ -196,9 +225,17 @@ fn notes(source: &Source) -> Vec<String> {
     add(all().filter(|note| matches!(note, Note::CutOff)).count(), "cut within a character");
     let empty_pages = all().map(|note| if let Note::PagesWithoutText { pages } = note { *pages } else { 0 });
     add(empty_pages.sum(), "pages without text");
+    notes.extend(skipped(source));
+    notes
+}
+
+/// Which files of a folder or a pattern were left out.
+fn skipped(source: &Source) -> Vec<String> {
     let skipped = &source.skipped;
-    add(skipped.binary, "binary left out");
-    add(skipped.empty, "empty left out");
+    let counts = [(skipped.binary, "binary left out"), (skipped.empty, "empty left out")];
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    let mut notes: Vec<String> =
+        counts.map(|(count, what)| format!("{} {what}", format::count(count))).collect();
     if let Some(first) = skipped.unreadable.first() {
         notes.push(format!("{} not readable: {first}", format::count(skipped.unreadable.len())));
     }

@@ -61,6 +61,11 @@ impl Failure {
         Failure { exit_code: interrupt::EXIT_CODE, ..Failure::new(message, hint) }
     }
 
+    /// The user pressed Ctrl-C, which `message` says.
+    pub fn interrupted_with(message: String, hint: &str) -> Failure {
+        Failure { exit_code: interrupt::EXIT_CODE, ..Failure::new(message, hint) }
+    }
+
     /// The program ends with this exit code, and all has been said.
     pub fn silent(exit_code: u8) -> Failure {
         Failure { exit_code, ..Failure::new("", "") }

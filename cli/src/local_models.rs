@@ -6,6 +6,7 @@
 
 mod command;
 mod places;
+mod suggestions;
 
 use std::path::{Path, PathBuf};
 
@@ -55,7 +56,7 @@ impl LocalModel {
 }
 
 /// All models, by name. `folders` are those of the settings.
-fn list(folders: &[PathBuf]) -> Found {
+pub fn list(folders: &[PathBuf]) -> Found {
     let mut found = places::all(folders);
     found.models.sort_unstable();
     found.models.dedup();
@@ -107,7 +108,7 @@ pub fn is_name(text: &str, folders: &[PathBuf]) -> bool {
     !text.contains(char::is_whitespace) && list(folders).models.iter().any(matches)
 }
 
-/// The error for a name that no file and no model has.
+/// The error for a name that no file and no model has. It names similar ones, or all if they are few.
 pub fn unknown(name: &Path, folders: &[PathBuf]) -> Failure {
     if let Some(model) = name.to_str().and_then(hub::of_address) {
         return Failure::new(
@@ -117,19 +118,27 @@ pub fn unknown(name: &Path, folders: &[PathBuf]) -> Failure {
             ),
         );
     }
-    let found = list(folders);
-    let names = found.models.iter().flat_map(LocalModel::short_names).collect::<Vec<_>>();
-    let mut hint = did_you_mean(&name.to_string_lossy(), names.iter().map(String::as_str));
-    hint += "`longhand models` lists the models; or give the path of a GGUF file";
-    if let Some(model) = name.to_str().and_then(|name| hub::parse(name).ok()) {
-        hint += &format!("; or download it from Hugging Face with -hf {model}");
-    }
-    if let Some(omitted) = found.omitted.first() {
-        hint += &format!(". Not all folders were searched: {omitted}");
-    }
+    let Found { models, omitted } = list(folders);
+    let names = models.iter().flat_map(LocalModel::short_names).collect::<Vec<_>>();
+    let text = name.to_string_lossy();
+    let suggestion = did_you_mean(&text, names.iter().map(String::as_str));
+    let all: Vec<&str> = models.iter().map(|model| &*model.name).collect();
+    let known = match all.len() {
+        0 => " (there are none)".to_owned(),
+        1..=SHOWN => format!(" ({})", all.join(", ")),
+        _ => String::new(),
+    };
+    let download = match hub::parse(text.trim_start_matches("hf.co/")) {
+        Ok(model) => format!("; -hf {model} downloads it from Hugging Face"),
+        Err(_) => String::new(),
+    };
+    let unseen = omitted.first();
+    let unseen = unseen.map_or(String::new(), |omitted| format!(". Not all folders were searched: {omitted}"));
     Failure::new(
         format!("{}: No such file, and no model on this machine has this name", name.display()),
-        hint,
+        format!(
+            "{suggestion}`longhand models` lists the models{known}; or give the path of a GGUF file{download}{unseen}"
+        ),
     )
 }
 

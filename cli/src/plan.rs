@@ -17,6 +17,7 @@ use models::spec::ModelSpec;
 
 use self::answer::{Answer, Verdict};
 use self::gpus::KnownGpu;
+pub use self::gpus::names as gpu_names;
 use crate::app::App;
 use crate::args::model::{ModelArg, ModelArgs, shape_help};
 use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg};

@@ -49,6 +49,27 @@ fn wait_for_input(console: &Console) -> bool {
     false
 }
 
+/// Whether a pipe holds something that this command does not read.
+#[cfg(unix)]
+pub fn holds_unread() -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::fs::FileType;
+
+    let stdin = io::stdin();
+    let is_pipe =
+        rustix::fs::fstat(&stdin).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // At its end a pipe hangs up, and holds nothing.
+    is_pipe && poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().contains(PollFlags::IN)
+}
+
+/// On other systems only `-f -` reads stdin.
+#[cfg(not(unix))]
+pub fn holds_unread() -> bool {
+    false
+}
+
 /// Whether stdin has bytes or ends within so many seconds.
 #[cfg(unix)]
 fn has_input(seconds: Option<i64>) -> bool {

@@ -1,8 +1,6 @@
 //! Tables as aligned text, Markdown or CSV.
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
-
-use crate::format;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
 
 /// A table of texts.
 #[derive(Debug, Default)]
@@ -46,7 +44,8 @@ impl Table {
     }
 
     /// Like [`plain`](Self::plain), in lines of at most `width` columns where that is possible. Cells that are aligned to
-    /// the left are broken between words, into several lines. Words that are too long for that are cut.
+    /// the left are broken between words, into several lines, and in long words behind a `/`, `-`, `,`, `:` or `=`. Nothing
+    /// of them is left out.
     pub fn fitted(&self, width: usize) -> String {
         /// A column is not made narrower than that.
         const NARROW: usize = 8;
@@ -81,14 +80,8 @@ impl Table {
 
     /// A row in as many lines as its cells need.
     fn broken(&self, cells: &[String], widths: &[usize], separator: &str) -> String {
-        let parts: Vec<Vec<String>> = cells
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| {
-                let lines = format::wrapped(cell.trim(), *width);
-                lines.lines().map(|line| cut(line.trim(), *width)).collect()
-            })
-            .collect();
+        let parts: Vec<Vec<String>> =
+            cells.iter().zip(widths).map(|(cell, width)| wrapped_cell(cell, *width)).collect();
         let lines = parts.iter().map(Vec::len).max().unwrap_or(0).max(1);
         let line = |number: usize| -> Vec<String> {
             parts.iter().map(|part| part.get(number).cloned().unwrap_or_default()).collect()
@@ -193,17 +186,29 @@ pub fn column_widths(natural: &[usize], least: &[usize], columns: usize) -> Opti
     Some(widths)
 }
 
-/// A text without what is behind `width` columns, which `…` stands for.
-fn cut(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.to_owned();
+/// The lines of a cell, of at most `width` columns. Nothing is left out but white space between words.
+fn wrapped_cell(cell: &str, width: usize) -> Vec<String> {
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    let pieces = cell.split_whitespace().flat_map(|word| {
+        let parts = word.split_inclusive(['/', '-', ',', ':', '=']);
+        parts.enumerate().map(|(number, part)| (number == 0, part))
+    });
+    for (begins_word, piece) in pieces {
+        let gap = if begins_word && !line.is_empty() { " " } else { "" };
+        if !line.is_empty() && line.width() + gap.len() + piece.width() > width {
+            lines.push(std::mem::take(&mut line));
+        } else {
+            line += gap;
+        }
+        for c in piece.chars() {
+            if !line.is_empty() && line.width() + c.width().unwrap_or(0) > width {
+                lines.push(std::mem::take(&mut line));
+            }
+            line.push(c);
+        }
     }
-    let mut columns = 1;
-    let fits = |c: &char| {
-        columns += c.width().unwrap_or(0);
-        columns <= width
-    };
-    text.chars().take_while(fits).chain(['…']).collect()
+    lines.push(line);
+    lines
 }
 
 #[cfg(test)]
@@ -211,14 +216,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_column_gives_way() {
+    fn wide_columns_are_wrapped() {
         let mut table = Table::new(["policy", ">KV"]);
         table.row(["razor:buffer=4000", "12"]);
         table.row(["full", "100"]);
         assert_eq!(table.fitted(80), table.plain());
-        assert!(table.fitted(15).contains("razor:buf…   12"), "{}", table.fitted(15));
-        assert!(table.fitted(15).lines().all(|line| line.chars().count() <= 15));
-        assert!(table.fitted(0).contains("razor:b…"), "{}", table.fitted(0));
+        assert_eq!(table.fitted(usize::MAX), table.plain());
+        let expected =
+            "policy         KV\n------------  ---\nrazor:         12\nbuffer=4000\nfull          100\n";
+        assert_eq!(table.fitted(17), expected);
+        // Nothing is lost, however narrow the terminal is.
+        let narrow = table.fitted(0);
+        assert!(narrow.lines().all(|line| line.chars().count() <= 8 + 2 + 3), "{narrow}");
+        assert_eq!(
+            [wrapped_cell("a b  cde", 3), wrapped_cell("abcdefgh", 3), wrapped_cell("", 3)],
+            [vec!["a b", "cde"], vec!["abc", "def", "gh"], vec![""]]
+        );
+        assert_eq!(wrapped_cell("漢字漢字", 5), ["漢字", "漢字"]);
+        assert_eq!(wrapped_cell("owner/repo-GGUF/file.gguf", 16), ["owner/repo-GGUF/", "file.gguf"]);
     }
 
     #[test]

@@ -121,9 +121,11 @@ fn files_that_are_not_models_are_rejected() {
         ("no/such/file.gguf", "No such file"),
         ("/", "not a regular file"),
     ] {
-        for command in ["inspect", "plan", "bench", "chat"] {
+        for command in ["inspect", "plan", "bench"] {
             longhand(&[command, path]).assert_failed(1, part);
         }
+        // In a chat, a folder is a document.
+        longhand(&["chat", "-m", path]).assert_failed(1, part);
         longhand(&["ask", "-m", path, "Why?"]).assert_failed(1, part);
         longhand(&["tokenize", path, "-p", "x"]).assert_failed(1, part);
         longhand(&["heads", "calibrate", path]).assert_failed(1, part);
@@ -339,7 +341,7 @@ fn invalid_policies_and_budgets_are_rejected() {
     longhand(&["ask", "--kv-budget", "130%", "Why?"]).assert_failed(2, "more than a full cache takes");
 }
 
-/// The first argument of `ask` is the model if it is a file or ends in .gguf; a model elsewhere is an error.
+/// Model files are known by their content or their name; a model in a wrong place is an error.
 #[test]
 fn models_and_questions_are_told_apart() {
     let model = file("apart.gguf", models::embedded::needle());
@@ -359,15 +361,21 @@ fn models_and_questions_are_told_apart() {
         run.assert_failed(2, part);
     }
     let folder = common::scratch("apart");
-    longhand(&["ask", folder.to_str().expect("text"), "Who?"]).assert_failed(2, "apart is a folder");
     longhand(&["ask", "no/such.gguf", "Who?"]).assert_failed(1, "no/such.gguf: No such file");
 
-    // A folder with the name of the question, and a model without the extension.
+    // A path that exists is no question, unless -p says so.
     let question = format!("{} What is the pass key", "The pass key is 9078648.");
     std::fs::create_dir_all(folder.join(&question)).expect("a folder");
     let run = common::Running::start_in(&folder, &["ask", &question]).finish();
+    run.assert_failed(2, "there is no question");
+    let run = common::Running::start_in(&folder, &["ask", "-p", &question]).finish();
     assert_eq!(run.ok(), "The pass key is 9078648.\n");
+    // A model without the extension.
     std::fs::write(folder.join("model"), models::embedded::needle()).expect("a model");
     let run = common::Running::start_in(&folder, &["ask", "-p", &question, "model"]).finish();
     assert_eq!(run.ok(), "The pass key is 9078648.\n");
+    // A folder of models is neither.
+    let of_models = common::scratch("apart-models");
+    std::fs::write(of_models.join("a.gguf"), models::embedded::needle()).expect("a model");
+    longhand(&["ask", of_models.to_str().expect("text"), "Who?"]).assert_failed(2, "is a folder of models");
 }

@@ -132,13 +132,14 @@ fn completions_and_manual_pages_are_printed() {
     for (shell, part) in
         [("bash", "complete -F _longhand"), ("zsh", "#compdef longhand"), ("fish", "complete -c longhand")]
     {
-        let script = longhand(&["completions", shell]).ok();
-        assert!(script.contains(part) && script.contains("kv-budget"), "{shell}");
-        // Hidden flags: of llama.cpp, and of the settings.
-        assert!(!script.contains("flash-attn") && !script.contains("default-model"), "{shell}");
+        assert!(longhand(&["completions", shell]).ok().contains(part), "{shell}");
     }
+    let script = longhand(&["completions", "elvish"]).ok();
+    assert!(script.contains("kv-budget"), "{script}");
+    // Hidden flags: of llama.cpp, and of the settings.
+    assert!(!script.contains("flash-attn") && !script.contains("default-model"), "{script}");
     assert!(longhand(&["man"]).ok().contains(".SH NAME\nlonghand"));
-    let folder = scratch("man");
+    let folder = scratch("man-pages");
     let path = folder.to_str().expect("a path that is text");
     longhand(&["man", path]).ok();
     for (page, part) in
@@ -147,7 +148,14 @@ fn completions_and_manual_pages_are_printed() {
         let text = std::fs::read_to_string(folder.join(page)).expect(page);
         assert!(text.contains(part), "{page}");
     }
-    longhand(&["man", "no/such/folder"]).assert_failed(1, "cannot write no/such/folder");
+    // As `man` is used: the page of a command; a folder that does not exist yet; a folder for `man`.
+    assert!(longhand(&["man", "ask"]).ok().contains(".SH NAME\nlonghand\\-ask"));
+    let new = folder.join("new/man");
+    let _ = std::fs::remove_dir_all(folder.join("new"));
+    let run = longhand(&["man", new.to_str().expect("text")]);
+    assert!(run.stderr.contains("new/man/man1\n"), "{}", run.stderr);
+    assert!(new.join("man1/longhand-ask.1").is_file());
+    longhand(&["man", "/dev/null/folder"]).assert_failed(1, "cannot write /dev/null/folder");
     longhand(&["completions", "tcsh"]).assert_failed(2, "tcsh");
 }
 

@@ -114,7 +114,8 @@ fn a_conversation_goes_on_without_a_file_and_without_a_model() {
     user.run(&["chat", "--resume", "the-boat-"], "").ok();
     user.run(&["chat", "--resume", "the"], "").assert_failed(1, "several kept conversations begin with the:");
     user.run(&["chat", "--resume", "nobody"], "").assert_failed(1, "no conversation named nobody is kept");
-    user.run(&["chat", "--resume", "the-boat", "-p", "Be brief."], "").assert_failed(2, "no system message");
+    user.run(&["chat", "--resume", "the-boat", "-sys", "Be brief."], "")
+        .assert_failed(2, "no system message");
 }
 
 #[test]
@@ -254,7 +255,7 @@ fn conversations_are_shown_checked_exported_and_removed() {
     assert!(run.stderr.contains("no conversation is kept yet"), "{}", run.stderr);
     run.ok();
     let document = file("manage.txt", DOCUMENT);
-    user.run(&["chat", "-f", &document, "-p", "Be brief."], &format!("{NUMBER}\n{KEY}\n")).ok();
+    user.run(&["chat", "-f", &document, "-sys", "Be brief."], &format!("{NUMBER}\n{KEY}\n")).ok();
     let out = user.run(&["sessions", "list"], "").ok();
     for part in ["manage", "needle", "manage.txt", " ago"] {
         assert!(out.contains(part), "{part} is not in {out}");

@@ -5,7 +5,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Run, command, finished, scratch};
+use common::{Run, command, finished, longhand, scratch};
 
 const TINY: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/models/llama-gqa-llama3rope-f16.gguf");
@@ -93,8 +93,59 @@ fn models_of_three_programs_and_of_folders_are_listed() {
         let objects = finished(command.output().expect("it starts")).json();
         assert_eq!(objects[0]["name"], "acme/Tiny-Llama-GGUF/tiny-f16.gguf", "{variable}");
     }
+}
+
+/// Without models, three to begin with are named. The planner's arithmetic says that they fit.
+#[test]
+fn a_machine_without_models_is_told_of_some() {
     let empty = scratch("homes").join("empty");
-    assert!(run(&empty, &["models"]).ok().starts_with("no models in the caches"));
+    let text = run(&empty, &["models"]).ok();
+    assert!(
+        text.starts_with("no models in the caches") && text.contains("Nothing was downloaded or checked"),
+        "{text}"
+    );
+    let free = longhand(&["devices", "--json"]).json()["cpu"]["free"].as_u64();
+    let lines: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("longhand chat -hf ")).collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    let sizes = lines.iter().map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [repository, _, _, needed, unit, fits] = words[..] else { panic!("{line}") };
+        assert!(repository.contains('/') && repository.ends_with(":Q4_K_M"), "{line}");
+        let unit = if unit == "GiB" { 1u64 << 30 } else { 1 << 20 };
+        let needed = (needed.parse::<f64>().expect("a number") * unit as f64) as u64;
+        // Other programs take and free memory meanwhile.
+        assert!(fits != "yes" || free.is_none_or(|free| needed < free + free / 2), "{line}: {free:?}");
+        needed
+    });
+    assert!(sizes.collect::<Vec<_>>().is_sorted_by(|a, b| a > b), "{text}");
+    assert_eq!(run(&empty, &["models", "--json"]).ok(), "[]\n");
+}
+
+/// On a terminal, long names are wrapped.
+#[cfg(target_os = "linux")]
+#[test]
+fn lists_fit_the_terminal() {
+    let home = home("narrow");
+    for what in ["models", "policies", "config", "devices"] {
+        let line = format!("stty cols 70; {} {what}", env!("CARGO_BIN_EXE_longhand"));
+        let mut script = Command::new("script");
+        script.args(["-qec", &line, "/dev/null"]).stdin(std::process::Stdio::null());
+        for (name, value) in at(&home, &[]).get_envs() {
+            match value {
+                Some(value) => script.env(name, value),
+                None => script.env_remove(name),
+            };
+        }
+        let Ok(output) = script.output() else { return println!("skipped: there is no `script`") };
+        let text = finished(output).ok();
+        // A path of the settings' file is not broken.
+        let wide = |line: &&str| line.trim_end().chars().count() > 70 && !line.starts_with("config file: ");
+        assert_eq!(text.lines().filter(wide).collect::<Vec<_>>(), Vec::<&str>::new(), "{what}");
+        // Nothing of a name is lost.
+        let column = |line: &str| line.chars().take(20).collect::<String>().trim_end().to_owned();
+        let names: String = text.lines().map(column).collect();
+        assert!(what != "models" || names.contains("acme/Tiny-Llama-GGUF/tiny-f16.gguf"), "{text}");
+    }
 }
 
 #[test]
@@ -113,9 +164,24 @@ fn a_model_can_be_given_by_name() {
     for args in [&["inspect", "tiny-qwen"][..], &["inspect", "-m", "acme/qwen/tiny-qwen-q8_0.gguf"]] {
         assert!(run(&home, args).ok().contains("tiny-qwen-q8_0.gguf: GGUF version"));
     }
-    // A part of a name is a question.
-    let object = run(&home, &["ask", "--json", "tiny", question]).json();
-    assert_eq!(object["answers"].as_array().map(Vec::len), Some(2));
+    // A word before a question is a model, also where it is a part of its name; alone it is a question.
+    run(&home, &["ask", "tiny", question]).assert_failed(2, "tiny is part of the names of 2 models");
+    let part = run(&home, &["ask", "need", question]);
+    assert!(
+        part.stderr.contains("note: need is the model ") && part.stdout.contains("9078648"),
+        "{}",
+        part.stderr
+    );
+    let typo = run(&home, &["ask", "neddle", question]);
+    let hint = "hint: did you mean `needle`? `longhand models` lists the models (acme/Tiny-Llama-GGUF/tiny-f16.gguf, ";
+    assert!(typo.stderr.contains(hint) && typo.stderr.contains("give it with -p"), "{}", typo.stderr);
+    typo.assert_failed(1, "neddle: No such file, and no model on this machine has this name");
+    let repository = run(&home, &["ask", "acme/Other-GGUF:Q8_0", question]);
+    assert!(repository.stderr.contains("; -hf acme/Other-GGUF:Q8_0 downloads it"), "{}", repository.stderr);
+    for args in [&["ask", "--json", "neddle"][..], &["ask", "--json", "-p", "neddle"]] {
+        assert_eq!(run(&home, args).json()["answers"][0]["question"], "neddle");
+    }
+    run(&home, &["ask", "needle"]).assert_failed(2, "there is no question");
     let two = run(&home, &["inspect", "tiny"]);
     assert!(
         two.stderr.contains("hint: give more of the name: acme/Tiny-Llama-GGUF/tiny-f16.gguf, acme/qwen")

@@ -207,7 +207,7 @@ fn flags_that_contradict_the_session_are_rejected() {
         (&["--policy", "snapkv", "--kv-budget", "40%", "--heads", &more], "(not snapkv:"),
         (&["--kv-budget", "30%"], "has --policy razor:"),
         (&["--heads", &more], "has another head profile (--heads)"),
-        (&["-p", "Be brief."], "has no system message (-p)"),
+        (&["-sys", "Be brief."], "has no system message (-sys)"),
     ] {
         chat(flags).assert_failed(2, part);
     }

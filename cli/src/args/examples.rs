@@ -14,7 +14,7 @@ See what fits a GPU before you download a model, and which models you already ha
   longhand plan --shape llama-3.1-8b -c 100k --gpu 4090
   longhand models
 
-With your own model and document: longhand ask MODEL -f FILE \"QUESTION\"
+With your own model and document: longhand ask MODEL FILE \"QUESTION\"
 All commands: longhand --help
 ";
 
@@ -34,7 +34,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "chat",
         &[
             ("with the small built-in model", "longhand chat"),
-            ("about a document", "longhand chat model.gguf -f book.txt"),
+            ("about a document", "longhand chat model.gguf book.txt"),
             ("with a conversation that can be continued", "longhand chat -f book.txt --session book.session"),
         ],
     ),
@@ -44,9 +44,12 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("one question", "longhand ask \"The pass key is 9078648. What is the pass key?\""),
             (
                 "two questions about a document",
-                "longhand ask model.gguf -f book.txt \"Who is the narrator?\" \"Where does it end?\"",
+                "longhand ask model.gguf book.txt \"Who is the narrator?\" \"Where does it end?\"",
             ),
-            ("answers for a program", "longhand ask -f book.txt --json \"Who is the narrator?\""),
+            (
+                "each document on its own, for a program",
+                "longhand ask --each --json *.txt \"Who is the narrator?\"",
+            ),
         ],
     ),
     (
@@ -194,7 +197,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "completions",
         &[("for this shell", "longhand completions bash"), ("for fish", "longhand completions fish")],
     ),
-    ("man", &[("the page of the program", "longhand man"), ("the pages of all commands", "longhand man .")]),
+    (
+        "man",
+        &[("the page of a command", "longhand man ask"), ("the pages of all commands", "longhand man man1")],
+    ),
     (
         "config",
         &[("what holds, and why", "longhand config"), ("where the config file is", "longhand config path")],

@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 
 /// Flags with several letters and the long flags they become, and flags that give another one a value.
 const FLAGS: &[(&str, &str)] = &[
@@ -19,14 +19,30 @@ const FLAGS: &[(&str, &str)] = &[
     ("-fa", FLASH_ATTN),
     ("-tb", "--threads-batch"),
     ("-hf", "--hf-repo"),
+    ("-hfr", "--hf-repo"),
+    ("-hff", "--hf-file"),
+    ("-hft", "--hf-token"),
+    ("-hfd", "--hf-repo-draft"),
+    ("-mu", "--model-url"),
+    ("-md", "--model-draft"),
+    ("-sysf", "--system-prompt-file"),
     ("-dev", "--device"),
     ("-cnv", "--conversation"),
+    ("-no-cnv", "--no-conversation"),
+    ("-st", "--single-turn"),
+    ("-if", "--interactive-first"),
+    ("-co", COLOR),
+    ("-sm", "--split-mode"),
+    ("-mg", "--main-gpu"),
+    ("-ts", "--tensor-split"),
+    ("-nkvo", "--no-kv-offload"),
     ("-pg", "--prompt-gen"),
 ];
 
 const FLASH_ATTN: &str = "--flash-attn";
-/// Values of `--flash-attn`. Older command lines give none.
-const FLASH_ATTN_VALUES: [&str; 5] = ["on", "off", "auto", "0", "1"];
+const COLOR: &str = "--color";
+/// Values of `--flash-attn` and `--color`. Older command lines give none.
+const SWITCH_VALUES: [&str; 5] = ["on", "off", "auto", "0", "1"];
 
 /// Flags of llama.cpp that have no effect.
 #[derive(Clone, Debug, Args)]
@@ -37,7 +53,7 @@ pub struct UnusedArgs {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "on",
-        value_parser = FLASH_ATTN_VALUES
+        value_parser = SWITCH_VALUES
     )]
     flash_attn: Option<String>,
     #[arg(long, hide = true, value_parser = super::values::threads)]
@@ -46,18 +62,44 @@ pub struct UnusedArgs {
     mlock: bool,
     #[arg(long, hide = true)]
     no_mmap: bool,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = SWITCH_VALUES)]
+    color: Option<String>,
+    #[arg(long, hide = true)]
+    jinja: bool,
+    #[arg(long, hide = true)]
+    conversation: bool,
+    #[arg(long, short = 'i', hide = true, alias = "interactive-first")]
+    interactive: bool,
+    #[arg(long, hide = true, alias = "display-prompt")]
+    no_display_prompt: bool,
+    #[arg(long, hide = true)]
+    no_context_shift: bool,
+    #[arg(long, hide = true, action = ArgAction::Count, aliases = ["warmup", "mmap", "log-disable", "perf", "no-perf", "simple-io"])]
+    no_warmup: u8,
 }
 
 impl UnusedArgs {
     /// A note for each of these flags that was given.
     pub fn notes(&self) -> Vec<&'static str> {
-        let all = [
+        let all: [(bool, &str); 10] = [
             (self.flash_attn.is_some(), "-fa is not used: attention never stores the matrix of scores"),
             (self.threads_batch.is_some(), "-tb is not used: prefill uses the -t threads too"),
             (self.mlock, "--mlock is not used: the system may drop pages of the model file from memory"),
             (
                 self.no_mmap,
                 "--no-mmap is not used: the file is mapped; weights are copied where that is faster",
+            ),
+            (self.color.is_some(), "--color is not used: a terminal has colours, unless NO_COLOR is set"),
+            (self.jinja, "--jinja is not used: chat templates are always rendered"),
+            (
+                self.conversation || self.interactive,
+                "-cnv and -i are not used: `chat` is a conversation, `ask` answers and ends",
+            ),
+            (self.no_display_prompt, "--no-display-prompt is not used: stdout has no prompts"),
+            (self.no_context_shift, "--no-context-shift is not used: the context never shifts"),
+            (
+                self.no_warmup > 0,
+                "llama.cpp's flags for warm-up, mapping, logs and timings are not used: they change no answer",
             ),
         ];
         all.into_iter().filter_map(|(given, note)| given.then_some(note)).collect()
@@ -74,11 +116,12 @@ pub fn translate(arguments: Vec<OsString>) -> Vec<OsString> {
             translated.push(argument);
             continue;
         };
-        if let Some(flag) = translated.last_mut().filter(|flag| *flag == FLASH_ATTN)
-            && FLASH_ATTN_VALUES.contains(&text)
+        if let Some(flag) = translated.last_mut().filter(|flag| *flag == FLASH_ATTN || *flag == COLOR)
+            && SWITCH_VALUES.contains(&text)
         {
             // The value is optional, so clap needs it in the same argument.
-            *flag = format!("{FLASH_ATTN}={text}").into();
+            flag.push("=");
+            flag.push(text);
             continue;
         }
         let (name, value) = match text.split_once('=') {

@@ -135,6 +135,16 @@ impl ModelArgs {
         local_models::is_name(text, &self.other.model_folders)
     }
 
+    /// Adds models that were given without a flag.
+    pub fn add(&mut self, models: Vec<PathBuf>) {
+        self.models.extend(models);
+    }
+
+    /// Folders with model files, besides the caches of other programs.
+    pub fn folders(&self) -> &[PathBuf] {
+        &self.other.model_folders
+    }
+
     /// Whether a flag names the model.
     pub fn is_named(&self) -> bool {
         !self.models.is_empty() || self.other.hf_repo.is_some()
@@ -196,41 +206,4 @@ pub fn shape_help(what: &str) -> String {
         shapes.join(", "),
         types.join(", ")
     )
-}
-
-/// Whether the first argument of a command whose arguments are a model and questions is the model: it ends in
-/// `.gguf` or is an existing file. A folder may have the name of a question.
-pub fn is_model(text: &str) -> bool {
-    ends_in_gguf(text) || (Path::new(text).exists() && !Path::new(text).is_dir())
-}
-
-/// Checks an argument that is taken as a question, because it is no model or not the first argument.
-///
-/// # Errors
-/// Where it was probably meant as a model: an existing `.gguf` file, or the path of a folder.
-pub fn check_question(text: &str, model_given: bool) -> Result<(), Failure> {
-    let path = Path::new(text);
-    if ends_in_gguf(text) && path.is_file() {
-        return Err(match model_given {
-            true => Failure::usage(
-                format!("{text} is a model file, but a model is given already"),
-                "name the model once, with -m or as the first argument; give questions about a file's name with -p",
-            ),
-            false => Failure::usage(
-                format!("{text} is a model file, but it is given after a question"),
-                "give the model as the first argument, or with -m; give questions about a file's name with -p",
-            ),
-        });
-    }
-    if text.contains(std::path::is_separator) && path.is_dir() {
-        return Err(Failure::usage(
-            format!("{text} is a folder"),
-            "give the path of a model file in it; model files end in .gguf",
-        ));
-    }
-    Ok(())
-}
-
-fn ends_in_gguf(text: &str) -> bool {
-    Path::new(text).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
 }

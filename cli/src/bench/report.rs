@@ -28,7 +28,7 @@ pub struct Report<'a> {
 impl Report<'_> {
     /// Prints all measurements.
     pub fn print(&self, app: &App, measurements: &[Measurement]) -> Result<()> {
-        match self.args.output {
+        match self.args.output() {
             Output::Json => {
                 let objects: Vec<Value> =
                     measurements.iter().map(|measurement| self.object(measurement)).collect();
@@ -37,7 +37,7 @@ impl Report<'_> {
             Output::Md => app.console.print_report(&self.table(measurements).markdown())?,
             Output::Csv => app.console.print_report(&self.table(measurements).csv())?,
         }
-        if self.args.output == Output::Md {
+        if self.args.output() == Output::Md {
             app.console.print(&format!("\nmeasured memory bandwidth: {:.1} GB/s\n", self.bandwidth / 1e9))?;
         }
         Ok(())

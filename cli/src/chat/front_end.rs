@@ -1,10 +1,12 @@
 //! Where messages come from and answers go to: a terminal with a line editor, or plain lines.
 
+use std::collections::VecDeque;
 use std::io::{self, BufRead, IsTerminal};
 use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result};
+use longhand::text::sanitize_for_terminal;
 
 use super::commands::{Message, is_unfinished};
 #[cfg(unix)]
@@ -28,6 +30,8 @@ pub enum Next {
 pub struct FrontEnd<'a> {
     app: &'a App,
     hides_thinking: bool,
+    /// Questions of the command line that were not asked yet.
+    first: VecDeque<String>,
     input: Input,
 }
 
@@ -49,7 +53,12 @@ impl<'a> FrontEnd<'a> {
             app.interrupt.watch_signals();
             if io::stdin().is_terminal() {
                 let editing = Editing::start(app, private).inspect_err(|_| crate::terminal::restore())?;
-                return Ok(FrontEnd { app, hides_thinking: false, input: Input::Keys(Box::new(editing)) });
+                return Ok(FrontEnd {
+                    app,
+                    hides_thinking: false,
+                    first: VecDeque::new(),
+                    input: Input::Keys(Box::new(editing)),
+                });
             }
         }
         let inbox = Arc::new(Inbox::new());
@@ -63,12 +72,24 @@ impl<'a> FrontEnd<'a> {
         });
         let reader = thread::Builder::new().name("lines".to_owned()).spawn(move || read_lines(&for_lines));
         reader.context("cannot start a thread")?;
-        Ok(FrontEnd { app, hides_thinking: false, input: Input::Lines(inbox) })
+        Ok(FrontEnd { app, hides_thinking: false, first: VecDeque::new(), input: Input::Lines(inbox) })
+    }
+
+    /// These questions are asked first, as if they were typed.
+    pub fn begin_with(&mut self, questions: Vec<String>) {
+        self.first.extend(questions);
     }
 
     /// Waits for the next message.
     pub fn next_message(&mut self) -> Result<Next> {
         let app = self.app;
+        if let Some(question) = self.first.pop_front().filter(|question| !question.trim().is_empty()) {
+            if app.console.stdout_terminal() {
+                let shown = format!("> {}", sanitize_for_terminal(question.trim()));
+                app.console.print(&format!("{}\n", app.console.paint(36, &shown)))?;
+            }
+            return Ok(Next::Message(Message::Question(question)));
+        }
         match &mut self.input {
             #[cfg(unix)]
             Input::Keys(editing) => app.interrupt.prompting(|| editing.next_message(app)),

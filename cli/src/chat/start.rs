@@ -38,17 +38,17 @@ impl Opening<'_> {
     pub fn new<'a>(app: &App, args: &'a ChatArgs) -> Result<Opening<'a>> {
         let kept = KeptChats::find();
         let values = args.sampling.values()?;
-        let given = args.model.source(app, args.model_arg.path.as_deref())?;
+        let given = args.model.source(app, None)?;
         let options = args.session.apply(args.model.setup_options(app))?;
         let mut saved = open_saved(args, kept.as_ref())?;
-        let is_given = !args.model.model_words(args.model_arg.path.as_deref()).is_empty();
+        let is_given = args.model.is_named();
         let source = match &saved {
             Some((_, saved)) if !is_given => saved.model_source(),
             _ => given,
         };
         let is_built_in = matches!(source, ModelSource::Embedded);
         if saved.is_none() {
-            app.introduce(&source);
+            app.introduce(&source, false);
         }
         let model = open_model(app, source).map_err(|error| match &saved {
             Some((_, saved)) => error
@@ -193,7 +193,7 @@ fn check_saved(
     let mut differences = resume_check::differences(&before, options, model)?;
     if args.system.is_some() && args.system.as_deref() != saved.system() {
         let which = if saved.system().is_some() { "another" } else { "no" };
-        differences.push(format!("{which} system message (-p)"));
+        differences.push(format!("{which} system message (-sys)"));
     }
     if !args.files.is_empty() && documents.trim_end() != saved.documents().trim_end() {
         let which = if saved.documents().is_empty() { "no" } else { "other" };

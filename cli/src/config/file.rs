@@ -26,7 +26,7 @@ pub fn path() -> Option<PathBuf> {
 /// # Errors
 /// A file that cannot be read or is no TOML, an unknown key, or a value of a wrong kind.
 pub fn read(path: &Path) -> Result<Vec<Setting>, Failure> {
-    match text(path) {
+    match read_text(path) {
         Ok(text) => parse(path, &text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(Failure::new(
@@ -36,7 +36,11 @@ pub fn read(path: &Path) -> Result<Vec<Setting>, Failure> {
     }
 }
 
-fn text(path: &Path) -> std::io::Result<String> {
+/// The text of a small file that the user has written.
+///
+/// # Errors
+/// It cannot be read, is no regular file, is larger than 1 MiB, or is not UTF-8.
+pub fn read_text(path: &Path) -> std::io::Result<String> {
     // Before it is opened: a pipe would wait for its writer.
     if !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("it is not a regular file"));

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use longhand::SetupOptions;
 use models::LoadError;
 use models::gguf::GgufFile;
 use models::invisible::escape_name;
 use serde_json::{Value, json};
 
 use super::places::Found;
+use super::suggestions::{CONTEXT, FILE_TYPE, Suggestion, suggestions};
 use super::{LocalModel, SHOWN, list};
 use crate::app::App;
 use crate::table::Table;
@@ -54,10 +56,7 @@ pub fn run(app: &App, args: &ModelsArgs) -> Result<()> {
         return app.console.print_json(&objects);
     }
     if models.is_empty() {
-        let text = "no models in the caches of Hugging Face, Ollama and LM Studio, and no model-folders in the settings\n\
-                    \n\
-                    Download one: longhand chat -hf Qwen/Qwen2.5-7B-Instruct-GGUF; or give the path of a GGUF file with -m.\n";
-        return Ok(app.console.print_report(text)?);
+        return Ok(app.console.print_report(&text_without_models(app)?)?);
     }
     let mut table = Table::new(["name", ">size", "type", "architecture", "runs", "from"]);
     let mut problems = String::new();
@@ -68,7 +67,7 @@ pub fn run(app: &App, args: &ModelsArgs) -> Result<()> {
             Err(problem) => Some(problem),
         };
         if let Some(problem) = problem {
-            problems += &format!("{name}: {problem}\n");
+            problems += &format::wrapped(&format!("{name}: {problem}\n"), app.console.width());
         }
         let runs = if problem.is_none() { "yes" } else { "no" };
         let [size, file_type, architecture] = match details {
@@ -80,8 +79,44 @@ pub fn run(app: &App, args: &ModelsArgs) -> Result<()> {
     if !problems.is_empty() {
         problems = format!("\nNot run by longhand:\n{problems}");
     }
-    let width = app.console.width();
-    Ok(app.console.print_report(&(table.fitted(width) + &format::wrapped_text(&problems, width)))?)
+    Ok(app.console.print_report(&(table.fitted(app.console.width()) + &problems))?)
+}
+
+/// What is printed where there are no models: some to begin with.
+fn text_without_models(app: &App) -> Result<String> {
+    let options = SetupOptions { interrupt: app.interrupt.flag(), ..SetupOptions::default() };
+    let found = app.interrupt.computing(|| suggestions(&options, &mut ()))?;
+    let mut table = Table::new(["command", ">weights", ">with context", "fits"]);
+    for Suggestion { repository, weights, needed, fits } in &found {
+        table.row([
+            format!("longhand chat -hf {repository}:{FILE_TYPE}"),
+            format::bytes(*weights),
+            format::bytes(*needed),
+            fits.map_or("?", |fits| if fits { "yes" } else { "no" }).to_owned(),
+        ]);
+    }
+    // The commands stay whole, to be copied.
+    let paragraph = |text: &str| format::wrapped(text, app.console.width()) + "\n";
+    Ok([
+        paragraph(
+            "no models in the caches of Hugging Face, Ollama and LM Studio, and no model-folders in the settings",
+        ),
+        "\n".to_owned(),
+        paragraph(
+            "Models to begin with. Each command downloads one from Hugging Face, once; larger ones answer better, \
+             smaller ones read faster:",
+        ),
+        "\n".to_owned(),
+        table.plain(),
+        "\n".to_owned(),
+        paragraph(&format!(
+            "The sizes are computed for a context of {} tokens in this machine's free memory. Nothing was downloaded or \
+             checked.",
+            format::count(CONTEXT)
+        )),
+        paragraph("Or give the path of a GGUF file: longhand chat MODEL.gguf"),
+    ]
+    .concat())
 }
 
 /// Reads the header of a model file.

@@ -53,19 +53,23 @@ pub struct KnownGpu {
     pub memory: usize,
 }
 
+/// The names of all.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    GPUS.iter().map(|(name, _)| *name)
+}
+
 /// The GPU of this name: `4090`, `rtx4090`, `RTX 4090`.
 pub fn parse(text: &str) -> Result<KnownGpu, Failure> {
     let wanted = short_name(text);
     let found = GPUS.iter().find(|(name, _)| short_name(name) == wanted);
-    let known = || GPUS.iter().map(|(name, _)| *name);
     match found {
         Some((name, gib)) => Ok(KnownGpu { name, memory: gib << 30 }),
         None => Err(Failure::usage(
             "no GPU is known by this name",
             format!(
                 "{}give its memory instead, for example --device cuda --memory 24GiB; known are {}",
-                did_you_mean(&wanted, known()),
-                known().collect::<Vec<_>>().join(", ")
+                did_you_mean(&wanted, names()),
+                names().collect::<Vec<_>>().join(", ")
             ),
         )),
     }

@@ -1,0 +1,151 @@
+//! Saved prompts: text files in the folder `prompts` beside the config file. `summary.txt` there is the prompt
+//! `summary`. The files are read when they are used, and bounded.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use longhand::folders;
+
+use crate::config;
+use crate::failure::Failure;
+use crate::suggest::did_you_mean;
+
+/// Most files of the folder that are looked at.
+const MAX_FILES: usize = 1000;
+/// Extensions of the files.
+const EXTENSIONS: [&str; 2] = ["md", "txt"];
+
+/// A saved prompt that was not read yet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SavedPrompt {
+    /// Its name: that of its file, without the extension.
+    pub name: String,
+    /// Its file.
+    pub path: PathBuf,
+}
+
+impl SavedPrompt {
+    /// The text, without white space around it.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is larger than 1 MiB, is not UTF-8 or has no text.
+    pub fn read(&self) -> Result<String, Failure> {
+        let wrong = |what: String| {
+            Failure::new(
+                format!("the saved prompt {} cannot be used: {what}", self.path.display()),
+                "correct or remove the file",
+            )
+        };
+        let text = config::read_text(&self.path).map_err(|error| wrong(error.to_string()))?;
+        match text.trim() {
+            "" => Err(wrong("it is empty".to_owned())),
+            text => Ok(text.to_owned()),
+        }
+    }
+}
+
+/// The folder of saved prompts, which need not exist; `None` if the system names none.
+pub fn folder() -> Option<PathBuf> {
+    Some(folders::config()?.join("prompts"))
+}
+
+/// All saved prompts, by name. There are none where the folder cannot be read.
+pub fn list() -> Vec<SavedPrompt> {
+    folder().map_or_else(Vec::new, |folder| list_in(&folder))
+}
+
+fn list_in(folder: &Path) -> Vec<SavedPrompt> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_FILES);
+    let prompt = |path: PathBuf| {
+        let extension = path.extension()?.to_str()?;
+        let name = path.file_stem()?.to_str().filter(|name| !name.starts_with('.'))?.to_owned();
+        (EXTENSIONS.contains(&extension) && path.is_file()).then_some(SavedPrompt { name, path })
+    };
+    let mut prompts: Vec<SavedPrompt> = entries.filter_map(|entry| prompt(entry.path())).collect();
+    prompts.sort_unstable();
+    prompts
+}
+
+/// The text of the saved prompt of this name.
+///
+/// # Errors
+/// There is none, or there are two; a file that cannot be used.
+pub fn load(name: &str) -> Result<String, Failure> {
+    let Some(folder) = folder() else {
+        return Err(Failure::new(
+            "there is no folder for saved prompts",
+            "set the environment variable HOME or XDG_CONFIG_HOME",
+        ));
+    };
+    choose(name, &list_in(&folder), &folder)?.read()
+}
+
+fn choose<'a>(name: &str, prompts: &'a [SavedPrompt], folder: &Path) -> Result<&'a SavedPrompt, Failure> {
+    let found: Vec<&SavedPrompt> = prompts.iter().filter(|prompt| prompt.name == name).collect();
+    match found[..] {
+        [prompt] => Ok(prompt),
+        [] => {
+            let mut names: Vec<&str> = prompts.iter().map(|prompt| &*prompt.name).collect();
+            names.dedup();
+            let known = match names.is_empty() {
+                true => String::new(),
+                false => format!("use one of {}; or ", names.join(", ")),
+            };
+            Err(Failure::usage(
+                format!("there is no saved prompt named {name}"),
+                format!(
+                    "{}{known}write one to {}",
+                    did_you_mean(name, names.iter().copied()),
+                    folder.join("NAME.txt").display()
+                ),
+            ))
+        }
+        [first, second, ..] => Err(Failure::usage(
+            format!(
+                "there are two saved prompts named {name}: {} and {}",
+                first.path.display(),
+                second.path.display()
+            ),
+            "rename or remove one of the files",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_are_text_files_with_a_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let put = |name: &str, text: &[u8]| fs::write(folder.path().join(name), text).expect("a file");
+        put("summary.txt", b"\nSummarise the text.\n\n");
+        put("twice.md", b"a");
+        put("twice.txt", b"b");
+        put("empty.txt", b" \n");
+        put("latin.txt", b"caf\xe9");
+        put("large.txt", &vec![b'a'; (1 << 20) + 1]);
+        put(".hidden.txt", b"a");
+        put("other.pdf", b"a");
+        fs::create_dir(folder.path().join("folder.txt")).expect("a folder");
+        let prompts = list_in(folder.path());
+        let names: Vec<&str> = prompts.iter().map(|prompt| &*prompt.name).collect();
+        assert_eq!(names, ["empty", "large", "latin", "summary", "twice", "twice"]);
+        let text = |name: &str| choose(name, &prompts, folder.path()).and_then(SavedPrompt::read);
+        assert_eq!(text("summary"), Ok("Summarise the text.".to_owned()));
+        for (name, part) in [
+            ("empty", "it is empty"),
+            ("latin", "UTF-8"),
+            ("large", "larger than 1 MiB"),
+            ("twice", "two saved prompts named twice"),
+            ("sumary", "no saved prompt named sumary"),
+            ("../summary", "no saved prompt named ../summary"),
+        ] {
+            let error = text(name).expect_err(name);
+            assert!(error.to_string().contains(part), "{name}: {error}");
+        }
+        let hint = text("sumary").expect_err("a typo").hint().to_owned();
+        assert!(hint.starts_with("did you mean `summary`? use one of empty, large, "), "{hint}");
+        assert_eq!(list_in(Path::new("no/such/folder")), []);
+    }
+}
