@@ -14,12 +14,15 @@ mod export;
 mod front_end;
 mod history;
 mod inbox;
+#[cfg(unix)]
+mod input_line;
 mod keeper;
 #[cfg(unix)]
 mod keyboard;
 mod keys;
 mod kv_head;
 mod kv_map;
+mod open_row;
 mod outside;
 mod replay;
 mod reread;

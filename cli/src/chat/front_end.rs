@@ -96,6 +96,21 @@ impl<'a> FrontEnd<'a> {
         false
     }
 
+    /// Lets the user change a message that could not be sent, if nothing else was typed since. Without a line editor it is
+    /// lost.
+    pub fn put_back(&mut self, message: &str) {
+        #[cfg(unix)]
+        if let Input::Keys(editing) = &mut self.input {
+            editing.put_back(message);
+        }
+        let _ = message;
+    }
+
+    /// Whether messages are typed on a terminal.
+    pub fn is_typed(&self) -> bool {
+        !matches!(self.input, Input::Lines(_))
+    }
+
     /// Whether the message that came last is to replace the question before it.
     pub fn sent_revision(&self) -> bool {
         match &self.input {
@@ -106,8 +121,8 @@ impl<'a> FrontEnd<'a> {
     }
 
     /// The model works from now on: Ctrl-C and Ctrl-Z act at once.
-    pub fn begin_work(&self) {
-        match &self.input {
+    pub fn begin_work(&mut self) {
+        match &mut self.input {
             #[cfg(unix)]
             Input::Keys(editing) => editing.begin_work(),
             Input::Lines(_) => {}
@@ -115,8 +130,8 @@ impl<'a> FrontEnd<'a> {
     }
 
     /// The work is done: all keys are for the next message.
-    pub fn end_work(&self) {
-        match &self.input {
+    pub fn end_work(&mut self) {
+        match &mut self.input {
             #[cfg(unix)]
             Input::Keys(editing) => editing.end_work(),
             Input::Lines(_) => {}
