@@ -1,17 +1,21 @@
 //! `longhand chat`: a conversation in the terminal, about documents if any are given. The documents are read
 //! while the user types; later turns read only their question.
 
+mod another_model;
 mod background;
 mod commands;
+mod compact;
 mod complete;
 mod conversation;
 mod copy;
 mod draft;
+mod dropped;
 #[cfg(unix)]
 mod editing;
 mod editor;
 mod export;
 mod front_end;
+mod habits;
 mod history;
 mod inbox;
 #[cfg(unix)]
@@ -41,7 +45,7 @@ use anyhow::Result;
 use clap::Args;
 use longhand::Chat;
 
-use self::conversation::Ended;
+use self::conversation::{Ended, Given};
 use self::front_end::FrontEnd;
 use self::inbox::End;
 use self::keeper::Keeper;
@@ -114,7 +118,8 @@ fn chat(app: &App, args: &ChatArgs) -> Result<()> {
     let setup = opening.setup().clone();
     front_end.hide_thinking(args.answer.hides_thinking());
     let (mut chat, mut keeper) = opening.begin(app)?;
-    let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &setup);
+    let given = Given { setup, model: &args.model };
+    let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &given);
     drop(front_end);
     finish(app, &chat, &mut keeper, ended)
 }

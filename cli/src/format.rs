@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ggml::Type;
+use unicode_width::UnicodeWidthChar;
 
 /// `512 B`, `4.0 KiB`, `1.21 GiB`.
 pub fn bytes(bytes: usize) -> String {
@@ -142,6 +143,27 @@ pub fn wrapped(line: &str, width: usize) -> String {
     out
 }
 
+/// Lines of a list, each in several of at most `width` columns where its words allow that. They are indented like the text
+/// behind a label, which ends with two spaces.
+pub fn fitted(text: &str, width: usize) -> String {
+    let columns = |text: &str| text.chars().map(|c| c.width().unwrap_or(0)).sum::<usize>();
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        if columns(line.trim_end()) <= width {
+            out += line;
+            continue;
+        }
+        let indent = line.len() - line.trim_start().len();
+        let label = line[indent..].find("  ").map_or(indent, |gap| {
+            let rest = &line[indent + gap..];
+            line.len() - rest.trim_start().len()
+        });
+        let label = if columns(&line[..label]) <= width / 2 { label } else { indent };
+        out += &labelled(&line[..label], &line[label..], width);
+    }
+    out
+}
+
 /// `part / whole`; 0 if `whole` is 0.
 pub fn share(part: usize, whole: usize) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
@@ -165,6 +187,18 @@ mod tests {
         assert_eq!(labelled("a  ", "one two three", 9), "a  one\n   two\n   three\n");
         assert_eq!(labelled("", "  one   two ", 80), "one two\n");
         assert_eq!(labelled("a ", "", 80), "a \n");
+    }
+
+    #[test]
+    fn lists_fit_the_terminal() {
+        let list = "tokens    1 of 2\nfile      a b  c\n";
+        assert_eq!(fitted(list, 80), list);
+        assert_eq!(
+            fitted("read      12 tokens, 34 t/s\nnext\n", 20),
+            "read      12 tokens,\n          34 t/s\nnext\n"
+        );
+        assert_eq!(fitted("  one two three", 10), "  one two\n  three\n");
+        assert_eq!(fitted("a very long label  text", 12), "a very long\nlabel text\n");
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod offers;
 mod plan;
 mod policies;
 mod progress;
+mod prompts;
 mod recall;
 mod recipes;
 mod reporter;

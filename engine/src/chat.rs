@@ -89,6 +89,13 @@ impl Reading {
     }
 }
 
+impl Reading {
+    /// The cost of reading documents; what was found in a cache was not computed.
+    fn of_documents(reading: &DocumentReading) -> Reading {
+        Reading { tokens: if reading.found { 0 } else { reading.tokens }, elapsed: reading.elapsed }
+    }
+}
+
 impl Add for Reading {
     type Output = Reading;
 
@@ -123,6 +130,10 @@ pub struct Chat {
     /// Documents that were added after the first question.
     attachments: Vec<Attachment>,
     ahead: Option<Ahead>,
+    /// Whether the model is told to think; `None` where its chat template decides.
+    thinking: Option<bool>,
+    /// The conversation that a summary has replaced.
+    compacted: Option<Box<changes::Compacted>>,
 }
 
 /// Where a question and its answer begin in the timeline, in tokens.
@@ -138,6 +149,8 @@ struct Turn {
     replaced: Vec<u32>,
     /// Whether the answer was cut off.
     is_cut_off: bool,
+    /// The model that answered, where it is not the session's.
+    model: Option<String>,
 }
 
 /// A turn in a session file.
@@ -145,27 +158,34 @@ struct Turn {
 #[serde(untagged)]
 enum SavedTurn {
     Usual(usize, usize),
-    Other { question: usize, answer: usize, replaced: Vec<u32>, is_cut_off: bool },
+    Other {
+        question: usize,
+        answer: usize,
+        replaced: Vec<u32>,
+        is_cut_off: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+    },
 }
 
 impl From<SavedTurn> for Turn {
     fn from(saved: SavedTurn) -> Turn {
         match saved {
             SavedTurn::Usual(question, answer) => {
-                Turn { question, answer, replaced: Vec::new(), is_cut_off: false }
+                Turn { question, answer, replaced: Vec::new(), is_cut_off: false, model: None }
             }
-            SavedTurn::Other { question, answer, replaced, is_cut_off } => {
-                Turn { question, answer, replaced, is_cut_off }
+            SavedTurn::Other { question, answer, replaced, is_cut_off, model } => {
+                Turn { question, answer, replaced, is_cut_off, model }
             }
         }
     }
 }
 
 impl From<Turn> for SavedTurn {
-    fn from(Turn { question, answer, replaced, is_cut_off }: Turn) -> SavedTurn {
-        match replaced.is_empty() && !is_cut_off {
+    fn from(Turn { question, answer, replaced, is_cut_off, model }: Turn) -> SavedTurn {
+        match replaced.is_empty() && !is_cut_off && model.is_none() {
             true => SavedTurn::Usual(question, answer),
-            false => SavedTurn::Other { question, answer, replaced, is_cut_off },
+            false => SavedTurn::Other { question, answer, replaced, is_cut_off, model },
         }
     }
 }
@@ -191,6 +211,8 @@ impl Chat {
             turns: Vec::new(),
             attachments: Vec::new(),
             ahead: None,
+            thinking: options.thinking,
+            compacted: None,
         })
     }
 
@@ -256,6 +278,7 @@ impl Chat {
     /// Where its chat template knows no switch for it.
     pub fn set_thinking(&mut self, thinks: bool) -> Result<(), EngineError> {
         (self.format, self.ahead) = (self.format.with_thinking(thinks)?, None);
+        self.thinking = Some(thinks);
         Ok(())
     }
 
@@ -324,7 +347,8 @@ impl Chat {
         tokens[known..].iter().for_each(|token| self.sampler.accept(*token));
         let replaced = self.timeline.split_off(known);
         let was_rewritten = !replaced.is_empty();
-        self.turns.push(Turn { question: known, answer: tokens.len(), replaced, is_cut_off: false });
+        let (question, answer) = (known, tokens.len());
+        self.turns.push(Turn { question, answer, replaced, is_cut_off: false, model: None });
         self.timeline = tokens;
         if was_rewritten {
             // What was replaced no longer counts for penalties.
@@ -434,6 +458,7 @@ impl Chat {
         self.timeline.extend_from_slice(&generated.tokens[..kept]);
         if let Some(turn) = self.turns.last_mut() {
             turn.is_cut_off = matches!(generated.stop, Stop::Length | Stop::Context | Stop::Interrupted);
+            turn.model = None;
         }
         Ok(generated)
     }
@@ -461,9 +486,12 @@ impl Chat {
         read.map(Some)
     }
 
-    /// Takes the last question and its answer back. Its documents stay, for the next question. False where there is no
-    /// question.
+    /// Takes the last question and its answer back. Its documents stay, for the next question. Where they are a summary of
+    /// [`Chat::compact`], the conversation before it comes back. False where there is no question.
     pub fn undo(&mut self) -> bool {
+        if self.bring_back_compacted() {
+            return true;
+        }
         let was_undone = self.take_back();
         self.keep_documents();
         was_undone
@@ -489,6 +517,7 @@ impl Chat {
     /// begins as this one did, they are used again.
     pub fn clear(&mut self) {
         self.begin_with_all_documents();
+        self.compacted = None;
         self.messages.retain(|message| message.role == "system");
         self.timeline.clear();
         self.turns.clear();

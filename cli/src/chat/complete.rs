@@ -46,8 +46,17 @@ pub fn complete(text: &str) -> Completions {
         Some((name, path)) if commands::all().any(|command| command.takes_path && command.name == name) => {
             complete_path(path.trim_start())
         }
-        _ => Completions::default(),
+        _ => mentioned(text),
     }
+}
+
+/// Completes the path behind an `@`, which ends at white space.
+fn mentioned(text: &str) -> Completions {
+    let word = text.rsplit(char::is_whitespace).next().unwrap_or_default();
+    let Some(path) = word.strip_prefix('@') else { return Completions::default() };
+    let mut completions = complete_path(path);
+    completions.candidates.retain(|name| !name.contains(char::is_whitespace));
+    completions
 }
 
 /// Completes one of these names.
@@ -103,7 +112,7 @@ fn unquoted(typed: &str) -> &str {
 }
 
 /// `~/` is the user's home.
-fn expand_home(path: &str) -> PathBuf {
+pub fn expand_home(path: &str) -> PathBuf {
     match (path.strip_prefix("~/"), env::home_dir()) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => PathBuf::from(path),
@@ -175,5 +184,8 @@ mod tests {
         assert_eq!(complete("").candidates, ["alpha.txt", "alphabet", "box/", "Übung 1", "Übung 2"]);
         assert_eq!(complete(".").candidates, [".hidden"]);
         assert_eq!(complete("none/").candidates, [""; 0]);
+        let mentioned = |name: &str| super::complete(&format!("What is in @{path}/{name}"));
+        assert_eq!(mentioned("alpha.").common(), "txt");
+        assert_eq!(mentioned("Ü").candidates, [""; 0], "they have spaces");
     }
 }

@@ -2,6 +2,8 @@
 
 mod actions;
 mod documents;
+mod models;
+mod summary;
 
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ use super::inbox::End;
 use super::keeper::Keeper;
 use super::summary::summary;
 use crate::app::App;
+use crate::args::model::ModelArgs;
 use crate::{failure, format, turn};
 
 /// Tokens and times of a turn.
@@ -45,13 +48,19 @@ pub struct Ended {
     pub is_unanswered: bool,
 }
 
-/// Answers messages until the chat ends. `setup` is what the flags say.
+/// What the flags say.
+pub struct Given<'a> {
+    pub setup: SetupOptions,
+    pub model: &'a ModelArgs,
+}
+
+/// Answers messages until the chat ends.
 pub fn run(
     app: &App,
     front_end: &mut FrontEnd,
     chat: &mut Chat,
     keeper: &mut Keeper,
-    setup: &SetupOptions,
+    given: &Given,
 ) -> Result<Ended> {
     let (last, read) = (TurnStats::default(), Reading::default());
     let mut conversation = Conversation {
@@ -59,7 +68,7 @@ pub fn run(
         front_end,
         chat,
         keeper,
-        setup,
+        given,
         last,
         read,
         is_paused: false,
@@ -92,7 +101,7 @@ struct Conversation<'a, 'b> {
     front_end: &'a mut FrontEnd<'b>,
     chat: &'a mut Chat,
     keeper: &'a mut Keeper,
-    setup: &'a SetupOptions,
+    given: &'a Given<'a>,
     last: TurnStats,
     /// All that was read.
     read: Reading,
@@ -119,7 +128,7 @@ impl Conversation<'_, '_> {
         let outcome = match message {
             Message::Command(command) => self.obey(&command),
             Message::Question(question) if self.front_end.sent_revision() => self.revise(&question),
-            Message::Question(question) => self.ask(&question),
+            Message::Question(question) => self.ask_about(&question),
         };
         self.front_end.end_work();
         outcome

@@ -13,8 +13,8 @@ use super::inbox::{End, Inbox};
 use super::status::Status;
 use crate::answer::AnswerView;
 use crate::app::App;
-use crate::console;
 use crate::interrupt::Event;
+use crate::{console, format};
 
 /// What comes next in a chat.
 pub enum Next {
@@ -163,6 +163,11 @@ impl<'a> FrontEnd<'a> {
     /// Shows a text of the program itself.
     pub fn print(&self, text: &str) -> io::Result<()> {
         self.app.console.print(text)
+    }
+
+    /// Shows a list of the program itself, in lines that fit the terminal. It may quote foreign text.
+    pub fn print_list(&self, text: &str) -> io::Result<()> {
+        self.app.console.print(&format::fitted(&console::visible(text), self.app.console.width()))
     }
 
     /// Shows a line that is not part of the conversation.

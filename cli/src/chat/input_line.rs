@@ -149,7 +149,9 @@ impl InputLine {
                 self.interrupt.stop();
                 return None;
             }
-            Key::Up if typed.editor.draft().is_empty() && !typed.editor.is_searching() && typed.take_back() => {
+            Key::Up
+                if typed.editor.draft().is_empty() && !typed.editor.is_searching() && typed.take_back() =>
+            {
                 return None;
             }
             _ => {}

@@ -76,12 +76,8 @@ impl Keyboard {
         let (woken, wake) = UnixStream::pair()?;
         let urgent =
             Urgent { interrupt: interrupt.clone(), has_esc: esc_is_urgent, suspend: Box::new(suspend) };
-        let keyboard = Keyboard {
-            inbox: Arc::new(Inbox::new()),
-            urgent: Arc::new(urgent),
-            pause: Arc::default(),
-            wake,
-        };
+        let keyboard =
+            Keyboard { inbox: Arc::new(Inbox::new()), urgent: Arc::new(urgent), pause: Arc::default(), wake };
         let (inbox, urgent) = (keyboard.inbox.clone(), keyboard.urgent.clone());
         let pause = keyboard.pause.clone();
         thread::Builder::new()

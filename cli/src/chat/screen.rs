@@ -132,7 +132,8 @@ impl Rows {
 
     /// The rows from the first one on, with the cursor in its place.
     fn drawing(&mut self, View { above, prompt, draft }: &View, (columns, rows): (usize, usize)) -> String {
-        let layout = Layout::new(prompt, draft, columns).with_above(&self.open_row, above, columns).window(rows);
+        let layout =
+            Layout::new(prompt, draft, columns).with_above(&self.open_row, above, columns).window(rows);
         let mut out = self.text(&layout, prompt);
         let up = layout.rows.len() - 1 - layout.cursor.0;
         if up > 0 {

@@ -18,6 +18,8 @@ use rustix::termios::{InputModes, LocalModes, OptionalActions, tcgetattr, tcseta
 /// Time after which a test has failed.
 const WATCHDOG: Duration = Duration::from_secs(60);
 const USUAL: LocalModes = LocalModes::ICANON.union(LocalModes::ECHO).union(LocalModes::ISIG);
+/// What is above the input line while the model works.
+pub const WORKING: &str = "working · Esc stops it";
 const COLUMNS: u16 = 80;
 const ROWS: u16 = 24;
 
@@ -169,10 +171,15 @@ impl Terminal {
         });
     }
 
-    /// Waits for an empty prompt.
+    /// Waits for an empty prompt, and until the model has done its work.
     #[track_caller]
     pub fn wait_for_prompt(&self) {
         self.wait_for_row("> |");
+        self.wait_until("a prompt behind the work", |screen| {
+            let (row, column) = screen.cursor_position();
+            let text = screen.rows(0, screen.size().1.get()).nth(row.into()).unwrap_or_default();
+            (text.trim_end(), column) == (">", 2) && !screen.contents().contains(WORKING)
+        });
     }
 
     /// What is on the screen.

@@ -130,6 +130,11 @@ impl SavedChat {
         turns(messages, self.documents(), &self.record.attachments)
     }
 
+    /// For each answer the name of the model that gave it, where it is not the last one.
+    pub fn answered_by(&self) -> Vec<Option<&str>> {
+        self.record.conversation.turns.iter().map(|turn| turn.model.as_deref()).collect()
+    }
+
     /// The model it was made with, where it was then.
     pub fn model_source(&self) -> ModelSource {
         self.snapshot.model_file().map_or(ModelSource::Embedded, ModelSource::from)
@@ -277,6 +282,7 @@ mod tests {
             answer,
             replaced: vec![7; replaced],
             is_cut_off: false,
+            model: None,
         };
         for (turns, tokens, fits) in [
             (vec![], 0, true),
