@@ -9,8 +9,8 @@ use crate::failure::Failure;
 use crate::{crash_save, format};
 
 /// What the model is asked for its summary.
-pub const REQUEST: &str = "Summarise our conversation so far in a few sentences, for yourself: what was asked, what you \
-                           answered, and every name, number and decision that later questions may need. Write only the \
+pub const REQUEST: &str = "Summarise our conversation so far in a few sentences: what I asked and what you answered, with \
+                           every name, number and decision in it. Leave out what only the documents say. Write only the \
                            summary.";
 /// The question whose answer the summary becomes.
 const QUESTION: &str = "What have we talked about so far?";

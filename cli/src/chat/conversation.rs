@@ -245,6 +245,7 @@ impl Conversation<'_, '_> {
     /// Generates another answer to the last question, or its first one.
     fn regenerate(&mut self) -> Result<Outcome> {
         let awaits_answer = self.chat.awaits_answer();
+        let is_of_another_model = self.chat.answered_by().last().is_some_and(Option::is_some);
         let mut reporter = self.app.reporter();
         let chat = &mut *self.chat;
         let mut on_progress = |progress| reporter.progress(progress);
@@ -255,7 +256,7 @@ impl Conversation<'_, '_> {
         drop(reporter);
         match reading {
             Ok(Some(reading)) => {
-                if !awaits_answer && self.chat.is_greedy() {
+                if !awaits_answer && !is_of_another_model && self.chat.is_greedy() {
                     self.front_end
                         .note("(the temperature is 0, so the answer will be the same; --temp 0.8 varies it)");
                 }

@@ -171,15 +171,18 @@ impl Terminal {
         });
     }
 
-    /// Waits for an empty prompt, and until the model has done its work.
+    /// Waits for an empty prompt, at which the model does not work.
     #[track_caller]
     pub fn wait_for_prompt(&self) {
+        self.wait_for_end_of_work();
         self.wait_for_row("> |");
-        self.wait_until("a prompt behind the work", |screen| {
-            let (row, column) = screen.cursor_position();
-            let text = screen.rows(0, screen.size().1.get()).nth(row.into()).unwrap_or_default();
-            (text.trim_end(), column) == (">", 2) && !screen.contents().contains(WORKING)
-        });
+        self.wait_for_end_of_work();
+    }
+
+    /// Waits until the model does not work.
+    #[track_caller]
+    pub fn wait_for_end_of_work(&self) {
+        self.wait_until("the end of the work", |screen| !screen.contents().contains(WORKING));
     }
 
     /// What is on the screen.

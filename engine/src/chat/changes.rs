@@ -1,6 +1,8 @@
 //! Changes of a conversation that has begun: another question in place of the last one, another system message,
 //! another session, another model, a summary in place of all turns, and another way of sampling.
 
+use std::path::Path;
+
 use models::chat::{Message, NextTurn, THINKING_MARKS};
 
 use super::documents::{encode, question_in};
@@ -28,6 +30,25 @@ pub(super) struct Compacted {
     attachments: Vec<Attachment>,
     /// What an earlier summary has replaced.
     compacted: Option<Box<Compacted>>,
+}
+
+/// What a model is called that another one replaces: by its name, or by its file where both have the same name.
+fn label(old: &Model, new: &Model) -> String {
+    match (old.name() == new.name(), file_name(old.file())) {
+        (false, _) => old.name().to_owned(),
+        (true, Some(file)) => file,
+        (true, None) => "the built-in model".to_owned(),
+    }
+}
+
+/// The model that answered in a turn, where it is not the one with this name and this file.
+pub(super) fn other_model<'a>(turn: &'a Turn, name: &str, file: Option<&Path>) -> Option<&'a str> {
+    let is_other = |model: &&str| *model != name && file_name(file).as_deref() != Some(*model);
+    turn.model.as_deref().filter(is_other)
+}
+
+fn file_name(path: Option<&Path>) -> Option<String> {
+    Some(path?.file_name()?.to_string_lossy().into_owned())
 }
 
 impl Chat {
@@ -171,7 +192,7 @@ impl Chat {
         cache: Option<&DocumentCache>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Reading, EngineError> {
-        let old = self.session.engine().model().name();
+        let old = label(self.session.engine().model(), session.engine().model());
         let format = session.engine().model().chat_format()?.clone();
         let thinking = self.thinking.filter(|thinks| format.with_thinking(*thinks).is_ok());
         let format = thinking.map_or_else(|| Ok(format.clone()), |thinks| format.with_thinking(thinks))?;
@@ -179,7 +200,7 @@ impl Chat {
         let preamble = preamble.with_names(self.preamble.names().to_vec());
         let Rendered { messages, timeline, mut turns } = self.rendered(&format, &preamble, false)?;
         for (turn, before) in turns.iter_mut().zip(&self.turns) {
-            turn.model = before.model.clone().or_else(|| Some(old.to_owned()));
+            turn.model = before.model.clone().or_else(|| Some(old.clone()));
         }
         let (sampling, answer_limit) = (self.sampler.options().clone(), self.answer_limit);
         let mut new = Chat::new(session, ChatOptions { preamble, sampling, answer_limit, thinking })?;
@@ -195,9 +216,10 @@ impl Chat {
         Ok(reading)
     }
 
-    /// For each answer the name of the model that gave it, where it is not the session's.
+    /// For each answer the model that gave it, where it is not the session's: its name, or its file's.
     pub fn answered_by(&self) -> Vec<Option<&str>> {
-        self.turns.iter().map(|turn| turn.model.as_deref()).collect()
+        let model = self.session.engine().model();
+        self.turns.iter().map(|turn| other_model(turn, model.name(), model.file())).collect()
     }
 
     /// Replaces all questions and answers by one question and a summary as its answer, so that there is room for more.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use models::chat::Message;
 use serde::{Deserialize, Serialize};
 
+use super::changes::other_model;
 use super::documents::question_in;
 use super::{Attachment, Chat, ChatOptions, Preamble, Turn};
 use crate::snapshot::{self, Snapshot};
@@ -130,9 +131,10 @@ impl SavedChat {
         turns(messages, self.documents(), &self.record.attachments)
     }
 
-    /// For each answer the name of the model that gave it, where it is not the last one.
+    /// For each answer the model that gave it, where it is not the last one: its name, or its file's.
     pub fn answered_by(&self) -> Vec<Option<&str>> {
-        self.record.conversation.turns.iter().map(|turn| turn.model.as_deref()).collect()
+        let (name, file) = (self.model_name(), self.snapshot.model_file());
+        self.record.conversation.turns.iter().map(|turn| other_model(turn, name, file)).collect()
     }
 
     /// The model it was made with, where it was then.
