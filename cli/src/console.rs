@@ -253,7 +253,7 @@ impl Console {
         let Some((columns, _)) = (self.stderr_terminal && !self.dumb).then(size).flatten() else {
             return text.to_owned();
         };
-        let fits = |line: &str| line.chars().count() <= usize::from(columns);
+        let fits = |line: &str| format::columns(line) <= usize::from(columns);
         let wrap = |line| match fits(line) {
             true => line.to_owned(),
             false => format::wrapped(line, columns.into()),

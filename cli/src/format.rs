@@ -127,18 +127,22 @@ pub fn labelled(label: &str, text: &str, width: usize) -> String {
     format!("{label}{lines}{line}\n")
 }
 
-/// A line in several of at most `width` characters where its words allow that. White space within them stays.
+/// Columns that a text takes on a terminal.
+pub fn columns(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or(0)).sum()
+}
+
+/// A line in several of at most `width` columns where its words allow that. White space within them stays.
 pub fn wrapped(line: &str, width: usize) -> String {
     let (mut out, mut column) = (String::new(), 0);
     for word in line.split_inclusive(' ') {
-        let columns = word.trim_end_matches(' ').chars().count();
-        if column > 0 && column + columns > width {
+        if column > 0 && column + columns(word.trim_end_matches(' ')) > width {
             out.truncate(out.trim_end_matches(' ').len());
             out.push('\n');
             column = 0;
         }
         out += word;
-        column += word.chars().count();
+        column += columns(word);
     }
     out
 }
@@ -146,7 +150,6 @@ pub fn wrapped(line: &str, width: usize) -> String {
 /// Lines of a list, each in several of at most `width` columns where its words allow that. They are indented like the text
 /// behind a label, which ends with two spaces.
 pub fn fitted(text: &str, width: usize) -> String {
-    let columns = |text: &str| text.chars().map(|c| c.width().unwrap_or(0)).sum::<usize>();
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         if columns(line.trim_end()) <= width {
@@ -206,6 +209,7 @@ mod tests {
         assert_eq!(wrapped("  one  two three", 10), "  one  two\nthree");
         assert_eq!(wrapped("/a/long/path with words", 6), "/a/long/path\nwith\nwords");
         assert_eq!(wrapped("short", 80), "short");
+        assert_eq!(wrapped("中文 中文", 8), "中文\n中文");
     }
 
     #[test]

@@ -198,7 +198,8 @@ fn what_is_typed_while_the_model_answers_is_the_next_message() {
     chat.paste("line\n".repeat(9).as_str());
     chat.wait_for_row("> abx[pasted 9 lines, 45 B]|c");
     chat.send("\x03");
-    chat.wait_for("tokens ");
+    chat.wait_for("answered  ");
+    chat.wait_for_end_of_work();
     chat.wait_for_row("> abx[pasted 9 lines, 45 B]|c");
     let shown = chat.contents();
     // Below the answer are what it has cost, and why it has ended.

@@ -115,6 +115,8 @@ pub enum Message {
     Command(String),
     /// A question for the model.
     Question(String),
+    /// A question that is marked as one, by quotes or another slash, or pasted: nothing in it is a command or a path.
+    Exact(String),
 }
 
 impl Message {
@@ -122,7 +124,7 @@ impl Message {
     pub fn from_draft(draft: &Draft) -> Option<Message> {
         let text = draft.text();
         match draft.begins_with_paste() {
-            true => (!text.trim().is_empty()).then_some(Message::Question(text)),
+            true => (!text.trim().is_empty()).then_some(Message::Exact(text)),
             false => Message::from_text(&text),
         }
     }
@@ -133,15 +135,15 @@ impl Message {
         let message = match text.strip_prefix(QUOTES) {
             Some(quoted) => {
                 let quoted = quoted.strip_suffix(QUOTES).unwrap_or(quoted);
-                Message::Question(quoted.trim_matches('\n').to_owned())
+                Message::Exact(quoted.trim_matches('\n').to_owned())
             }
-            None if text.starts_with("//") => Message::Question(text[1..].to_owned()),
+            None if text.starts_with("//") => Message::Exact(text[1..].to_owned()),
             None if text.starts_with('/') && !text.contains('\n') => Message::Command(text.to_owned()),
             None if is_farewell(text) => Message::Command("/exit".to_owned()),
             None => Message::Question(text.to_owned()),
         };
         match &message {
-            Message::Question(text) if text.trim().is_empty() => None,
+            Message::Question(text) | Message::Exact(text) if text.trim().is_empty() => None,
             _ => Some(message),
         }
     }
@@ -190,19 +192,20 @@ mod tests {
     fn commands_are_single_lines_that_begin_with_a_slash() {
         let command = |text: &str| Some(Message::Command(text.into()));
         let question = |text: &str| Some(Message::Question(text.into()));
+        let exact = |text: &str| Some(Message::Exact(text.into()));
         for (text, expected) in [
             (" /help ", command("/help")),
             ("/save a b", command("/save a b")),
             ("/usr/bin\n/bin", question("/usr/bin\n/bin")),
-            ("//usr/bin", question("/usr/bin")),
-            ("\"\"\"/help\"\"\"", question("/help")),
-            ("\"\"\"\n a\n/b\n\"\"\"", question(" a\n/b")),
-            ("\"\"\"a", question("a")),
+            ("//usr/bin", exact("/usr/bin")),
+            ("\"\"\"/help\"\"\"", exact("/help")),
+            ("\"\"\"\n a\n/b\n\"\"\"", exact(" a\n/b")),
+            ("\"\"\"a", exact("a")),
             (" why? ", question("why?")),
             (" exit ", command("/exit")),
             ("Quit", command("/exit")),
             (":q", command("/exit")),
-            ("\"\"\"exit\"\"\"", question("exit")),
+            ("\"\"\"exit\"\"\"", exact("exit")),
             ("exit now", question("exit now")),
             ("why\nexit", question("why\nexit")),
             ("\"\"\" \"\"\"", None),
@@ -212,7 +215,7 @@ mod tests {
         }
         let mut draft = Draft::default();
         draft.insert_paste(&"/help ".repeat(1000));
-        assert_eq!(Message::from_draft(&draft), question(&"/help ".repeat(1000)));
+        assert_eq!(Message::from_draft(&draft), exact(&"/help ".repeat(1000)));
     }
 
     #[test]
@@ -229,7 +232,11 @@ mod tests {
             "a \"\"\"",
             "exit",
         ] {
-            assert_eq!(Message::from_text(&typed(text)), Some(Message::Question(text.into())), "{text:?}");
+            let (Some(Message::Question(again) | Message::Exact(again))) = Message::from_text(&typed(text))
+            else {
+                panic!("{text:?} is no question")
+            };
+            assert_eq!(again, text);
             assert!(!is_unfinished(&typed(text)), "{text:?}");
         }
     }

@@ -14,8 +14,9 @@ pub const REQUEST: &str = "Summarise our conversation so far in a few sentences:
                            summary.";
 /// The question whose answer the summary becomes.
 const QUESTION: &str = "What have we talked about so far?";
-/// Most tokens of a summary.
+/// Most tokens of a summary, and the share of the tokens of questions and answers.
 const MAX_TOKENS: usize = 512;
+const MAX_SHARE: usize = 2;
 /// A summary of fewer tokens says little.
 const MIN_TOKENS: usize = 48;
 /// Fewer questions are not worth it.
@@ -30,7 +31,7 @@ pub fn ends_with_summary(chat: &Chat) -> bool {
 ///
 /// # Errors
 /// Where there is little to sum up, or no room for a summary.
-pub fn limit(chat: &Chat) -> Result<usize, Failure> {
+pub fn limit(chat: &Chat) -> Result<usize> {
     let questions = chat.conversation().len();
     if questions < MIN_QUESTIONS || !chat.has_answers() {
         let count = match (questions, ends_with_summary(chat)) {
@@ -39,7 +40,7 @@ pub fn limit(chat: &Chat) -> Result<usize, Failure> {
             _ => "only one question was asked".to_owned(),
         };
         let hint = "/clear starts a new conversation about the same documents";
-        return Err(Failure::new(format!("there is nothing to compact: {count}"), hint));
+        return Err(Failure::new(format!("there is nothing to compact: {count}"), hint).into());
     }
     let context = chat.session().options().context;
     let format = chat.session().engine().model().chat_format()?;
@@ -50,9 +51,14 @@ pub fn limit(chat: &Chat) -> Result<usize, Failure> {
         let larger = (context + request + MAX_TOKENS).next_multiple_of(1000);
         let message =
             format!("the context has no room for a summary: {} tokens are left", format::count(room));
-        return Err(Failure::new(message, format!("/ctx {larger} has room for one; or /undo, or /clear")));
+        return Err(
+            Failure::new(message, format!("/ctx {larger} has room for one; or /undo, or /clear")).into()
+        );
     }
-    Ok(room.min(MAX_TOKENS))
+    let texts = chat.conversation().into_iter().flat_map(|(question, answer)| [Some(question), answer]);
+    let tokens: Result<Vec<usize>, _> = texts.flatten().map(|text| format.count(text)).collect();
+    let most = (tokens?.into_iter().sum::<usize>() / MAX_SHARE).clamp(MIN_TOKENS, MAX_TOKENS);
+    Ok(room.min(most))
 }
 
 /// The summary in an answer of the model.

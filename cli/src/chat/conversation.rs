@@ -127,8 +127,11 @@ impl Conversation<'_, '_> {
         self.front_end.begin_work();
         let outcome = match message {
             Message::Command(command) => self.obey(&command),
-            Message::Question(question) if self.front_end.sent_revision() => self.revise(&question),
+            Message::Question(question) | Message::Exact(question) if self.front_end.sent_revision() => {
+                self.revise(&question)
+            }
             Message::Question(question) => self.ask_about(&question),
+            Message::Exact(question) => self.ask(&question),
         };
         self.front_end.end_work();
         outcome

@@ -4,9 +4,9 @@
 //! Only what cannot be meant otherwise counts. A word that happens to be the name of a file is a word.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::complete::expand_home;
+use super::complete::{expand_home, path_of_url};
 
 /// A longer line is no path.
 const MAX_BYTES: usize = 8 << 10;
@@ -60,34 +60,16 @@ fn lone_paths(line: &str) -> Vec<String> {
 /// The path of a document, if a text cannot be anything else.
 fn path_of(text: &str) -> Option<String> {
     let path = match text.strip_prefix("file://") {
-        Some(url) => from_url(url)?,
-        None => expand_home(text).into_os_string().into_string().ok()?,
+        Some(url) => path_of_url(url)?,
+        None => expand_home(text),
     };
     let found = fs::metadata(&path).ok()?;
-    let file = Path::new(&path);
     let is_clear = match found.is_dir() {
         // `/tmp` may be a command with a typing error.
-        true => text.ends_with('/') && text.len() > 1 || file.is_absolute() && file.components().count() > 2,
-        false => found.is_file() && (text.contains('/') || file.extension().is_some()),
+        true => text.ends_with('/') && text.len() > 1 || path.is_absolute() && path.components().count() > 2,
+        false => found.is_file() && (text.contains('/') || path.extension().is_some()),
     };
-    is_clear.then_some(path)
-}
-
-/// The path of a `file` URL, behind `file://`. The host, if any, is this one: the path exists.
-fn from_url(url: &str) -> Option<String> {
-    let path = &url[url.find('/')?..];
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).ok()
+    is_clear.then(|| path.into_os_string().into_string().ok())?
 }
 
 /// The first word of a text as a shell reads it, and what is behind it; `None` where a quote has no end.
@@ -157,7 +139,7 @@ fn mentioned(text: &str) -> Option<(String, usize)> {
 
 /// Whether there is a file or a folder, and no device or pipe.
 fn is_document(path: &Path) -> bool {
-    fs::metadata::<PathBuf>(path.into()).is_ok_and(|found| found.is_file() || found.is_dir())
+    fs::metadata(path).is_ok_and(|found| found.is_file() || found.is_dir())
 }
 
 #[cfg(test)]

@@ -132,10 +132,13 @@ impl InputLine {
         while inbox.wait_in_work() {
             let mut notes = Vec::new();
             let mut typed = self.lock();
+            let mut has_keys = false;
             while let Some(key) = inbox.take_in_work() {
                 notes.extend(self.press(&mut typed, key));
+                has_keys = true;
             }
-            let _ = typed.draw(self.status());
+            // The work may have ended since.
+            let _ = if has_keys { typed.draw(self.status()) } else { Ok(()) };
             drop(typed);
             notes.iter().for_each(|note| console.note(note));
         }

@@ -12,6 +12,7 @@ use unicode_width::UnicodeWidthChar;
 use super::draft::{Atom, Draft};
 use super::open_row::OpenRow;
 use crate::console::{Console, Stream};
+use crate::format;
 
 /// A tab is shown as this many spaces.
 const TAB: &str = "    ";
@@ -346,22 +347,17 @@ pub fn visible(text: &str) -> String {
     sanitize_for_terminal(&text.replace(['\n', '\t'], " ")).into_owned()
 }
 
-/// Columns that a text takes on a terminal.
-pub fn width(text: &str) -> usize {
-    text.chars().map(|c| c.width().unwrap_or(0)).sum()
-}
-
 /// Texts in columns of equal width.
 pub fn columns(texts: &[String], terminal_width: usize) -> String {
     let texts: Vec<String> = texts.iter().map(|text| visible(text.trim_end())).collect();
-    let cell = texts.iter().map(|text| width(text)).max().unwrap_or(0) + 2;
+    let cell = texts.iter().map(|text| format::columns(text)).max().unwrap_or(0) + 2;
     let per_row = (terminal_width / cell).max(1);
     let mut out = String::new();
     for (i, text) in texts.iter().enumerate() {
         out += text;
         match (i + 1) % per_row == 0 || i + 1 == texts.len() {
             true => out.push('\n'),
-            false => out += &" ".repeat(cell - width(text)),
+            false => out += &" ".repeat(cell - format::columns(text)),
         }
     }
     out
@@ -386,7 +382,7 @@ impl Plain {
         let out = if let Some(more) = text.strip_prefix(&shown) {
             more.to_owned()
         } else if let Some(less) = shown.strip_prefix(&text).filter(|less| !less.contains('\n')) {
-            "\x08 \x08".repeat(width(less))
+            "\x08 \x08".repeat(format::columns(less))
         } else {
             format!("\n{text}")
         };

@@ -175,7 +175,7 @@ fn an_answer_has_the_rows_that_it_has_without_a_line_below() {
     chat.wait_for(" t/s");
     chat.wait_for_prompt();
     let shown = chat.contents();
-    let rows = "A bold word, code, 中文中文, plus one\nlong sentence wrapped at its words.\n\n\
+    let rows = "A bold word, code, 中文中文, plus one\nlong sentence wrapped at its words.\n\n```\n\
                 let x = 1; // this line needs more columns than any terminal here has, but nobody breaks rows inside\n";
     let without_breaks = |text: &str| text.replace('\n', "");
     assert!(shown.contains(rows.split("let").next().unwrap_or_default()), "{shown}");

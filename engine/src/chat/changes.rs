@@ -275,7 +275,8 @@ impl Chat {
         }
         let documents = self.preamble.first_tokens().map_or(0, <[u32]>::len);
         let held = common_prefix(self.session.tokens(), &timeline);
-        let old = match held >= documents && can_go_back_to(&self.session, held) {
+        let is_held = held >= documents && can_go_back_to(&self.session, held);
+        let old = match is_held || self.session.tokens().is_empty() {
             true => None,
             // Rows were evicted. The old session stays until all is read.
             false => {

@@ -65,7 +65,7 @@ impl Conversation<'_, '_> {
             ("/prompt", name) => return self.ask_prompt(name),
             ("/regen" | "/continue" | "/edit", _) if compact::ends_with_summary(self.chat) => {
                 self.front_end.note(
-                    "error: the last answer is a summary\nhint: /undo brings the conversation back, if it is not too long ago; \
+                    "error: the last answer is a summary\nhint: /undo brings the conversation back if this chat has made it; \
                      or ask a question",
                 );
             }
@@ -108,11 +108,13 @@ impl Conversation<'_, '_> {
 
     /// Removes the last question and its answer.
     pub(super) fn undo(&mut self) -> Outcome {
+        let was_summary = compact::ends_with_summary(self.chat);
         let was_removed = self.chat.undo();
         if was_removed {
             self.keeper.keep(self.app, self.chat, Duration::ZERO);
         }
         self.front_end.note(match was_removed {
+            true if was_summary && self.chat.has_questions() => "brought the questions and answers back",
             true => "removed the last question and its answer",
             false => "error: there is no question to remove\nhint: ask a question first",
         });

@@ -5,7 +5,7 @@ use longhand::{EngineError, Generated, Reading, Stop};
 
 use super::{Conversation, Outcome, TurnStats, context_full};
 use crate::chat::{compact, reread};
-use crate::{failure, format, turn};
+use crate::{format, turn};
 
 impl Conversation<'_, '_> {
     /// Lets the model sum up the conversation, and goes on with the summary in its place.
@@ -13,7 +13,7 @@ impl Conversation<'_, '_> {
         let limit = match compact::limit(self.chat) {
             Ok(limit) => limit,
             Err(error) => {
-                self.front_end.note(failure::report(&error.into()).text.trim_end());
+                self.front_end.note(&reread::report(error));
                 return Ok(Outcome::Nothing);
             }
         };
