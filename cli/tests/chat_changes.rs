@@ -86,11 +86,11 @@ fn little_is_not_compacted_and_a_full_context_has_a_way_out() {
     let run = longhand_with_input(&[&flags[..], &["-n", "2"]].concat(), b"why?\nwhy?\n/compact\n/history\n");
     assert!(run.stderr.contains("error: the summary is as long as the conversation\n"), "{}", run.stderr);
     assert_eq!(run.ok().matches("> why?\n").count(), 2);
-    let lines = "why?\n".repeat(9) + "/compact\n/ctx 9000\n/compact\n";
-    let run = longhand_with_input(&[&flags[..], &["-c", "460", "-n", "30"]].concat(), lines.as_bytes());
+    let lines = [NUMBER, KEY, NUMBER, KEY, "/compact", "/ctx 2000", "/compact"];
+    let run = chat("compact-full", &["--private", "-c", "470"], &lines);
     assert!(run.stderr.contains("error: the context has no room for a summary: "), "{}", run.stderr);
     assert!(run.stderr.contains("hint: /ctx 2000 has room for one"), "{}", run.stderr);
-    assert!(run.stderr.contains("questions and their answers are this summary now"), "{}", run.stderr);
+    assert!(run.stderr.contains("4 questions and their answers are this summary now"), "{}", run.stderr);
 }
 
 #[test]
@@ -166,14 +166,14 @@ fn a_kept_conversation_says_which_model_answered() {
     let name = run.kept_name();
     let out = run.ok();
     // Both models have the same name.
-    assert!(out.contains(&format!("> {NUMBER}\n(the built-in model)\n{NUMBER_IS}\n")), "{out}");
+    assert!(out.contains(&format!("> {NUMBER}\n(another model of this name)\n{NUMBER_IS}\n")), "{out}");
     assert!(out.contains(&format!("> {KEY}\nI am another one.\n")), "{out}");
     assert!(out.ends_with(&format!("{KEY_IS}\n")), "{out}");
     let exported = longhand(&["sessions", "export", &name]).ok();
     assert_eq!(exported.matches("Answered by ").count(), 2, "{exported}");
     assert!(exported.contains("Answered by changes-named.gguf:\n"), "{exported}");
     let shown = longhand(&["sessions", "show", &name]).ok();
-    assert!(shown.contains(&format!("> {NUMBER}\n(the built-in model)\n{NUMBER_IS}\n")), "{shown}");
+    assert!(shown.contains(&format!("> {NUMBER}\n(another model of this name)\n{NUMBER_IS}\n")), "{shown}");
     longhand(&["sessions", "remove", &name]).ok();
 }
 

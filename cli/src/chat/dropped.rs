@@ -35,10 +35,27 @@ pub fn documents(line: &str) -> Option<Dropped> {
     (!paths.is_empty()).then_some(Dropped { paths, question })
 }
 
-/// Whether a line is a word and the name of a file or folder here, which may be meant or not.
-pub fn is_also_a_file(line: &str) -> bool {
-    let is_word = line.len() <= MAX_BYTES && !line.is_empty() && !line.contains(char::is_whitespace);
-    is_word && is_document(Path::new(line))
+/// What in a question names a file, which may be meant or not: all of it, or a whole path in it. `None` where nothing
+/// does.
+pub fn maybe_meant(line: &str) -> Option<String> {
+    let line = line.trim();
+    if line.len() > MAX_BYTES || line.is_empty() || line.contains('\n') {
+        return None;
+    }
+    if !line.contains(char::is_whitespace) && is_document(Path::new(line)) {
+        return Some(line.to_owned());
+    }
+    let mut rest = line;
+    while let Some((word, behind)) = next_word(rest).filter(|_| !rest.is_empty()) {
+        let path = word.trim_end_matches(PUNCTUATION);
+        let is_whole = ["/", "~/", "file://"].iter().any(|start| path.starts_with(start));
+        let real = path.strip_prefix("file://").and_then(path_of_url).unwrap_or_else(|| expand_home(path));
+        if is_whole && real.is_file() {
+            return Some(path.to_owned());
+        }
+        rest = behind.trim_start();
+    }
+    None
 }
 
 /// The paths that a line consists of; none if something else is in it.
@@ -207,6 +224,22 @@ mod tests {
             "mail me@example.org, @all".to_owned(),
         ] {
             assert_eq!(documents(&line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_may_be_meant_is_found() {
+        let (_folder, path) = folder();
+        let report = path("report.pdf");
+        for line in
+            [format!("what is in {report}?"), format!("why '{report}'"), format!("a file://{report}, b")]
+        {
+            let found = maybe_meant(&line).expect("a file");
+            assert!(found.ends_with(&report), "{line}: {found}");
+        }
+        assert_eq!(maybe_meant("src").as_deref(), Some("src"), "a folder here");
+        for line in ["", "and/or", "what is /tmp?", "what is src?", "it's /", "why?\n/etc/passwd"] {
+            assert_eq!(maybe_meant(line), None, "{line}");
         }
     }
 

@@ -262,7 +262,7 @@ fn a_dropped_file_is_read_and_a_mentioned_one_too() {
     chat.wait_for_prompt();
     // A word that is also the name of a file is a word.
     chat.send("\x0cnumber\r");
-    chat.wait_for("note: number is also a file here; /read number reads it");
+    chat.wait_for("note: number is there, but is not read; /read number reads it");
     chat.wait_for_prompt();
     chat.send("/files\r");
     chat.wait_for("> /files\nmy numbers.txt\nkeys.txt\n");

@@ -37,7 +37,7 @@ fn label(old: &Model, new: &Model) -> String {
     match (old.name() == new.name(), file_name(old.file())) {
         (false, _) => old.name().to_owned(),
         (true, Some(file)) => file,
-        (true, None) => "the built-in model".to_owned(),
+        (true, None) => "another model of this name".to_owned(),
     }
 }
 

@@ -105,8 +105,8 @@ impl Conversation<'_, '_> {
         if self.names_documents(question) {
             return self.read_dropped(question);
         }
-        if self.front_end.is_typed() && dropped::is_also_a_file(question) {
-            self.front_end.note(&format!("note: {question} is also a file here; /read {question} reads it"));
+        if let Some(file) = dropped::maybe_meant(question).filter(|_| self.front_end.is_typed()) {
+            self.front_end.note(&format!("note: {file} is there, but is not read; /read {file} reads it"));
         }
         self.ask(question)
     }
