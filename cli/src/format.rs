@@ -134,12 +134,18 @@ pub fn columns(text: &str) -> usize {
 
 /// A line in several of at most `width` columns where its words allow that. White space within them stays.
 pub fn wrapped(line: &str, width: usize) -> String {
-    let (mut out, mut column) = (String::new(), 0);
+    indented(line, width, 0)
+}
+
+/// The same with spaces before the lines that follow the first one.
+fn indented(line: &str, width: usize, indent: usize) -> String {
+    let (mut out, mut column, mut start) = (String::new(), 0, 0);
     for word in line.split_inclusive(' ') {
-        if column > 0 && column + columns(word.trim_end_matches(' ')) > width {
+        let word_columns = columns(word.trim_end_matches(' '));
+        if word_columns > 0 && column > start && column + word_columns > width {
             out.truncate(out.trim_end_matches(' ').len());
-            out.push('\n');
-            column = 0;
+            out += &format!("\n{}", " ".repeat(indent));
+            (column, start) = (indent, indent);
         }
         out += word;
         column += columns(word);
@@ -147,22 +153,23 @@ pub fn wrapped(line: &str, width: usize) -> String {
     out
 }
 
-/// Lines of a list, each in several of at most `width` columns where its words allow that. They are indented like the text
-/// behind a label, which ends with two spaces.
+/// A text whose lines are each in several of at most `width` columns where their words allow that. They are indented like
+/// the text behind a label, which ends with two spaces. Lines with colours stay as they are.
 pub fn fitted(text: &str, width: usize) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
-        if columns(line.trim_end()) <= width {
+        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+        let is_colored = line.contains('\x1b');
+        if is_colored || columns(line.trim_end()) <= width {
             out += line;
-            continue;
+        } else {
+            let indent = line.len() - line.trim_start().len();
+            let behind = |gap: usize| line.len() - line[indent + gap..].trim_start().len();
+            let label = line[indent..].find("  ").map_or(indent, behind);
+            let label = columns(&line[..label]);
+            out += &indented(line, width, if label <= width / 2 { label } else { indent });
         }
-        let indent = line.len() - line.trim_start().len();
-        let label = line[indent..].find("  ").map_or(indent, |gap| {
-            let rest = &line[indent + gap..];
-            line.len() - rest.trim_start().len()
-        });
-        let label = if columns(&line[..label]) <= width / 2 { label } else { indent };
-        out += &labelled(&line[..label], &line[label..], width);
+        out += end;
     }
     out
 }
@@ -200,8 +207,11 @@ mod tests {
             fitted("read      12 tokens, 34 t/s\nnext\n", 20),
             "read      12 tokens,\n          34 t/s\nnext\n"
         );
-        assert_eq!(fitted("  one two three", 10), "  one two\n  three\n");
-        assert_eq!(fitted("a very long label  text", 12), "a very long\nlabel text\n");
+        assert_eq!(fitted("  one two three", 10), "  one two\n  three");
+        assert_eq!(fitted("a very long label  text", 12), "a very long\nlabel  text");
+        assert_eq!(fitted("temp    0    a long help\n", 16), "temp    0    a\n        long\n        help\n");
+        let colored = "\x1b[36mone two three\x1b[0m\n";
+        assert_eq!(fitted(colored, 8), colored);
     }
 
     #[test]

@@ -160,14 +160,14 @@ impl<'a> FrontEnd<'a> {
         view.finish()
     }
 
-    /// Shows a text of the program itself.
+    /// Shows a text of the program itself, in lines that fit the terminal.
     pub fn print(&self, text: &str) -> io::Result<()> {
-        self.app.console.print(text)
+        self.app.console.print(&format::fitted(text, self.app.console.width()))
     }
 
-    /// Shows a list of the program itself, in lines that fit the terminal. It may quote foreign text.
+    /// The same for a text that may quote foreign text.
     pub fn print_list(&self, text: &str) -> io::Result<()> {
-        self.app.console.print(&format::fitted(&console::visible(text), self.app.console.width()))
+        self.print(&console::visible(text))
     }
 
     /// Shows a line that is not part of the conversation.

@@ -291,9 +291,14 @@ fn lists_and_notes_fit_a_narrow_terminal() {
     let chat = Terminal::chat("narrow", &[]);
     chat.wait_for_prompt();
     chat.resize(30);
-    for (command, last) in
-        [("/help", "takes it back."), ("/stats", "answered"), ("/model", "OWNER/REPOSITORY")]
-    {
+    let lists = [
+        ("/help", "takes it back."),
+        ("/stats", "answered"),
+        ("/model", "OWNER/REPOSITORY"),
+        ("/kv", "nothing was read yet"),
+        ("/set", "/set temp 0.8"),
+    ];
+    for (command, last) in lists {
         chat.send(&format!("\x0c{command}\r"));
         chat.wait_for(last);
         chat.wait_for_prompt();
