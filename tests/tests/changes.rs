@@ -252,7 +252,9 @@ fn a_summary_takes_the_place_of_all_turns_and_gives_it_back() {
     for (options, reads_documents) in
         [(full(), false), (options(CONTEXT, "streaming:sinks=4,window=60"), true)]
     {
-        let mut chat = chat(&engine, options.clone(), Some("Answer."));
+        let mut chat = chat(&engine, options, Some("Answer."));
+        // Without its rows the model may not find an end.
+        chat.set_answer_limit(Some(16));
         [NUMBER, KEY, NUMBER].map(|question| ask(&mut chat, question));
         let before = words(&chat);
         let reading = chat.compact(ASKED, SUMMARY, None, &mut |_| ()).expect("a summary");
@@ -329,10 +331,13 @@ fn another_model_reads_the_conversation_as_its_own() {
     for questions in [&[][..], &[KEY], &[NUMBER, KEY]] {
         let mut moved = chat(&engine, full(), Some("Answer."));
         questions.iter().for_each(|question| _ = ask(&mut moved, question));
-        assert_eq!(moved.tokens_with(other.model()).expect("tokens") > moved.tokens(), questions.is_empty());
+        // Its tokens are other ones.
+        let expected = moved.tokens_with(other.model()).expect("tokens");
         let before = moved.conversation().len();
-        let reading = moved.change_model(session(&other, full()), None, &mut |_| ()).expect("moved");
+        let wide = || options(3000, "full");
+        let reading = moved.change_model(session(&other, wide()), None, &mut |_| ()).expect("moved");
         assert_eq!(reading.tokens, moved.tokens());
+        assert!(questions.is_empty() || moved.tokens() == expected);
         assert_eq!((moved.conversation().len(), moved.system()), (before, Some("Answer.")));
         assert!(moved.answered_by().iter().all(|model| model.is_some()), "{:?}", moved.answered_by());
         assert_eq!(ask(&mut moved, NUMBER), "I am another one.");
@@ -370,5 +375,6 @@ fn another_model_that_cannot_read_the_conversation_changes_nothing() {
     let error = chat.change_model(session(&other, full()), None, &mut |_| ()).expect_err("an interrupt");
     assert!(error.is_interrupt(), "{error}");
     assert_eq!(state(&chat), before);
-    assert_eq!((chat.answered_by(), ask(&mut chat, KEY)), (vec![None], KEY_IS.to_owned()));
+    assert_eq!(chat.answered_by(), [None]);
+    assert_eq!(ask(&mut chat, KEY), KEY_IS);
 }

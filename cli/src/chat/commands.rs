@@ -232,7 +232,7 @@ mod tests {
             "a \"\"\"",
             "exit",
         ] {
-            let (Some(Message::Question(again) | Message::Exact(again))) = Message::from_text(&typed(text))
+            let Some(Message::Question(again) | Message::Exact(again)) = Message::from_text(&typed(text))
             else {
                 panic!("{text:?} is no question")
             };

@@ -204,6 +204,9 @@ impl InputLine {
 
 impl Below for InputLine {
     fn print(&self, stream: Stream, text: &str) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
         self.lock().print_above(stream, text, self.status())
     }
 
