@@ -249,12 +249,10 @@ fn words(chat: &Chat) -> (Vec<String>, usize) {
 #[test]
 fn a_summary_takes_the_place_of_all_turns_and_gives_it_back() {
     let engine = embedded_model();
-    for (options, reads_documents) in
-        [(full(), false), (options(CONTEXT, "streaming:sinks=4,window=60"), true)]
-    {
-        let mut chat = chat(&engine, options, Some("Answer."));
+    for (policy, reads_documents) in [("full", false), ("streaming:sinks=4,window=60", true)] {
+        let mut chat = chat(&engine, options(1500, policy), Some("Answer."));
         // Without its rows the model may not find an end.
-        chat.set_answer_limit(Some(16));
+        chat.set_answer_limit(Some(24));
         [NUMBER, KEY, NUMBER].map(|question| ask(&mut chat, question));
         let before = words(&chat);
         let reading = chat.compact(ASKED, SUMMARY, None, &mut |_| ()).expect("a summary");
