@@ -1,9 +1,9 @@
 //! The loop of a chat: answers questions and runs commands until the chat ends.
 
 mod actions;
+mod compacting;
 mod documents;
-mod models;
-mod summary;
+mod model_change;
 
 use std::time::Duration;
 

@@ -311,3 +311,35 @@ fn lists_and_notes_fit_a_narrow_terminal() {
         assert!(row.chars().count() <= 30, "{row:?}");
     }
 }
+
+#[test]
+fn ctrl_c_leaves_the_conversation_and_its_model() {
+    let document = file("keys-left.txt", DOCUMENT);
+    let model = talking_model("keys-other.gguf", &["I am", " another one."], None);
+    let mut chat = Terminal::chat("left", &["-f", &document]);
+    chat.wait_for_prompt();
+    for (question, answer) in
+        [("What is the pass key?", KEY_IS), ("What is Mary's favorite number?", NUMBER_IS)]
+    {
+        chat.send(&format!("{question}\r"));
+        chat.wait_for(answer);
+        chat.wait_for_prompt();
+    }
+    for (number, command) in ["/compact", &format!("/model {model}")].iter().enumerate() {
+        chat.send(&format!("{command}\r\x03"));
+        chat.wait_until("nothing changed", |screen| {
+            screen.contents().matches("interrupted: nothing has changed\n").count() == number + 1
+        });
+        chat.wait_for_prompt();
+    }
+    chat.send("\x0c/history\r/model\r");
+    chat.wait_for("file      built in");
+    chat.wait_for_prompt();
+    let shown = chat.contents();
+    assert!(shown.contains(&format!("> What is the pass key?\n{KEY_IS}\n")), "{shown}");
+    assert!(shown.contains(NUMBER_IS) && !shown.contains("talked about"), "{shown}");
+    chat.send("\x0cWhat is the pass key?\r");
+    chat.wait_for(KEY_IS);
+    chat.send("\x04");
+    assert_eq!(chat.exit_code(), Some(0));
+}
