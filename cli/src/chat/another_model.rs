@@ -5,6 +5,7 @@ use longhand::{
     Chat, Context, DocumentCache, EngineError, HeadSource, Model, Observer, Reading, SetupOptions,
 };
 
+use super::complete::document_path;
 use crate::app::App;
 use crate::args::model::ModelArgs;
 use crate::failure::Failure;
@@ -43,7 +44,9 @@ pub fn change(
     args: &ModelArgs,
     name: &str,
 ) -> Result<Reading> {
-    let source = args.named(app, name)?;
+    // A path may be quoted, or begin with `~/`.
+    let path = document_path(name);
+    let source = args.named(app, path.to_str().filter(|_| path.exists()).unwrap_or(name))?;
     app.introduce(&source);
     let model = Model::open(source)?;
     let current = chat.session().engine().model();

@@ -2,6 +2,7 @@
 
 use super::{Conversation, Outcome, TurnStats};
 use crate::chat::{another_model, reread};
+use crate::turn;
 
 impl Conversation<'_, '_> {
     /// Goes on with the model of this name.
@@ -13,8 +14,10 @@ impl Conversation<'_, '_> {
                 let again = if self.chat.has_questions() { "; /regen asks it the last question" } else { "" };
                 self.front_end.note(&format!("the model is {name} now{again}"));
                 self.is_paused = false;
-                if self.chat.has_questions() {
-                    self.keeper.keep(self.app, self.chat, reading.elapsed);
+                match self.chat.has_questions() {
+                    true => self.keeper.keep(self.app, self.chat, reading.elapsed),
+                    // Where the time is not known, the reading says what is wrong.
+                    false => _ = turn::announce_reading(self.app, self.chat, self.keeper.documents()),
                 }
                 // Speeds of the old model say nothing about this one.
                 self.read = Default::default();
