@@ -87,11 +87,12 @@ fn esc_stops_an_answer_and_never_quits() {
     chat.send("\x1b");
     chat.wait_for("(interrupted)");
     chat.wait_for_row("> ab|");
-    // What was written is kept, and an Esc too many does nothing.
-    chat.send("\x15\x1b");
+    // What was written is kept.
+    chat.send("\x15");
     chat.wait_for_prompt();
     chat.send("/continue\r");
     chat.wait_until("work again", |screen| screen.contents().contains(WORKING));
+    // An Esc too many does nothing.
     chat.send("\x1b\x1b");
     chat.wait_until("a second stop", |screen| screen.contents().matches("(interrupted)").count() == 2);
     chat.wait_for_prompt();
