@@ -253,7 +253,9 @@ fn a_summary_takes_the_place_of_all_turns_and_gives_it_back() {
         let mut chat = chat(&engine, options(1500, policy), Some("Answer."));
         // Without its rows the model may not find an end.
         chat.set_answer_limit(Some(24));
-        [NUMBER, KEY, NUMBER].map(|question| ask(&mut chat, question));
+        for question in [NUMBER, KEY, NUMBER] {
+            ask(&mut chat, question);
+        }
         let before = words(&chat);
         let reading = chat.compact(ASKED, SUMMARY, None, &mut |_| ()).expect("a summary");
         assert_eq!(reading.tokens > 100, reads_documents, "{reading:?}");
