@@ -1,25 +1,32 @@
 //! `longhand chat`: a conversation in the terminal, about documents if any are given. The documents are read
 //! while the user types; later turns read only their question.
 
+mod another_model;
 mod background;
 mod commands;
+mod compact;
 mod complete;
 mod conversation;
 mod copy;
 mod draft;
+mod dropped;
 #[cfg(unix)]
 mod editing;
 mod editor;
 mod export;
 mod front_end;
+mod habits;
 mod history;
 mod inbox;
+#[cfg(unix)]
+mod input_line;
 mod keeper;
 #[cfg(unix)]
 mod keyboard;
 mod keys;
 mod kv_head;
 mod kv_map;
+mod open_row;
 mod outside;
 mod replay;
 mod reread;
@@ -39,7 +46,7 @@ use anyhow::Result;
 use clap::Args;
 use longhand::Chat;
 
-use self::conversation::Ended;
+use self::conversation::{Ended, Given};
 use self::front_end::FrontEnd;
 use self::inbox::End;
 use self::keeper::Keeper;
@@ -134,7 +141,8 @@ fn chat(app: &App, args: &ChatArgs, questions: Vec<String>) -> Result<()> {
     let sampling = opening.sampling().clone();
     front_end.begin_with(questions);
     let (mut chat, mut keeper) = opening.begin(app)?;
-    let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &setup, sampling);
+    let given = Given { setup, model: &args.model };
+    let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &given, sampling);
     drop(front_end);
     finish(app, &chat, &mut keeper, ended)
 }

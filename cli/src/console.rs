@@ -7,16 +7,73 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use longhand::text::sanitize_for_terminal;
 use models::invisible::{escape_invisible, is_invisible};
 use serde::Serialize;
-use unicode_width::UnicodeWidthStr;
 
 use crate::format;
 
 /// Whether the last line on stdout is not ended yet.
 static LINE_IS_OPEN: AtomicBool = AtomicBool::new(false);
+
+/// What stays below everything that is printed.
+static BELOW: Mutex<Option<Arc<dyn Below>>> = Mutex::new(None);
+
+/// One of the two streams that a terminal shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+impl Stream {
+    /// Writes and flushes.
+    pub fn write(self, text: &str) -> io::Result<()> {
+        let write = |mut to: Box<dyn Write>| to.write_all(text.as_bytes()).and_then(|()| to.flush());
+        match self {
+            Stream::Stdout => write(Box::new(io::stdout().lock())),
+            Stream::Stderr => write(Box::new(io::stderr().lock())),
+        }
+    }
+}
+
+/// A line at the bottom of the terminal. While it is there, it writes what is printed, and goes down below it.
+pub trait Below: Send + Sync {
+    /// Writes a text of a stream above the line.
+    fn print(&self, stream: Stream, text: &str) -> io::Result<()>;
+    /// Removes the line, unless another thread writes just now.
+    fn remove(&self);
+}
+
+/// From now on everything that is printed on a terminal goes above this line.
+pub fn set_below(below: Option<Arc<dyn Below>>) {
+    *BELOW.lock().unwrap_or_else(PoisonError::into_inner) = below;
+}
+
+/// The program ends or fails: what is printed next begins where the line was.
+pub fn remove_below() {
+    // The thread that fails may hold the lock.
+    if let Some(below) = BELOW.try_lock().ok().and_then(|mut below| below.take()) {
+        below.remove();
+        line_ended();
+    }
+}
+
+/// Writes text for a terminal, above the line at its bottom.
+fn print_on_terminal(stream: Stream, text: &str) -> io::Result<()> {
+    let below = BELOW.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match below {
+        Some(below) => below.print(stream, text),
+        None => stream.write(text),
+    }
+}
+
+/// Writes to the terminal that stderr is, without a line break. Errors are ignored.
+pub fn print_progress(text: &str) {
+    let _ = print_on_terminal(Stream::Stderr, text);
+}
 
 /// Call this after the user has pressed Enter at a prompt, which ends the line on the terminal.
 pub fn line_ended() {
@@ -35,6 +92,7 @@ pub fn stdout_error(error: io::Error) -> io::Error {
 
 /// Writes an error to stderr, on a new line if the terminal shows an unfinished answer.
 pub fn print_error(text: &str) {
+    remove_below();
     let mut err = io::stderr().lock();
     if LINE_IS_OPEN.load(Ordering::Relaxed) && io::stdout().is_terminal() && err.is_terminal() {
         let _ = err.write_all(b"\n");
@@ -128,8 +186,10 @@ impl Console {
 
     /// Writes to stdout and flushes it.
     pub fn print(&self, text: &str) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        let written = match self.stdout_terminal {
+            true => print_on_terminal(Stream::Stdout, text),
+            false => Stream::Stdout.write(text),
+        };
         if !text.is_empty() {
             LINE_IS_OPEN.store(!text.ends_with('\n'), Ordering::Relaxed);
         }
@@ -180,7 +240,11 @@ impl Console {
     }
 
     fn write_note(&self, text: &str) {
-        let _ = writeln!(io::stderr().lock(), "{}", self.wrapped(text));
+        let text = self.wrapped(text) + "\n";
+        let _ = match self.stderr_terminal {
+            true => print_on_terminal(Stream::Stderr, &text),
+            false => Stream::Stderr.write(&text),
+        };
     }
 
     /// The text in lines that fit the terminal on stderr.
@@ -189,7 +253,7 @@ impl Console {
         let Some((columns, _)) = (self.stderr_terminal && !self.dumb).then(size).flatten() else {
             return text.to_owned();
         };
-        let fits = |line: &str| line.width() <= usize::from(columns);
+        let fits = |line: &str| format::columns(line) <= usize::from(columns);
         let wrap = |line| match fits(line) {
             true => line.to_owned(),
             false => format::wrapped(line, columns.into()),
@@ -205,8 +269,8 @@ impl Console {
     /// Writes a line to stderr about what is above it, less bright than that. Only where answers are formatted.
     pub fn status(&self, text: &str) {
         if self.formats_answers() && self.progress() {
-            let text = visible(text);
-            let _ = writeln!(io::stderr().lock(), "\x1b[2m{text}\x1b[0m");
+            let text = self.wrapped(&visible(text));
+            let _ = print_on_terminal(Stream::Stderr, &format!("\x1b[2m{text}\x1b[0m\n"));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ggml::Type;
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// `512 B`, `4.0 KiB`, `1.21 GiB`.
 pub fn bytes(bytes: usize) -> String {
@@ -127,38 +127,51 @@ pub fn labelled(label: &str, text: &str, width: usize) -> String {
     format!("{label}{lines}{line}\n")
 }
 
+/// Columns that a text takes on a terminal.
+pub fn columns(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or(0)).sum()
+}
+
 /// A line in several of at most `width` columns where its words allow that. White space within them stays.
 pub fn wrapped(line: &str, width: usize) -> String {
-    let (mut out, mut column) = (String::new(), 0);
+    indented(line, width, 0)
+}
+
+/// The same with spaces before the lines that follow the first one.
+fn indented(line: &str, width: usize, indent: usize) -> String {
+    let (mut out, mut column, mut start) = (String::new(), 0, 0);
     for word in line.split_inclusive(' ') {
-        let columns = word.trim_end_matches(' ').width();
-        if column > 0 && column + columns > width {
+        let word_columns = columns(word.trim_end_matches(' '));
+        if word_columns > 0 && column > start && column + word_columns > width {
             out.truncate(out.trim_end_matches(' ').len());
-            out.push('\n');
-            column = 0;
+            out += &format!("\n{}", " ".repeat(indent));
+            (column, start) = (indent, indent);
         }
         out += word;
-        column += word.width();
+        column += columns(word);
     }
     out
 }
 
-/// A text whose lines are wrapped as by [`wrapped`]. Lines that go on are indented by two more than their beginning.
-pub fn wrapped_text(text: &str, width: usize) -> String {
-    let wrap = |line: &str| {
-        if line.width() <= width {
-            return format!("{line}\n");
+/// A text whose lines are each in several of at most `width` columns where their words allow that. They are indented like
+/// the text behind a label, which ends with two spaces. Lines with colours stay as they are.
+pub fn fitted(text: &str, width: usize) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+        let is_colored = line.contains('\x1b');
+        if is_colored || columns(line.trim_end()) <= width {
+            out += line;
+        } else {
+            let indent = line.len() - line.trim_start().len();
+            let behind = |gap: usize| line.len() - line[indent + gap..].trim_start().len();
+            let label = line[indent..].find("  ").map_or(indent, behind);
+            let label = columns(&line[..label]);
+            out += &indented(line, width, if label <= width / 2 { label } else { indent });
         }
-        let indent = line.len() - line.trim_start_matches(' ').len();
-        let more = if indent > 0 { indent + 2 } else { 0 };
-        let mut lines = String::new();
-        for part in wrapped(&line[indent..], width.saturating_sub(more).max(1)).lines() {
-            let spaces = if lines.is_empty() { indent } else { more };
-            lines += &format!("{}{part}\n", " ".repeat(spaces));
-        }
-        lines
-    };
-    text.lines().map(wrap).collect()
+        out += end;
+    }
+    out
 }
 
 /// `part / whole`; 0 if `whole` is 0.
@@ -187,15 +200,27 @@ mod tests {
     }
 
     #[test]
+    fn lists_fit_the_terminal() {
+        let list = "tokens    1 of 2\nfile      a b  c\n";
+        assert_eq!(fitted(list, 80), list);
+        assert_eq!(
+            fitted("read      12 tokens, 34 t/s\nnext\n", 20),
+            "read      12 tokens,\n          34 t/s\nnext\n"
+        );
+        assert_eq!(fitted("  one two three", 10), "  one two\n  three");
+        assert_eq!(fitted("a very long label  text", 12), "a very long\nlabel  text");
+        assert_eq!(fitted("temp    0    a long help\n", 16), "temp    0    a\n        long\n        help\n");
+        let colored = "\x1b[36mone two three\x1b[0m\n";
+        assert_eq!(fitted(colored, 8), colored);
+    }
+
+    #[test]
     fn wrapped_lines_keep_their_white_space() {
         assert_eq!(wrapped("  one  two three", 10), "  one  two\nthree");
         assert_eq!(wrapped("/a/long/path with words", 6), "/a/long/path\nwith\nwords");
         assert_eq!(wrapped("short", 80), "short");
         assert_eq!(wrapped("日本 日本 a", 6), "日本\n日本 a");
-        assert_eq!(
-            wrapped_text("one two three\n\n  a: one two\n", 9),
-            "one two\nthree\n\n  a:\n    one\n    two\n"
-        );
+        assert_eq!(wrapped("中文 中文", 8), "中文\n中文");
     }
 
     #[test]

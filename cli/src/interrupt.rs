@@ -19,6 +19,7 @@ use signal_hook::consts as signals;
 #[cfg(unix)]
 use signal_hook::iterator::{Handle, Signals};
 
+use crate::console;
 #[cfg(unix)]
 use crate::terminal;
 
@@ -61,6 +62,8 @@ type Listener = Box<dyn Fn(Event) -> bool + Send + Sync>;
 struct State {
     phase: AtomicU8,
     pressed: AtomicBool,
+    /// Whether another key than Ctrl-C has stopped the work.
+    stopped: AtomicBool,
     /// The interrupt flag of engines: it stops a running computation.
     engine_flag: Arc<AtomicBool>,
     /// The signal that ends the chat, or 0.
@@ -114,6 +117,11 @@ impl Interrupt {
     /// Does what Ctrl-C does in the current phase.
     pub fn press(&self) {
         self.0.press();
+    }
+
+    /// Stops the current work as the first Ctrl-C does. It never ends the program, also not together with Ctrl-C.
+    pub fn stop(&self) {
+        self.0.stop();
     }
 
     /// The interrupt flag for the options of an engine.
@@ -174,9 +182,9 @@ impl Interrupt {
         })
     }
 
-    /// Whether Ctrl-C was pressed since the current work began, with all its steps.
+    /// Whether Ctrl-C was pressed since the current work began, with all its steps, or the work was stopped otherwise.
     pub fn is_pressed(&self) -> bool {
-        self.0.pressed.load(Ordering::SeqCst)
+        self.0.is_pressed()
     }
 
     fn during<T>(&self, phase: u8, work: impl FnOnce() -> T) -> T {
@@ -244,7 +252,7 @@ impl State {
             self.forget();
         }
         self.phase.store(phase, Ordering::SeqCst);
-        if phase == COMPUTING && self.pressed.load(Ordering::SeqCst) {
+        if phase == COMPUTING && self.is_pressed() {
             self.engine_flag.store(true, Ordering::SeqCst);
         }
         outer
@@ -261,8 +269,23 @@ impl State {
 
     /// A signal that ends the chat is not forgotten.
     fn forget(&self) {
+        self.stopped.store(false, Ordering::SeqCst);
         self.pressed.store(self.ending.load(Ordering::SeqCst) != 0, Ordering::SeqCst);
         self.engine_flag.store(false, Ordering::SeqCst);
+    }
+
+    fn is_pressed(&self) -> bool {
+        self.pressed.load(Ordering::SeqCst) || self.stopped.load(Ordering::SeqCst)
+    }
+
+    fn stop(&self) {
+        let phase = self.phase.load(Ordering::SeqCst);
+        if phase == COMPUTING || phase == GENERATING {
+            self.stopped.store(true, Ordering::SeqCst);
+        }
+        if phase == COMPUTING {
+            self.engine_flag.store(true, Ordering::SeqCst);
+        }
     }
 
     fn press(&self) {
@@ -303,6 +326,7 @@ impl State {
 fn exit(code: i32) -> ! {
     #[cfg(unix)]
     terminal::restore_for_good();
+    console::remove_below();
     let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\n");
     // Without the C library's exit handlers: other threads still compute with what these would free.
     #[cfg(unix)]
@@ -346,6 +370,25 @@ mod tests {
             interrupt.0.press(); // between two steps
             assert!(interrupt.is_pressed());
         });
+    }
+
+    #[test]
+    fn a_stop_is_no_press_of_ctrl_c() {
+        let interrupt = Interrupt(Arc::new(State::default()));
+        let flag = interrupt.flag();
+        interrupt.stop();
+        assert!(!interrupt.is_pressed(), "nothing works");
+        interrupt.in_steps(|| {
+            interrupt.stop();
+            interrupt.stop();
+            assert!(interrupt.is_pressed());
+            interrupt.computing(|| assert!(flag.load(Ordering::SeqCst)));
+            // The first press, which ends nothing.
+            interrupt.press();
+        });
+        assert!(!interrupt.is_pressed() && !flag.load(Ordering::SeqCst));
+        interrupt.prompting(|| interrupt.stop());
+        assert!(!interrupt.is_pressed());
     }
 
     #[test]

@@ -153,7 +153,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
     if are_asked_for || answer.is_none() {
         text += &report::impossible(&rows);
     }
-    text += &format!("\n{}", format::wrapped_text(&about, app.console.width()));
+    text += &format!("\n{}", format::fitted(&about, app.console.width()));
     if !args.all && args.policy.is_empty() {
         text += "every policy and type: add --all\n";
     }

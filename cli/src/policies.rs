@@ -18,7 +18,7 @@ pub fn run(app: &App, _: &PoliciesArgs) -> Result<()> {
     const WIDEST: usize = 100;
     let (text, width) = (catalogue() + "\n", app.console.width());
     let width = if width == usize::MAX { width } else { width.min(WIDEST) };
-    let text = format::wrapped_text(&text, width);
+    let text = format::fitted(&text, width);
     Ok(app.console.print(&text)?)
 }
 

@@ -1,12 +1,11 @@
 //! A progress bar on stderr with an estimate of the remaining time, if stderr is a terminal that can
 //! show it. Dropping it clears its line.
 
-use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use longhand::{Progress, Task};
 
-use crate::console::Console;
+use crate::console::{self, Console};
 use crate::format;
 
 /// Minimum time between two drawings.
@@ -83,19 +82,14 @@ impl ProgressBar {
         }
         self.last_drawn = Some(Instant::now());
         let line = render(&self.title, share, detail, remaining, columns().max(20) - 1);
-        // A terminal that cannot be written to is no reason to stop.
-        let mut err = io::stderr().lock();
-        let _ = write!(err, "\r{line}\x1b[K");
-        let _ = err.flush();
+        console::print_progress(&format!("\r{line}\x1b[K"));
     }
 }
 
 impl Drop for ProgressBar {
     fn drop(&mut self) {
         if self.last_drawn.is_some() {
-            let mut err = io::stderr().lock();
-            let _ = write!(err, "\r\x1b[K");
-            let _ = err.flush();
+            console::print_progress("\r\x1b[K");
         }
     }
 }

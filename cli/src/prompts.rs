@@ -66,6 +66,16 @@ fn list_in(folder: &Path) -> Vec<SavedPrompt> {
     prompts
 }
 
+/// The names of all saved prompts, as a list for the user of a chat.
+pub fn listed() -> String {
+    let prompts = list();
+    let Some(folder) = folder().filter(|_| prompts.is_empty()) else {
+        let names = prompts.iter().map(|prompt| format!("{}\n", prompt.name));
+        return names.collect::<String>() + "/prompt NAME asks one\n";
+    };
+    format!("there are no saved prompts; write one to {}\n", folder.join("NAME.txt").display())
+}
+
 /// The text of the saved prompt of this name.
 ///
 /// # Errors

@@ -179,8 +179,10 @@ fn show(app: &App, saved: &SavedChat, json: bool) -> Result<()> {
         options.policy,
     ))?;
     let mut out = String::new();
-    for (question, answer) in saved.turns() {
-        out += &format!("\n> {}\n{}\n", question.trim_end(), answer.unwrap_or("(no answer)").trim_end());
+    for ((question, answer), model) in saved.turns().into_iter().zip(saved.answered_by()) {
+        let model = model.map(|model| format!("({model})\n")).unwrap_or_default();
+        let answer = answer.unwrap_or("(no answer)");
+        out += &format!("\n> {}\n{model}{}\n", question.trim_end(), answer.trim_end());
     }
     Ok(app.console.print_answer(&out)?)
 }

@@ -9,6 +9,8 @@ pub struct Transcript<'a> {
     documents: Vec<String>,
     system: Option<&'a str>,
     turns: Vec<(&'a str, Option<&'a str>)>,
+    /// For each answer the model that gave it, where it is not `model`.
+    answered_by: Vec<Option<&'a str>>,
 }
 
 impl<'a> From<&'a SavedChat> for Transcript<'a> {
@@ -18,6 +20,7 @@ impl<'a> From<&'a SavedChat> for Transcript<'a> {
             documents: saved.document_names(),
             system: saved.system(),
             turns: saved.turns(),
+            answered_by: saved.answered_by(),
         }
     }
 }
@@ -29,6 +32,7 @@ impl<'a> From<&'a Chat> for Transcript<'a> {
             documents: chat.read_document_names(),
             system: chat.preamble().system(),
             turns: chat.conversation(),
+            answered_by: chat.answered_by(),
         }
     }
 }
@@ -43,8 +47,11 @@ impl Transcript<'_> {
         if let Some(system) = self.system {
             out += &format!("\nSystem message: {}\n", system.trim_end());
         }
-        for (question, answer) in &self.turns {
+        for (i, (question, answer)) in self.turns.iter().enumerate() {
             out += &format!("\n## {}\n", question.trim_end());
+            if let Some(model) = self.answered_by.get(i).copied().flatten() {
+                out += &format!("\nAnswered by {model}:\n");
+            }
             let (thinking, answer) = split_thinking(answer.unwrap_or("(no answer)"));
             if let Some(thinking) = thinking {
                 out += &format!("\n<details><summary>Thinking</summary>\n\n{thinking}\n\n</details>\n");

@@ -90,6 +90,13 @@ impl Reading {
     }
 }
 
+impl Reading {
+    /// The cost of reading documents; what was found in a cache was not computed.
+    fn of_documents(reading: &DocumentReading) -> Reading {
+        Reading { tokens: if reading.found { 0 } else { reading.tokens }, elapsed: reading.elapsed }
+    }
+}
+
 impl Add for Reading {
     type Output = Reading;
 
@@ -126,6 +133,10 @@ pub struct Chat {
     ahead: Option<Ahead>,
     /// What [`Chat::set_settings`] was told.
     settings: BTreeMap<String, String>,
+    /// Whether the model is told to think; `None` where its chat template decides.
+    thinking: Option<bool>,
+    /// The conversation that a summary has replaced.
+    compacted: Option<Box<changes::Compacted>>,
 }
 
 /// Where a question and its answer begin in the timeline, in tokens.
@@ -141,6 +152,8 @@ struct Turn {
     replaced: Vec<u32>,
     /// Whether the answer was cut off.
     is_cut_off: bool,
+    /// The model that answered, where it is not the session's.
+    model: Option<String>,
 }
 
 /// A turn in a session file.
@@ -148,27 +161,34 @@ struct Turn {
 #[serde(untagged)]
 enum SavedTurn {
     Usual(usize, usize),
-    Other { question: usize, answer: usize, replaced: Vec<u32>, is_cut_off: bool },
+    Other {
+        question: usize,
+        answer: usize,
+        replaced: Vec<u32>,
+        is_cut_off: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+    },
 }
 
 impl From<SavedTurn> for Turn {
     fn from(saved: SavedTurn) -> Turn {
         match saved {
             SavedTurn::Usual(question, answer) => {
-                Turn { question, answer, replaced: Vec::new(), is_cut_off: false }
+                Turn { question, answer, replaced: Vec::new(), is_cut_off: false, model: None }
             }
-            SavedTurn::Other { question, answer, replaced, is_cut_off } => {
-                Turn { question, answer, replaced, is_cut_off }
+            SavedTurn::Other { question, answer, replaced, is_cut_off, model } => {
+                Turn { question, answer, replaced, is_cut_off, model }
             }
         }
     }
 }
 
 impl From<Turn> for SavedTurn {
-    fn from(Turn { question, answer, replaced, is_cut_off }: Turn) -> SavedTurn {
-        match replaced.is_empty() && !is_cut_off {
+    fn from(Turn { question, answer, replaced, is_cut_off, model }: Turn) -> SavedTurn {
+        match replaced.is_empty() && !is_cut_off && model.is_none() {
             true => SavedTurn::Usual(question, answer),
-            false => SavedTurn::Other { question, answer, replaced, is_cut_off },
+            false => SavedTurn::Other { question, answer, replaced, is_cut_off, model },
         }
     }
 }
@@ -195,6 +215,8 @@ impl Chat {
             attachments: Vec::new(),
             ahead: None,
             settings: BTreeMap::new(),
+            thinking: options.thinking,
+            compacted: None,
         })
     }
 
@@ -260,6 +282,7 @@ impl Chat {
     /// Where its chat template knows no switch for it.
     pub fn set_thinking(&mut self, thinks: bool) -> Result<(), EngineError> {
         (self.format, self.ahead) = (self.format.with_thinking(thinks)?, None);
+        self.thinking = Some(thinks);
         Ok(())
     }
 
@@ -328,7 +351,8 @@ impl Chat {
         tokens[known..].iter().for_each(|token| self.sampler.accept(*token));
         let replaced = self.timeline.split_off(known);
         let was_rewritten = !replaced.is_empty();
-        self.turns.push(Turn { question: known, answer: tokens.len(), replaced, is_cut_off: false });
+        let (question, answer) = (known, tokens.len());
+        self.turns.push(Turn { question, answer, replaced, is_cut_off: false, model: None });
         self.timeline = tokens;
         if was_rewritten {
             // What was replaced no longer counts for penalties.
@@ -438,6 +462,7 @@ impl Chat {
         self.timeline.extend_from_slice(&generated.tokens[..kept]);
         if let Some(turn) = self.turns.last_mut() {
             turn.is_cut_off = matches!(generated.stop, Stop::Length | Stop::Context | Stop::Interrupted);
+            turn.model = None;
         }
         Ok(generated)
     }
@@ -465,9 +490,12 @@ impl Chat {
         read.map(Some)
     }
 
-    /// Takes the last question and its answer back. Its documents stay, for the next question. False where there is no
-    /// question.
+    /// Takes the last question and its answer back. Its documents stay, for the next question. Where they are a summary of
+    /// [`Chat::compact`], the conversation before it comes back. False where there is no question.
     pub fn undo(&mut self) -> bool {
+        if self.bring_back_compacted() {
+            return true;
+        }
         let was_undone = self.take_back();
         self.keep_documents();
         was_undone
@@ -493,6 +521,7 @@ impl Chat {
     /// begins as this one did, they are used again.
     pub fn clear(&mut self) {
         self.begin_with_all_documents();
+        self.compacted = None;
         self.messages.retain(|message| message.role == "system");
         self.timeline.clear();
         self.turns.clear();

@@ -236,3 +236,145 @@ fn sampling_changes_between_answers() {
     assert!(error.to_string().contains("top-p is 2"), "{error}");
     assert_eq!((chat.sampling(), chat.answer_limit()), (&SamplerOptions::greedy(), Some(40)));
 }
+
+const ASKED: &str = "What was said?";
+const SUMMARY: &str = "You asked for numbers, and I gave them.";
+
+/// Roles and texts, and the tokens of the conversation.
+fn words(chat: &Chat) -> (Vec<String>, usize) {
+    let (texts, _, tokens) = state(chat);
+    (texts, tokens)
+}
+
+#[test]
+fn a_summary_takes_the_place_of_all_turns_and_gives_it_back() {
+    let engine = embedded_model();
+    for (policy, reads_documents) in [("full", false), ("streaming:sinks=4,window=60", true)] {
+        let mut chat = chat(&engine, options(1500, policy), Some("Answer."));
+        // Without its rows the model may not find an end.
+        chat.set_answer_limit(Some(24));
+        for question in [NUMBER, KEY, NUMBER] {
+            ask(&mut chat, question);
+        }
+        let before = words(&chat);
+        let reading = chat.compact(ASKED, SUMMARY, None, &mut |_| ()).expect("a summary");
+        assert_eq!(reading.tokens > 100, reads_documents, "{reading:?}");
+        assert_eq!(chat.conversation(), [(ASKED, Some(SUMMARY))]);
+        assert!(chat.tokens() < before.1 && chat.messages().len() == 3);
+        assert_eq!(chat.session().tokens().len(), chat.tokens());
+        assert_eq!(chat.preamble().documents(), document().trim_end());
+
+        // It is read as any other conversation.
+        let reading = chat.read(KEY, &mut |_| ()).expect("a question");
+        assert!(reading.tokens < 40, "{reading:?}");
+        chat.undo();
+        if !reads_documents {
+            assert_eq!(ask(&mut chat, KEY), KEY_IS);
+            chat.undo();
+        }
+        // A summary of a summary; a document that is added stays for the next question.
+        ask(&mut chat, NUMBER);
+        let first = words(&chat);
+        chat.compact(ASKED, "Nothing.", None, &mut |_| ()).expect("a summary");
+        chat.attach("more.txt", "Paul's favorite color is green.").expect("a document");
+        assert!(chat.undo());
+        assert_eq!((words(&chat), chat.next_documents()), (first, vec!["more.txt".to_owned()]));
+        assert!(chat.undo() && chat.undo());
+        assert_eq!((words(&chat), chat.next_documents()), (before, vec!["more.txt".to_owned()]));
+        chat.detach().expect("without it");
+        assert!(chat.undo(), "the questions before are questions again");
+        assert_eq!(chat.conversation().len(), 2);
+        if !reads_documents {
+            assert_eq!(ask(&mut chat, KEY), KEY_IS);
+        }
+    }
+}
+
+#[test]
+fn later_documents_come_before_a_summary() {
+    let engine = embedded_model();
+    let mut chat = chat(&engine, full(), None);
+    ask(&mut chat, KEY);
+    chat.attach("more.txt", "Paul's favorite color is green.").expect("a document");
+    ask(&mut chat, NUMBER);
+    chat.compact(ASKED, SUMMARY, None, &mut |_| ()).expect("a summary");
+    assert_eq!(chat.conversation(), [(ASKED, Some(SUMMARY))]);
+    assert_eq!(chat.read_document_names().last().map(String::as_str), Some("more.txt"));
+    assert_eq!(ask(&mut chat, "What is Paul's favorite color?"), "Paul's favorite color is green.");
+}
+
+#[test]
+fn a_summary_that_cannot_be_read_leaves_the_conversation_as_it_was() {
+    let engine = embedded_model();
+    for options in [full(), options(CONTEXT, "streaming:sinks=4,window=60")] {
+        let mut chat = chat(&engine, options, None);
+        let answers = [NUMBER, KEY].map(|question| ask(&mut chat, question));
+        let before = words(&chat);
+        let long = "word ".repeat(CONTEXT);
+        let error = chat.compact(ASKED, &long, None, &mut |_| ()).expect_err("it does not fit");
+        assert!(matches!(error, EngineError::ContextFull { .. }), "{error}");
+        engine.interrupt().store(true, Ordering::Relaxed);
+        let error = chat.compact(ASKED, SUMMARY, None, &mut |_| ()).expect_err("an interrupt");
+        engine.interrupt().store(false, Ordering::Relaxed);
+        assert!(error.is_interrupt(), "{error}");
+        assert_eq!(words(&chat), before);
+        chat.undo();
+        assert_eq!(ask(&mut chat, KEY), answers[1]);
+    }
+}
+
+#[test]
+fn another_model_reads_the_conversation_as_its_own() {
+    let engine = embedded_model();
+    let other = tests::talking::model(&["I am", " another one."], None);
+    let other = tests::fixtures::model_in_memory("another", other, &tests::engine_options());
+    for questions in [&[][..], &[KEY], &[NUMBER, KEY]] {
+        let mut moved = chat(&engine, full(), Some("Answer."));
+        questions.iter().for_each(|question| _ = ask(&mut moved, question));
+        // Its tokens are other ones.
+        let expected = moved.tokens_with(other.model()).expect("tokens");
+        let before = moved.conversation().len();
+        let wide = || options(3000, "full");
+        let reading = moved.change_model(session(&other, wide()), None, &mut |_| ()).expect("moved");
+        assert_eq!(reading.tokens, moved.tokens());
+        assert!(questions.is_empty() || moved.tokens() == expected);
+        assert_eq!((moved.conversation().len(), moved.system()), (before, Some("Answer.")));
+        assert!(moved.answered_by().iter().all(|model| model.is_some()), "{:?}", moved.answered_by());
+        assert_eq!(ask(&mut moved, NUMBER), "I am another one.");
+        assert_eq!(moved.answered_by().last(), Some(&None));
+
+        // The last question of the first model, for the other one; and back.
+        moved.undo();
+        if moved.has_questions() {
+            moved.retract_answer(&mut |_| ()).expect("the question");
+            moved.answer(&mut |_| std::ops::ControlFlow::Continue(())).expect("an answer");
+            assert_eq!(moved.answered_by().last(), Some(&None));
+        }
+        moved.change_model(session(&engine, full()), None, &mut |_| ()).expect("moved");
+        assert_eq!(ask(&mut moved, NUMBER), NUMBER_IS);
+        // It is saved.
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.session");
+        moved.save(&path).expect("saved");
+        let saved = longhand::SavedChat::open(&path).expect("a conversation");
+        assert_eq!(saved.answered_by(), moved.answered_by());
+    }
+}
+
+#[test]
+fn another_model_that_cannot_read_the_conversation_changes_nothing() {
+    let engine = embedded_model();
+    let other = tests::talking::model(&["I am", " another one."], None);
+    let other = tests::fixtures::model_in_memory("another-small", other, &tests::engine_options());
+    let mut chat = chat(&engine, full(), None);
+    ask(&mut chat, NUMBER);
+    let before = state(&chat);
+    let error = chat.change_model(session(&other, options(50, "full")), None, &mut |_| ());
+    assert!(matches!(error, Err(EngineError::ContextFull { context: 50, .. })), "{error:?}");
+    other.interrupt().store(true, Ordering::Relaxed);
+    let error = chat.change_model(session(&other, full()), None, &mut |_| ()).expect_err("an interrupt");
+    assert!(error.is_interrupt(), "{error}");
+    assert_eq!(state(&chat), before);
+    assert_eq!(chat.answered_by(), [None]);
+    assert_eq!(ask(&mut chat, KEY), KEY_IS);
+}

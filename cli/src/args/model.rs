@@ -130,6 +130,18 @@ impl ModelArgs {
         named.chain(hub).collect()
     }
 
+    /// The model that a text names as these flags do: a path, a name of `longhand models`, or `-hf` and a repository.
+    ///
+    /// # Errors
+    /// A name that several models have, or none; a download that fails.
+    pub fn named(&self, app: &App, text: &str) -> Result<ModelSource, Failure> {
+        let hub = ["-hf", "--hf-repo"].iter().find_map(|flag| text.strip_prefix(flag));
+        if let Some(repository) = hub.filter(|rest| rest.starts_with([' ', '='])) {
+            return Ok(ModelSource::File(hub::path(app, &hub::parse(repository[1..].trim())?, false)?));
+        }
+        model_source(Some(Path::new(text)), &self.other.model_folders)
+    }
+
     /// Whether a text is the name of a model on this machine, not only a part of one.
     pub fn is_name(&self, text: &str) -> bool {
         local_models::is_name(text, &self.other.model_folders)

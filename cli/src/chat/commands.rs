@@ -1,6 +1,7 @@
 //! The commands of a chat, and how a message is told from a command.
 
 use super::draft::Draft;
+use crate::format;
 
 /// A command of a chat.
 pub struct Command {
@@ -31,9 +32,14 @@ const GROUPS: [(&str, &[Command]); 5] = [
             Command::new("/continue", "continue an answer that was cut off or interrupted"),
             Command::new("/edit", "change the last question and ask it again"),
             Command::new("/undo", "remove the last question and its answer"),
+            Command::new(
+                "/compact",
+                "replace questions and answers by a summary, so that there is room for more",
+            ),
             Command::new("/clear", "start a new conversation about the same documents"),
             Command::new("/history", "show the conversation so far"),
             Command::new("/copy", "copy the last answer; /copy code copies its last code block"),
+            Command::new("/prompt", "list the saved prompts; /prompt NAME asks one"),
         ],
     ),
     (
@@ -48,6 +54,7 @@ const GROUPS: [(&str, &[Command]); 5] = [
     (
         "Model",
         &[
+            Command::with_path("/model", "show the model; /model NAME goes on with another one"),
             Command::new("/system", "show the system message; /system TEXT changes it"),
             Command::new("/set", "show the sampling settings; /set temp 0.8 changes one"),
             Command::new("/think", "show what the model thought; /think on, off, show or hide"),
@@ -65,7 +72,10 @@ const GROUPS: [(&str, &[Command]); 5] = [
     ),
     (
         "Program",
-        &[Command::new("/help", "show this list"), Command::new("/exit", "quit; Ctrl-D does the same")],
+        &[
+            Command::new("/help", "show this list; /? does the same"),
+            Command::new("/exit", "quit; Ctrl-D, exit and quit do the same"),
+        ],
     ),
 ];
 
@@ -74,17 +84,26 @@ pub fn all() -> impl Iterator<Item = &'static Command> {
     GROUPS.iter().flat_map(|(_, commands)| *commands)
 }
 
-const KEYS: &str = "  Ctrl-C     stop reading or answering; at the prompt, empty the line, and if it
-             is empty, press it twice to quit
-  Alt-Enter  begin a new line, as Ctrl-J does; or put \"\"\" around a message
-             of several lines
-  Up, Down   earlier messages; Ctrl-R searches in them
-  Tab        complete a command or a path
-  Ctrl-G     edit the message in $VISUAL or $EDITOR
-  Ctrl-Z     suspend the program; fg continues it
-  //         send a message that begins with /
-What you type while the model works becomes the next message.
-";
+/// The keys, and other beginnings of a message.
+const KEYS: [(&str, &str); 10] = [
+    (
+        "Ctrl-C",
+        "stop reading or answering; at the prompt, empty the line, and if it is empty, press it twice to quit",
+    ),
+    ("Esc", "stop reading a question or answering it"),
+    ("Alt-Enter", "begin a new line, as Ctrl-J does; or put \"\"\" around a message of several lines"),
+    ("Up, Down", "earlier messages; Ctrl-R searches in them"),
+    ("Tab", "complete a command or a path"),
+    ("Ctrl-G", "edit the message in $VISUAL or $EDITOR"),
+    ("Ctrl-Z", "suspend the program; fg continues it"),
+    ("@FILE", "in a question: read this file before it is asked"),
+    ("a path", "alone, or a file dropped on the terminal: read it, as /read does"),
+    ("//", "send a message that begins with /"),
+];
+
+/// What the keys do while the model works.
+const IN_WORK: &str =
+    "What you send while the model works is the next message. Up on an empty line takes it back.";
 
 /// Marks the beginning and the end of a message of several lines.
 const QUOTES: &str = "\"\"\"";
@@ -96,6 +115,8 @@ pub enum Message {
     Command(String),
     /// A question for the model.
     Question(String),
+    /// A question that is marked as one, by quotes or another slash, or pasted: nothing in it is a command or a path.
+    Exact(String),
 }
 
 impl Message {
@@ -103,7 +124,7 @@ impl Message {
     pub fn from_draft(draft: &Draft) -> Option<Message> {
         let text = draft.text();
         match draft.begins_with_paste() {
-            true => (!text.trim().is_empty()).then_some(Message::Question(text)),
+            true => (!text.trim().is_empty()).then_some(Message::Exact(text)),
             false => Message::from_text(&text),
         }
     }
@@ -114,14 +135,15 @@ impl Message {
         let message = match text.strip_prefix(QUOTES) {
             Some(quoted) => {
                 let quoted = quoted.strip_suffix(QUOTES).unwrap_or(quoted);
-                Message::Question(quoted.trim_matches('\n').to_owned())
+                Message::Exact(quoted.trim_matches('\n').to_owned())
             }
-            None if text.starts_with("//") => Message::Question(text[1..].to_owned()),
+            None if text.starts_with("//") => Message::Exact(text[1..].to_owned()),
             None if text.starts_with('/') && !text.contains('\n') => Message::Command(text.to_owned()),
+            None if is_farewell(text) => Message::Command("/exit".to_owned()),
             None => Message::Question(text.to_owned()),
         };
         match &message {
-            Message::Question(text) if text.trim().is_empty() => None,
+            Message::Question(text) | Message::Exact(text) if text.trim().is_empty() => None,
             _ => Some(message),
         }
     }
@@ -133,20 +155,28 @@ pub fn is_unfinished(text: &str) -> bool {
     text.strip_prefix(QUOTES).is_some_and(|rest| !rest.ends_with(QUOTES))
 }
 
-/// The text of `/help`.
-pub fn help() -> String {
+/// The text of `/help`, in lines of at most `width` columns where its words allow that.
+pub fn help(width: usize) -> String {
+    let line = |name: &str, help: &str| format::labelled(&format!("  {name:<11}"), help, width);
     let mut text = String::new();
     for (title, commands) in GROUPS {
-        let lines: String =
-            commands.iter().map(|Command { name, help, .. }| format!("  {name:<11}{help}\n")).collect();
-        text += &format!("{title}\n{lines}");
+        text += &format!("{title}\n");
+        text.extend(commands.iter().map(|Command { name, help, .. }| line(name, help)));
     }
-    format!("{text}Keys\n{KEYS}")
+    text += "Keys\n";
+    text.extend(KEYS.iter().map(|(key, help)| line(key, help)));
+    text + &format::labelled("", IN_WORK, width)
+}
+
+/// Whether a line is what ends other programs. As a question it would be an odd one.
+fn is_farewell(text: &str) -> bool {
+    let words = ["exit", "quit", "exit()", "quit()", ":q", ":q!", ":wq", ":x"];
+    words.contains(&text.to_lowercase().as_str())
 }
 
 /// A question as it is typed, so that [`Message::from_text`] gives it back.
 pub fn typed(question: &str) -> String {
-    let is_plain = question.trim() == question && !question.starts_with(QUOTES);
+    let is_plain = question.trim() == question && !question.starts_with(QUOTES) && !is_farewell(question);
     match question.starts_with("//") || question.starts_with('/') && !question.contains('\n') {
         _ if !is_plain => format!("{QUOTES}\n{question}\n{QUOTES}"),
         true => format!("/{question}"),
@@ -162,15 +192,22 @@ mod tests {
     fn commands_are_single_lines_that_begin_with_a_slash() {
         let command = |text: &str| Some(Message::Command(text.into()));
         let question = |text: &str| Some(Message::Question(text.into()));
+        let exact = |text: &str| Some(Message::Exact(text.into()));
         for (text, expected) in [
             (" /help ", command("/help")),
             ("/save a b", command("/save a b")),
             ("/usr/bin\n/bin", question("/usr/bin\n/bin")),
-            ("//usr/bin", question("/usr/bin")),
-            ("\"\"\"/help\"\"\"", question("/help")),
-            ("\"\"\"\n a\n/b\n\"\"\"", question(" a\n/b")),
-            ("\"\"\"a", question("a")),
+            ("//usr/bin", exact("/usr/bin")),
+            ("\"\"\"/help\"\"\"", exact("/help")),
+            ("\"\"\"\n a\n/b\n\"\"\"", exact(" a\n/b")),
+            ("\"\"\"a", exact("a")),
             (" why? ", question("why?")),
+            (" exit ", command("/exit")),
+            ("Quit", command("/exit")),
+            (":q", command("/exit")),
+            ("\"\"\"exit\"\"\"", exact("exit")),
+            ("exit now", question("exit now")),
+            ("why\nexit", question("why\nexit")),
             ("\"\"\" \"\"\"", None),
             (" \n", None),
         ] {
@@ -178,7 +215,7 @@ mod tests {
         }
         let mut draft = Draft::default();
         draft.insert_paste(&"/help ".repeat(1000));
-        assert_eq!(Message::from_draft(&draft), question(&"/help ".repeat(1000)));
+        assert_eq!(Message::from_draft(&draft), exact(&"/help ".repeat(1000)));
     }
 
     #[test]
@@ -193,8 +230,13 @@ mod tests {
             "a\n\n b",
             "\"\"\"a",
             "a \"\"\"",
+            "exit",
         ] {
-            assert_eq!(Message::from_text(&typed(text)), Some(Message::Question(text.into())), "{text:?}");
+            let Some(Message::Question(again) | Message::Exact(again)) = Message::from_text(&typed(text))
+            else {
+                panic!("{text:?} is no question")
+            };
+            assert_eq!(again, text);
             assert!(!is_unfinished(&typed(text)), "{text:?}");
         }
     }
@@ -202,9 +244,12 @@ mod tests {
     #[test]
     fn help_shows_every_command_once() {
         for Command { name, help: line, .. } in all() {
-            assert_eq!(help().matches(&format!("  {name:<11}{line}\n")).count(), 1, "{name}");
+            assert_eq!(help(1000).matches(&format!("  {name:<11}{line}\n")).count(), 1, "{name}");
         }
-        assert!(help().lines().all(|line| line.chars().count() <= 80), "{}", help());
+        for width in [30, 80] {
+            let help = help(width);
+            assert!(help.lines().all(|line| line.chars().count() <= width), "{help}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use longhand::policy::policies;
 
 use super::{commands, settings};
+use crate::prompts;
 
 /// What may stand at the end of the text before the cursor.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -41,13 +42,23 @@ pub fn complete(text: &str) -> Completions {
             });
             Completions { typed: text.len(), candidates: candidates.collect() }
         }
+        Some(("/prompt", typed)) => complete_name(typed, prompts::list().iter().map(|prompt| &*prompt.name)),
         Some(("/policy", typed)) => complete_name(typed, policies().map(|entry| entry.name)),
         Some(("/set", typed)) => complete_name(typed, settings::names()),
         Some((name, path)) if commands::all().any(|command| command.takes_path && command.name == name) => {
             complete_path(path.trim_start())
         }
-        _ => Completions::default(),
+        _ => mentioned(text),
     }
+}
+
+/// Completes the path behind an `@`, which ends at white space.
+fn mentioned(text: &str) -> Completions {
+    let word = text.rsplit(char::is_whitespace).next().unwrap_or_default();
+    let Some(path) = word.strip_prefix('@') else { return Completions::default() };
+    let mut completions = complete_path(path);
+    completions.candidates.retain(|name| !name.contains(char::is_whitespace));
+    completions
 }
 
 /// Completes one of these names.
@@ -81,12 +92,32 @@ pub fn new_path(typed: &str) -> PathBuf {
 /// The path of a document that is typed. Terminals insert what is dropped on them as for a shell: in quotes, or with
 /// backslashes before spaces and other characters.
 pub fn document_path(typed: &str) -> PathBuf {
+    if let Some(path) = typed.strip_prefix("file://").and_then(path_of_url).filter(|path| path.exists()) {
+        return path;
+    }
     let (plain, unquoted) = (expand_home(typed), unquoted(typed));
     match plain.exists() {
         true => plain,
         false if unquoted != typed => expand_home(unquoted),
         false => expand_home(&without_backslashes(typed)),
     }
+}
+
+/// The path of a `file` URL, from behind `file://` on; `None` if it has none. The host, if any, is not looked at.
+pub fn path_of_url(url: &str) -> Option<PathBuf> {
+    let path = &url[url.find('/')?..];
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            byte => byte,
+        });
+    }
+    Some(String::from_utf8(bytes).ok()?.into())
 }
 
 /// The text without the backslashes that a shell would remove.
@@ -103,7 +134,7 @@ fn unquoted(typed: &str) -> &str {
 }
 
 /// `~/` is the user's home.
-fn expand_home(path: &str) -> PathBuf {
+pub fn expand_home(path: &str) -> PathBuf {
     match (path.strip_prefix("~/"), env::home_dir()) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => PathBuf::from(path),
@@ -158,6 +189,8 @@ mod tests {
             assert_eq!(new_path(typed), PathBuf::from(expected), "{typed}");
         }
         assert_eq!(document_path("'src/**/*.rs'"), PathBuf::from("src/**/*.rs"));
+        let url = format!("file://{}", spaced.replace(' ', "%20"));
+        assert_eq!(document_path(&url), PathBuf::from(&spaced));
     }
 
     #[test]
@@ -175,5 +208,8 @@ mod tests {
         assert_eq!(complete("").candidates, ["alpha.txt", "alphabet", "box/", "Übung 1", "Übung 2"]);
         assert_eq!(complete(".").candidates, [".hidden"]);
         assert_eq!(complete("none/").candidates, [""; 0]);
+        let mentioned = |name: &str| super::complete(&format!("What is in @{path}/{name}"));
+        assert_eq!(mentioned("alpha.").common(), "txt");
+        assert_eq!(mentioned("Ü").candidates, [""; 0], "they have spaces");
     }
 }

@@ -1,7 +1,9 @@
 //! The loop of a chat: answers questions and runs commands until the chat ends.
 
 mod actions;
+mod compacting;
 mod documents;
+mod model_change;
 
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use super::inbox::End;
 use super::keeper::Keeper;
 use super::summary::summary;
 use crate::app::App;
+use crate::args::model::ModelArgs;
 use crate::sampling::Sampling;
 use crate::{failure, format, turn};
 
@@ -47,13 +50,19 @@ pub struct Ended {
     pub is_unanswered: bool,
 }
 
-/// Answers messages until the chat ends. `setup` is what the flags say, `sampling` what `chat` does.
+/// What the flags say.
+pub struct Given<'a> {
+    pub setup: SetupOptions,
+    pub model: &'a ModelArgs,
+}
+
+/// Answers messages until the chat ends. `sampling` is how `chat` samples.
 pub fn run(
     app: &App,
     front_end: &mut FrontEnd,
     chat: &mut Chat,
     keeper: &mut Keeper,
-    setup: &SetupOptions,
+    given: &Given,
     sampling: Sampling,
 ) -> Result<Ended> {
     let (last, read) = (TurnStats::default(), Reading::default());
@@ -62,7 +71,7 @@ pub fn run(
         front_end,
         chat,
         keeper,
-        setup,
+        given,
         sampling,
         last,
         read,
@@ -96,7 +105,7 @@ struct Conversation<'a, 'b> {
     front_end: &'a mut FrontEnd<'b>,
     chat: &'a mut Chat,
     keeper: &'a mut Keeper,
-    setup: &'a SetupOptions,
+    given: &'a Given<'a>,
     /// How answers are sampled, and why.
     sampling: Sampling,
     last: TurnStats,
@@ -124,8 +133,11 @@ impl Conversation<'_, '_> {
         self.front_end.begin_work();
         let outcome = match message {
             Message::Command(command) => self.obey(&command),
-            Message::Question(question) if self.front_end.sent_revision() => self.revise(&question),
-            Message::Question(question) => self.ask(&question),
+            Message::Question(question) | Message::Exact(question) if self.front_end.sent_revision() => {
+                self.revise(&question)
+            }
+            Message::Question(question) => self.ask_about(&question),
+            Message::Exact(question) => self.ask(&question),
         };
         self.front_end.end_work();
         outcome
@@ -247,6 +259,7 @@ impl Conversation<'_, '_> {
     /// Generates another answer to the last question, or its first one.
     fn regenerate(&mut self) -> Result<Outcome> {
         let awaits_answer = self.chat.awaits_answer();
+        let is_of_another_model = self.chat.answered_by().last().is_some_and(Option::is_some);
         let mut reporter = self.app.reporter();
         let chat = &mut *self.chat;
         let mut on_progress = |progress| reporter.progress(progress);
@@ -257,7 +270,7 @@ impl Conversation<'_, '_> {
         drop(reporter);
         match reading {
             Ok(Some(reading)) => {
-                if !awaits_answer && self.chat.is_greedy() {
+                if !awaits_answer && !is_of_another_model && self.chat.is_greedy() {
                     self.front_end.note(
                         "(the temperature is 0, so the answer will be the same; /set temp 0.8 varies it)",
                     );

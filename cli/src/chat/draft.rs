@@ -91,6 +91,15 @@ impl Draft {
         text_of(&self.atoms)
     }
 
+    /// The text as it is shown: with a placeholder for each paste.
+    pub fn shown(&self) -> String {
+        let shown = |atom: &Atom| match atom {
+            Atom::Char(c) => c.to_string(),
+            Atom::Paste(paste) => Atom::placeholder(paste),
+        };
+        self.atoms.iter().map(shown).collect()
+    }
+
     /// The text before the cursor, with what was pasted.
     pub fn text_before_cursor(&self) -> String {
         text_of(&self.atoms[..self.cursor])

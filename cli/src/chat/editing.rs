@@ -2,35 +2,41 @@
 
 use std::io;
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use anyhow::Result;
 
 use super::commands::{self, Message};
-use super::editor::{Action, Editor, PROMPT};
+use super::editor::{Action, Editor};
 use super::front_end::Next;
 use super::history::History;
 use super::inbox::End;
+use super::input_line::{InputLine, Waiting};
 use super::keyboard::Keyboard;
 use super::keys::Key;
 use super::outside;
-use super::screen::{self, Plain, Rows, Screen};
+use super::screen::{Plain, Rows, Screen, columns};
 use super::status::Status;
 use crate::app::App;
-use crate::console::Console;
+use crate::console::{self, Console};
 use crate::interrupt::Event;
 use crate::{failure, terminal};
 
 /// Edits messages.
 pub struct Editing {
     keyboard: Keyboard,
-    editor: Editor,
-    screen: Screen,
+    line: Arc<InputLine>,
     /// Whether the terminal understands control sequences.
     is_smart: bool,
+    /// Whether the line stays on the screen while the model works.
+    stays: bool,
+    /// The thread that edits the line while the model works.
+    typing: Option<JoinHandle<()>>,
+    console: Console,
     status: Arc<Status>,
     shows_status: bool,
-    /// Whether the text is to replace the last question, and whether the message sent last is.
-    is_revision: bool,
+    /// Whether the message sent last is to replace the last question.
     sent_revision: bool,
 }
 
@@ -43,8 +49,16 @@ impl Editing {
             console.note(&format!("note: messages are not kept for the next chat: {reason}"));
         }
         let is_smart = console.control_sequences();
+        let stays = console.formats_answers();
         terminal::enter(is_smart)?;
-        let keyboard = Keyboard::start(&app.interrupt)?;
+        let line = InputLine::new(Editor::new(history), screen_for(console), &app.interrupt, console);
+        let line = Arc::new(line);
+        let suspended = line.clone();
+        // Where the line stays, what Esc does depends on it.
+        let keyboard = Keyboard::start(&app.interrupt, is_smart && !stays, move || match stays {
+            true => suspended.suspended(terminal::suspend),
+            false => terminal::suspend(),
+        })?;
         let inbox = keyboard.inbox.clone();
         app.interrupt.listen(move |event| {
             match event {
@@ -56,16 +70,16 @@ impl Editing {
         });
         let inbox = keyboard.inbox.clone();
         let status = Arc::new(Status::new(move || inbox.push(Key::Redraw)));
-        let (editor, screen) = (Editor::new(history), screen_for(console));
-        let shows_status = is_smart && !console.quiet();
+        let shows_status = stays && !console.quiet();
         Ok(Editing {
             keyboard,
-            editor,
-            screen,
+            line,
             is_smart,
+            stays,
+            typing: None,
+            console,
             status,
             shows_status,
-            is_revision: false,
             sent_revision: false,
         })
     }
@@ -77,8 +91,17 @@ impl Editing {
 
     /// Puts the last question into the line, to be changed. Ctrl-C leaves it as it was.
     pub fn revise(&mut self, question: &str) {
-        self.editor.set_text(&commands::typed(question));
-        self.is_revision = true;
+        let mut typed = self.line.lock();
+        typed.editor.set_text(&commands::typed(question));
+        typed.is_revision = true;
+    }
+
+    /// Puts a message back into the line, to be changed, unless something else is there.
+    pub fn put_back(&mut self, message: &str) {
+        let mut typed = self.line.lock();
+        if typed.editor.draft().is_empty() {
+            typed.editor.set_text(message);
+        }
     }
 
     /// Whether the message sent last is to replace the question before it.
@@ -87,13 +110,31 @@ impl Editing {
     }
 
     /// The model works from now on.
-    pub fn begin_work(&self) {
+    pub fn begin_work(&mut self) {
         self.keyboard.begin_work();
+        if !self.stays {
+            return;
+        }
+        let (line, inbox, console) = (self.line.clone(), self.keyboard.inbox.clone(), self.console);
+        let typing = thread::Builder::new().name("typing".to_owned());
+        // Without a thread, what is typed waits for the next prompt.
+        let Ok(typing) = typing.spawn(move || line.take_keys(&inbox, console)) else { return };
+        self.typing = Some(typing);
+        console::set_below(Some(self.line.clone()));
+        self.line.draw_in_work();
     }
 
     /// The work is done.
-    pub fn end_work(&self) {
+    pub fn end_work(&mut self) {
+        let Some(typing) = self.typing.take() else { return self.keyboard.end_work() };
+        let mut typed = self.line.lock();
+        // No key is taken from here on.
         self.keyboard.end_work();
+        // The terminal may be gone.
+        let _ = typed.screen.clear(terminal::size());
+        drop(typed);
+        console::set_below(None);
+        let _ = typing.join();
     }
 
     /// Waits for the next message.
@@ -101,7 +142,10 @@ impl Editing {
         // A panic that was survived has restored the terminal. If the terminal is gone, the inbox has ended.
         let _ = terminal::enter(self.is_smart);
         self.end_work();
-        self.screen.forget();
+        self.line.lock().screen.forget();
+        if let Some(next) = self.next_waiting()? {
+            return Ok(next);
+        }
         let mut may_quit = false;
         loop {
             let key = match self.next_key(app)? {
@@ -109,53 +153,88 @@ impl Editing {
                 Err(end) => return Ok(self.end(end)),
             };
             let quits = std::mem::take(&mut may_quit);
-            match self.editor.press(key) {
-                Action::Nothing => self.keep_plain(),
+            let mut typed = self.line.lock();
+            match typed.editor.press(key) {
+                // Without control sequences the text is changed at its end only.
+                Action::Nothing if !self.is_smart => typed.editor.move_to_end(),
+                Action::Nothing => {}
                 Action::Send => {
-                    self.sent_revision = std::mem::take(&mut self.is_revision);
+                    drop(typed);
                     if let Some(message) = self.send(app)? {
                         return Ok(Next::Message(message));
                     }
                 }
-                Action::Interrupt if self.is_revision || !self.editor.draft().is_empty() => {
-                    self.is_revision = false;
-                    self.editor.discard();
+                Action::Interrupt if typed.is_revision || !typed.editor.draft().is_empty() => {
+                    typed.is_revision = false;
+                    typed.editor.discard();
                 }
-                Action::Interrupt if self.status.line().is_some() => {
-                    self.finish_line()?;
-                    return Ok(Next::Stop);
-                }
-                Action::Interrupt if quits => return Ok(self.end(End::Interrupt)),
                 Action::Interrupt => {
-                    self.finish_line()?;
+                    drop(typed);
+                    if self.status.line().is_some() {
+                        self.line.finish()?;
+                        return Ok(Next::Stop);
+                    }
+                    if quits {
+                        return Ok(self.end(End::Interrupt));
+                    }
+                    self.line.finish()?;
                     app.console.note("(to quit, press Ctrl-C again or Ctrl-D, or type /exit)");
                     may_quit = true;
                 }
-                Action::EndOfInput => return Ok(self.end(End::Exit)),
+                Action::EndOfInput => {
+                    drop(typed);
+                    return Ok(self.end(End::Exit));
+                }
                 Action::Suspend => {
-                    self.finish_line()?;
+                    drop(typed);
+                    self.line.finish()?;
                     self.keyboard.paused(terminal::suspend);
                 }
-                Action::EditElsewhere => self.edit_elsewhere(app)?,
-                Action::ClearScreen => self.screen.clear_all()?,
+                Action::EditElsewhere => {
+                    drop(typed);
+                    self.edit_elsewhere(app)?;
+                }
+                Action::ClearScreen => typed.screen.clear_all()?,
                 Action::List(texts) => {
-                    self.finish_line()?;
+                    drop(typed);
+                    self.line.finish()?;
                     app.console.print(&columns(&texts, terminal::size().0))?;
                 }
             }
         }
     }
 
+    /// The message that was sent first while the model worked; `None` if there is none.
+    fn next_waiting(&mut self) -> Result<Option<Next>> {
+        // A signal ends the chat at once.
+        while !self.keyboard.inbox.wait_for_end(Duration::ZERO) {
+            let waiting = self.line.lock().next_waiting();
+            match waiting {
+                None => break,
+                Some(Waiting::Exit) => return Ok(Some(Next::End(End::Exit))),
+                Some(Waiting::Message { draft, is_revision }) => {
+                    self.line.finish_message(&draft)?;
+                    self.sent_revision = is_revision;
+                    if let Some(message) = Message::from_draft(&draft) {
+                        return Ok(Some(Next::Message(message)));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// Draws the text and waits for the next key, or for the end of the chat.
     fn next_key(&mut self, app: &App) -> io::Result<Result<Key, End>> {
         loop {
             for note in self.status.take_notes() {
-                self.screen.clear(terminal::size())?;
+                self.line.lock().screen.clear(terminal::size())?;
                 app.console.note(&note);
             }
             // What was typed in advance is drawn at once.
             if !self.keyboard.inbox.is_ready() {
-                self.draw()?;
+                let status = self.status.line().filter(|_| self.shows_status);
+                self.line.lock().draw(status)?;
             }
             match self.keyboard.inbox.next() {
                 Ok(Key::Redraw) => {}
@@ -164,58 +243,58 @@ impl Editing {
         }
     }
 
-    /// Without control sequences the text is changed at its end only.
-    fn keep_plain(&mut self) {
-        if !self.is_smart {
-            self.editor.move_to_end();
-        }
-    }
-
-    fn draw(&mut self) -> io::Result<()> {
-        let (prompt, draft) = self.editor.view();
-        let status = self.status.line().filter(|_| self.shows_status);
-        self.screen.draw(status.as_deref(), &prompt, draft, terminal::size())
-    }
-
-    /// Leaves the text as it is, and begins a new line.
-    fn finish_line(&mut self) -> io::Result<()> {
-        let (prompt, draft) = self.editor.view();
-        self.screen.finish(&prompt, draft, terminal::size())
-    }
-
     fn end(&mut self, end: End) -> Next {
         // The terminal may be gone.
-        let _ = self.finish_line();
+        let _ = self.line.finish();
         Next::End(end)
     }
 
     /// Takes the text as a message; `None` if it is empty.
     fn send(&mut self, app: &App) -> Result<Option<Message>> {
-        let (draft, kept) = self.editor.take();
-        self.screen.finish(PROMPT, &draft, terminal::size())?;
+        let mut typed = self.line.lock();
+        let (draft, kept) = typed.editor.take();
+        self.sent_revision = std::mem::take(&mut typed.is_revision);
+        drop(typed);
+        self.line.finish_message(&draft)?;
         if let Err(error) = kept {
-            app.console.note(&format!("note: messages are no longer kept for the next chat: {error}"));
+            app.console.note(&not_kept(&error));
         }
         Ok(Message::from_draft(&draft))
     }
 
     /// Edits the text in the user's own editor. If that fails, the text stays.
     fn edit_elsewhere(&mut self, app: &App) -> Result<()> {
-        self.screen.clear(terminal::size())?;
+        let mut typed = self.line.lock();
+        typed.screen.clear(terminal::size())?;
+        let before = typed.editor.draft().text();
+        drop(typed);
         terminal::restore();
-        let (keyboard, before) = (&self.keyboard, self.editor.draft().text());
+        let keyboard = &self.keyboard;
         let edited =
             app.interrupt.waiting_for_child(|| keyboard.paused(|| outside::edit(&before, &keyboard.inbox)));
         terminal::enter(self.is_smart)?;
-        self.screen.forget();
+        let mut typed = self.line.lock();
+        typed.screen.forget();
         match edited {
             // Pastes stay folded.
             Ok(text) if text == before => {}
-            Ok(text) => self.editor.set_text(&text),
+            Ok(text) => typed.editor.set_text(&text),
             Err(error) => app.console.note(failure::report(&error).text.trim_end()),
         }
         Ok(())
     }
+}
+
+impl Drop for Editing {
+    fn drop(&mut self) {
+        // An error may have ended the work.
+        self.end_work();
+    }
+}
+
+/// What is said if the history cannot be written.
+pub fn not_kept(error: &io::Error) -> String {
+    format!("note: messages are no longer kept for the next chat: {error}")
 }
 
 /// Where the text is drawn: on stdout, or else on stderr, so that a file behind stdout holds answers only.
@@ -228,20 +307,4 @@ fn screen_for(console: Console) -> Screen {
         (false, true) => Box::new(io::stderr()),
         (false, false) => Box::new(io::sink()),
     }))
-}
-
-/// Texts in columns of equal width.
-fn columns(texts: &[String], width: usize) -> String {
-    let texts: Vec<String> = texts.iter().map(|text| screen::visible(text.trim_end())).collect();
-    let cell = texts.iter().map(|text| screen::width(text)).max().unwrap_or(0) + 2;
-    let per_row = (width / cell).max(1);
-    let mut out = String::new();
-    for (i, text) in texts.iter().enumerate() {
-        out += text;
-        match (i + 1) % per_row == 0 || i + 1 == texts.len() {
-            true => out.push('\n'),
-            false => out += &" ".repeat(cell - screen::width(text)),
-        }
-    }
-    out
 }

@@ -91,10 +91,20 @@ impl Editor {
         &self.draft
     }
 
+    /// Whether the history is searched.
+    pub fn is_searching(&self) -> bool {
+        self.search.is_some()
+    }
+
     /// Replaces the text. That can be undone.
     pub fn set_text(&mut self, text: &str) {
+        self.set_draft(Draft::typed(text));
+    }
+
+    /// Replaces the text by this one. That can be undone.
+    pub fn set_draft(&mut self, draft: Draft) {
         self.remember();
-        self.draft = Draft::typed(text);
+        self.draft = draft;
     }
 
     /// Moves the cursor behind the text.

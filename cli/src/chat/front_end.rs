@@ -15,8 +15,8 @@ use super::inbox::{End, Inbox};
 use super::status::Status;
 use crate::answer::AnswerView;
 use crate::app::App;
-use crate::console;
 use crate::interrupt::Event;
+use crate::{console, format};
 
 /// What comes next in a chat.
 pub enum Next {
@@ -117,6 +117,21 @@ impl<'a> FrontEnd<'a> {
         false
     }
 
+    /// Lets the user change a message that could not be sent, if nothing else was typed since. Without a line editor it is
+    /// lost.
+    pub fn put_back(&mut self, message: &str) {
+        #[cfg(unix)]
+        if let Input::Keys(editing) = &mut self.input {
+            editing.put_back(message);
+        }
+        let _ = message;
+    }
+
+    /// Whether messages are typed on a terminal.
+    pub fn is_typed(&self) -> bool {
+        !matches!(self.input, Input::Lines(_))
+    }
+
     /// Whether the message that came last is to replace the question before it.
     pub fn sent_revision(&self) -> bool {
         match &self.input {
@@ -127,8 +142,8 @@ impl<'a> FrontEnd<'a> {
     }
 
     /// The model works from now on: Ctrl-C and Ctrl-Z act at once.
-    pub fn begin_work(&self) {
-        match &self.input {
+    pub fn begin_work(&mut self) {
+        match &mut self.input {
             #[cfg(unix)]
             Input::Keys(editing) => editing.begin_work(),
             Input::Lines(_) => {}
@@ -136,8 +151,8 @@ impl<'a> FrontEnd<'a> {
     }
 
     /// The work is done: all keys are for the next message.
-    pub fn end_work(&self) {
-        match &self.input {
+    pub fn end_work(&mut self) {
+        match &mut self.input {
             #[cfg(unix)]
             Input::Keys(editing) => editing.end_work(),
             Input::Lines(_) => {}
@@ -166,9 +181,14 @@ impl<'a> FrontEnd<'a> {
         view.finish()
     }
 
-    /// Shows a text of the program itself.
+    /// Shows a text of the program itself, in lines that fit the terminal.
     pub fn print(&self, text: &str) -> io::Result<()> {
-        self.app.console.print(text)
+        self.app.console.print(&format::fitted(text, self.app.console.width()))
+    }
+
+    /// The same for a text that may quote foreign text.
+    pub fn print_list(&self, text: &str) -> io::Result<()> {
+        self.print(&console::visible(text))
     }
 
     /// Shows a line that is not part of the conversation.

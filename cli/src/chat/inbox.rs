@@ -66,6 +66,26 @@ impl<T> Inbox<T> {
     /// The chat waits at its prompt from now on.
     pub fn begin_prompt(&self) {
         self.lock().at_prompt = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for an item while the chat works. False when it waits at its prompt, or the queue has ended.
+    pub fn wait_in_work(&self) -> bool {
+        let state = self.lock();
+        let state = self
+            .changed
+            .wait_while(state, |state| !state.at_prompt && state.items.is_empty() && state.end.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        !state.at_prompt && state.end.is_none()
+    }
+
+    /// The next item, if the chat works and there is one.
+    pub fn take_in_work(&self) -> Option<T> {
+        let mut state = self.lock();
+        match state.at_prompt {
+            true => None,
+            false => state.items.pop_front(),
+        }
     }
 
     /// The chat works from now on. Removes and returns the items that are urgent.
@@ -151,6 +171,25 @@ mod tests {
         }
         assert_eq!(inbox.end_prompt(urgent), [-2]);
         assert_eq!([inbox.next(), inbox.next()], [Ok(1), Ok(2)]);
+    }
+
+    #[test]
+    fn items_are_taken_in_work_and_left_for_the_prompt() {
+        let inbox = Inbox::new();
+        inbox.push(1);
+        assert!(inbox.wait_in_work());
+        assert_eq!([inbox.take_in_work(), inbox.take_in_work()], [Some(1), None]);
+        inbox.push(2);
+        inbox.begin_prompt();
+        assert!(!inbox.wait_in_work() && inbox.take_in_work().is_none());
+        assert_eq!(inbox.next(), Ok(2));
+        // A prompt that begins ends the wait.
+        inbox.end_prompt(|_| false);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| inbox.wait_in_work());
+            inbox.begin_prompt();
+            assert!(!waiting.join().expect("an answer"));
+        });
     }
 
     #[test]

@@ -126,6 +126,14 @@ impl Keeper {
         matches!(self.place, Place::Nowhere)
     }
 
+    /// The name under which the conversation is kept in the folder of kept ones.
+    pub fn name(&self) -> Option<&str> {
+        match &self.place {
+            Place::Kept { kept, file: Some(file), .. } => kept.name(file.path()),
+            _ => None,
+        }
+    }
+
     /// Another conversation begins. The last one stays as it was kept, except in a file of the user's.
     pub fn begin_another(&mut self) {
         if let Place::Kept { file, .. } = &mut self.place {

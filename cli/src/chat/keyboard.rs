@@ -1,5 +1,5 @@
-//! Reads the terminal in a thread of its own, also while the model works: what is typed meanwhile waits in the inbox,
-//! and Ctrl-C and Ctrl-Z act at once.
+//! Reads the terminal in a thread of its own, also while the model works: what is typed goes to the inbox, but Ctrl-C and
+//! Ctrl-Z act at once then.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,15 +16,15 @@ use rustix::stdio::stdin;
 use signal_hook::consts::SIGQUIT;
 use signal_hook::low_level;
 
-/// Time in which the rest of a key's bytes arrives; without them, Esc was pressed.
-const ESC_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// Time in which the rest of a key's bytes arrives; without them, Esc was pressed. Over a slow line they may be late.
+const ESC_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;
 
 /// The keys of the terminal on stdin.
 pub struct Keyboard {
     pub inbox: Arc<Inbox<Key>>,
-    interrupt: Interrupt,
+    urgent: Arc<Urgent>,
     pause: Arc<Pause>,
     /// Wakes the thread from waiting for a key; ends it when it is dropped.
     wake: UnixStream,
@@ -44,28 +44,52 @@ struct PauseState {
     reached: bool,
 }
 
+/// What keys do that act at once while the model works.
+struct Urgent {
+    interrupt: Interrupt,
+    /// Whether Esc is one of them.
+    has_esc: bool,
+    suspend: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Urgent {
+    fn is(&self, key: &Key) -> bool {
+        matches!(key, Key::Ctrl('c' | 'z')) || self.has_esc && *key == Key::Esc
+    }
+
+    fn act(&self, key: &Key) {
+        match key {
+            Key::Ctrl('z') => (self.suspend)(),
+            Key::Esc => self.interrupt.stop(),
+            _ => self.interrupt.press(),
+        }
+    }
+}
+
 impl Keyboard {
-    /// Starts to read.
-    pub fn start(interrupt: &Interrupt) -> io::Result<Keyboard> {
+    /// Starts to read. `esc_is_urgent`: whether Esc acts at once while the model works. `suspend`: what Ctrl-Z does then.
+    pub fn start(
+        interrupt: &Interrupt,
+        esc_is_urgent: bool,
+        suspend: impl Fn() + Send + Sync + 'static,
+    ) -> io::Result<Keyboard> {
         let (woken, wake) = UnixStream::pair()?;
-        let keyboard = Keyboard {
-            inbox: Arc::new(Inbox::new()),
-            interrupt: interrupt.clone(),
-            pause: Arc::default(),
-            wake,
-        };
-        let (inbox, interrupt) = (keyboard.inbox.clone(), interrupt.clone());
+        let urgent =
+            Urgent { interrupt: interrupt.clone(), has_esc: esc_is_urgent, suspend: Box::new(suspend) };
+        let keyboard =
+            Keyboard { inbox: Arc::new(Inbox::new()), urgent: Arc::new(urgent), pause: Arc::default(), wake };
+        let (inbox, urgent) = (keyboard.inbox.clone(), keyboard.urgent.clone());
         let pause = keyboard.pause.clone();
         thread::Builder::new()
             .name("keyboard".to_owned())
-            .spawn(move || read_keys(&inbox, &interrupt, &pause, &woken))?;
+            .spawn(move || read_keys(&inbox, &urgent, &pause, &woken))?;
         Ok(keyboard)
     }
 
     /// The model works from now on: Ctrl-C and Ctrl-Z, also those that wait in the inbox, act at once.
     pub fn begin_work(&self) {
-        for key in self.inbox.end_prompt(is_urgent) {
-            act(&key, &self.interrupt);
+        for key in self.inbox.end_prompt(|key| self.urgent.is(key)) {
+            self.urgent.act(&key);
         }
     }
 
@@ -104,20 +128,8 @@ impl Pause {
     }
 }
 
-/// Keys that act at once while the model works.
-fn is_urgent(key: &Key) -> bool {
-    matches!(key, Key::Ctrl('c' | 'z'))
-}
-
-fn act(key: &Key, interrupt: &Interrupt) {
-    match key {
-        Key::Ctrl('z') => terminal::suspend(),
-        _ => interrupt.press(),
-    }
-}
-
 /// Reads keys until the terminal is gone, which ends the chat as SIGHUP does.
-fn read_keys(inbox: &Inbox<Key>, interrupt: &Interrupt, pause: &Pause, woken: &UnixStream) {
+fn read_keys(inbox: &Inbox<Key>, urgent: &Urgent, pause: &Pause, woken: &UnixStream) {
     let mut decoder = Decoder::default();
     let mut bytes = vec![0; PIECE];
     loop {
@@ -141,12 +153,12 @@ fn read_keys(inbox: &Inbox<Key>, interrupt: &Interrupt, pause: &Pause, woken: &U
                 // Ends the program as it always does.
                 let _ = low_level::raise(SIGQUIT);
             }
-            if let Some(key) = inbox.offer(key, is_urgent) {
-                act(&key, interrupt);
+            if let Some(key) = inbox.offer(key, |key| urgent.is(key)) {
+                urgent.act(&key);
             }
         }
     }
-    interrupt.end(HANG_UP);
+    urgent.interrupt.end(HANG_UP);
     // Nobody may wait for this thread.
     pause.lock().reached = true;
     pause.changed.notify_all();

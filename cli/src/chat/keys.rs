@@ -83,6 +83,7 @@ impl Decoder {
     pub fn finish(&mut self) -> Vec<Key> {
         match std::mem::take(&mut self.pending)[..] {
             [ESC] => vec![Key::Esc],
+            [ESC, ESC] => vec![Key::Esc, Key::Esc],
             [ESC, c] if c.is_ascii_graphic() => vec![Key::Alt(c.into())],
             _ => Vec::new(),
         }
@@ -118,8 +119,13 @@ fn decode(bytes: &[u8]) -> Decoded {
     match bytes {
         [ESC, b'[', rest @ ..] => decode_csi(rest),
         [ESC, b'O', key, ..] => Decoded::Key(cursor_key(*key, 1), 3),
-        [ESC, b'O'] | [ESC] => Decoded::Incomplete,
+        [ESC, b'O'] | [ESC] | [ESC, ESC] => Decoded::Incomplete,
         [ESC, b'\r' | b'\n', ..] => Decoded::Key(Some(Key::LineBreak), 2),
+        // Some terminals send this for Alt with a key of the cursor block.
+        [ESC, ESC, b'[' | b'O', ..] => match decode(&bytes[1..]) {
+            Decoded::Key(key, length) => Decoded::Key(key, 1 + length),
+            other => other,
+        },
         [ESC, ESC, ..] => Decoded::Key(Some(Key::Esc), 1),
         [ESC, 0x08 | 0x7f, ..] => Decoded::Key(Some(Key::Alt('\x7f')), 2),
         [ESC, rest @ ..] => match decode_char(rest) {
@@ -255,7 +261,10 @@ mod tests {
     #[test]
     fn esc_is_a_key_if_nothing_follows() {
         check(b"\x1b", &[Key::Esc]);
-        check(b"\x1b\x1b[A", &[Key::Esc, Key::Up]);
+        check(b"\x1b\x1b", &[Key::Esc, Key::Esc]);
+        check(b"\x1b\x1b\x1bx", &[Key::Esc, Key::Esc, Key::Alt('x')]);
+        // Alt with an arrow, as some terminals send it: no Esc, which would stop an answer.
+        check(b"\x1b\x1b[A\x1b\x1bOB", &[Key::Up, Key::Down]);
         let mut decoder = Decoder::default();
         assert!(decoder.feed(b"\x1b").is_empty() && decoder.is_ambiguous());
     }

@@ -7,7 +7,6 @@ use longhand::{Chat, KvHeadRows, Session};
 use models::tokenizer::Tokenizer;
 
 use super::kv_map::View;
-use super::screen;
 use crate::failure::Failure;
 use crate::{console, format};
 
@@ -197,11 +196,11 @@ fn excerpt(tokenizer: &Tokenizer, tokens: &[u32], span: &Range<u32>, width: usiz
         kept.push('…');
     }
     let kept = cut(&kept, width - 2);
-    let room = width - 2 - screen::width(&kept);
+    let room = width - 2 - format::columns(&kept);
     let before: String = text(span.start.saturating_sub(AROUND)..span.start).chars().rev().collect();
     let before: String = cut(&before, room / 2).chars().rev().collect();
     let behind = text(span.end..tokens.len().min(span.end + AROUND));
-    format!("{before}[{kept}]{}", cut(&behind, room - screen::width(&before)))
+    format!("{before}[{kept}]{}", cut(&behind, room - format::columns(&before)))
 }
 
 /// The text of tokens in one line, without control and invisible characters.
@@ -225,12 +224,12 @@ fn plain(tokenizer: &Tokenizer, tokens: &[u32]) -> String {
 
 /// The beginning of a text that takes at most `columns`. `…` stands for the rest.
 fn cut(text: &str, columns: usize) -> String {
-    if screen::width(text) <= columns {
+    if format::columns(text) <= columns {
         return text.to_owned();
     }
     let mut kept = String::new();
     for c in text.chars() {
-        if screen::width(&kept) + screen::width(c.encode_utf8(&mut [0; 4])) + 1 > columns {
+        if format::columns(&kept) + format::columns(c.encode_utf8(&mut [0; 4])) + 1 > columns {
             break;
         }
         kept.push(c);
@@ -313,7 +312,7 @@ mod tests {
         for width in [16, 31, 40, 71, 200] {
             for span in [0..1, 0..n, 5..6, 5..20, n - 1..n] {
                 let line = excerpt(tokenizer, &tokens, &span, width);
-                assert!(screen::width(&line) <= width, "{line}");
+                assert!(format::columns(&line) <= width, "{line}");
                 assert!(line.contains('[') && line.contains(']'), "{line}");
                 assert!(!line.contains(['\n', '\t', '\x1b', '\u{202e}', '\u{fffd}']), "{line}");
             }

@@ -5,6 +5,7 @@ use longhand::Chat;
 
 use super::front_end::FrontEnd;
 use crate::app::App;
+use crate::console;
 use crate::failure::Failure;
 
 /// Shows all questions and answers.
@@ -16,10 +17,14 @@ pub fn replay(app: &App, front_end: &FrontEnd, chat: &Chat) -> Result<()> {
     if turns.is_empty() {
         return Err(Failure::new("nothing was asked yet", "ask a question first").into());
     }
+    let answered_by = chat.answered_by();
     for (i, (question, answer)) in turns.into_iter().enumerate() {
         let gap = if i == 0 { "" } else { "\n" };
         let question = app.console.paint(36, &format!("> {}", app.console.sanitize(question.trim())));
         front_end.print(&format!("{gap}{question}\n"))?;
+        if let Some(model) = answered_by.get(i).copied().flatten() {
+            front_end.print(&format!("{}\n", app.console.dim(&console::visible(&format!("({model})")))))?;
+        }
         let mut view = front_end.answer_view();
         view.push(answer.unwrap_or("(no answer yet; /regen gives one)").trim())?;
         view.finish()?;

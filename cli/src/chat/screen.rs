@@ -1,5 +1,6 @@
 //! Draws the text that is being edited, on the rows below what was printed before. Every drawing begins where the last
-//! one began. Nothing is asked of the terminal: not all of them answer.
+//! one began. Nothing is asked of the terminal: not all of them answer. What is printed while the text is there takes its
+//! place, and the text is drawn again below it.
 
 use std::io::{self, Write};
 
@@ -9,7 +10,9 @@ use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthChar;
 
 use super::draft::{Atom, Draft};
-use crate::console::Console;
+use super::open_row::OpenRow;
+use crate::console::{Console, Stream};
+use crate::format;
 
 /// A tab is shown as this many spaces.
 const TAB: &str = "    ";
@@ -22,18 +25,36 @@ pub enum Screen {
     Plain(Plain),
 }
 
+/// What is drawn.
+pub struct View<'a> {
+    /// Lines above the text, each cut to one row. They are no part of it.
+    pub above: &'a [String],
+    /// What stands before the text. It has no control sequences.
+    pub prompt: &'a str,
+    pub draft: &'a Draft,
+}
+
 impl Screen {
-    /// Draws the text behind the prompt, and `status` above it, where there is one. `prompt` has no control sequences.
-    pub fn draw(
+    /// Draws the text behind the prompt.
+    pub fn draw(&mut self, view: &View, size: (usize, usize)) -> io::Result<()> {
+        match self {
+            Screen::Rows(rows) => rows.draw(view, size),
+            Screen::Plain(plain) => plain.draw(view.prompt, view.draft),
+        }
+    }
+
+    /// Writes output of a stream in the place of the text, and draws the text below it. Without control sequences the text
+    /// is not drawn again.
+    pub fn print_above(
         &mut self,
-        status: Option<&str>,
-        prompt: &str,
-        draft: &Draft,
+        stream: Stream,
+        text: &str,
+        view: &View,
         size: (usize, usize),
     ) -> io::Result<()> {
         match self {
-            Screen::Rows(rows) => rows.draw(status, prompt, draft, size),
-            Screen::Plain(plain) => plain.draw(prompt, draft),
+            Screen::Rows(rows) => rows.print_above(stream, text, view, size),
+            Screen::Plain(_) => stream.write(text),
         }
     }
 
@@ -65,7 +86,7 @@ impl Screen {
     pub fn clear_all(&mut self) -> io::Result<()> {
         self.forget();
         match self {
-            Screen::Rows(rows) => rows.console.print("\x1b[H\x1b[2J"),
+            Screen::Rows(_) => Stream::Stdout.write("\x1b[H\x1b[2J"),
             Screen::Plain(_) => Ok(()),
         }
     }
@@ -75,24 +96,46 @@ impl Screen {
 pub struct Rows {
     console: Console,
     drawn: Layout,
+    /// The last row of the output, if it is not ended. It is drawn above the text.
+    open_row: OpenRow,
 }
 
 impl Rows {
     /// Draws with this console's colours.
     pub fn new(console: Console) -> Rows {
-        Rows { console, drawn: Layout::default() }
+        Rows { console, drawn: Layout::default(), open_row: OpenRow::default() }
     }
 
-    fn draw(
+    fn draw(&mut self, view: &View, size: (usize, usize)) -> io::Result<()> {
+        let out = self.go_to_top(size.0) + &self.drawing(view, size);
+        Stream::Stdout.write(&out)
+    }
+
+    fn print_above(
         &mut self,
-        status: Option<&str>,
-        prompt: &str,
-        draft: &Draft,
-        (columns, rows): (usize, usize),
+        stream: Stream,
+        text: &str,
+        view: &View,
+        size: (usize, usize),
     ) -> io::Result<()> {
-        let layout = Layout::new(prompt, draft, columns).with_status(status, columns).window(rows);
-        let mut out = self.go_to_top(columns);
-        out += &self.text(&layout, prompt);
+        let top = self.go_to_top(size.0);
+        // The row that is drawn belongs to stdout, where it was written.
+        let complete = self.open_row.push(text, size.0);
+        if stream == Stream::Stdout {
+            let out = top + &complete + &self.drawing(view, size);
+            return Stream::Stdout.write(&out);
+        }
+        Stream::Stdout.write(&top)?;
+        stream.write(&complete)?;
+        let out = self.drawing(view, size);
+        Stream::Stdout.write(&out)
+    }
+
+    /// The rows from the first one on, with the cursor in its place.
+    fn drawing(&mut self, View { above, prompt, draft }: &View, (columns, rows): (usize, usize)) -> String {
+        let layout =
+            Layout::new(prompt, draft, columns).with_above(&self.open_row, above, columns).window(rows);
+        let mut out = self.text(&layout, prompt);
         let up = layout.rows.len() - 1 - layout.cursor.0;
         if up > 0 {
             out += &format!("\x1b[{up}A");
@@ -102,22 +145,28 @@ impl Rows {
             out += &format!("\x1b[{}C", layout.cursor.1);
         }
         self.drawn = layout;
-        self.console.print(&out)
+        out
     }
 
     fn finish(&mut self, prompt: &str, draft: &Draft, (columns, _): (usize, usize)) -> io::Result<()> {
         let mut draft = draft.clone();
         draft.move_to(0);
         let layout = Layout::new(prompt, &draft, columns);
-        let out = self.go_to_top(columns) + &self.text(&layout, prompt) + "\n";
+        let out = self.go_to_top(columns) + &self.end_open_row() + &self.text(&layout, prompt) + "\n";
         self.drawn = Layout::default();
-        self.console.print(&out)
+        Stream::Stdout.write(&out)
     }
 
     fn clear(&mut self, (columns, _): (usize, usize)) -> io::Result<()> {
-        let out = self.go_to_top(columns);
+        let out = self.go_to_top(columns) + &self.end_open_row();
         self.drawn = Layout::default();
-        self.console.print(&out)
+        Stream::Stdout.write(&out)
+    }
+
+    /// The unfinished row with its end; empty where there is none.
+    fn end_open_row(&mut self) -> String {
+        let row = self.open_row.take();
+        if row.is_empty() { row } else { row + "\n" }
     }
 
     /// Goes to the first row of the last drawing and removes it. If the terminal is narrower now, it has wrapped the
@@ -140,11 +189,11 @@ impl Rows {
             if i > 0 {
                 text.push('\n');
             }
-            if row.is_status {
+            if row.is_above {
                 text += &self.console.dim(&row.text);
                 continue;
             }
-            match row.text.strip_prefix(prompt).filter(|_| i == layout.first_row() && layout.shows_prompt) {
+            match row.text.strip_prefix(prompt).filter(|_| layout.prompt_row == Some(i)) {
                 Some(rest) => text.extend([&self.console.paint(36, prompt), rest]),
                 None => text += &row.text,
             }
@@ -159,7 +208,8 @@ struct Layout {
     rows: Vec<Row>,
     /// Row and column of the cursor.
     cursor: (usize, usize),
-    shows_prompt: bool,
+    /// The row with the prompt.
+    prompt_row: Option<usize>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -167,14 +217,14 @@ struct Row {
     text: String,
     /// Columns that the text takes.
     width: usize,
-    /// Whether it is no part of the text.
-    is_status: bool,
+    /// Whether it is no part of the text, nor of the output.
+    is_above: bool,
 }
 
 impl Layout {
     /// The rows of a text behind a prompt, in a terminal of `columns`.
     fn new(prompt: &str, draft: &Draft, columns: usize) -> Layout {
-        let mut layout = Layout { rows: vec![Row::default()], cursor: (0, 0), shows_prompt: true };
+        let mut layout = Layout { rows: vec![Row::default()], cursor: (0, 0), prompt_row: Some(0) };
         layout.push(prompt, columns);
         let mut at = 0;
         for piece in pieces(draft) {
@@ -214,26 +264,29 @@ impl Layout {
         }
     }
 
-    /// The same with a status above the prompt, cut to one row.
-    fn with_status(mut self, status: Option<&str>, columns: usize) -> Layout {
-        let Some(status) = status else { return self };
-        let mut row = Row { is_status: true, ..Row::default() };
-        for c in visible(&escape_invisible(status)).chars() {
-            let width = c.width().unwrap_or(0);
-            if row.width + width >= columns {
-                break;
-            }
-            row.text.push(c);
-            row.width += width;
+    /// The same with the unfinished row of the output and these lines above the prompt, each cut to one row.
+    fn with_above(mut self, open_row: &OpenRow, lines: &[String], columns: usize) -> Layout {
+        let mut above = Vec::new();
+        if open_row.width() > 0 {
+            let (text, width) = (open_row.text().to_owned(), open_row.width());
+            above.push(Row { text, width, is_above: false });
         }
-        self.rows.insert(0, row);
-        self.cursor.0 += 1;
+        for line in lines {
+            let mut row = Row { is_above: true, ..Row::default() };
+            for c in visible(&escape_invisible(line)).chars() {
+                let width = c.width().unwrap_or(0);
+                if row.width + width >= columns {
+                    break;
+                }
+                row.text.push(c);
+                row.width += width;
+            }
+            above.push(row);
+        }
+        self.cursor.0 += above.len();
+        self.prompt_row = self.prompt_row.map(|row| row + above.len());
+        self.rows.splice(0..0, above);
         self
-    }
-
-    /// The row with the prompt.
-    fn first_row(&self) -> usize {
-        usize::from(self.rows.first().is_some_and(|row| row.is_status))
     }
 
     fn end(&self) -> (usize, usize) {
@@ -248,7 +301,7 @@ impl Layout {
             self.rows = self.rows.split_off(first);
             self.rows.truncate(rows);
             self.cursor.0 -= first;
-            self.shows_prompt = first == 0;
+            self.prompt_row = self.prompt_row.and_then(|row| row.checked_sub(first));
         }
         self
     }
@@ -294,20 +347,31 @@ pub fn visible(text: &str) -> String {
     sanitize_for_terminal(&text.replace(['\n', '\t'], " ")).into_owned()
 }
 
-/// Columns that a text takes on a terminal.
-pub fn width(text: &str) -> usize {
-    text.chars().map(|c| c.width().unwrap_or(0)).sum()
+/// Texts in columns of equal width.
+pub fn columns(texts: &[String], terminal_width: usize) -> String {
+    let texts: Vec<String> = texts.iter().map(|text| visible(text.trim_end())).collect();
+    let cell = texts.iter().map(|text| format::columns(text)).max().unwrap_or(0) + 2;
+    let per_row = (terminal_width / cell).max(1);
+    let mut out = String::new();
+    for (i, text) in texts.iter().enumerate() {
+        out += text;
+        match (i + 1) % per_row == 0 || i + 1 == texts.len() {
+            true => out.push('\n'),
+            false => out += &" ".repeat(cell - format::columns(text)),
+        }
+    }
+    out
 }
 
 /// Draws without control sequences.
 pub struct Plain {
-    stream: Box<dyn Write>,
+    stream: Box<dyn Write + Send>,
     shown: String,
 }
 
 impl Plain {
     /// Draws on this stream.
-    pub fn new(stream: Box<dyn Write>) -> Plain {
+    pub fn new(stream: Box<dyn Write + Send>) -> Plain {
         Plain { stream, shown: String::new() }
     }
 
@@ -318,7 +382,7 @@ impl Plain {
         let out = if let Some(more) = text.strip_prefix(&shown) {
             more.to_owned()
         } else if let Some(less) = shown.strip_prefix(&text).filter(|less| !less.contains('\n')) {
-            "\x08 \x08".repeat(width(less))
+            "\x08 \x08".repeat(format::columns(less))
         } else {
             format!("\n{text}")
         };

@@ -18,6 +18,8 @@ use rustix::termios::{InputModes, LocalModes, OptionalActions, tcgetattr, tcseta
 /// Time after which a test has failed.
 const WATCHDOG: Duration = Duration::from_secs(60);
 const USUAL: LocalModes = LocalModes::ICANON.union(LocalModes::ECHO).union(LocalModes::ISIG);
+/// What is above the input line while the model works.
+pub const WORKING: &str = "working · Esc stops it";
 const COLUMNS: u16 = 80;
 const ROWS: u16 = 24;
 
@@ -169,10 +171,18 @@ impl Terminal {
         });
     }
 
-    /// Waits for an empty prompt.
+    /// Waits for an empty prompt, at which the model does not work.
     #[track_caller]
     pub fn wait_for_prompt(&self) {
+        self.wait_for_end_of_work();
         self.wait_for_row("> |");
+        self.wait_for_end_of_work();
+    }
+
+    /// Waits until the model does not work.
+    #[track_caller]
+    pub fn wait_for_end_of_work(&self) {
+        self.wait_until("the end of the work", |screen| !screen.contents().contains(WORKING));
     }
 
     /// What is on the screen.

@@ -1,22 +1,55 @@
 //! Changes of a conversation that has begun: another question in place of the last one, another system message,
-//! another session, and another way of sampling.
+//! another session, another model, a summary in place of all turns, and another way of sampling.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use models::chat::{Message, NextTurn};
+use models::chat::{Message, NextTurn, THINKING_MARKS};
 
 use super::documents::{encode, question_in};
-use super::{Chat, Preamble, Reading, Turn, thinking_begun_by};
+use super::{
+    Attachment, Chat, ChatOptions, DocumentCache, Preamble, Reading, Turn, can_go_back_to, thinking_begun_by,
+};
 use crate::model::ChatFormat;
 use crate::sampler::{Sampler, SamplerOptions};
 use crate::session::common_prefix;
-use crate::{EngineError, Hint, Progress, Session, setup};
+use crate::{EngineError, Hint, Model, Progress, Session, setup};
 
 /// A conversation as its chat template writes it.
 struct Rendered {
     messages: Vec<Message>,
     timeline: Vec<u32>,
     turns: Vec<Turn>,
+}
+
+/// A conversation that a summary has replaced.
+pub(super) struct Compacted {
+    preamble: Preamble,
+    messages: Vec<Message>,
+    timeline: Vec<u32>,
+    turns: Vec<Turn>,
+    attachments: Vec<Attachment>,
+    /// What an earlier summary has replaced.
+    compacted: Option<Box<Compacted>>,
+}
+
+/// What a model is called that another one replaces: by its name, or by its file where both have the same name.
+fn label(old: &Model, new: &Model) -> String {
+    match (old.name() == new.name(), file_name(old.file())) {
+        (false, _) => old.name().to_owned(),
+        (true, Some(file)) => file,
+        (true, None) => "another model of this name".to_owned(),
+    }
+}
+
+/// The model that answered in a turn, where it is not the one with this name and this file.
+pub(super) fn other_model<'a>(turn: &'a Turn, name: &str, file: Option<&Path>) -> Option<&'a str> {
+    let is_other = |model: &&str| *model != name && file_name(file).as_deref() != Some(*model);
+    turn.model.as_deref().filter(is_other)
+}
+
+fn file_name(path: Option<&Path>) -> Option<String> {
+    Some(path?.file_name()?.to_string_lossy().into_owned())
 }
 
 impl Chat {
@@ -130,7 +163,7 @@ impl Chat {
         let engine = self.session.engine().clone();
         let preamble = Preamble::new(&self.format, system, self.preamble.documents())?;
         let preamble = preamble.with_names(self.preamble.names().to_vec());
-        let Rendered { messages, timeline, turns } = self.rendered(&preamble)?;
+        let Rendered { messages, timeline, turns } = self.rendered(&self.format, &preamble, true)?;
         let mut reading = Reading::default();
         if self.has_questions() {
             let options = self.session.options().clone();
@@ -141,6 +174,7 @@ impl Chat {
         }
         (self.preamble, self.messages, self.ahead) = (preamble, messages, None);
         (self.timeline, self.turns) = (timeline, turns);
+        self.compacted = None;
         self.go_back(usize::MAX);
         Ok(reading)
     }
@@ -150,21 +184,194 @@ impl Chat {
     /// # Errors
     /// Where the chat template refuses it, or a text cannot be encoded.
     pub(super) fn encode_again(&mut self) -> Result<(), EngineError> {
-        let Rendered { messages, timeline, turns } = self.rendered(&self.preamble)?;
+        let Rendered { messages, timeline, turns } = self.rendered(&self.format, &self.preamble, false)?;
         (self.messages, self.timeline, self.turns) = (messages, timeline, turns);
         Ok(())
     }
 
-    /// The conversation with another preamble.
-    fn rendered(&self, preamble: &Preamble) -> Result<Rendered, EngineError> {
-        let format = &self.format;
+    /// Tokens that the conversation has with another model, with the documents of the next question where it is the
+    /// first.
+    ///
+    /// # Errors
+    /// Where the model's file has no usable tokenizer or chat template, or the template refuses the conversation.
+    pub fn tokens_with(&self, model: &Model) -> Result<usize, EngineError> {
+        let format = model.chat_format()?;
+        let preamble = Preamble::new(format, self.system(), self.preamble.documents())?;
+        let conversation = self.rendered(format, &preamble, false)?;
+        Ok(preamble.min_tokens().max(conversation.timeline.len()))
+    }
+
+    /// Goes on with another model, in its session: reads the documents and the whole conversation there. Documents may be
+    /// found in a cache. Before the first question nothing is read yet. Answers keep the name of the model that gave them
+    /// ([`Chat::answered_by`]). If the chat template of the other model has no switch for thinking, it decides.
+    ///
+    /// # Errors
+    /// Where the model's file has no usable tokenizer or chat template, the template refuses the conversation, it does not
+    /// fit the session's context, or reading fails or is interrupted. The conversation is as it was, with its old model.
+    pub fn change_model(
+        &mut self,
+        session: Session,
+        cache: Option<&DocumentCache>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Reading, EngineError> {
+        let old = label(self.session.engine().model(), session.engine().model());
+        let format = session.engine().model().chat_format()?.clone();
+        let thinking = self.thinking.filter(|thinks| format.with_thinking(*thinks).is_ok());
+        let format = thinking.map_or_else(|| Ok(format.clone()), |thinks| format.with_thinking(thinks))?;
+        let preamble = Preamble::new(&format, self.system(), self.preamble.documents())?;
+        let preamble = preamble.with_names(self.preamble.names().to_vec());
+        let Rendered { messages, timeline, mut turns } = self.rendered(&format, &preamble, false)?;
+        for (turn, before) in turns.iter_mut().zip(&self.turns) {
+            turn.model = before.model.clone().or_else(|| Some(old.clone()));
+        }
+        let (sampling, answer_limit) = (self.sampler.options().clone(), self.answer_limit);
+        let mut new = Chat::new(session, ChatOptions { preamble, sampling, answer_limit, thinking })?;
+        let mut reading = Reading::default();
+        if !turns.is_empty() {
+            reading = Reading::of_documents(&new.read_documents(cache, progress)?);
+            reading = reading + Reading::of(&mut new.session, &timeline, progress)?;
+        }
+        (new.messages, new.timeline, new.turns) = (messages, timeline, turns);
+        new.attachments.clone_from(&self.attachments);
+        new.settings.clone_from(&self.settings);
+        new.go_back(usize::MAX);
+        *self = new;
+        Ok(reading)
+    }
+
+    /// For each answer the model that gave it, where it is not the session's: its name, or its file's.
+    pub fn answered_by(&self) -> Vec<Option<&str>> {
+        let model = self.session.engine().model();
+        self.turns.iter().map(|turn| other_model(turn, model.name(), model.file())).collect()
+    }
+
+    /// Replaces all questions and answers by one question and a summary as its answer, so that there is room for more.
+    /// The documents stay: those that the conversation began with are not read again, or are found in a cache. Documents
+    /// that were added later are read again. [`Chat::undo`] brings the conversation back, as long as this chat lives.
+    ///
+    /// # Errors
+    /// Where the chat template refuses the new conversation, the documents must be read again and there is no memory for
+    /// two KV stores at once, or reading fails or is interrupted. The conversation is as it was; what the session has lost
+    /// of it is read again with the next question.
+    pub fn compact(
+        &mut self,
+        question: &str,
+        summary: &str,
+        cache: Option<&DocumentCache>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Reading, EngineError> {
+        let before = Compacted {
+            preamble: self.preamble.clone(),
+            messages: self.messages.clone(),
+            timeline: self.timeline.clone(),
+            turns: self.turns.clone(),
+            attachments: self.attachments.clone(),
+            compacted: self.compacted.take(),
+        };
+        self.clear();
+        let compacted = self.begin_with(question, summary, cache, progress);
+        match compacted {
+            Ok(_) => self.compacted = Some(Box::new(before)),
+            Err(_) => self.bring_back(before),
+        }
+        compacted
+    }
+
+    /// Makes a question and its answer the first turn.
+    fn begin_with(
+        &mut self,
+        question: &str,
+        answer: &str,
+        cache: Option<&DocumentCache>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Reading, EngineError> {
+        let mut timeline = self.preamble.prompt(&self.format, question)?;
+        let answer_begins = timeline.len();
+        // Where the prompt begins the thinking, the answer must end it.
+        let opening = thinking_begun_by(&timeline, &self.format);
+        let marks = THINKING_MARKS.iter().find(|marks| opening.trim_end() == marks.begins);
+        let text = marks.map_or_else(|| answer.to_owned(), |marks| format!("{}\n\n{answer}", marks.ends));
+        timeline.extend(self.format.encode_text(&text)?);
+        let options = self.session.options().clone();
+        if timeline.len() >= options.context {
+            return Err(EngineError::ContextFull { needed: timeline.len(), context: options.context });
+        }
+        let documents = self.preamble.first_tokens().map_or(0, <[u32]>::len);
+        let held = common_prefix(self.session.tokens(), &timeline);
+        let is_held = held >= documents && can_go_back_to(&self.session, held);
+        let old = match is_held || self.session.tokens().is_empty() {
+            true => None,
+            // Rows were evicted. The old session stays until all is read.
+            false => {
+                let engine = self.session.engine().clone();
+                setup::fit_session(&engine, options.clone(), None, timeline.len())?;
+                Some(std::mem::replace(&mut self.session, Session::new(&engine, options)?))
+            }
+        };
+        let read = self.read_documents(cache, progress).and_then(|documents| {
+            let reading = Reading::of(&mut self.session, &timeline, progress)?;
+            Ok(Reading::of_documents(&documents) + reading)
+        });
+        let reading = match (read, old) {
+            (Ok(reading), _) => reading,
+            (Err(error), old) => {
+                old.into_iter().for_each(|old| self.session = old);
+                return Err(error);
+            }
+        };
+        self.messages.push(Message::user(self.preamble.first_text(question)));
+        self.messages.push(Message::assistant(opening + &text));
+        self.turns.push(Turn {
+            question: 0,
+            answer: answer_begins,
+            replaced: Vec::new(),
+            is_cut_off: false,
+            model: None,
+        });
+        (self.timeline, self.ahead) = (timeline, None);
+        self.go_back(usize::MAX);
+        Ok(reading)
+    }
+
+    /// Brings back the conversation that a summary has replaced, if the last turn is that summary.
+    pub(super) fn bring_back_compacted(&mut self) -> bool {
+        let compacted = self.compacted.take_if(|_| self.turns.len() == 1);
+        compacted.map(|before| self.bring_back(*before)).is_some()
+    }
+
+    fn bring_back(&mut self, before: Compacted) {
+        let Compacted { preamble, messages, timeline, turns, mut attachments, compacted } = before;
+        // What was added since is for the next question.
+        for attachment in self.attachments.drain(..) {
+            attachments.push(Attachment { turn: turns.len(), ..attachment });
+        }
+        (self.preamble, self.messages, self.timeline, self.turns) = (preamble, messages, timeline, turns);
+        (self.attachments, self.compacted, self.ahead) = (attachments, compacted, None);
+        self.go_back(usize::MAX);
+    }
+
+    /// The conversation with another preamble. `keeps_tokens`: answers are the tokens that were generated. With another
+    /// model's format they are encoded again.
+    fn rendered(
+        &self,
+        format: &ChatFormat,
+        preamble: &Preamble,
+        keeps_tokens: bool,
+    ) -> Result<Rendered, EngineError> {
         let mut messages: Vec<Message> = preamble.system().map(Message::system).into_iter().collect();
         let (mut timeline, mut turns) = (Vec::new(), Vec::new());
         let mut has_answers = false;
         for message in self.messages.iter().filter(|message| message.role != "system") {
             messages.push(message.clone());
             if message.role == "assistant" {
-                timeline.extend(self.answer_tokens(format, turns.len(), &message.content)?);
+                timeline.extend(match keeps_tokens {
+                    true => self.answer_tokens(format, turns.len(), &message.content)?,
+                    false => {
+                        let opening = thinking_begun_by(&timeline, format);
+                        format
+                            .encode_text(message.content.strip_prefix(&opening).unwrap_or(&message.content))?
+                    }
+                });
                 has_answers = true;
                 continue;
             }
@@ -180,9 +387,11 @@ impl Chat {
                 },
             };
             let question = common_prefix(&prompt, &timeline);
-            let is_cut_off = self.turns.get(turns.len()).is_some_and(|turn| turn.is_cut_off);
+            let before = self.turns.get(turns.len());
+            let is_cut_off = before.is_some_and(|turn| turn.is_cut_off);
+            let model = before.and_then(|turn| turn.model.clone());
             let replaced = timeline.split_off(question);
-            turns.push(Turn { question, answer: prompt.len(), replaced, is_cut_off });
+            turns.push(Turn { question, answer: prompt.len(), replaced, is_cut_off, model });
             timeline = prompt;
         }
         Ok(Rendered { messages, timeline, turns })

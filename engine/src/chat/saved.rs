@@ -7,6 +7,7 @@ use std::sync::Arc;
 use models::chat::Message;
 use serde::{Deserialize, Serialize};
 
+use super::changes::other_model;
 use super::documents::question_in;
 use super::{Attachment, Chat, ChatOptions, Preamble, Turn};
 use crate::heads::HeadProfile;
@@ -141,6 +142,12 @@ impl SavedChat {
         let messages = self.record.conversation.messages.iter();
         let messages = messages.map(|(role, text)| (role.as_str(), text.as_str()));
         turns(messages, self.documents(), &self.record.attachments)
+    }
+
+    /// For each answer the model that gave it, where it is not the last one: its name, or its file's.
+    pub fn answered_by(&self) -> Vec<Option<&str>> {
+        let (name, file) = (self.model_name(), self.snapshot.model_file());
+        self.record.conversation.turns.iter().map(|turn| other_model(turn, name, file)).collect()
     }
 
     /// The model it was made with, where it was then.
@@ -310,6 +317,7 @@ mod tests {
             answer,
             replaced: vec![7; replaced],
             is_cut_off: false,
+            model: None,
         };
         for (turns, tokens, fits) in [
             (vec![], 0, true),

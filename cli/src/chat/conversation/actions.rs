@@ -9,25 +9,36 @@ use longhand::{Chat, Reading};
 
 use super::{Conversation, Outcome, TurnStats};
 use crate::chat::commands;
+use crate::chat::compact;
 use crate::chat::complete::new_path;
 use crate::chat::copy::copy;
 use crate::chat::export::export;
+use crate::chat::habits::{Habit, habit};
 use crate::chat::kv_map::View;
 use crate::chat::replay::replay;
 use crate::chat::thinking::think;
-use crate::chat::{kv_head, kv_map, reread, settings};
+use crate::chat::{another_model, kv_head, kv_map, reread, settings};
 use crate::failure::Failure;
 use crate::suggest::did_you_mean;
-use crate::{failure, format, heads};
+use crate::{failure, format, heads, prompts};
 
 impl Conversation<'_, '_> {
     /// Does what a command says.
     pub(super) fn obey(&mut self, command: &str) -> Result<Outcome> {
         let (name, argument) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
-        match (name, argument.trim()) {
-            ("/exit" | "/quit", "") => return Ok(Outcome::Quit),
-            ("/help", "") => self.front_end.print(&commands::help())?,
-            ("/stats", "") => self.front_end.print(&self.stats())?,
+        let argument = argument.trim();
+        match habit(name, argument) {
+            Some(Habit::Command(ours)) => return self.obey(&ours),
+            Some(Habit::Advice(advice)) => {
+                self.front_end.note(&format!("error: there is no command {name} {argument}\nhint: {advice}"));
+                return Ok(Outcome::Nothing);
+            }
+            None => {}
+        }
+        match (name, argument) {
+            ("/exit", "") => return Ok(Outcome::Quit),
+            ("/help", "") => self.front_end.print(&commands::help(View::new(self.app.console).width))?,
+            ("/stats", "") => self.front_end.print_list(&self.stats())?,
             ("/save", file) => self.save(file),
             ("/clear", "") => {
                 self.chat.clear();
@@ -47,6 +58,17 @@ impl Conversation<'_, '_> {
                 let done = think(self.front_end, self.chat, what);
                 self.report(done)?;
             }
+            ("/compact", "") => return self.compact(),
+            ("/model", "") => self.front_end.print_list(&another_model::shown(self.chat))?,
+            ("/model", name) => return Ok(self.change_model(name)),
+            ("/prompt", "") => self.front_end.print_list(&prompts::listed())?,
+            ("/prompt", name) => return self.ask_prompt(name),
+            ("/regen" | "/continue" | "/edit", _) if compact::ends_with_summary(self.chat) => {
+                self.front_end.note(
+                    "error: the last answer is a summary\nhint: /undo brings the conversation back if this chat has made it; \
+                     or ask a question",
+                );
+            }
             ("/regen", "") => return self.regenerate(),
             ("/undo", "") => return Ok(self.undo()),
             ("/ctx", tokens) => return Ok(self.change_context(tokens)),
@@ -63,9 +85,10 @@ impl Conversation<'_, '_> {
                 let changed = settings::change(&mut self.sampling, self.chat, setting);
                 self.front_end.note(changed.unwrap_or_else(|error| failure::report(&error).text).trim_end());
             }
-            ("/system", "") => self.app.console.print_report(&reread::system(self.chat))?,
+            ("/system", "") => self.front_end.print_list(&reread::system(self.chat))?,
             ("/system", text) => return Ok(self.change_system(text)),
             ("/edit", question) => return self.edit(question),
+            _ if self.names_documents(command) => return self.read_dropped(command),
             (name, argument) => {
                 let known = || commands::all().map(|known| known.name);
                 self.front_end.note(&match known().any(|known| known == name) {
@@ -85,11 +108,13 @@ impl Conversation<'_, '_> {
 
     /// Removes the last question and its answer.
     pub(super) fn undo(&mut self) -> Outcome {
+        let was_summary = compact::ends_with_summary(self.chat);
         let was_removed = self.chat.undo();
         if was_removed {
             self.keeper.keep(self.app, self.chat, Duration::ZERO);
         }
         self.front_end.note(match was_removed {
+            true if was_summary && self.chat.has_questions() => "brought the questions and answers back",
             true => "removed the last question and its answer",
             false => "error: there is no question to remove\nhint: ask a question first",
         });
@@ -112,10 +137,25 @@ impl Conversation<'_, '_> {
         Ok(Outcome::Nothing)
     }
 
+    /// Asks a saved prompt.
+    fn ask_prompt(&mut self, name: &str) -> Result<Outcome> {
+        match prompts::load(name) {
+            Ok(prompt) => {
+                let shown = self.app.console.paint(36, &format!("> {}", self.app.console.sanitize(&prompt)));
+                self.front_end.print(&format!("{shown}\n"))?;
+                self.ask(&prompt)
+            }
+            Err(error) => {
+                self.front_end.note(failure::report(&error.into()).text.trim_end());
+                Ok(Outcome::Nothing)
+            }
+        }
+    }
+
     /// Goes on under another policy.
     fn change_policy(&mut self, policy: &str) -> Outcome {
         let rate = format::rate(self.read.tokens, self.read.elapsed);
-        let reading = reread::change_policy(self.app, self.chat, self.setup, policy, rate);
+        let reading = reread::change_policy(self.app, self.chat, &self.given.setup, policy, rate);
         self.reread(reading, |chat| {
             let (session, usage) = (chat.session(), chat.session().kv_usage());
             let kept = format::bytes_of(usage.bytes, usage.full_bytes);

@@ -9,6 +9,7 @@ use longhand::{ChatFormat, EngineError};
 use super::{Conversation, Outcome, TurnStats, context_full, larger_context};
 use crate::chat::background;
 use crate::chat::complete::document_path;
+use crate::chat::dropped::{self, Dropped};
 use crate::chat::front_end::Next;
 use crate::chat::reread;
 use crate::documents::Documents;
@@ -53,18 +54,8 @@ impl Conversation<'_, '_> {
 
     /// `/read` goes on reading, `/read PATH` adds a document.
     pub(super) fn read(&mut self, path: &str) -> Result<Outcome> {
-        if !path.is_empty() {
-            match self.add_document(path) {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.front_end.note(&format!("interrupted: {path} was not read"));
-                    return Ok(Outcome::Nothing);
-                }
-                Err(error) => {
-                    self.front_end.note(failure::report(&error).text.trim_end());
-                    return Ok(Outcome::Nothing);
-                }
-            }
+        if !path.is_empty() && !self.add_typed_document(path) {
+            return Ok(Outcome::Nothing);
         }
         self.is_paused = false;
         if self.front_end.status().is_some() {
@@ -84,6 +75,42 @@ impl Conversation<'_, '_> {
         }
     }
 
+    /// Whether a line that was typed is the path of a document, or mentions one.
+    pub(super) fn names_documents(&self, line: &str) -> bool {
+        // What is piped in is meant as it is.
+        self.front_end.is_typed() && dropped::documents(line).is_some()
+    }
+
+    /// Reads the documents that a line is or mentions, and asks the question that it has.
+    pub(super) fn read_dropped(&mut self, line: &str) -> Result<Outcome> {
+        let Some(Dropped { paths, question }) = dropped::documents(line) else { return Ok(Outcome::Nothing) };
+        for path in &paths {
+            if !self.add_typed_document(path) {
+                if !question.is_empty() {
+                    self.front_end.note("the question was not asked");
+                    self.front_end.put_back(line);
+                }
+                return Ok(Outcome::Nothing);
+            }
+        }
+        if question.is_empty() {
+            self.front_end.note("/files drop gives it up");
+            return self.read("");
+        }
+        self.ask(&question)
+    }
+
+    /// Asks a question, about the documents that it mentions.
+    pub(super) fn ask_about(&mut self, question: &str) -> Result<Outcome> {
+        if self.names_documents(question) {
+            return self.read_dropped(question);
+        }
+        if let Some(file) = dropped::maybe_meant(question).filter(|_| self.front_end.is_typed()) {
+            self.front_end.note(&format!("note: {file} is there, but is not read; /read {file} reads it"));
+        }
+        self.ask(question)
+    }
+
     /// Says why documents could not be read, unless that ends the chat.
     pub(super) fn documents_failed(&mut self, error: EngineError) -> Result<Outcome> {
         if background::ends_chat(&error) {
@@ -101,6 +128,16 @@ impl Conversation<'_, '_> {
             }
         }
         Ok(Outcome::Nothing)
+    }
+
+    /// Adds the documents at a path, or says why that is not possible. Returns whether it has.
+    fn add_typed_document(&mut self, path: &str) -> bool {
+        match self.add_document(path) {
+            Ok(true) => return true,
+            Ok(false) => self.front_end.note(&format!("interrupted: {path} was not read")),
+            Err(error) => self.front_end.note(failure::report(&error).text.trim_end()),
+        }
+        false
     }
 
     /// Adds the documents at a path, which the next question is about. False after Ctrl-C.
@@ -184,7 +221,7 @@ impl Conversation<'_, '_> {
             .map(|name| format!("{name}\n"))
             .chain(next.iter().map(|name| format!("{name} ({state})\n")));
         let text: String = lines.collect();
-        self.app.console.print_report(if text.is_empty() {
+        self.front_end.print_list(if text.is_empty() {
             "no documents; /read FILE reads one\n"
         } else {
             &text
