@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use models::regular_file;
 use ring::digest::{Context, SHA256};
 
 /// The beginning of a file.
@@ -17,7 +18,8 @@ impl Part {
     /// Opens or creates the file, which is to have `size` bytes, and reads what is there. A file that is too long is
     /// emptied. `read` is told how many bytes were read.
     pub fn open(path: &Path, size: u64, mut read: impl FnMut(u64)) -> io::Result<Part> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut options = OpenOptions::new();
+        let file = regular_file::open_own(path, options.read(true).write(true).create(true).truncate(false))?;
         let mut part = Part { file, hash: Context::new(&SHA256), length: 0 };
         if part.file.metadata()?.len() > size {
             part.empty()?;

@@ -1,12 +1,13 @@
 //! What the Hub's server is asked: the files of a repository, and their contents. Says why it gives no answer.
 
 use std::env;
-use std::fs;
+use std::fs::File;
 use std::io::Read;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use models::regular_file;
 use serde::Deserialize;
 use ureq::config::RedirectAuthHeaders;
 use ureq::http::Uri;
@@ -22,6 +23,9 @@ const HUGGING_FACE: &str = "https://huggingface.co";
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest list of files, in bytes.
 const MAX_LIST: u64 = 32 << 20;
+/// Largest files of a token and of certificates, in bytes.
+const MAX_TOKEN_BYTES: u64 = 16 << 10;
+const MAX_CERTIFICATE_BYTES: u64 = 32 << 20;
 /// Largest error text of a server that is quoted, in characters.
 const MAX_QUOTE: usize = 200;
 
@@ -265,7 +269,9 @@ fn root_certificates() -> Result<RootCerts, Failure> {
     let wrong = |what: String| {
         Failure::new(format!("SSL_CERT_FILE: {path}: {what}"), "give a PEM file, or unset SSL_CERT_FILE")
     };
-    let pem = fs::read(&path).map_err(|error| wrong(error.to_string()))?;
+    let mut pem = Vec::new();
+    let read = File::open(&path).and_then(|file| file.take(MAX_CERTIFICATE_BYTES).read_to_end(&mut pem));
+    read.map_err(|error| wrong(error.to_string()))?;
     let certificates: Vec<_> = parse_pem(&pem)
         .filter_map(|item| match item {
             Ok(PemItem::Certificate(certificate)) => Some(certificate),
@@ -281,7 +287,7 @@ fn root_certificates() -> Result<RootCerts, Failure> {
 /// The user's token, where Hugging Face's programs look for it.
 fn token() -> Option<String> {
     let file = || variable("HF_TOKEN_PATH").map(PathBuf::from).or_else(local_models::hugging_face_token);
-    let token = variable("HF_TOKEN").or_else(|| fs::read_to_string(file()?).ok())?;
+    let token = variable("HF_TOKEN").or_else(|| regular_file::read_text(&file()?, MAX_TOKEN_BYTES).ok())?;
     Some(token.trim().to_owned()).filter(|token| !token.is_empty())
 }
 
