@@ -5,13 +5,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use models::regular_file;
+
 use super::{HeadSource, SetupOptions};
 use crate::alibi::{self, ScopeOptions};
 use crate::calibrate::{CalibrationOptions, calibrate};
 use crate::heads::{HeadProfile, HeadShape, HeadsError, Provenance, SelectionRule};
 use crate::kv::PolicyChoice;
 use crate::progress::{Notice, Observer, Task};
-use crate::{Engine, EngineError, Hint, Model};
+use crate::{Engine, EngineError, Hint, Model, folders};
 
 /// Share of the query heads that the paper's rule marks: 14 % + 1 %.
 const MARKED: f64 = 0.15;
@@ -170,7 +172,7 @@ impl<'a> Profiles<'a> {
     /// Where the file cannot be written.
     pub fn cache(&self, profile: &HeadProfile) -> Result<Option<PathBuf>, HeadsError> {
         let path = self.path(self.model.fingerprint());
-        path.map(|path| profile.save(&path).map(|()| path)).transpose()
+        path.map(|path| profile.save_own(&path).map(|()| path)).transpose()
     }
 
     /// The profile of a file, with heads selected again where the policy sets the shares itself.
@@ -192,7 +194,9 @@ impl<'a> Profiles<'a> {
     }
 
     fn read_cached(&self, path: &Path) -> Result<Option<HeadProfile>, EngineError> {
-        if !path.is_file() {
+        let fails = |source| HeadsError::Io { action: "read", path: path.to_owned(), source };
+        path.parent().map_or(Ok(()), folders::check_trusted).map_err(fails)?;
+        if !regular_file::is_own(path) {
             return Ok(None);
         }
         Ok(Some(HeadProfile::load_for(path, self.model.head_shape()?, Some(self.model.fingerprint()))?))
@@ -226,7 +230,7 @@ impl<'a> Profiles<'a> {
             alibi::profile(self.model, threads, &self.options.interrupt, options, &mut |progress| {
                 observer.progress(progress);
             })?;
-        notify_if_not_cached(path.map_or(Ok(()), |path| profile.save(&path)), observer);
+        notify_if_not_cached(path.map_or(Ok(()), |path| profile.save_own(&path)), observer);
         Ok(profile)
     }
 }
