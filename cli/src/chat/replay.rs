@@ -6,6 +6,7 @@ use longhand::Chat;
 use super::front_end::FrontEnd;
 use crate::app::App;
 use crate::failure::Failure;
+use crate::turn;
 
 /// Shows all questions and answers.
 ///
@@ -16,12 +17,13 @@ pub fn replay(app: &App, front_end: &FrontEnd, chat: &Chat) -> Result<()> {
     if turns.is_empty() {
         return Err(Failure::new("nothing was asked yet", "ask a question first").into());
     }
+    let last = turns.len() - 1;
     for (i, (question, answer)) in turns.into_iter().enumerate() {
         let gap = if i == 0 { "" } else { "\n" };
         let question = app.console.paint(36, &format!("> {}", app.console.sanitize(question.trim())));
         front_end.print(&format!("{gap}{question}\n"))?;
         let mut view = front_end.answer_view();
-        view.push(answer.unwrap_or("(no answer yet; /regen gives one)").trim())?;
+        view.push(answer.unwrap_or(turn::no_answer(i == last)).trim())?;
         view.finish()?;
     }
     Ok(())
