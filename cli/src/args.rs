@@ -84,6 +84,7 @@ enum Command {
 /// Runs the program. The first argument is its name.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     crash_save::install();
+    crate::interrupt::outlive_file_size_limit();
     if arguments.len() <= 1 {
         return print_start();
     }
@@ -92,6 +93,9 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Err(code) => return code,
     };
     let app = App::new(cli.quiet);
+    if let Some(problem) = settings.problem() {
+        app.console.note(problem);
+    }
     let result = match cli.command {
         Command::Demo(args) => demo::run(&app, &args),
         Command::Chat(args) => chat::run(&app, &args),
@@ -151,7 +155,7 @@ fn resumes(matches: &ArgMatches) -> bool {
     let Some(("chat", chat)) = matches.subcommand() else { return false };
     let file = chat.try_get_one::<PathBuf>("session_file").ok().flatten();
     let name = chat.try_get_one::<String>("resume").ok().flatten();
-    name.is_some() || file.is_some_and(|file| file.exists() || longhand::ChatFile::cache_path(file).exists())
+    name.is_some() || file.is_some_and(|file| longhand::ChatFile::exists(file))
 }
 
 /// Prints what the program does, with examples.
