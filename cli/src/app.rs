@@ -6,8 +6,8 @@ use std::sync::Arc;
 use longhand::policy::{KvBudget, PolicyChoice};
 use longhand::setup::free_memory;
 use longhand::{
-    ChatFormat, Engine, EngineError, Model, ModelSource, Observer as _, Prefill, Session, Setup, SetupOptions,
-    folders,
+    ChatFormat, Engine, EngineError, Model, ModelSource, Observer as _, Prefill, Session, Setup,
+    SetupOptions, folders,
 };
 use models::chat::TemplateOrigin;
 

@@ -98,6 +98,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         return print_completions(&arguments[2..]);
     }
     crash_save::install();
+    crate::interrupt::outlive_file_size_limit();
     if arguments.len() <= 1 {
         return print_start();
     }
@@ -107,6 +108,9 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Err(code) => return code,
     };
     let app = App::new(cli.quiet);
+    if let Some(problem) = settings.problem() {
+        app.console.note(problem);
+    }
     let result = match cli.command {
         Command::Demo(args) => demo::run(&app, &args),
         Command::Chat(args) => chat::run(&app, args),
@@ -166,7 +170,7 @@ fn resumes(matches: &ArgMatches) -> bool {
     let Some(("chat", chat)) = matches.subcommand() else { return false };
     let file = chat.try_get_one::<PathBuf>("session_file").ok().flatten();
     let name = chat.try_get_one::<String>("resume").ok().flatten();
-    name.is_some() || file.is_some_and(|file| file.exists() || longhand::ChatFile::cache_path(file).exists())
+    name.is_some() || file.is_some_and(|file| longhand::ChatFile::exists(file))
 }
 
 /// Prints what the last of these words may become.

@@ -13,7 +13,6 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-pub use self::file::read_text;
 use self::known::{KNOWN, Known, Scope};
 use crate::app::App;
 use crate::failure::Failure;
@@ -82,7 +81,11 @@ pub struct Setting {
 
 /// All settings that have a value.
 #[derive(Debug, Default)]
-pub struct Settings(Vec<Setting>);
+pub struct Settings {
+    list: Vec<Setting>,
+    /// Why the config file is not used.
+    problem: Option<String>,
+}
 
 impl Settings {
     /// Reads the config file and the environment, and checks every value. `chat` makes the command that has
@@ -91,7 +94,9 @@ impl Settings {
     /// # Errors
     /// A file that cannot be read, an unknown key, or a value that the flag would refuse.
     pub fn load(chat: impl FnOnce() -> clap::Command) -> Result<Settings, Failure> {
-        let mut settings = match file::path() {
+        let path = file::path();
+        let problem = path.as_ref().and_then(|path| file::check_trusted(path).err());
+        let mut settings = match path.filter(|_| problem.is_none()) {
             Some(path) => file::read(&path)?,
             None => Vec::new(),
         };
@@ -105,24 +110,29 @@ impl Settings {
             let chat = chat();
             settings.iter().try_for_each(|setting| setting.check(&chat))?;
         }
-        Ok(Settings(settings))
+        Ok(Settings { list: settings, problem })
     }
 
     /// Folders with model files.
     pub fn model_folders(&self) -> Vec<PathBuf> {
-        let folders = self.0.iter().filter(|setting| setting.known.is_list());
+        let folders = self.list.iter().filter(|setting| setting.known.is_list());
         folders.flat_map(|setting| &setting.values).map(PathBuf::from).collect()
     }
 
     /// Whether no setting has a value.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.list.is_empty()
+    }
+
+    /// Why the config file is not used, if it is not.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
     }
 
     /// The command `longhand` with these values as defaults. `resumes`: a saved conversation goes on, which
     /// has its own settings of the session.
     pub fn apply(&self, command: clap::Command, resumes: bool) -> clap::Command {
-        self.0.iter().filter(|setting| !(resumes && setting.known.scope == Scope::Session)).fold(
+        self.list.iter().filter(|setting| !(resumes && setting.known.scope == Scope::Session)).fold(
             command,
             |command, setting| {
                 let command = setting.become_default(command);
@@ -199,7 +209,7 @@ pub fn run(app: &App, args: &ConfigArgs, settings: &Settings, chat: &clap::Comma
     if args.command.is_some() {
         return Ok(app.console.print_report(&format!("{}\n", shown_path()))?);
     }
-    let of = |known: &Known| settings.0.iter().find(|setting| setting.known.name == known.name);
+    let of = |known: &Known| settings.list.iter().find(|setting| setting.known.name == known.name);
     if args.json {
         let object = |known: &Known| {
             let setting = of(known);

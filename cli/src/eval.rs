@@ -10,6 +10,7 @@ mod contents;
 mod exercises;
 mod full_cache;
 mod measure;
+mod outputs;
 mod peer;
 mod pictures;
 mod prediction;
@@ -132,6 +133,7 @@ pub fn run(app: &App, args: &EvalArgs) -> Result<()> {
         sources.into_iter().map(|source| app.open(source)).collect::<Result<_, _>>()?;
     let caches: Vec<Vec<Cache>> =
         models.iter().map(|model| caches::of_args(args, model.spec())).collect::<Result<_, _>>()?;
+    outputs::check(&args.output)?;
     let mut records = Records::open(&args.output, args.shard)?;
     let options = args.model.setup_options(app);
     for (model, caches) in models.iter().zip(&caches) {

@@ -2,6 +2,8 @@
 //! quits. At the prompt of a chat the first one prints how to quit, and the second one quits. Otherwise it quits
 //! at once. All questions of `ask` are steps of one work, so that one press ends them.
 //!
+//! SIGXFSZ is no end: the write fails.
+//!
 //! A chat also ends in order on SIGTERM and SIGHUP, and gives the terminal back on every other signal that ends it.
 
 use std::io;
@@ -193,6 +195,14 @@ impl Interrupt {
         self.0.end_phase(outer);
         result
     }
+}
+
+/// Makes a write beyond the limit on the size of files (`ulimit -f`) an error. By default the signal that comes with it
+/// ends the program, even if the file is one that it can do without. A handler is not inherited by other programs, as an
+/// ignored signal is.
+pub fn outlive_file_size_limit() {
+    #[cfg(unix)]
+    let _ = signal_hook::flag::register(signals::SIGXFSZ, Arc::default());
 }
 
 /// Signals that end a program that does not handle them, besides those that end a chat in order. Those of faults in

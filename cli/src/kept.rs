@@ -1,18 +1,24 @@
 //! The folder of kept conversations. Each is a session file with a short name.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use std::{fs, io};
 
 use longhand::folders::{self, Occupant};
 use longhand::{Chat, ChatFile, EngineError, atomic_file};
 
+use crate::console;
 use crate::failure::Failure;
 
 /// The extension of their files.
 const EXTENSION: &str = "session";
 /// Letters of the longest name that is made from a document's.
 const MAX_STEM: usize = 24;
+/// Letters that are taken of the first question.
+const MAX_QUESTION: usize = 40;
+/// Letters, and bytes, of a name that a user may give.
+const MAX_NAME: usize = 60;
+const MAX_NAME_BYTES: usize = 180;
 
 /// The folder.
 #[derive(Clone, Debug)]
@@ -39,33 +45,110 @@ impl KeptChats {
         Some(KeptChats { folder: folders::state()?.join("sessions") })
     }
 
+    /// Refuses a folder in which others may have put files. One that does not exist is fine.
+    ///
+    /// # Errors
+    /// Why the folder is not used.
+    pub fn check(&self) -> Result<(), Failure> {
+        folders::check_trusted(&self.folder).map_err(|error| self.unusable(&error))
+    }
+
     /// Makes the folder and removes what killed processes left in it.
     ///
     /// # Errors
-    /// Where the folder cannot be made or written.
+    /// Where the folder cannot be made or written, or others may write to it.
     pub fn prepare(&self) -> Result<(), Failure> {
         let made = folders::make_private(&self.folder)
             .and_then(|()| atomic_file::check_writable(&self.folder.join(format!("new.{EXTENSION}"))));
-        atomic_file::remove_leftovers(&self.folder, None);
-        made.map_err(|error| {
-            Failure::new(
-                format!("conversations cannot be kept in {}: {error}", self.folder.display()),
-                "make this folder writable, or name another one with the environment variable XDG_STATE_HOME",
-            )
-        })
+        made.map_err(|error| self.unusable(&error))?;
+        ChatFile::remove_leftovers(&self.folder);
+        Ok(())
     }
 
-    /// Keeps a conversation under a new name, which begins with `title`.
-    pub fn add(&self, title: &str, chat: &Chat) -> Result<ChatFile, EngineError> {
-        let stem = stem(title);
-        let mut number = 1;
+    fn unusable(&self, error: &io::Error) -> Failure {
+        Failure::new(
+            format!("conversations cannot be kept in {}: {error}", self.folder.display()),
+            "make this folder writable for you and nobody else, or name another one with the environment variable \
+             XDG_STATE_HOME",
+        )
+    }
+
+    /// Keeps a conversation under a new name: that of its document, or words of its first question where there is no
+    /// document or its name is taken.
+    pub fn add(&self, document: &str, chat: &Chat) -> Result<ChatFile, EngineError> {
+        let conversation = chat.conversation();
+        let question = conversation.first().map_or("", |(question, _)| *question);
         loop {
-            let name = if number == 1 { stem.clone() } else { format!("{stem}-{number}") };
-            let path = self.path(&name);
+            // The file is written once, under a name that is free.
+            let path = names(document, question).map(|name| self.path(&name)).find(|path| is_free(path));
+            let path = path.unwrap_or_else(|| self.path("chat"));
             match ChatFile::create(&path, chat) {
-                Err(_) if path.exists() => number += 1,
+                // Another program was faster.
+                Err(_) if !is_free(&path) => {}
                 created => return created,
             }
+        }
+    }
+
+    /// Gives a kept conversation another name.
+    ///
+    /// # Errors
+    /// Where it is none of the kept ones, is open, or the name is taken or cannot be one.
+    pub fn rename(&self, path: &Path, name: &str) -> Result<(), Failure> {
+        if self.name(path).is_none() {
+            return Err(Failure::new(
+                format!("{} is not among the kept conversations", path.display()),
+                "rename the file",
+            ));
+        }
+        let to = self.new_path(name)?;
+        let renamed = ChatFile::open(path).and_then(|(file, _)| file.rename(&to));
+        Ok(renamed?)
+    }
+
+    /// Copies a conversation to a new one, which goes on separately. Without a name it is called as the first one, with a
+    /// number. Returns its name.
+    ///
+    /// # Errors
+    /// Where the conversation cannot be read, or the name is taken or cannot be one.
+    pub fn fork(&self, path: &Path, name: Option<&str>) -> Result<String, Failure> {
+        self.prepare()?;
+        let to = match name {
+            Some(name) => self.new_path(name)?,
+            None => {
+                let stem = match self.name(path) {
+                    Some(name) => name.to_owned(),
+                    None => stem(&path.file_stem().unwrap_or_default().to_string_lossy()),
+                };
+                let path = numbered(stem).map(|name| self.path(&name)).find(|path| is_free(path));
+                path.unwrap_or_else(|| self.path("chat"))
+            }
+        };
+        ChatFile::fork(path, &to)?;
+        Ok(self.name(&to).unwrap_or_default().to_owned())
+    }
+
+    /// The file of a new conversation with a name that a user has given.
+    fn new_path(&self, name: &str) -> Result<PathBuf, Failure> {
+        let is_plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+        let begins = name.starts_with(char::is_alphanumeric);
+        let is_short = name.chars().count() <= MAX_NAME && name.len() <= MAX_NAME_BYTES;
+        if !begins || !name.chars().all(is_plain) || !is_short {
+            return Err(Failure::usage(
+                format!("{name:?} cannot be the name of a conversation"),
+                format!(
+                    "use up to {MAX_NAME} letters, digits, hyphens, dots and underscores, such as {}",
+                    stem(name)
+                ),
+            ));
+        }
+        let path = self.path(name);
+        match is_free(&path) {
+            true => Ok(path),
+            false => Err(Failure::new(
+                format!("a conversation named {name} is kept already"),
+                "give another name; `longhand sessions list` shows those that are taken",
+            )),
         }
     }
 
@@ -104,7 +187,8 @@ impl KeptChats {
         let paths = |fits: &dyn Fn(&str) -> bool| -> Vec<&KeptChat> {
             list.iter().filter(|kept| fits(&kept.name)).collect()
         };
-        let exact = paths(&|found| found == name);
+        // A name with invisible characters is shown with escapes, and may be given so.
+        let exact = paths(&|found| found == name || console::visible(found) == name);
         if exact.is_empty() && Path::new(name).is_file() {
             return Ok(name.into());
         }
@@ -150,19 +234,53 @@ impl KeptChats {
 /// Bytes of a session file and of the cache beside it.
 fn occupied(path: &Path) -> u64 {
     let bytes = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
-    bytes(path) + bytes(&ChatFile::cache_path(path))
+    bytes(path) + ChatFile::cache_paths(path).iter().map(|path| bytes(path)).sum::<u64>()
+}
+
+/// Whether a path leads to nothing, not even to a link.
+fn is_free(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err()
+}
+
+/// The names of a new conversation, the best one first.
+fn names(document: &str, question: &str) -> impl Iterator<Item = String> + use<> {
+    let (document, question) = (words(document, MAX_STEM, false), words(question, MAX_QUESTION, true));
+    let joined = [document.as_str(), &question].into_iter().filter(|part| !part.is_empty());
+    let joined = joined.collect::<Vec<_>>().join("-");
+    let joined = if joined.is_empty() { "chat".to_owned() } else { joined };
+    Some(document).filter(|document| !document.is_empty()).into_iter().chain(numbered(joined))
+}
+
+/// `name`, `name-2`, `name-3`, ….
+fn numbered(name: String) -> impl Iterator<Item = String> {
+    (1..=u64::MAX).map(move |number| if number == 1 { name.clone() } else { format!("{name}-{number}") })
 }
 
 /// The beginning of a title as a name that can be typed: `My Book (2nd).txt` gives `my-book-2nd-txt`.
 pub fn stem(title: &str) -> String {
-    let words: Vec<String> = title
-        .split(|c: char| !c.is_alphanumeric())
-        .filter(|word| !word.is_empty())
-        .map(str::to_lowercase)
-        .collect();
-    let stem: String = words.join("-").chars().take(MAX_STEM).collect();
-    let stem = stem.trim_matches('-');
-    if stem.is_empty() { "chat".to_owned() } else { stem.to_owned() }
+    let stem = words(title, MAX_STEM, false);
+    if stem.is_empty() { "chat".to_owned() } else { stem }
+}
+
+/// Words of a text as a name of up to `letters`: letters and digits, with hyphens between them. `whole`: no word is cut,
+/// unless it is the only one.
+fn words(text: &str, letters: usize, whole: bool) -> String {
+    let mut name = String::new();
+    // Names in a question: Mary's.
+    let text: String = text.chars().filter(|c| !whole || !"'’".contains(*c)).collect();
+    for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+        let (before, hyphen) = (name.chars().count(), usize::from(!name.is_empty()));
+        let word = word.to_lowercase();
+        let left = letters.saturating_sub(before + hyphen);
+        if left == 0 || whole && hyphen > 0 && word.chars().count() > left {
+            break;
+        }
+        if hyphen > 0 {
+            name.push('-');
+        }
+        name.extend(word.chars().take(left));
+    }
+    name
 }
 
 #[cfg(test)]
@@ -182,5 +300,30 @@ mod tests {
         ] {
             assert_eq!(stem(title), name);
         }
+    }
+
+    #[test]
+    fn names_say_what_a_conversation_is_about() {
+        fn first(document: &str, question: &str, count: usize) -> Vec<String> {
+            names(document, question).take(count).collect()
+        }
+        let question = "What is Mary's favorite number, and why does nobody know it?";
+        assert_eq!(
+            first("Facts", question, 4),
+            [
+                "facts",
+                "facts-what-is-marys-favorite-number-and-why",
+                "facts-what-is-marys-favorite-number-and-why-2",
+                "facts-what-is-marys-favorite-number-and-why-3",
+            ]
+        );
+        assert_eq!(
+            first("", question, 2),
+            ["what-is-marys-favorite-number-and-why", "what-is-marys-favorite-number-and-why-2"]
+        );
+        assert_eq!(first("", "?! \u{e0041}\u{1b}", 2), ["chat", "chat-2"]);
+        assert_eq!(first("Facts", "…", 3), ["facts", "facts", "facts-2"]);
+        assert_eq!(first("", &"書".repeat(100), 1), ["書".repeat(MAX_QUESTION)]);
+        assert_eq!(first("", "../../etc/passwd\n", 1), ["etc-passwd"]);
     }
 }

@@ -133,7 +133,8 @@ pub fn unknown(name: &Path, folders: &[PathBuf]) -> Failure {
         Err(_) => String::new(),
     };
     let unseen = omitted.first();
-    let unseen = unseen.map_or(String::new(), |omitted| format!(". Not all folders were searched: {omitted}"));
+    let unseen =
+        unseen.map_or(String::new(), |omitted| format!(". Not all folders were searched: {omitted}"));
     Failure::new(
         format!("{}: No such file, and no model on this machine has this name", name.display()),
         format!(

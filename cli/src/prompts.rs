@@ -5,13 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use longhand::folders;
+use models::regular_file;
 
-use crate::config;
 use crate::failure::Failure;
 use crate::suggest::did_you_mean;
 
 /// Most files of the folder that are looked at.
 const MAX_FILES: usize = 1000;
+/// Largest size of a prompt, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
 /// Extensions of the files.
 const EXTENSIONS: [&str; 2] = ["md", "txt"];
 
@@ -36,7 +38,8 @@ impl SavedPrompt {
                 "correct or remove the file",
             )
         };
-        let text = config::read_text(&self.path).map_err(|error| wrong(error.to_string()))?;
+        let text =
+            regular_file::read_text(&self.path, MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
         match text.trim() {
             "" => Err(wrong("it is empty".to_owned())),
             text => Ok(text.to_owned()),
@@ -146,7 +149,7 @@ mod tests {
         for (name, part) in [
             ("empty", "it is empty"),
             ("latin", "UTF-8"),
-            ("large", "larger than 1 MiB"),
+            ("large", "larger than 1048576 bytes"),
             ("twice", "two saved prompts named twice"),
             ("sumary", "no saved prompt named sumary"),
             ("../summary", "no saved prompt named ../summary"),

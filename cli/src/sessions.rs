@@ -6,9 +6,11 @@ use std::time::SystemTime;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use longhand::{ChatFile, SavedChat};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
+use crate::console::visible;
 use crate::failure::{self, Failure};
 use crate::format;
 use crate::kept::{KeptChat, KeptChats};
@@ -18,7 +20,7 @@ use crate::transcript::Transcript;
 /// What is said where there is no conversation.
 const NONE_KEPT: &str = "no conversation is kept yet";
 
-/// List, show, verify, export and remove the conversations that `chat` has kept.
+/// List, show, search, verify, export, rename, copy and remove the conversations that `chat` has kept.
 #[derive(Debug, Args)]
 pub struct SessionsArgs {
     #[command(subcommand)]
@@ -31,10 +33,16 @@ enum SessionsCommand {
     List(ListArgs),
     /// Show a conversation: its model, documents, size, questions and answers
     Show(OneArgs),
+    /// Search the questions and answers of all kept conversations
+    Search(SearchArgs),
     /// Check that conversations are complete and undamaged
     Verify(SomeArgs),
     /// Write a conversation to stdout as Markdown
     Export(OneArgs),
+    /// Give a kept conversation another name
+    Rename(RenameArgs),
+    /// Copy a conversation, with its KV cache, to a new one that goes on separately
+    Fork(ForkArgs),
     /// Remove conversations
     Remove(RemoveArgs),
 }
@@ -54,6 +62,36 @@ struct OneArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Args)]
+struct SearchArgs {
+    /// What a question or an answer must contain: all words, in any order, in capitals or small letters
+    #[arg(value_name = "WORDS", required = true)]
+    words: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct RenameArgs {
+    /// Its name, or the beginning of it
+    #[arg(value_name = "OLD")]
+    old: String,
+    /// The new name: letters, digits, hyphens, dots and underscores
+    #[arg(value_name = "NEW")]
+    new: String,
+}
+
+#[derive(Debug, Args)]
+struct ForkArgs {
+    /// Its name, or the beginning of it, or a session file
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// The name of the copy [default: the same with a number]
+    #[arg(value_name = "NEW")]
+    new: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -81,8 +119,20 @@ pub fn run(app: &App, args: &SessionsArgs) -> Result<()> {
             "set the environment variable HOME or XDG_STATE_HOME",
         )
     })?;
+    kept.check()?;
     match &args.command {
         SessionsCommand::List(args) => list(app, &kept, args.json),
+        SessionsCommand::Search(args) => search(app, &kept, args),
+        SessionsCommand::Rename(args) => {
+            kept.rename(&kept.file(Some(&args.old))?, &args.new)?;
+            app.console.note(&format!("renamed: longhand chat --resume {}", args.new));
+            Ok(())
+        }
+        SessionsCommand::Fork(args) => {
+            let name = kept.fork(&kept.file(Some(&args.name))?, args.new.as_deref())?;
+            app.console.note(&format!("kept: longhand chat --resume {name}"));
+            Ok(())
+        }
         SessionsCommand::Show(args) => {
             show(app, &SavedChat::open(&kept.file(args.name.as_deref())?)?, args.json)
         }
@@ -136,25 +186,87 @@ fn list(app: &App, kept: &KeptChats, json: bool) -> Result<()> {
     for (kept, saved) in &list {
         let size = format::bytes(usize::try_from(kept.bytes).unwrap_or(usize::MAX));
         let used = format!("{} ago", format::age(age(kept.modified)));
+        // Escapes take more columns than what they stand for.
+        let name = visible(&kept.name);
         table.row(match saved {
             Ok(saved) => [
-                kept.name.clone(),
-                saved.model_name().to_owned(),
-                saved.document_names().join(", "),
+                name,
+                visible(saved.model_name()),
+                visible(&saved.document_names().join(", ")),
                 saved.turns().len().to_string(),
                 format::count(saved.tokens()),
                 size,
                 used,
             ],
-            Err(_) => [kept.name.clone(), "damaged".into(), "".into(), "".into(), "".into(), size, used],
+            Err(_) => [name, "damaged".into(), "".into(), "".into(), "".into(), size, used],
         });
     }
     Ok(app.console.print_report(&table.fitted(app.console.width()))?)
 }
 
-/// Whether a KV cache of some turns ago is beside the file.
-fn has_older_cache(saved: &SavedChat) -> bool {
-    !saved.has_cache() && ChatFile::cache_path(saved.path()).is_file()
+/// Prints the lines of questions and answers that have the words, by conversation.
+fn search(app: &App, kept: &KeptChats, args: &SearchArgs) -> Result<()> {
+    let words: Vec<String> =
+        args.words.iter().flat_map(|words| words.split_whitespace()).map(str::to_lowercase).collect();
+    if words.is_empty() {
+        return Err(Failure::usage("there is no word to search for", "give a word").into());
+    }
+    let (mut found, mut damaged) = (Vec::new(), 0);
+    for kept in kept.list() {
+        let Ok(saved) = SavedChat::open(&kept.path) else {
+            damaged += 1;
+            continue;
+        };
+        for (at, (question, answer)) in saved.turns().into_iter().enumerate() {
+            for (role, text) in [("question", Some(question)), ("answer", answer)] {
+                if let Some(line) = text.and_then(|text| matching_line(text, &words)) {
+                    found.push(Match { name: kept.name.clone(), turn: at + 1, role, line: line.to_owned() });
+                }
+            }
+        }
+    }
+    if damaged > 0 {
+        app.console.note(&format!("note: {damaged} damaged conversations were not searched"));
+    }
+    if args.json {
+        return app.console.print_json(&found);
+    }
+    if found.is_empty() {
+        app.console.note(&format!("no kept conversation has {}", args.words.join(" ")));
+        return Ok(());
+    }
+    let mut out = String::new();
+    for of_one in found.chunk_by(|a, b| a.name == b.name) {
+        out += &format!("{}\n", of_one[0].name);
+        for Match { role, line, .. } in of_one {
+            let mark = if *role == "question" { "> " } else { "" };
+            out += &format!("    {mark}{line}\n");
+        }
+    }
+    Ok(app.console.print_report(&out)?)
+}
+
+/// A question or an answer that was searched for.
+#[derive(Serialize)]
+struct Match {
+    /// The name of the conversation.
+    name: String,
+    /// The number of the question, counted from 1.
+    turn: usize,
+    /// `question` or `answer`.
+    role: &'static str,
+    /// The line.
+    line: String,
+}
+
+/// The line of a text that has most of the words, which are in small letters; `None` where the text lacks one of them.
+fn matching_line<'a>(text: &'a str, words: &[String]) -> Option<&'a str> {
+    let has = |text: &str| {
+        let text = text.to_lowercase();
+        words.iter().filter(|word| text.contains(word.as_str())).count()
+    };
+    let best = || text.lines().rev().max_by_key(|line| has(line)).map(str::trim);
+    (has(text) == words.len()).then(best).flatten()
 }
 
 fn show(app: &App, saved: &SavedChat, json: bool) -> Result<()> {
@@ -164,7 +276,7 @@ fn show(app: &App, saved: &SavedChat, json: bool) -> Result<()> {
     let options = saved.options();
     let cache = match saved.has_cache() {
         true => "saved",
-        false if has_older_cache(saved) => {
+        false if ChatFile::has_older_cache(saved) => {
             "saved some turns ago; the rest is read again when the chat goes on"
         }
         false => "not saved; the text is read again when the chat goes on",
@@ -213,7 +325,7 @@ fn description(saved: &SavedChat) -> Value {
         "policy": options.policy.to_string(),
         "type_k": options.types.0.name(),
         "type_v": options.types.1.name(),
-        "cache": saved.has_cache() || has_older_cache(saved),
+        "cache": saved.has_cache() || ChatFile::has_older_cache(saved),
     })
 }
 
@@ -265,4 +377,24 @@ fn remove_one(kept: &KeptChats, path: &Path) -> Result<()> {
 
 fn age(time: SystemTime) -> std::time::Duration {
     SystemTime::now().duration_since(time).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_with_most_of_the_words_is_found() {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let text = "A boat.\n  The red Boat is old.\nÄpfel";
+        for (sought, line) in [
+            (&["boat"][..], Some("A boat.")),
+            (&["boat", "old"], Some("The red Boat is old.")),
+            (&["äpfel", "red", "boat"], Some("The red Boat is old.")),
+            (&["boat", "new"], None),
+        ] {
+            assert_eq!(matching_line(text, &words(sought)), line, "{sought:?}");
+        }
+        assert_eq!(matching_line("", &words(&["a"])), None);
+    }
 }

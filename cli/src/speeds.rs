@@ -1,13 +1,13 @@
 //! How fast this machine has read with each model: for an estimate before documents are read. Kept in a file of the
 //! cache folder, which can be removed at any time.
 
-use std::fs;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use longhand::atomic_file::{self, Access};
 use longhand::{DocumentReading, Prefill, Session, folders};
+use models::regular_file;
 
 use crate::format;
 
@@ -65,9 +65,9 @@ fn key(session: &Session) -> String {
 fn load() -> Entries {
     let read = || {
         let path = path()?;
-        let is_ours =
-            fs::metadata(&path).is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_BYTES);
-        serde_json::from_str(&fs::read_to_string(path).ok().filter(|_| is_ours)?).ok()
+        path.parent().map_or(Ok(()), folders::check_trusted).ok()?;
+        let own = Some(&path).filter(|path| regular_file::is_own(path))?;
+        serde_json::from_slice(&regular_file::read(own, MAX_BYTES).ok()?).ok()
     };
     read().unwrap_or_default()
 }
@@ -75,8 +75,9 @@ fn load() -> Entries {
 fn save(entries: &Entries) -> io::Result<()> {
     let Some(path) = path() else { return Ok(()) };
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+        folders::make_private(folder)?;
+        atomic_file::remove_leftovers(folder, path.file_name(), b"[");
     }
     let text = serde_json::to_string_pretty(entries)?;
-    atomic_file::write(&path, Access::Owner, |file| file.write_all(text.as_bytes()))
+    atomic_file::write_own(&path, Access::Owner, |file| file.write_all(text.as_bytes()))
 }

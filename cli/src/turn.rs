@@ -60,6 +60,11 @@ pub fn cost(reading: &DocumentReading) -> Reading {
     Reading { tokens: if reading.found { 0 } else { reading.tokens }, elapsed: reading.elapsed }
 }
 
+/// What stands in place of the answer to a question that has none. `is_last`: of the last question.
+pub fn no_answer(is_last: bool) -> &'static str {
+    if is_last { "(no answer yet; /regen gives one)" } else { "(no answer)" }
+}
+
 /// Reads a question, with a progress bar.
 pub fn read(app: &App, chat: &mut Chat, question: &str) -> Result<Reading, EngineError> {
     read_with(app, chat, question, |chat, progress| chat.read(question, progress))

@@ -96,7 +96,7 @@ fn outputs_that_cannot_be_written_are_errors_and_leave_nothing_behind() {
             let path = target.to_str().expect("a path that is text").to_owned();
             let (mut path, mut setup, mut left) = (path, "true".to_owned(), Vec::new());
             match fault {
-                Fault::NoSpace => setup = "trap '' XFSZ; ulimit -f 0".into(),
+                Fault::NoSpace => setup = "ulimit -f 0".into(),
                 Fault::NoSpaceForUpdate => {
                     if output.args[0] == "chat" {
                         // A session that is there is continued: it must be one.
@@ -106,7 +106,7 @@ fn outputs_that_cannot_be_written_are_errors_and_leave_nothing_behind() {
                     } else {
                         fs::write(&target, "older").expect("a file");
                     }
-                    setup = "trap '' XFSZ; ulimit -f 0".into();
+                    setup = "ulimit -f 0".into();
                     left = vec!["out"];
                 }
                 Fault::InsideFile => {
@@ -160,7 +160,7 @@ fn a_conversation_is_kept_without_a_cache_that_has_no_room() {
     // The cache takes more than 100 KiB.
     let questions = "What is the pass key?\nWhat is Mary's favorite number?\n";
     let args = ["chat", "-t", "1", "--session", session, "-f", &document];
-    let run = limited("trap '' XFSZ; ulimit -f 100", false, &folder, &args, questions);
+    let run = limited("ulimit -f 100", false, &folder, &args, questions);
     let Some(run) = run else { return println!("skipped: no bash") };
     // Once after an answer, and at the end.
     assert_eq!(run.stderr.matches("error: ").count(), 2, "{}", run.stderr);
@@ -186,4 +186,54 @@ fn a_cache_that_cannot_be_written_is_a_note() {
     assert!(run.stderr.contains("note: the head profile could not be cached: "), "{}", run.stderr);
     assert!(run.ok().contains("heads keep everything"));
     assert_eq!(entries(&folder), ["cache-is-a-file"]);
+}
+
+/// What a limit on the size of files (`ulimit -f`) forbids is an error of the write, and no end of the program. Nothing but
+/// what was asked for is lost.
+#[test]
+fn a_cache_beyond_the_limit_on_file_sizes_is_a_note() {
+    let document = file("limit.txt", common::DOCUMENT.repeat(60));
+    let folder = empty_folder("limit");
+    let question = "What is Mary's favorite number?";
+    let is = "Mary's favorite number is 34251.";
+    let in_folder = |name: &str| folder.join(name).to_str().expect("text").to_owned();
+    let (caches, states, session) = (in_folder("cache"), in_folder("state"), in_folder("talk"));
+    // The text is read twice and little of it is kept, so that it is written whatever the speed of the machine is. That
+    // still takes more than a megabyte.
+    let document_is_kept = ["--policy", "kvzip:heads=off", "--kv-budget", "50%"];
+    let setup = format!(
+        "export XDG_CACHE_HOME={caches} XDG_STATE_HOME={states} LONGHAND_DISK_CACHE=8GiB; ulimit -f 400"
+    );
+    let ask = [&["ask", "-t", "1", "-f", &document], &document_is_kept[..], &[question]].concat();
+    let chat = ["chat", "-t", "1", "-f", &document];
+    let named = ["chat", "-t", "1", "-f", &document, "--session", &session];
+    for args in [&ask[..], &chat, &named] {
+        let Some(run) = limited(&setup, false, &folder, args, &format!("{question}\n")) else {
+            return println!("skipped: no bash");
+        };
+        let of_documents = run.stderr.contains("note: documents that were read before: ");
+        let of_conversation = run.stderr.contains("is kept, without its KV cache");
+        assert!(of_documents || args[0] == "chat" && of_conversation, "{args:?}: {}", run.stderr);
+        assert!(run.stderr.contains("File too large"), "{args:?}: {}", run.stderr);
+        assert!(run.ok().contains(is), "{args:?}");
+    }
+    let mut left = Vec::new();
+    for place in [in_folder("cache/longhand/documents"), in_folder("state/longhand/sessions"), in_folder("")]
+    {
+        left.extend(entries(Path::new(&place)));
+    }
+    left.sort();
+    assert_eq!(left, ["cache", "limit.session", "state", "talk"]);
+    for name in ["limit", &session] {
+        let mut command = common::command(&["sessions", "show", name]);
+        let shown = common::finished(command.env("XDG_STATE_HOME", &states).output().expect("it ends")).ok();
+        assert!(shown.contains(is), "{shown}");
+    }
+    // What was asked for is an error.
+    let out = in_folder("out.npy");
+    let logits = ["logits", "-t", "1", "--tokens", "1,2", "-o", &out];
+    let run = limited("ulimit -f 1", false, &folder, &logits, "").expect("as above");
+    assert!(run.stderr.contains("out.npy"), "{}", run.stderr);
+    run.assert_failed(1, "File too large");
+    assert!(!Path::new(&out).exists());
 }

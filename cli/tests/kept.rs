@@ -105,11 +105,12 @@ fn a_conversation_goes_on_without_a_file_and_without_a_model() {
     let tokens: usize = read.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
     assert!((1..40).contains(&tokens), "the document is not read again: {read}");
 
-    // Another conversation about the same document has another name.
+    // Another conversation about the same document has another name, which a number alone would not tell from the first.
     let run = user.run(&["chat", "-f", &document], &format!("{KEY}\n"));
-    assert_eq!(run.kept_name(), "the-boat-2");
+    assert_eq!(run.kept_name(), "the-boat-what-is-the-pass-key");
     let names: Vec<_> = user.list().iter().map(|entry| entry["name"].as_str().map(str::to_owned)).collect();
-    assert_eq!(names, [Some("the-boat-2".to_owned()), Some("the-boat".to_owned())], "the last one first");
+    let expected = ["the-boat-what-is-the-pass-key", "the-boat"].map(|name| Some(name.to_owned()));
+    assert_eq!(names, expected, "the last one first");
     // A name may be shortened as long as one conversation is meant.
     user.run(&["chat", "--resume", "the-boat-"], "").ok();
     user.run(&["chat", "--resume", "the"], "").assert_failed(1, "several kept conversations begin with the:");
@@ -155,7 +156,7 @@ fn a_new_conversation_leaves_the_last_one_as_it_was() {
     user.run(&["chat", "-f", &document], &format!("{NUMBER}\n/clear\n{KEY}\n/undo\n{NUMBER}\n")).ok();
     let questions: Vec<_> = user.list().iter().map(|entry| entry["questions"].clone()).collect();
     assert_eq!(questions, [1, 1]);
-    for (name, question) in [("clear", NUMBER), ("clear-2", NUMBER)] {
+    for (name, question) in [("clear", NUMBER), ("clear-what", NUMBER)] {
         let out = user.run(&["sessions", "export", name], "").ok();
         assert!(out.contains(&format!("## {question}\n")), "{out}");
     }
@@ -215,7 +216,7 @@ fn a_conversation_in_a_linked_folder_makes_room_once() {
     }
     let bytes = user.list()[0]["bytes"].as_u64().expect("a number");
     let limit = format!("{}b", bytes * 5 / 2);
-    user.run(&["chat", "--resume", "linked-2", "--disk-cache", &limit], &format!("{KEY}\n")).ok();
+    user.run(&["chat", "--resume", "linked-what", "--disk-cache", &limit], &format!("{KEY}\n")).ok();
     let caches: Vec<_> = user.list().iter().map(|entry| entry["cache"].clone()).collect();
     assert_eq!(caches, [true, true]);
 }
@@ -290,6 +291,99 @@ fn conversations_are_shown_checked_exported_and_removed() {
     assert!(user.files().is_empty());
     user.run(&["sessions", "remove"], "").assert_failed(2, "required");
     user.run(&["sessions", "remove", "--all"], "").ok();
+}
+
+/// A conversation without a document is named after its first question.
+#[test]
+fn names_say_what_conversations_are_about() {
+    let user = User::new("names");
+    let question = "Mary's favorite number is 34251. What is it?";
+    let first = "marys-favorite-number-is-34251-what-is";
+    for name in [first.to_owned(), format!("{first}-2")] {
+        assert_eq!(user.run(&["chat"], &format!("{question}\n")).kept_name(), name);
+    }
+    // Nothing that a shell or a terminal understands.
+    let run = user.run(&["chat"], "../$(rm) \u{e0041}\u{202e}`x`; What is the pass key?\n");
+    assert_eq!(run.kept_name(), "rm-x-what-is-the-pass-key");
+    assert_eq!(user.files().len(), 3);
+}
+
+/// A file of any name may be in the folder.
+#[test]
+fn a_name_with_invisible_characters_is_shown_with_escapes_and_may_be_given_so() {
+    let user = User::new("invisible");
+    user.run(&["chat"], &format!("{NUMBER}\n")).ok();
+    let path = user.folder().join(&user.files()[0]);
+    fs::rename(path, user.folder().join("a\u{e0041}b.session")).expect("renamed");
+    let out = user.run(&["sessions", "list"], "").ok();
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines[2].starts_with("a\\u{e0041}b  needle"), "{out}");
+    assert_eq!(lines[0].find("model"), lines[2].find("needle"), "columns are below each other: {out}");
+    let name = user.run(&["chat", "--resume"], "").kept_name();
+    user.run(&["chat", "--resume", &name], "").ok();
+    user.run(&["sessions", "rename", &name, "plain"], "").ok();
+    assert_eq!(user.files(), ["plain.session"]);
+}
+
+#[test]
+fn conversations_are_renamed_copied_and_searched() {
+    let user = User::new("rename");
+    let document = file("rename.txt", DOCUMENT);
+    user.run(&["chat", "-f", &document], &format!("{NUMBER}\n{KEY}\n")).ok();
+    user.run(&["chat", "-f", &document], &format!("{KEY}\n")).ok();
+    let other = "rename-what-is-the-pass-key";
+    assert_eq!(user.files(), [format!("{other}.session"), "rename.session".to_owned()]);
+
+    let run = user.run(&["sessions", "rename", "rename", "boat"], "");
+    assert!(run.stderr.contains("renamed: longhand chat --resume boat\n"), "{}", run.stderr);
+    run.ok();
+    assert_eq!(user.files(), ["boat.session".to_owned(), format!("{other}.session")]);
+    user.run(&["sessions", "rename", "boat", other], "").assert_failed(1, "is kept already");
+    for name in ["", "../boat", "a/b", "-x", ".x", "a b", "a\u{e0041}", &"x".repeat(61)] {
+        user.run(&["sessions", "rename", "--", "boat", name], "").assert_failed(2, "cannot be the name");
+    }
+    user.run(&["sessions", "rename", &document, "x"], "").assert_failed(1, "is not among the kept");
+    user.run(&["sessions", "rename", "nobody", "x"], "").assert_failed(1, "no conversation named nobody");
+    let mut talk = Talk::start(&user, &["chat", "--resume", "boat"]);
+    assert_eq!(talk.ask(KEY), KEY_IS);
+    user.run(&["sessions", "rename", "boat", "x"], "").assert_failed(1, "has this conversation open");
+    drop(talk.input);
+    assert!(talk.child.wait().expect("it ends").success());
+
+    // Both copies go on, and nothing is read again.
+    user.run(&["sessions", "fork", "boat"], "").ok();
+    let run = user.run(&["sessions", "fork", "boat", "ship"], "");
+    assert!(run.stderr.contains("kept: longhand chat --resume ship\n"), "{}", run.stderr);
+    run.ok();
+    user.run(&["sessions", "fork", "boat", "ship"], "").assert_failed(1, "is kept already");
+    user.run(&["sessions", "verify"], "").ok();
+    let out = user.run(&["chat", "--resume", "ship"], &format!("{NUMBER}\n/stats\n")).ok();
+    assert!(out.starts_with(&format!("{NUMBER_IS}\n")), "{out}");
+    let read = out.lines().find(|line| line.starts_with("read")).expect("statistics").to_owned();
+    let tokens: usize = read.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
+    assert!((1..40).contains(&tokens), "the document is not read again: {read}");
+    let questions =
+        |name: &str| user.run(&["sessions", "export", name, "--json"], "").json()["turns"].clone();
+    let count = |name: &str| questions(name).as_array().map_or(0, Vec::len);
+    assert_eq!((count("boat"), count("boat-2"), count("ship")), (3, 3, 4));
+
+    // All words, in any order, in questions and answers.
+    let search = |words: &[&str]| user.run(&[&["sessions", "search"], words].concat(), "");
+    let out = search(&["NUMBER", "favorite", "34251"]).ok();
+    assert_eq!(out.matches(NUMBER_IS).count(), 4, "{out}");
+    assert!(out.contains(&format!("boat-2\n    {NUMBER_IS}\n")) && !out.contains(other), "{out}");
+    let out = search(&["what pass"]).ok();
+    assert!(out.contains(&format!("{other}\n    > {KEY}\n")), "{out}");
+    let json = user.run(&["sessions", "search", "34251", "--json"], "").json();
+    assert_eq!(json.as_array().map(Vec::len), Some(4));
+    assert_eq!(
+        (&json[0]["name"], &json[0]["turn"], &json[0]["role"]),
+        (&"ship".into(), &1.into(), &"answer".into())
+    );
+    let run = search(&["nowhere"]);
+    assert!(run.stderr.contains("no kept conversation has nowhere"), "{}", run.stderr);
+    assert_eq!(run.ok(), "");
+    search(&[" "]).assert_failed(2, "no word");
 }
 
 /// A file that cannot be written does not end the conversation: the user is told and saves it elsewhere.

@@ -1,16 +1,23 @@
 //! Writes files that appear complete or not at all.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, BufWriter, Write as _};
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
+use std::io::{self, BufWriter, Read as _, Write as _};
 #[cfg(unix)]
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use models::regular_file;
 use tempfile::{Builder, NamedTempFile};
 
-/// The extension of temporary files. A killed process leaves one behind: see [`remove_leftovers`].
-const TEMPORARY_EXTENSION: &str = "tmp";
+/// What the names of temporary files have behind the name of the file, and their extension. Between them are the number
+/// of the process and random letters. A killed process leaves one behind: see [`remove_leftovers`].
+const TEMPORARY_MARK: &str = ".longhand-";
+const TEMPORARY_EXTENSION: &str = ".tmp";
+/// Random letters in the name of a temporary file.
+const RANDOM_LETTERS: usize = 12;
+/// Of longer names, temporary files have the beginning only.
+const MAX_NAME_CHARS: usize = 50;
 
 /// Who may read a new file. A file that exists keeps its permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +32,8 @@ pub enum Access {
 /// then gives it its name. A link is followed: the file behind it is replaced.
 ///
 /// # Errors
-/// Where `path` exists and is not a regular file, or writing fails. What was there before stays as it is, and
-/// nothing else is left behind.
+/// Where `path` exists and is not a regular file, is a link that leads nowhere, or writing fails. What was there before
+/// stays as it is, and nothing else is left behind.
 ///
 /// ```
 /// use std::io::Write;
@@ -44,7 +51,21 @@ pub fn write<E: From<io::Error>>(
     access: Access,
     content: impl FnOnce(&mut BufWriter<&File>) -> Result<(), E>,
 ) -> Result<(), E> {
-    Draft::written(path, access, content)?.replace()?;
+    Draft::written(path, access, Links::Follow, content)?.replace()?;
+    Ok(())
+}
+
+/// As [`write()`], for a file in one of the program's own folders: a link in its place is replaced and not followed.
+/// What it leads to stays as it is. The permissions are those of a new file.
+///
+/// # Errors
+/// Where `path` exists and is neither a regular file nor a link, or writing fails.
+pub fn write_own<E: From<io::Error>>(
+    path: &Path,
+    access: Access,
+    content: impl FnOnce(&mut BufWriter<&File>) -> Result<(), E>,
+) -> Result<(), E> {
+    Draft::written(path, access, Links::Replace, content)?.replace()?;
     Ok(())
 }
 
@@ -57,8 +78,17 @@ pub fn write_new<E: From<io::Error>>(
     access: Access,
     content: impl FnOnce(&mut BufWriter<&File>) -> Result<(), E>,
 ) -> Result<(), E> {
-    Draft::written(path, access, content)?.create_new()?;
+    Draft::written(path, access, Links::Follow, content)?.create_new()?;
     Ok(())
+}
+
+/// What is done with a link in place of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// The file behind it is replaced.
+    Follow,
+    /// It is replaced itself.
+    Replace,
 }
 
 /// A temporary file that will replace a file or become a new one. It is locked, and removed if it is dropped
@@ -71,27 +101,29 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// An empty temporary file beside `path`.
-    pub(crate) fn new(path: &Path, access: Access) -> io::Result<Draft> {
-        let path = if_found(fs::canonicalize(path))?.unwrap_or_else(|| path.to_owned());
-        let existing = if_found(fs::metadata(&path))?;
-        if existing.as_ref().is_some_and(|metadata| !metadata.is_file()) {
+    pub(crate) fn new(path: &Path, access: Access, links: Links) -> io::Result<Draft> {
+        let (path, existing) = match links {
+            Links::Follow => target(path)?,
+            Links::Replace => (path.to_owned(), if_found(fs::symlink_metadata(path))?),
+        };
+        let is_file = |found: &Metadata| found.is_file() || found.is_symlink();
+        if existing.as_ref().is_some_and(|found| !is_file(found)) {
             return Err(io::Error::other("it exists and is not a regular file"));
         }
         let name = path.file_name().ok_or_else(|| io::Error::other("it names no file"))?;
-        let prefix = temporary_prefix(name);
-        let suffix = format!(".{TEMPORARY_EXTENSION}");
+        let prefix = format!("{}{}-", temporary_prefix(name), std::process::id());
         let mut builder = Builder::new();
-        builder.prefix(&prefix).suffix(&suffix);
+        builder.prefix(&prefix).suffix(TEMPORARY_EXTENSION).rand_bytes(RANDOM_LETTERS);
         let temporary = loop {
             let temporary = builder.make_in(folder(&path), |path| new_file(access).open(path))?;
-            // Where files cannot be locked, nobody takes this one for a leftover either.
+            // Where files cannot be locked, their names tell whether they are leftovers.
             let _ = temporary.as_file().lock();
             if has_name(temporary.as_file())? {
                 break temporary;
             }
             // Another process took it for a leftover before it was locked.
         };
-        if let Some(existing) = existing {
+        if let Some(existing) = existing.filter(|_| links == Links::Follow) {
             temporary.as_file().set_permissions(existing.permissions())?;
         }
         Ok(Draft { temporary, path })
@@ -101,9 +133,10 @@ impl Draft {
     fn written<E: From<io::Error>>(
         path: &Path,
         access: Access,
+        links: Links,
         content: impl FnOnce(&mut BufWriter<&File>) -> Result<(), E>,
     ) -> Result<Draft, E> {
-        let draft = Draft::new(path, access)?;
+        let draft = Draft::new(path, access, links)?;
         draft.write(content)?;
         Ok(draft)
     }
@@ -145,30 +178,64 @@ impl Draft {
 /// # Errors
 /// Those of [`write()`].
 pub fn check_writable(path: &Path) -> io::Result<()> {
-    Draft::new(path, Access::Owner).map(drop)
+    Draft::new(path, Access::Owner, Links::Follow).map(drop)
 }
 
-/// Removes the temporary files of killed processes from a folder: all of them, or those of the file `name`.
-/// Errors are ignored.
-pub fn remove_leftovers(folder: &Path, name: Option<&OsStr>) {
-    let prefix = name.map(temporary_prefix).unwrap_or_default();
+/// Removes the temporary files of killed processes from a folder: all of them, or those of the file `name`. Only files
+/// that this program made are removed: their names have the mark of temporary files, and they are empty or begin with
+/// `begins`, as all files of this kind do. Errors are ignored.
+pub fn remove_leftovers(folder: &Path, name: Option<&OsStr>, begins: &[u8]) {
+    let prefix = name.map(temporary_prefix);
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let (name, found) = (entry.file_name(), entry.path());
-        let is_temporary = name.as_encoded_bytes().starts_with(prefix.as_encoded_bytes())
-            && found.extension().is_some_and(|extension| extension == TEMPORARY_EXTENSION)
-            && entry.file_type().is_ok_and(|kind| kind.is_file());
-        // A file that is still written to is locked.
-        if is_temporary && File::open(&found).is_ok_and(|file| file.try_lock().is_ok()) {
-            let _ = fs::remove_file(&found);
+        let (name, path) = (entry.file_name(), entry.path());
+        let process = name.to_str().and_then(|name| process_of(name, prefix.as_deref()));
+        let Some(process) = process.filter(|_| regular_file::is_own(&path)) else { continue };
+        let is_leftover = regular_file::open(&path).is_ok_and(|mut file| {
+            let is_free = match file.try_lock() {
+                Ok(()) => true,
+                // It is still written to.
+                Err(TryLockError::WouldBlock) => false,
+                // Not every file system knows locks.
+                Err(TryLockError::Error(_)) => has_ended(process),
+            };
+            is_free && is_beginning(&mut file, begins)
+        });
+        if is_leftover {
+            let _ = fs::remove_file(&path);
         }
     }
 }
 
 /// How the names of temporary files of the file `name` begin.
-fn temporary_prefix(name: &OsStr) -> OsString {
-    let mut prefix = name.to_owned();
-    prefix.push(".");
-    prefix
+fn temporary_prefix(name: &OsStr) -> String {
+    let name: String = name.to_string_lossy().chars().take(MAX_NAME_CHARS).collect();
+    name + TEMPORARY_MARK
+}
+
+/// The process that made the temporary file of this name, if it is one: of a file whose temporary files begin with
+/// `prefix`, where that is given.
+fn process_of(name: &str, prefix: Option<&str>) -> Option<u32> {
+    let rest = match prefix {
+        Some(prefix) => name.strip_prefix(prefix)?,
+        None => name.rsplit_once(TEMPORARY_MARK)?.1,
+    };
+    let (process, random) = rest.strip_suffix(TEMPORARY_EXTENSION)?.split_once('-')?;
+    let is_random = random.len() == RANDOM_LETTERS && random.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    process.parse().ok().filter(|_| is_random)
+}
+
+/// Whether a process of this machine has ended; false where that is not known.
+fn has_ended(process: u32) -> bool {
+    let processes = Path::new("/proc");
+    processes.join("self").exists() && !processes.join(process.to_string()).exists()
+}
+
+/// Whether a file has these bytes at its beginning, or was cut off before it had them. After a loss of power, blocks that
+/// were not written yet are zeros.
+fn is_beginning(file: &mut File, begins: &[u8]) -> bool {
+    let mut found = Vec::new();
+    let read = file.take(begins.len() as u64).read_to_end(&mut found);
+    read.is_ok() && (begins.starts_with(&found) || found.iter().all(|byte| *byte == 0))
 }
 
 /// The folder that a file is in.
@@ -182,6 +249,21 @@ fn has_name(file: &File) -> io::Result<bool> {
     return Ok(std::os::unix::fs::MetadataExt::nlink(&file.metadata()?) > 0);
     #[cfg(not(unix))]
     return file.metadata().map(|_| true);
+}
+
+/// What a path leads to, and its metadata where it exists.
+fn target(path: &Path) -> io::Result<(PathBuf, Option<Metadata>)> {
+    match if_found(fs::canonicalize(path))? {
+        Some(target) => {
+            let existing = if_found(fs::metadata(&target))?;
+            Ok((target, existing))
+        }
+        // Neither the link nor a file that its owner does not expect.
+        None if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) => {
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is a link to a file that does not exist"))
+        }
+        None => Ok((path.to_owned(), None)),
+    }
 }
 
 /// `None` where there is no such file.
@@ -289,5 +371,89 @@ mod tests {
         write_text(&link, Access::Owner, "new").expect("written");
         assert_eq!(fs::read(&path).expect("a file"), b"new");
         assert!(fs::symlink_metadata(&link).expect("a link").is_symlink());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_that_leads_nowhere_is_neither_followed_nor_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (link, target) = (folder.path().join("link"), folder.path().join("target"));
+        std::os::unix::fs::symlink(&target, &link).expect("a link");
+        let error = write_text(&link, Access::Owner, "new").expect_err("an error").to_string();
+        assert_eq!(error, "it is a link to a file that does not exist");
+        assert_eq!(fs::read_link(&link).expect("the link"), target);
+        assert_eq!(names(folder.path()), ["link"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_in_a_folder_of_the_program_is_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (link, elsewhere) = (folder.path().join("link"), folder.path().join("elsewhere"));
+        for target in [elsewhere.clone(), folder.path().join("nowhere")] {
+            fs::write(&elsewhere, "mine").expect("written");
+            let _ = fs::remove_file(&link);
+            std::os::unix::fs::symlink(target, &link).expect("a link");
+            write_own(&link, Access::Owner, |file| file.write_all(b"new")).expect("written");
+            assert_eq!(fs::read(&elsewhere).expect("a file"), b"mine");
+            assert_eq!(fs::read(&link).expect("a file"), b"new");
+            assert!(regular_file::is_own(&link));
+        }
+        let mut found = names(folder.path());
+        found.sort();
+        assert_eq!(found, ["elsewhere", "link"]);
+        let error =
+            write_own(folder.path(), Access::Owner, |_| Ok::<(), io::Error>(())).expect_err("a folder");
+        assert_eq!(error.to_string(), "it exists and is not a regular file");
+    }
+
+    #[test]
+    fn only_temporary_files_of_this_program_are_leftovers() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("talk");
+        let temporary = |name: &str, process: u32| format!("{name}.longhand-{process}-abcdefABCDEF.tmp");
+        // Nobody has this number.
+        let ended = u32::MAX;
+        let ours = [temporary("talk", ended), temporary("talk", 1), temporary("talk", std::process::id())];
+        let not_ours = [
+            "talk.tmp".to_owned(),
+            "talk.Ab12cd.tmp".to_owned(),
+            "talk.backup.tmp".to_owned(),
+            "talk.longhand-1-short.tmp".to_owned(),
+            "talk.longhand-one-abcdefABCDEF.tmp".to_owned(),
+            temporary("other", ended),
+        ];
+        let write = |name: &String, text: &str| fs::write(folder.path().join(name), text).expect("written");
+        for text in ["", "MA", "MAGIC and more", "\0\0\0\0\0\0"] {
+            ours.iter().chain(&not_ours).for_each(|name| write(name, text));
+            remove_leftovers(folder.path(), path.file_name(), b"MAGIC");
+            let mut left = names(folder.path());
+            left.sort();
+            let mut expected = not_ours.to_vec();
+            expected.sort();
+            assert_eq!(left, expected, "{text:?}");
+        }
+        // Of another kind, or still written to.
+        write(&ours[0], "a letter to my mother");
+        remove_leftovers(folder.path(), path.file_name(), b"MAGIC");
+        assert!(names(folder.path()).contains(&ours[0]));
+        let draft = Draft::new(&path, Access::Owner, Links::Follow).expect("a draft");
+        remove_leftovers(folder.path(), None, b"MAGIC");
+        assert!(draft.temporary.path().exists());
+        let left = names(folder.path()).len();
+        assert_eq!(left, not_ours.len() + 1, "that of the other file is removed, too");
+    }
+
+    /// File systems allow names of 255 bytes. Temporary files have longer ones.
+    #[test]
+    fn long_names_have_temporary_files_too() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["n".repeat(255), "書".repeat(85)] {
+            let path = folder.path().join(name);
+            write_text(&path, Access::Owner, "one").expect("written");
+            write_text(&path, Access::Owner, "two").expect("written");
+            assert_eq!(fs::read(&path).expect("a file"), b"two");
+        }
+        assert_eq!(names(folder.path()).len(), 2);
     }
 }

@@ -10,6 +10,7 @@ mod documents;
 mod file;
 mod preamble;
 mod saved;
+mod unanswered;
 
 use std::collections::BTreeMap;
 use std::ops::{Add, ControlFlow};
@@ -328,13 +329,16 @@ impl Chat {
     /// Lets the model read a question, up to where its answer begins, together with documents that are not read yet. If
     /// that fails or is interrupted, the conversation is as it was before; the session keeps the chunks that were
     /// complete, so that asking again goes on from there.
+    ///
+    /// Questions before it that have no answer stay as they are. The chat template gets them and this one as one message,
+    /// as it may demand that roles alternate.
     pub fn read(
         &mut self,
         question: &str,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Reading, EngineError> {
         self.messages.push(Message::user(self.next_text(question)));
-        let read = self.next_tokens(question).and_then(|tokens| self.read_tokens(tokens, progress));
+        let read = self.next_tokens().and_then(|tokens| self.read_tokens(tokens, progress));
         if read.is_err() {
             self.messages.pop();
         }

@@ -337,6 +337,7 @@ impl Hint {
     pub fn for_io(error: &io::Error) -> Hint {
         match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Hint::FreeDiskSpace,
+            ErrorKind::FileTooLarge => Hint::advice("raise the limit on the size of files (`ulimit -f`)"),
             _ => Hint::CheckPath,
         }
     }

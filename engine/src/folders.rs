@@ -1,9 +1,14 @@
 //! The user's folders of longhand, and how to keep what is in them below a size.
 
+#[cfg(unix)]
+use std::fs;
 use std::fs::DirBuilder;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+
+/// The name of the folders.
+const NAME: &str = "longhand";
 
 /// What can be made again: `$XDG_CACHE_HOME/longhand`, or the same in `~/.cache`. `None` if the system names none.
 pub fn cache() -> Option<PathBuf> {
@@ -25,16 +30,65 @@ fn folder(variable: &str, in_home: &str) -> Option<PathBuf> {
     let base = absolute(variable)
         .or_else(|| absolute("HOME").map(|home| home.join(in_home)))
         .or_else(|| absolute("LOCALAPPDATA"))?;
-    Some(base.join("longhand"))
+    Some(base.join(NAME))
 }
 
-/// Makes a folder, and those around it, that only its owner may enter.
+/// Makes a folder, and those around it that are missing. Only the user may enter them, whatever the umask is.
+///
+/// # Errors
+/// Where it cannot be made, or those of [`check_trusted`].
 pub fn make_private(folder: &Path) -> io::Result<()> {
+    make(folder)?;
+    check_trusted(folder)
+}
+
+fn make(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
-    builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
+    match builder.create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make(folder.parent().filter(|parent| !parent.as_os_str().is_empty()).ok_or(error)?)?;
+            builder.create(folder)?;
+        }
+        Err(_) if folder.is_dir() => return Ok(()),
+        made => made?,
+    }
+    // The umask may have taken rights of the user, too.
+    #[cfg(unix)]
+    fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+    Ok(())
+}
+
+/// Refuses a folder in which others may have put files: one that belongs to another user, other than root, or that others
+/// may write to. The same holds for the folder of longhand around it. What does not exist is trusted.
+///
+/// # Errors
+/// Which folder is not trusted, and why.
+pub fn check_trusted(folder: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    for folder in
+        [Some(folder), folder.parent().filter(|parent| parent.ends_with(NAME))].into_iter().flatten()
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let found = match fs::metadata(folder) {
+            Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind()) => {
+                continue;
+            }
+            found => found?,
+        };
+        let refused = |what: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        let folder = folder.display();
+        if ![rustix::process::geteuid().as_raw(), 0].contains(&found.uid()) {
+            return refused(format!("the folder {folder} belongs to another user, so it is not used"));
+        }
+        if found.mode() & 0o022 != 0 {
+            return refused(format!(
+                "other users may write to the folder {folder}, so it is not used (chmod 700 makes it private)"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// A file that takes space.
@@ -66,4 +120,50 @@ pub fn make_room(
         total = total.saturating_sub(free(&occupant.path));
     }
     total <= left
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permissions");
+    }
+
+    #[test]
+    fn folders_are_made_private() {
+        let base = tempfile::tempdir().expect("a folder");
+        let folder = base.path().join("cache/longhand/documents");
+        make_private(&folder).expect("made");
+        for folder in folder.ancestors().take(3) {
+            assert_eq!(fs::metadata(folder).expect("a folder").permissions().mode() & 0o777, 0o700);
+        }
+        make_private(&folder).expect("it is there");
+        fs::write(folder.join("file"), "").expect("a file");
+        assert!(
+            make_private(&folder.join("file")).is_err() && make_private(&folder.join("file/in")).is_err()
+        );
+    }
+
+    #[test]
+    fn folders_that_others_may_write_to_are_not_trusted() {
+        let base = tempfile::tempdir().expect("a folder");
+        let folder = base.path().join("longhand/documents");
+        check_trusted(&folder).expect("it does not exist");
+        make_private(&folder).expect("made");
+        for (inner, outer, is_trusted) in [
+            (0o700, 0o700, true),
+            (0o755, 0o755, true),
+            (0o777, 0o700, false),
+            (0o770, 0o700, false),
+            (0o700, 0o777, false),
+        ] {
+            set_mode(&folder, inner);
+            set_mode(folder.parent().expect("a folder"), outer);
+            assert_eq!(check_trusted(&folder).is_ok(), is_trusted, "{inner:o} {outer:o}");
+            assert_eq!(make_private(&folder).is_ok(), is_trusted, "{inner:o} {outer:o}");
+        }
+    }
 }

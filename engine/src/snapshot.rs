@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use kernels::RowType;
 use kernels::graph::tensor_type;
-use models::MappedFile;
 use models::gguf::is_sample_fingerprint;
+use models::{MappedFile, regular_file};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
@@ -30,6 +30,8 @@ use crate::kv::PolicyChoice;
 use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions, setup};
 
 const MAGIC: &[u8; 8] = b"LHSTATE4";
+/// How all session files begin, of whichever version.
+pub(crate) const BEGINS: &[u8] = b"LHSTATE";
 /// Bytes of the longest description.
 const MAX_DESCRIPTION_BYTES: usize = 64 << 20;
 /// Bytes of the longest policy: no policy with all its parameters is longer.
@@ -436,6 +438,21 @@ impl Snapshot {
         Input { rest, sum }
     }
 
+    /// Writes the same session to a file, with something else of the caller's.
+    pub(crate) fn write_copy(&self, caller: String, to: &mut dyn Write) -> Result<(), EngineError> {
+        let description = Description { caller, ..self.description.clone() };
+        let mut to = Output::new(to);
+        begin(&description, &mut to)?;
+        let mut from = self.behind_description();
+        loop {
+            match from.rest.len().saturating_sub(CHECKSUM_BYTES) {
+                0 => break from.end()?,
+                left => to.bytes(from.bytes(left.min(VERIFIED_AT_ONCE))?)?,
+            }
+        }
+        Ok(to.end()?)
+    }
+
     /// Writes what it says of its session, and not the cache, to a file.
     pub(crate) fn write_without_cache(&self, to: &mut dyn Write) -> Result<(), EngineError> {
         let description = self.description.without_cache();
@@ -494,6 +511,24 @@ pub(crate) fn save_with(
     content: impl FnOnce(&mut dyn Write) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
     atomic_file::write(path, Access::Owner, |file| content(file).map_err(SaveError)).map_err(error_in(path))
+}
+
+/// As [`save_with`], for a file that must not exist.
+pub(crate) fn save_new_with(
+    path: &Path,
+    content: impl FnOnce(&mut dyn Write) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
+    atomic_file::write_new(path, Access::Owner, |file| content(file).map_err(SaveError))
+        .map_err(error_in(path))
+}
+
+/// As [`save_with`], for a file in one of the program's own folders.
+pub(crate) fn save_own_with(
+    path: &Path,
+    content: impl FnOnce(&mut dyn Write) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
+    atomic_file::write_own(path, Access::Owner, |file| content(file).map_err(SaveError))
+        .map_err(error_in(path))
 }
 
 /// An error of the file or of the store that is saved.
@@ -581,7 +616,7 @@ fn begin(description: &Description, to: &mut Output) -> Result<(), SnapshotError
 /// An ordinary file, opened.
 pub(crate) fn open(path: &Path) -> Result<File, SnapshotError> {
     check_kind(path)?;
-    Ok(File::open(path)?)
+    Ok(regular_file::open(path)?)
 }
 
 /// Refuses what is not an ordinary file, before it is opened: opening a named pipe would wait for a writer.

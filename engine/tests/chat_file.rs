@@ -194,11 +194,14 @@ fn a_process_that_ends_while_it_saves_leaves_the_last_whole_file() {
     file.save(&chat).expect("saved");
     drop(file);
     fs::rename(&path, folder.path().join("talk.cache")).expect("renamed");
-    fs::write(folder.path().join("talk.Ab12.tmp"), "half").expect("a leftover");
+    // What is no temporary file of this program is the user's: known by its name and its content.
+    let leftover = format!("talk.longhand-{}-abcdefABCDEF.tmp", u32::MAX);
+    fs::write(folder.path().join(leftover), "LHSTATE4 and half of the rest").expect("a leftover");
+    fs::write(folder.path().join("talk.Ab12.tmp"), "half").expect("a file");
     fs::write(folder.path().join("talkative.tmp"), "of another file").expect("a file");
     let (_file, saved) = ChatFile::open(&path).expect("opened");
     assert!(saved.has_cache());
-    assert_eq!(names(folder.path()), ["talk", "talkative.tmp"], "leftovers are removed");
+    assert_eq!(names(folder.path()), ["talk", "talk.Ab12.tmp", "talkative.tmp"], "leftovers are removed");
 }
 
 #[test]
@@ -363,4 +366,81 @@ fn every_damaged_byte_is_found_without_a_model() {
         fs::write(&path, &bytes[..length]).expect("shortened");
         SavedChat::open(&path).expect("opened").verify().expect_err("an error");
     }
+}
+
+/// A file in place of the cache is somebody else's, unless it is an earlier state of this conversation. The cache has the
+/// other name then.
+#[cfg(unix)]
+#[test]
+fn a_cache_replaces_no_file_of_the_user() {
+    let engine = engine();
+    let mut other = chat(&engine);
+    ask(&mut other, KEY);
+    let another: fn(&Chat, &Path) = |other, path| other.save(path).expect("saved");
+    let letter: fn(&Chat, &Path) = |_, path| fs::write(path, "a letter").expect("written");
+    let link: fn(&Chat, &Path) = |_, path| std::os::unix::fs::symlink("nowhere", path).expect("a link");
+    for (kind, put) in [another, letter, link].into_iter().enumerate() {
+        let (folder, path) = scratch();
+        let theirs = folder.path().join("talk.cache");
+        put(&other, &theirs);
+        let before = fs::read(&theirs).ok();
+        let check = |moment: &str| {
+            assert!(
+                fs::symlink_metadata(&theirs).is_ok() && fs::read(&theirs).ok() == before,
+                "{kind} {moment}"
+            );
+        };
+        assert!(!ChatFile::exists(&path), "{kind}: it is not what a killed process has left");
+        let mut chat = chat(&engine);
+        let mut file = ChatFile::create(&path, &chat).expect("created");
+        ask(&mut chat, NUMBER);
+        file.save(&chat).expect("saved");
+        check("saved");
+        for _ in 0..2 {
+            file.save_conversation(&chat).expect("saved");
+            check("saved without its cache");
+        }
+        assert_eq!(names(folder.path()), ["talk", "talk.cache", "talk.longhand-cache"], "{kind}");
+        drop(file);
+        let (mut file, saved) = ChatFile::open(&path).expect("opened");
+        assert!(ChatFile::has_older_cache(&saved));
+        let resumed = restore(&engine, saved);
+        assert!(!resumed.session().tokens().is_empty(), "{kind}: it is found");
+        file.save(&resumed).expect("saved");
+        assert_eq!(names(folder.path()), ["talk", "talk.cache"], "{kind}");
+        check("saved again");
+        file.remove().expect("removed");
+        check("removed");
+    }
+}
+
+#[test]
+fn a_renamed_conversation_and_a_copy_keep_their_caches() {
+    let (folder, path) = scratch();
+    let engine = engine();
+    let mut chat = chat(&engine);
+    let mut file = ChatFile::create(&path, &chat).expect("created");
+    ask(&mut chat, NUMBER);
+    file.save(&chat).expect("saved");
+    ask(&mut chat, KEY);
+    file.save_conversation(&chat).expect("saved");
+    let (renamed, copy) = (folder.path().join("renamed"), folder.path().join("copy"));
+    ChatFile::fork(&path, &copy).expect("copied");
+    file.rename(&renamed).expect("renamed");
+    assert_eq!(names(folder.path()), ["copy", "copy.cache", "renamed", "renamed.cache"]);
+    for (path, question) in [(&renamed, NUMBER), (&copy, KEY)] {
+        let (mut file, saved) = ChatFile::open(path).expect("opened");
+        assert_eq!(saved.turns(), [(NUMBER, Some(NUMBER_IS)), (KEY, Some(KEY_IS))]);
+        let mut resumed = restore(&engine, saved);
+        assert!(!resumed.session().tokens().is_empty(), "nothing is read again");
+        ask(&mut resumed, question);
+        file.save(&resumed).expect("saved");
+    }
+    assert_eq!(names(folder.path()), ["copy", "renamed"]);
+    for (path, question) in [(&renamed, NUMBER), (&copy, KEY)] {
+        assert_eq!(SavedChat::open(path).expect("opened").turns()[2].0, question, "they go on separately");
+    }
+    assert!(ChatFile::fork(&copy, &renamed).is_err(), "it exists");
+    let (file, _) = ChatFile::open(&copy).expect("opened");
+    assert!(file.rename(&renamed).is_err(), "it exists");
 }

@@ -132,7 +132,8 @@ impl Backend {
             // Steps of waiting for a graph before a thread sleeps until there is one, in units of 131,072: some
             // 50 ms, more than there is between two tokens (ggml/sys/cpu/relax.c).
             params.poll = 1;
-            let Some(pool) = NonNull::new(sys::ggml_threadpool_new(&mut params)) else {
+            let pool = crate::threads::starting(threads, || sys::ggml_threadpool_new(&mut params));
+            let Some(pool) = NonNull::new(pool) else {
                 sys::ggml_backend_free(raw.as_ptr());
                 return Err(Error::Backend("CPU"));
             };

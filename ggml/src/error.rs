@@ -157,11 +157,11 @@ pub enum Error {
     #[error("the {0} backend could not be started")]
     Backend(&'static str),
     /// The system does not allow as many threads.
-    #[error("cannot start {threads} threads, only {started}: {reason}")]
+    #[error("cannot start {threads} threads{}: {reason}", only(*started))]
     Threads {
         /// Threads asked for, the caller's included.
         threads: usize,
-        /// Threads that could run, the caller's included.
+        /// Threads that could run, the caller's included; 0 where that is not known.
         started: usize,
         /// The system's reason.
         reason: String,
@@ -203,4 +203,8 @@ pub enum Error {
 pub(crate) fn describe(operands: &[(&str, Shape)]) -> String {
     let list: Vec<String> = operands.iter().map(|(ty, shape)| format!("{ty} {shape}")).collect();
     list.join(", ")
+}
+
+fn only(started: usize) -> String {
+    if started > 0 { format!(", only {started}") } else { String::new() }
 }

@@ -69,6 +69,9 @@ unsafe extern "C" fn aborting(text: *const c_char) {
             device: "CPU".into(),
         });
     }
+    if let Some(error) = crate::threads::refused() {
+        raise(&error);
+    }
     let message = format!("{}{before}", without_folder(text.as_deref().unwrap_or("ggml gave up")));
     // ggml has no error codes here: its message is all that tells a refused allocation.
     let out_of_memory = message.contains("out of memory");

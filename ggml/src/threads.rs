@@ -1,5 +1,6 @@
 //! Finds out whether threads can be started before ggml starts them: where it cannot, it aborts the process.
 
+use std::cell::Cell;
 use std::sync::Mutex;
 use std::thread::Builder;
 
@@ -25,6 +26,26 @@ pub(crate) fn check(threads: usize) -> Result<(), Error> {
     })
 }
 
+thread_local! {
+    /// Threads of the pool that this thread has ggml start just now.
+    static STARTING: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Has ggml start a pool of `threads`. Where the system refuses them after all, because other threads are there now or
+/// those of [`check`] are still counted, ggml aborts: [`refused`] is the error then.
+pub(crate) fn starting<T>(threads: usize, start: impl FnOnce() -> T) -> T {
+    STARTING.set(Some(threads));
+    let started = start();
+    STARTING.set(None);
+    started
+}
+
+/// The error where ggml aborts while this thread has it start a pool.
+pub(crate) fn refused() -> Option<Error> {
+    let reason = "the system refused one of them".to_owned();
+    STARTING.get().map(|threads| Error::Threads { threads, started: 0, reason })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,5 +55,21 @@ mod tests {
         for threads in [0, 1, 2, 20] {
             check(threads).expect("starts");
         }
+    }
+
+    #[test]
+    fn a_pool_that_cannot_be_started_is_an_error_of_threads() {
+        assert!(refused().is_none());
+        let error = starting(4, || {
+            std::thread::scope(|scope| {
+                assert!(
+                    scope.spawn(|| refused().is_none()).join().expect("another thread"),
+                    "only of this thread"
+                );
+                refused().expect("an error")
+            })
+        });
+        assert_eq!(error.to_string(), "cannot start 4 threads: the system refused one of them");
+        assert!(refused().is_none());
     }
 }

@@ -12,6 +12,7 @@ pub mod gguf;
 pub mod invisible;
 mod mapped_file;
 pub mod random;
+pub mod regular_file;
 pub mod shapes;
 pub mod spec;
 pub mod tokenizer;

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use memmap2::Mmap;
 
 use crate::error::LoadError;
+use crate::regular_file;
 
 /// A whole file, mapped for reading.
 pub struct MappedFile {
@@ -33,9 +34,9 @@ impl MappedFile {
     /// Opens and maps a file that is not empty.
     ///
     /// # Errors
-    /// Where it cannot be opened, or the system cannot map it.
+    /// Where it cannot be opened, is no regular file, or the system cannot map it.
     pub fn open(path: &Path) -> io::Result<MappedFile> {
-        let file = File::open(path)?;
+        let file = regular_file::open(path)?;
         // SAFETY: the map is private and read-only, and `MappedFile` returns no slice that outlives it.
         // Another process may still change the file, which no program that maps weights can prevent, or make
         // it shorter, which `fault` turns into zeros. All numbers read from the map are bounded by the length

@@ -56,6 +56,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "sessions",
         &[
             ("the kept conversations", "longhand sessions list"),
+            ("in which one was it?", "longhand sessions search favorite number"),
             ("are they undamaged?", "longhand sessions verify"),
         ],
     ),
@@ -71,6 +72,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "sessions search",
+        &[
+            ("lines with both words", "longhand sessions search favorite number"),
+            ("for a program", "longhand sessions search favorite --json"),
+        ],
+    ),
+    (
         "sessions verify",
         &[
             ("all kept conversations", "longhand sessions verify"),
@@ -82,6 +90,14 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("the last conversation as Markdown", "longhand sessions export > conversation.md"),
             ("a session file", "longhand sessions export book.session"),
+        ],
+    ),
+    ("sessions rename", &[("a name that says more", "longhand sessions rename book book-first-reading")]),
+    (
+        "sessions fork",
+        &[
+            ("another way to go on", "longhand sessions fork book"),
+            ("with a name", "longhand sessions fork book book-questions"),
         ],
     ),
     ("sessions remove", &[("all kept conversations", "longhand sessions remove --all")]),

@@ -1,6 +1,5 @@
 //! Model files with synthetic weights for well-known shapes. A file is written once and reused.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -9,6 +8,7 @@ use longhand::folders;
 use longhand::setup::available_memory;
 use models::gguf::GgufFile;
 use models::gguf::write::TensorDecl;
+use models::regular_file;
 use models::shapes::ModelShape;
 
 use crate::app::App;
@@ -30,7 +30,8 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
         };
         file.tensors().len() == tensors.len() && tensors.iter().all(same)
     };
-    if GgufFile::open(&path).is_ok_and(|file| is_complete(&file)) {
+    let is_ours = folders::check_trusted(&folder).is_ok() && regular_file::is_own(&path);
+    if is_ours && GgufFile::open(&path).is_ok_and(|file| is_complete(&file)) {
         return Ok(path);
     }
     let bytes = shape.weight_bytes(file_type) as usize;
@@ -48,8 +49,8 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
             format!("free {size} there, or set XDG_CACHE_HOME to another folder"),
         )
     };
-    fs::create_dir_all(&folder).map_err(failure)?;
-    atomic_file::remove_leftovers(&folder, None);
+    folders::make_private(&folder).map_err(failure)?;
+    atomic_file::remove_leftovers(&folder, None, b"GGUF");
     if let Some(free) = free_bytes(&folder).filter(|free| *free < bytes as u64) {
         return Err(Failure::new(
             format!(
@@ -63,7 +64,7 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
     }
     app.console.note(&format!("writing {size} of synthetic weights to {} (only once)", path.display()));
     let mut bar = ProgressBar::new(&app.console, "writing");
-    atomic_file::write(&path, Access::Everyone, |out| {
+    atomic_file::write_own(&path, Access::Owner, |out| {
         shape.write_synthetic(file_type, out, &mut |done, total| bar.show_bytes(done, total)).map(|_| ())
     })
     .map_err(failure)?;

@@ -1,9 +1,7 @@
 //! `/model`: goes on with another model, which reads the documents and the conversation.
 
 use anyhow::Result;
-use longhand::{
-    Chat, Context, DocumentCache, EngineError, HeadSource, Observer, Reading, SetupOptions,
-};
+use longhand::{Chat, Context, DocumentCache, EngineError, HeadSource, Observer, Reading, SetupOptions};
 
 use super::complete::document_path;
 use crate::app::App;

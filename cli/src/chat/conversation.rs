@@ -158,6 +158,11 @@ impl Conversation<'_, '_> {
     /// Reads a question and answers it.
     fn ask(&mut self, question: &str) -> Result<Outcome> {
         self.is_unanswered = true;
+        if self.chat.awaits_answer() {
+            self.front_end.note(
+                "note: the question before this one has no answer; the model reads both as one message",
+            );
+        }
         let reading = match turn::read_documents(self.app, self.chat, self.keeper.documents()) {
             Err(error) if !error.is_interrupt() => return self.documents_failed(error),
             documents => {

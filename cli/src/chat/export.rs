@@ -22,7 +22,7 @@ pub fn export(chat: &Chat, file: &str) -> Result<String> {
         return Err(Failure::new("there is nothing to export yet", "ask a question first").into());
     }
     let path = if file.is_empty() { unused_name(chat) } else { new_path(file) };
-    if path.exists() {
+    if path.symlink_metadata().is_ok() {
         let error = format!("{} exists already", path.display());
         return Err(Failure::new(error, "give the name of a new file").into());
     }
@@ -38,7 +38,7 @@ fn unused_name(chat: &Chat) -> PathBuf {
     let stem = document.map_or_else(|| "longhand".to_owned(), |stem| kept::stem(&stem.to_string_lossy()));
     let mut path = PathBuf::from(format!("{stem}-chat.md"));
     let mut number = 1;
-    while path.exists() {
+    while path.symlink_metadata().is_ok() {
         number += 1;
         path = PathBuf::from(format!("{stem}-chat-{number}.md"));
     }

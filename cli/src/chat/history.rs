@@ -2,14 +2,15 @@
 //! Several programs may use the file at the same time.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use longhand::atomic_file::{self, Access};
 use longhand::folders;
+use models::regular_file;
 use serde::{Deserialize, Serialize};
-use tempfile::NamedTempFile;
 
 use super::draft::Atom;
 
@@ -21,6 +22,8 @@ const SLACK: usize = 1_000;
 const MAX_ENTRY_BYTES: usize = 16 << 10;
 /// A longer file is shortened.
 const MAX_FILE_BYTES: usize = 8 << 20;
+/// What is read of a file, from its end.
+const MAX_READ_BYTES: u64 = 2 * MAX_FILE_BYTES as u64;
 /// How often, and how long each time, another program is waited for.
 const LOCK_ATTEMPTS: usize = 50;
 const LOCK_WAIT: Duration = Duration::from_millis(10);
@@ -55,13 +58,16 @@ impl History {
     /// The history in this file. Shortens the file if it is too long.
     fn at(file: &Path) -> io::Result<History> {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
-        file.parent().map_or(Ok(()), folders::make_private).map_err(named)?;
-        let mut lines = read_lines(file).map_err(named)?;
-        if too_long(&lines, MAX_ENTRIES + SLACK) {
-            lines = shorten(file).map_err(named)?;
+        if let Some(folder) = file.parent() {
+            folders::make_private(folder).map_err(named)?;
+            atomic_file::remove_leftovers(folder, file.file_name(), b"[");
         }
         // Whether it can be written is known before the first entry.
-        open_to_append(file).map_err(named)?;
+        let bytes = open_to_append(file).and_then(|file| file.metadata()).map_err(named)?.len();
+        let mut lines = read_lines(file).map_err(named)?;
+        if bytes > MAX_READ_BYTES || too_long(&lines, MAX_ENTRIES + SLACK) {
+            lines = shorten(file).map_err(named)?;
+        }
         let entries = lines.iter().filter_map(|line| parse(line)).collect();
         Ok(History { entries, file: Some(file.to_owned()) })
     }
@@ -111,13 +117,13 @@ fn file() -> io::Result<PathBuf> {
     Ok(folder.join("history"))
 }
 
-/// Opens the file, which only this user may read, to write at its end.
+/// Opens the file, which only this user may read, to write at its end. A link in its place is replaced.
 fn open_to_append(file: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(file)
+    regular_file::open_own(file, &mut options)
 }
 
 /// Keeps other programs from writing until the result is dropped. A program that holds the lock for too long is not
@@ -134,13 +140,17 @@ fn lock(file: &Path) -> io::Result<File> {
     Ok(lock)
 }
 
-/// The lines of the file; none if there is no file. Bytes that are not UTF-8 are replaced.
+/// The lines of the file; none if there is no file. Of a file that is much too long, the last ones. Bytes that are not
+/// UTF-8 are replaced.
 fn read_lines(file: &Path) -> io::Result<Vec<String>> {
-    let file = match File::open(file) {
+    let mut file = match regular_file::open(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         file => file?,
     };
-    let lines = BufReader::new(file).split(b'\n');
+    let before = file.metadata()?.len().saturating_sub(MAX_READ_BYTES);
+    file.seek(SeekFrom::Start(before))?;
+    // The first line of a part is no whole one.
+    let lines = BufReader::new(file.take(MAX_READ_BYTES)).split(b'\n').skip(usize::from(before > 0));
     lines.map(|line| Ok(String::from_utf8_lossy(&line?).into_owned())).collect()
 }
 
@@ -159,12 +169,10 @@ fn shorten(file: &Path) -> io::Result<Vec<String>> {
     });
     let mut lines = lines.split_off(lines.len() - kept.count());
     lines.retain(|line| !line.is_empty());
-    // The new file replaces the old one as a whole. It has the rights of a temporary file: the user's alone.
-    let mut new = NamedTempFile::new_in(file.parent().unwrap_or(Path::new(".")))?;
-    for line in &lines {
-        writeln!(new, "{line}")?;
-    }
-    new.persist(file)?;
+    // The new file replaces the old one as a whole.
+    atomic_file::write_own(file, Access::Owner, |new| {
+        lines.iter().try_for_each(|line| writeln!(new, "{line}"))
+    })?;
     Ok(lines)
 }
 
@@ -229,6 +237,37 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).expect("a file").permissions().mode() & 0o777;
         assert_eq!((mode(&file), mode(file.parent().expect("a folder"))), (0o600, 0o700));
         assert_eq!(mode(&file.with_extension("lock")), 0o600);
+    }
+
+    /// A text elsewhere is neither read nor written through a link. A pipe would wait for ever, and 20 GB have no room.
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_history_is_not_used() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, precious) = (folder.path().join("history"), folder.path().join("precious"));
+        fs::write(&precious, "[\"a letter\"]\n").expect("written");
+        for name in ["history", "history.lock"] {
+            std::os::unix::fs::symlink(&precious, folder.path().join(name)).expect("a link");
+        }
+        let mut history = History::at(&file).expect("a history");
+        history.add(&typed("new")).expect("written");
+        assert_eq!(texts(&History::at(&file).expect("a history")), ["new"]);
+        assert_eq!(fs::read(&precious).expect("a file"), b"[\"a letter\"]\n");
+
+        File::create(&file).and_then(|file| file.set_len(20 << 30)).expect("a sparse file");
+        assert!(texts(&History::at(&file).expect("a history")).is_empty());
+        assert!(fs::metadata(&file).expect("a file").len() < 100, "it is shortened");
+        for name in ["history", "history.lock"] {
+            let path = folder.path().join(name);
+            fs::remove_file(&path).expect("removed");
+            if !std::process::Command::new("mkfifo").arg(&path).status().is_ok_and(|made| made.success()) {
+                return println!("skipped: no mkfifo");
+            }
+            let added = History::at(&file).and_then(|mut history| history.add(&typed("lost")));
+            assert!(added.expect_err("a pipe").to_string().contains("not a regular file"), "{name}");
+            fs::remove_file(&path).expect("removed");
+            fs::write(&path, "").expect("a file");
+        }
     }
 
     #[test]

@@ -39,7 +39,7 @@ enum Place {
     Private,
     /// Nowhere, because there is no folder for it.
     Nowhere,
-    /// Among the kept conversations, once something was said. The title begins its name.
+    /// Among the kept conversations, once something was said. The title is the name of its first document.
     Kept { kept: KeptChats, title: String, file: Option<ChatFile> },
     /// A file that the user named.
     Named(ChatFile),

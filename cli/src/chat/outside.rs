@@ -1,16 +1,18 @@
 //! Edits a text in the user's own editor.
 
 use std::env;
-use std::fs;
 use std::io::Write;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use models::regular_file;
 
 use super::inbox::Inbox;
 use crate::failure::Failure;
 
+/// A longer text is no message.
+const MAX_BYTES: u64 = 64 << 20;
 /// How often it is checked whether a signal ends the chat.
 const CHECK: Duration = Duration::from_millis(50);
 
@@ -46,7 +48,7 @@ pub fn edit<T>(text: &str, inbox: &Inbox<T>) -> Result<String> {
             Failure::new(error, "the message is unchanged; set VISUAL or EDITOR to another editor").into()
         );
     }
-    let bytes = fs::read(&path).context("cannot read the edited file")?;
+    let bytes = regular_file::read(&path, MAX_BYTES).context("cannot read the edited file")?;
     let mut text = String::from_utf8(bytes)
         .map_err(|_| Failure::new("the edited file is not UTF-8", "the message is unchanged"))?;
     if text.ends_with('\n') {

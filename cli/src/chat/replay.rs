@@ -7,6 +7,7 @@ use super::front_end::FrontEnd;
 use crate::app::App;
 use crate::console;
 use crate::failure::Failure;
+use crate::turn;
 
 /// Shows all questions and answers.
 ///
@@ -18,6 +19,7 @@ pub fn replay(app: &App, front_end: &FrontEnd, chat: &Chat) -> Result<()> {
         return Err(Failure::new("nothing was asked yet", "ask a question first").into());
     }
     let answered_by = chat.answered_by();
+    let last = turns.len() - 1;
     for (i, (question, answer)) in turns.into_iter().enumerate() {
         let gap = if i == 0 { "" } else { "\n" };
         let question = app.console.paint(36, &format!("> {}", app.console.sanitize(question.trim())));
@@ -26,7 +28,7 @@ pub fn replay(app: &App, front_end: &FrontEnd, chat: &Chat) -> Result<()> {
             front_end.print(&format!("{}\n", app.console.dim(&console::visible(&format!("({model})")))))?;
         }
         let mut view = front_end.answer_view();
-        view.push(answer.unwrap_or("(no answer yet; /regen gives one)").trim())?;
+        view.push(answer.unwrap_or(turn::no_answer(i == last)).trim())?;
         view.finish()?;
     }
     Ok(())

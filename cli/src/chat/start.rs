@@ -138,14 +138,14 @@ impl Opening<'_> {
 /// The saved conversation to continue; `None` for a new one.
 fn open_saved(args: &ChatArgs, kept: Option<&KeptChats>) -> Result<Option<(ChatFile, SavedChat)>> {
     if let Some(path) = &args.session_file {
-        // Opening a file that cannot be looked at gives the error.
-        let exists = path.try_exists().unwrap_or(true) || ChatFile::cache_path(path).exists();
-        return Ok(exists.then(|| ChatFile::open(path)).transpose()?);
+        return Ok(ChatFile::exists(path).then(|| ChatFile::open(path)).transpose()?);
     }
     let Some(name) = &args.resume else { return Ok(None) };
     let no_folder =
         || Failure::new("there is no folder for kept conversations", "give a file with --session");
-    let path = kept.ok_or_else(no_folder)?.file(Some(name.as_str()).filter(|name| !name.is_empty()))?;
+    let kept = kept.ok_or_else(no_folder)?;
+    kept.check()?;
+    let path = kept.file(Some(name.as_str()).filter(|name| !name.is_empty()))?;
     Ok(Some(ChatFile::open(&path)?))
 }
 
@@ -311,9 +311,9 @@ fn last_turns(saved: &SavedChat) -> String {
     if left_out > 0 {
         lines.push(format!("({left_out} earlier questions; `longhand sessions show` prints them)"));
     }
-    for (question, answer) in &turns[left_out..] {
+    for (at, (question, answer)) in turns.iter().enumerate().skip(left_out) {
         lines.push(format!("> {}", question.trim_end()));
-        let answer = answer.unwrap_or("(no answer yet; /regen gives one)");
+        let answer = answer.unwrap_or(turn::no_answer(at + 1 == turns.len()));
         lines.push(split_thinking(answer).1.trim_end().to_owned());
     }
     lines.join("\n")

@@ -1,10 +1,10 @@
 //! The config file: TOML without tables. Every error says the line.
 
-use std::fs::File;
-use std::io::Read;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use longhand::folders;
+use models::regular_file;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -26,9 +26,12 @@ pub fn path() -> Option<PathBuf> {
 /// # Errors
 /// A file that cannot be read or is no TOML, an unknown key, or a value of a wrong kind.
 pub fn read(path: &Path) -> Result<Vec<Setting>, Failure> {
-    match read_text(path) {
+    match regular_file::read_text(path, MAX_BYTES) {
         Ok(text) => parse(path, &text),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        // There is none, also where part of its path is a file: with HOME=/dev/null.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(Vec::new())
+        }
         Err(error) => Err(Failure::new(
             format!("the config file {} cannot be read: {error}", path.display()),
             "correct or remove it; `longhand config path` prints its path",
@@ -36,21 +39,13 @@ pub fn read(path: &Path) -> Result<Vec<Setting>, Failure> {
     }
 }
 
-/// The text of a small file that the user has written.
+/// Whether nobody else can write to the folder of a config file, which need not exist.
 ///
 /// # Errors
-/// It cannot be read, is no regular file, is larger than 1 MiB, or is not UTF-8.
-pub fn read_text(path: &Path) -> std::io::Result<String> {
-    // Before it is opened: a pipe would wait for its writer.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(std::io::Error::other("it is not a regular file"));
-    }
-    let mut text = String::new();
-    File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > MAX_BYTES {
-        true => Err(std::io::Error::other("it is larger than 1 MiB")),
-        false => Ok(text),
-    }
+/// Why the file is not used.
+pub fn check_trusted(path: &Path) -> Result<(), String> {
+    let checked = path.parent().filter(|_| path.exists()).map_or(Ok(()), folders::check_trusted);
+    checked.map_err(|error| format!("note: the config file {} is not used: {error}", path.display()))
 }
 
 fn parse(path: &Path, text: &str) -> Result<Vec<Setting>, Failure> {

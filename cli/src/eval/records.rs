@@ -6,11 +6,13 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use models::regular_file;
 use serde::{Deserialize, Serialize};
 
 use super::agreement::Agreement;
 use super::attention_loss::AttentionLoss;
 use super::measure::Shard;
+use super::outputs;
 use super::prediction::Prediction;
 use crate::args::session::PrefillArg;
 use crate::failure::Failure;
@@ -125,13 +127,9 @@ impl Records {
         };
         let path = folder.join(name);
         fs::create_dir_all(folder).map_err(|error| cannot(folder, &error))?;
+        outputs::check_no_link(&path)?;
         let mut options = OpenOptions::new();
-        let file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
+        let file = regular_file::open_own(&path, options.read(true).write(true).create(true).truncate(false))
             .map_err(|error| cannot(&path, &error))?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
@@ -175,7 +173,7 @@ impl Records {
     /// Reads a file. Returns the bytes of its whole lines: a program that was killed, or that writes now, may have left
     /// a part of one behind them.
     fn read(&mut self, path: &Path) -> Result<u64, Failure> {
-        let mut file = BufReader::new(File::open(path).map_err(|error| cannot(path, &error))?);
+        let mut file = BufReader::new(regular_file::open(path).map_err(|error| cannot(path, &error))?);
         let (mut whole, mut number) = (0, 0);
         let mut line = Vec::new();
         loop {
@@ -183,7 +181,9 @@ impl Records {
             number += 1;
             let mut limited = file.by_ref().take(MAX_LINE as u64);
             let count = limited.read_until(b'\n', &mut line).map_err(|error| cannot(path, &error))?;
-            if count == 0 || is_unfinished(&line) {
+            // A few letters alone may be of anything.
+            let is_ours = whole > 0 || line.starts_with(BEGIN.as_bytes());
+            if count == 0 || is_ours && is_unfinished(&line) {
                 return Ok(whole);
             }
             let record: Record = serde_json::from_slice(&line).map_err(|error| {
@@ -346,7 +346,7 @@ mod tests {
     fn a_file_of_something_else_stays_as_it_is() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("results.jsonl");
-        for foreign in ["no line break", "{\"a\": 1}\n", "\n\n", "{\"task\":1}\n"] {
+        for foreign in ["no line break", "{", "{\"a\": 1}\n", "\n\n", "{\"task\":1}\n"] {
             fs::write(&path, foreign).expect("written");
             let error = Records::open(folder.path(), None).err().expect("an error").to_string();
             assert!(error.contains("line 1 is no result"), "{error}");

@@ -2,11 +2,9 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
-use longhand::atomic_file::{self, Access};
 use serde::Serialize;
 
 use super::agreement::Agreement;
@@ -14,7 +12,7 @@ use super::attention_loss::AttentionLoss;
 use super::pictures::{self, Picture};
 use super::prediction::Prediction;
 use super::records::{Key, Record, Records, inexact};
-use super::{EvalArgs, retention, tables};
+use super::{EvalArgs, outputs, retention, tables};
 use crate::app::App;
 use crate::console::visible;
 use crate::failure::Failure;
@@ -157,8 +155,9 @@ pub fn finish(app: &App, args: &EvalArgs, records: &mut Records) -> Result<()> {
     }
     // Names come from files.
     let text = visible(&tables::markdown(&summaries));
-    write(records.folder(), "table.md", text.as_bytes())?;
-    write(records.folder(), "summary.json", (serde_json::to_string_pretty(&summaries)? + "\n").as_bytes())?;
+    outputs::write(records.folder(), outputs::TABLE, text.as_bytes())?;
+    let summary = serde_json::to_string_pretty(&summaries)? + "\n";
+    outputs::write(records.folder(), outputs::SUMMARY, summary.as_bytes())?;
     for group in pictures_of(&summaries) {
         let of_kind = |kind| group.iter().filter(|summary| summary.kind() == kind).collect::<Vec<_>>();
         draw(records.folder(), pictures::of_scores(&of_kind(Kind::Score)))?;
@@ -179,17 +178,10 @@ pub fn finish(app: &App, args: &EvalArgs, records: &mut Records) -> Result<()> {
 /// Writes each picture as SVG and as PNG.
 fn draw(folder: &Path, pictures: Vec<Picture>) -> Result<()> {
     for Picture { name, chart } in pictures {
-        write(folder, &format!("{name}.svg"), chart.svg().as_bytes())?;
-        write(folder, &format!("{name}.png"), &chart.png(PNG_SCALE)?)?;
+        outputs::write(folder, &format!("{name}.svg"), chart.svg().as_bytes())?;
+        outputs::write(folder, &format!("{name}.png"), &chart.png(PNG_SCALE)?)?;
     }
     Ok(())
-}
-
-fn write(folder: &Path, name: &str, content: &[u8]) -> Result<()> {
-    let path = folder.join(name);
-    atomic_file::write(&path, Access::Everyone, |file| file.write_all(content)).map_err(|error| {
-        Failure::new(format!("{}: {error}", path.display()), "give another folder with -o").into()
-    })
 }
 
 /// Means of all results, sorted by model, seed, length and cache; the tasks in the order of the results.

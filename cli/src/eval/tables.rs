@@ -7,12 +7,15 @@ use crate::table::Table;
 /// Parts of a text in a table of what is kept.
 const PARTS: usize = 8;
 
+/// How all tables begin.
+pub const BEGINS: &str = "KV: bytes after the text, in % of a full cache in f16";
+
 /// Markdown tables for each length, seed and way of asking: of scores, and of what other tasks measure. A model that is
 /// the only one is in the line above a table. Several have a column.
 pub fn markdown(summaries: &[Summary]) -> String {
-    let mut text = String::from(
-        "KV: bytes after the text, in % of a full cache in f16; heads: KV heads that keep everything, and a checksum of \
-         which. Scores: means from 0 to 100; ± is the standard error of the average.\n",
+    let mut text = format!(
+        "{BEGINS}; heads: KV heads that keep everything, and a checksum of which. Scores: means from 0 to 100; ± is the \
+         standard error of the average.\n",
     );
     let is_one = summaries.iter().all(|summary| summary.model() == summaries[0].model());
     let key = |summary: &Summary| (summary.context, summary.seed, summary.query_aware);

@@ -7,8 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use longhand::atomic_file::{self, Access};
-
-use super::part::open_regular;
+use models::regular_file;
 
 /// A repository's folder.
 pub struct Repository {
@@ -51,7 +50,7 @@ impl Repository {
     /// The lock of a file, where Hugging Face's programs have it too.
     pub fn lock_file(&self, checksum: &str) -> io::Result<File> {
         let path = self.locks.join(format!("{checksum}.lock"));
-        open_regular(&path, OpenOptions::new().create(true).truncate(false).write(true))
+        regular_file::open_own(&path, OpenOptions::new().create(true).truncate(false).write(true))
     }
 
     /// Gives a whole file its name in a commit. Returns the path.
@@ -81,7 +80,7 @@ impl Repository {
     pub fn set_main(&self, commit: &str) -> io::Result<()> {
         let refs = self.folder.join("refs");
         fs::create_dir_all(&refs)?;
-        atomic_file::write(&refs.join("main"), Access::Everyone, |file| {
+        atomic_file::write_own(&refs.join("main"), Access::Everyone, |file| {
             io::Write::write_all(file, commit.as_bytes())
         })
     }

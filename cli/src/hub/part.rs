@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use models::regular_file;
 use ring::digest::{Context, SHA256};
 
 /// The beginning of a file.
@@ -17,11 +18,10 @@ impl Part {
     /// Opens or creates the file, which is to have `size` bytes. A file that is too long is emptied.
     ///
     /// # Errors
-    /// It is a link, or no regular file; the system's errors.
+    /// It is no regular file; the system's errors.
     pub fn open(path: &Path, size: u64) -> io::Result<Part> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let file = open_regular(path, &mut options)?;
+        let file = regular_file::open_own(path, options.read(true).write(true).create(true).truncate(false))?;
         let mut part = Part { length: file.metadata()?.len(), file };
         if part.length > size {
             part.empty()?;
@@ -56,22 +56,6 @@ impl Part {
         self.file.sync_all()?;
         self.file.seek(SeekFrom::Start(0))?;
         checksum(&mut self.file, read)
-    }
-}
-
-/// Opens a file for which `options` are, if it is a regular file. A pipe or a device would wait for ever.
-pub fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-
-        use rustix::fs::OFlags;
-        options.custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed());
-    }
-    let file = options.open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("not a regular file")),
     }
 }
 

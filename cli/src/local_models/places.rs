@@ -1,11 +1,12 @@
 //! The folders where programs keep models.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use models::invisible::escape_name;
+use models::regular_file;
 use serde::Deserialize;
 
 use super::LocalModel;
@@ -258,12 +259,7 @@ impl Walk {
 
 /// A small text file; `None` if there is none.
 fn text(path: &Path) -> Option<String> {
-    if !fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
-    let mut text = String::new();
-    File::open(path).ok()?.take(MAX_TEXT).read_to_string(&mut text).ok()?;
-    Some(text)
+    regular_file::read_text(path, MAX_TEXT).ok()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use models::chat::{Message, NextTurn, THINKING_MARKS};
 use super::documents::{encode, question_in};
 use super::{
     Attachment, Chat, ChatOptions, DocumentCache, Preamble, Reading, Turn, can_go_back_to, thinking_begun_by,
+    unanswered,
 };
 use crate::model::ChatFormat;
 use crate::sampler::{Sampler, SamplerOptions};
@@ -359,8 +360,7 @@ impl Chat {
         keeps_tokens: bool,
     ) -> Result<Rendered, EngineError> {
         let mut messages: Vec<Message> = preamble.system().map(Message::system).into_iter().collect();
-        let (mut timeline, mut turns) = (Vec::new(), Vec::new());
-        let mut has_answers = false;
+        let (mut timeline, mut turns) = (Vec::new(), Vec::<Turn>::new());
         for message in self.messages.iter().filter(|message| message.role != "system") {
             messages.push(message.clone());
             if message.role == "assistant" {
@@ -372,17 +372,18 @@ impl Chat {
                             .encode_text(message.content.strip_prefix(&opening).unwrap_or(&message.content))?
                     }
                 });
-                has_answers = true;
                 continue;
             }
-            let documents = self.preamble.documents();
-            let question = question_in(&message.content, turns.len(), documents, &self.attachments);
-            let encoded = |prompt| encode(format, prompt, &self.added_in(turns.len()), question);
-            let prompt = match turns.is_empty() {
-                true => preamble.prompt(format, question)?,
-                false if !has_answers => encoded(format.prompt(&messages)?)?,
-                false => match format.next_turn(&messages)? {
-                    NextTurn::Extends(suffix) => [&timeline[..], &encoded(suffix)?].concat(),
+            let (alternating, turn) = (unanswered::alternating(&messages), unanswered::first_turn(&messages));
+            let text = alternating.last().map_or("", |last| last.content.as_str());
+            let question = question_in(text, turn, self.preamble.documents(), &self.attachments);
+            let encoded = |prompt| encode(format, prompt, &self.added_in(turn), question);
+            let prompt = match turn {
+                0 => preamble.prompt(format, question)?,
+                _ => match format.next_turn(&alternating)? {
+                    NextTurn::Extends(suffix) => {
+                        [unanswered::timeline_before(&timeline, &turns, turn), encoded(suffix)?].concat()
+                    }
                     NextTurn::Rewrites { prompt, .. } => encoded(prompt)?,
                 },
             };

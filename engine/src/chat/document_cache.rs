@@ -8,6 +8,7 @@ use std::hash::Hasher as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use models::regular_file;
 use twox_hash::XxHash3_64;
 
 use crate::folders::{self, Occupant};
@@ -63,12 +64,13 @@ impl DocumentCache {
     /// Where there is a file for them that is of no use. The session is empty.
     pub(super) fn find(&self, session: &mut Session, tokens: &[u32]) -> Result<bool, EngineError> {
         let path = self.path(session, tokens);
-        if !path.exists() {
+        folders::check_trusted(&self.folder).map_err(|error| snapshot::io_error(&path, error))?;
+        if !regular_file::is_own(&path) {
             return Ok(false);
         }
         Snapshot::open(&path)?.restore_into(session, tokens)?;
         // The file was used now.
-        let _ = fs::File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+        let _ = regular_file::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
         Ok(true)
     }
 
@@ -78,6 +80,8 @@ impl DocumentCache {
     /// Where the model's file was changed since it was loaded, or the file cannot be written.
     pub(super) fn add(&self, session: &Session) -> Result<(), EngineError> {
         session.engine().model().check_unchanged()?;
+        let path = self.path(session, session.tokens());
+        folders::make_private(&self.folder).map_err(|error| snapshot::io_error(&path, error))?;
         let bytes = session.kv_usage().bytes as u64;
         let remove = |path: &Path| {
             let bytes = fs::metadata(path).map_or(0, |metadata| metadata.len());
@@ -86,11 +90,13 @@ impl DocumentCache {
         if !folders::make_room(self.files(), bytes, self.limit, remove) {
             return Ok(());
         }
-        let made = fs::create_dir_all(&self.folder);
-        atomic_file::remove_leftovers(&self.folder, None);
-        let path = self.path(session, session.tokens());
-        made.map_err(|error| snapshot::io_error(&path, error))?;
-        snapshot::save_with(&path, |to| snapshot::write(session, "", true, to))
+        atomic_file::remove_leftovers(&self.folder, None, snapshot::BEGINS);
+        snapshot::save_own_with(&path, |to| snapshot::write(session, "", true, to))
+    }
+
+    /// Whether there is a file for these tokens in a session like this one.
+    pub(super) fn has(&self, session: &Session, tokens: &[u32]) -> bool {
+        folders::check_trusted(&self.folder).is_ok() && regular_file::is_own(&self.path(session, tokens))
     }
 
     /// All files.
@@ -107,7 +113,7 @@ impl DocumentCache {
     }
 
     /// The file of these tokens in a session like this one.
-    pub(super) fn path(&self, session: &Session, tokens: &[u32]) -> PathBuf {
+    fn path(&self, session: &Session, tokens: &[u32]) -> PathBuf {
         let mut hash = XxHash3_64::new();
         hash.write(snapshot::settings(session).as_bytes());
         tokens.iter().for_each(|token| hash.write(&token.to_le_bytes()));

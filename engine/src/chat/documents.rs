@@ -9,7 +9,7 @@ use models::chat::{Message, NextTurn, Prompt};
 use serde::{Deserialize, Serialize};
 
 use super::preamble::{QUESTION, SEPARATOR, end_of_documents, with_documents};
-use super::{Chat, DocumentCache, Preamble, can_go_back_to};
+use super::{Chat, DocumentCache, Preamble, can_go_back_to, unanswered};
 use crate::model::ChatFormat;
 use crate::session::common_prefix;
 use crate::{EngineError, Prefill, Progress};
@@ -215,7 +215,7 @@ impl Chat {
             return Ok(0);
         }
         let Some(Ahead { tokens, .. }) = &self.ahead else { return Ok(0) };
-        let is_known = cache.is_some_and(|cache| cache.path(&self.session, tokens).exists());
+        let is_known = cache.is_some_and(|cache| cache.has(&self.session, tokens));
         let held = self.held_of(tokens);
         Ok(if is_known && held == 0 { 0 } else { tokens.len() - held })
     }
@@ -254,8 +254,12 @@ impl Chat {
         if documents.is_empty() {
             return Ok(Vec::new());
         }
+        if self.awaits_answer() {
+            // They are part of one message with the question that has no answer.
+            return Ok(Vec::new());
+        }
         self.messages.push(Message::user(with_documents(&documents, QUESTION)));
-        let prompt = self.next_prompt(&documents, QUESTION);
+        let prompt = self.next_prompt(self.turns.len(), &documents, QUESTION);
         self.messages.pop();
         let (mut tokens, mut prompt) = prompt?;
         match end_of_documents(&prompt, &documents, QUESTION).and_then(|end| prompt.split_off(end)) {
@@ -321,36 +325,66 @@ impl Chat {
         }
     }
 
-    /// The whole timeline up to where the answer to `question` begins, which is the last message.
-    pub(super) fn next_tokens(&self, question: &str) -> Result<Vec<u32>, EngineError> {
-        if !self.has_questions() {
-            return self.preamble.prompt(&self.format, question);
+    /// The whole timeline up to where the answer to the last message begins.
+    pub(super) fn next_tokens(&self) -> Result<Vec<u32>, EngineError> {
+        let messages = unanswered::alternating(&self.messages);
+        let turn = unanswered::first_turn(&self.messages);
+        let message = messages.last().map_or("", |last| last.content.as_str());
+        let question = question_in(message, turn, self.preamble.documents(), &self.attachments);
+        let tokens = match turn {
+            0 => self.preamble.prompt(&self.format, question)?,
+            _ => {
+                let documents = self.added_in(turn);
+                let (mut tokens, prompt) = self.next_prompt(turn, &documents, question)?;
+                tokens.extend(encode(&self.format, prompt, &documents, question)?);
+                tokens
+            }
+        };
+        match turn < self.turns.len() && self.loses_rows(&tokens) {
+            true => Ok(self.tokens_behind_unanswered()?.unwrap_or(tokens)),
+            false => Ok(tokens),
         }
-        let documents = self.pending_text();
-        let (mut tokens, prompt) = self.next_prompt(&documents, question)?;
-        tokens.extend(encode(&self.format, prompt, &documents, question)?);
-        Ok(tokens)
+    }
+
+    /// Whether rows were evicted that these tokens need, so that everything would be read again.
+    fn loses_rows(&self, tokens: &[u32]) -> bool {
+        let held = self.session.tokens();
+        let common = common_prefix(tokens, held);
+        common < held.len() && !can_go_back_to(&self.session, common)
+    }
+
+    /// As [`Chat::next_tokens`], behind the last question as it was read, which gets an answer without text. `None` where
+    /// the chat template does not go on from there.
+    fn tokens_behind_unanswered(&self) -> Result<Option<Vec<u32>>, EngineError> {
+        let messages = unanswered::with_empty_answers(&self.messages);
+        let (NextTurn::Extends(suffix) | NextTurn::Rewrites { suffix: Some(suffix), .. }) =
+            self.format.next_turn(&messages)?
+        else {
+            return Ok(None);
+        };
+        let (turn, message) = (self.turns.len(), messages.last().map_or("", |last| last.content.as_str()));
+        let question = question_in(message, turn, self.preamble.documents(), &self.attachments);
+        let suffix = encode(&self.format, suffix, &self.added_in(turn), question)?;
+        Ok(Some([&self.timeline[..], &suffix].concat()))
     }
 
     /// What the last message follows, in tokens, and the prompt from there on. The message has these documents and this
-    /// question.
-    fn next_prompt(&self, documents: &str, question: &str) -> Result<(Vec<u32>, Prompt), EngineError> {
+    /// question, and the answer to it belongs to this turn and to those behind it.
+    fn next_prompt(
+        &self,
+        turn: usize,
+        documents: &str,
+        question: &str,
+    ) -> Result<(Vec<u32>, Prompt), EngineError> {
         let format = &self.format;
-        if !self.has_answers() {
-            return Ok((Vec::new(), format.prompt(&self.messages)?));
-        }
-        Ok(match format.next_turn(&self.messages)? {
-            NextTurn::Extends(suffix) => (self.timeline.clone(), suffix),
+        let before = || unanswered::timeline_before(&self.timeline, &self.turns, turn);
+        Ok(match format.next_turn(&unanswered::alternating(&self.messages))? {
+            NextTurn::Extends(suffix) => (before(), suffix),
             NextTurn::Rewrites { prompt, suffix, .. } => {
                 let whole = encode(format, prompt.clone(), documents, question)?;
-                let held = self.session.tokens();
-                let common = common_prefix(&whole, held);
                 match suffix {
-                    // Rows were evicted: following the template to the letter would mean to read everything
-                    // again.
-                    Some(suffix) if common < held.len() && !can_go_back_to(&self.session, common) => {
-                        (self.timeline.clone(), suffix)
-                    }
+                    // Following the template to the letter would mean to read everything again.
+                    Some(suffix) if self.loses_rows(&whole) => (before(), suffix),
                     _ => (Vec::new(), prompt),
                 }
             }

@@ -4,16 +4,23 @@
 //! changed it. The KV cache is large and the conversation small, so the conversation can be saved alone. A
 //! cache that the file had is then beside it, in `FILE.cache`, until the next whole save. What is newer than
 //! that cache is read again when the conversation goes on. A process that is killed leaves a whole file.
+//!
+//! A file beside it is this conversation's only if it is an earlier state of it ([`Origin`]). Any other file of such a
+//! name is somebody else's and stays as it is; the cache then has the other name ([`ChatFile::cache_paths`]).
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, TryLockError};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use models::regular_file;
+use serde::{Deserialize, Serialize};
+
 use super::{Chat, SavedChat};
-use crate::atomic_file::{self, Access, Draft};
-use crate::snapshot::{SaveError, Snapshot, error_in, io_error};
+use crate::atomic_file::{self, Access, Draft, Links};
+use crate::snapshot::{self, SaveError, error_in, io_error};
 use crate::{EngineError, Hint};
 
 /// A session file that this process owns.
@@ -44,8 +51,55 @@ pub struct ChatFile {
     file: File,
     /// What this was like then.
     state: State,
+    /// What tells this conversation's files from others.
+    origin: Origin,
     /// Whether it has a KV cache.
     has_cache: bool,
+    /// The file beside it with an older KV cache, if there is one.
+    older: Option<Older>,
+}
+
+/// A file with the KV cache of some turns ago.
+struct Older {
+    path: PathBuf,
+    /// What it was like when it was made or found.
+    state: State,
+}
+
+/// Which session file a conversation was written to. Files from before there were origins have none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Origin {
+    /// A random number, which the file keeps as long as it exists.
+    id: String,
+    /// The name of the file.
+    file: String,
+}
+
+impl Origin {
+    /// That of a new file.
+    pub(super) fn new(path: &Path) -> Origin {
+        // The keys of each state are random.
+        let mut hasher = RandomState::new().build_hasher();
+        hasher.write_u32(std::process::id());
+        Origin { id: format!("{:016x}", hasher.finish()), ..Origin::default() }.at(path)
+    }
+
+    /// The same in the file of this path.
+    fn at(self, path: &Path) -> Origin {
+        let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        Origin { file, ..self }
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.id.is_empty()
+    }
+
+    /// Whether both are of one file.
+    pub(super) fn is_same(&self, other: &Origin) -> bool {
+        self.id == other.id
+    }
 }
 
 /// What tells whether another program has changed a file.
@@ -77,13 +131,20 @@ impl ChatFile {
     /// Where there is a file already, or it cannot be written.
     pub fn create(path: &Path, chat: &Chat) -> Result<ChatFile, EngineError> {
         let created = (|| {
-            let draft = Draft::new(path, Access::Owner)?;
-            draft.write(|to| chat.write_to(false, to).map_err(SaveError))?;
+            let origin = Origin::new(path);
+            let draft = Draft::new(path, Access::Owner, Links::Follow)?;
+            draft.write(|to| chat.write_to(false, &origin, to).map_err(SaveError))?;
             let state = State::new(&draft.metadata()?);
             let file = draft.create_new()?;
-            Ok(ChatFile { path: path.to_owned(), file, state, has_cache: false })
+            Ok(ChatFile { path: path.to_owned(), file, state, origin, has_cache: false, older: None })
         })();
         created.map_err(error_in(path))
+    }
+
+    /// Whether there is a conversation for [`ChatFile::open`]: a file, or what a process has left that was killed while
+    /// it replaced the file. True where that cannot be found out, so that opening it gives the error.
+    pub fn exists(path: &Path) -> bool {
+        path.try_exists().unwrap_or(true) || left_behind(path).is_some()
     }
 
     /// Opens a file for this process alone, with the conversation in it.
@@ -96,23 +157,32 @@ impl ChatFile {
 
     fn open_locked(path: &Path) -> Result<(ChatFile, SavedChat), SaveError> {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let cache = ChatFile::cache_path(&path);
-        if !path.try_exists()? && cache.exists() {
-            // A process ended in `replace`, where the file system knows no links.
-            fs::rename(&cache, &path)?;
+        if !path.try_exists()?
+            && let Some(left) = left_behind(&path)
+        {
+            fs::rename(left, &path)?;
         }
         let (file, state) = lock(&path)?;
-        atomic_file::remove_leftovers(atomic_file::folder(&path), path.file_name());
+        atomic_file::remove_leftovers(atomic_file::folder(&path), path.file_name(), snapshot::BEGINS);
         let mut saved = SavedChat::open(&path)?;
         let has_cache = saved.has_cache();
-        if has_cache {
-            let _ = fs::remove_file(&cache);
-        } else if let Ok(cache) = Snapshot::open(&cache) {
-            saved.add_cache(cache);
+        let origin = match saved.origin().is_unknown() {
+            true => Origin::new(&path),
+            false => saved.origin().clone().at(&path),
+        };
+        let older = older_state(&saved);
+        let mut file = ChatFile { path, file, state, origin, has_cache, older: None };
+        if let Some((found, cache)) = older {
+            file.older = Some(found);
+            match has_cache {
+                // A process ended before it had removed it.
+                true => _ = file.remove_older(),
+                false => saved.add_cache(cache),
+            }
         }
         // A folder that cannot be written is found out now and not after hours of work.
-        atomic_file::check_writable(&path)?;
-        Ok((ChatFile { path, file, state, has_cache }, saved))
+        atomic_file::check_writable(&file.path)?;
+        Ok((file, saved))
     }
 
     /// The file.
@@ -120,11 +190,19 @@ impl ChatFile {
         &self.path
     }
 
-    /// The file beside a session file that may have an older KV cache.
-    pub fn cache_path(path: &Path) -> PathBuf {
-        let mut name = OsString::from(path);
-        name.push(".cache");
-        name.into()
+    /// The files beside a session file that may have an older KV cache. The second one is used where the first one is
+    /// somebody else's.
+    pub fn cache_paths(path: &Path) -> [PathBuf; 2] {
+        [".cache", ".longhand-cache"].map(|extension| {
+            let mut name = OsString::from(path);
+            name.push(extension);
+            name.into()
+        })
+    }
+
+    /// Whether an older KV cache of a conversation, which has none itself, is beside its file.
+    pub fn has_older_cache(saved: &SavedChat) -> bool {
+        !saved.has_cache() && older_state(saved).is_some()
     }
 
     /// Saves the conversation with its KV cache.
@@ -136,8 +214,9 @@ impl ChatFile {
             // Layers of a text that is not read yet are no cache.
             return self.save_conversation(chat);
         }
-        self.replace(|to| chat.write_to(true, to), false).map_err(error_in(&self.path))?;
-        let _ = fs::remove_file(ChatFile::cache_path(&self.path));
+        let origin = self.origin.clone();
+        self.replace(|to| chat.write_to(true, &origin, to), false).map_err(error_in(&self.path))?;
+        let _ = self.remove_older();
         self.has_cache = true;
         Ok(())
     }
@@ -148,7 +227,8 @@ impl ChatFile {
     /// # Errors
     /// As for [`ChatFile::save`].
     pub fn save_conversation(&mut self, chat: &Chat) -> Result<(), EngineError> {
-        self.replace(|to| chat.write_to(false, to), self.has_cache).map_err(error_in(&self.path))?;
+        let origin = self.origin.clone();
+        self.replace(|to| chat.write_to(false, &origin, to), self.has_cache).map_err(error_in(&self.path))?;
         self.has_cache = false;
         Ok(())
     }
@@ -169,16 +249,79 @@ impl ChatFile {
                 self.state = State::new(&metadata);
             }
         }
-        remove(&ChatFile::cache_path(&self.path)).map_err(error_in(&self.path))
+        self.remove_older().map_err(error_in(&self.path))
     }
 
     /// Removes the file and the cache beside it.
     ///
     /// # Errors
     /// Where another program has changed the file since, or it cannot be removed.
-    pub fn remove(self) -> Result<(), EngineError> {
+    pub fn remove(mut self) -> Result<(), EngineError> {
         let removed = self.check_unchanged().and_then(|()| remove(&self.path));
-        removed.and_then(|()| remove(&ChatFile::cache_path(&self.path))).map_err(error_in(&self.path))
+        removed.and_then(|()| self.remove_older()).map_err(error_in(&self.path))
+    }
+
+    /// Gives the file and the cache beside it another name.
+    ///
+    /// # Errors
+    /// Where another program has changed the file since, there is a file of that name, or it cannot be renamed.
+    pub fn rename(mut self, to: &Path) -> Result<(), EngineError> {
+        let renamed = self.check_unchanged().and_then(|()| Ok(rename_new(&self.path, to)?));
+        renamed.map_err(error_in(to))?;
+        if let Some(Older { path, state }) = self.older.take()
+            && is_at(&path, &state)
+        {
+            // The conversation is whole without it.
+            let _ = ChatFile::cache_paths(to).iter().any(|to| rename_new(&path, to).is_ok());
+        }
+        Ok(())
+    }
+
+    /// Copies the conversation in a session file to a new one, with its KV cache. Both then go on separately.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or is damaged, or the new one exists or cannot be written.
+    pub fn fork(path: &Path, to: &Path) -> Result<(), EngineError> {
+        let (saved, origin) = (SavedChat::open(path)?, Origin::new(to));
+        snapshot::save_new_with(to, |file| saved.write_copy(&origin, file))?;
+        if let Some((_, older)) = older_state(&saved).filter(|_| !saved.has_cache()) {
+            // The conversation is whole without it.
+            let _ = ChatFile::cache_paths(to)
+                .iter()
+                .any(|to| snapshot::save_new_with(to, |file| older.write_copy(&origin, file)).is_ok());
+        }
+        Ok(())
+    }
+
+    /// Removes what killed processes have left of session files in a folder of the program. Errors are ignored.
+    pub fn remove_leftovers(folder: &Path) {
+        atomic_file::remove_leftovers(folder, None, snapshot::BEGINS);
+    }
+
+    /// Removes the cache beside the file, unless another program has changed it.
+    fn remove_older(&mut self) -> Result<(), SaveError> {
+        match self.older.take() {
+            Some(Older { path, state }) if is_at(&path, &state) => remove(&path),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the file the older cache beside itself: as a second name, so that there is a file at the path at any moment,
+    /// or where the file system knows no links as its only name. `None` where both names are taken.
+    fn keep_as_older(&mut self) -> Result<Option<PathBuf>, SaveError> {
+        self.remove_older()?;
+        for path in ChatFile::cache_paths(&self.path) {
+            match fs::hard_link(&self.path, &path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(_) if fs::symlink_metadata(&path).is_ok() => {}
+                Err(_) => {
+                    fs::rename(&self.path, &path)?;
+                    return Ok(Some(path));
+                }
+                Ok(()) => return Ok(Some(path)),
+            }
+        }
+        Ok(None)
     }
 
     /// Replaces the file. With `keep_cache` the old one is then the cache beside it.
@@ -187,30 +330,27 @@ impl ChatFile {
         content: impl FnOnce(&mut dyn Write) -> Result<(), EngineError>,
         keep_cache: bool,
     ) -> Result<(), SaveError> {
-        let draft = Draft::new(&self.path, Access::Owner)?;
+        let draft = Draft::new(&self.path, Access::Owner, Links::Follow)?;
         draft.write(|to| content(to).map_err(SaveError))?;
         // Before the file has its name: after that nothing may fail.
         let state = State::new(&draft.metadata()?);
         self.check_unchanged()?;
-        let cache = ChatFile::cache_path(&self.path);
-        let keep_cache = keep_cache && self.path.try_exists()?;
-        if keep_cache {
-            remove(&cache)?;
+        let older = match keep_cache && self.path.try_exists()? {
+            true => self.keep_as_older()?,
+            false => None,
+        };
+        let replaced = draft.replace().inspect_err(|_| {
+            let Some(older) = &older else { return };
+            let _ = match self.path.try_exists() {
+                Ok(true) => fs::remove_file(older),
+                _ => fs::rename(older, &self.path),
+            };
+        });
+        let file = replaced?;
+        let before = std::mem::replace(&mut self.state, state);
+        if let Some(path) = older {
+            self.older = Some(Older { path, state: before });
         }
-        // With two names for the old file, there is a file at the path at any moment.
-        let is_linked = keep_cache && fs::hard_link(&self.path, &cache).is_ok();
-        let is_moved = keep_cache && !is_linked;
-        if is_moved {
-            fs::rename(&self.path, &cache)?;
-        }
-        let file = draft.replace().inspect_err(|_| {
-            if is_linked {
-                let _ = fs::remove_file(&cache);
-            } else if is_moved {
-                let _ = fs::rename(&cache, &self.path);
-            }
-        })?;
-        self.state = state;
         // Closing the old file ends its lock; the new one has been locked since it was made.
         self.file = file;
         Ok(())
@@ -248,6 +388,43 @@ fn lock(path: &Path) -> Result<(File, State), SaveError> {
         if State::new(&fs::metadata(path)?) == state {
             return Ok((file, state));
         }
+    }
+}
+
+/// The file beside a conversation that is an earlier state of it, with its KV cache.
+fn older_state(saved: &SavedChat) -> Option<(Older, SavedChat)> {
+    ChatFile::cache_paths(saved.path()).into_iter().find_map(|path| {
+        let metadata = fs::symlink_metadata(&path).ok().filter(Metadata::is_file)?;
+        let older = SavedChat::open(&path).ok().filter(|older| older.is_earlier_state_of(saved))?;
+        Some((Older { path, state: State::new(&metadata) }, older))
+    })
+}
+
+/// The conversation of a process that was killed while it replaced the file of this path, where the file system knows no
+/// links.
+fn left_behind(path: &Path) -> Option<PathBuf> {
+    if fs::symlink_metadata(path).is_ok() {
+        return None;
+    }
+    let expected = Origin::default().at(path).file;
+    ChatFile::cache_paths(path).into_iter().find(|older| {
+        let is_of_file = |saved: SavedChat| saved.origin().is_unknown() || saved.origin().file == expected;
+        regular_file::is_own(older) && SavedChat::open(older).is_ok_and(is_of_file)
+    })
+}
+
+/// Whether a path still leads to the file that was like this.
+fn is_at(path: &Path, state: &State) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| State::new(&metadata) == *state)
+}
+
+/// Renames a file to a name that no file has.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::hard_link(from, to) {
+        Ok(()) => fs::remove_file(from),
+        // Not every file system knows links.
+        Err(_) if fs::symlink_metadata(to).is_err() => fs::rename(from, to),
+        Err(_) => Err(io::ErrorKind::AlreadyExists.into()),
     }
 }
 

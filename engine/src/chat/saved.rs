@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::changes::other_model;
 use super::documents::question_in;
+use super::file::Origin;
 use super::{Attachment, Chat, ChatOptions, Preamble, Turn};
 use crate::heads::HeadProfile;
 use crate::snapshot::{self, Outdated, Snapshot};
@@ -28,6 +29,9 @@ struct Record {
     /// Names and values of the program that held the conversation.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     settings: BTreeMap<String, String>,
+    /// The session file that it was written to.
+    #[serde(default, skip_serializing_if = "Origin::is_unknown")]
+    origin: Origin,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -66,11 +70,24 @@ impl Chat {
     /// Writes the conversation and its session to a file. The file appears when it is complete, and not
     /// before. [`ChatFile`](super::ChatFile) saves the same conversation again and again.
     pub fn save(&self, path: &Path) -> Result<(), EngineError> {
-        snapshot::save_with(path, |file| self.write_to(true, file))
+        snapshot::save_with(path, |file| self.write_to(true, &Origin::new(path), file))
+    }
+
+    /// As [`Chat::save`], to a file that must not exist.
+    ///
+    /// # Errors
+    /// Those of [`Chat::save`], and where there is a file or a link already.
+    pub fn save_new(&self, path: &Path) -> Result<(), EngineError> {
+        snapshot::save_new_with(path, |file| self.write_to(true, &Origin::new(path), file))
     }
 
     /// Writes the conversation, with the cache of its session or without it.
-    pub(super) fn write_to(&self, cache: bool, to: &mut dyn std::io::Write) -> Result<(), EngineError> {
+    pub(super) fn write_to(
+        &self,
+        cache: bool,
+        origin: &Origin,
+        to: &mut dyn std::io::Write,
+    ) -> Result<(), EngineError> {
         let messages = self.messages.iter().map(|message| (message.role.clone(), message.content.clone()));
         let record = Record {
             conversation: Conversation {
@@ -82,6 +99,7 @@ impl Chat {
             names: self.preamble.names().to_owned(),
             attachments: self.attachments.clone(),
             settings: self.settings.clone(),
+            origin: origin.clone(),
         };
         let record = serde_json::to_string(&record).map_err(|error| snapshot::unwritable(&error))?;
         snapshot::write(&self.session, &record, cache, to)
@@ -165,9 +183,57 @@ impl SavedChat {
         self.snapshot.has_cache()
     }
 
-    /// Compares the whole file with its checksum.
+    /// The session file that it was written to.
+    pub(super) fn origin(&self) -> &Origin {
+        &self.record.origin
+    }
+
+    /// Whether this is the same conversation as `later`, before that was written to the same session file. A file without
+    /// an origin must begin as the later one does.
+    pub(super) fn is_earlier_state_of(&self, later: &SavedChat) -> bool {
+        match self.origin().is_unknown() {
+            true => {
+                let (this, later) = (&self.record, &later.record);
+                this.documents == later.documents
+                    && later.conversation.messages.starts_with(&this.conversation.messages)
+            }
+            false => self.origin().is_same(later.origin()),
+        }
+    }
+
+    /// Compares the whole file with its checksum, and finds out whether it holds a conversation that can be restored, as
+    /// far as that can be said without its model.
+    ///
+    /// # Errors
+    /// Where the file is damaged.
     pub fn verify(&self) -> Result<(), EngineError> {
-        self.snapshot.verify()
+        self.snapshot.verify()?;
+        self.check_turns()
+    }
+
+    /// Whether turns, messages and documents belong together.
+    fn check_turns(&self) -> Result<(), EngineError> {
+        let Record { conversation, attachments, .. } = &self.record;
+        let Conversation { messages, timeline, turns } = conversation;
+        let roles = messages.iter().map(|(role, _)| role.as_str());
+        match questions(roles) == Some(turns.len())
+            && turns_fit(turns, timeline.len())
+            && attachments.iter().all(|attachment| (1..=turns.len()).contains(&attachment.turn))
+        {
+            true => Ok(()),
+            false => Err(self.damaged()),
+        }
+    }
+
+    fn damaged(&self) -> EngineError {
+        damaged(self.path(), "its turns or tokens are not those of a conversation with this model")
+    }
+
+    /// Writes a copy of another origin, with the cache if the file has one.
+    pub(super) fn write_copy(&self, origin: &Origin, to: &mut dyn std::io::Write) -> Result<(), EngineError> {
+        let record = Record { origin: origin.clone(), ..self.record.clone() };
+        let record = serde_json::to_string(&record).map_err(|error| snapshot::unwritable(&error))?;
+        self.snapshot.write_copy(record, to)
     }
 
     /// Writes the conversation without its cache.
@@ -177,7 +243,7 @@ impl SavedChat {
 
     /// Restores from the KV cache of another file, if its session was made in the same way. The context and the chunk
     /// may have changed since.
-    pub(super) fn add_cache(&mut self, mut cache: Snapshot) {
+    pub(super) fn add_cache(&mut self, SavedChat { snapshot: mut cache, .. }: SavedChat) {
         if cache.has_cache() && cache.is_like(&self.snapshot) {
             cache.set_context(self.options().context);
             cache.set_chunk(self.options().chunk);
@@ -225,29 +291,21 @@ impl SavedChat {
     /// If it was made with another model, does not fit the free memory of the host or the device, or the file
     /// is damaged.
     pub fn restore(self, engine: &Arc<Engine>, options: ChatOptions) -> Result<Chat, EngineError> {
-        let path = self.path().to_owned();
+        self.check_turns()?;
         let vocabulary = engine.spec().n_vocab;
-        let Record { conversation, documents, names, attachments, settings } = self.record;
-        let Conversation { messages, timeline, turns } = conversation;
-        let roles = messages.iter().map(|(role, _)| role.as_str()).skip_while(|role| *role == "system");
-        let (roles, expected) = (roles.collect::<Vec<_>>(), ["user", "assistant"].repeat(turns.len()));
+        let Conversation { timeline, turns, .. } = &self.record.conversation;
         let replaced = turns.iter().flat_map(|turn| &turn.replaced);
-        if !expected.starts_with(&roles)
-            || roles.len() + 1 < expected.len()
-            || !turns_fit(&turns, timeline.len())
-            || !self.is_outdated && timeline.iter().chain(replaced).any(|token| *token as usize >= vocabulary)
-            || attachments.iter().any(|attachment| !(1..=turns.len()).contains(&attachment.turn))
-        {
-            return Err(damaged(
-                &path,
-                "its turns or tokens are not those of a conversation with this model",
-            ));
+        if !self.is_outdated && timeline.iter().chain(replaced).any(|token| *token as usize >= vocabulary) {
+            return Err(self.damaged());
         }
+        let Record { conversation, documents, names, attachments, settings, .. } = self.record;
+        let Conversation { messages, timeline, turns } = conversation;
         let system = messages.first().filter(|(role, _)| role == "system").map(|(_, text)| text.as_str());
-        let preamble = match turns.is_empty() || self.is_outdated {
-            // They are read before the first question, or again.
-            true => Preamble::new(engine.model().chat_format()?, system, &documents)?,
-            false => Preamble::unencoded(system, &documents),
+        let has_answers = messages.iter().any(|(role, _)| role == "assistant");
+        let preamble = match has_answers && !self.is_outdated {
+            // They are read before the first question that gets an answer, or again.
+            false => Preamble::new(engine.model().chat_format()?, system, &documents)?,
+            true => Preamble::unencoded(system, &documents),
         };
         // Other errors of the options are the file's, which restoring reports with its path.
         if let Err(error @ EngineError::Memory { .. }) =
@@ -291,6 +349,22 @@ pub(super) fn turns<'a>(
     turns
 }
 
+/// The number of questions among these roles; `None` where they are not those of a conversation. Questions that follow
+/// each other have no answers, but the last of them.
+fn questions<'a>(roles: impl Iterator<Item = &'a str>) -> Option<usize> {
+    let mut questions = 0;
+    let mut last = "system";
+    for role in roles {
+        match (last, role) {
+            ("system", "system") | ("user", "assistant") => {}
+            (_, "user") => questions += 1,
+            _ => return None,
+        }
+        last = role;
+    }
+    Some(questions)
+}
+
 /// Whether turns are those of a timeline of so many tokens. The last answer may have failed.
 fn turns_fit(turns: &[Turn], tokens: usize) -> bool {
     let mut tokens = tokens;
@@ -309,6 +383,30 @@ fn damaged(path: &Path, reason: &str) -> EngineError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn questions_may_have_no_answer() {
+        for (roles, found) in [
+            ("", Some(0)),
+            ("s", Some(0)),
+            ("su", Some(1)),
+            ("suaua", Some(2)),
+            ("uuauuua", Some(5)),
+            ("a", None),
+            ("sa", None),
+            ("uaa", None),
+            ("uas", None),
+            ("uj", None),
+        ] {
+            let name = |role| match role {
+                's' => "system",
+                'u' => "user",
+                'a' => "assistant",
+                _ => "judge",
+            };
+            assert_eq!(questions(roles.chars().map(name)), found, "{roles}");
+        }
+    }
 
     #[test]
     fn every_turn_must_fit_the_timeline_that_undo_leaves() {

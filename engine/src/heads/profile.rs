@@ -5,18 +5,19 @@
 //! weight is loaded.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Write as _};
 use std::path::Path;
 
 use models::gguf::is_sample_fingerprint;
+use models::regular_file;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::error::HeadsError;
 use super::select::{SelectedHeads, SelectionRule, select};
-use crate::Hint;
 use crate::atomic_file::{self, Access};
+use crate::{Hint, folders};
 
 /// Maximum query heads of a model, all layers together. No known model has 20,000.
 pub(super) const MAX_QUERY_HEADS: usize = 1 << 20;
@@ -518,13 +519,25 @@ impl HeadProfile {
         atomic_file::write(path, Access::Everyone, |file| file.write_all(self.to_json().as_bytes()))
             .map_err(fails)
     }
+
+    /// Writes the file of a profile into one of the program's own folders, which is made if it is missing.
+    ///
+    /// # Errors
+    /// [`HeadsError::Io`], also where others may write to the folder.
+    pub(crate) fn save_own(&self, path: &Path) -> Result<(), HeadsError> {
+        let fails = |source| HeadsError::Io { action: "write", path: path.to_owned(), source };
+        path.parent().map_or(Ok(()), folders::make_private).map_err(fails)?;
+        atomic_file::write_own(path, Access::Owner, |file| file.write_all(self.to_json().as_bytes()))
+            .map_err(fails)
+    }
 }
 
 /// Reads a text file of at most [`MAX_FILE_BYTES`].
 pub(super) fn read_text(path: &Path, format: &'static str) -> Result<String, HeadsError> {
     let fails = |source| HeadsError::Io { action: "read", path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)).map_err(fails)?;
+    let file = regular_file::open(path).map_err(fails)?;
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(fails)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(HeadsError::TooLarge { path: path.to_owned(), limit: MAX_FILE_BYTES });
     }

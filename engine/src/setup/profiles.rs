@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use models::gguf::is_sample_fingerprint;
+use models::regular_file;
 
 use super::{HeadSource, SetupOptions};
 use crate::alibi::{self, ScopeOptions};
@@ -13,7 +14,7 @@ use crate::calibrate::{CalibrationOptions, calibrate};
 use crate::heads::{HeadProfile, HeadShape, HeadsError, Provenance, SelectionRule};
 use crate::kv::PolicyChoice;
 use crate::progress::{Notice, Observer, Task};
-use crate::{Engine, EngineError, Hint, Model};
+use crate::{Engine, EngineError, Hint, Model, folders};
 
 /// Share of the query heads that the paper's rule marks: 14 % + 1 %.
 const MARKED: f64 = 0.15;
@@ -182,7 +183,7 @@ impl<'a> Profiles<'a> {
     ) -> Result<Option<PathBuf>, EngineError> {
         let Some(path) = self.path(self.identify(observer)?) else { return Ok(None) };
         self.model.check_unchanged()?;
-        profile.save(&path)?;
+        profile.save_own(&path)?;
         Ok(Some(path))
     }
 
@@ -210,7 +211,12 @@ impl<'a> Profiles<'a> {
     }
 
     fn read_cached(&self, path: Option<PathBuf>) -> Result<Option<HeadProfile>, EngineError> {
-        let Some(path) = path.filter(|path| path.is_file()) else { return Ok(None) };
+        let Some(path) = path else { return Ok(None) };
+        let fails = |source| HeadsError::Io { action: "read", path: path.clone(), source };
+        path.parent().map_or(Ok(()), folders::check_trusted).map_err(fails)?;
+        if !regular_file::is_own(&path) {
+            return Ok(None);
+        }
         let fingerprint = self.model.known_fingerprint();
         Ok(Some(HeadProfile::load_for(&path, self.model.head_shape()?, fingerprint)?))
     }
@@ -278,7 +284,7 @@ impl<'a> Profiles<'a> {
                 observer.progress(progress);
             })?;
         let cached = self.model.check_unchanged();
-        let cached = cached.and_then(|()| Ok(path.map_or(Ok(()), |path| profile.save(&path))?));
+        let cached = cached.and_then(|()| Ok(path.map_or(Ok(()), |path| profile.save_own(&path))?));
         notify_if_not_cached(cached, observer);
         Ok(profile)
     }

@@ -223,11 +223,12 @@ impl Conversation<'_, '_> {
 
     /// Saves a copy of the conversation to a file, which must not exist.
     fn save_copy(&self, file: &Path) -> Result<()> {
-        if file.exists() {
-            let error = format!("{} exists already", file.display());
+        if let Ok(found) = file.symlink_metadata() {
+            let what = if found.is_symlink() { ": it is a link" } else { "" };
+            let error = format!("{} exists already{what}", file.display());
             return Err(Failure::new(error, "give the name of a new file").into());
         }
-        self.chat.save(file)?;
+        self.chat.save_new(file)?;
         self.front_end.note(&format!("saved the conversation to {}", file.display()));
         Ok(())
     }
