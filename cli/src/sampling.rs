@@ -367,7 +367,7 @@ impl Sampling {
     }
 
     /// What the model file recommends and is in force: `temp 0.6, top-k 20`; empty if there is nothing.
-    pub fn from_model(&self) -> String {
+    pub fn recommended(&self) -> String {
         let of_model = |setting: &Setting| {
             (setting.show)(&self.model)?;
             let (value, why) = self.in_force(setting);

@@ -72,10 +72,10 @@ impl Opening<'_> {
             notes.iter().for_each(|note| app.console.note(note));
             sampling = sampling.with_model(recommended);
             sampling.set_documents(has_documents);
-            let from_model = sampling.from_model();
-            if !from_model.is_empty() {
+            let recommended = sampling.recommended();
+            if !recommended.is_empty() {
                 app.console
-                    .note(&format!("sampling as the model file recommends: {from_model}; /set shows all"));
+                    .note(&format!("sampling as the model file recommends: {recommended}; /set shows all"));
             }
         }
         let preamble = match &mut saved {
