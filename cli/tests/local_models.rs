@@ -253,7 +253,7 @@ fn folders_that_cannot_be_read_are_named() {
     let home = scratch("homes").join("unreadable");
     let closed = home.join("closed");
     std::fs::create_dir_all(&closed).expect("a folder");
-    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0)).expect("permissions");
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).expect("permissions");
     let args = ["models", "--model-folders", closed.to_str().expect("text")];
     let setup = format!("export HOME='{}'", home.display());
     let run = common::limited(&setup, true, &home, &args, "");
