@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ggml::Type;
+use kernels::graph::GraphLane;
 
 use crate::backends::Backends;
 use crate::forward::{Forward, OutputTokens, TextChunk};
@@ -18,6 +19,7 @@ use crate::kv::{
 };
 use crate::pass::Pass;
 use crate::placement::Place;
+use crate::reading_work::ReadingWork;
 use crate::scratch::{Chunk, Residual, Scratch, chunks};
 use crate::snapshot::{Input, Output};
 use crate::workspace::Workspace;
@@ -50,6 +52,7 @@ pub(crate) struct LayeredText {
     layer: usize,
     /// Chunks that this layer has read.
     chunks_read: usize,
+    work: ReadingWork,
     forward: Forward,
     // Last: the engine must outlive what it has allocated.
     engine: Arc<Engine>,
@@ -97,6 +100,7 @@ impl LayeredText {
             scratch,
             layer: 0,
             chunks_read: 0,
+            work: ReadingWork::new(engine.spec()),
             forward,
             engine: engine.clone(),
         })
@@ -122,11 +126,29 @@ impl LayeredText {
         &self.tokens
     }
 
-    /// How much of the text is read, from 0 to 1.
+    /// How much of the work is done, from 0 to 1.
     pub fn share(&self) -> f64 {
-        let chunks = |layers: Range<usize>| layers.map(|layer| self.chunks_of(layer).len()).sum::<usize>();
-        let all = chunks(0..self.engine.spec().n_layers);
-        (chunks(0..self.layer) + self.chunks_read) as f64 / all.max(1) as f64
+        let of_chunk = |layer: usize, chunk: &Chunk| self.work.of_layer(layer, chunk.at, chunk.tokens.len());
+        let of_layer = |layer: usize, chunks: &[Chunk]| -> f64 {
+            chunks.iter().map(|chunk| of_chunk(layer, chunk)).sum()
+        };
+        let of_layers =
+            |layers: Range<usize>| layers.map(|layer| of_layer(layer, self.chunks_of(layer))).sum::<f64>();
+        let n_layers = self.engine.spec().n_layers;
+        if self.layer == n_layers {
+            return 1.0;
+        }
+        let begun = of_layer(self.layer, &self.chunks_of(self.layer)[..self.chunks_read]);
+        (of_layers(0..self.layer) + begun) / of_layers(0..n_layers)
+    }
+
+    /// Bytes that [`LayeredText::write_to`] writes, but for the rows of earlier layers.
+    pub fn unfinished_bytes(&self) -> usize {
+        let tokens: usize = self.chunks_of(self.layer).iter().map(|chunk| chunk.tokens.len()).sum();
+        let lane = self.scratch.lanes(self.layer).first();
+        let row = |tensor: &ggml::Tensor| tensor.strides()[1] * tensor.dim(2);
+        let rows: usize = lane.into_iter().flat_map(GraphLane::tensors).map(row).sum();
+        self.residual.bytes(tokens) + rows * self.rows()
     }
 
     /// The layer that is read, and how many chunks it has read. Behind the last layer the text is read.

@@ -34,6 +34,7 @@ use crate::kv::policy::Event;
 use crate::kv::{Evictions, KvBudget, Layout, PolicyChoice, Store, StoreOptions};
 use crate::pass::Pass;
 use crate::placement::Place;
+use crate::reading_work::ReadingWork;
 use crate::snapshot::Input;
 use crate::workspace::Workspace;
 use crate::{Engine, EngineError, Hint, Progress, Task, heads::HeadProfile, not_finite};
@@ -183,6 +184,7 @@ pub struct Session {
     /// The graphs of a decode step, built once, and their memory.
     decode: Option<(Pass, Workspace)>,
     compressing: Duration,
+    pub(crate) work: ReadingWork,
     /// Builds graphs for the session's context.
     forward: Forward,
     // Last: the engine must outlive what it has allocated.
@@ -214,6 +216,7 @@ impl Session {
             workspace,
             decode: None,
             compressing: Duration::ZERO,
+            work: ReadingWork::new(spec),
             forward,
             engine: engine.clone(),
         })
@@ -607,7 +610,8 @@ impl Session {
             }
             self.logits = logits?;
             self.is_mid_text = true;
-            let share = (self.tokens.len() - before) as f64 / tokens.len() as f64;
+            let done = self.reading_work(before, self.tokens.len() - before);
+            let share = done / self.reading_work(before, tokens.len());
             elapsed += started.elapsed();
             after_chunk(self, Progress { task: Task::Prefill, share, size: tokens.len(), elapsed });
         }

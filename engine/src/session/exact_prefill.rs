@@ -189,6 +189,11 @@ impl FirstText {
         Reached::Layer { layer, chunks }
     }
 
+    /// Bytes that [`FirstText::write_to`] writes beside the rows of the session's store.
+    pub(super) fn unfinished_bytes(&self) -> usize {
+        self.layers.unfinished_bytes()
+    }
+
     /// Writes how far a session is in this text, which it has not read to its end.
     pub(super) fn write_to(&self, session: &Session, to: &mut Output) -> Result<(), EngineError> {
         let (layer, _) = self.layers.reached();

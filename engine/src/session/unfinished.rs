@@ -30,10 +30,35 @@ impl Session {
             Some(text) => text.is_of(tokens).then(|| text.reached()),
             None => {
                 let read = self.tokens.len();
-                let is_begun = self.is_mid_text && read > 0 && read < tokens.len();
+                // With exact prefill only later texts are read chunk by chunk.
+                let is_first = self.options.prefill == Prefill::Streaming;
+                let is_begun = is_first && self.is_mid_text && read > 0 && read < tokens.len();
                 (is_begun && tokens.starts_with(&self.tokens)).then_some(Reached::Tokens(read))
             }
         }
+    }
+
+    /// Bytes that [`Session::write_unfinished`] writes, almost.
+    pub(crate) fn unfinished_bytes(&self) -> usize {
+        self.store.live_bytes() + self.first_text.as_ref().map_or(0, |text| text.unfinished_bytes())
+    }
+
+    /// Bytes of the rows that the session keeps when it has read a first text of so many tokens, at most.
+    pub fn kv_bytes_of(&self, tokens: usize) -> usize {
+        self.store.layout().kept_bytes(tokens)
+    }
+
+    /// Bytes that the unfinished reading of a first text of so many tokens takes in a file, at most.
+    pub fn unfinished_bytes_of(&self, tokens: usize) -> usize {
+        let spec = self.engine.spec();
+        let layer_by_layer = match self.options.prefill {
+            Prefill::Streaming => 0,
+            Prefill::Exact => {
+                let passes = 1 + usize::from(self.store.layout().reconstructs());
+                4 * spec.n_embd * tokens * passes + self.store.layout().scratch_bytes(tokens)
+            }
+        };
+        self.kv_bytes_of(tokens) + layer_by_layer
     }
 
     /// Writes what reading on needs.
