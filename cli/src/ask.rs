@@ -115,6 +115,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     let preamble = Preamble::new(chat_format, args.system_prompt.as_deref(), documents.text())?;
     let document_tokens = preamble.document_tokens();
     documents.announce(app, chat_format, document_tokens)?;
+    let preamble = preamble.with_names(documents.names());
     drop(documents);
     let prompt_tokens = preamble.prompt(chat_format, &questions[0])?.len();
     let trained = model.spec().n_ctx_train;
@@ -168,9 +169,15 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
         cache: args.disk.documents(),
         ..Asked::default()
     };
+    app.interrupt.end_in_order();
     let answered = app.interrupt.in_steps(|| asked.ask_all(app, &mut chat, &questions));
     let ended = asked.end(app, &chat);
-    answered.and(ended)
+    match app.interrupt.ending() {
+        Some(signal) if answered.is_err() => {
+            Err(Failure::silent(u8::try_from(128 + signal).unwrap_or(1)).into())
+        }
+        _ => answered.and(ended),
+    }
 }
 
 /// Questions that were asked, and what answering them took.
@@ -195,7 +202,10 @@ impl Asked {
         for (number, question) in questions.iter().enumerate() {
             let interrupted = |in_answer| Failure::interrupted_after(number, questions.len(), in_answer);
             let reading = match self.read(app, chat, question) {
-                Err(error) if error.is_interrupt() => return Err(interrupted(false).into()),
+                Err(error) if error.is_interrupt() => {
+                    turn::keep_reading(app, chat, self.cache.as_ref());
+                    return Err(interrupted(false).into());
+                }
                 reading => reading?,
             };
             self.first_reading.get_or_insert(reading);

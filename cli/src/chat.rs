@@ -38,6 +38,7 @@ use anyhow::Result;
 use clap::Args;
 use longhand::Chat;
 
+pub use self::background::names;
 use self::conversation::Ended;
 use self::front_end::FrontEnd;
 use self::inbox::End;
@@ -50,7 +51,7 @@ use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::sampling::SamplingArgs;
 use crate::args::session::SessionArgs;
 use crate::failure::Failure;
-use crate::{crash_save, failure, interrupt};
+use crate::{crash_save, failure, interrupt, turn};
 
 /// Maximum tokens of an answer without -n.
 const ANSWER_LIMIT: usize = 1024;
@@ -113,6 +114,7 @@ fn chat(app: &App, args: &ChatArgs) -> Result<()> {
     let (mut chat, mut keeper) = opening.begin(app)?;
     let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &setup);
     drop(front_end);
+    turn::keep_reading(app, &mut chat, keeper.documents());
     finish(app, &chat, &mut keeper, ended)
 }
 
