@@ -12,10 +12,12 @@ use longhand::testing::snapshot;
 use longhand::{
     DeviceKind, DeviceOptions, Engine, EngineOptions, ModelSource, Prefill, Session, SessionOptions,
 };
+use serde_json::{Value, json};
 use tests::fixtures::{
-    bounded_policies, embedded_model, family_model, golden_model, options, random_tokens, session, sync,
-    tiny_model, with_policy,
+    Random, bounded_policies, embedded_model, family_model, golden_model, options, random_tokens, session,
+    sync, tiny_model, with_policy,
 };
+use twox_hash::XxHash3_64;
 
 const CONTEXT: usize = 300;
 /// Windows; layers that attend to the rows of earlier ones; recurrent layers; latent attention; experts and sink logits.
@@ -24,9 +26,9 @@ const FAMILIES: [&str; 5] =
 const PREFILLS: [Prefill; 2] = [Prefill::Exact, Prefill::Streaming];
 
 /// The tiny model with its last layers on an emulated device. With `host_residual` the residual stream is on the host.
-fn emulated_model(layers: usize) -> Arc<Engine> {
+fn emulated_model(layers: usize, host_residual: bool) -> Arc<Engine> {
     let options = EngineOptions {
-        device: Some(DeviceOptions { layers, ..DeviceOptions::all(DeviceKind::Emulated) }),
+        device: Some(DeviceOptions { layers, host_residual, ..DeviceOptions::all(DeviceKind::Emulated) }),
         threads: Some(1),
         ..EngineOptions::default()
     };
@@ -137,8 +139,8 @@ fn a_text_is_read_in_parts_under_every_policy() {
 
 #[test]
 fn a_text_is_read_in_parts_on_a_device() {
-    for layers in [1, 2] {
-        check(&emulated_model(layers), &["full", "h2o", "kvzip", "snapkv"], 60);
+    for (layers, host_residual) in [(1, false), (2, false), (1, true)] {
+        check(&emulated_model(layers, host_residual), &["full", "h2o", "kvzip", "snapkv"], 60);
     }
 }
 
@@ -147,5 +149,125 @@ fn a_text_is_read_in_parts_by_every_kind_of_model() {
     check(&golden_model("baichuan-alibi-f16"), &["full", "razor", "snapkv"], 300);
     for family in FAMILIES {
         check(&family_model(family), &["full", "h2o", "kvzip", "streaming"], 150);
+    }
+}
+
+/// Sessions in the middle of a text, each with its policy: layer by layer with all that a layer can have, and chunk by
+/// chunk.
+fn begun(engine: &Arc<Engine>, tokens: &[u32]) -> Vec<Session> {
+    let cases = [
+        ("kvzip:capacity=100,heads=on", Prefill::Exact, 180),
+        ("h2o:heavy=20,recent=20", Prefill::Exact, 150),
+        ("h2o:heavy=20,recent=20", Prefill::Streaming, 150),
+    ];
+    let begin = |(policy, prefill, operations): (&str, Prefill, usize)| {
+        let mut session = make(engine, &policy.parse().expect(policy), prefill, CONTEXT);
+        assert!(!read_some(&mut session, tokens, operations));
+        assert_ne!(reached(&session), (None, 0), "{policy}");
+        session
+    };
+    cases.map(begin).into()
+}
+
+/// The end of the description in a file: it follows a magic of 8 bytes and its own length in 4.
+fn description_end(bytes: &[u8]) -> usize {
+    12 + u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes")) as usize
+}
+
+/// A file with another description and a correct checksum.
+fn with_description(bytes: &[u8], change: &dyn Fn(&mut Value)) -> Vec<u8> {
+    let end = description_end(bytes);
+    let mut description: Value = serde_json::from_slice(&bytes[12..end]).expect("a description");
+    change(&mut description);
+    let description = description.to_string();
+    let length = (description.len() as u32).to_le_bytes();
+    let mut changed = [&bytes[..8], &length, description.as_bytes(), &bytes[end..bytes.len() - 8]].concat();
+    changed.extend(XxHash3_64::oneshot(&changed).to_le_bytes());
+    changed
+}
+
+#[test]
+fn damaged_and_forged_files_are_rejected_and_leave_an_empty_session() {
+    let engine = tiny_model();
+    let tokens = &random_tokens(&engine, CONTEXT, 52)[..200];
+    sync(&mut make(&engine, &PolicyChoice::default(), Prefill::Streaming, CONTEXT), &tokens[..2]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("unfinished");
+    for saved in begun(&engine, tokens) {
+        let options = saved.options().clone();
+        let mut fresh = session(&engine, options.clone());
+        let empty = state(&fresh);
+        snapshot::save_unfinished(&saved, tokens, &path).expect("saved");
+        let bytes = std::fs::read(&path).expect("the file");
+        let mut rejected = |bytes: &[u8], part: &str| {
+            std::fs::write(&path, bytes).expect("written");
+            let error = snapshot::resume(&path, &mut fresh, tokens).expect_err(part).to_string();
+            assert!(error.contains(part) && error.len() < 2000, "{part:?} is not in {error}");
+            assert_eq!((reached(&fresh), state(&fresh) == empty), ((None, 0), true), "{part}");
+        };
+        let mut random = Random(3);
+        for _ in 0..300 {
+            rejected(&bytes[..random.below(bytes.len())], "");
+            let mut changed = bytes.clone();
+            let at = random.below(bytes.len());
+            changed[at] ^= 1 + random.below(255) as u8;
+            rejected(&changed, "");
+        }
+        rejected(&[&bytes[..], b"x"].concat(), "");
+        let value = |name: &'static str, value: Value| {
+            with_description(&bytes, &move |description| description["unfinished"][name] = value.clone())
+        };
+        for reached in [
+            json!({ "Layer": { "layer": u64::MAX, "chunks": 0 } }),
+            json!({ "Layer": { "layer": 2, "chunks": 0 } }),
+            json!({ "Layer": { "layer": 0, "chunks": 1000 } }),
+            json!({ "Layer": { "layer": 0, "chunks": u64::MAX } }),
+            json!({ "Tokens": 0 }),
+            json!({ "Tokens": 200 }),
+            json!({ "Tokens": u64::MAX }),
+        ] {
+            rejected(&value("reached", reached), "");
+        }
+        rejected(&value("reached", json!("all")), "cannot be read");
+        rejected(&value("seconds", json!(1e300)), "a time that cannot be");
+        rejected(&value("seconds", json!(-1)), "a time that cannot be");
+        rejected(&value("text", json!(u64::MAX)), "another text");
+        rejected(&value("text", json!(199)), "another text");
+        rejected(
+            &with_description(&bytes, &|description| description["cache"] = json!(true)),
+            "not read to its end",
+        );
+        rejected(
+            &with_description(&bytes, &|description| description["unfinished"] = Value::Null),
+            "settings",
+        );
+        rejected(&with_description(&bytes, &|description| description["chunk"] = json!(64)), "settings");
+        // As a saved session it is an empty one.
+        std::fs::write(&path, &bytes).expect("written");
+        let restored =
+            snapshot::Snapshot::open(&path).and_then(|file| file.restore(&engine)).expect("restored");
+        assert_eq!(reached(&restored), (None, 0));
+
+        // Other settings, or another text.
+        for other in [
+            SessionOptions { types: (longhand::Type::F16, longhand::Type::F16), ..options.clone() },
+            SessionOptions { chunk: 16, ..options.clone() },
+            with_policy(&engine, &"razor:buffer=20".parse().expect("a policy"), options.clone()),
+        ] {
+            let mut other = session(&engine, other);
+            let error = snapshot::resume(&path, &mut other, tokens).expect_err("other settings").to_string();
+            assert!(error.contains("of other settings") && reached(&other) == (None, 0), "{error}");
+        }
+        let error =
+            snapshot::resume(&path, &mut fresh, &tokens[..199]).expect_err("another text").to_string();
+        assert!(error.contains("of another text"), "{error}");
+        // More room for questions is no other reading.
+        let mut larger = session(&engine, SessionOptions { context: 2 * CONTEXT, ..options });
+        let mut whole = make(&engine, &larger.options().policy.clone(), larger.options().prefill, CONTEXT);
+        snapshot::resume(&path, &mut larger, tokens).expect("it goes on");
+        for session in [&mut larger, &mut whole] {
+            sync(session, tokens);
+        }
+        assert!(state(&larger) == state(&whole));
     }
 }
