@@ -28,8 +28,8 @@ use crate::app::App;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::{
-    ask, bench, chat, completions, config, console, crash_save, demo, devices, eval, failure, heads, inspect,
-    local_models, logits, plan, policies, recall, sessions, suggest, tokenize,
+    ask, bench, cached, chat, completions, config, console, crash_save, demo, devices, eval, failure, heads,
+    inspect, local_models, logits, plan, policies, read, recall, sessions, suggest, tokenize,
 };
 
 /// The end of `longhand --help`.
@@ -73,6 +73,8 @@ enum Command {
     #[command(alias = "run")]
     Chat(chat::ChatArgs),
     Ask(ask::AskArgs),
+    Read(read::ReadArgs),
+    Documents(cached::DocumentsArgs),
     Sessions(sessions::SessionsArgs),
     Plan(plan::PlanArgs),
     #[command(aliases = ["list", "ls"])]
@@ -115,6 +117,8 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Demo(args) => demo::run(&app, &args),
         Command::Chat(args) => chat::run(&app, args),
         Command::Ask(args) => ask::run(&app, args),
+        Command::Read(args) => read::run(&app, &args),
+        Command::Documents(args) => cached::run(&app, &args),
         Command::Sessions(args) => sessions::run(&app, &args),
         Command::Plan(args) => plan::run(&app, &args),
         Command::Models(args) => local_models::run(&app, &args),

@@ -162,20 +162,29 @@ pub fn run(app: &App, mut args: AskArgs) -> Result<()> {
         true => Documents::piped(app)?,
         false => Documents::read(&args.files)?,
     };
-    let preamble = asking.preamble(documents.text())?;
-    documents.announce(app, &asking.format, preamble.document_tokens())?;
+    let preamble = asking.preamble(&documents)?;
     drop(documents);
     let (mut chat, before_answers) =
         asking.start(preamble, |options, prompt| app.start_within_memory(&asking.model, options, prompt))?;
     let mut asked = asking.asked();
     asked.json = args.json.then_some(before_answers);
+    app.interrupt.end_in_order();
     let answered = app.interrupt.in_steps(|| asked.ask_all(app, &mut chat, &asking.questions));
     let is_cut_off = asked.is_cut_off;
     let ended = asked.end(app, &chat);
+    ended_by_signal(app, &answered)?;
     answered.and(ended)?;
     match args.json && is_cut_off {
         true => Err(Failure::silent(CUT_OFF).into()),
         false => Ok(()),
+    }
+}
+
+/// An error with the exit code of the signal that has ended the questions before all were answered, if one has.
+fn ended_by_signal<T>(app: &App, answered: &Result<T>) -> Result<(), Failure> {
+    match app.interrupt.ending() {
+        Some(signal) if answered.is_err() => Err(Failure::silent(u8::try_from(128 + signal).unwrap_or(1))),
+        _ => Ok(()),
     }
 }
 
@@ -193,9 +202,11 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// What is read before the first question.
-    fn preamble(&self, documents: &str) -> Result<Preamble, EngineError> {
-        Preamble::new(&self.format, self.args.system_prompt.as_deref(), documents)
+    /// What is read before the first question. Says how large the documents are.
+    fn preamble(&self, documents: &Documents) -> Result<Preamble> {
+        let preamble = Preamble::new(&self.format, self.args.system_prompt.as_deref(), documents.text())?;
+        documents.announce(self.app, &self.format, preamble.document_tokens())?;
+        Ok(preamble.with_names(documents.names()))
     }
 
     /// A chat that begins with `preamble`, in a session that `start` makes for a first prompt of so many tokens. With it
@@ -289,7 +300,10 @@ impl Asked {
         for (number, question) in questions.iter().enumerate() {
             let interrupted = |in_answer| Failure::interrupted_after(number, questions.len(), in_answer);
             let reading = match self.read(app, chat, question) {
-                Err(error) if error.is_interrupt() => return Err(interrupted(false).into()),
+                Err(error) if error.is_interrupt() => {
+                    turn::keep_reading(app, chat, self.cache.as_ref());
+                    return Err(interrupted(false).into());
+                }
                 reading => reading?,
             };
             self.first_reading.get_or_insert(reading);

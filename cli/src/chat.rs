@@ -46,6 +46,7 @@ use anyhow::Result;
 use clap::Args;
 use longhand::Chat;
 
+pub use self::background::names;
 use self::conversation::{Ended, Given};
 use self::front_end::FrontEnd;
 use self::inbox::End;
@@ -59,7 +60,7 @@ use crate::args::plain;
 use crate::args::sampling::SamplingArgs;
 use crate::args::session::SessionArgs;
 use crate::failure::Failure;
-use crate::{crash_save, failure, interrupt, prompts};
+use crate::{crash_save, failure, interrupt, prompts, turn};
 
 /// Chat with a model, about documents if any are given.
 #[derive(Debug, Args)]
@@ -144,6 +145,7 @@ fn chat(app: &App, args: &ChatArgs, questions: Vec<String>) -> Result<()> {
     let given = Given { setup, model: &args.model };
     let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &given, sampling);
     drop(front_end);
+    turn::keep_reading(app, &mut chat, keeper.documents());
     finish(app, &chat, &mut keeper, ended)
 }
 

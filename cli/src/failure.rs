@@ -66,6 +66,11 @@ impl Failure {
         Failure { exit_code: interrupt::EXIT_CODE, ..Failure::new(message, hint) }
     }
 
+    /// The same with another exit code.
+    pub fn with_exit_code(self, exit_code: u8) -> Failure {
+        Failure { exit_code, ..self }
+    }
+
     /// The program ends with this exit code, and all has been said.
     pub fn silent(exit_code: u8) -> Failure {
         Failure { exit_code, ..Failure::new("", "") }

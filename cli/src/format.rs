@@ -104,6 +104,12 @@ pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
+/// How much of something is done, without a fraction and never too much: `43 %`
+pub fn whole_percent(share: f64) -> String {
+    // Not `42 %` of what is 43 % but for a rounding error.
+    format!("{:.0} %", (share * 100.0 + 1e-6).floor().clamp(0.0, 100.0))
+}
+
 /// Tokens per second; 0 if no time passed.
 pub fn rate(tokens: usize, time: Duration) -> f64 {
     let seconds = time.as_secs_f64();

@@ -106,6 +106,20 @@ impl Interrupt {
         let _ = self.0.listener.set(Box::new(listener));
     }
 
+    /// From now on SIGTERM and SIGHUP stop the current work as Ctrl-C does, and do not end the program at once. A signal
+    /// that is ignored (`nohup`) stays so.
+    pub fn end_in_order(&self) {
+        self.listen(|_| false);
+        #[cfg(unix)]
+        if let Some(handle) = self.0.handle.get() {
+            for signal in [signals::SIGTERM, signals::SIGHUP] {
+                if !is_ignored(signal) {
+                    let _ = handle.add_signal(signal);
+                }
+            }
+        }
+    }
+
     /// The signal that ends the chat.
     pub fn ending(&self) -> Option<i32> {
         Some(self.0.ending.load(Ordering::SeqCst)).filter(|signal| *signal != 0)
@@ -217,6 +231,15 @@ fn signals_that_end_the_program() -> &'static [i32] {
         signals::SIGXCPU,
         signals::SIGPROF,
     ]
+}
+
+/// Whether the process was started with a signal ignored, where the system tells.
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & 1 << (signal - 1) != 0
 }
 
 impl State {

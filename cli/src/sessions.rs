@@ -286,7 +286,7 @@ fn show(app: &App, saved: &SavedChat, json: bool) -> Result<()> {
         saved.path().display(),
         saved.model_name(),
         if saved.document_names().is_empty() { "none".into() } else { saved.document_names().join(", ") },
-        format::count(saved.tokens()),
+        format::count(saved.context_used()),
         format::count(options.context),
         options.policy,
     ))?;

@@ -9,23 +9,29 @@ use longhand::atomic_file::{self, Access};
 use longhand::{DocumentReading, Prefill, Session, folders};
 use models::regular_file;
 
-use crate::format;
-
 /// Shorter readings say little.
 const MIN_TOKENS: usize = 256;
 /// Entries that are kept, the latest ones.
 const MAX_ENTRIES: usize = 64;
+/// The class of the longest texts.
+const MAX_CLASS: u32 = usize::BITS / 2;
 /// A larger file is no file of ours.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// Tokens per second by what they depend on.
+/// Work per second ([`Session::reading_work`]) by what it depends on.
 type Entries = Vec<(String, f64)>;
 
-/// How long documents of so many tokens take to read, as fast as the last ones; `None` if nothing was read yet.
-pub fn estimate(session: &Session, tokens: usize) -> Option<Duration> {
-    let key = key(session);
-    let (_, speed) = load().into_iter().find(|(known, speed)| *known == key && *speed > 0.0)?;
-    Duration::try_from_secs_f64(tokens as f64 / speed).ok()
+/// How long `tokens` tokens of documents behind `before` others take to read, as fast as the last ones of about this
+/// length; `None` if nothing was read yet. Attention to many rows may be slower than it should be by their number.
+pub fn estimate(session: &Session, before: usize, tokens: usize) -> Option<Duration> {
+    let (entries, wanted) = (load(), length_class(before + tokens));
+    let known = |class: u32| {
+        let key = key(session, class);
+        entries.iter().find(|(known, speed)| *known == key && *speed > 0.0).map(|(_, speed)| *speed)
+    };
+    let nearest = (0..=MAX_CLASS).flat_map(|away| [wanted.checked_add(away), wanted.checked_sub(away)]);
+    let speed = nearest.flatten().find_map(known)?;
+    Duration::try_from_secs_f64(session.reading_work(before, tokens) / speed).ok()
 }
 
 /// Remembers how fast documents were read. Failures are ignored: there is no estimate then.
@@ -34,9 +40,11 @@ pub fn remember(session: &Session, reading: &DocumentReading) {
         return;
     }
     let mut entries = load();
-    let key = key(session);
+    let all = session.tokens().len().max(reading.tokens);
+    let key = key(session, length_class(all));
+    let work = session.reading_work(all - reading.tokens, reading.tokens);
     entries.retain(|(known, _)| *known != key);
-    entries.insert(0, (key, format::rate(reading.tokens, reading.elapsed)));
+    entries.insert(0, (key, work / reading.elapsed.as_secs_f64().max(1e-9)));
     entries.truncate(MAX_ENTRIES);
     let _ = save(&entries);
 }
@@ -45,8 +53,13 @@ fn path() -> Option<PathBuf> {
     Some(folders::cache()?.join("speeds.json"))
 }
 
-/// What the speed depends on: the model, the policy, and where and how it is computed.
-fn key(session: &Session) -> String {
+/// Texts of a class differ by a factor of four in their length.
+fn length_class(tokens: usize) -> u32 {
+    tokens.max(1).ilog2() / 2
+}
+
+/// What the speed depends on: the model, the policy, where and how it is computed, and the length of the text.
+fn key(session: &Session, class: u32) -> String {
     let (engine, options) = (session.engine(), session.options());
     let prefill = if options.prefill == Prefill::Exact { "exact" } else { "streaming" };
     let experts = match engine.placement().split_layers(engine.spec()) {
@@ -54,11 +67,12 @@ fn key(session: &Session) -> String {
         layers => format!(", experts of {layers} on the CPU"),
     };
     format!(
-        "{} {} {prefill}, {} threads, {} layers on a GPU{experts}",
+        "{} {} {prefill}, {} threads, {} layers on a GPU{experts}, texts below {} tokens",
         engine.fingerprint(),
         options.policy.name(),
         engine.threads(),
-        engine.layers_on_device()
+        engine.layers_on_device(),
+        4u64.pow(class + 1)
     )
 }
 

@@ -8,9 +8,11 @@ use anyhow::Result;
 use longhand::{Chat, DocumentCache, DocumentReading, EngineError, Generated, Observer, Progress, Reading};
 
 use crate::app::App;
-use crate::{crash_save, format, speeds};
+use crate::chat::names;
+use crate::{crash_save, failure, format, speeds};
 
-/// Says how long the documents take to read, if the machine has read with this model before.
+/// Says how much of the documents was read before, and how long the rest takes, if the machine has read with this model
+/// before.
 pub fn announce_reading(
     app: &App,
     chat: &mut Chat,
@@ -18,10 +20,17 @@ pub fn announce_reading(
 ) -> Result<(), EngineError> {
     /// Shorter readings need no announcement.
     const SHORT: Duration = Duration::from_secs(2);
-    let tokens = chat.tokens_to_read(cache)?;
-    if let Some(time) = speeds::estimate(chat.session(), tokens).filter(|time| *time > SHORT) {
-        let (tokens, time) = (format::count(tokens), format::duration(time));
-        app.console.note(&format!("reading {tokens} tokens takes about {time}, at the speed of last time"));
+    let known = cache.map_or(Ok(0.0), |cache| chat.known_share(cache))?;
+    let (tokens, all) = (chat.tokens_to_read(cache)?, chat.tokens_with_documents()?);
+    let time = speeds::estimate(chat.session(), all.saturating_sub(tokens), tokens);
+    let time = time.map(|time| time.mul_f64(1.0 - known)).filter(|time| *time > SHORT);
+    let about = |time| format!("takes about {}, at the speed of last time", format::duration(time));
+    if known > 0.0 && known < 1.0 {
+        let (what, known) = (names(&chat.next_documents()), format::whole_percent(known));
+        let rest = time.map_or_else(String::new, |time| format!("; the rest {}", about(time)));
+        app.console.note(&format!("found {what}: {known} read{rest}"));
+    } else if let Some(time) = time {
+        app.console.note(&format!("reading {} tokens {}", format::count(tokens), about(time)));
     }
     Ok(())
 }
@@ -32,6 +41,15 @@ pub fn read_documents(
     chat: &mut Chat,
     cache: Option<&DocumentCache>,
 ) -> Result<Reading, EngineError> {
+    Ok(cost(&read_documents_with_notes(app, chat, cache)?))
+}
+
+/// The same, with all that is known of the reading.
+pub fn read_documents_with_notes(
+    app: &App,
+    chat: &mut Chat,
+    cache: Option<&DocumentCache>,
+) -> Result<DocumentReading, EngineError> {
     let mut reporter = app.reporter();
     let reading = app
         .interrupt
@@ -41,12 +59,34 @@ pub fn read_documents(
         speeds::remember(chat.session(), &reading);
     }
     notes(&reading).iter().for_each(|note| app.console.note(note));
-    Ok(cost(&reading))
+    Ok(reading)
+}
+
+/// Keeps how far the documents are read, so that the reading goes on from there the next time, and says so. Returns how
+/// much is kept, from 0 to 1.
+pub fn keep_reading(app: &App, chat: &mut Chat, cache: Option<&DocumentCache>) -> Option<f64> {
+    let kept = chat.keep_reading(cache?);
+    let what = names(&chat.next_documents());
+    match kept {
+        Ok(share) => {
+            if let Some(share) = share {
+                let share = format::whole_percent(share);
+                app.console
+                    .note(&format!("{what}: {share} is read and kept; the next reading goes on from there"));
+            }
+            share
+        }
+        Err(error) => {
+            app.console.note(failure::report(&error.into()).text.trim_end());
+            app.console.note(&format!("how far {what} is read could not be kept"));
+            None
+        }
+    }
 }
 
 /// What is to be known of the reading of documents: whether they were found in the cache, and what is wrong with that.
 pub fn notes(reading: &DocumentReading) -> Vec<String> {
-    let DocumentReading { tokens, elapsed, found, problem } = reading;
+    let DocumentReading { tokens, elapsed, found, problem, .. } = reading;
     let problem = problem.iter().map(|problem| format!("note: documents that were read before: {problem}"));
     let found = found.then(|| {
         let (tokens, time) = (format::count(*tokens), format::duration(*elapsed));

@@ -310,3 +310,17 @@ fn a_mistyped_command_is_corrected() {
     }
     assert_eq!(run.ok(), "");
 }
+
+/// The last token of an answer is not computed where the context is full: it is not counted there.
+#[test]
+fn no_more_tokens_than_the_context_has_are_counted() {
+    let name = "full-context";
+    chat(name, &[], &[]).ok();
+    let document = scratch("files").join(format!("{name}.txt")).display().to_string();
+    let asked = longhand(&["ask", "--json", "-f", &document, KEY]).json();
+    let context = (asked["prompt_tokens"].as_u64().expect("a number") + 4).to_string();
+    let run = chat(name, &["-c", &context], &[KEY, "/stats"]);
+    assert!(run.stderr.contains("cut off because the context is full"), "{}", run.stderr);
+    let stats = run.stdout.lines().find(|line| line.starts_with("tokens ")).expect(&run.stdout);
+    assert!(stats.ends_with(&format!(" {context} of {context}")), "{stats}");
+}

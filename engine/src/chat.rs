@@ -4,11 +4,13 @@
 //! and what was read stays in the (possibly compressed) store. Documents and questions never become control
 //! tokens (see [`models::chat::Prompt`]).
 
+mod cached_documents;
 mod changes;
 mod document_cache;
 mod documents;
 mod file;
 mod preamble;
+mod reading_file;
 mod saved;
 mod unanswered;
 
@@ -16,6 +18,7 @@ use std::collections::BTreeMap;
 use std::ops::{Add, ControlFlow};
 use std::time::{Duration, Instant};
 
+pub use cached_documents::{CachedContents, CachedDocuments};
 pub use document_cache::DocumentCache;
 pub use documents::DocumentReading;
 use documents::{Ahead, Attachment};
@@ -239,6 +242,12 @@ impl Chat {
     /// Tokens of the conversation so far.
     pub fn tokens(&self) -> usize {
         self.timeline.len()
+    }
+
+    /// Tokens of the context that the conversation takes. The last token of an answer is computed together with what
+    /// follows: where the context is full, it has no room and is not among them.
+    pub fn context_used(&self) -> usize {
+        self.timeline.len().min(self.session.options().context)
     }
 
     /// Whether a question was read and not undone.

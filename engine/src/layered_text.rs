@@ -9,13 +9,19 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ggml::Type;
+use kernels::graph::GraphLane;
 
 use crate::backends::Backends;
 use crate::forward::{Forward, OutputTokens, TextChunk};
-use crate::kv::{LaneValues, LayerRows, Layout, PolicyChoice, StateTensors, StoreOptions};
+use crate::kv::{
+    LaneValues, LayerRows, Layout, PolicyChoice, StateTensors, StoreOptions, read_rows,
+    write_positions_in_order, write_rows,
+};
 use crate::pass::Pass;
 use crate::placement::Place;
+use crate::reading_work::ReadingWork;
 use crate::scratch::{Chunk, Residual, Scratch, chunks};
+use crate::snapshot::{Input, Output};
 use crate::workspace::Workspace;
 use crate::{Engine, EngineError};
 
@@ -46,6 +52,7 @@ pub(crate) struct LayeredText {
     layer: usize,
     /// Chunks that this layer has read.
     chunks_read: usize,
+    work: ReadingWork,
     forward: Forward,
     // Last: the engine must outlive what it has allocated.
     engine: Arc<Engine>,
@@ -61,10 +68,27 @@ impl LayeredText {
         chunks: Vec<Chunk>,
         purpose: Purpose,
         layouts: &[&Layout],
-        in_scratch: impl Fn(usize) -> bool,
+        in_scratch: &dyn Fn(usize) -> bool,
+    ) -> Result<LayeredText, EngineError> {
+        let text = LayeredText::allocate(engine, forward, tokens, chunks, purpose, layouts, in_scratch)?;
+        let LayeredText { residual, forward, tokens, chunks, .. } = &text;
+        let backends = &engine.backends;
+        residual.embed(forward, tokens, chunks, backends, &mut Workspace::new(backends))?;
+        Ok(text)
+    }
+
+    /// The same without the residual stream: what was read of the text is read by [`LayeredText::read_from`].
+    pub fn allocate(
+        engine: &Arc<Engine>,
+        forward: Forward,
+        tokens: &[u32],
+        chunks: Vec<Chunk>,
+        purpose: Purpose,
+        layouts: &[&Layout],
+        in_scratch: &dyn Fn(usize) -> bool,
     ) -> Result<LayeredText, EngineError> {
         let backends = &engine.backends;
-        let residual = Residual::embed(&forward, tokens, &chunks, backends, &mut Workspace::new(backends))?;
+        let residual = Residual::new(&forward, &chunks, backends)?;
         let rows = chunks.iter().map(Chunk::end).max().unwrap_or(0);
         let scratch = Scratch::new(engine.spec(), layouts, rows, backends, in_scratch)?;
         Ok(LayeredText {
@@ -76,6 +100,7 @@ impl LayeredText {
             scratch,
             layer: 0,
             chunks_read: 0,
+            work: ReadingWork::new(engine.spec()),
             forward,
             engine: engine.clone(),
         })
@@ -93,7 +118,7 @@ impl LayeredText {
         let options = StoreOptions { context: tokens.len(), types, reserve: None };
         let everything = Layout::new(engine.spec(), &PolicyChoice::default(), None, options)?;
         let chunks = chunks(tokens.len(), chunk);
-        LayeredText::new(engine, forward, tokens, chunks, purpose, &[&everything], |_| true)
+        LayeredText::new(engine, forward, tokens, chunks, purpose, &[&everything], &|_| true)
     }
 
     /// The tokens.
@@ -101,11 +126,109 @@ impl LayeredText {
         &self.tokens
     }
 
-    /// How much of the text is read, from 0 to 1.
+    /// How much of the work is done, from 0 to 1.
     pub fn share(&self) -> f64 {
-        let chunks = |layers: Range<usize>| layers.map(|layer| self.chunks_of(layer).len()).sum::<usize>();
-        let all = chunks(0..self.engine.spec().n_layers);
-        (chunks(0..self.layer) + self.chunks_read) as f64 / all.max(1) as f64
+        let of_chunk = |layer: usize, chunk: &Chunk| self.work.of_layer(layer, chunk.at, chunk.tokens.len());
+        let of_layer = |layer: usize, chunks: &[Chunk]| -> f64 {
+            chunks.iter().map(|chunk| of_chunk(layer, chunk)).sum()
+        };
+        let of_layers =
+            |layers: Range<usize>| layers.map(|layer| of_layer(layer, self.chunks_of(layer))).sum::<f64>();
+        let n_layers = self.engine.spec().n_layers;
+        if self.layer == n_layers {
+            return 1.0;
+        }
+        let begun = of_layer(self.layer, &self.chunks_of(self.layer)[..self.chunks_read]);
+        (of_layers(0..self.layer) + begun) / of_layers(0..n_layers)
+    }
+
+    /// Bytes that [`LayeredText::write_to`] writes, but for the rows of earlier layers.
+    pub fn unfinished_bytes(&self) -> usize {
+        let tokens: usize = self.chunks_of(self.layer).iter().map(|chunk| chunk.tokens.len()).sum();
+        let lane = self.scratch.lanes(self.layer).first();
+        let row = |tensor: &ggml::Tensor| tensor.strides()[1] * tensor.dim(2);
+        let rows: usize = lane.into_iter().flat_map(GraphLane::tensors).map(row).sum();
+        self.residual.bytes(tokens) + rows * self.rows()
+    }
+
+    /// The layer that is read, and how many chunks it has read. Behind the last layer the text is read.
+    pub fn reached(&self) -> (usize, usize) {
+        (self.layer, self.chunks_read)
+    }
+
+    /// Rows that the present layer has of the text: those of the chunks that it has read.
+    pub fn rows(&self) -> usize {
+        let read = self.chunks_read.min(self.text_chunks);
+        self.chunks[..read].last().map_or(0, Chunk::end)
+    }
+
+    /// Writes what is needed to read on: the residual stream, the present layer's state and rows, and the complete rows
+    /// of the layers `attended`, to which it and later ones attend. Rows are written of layers that have them here.
+    pub fn write_to(&self, attended: &[usize], to: &mut Output) -> Result<(), EngineError> {
+        let (layer, read) = self.reached();
+        for (number, chunk) in self.chunks_of(layer).iter().enumerate() {
+            if number >= read || self.needed_outputs(chunk) == OutputTokens::All {
+                to.bytes(&self.residual.chunk_bytes(layer, read, number, chunk.tokens.len())?)?;
+            }
+        }
+        if let Some(state) = self.state() {
+            state
+                .all()
+                .into_iter()
+                .try_for_each(|tensor| to.bytes(&tensor.to_vec()?).map_err(EngineError::from))?;
+        }
+        for accumulated in self.scratch.accumulated(layer)? {
+            to.numbers(accumulated.iter().map(|weight| weight.to_bits()))?;
+        }
+        if let Some(lane) = self.scratch.lanes(layer).first() {
+            write_rows(lane, self.rows(), to)?;
+        }
+        let lanes = attended.iter().filter_map(|layer| self.scratch.lanes(*layer).first());
+        lanes.into_iter().try_for_each(|lane| write_rows(lane, self.tokens.len(), to))
+    }
+
+    /// Has the text go on where `layer` has read so many chunks.
+    pub fn set_reached(&mut self, layer: usize, chunks: usize) {
+        (self.layer, self.chunks_read) = (layer, chunks);
+    }
+
+    /// Reads what [`LayeredText::write_to`] wrote at the same place of the same text. After an error the text cannot be
+    /// read on.
+    pub fn read_from(&self, attended: &[usize], from: &mut Input) -> Result<(), EngineError> {
+        let (layer, read) = self.reached();
+        for (number, chunk) in self.chunks_of(layer).iter().enumerate() {
+            if number >= read || self.needed_outputs(chunk) == OutputTokens::All {
+                let bytes = from.bytes(self.residual.bytes(chunk.tokens.len()))?;
+                self.residual.set_chunk_bytes(layer, read, number, bytes)?;
+            }
+        }
+        if let Some(state) = self.state() {
+            for tensor in state.all() {
+                tensor.write(0, from.bytes(tensor.bytes())?)?;
+            }
+        }
+        let accumulated = self.scratch.lanes(layer).iter().filter_map(|lane| lane.accumulated.as_ref());
+        for tensor in accumulated {
+            tensor.write(0, from.bytes(tensor.bytes())?)?;
+        }
+        let read_lane = |layer: usize, rows: usize, from: &mut Input| {
+            let Some(lane) = self.scratch.lanes(layer).first() else { return Ok(()) };
+            read_rows(lane, rows, from)?;
+            write_positions_in_order(lane, rows)
+        };
+        read_lane(layer, self.rows(), from)?;
+        attended.iter().try_for_each(|layer| read_lane(*layer, self.tokens.len(), from))
+    }
+
+    /// How many chunks a layer reads.
+    pub fn chunk_count(&self, layer: usize) -> usize {
+        self.chunks_of(layer).len()
+    }
+
+    /// The state of the present layer behind the chunks that it has read, if it is recurrent.
+    fn state(&self) -> Option<&StateTensors> {
+        self.engine.spec().recurrent_layer(self.layer)?;
+        self.scratch.state(self.place(), self.chunks_read.min(self.text_chunks))
     }
 
     /// Begins the next layer, or goes on with the one that was interrupted; `None` after the last one.

@@ -47,6 +47,7 @@ mod pass;
 mod placement;
 pub mod plan;
 mod progress;
+mod reading_work;
 mod sampler;
 mod scratch;
 mod session;
@@ -59,7 +60,8 @@ mod weights;
 mod workspace;
 
 pub use chat::{
-    Chat, ChatFile, ChatOptions, DocumentCache, DocumentReading, Preamble, Reading, SavedChat, needed_context,
+    CachedContents, CachedDocuments, Chat, ChatFile, ChatOptions, DocumentCache, DocumentReading, Preamble,
+    Reading, SavedChat, needed_context,
 };
 pub use engine::{DeviceKind, DeviceOptions, Engine, EngineOptions};
 pub use error::{EngineError, Hint, NotFiniteOrigin};

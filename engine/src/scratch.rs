@@ -247,16 +247,13 @@ pub(crate) struct Residual {
 }
 
 impl Residual {
-    /// The embeddings of the chunks of a text, in the place of the first layer.
-    pub(crate) fn embed(
+    /// Memory for the stream of a text in these chunks.
+    pub(crate) fn new(
         forward: &Forward,
-        tokens: &[u32],
         chunks: &[Chunk],
         backends: &Backends,
-        workspace: &mut Workspace,
     ) -> Result<Residual, EngineError> {
-        let sizes = ChunkSizes::of(chunks);
-        let (placement, chunk) = (backends.placement(), sizes.longest);
+        let (placement, sizes) = (backends.placement(), ChunkSizes::of(chunks));
         let n_embd = forward.weights().decode_layout.input.token_embd.dim(0);
         let mut tensors = [None, None];
         // The device comes first: page-locked memory of the host belongs to the device that the thread used last.
@@ -272,16 +269,62 @@ impl Residual {
                 ctx.allocate(&memory)?;
             }
         }
-        let residual = Residual { tensors, placement, chunk, slots: chunks.len() + 1 };
-        let first = residual.at(placement.of_residual(0))?;
+        Ok(Residual { tensors, placement, chunk: sizes.longest, slots: sizes.count + 1 })
+    }
+
+    /// Sets the stream to the embeddings of the text, in the place of the first layer.
+    pub(crate) fn embed(
+        &self,
+        forward: &Forward,
+        tokens: &[u32],
+        chunks: &[Chunk],
+        backends: &Backends,
+        workspace: &mut Workspace,
+    ) -> Result<(), EngineError> {
+        let first = self.at(self.placement.of_residual(0))?;
         for (number, Chunk { at, tokens: range, .. }) in chunks.iter().enumerate() {
             let built = forward.embedding_graph(range.len());
             let graph = workspace.prepare(Place::Host, built.graph()?)?;
             built.inputs.fill(&tokens[range.clone()], *at, &LaneValues::default())?;
             backends.compute(Place::Host, &graph)?;
-            first.write(4 * n_embd * chunk * number, &built.result.to_vec::<f32>()?)?;
+            first.write(self.bytes(self.chunk * number), &built.result.to_vec::<f32>()?)?;
         }
-        Ok(residual)
+        Ok(())
+    }
+
+    /// Where the stream of chunk `number` is when `layer` has read the first `read` chunks: the tensor, and bytes from
+    /// its beginning.
+    fn chunk_at(&self, layer: usize, read: usize, number: usize) -> Result<(&Tensor, usize), EngineError> {
+        // It is moved when the layer begins.
+        let place = self.placement.of_residual(if read == 0 { layer.saturating_sub(1) } else { layer });
+        let column = self.column(layer + usize::from(number < read), number);
+        Ok((self.at(place)?, self.bytes(column)))
+    }
+
+    /// The stream of chunk `number`, of `len` tokens, when `layer` has read the first `read` chunks: `[n_embd, len]` f32.
+    pub(crate) fn chunk_bytes(
+        &self,
+        layer: usize,
+        read: usize,
+        number: usize,
+        len: usize,
+    ) -> Result<Vec<u8>, EngineError> {
+        let (tensor, at) = self.chunk_at(layer, read, number)?;
+        let mut bytes = vec![0u8; self.bytes(len)];
+        tensor.read(at, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Restores what [`Residual::chunk_bytes`] gave.
+    pub(crate) fn set_chunk_bytes(
+        &self,
+        layer: usize,
+        read: usize,
+        number: usize,
+        bytes: &[u8],
+    ) -> Result<(), EngineError> {
+        let (tensor, at) = self.chunk_at(layer, read, number)?;
+        Ok(tensor.write(at, bytes)?)
     }
 
     /// Columns that these chunks take in a place.
@@ -341,7 +384,7 @@ impl Residual {
     }
 
     /// Bytes of so many columns.
-    fn bytes(&self, columns: usize) -> usize {
+    pub(crate) fn bytes(&self, columns: usize) -> usize {
         self.tensors.iter().flatten().next().map_or(0, |tensor| 4 * tensor.dim(0) * columns)
     }
 

@@ -15,6 +15,7 @@
 mod exact_prefill;
 mod kv_map;
 mod random;
+mod unfinished;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +25,7 @@ pub use exact_prefill::sync_all;
 use ggml::Type;
 pub use kv_map::{KvHeadRows, KvMap};
 use models::spec::{ModelSpec, PositionEncoding};
+pub(crate) use unfinished::Reached;
 
 use crate::backends::Backends;
 use crate::engine::check_interrupt;
@@ -32,6 +34,7 @@ use crate::kv::policy::Event;
 use crate::kv::{Evictions, KvBudget, Layout, PolicyChoice, Store, StoreOptions};
 use crate::pass::Pass;
 use crate::placement::Place;
+use crate::reading_work::ReadingWork;
 use crate::snapshot::Input;
 use crate::workspace::Workspace;
 use crate::{Engine, EngineError, Hint, Progress, Task, heads::HeadProfile, not_finite};
@@ -181,6 +184,7 @@ pub struct Session {
     /// The graphs of a decode step, built once, and their memory.
     decode: Option<(Pass, Workspace)>,
     compressing: Duration,
+    pub(crate) work: ReadingWork,
     /// Builds graphs for the session's context.
     forward: Forward,
     // Last: the engine must outlive what it has allocated.
@@ -212,6 +216,7 @@ impl Session {
             workspace,
             decode: None,
             compressing: Duration::ZERO,
+            work: ReadingWork::new(spec),
             forward,
             engine: engine.clone(),
         })
@@ -310,6 +315,15 @@ impl Session {
     /// Where a token is outside the vocabulary, or the text is longer than the context. Where a computation
     /// fails or is interrupted, or its numbers are not finite ([`EngineError::NotFinite`]).
     pub fn sync(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<usize, EngineError> {
+        self.sync_with(tokens, &mut |_, now| progress(now))
+    }
+
+    /// As [`Session::sync`]. `after_chunk` also sees the session as it is after each chunk, so that it can write it down.
+    pub(crate) fn sync_with(
+        &mut self,
+        tokens: &[u32],
+        after_chunk: &mut dyn FnMut(&Session, Progress),
+    ) -> Result<usize, EngineError> {
         self.check(tokens)?;
         self.go_back(tokens)?;
         let rest = &tokens[self.tokens.len()..];
@@ -328,7 +342,7 @@ impl Session {
             }
             _ => {
                 not_finite::check_text(&self.engine, rest, self.options.types)?;
-                self.read(rest, progress).map_err(|error| self.with_origin(error, tokens))?;
+                self.read(rest, after_chunk).map_err(|error| self.with_origin(error, tokens))?;
             }
         }
         self.is_mid_text = false;
@@ -336,11 +350,15 @@ impl Session {
         Ok(rest.len())
     }
 
-    fn read(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<(), EngineError> {
+    fn read(
+        &mut self,
+        tokens: &[u32],
+        after_chunk: &mut dyn FnMut(&Session, Progress),
+    ) -> Result<(), EngineError> {
         if self.tokens.is_empty() && self.options.prefill == Prefill::Exact {
-            return self.read_exact(tokens, progress);
+            return self.read_exact(tokens, after_chunk);
         }
-        let read = self.read_chunks(tokens, progress);
+        let read = self.read_chunks(tokens, after_chunk);
         self.engine.release_all();
         read
     }
@@ -568,9 +586,14 @@ impl Session {
         Ok((tokens, result, evictions))
     }
 
-    fn read_chunks(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<(), EngineError> {
-        let (started, before) = (Instant::now(), self.tokens.len());
+    fn read_chunks(
+        &mut self,
+        tokens: &[u32],
+        after_chunk: &mut dyn FnMut(&Session, Progress),
+    ) -> Result<(), EngineError> {
+        let (before, mut elapsed) = (self.tokens.len(), Duration::ZERO);
         loop {
+            let started = Instant::now();
             let at = self.tokens.len() - before;
             if at == tokens.len() {
                 return Ok(());
@@ -587,8 +610,10 @@ impl Session {
             }
             self.logits = logits?;
             self.is_mid_text = true;
-            let share = (self.tokens.len() - before) as f64 / tokens.len() as f64;
-            progress(Progress { task: Task::Prefill, share, size: tokens.len(), elapsed: started.elapsed() });
+            let done = self.reading_work(before, self.tokens.len() - before);
+            let share = done / self.reading_work(before, tokens.len());
+            elapsed += started.elapsed();
+            after_chunk(self, Progress { task: Task::Prefill, share, size: tokens.len(), elapsed });
         }
     }
 

@@ -4,12 +4,15 @@
 //!
 //! Format: `LHSTATE4`, length of the description (u32), description (JSON), tokens (u32), logits (f32), store
 //! (see [`crate::kv::Store`]), checksum of all before it (XXH3, u64). Numbers are little-endian. A file without
-//! a cache has no tokens, no logits and no store: its session is an empty one.
+//! a cache has no tokens, no logits and no store: its session is an empty one. A text that was not read to its end has a
+//! file of the same kind (`snapshot/unfinished.rs`).
 //!
 //! A file is untrusted: everything in it is compared with the model and the layout before it is used, and
 //! only the store that it asks for ([`Snapshot::options`]) is allocated before its size is proven. The
 //! checksum finds damage. A file that was forged can make a session that generates nonsense, but does no
 //! other harm.
+
+pub(crate) mod unfinished;
 
 use std::fs::{self, File};
 use std::hash::Hasher as _;
@@ -24,6 +27,9 @@ use models::{MappedFile, regular_file};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
+use self::unfinished::Unfinished;
+#[cfg(feature = "testing")]
+pub use self::unfinished::{resume, save_unfinished};
 use crate::atomic_file::{self, Access};
 use crate::heads::HeadProfile;
 use crate::kv::PolicyChoice;
@@ -64,6 +70,9 @@ struct Description {
     profile: Option<String>,
     /// What the caller wanted to be kept.
     caller: String,
+    /// How far a text was read, if it was not read to its end. It has no cache then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unfinished: Option<Unfinished>,
 }
 
 impl Description {
@@ -86,11 +95,12 @@ impl Description {
             chunk: options.chunk,
             profile: options.profile.as_ref().map(HeadProfile::to_json),
             caller: String::new(),
+            unfinished: None,
         }
     }
 
     fn without_cache(&self) -> Description {
-        Description { cache: false, tokens: 0, logits: 0, ..self.clone() }
+        Description { cache: false, tokens: 0, logits: 0, unfinished: None, ..self.clone() }
     }
 }
 
@@ -657,7 +667,10 @@ fn options(description: &Description) -> Result<SessionOptions, EngineError> {
             .map(tensor_type)
             .ok_or_else(|| SnapshotError::new("its cache type is unknown"))
     };
-    let Description { tokens, context, chunk, cache, .. } = *description;
+    let Description { tokens, context, chunk, cache, unfinished, .. } = *description;
+    if cache && unfinished.is_some() {
+        return Err(SnapshotError::new("it states a cache of a text that was not read to its end").into());
+    }
     if !cache && (tokens > 0 || description.logits > 0) {
         return Err(SnapshotError::new("it states tokens without a cache").into());
     }

@@ -1,8 +1,9 @@
 //! Documents that were read once are found again: with every policy the session is what it was, bit for bit.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use longhand::testing::kv::policy;
 use longhand::{
@@ -188,4 +189,135 @@ fn documents_before_the_first_question_are_one_text_for_kvzip() {
         assert_eq!(state(&added) == state(&together), is_reread, "{policy}");
         assert!(!added.has_unread_documents().expect("known"));
     }
+}
+
+/// Reads until half of the work is done, as if Ctrl-C were pressed then.
+fn read_half(chat: &mut Chat, cache: &DocumentCache) {
+    let flag = chat.session().engine().interrupt();
+    let mut stop = |now: longhand::Progress| flag.store(now.share > 0.5, Ordering::Relaxed);
+    let error = chat.read_documents(Some(cache), &mut stop).expect_err("interrupted");
+    flag.store(false, Ordering::Relaxed);
+    assert!(error.is_interrupt() && chat.read_share() > 0.5, "{error}");
+}
+
+/// The files of unfinished readings.
+fn unfinished(cache: &DocumentCache) -> Vec<PathBuf> {
+    let files = fs::read_dir(&cache.folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "part")).collect()
+}
+
+#[test]
+fn a_reading_that_is_kept_goes_on_in_another_chat() {
+    let engine = embedded_model();
+    let document = document();
+    let state =
+        |chat: &Chat| (chat.session().store().contents().expect("rows"), chat.session().logits().to_vec());
+    for policy in ["full", "razor:buffer=64", "h2o:heavy=40,recent=40", "kvzip:capacity=100,heads=on"] {
+        for prefill in [Prefill::Exact, Prefill::Streaming] {
+            let (what, folder) = (format!("{policy} {prefill:?}"), tempfile::tempdir().expect("a folder"));
+            let cache = cache(folder.path());
+            let options = SessionOptions { prefill, ..with_heads(&engine, options(800, policy)) };
+            let mut whole = chat(&engine, &document, options.clone());
+            whole.read_documents(None, &mut |_| ()).expect("read");
+            let mut stopped = chat(&engine, &document, options.clone());
+            assert_eq!(stopped.known_share(&cache).expect("known"), 0.0);
+            read_half(&mut stopped, &cache);
+            let kept = stopped.keep_reading(&cache).expect("kept").expect("a share");
+            assert_eq!((kept, unfinished(&cache).len()), (stopped.read_share(), 1), "{what}");
+            // Two others find it. While the first one lives, they write nothing.
+            let bytes = fs::read(&unfinished(&cache)[0]).expect("the file");
+            let [mut one, mut other] = [(); 2].map(|()| chat(&engine, &document, options.clone()));
+            assert_eq!(one.known_share(&cache).expect("known"), kept, "{what}");
+            let mut first = None;
+            let reading = one.read_documents(Some(&cache), &mut |now| {
+                first.get_or_insert(now);
+            });
+            let reading = reading.expect("read");
+            assert_eq!(
+                (reading.resumed, reading.problem, reading.found),
+                (Some(kept), None, false),
+                "{what}"
+            );
+            let first = first.expect("progress");
+            assert!(first.share > kept && first.elapsed < reading.elapsed.max(first.elapsed * 2), "{what}");
+            assert!(state(&one) == state(&whole), "{what}");
+            assert_eq!(
+                fs::read(&unfinished(&cache)[0]).expect("the file"),
+                bytes,
+                "it belongs to another chat"
+            );
+            // What was read to its end is found first, and nobody needs the part any more.
+            drop(stopped);
+            assert!(read(&mut other, &cache).found && unfinished(&cache).is_empty(), "{what}");
+            assert!(state(&other) == state(&whole), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_unfinished_reading_means_a_fresh_one() {
+    let engine = embedded_model();
+    let (document, folder) = (document(), tempfile::tempdir().expect("a folder"));
+    let cache = cache(folder.path());
+    let new_chat = || chat(&engine, &document, options(700, "full"));
+    let mut whole = new_chat();
+    whole.read_documents(None, &mut |_| ()).expect("read");
+    let mut stopped = new_chat();
+    read_half(&mut stopped, &cache);
+    stopped.keep_reading(&cache).expect("kept").expect("a share");
+    drop(stopped);
+    let part = unfinished(&cache).remove(0);
+    let bytes = fs::read(&part).expect("the file");
+    let mut flipped = bytes.clone();
+    flipped[bytes.len() - 5000] ^= 1;
+    for (damaged, problem) in [
+        (flipped, "its checksum is wrong"),
+        (bytes[..bytes.len() / 2].to_vec(), "ends too early"),
+        (Vec::new(), "ends too early"),
+        (b"text".repeat(100), "not a saved session"),
+    ] {
+        fs::write(&part, damaged).expect("written");
+        let mut chat = new_chat();
+        let reading = read(&mut chat, &cache);
+        assert!(reading.problem.as_ref().is_some_and(|found| found.ends_with(problem)), "{reading:?}");
+        assert_eq!((reading.resumed, unfinished(&cache).len()), (None, 0), "{problem}");
+        assert_eq!(chat.session().logits(), whole.session().logits());
+        fs::remove_file(reading.kept.expect("it is kept")).expect("removed");
+    }
+    // A folder whose limit it exceeds keeps nothing, and one that cannot be written is an error.
+    let mut stopped = new_chat();
+    read_half(&mut stopped, &cache);
+    let small = DocumentCache { limit: 1000, ..cache.clone() };
+    assert_eq!(stopped.keep_reading(&small).expect("no error"), None);
+    assert!(unfinished(&cache).is_empty());
+}
+
+#[test]
+fn cached_documents_are_listed_with_their_names() {
+    let engine = embedded_model();
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = cache(folder.path());
+    assert!(cache.list().is_empty());
+    let mut named = chat(&engine, "", options(700, "full"));
+    named.attach("a.txt", &document()).expect("a document");
+    named.attach("b.txt", "The night was long.").expect("a document");
+    let tokens = read(&mut named, &cache).tokens;
+    let mut begun = chat(&engine, "", options(700, "h2o:heavy=40,recent=40"));
+    begun.attach("c.txt", &document()).expect("a document");
+    read_half(&mut begun, &cache);
+    let share = begun.keep_reading(&cache).expect("kept");
+    let list = cache.list();
+    let find = |name: &str| {
+        let has_name = |names: &[String]| names.first().is_some_and(|first| first == name);
+        let mut contents = list.iter().map(|documents| documents.contents.as_ref().expect("a file"));
+        contents.find(|contents| has_name(&contents.names)).expect(name)
+    };
+    let (finished, unfinished) = (find("a.txt"), find("c.txt"));
+    assert_eq!((finished.names.len(), finished.tokens, finished.unfinished), (2, tokens, None));
+    assert_eq!((unfinished.policy.as_str(), unfinished.unfinished), ("h2o:heavy=40,recent=40", share));
+    assert!(list.iter().all(|documents| documents.bytes > 1000));
+    // A reading whose file is removed writes it again.
+    list.iter().for_each(|documents| documents.remove().expect("removed"));
+    list.iter().for_each(|documents| documents.remove().expect("it is gone"));
+    assert!(cache.list().is_empty());
 }

@@ -347,6 +347,14 @@ impl Trial {
         let now = self.session.tokens();
         assert!(text.starts_with(now) && now.len() >= held);
         assert_eq!(result.is_ok(), now.len() == text.len());
+        // What a first text was interrupted in goes on in another session as in this one.
+        if held == 0
+            && result.is_err()
+            && let Some(resumed) = resumed(&self.session, text)
+        {
+            self.session = resumed;
+        }
+        let now = self.session.tokens();
         if now.len() > held {
             let now = now.to_vec();
             self.begin_turn(held);
@@ -669,6 +677,16 @@ fn restored(session: &Session) -> Session {
     let restored = Snapshot::open(&path).and_then(|saved| saved.restore(session.engine()));
     fs::remove_file(&path).expect("removed");
     restored.expect("restored")
+}
+
+/// A session that reads on a first text; `None` where nothing of it was read.
+fn resumed(session: &Session, text: &[u32]) -> Option<Session> {
+    let path = std::env::temp_dir().join(format!("longhand-sequences-part-{}", std::process::id()));
+    snapshot::save_unfinished(session, text, &path).ok()?;
+    let mut other = Session::new(session.engine(), session.options().clone()).expect("a session");
+    snapshot::resume(&path, &mut other, text).expect("it goes on");
+    fs::remove_file(&path).expect("removed");
+    Some(other)
 }
 
 /// Rows that are appended where evicted ones were have no scores, and nothing of those.

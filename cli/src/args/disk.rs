@@ -1,5 +1,7 @@
 //! The flag for what is kept on the disk.
 
+use std::path::{Path, PathBuf};
+
 use clap::Args;
 use longhand::{DocumentCache, folders};
 
@@ -25,6 +27,11 @@ impl DiskArgs {
     /// Where documents that were read are kept; `None` if they are not.
     pub fn documents(&self) -> Option<DocumentCache> {
         let folder = folders::cache().filter(|_| self.disk_cache > 0)?;
-        Some(DocumentCache::new(&folder.join("documents"), self.limit()))
+        Some(DocumentCache::new(&documents_in(&folder), self.limit()))
     }
+}
+
+/// Where documents that were read are, in the folder of caches.
+pub fn documents_in(folder: &Path) -> PathBuf {
+    folder.join("documents")
 }

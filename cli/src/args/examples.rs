@@ -53,6 +53,34 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "read",
+        &[
+            ("over night, for questions tomorrow", "longhand read book.txt -m model.gguf --disk-cache 20GiB"),
+            (
+                "with the cache that the questions will use",
+                "longhand read book.txt --policy razor --disk-cache 20GiB",
+            ),
+        ],
+    ),
+    (
+        "documents",
+        &[
+            ("the documents that need not be read again", "longhand documents"),
+            ("remove one of them", "longhand documents remove book.txt"),
+        ],
+    ),
+    (
+        "documents list",
+        &[("a table", "longhand documents list"), ("for a program", "longhand documents list --json")],
+    ),
+    (
+        "documents remove",
+        &[
+            ("by the name of the file", "longhand documents remove book.txt"),
+            ("all of them", "longhand documents remove --all"),
+        ],
+    ),
+    (
         "sessions",
         &[
             ("the kept conversations", "longhand sessions list"),

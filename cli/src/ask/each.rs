@@ -8,7 +8,7 @@ use longhand::text::sanitize_for_terminal;
 use longhand::{Engine, EngineError, Session, SetupOptions, setup};
 use serde_json::{Value, json};
 
-use super::{Asked, Asking, CUT_OFF, cache_object};
+use super::{Asked, Asking, CUT_OFF, cache_object, ended_by_signal};
 use crate::documents::Documents;
 use crate::failure::{self, Failure};
 
@@ -42,7 +42,10 @@ pub fn run(asking: &Asking) -> Result<()> {
     }
     let app = asking.app;
     let mut count = Count::default();
-    app.interrupt.in_steps(|| ask_each(asking, &mut count))?;
+    app.interrupt.end_in_order();
+    let asked = app.interrupt.in_steps(|| ask_each(asking, &mut count));
+    ended_by_signal(app, &asked)?;
+    asked?;
     match count.failed {
         0 if asking.args.json && count.cut_off > 0 => Err(Failure::silent(CUT_OFF).into()),
         0 => Ok(()),
@@ -93,8 +96,7 @@ fn ask_about(
 ) -> Result<()> {
     let (app, args) = (asking.app, asking.args);
     let mut start = || {
-        let preamble = asking.preamble(document.text())?;
-        document.announce(app, &asking.format, preamble.document_tokens())?;
+        let preamble = asking.preamble(document)?;
         asking.start(preamble, |options, prompt| session(asking, options, prompt, loaded))
     };
     let (mut chat, before) = start().map_err(|error| error.context(name.to_owned()))?;

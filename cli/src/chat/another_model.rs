@@ -73,7 +73,7 @@ pub fn change(
         format::bytes(session.kv_usage().allocated),
     ));
     if chat.has_questions() {
-        let time = speeds::estimate(&session, tokens)
+        let time = speeds::estimate(&session, 0, tokens)
             .map_or_else(String::new, |time| format!(", about {}", format::duration(time)));
         let tokens = format::count(tokens);
         app.console.note(&format!(

@@ -93,9 +93,9 @@ fn finished(what: &str, reading: &DocumentReading) -> Vec<String> {
 
 /// `reading book.txt 34 % · 2 min left`
 fn progress_line(what: &str, progress: Progress) -> String {
-    let percent = (100.0 * progress.share).floor();
+    let percent = format::whole_percent(progress.share);
     let left = progress.remaining().map(|time| format!(" · {} left", format::duration(time)));
-    format!("reading {what} {percent} %{}", left.unwrap_or_default())
+    format!("reading {what} {percent}{}", left.unwrap_or_default())
 }
 
 /// `book.txt`, `book.txt and 2 more`

@@ -12,7 +12,7 @@ pub fn summary(chat: &Chat, answer: &Generated, sampling: &Sampling) -> String {
     let (options, usage) = (session.options(), session.kv_usage());
     let policy = options.policy.to_string();
     let mut parts = vec![
-        format!("{}/{} tokens", format::count(chat.tokens()), format::count(options.context)),
+        format!("{}/{} tokens", format::count(chat.context_used()), format::count(options.context)),
         policy.split(':').next().unwrap_or_default().to_owned(),
         match usage.bytes < usage.full_bytes {
             true => format::bytes_of(usage.bytes, usage.full_bytes),

@@ -13,7 +13,7 @@ pub enum Scope {
     All,
     /// All but those whose subject is the built-in model.
     OwnModel,
-    /// `ask` and `chat`. In the others, such flags choose what is compared.
+    /// `ask`, `chat` and `read`. In the others, such flags choose what is compared.
     Answers,
     /// The same, unless a saved conversation goes on.
     Session,
@@ -85,7 +85,7 @@ impl Known {
         match self.scope {
             Scope::All => true,
             Scope::OwnModel => !["demo", "recall"].contains(&command),
-            Scope::Answers | Scope::Session => ["ask", "chat"].contains(&command),
+            Scope::Answers | Scope::Session => ["ask", "chat", "read"].contains(&command),
         }
     }
 

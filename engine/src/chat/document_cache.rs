@@ -1,22 +1,28 @@
 //! Documents that were read once are found again. The session as it was behind them is kept in a file. Its name
-//! follows from the tokens, the model and all settings of the session but the context.
+//! follows from the tokens, the model and all settings of the session but the context. Documents that were not read to
+//! their end have a file, too (`reading_file.rs`), until they are.
 //!
 //! These files are a cache. Each can be removed at any time. One that is damaged or does not fit is none.
 
 use std::fs;
 use std::hash::Hasher as _;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use models::regular_file;
 use twox_hash::XxHash3_64;
 
+use super::cached_documents::Note;
+use super::reading_file::ReadingFile;
 use crate::folders::{self, Occupant};
+use crate::snapshot::unfinished::{UnfinishedText, chunk_of};
 use crate::snapshot::{self, Snapshot};
 use crate::{EngineError, Session, atomic_file};
 
 /// The extension of the files.
 const EXTENSION: &str = "read";
+/// The extension of files of documents that were not read to their end.
+pub(super) const UNFINISHED_EXTENSION: &str = "part";
 
 /// A folder of documents that were read.
 ///
@@ -58,40 +64,40 @@ impl DocumentCache {
         DocumentCache { folder: folder.to_owned(), limit, max_share: 0.1 }
     }
 
-    /// Brings an empty session to where it has read `tokens`. False if they are not there.
+    /// Brings an empty session to where it has read `tokens`. Returns the file that had them; `None` if there is none.
     ///
     /// # Errors
     /// Where there is a file for them that is of no use. The session is empty.
-    pub(super) fn find(&self, session: &mut Session, tokens: &[u32]) -> Result<bool, EngineError> {
+    pub(super) fn find(&self, session: &mut Session, tokens: &[u32]) -> Result<Option<PathBuf>, EngineError> {
         let path = self.path(session, tokens);
         folders::check_trusted(&self.folder).map_err(|error| snapshot::io_error(&path, error))?;
         if !regular_file::is_own(&path) {
-            return Ok(false);
+            return Ok(None);
         }
         Snapshot::open(&path)?.restore_into(session, tokens)?;
         // The file was used now.
         let _ = regular_file::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
-        Ok(true)
+        Ok(Some(path))
     }
 
-    /// Keeps a session that has read documents, if there is room.
+    /// Brings an empty session to where it can read on `tokens`, if they were begun before. Returns how much of them is
+    /// read, from 0 to 1, and how long that took.
     ///
     /// # Errors
-    /// Where the model's file was changed since it was loaded, or the file cannot be written.
-    pub(super) fn add(&self, session: &Session) -> Result<(), EngineError> {
-        session.engine().model().check_unchanged()?;
-        let path = self.path(session, session.tokens());
-        folders::make_private(&self.folder).map_err(|error| snapshot::io_error(&path, error))?;
-        let bytes = session.kv_usage().bytes as u64;
-        let remove = |path: &Path| {
-            let bytes = fs::metadata(path).map_or(0, |metadata| metadata.len());
-            fs::remove_file(path).map_or(0, |()| bytes)
-        };
-        if !folders::make_room(self.files(), bytes, self.limit, remove) {
-            return Ok(());
+    /// As for [`DocumentCache::find`].
+    pub(super) fn resume(
+        &self,
+        session: &mut Session,
+        tokens: &[u32],
+    ) -> Result<Option<(f64, Duration)>, EngineError> {
+        let path = self.unfinished_path(session, tokens);
+        folders::check_trusted(&self.folder).map_err(|error| snapshot::io_error(&path, error))?;
+        if !regular_file::is_own(&path) {
+            return Ok(None);
         }
-        atomic_file::remove_leftovers(&self.folder, None, snapshot::BEGINS);
-        snapshot::save_own_with(&path, |to| snapshot::write(session, "", true, to))
+        let file = Snapshot::open(&path)?;
+        let share = file.unfinished_share().unwrap_or_default();
+        Ok(Some((share, file.resume_into(session, tokens)?)))
     }
 
     /// Whether there is a file for these tokens in a session like this one.
@@ -99,13 +105,78 @@ impl DocumentCache {
         folders::check_trusted(&self.folder).is_ok() && regular_file::is_own(&self.path(session, tokens))
     }
 
+    /// How much of `tokens` a session like this one need not read again, from 0 to 1, by what the file says of itself.
+    pub(super) fn known_share(&self, session: &Session, tokens: &[u32]) -> f64 {
+        if self.has(session, tokens) {
+            return 1.0;
+        }
+        let path = self.unfinished_path(session, tokens);
+        let is_there = folders::check_trusted(&self.folder).is_ok() && regular_file::is_own(&path);
+        let file = is_there.then(|| Snapshot::open(&path).ok()).flatten();
+        let file = file.filter(|file| file.text_tokens() == tokens.len());
+        file.and_then(|file| file.unfinished_share()).unwrap_or(0.0)
+    }
+
+    /// Keeps a session that has read documents of these names, if there is room. Returns the file.
+    ///
+    /// # Errors
+    /// Where the model's file was changed since it was loaded, or the file cannot be written.
+    pub(super) fn add(&self, session: &Session, names: &[String]) -> Result<Option<PathBuf>, EngineError> {
+        session.engine().model().check_unchanged()?;
+        let path = self.path(session, session.tokens());
+        self.prepare(&path)?;
+        if !self.make_room(session.kv_usage().bytes, &path) {
+            return Ok(None);
+        }
+        let note = Note { names: names.to_vec() }.to_text();
+        snapshot::save_own_with(&path, |to| snapshot::write(session, &note, true, to))
+            .map(|()| Some(path.clone()))
+    }
+
+    /// Keeps how far a session has read documents of these names, if there is room.
+    ///
+    /// # Errors
+    /// As for [`DocumentCache::add`].
+    pub(super) fn add_unfinished(
+        &self,
+        file: &mut ReadingFile,
+        session: &Session,
+        text: &UnfinishedText,
+        names: &[String],
+    ) -> Result<(), EngineError> {
+        session.engine().model().check_unchanged()?;
+        self.prepare(file.path())?;
+        if !self.make_room(session.unfinished_bytes(), file.path()) {
+            return Ok(());
+        }
+        file.write(session, text, &Note { names: names.to_vec() }.to_text())
+    }
+
+    /// Removes what was not used for longest, until so many bytes have room in a new file that takes the place of `own`.
+    fn make_room(&self, bytes: usize, own: &Path) -> bool {
+        let remove = |path: &Path| {
+            let bytes = fs::metadata(path).map_or(0, |metadata| metadata.len());
+            fs::remove_file(path).map_or(0, |()| bytes)
+        };
+        let others = self.files().into_iter().filter(|file| file.path != own).collect();
+        folders::make_room(others, bytes as u64, self.limit, remove)
+    }
+
+    /// Makes the folder for a file, which only the user may write to.
+    fn prepare(&self, path: &Path) -> Result<(), EngineError> {
+        folders::make_private(&self.folder).map_err(|error| snapshot::io_error(path, error))?;
+        atomic_file::remove_leftovers(&self.folder, None, snapshot::BEGINS);
+        Ok(())
+    }
+
     /// All files.
-    fn files(&self) -> Vec<Occupant> {
+    pub(super) fn files(&self) -> Vec<Occupant> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         entries
             .filter_map(|entry| {
                 let (path, metadata) = (entry.path(), entry.metadata().ok()?);
-                let is_ours = path.extension().is_some_and(|extension| extension == EXTENSION);
+                let is_ours =
+                    path.extension().is_some_and(|found| found == EXTENSION || found == UNFINISHED_EXTENSION);
                 let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
                 (is_ours && metadata.is_file()).then_some(Occupant { path, bytes: metadata.len(), used })
             })
@@ -113,10 +184,20 @@ impl DocumentCache {
     }
 
     /// The file of these tokens in a session like this one.
-    fn path(&self, session: &Session, tokens: &[u32]) -> PathBuf {
+    pub(super) fn path(&self, session: &Session, tokens: &[u32]) -> PathBuf {
+        self.file(&snapshot::settings(session), tokens, EXTENSION)
+    }
+
+    /// The file of these tokens, if they are not read to their end. A reading goes on in the same chunks only.
+    pub(super) fn unfinished_path(&self, session: &Session, tokens: &[u32]) -> PathBuf {
+        let settings = format!("{} {}", snapshot::settings(session), chunk_of(session, tokens.len()));
+        self.file(&settings, tokens, UNFINISHED_EXTENSION)
+    }
+
+    fn file(&self, settings: &str, tokens: &[u32], extension: &str) -> PathBuf {
         let mut hash = XxHash3_64::new();
-        hash.write(snapshot::settings(session).as_bytes());
+        hash.write(settings.as_bytes());
         tokens.iter().for_each(|token| hash.write(&token.to_le_bytes()));
-        self.folder.join(format!("{:016x}.{EXTENSION}", hash.finish()))
+        self.folder.join(format!("{:016x}.{extension}", hash.finish()))
     }
 }

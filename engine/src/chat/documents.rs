@@ -3,22 +3,22 @@
 //! Documents are read before the question that follows them is known, so that one can read them while the user types.
 //! No token reaches from the documents into the question.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use models::chat::{Message, NextTurn, Prompt};
 use serde::{Deserialize, Serialize};
 
 use super::preamble::{QUESTION, SEPARATOR, end_of_documents, with_documents};
+use super::reading_file::{DISK_SPEED, ReadingFile};
 use super::{Chat, DocumentCache, Preamble, can_go_back_to, unanswered};
 use crate::model::ChatFormat;
 use crate::session::common_prefix;
-use crate::{EngineError, Prefill, Progress};
-
-/// Bytes that a slow disk writes in a second.
-const DISK_SPEED: f64 = 4e8;
+use crate::snapshot::unfinished::UnfinishedText;
+use crate::{EngineError, Prefill, Progress, Session};
 
 /// How documents came into a session.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct DocumentReading {
     /// Tokens of the documents, and of what the chat template writes before them.
     pub tokens: usize,
@@ -26,6 +26,10 @@ pub struct DocumentReading {
     pub elapsed: Duration,
     /// Whether they were found in the cache, and not read.
     pub found: bool,
+    /// How much of them had been read in an earlier process, from 0 to 1, where the reading went on from there.
+    pub resumed: Option<f64>,
+    /// The file of the cache that has them now.
+    pub kept: Option<PathBuf>,
     /// Why a file of the cache was of no use, or why there is none now.
     pub problem: Option<String>,
 }
@@ -50,6 +54,28 @@ pub(super) struct Ahead {
     tokens: Vec<u32>,
     /// Tokens that the session had of these, and the time for what it has read of them since.
     begun: Option<(usize, Duration)>,
+    /// Where a reading that is not finished is kept.
+    file: Option<ReadingFile>,
+}
+
+impl Ahead {
+    /// How much of the work is done in a session, from 0 to 1; 0 where nothing is begun.
+    fn share(&self, session: &Session) -> f64 {
+        let Some((before, _)) = self.begun else { return 0.0 };
+        let of_layers =
+            session.first_text_share().filter(|_| session.is_reading(&self.tokens)).unwrap_or(0.0);
+        let held = common_prefix(session.tokens(), &self.tokens).saturating_sub(before);
+        of_layers.max(share_of(session, before, held, self.tokens.len().saturating_sub(before)))
+    }
+}
+
+/// The work of the first `read` of `all` tokens behind `before` others, as a share of the work of all.
+fn share_of(session: &Session, before: usize, read: usize, all: usize) -> f64 {
+    match read {
+        0 => 0.0,
+        _ if read >= all => 1.0,
+        _ => session.reading_work(before, read) / session.reading_work(before, all),
+    }
 }
 
 impl Chat {
@@ -123,16 +149,11 @@ impl Chat {
 
     /// How much of the next question's documents is read, from 0 to 1; 0 where there are none.
     pub fn read_share(&self) -> f64 {
-        let Some(Ahead { tokens, begun: Some((before, _)), .. }) = &self.ahead else { return 0.0 };
-        let held = common_prefix(self.session.tokens(), tokens);
-        let of_layers =
-            self.session.first_text_share().filter(|_| self.session.is_reading(tokens)).unwrap_or(0.0);
-        let chunks = held.saturating_sub(*before) as f64 / tokens.len().saturating_sub(*before).max(1) as f64;
-        of_layers.max(chunks)
+        self.ahead.as_ref().map_or(0.0, |ahead| ahead.share(&self.session))
     }
 
-    /// Reads the documents before the next question is known, or finds them in a cache. That question then reads only
-    /// itself. Policies that choose rows by the attention of the last tokens choose by the documents' own. Nothing
+    /// Reads the documents before the next question is known, or finds them in a cache. What was begun in an earlier
+    /// process goes on from there, and is kept in the cache while it goes on. That question then reads only itself. Policies that choose rows by the attention of the last tokens choose by the documents' own. Nothing
     /// happens where there are no documents, they are read already, or the chat template writes a question before them.
     ///
     /// # Errors
@@ -162,48 +183,121 @@ impl Chat {
     ) -> Result<(), EngineError> {
         let started = Instant::now();
         let tokens = &ahead.tokens;
-        let held = self.held_of(tokens);
+        let mut held = self.held_of(tokens);
         if held == 0 && !self.session.tokens().is_empty() {
             self.session.clear()?;
         }
-        let (before, earlier) = *ahead.begun.get_or_insert((held, Duration::ZERO));
-        let (read, unread) = (held.saturating_sub(before), tokens.len() - held);
-        reading.tokens = tokens.len().saturating_sub(before);
         let note = |reading: &mut DocumentReading, error: EngineError| {
             reading.problem.get_or_insert(error.to_string());
         };
-        let is_fresh = self.session.tokens().is_empty();
-        if let Some(cache) = cache.filter(|_| is_fresh && !self.session.is_reading(tokens)) {
+        let names = self.preamble.names();
+        let is_fresh = self.session.tokens().is_empty() && !self.session.is_reading(tokens);
+        let (mut before, mut earlier) = *ahead.begun.get_or_insert((held, Duration::ZERO));
+        // A session that had read other documents before is not what reading these alone would give.
+        let cache = cache.filter(|_| before == 0 && self.turns.is_empty());
+        let mut kept_in = cache.map(|cache| {
+            let new = || ReadingFile::new(cache.unfinished_path(&self.session, tokens));
+            (cache, ahead.file.get_or_insert_with(new))
+        });
+        if let Some((cache, file)) = kept_in.as_mut().filter(|_| is_fresh) {
             match cache.find(&mut self.session, tokens) {
-                Ok(found) => reading.found = found,
+                Ok(found) => (reading.found, reading.kept) = (found.is_some(), found),
+                Err(error) => note(reading, error),
+            }
+            let resumed = if reading.found { Ok(None) } else { cache.resume(&mut self.session, tokens) };
+            match resumed {
+                Ok(Some((share, elapsed))) => {
+                    file.goes_on(share, elapsed);
+                    reading.resumed = Some(share);
+                    (before, earlier, held) = (0, elapsed, self.session.tokens().len());
+                    ahead.begun = Some((before, earlier));
+                }
+                Ok(None) => {}
                 Err(error) => note(reading, error),
             }
         }
+        reading.tokens = tokens.len().saturating_sub(before);
         if !reading.found {
             // What was read chunk by chunk before an interrupt counts, too.
-            let (size, mut latest) = (read + unread, Duration::ZERO);
-            let synced = self.session.sync(tokens, &mut |now: Progress| {
-                let share = (read as f64 + now.share * unread as f64) / size as f64;
-                let elapsed = if read > 0 { earlier + now.elapsed } else { now.elapsed };
+            let (size, mut latest) = (tokens.len() - before, Duration::ZERO);
+            let begun = share_of(&self.session, before, held - before.min(held), size);
+            let synced = self.session.sync_with(tokens, &mut |session, now: Progress| {
+                let share = begun + now.share * (1.0 - begun);
+                let elapsed = if begun > 0.0 { earlier + now.elapsed } else { now.elapsed };
                 latest = elapsed;
                 progress(Progress { share, size, elapsed, ..now });
+                if let Some((cache, file)) = &mut kept_in
+                    && share < 1.0
+                    && file.is_due(elapsed, session.unfinished_bytes())
+                {
+                    let text = UnfinishedText { tokens, share, elapsed };
+                    if let Err(error) = cache.add_unfinished(file, session, &text, names) {
+                        note(reading, error);
+                    }
+                }
             });
             // An exact prefill knows its own time, also from before `begun`.
             reading.elapsed = latest.max(earlier + started.elapsed());
             ahead.begun = Some((before, reading.elapsed));
+            if let (Err(EngineError::NotFinite { .. }), Some((_, file))) = (&synced, &mut kept_in) {
+                // It would fail again.
+                file.remove();
+            }
             synced?;
         }
         reading.elapsed = reading.elapsed.max(started.elapsed());
-        // A session that had read other documents before is not what reading these alone would give.
-        if let (Some(cache), false) = (cache, reading.found)
-            && before == 0
-            && !self.has_questions()
+        let Some((cache, file)) = kept_in else { return Ok(()) };
+        if !reading.found
             && self.time_to_write().as_secs_f64() <= cache.max_share * reading.elapsed.as_secs_f64()
-            && let Err(error) = cache.add(&self.session)
         {
-            note(reading, error);
+            match cache.add(&self.session, names) {
+                Ok(kept) => reading.kept = kept,
+                Err(error) => note(reading, error),
+            }
         }
+        // Also where the whole is too large to be kept: the part would never be read on.
+        file.remove();
         Ok(())
+    }
+
+    /// Keeps how far the documents of the next question are read, so that another process can read on. For when the
+    /// conversation ends: until then [`Chat::read_documents`] does so from time to time. Returns how much is kept, from 0 to
+    /// 1; `None` if nothing is. Where reading again takes less time than writing, nothing is written.
+    ///
+    /// # Errors
+    /// Where the file cannot be written. An earlier one stays as it was.
+    pub fn keep_reading(&mut self, cache: &DocumentCache) -> Result<Option<f64>, EngineError> {
+        let Some(mut ahead) = self.ahead.take() else { return Ok(None) };
+        let kept = self.keep_ahead(&mut ahead, cache);
+        self.ahead = Some(ahead);
+        kept
+    }
+
+    fn keep_ahead(&self, ahead: &mut Ahead, cache: &DocumentCache) -> Result<Option<f64>, EngineError> {
+        let share = ahead.share(&self.session);
+        let Ahead { tokens, begun: Some((0, elapsed)), file: Some(file), .. } = ahead else {
+            return Ok(None);
+        };
+        if self.session.reached(tokens).is_none() || self.has_questions() {
+            return Ok(None);
+        }
+        if file.is_worth_writing(*elapsed, self.session.unfinished_bytes()) {
+            let text = UnfinishedText { tokens, share, elapsed: *elapsed };
+            cache.add_unfinished(file, &self.session, &text, self.preamble.names())?;
+        }
+        Ok(file.share())
+    }
+
+    /// How much of the next question's documents need not be read, because a cache has it, by what its file says, from 0
+    /// to 1.
+    ///
+    /// # Errors
+    /// As for [`Chat::has_unread_documents`].
+    pub fn known_share(&mut self, cache: &DocumentCache) -> Result<f64, EngineError> {
+        let is_fresh =
+            self.has_unread_documents()? && self.session.tokens().is_empty() && !self.has_questions();
+        let Some(Ahead { tokens, .. }) = self.ahead.as_ref().filter(|_| is_fresh) else { return Ok(0.0) };
+        Ok(if self.session.is_reading(tokens) { 0.0 } else { cache.known_share(&self.session, tokens) })
     }
 
     /// Tokens of documents that [`Chat::read_documents`] would have to read; 0 where a cache has them.
@@ -241,7 +335,7 @@ impl Chat {
         let at = (self.turns.len(), self.timeline.len());
         let ahead = match self.ahead.take() {
             Some(ahead) if ahead.at == at => ahead,
-            _ => Ahead { at, tokens: self.tokens_ahead()?, begun: None },
+            _ => Ahead { at, tokens: self.tokens_ahead()?, begun: None, file: None },
         };
         Ok(self.ahead.insert(ahead))
     }

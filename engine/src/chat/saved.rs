@@ -155,6 +155,11 @@ impl SavedChat {
         self.record.conversation.timeline.len()
     }
 
+    /// Tokens of the context that the conversation takes: as [`Chat::context_used`].
+    pub fn context_used(&self) -> usize {
+        self.tokens().min(self.options().context)
+    }
+
     /// The questions, without the documents, and their answers. The last question may have none.
     pub fn turns(&self) -> Vec<(&str, Option<&str>)> {
         let messages = self.record.conversation.messages.iter();

@@ -7,7 +7,7 @@
 //! the store into bytes.
 
 mod compress;
-mod snapshot;
+pub(crate) mod snapshot;
 mod undo;
 
 use std::sync::Arc;

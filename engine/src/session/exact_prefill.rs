@@ -4,14 +4,18 @@
 //! time, and those to which later layers attend. Several sessions can read a text together: it is computed once, and
 //! each keeps of it what its policy keeps.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kernels::graph::GraphLane;
 
+use crate::forward::Forward;
 use crate::kv::{AttentionRecorder, LayerRows, Layout, Store};
 use crate::layered_text::{LayeredText, Purpose};
-use crate::scratch::first_text_chunks;
+use crate::scratch::{Chunk, first_text_chunks};
+use crate::session::Reached;
+use crate::snapshot::{Input, Output, SnapshotError};
 use crate::{Engine, EngineError, Hint, Prefill, Progress, Session, Task, not_finite};
 
 impl Session {
@@ -20,31 +24,32 @@ impl Session {
     pub(super) fn read_exact(
         &mut self,
         tokens: &[u32],
-        progress: &mut dyn FnMut(Progress),
+        after_chunk: &mut dyn FnMut(&Session, Progress),
     ) -> Result<(), EngineError> {
-        // Another text leaves its memory before this one takes any.
-        let mut text = match self.first_text.take().filter(|text| text.is_of(tokens)) {
-            Some(text) => text,
-            None => {
-                self.clear()?;
-                Box::new(FirstText::new(&self.engine.clone(), tokens, &mut [self])?)
-            }
-        };
-        match text.read(&mut [self], progress) {
-            Ok(()) => {
-                self.finish_exact(tokens, text.logits);
-                Ok(())
-            }
-            Err(error) if error.is_interrupt() => {
-                text.layers.release();
-                self.first_text = Some(text);
-                Err(error)
-            }
-            Err(error) => {
-                give_up([self]);
-                Err(error)
+        if !self.is_reading(tokens) {
+            // Another text leaves its memory before this one takes any.
+            self.clear()?;
+            self.first_text = Some(Box::new(FirstText::new(&self.engine.clone(), tokens, &mut [self])?));
+        }
+        while let Some(mut text) = self.first_text.take() {
+            match text.read_next(&mut [self]) {
+                Ok(Some(progress)) => {
+                    self.first_text = Some(text);
+                    after_chunk(self, progress);
+                }
+                Ok(None) => self.finish_exact(tokens, text.logits),
+                Err(error) if error.is_interrupt() => {
+                    text.layers.release();
+                    self.first_text = Some(text);
+                    return Err(error);
+                }
+                Err(error) => {
+                    give_up([self]);
+                    return Err(error);
+                }
             }
         }
+        Ok(())
     }
 
     /// How much of a first text is read, from 0 to 1, where its reading layer by layer was interrupted.
@@ -110,7 +115,9 @@ fn read_together(
     not_finite::check_text(engine, tokens, first.options.types)?;
     let mut all: Vec<&mut Session> = sessions.iter_mut().collect();
     let mut text = FirstText::new(engine, tokens, &mut all)?;
-    text.read(&mut all, progress)?;
+    while let Some(now) = text.read_next(&mut all)? {
+        progress(now);
+    }
     sessions.iter_mut().try_for_each(|session| {
         session.finish_exact(tokens, text.logits.clone());
         session.store.add_checkpoint(&text.logits)
@@ -124,6 +131,17 @@ fn give_up<'a>(sessions: impl IntoIterator<Item = &'a mut Session>) {
         let _ = session.clear();
     }
 }
+
+/// Makes a text for the layers that are in the scratch buffer.
+type MakeText = fn(
+    &Arc<Engine>,
+    Forward,
+    &[u32],
+    Vec<Chunk>,
+    Purpose,
+    &[&Layout],
+    &dyn Fn(usize) -> bool,
+) -> Result<LayeredText, EngineError>;
 
 /// A first text that is being read layer by layer.
 pub(super) struct FirstText {
@@ -141,48 +159,118 @@ impl FirstText {
         tokens: &[u32],
         sessions: &mut [&mut Session],
     ) -> Result<FirstText, EngineError> {
+        FirstText::with(LayeredText::new, engine, tokens, sessions)
+    }
+
+    /// A text whose layers are made by `make`: [`LayeredText::new`] or [`LayeredText::allocate`].
+    fn with(
+        make: MakeText,
+        engine: &Arc<Engine>,
+        tokens: &[u32],
+        sessions: &mut [&mut Session],
+    ) -> Result<FirstText, EngineError> {
         let chunk = sessions.first().map_or(1, |first| first.options.chunk.max(1));
         let forward = sessions.first().map_or(&engine.forward, |first| &first.forward).clone();
         let layouts: Vec<&Layout> = sessions.iter().map(|session| session.store.layout()).collect();
         let is_read_twice = layouts.iter().any(|layout| layout.reconstructs());
         let chunks = first_text_chunks(tokens.len(), chunk, is_read_twice);
         let in_scratch = |layer: usize| !in_store(sessions, layer);
-        let layers =
-            LayeredText::new(engine, forward, tokens, chunks, Purpose::Logits, &layouts, in_scratch)?;
+        let layers = make(engine, forward, tokens, chunks, Purpose::Logits, &layouts, &in_scratch)?;
         sessions.iter_mut().for_each(|session| session.compressing = Duration::ZERO);
         Ok(FirstText { layers, logits: Vec::new(), elapsed: Duration::ZERO })
     }
 
-    fn is_of(&self, tokens: &[u32]) -> bool {
+    pub(super) fn is_of(&self, tokens: &[u32]) -> bool {
         self.layers.tokens() == tokens
     }
 
-    /// Reads what is left of the text into the stores of `sessions`, one layer after the other.
-    fn read(
-        &mut self,
-        sessions: &mut [&mut Session],
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<(), EngineError> {
-        let (started, before, size) = (Instant::now(), self.elapsed, self.layers.tokens().len());
-        while let Some(layer) = self.layers.begin_layer()? {
+    pub(super) fn reached(&self) -> Reached {
+        let (layer, chunks) = self.layers.reached();
+        Reached::Layer { layer, chunks }
+    }
+
+    /// Bytes that [`FirstText::write_to`] writes beside the rows of the session's store.
+    pub(super) fn unfinished_bytes(&self) -> usize {
+        self.layers.unfinished_bytes()
+    }
+
+    /// Writes how far a session is in this text, which it has not read to its end.
+    pub(super) fn write_to(&self, session: &Session, to: &mut Output) -> Result<(), EngineError> {
+        let (layer, _) = self.layers.reached();
+        session.store.write_layers(0..layer, to)?;
+        session.store.write_begun_layer(layer, self.rows_in_store(session), to)?;
+        self.layers.write_to(&self.attended(session), to)?;
+        // They are there before the last layer reads the text a second time.
+        to.numbers([self.logits.len() as u32].into_iter())?;
+        Ok(to.numbers(self.logits.iter().map(|logit| logit.to_bits()))?)
+    }
+
+    /// Reads what [`FirstText::write_to`] wrote when the text had reached this layer and chunk. The session is empty. After
+    /// an error it must be cleared.
+    pub(super) fn read_from(
+        session: &mut Session,
+        tokens: &[u32],
+        (layer, chunks): (usize, usize),
+        elapsed: Duration,
+        from: &mut Input,
+    ) -> Result<FirstText, EngineError> {
+        let engine = session.engine.clone();
+        let mut text = FirstText::with(LayeredText::allocate, &engine, tokens, &mut [session])?;
+        if layer >= engine.spec().n_layers || chunks > text.layers.chunk_count(layer) {
+            return Err(SnapshotError::new("it states more layers or chunks than the text has").into());
+        }
+        text.elapsed = elapsed;
+        text.layers.set_reached(layer, chunks);
+        session.store.read_layers(0..layer, from, tokens.len())?;
+        let rows = text.rows_in_store(session);
+        session.store.read_begun_layer(layer, rows, from)?;
+        let attended = text.attended(session);
+        text.layers.read_from(&attended, from)?;
+        let logits = from.numbers(1)?.first().map_or(0, |logits| *logits as usize);
+        if ![0, engine.spec().n_vocab].contains(&logits) {
+            return Err(SnapshotError::new("it holds logits of another vocabulary").into());
+        }
+        text.logits = from.numbers(logits)?.into_iter().map(f32::from_bits).collect();
+        Ok(text)
+    }
+
+    /// Rows of the present layer that are in the session's store itself.
+    fn rows_in_store(&self, session: &Session) -> Option<usize> {
+        let (layer, _) = self.layers.reached();
+        is_in_store(session, layer).then(|| self.layers.rows())
+    }
+
+    /// The earlier layers with complete rows in the scratch buffer to which the present layer or later ones attend.
+    fn attended(&self, session: &Session) -> Vec<usize> {
+        let (spec, (layer, _)) = (session.engine.spec(), self.layers.reached());
+        let attended: BTreeSet<usize> = (layer..spec.n_layers).map(|layer| spec.kv_layer(layer)).collect();
+        attended.into_iter().filter(|earlier| *earlier < layer && !is_in_store(session, *earlier)).collect()
+    }
+
+    /// Reads the next chunk of a layer into the stores of `sessions`, and ends the layer with its last chunk. Returns how
+    /// far the text is; `None` if all layers have read it.
+    fn read_next(&mut self, sessions: &mut [&mut Session]) -> Result<Option<Progress>, EngineError> {
+        let started = Instant::now();
+        let Some(layer) = self.layers.begin_layer()? else { return Ok(None) };
+        if let Some(scored) = self.layers.next_chunk().map(|chunk| chunk.scored) {
             let spec = sessions[0].engine.spec();
-            let rows = LayerRows::of_layer(spec, layer, |layer| match in_store(sessions, layer) {
-                true => sessions[0].store.rows(layer),
-                false => self.complete_rows(sessions, layer, Store::prefill_recorder),
-            });
-            let second_rows = self.complete_rows(sessions, layer, Store::reconstruction_recorder);
-            while let Some(chunk) = self.layers.next_chunk() {
-                match chunk.scored {
-                    Some(part) => self.read_chunk(sessions, layer, &second_rows.scored(part))?,
-                    None => self.read_chunk(sessions, layer, &rows)?,
+            let rows = match scored {
+                Some(part) => {
+                    self.complete_rows(sessions, layer, Store::reconstruction_recorder).scored(part)
                 }
-                self.elapsed = before + started.elapsed();
-                let share = self.layers.share();
-                progress(Progress { task: Task::Prefill, share, size, elapsed: self.elapsed });
-            }
+                None => LayerRows::of_layer(spec, layer, |layer| match in_store(sessions, layer) {
+                    true => sessions[0].store.rows(layer),
+                    false => self.complete_rows(sessions, layer, Store::prefill_recorder),
+                }),
+            };
+            self.read_chunk(sessions, layer, &rows)?;
+        }
+        if self.layers.next_chunk().is_none() {
             self.finish_layer(sessions, layer)?;
         }
-        Ok(())
+        self.elapsed += started.elapsed();
+        let (share, size) = (self.layers.share(), self.layers.tokens().len());
+        Ok(Some(Progress { task: Task::Prefill, share, size, elapsed: self.elapsed }))
     }
 
     /// A layer's complete rows. The scratch buffer has a lane for each session, and all share keys and values.
@@ -251,6 +339,10 @@ impl FirstText {
 /// Whether a layer is computed in the store itself: with a single store, where the layer keeps everything and the
 /// text is read once.
 fn in_store(sessions: &[&mut Session], layer: usize) -> bool {
-    let [session] = sessions else { return false };
+    matches!(sessions, [session] if is_in_store(session, layer))
+}
+
+/// The same for a session that reads alone.
+fn is_in_store(session: &Session, layer: usize) -> bool {
     session.store.is_dense(layer) && !session.store.layout().reconstructs()
 }

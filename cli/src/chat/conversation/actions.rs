@@ -251,7 +251,7 @@ impl Conversation<'_, '_> {
         let usage = self.chat.session().kv_usage();
         format!(
             "tokens    {} of {}\nKV cache  {} of {} ({})\nread      {} tokens, {} t/s\nanswered  {} tokens, {} t/s\n",
-            format::count(self.chat.tokens()),
+            format::count(self.chat.context_used()),
             format::count(self.chat.session().options().context),
             format::bytes(usage.bytes),
             format::bytes(usage.full_bytes),

@@ -46,9 +46,9 @@ impl Conversation<'_, '_> {
     /// Reading stops until the user wants it to go on.
     pub(super) fn stop_reading(&mut self) {
         self.is_paused = true;
-        let percent = (100.0 * self.chat.read_share()).floor();
+        let percent = format::whole_percent(self.chat.read_share());
         self.front_end.note(&format!(
-            "reading stopped at {percent} %. /read goes on, and so does a question. /files drop gives the documents up"
+            "reading stopped at {percent}. /read goes on, and so does a question. /files drop gives the documents up"
         ));
     }
 
@@ -213,7 +213,7 @@ impl Conversation<'_, '_> {
         }
         let (read, next) = (self.chat.read_document_names(), self.chat.next_documents());
         let state = match self.chat.has_unread_documents()? {
-            true => format!("{} % read, for the next question", (100.0 * self.chat.read_share()).floor()),
+            true => format!("{} read, for the next question", format::whole_percent(self.chat.read_share())),
             false => "for the next question".to_owned(),
         };
         let lines = read

@@ -54,6 +54,16 @@ impl Layout {
         bytes.sum::<usize>() + states
     }
 
+    /// Bytes of what is kept of `tokens` tokens, at most: of all rows of heads that keep everything, and of as many as the
+    /// others have room for.
+    pub fn kept_bytes(&self, tokens: usize) -> usize {
+        self.state_bytes()
+            + self.sum_of_lanes(|layer, lane| {
+                let rows = lane.window.unwrap_or(lane.capacity).min(tokens + usize::from(lane.compensated));
+                lane.kv_heads.len() * rows.min(lane.capacity) * self.row_bytes(layer)
+            })
+    }
+
     /// Bytes of the layers with a sliding window or a state, the same whatever the policy is.
     pub fn fixed_bytes(&self) -> usize {
         let of_window =

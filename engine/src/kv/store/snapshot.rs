@@ -2,9 +2,11 @@
 //! states of recurrent layers. The bytes are the same wherever the rows are, host or device, and whatever room the
 //! store has for more. What is read is checked against the layout of the store that reads it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use ggml::Tensor;
+use kernels::graph::GraphLane;
 
 use super::{Lane, LaneState, Layer, Store};
 use crate::EngineError;
@@ -39,6 +41,51 @@ impl Store {
             bytes.clear();
             other.layers[number].write_to(&mut Output::new(&mut bytes))?;
             layer.read_from(&mut Input::new(&bytes), other.seen)
+        })
+    }
+
+    /// Writes the layers that have read a text which later ones have not read yet.
+    pub(crate) fn write_layers(&self, layers: Range<usize>, to: &mut Output) -> Result<(), EngineError> {
+        self.layers[layers].iter().try_for_each(|layer| layer.write_to(to))
+    }
+
+    /// Reads what [`Store::write_layers`] wrote of layers that have read `tokens` tokens. The store still has seen none.
+    pub(crate) fn read_layers(
+        &mut self,
+        layers: Range<usize>,
+        from: &mut Input,
+        tokens: usize,
+    ) -> Result<(), EngineError> {
+        self.layers[layers].iter_mut().try_for_each(|layer| layer.read_from(from, tokens))
+    }
+
+    /// Writes what a layer holds of a text that it has begun to read: the stored queries and, where it is computed in
+    /// the store itself, its first `rows` rows.
+    pub(crate) fn write_begun_layer(
+        &self,
+        layer: usize,
+        rows: Option<usize>,
+        to: &mut Output,
+    ) -> Result<(), EngineError> {
+        let Layer { lanes, queries, .. } = &self.layers[layer];
+        queries.iter().try_for_each(|queries| Ok::<_, EngineError>(to.bytes(&read_all(queries)?)?))?;
+        let Some(rows) = rows else { return Ok(()) };
+        lanes.iter().try_for_each(|lane| write_rows(&lane.graph, rows, to))
+    }
+
+    /// Reads what [`Store::write_begun_layer`] wrote.
+    pub(crate) fn read_begun_layer(
+        &mut self,
+        layer: usize,
+        rows: Option<usize>,
+        from: &mut Input,
+    ) -> Result<(), EngineError> {
+        let Layer { lanes, queries, .. } = &self.layers[layer];
+        queries.iter().try_for_each(|queries| fill(queries, from))?;
+        let Some(rows) = rows else { return Ok(()) };
+        lanes.iter().try_for_each(|lane| {
+            read_rows(&lane.graph, rows, from)?;
+            write_positions_in_order(&lane.graph, rows)
         })
     }
 
@@ -80,14 +127,7 @@ impl Lane {
         for positions in &self.positions {
             to.numbers(positions.iter().copied())?;
         }
-        for tensor in self.graph.tensors() {
-            let [_, row, head, _] = tensor.strides();
-            let mut rows = vec![0u8; live * row];
-            for number in 0..tensor.dim(2) {
-                tensor.read(number * head, &mut rows)?;
-                to.bytes(&rows)?;
-            }
-        }
+        write_rows(&self.graph, live, to)?;
         if let Some(sums) = &self.sums {
             to.bytes(&read_all(sums)?)?;
         }
@@ -134,12 +174,7 @@ impl Lane {
             // In place, which keeps the capacity allocated for all rows of the lane.
             Arc::make_mut(positions).clone_from(&read);
         }
-        for tensor in self.graph.tensors() {
-            let [_, row, head, _] = tensor.strides();
-            for number in 0..tensor.dim(2) {
-                tensor.write(number * head, from.bytes(live * row)?)?;
-            }
-        }
+        read_rows(&self.graph, live, from)?;
         if let Some(sums) = &self.sums {
             fill(sums, from)?;
         }
@@ -165,6 +200,40 @@ fn are_possible(positions: &[u32], scanned_until: usize, last_eviction_at: usize
         && sorted.last().is_none_or(|last| (*last as usize) < seen)
         && unscanned == seen - scanned_until
         && newest.iter().copied().eq(last_eviction_at as u32..seen as u32)
+}
+
+/// Writes the first `rows` rows of every head of a lane, keys and then values.
+pub(crate) fn write_rows(lane: &GraphLane, rows: usize, to: &mut Output) -> Result<(), EngineError> {
+    for tensor in lane.tensors() {
+        let [_, row, head, _] = tensor.strides();
+        let mut bytes = vec![0u8; rows * row];
+        for number in 0..tensor.dim(2) {
+            tensor.read(number * head, &mut bytes)?;
+            to.bytes(&bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads what [`write_rows`] wrote. The lane has room for as many rows.
+pub(crate) fn read_rows(lane: &GraphLane, rows: usize, from: &mut Input) -> Result<(), EngineError> {
+    for tensor in lane.tensors() {
+        let [_, row, head, _] = tensor.strides();
+        for number in 0..tensor.dim(2) {
+            tensor.write(number * head, from.bytes(rows * row)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the positions 0, 1, 2, … beside the first `rows` rows of a lane, if it stores positions.
+pub(crate) fn write_positions_in_order(lane: &GraphLane, rows: usize) -> Result<(), EngineError> {
+    let Some(to) = &lane.positions else { return Ok(()) };
+    let (positions, capacity): (Vec<i32>, usize) = ((0..rows as i32).collect(), lane.k.dim(1));
+    for head in 0..lane.kv_heads.len() {
+        to.all.write(size_of::<i32>() * (to.first + head * capacity), &positions)?;
+    }
+    Ok(())
 }
 
 fn read_all(tensor: &Tensor) -> Result<Vec<u8>, EngineError> {
