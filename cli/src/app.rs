@@ -20,7 +20,15 @@ use crate::local_models;
 use crate::offers::{self, Budgeted};
 use crate::reporter::{HeldReporter, Reporter};
 
-/// What `ask` and `chat` say of the embedded model.
+/// What a model is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    Ask,
+    Chat,
+    Read,
+}
+
+/// What `ask`, `chat` and `read` say of the embedded model.
 const EMBEDDED: &str = "It finds facts in documents, such as numbers, names and places, and little else.";
 
 /// What every command receives.
@@ -42,15 +50,18 @@ impl App {
         App { console: self.console.with_plain(plain), interrupt: self.interrupt.clone() }
     }
 
-    /// Says what the embedded model is and how to use another one, if it is the one. `is_asked`: in `ask`, not in `chat`.
-    pub fn introduce(&self, source: &ModelSource, is_asked: bool) {
-        let (what, how, command) = match is_asked {
-            true => (
+    /// Says what the embedded model is and how to use another one, if it is the one.
+    pub fn introduce(&self, source: &ModelSource, purpose: Purpose) {
+        let (what, how, command) = match purpose {
+            Purpose::Ask => (
                 "No model is named, so the small built-in model answers.",
                 "ask",
                 "ask MODEL FILE \"QUESTION\"",
             ),
-            false => ("This is the small built-in model.", "chat with", "chat MODEL"),
+            Purpose::Chat => ("This is the small built-in model.", "chat with", "chat MODEL"),
+            Purpose::Read => {
+                ("No model is named, so the small built-in model reads.", "read with", "read FILE -m MODEL")
+            }
         };
         if matches!(source, ModelSource::Embedded) {
             self.console.note(&format!(

@@ -40,7 +40,7 @@ Exit codes:
   2    wrong usage: an argument, a setting
   3    the answer of `plan` is no or partly
   4    `ask --json`: an answer was cut off; without --json, a note says so
-  130  stopped by Ctrl-C
+  130  stopped by Ctrl-C; 128 and the number of the signal where another one, such as SIGTERM, stops `ask`, `chat` or `read`
 
 `longhand` alone prints examples, and so does the help of each command.";
 
@@ -104,7 +104,8 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     if arguments.len() <= 1 {
         return print_start();
     }
-    let arguments = habits::with_command(llama::translate(arguments), &clap_command());
+    let model_folders = || Settings::load(chat_command).unwrap_or_default().model_folders();
+    let arguments = habits::with_command(llama::translate(arguments), &clap_command(), model_folders);
     let (cli, settings) = match parse(&arguments) {
         Ok(parsed) => parsed,
         Err(code) => return code,

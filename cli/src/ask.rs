@@ -18,7 +18,7 @@ use models::embedded::EMBEDDED_NAME;
 use serde_json::{Value, json};
 
 use crate::answer::AnswerView;
-use crate::app::App;
+use crate::app::{App, Purpose};
 use crate::args::answer::AnswerArgs;
 use crate::args::disk::DiskArgs;
 use crate::args::model::ModelArgs;
@@ -127,7 +127,7 @@ pub fn run(app: &App, mut args: AskArgs) -> Result<()> {
     let given = args.sampling.values()?;
     let questions = args.sort(app)?;
     let source = args.model.source(app, None)?;
-    app.introduce(&source, true);
+    app.introduce(&source, Purpose::Ask);
     if args.no_conversation || args.single_turn {
         app.console.note(
             "note: -no-cnv and -st are not used: `ask` answers and ends, with the model's chat template",

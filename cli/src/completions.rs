@@ -18,7 +18,7 @@ use crate::app::App;
 ///
 /// For example, for bash: longhand completions bash > ~/.local/share/bash-completion/completions/longhand; for fish:
 /// ~/.config/fish/completions/longhand.fish; for zsh: a file _longhand in a folder of $fpath. In these shells the names of
-/// models, conversations, saved prompts, policies, shapes and GPUs are completed too.
+/// models, conversations, documents, saved prompts, policies, shapes and GPUs are completed too.
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
     /// The shell

@@ -1,5 +1,5 @@
 //! Error messages: `error: what and where`, then `hint: what to do`, and the exit code (1 failure, 2 wrong
-//! usage, 130 interrupted). Hints of the libraries are data; this file turns them into sentences with flags.
+//! usage, 3 and 4 answers of a command, 130 interrupted). Hints of the libraries are data; this file turns them into sentences with flags.
 
 use std::error::Error;
 use std::io;

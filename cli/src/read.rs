@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use longhand::{Chat, ChatOptions, DocumentCache, DocumentReading, Preamble, SetupOptions};
 
-use crate::app::App;
+use crate::app::{App, Purpose};
 use crate::args::answer::AnswerArgs;
 use crate::args::disk::DiskArgs;
 use crate::args::model::ModelArgs;
@@ -53,19 +53,19 @@ pub fn run(app: &App, args: &ReadArgs) -> Result<()> {
     })?;
     // Who asks for it wants it to be kept.
     let cache = DocumentCache { max_share: f64::INFINITY, ..cache };
-    let source = args.model.source(app, None)?;
-    let options = args.session.apply(args.model.setup_options(app))?;
-    app.introduce(&source, true);
-    let model = app.open(source)?;
-    // Before the documents are read: the process that this starts would keep a copy of them.
-    let chat_format = &args.answer.chat_format(&model)?;
-    app.note_missing_template(chat_format);
     let files: Vec<PathBuf> = args.files.iter().chain(&args.more_files).cloned().collect();
     let is_model = |file: &&PathBuf| file.extension().is_some_and(|found| found.eq_ignore_ascii_case("gguf"));
     if let Some(model) = files.iter().find(is_model) {
         let message = format!("{} is a model file, but read takes documents", model.display());
         return Err(Failure::usage(message, "give the model with -m MODEL").into());
     }
+    let source = args.model.source(app, None)?;
+    let options = args.session.apply(args.model.setup_options(app))?;
+    app.introduce(&source, Purpose::Read);
+    let model = app.open(source)?;
+    // Before the documents are read: the process that this starts would keep a copy of them.
+    let chat_format = &args.answer.chat_format(&model)?;
+    app.note_missing_template(chat_format);
     let documents = Documents::read(&files)?;
     let preamble = Preamble::new(chat_format, args.system_prompt.as_deref(), documents.text())?;
     documents.announce(app, chat_format, preamble.document_tokens())?;
@@ -130,7 +130,8 @@ fn check_room(app: &App, chat: &mut Chat, cache: &DocumentCache) -> Result<()> {
     }
     if larger(meanwhile) {
         app.console.note(&format!(
-            "note: a reading that is stopped begins anew: how far it is may take {}, but --disk-cache is {limit}",
+            "note: if this reading is stopped, it begins anew: an unfinished reading may take {} on the disk, but --disk-cache is \
+             {limit}",
             format::bytes(meanwhile)
         ));
     }
@@ -177,7 +178,8 @@ fn interrupted(app: &App, chat: &mut Chat, cache: &DocumentCache, what: &str) ->
             "the same command begins anew",
         ),
     };
-    Failure::new(message, hint).with_exit_code(interrupt::EXIT_CODE)
+    let ending = app.interrupt.ending().and_then(|signal| u8::try_from(128 + signal).ok());
+    Failure::new(message, hint).with_exit_code(ending.unwrap_or(interrupt::EXIT_CODE))
 }
 
 /// The command that asks about the documents: with the settings with which they are read.
@@ -214,6 +216,9 @@ fn question_command(args: &ReadArgs, given: &SetupOptions, chat: &Chat, files: &
         flag("-c", options.context.to_string());
     }
     words.extend(args.session.chunk.words());
+    words.extend(args.answer.words());
+    // With less room it would be removed for the next documents.
+    words.extend(args.disk.words());
     words.push("QUESTION".to_owned());
     words.iter().map(|word| format::shell_word(word)).collect::<Vec<_>>().join(" ")
 }

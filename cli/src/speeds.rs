@@ -30,7 +30,7 @@ pub fn estimate(session: &Session, before: usize, tokens: usize) -> Option<Durat
         entries.iter().find(|(known, speed)| *known == key && *speed > 0.0).map(|(_, speed)| *speed)
     };
     let nearest = (0..=MAX_CLASS).flat_map(|away| [wanted.checked_add(away), wanted.checked_sub(away)]);
-    let speed = nearest.flatten().find_map(known)?;
+    let speed = nearest.flatten().filter(|class| *class <= MAX_CLASS).find_map(known)?;
     Duration::try_from_secs_f64(session.reading_work(before, tokens) / speed).ok()
 }
 
@@ -72,7 +72,7 @@ fn key(session: &Session, class: u32) -> String {
         options.policy.name(),
         engine.threads(),
         engine.layers_on_device(),
-        4u64.pow(class + 1)
+        4u64.saturating_pow(class + 1)
     )
 }
 

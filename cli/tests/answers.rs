@@ -129,7 +129,7 @@ fn thinking_is_dim_and_can_be_hidden() {
 #[test]
 fn thinking_is_apart_from_answers_in_json_and_hidden_on_request() {
     let model = talking_model("thinking-json.gguf", &THOUGHTFUL, Some(THINKS));
-    let object = longhand(&["ask", "--json", "-m", &model, "Hi", "Ho"]).json();
+    let object = longhand(&["ask", "--json", "-m", &model, "-p", "Hi", "-p", "Ho"]).json();
     for answer in object["answers"].as_array().expect("answers") {
         assert_eq!(answer["thinking"], "Let me see.\n*Hm*.");
         assert_eq!(answer["answer"], "It is **so** then.\n```sh\nls\n```");

@@ -386,7 +386,8 @@ fn pipes_instead_of_parts_and_locks_are_not_waited_for() {
     let (hub, cache) = (hub(), cache("pipe-part"));
     let path = part(&cache);
     pipe(&path);
-    inspect(&hub, &cache, MODEL, |_| ()).assert_failed(1, &format!("{}: not a regular file", path.display()));
+    inspect(&hub, &cache, MODEL, |_| ())
+        .assert_failed(1, &format!("{}: it is not a regular file", path.display()));
     let cache = self::cache("pipe-lock");
     pipe(&cache.join(format!(".locks/models--acme--Needle-GGUF/{}.lock", checksum(needle()))));
     let failed = inspect(&hub, &cache, MODEL, |_| ());

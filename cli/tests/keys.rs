@@ -556,6 +556,7 @@ fn the_last_question_is_edited_in_the_line() {
     // Ctrl-C leaves it as it was: what is typed then is a question of its own.
     chat.send("/edit\r");
     chat.wait_for_row("> What is the pass key?|");
+    chat.wait_for_end_of_work();
     chat.send("\x03");
     chat.wait_for_prompt();
     chat.send("//etc/passwd\r");
@@ -564,11 +565,13 @@ fn the_last_question_is_edited_in_the_line() {
     // So does a command, which is no question.
     chat.send("/edit\r");
     chat.wait_for_row("> //etc/passwd|");
+    chat.wait_for_end_of_work();
     chat.send("\x15/kv 9.9\r");
     chat.wait_for("error: there is no head 9.9");
     chat.wait_for_prompt();
     chat.send("/edit\r");
     chat.wait_for_row("> //etc/passwd|");
+    chat.wait_for_end_of_work();
     chat.send("\x15What is Mary's favorite number?\r");
     chat.wait_for(NUMBER_IS);
     chat.wait_for_prompt();

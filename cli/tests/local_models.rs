@@ -192,7 +192,7 @@ fn a_model_can_be_given_by_name() {
     none.assert_failed(1, "neddle: No such file, and no model on this machine");
     // What is meant is at Hugging Face.
     let remote = run(&home, &["inspect", "acme/Other-GGUF"]);
-    assert!(remote.stderr.contains("or download it from Hugging Face with -hf acme/Other-GGUF"));
+    assert!(remote.stderr.contains("; -hf acme/Other-GGUF downloads it from Hugging Face"));
     let address = "https://huggingface.co/acme/Other-GGUF/resolve/main/other-Q8_0.gguf?download=true";
     let address = run(&home, &["inspect", address]);
     assert!(address.stderr.contains("as -hf acme/Other-GGUF:other-Q8_0.gguf; "), "{}", address.stderr);

@@ -135,7 +135,10 @@ fn folders_and_files_are_private_whatever_the_umask() {
             user.command(&[&["ask", "-t", "1", "-f", &document], policy, &[NUMBER]].concat())
         };
         let chat = user.command(&["chat", "-t", "1", "-f", &document]);
-        for program in [ask(&["--policy", "razor"]), ask(&SAVED), chat] {
+        // What identifies a model is remembered for files only, and first of all.
+        let needle = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/needle/needle-q8_0.gguf");
+        let of_file = user.command(&["ask", "-t", "1", "-m", needle, "-f", &document, NUMBER]);
+        for program in [of_file, ask(&["--policy", "razor"]), ask(&SAVED), chat] {
             let mut bash = Command::new("bash");
             bash.args(["-c", &format!("umask {umask} && exec \"$@\""), "bash"]).current_dir(&user.0);
             bash.arg(program.get_program()).args(program.get_args());

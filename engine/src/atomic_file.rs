@@ -190,7 +190,7 @@ pub fn remove_leftovers(folder: &Path, name: Option<&OsStr>, begins: &[u8]) {
         let (name, path) = (entry.file_name(), entry.path());
         let process = name.to_str().and_then(|name| process_of(name, prefix.as_deref()));
         let Some(process) = process.filter(|_| regular_file::is_own(&path)) else { continue };
-        let is_leftover = regular_file::open(&path).is_ok_and(|mut file| {
+        if let Ok(mut file) = regular_file::open(&path) {
             let is_free = match file.try_lock() {
                 Ok(()) => true,
                 // It is still written to.
@@ -198,10 +198,10 @@ pub fn remove_leftovers(folder: &Path, name: Option<&OsStr>, begins: &[u8]) {
                 // Not every file system knows locks.
                 Err(TryLockError::Error(_)) => has_ended(process),
             };
-            is_free && is_beginning(&mut file, begins)
-        });
-        if is_leftover {
-            let _ = fs::remove_file(&path);
+            // It is removed while it is locked: another process may be about to write a file of this name.
+            if is_free && is_beginning(&mut file, begins) {
+                let _ = fs::remove_file(&path);
+            }
         }
     }
 }

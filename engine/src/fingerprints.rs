@@ -4,15 +4,17 @@
 //!
 //! The file of fingerprints is a cache. It can be removed at any time. One that is damaged is none.
 
-use std::fs::{self, File, Metadata};
-use std::io::{self, Read as _, Write as _};
+use std::fs::Metadata;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use models::gguf::{Blob, GgufFile, is_fingerprint};
+use models::regular_file;
 use serde::{Deserialize, Serialize};
 
 use crate::atomic_file::{self, Access};
+use crate::folders;
 
 /// Bytes of the largest file of fingerprints. A larger one is not read.
 const MAX_BYTES: usize = 256 << 10;
@@ -116,21 +118,17 @@ pub(crate) fn remember(
             break text;
         }
     };
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    atomic_file::write(path, Access::Owner, |file| file.write_all(text.as_bytes()))
+    path.parent().map_or(Ok(()), folders::make_private)?;
+    atomic_file::remove_leftovers(atomic_file::folder(path), path.file_name(), b"[");
+    atomic_file::write_own(path, Access::Owner, |file| file.write_all(text.as_bytes()))
 }
 
-/// The entries of a file; none where it is missing, damaged or too large.
+/// The entries of a file; none where it is missing, damaged or too large, or where others may have written it.
 fn read(path: &Path) -> Vec<Entry> {
     let read = || {
-        // Opening a named pipe would wait for a writer.
-        let is_file = fs::metadata(path).ok()?.is_file();
-        let mut text = String::new();
-        let limit = MAX_BYTES as u64 + 1;
-        File::open(path).ok().filter(|_| is_file)?.take(limit).read_to_string(&mut text).ok()?;
-        serde_json::from_str(&text).ok().filter(|_| text.len() <= MAX_BYTES)
+        path.parent().map_or(Ok(()), folders::check_trusted).ok()?;
+        let own = Some(path).filter(|path| regular_file::is_own(path))?;
+        serde_json::from_str(&regular_file::read_text(own, MAX_BYTES as u64).ok()?).ok()
     };
     let mut entries: Vec<Entry> = read().unwrap_or_default();
     entries.retain(|entry| is_fingerprint(&entry.fingerprint) && !entry.files.is_empty());
@@ -139,6 +137,8 @@ fn read(path: &Path) -> Vec<Entry> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const FINGERPRINT: &str = "0123456789abcdef0123456789abcdef-xxh3";

@@ -49,7 +49,8 @@ fn make(folder: &Path) -> io::Result<()> {
     match builder.create(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             make(folder.parent().filter(|parent| !parent.as_os_str().is_empty()).ok_or(error)?)?;
-            builder.create(folder)?;
+            // Another process may be faster.
+            builder.create(folder).or_else(|error| if folder.is_dir() { Ok(()) } else { Err(error) })?;
         }
         Err(_) if folder.is_dir() => return Ok(()),
         made => made?,

@@ -341,6 +341,7 @@ impl LoadError {
             | LoadError::Folder { path }
             | LoadError::NotAFile { path }
             | LoadError::Lost { path, .. }
+            | LoadError::Changed { path }
             | LoadError::In { path, .. } => Some(path),
             _ => None,
         }

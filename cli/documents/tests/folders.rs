@@ -175,6 +175,26 @@ fn rules_of_all_folders_decide() {
     assert_eq!(found(&folder.join("a/*.log")), ["a/keep.log"]);
 }
 
+/// Bytes that are no UTF-8 become longer as text. The limit is on the bytes.
+#[test]
+fn rules_that_are_no_text_do_not_lift_the_limit() {
+    let comments = "#\n".repeat(20 << 10) + "x.txt\n";
+    let folder = folder(
+        "no-text",
+        &[
+            (".ignore", &[0xff; 100 << 10]),
+            (".gitignore", comments.as_bytes()),
+            ("x.txt", b"x"),
+            ("y.txt", b"y"),
+        ],
+    );
+    let source = read(&folder, &Limits::default()).expect("documents");
+    assert_eq!(
+        (names(&source, &folder), source.skipped.ignore_files.len()),
+        (vec!["x.txt".into(), "y.txt".into()], 1)
+    );
+}
+
 /// They come with a folder that somebody else has made.
 #[cfg(unix)]
 #[test]

@@ -37,6 +37,12 @@ impl AnswerArgs {
         }
     }
 
+    /// The flags that have a part in what is read, as words of a command line.
+    pub fn words(&self) -> Vec<String> {
+        let switch = self.thinking().map(|thinks| if thinks { "on" } else { "off" });
+        switch.map_or_else(Vec::new, |switch| vec!["--think".to_owned(), switch.to_owned()])
+    }
+
     /// How the model's file writes conversations, with its switch for thinking set.
     ///
     /// # Errors

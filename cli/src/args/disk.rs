@@ -6,19 +6,31 @@ use clap::Args;
 use longhand::{DocumentCache, folders};
 
 use super::values;
+use crate::format;
+
+/// The default of the flag, in bytes: 8 GiB.
+const DEFAULT: usize = 8 << 30;
 
 /// How much is kept on the disk.
 #[derive(Clone, Debug, Args)]
 pub struct DiskArgs {
     /// Disk space for the KV caches of documents that were read, so that they are not read again the next time. The caches
     /// of kept conversations may use as much again. The least recently used are removed first. A cache is not kept if it
-    /// is larger than this, or if writing it takes more than a tenth of the reading time. With 0 no caches are kept, only
-    /// the text of conversations
+    /// is larger than this, or if writing it takes more than a tenth of the reading time, unless `read` has made it. With 0
+    /// no caches are kept, only the text of conversations
     #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = values::bytes)]
     disk_cache: usize,
 }
 
 impl DiskArgs {
+    /// The flag as words of a command line, where it is not the default.
+    pub fn words(&self) -> Vec<String> {
+        match self.disk_cache == DEFAULT {
+            true => Vec::new(),
+            false => vec!["--disk-cache".to_owned(), format::bytes_flag(self.disk_cache)],
+        }
+    }
+
     /// Most bytes of each kind.
     pub fn limit(&self) -> u64 {
         self.disk_cache as u64

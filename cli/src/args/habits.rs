@@ -3,6 +3,7 @@
 //! a chat.
 
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 use clap::Command;
 
@@ -130,7 +131,11 @@ const ONE_ANSWER: [&str; 2] = ["--single-turn", "--no-conversation"];
 
 /// Makes a command line without a command a chat: `longhand book.pdf`, `longhand -m model.gguf`. With llama-cli's flags for
 /// one answer it is `ask`.
-pub fn with_command(mut arguments: Vec<OsString>, command: &Command) -> Vec<OsString> {
+pub fn with_command(
+    mut arguments: Vec<OsString>,
+    command: &Command,
+    model_folders: impl Fn() -> Vec<PathBuf>,
+) -> Vec<OsString> {
     let is_quiet = |argument: &OsString| argument == "-q" || argument == "--quiet";
     let at = 1 + arguments.iter().skip(1).take_while(|argument| is_quiet(argument)).count();
     let is_chat = arguments.get(at).is_some_and(|first| match is_flag(first) {
@@ -138,7 +143,9 @@ pub fn with_command(mut arguments: Vec<OsString>, command: &Command) -> Vec<OsSt
             let is_command = |argument: &OsString| command.find_subcommand(argument).is_some();
             is_flag_of_chat(first, command) && !arguments[at..].iter().any(is_command)
         }
-        false => command.find_subcommand(first).is_none() && first != "help" && begins_chat(first),
+        false => {
+            command.find_subcommand(first).is_none() && first != "help" && begins_chat(first, &model_folders)
+        }
     });
     if is_chat {
         let is_once = arguments.iter().any(|argument| ONE_ANSWER.iter().any(|flag| argument == flag));
@@ -168,6 +175,7 @@ fn is_flag_of_chat(flag: &OsStr, command: &Command) -> bool {
 }
 
 /// Whether a chat can begin with the argument: a file, a folder, a pattern, what looks like a path, the name of a model.
-fn begins_chat(argument: &OsStr) -> bool {
-    plain::is_path(argument) || argument.to_str().is_some_and(|name| local_models::is_name(name, &[]))
+fn begins_chat(argument: &OsStr, model_folders: impl Fn() -> Vec<PathBuf>) -> bool {
+    let is_model = |name| local_models::is_name(name, &model_folders());
+    plain::is_path(argument) || argument.to_str().is_some_and(is_model)
 }

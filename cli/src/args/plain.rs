@@ -222,7 +222,11 @@ fn is_pattern(text: &str) -> bool {
     let is_special = text.contains(['*', '[', '{']) || text.trim_end_matches('?').contains('?');
     let is_path = text.contains('/') || has_extension(text);
     match text.contains(char::is_whitespace) {
-        true => text.contains("**/") || text.rsplit('/').next().is_some_and(|name| name.starts_with("*.")),
+        true => {
+            let is_pattern =
+                text.contains("**/") || text.rsplit('/').next().is_some_and(|name| name.starts_with("*."));
+            is_pattern && !ends_sentence(text)
+        }
         false => is_special && is_path && !text.ends_with(['?', '!']),
     }
 }

@@ -198,7 +198,7 @@ pub fn policy_or_auto(text: &str) -> Result<Option<PolicyChoice>, Failure> {
 pub fn policy(text: &str) -> Result<PolicyChoice, Failure> {
     if text == AUTO {
         return Err(Failure::usage(
-            "auto chooses a policy by the memory, in `ask` and `chat` only",
+            "auto chooses a policy by the memory, in `ask`, `chat` and `read` only",
             "give a policy, for example full or razor",
         ));
     }

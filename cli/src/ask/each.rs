@@ -74,7 +74,8 @@ fn ask_each(asking: &Asking, count: &mut Count) -> Result<()> {
             }
             match document.and_then(|document| ask_about(asking, &name, &document, &mut loaded, count)) {
                 Ok(()) => count.answered += 1,
-                Err(error) if failure::is_closed_pipe(&error) => return Err(error),
+                // The answers cannot be written.
+                Err(error) if error.is::<std::io::Error>() => return Err(error),
                 Err(_) if app.interrupt.is_pressed() => return Err(interrupted(count)),
                 Err(error) => {
                     count.failed += 1;

@@ -4,7 +4,7 @@ use anyhow::Result;
 use longhand::{Chat, Context, DocumentCache, EngineError, HeadSource, Observer, Reading, SetupOptions};
 
 use super::complete::document_path;
-use crate::app::App;
+use crate::app::{App, Purpose};
 use crate::args::model::ModelArgs;
 use crate::failure::Failure;
 use crate::{crash_save, failure, format, speeds};
@@ -45,7 +45,7 @@ pub fn change(
     // A path may be quoted, or begin with `~/`.
     let path = document_path(name);
     let source = args.named(app, path.to_str().filter(|_| path.exists()).unwrap_or(name))?;
-    app.introduce(&source, false);
+    app.introduce(&source, Purpose::Chat);
     let model = app.open(source)?;
     let current = chat.session().engine().model();
     if app.identify(&model, given)? == current.fingerprint()? {
@@ -95,7 +95,8 @@ fn beside(error: anyhow::Error, name: &str) -> anyhow::Error {
         true => Failure::new(
             failure::message(error.as_ref()),
             format!(
-                "both models must fit the memory together; /exit, and `longhand chat {name}` starts with this one alone"
+                "both models must fit the memory together; /exit, and `longhand chat {}` starts with this one alone",
+                format::shell_word(name)
             ),
         )
         .into(),

@@ -52,7 +52,8 @@ fn setting(argument: &str) -> Option<Habit<'_>> {
         }
         "system" => {
             let text = value.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(value);
-            Some(Habit::Command(format!("/system {text}").into()))
+            // Without a text, `/system` shows the message; with an empty one it removes it.
+            Some(Habit::Command(format!("/system {}", if text.is_empty() { "\"\"" } else { text }).into()))
         }
         "think" => command("/think on"),
         "nothink" => command("/think off"),

@@ -13,7 +13,7 @@ use longhand::{
 
 use super::keeper::Keeper;
 use super::{ChatArgs, resume_check};
-use crate::app::App;
+use crate::app::{App, Purpose};
 use crate::documents::Documents;
 use crate::failure::Failure;
 use crate::kept::KeptChats;
@@ -48,7 +48,7 @@ impl Opening<'_> {
         };
         let is_built_in = matches!(source, ModelSource::Embedded);
         if saved.is_none() {
-            app.introduce(&source, false);
+            app.introduce(&source, Purpose::Chat);
         }
         let model = open_model(app, source).map_err(|error| match &saved {
             Some((_, saved)) => error
@@ -56,7 +56,7 @@ impl Opening<'_> {
             None => error,
         })?;
         let documents = Documents::for_chat(&args.files)?;
-        let format = model.chat_format()?;
+        let format = &args.answer.chat_format(&model)?;
         app.note_missing_template(format);
         let has_documents = saved.as_ref().map_or(!documents.text().trim().is_empty(), |(_, saved)| {
             !saved.document_names().is_empty() || !saved.documents().is_empty()

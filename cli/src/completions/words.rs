@@ -9,10 +9,12 @@ use std::path::PathBuf;
 
 use clap::builder::ValueParser;
 use clap::{Arg, Command};
+use longhand::DocumentCache;
 use longhand::policy::policies;
 use models::invisible::is_invisible;
 use models::shapes::{FileType, ModelShape};
 
+use crate::args::disk::documents_in;
 use crate::kept::KeptChats;
 use crate::{local_models, plan, prompts};
 
@@ -134,7 +136,7 @@ fn add_values(
     folders: &[PathBuf],
 ) {
     let command = names.first().copied().unwrap_or_default();
-    let is_answering = ["ask", "chat"].contains(&command);
+    let is_answering = ["ask", "chat", "read"].contains(&command);
     match argument.get_id().as_str() {
         "policy" => {
             completions.add(is_answering.then_some("auto"), "by the memory");
@@ -161,9 +163,18 @@ fn add_values(
             }
         }
         "resume" => add_conversations(completions),
-        "name" | "names" if command == "sessions" => {
+        "name" | "names" | "old" if command == "sessions" => {
             completions.files = true;
             add_conversations(completions);
+        }
+        "names" if command == "documents" => {
+            let folder = longhand::folders::cache().map(|folder| documents_in(&folder));
+            let list = folder.map(|folder| DocumentCache::new(&folder, 0).list());
+            for document in list.into_iter().flatten() {
+                let names = document.contents.map_or_else(|_| Vec::new(), |contents| contents.names);
+                completions.add(names, "document that was read");
+                completions.add([document.id], "document that was read");
+            }
         }
         "prompt_names" => {
             completions.add(prompts::list().into_iter().map(|prompt| prompt.name), "saved prompt")

@@ -31,7 +31,7 @@ pub fn from_environment(uri: &Uri) -> Result<Option<NamedProxy>, Failure> {
     if uri.scheme_str() == Some("http") {
         variables.rotate_left(2);
     }
-    // Who names a proxy for one scheme only has no other way out.
+    // A proxy for the one scheme comes before that for all.
     variables.splice(2..2, ["ALL_PROXY", "all_proxy"]);
     let value = |name: &&'static str| Some((*name, env::var(name).ok().filter(|value| !value.is_empty())?));
     let Some((variable, address)) = variables.iter().find_map(value) else { return Ok(None) };

@@ -67,6 +67,7 @@ fn messages_wait_for_the_answer_and_can_be_taken_back() {
     chat.wait_for_row("> draft|");
     chat.send("\x03");
     chat.wait_for("no command /twox");
+    chat.wait_for_end_of_work();
     chat.wait_for_row("> draft|");
     let shown = chat.contents();
     let order = ["(interrupted)", "no command /nope", "no command /one", "no command /twox"];

@@ -210,8 +210,9 @@ impl ChatFile {
     /// # Errors
     /// Where another program has changed the file since, or it cannot be written. It is then as it was.
     pub fn save(&mut self, chat: &Chat) -> Result<(), EngineError> {
-        if chat.session().first_text_share().is_some() {
-            // Layers of a text that is not read yet are no cache.
+        let model = chat.session().engine().model();
+        if chat.session().first_text_share().is_some() || model.check_unchanged().is_err() {
+            // Layers of a text that is not read yet are no cache, and rows of a file that was changed are none of use.
             return self.save_conversation(chat);
         }
         let origin = self.origin.clone();

@@ -46,9 +46,9 @@ impl Rules {
         let mut bytes = above.as_ref().map_or(0, |above| above.bytes);
         let mut read = |name: &str| {
             let path = folder.join(name);
-            let rules = text(&path, MAX_BYTES - bytes).and_then(|text| {
-                let Some(text) = text else { return Ok(None) };
-                bytes += text.len() as u64;
+            let rules = text(&path, MAX_BYTES - bytes).and_then(|found| {
+                let Some((text, length)) = found else { return Ok(None) };
+                bytes += length;
                 rules(folder, &text).map(Some)
             });
             rules.unwrap_or_else(|why| {
@@ -94,11 +94,11 @@ fn rules(folder: &Path, text: &str) -> Result<Gitignore, String> {
     builder.build().map_err(|_| "there are too many of them".to_owned())
 }
 
-/// The text of a file with rules; `None` if there is none.
+/// The text of a file with rules, and the bytes that the file has; `None` if there is none.
 ///
 /// # Errors
 /// Why it is not used.
-fn text(path: &Path, limit: u64) -> Result<Option<String>, String> {
+fn text(path: &Path, limit: u64) -> Result<Option<(String, u64)>, String> {
     if path.symlink_metadata().is_err() {
         return Ok(None);
     }
@@ -117,8 +117,9 @@ fn text(path: &Path, limit: u64) -> Result<Option<String>, String> {
     if bytes.len() as u64 > limit {
         return Err(format!("with those of the folders above it has more than {} KiB", MAX_BYTES >> 10));
     }
+    let length = bytes.len() as u64;
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-    Ok(Some(String::from_utf8_lossy(bytes).into_owned()))
+    Ok(Some((String::from_utf8_lossy(bytes).into_owned(), length)))
 }
 
 /// Opens a file. Does not wait for the other end of a pipe.

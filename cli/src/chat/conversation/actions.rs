@@ -22,19 +22,30 @@ use crate::failure::Failure;
 use crate::suggest::did_you_mean;
 use crate::{failure, format, heads, prompts};
 
+/// The name of a command and what is behind it.
+fn parts(command: &str) -> (&str, &str) {
+    let (name, argument) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+    (name, argument.trim())
+}
+
 impl Conversation<'_, '_> {
     /// Does what a command says.
     pub(super) fn obey(&mut self, command: &str) -> Result<Outcome> {
-        let (name, argument) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
-        let argument = argument.trim();
+        let (name, argument) = parts(command);
         match habit(name, argument) {
-            Some(Habit::Command(ours)) => return self.obey(&ours),
+            Some(Habit::Command(ours)) => self.obey_ours(&ours),
             Some(Habit::Advice(advice)) => {
-                self.front_end.note(&format!("error: there is no command {name} {argument}\nhint: {advice}"));
-                return Ok(Outcome::Nothing);
+                let command = command.trim();
+                self.front_end.note(&format!("error: there is no command {command}\nhint: {advice}"));
+                Ok(Outcome::Nothing)
             }
-            None => {}
+            None => self.obey_ours(command),
         }
+    }
+
+    /// The same for a command of this program.
+    fn obey_ours(&mut self, command: &str) -> Result<Outcome> {
+        let (name, argument) = parts(command);
         match (name, argument) {
             ("/exit", "") => return Ok(Outcome::Quit),
             ("/help", "") => self.front_end.print(&commands::help(View::new(self.app.console).width))?,
