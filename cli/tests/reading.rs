@@ -126,7 +126,7 @@ fn documents_are_read_ahead_and_found() {
     terminate(&child);
     let run = finished(child.wait_with_output().expect("ended"));
     assert!(run.stderr.contains("hint: the same command goes on"), "{}", run.stderr);
-    run.assert_failed(130, "is read and kept");
+    run.assert_failed(143, "is read and kept");
 
     let run = setting.run(&read);
     assert!(run.stderr.contains("found ") && run.stderr.contains(" % read"), "{}", run.stderr);
