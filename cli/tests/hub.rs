@@ -386,7 +386,8 @@ fn pipes_instead_of_parts_and_locks_are_not_waited_for() {
     let (hub, cache) = (hub(), cache("pipe-part"));
     let path = part(&cache);
     pipe(&path);
-    inspect(&hub, &cache, MODEL, |_| ()).assert_failed(1, &format!("{}: not a regular file", path.display()));
+    inspect(&hub, &cache, MODEL, |_| ())
+        .assert_failed(1, &format!("{}: it is not a regular file", path.display()));
     let cache = self::cache("pipe-lock");
     pipe(&cache.join(format!(".locks/models--acme--Needle-GGUF/{}.lock", checksum(needle()))));
     let failed = inspect(&hub, &cache, MODEL, |_| ());
@@ -403,7 +404,23 @@ fn pipes_instead_of_models_and_tokens_are_not_waited_for() {
     pipe(&home.join("token"));
     let cache = self::cache("pipe-token");
     inspect(&hub, &cache, MODEL, |command| _ = command.env("HF_HOME", &home))
-        .assert_failed(1, "token: not a regular file");
+        .assert_failed(1, "token: it is not a regular file");
+}
+
+/// A part of a token is another token, and a part of the certificates may lack the one that is needed.
+#[test]
+fn tokens_and_certificates_that_are_too_large_are_not_cut() {
+    let (hub, cache) = (hub(), cache("large-files"));
+    let home = self::cache("large-home");
+    fs::create_dir_all(&home).expect("a folder");
+    fs::write(home.join("token"), format!("hf_{}", "a".repeat(5000))).expect("a file");
+    inspect(&hub, &cache, MODEL, |command| _ = command.env("HF_HOME", &home))
+        .assert_failed(1, "token: it is larger than 4096 bytes");
+    let pem = home.join("large.pem");
+    fs::File::create(&pem).and_then(|file| file.set_len((16 << 20) + 1)).expect("a sparse file");
+    inspect(&hub, &cache, MODEL, |command| _ = command.env("SSL_CERT_FILE", &pem))
+        .assert_failed(1, "large.pem: it is larger than 16777216 bytes");
+    assert_eq!(hub.requests(), 0);
 }
 
 #[test]
