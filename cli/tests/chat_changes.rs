@@ -221,19 +221,19 @@ fn saved_prompts_are_listed_and_asked() {
         ("number.txt", format!("\n{NUMBER}\n").leak().as_bytes()),
         ("key.txt", KEY.as_bytes()),
         ("bad.txt", b"\xff\xfe\x00"),
-        ("notes.md", b"no prompt"),
+        ("notes.md", b"a prompt too"),
     ];
     let run =
         chat_with_prompts(&prompts, "/prompt\n/prompt number\n/prompt keyy\n/prompt bad\n/prompt ../key\n");
     for part in [
-        "error: there is no prompt keyy\nhint: did you mean `key`? ",
-        "bad.txt: it is not UTF-8\n",
-        "error: there is no prompt ../key\n",
+        "error: there is no saved prompt named keyy\nhint: did you mean `key`? ",
+        "bad.txt cannot be used: it is not UTF-8 text\n",
+        "error: there is no saved prompt named ../key\n",
     ] {
         assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
     }
     let out = run.ok();
-    assert_eq!(out, format!("bad\nkey\nnumber\n/prompt NAME asks one\n> {NUMBER}\n{NUMBER_IS}\n"));
+    assert_eq!(out, format!("bad\nkey\nnotes\nnumber\n/prompt NAME asks one\n> {NUMBER}\n{NUMBER_IS}\n"));
     let run = chat_with_prompts(&[], "/prompt\n");
     assert!(run.ok().starts_with("there are no saved prompts; write one to "));
 }
