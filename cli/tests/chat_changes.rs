@@ -99,6 +99,8 @@ fn the_conversation_before_a_summary_stays_kept() {
     let kept = run.stderr.split_once("kept: longhand chat --resume ").expect("a name").1;
     let name = kept.split_whitespace().next().expect("a name");
     assert_ne!(run.kept_name(), name, "{}", run.stderr);
+    // It is named after what was talked about, and not after the question that the summary answers.
+    assert!(run.kept_name().contains("what-is-marys-favorite-number"), "{}", run.stderr);
     let whole = longhand(&["sessions", "export", name]).ok();
     assert!(
         whole.matches(&format!("## {NUMBER}")).count() == 2 && !whole.contains("talked about"),
@@ -116,6 +118,21 @@ fn the_conversation_before_a_summary_stays_kept() {
     for name in [name, &run.kept_name()] {
         longhand(&["sessions", "remove", name]).ok();
     }
+}
+
+#[test]
+fn a_summary_in_a_file_of_the_users_says_that_it_is_written_over() {
+    let session = scratch("changes-session").join("compacted.longhand");
+    let _ = fs::remove_file(&session);
+    let session = session.to_str().expect("text");
+    let run = chat("compact-file", &["--session", session], &[NUMBER, KEY, NUMBER, KEY, "/compact"]);
+    let note =
+        format!(" /undo brings them back, as long as this chat runs: {session} has only the summary now\n");
+    assert!(run.stderr.contains(&note), "{}", run.stderr);
+    run.ok();
+    let exported = longhand(&["sessions", "export", session]).ok();
+    assert!(exported.contains("talked about") && !exported.contains(&format!("## {NUMBER}")), "{exported}");
+    longhand(&["sessions", "remove", session]).ok();
 }
 
 #[test]
