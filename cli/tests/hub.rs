@@ -7,7 +7,7 @@ mod hub_server;
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -373,6 +373,30 @@ fn a_web_page_is_not_taken_for_a_model() {
     hub.faults(&[Fault::CutAfter(5000), Fault::WebPage(200)]);
     inspect(&hub, &cache, MODEL, |_| ()).assert_failed(1, "sends a web page instead of needle-Q8_0.gguf");
     assert_downloaded(&cache, inspect(&hub, &cache, MODEL, |_| ()));
+}
+
+/// The chat goes on after Ctrl-C, and so did the thread that downloads.
+#[test]
+fn ctrl_c_stops_a_download_of_a_chat() {
+    let (hub, cache) = (hub(), cache("chat"));
+    hub.faults(&[Fault::HoldAfter(4000)]);
+    let mut command = at(&hub, &cache, &["chat", "--private"]);
+    command.stdin(Stdio::piped());
+    let mut running = Running::start(command);
+    let mut input = running.child.stdin.take().expect("a pipe");
+    input.write_all(format!("/model -hf {MODEL}\n").as_bytes()).expect("a reader");
+    wait_for_length(&part(&cache), 4000);
+    running.signal("INT");
+    running.wait_for("interrupted");
+    hub.go_on();
+    let lock = cache.join(format!(".locks/models--acme--Needle-GGUF/{}.lock", checksum(needle())));
+    fs::File::open(lock).and_then(|file| file.lock()).expect("it becomes free");
+    assert!(part(&cache).exists() && !repository(&cache).join("blobs").join(checksum(needle())).exists());
+    // The chat is still there.
+    input.write_all(b"/nothing\n").expect("a reader");
+    running.wait_for("there is no command /nothing");
+    drop(input);
+    running.finish();
 }
 
 fn pipe(path: &Path) {
