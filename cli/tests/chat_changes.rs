@@ -194,6 +194,32 @@ fn a_kept_conversation_says_which_model_answered() {
     longhand(&["sessions", "remove", &name]).ok();
 }
 
+/// The built-in model has one right answer; another model is sampled as its file says, unless the user has said how.
+#[test]
+fn another_model_is_sampled_as_is_best_for_it() {
+    let model = talking_model("changes-sampled.gguf", &["I am", " another one."], None);
+    let to_model = format!("/model {model}\n/set\n");
+    let run = longhand_with_input(&["chat", "--private"], to_model.as_bytes());
+    let note =
+        "answers are sampled with temp 0.8 (default) now, not with temp 0 (built-in); /set changes it\n";
+    assert!(run.stderr.contains(note), "{}", run.stderr);
+    let out = run.ok();
+    assert!(out.lines().any(|line| line.starts_with("temp           0.8        default")), "{out}");
+    // About documents it is greedy, too.
+    let run = chat("sampled", &["--private"], &[&format!("/model {model}"), "/set"]);
+    assert!(!run.stderr.contains("answers are sampled with"), "{}", run.stderr);
+    let out = run.ok();
+    assert!(out.lines().any(|line| line.starts_with("temp           0          documents")), "{out}");
+    // What was given stays.
+    let given = format!("/set top-k 7\n{to_model}");
+    let run = longhand_with_input(&["chat", "--private", "--temp", "0.25"], given.as_bytes());
+    assert!(!run.stderr.contains("answers are sampled with"), "{}", run.stderr);
+    let out = run.ok();
+    for line in ["temp           0.25       given", "top-k          7          given"] {
+        assert!(out.lines().any(|shown| shown.starts_with(line)), "{line}: {out}");
+    }
+}
+
 #[test]
 fn before_the_first_question_another_model_reads_the_documents() {
     let needle = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/needle/needle-q8_0.gguf");
