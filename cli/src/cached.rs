@@ -1,7 +1,5 @@
 //! `longhand documents`: the documents that were read and are kept on the disk.
 
-use std::time::{Duration, SystemTime};
-
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use longhand::{CachedDocuments, DocumentCache, folders};
@@ -9,9 +7,10 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::args::disk;
+use crate::console::visible;
 use crate::failure::Failure;
+use crate::format;
 use crate::table::Table;
-use crate::{console, format};
 
 /// What is said where there is none.
 const NONE_KEPT: &str = "no document that was read is kept";
@@ -45,7 +44,8 @@ struct ListArgs {
 
 #[derive(Debug, Args)]
 struct RemoveArgs {
-    /// Their names, with whatever model and policy they were read, or the beginnings of their ids
+    /// Their names, with whatever model and policy they were read, or the beginnings of their ids. A name that different
+    /// documents have is refused; their ids are shown then
     #[arg(value_name = "NAME", required_unless_present = "all")]
     names: Vec<String>,
     /// Remove all of them
@@ -88,14 +88,16 @@ fn print(app: &App, list: &[CachedDocuments], json: bool) -> Result<()> {
     }
     let mut table = Table::new(["id", "documents", "model", "policy", ">tokens", ">size", "read", "state"]);
     for documents in list {
-        let (id, size) = (documents.id.clone(), format::bytes(bytes(documents)));
-        let read = format!("{} ago", format::age(age(documents.read)));
+        let size = format::file_size(documents.bytes);
+        let read = format!("{} ago", format::age(format::since(documents.read)));
+        // Escapes take more columns than what they stand for.
+        let id = visible(&documents.id);
         table.row(match &documents.contents {
             Ok(contents) => [
                 id,
-                title(documents),
-                contents.model.clone(),
-                contents.policy.clone(),
+                visible(&title(documents)),
+                visible(&contents.model),
+                visible(&contents.policy),
                 format::count(contents.tokens),
                 size,
                 read,
@@ -107,7 +109,7 @@ fn print(app: &App, list: &[CachedDocuments], json: bool) -> Result<()> {
             Err(_) => [id, "".into(), "".into(), "".into(), "".into(), size, read, "damaged".into()],
         });
     }
-    Ok(app.console.print_report(&table.plain())?)
+    Ok(app.console.print_report(&table.fitted(app.console.width()))?)
 }
 
 fn description(documents: &CachedDocuments) -> Value {
@@ -127,13 +129,16 @@ fn description(documents: &CachedDocuments) -> Value {
     value["id"] = json!(documents.id);
     value["path"] = json!(documents.path);
     value["bytes"] = json!(documents.bytes);
-    value["age_seconds"] = json!(age(documents.read).as_secs());
-    value["unused_seconds"] = json!(age(documents.used).as_secs());
+    value["age_seconds"] = json!(format::since(documents.read).as_secs());
+    value["unused_seconds"] = json!(format::since(documents.used).as_secs());
     value
 }
 
-/// All documents of this name, which may have been read with several models and policies; otherwise those whose id
-/// begins so.
+/// All readings of the documents of this name, which may have been read with several models and policies; otherwise those
+/// whose id begins so.
+///
+/// # Errors
+/// There is none, or the name or the beginning of an id may mean different ones. Names are kept without folders.
 fn find<'a>(list: &'a [CachedDocuments], name: &str) -> Result<Vec<&'a CachedDocuments>, Failure> {
     const SHOW: &str = "`longhand documents` shows them";
     let is_named = |documents: &&CachedDocuments| {
@@ -142,7 +147,17 @@ fn find<'a>(list: &'a [CachedDocuments], name: &str) -> Result<Vec<&'a CachedDoc
     };
     let named: Vec<&CachedDocuments> = list.iter().filter(is_named).collect();
     if !named.is_empty() {
-        return Ok(named);
+        if are_alike(&named) {
+            return Ok(named);
+        }
+        let of_one = |documents: &&CachedDocuments| {
+            format!("{} ({}, {})", documents.id, title(documents), format::file_size(documents.bytes))
+        };
+        let list: Vec<String> = named.iter().map(of_one).collect();
+        return Err(Failure::new(
+            format!("{name} is the name of different documents: {}", list.join("; ")),
+            format!("give the beginnings of ids; {SHOW}"),
+        ));
     }
     let has_id = |documents: &&CachedDocuments| !name.is_empty() && documents.id.starts_with(name);
     let found: Vec<&CachedDocuments> = list.iter().filter(has_id).collect();
@@ -157,14 +172,24 @@ fn find<'a>(list: &'a [CachedDocuments], name: &str) -> Result<Vec<&'a CachedDoc
     }
 }
 
+/// Whether these may be readings of the same documents: all have the same names, and with one model as many tokens.
+fn are_alike(found: &[&CachedDocuments]) -> bool {
+    let contents: Vec<_> = found.iter().filter_map(|documents| documents.contents.as_ref().ok()).collect();
+    contents.iter().enumerate().all(|(at, one)| {
+        contents[..at]
+            .iter()
+            .all(|other| one.names == other.names && (one.model != other.model || one.tokens == other.tokens))
+    })
+}
+
 fn remove(app: &App, chosen: &[&CachedDocuments]) -> Result<()> {
     if chosen.is_empty() {
         app.console.note(NONE_KEPT);
     }
     for documents in chosen {
         documents.remove()?;
-        let (title, size) = (title(documents), format::bytes(bytes(documents)));
-        app.console.note(&format!("removed {} ({}, {size})", console::visible(&title), documents.id));
+        let (title, size) = (title(documents), format::file_size(documents.bytes));
+        app.console.note(&format!("removed {title} ({}, {size})", documents.id));
     }
     Ok(())
 }
@@ -175,12 +200,4 @@ fn title(documents: &CachedDocuments) -> String {
         Ok(contents) => contents.names.join(", "),
         Err(_) => "a damaged file".to_owned(),
     }
-}
-
-fn bytes(documents: &CachedDocuments) -> usize {
-    usize::try_from(documents.bytes).unwrap_or(usize::MAX)
-}
-
-fn age(time: SystemTime) -> Duration {
-    SystemTime::now().duration_since(time).unwrap_or_default()
 }

@@ -47,6 +47,7 @@ use clap::Args;
 use longhand::Chat;
 
 pub use self::background::names;
+use self::commands::Message;
 use self::conversation::{Ended, Given};
 use self::front_end::FrontEnd;
 use self::inbox::End;
@@ -108,12 +109,14 @@ pub struct ChatArgs {
 
 impl ChatArgs {
     /// Moves the arguments without a flag to where flags would have put them. Returns the first questions.
-    fn sort(&mut self) -> Result<Vec<String>, Failure> {
+    fn sort(&mut self) -> Result<Vec<Message>, Failure> {
         let plain = plain::of_chat(&std::mem::take(&mut self.arguments), &self.model)?;
         self.model.add(plain.models);
         self.files.extend(plain.documents);
-        let saved = self.prompt_names.iter().map(|name| prompts::load(name));
-        self.prompts.iter().cloned().map(Ok).chain(saved).collect()
+        let typed = self.prompts.iter().map(|question| Ok(Message::Question(question.clone())));
+        // Nothing in a saved text is a path: nobody has typed it.
+        let saved = self.prompt_names.iter().map(|name| prompts::load(name).map(Message::Exact));
+        typed.chain(saved).collect()
     }
 }
 
@@ -130,7 +133,7 @@ pub fn run(app: &App, mut args: ChatArgs) -> Result<()> {
 }
 
 /// Opens or starts a conversation, and has it.
-fn chat(app: &App, args: &ChatArgs, questions: Vec<String>) -> Result<()> {
+fn chat(app: &App, args: &ChatArgs, questions: Vec<Message>) -> Result<()> {
     if args.private {
         crash_save::save_nothing();
     }
@@ -142,7 +145,7 @@ fn chat(app: &App, args: &ChatArgs, questions: Vec<String>) -> Result<()> {
     let sampling = opening.sampling().clone();
     front_end.begin_with(questions);
     let (mut chat, mut keeper) = opening.begin(app)?;
-    let given = Given { setup, model: &args.model };
+    let given = Given { setup, model: &args.model, thinking: args.answer.thinking() };
     let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &given, sampling);
     drop(front_end);
     turn::keep_reading(app, &mut chat, keeper.documents());

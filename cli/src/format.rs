@@ -1,6 +1,6 @@
 //! Formats numbers for people.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ggml::Type;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -20,6 +20,11 @@ pub fn bytes(bytes: usize) -> String {
     }
     let decimals = if value < 10.0 { 2 } else { 1 };
     format!("{value:.decimals$} {}", UNITS[unit])
+}
+
+/// The size of a file, as [`bytes`] writes it.
+pub fn file_size(size: u64) -> String {
+    bytes(usize::try_from(size).unwrap_or(usize::MAX))
 }
 
 /// `12.8 of 24.0 GiB`; the unit of a part is left out where it is that of the whole.
@@ -87,6 +92,11 @@ pub fn age(age: Duration) -> String {
         seconds @ ..172_800 => format!("{} h", seconds / 3600),
         seconds => format!("{} days", seconds / 86_400),
     }
+}
+
+/// The time since then; none if the clock was set back.
+pub fn since(time: SystemTime) -> Duration {
+    SystemTime::now().duration_since(time).unwrap_or_default()
 }
 
 /// Tokens per second: `1,234`, `87.3`, `4.21`; `-` if nothing was measured.

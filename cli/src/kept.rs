@@ -75,9 +75,7 @@ impl KeptChats {
 
     /// Keeps a conversation under a new name: that of its document, or words of its first question where there is no
     /// document or its name is taken.
-    pub fn add(&self, document: &str, chat: &Chat) -> Result<ChatFile, EngineError> {
-        let conversation = chat.conversation();
-        let question = conversation.first().map_or("", |(question, _)| *question);
+    pub fn add(&self, document: &str, question: &str, chat: &Chat) -> Result<ChatFile, EngineError> {
         loop {
             // The file is written once, under a name that is free.
             let path = names(document, question).map(|name| self.path(&name)).find(|path| is_free(path));

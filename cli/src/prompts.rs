@@ -1,8 +1,10 @@
 //! Saved prompts: text files in the folder `prompts` beside the config file. `summary.txt` there is the prompt
-//! `summary`. The files are read when they are used, and bounded.
+//! `summary`. The files are read when they are used, and bounded. A folder that others may write to is not used: they
+//! could write what is asked.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use longhand::folders;
 use models::regular_file;
@@ -10,7 +12,7 @@ use models::regular_file;
 use crate::failure::Failure;
 use crate::suggest::did_you_mean;
 
-/// Most files of the folder that are looked at.
+/// Most files of the folder that are listed. A prompt that is named is found in any case.
 const MAX_FILES: usize = 1000;
 /// Largest size of a prompt, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
@@ -52,9 +54,26 @@ pub fn folder() -> Option<PathBuf> {
     Some(folders::config()?.join("prompts"))
 }
 
-/// All saved prompts, by name. There are none where the folder cannot be read.
+/// The folder of saved prompts, in which nobody else can have put files.
+fn trusted_folder() -> Result<PathBuf, Failure> {
+    let folder = folder().ok_or_else(|| {
+        Failure::new(
+            "there is no folder for saved prompts",
+            "set the environment variable HOME or XDG_CONFIG_HOME",
+        )
+    })?;
+    folders::check_trusted(&folder).map_err(|error| {
+        Failure::new(
+            format!("saved prompts cannot be used: {error}"),
+            "look at what is in the folder, and make it your own",
+        )
+    })?;
+    Ok(folder)
+}
+
+/// All saved prompts, by name. There are none where the folder cannot be read, or others may write to it.
 pub fn list() -> Vec<SavedPrompt> {
-    folder().map_or_else(Vec::new, |folder| list_in(&folder))
+    trusted_folder().map_or_else(|_| Vec::new(), |folder| list_in(&folder))
 }
 
 fn list_in(folder: &Path) -> Vec<SavedPrompt> {
@@ -71,33 +90,39 @@ fn list_in(folder: &Path) -> Vec<SavedPrompt> {
 
 /// The names of all saved prompts, as a list for the user of a chat.
 pub fn listed() -> String {
-    let prompts = list();
-    let Some(folder) = folder().filter(|_| prompts.is_empty()) else {
-        let names = prompts.iter().map(|prompt| format!("{}\n", prompt.name));
-        return names.collect::<String>() + "/prompt NAME asks one\n";
+    let folder = match trusted_folder() {
+        Ok(folder) => folder,
+        Err(error) => return format!("{error}\n"),
     };
-    format!("there are no saved prompts; write one to {}\n", folder.join("NAME.txt").display())
+    let prompts = list_in(&folder);
+    if prompts.is_empty() {
+        return format!("there are no saved prompts; write one to {}\n", folder.join("NAME.txt").display());
+    }
+    let names: String = prompts.iter().map(|prompt| format!("{}\n", prompt.name)).collect();
+    names + "/prompt NAME asks one\n"
 }
 
 /// The text of the saved prompt of this name.
 ///
 /// # Errors
-/// There is none, or there are two; a file that cannot be used.
+/// There is none, or there are two; a file that cannot be used; a folder that others may write to.
 pub fn load(name: &str) -> Result<String, Failure> {
-    let Some(folder) = folder() else {
-        return Err(Failure::new(
-            "there is no folder for saved prompts",
-            "set the environment variable HOME or XDG_CONFIG_HOME",
-        ));
-    };
-    choose(name, &list_in(&folder), &folder)?.read()
+    find(name, &trusted_folder()?)?.read()
 }
 
-fn choose<'a>(name: &str, prompts: &'a [SavedPrompt], folder: &Path) -> Result<&'a SavedPrompt, Failure> {
-    let found: Vec<&SavedPrompt> = prompts.iter().filter(|prompt| prompt.name == name).collect();
-    match found[..] {
-        [prompt] => Ok(prompt),
+fn find(name: &str, folder: &Path) -> Result<SavedPrompt, Failure> {
+    let with_extension = |extension: &&str| {
+        let path = folder.join(format!("{name}.{extension}"));
+        path.is_file().then(|| SavedPrompt { name: name.to_owned(), path })
+    };
+    let found: Vec<SavedPrompt> = match is_file_name(name) {
+        true => EXTENSIONS.iter().filter_map(with_extension).collect(),
+        false => Vec::new(),
+    };
+    match &found[..] {
+        [prompt] => Ok(prompt.clone()),
         [] => {
+            let prompts = list_in(folder);
             let mut names: Vec<&str> = prompts.iter().map(|prompt| &*prompt.name).collect();
             names.dedup();
             let known = match names.is_empty() {
@@ -124,6 +149,13 @@ fn choose<'a>(name: &str, prompts: &'a [SavedPrompt], folder: &Path) -> Result<&
     }
 }
 
+/// Whether a name leads to no other folder and is not hidden.
+fn is_file_name(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    let is_whole = matches!(parts.next(), Some(Component::Normal(part)) if part == OsStr::new(name));
+    is_whole && parts.next().is_none() && !name.starts_with('.')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,7 +176,7 @@ mod tests {
         let prompts = list_in(folder.path());
         let names: Vec<&str> = prompts.iter().map(|prompt| &*prompt.name).collect();
         assert_eq!(names, ["empty", "large", "latin", "summary", "twice", "twice"]);
-        let text = |name: &str| choose(name, &prompts, folder.path()).and_then(SavedPrompt::read);
+        let text = |name: &str| find(name, folder.path()).and_then(|prompt| prompt.read());
         assert_eq!(text("summary"), Ok("Summarise the text.".to_owned()));
         for (name, part) in [
             ("empty", "it is empty"),
@@ -153,6 +185,11 @@ mod tests {
             ("twice", "two saved prompts named twice"),
             ("sumary", "no saved prompt named sumary"),
             ("../summary", "no saved prompt named ../summary"),
+            ("./summary", "no saved prompt named ./summary"),
+            ("summary/", "no saved prompt named summary/"),
+            (".hidden", "no saved prompt named .hidden"),
+            ("folder", "no saved prompt named folder"),
+            ("", "no saved prompt named "),
         ] {
             let error = text(name).expect_err(name);
             assert!(error.to_string().contains(part), "{name}: {error}");
@@ -160,5 +197,17 @@ mod tests {
         let hint = text("sumary").expect_err("a typo").hint().to_owned();
         assert!(hint.starts_with("did you mean `summary`? use one of empty, large, "), "{hint}");
         assert_eq!(list_in(Path::new("no/such/folder")), []);
+    }
+
+    #[test]
+    fn a_prompt_is_found_among_any_number_of_files() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for number in 0..MAX_FILES + 20 {
+            fs::write(folder.path().join(format!("p{number}.txt")), "a").expect("a file");
+        }
+        assert_eq!(list_in(folder.path()).len(), MAX_FILES);
+        for number in 0..MAX_FILES + 20 {
+            find(&format!("p{number}"), folder.path()).expect("a prompt");
+        }
     }
 }

@@ -113,7 +113,7 @@ fn check_room(app: &App, chat: &mut Chat, cache: &DocumentCache) -> Result<()> {
     let tokens = chat.tokens_with_documents()?;
     let (kept, meanwhile) = (chat.session().kv_bytes_of(tokens), chat.session().unfinished_bytes_of(tokens));
     let larger = |bytes: usize| bytes as u64 > cache.limit;
-    let limit = format::bytes(usize::try_from(cache.limit).unwrap_or(usize::MAX));
+    let limit = format::file_size(cache.limit);
     if larger(kept) {
         return Err(Failure::new(
             format!(
@@ -157,7 +157,7 @@ fn report(app: &App, what: &str, reading: &DocumentReading, command: &str) -> Re
     Ok(app.console.print_report(&format!(
         "read  {read}\nkept  {} ({})\nask   {command}\n",
         path.display(),
-        format::bytes(usize::try_from(bytes).unwrap_or(usize::MAX)),
+        format::file_size(bytes),
     ))?)
 }
 

@@ -1,7 +1,6 @@
 //! `longhand sessions`: the conversations that `chat` has kept, and session files in general.
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -172,7 +171,7 @@ fn list(app: &App, kept: &KeptChats, json: bool) -> Result<()> {
                 entry["name"] = json!(kept.name);
                 entry["path"] = json!(kept.path);
                 entry["bytes"] = json!(kept.bytes);
-                entry["age_seconds"] = json!(age(kept.modified).as_secs());
+                entry["age_seconds"] = json!(format::since(kept.modified).as_secs());
                 entry
             })
             .collect();
@@ -184,8 +183,8 @@ fn list(app: &App, kept: &KeptChats, json: bool) -> Result<()> {
     }
     let mut table = Table::new(["name", "model", "documents", ">questions", ">tokens", ">size", "last used"]);
     for (kept, saved) in &list {
-        let size = format::bytes(usize::try_from(kept.bytes).unwrap_or(usize::MAX));
-        let used = format!("{} ago", format::age(age(kept.modified)));
+        let size = format::file_size(kept.bytes);
+        let used = format!("{} ago", format::age(format::since(kept.modified)));
         // Escapes take more columns than what they stand for.
         let name = visible(&kept.name);
         table.row(match saved {
@@ -373,10 +372,6 @@ fn remove_one(kept: &KeptChats, path: &Path) -> Result<()> {
         }
         Err(error) => Err(error.into()),
     }
-}
-
-fn age(time: SystemTime) -> std::time::Duration {
-    SystemTime::now().duration_since(time).unwrap_or_default()
 }
 
 #[cfg(test)]

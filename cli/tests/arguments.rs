@@ -299,6 +299,28 @@ fn prompts_are_saved_by_name() {
     }
 }
 
+/// Whoever may write to the folder could write what is asked.
+#[cfg(unix)]
+#[test]
+fn prompts_of_a_folder_that_others_may_write_to_are_not_asked() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let config = scratch("arguments-open-config");
+    let folder = config.join("longhand/prompts");
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join("key.txt"), QUESTION).expect("a prompt");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("permissions");
+    let document = file("open-prompts.txt", DOCUMENT);
+    let run = |args: &[&str]| {
+        finished(command(args).env("XDG_CONFIG_HOME", &config).output().expect("the program starts"))
+    };
+    for command in ["ask", "chat"] {
+        run(&[command, &document, "--prompt-name", "key"])
+            .assert_failed(1, "saved prompts cannot be used: other users may write to the folder ");
+    }
+    assert!(!run(&["config"]).ok().contains("saved prompts"));
+}
+
 #[test]
 fn bench_prints_json_either_way() {
     for flags in [&["--json"][..], &["-o", "json"]] {

@@ -99,6 +99,8 @@ fn the_conversation_before_a_summary_stays_kept() {
     let kept = run.stderr.split_once("kept: longhand chat --resume ").expect("a name").1;
     let name = kept.split_whitespace().next().expect("a name");
     assert_ne!(run.kept_name(), name, "{}", run.stderr);
+    // It is named after what was talked about, and not after the question that the summary answers.
+    assert!(run.kept_name().contains("what-is-marys-favorite-number"), "{}", run.stderr);
     let whole = longhand(&["sessions", "export", name]).ok();
     assert!(
         whole.matches(&format!("## {NUMBER}")).count() == 2 && !whole.contains("talked about"),
@@ -116,6 +118,21 @@ fn the_conversation_before_a_summary_stays_kept() {
     for name in [name, &run.kept_name()] {
         longhand(&["sessions", "remove", name]).ok();
     }
+}
+
+#[test]
+fn a_summary_in_a_file_of_the_users_says_that_it_is_written_over() {
+    let session = scratch("changes-session").join("compacted.longhand");
+    let _ = fs::remove_file(&session);
+    let session = session.to_str().expect("text");
+    let run = chat("compact-file", &["--session", session], &[NUMBER, KEY, NUMBER, KEY, "/compact"]);
+    let note =
+        format!(" /undo brings them back, as long as this chat runs: {session} has only the summary now\n");
+    assert!(run.stderr.contains(&note), "{}", run.stderr);
+    run.ok();
+    let exported = longhand(&["sessions", "export", session]).ok();
+    assert!(exported.contains("talked about") && !exported.contains(&format!("## {NUMBER}")), "{exported}");
+    longhand(&["sessions", "remove", session]).ok();
 }
 
 #[test]
@@ -175,6 +192,32 @@ fn a_kept_conversation_says_which_model_answered() {
     let shown = longhand(&["sessions", "show", &name]).ok();
     assert!(shown.contains(&format!("> {NUMBER}\n(another model of this name)\n{NUMBER_IS}\n")), "{shown}");
     longhand(&["sessions", "remove", &name]).ok();
+}
+
+/// The built-in model has one right answer; another model is sampled as its file says, unless the user has said how.
+#[test]
+fn another_model_is_sampled_as_is_best_for_it() {
+    let model = talking_model("changes-sampled.gguf", &["I am", " another one."], None);
+    let to_model = format!("/model {model}\n/set\n");
+    let run = longhand_with_input(&["chat", "--private"], to_model.as_bytes());
+    let note =
+        "answers are sampled with temp 0.8 (default) now, not with temp 0 (built-in); /set changes it\n";
+    assert!(run.stderr.contains(note), "{}", run.stderr);
+    let out = run.ok();
+    assert!(out.lines().any(|line| line.starts_with("temp           0.8        default")), "{out}");
+    // About documents it is greedy, too.
+    let run = chat("sampled", &["--private"], &[&format!("/model {model}"), "/set"]);
+    assert!(!run.stderr.contains("answers are sampled with"), "{}", run.stderr);
+    let out = run.ok();
+    assert!(out.lines().any(|line| line.starts_with("temp           0          documents")), "{out}");
+    // What was given stays.
+    let given = format!("/set top-k 7\n{to_model}");
+    let run = longhand_with_input(&["chat", "--private", "--temp", "0.25"], given.as_bytes());
+    assert!(!run.stderr.contains("answers are sampled with"), "{}", run.stderr);
+    let out = run.ok();
+    for line in ["temp           0.25       given", "top-k          7          given"] {
+        assert!(out.lines().any(|shown| shown.starts_with(line)), "{line}: {out}");
+    }
 }
 
 #[test]

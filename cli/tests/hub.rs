@@ -7,7 +7,7 @@ mod hub_server;
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -375,6 +375,30 @@ fn a_web_page_is_not_taken_for_a_model() {
     assert_downloaded(&cache, inspect(&hub, &cache, MODEL, |_| ()));
 }
 
+/// The chat goes on after Ctrl-C, and so did the thread that downloads.
+#[test]
+fn ctrl_c_stops_a_download_of_a_chat() {
+    let (hub, cache) = (hub(), cache("chat"));
+    hub.faults(&[Fault::HoldAfter(4000)]);
+    let mut command = at(&hub, &cache, &["chat", "--private"]);
+    command.stdin(Stdio::piped());
+    let mut running = Running::start(command);
+    let mut input = running.child.stdin.take().expect("a pipe");
+    input.write_all(format!("/model -hf {MODEL}\n").as_bytes()).expect("a reader");
+    wait_for_length(&part(&cache), 4000);
+    running.signal("INT");
+    running.wait_for("interrupted");
+    hub.go_on();
+    let lock = cache.join(format!(".locks/models--acme--Needle-GGUF/{}.lock", checksum(needle())));
+    fs::File::open(lock).and_then(|file| file.lock()).expect("it becomes free");
+    assert!(part(&cache).exists() && !repository(&cache).join("blobs").join(checksum(needle())).exists());
+    // The chat is still there.
+    input.write_all(b"/nothing\n").expect("a reader");
+    running.wait_for("there is no command /nothing");
+    drop(input);
+    running.finish();
+}
+
 fn pipe(path: &Path) {
     fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
     assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
@@ -404,7 +428,23 @@ fn pipes_instead_of_models_and_tokens_are_not_waited_for() {
     pipe(&home.join("token"));
     let cache = self::cache("pipe-token");
     inspect(&hub, &cache, MODEL, |command| _ = command.env("HF_HOME", &home))
-        .assert_failed(1, "token: not a regular file");
+        .assert_failed(1, "token: it is not a regular file");
+}
+
+/// A part of a token is another token, and a part of the certificates may lack the one that is needed.
+#[test]
+fn tokens_and_certificates_that_are_too_large_are_not_cut() {
+    let (hub, cache) = (hub(), cache("large-files"));
+    let home = self::cache("large-home");
+    fs::create_dir_all(&home).expect("a folder");
+    fs::write(home.join("token"), format!("hf_{}", "a".repeat(5000))).expect("a file");
+    inspect(&hub, &cache, MODEL, |command| _ = command.env("HF_HOME", &home))
+        .assert_failed(1, "token: it is larger than 4096 bytes");
+    let pem = home.join("large.pem");
+    fs::File::create(&pem).and_then(|file| file.set_len((16 << 20) + 1)).expect("a sparse file");
+    inspect(&hub, &cache, MODEL, |command| _ = command.env("SSL_CERT_FILE", &pem))
+        .assert_failed(1, "large.pem: it is larger than 16777216 bytes");
+    assert_eq!(hub.requests(), 0);
 }
 
 #[test]

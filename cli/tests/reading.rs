@@ -189,6 +189,33 @@ fn documents_that_were_read_are_listed_and_removed() {
     assert_eq!(setting.documents().len(), 1);
     setting.run(&["read", &other]).ok();
 
+    // Another document of the same name, and one that was read together with another.
+    let folder = scratch("reading-elsewhere");
+    let same = folder.join("reading-other.txt");
+    fs::write(&same, DOCUMENT.repeat(25)).expect("written");
+    let same = same.to_str().expect("text").to_owned();
+    setting.run(&["read", &same]).ok();
+    let refused = setting.run(&["documents", "remove", "reading-other.txt"]);
+    for entry in setting.documents() {
+        let is_meant = entry["names"][0] == "reading-other.txt";
+        assert_eq!(
+            refused.stderr.contains(entry["id"].as_str().expect("an id")),
+            is_meant,
+            "{}",
+            refused.stderr
+        );
+    }
+    refused.assert_failed(1, "reading-other.txt is the name of different documents: ");
+    assert_eq!(setting.documents().len(), 3);
+    let id = setting.documents()[0]["id"].as_str().expect("an id").to_owned();
+    setting.run(&["documents", "remove", &id]).ok();
+    setting.run(&["read", &same, &setting.document]).ok();
+    setting
+        .run(&["documents", "remove", "reading-other.txt"])
+        .assert_failed(1, "reading-other.txt is the name of different documents: ");
+    let id = setting.documents()[0]["id"].as_str().expect("an id").to_owned();
+    setting.run(&["documents", "remove", &id]).ok();
+
     // A file of an earlier version has no name, and a damaged one is none.
     let [first, second] = &setting.files("read")[..] else { panic!("two files") };
     fs::write(first, "text").expect("written");

@@ -630,6 +630,15 @@ mod tests {
         }
     }
 
+    /// One long row would give all others as many cells.
+    #[test]
+    fn a_table_of_too_many_cells_is_shown_as_it_is() {
+        let text = format!("| a | b |\n|---|---|\n{}\n{}", "|".repeat(1000), "| c | d |\n".repeat(150));
+        assert_eq!(plain(&text, 80), text);
+        let few = format!("| a | b |\n|---|---|\n{}", "| c | d |\n".repeat(150));
+        assert!(plain(&few, 80).contains("\n| --- | --- |\n"));
+    }
+
     #[test]
     fn tables_fit_the_terminal() {
         let cell = "several words in a cell that is too long for a narrow terminal";

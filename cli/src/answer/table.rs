@@ -49,6 +49,8 @@ const GAP: usize = 3;
 const EDGES: usize = 4;
 /// Line breaks in cells.
 const BREAKS: [&str; 3] = ["<br>", "<br/>", "<br />"];
+/// Most cells of a table. Each row gets as many as the widest one has, so a few lines could ask for any memory.
+const MAX_CELLS: usize = 100_000;
 
 impl Table {
     /// Adds a line. Shows lines that turn out not to begin a table.
@@ -78,17 +80,20 @@ impl Table {
         self.lines.get(1).is_some_and(|line| alignments(&line.text).is_some())
     }
 
-    /// The cells; the lines if they are no table.
+    /// The cells; the lines if they are no table or too large a one.
     fn into_cells(self) -> Result<Cells, Vec<Line>> {
         let Some(mut aligns) = self.lines.get(1).and_then(|line| alignments(&line.text)) else {
             return Err(self.lines);
         };
-        let with_cells = |line: Line| (cells(&line.text), line);
-        let mut lines: Vec<_> = self.lines.into_iter().map(with_cells).collect();
-        let (_, rule) = lines.remove(1);
+        let rows: Vec<Vec<String>> = self.lines.iter().map(|line| cells(&line.text)).collect();
         // No cell is left out, also where the first row has fewer.
-        let columns = lines.iter().map(|(cells, _)| cells.len()).max().unwrap_or(0).max(aligns.len());
+        let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+        if columns.saturating_mul(rows.len()) > MAX_CELLS {
+            return Err(self.lines);
+        }
         aligns.resize(columns, Align::Left);
+        let mut lines: Vec<_> = rows.into_iter().zip(self.lines).collect();
+        let (_, rule) = lines.remove(1);
         lines.iter_mut().for_each(|(cells, _)| cells.resize(columns, String::new()));
         Ok(Cells { aligns, lines, rule })
     }

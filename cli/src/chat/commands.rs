@@ -115,11 +115,19 @@ pub enum Message {
     Command(String),
     /// A question for the model.
     Question(String),
-    /// A question that is marked as one, by quotes or another slash, or pasted: nothing in it is a command or a path.
+    /// A question that is marked as one, by quotes or another slash, or pasted, or a saved prompt: nothing in it is a command
+    /// or a path.
     Exact(String),
 }
 
 impl Message {
+    /// What was sent.
+    pub fn text(&self) -> &str {
+        match self {
+            Message::Command(text) | Message::Question(text) | Message::Exact(text) => text,
+        }
+    }
+
     /// A message that was edited; `None` if it is empty.
     pub fn from_draft(draft: &Draft) -> Option<Message> {
         let text = draft.text();

@@ -27,6 +27,12 @@ pub fn ends_with_summary(chat: &Chat) -> bool {
     matches!(&chat.conversation()[..], [(QUESTION, _)])
 }
 
+/// The first question that was asked; not the one that a summary answers.
+pub fn first_question(chat: &Chat) -> Option<String> {
+    let mut questions = chat.conversation().into_iter().map(|(question, _)| question);
+    questions.find(|question| *question != QUESTION).map(str::to_owned)
+}
+
 /// How many tokens a summary may have.
 ///
 /// # Errors

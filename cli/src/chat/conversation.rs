@@ -54,6 +54,8 @@ pub struct Ended {
 pub struct Given<'a> {
     pub setup: SetupOptions,
     pub model: &'a ModelArgs,
+    /// Whether the model thinks; `None` where its chat template decides.
+    pub thinking: Option<bool>,
 }
 
 /// Answers messages until the chat ends. `sampling` is how `chat` samples.

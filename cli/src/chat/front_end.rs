@@ -31,7 +31,7 @@ pub struct FrontEnd<'a> {
     app: &'a App,
     hides_thinking: bool,
     /// Questions of the command line that were not asked yet.
-    first: VecDeque<String>,
+    first: VecDeque<Message>,
     input: Input,
 }
 
@@ -75,20 +75,20 @@ impl<'a> FrontEnd<'a> {
         Ok(FrontEnd { app, hides_thinking: false, first: VecDeque::new(), input: Input::Lines(inbox) })
     }
 
-    /// These questions are asked first, as if they were typed.
-    pub fn begin_with(&mut self, questions: Vec<String>) {
+    /// These questions are asked first.
+    pub fn begin_with(&mut self, questions: Vec<Message>) {
         self.first.extend(questions);
     }
 
     /// Waits for the next message.
     pub fn next_message(&mut self) -> Result<Next> {
         let app = self.app;
-        if let Some(question) = self.first.pop_front().filter(|question| !question.trim().is_empty()) {
+        if let Some(message) = self.first.pop_front().filter(|message| !message.text().trim().is_empty()) {
             if app.console.stdout_terminal() {
-                let shown = format!("> {}", sanitize_for_terminal(question.trim()));
+                let shown = format!("> {}", sanitize_for_terminal(message.text().trim()));
                 app.console.print(&format!("{}\n", app.console.paint(36, &shown)))?;
             }
-            return Ok(Next::Message(Message::Question(question)));
+            return Ok(Next::Message(message));
         }
         match &mut self.input {
             #[cfg(unix)]

@@ -3,6 +3,7 @@
 //! The words are written after every turn. The KV cache can be large: it is written when that takes little time beside
 //! what was computed since it was written last, and at the end. Where it cannot be written, the words still are.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -39,8 +40,9 @@ enum Place {
     Private,
     /// Nowhere, because there is no folder for it.
     Nowhere,
-    /// Among the kept conversations, once something was said. The title is the name of its first document.
-    Kept { kept: KeptChats, title: String, file: Option<ChatFile> },
+    /// Among the kept conversations, once something was said. The title is the name of its first document. `first`: the
+    /// first question of what a summary stands for, in place of the one that the summary answers.
+    Kept { kept: KeptChats, title: String, first: Option<String>, file: Option<ChatFile> },
     /// A file that the user named.
     Named(ChatFile),
 }
@@ -59,12 +61,12 @@ impl Keeper {
     /// Keeps a new conversation in the folder of kept ones, once something was said. All KV caches there take at
     /// most `limit` bytes.
     pub fn new(kept: KeptChats, title: String, limit: u64) -> Keeper {
-        Keeper::at(Place::Kept { kept, title, file: None }, limit)
+        Keeper::at(Place::Kept { kept, title, first: None, file: None }, limit)
     }
 
     /// Goes on keeping a conversation that is kept already.
     pub fn resumed(kept: KeptChats, title: String, file: ChatFile, limit: u64) -> Keeper {
-        Keeper::at(Place::Kept { kept, title, file: Some(file) }, limit)
+        Keeper::at(Place::Kept { kept, title, first: None, file: Some(file) }, limit)
     }
 
     /// Keeps a conversation in a file of the user's.
@@ -134,12 +136,32 @@ impl Keeper {
         }
     }
 
+    /// The user's own file in which the conversation is kept.
+    pub fn own_file(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Named(file) => Some(file.path()),
+            _ => None,
+        }
+    }
+
     /// Another conversation begins. The last one stays as it was kept, except in a file of the user's.
     pub fn begin_another(&mut self) {
-        if let Place::Kept { file, .. } = &mut self.place {
-            *file = None;
+        if let Place::Kept { first, file, .. } = &mut self.place {
+            (*first, *file) = (None, None);
         }
         self.computed = Duration::ZERO;
+    }
+
+    /// The same where a summary takes the place of a conversation with this first question.
+    pub fn begin_summary(&mut self, question: Option<String>) {
+        let before = match &mut self.place {
+            Place::Kept { first, .. } => first.take(),
+            _ => None,
+        };
+        self.begin_another();
+        if let Place::Kept { first, .. } = &mut self.place {
+            *first = before.or(question);
+        }
     }
 
     /// Keeps the conversation with its KV cache, and says where. Nothing is kept where nothing was said.
@@ -182,10 +204,15 @@ impl Keeper {
         let file = match &mut self.place {
             Place::Private | Place::Nowhere => return Ok(None),
             Place::Named(file) => file,
-            Place::Kept { kept, title, file } => {
+            Place::Kept { kept, title, first, file } => {
                 let file = match file {
                     Some(file) => file,
-                    None => file.insert(kept.add(title, chat)?),
+                    None => {
+                        let conversation = chat.conversation();
+                        let asked = || conversation.first().map(|(question, _)| *question);
+                        let question = first.as_deref().or_else(asked).unwrap_or_default();
+                        file.insert(kept.add(title, question, chat)?)
+                    }
                 };
                 if !cache || !kept.make_room(bytes, file.path(), self.limit) {
                     return file.save_conversation(chat).map(|()| None);

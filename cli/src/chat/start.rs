@@ -46,7 +46,6 @@ impl Opening<'_> {
             Some((_, saved)) if !is_given => saved.model_source(),
             _ => given,
         };
-        let is_built_in = matches!(source, ModelSource::Embedded);
         if saved.is_none() {
             app.introduce(&source, Purpose::Chat);
         }
@@ -65,19 +64,7 @@ impl Opening<'_> {
             Some((_, saved)) => values.or(&Values::of_saved(saved.settings())),
             None => values,
         };
-        let mut sampling =
-            Sampling::new(values, is_built_in.then_some(Exact::BuiltIn), format, args.answer.thinking());
-        if !is_built_in {
-            let (recommended, notes) = Values::of_model(model.gguf());
-            notes.iter().for_each(|note| app.console.note(note));
-            sampling = sampling.with_model(recommended);
-            sampling.set_documents(has_documents);
-            let recommended = sampling.recommended();
-            if !recommended.is_empty() {
-                app.console
-                    .note(&format!("sampling as the model file recommends: {recommended}; /set shows all"));
-            }
-        }
+        let sampling = sampling(app, &model, values, args.answer.thinking(), has_documents)?;
         let preamble = match &mut saved {
             Some((_, saved)) => {
                 check_saved(app, saved, args, &options, &model, documents.text())?;
@@ -133,6 +120,34 @@ impl Opening<'_> {
         };
         Ok((chat, keeper.with_documents(cache)))
     }
+}
+
+/// How answers of a model are sampled: as `given`, else as is best for the model and for documents. Says what the model file
+/// recommends. `thinking`: what was said about it, which counts where the model has a switch.
+///
+/// # Errors
+/// Those of [`Model::chat_format`].
+pub fn sampling(
+    app: &App,
+    model: &Model,
+    given: Values,
+    thinking: Option<bool>,
+    has_documents: bool,
+) -> Result<Sampling> {
+    let format = model.chat_format()?;
+    let thinking = thinking.filter(|thinks| format.with_thinking(*thinks).is_ok());
+    if model.file().is_none() {
+        return Ok(Sampling::new(given, Some(Exact::BuiltIn), format, thinking));
+    }
+    let (recommended, notes) = Values::of_model(model.gguf());
+    notes.iter().for_each(|note| app.console.note(note));
+    let mut sampling = Sampling::new(given, None, format, thinking).with_model(recommended);
+    sampling.set_documents(has_documents);
+    let recommended = sampling.recommended();
+    if !recommended.is_empty() {
+        app.console.note(&format!("sampling as the model file recommends: {recommended}; /set shows all"));
+    }
+    Ok(sampling)
 }
 
 /// The saved conversation to continue; `None` for a new one.

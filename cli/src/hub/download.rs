@@ -1,6 +1,6 @@
-//! Downloads a model. A thread does the work, so that Ctrl-C ends it at any moment; what is there of a file is kept,
-//! and the next start goes on from it. One program at a time downloads a file: it holds a lock. A file gets its name
-//! when the checksum of what is on the disk is right.
+//! Downloads a model. A thread does the work, so that Ctrl-C is obeyed at any moment; the thread stops when it finds
+//! that nobody listens any more. What is there of a file is kept, and the next start goes on from it. One program at
+//! a time downloads a file: it holds a lock. A file gets its name when the checksum of what is on the disk is right.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::format;
 use crate::progress::ProgressBar;
 
-/// How often Ctrl-C is looked for.
+/// How often Ctrl-C is looked for, and while the thread waits, whether somebody listens.
 const POLL: Duration = Duration::from_millis(50);
 /// Most quantisations in an error.
 const SHOWN: usize = 40;
@@ -32,6 +32,8 @@ enum Event {
     Begin(&'static str, u64, u64),
     /// Bytes that are done.
     Done(u64),
+    /// There is nothing new.
+    Waiting,
 }
 
 /// Downloads a model. Files that are here are kept; with `checks`, only if their checksum is right. Returns the path of
@@ -65,7 +67,7 @@ pub fn download(app: &App, model: &HubModel, hub: &Path, checks: bool) -> Result
                         bar.show_transfer(*before, done, *total);
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Event::Waiting) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             if app.interrupt.is_pressed() {
@@ -123,20 +125,27 @@ impl Download {
     /// Waits until a request can be made again. `brought` are the bytes that this one has added.
     ///
     /// # Errors
-    /// The refusal's, if the request would fail again.
+    /// The refusal's, if the request would fail again; those of [`Self::report`].
     fn wait(&self, patience: &mut Patience, refusal: Refusal, brought: u64) -> Result<(), Failure> {
         let Some(pause) = patience.pause(refusal.again, brought) else { return Err(refusal.failure) };
         match refusal.again {
             Again::After(_) => {
                 let time = format::duration(pause);
-                self.report(Event::Note(format!("{}; waiting {time} as it asks", refusal.failure)));
+                self.report(Event::Note(format!("{}; waiting {time} as it asks", refusal.failure)))?;
             }
-            Again::Stalled => self.report(Event::Note(format!("{}; connecting again", refusal.failure))),
-            Again::FromStart => self.report(Event::Note(format!("{}; beginning anew", refusal.failure))),
+            Again::Stalled => self.report(Event::Note(format!("{}; connecting again", refusal.failure)))?,
+            Again::FromStart => self.report(Event::Note(format!("{}; beginning anew", refusal.failure)))?,
             Again::Soon | Again::Never => {}
         }
-        thread::sleep(pause);
-        Ok(())
+        let begin = Instant::now();
+        loop {
+            self.report(Event::Waiting)?;
+            let left = pause.saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                return Ok(());
+            }
+            thread::sleep(left.min(POLL));
+        }
     }
 
     /// The files of the model.
@@ -145,7 +154,7 @@ impl Download {
         let paths = revision.paths();
         let choice =
             choose(&paths, repository, quant.as_deref()).map_err(|reason| no_choice(&self.model, &reason))?;
-        self.note_choice(&choice);
+        self.note_choice(&choice)?;
         revision.files(&choice.parts).map_err(|path| {
             Failure::new(
                 format!("{} gives no checksum of {path} in {repository}", self.server.host()),
@@ -155,7 +164,7 @@ impl Download {
     }
 
     /// Says what a name leaves open.
-    fn note_choice(&self, choice: &Choice) {
+    fn note_choice(&self, choice: &Choice) -> Result<(), Failure> {
         let HubModel { repository, .. } = &self.model;
         let taken = choice.parts.first().copied().unwrap_or_default();
         if !choice.others.is_empty() {
@@ -163,13 +172,14 @@ impl Download {
             self.report(Event::Note(format!(
                 "note: {repository} has several models, and {taken} is taken; for another one give its file's name, such as \
                  -hf {repository}:{others}"
-            )));
+            )))?;
         }
         if !choice.is_sure {
             self.report(Event::Note(format!(
                 "note: {repository} has no other model than {taken}, whose name is that of a draft for another model"
-            )));
+            )))?;
         }
+        Ok(())
     }
 
     /// Bytes of the files that are not on the disk yet.
@@ -190,20 +200,21 @@ impl Download {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                self.report(Event::Note(format!("another program downloads {}; waiting for it", file.path)));
+                self.report(Event::Note(format!("another program downloads {}; waiting for it", file.path)))?;
                 lock.lock().map_err(failed)?;
+                self.report(Event::Waiting)?;
             }
             // Not every file system knows locks.
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        while !self.is_here(file).map_err(|error| on_disk(&blob, &error))? {
+        while !self.is_here(file)? {
             let mut part = Part::open(&path, file.size).map_err(failed)?;
             let before = part.length();
-            self.announce(file, before);
+            self.announce(file, before)?;
             self.receive_all(commit, file, &mut part).map_err(|error| error.of(&path))?;
-            self.report(Event::Begin("checking", file.size, 0));
-            if part.finish(|read| self.report(Event::Done(read))).map_err(failed)? == file.checksum {
+            self.report(Event::Begin("checking", file.size, 0))?;
+            if part.finish(|read| self.report_read(read)).map_err(failed)? == file.checksum {
                 fs::rename(&path, &blob).map_err(|error| on_disk(&blob, &error))?;
                 return Ok(());
             }
@@ -216,37 +227,39 @@ impl Download {
             }
             self.report(Event::Note(
                 "what was there of the file is damaged; it is downloaded anew".to_owned(),
-            ));
+            ))?;
         }
         Ok(())
     }
 
     /// Whether a file is here, whole, and undamaged as far as it is compared.
-    fn is_here(&self, file: &RemoteFile) -> io::Result<bool> {
+    fn is_here(&self, file: &RemoteFile) -> Result<bool, Failure> {
         let blob = self.repository.blob(&file.checksum);
+        let failed = |error: io::Error| on_disk(&blob, &error);
         if !self.repository.has(&file.checksum, file.size) {
             if fs::symlink_metadata(&blob).is_ok() {
                 self.report(Event::Note(format!(
                     "{} is here, but not whole; it is downloaded again",
                     file.path
-                )));
+                )))?;
             }
             return Ok(false);
         }
         if !self.checks {
             return Ok(true);
         }
-        self.report(Event::Begin("checking", file.size, 0));
-        let found = part::checksum(&mut File::open(&blob)?, |read| self.report(Event::Done(read)))?;
+        self.report(Event::Begin("checking", file.size, 0))?;
+        let mut opened = File::open(&blob).map_err(failed)?;
+        let found = part::checksum(&mut opened, |read| self.report_read(read)).map_err(failed)?;
         let is_right = found == file.checksum;
         self.report(Event::Note(match is_right {
             true => format!("{} is undamaged: its checksum is right", file.path),
             false => format!("{} is damaged: its checksum is another one; it is downloaded again", file.path),
-        }));
+        }))?;
         Ok(is_right)
     }
 
-    fn announce(&self, file: &RemoteFile, before: u64) {
+    fn announce(&self, file: &RemoteFile, before: u64) -> Result<(), Failure> {
         let size = format::bytes(file.size as usize);
         let host = self.server.host();
         self.report(Event::Note(match before {
@@ -255,8 +268,8 @@ impl Download {
                 let before = format::bytes(before as usize);
                 format!("downloading {} ({size}) from {host}: {before} are there", file.path)
             }
-        }));
-        self.report(Event::Begin("downloading", file.size, before));
+        }))?;
+        self.report(Event::Begin("downloading", file.size, before))
     }
 
     /// Receives the rest of a file. A connection that ends too early is made again.
@@ -269,7 +282,7 @@ impl Download {
                 Err(Trouble::Server(refusal)) => {
                     let begins_anew = refusal.again == Again::FromStart;
                     let brought = part.length().saturating_sub(most);
-                    self.wait(&mut patience, refusal, brought).map_err(Trouble::GivenUp)?;
+                    self.wait(&mut patience, refusal, brought)?;
                     if begins_anew {
                         part.empty()?;
                     }
@@ -301,7 +314,7 @@ impl Download {
             known -= skipped as u64;
             let left = usize::try_from(file.size - part.length()).unwrap_or(usize::MAX);
             part.append(&bytes[skipped..count.min(left.saturating_add(skipped))])?;
-            self.report(Event::Done(part.length()));
+            self.report(Event::Done(part.length()))?;
             arrived += count as u64;
             if since.elapsed() >= patience {
                 if arrived < enough {
@@ -313,16 +326,24 @@ impl Download {
         Ok(())
     }
 
-    /// Nobody listens any more after Ctrl-C.
-    fn report(&self, event: Event) {
-        let _ = self.events.send(event);
+    /// Says what is going on.
+    ///
+    /// # Errors
+    /// Nobody listens any more, as after Ctrl-C: the work is to stop. A chat goes on, and the lock must become free.
+    fn report(&self, event: Event) -> Result<(), Failure> {
+        self.events.send(event).map_err(|_| Failure::interrupted())
+    }
+
+    /// The same for bytes that a checksum was computed of.
+    fn report_read(&self, read: u64) -> io::Result<()> {
+        self.report(Event::Done(read)).map_err(io::Error::other)
     }
 }
 
 /// Why a file does not arrive.
 enum Trouble {
     Server(Refusal),
-    /// A server that is not asked again.
+    /// A server that is not asked again, or nobody who waits for it.
     GivenUp(Failure),
     Disk(io::Error),
 }
@@ -330,6 +351,12 @@ enum Trouble {
 impl From<Refusal> for Trouble {
     fn from(refusal: Refusal) -> Trouble {
         Trouble::Server(refusal)
+    }
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Trouble {
+        Trouble::GivenUp(failure)
     }
 }
 

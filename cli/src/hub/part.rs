@@ -51,16 +51,17 @@ impl Part {
     }
 
     /// Waits until the file is on the disk. Returns its SHA-256 in hexadecimal digits. `read` is told how many bytes
-    /// were read.
-    pub fn finish(mut self, read: impl FnMut(u64)) -> io::Result<String> {
+    /// were read, and ends the work with an error.
+    pub fn finish(mut self, read: impl FnMut(u64) -> io::Result<()>) -> io::Result<String> {
         self.file.sync_all()?;
         self.file.seek(SeekFrom::Start(0))?;
         checksum(&mut self.file, read)
     }
 }
 
-/// SHA-256 of what is left of a file, in hexadecimal digits. `read` is told how many bytes were read.
-pub fn checksum(file: &mut File, mut read: impl FnMut(u64)) -> io::Result<String> {
+/// SHA-256 of what is left of a file, in hexadecimal digits. `read` is told how many bytes were read, and ends the work
+/// with an error.
+pub fn checksum(file: &mut File, mut read: impl FnMut(u64) -> io::Result<()>) -> io::Result<String> {
     let (mut hash, mut bytes, mut length) = (Context::new(&SHA256), vec![0; 1 << 20], 0);
     loop {
         match file.read(&mut bytes) {
@@ -68,7 +69,7 @@ pub fn checksum(file: &mut File, mut read: impl FnMut(u64)) -> io::Result<String
             Ok(count) => {
                 hash.update(&bytes[..count]);
                 length += count as u64;
-                read(length);
+                read(length)?;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -92,8 +93,8 @@ mod tests {
         let mut part = open(3);
         assert_eq!(part.length(), 2);
         part.append(b"c").expect("written");
-        assert_eq!(part.finish(|_| ()).expect("on the disk"), ABC);
-        assert_eq!(open(3).finish(|_| ()).expect("on the disk"), ABC);
+        assert_eq!(part.finish(|_| Ok(())).expect("on the disk"), ABC);
+        assert_eq!(open(3).finish(|_| Ok(())).expect("on the disk"), ABC);
         assert_eq!(open(2).length(), 0, "a part that is too long is emptied");
         assert_eq!(std::fs::read(&path).expect("a file"), b"");
     }
@@ -105,7 +106,20 @@ mod tests {
         let mut part = Part::open(&path, 3).expect("a file");
         part.append(b"abc").expect("written");
         std::fs::write(&path, b"abd").expect("another program");
-        assert_ne!(part.finish(|_| ()).expect("on the disk"), ABC);
+        assert_ne!(part.finish(|_| Ok(())).expect("on the disk"), ABC);
+    }
+
+    #[test]
+    fn a_checksum_that_nobody_wants_is_not_computed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("part");
+        std::fs::write(&path, vec![0; 5 << 20]).expect("a file");
+        let mut calls = 0;
+        let stopped = Part::open(&path, 5 << 20).expect("a file").finish(|_| {
+            calls += 1;
+            Err(io::Error::other("stop"))
+        });
+        assert_eq!((stopped.expect_err("stopped").to_string(), calls), ("stop".to_owned(), 1));
     }
 
     #[cfg(unix)]

@@ -4,11 +4,12 @@ mod refusal;
 
 use std::collections::HashMap;
 use std::env;
-use std::fs::File;
 use std::io::Read;
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::Duration;
 
+use models::regular_file;
 use serde::Deserialize;
 use ureq::config::RedirectAuthHeaders;
 use ureq::http::Uri;
@@ -260,9 +261,13 @@ fn root_certificates() -> Result<RootCerts, Failure> {
     let wrong = |what: String| {
         Failure::new(format!("SSL_CERT_FILE: {path}: {what}"), "give a PEM file, or unset SSL_CERT_FILE")
     };
-    let mut pem = Vec::new();
-    let read = File::open(&path).and_then(|file| file.take(MAX_CERTIFICATES).read_to_end(&mut pem));
-    read.map_err(|error| wrong(error.to_string()))?;
+    let file = Path::new(&path);
+    let pem = regular_file::read(file, MAX_CERTIFICATES).map_err(|error| {
+        wrong(match file.exists() && !file.is_file() {
+            true => format!("there is no certificate in it: {error}"),
+            false => error.to_string(),
+        })
+    })?;
     let certificates: Vec<_> = parse_pem(&pem)
         .filter_map(|item| match item {
             Ok(PemItem::Certificate(certificate)) => Some(certificate),

@@ -1,9 +1,9 @@
 //! The user's token, where Hugging Face's programs look for it. It is a secret: no message shows it.
 
-use std::env;
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::{env, io};
+
+use models::regular_file;
 
 use crate::failure::Failure;
 use crate::local_models;
@@ -32,8 +32,8 @@ pub fn read() -> Result<Option<Token>, Failure> {
             let given = env::var_os("HF_TOKEN_PATH").filter(|path| !path.is_empty()).map(PathBuf::from);
             let Some(path) = given.or_else(local_models::hugging_face_token) else { return Ok(None) };
             let source = path.display().to_string();
-            match read_file(&path) {
-                Ok(text) => (text, source),
+            match regular_file::read(&path, MAX_FILE) {
+                Ok(text) => (String::from_utf8_lossy(&text).into_owned(), source),
                 // Nobody has logged in.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => {
@@ -58,15 +58,4 @@ pub fn read() -> Result<Option<Token>, Failure> {
         ));
     }
     Ok(Some(Token { text: text.to_owned(), source }).filter(|token| !token.text.is_empty()))
-}
-
-/// A small regular file as text.
-fn read_file(path: &Path) -> io::Result<String> {
-    // Before opening: a pipe would wait for a writer.
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_FILE).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -29,13 +29,20 @@ impl Conversation<'_, '_> {
             self.front_end.note("interrupted: nothing has changed");
             return Ok(Outcome::Nothing);
         }
+        let first = compact::first_question(self.chat);
         match compact::replace(self.app, self.chat, self.keeper.documents(), &answer) {
             Ok((more, done)) => {
-                let kept = self.keeper.name().map(|name| {
-                    format!(". The conversation with them is kept: longhand chat --resume {name}")
-                });
-                let done = done + &kept.unwrap_or_default();
-                self.keeper.begin_another();
+                let kept = match (self.keeper.name(), self.keeper.own_file()) {
+                    (Some(name), _) => {
+                        format!(". The conversation with them is kept: longhand chat --resume {name}")
+                    }
+                    (None, Some(file)) => {
+                        format!(", as long as this chat runs: {} has only the summary now", file.display())
+                    }
+                    (None, None) => String::new(),
+                };
+                let done = done + &kept;
+                self.keeper.begin_summary(first);
                 self.keeper.keep(self.app, self.chat, answer.elapsed + more.elapsed);
                 self.front_end.note(&done);
                 let reading = reading + more;

@@ -177,11 +177,16 @@ impl Conversation<'_, '_> {
         Ok(true)
     }
 
+    /// Whether the conversation is about documents, or its next question is.
+    pub(super) fn has_documents(&self) -> bool {
+        !self.chat.read_document_names().is_empty() || !self.chat.next_documents().is_empty()
+    }
+
     /// Answers about documents are sampled otherwise by default: says so when that changes.
     fn adapt_sampling(&mut self) -> Result<()> {
         let before = self.sampling.temperature();
-        let has_documents = [self.chat.read_document_names(), self.chat.next_documents()].concat();
-        self.sampling.set_documents(!has_documents.is_empty());
+        let has_documents = self.has_documents();
+        self.sampling.set_documents(has_documents);
         self.sampling.apply(self.chat)?;
         let now = self.sampling.temperature();
         if now != before {
