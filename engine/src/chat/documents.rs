@@ -139,12 +139,17 @@ impl Chat {
     }
 
     /// Tokens of the conversation with the documents of the next question, and what the chat template writes before
-    /// them; 0 where there are none.
+    /// them; 0 where there are none. Where documents that were added later can only be read with their question, without
+    /// what the template writes.
     ///
     /// # Errors
     /// As for [`Chat::has_unread_documents`].
     pub fn tokens_with_documents(&mut self) -> Result<usize, EngineError> {
-        Ok(self.ahead()?.tokens.len())
+        let (tokens, documents) = (self.ahead()?.tokens.len(), self.pending_text());
+        match tokens == 0 && !documents.is_empty() {
+            true => Ok(self.timeline.len() + self.format.count(&documents)?),
+            false => Ok(tokens),
+        }
     }
 
     /// How much of the next question's documents is read, from 0 to 1; 0 where there are none.
@@ -152,9 +157,10 @@ impl Chat {
         self.ahead.as_ref().map_or(0.0, |ahead| ahead.share(&self.session))
     }
 
-    /// Reads the documents before the next question is known, or finds them in a cache. What was begun in an earlier
-    /// process goes on from there, and is kept in the cache while it goes on. That question then reads only itself. Policies that choose rows by the attention of the last tokens choose by the documents' own. Nothing
-    /// happens where there are no documents, they are read already, or the chat template writes a question before them.
+    /// Reads the documents before the next question is known, or finds them in a cache. Afterwards only the question
+    /// itself is left to read. What was begun in an earlier process goes on from there, and is kept in the cache while it
+    /// goes on. Policies that choose rows by the attention of the last tokens choose by the documents' own. Nothing happens
+    /// where there are no documents, they are read already, or the chat template writes a question before them.
     ///
     /// # Errors
     /// As [`Session::sync`](crate::Session::sync). After an interrupt, calling this again goes on where it stopped.
