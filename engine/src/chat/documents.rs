@@ -17,6 +17,9 @@ use crate::session::common_prefix;
 use crate::snapshot::unfinished::UnfinishedText;
 use crate::{EngineError, Prefill, Progress, Session};
 
+/// What is said where a reading is too large to be kept before its end.
+const NO_ROOM: &str = "how far the reading was could not be kept: it is larger than the limit of the cache";
+
 /// How documents came into a session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DocumentReading {
@@ -237,8 +240,10 @@ impl Chat {
                     && file.is_due(elapsed, session.unfinished_bytes())
                 {
                     let text = UnfinishedText { tokens, share, elapsed };
-                    if let Err(error) = cache.add_unfinished(file, session, &text, names) {
-                        note(reading, error);
+                    match cache.add_unfinished(file, session, &text, names) {
+                        Ok(true) => {}
+                        Ok(false) => _ = reading.problem.get_or_insert(NO_ROOM.to_owned()),
+                        Err(error) => note(reading, error),
                     }
                 }
             });
@@ -256,7 +261,7 @@ impl Chat {
         if !reading.found
             && self.time_to_write().as_secs_f64() <= cache.max_share * reading.elapsed.as_secs_f64()
         {
-            match cache.add(&self.session, names) {
+            match cache.add(&self.session, names, file.path()) {
                 Ok(kept) => reading.kept = kept,
                 Err(error) => note(reading, error),
             }
@@ -268,7 +273,7 @@ impl Chat {
 
     /// Keeps how far the documents of the next question are read, so that another process can read on. For when the
     /// conversation ends: until then [`Chat::read_documents`] does so from time to time. Returns how much is kept, from 0 to
-    /// 1; `None` if nothing is. Where reading again takes less time than writing, nothing is written.
+    /// 1; `None` if nothing is. Where reading again takes less time than writing, or there is no room, nothing is written.
     ///
     /// # Errors
     /// Where the file cannot be written. An earlier one stays as it was.
