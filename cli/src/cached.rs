@@ -61,7 +61,7 @@ pub fn run(app: &App, args: &DocumentsArgs) -> Result<()> {
             "set the environment variable HOME or XDG_CACHE_HOME",
         )
     })?;
-    let list = DocumentCache::new(&disk::documents_in(&folder), 0).list();
+    let list = DocumentCache::new(&disk::documents_in(&folder), 0).list()?;
     match &args.command {
         None => print(app, &list, args.list.json),
         Some(DocumentsCommand::List(args)) => print(app, &list, args.json),

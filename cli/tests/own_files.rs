@@ -189,6 +189,9 @@ fn folders_that_others_can_write_to_are_not_used() {
                 "{stderr}"
             );
             assert!(!stderr.contains("found again"), "{stderr}");
+            for args in [&["documents"][..], &["documents", "remove", "--all"]] {
+                user.run(args, "").assert_failed(1, open);
+            }
             set_mode(&user.path(folder), 0o700);
         }
         set_mode(&user.path("cache/longhand/heads"), mode);

@@ -216,12 +216,15 @@ fn documents_that_were_read_are_listed_and_removed() {
     let id = setting.documents()[0]["id"].as_str().expect("an id").to_owned();
     setting.run(&["documents", "remove", &id]).ok();
 
-    // A file of an earlier version has no name, and a damaged one is none.
+    // A damaged file is listed and removed. One that only has such a name is somebody else's.
     let [first, second] = &setting.files("read")[..] else { panic!("two files") };
-    fs::write(first, "text").expect("written");
+    fs::write(first, "LHSTATE4 and no more").expect("written");
+    let theirs = first.with_file_name("0123456789abcdef.read");
+    fs::write(&theirs, "a letter").expect("written");
     let damaged = setting.documents();
     assert_eq!(damaged.iter().filter(|entry| entry["error"].is_string()).count(), 1, "{damaged:?}");
     assert!(setting.run(&["documents"]).ok().contains("damaged") && second.exists());
     setting.run(&["documents", "remove", "--all"]).ok();
     assert!(setting.documents().is_empty());
+    assert_eq!(fs::read_to_string(&theirs).expect("it stays"), "a letter");
 }

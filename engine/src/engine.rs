@@ -299,7 +299,7 @@ fn check_products(file: &GgufFile, spec: &ModelSpec, backends: &Backends) -> Res
 
 /// What the attention kernels ask of the heads of a model, whose file has this path.
 fn check_heads(spec: &ModelSpec, path: Option<&Path>) -> Result<(), EngineError> {
-    // Heads without latent attention are padded to it: see `attention_shape`.
+    // Heads without latent attention are padded to it: see `stored_dim` in `kv/layout.rs`.
     const GRANULE: usize = 8;
     let most = kernels::attention::MAX_KV_HEADS;
     for KvHeads { count, dim } in (0..spec.n_layers).map(|layer| spec.kv_heads(layer)) {

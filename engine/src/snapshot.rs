@@ -14,7 +14,7 @@
 
 pub(crate) mod unfinished;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::hash::Hasher as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -237,7 +237,6 @@ impl Snapshot {
     /// Opens a file and reads how its session was made.
     pub fn open(path: &Path) -> Result<Snapshot, EngineError> {
         let opened = (|| -> Result<Snapshot, EngineError> {
-            check_kind(path)?;
             let file = MappedFile::open(path).map_err(SnapshotError::from)?;
             let mut from = Input::new(file.bytes());
             let description = describe(&mut from)?;
@@ -623,21 +622,9 @@ fn begin(description: &Description, to: &mut Output) -> Result<(), SnapshotError
     to.bytes(&description)
 }
 
-/// An ordinary file, opened.
+/// A regular file, opened. Opening it never waits.
 pub(crate) fn open(path: &Path) -> Result<File, SnapshotError> {
-    check_kind(path)?;
     Ok(regular_file::open(path)?)
-}
-
-/// Refuses what is not an ordinary file, before it is opened: opening a named pipe would wait for a writer.
-fn check_kind(path: &Path) -> Result<(), SnapshotError> {
-    match fs::metadata(path)? {
-        metadata if !metadata.is_file() => Err(SnapshotError {
-            what: "not a regular file".into(),
-            hint: Hint::advice("give the path of a file; it may be a new one"),
-        }),
-        _ => Ok(()),
-    }
 }
 
 /// The description at the beginning of a file.

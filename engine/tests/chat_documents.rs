@@ -96,6 +96,24 @@ fn a_document_is_added_to_a_conversation_that_has_begun() {
     }
 }
 
+/// They are read with the next question only, but the context needs room for them.
+#[test]
+fn documents_behind_a_question_without_an_answer_are_counted() {
+    let mut chat = chat_about(&engine(), BOAT, SessionOptions::default());
+    chat.read(MARY, &mut |_| ()).expect("read");
+    assert!(chat.awaits_answer());
+    let tokens = chat.tokens();
+    assert_eq!(chat.tokens_with_documents().expect("none"), 0);
+    let mut counted = tokens;
+    for name in ["key.txt", "again.txt"] {
+        chat.attach(name, KEY).expect("added");
+        assert!(!chat.has_unread_documents().expect("they cannot be read alone"));
+        let more = chat.tokens_with_documents().expect("tokens");
+        assert!(more > counted, "{name}: {more}");
+        counted = more;
+    }
+}
+
 #[test]
 fn documents_that_are_given_up_leave_the_conversation_as_it_was() {
     let engine = engine();

@@ -414,6 +414,27 @@ fn a_cache_replaces_no_file_of_the_user() {
     }
 }
 
+/// It could never be used, so nobody is told of it, and a copy does not get it.
+#[test]
+fn an_older_cache_of_other_settings_does_not_count() {
+    let (folder, path) = scratch();
+    let engine = engine();
+    let mut chat = chat(&engine);
+    let mut file = ChatFile::create(&path, &chat).expect("created");
+    ask(&mut chat, NUMBER);
+    file.save(&chat).expect("saved");
+    let policy = "streaming:sinks=4,window=200,slack=0".parse().expect("a policy");
+    let other = SessionOptions { policy, ..SessionOptions::default() };
+    chat.move_to(Session::new(&engine, other).expect("a session"), &mut |_| ()).expect("moved");
+    file.save_conversation(&chat).expect("saved");
+    drop(file);
+    assert_eq!(names(folder.path()), ["talk", "talk.cache"]);
+    let saved = SavedChat::open(&path).expect("a saved chat");
+    assert!(!saved.has_cache() && !ChatFile::has_older_cache(&saved));
+    ChatFile::fork(&path, &folder.path().join("copy")).expect("copied");
+    assert_eq!(names(folder.path()), ["copy", "talk", "talk.cache"]);
+}
+
 #[test]
 fn a_renamed_conversation_and_a_copy_keep_their_caches() {
     let (folder, path) = scratch();

@@ -22,12 +22,15 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Reads a regular file of at most `max_bytes`.
 ///
 /// # Errors
-/// Those of [`open`], and where the file is larger or reading fails.
+/// Those of [`open`], and where reading fails or the file is larger ([`io::ErrorKind::InvalidData`]).
 pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > max_bytes {
-        true => Err(io::Error::other(format!("it is larger than {max_bytes} bytes"))),
+        true => {
+            let what = format!("it is larger than {max_bytes} bytes");
+            Err(io::Error::new(io::ErrorKind::InvalidData, what))
+        }
         false => Ok(bytes),
     }
 }

@@ -200,6 +200,49 @@ fn read_half(chat: &mut Chat, cache: &DocumentCache) {
     assert!(error.is_interrupt() && chat.read_share() > 0.5, "{error}");
 }
 
+/// A document that is read to its end takes the place of its unfinished reading, and of no other document.
+#[test]
+fn an_unfinished_reading_makes_room_for_the_whole() {
+    let engine = embedded_model();
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = cache(folder.path());
+    let size = |path: &Path| fs::metadata(path).expect("a file").len();
+    let mut first = chat(&engine, &format!("{} 1", document()), options(700, "full"));
+    let kept = read(&mut first, &cache).kept.expect("it is kept");
+    let mut second = chat(&engine, &format!("{} 2", document()), options(700, "full"));
+    read_half(&mut second, &cache);
+    second.keep_reading(&cache).expect("kept").expect("a share");
+    let part = unfinished(&cache).remove(0);
+    // A byte too few for both documents and the part.
+    let limit = size(&kept) + size(&part) + first.session().kv_usage().bytes as u64 - 1;
+    let limited = DocumentCache { limit, ..cache.clone() };
+    assert!(read(&mut second, &limited).kept.is_some());
+    assert!(kept.exists() && unfinished(&cache).is_empty());
+}
+
+/// Files that only have such a name are somebody else's.
+#[test]
+fn only_files_of_the_cache_are_listed_and_make_room() {
+    let engine = embedded_model();
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = cache(folder.path());
+    let theirs = ["letter.part", "letter.read", "0123456789abcdef.part", "0123456789abcdef.read"]
+        .map(|name| folder.path().join(name));
+    for path in &theirs {
+        fs::write(path, "a letter").expect("written");
+        // They were not used for longest.
+        let file = fs::File::options().write(true).open(path).expect("a file");
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("a time");
+    }
+    let mut first = chat(&engine, &format!("{} 1", document()), options(700, "full"));
+    let kept = read(&mut first, &cache).kept.expect("it is kept");
+    assert_eq!(cache.list().expect("the files").len(), 1);
+    let one = DocumentCache { limit: fs::metadata(&kept).expect("a file").len() + 1000, ..cache.clone() };
+    let mut second = chat(&engine, &format!("{} 2", document()), options(700, "full"));
+    assert!(read(&mut second, &one).kept.is_some() && !kept.exists());
+    assert!(theirs.iter().all(|path| fs::read(path).is_ok_and(|text| text == b"a letter")));
+}
+
 /// The files of unfinished readings.
 fn unfinished(cache: &DocumentCache) -> Vec<PathBuf> {
     let files = fs::read_dir(&cache.folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -297,7 +340,7 @@ fn cached_documents_are_listed_with_their_names() {
     let engine = embedded_model();
     let folder = tempfile::tempdir().expect("a folder");
     let cache = cache(folder.path());
-    assert!(cache.list().is_empty());
+    assert!(cache.list().expect("the files").is_empty());
     let mut named = chat(&engine, "", options(700, "full"));
     named.attach("a.txt", &document()).expect("a document");
     named.attach("b.txt", "The night was long.").expect("a document");
@@ -306,7 +349,7 @@ fn cached_documents_are_listed_with_their_names() {
     begun.attach("c.txt", &document()).expect("a document");
     read_half(&mut begun, &cache);
     let share = begun.keep_reading(&cache).expect("kept");
-    let list = cache.list();
+    let list = cache.list().expect("the files");
     let find = |name: &str| {
         let has_name = |names: &[String]| names.first().is_some_and(|first| first == name);
         let mut contents = list.iter().map(|documents| documents.contents.as_ref().expect("a file"));
@@ -319,5 +362,5 @@ fn cached_documents_are_listed_with_their_names() {
     // A reading whose file is removed writes it again.
     list.iter().for_each(|documents| documents.remove().expect("removed"));
     list.iter().for_each(|documents| documents.remove().expect("it is gone"));
-    assert!(cache.list().is_empty());
+    assert!(cache.list().expect("the files").is_empty());
 }

@@ -169,7 +169,7 @@ fn add_values(
         }
         "names" if command == "documents" => {
             let folder = longhand::folders::cache().map(|folder| documents_in(&folder));
-            let list = folder.map(|folder| DocumentCache::new(&folder, 0).list());
+            let list = folder.and_then(|folder| DocumentCache::new(&folder, 0).list().ok());
             for document in list.into_iter().flatten() {
                 let names = document.contents.map_or_else(|_| Vec::new(), |contents| contents.names);
                 completions.add(names, "document that was read");

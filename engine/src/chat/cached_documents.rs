@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::document_cache::{DocumentCache, UNFINISHED_EXTENSION};
-use crate::EngineError;
 use crate::snapshot::{self, Snapshot};
+use crate::{EngineError, folders};
 
 /// What is kept with documents that were read.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -62,7 +62,11 @@ pub struct CachedContents {
 
 impl DocumentCache {
     /// All documents that were read, the last one first.
-    pub fn list(&self) -> Vec<CachedDocuments> {
+    ///
+    /// # Errors
+    /// Where others may have put files in the folder. One that does not exist is empty.
+    pub fn list(&self) -> Result<Vec<CachedDocuments>, EngineError> {
+        folders::check_trusted(&self.folder).map_err(|error| snapshot::io_error(&self.folder, error))?;
         let mut list: Vec<CachedDocuments> = self
             .files()
             .into_iter()
@@ -76,7 +80,7 @@ impl DocumentCache {
             })
             .collect();
         list.sort_by(|a, b| b.read.cmp(&a.read).then_with(|| a.id.cmp(&b.id)));
-        list
+        Ok(list)
     }
 }
 

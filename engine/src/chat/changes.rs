@@ -248,7 +248,8 @@ impl Chat {
 
     /// Replaces all questions and answers by one question and a summary as its answer, so that there is room for more.
     /// The documents stay: those that the conversation began with are not read again, or are found in a cache. Documents
-    /// that were added later are read again. [`Chat::undo`] brings the conversation back, as long as this chat lives.
+    /// that were added later are read again. [`Chat::undo`] brings the conversation back, as long as this chat lives,
+    /// until [`Chat::change_model`] or [`Chat::set_system`].
     ///
     /// # Errors
     /// Where the chat template refuses the new conversation, the documents must be read again and there is no memory for

@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::hash::Hasher as _;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -67,8 +68,10 @@ impl DocumentCache {
     /// Brings an empty session to where it has read `tokens`. Returns the file that had them; `None` if there is none.
     ///
     /// # Errors
-    /// Where there is a file for them that is of no use. The session is empty.
+    /// Where the model's file was changed since it was loaded, or there is a file for them that is of no use. The session
+    /// is empty.
     pub(super) fn find(&self, session: &mut Session, tokens: &[u32]) -> Result<Option<PathBuf>, EngineError> {
+        session.engine().model().check_unchanged()?;
         let path = self.path(session, tokens);
         folders::check_trusted(&self.folder).map_err(|error| snapshot::io_error(&path, error))?;
         if !regular_file::is_own(&path) {
@@ -90,6 +93,7 @@ impl DocumentCache {
         session: &mut Session,
         tokens: &[u32],
     ) -> Result<Option<(f64, Duration)>, EngineError> {
+        session.engine().model().check_unchanged()?;
         let path = self.unfinished_path(session, tokens);
         folders::check_trusted(&self.folder).map_err(|error| snapshot::io_error(&path, error))?;
         if !regular_file::is_own(&path) {
@@ -117,15 +121,21 @@ impl DocumentCache {
         file.and_then(|file| file.unfinished_share()).unwrap_or(0.0)
     }
 
-    /// Keeps a session that has read documents of these names, if there is room. Returns the file.
+    /// Keeps a session that has read documents of these names, if there is room. Returns the file. It takes the place of
+    /// `part`, the file of the unfinished reading, which the caller removes afterwards.
     ///
     /// # Errors
     /// Where the model's file was changed since it was loaded, or the file cannot be written.
-    pub(super) fn add(&self, session: &Session, names: &[String]) -> Result<Option<PathBuf>, EngineError> {
+    pub(super) fn add(
+        &self,
+        session: &Session,
+        names: &[String],
+        part: &Path,
+    ) -> Result<Option<PathBuf>, EngineError> {
         session.engine().model().check_unchanged()?;
         let path = self.path(session, session.tokens());
         self.prepare(&path)?;
-        if !self.make_room(session.kv_usage().bytes, &path) {
+        if !self.make_room(session.kv_usage().bytes, &[path.as_path(), part]) {
             return Ok(None);
         }
         let note = Note { names: names.to_vec() }.to_text();
@@ -133,7 +143,7 @@ impl DocumentCache {
             .map(|()| Some(path.clone()))
     }
 
-    /// Keeps how far a session has read documents of these names, if there is room.
+    /// Keeps how far a session has read documents of these names, unless another process does. False if there is no room.
     ///
     /// # Errors
     /// As for [`DocumentCache::add`].
@@ -143,22 +153,30 @@ impl DocumentCache {
         session: &Session,
         text: &UnfinishedText,
         names: &[String],
-    ) -> Result<(), EngineError> {
+    ) -> Result<bool, EngineError> {
+        file.begin_attempt(text.elapsed);
         session.engine().model().check_unchanged()?;
         self.prepare(file.path())?;
-        if !self.make_room(session.unfinished_bytes(), file.path()) {
-            return Ok(());
+        // Before others are removed for it.
+        if !file.is_ours().map_err(|error| snapshot::io_error(file.path(), error))? {
+            return Ok(true);
         }
-        file.write(session, text, &Note { names: names.to_vec() }.to_text())
+        if !self.make_room(session.unfinished_bytes(), &[file.path()]) {
+            return Ok(false);
+        }
+        file.write(session, text, &Note { names: names.to_vec() }.to_text())?;
+        Ok(true)
     }
 
-    /// Removes what was not used for longest, until so many bytes have room in a new file that takes the place of `own`.
-    fn make_room(&self, bytes: usize, own: &Path) -> bool {
+    /// Removes what was not used for longest, until so many bytes have room in a new file that takes the place of
+    /// `replaced`.
+    fn make_room(&self, bytes: usize, replaced: &[&Path]) -> bool {
         let remove = |path: &Path| {
             let bytes = fs::metadata(path).map_or(0, |metadata| metadata.len());
             fs::remove_file(path).map_or(0, |()| bytes)
         };
-        let others = self.files().into_iter().filter(|file| file.path != own).collect();
+        let others =
+            self.files().into_iter().filter(|file| !replaced.contains(&file.path.as_path())).collect();
         folders::make_room(others, bytes as u64, self.limit, remove)
     }
 
@@ -169,16 +187,15 @@ impl DocumentCache {
         Ok(())
     }
 
-    /// All files.
+    /// All files. Others in the folder stay as they are: only files of such a name and such a beginning are this cache's.
     pub(super) fn files(&self) -> Vec<Occupant> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         entries
             .filter_map(|entry| {
                 let (path, metadata) = (entry.path(), entry.metadata().ok()?);
-                let is_ours =
-                    path.extension().is_some_and(|found| found == EXTENSION || found == UNFINISHED_EXTENSION);
+                let is_ours = metadata.is_file() && has_name_of_hash(&path) && begins_as_snapshot(&path);
                 let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                (is_ours && metadata.is_file()).then_some(Occupant { path, bytes: metadata.len(), used })
+                is_ours.then_some(Occupant { path, bytes: metadata.len(), used })
             })
             .collect()
     }
@@ -200,4 +217,21 @@ impl DocumentCache {
         tokens.iter().for_each(|token| hash.write(&token.to_le_bytes()));
         self.folder.join(format!("{:016x}.{extension}", hash.finish()))
     }
+}
+
+/// Whether a file has such a name as [`DocumentCache::file`] gives.
+fn has_name_of_hash(path: &Path) -> bool {
+    let is_hash = |stem: &str| stem.len() == 16 && stem.bytes().all(|letter| letter.is_ascii_hexdigit());
+    path.extension().is_some_and(|found| found == EXTENSION || found == UNFINISHED_EXTENSION)
+        && path.file_stem().and_then(|stem| stem.to_str()).is_some_and(is_hash)
+}
+
+/// Whether a file begins as all session files do, of whichever version. One that a loss of power has cut off before, or
+/// filled with zeros, does, too.
+fn begins_as_snapshot(path: &Path) -> bool {
+    let mut found = Vec::new();
+    let begins = snapshot::BEGINS;
+    let read =
+        regular_file::open(path).and_then(|file| file.take(begins.len() as u64).read_to_end(&mut found));
+    read.is_ok() && (begins.starts_with(&found) || found.iter().all(|byte| *byte == 0))
 }

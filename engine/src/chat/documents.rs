@@ -17,6 +17,9 @@ use crate::session::common_prefix;
 use crate::snapshot::unfinished::UnfinishedText;
 use crate::{EngineError, Prefill, Progress, Session};
 
+/// What is said where a reading is too large to be kept before its end.
+const NO_ROOM: &str = "how far the reading was could not be kept: it is larger than the limit of the cache";
+
 /// How documents came into a session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DocumentReading {
@@ -139,12 +142,17 @@ impl Chat {
     }
 
     /// Tokens of the conversation with the documents of the next question, and what the chat template writes before
-    /// them; 0 where there are none.
+    /// them; 0 where there are none. Where documents that were added later can only be read with their question, without
+    /// what the template writes.
     ///
     /// # Errors
     /// As for [`Chat::has_unread_documents`].
     pub fn tokens_with_documents(&mut self) -> Result<usize, EngineError> {
-        Ok(self.ahead()?.tokens.len())
+        let (tokens, documents) = (self.ahead()?.tokens.len(), self.pending_text());
+        match tokens == 0 && !documents.is_empty() {
+            true => Ok(self.timeline.len() + self.format.count(&documents)?),
+            false => Ok(tokens),
+        }
     }
 
     /// How much of the next question's documents is read, from 0 to 1; 0 where there are none.
@@ -152,9 +160,10 @@ impl Chat {
         self.ahead.as_ref().map_or(0.0, |ahead| ahead.share(&self.session))
     }
 
-    /// Reads the documents before the next question is known, or finds them in a cache. What was begun in an earlier
-    /// process goes on from there, and is kept in the cache while it goes on. That question then reads only itself. Policies that choose rows by the attention of the last tokens choose by the documents' own. Nothing
-    /// happens where there are no documents, they are read already, or the chat template writes a question before them.
+    /// Reads the documents before the next question is known, or finds them in a cache. Afterwards only the question
+    /// itself is left to read. What was begun in an earlier process goes on from there, and is kept in the cache while it
+    /// goes on. Policies that choose rows by the attention of the last tokens choose by the documents' own. Nothing happens
+    /// where there are no documents, they are read already, or the chat template writes a question before them.
     ///
     /// # Errors
     /// As [`Session::sync`](crate::Session::sync). After an interrupt, calling this again goes on where it stopped.
@@ -231,8 +240,10 @@ impl Chat {
                     && file.is_due(elapsed, session.unfinished_bytes())
                 {
                     let text = UnfinishedText { tokens, share, elapsed };
-                    if let Err(error) = cache.add_unfinished(file, session, &text, names) {
-                        note(reading, error);
+                    match cache.add_unfinished(file, session, &text, names) {
+                        Ok(true) => {}
+                        Ok(false) => _ = reading.problem.get_or_insert(NO_ROOM.to_owned()),
+                        Err(error) => note(reading, error),
                     }
                 }
             });
@@ -250,7 +261,7 @@ impl Chat {
         if !reading.found
             && self.time_to_write().as_secs_f64() <= cache.max_share * reading.elapsed.as_secs_f64()
         {
-            match cache.add(&self.session, names) {
+            match cache.add(&self.session, names, file.path()) {
                 Ok(kept) => reading.kept = kept,
                 Err(error) => note(reading, error),
             }
@@ -262,7 +273,7 @@ impl Chat {
 
     /// Keeps how far the documents of the next question are read, so that another process can read on. For when the
     /// conversation ends: until then [`Chat::read_documents`] does so from time to time. Returns how much is kept, from 0 to
-    /// 1; `None` if nothing is. Where reading again takes less time than writing, nothing is written.
+    /// 1; `None` if nothing is. Where reading again takes less time than writing, or there is no room, nothing is written.
     ///
     /// # Errors
     /// Where the file cannot be written. An earlier one stays as it was.

@@ -200,9 +200,9 @@ impl ChatFile {
         })
     }
 
-    /// Whether an older KV cache of a conversation, which has none itself, is beside its file.
+    /// Whether an older KV cache of a conversation, which has none itself, is beside its file and can be used.
     pub fn has_older_cache(saved: &SavedChat) -> bool {
-        !saved.has_cache() && older_state(saved).is_some()
+        older_cache(saved).is_some()
     }
 
     /// Saves the conversation with its KV cache.
@@ -285,7 +285,7 @@ impl ChatFile {
     pub fn fork(path: &Path, to: &Path) -> Result<(), EngineError> {
         let (saved, origin) = (SavedChat::open(path)?, Origin::new(to));
         snapshot::save_new_with(to, |file| saved.write_copy(&origin, file))?;
-        if let Some((_, older)) = older_state(&saved).filter(|_| !saved.has_cache()) {
+        if let Some(older) = older_cache(&saved) {
             // The conversation is whole without it.
             let _ = ChatFile::cache_paths(to)
                 .iter()
@@ -399,6 +399,12 @@ fn older_state(saved: &SavedChat) -> Option<(Older, SavedChat)> {
         let older = SavedChat::open(&path).ok().filter(|older| older.is_earlier_state_of(saved))?;
         Some((Older { path, state: State::new(&metadata) }, older))
     })
+}
+
+/// The same, where the conversation has no KV cache itself and can use the older one.
+fn older_cache(saved: &SavedChat) -> Option<SavedChat> {
+    let (_, older) = older_state(saved).filter(|_| !saved.has_cache())?;
+    older.has_cache_for(saved).then_some(older)
 }
 
 /// The conversation of a process that was killed while it replaced the file of this path, where the file system knows no

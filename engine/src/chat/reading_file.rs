@@ -77,6 +77,12 @@ impl ReadingFile {
         bytes as f64 / self.speed
     }
 
+    /// An attempt to write the file begins, when the reading has taken so long. Whatever becomes of it, the next one waits
+    /// as long as after a file that was written.
+    pub(super) fn begin_attempt(&mut self, elapsed: Duration) {
+        self.written = elapsed;
+    }
+
     /// Writes how far a session is in a text, unless another process writes the file. `caller` is kept with it.
     pub(super) fn write(
         &mut self,
@@ -84,8 +90,6 @@ impl ReadingFile {
         text: &UnfinishedText,
         caller: &str,
     ) -> Result<(), EngineError> {
-        // Also after an error: another attempt waits as long.
-        self.written = text.elapsed;
         self.replace(session, text, caller).map_err(error_in(&self.path))
     }
 
@@ -120,7 +124,7 @@ impl ReadingFile {
     }
 
     /// Whether this process may write the file: it holds the lock, or nobody does, or there is no file.
-    fn is_ours(&mut self) -> io::Result<bool> {
+    pub(super) fn is_ours(&mut self) -> io::Result<bool> {
         loop {
             if !regular_file::is_own(&self.path) {
                 // There is none, or what is there is replaced.
@@ -177,9 +181,9 @@ mod tests {
         let bytes = 40_000_000;
         assert!(!file.is_due(seconds(1.9), bytes) && file.is_due(seconds(2.1), bytes));
         assert!(!file.is_due(seconds(0.9), 0), "too short");
-        file.written = seconds(100.0);
+        file.begin_attempt(seconds(100.0));
         assert!(!file.is_due(seconds(109.0), bytes) && file.is_due(seconds(112.0), bytes), "a tenth");
-        file.written = seconds(10_000.0);
+        file.begin_attempt(seconds(10_000.0));
         assert!(!file.is_due(seconds(10_179.0), bytes) && file.is_due(seconds(10_180.0), bytes));
         // A disk that is slower than expected.
         file.speed = 4e6;

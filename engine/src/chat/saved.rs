@@ -206,6 +206,11 @@ impl SavedChat {
         }
     }
 
+    /// Whether the file has a KV cache that the session of `later` can use: it was made in the same way.
+    pub(super) fn has_cache_for(&self, later: &SavedChat) -> bool {
+        self.has_cache() && self.snapshot.is_like(&later.snapshot)
+    }
+
     /// Compares the whole file with its checksum, and finds out whether it holds a conversation that can be restored, as
     /// far as that can be said without its model.
     ///
@@ -248,8 +253,9 @@ impl SavedChat {
 
     /// Restores from the KV cache of another file, if its session was made in the same way. The context and the chunk
     /// may have changed since.
-    pub(super) fn add_cache(&mut self, SavedChat { snapshot: mut cache, .. }: SavedChat) {
-        if cache.has_cache() && cache.is_like(&self.snapshot) {
+    pub(super) fn add_cache(&mut self, older: SavedChat) {
+        if older.has_cache_for(self) {
+            let mut cache = older.snapshot;
             cache.set_context(self.options().context);
             cache.set_chunk(self.options().chunk);
             self.cache = Some(cache);

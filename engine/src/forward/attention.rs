@@ -101,8 +101,9 @@ impl Forward {
         self.matrices(layer, n).mixer.attention()
     }
 
-    /// Queries of a layer after RoPE, `[head_dim, heads, n]`, padded as stored keys are, for attention's input `x` `[n_embd, n]`, which belongs to
-    /// the last n of the tokens of `inputs`. Where the model has a gate, it is the second, `[heads * head_dim, n]`.
+    /// Queries of a layer after RoPE, `[head_dim, heads, n]`, padded as stored keys are, for attention's input `x`
+    /// `[n_embd, n]`, which belongs to the last n of the tokens of `inputs`. Where the model has a gate, it is the second,
+    /// `[heads * head_dim, n]`.
     pub(super) fn queries(
         &self,
         ctx: &Context,
@@ -143,9 +144,9 @@ impl Forward {
         (part(0), Some(part(d)))
     }
 
-    /// Keys of a layer after RoPE and its values, `[head_dim, kv_heads, n]` each, padded as they are stored. `x` `[n_embd, n]` is attention's
-    /// input, at `positions` `[n]`. With latent attention the keys are also the values, of which the first elements
-    /// count.
+    /// Keys of a layer after RoPE and its values, `[head_dim, kv_heads, n]` each, padded as they are stored. `x`
+    /// `[n_embd, n]` is attention's input, at `positions` `[n]`. With latent attention the keys are also the values, of
+    /// which the first elements count.
     fn keys_and_values(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> [Tensor; 2] {
         let Some(w) = self.attention_weights(layer, x.dim(1)) else {
             return [(); 2].map(|()| refuse_recurrent(ctx, layer));

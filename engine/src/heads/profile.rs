@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::fs;
-use std::io::{Read, Write as _};
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use models::gguf::is_sample_fingerprint;
@@ -526,7 +526,11 @@ impl HeadProfile {
     /// [`HeadsError::Io`], also where others may write to the folder.
     pub(crate) fn save_own(&self, path: &Path) -> Result<(), HeadsError> {
         let fails = |source| HeadsError::Io { action: "write", path: path.to_owned(), source };
-        path.parent().map_or(Ok(()), folders::make_private).map_err(fails)?;
+        if let Some(folder) = path.parent() {
+            folders::make_private(folder).map_err(fails)?;
+            // What killed processes have left: of the profiles of all models, which are JSON objects.
+            atomic_file::remove_leftovers(folder, None, b"{");
+        }
         atomic_file::write_own(path, Access::Owner, |file| file.write_all(self.to_json().as_bytes()))
             .map_err(fails)
     }
@@ -534,13 +538,10 @@ impl HeadProfile {
 
 /// Reads a text file of at most [`MAX_FILE_BYTES`].
 pub(super) fn read_text(path: &Path, format: &'static str) -> Result<String, HeadsError> {
-    let fails = |source| HeadsError::Io { action: "read", path: path.to_owned(), source };
-    let mut bytes = Vec::new();
-    let file = regular_file::open(path).map_err(fails)?;
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(fails)?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(HeadsError::TooLarge { path: path.to_owned(), limit: MAX_FILE_BYTES });
-    }
+    let bytes = regular_file::read(path, MAX_FILE_BYTES).map_err(|source| match source.kind() {
+        io::ErrorKind::InvalidData => HeadsError::TooLarge { path: path.to_owned(), limit: MAX_FILE_BYTES },
+        _ => HeadsError::Io { action: "read", path: path.to_owned(), source },
+    })?;
     String::from_utf8(bytes).map_err(|error| HeadsError::Malformed {
         format,
         what: format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()),
@@ -674,6 +675,23 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
         let error = HeadProfile::load(&path).unwrap_err().to_string();
         assert!(error.starts_with("cannot read") && error.contains("profile.json"));
+    }
+
+    #[test]
+    fn what_killed_processes_have_left_of_cached_profiles_is_removed() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = base.path().join("heads");
+        let path = folder.join("model.json");
+        profile().save_own(&path).unwrap();
+        // Nobody has this number.
+        let left = |name: &str| folder.join(format!("{name}.longhand-{}-abcdefABCDEF.tmp", u32::MAX));
+        fs::write(left("model.json"), "{\"format\"").unwrap();
+        fs::write(left("other.json"), "").unwrap();
+        fs::write(left("letter"), "a letter").unwrap();
+        profile().save_own(&path).unwrap();
+        assert_eq!(HeadProfile::load(&path).unwrap(), profile());
+        let [ours, cut_off, letter] = ["model.json", "other.json", "letter"].map(|name| left(name).exists());
+        assert!(!ours && !cut_off && letter);
     }
 
     #[test]

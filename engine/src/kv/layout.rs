@@ -271,7 +271,9 @@ fn check_types((k_type, v_type): (Type, Type), head_dim: usize, stored: usize) -
             });
         };
         let granule = row.granule();
-        if !stored.is_multiple_of(granule) {
+        // The zeros behind a head's own elements are for types without blocks.
+        let elements = if row.block_elements() == 1 { stored } else { head_dim };
+        if !elements.is_multiple_of(granule) {
             // Types without blocks store rows that other types cannot.
             let hint = match row.block_elements() {
                 1 => Hint::OtherModel,

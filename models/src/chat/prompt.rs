@@ -205,7 +205,8 @@ impl<'a> MaskedMessages<'a> {
                 let found = markers.filter_map(|m| Some((rest.find(m)?, m.len()))).min();
                 let (at, length) = found.unwrap_or((rest.len(), 0));
                 let start = message.content.len() - rest.len();
-                let is_required = start <= required.start && required.end <= start + at;
+                let is_required =
+                    !required.is_empty() && start <= required.start && required.end <= start + at;
                 masked.mask(message, &rest[..at], is_required, &mut content);
                 content.push_str(&rest[at..at + length]);
                 rest = &rest[at + length..];
@@ -306,5 +307,23 @@ impl<'a> MaskedMessages<'a> {
             ranges.extend(is_message.then_some(range));
         }
         Some((start, ranges))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinking_without_an_answer_is_not_required() {
+        let is_required = |answer: &str| {
+            let messages = [Message::assistant(answer)];
+            let masked = MaskedMessages::by_content(&messages);
+            masked.hidden.iter().map(|hidden| hidden.is_required).collect::<Vec<_>>()
+        };
+        let thinking = format!("Let me see.{THINKING_ENDS}");
+        assert_eq!(is_required(&thinking), [false]);
+        assert_eq!(is_required(&(thinking + "It is blue.")), [false, true]);
+        assert_eq!(is_required("It is blue."), [true]);
     }
 }

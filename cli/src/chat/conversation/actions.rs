@@ -76,8 +76,8 @@ impl Conversation<'_, '_> {
             ("/prompt", name) => return self.ask_prompt(name),
             ("/regen" | "/continue" | "/edit", _) if compact::ends_with_summary(self.chat) => {
                 self.front_end.note(
-                    "error: the last answer is a summary\nhint: /undo brings the conversation back if this chat has made it; \
-                     or ask a question",
+                    "error: the last answer is a summary\nhint: /undo brings the conversation back if this chat has made \
+                     it, until /model or /system; or ask a question",
                 );
             }
             ("/regen", "") => return self.regenerate(),
