@@ -54,7 +54,10 @@ pub fn run(app: &App, args: &LogitsArgs) -> Result<()> {
     written.map_err(|error| {
         Failure::new(
             format!("cannot write {}: {error}", args.out.display()),
-            "check that the folder exists, is writable and has free space",
+            match error.kind() {
+                std::io::ErrorKind::FileTooLarge => "raise the limit on the size of files (`ulimit -f`)",
+                _ => "check that the folder exists, is writable and has free space",
+            },
         )
     })?;
     app.console.note(&format!("{}: float32 [{}, {}]", args.out.display(), tokens.len(), n_vocab));

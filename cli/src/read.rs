@@ -51,6 +51,7 @@ pub fn run(app: &App, args: &ReadArgs) -> Result<()> {
             "give a size, for example --disk-cache 8GiB; the folder is in HOME or XDG_CACHE_HOME",
         )
     })?;
+    cache.check_writable()?;
     // Who asks for it wants it to be kept.
     let cache = DocumentCache { max_share: f64::INFINITY, ..cache };
     let files: Vec<PathBuf> = args.files.iter().chain(&args.more_files).cloned().collect();
@@ -144,7 +145,7 @@ fn report(app: &App, what: &str, reading: &DocumentReading, command: &str) -> Re
         let why = reading.problem.as_deref().unwrap_or("there is no room for it in --disk-cache");
         return Err(Failure::new(
             format!("{what} was read, but could not be kept: {why}"),
-            "free some space",
+            "free space on the disk, or raise the limit on the size of files (`ulimit -f`)",
         )
         .into());
     };

@@ -87,7 +87,8 @@ pub fn keep_reading(app: &App, chat: &mut Chat, cache: Option<&DocumentCache>) -
 /// What is to be known of the reading of documents: whether they were found in the cache, and what is wrong with that.
 pub fn notes(reading: &DocumentReading) -> Vec<String> {
     let DocumentReading { tokens, elapsed, found, problem, .. } = reading;
-    let problem = problem.iter().map(|problem| format!("note: documents that were read before: {problem}"));
+    let problem =
+        problem.iter().map(|problem| format!("note: the cache of documents that were read: {problem}"));
     let found = found.then(|| {
         let (tokens, time) = (format::count(*tokens), format::duration(*elapsed));
         format!("read before: {tokens} tokens of documents, found again in {time}")

@@ -211,7 +211,7 @@ fn a_cache_beyond_the_limit_on_file_sizes_is_a_note() {
         let Some(run) = limited(&setup, false, &folder, args, &format!("{question}\n")) else {
             return println!("skipped: no bash");
         };
-        let of_documents = run.stderr.contains("note: documents that were read before: ");
+        let of_documents = run.stderr.contains("note: the cache of documents that were read: ");
         let of_conversation = run.stderr.contains("is kept, without its KV cache");
         assert!(of_documents || args[0] == "chat" && of_conversation, "{args:?}: {}", run.stderr);
         assert!(run.stderr.contains("File too large"), "{args:?}: {}", run.stderr);

@@ -185,7 +185,7 @@ fn folders_that_others_can_write_to_are_not_used() {
             set_mode(&user.path(folder), mode);
             let stderr = ask(&SAVED);
             assert!(
-                stderr.contains(open) && stderr.contains("note: documents that were read before: "),
+                stderr.contains(open) && stderr.contains("note: the cache of documents that were read: "),
                 "{stderr}"
             );
             assert!(!stderr.contains("found again"), "{stderr}");
@@ -283,7 +283,7 @@ fn a_home_that_is_no_folder_is_a_note() {
         run(command, &format!("{NUMBER}\n"))
     };
     let ask = no_home(&[&["ask", "-t", "1", "-f", &document], &SAVED[..], &[NUMBER]].concat());
-    assert!(ask.stderr.contains("note: documents that were read before: "), "{}", ask.stderr);
+    assert!(ask.stderr.contains("note: the cache of documents that were read: "), "{}", ask.stderr);
     assert_eq!(ask.ok(), format!("{NUMBER_IS}\n"));
     let chat = no_home(&["chat", "-t", "1", "-f", &document]);
     assert!(chat.stderr.contains("conversations cannot be kept in /dev/null/"), "{}", chat.stderr);

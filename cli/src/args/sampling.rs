@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use crate::args::values;
 use crate::failure::Failure;
 use crate::sampling::{self, Values};
 
@@ -11,14 +12,14 @@ use crate::sampling::{self, Values};
 pub struct SamplingArgs {
     /// Maximum tokens of an answer; -1 or -2 for no limit but the context [default: 2048 in ask, 1024 in chat, 4096 with a
     /// model that can think]
-    #[arg(short = 'n', long = "n-predict", visible_alias = "predict", value_name = "TOKENS")]
+    #[arg(short = 'n', long = "n-predict", visible_alias = "predict", value_name = "TOKENS", value_parser = values::integer)]
     pub n_predict: Option<i64>,
     /// Temperature; 0 is greedy [default: 0 in ask, with documents, and with the built-in model; else that of the model
     /// file, or 0.8]
     #[arg(long, visible_alias = "temperature")]
     pub temp: Option<f32>,
     /// Sample from the k most likely tokens; 0 or -1 for all [default: that of the model file in chat, or 40]
-    #[arg(long)]
+    #[arg(long, value_parser = values::integer)]
     pub top_k: Option<i64>,
     /// Sample from the smallest set of most likely tokens with this total probability [default: that of the model file in
     /// chat, or 0.95]
@@ -33,10 +34,10 @@ pub struct SamplingArgs {
     pub repeat_penalty: Option<f32>,
     /// Number of recent tokens that are penalised; -1 for all, 0 for none [default: that of the model file in chat, or
     /// 64]
-    #[arg(long)]
+    #[arg(long, value_parser = values::integer)]
     pub repeat_last_n: Option<i64>,
     /// Random seed; -1 for a different one each time [default: -1]
-    #[arg(short = 's', long)]
+    #[arg(short = 's', long, value_parser = values::integer)]
     pub seed: Option<i64>,
 }
 

@@ -8,6 +8,12 @@ use longhand::policy::KvBudget;
 use crate::failure::Failure;
 use crate::suggest::did_you_mean;
 
+/// A whole number, which may be negative.
+pub fn integer(text: &str) -> Result<i64, Failure> {
+    let wrong = |_| Failure::usage("not a whole number", "give a number such as 64, 0 or -1");
+    text.trim().parse().map_err(wrong)
+}
+
 /// A number of tokens: `8192`, `100k` (100,000), `1m`.
 pub fn tokens(text: &str) -> Result<usize, Failure> {
     let lower = text.trim().to_ascii_lowercase();

@@ -44,6 +44,7 @@ fn what_is_typed_is_seen_below_the_answer() {
     assert_eq!(chat.contents().matches("> typed").count(), 1, "{}", chat.contents());
     chat.send("\x03");
     chat.wait_for("(interrupted)");
+    chat.wait_for_end_of_work();
     chat.wait_for_row("> typed 中文|");
     chat.send("\x03\x04");
     assert_eq!(chat.exit_code(), Some(0));

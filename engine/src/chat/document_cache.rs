@@ -180,6 +180,16 @@ impl DocumentCache {
         folders::make_room(others, bytes as u64, self.limit, remove)
     }
 
+    /// Finds out whether files can be written, which matters before a reading of hours.
+    ///
+    /// # Errors
+    /// Where the folder cannot be made or written to, or others may write to it.
+    pub fn check_writable(&self) -> Result<(), EngineError> {
+        let path = self.folder.join("new");
+        self.prepare(&path)?;
+        atomic_file::check_writable(&path).map_err(|error| snapshot::io_error(&path, error))
+    }
+
     /// Makes the folder for a file, which only the user may write to.
     fn prepare(&self, path: &Path) -> Result<(), EngineError> {
         folders::make_private(&self.folder).map_err(|error| snapshot::io_error(path, error))?;

@@ -263,7 +263,7 @@ impl Chat {
         {
             match cache.add(&self.session, names, file.path()) {
                 Ok(kept) => reading.kept = kept,
-                Err(error) => note(reading, error),
+                Err(error) => _ = reading.problem.get_or_insert(format!("it was not saved: {error}")),
             }
         }
         // Also where the whole is too large to be kept: the part would never be read on.
