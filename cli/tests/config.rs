@@ -113,7 +113,7 @@ fn errors_in_settings_say_where() {
     let mut variable = configured("wrong", "", &["devices"]);
     variable.env("LONGHAND_TOP_K", "many");
     let found = finished(variable.output().expect("starts"));
-    found.assert_failed(2, "the environment variable LONGHAND_TOP_K: top-k = many: not a value");
+    found.assert_failed(2, "the environment variable LONGHAND_TOP_K: top-k = many: not a whole number");
     // Help, and the way to the file, are there all the same.
     for args in [&["--help"][..], &["help", "config"], &["--version"], &["config", "path"]] {
         run("wrong", "x\n", args).ok();
