@@ -182,7 +182,14 @@ impl Terminal {
     /// Waits until the model does not work.
     #[track_caller]
     pub fn wait_for_end_of_work(&self) {
-        self.wait_until("the end of the work", |screen| !screen.contents().contains(WORKING));
+        // While output is printed above it, its row is away for a moment.
+        for _ in 0..100 {
+            self.wait_until("the end of the work", |screen| !screen.contents().contains(WORKING));
+            std::thread::sleep(std::time::Duration::from_millis(150));
+            if !self.contents().contains(WORKING) {
+                return;
+            }
+        }
     }
 
     /// What is on the screen.

@@ -46,7 +46,9 @@ fn what_is_typed_is_seen_below_the_answer() {
     chat.wait_for("(interrupted)");
     chat.wait_for_end_of_work();
     chat.wait_for_row("> typed 中文|");
-    chat.send("\x03\x04");
+    chat.send("\x15");
+    chat.wait_for_row("> |");
+    chat.send("\x04");
     assert_eq!(chat.exit_code(), Some(0));
     assert!(chat.is_as_before());
 }
@@ -75,7 +77,9 @@ fn messages_wait_for_the_answer_and_can_be_taken_back() {
     let places: Vec<_> = order.iter().map(|text| shown.find(text)).collect();
     assert!(places.is_sorted() && places[0].is_some(), "{shown}");
     assert!(!shown.contains("next: "), "{shown}");
-    chat.send("\x03\x04");
+    chat.send("\x15");
+    chat.wait_for_row("> |");
+    chat.send("\x04");
     assert_eq!(chat.exit_code(), Some(0));
 }
 
