@@ -252,9 +252,9 @@ impl Chat {
     /// until [`Chat::change_model`] or [`Chat::set_system`].
     ///
     /// # Errors
-    /// Where the chat template refuses the new conversation, the documents must be read again and there is no memory for
-    /// two KV stores at once, or reading fails or is interrupted. The conversation is as it was; what the session has lost
-    /// of it is read again with the next question.
+    /// Where the chat template refuses the new conversation, or reading fails or is interrupted. Where the documents must
+    /// be read again, and there is no memory for two KV stores at once. The conversation is as it was; what the session has
+    /// lost of it is read again with the next question.
     pub fn compact(
         &mut self,
         question: &str,
