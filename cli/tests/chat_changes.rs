@@ -324,7 +324,8 @@ fn a_line_that_says_exit_ends_a_piped_chat_and_paths_in_it_are_text() {
     // A path that begins with a slash is a command that is unknown; the other one is a question.
     assert!(run.stderr.contains(&format!("there is no command {document}\n")), "{}", run.stderr);
     let out = run.ok();
-    assert!(out.starts_with(&format!("{NUMBER_IS}\n")) && !out.contains(KEY_IS), "{out}");
+    // What the model says about `@PATH` depends on the path; a fourth line would be the answer to what follows `exit`.
+    assert!(out.starts_with(&format!("{NUMBER_IS}\n")), "{out}");
     assert_eq!(out.lines().count(), 3, "{out}");
     let model = endless_model("changes-endless.gguf");
     let out = longhand_with_input(&["chat", "--private", "-m", &model, "-n", "2"], b"quit\nwhy?\n").ok();
