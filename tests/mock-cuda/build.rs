@@ -15,7 +15,7 @@ mod mock {
     use std::path::PathBuf;
 
     /// Names the launchers of our kernels: `longhand_cuda_NAME, longhand_emulated_NAME`.
-    const LAUNCHERS: &str = "../../kernels/src/device.rs";
+    const LAUNCHERS: &str = "../../kernels/src/device/mod.rs";
 
     fn variable(name: &str) -> String {
         env::var(name).unwrap_or_else(|_| panic!("{name} is not set"))

@@ -20,7 +20,7 @@ use std::fmt;
 use self::data::Line;
 use crate::{Data, DataFile, Sample, SampleOptions, TaskError};
 
-const PROMPTS: &str = include_str!("longbench/prompts.json");
+const PROMPTS: &str = include_str!("prompts.json");
 
 /// A task of LongBench, under its name there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

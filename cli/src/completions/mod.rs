@@ -36,9 +36,9 @@ pub struct ManArgs {
 /// Runs `longhand completions`. `command` is all of `longhand`.
 pub fn run_completions(app: &App, args: &CompletionsArgs, command: &Command) -> Result<()> {
     let script = match args.shell {
-        Shell::Bash => include_str!("completions/longhand.bash"),
-        Shell::Zsh => include_str!("completions/longhand.zsh"),
-        Shell::Fish => include_str!("completions/longhand.fish"),
+        Shell::Bash => include_str!("longhand.bash"),
+        Shell::Zsh => include_str!("longhand.zsh"),
+        Shell::Fish => include_str!("longhand.fish"),
         // Commands and flags only.
         other => {
             let mut script = Vec::new();
