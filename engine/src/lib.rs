@@ -24,58 +24,41 @@
 //! # Ok::<(), longhand::EngineError>(())
 //! ```
 
-mod alibi;
-pub mod atomic_file;
-mod backends;
-mod calibrate;
 mod chat;
-mod engine;
+mod compute;
+mod devices;
 mod error;
-mod fingerprints;
-pub mod folders;
-mod forward;
-mod generate;
+mod files;
 pub mod heads;
-mod key_offset;
 mod kv;
-mod last_attention;
-mod layered_text;
 mod model;
-mod not_finite;
-mod outline;
-mod pass;
-mod placement;
-pub mod plan;
 mod progress;
-mod reading_work;
-mod sampler;
-mod scratch;
 mod session;
 pub mod setup;
-mod snapshot;
 #[cfg(feature = "testing")]
 pub mod testing;
-pub mod text;
-mod weights;
-mod workspace;
 
 pub use chat::{
     CachedContents, CachedDocuments, Chat, ChatFile, ChatOptions, DocumentCache, DocumentReading, Preamble,
     Reading, SavedChat, needed_context,
 };
-pub use engine::{DeviceKind, DeviceOptions, Engine, EngineOptions};
+pub use compute::engine::{DeviceKind, DeviceOptions, Engine, EngineOptions};
+pub use files::{atomic_file, folders};
 pub use error::{EngineError, Hint, NotFiniteOrigin};
-pub use generate::{Generated, Stop, generate};
+
 pub use ggml::{NoCuda, Type};
 pub use kv::policy;
-pub use last_attention::last_attention;
 pub use model::{ChatFormat, Model, ModelSource, open_gguf};
 pub use models::chat::Message;
 pub use progress::{Notice, Observer, Progress, Task};
-pub use sampler::{Sampler, SamplerError, SamplerOptions};
+pub use session::generate::{Generated, Stop, generate};
+pub use session::sampler::{Sampler, SamplerError, SamplerOptions};
+pub use session::snapshot::Outdated;
+pub use session::text;
 pub use session::{KvHeadRows, KvMap, KvUsage, Prefill, Session, SessionOptions, sync_all};
+pub use setup::last_attention::last_attention;
+pub use setup::plan;
 pub use setup::{Context, HeadSource, Setup, SetupOptions};
-pub use snapshot::Outdated;
 
 /// The example in docs/library.md is a doctest.
 #[cfg(doctest)]

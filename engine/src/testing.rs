@@ -1,24 +1,24 @@
 //! The engine's inside, for tests that check it part by part. Not part of the library: compiled with the
 //! feature `testing` only.
 
-/// As `crate::alibi`.
+/// As `crate::kv::alibi`.
 pub mod alibi {
-    pub use crate::alibi::*;
+    pub use crate::kv::alibi::*;
 }
 
-/// As `crate::backends`.
+/// As `crate::devices::backends`.
 pub mod backends {
-    pub use crate::backends::*;
+    pub use crate::devices::backends::*;
 }
 
-/// As `crate::calibrate`.
+/// As `crate::setup::calibrate`.
 pub mod calibrate {
-    pub use crate::calibrate::*;
+    pub use crate::setup::calibrate::*;
 }
 
-/// As `crate::forward`.
+/// As `crate::compute::forward`.
 pub mod forward {
-    pub use crate::forward::*;
+    pub use crate::compute::forward::*;
 }
 
 /// As `crate::kv`.
@@ -26,29 +26,29 @@ pub mod kv {
     pub use crate::kv::*;
 }
 
-/// As `crate::outline`.
+/// As `crate::model::outline`.
 pub mod outline {
-    pub use crate::outline::*;
+    pub use crate::model::outline::*;
 }
 
-/// As `crate::placement`.
+/// As `crate::devices::placement`.
 pub mod placement {
-    pub use crate::placement::*;
+    pub use crate::devices::placement::*;
 }
 
-/// As `crate::scratch`.
+/// As `crate::compute::scratch`.
 pub mod scratch {
-    pub use crate::scratch::*;
+    pub use crate::compute::scratch::*;
 }
 
-/// As `crate::snapshot`.
+/// As `crate::session::snapshot`.
 pub mod snapshot {
-    pub use crate::snapshot::*;
+    pub use crate::session::snapshot::*;
 }
 
-/// As `crate::workspace`.
+/// As `crate::devices::workspace`.
 pub mod workspace {
-    pub use crate::workspace::*;
+    pub use crate::devices::workspace::*;
 }
 
-pub use crate::weights::Weights;
+pub use crate::compute::weights::Weights;

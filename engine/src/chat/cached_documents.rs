@@ -7,8 +7,9 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::document_cache::{DocumentCache, UNFINISHED_EXTENSION};
-use crate::snapshot::{self, Snapshot};
-use crate::{EngineError, folders};
+use crate::EngineError;
+use crate::files::folders;
+use crate::session::snapshot::{self, Snapshot};
 
 /// What is kept with documents that were read.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -12,8 +12,8 @@ use super::{
     unanswered,
 };
 use crate::model::ChatFormat;
-use crate::sampler::{Sampler, SamplerOptions};
 use crate::session::common_prefix;
+use crate::session::sampler::{Sampler, SamplerOptions};
 use crate::{EngineError, Hint, Model, Progress, Session, setup};
 
 /// A conversation as its chat template writes it.

@@ -15,10 +15,11 @@ use twox_hash::XxHash3_64;
 
 use super::cached_documents::Note;
 use super::reading_file::ReadingFile;
-use crate::folders::{self, Occupant};
-use crate::snapshot::unfinished::{UnfinishedText, chunk_of};
-use crate::snapshot::{self, Snapshot};
-use crate::{EngineError, Session, atomic_file};
+use crate::files::atomic_file;
+use crate::files::folders::{self, Occupant};
+use crate::session::snapshot::unfinished::{UnfinishedText, chunk_of};
+use crate::session::snapshot::{self, Snapshot};
+use crate::{EngineError, Session};
 
 /// The extension of the files.
 const EXTENSION: &str = "read";

@@ -14,7 +14,7 @@ use super::reading_file::{DISK_SPEED, ReadingFile};
 use super::{Chat, DocumentCache, Preamble, can_go_back_to, unanswered};
 use crate::model::ChatFormat;
 use crate::session::common_prefix;
-use crate::snapshot::unfinished::UnfinishedText;
+use crate::session::snapshot::unfinished::UnfinishedText;
 use crate::{EngineError, Prefill, Progress, Session};
 
 /// What is said where a reading is too large to be kept before its end.

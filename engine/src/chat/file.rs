@@ -19,8 +19,8 @@ use models::regular_file;
 use serde::{Deserialize, Serialize};
 
 use super::{Chat, SavedChat};
-use crate::atomic_file::{self, Access, Draft, Links};
-use crate::snapshot::{self, SaveError, error_in, io_error};
+use crate::files::atomic_file::{self, Access, Draft, Links};
+use crate::session::snapshot::{self, SaveError, error_in, io_error};
 use crate::{EngineError, Hint};
 
 /// A session file that this process owns.
@@ -375,7 +375,7 @@ impl ChatFile {
 /// Opens and locks a file. Where the file system knows no locks it is only opened.
 fn lock(path: &Path) -> Result<(File, State), SaveError> {
     loop {
-        let file = crate::snapshot::open(path).map_err(EngineError::from)?;
+        let file = crate::session::snapshot::open(path).map_err(EngineError::from)?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
                 let what = "another longhand has this conversation open".into();

@@ -28,11 +28,12 @@ pub use preamble::Preamble;
 pub use saved::SavedChat;
 use serde::{Deserialize, Serialize};
 
-use crate::generate::{Begun, Generated, Stop, go_on};
 use crate::model::ChatFormat;
-use crate::sampler::{Sampler, SamplerOptions};
 use crate::session::common_prefix;
-use crate::{EngineError, Hint, Progress, Session, SessionOptions, setup, snapshot};
+use crate::session::generate::{Begun, Generated, Stop, go_on};
+use crate::session::sampler::{Sampler, SamplerOptions};
+use crate::session::snapshot;
+use crate::{EngineError, Hint, Progress, Session, SessionOptions, setup};
 
 /// How a conversation begins and how it is answered.
 ///

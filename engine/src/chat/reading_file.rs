@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use models::regular_file;
 
-use crate::atomic_file::{Access, Draft, Links};
-use crate::snapshot::unfinished::UnfinishedText;
-use crate::snapshot::{SaveError, error_in};
+use crate::files::atomic_file::{Access, Draft, Links};
+use crate::session::snapshot::unfinished::UnfinishedText;
+use crate::session::snapshot::{SaveError, error_in};
 use crate::{EngineError, Session};
 
 /// Bytes that a slow disk writes in a second.

@@ -12,7 +12,7 @@ use super::documents::question_in;
 use super::file::Origin;
 use super::{Attachment, Chat, ChatOptions, Preamble, Turn};
 use crate::heads::HeadProfile;
-use crate::snapshot::{self, Outdated, Snapshot};
+use crate::session::snapshot::{self, Outdated, Snapshot};
 use crate::{Engine, EngineError, Model, ModelSource, SessionOptions, setup};
 
 /// A conversation without its session, as session files hold it.

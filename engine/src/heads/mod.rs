@@ -21,4 +21,4 @@ pub use profile::{HeadProfile, HeadShape, Provenance, ScoreMap, ScoresPer};
 pub use published::{PUBLISHED_MAPS, PublishedMap};
 pub use select::{SelectedHeads, SelectionRule, select};
 
-pub use crate::calibrate::{CalibrationOptions, calibrate};
+pub use crate::setup::calibrate::{CalibrationOptions, calibrate};

@@ -16,8 +16,9 @@ use serde_json::{Map, Value};
 
 use super::error::HeadsError;
 use super::select::{SelectedHeads, SelectionRule, select};
-use crate::atomic_file::{self, Access};
-use crate::{Hint, folders};
+use crate::Hint;
+use crate::files::atomic_file::{self, Access};
+use crate::files::folders;
 
 /// Maximum query heads of a model, all layers together. No known model has 20,000.
 pub(super) const MAX_QUERY_HEADS: usize = 1 << 20;

@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use kernels::graph::GraphLane;
 
-use crate::forward::Forward;
+use crate::compute::forward::Forward;
+use crate::compute::layered_text::{LayeredText, Purpose};
+use crate::compute::scratch::{Chunk, first_text_chunks};
 use crate::kv::{AttentionRecorder, LayerRows, Layout, Store};
-use crate::layered_text::{LayeredText, Purpose};
-use crate::scratch::{Chunk, first_text_chunks};
 use crate::session::Reached;
-use crate::snapshot::{Input, Output, SnapshotError};
-use crate::{Engine, EngineError, Hint, Prefill, Progress, Session, Task, not_finite};
+use crate::session::not_finite;
+use crate::session::snapshot::{Input, Output, SnapshotError};
+use crate::{Engine, EngineError, Hint, Prefill, Progress, Session, Task};
 
 impl Session {
     /// Reads the first text layer by layer, or goes on where that was interrupted. After an error the session is empty.

@@ -13,8 +13,14 @@
 //! stops before is taken back, so that a session always is as if only [`Session::tokens`] had been read.
 
 mod exact_prefill;
+pub(crate) mod generate;
 mod kv_map;
+pub(crate) mod not_finite;
 mod random;
+pub(crate) mod reading_work;
+pub(crate) mod sampler;
+pub(crate) mod snapshot;
+pub mod text;
 mod unfinished;
 
 use std::sync::Arc;
@@ -27,17 +33,17 @@ pub use kv_map::{KvHeadRows, KvMap};
 use models::spec::{ModelSpec, PositionEncoding};
 pub(crate) use unfinished::Reached;
 
-use crate::backends::Backends;
-use crate::engine::check_interrupt;
-use crate::forward::{Forward, OutputTokens};
+use crate::compute::engine::check_interrupt;
+use crate::compute::forward::{Forward, OutputTokens};
+use crate::compute::pass::Pass;
+use crate::devices::backends::Backends;
+use crate::devices::placement::Place;
+use crate::devices::workspace::Workspace;
 use crate::kv::policy::Event;
 use crate::kv::{Evictions, KvBudget, Layout, PolicyChoice, Store, StoreOptions};
-use crate::pass::Pass;
-use crate::placement::Place;
-use crate::reading_work::ReadingWork;
-use crate::snapshot::Input;
-use crate::workspace::Workspace;
-use crate::{Engine, EngineError, Hint, Progress, Task, heads::HeadProfile, not_finite};
+use crate::session::reading_work::ReadingWork;
+use crate::session::snapshot::Input;
+use crate::{Engine, EngineError, Hint, Progress, Task, heads::HeadProfile};
 
 /// How the first text of a session is read.
 ///

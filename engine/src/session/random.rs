@@ -6,7 +6,7 @@ use ggml::Tensor;
 use kernels::graph::GraphLane;
 use models::random::Random;
 
-use crate::scratch::Scratch;
+use crate::compute::scratch::Scratch;
 use crate::{EngineError, Session};
 
 impl Session {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::exact_prefill::FirstText;
-use crate::snapshot::{Input, Output, SnapshotError};
+use crate::session::snapshot::{Input, Output, SnapshotError};
 use crate::{EngineError, Prefill, Session};
 
 /// How far the reading of a first text is.

@@ -11,7 +11,7 @@ use models::spec::ModelSpec;
 use super::planner::{ModelOutline, Planned, Planner};
 use super::profiles::{Found, Profiles, assumed_share, policy_rule, spread};
 use super::{HeadSource, SetupOptions, Target, planner};
-use crate::engine::check_interrupt;
+use crate::compute::engine::check_interrupt;
 use crate::heads::{HeadProfile, HeadShape};
 use crate::kv::{KvBudget, PolicyChoice};
 use crate::progress::Observer;

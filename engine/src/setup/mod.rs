@@ -2,8 +2,11 @@
 //! memory once, from the model file alone; [`Setup::start`] loads the weights and makes the session that was
 //! planned.
 
+pub(crate) mod calibrate;
 mod forecast;
+pub(crate) mod last_attention;
 mod memory;
+pub mod plan;
 mod planner;
 mod profiles;
 mod target;
@@ -20,15 +23,14 @@ use planner::{ModelOutline, Planner};
 pub use profiles::{Found, Profiles, assumed_share, smallest, spread};
 pub use target::{DeviceRequest, GpuLayers, HostExperts, Target};
 
-use crate::engine::check_interrupt;
+use crate::compute::engine::check_interrupt;
+use crate::devices::placement::Place;
+use crate::files::folders;
 use crate::heads::HeadProfile;
 use crate::kv::{KvBudget, PolicyChoice};
-use crate::placement::Place;
-use crate::plan::{ASSUMED_DEVICE_BLOCKS, Placement, Plan};
 use crate::progress::{Notice, Observer};
-use crate::{
-    DeviceOptions, Engine, EngineError, EngineOptions, Model, Prefill, Session, SessionOptions, folders,
-};
+use crate::setup::plan::{ASSUMED_DEVICE_BLOCKS, Placement, Plan};
+use crate::{DeviceOptions, Engine, EngineError, EngineOptions, Model, Prefill, Session, SessionOptions};
 
 /// Tokens of a session beyond its first text, if no context is asked for.
 const CONVERSATION_TOKENS: usize = 8192;

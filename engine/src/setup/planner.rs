@@ -6,8 +6,8 @@ use models::spec::ModelSpec;
 
 use crate::heads::{HeadShape, HeadsError};
 use crate::kv::{KvBudget, Layout, StoreOptions};
-use crate::outline::{TensorOutline, tensor_outlines};
-use crate::plan::{Placement, Plan, PlanOptions};
+use crate::model::outline::{TensorOutline, tensor_outlines};
+use crate::setup::plan::{Placement, Plan, PlanOptions};
 use crate::{EngineError, Model, Prefill, SessionOptions};
 
 /// A model as far as memory is concerned: of a file, or a well-known shape without weights.

@@ -9,12 +9,13 @@ use models::gguf::is_sample_fingerprint;
 use models::regular_file;
 
 use super::{HeadSource, SetupOptions};
-use crate::alibi::{self, ScopeOptions};
-use crate::calibrate::{CalibrationOptions, calibrate};
+use crate::files::folders;
 use crate::heads::{HeadProfile, HeadShape, HeadsError, Provenance, SelectionRule};
 use crate::kv::PolicyChoice;
+use crate::kv::alibi::{self, ScopeOptions};
 use crate::progress::{Notice, Observer, Task};
-use crate::{Engine, EngineError, Hint, Model, folders};
+use crate::setup::calibrate::{CalibrationOptions, calibrate};
+use crate::{Engine, EngineError, Hint, Model};
 
 /// Share of the query heads that the paper's rule marks: 14 % + 1 %.
 const MARKED: f64 = 0.15;

@@ -8,9 +8,9 @@ use models::spec::ModelSpec;
 
 use super::planner::Planned;
 use super::{SetupOptions, memory};
-use crate::engine::check_device_model;
-use crate::plan::{DRIVER_BYTES, Placement, Plan};
+use crate::compute::engine::check_device_model;
 use crate::progress::{Notice, Observer};
+use crate::setup::plan::{DRIVER_BYTES, Placement, Plan};
 use crate::{DeviceKind, EngineError, Model};
 
 /// What was asked for.

@@ -27,7 +27,7 @@ macro_rules! device_calls {
         )*
     };
 }
-include!("device/calls.rs");
+include!("calls.rs");
 
 impl Lanes {
     /// No lanes.

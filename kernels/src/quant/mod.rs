@@ -37,7 +37,7 @@ macro_rules! row_types {
         }
     };
 }
-include!("quant/types.rs");
+include!("types.rs");
 
 /// Elements of a block of the quantised types.
 const BLOCK: usize = 32;

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use kernels::graph::MAX_LANES;
 
 use super::StoreOptions;
+use crate::EngineError;
+use crate::kv::alibi;
 use crate::kv::policy::{
     AccumulatedAttention, AccumulationRule, AttentionNeeds, MIN_ROWS, Policy, PolicyChoice, Recent,
 };
-use crate::{EngineError, alibi};
 
 /// Some KV heads of a layer that keep equally many rows.
 #[derive(Clone, Debug)]

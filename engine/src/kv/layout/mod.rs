@@ -15,7 +15,8 @@ pub use self::lanes::LaneLayout;
 use self::lanes::{lanes_of_shares, lanes_of_windows};
 use super::policy::PolicyChoice;
 use crate::heads::{HeadProfile, HeadShape};
-use crate::{EngineError, Hint, key_offset};
+use crate::kv::key_offset;
+use crate::{EngineError, Hint};
 
 /// Maximum rows of a bounded head that are saved when they are evicted, so that a turn can be undone.
 pub const UNDO_ROWS_PER_HEAD: usize = 1024;

@@ -5,7 +5,7 @@
 //! calibration and not from this text, because its rows are evicted layer by layer. A part of the text is repeated
 //! behind the tokens before it, without words that ask for it, so that no language is assumed. While it is repeated
 //! its rows are scored, and no others: queries see the part, each other, and a few rows for the attention of heads
-//! that look for nothing (`crate::scratch::first_text_chunks`). The last `recent` rows stay. Rows of later tokens, and of
+//! that look for nothing (`crate::compute::scratch::first_text_chunks`). The last `recent` rows stay. Rows of later tokens, and of
 //! a text that is read chunk by chunk, have no score. The paper evicts none of them; here the last `later` ones stay, so
 //! that a conversation about a text is remembered. Older ones are evicted before rows with a score, the oldest first.
 

@@ -6,7 +6,7 @@
 //! L_h.
 //!
 //! On models with ALiBi (section 3.1) there are no retrieval heads. Each head keeps its attention scope, L_h
-//! tokens that follow from its weights ([`crate::alibi`]), without sinks and compensation. Heads whose scope
+//! tokens that follow from its weights ([`crate::kv::alibi`]), without sinks and compensation. Heads whose scope
 //! reaches the context keep everything.
 
 use std::sync::Arc;

@@ -24,8 +24,8 @@ use super::tensors::{
     AttentionAccumulator, AttentionRecorder, LaneTensors, LayerRows, LayerTensors, StateTensors,
 };
 use crate::EngineError;
-use crate::backends::Backends;
-use crate::placement::Place;
+use crate::devices::backends::Backends;
+use crate::devices::placement::Place;
 
 /// The rows of one session.
 pub struct Store {
@@ -441,9 +441,9 @@ mod tests {
     use kernels::graph::AttentionShape;
 
     use super::*;
+    use crate::devices::placement::Placement;
+    use crate::devices::workspace::Workspace;
     use crate::kv::StoreOptions;
-    use crate::placement::Placement;
-    use crate::workspace::Workspace;
 
     #[test]
     fn rows_and_entries_in_use_are_counted() {

@@ -376,9 +376,9 @@ mod tests {
     use kernels::graph::AttentionShape;
 
     use super::*;
-    use crate::backends::Backends;
+    use crate::devices::backends::Backends;
+    use crate::devices::placement::Placement;
     use crate::kv::{Layout, StoreOptions};
-    use crate::placement::Placement;
 
     /// An empty store of one layer.
     fn store(policy: &str) -> Store {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use models::spec::{ModelSpec, PositionEncoding};
 
 use super::{BUILT_IN, Heads, MIN_ROWS, ParameterValues, PolicyEntry, policies};
-use crate::alibi::ScopeOptions;
 use crate::heads::HeadProfile;
+use crate::kv::alibi::ScopeOptions;
 use crate::kv::policy::{AccumulatedAttention, Policy};
 use crate::{EngineError, Hint};
 
@@ -95,7 +95,7 @@ impl PolicyChoice {
     }
 
     /// How attention scopes are computed, where each head's window follows from the model's weights: under
-    /// `razor` on models with ALiBi. The head profile then holds the scopes ([`crate::alibi::profile`]).
+    /// `razor` on models with ALiBi. The head profile then holds the scopes ([`crate::kv::alibi::profile`]).
     pub fn scope_options(&self, spec: &ModelSpec) -> Option<ScopeOptions> {
         let epsilon = self
             .value("eps")

@@ -13,10 +13,10 @@ use self::selection::{Decision, Source};
 use super::undo::EvictedRows;
 use super::{Lane, LaneId, Store};
 use crate::EngineError;
-use crate::backends::Backends;
+use crate::devices::backends::Backends;
+use crate::devices::placement::Place;
+use crate::devices::workspace::Workspace;
 use crate::kv::policy::{Event, LaneStatus};
-use crate::placement::Place;
-use crate::workspace::Workspace;
 
 /// Evictions that are planned: for each lane the rows, and the end of the positions that the plan covers.
 pub struct Evictions(Vec<(LaneId, Decision, usize)>);
@@ -264,10 +264,10 @@ mod tests {
     use kernels::graph::AttentionShape;
 
     use super::*;
+    use crate::devices::placement::Placement;
     use crate::kv::layout::LaneLayout;
     use crate::kv::policy::{Candidates, EvictionPlan, Gain, Measure, Policy, ScoreInput, Scoring};
     use crate::kv::{Layout, StoreOptions};
-    use crate::placement::Placement;
 
     /// A policy that needs no attention and gives a fixed number of scores.
     #[derive(Debug)]

@@ -9,10 +9,10 @@ use ggml::{Context, Tensor};
 use kernels::graph::{self, AttentionShape, GraphLane, WindowQueries};
 
 use super::Lane;
-use crate::backends::Backends;
+use crate::devices::backends::Backends;
+use crate::devices::placement::Place;
+use crate::devices::workspace::Workspace;
 use crate::kv::policy::{Candidates, EvictionPlan, HeadCandidates, LaneStatus, ScoreInput, Scoring};
-use crate::placement::Place;
-use crate::workspace::Workspace;
 use crate::{EngineError, Hint};
 
 /// Rows of a lane's heads from which some may be evicted: in the lane itself, or complete in a scratch

@@ -15,11 +15,11 @@ use std::sync::atomic::Ordering;
 
 use ggml::{Tensor, Type};
 
+use crate::compute::layered_text::{LayeredText, Purpose};
+use crate::devices::placement::Place;
+use crate::devices::workspace::Workspace;
 use crate::error::NotFiniteOrigin;
 use crate::kv::LaneValues;
-use crate::layered_text::{LayeredText, Purpose};
-use crate::placement::Place;
-use crate::workspace::Workspace;
 use crate::{Engine, EngineError};
 
 /// Tokens computed at a time: intermediates of a larger chunk would take much memory.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use ggml::{Backend, Context, GraphAllocator, ReadyGraph, Tensor, Type};
 
-use crate::placement::{Place, Placement};
+use crate::devices::placement::{Place, Placement};
 use crate::{EngineError, Model};
 
 /// The host's backend, and the device's if there is one.

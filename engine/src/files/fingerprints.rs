@@ -13,8 +13,8 @@ use models::gguf::{Blob, GgufFile, is_fingerprint};
 use models::regular_file;
 use serde::{Deserialize, Serialize};
 
-use crate::atomic_file::{self, Access};
-use crate::folders;
+use crate::files::atomic_file::{self, Access};
+use crate::files::folders;
 
 /// Bytes of the largest file of fingerprints. A larger one is not read.
 const MAX_BYTES: usize = 256 << 10;

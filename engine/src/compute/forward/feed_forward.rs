@@ -5,7 +5,7 @@ use models::arch::FeedForward;
 use models::spec::{DenseTensors, NetworkTensors};
 
 use super::{Draft, Forward};
-use crate::placement::Place;
+use crate::devices::placement::Place;
 
 impl Forward {
     /// What the feed-forward network of a layer, or its experts, with weights `w` give, `[n_embd, n]`, for its normed

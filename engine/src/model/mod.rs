@@ -1,6 +1,8 @@
 //! A model file, opened and checked once, before any weight is read. Planning, tokenising and loading all
 //! start from it.
 
+pub(crate) mod outline;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -13,8 +15,8 @@ use models::gguf::{Blob, GgufFile};
 use models::spec::{ModelSpec, ModelTensors};
 use models::tokenizer::{Tokenizer, TokenizerError};
 
-use crate::engine::check_interrupt;
-use crate::fingerprints::{self, FileState};
+use crate::compute::engine::check_interrupt;
+use crate::files::fingerprints::{self, FileState};
 use crate::heads::{HeadShape, HeadsError};
 use crate::{EngineError, EngineOptions, Progress, Task};
 
@@ -79,7 +81,7 @@ impl Model {
     }
 
     /// As [`Model::open`], with a file in which the fingerprints of model files are remembered, such as
-    /// `fingerprints.json` in [`folders::cache`](crate::folders::cache). It need not exist. Where a model file has not
+    /// `fingerprints.json` in [`folders::cache`](crate::files::folders::cache). It need not exist. Where a model file has not
     /// changed since, it is not read again for its fingerprint.
     ///
     /// # Errors

@@ -30,7 +30,7 @@ use twox_hash::XxHash3_64;
 use self::unfinished::Unfinished;
 #[cfg(feature = "testing")]
 pub use self::unfinished::{resume, save_unfinished};
-use crate::atomic_file::{self, Access};
+use crate::files::atomic_file::{self, Access};
 use crate::heads::HeadProfile;
 use crate::kv::PolicyChoice;
 use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions, setup};

@@ -18,10 +18,11 @@ use models::random::Random;
 use models::spec::PositionEncoding;
 use models::tokenizer::Tokenizer;
 
+use crate::compute::layered_text::{LayeredText, Purpose};
+use crate::devices::workspace::Workspace;
 use crate::heads::{HeadProfile, Provenance, SelectionRule};
-use crate::layered_text::{LayeredText, Purpose};
-use crate::workspace::Workspace;
-use crate::{Engine, EngineError, Hint, Progress, Session, SessionOptions, Task, not_finite};
+use crate::session::not_finite;
+use crate::{Engine, EngineError, Hint, Progress, Session, SessionOptions, Task};
 
 /// How many times the random tokens are read.
 const REPEATS: usize = 4;

@@ -11,18 +11,18 @@ use std::sync::Arc;
 use ggml::Type;
 use kernels::graph::GraphLane;
 
-use crate::backends::Backends;
-use crate::forward::{Forward, OutputTokens, TextChunk};
+use crate::compute::forward::{Forward, OutputTokens, TextChunk};
+use crate::compute::pass::Pass;
+use crate::compute::scratch::{Chunk, Residual, Scratch, chunks};
+use crate::devices::backends::Backends;
+use crate::devices::placement::Place;
+use crate::devices::workspace::Workspace;
 use crate::kv::{
     LaneValues, LayerRows, Layout, PolicyChoice, StateTensors, StoreOptions, read_rows,
     write_positions_in_order, write_rows,
 };
-use crate::pass::Pass;
-use crate::placement::Place;
-use crate::reading_work::ReadingWork;
-use crate::scratch::{Chunk, Residual, Scratch, chunks};
-use crate::snapshot::{Input, Output};
-use crate::workspace::Workspace;
+use crate::session::reading_work::ReadingWork;
+use crate::session::snapshot::{Input, Output};
 use crate::{Engine, EngineError};
 
 /// What a text is computed for.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use models::tokenizer::Tokenizer;
 
-use crate::sampler::Sampler;
-use crate::text::TextStream;
+use crate::session::sampler::Sampler;
+use crate::session::text::TextStream;
 use crate::{EngineError, Hint, Session};
 
 /// Why an answer ended.
@@ -201,7 +201,7 @@ mod tests {
     use models::chat::{ChatTemplate, Message};
 
     use super::*;
-    use crate::sampler::SamplerOptions;
+    use crate::session::sampler::SamplerOptions;
     use crate::{Engine, EngineOptions, ModelSource, SessionOptions};
 
     const DOCUMENT: &str = "The old boat crossed the quiet river. Mary's favorite number is 34251. \

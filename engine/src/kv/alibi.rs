@@ -26,7 +26,7 @@ pub use kernels::attention::alibi_slopes as slopes;
 use models::gguf::TensorInfo;
 use models::spec::{ModelSpec, ModelTensors};
 
-use crate::engine::check_interrupt;
+use crate::compute::engine::check_interrupt;
 use crate::heads::{HeadProfile, Provenance};
 use crate::{EngineError, Hint, Model, Progress, Task};
 

@@ -3,8 +3,8 @@
 use ggml::{Context, Graph, GraphAllocator, ReadyGraph, Tensor};
 
 use crate::EngineError;
-use crate::backends::Backends;
-use crate::placement::Place;
+use crate::devices::backends::Backends;
+use crate::devices::placement::Place;
 
 /// Memory for one graph at a time in each place.
 pub struct Workspace {

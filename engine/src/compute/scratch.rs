@@ -14,11 +14,11 @@ use kernels::graph::{AttentionShape, GraphLane, RowPositions, SeenPart};
 use models::spec::ModelSpec;
 
 use crate::EngineError;
-use crate::backends::Backends;
-use crate::forward::{Forward, TextChunk};
+use crate::compute::forward::{Forward, TextChunk};
+use crate::devices::backends::Backends;
+use crate::devices::placement::{Place, Placement};
+use crate::devices::workspace::Workspace;
 use crate::kv::{LaneValues, LayerRows, Layout, StateTensors};
-use crate::placement::{Place, Placement};
-use crate::workspace::Workspace;
 
 /// The complete keys and values of one layer. All stores that are filled from them share them; each store
 /// sees them as one lane of all KV heads.

@@ -11,13 +11,13 @@ use kernels::graph::{MAX_DEVICE_HEAD_DIM, MAX_DEVICE_HEADS};
 use models::gguf::GgufFile;
 use models::spec::{KvHeads, ModelSpec};
 
-use crate::backends::{Backends, copy_bandwidth};
-use crate::forward::{Forward, Workers};
+use crate::compute::forward::{Forward, Workers};
+use crate::compute::weights::Weights;
+use crate::devices::backends::{Backends, copy_bandwidth};
+use crate::devices::placement::{Place, Placement};
 use crate::heads::HeadShape;
-use crate::placement::{Place, Placement};
 #[cfg(feature = "testing")]
-use crate::plan::WeightBytes;
-use crate::weights::Weights;
+use crate::setup::plan::WeightBytes;
 use crate::{EngineError, Hint, Model, ModelSource, Progress, Task, heads};
 
 /// How a model is loaded.
@@ -89,8 +89,8 @@ pub struct DeviceOptions {
     /// device's memory, and each layer waits for copies.
     pub host_residual: bool,
     /// Bytes allocated on it at most. What the driver and ggml take is not among them:
-    /// [`plan::DRIVER_BYTES`](crate::plan::DRIVER_BYTES),
-    /// [`plan::device_overhead`](crate::plan::device_overhead).
+    /// [`plan::DRIVER_BYTES`](crate::setup::plan::DRIVER_BYTES),
+    /// [`plan::device_overhead`](crate::setup::plan::device_overhead).
     pub memory: Option<usize>,
 }
 

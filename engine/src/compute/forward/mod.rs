@@ -23,10 +23,10 @@ use models::spec::{LayerTensors, MixerTensors, ModelSpec, Rope, RopeScaling};
 pub use self::attention::record_attention;
 pub use self::built_graph::{BuiltGraph, Inputs, OutputTokens, TextChunk};
 use self::built_graph::{Draft, Effects};
-use crate::key_offset;
+use crate::compute::weights::Weights;
+use crate::devices::placement::{Place, Placement};
+use crate::kv::key_offset;
 use crate::kv::{LayerRows, attention_shape};
-use crate::placement::{Place, Placement};
-use crate::weights::Weights;
 
 /// How many workers an attention operation is split over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

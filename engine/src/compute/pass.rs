@@ -1,14 +1,15 @@
 //! A pass of tokens through a layer or all layers. Host and device take turns, as
-//! [`Forward::model_graphs`](crate::forward::Forward::model_graphs) says.
+//! [`Forward::model_graphs`](crate::compute::forward::Forward::model_graphs) says.
 
 use ggml::{ReadyGraph, Tensor};
 
-use crate::backends::Backends;
-use crate::forward::{BuiltGraph, INTERMEDIATES, Inputs, RESULT_NORM};
+use crate::EngineError;
+use crate::compute::forward::{BuiltGraph, INTERMEDIATES, Inputs, RESULT_NORM};
+use crate::devices::backends::Backends;
+use crate::devices::placement::Place;
+use crate::devices::workspace::Workspace;
 use crate::kv::LaneValues;
-use crate::placement::Place;
-use crate::workspace::Workspace;
-use crate::{EngineError, not_finite};
+use crate::session::not_finite;
 
 /// The allocated graphs of a pass. They are valid until their workspace prepares other graphs.
 pub(crate) struct Pass {

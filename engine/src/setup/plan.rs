@@ -9,14 +9,14 @@ use models::spec::ModelSpec;
 use models::types::TensorType;
 
 use crate::EngineError;
-use crate::forward::{BuiltGraph, Forward, OutputTokens, TextChunk, Workers};
+use crate::compute::forward::{BuiltGraph, Forward, OutputTokens, TextChunk, Workers};
+use crate::compute::scratch::{ChunkSizes, Residual};
+pub use crate::compute::weights::WeightBytes;
+use crate::compute::weights::Weights;
+use crate::devices::placement::Place;
+pub use crate::devices::placement::Placement;
 use crate::kv::{LayerRows, LayerTensors, Layout};
-use crate::outline::TensorOutline;
-use crate::placement::Place;
-pub use crate::placement::Placement;
-use crate::scratch::{ChunkSizes, Residual};
-pub use crate::weights::WeightBytes;
-use crate::weights::Weights;
+use crate::model::outline::TensorOutline;
 
 /// How a session will be run.
 #[derive(Clone, Copy, Debug)]

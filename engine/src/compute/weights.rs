@@ -19,10 +19,11 @@ use models::gguf::{Blob, GgufFile, TensorInfo};
 use models::spec::{InputTensors, ModelSpec, ModelTensors, Rope, TensorSpec};
 use models::types::TensorType;
 
-use crate::backends::Backends;
-use crate::outline::TensorOutline;
-use crate::placement::{Place, Placement};
-use crate::{EngineError, Hint, key_offset};
+use crate::devices::backends::Backends;
+use crate::devices::placement::{Place, Placement};
+use crate::kv::key_offset;
+use crate::model::outline::TensorOutline;
+use crate::{EngineError, Hint};
 
 /// Bytes of the weights, by location.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

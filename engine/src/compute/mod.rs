@@ -1,0 +1,10 @@
+//! The computation of a model's layers: the loaded weights, the graphs of a layer, and passes of tokens through them.
+//!
+//! Uses the store (`kv`), the backends (`devices`) and the model. Knows nothing of sessions.
+
+pub(crate) mod engine;
+pub(crate) mod forward;
+pub(crate) mod layered_text;
+pub(crate) mod pass;
+pub(crate) mod scratch;
+pub(crate) mod weights;

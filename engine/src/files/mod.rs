@@ -1,0 +1,5 @@
+//! Files that longhand writes: replaced as a whole or not at all, and in folders that are the user's own.
+
+pub mod atomic_file;
+pub(crate) mod fingerprints;
+pub mod folders;
