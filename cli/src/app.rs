@@ -11,14 +11,13 @@ use longhand::{
 };
 use models::chat::TemplateOrigin;
 
-use crate::console::Console;
 use crate::failure::{self, Failure};
-use crate::format;
-use crate::hub;
-use crate::interrupt::Interrupt;
-use crate::local_models;
-use crate::offers::{self, Budgeted};
-use crate::reporter::{HeldReporter, Reporter};
+use crate::models::{hub, local_models};
+use crate::session::offers::{self, Budgeted};
+use crate::terminal::console::Console;
+use crate::terminal::format;
+use crate::terminal::interrupt::Interrupt;
+use crate::terminal::reporter::{HeldReporter, Reporter};
 
 /// What a model is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,8 +14,10 @@ use models::shapes::ShapeError;
 use models::tokenizer::TokenizerError;
 use tasks::TaskError;
 
-use crate::offers::{Offer, Offers};
-use crate::{console, format, hub, interrupt, suggest};
+use crate::args::habits::suggest;
+use crate::models::hub;
+use crate::session::offers::{Offer, Offers};
+use crate::terminal::{console, format, interrupt};
 
 /// Exit code where the answer of a command is no.
 const ANSWERED_NO: u8 = 3;

@@ -43,8 +43,8 @@ pub use chat::{
     Reading, SavedChat, needed_context,
 };
 pub use compute::engine::{DeviceKind, DeviceOptions, Engine, EngineOptions};
-pub use files::{atomic_file, folders};
 pub use error::{EngineError, Hint, NotFiniteOrigin};
+pub use files::{atomic_file, folders};
 
 pub use ggml::{NoCuda, Type};
 pub use kv::policy;

@@ -4,9 +4,9 @@ use clap::Args;
 use longhand::DeviceKind;
 use longhand::setup::{DeviceRequest, GpuLayers, HostExperts};
 
-use super::values;
+use crate::args::values;
 use crate::failure::Failure;
-use crate::format;
+use crate::terminal::format;
 
 /// Flags of commands that compute.
 #[derive(Clone, Debug, Args)]

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use longhand::{DocumentCache, folders};
 
-use super::values;
-use crate::format;
+use crate::args::values;
+use crate::terminal::format;
 
 /// The default of the flag, in bytes: 8 GiB.
 const DEFAULT: usize = 8 << 30;

@@ -6,10 +6,8 @@ pub mod answer;
 pub mod device;
 pub mod disk;
 mod examples;
-mod habits;
-mod llama;
+pub mod habits;
 pub mod model;
-pub mod plain;
 pub mod sampling;
 pub mod session;
 pub mod values;
@@ -25,12 +23,15 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::app::App;
-use crate::config::Settings;
-use crate::failure::Failure;
-use crate::{
-    ask, bench, cached, chat, completions, config, console, crash_save, demo, devices, eval, failure, heads,
-    inspect, local_models, logits, plan, policies, read, recall, sessions, suggest, tokenize,
-};
+use crate::args::habits::suggest;
+use crate::commands::inspect::{self, devices, logits, policies, tokenize};
+use crate::commands::stored::{documents, sessions};
+use crate::commands::{ask, bench, chat, completions, demo, eval, heads, plan, read, recall};
+use crate::config::{self, Settings};
+use crate::failure::{self, Failure};
+use crate::models::local_models;
+use crate::session::crash_save;
+use crate::terminal::console;
 
 /// The end of `longhand --help`.
 const EXIT_CODES: &str = "\
@@ -74,7 +75,7 @@ enum Command {
     Chat(chat::ChatArgs),
     Ask(ask::AskArgs),
     Read(read::ReadArgs),
-    Documents(cached::DocumentsArgs),
+    Documents(documents::DocumentsArgs),
     Sessions(sessions::SessionsArgs),
     Plan(plan::PlanArgs),
     #[command(aliases = ["list", "ls"])]
@@ -86,7 +87,7 @@ enum Command {
     Eval(eval::EvalArgs),
     Devices(devices::DevicesArgs),
     #[command(alias = "show")]
-    Inspect(inspect::InspectArgs),
+    Inspect(inspect::model::InspectArgs),
     Tokenize(tokenize::TokenizeArgs),
     Logits(logits::LogitsArgs),
     Config(config::ConfigArgs),
@@ -100,12 +101,12 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         return print_completions(&arguments[2..]);
     }
     crash_save::install();
-    crate::interrupt::outlive_file_size_limit();
+    crate::terminal::interrupt::outlive_file_size_limit();
     if arguments.len() <= 1 {
         return print_start();
     }
     let model_folders = || Settings::load(chat_command).unwrap_or_default().model_folders();
-    let arguments = habits::with_command(llama::translate(arguments), &clap_command(), model_folders);
+    let arguments = habits::with_command(habits::llama::translate(arguments), &clap_command(), model_folders);
     let (cli, settings) = match parse(&arguments) {
         Ok(parsed) => parsed,
         Err(code) => return code,
@@ -119,7 +120,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Chat(args) => chat::run(&app, args),
         Command::Ask(args) => ask::run(&app, args),
         Command::Read(args) => read::run(&app, &args),
-        Command::Documents(args) => cached::run(&app, &args),
+        Command::Documents(args) => documents::run(&app, &args),
         Command::Sessions(args) => sessions::run(&app, &args),
         Command::Plan(args) => plan::run(&app, &args),
         Command::Models(args) => local_models::run(&app, &args),
@@ -132,7 +133,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Recall(args) => recall::run(&app, &args),
         Command::Eval(args) => eval::run(&app, &args),
         Command::Devices(args) => devices::run(&app, &args),
-        Command::Inspect(args) => inspect::run(&app, &args),
+        Command::Inspect(args) => inspect::model::run(&app, &args),
         Command::Tokenize(args) => tokenize::run(&app, &args),
         Command::Logits(args) => logits::run(&app, &args),
     };
@@ -183,7 +184,7 @@ fn print_completions(words: &[OsString]) -> ExitCode {
     let mut command = clap_command();
     command.build();
     let settings = Settings::load(chat_command).unwrap_or_default();
-    let words = llama::translate(words.to_vec());
+    let words = habits::llama::translate(words.to_vec());
     let completions = completions::complete(&words, &command, &settings.model_folders());
     match console::Console::detect().print(&completions.text()) {
         Ok(()) => ExitCode::SUCCESS,

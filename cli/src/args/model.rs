@@ -6,13 +6,13 @@ use clap::Args;
 use longhand::{ModelSource, SetupOptions};
 use models::shapes::{FileType, ModelShape};
 
-use super::device::DeviceArgs;
-use super::llama::UnusedArgs;
-use super::values;
 use crate::app::{App, model_source};
+use crate::args::device::DeviceArgs;
+use crate::args::habits::llama::UnusedArgs;
+use crate::args::values;
 use crate::failure::Failure;
-use crate::hub::{self, HubModel};
-use crate::local_models;
+use crate::models::hub::{self, HubModel};
+use crate::models::local_models;
 
 /// Flags of commands that open a model.
 #[derive(Clone, Debug, Args)]

@@ -4,9 +4,9 @@ use clap::Args;
 
 use crate::args::values;
 use crate::failure::Failure;
-use crate::sampling::{self, Values};
+use crate::session::sampling::{self, Values};
 
-/// Flags of commands that generate. What they leave open is decided by [`Sampling`](crate::sampling::Sampling).
+/// Flags of commands that generate. What they leave open is decided by [`Sampling`](crate::session::sampling::Sampling).
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Generation")]
 pub struct SamplingArgs {

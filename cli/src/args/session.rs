@@ -7,10 +7,10 @@ use ggml::Type;
 use longhand::policy::{KvBudget, PolicyChoice, policies};
 use longhand::{Context, EngineError, HeadSource, Prefill, SessionOptions, SetupOptions};
 
-use super::values;
+use crate::args::habits::suggest::did_you_mean;
+use crate::args::values;
 use crate::failure::Failure;
-use crate::format;
-use crate::suggest::did_you_mean;
+use crate::terminal::format;
 
 /// Flags of commands that make a session.
 #[derive(Clone, Debug, Args)]

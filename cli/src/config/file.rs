@@ -8,10 +8,10 @@ use models::regular_file;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::known::KNOWN;
-use super::{Origin, Setting};
+use crate::args::habits::suggest::did_you_mean;
+use crate::config::known::KNOWN;
+use crate::config::{Origin, Setting};
 use crate::failure::Failure;
-use crate::suggest::did_you_mean;
 
 /// Largest size of a config file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::args::session;
 use crate::failure::Failure;
-use crate::sampling;
+use crate::session::sampling;
 
 /// For which commands a setting is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

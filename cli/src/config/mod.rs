@@ -15,10 +15,10 @@ use serde_json::json;
 
 use self::known::{KNOWN, Known, Scope};
 use crate::app::App;
+use crate::args::habits::suggest::closest;
 use crate::failure::Failure;
-use crate::prompts;
-use crate::suggest::closest;
-use crate::table::Table;
+use crate::session::prompts;
+use crate::terminal::table::Table;
 
 /// Show the settings of the config file and of LONGHAND_* variables, and where each value comes from.
 ///

@@ -29,10 +29,9 @@ pub use saved::SavedChat;
 use serde::{Deserialize, Serialize};
 
 use crate::model::ChatFormat;
-use crate::session::common_prefix;
 use crate::session::generate::{Begun, Generated, Stop, go_on};
 use crate::session::sampler::{Sampler, SamplerOptions};
-use crate::session::snapshot;
+use crate::session::{common_prefix, snapshot};
 use crate::{EngineError, Hint, Progress, Session, SessionOptions, setup};
 
 /// How a conversation begins and how it is answered.

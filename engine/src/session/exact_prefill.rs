@@ -14,9 +14,8 @@ use crate::compute::forward::Forward;
 use crate::compute::layered_text::{LayeredText, Purpose};
 use crate::compute::scratch::{Chunk, first_text_chunks};
 use crate::kv::{AttentionRecorder, LayerRows, Layout, Store};
-use crate::session::Reached;
-use crate::session::not_finite;
 use crate::session::snapshot::{Input, Output, SnapshotError};
+use crate::session::{Reached, not_finite};
 use crate::{Engine, EngineError, Hint, Prefill, Progress, Session, Task};
 
 impl Session {

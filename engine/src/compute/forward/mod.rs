@@ -25,8 +25,7 @@ pub use self::built_graph::{BuiltGraph, Inputs, OutputTokens, TextChunk};
 use self::built_graph::{Draft, Effects};
 use crate::compute::weights::Weights;
 use crate::devices::placement::{Place, Placement};
-use crate::kv::key_offset;
-use crate::kv::{LayerRows, attention_shape};
+use crate::kv::{LayerRows, attention_shape, key_offset};
 
 /// How many workers an attention operation is split over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,448 @@
+//! `longhand ask`: questions about documents, asked one after the other in one session.
+
+mod each;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use longhand::text::{sanitize_for_terminal, split_thinking};
+use longhand::{
+    Chat, ChatFormat, ChatOptions, Context, DocumentCache, EngineError, Generated, Model, ModelSource,
+    Preamble, Reading, Session, SetupOptions, Stop, needed_context,
+};
+use models::embedded::EMBEDDED_NAME;
+use serde_json::{Value, json};
+
+use crate::app::{App, Purpose};
+use crate::args::answer::AnswerArgs;
+use crate::args::disk::DiskArgs;
+use crate::args::habits::plain;
+use crate::args::model::ModelArgs;
+use crate::args::sampling::SamplingArgs;
+use crate::args::session::{PrefillArg, SessionArgs};
+use crate::failure::Failure;
+use crate::session::documents::Documents;
+use crate::session::sampling::{Exact, Sampling};
+use crate::session::{offers, prompts, turn};
+use crate::terminal::answer::AnswerView;
+use crate::terminal::json_stream::JsonStream;
+use crate::terminal::{format, stdin};
+
+/// The exit code of --json where an answer is incomplete.
+const CUT_OFF: u8 = 4;
+/// Least room for each answer where the model was trained for too short texts to hold its default limit.
+const MIN_ANSWER: usize = 256;
+
+/// Ask questions about documents, one after the other in one session.
+///
+/// The documents are read first, and found again the next time. Each question is a turn. Answers go to stdout, each
+/// on a line of its own, on a terminal below its question; programs should use --json. Without a model, the small
+/// built-in one answers.
+#[derive(Debug, Args)]
+#[command(override_usage = "longhand ask [OPTIONS] [MODEL] [FILE]... QUESTION...")]
+pub struct AskArgs {
+    /// A model, documents and questions. What exists as a file or a folder is a model or a document. A word before a
+    /// question is a name in `longhand models`. All else is a question
+    #[arg(value_name = "MODEL] [FILE]... [QUESTION")]
+    arguments: Vec<OsString>,
+    /// Document to ask about: a file (text, HTML, PDF, DOCX, EPUB), a folder, or a pattern such as 'src/**/*.rs'. - is
+    /// stdin; a document that is piped in needs no -f. Repeat for several
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// A question, asked before those given as arguments; can be repeated, and is enough alone
+    #[arg(short = 'p', long = "prompt", value_name = "QUESTION")]
+    prompts: Vec<String>,
+    /// A saved prompt, asked after those of -p: the text of NAME.txt or NAME.md in the folder prompts beside the config
+    /// file; can be repeated
+    #[arg(long = "prompt-name", value_name = "NAME")]
+    prompt_names: Vec<String>,
+    /// Ask about each document on its own, also about each file of a folder or a pattern. Prints a row for each: its
+    /// name and the answers, separated by tabs; with --json one object on a line. A document that cannot be read or
+    /// answered does not stop the others
+    #[arg(long)]
+    each: bool,
+    /// System message, also -sys
+    #[arg(long, value_name = "TEXT")]
+    system_prompt: Option<String>,
+    /// Print one JSON object with answers, timings and KV cache sizes. `stop` says why each answer has ended: `end` or
+    /// `stop` if it is complete, `length` if -n has cut it off, `context` if the context is full, `interrupted`. The exit
+    /// code is 4 if an answer was cut off
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    session: SessionArgs,
+    /// Read the documents together with the first question. Policies that choose rows by the attention of the last
+    /// tokens (snapkv, slimkv, ahakv, tova) then keep what this question needs. Nothing is kept for the next time
+    #[arg(long, help_heading = "Cache")]
+    query_aware: bool,
+    #[command(flatten)]
+    disk: DiskArgs,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+    #[command(flatten)]
+    answer: AnswerArgs,
+    /// llama.cpp's flags for one answer without a conversation.
+    #[arg(long, hide = true)]
+    no_conversation: bool,
+    #[arg(long, hide = true)]
+    single_turn: bool,
+}
+
+impl AskArgs {
+    /// Moves the arguments without a flag to where flags would have put them. Returns the questions: those of -p, saved
+    /// ones, then the others.
+    ///
+    /// # Errors
+    /// Where there is no question, one is empty, or an argument cannot be understood.
+    fn sort(&mut self, app: &App) -> Result<Vec<String>, Failure> {
+        let saved = self.prompt_names.iter().map(|name| prompts::load(name));
+        let mut questions =
+            self.prompts.iter().cloned().map(Ok).chain(saved).collect::<Result<Vec<_>, _>>()?;
+        let has_question = !questions.is_empty();
+        let plain =
+            plain::of_ask(app, &std::mem::take(&mut self.arguments), &self.model, has_question, self.each)?;
+        self.model.add(plain.models);
+        self.files.extend(plain.documents);
+        questions.extend(plain.questions);
+        let problem = match &questions[..] {
+            [] => "there is no question",
+            _ if questions.iter().any(|question| question.trim().is_empty()) => "a question is empty",
+            _ => return Ok(questions),
+        };
+        Err(Failure::usage(
+            problem,
+            "for example: longhand ask report.txt \"Who wrote it?\"; -p gives a question of one word",
+        ))
+    }
+}
+
+/// Runs the command.
+pub fn run(app: &App, mut args: AskArgs) -> Result<()> {
+    let app = &app.with_plain(args.answer.plain);
+    let given = args.sampling.values()?;
+    let questions = args.sort(app)?;
+    let source = args.model.source(app, None)?;
+    app.introduce(&source, Purpose::Ask);
+    if args.no_conversation || args.single_turn {
+        app.console.note(
+            "note: -no-cnv and -st are not used: `ask` answers and ends, with the model's chat template",
+        );
+    }
+    plain::note_unread_files(app, &questions, &args.files);
+    if !args.files.is_empty()
+        && !args.files.iter().any(|path| path.as_os_str() == "-")
+        && stdin::holds_unread()
+    {
+        app.console.note(
+            "note: what is piped in is not read, because documents are given; - as a document reads it too",
+        );
+    }
+    let options = args.session.apply(args.model.setup_options(app))?;
+    // Later questions may be read with all that was said before.
+    let options = SetupOptions { only_text: questions.len() == 1, ..options };
+    let model = app.open(source.clone())?;
+    // Before the documents are read: the process that this starts would keep a copy of them.
+    let format = args.answer.chat_format(&model)?;
+    app.note_missing_template(&format);
+    let sampling = Sampling::new(given, Some(Exact::Ask), &format, args.answer.thinking());
+    let file = match &source {
+        ModelSource::File(path) => path.display().to_string(),
+        _ => EMBEDDED_NAME.to_owned(),
+    };
+    let asking = Asking { app, args: &args, model, format, file, options, sampling, questions };
+    if args.each {
+        return each::run(&asking);
+    }
+    let documents = match args.files.is_empty() {
+        true => Documents::piped(app)?,
+        false => Documents::read(&args.files)?,
+    };
+    let preamble = asking.preamble(&documents)?;
+    drop(documents);
+    let (mut chat, before_answers) =
+        asking.start(preamble, |options, prompt| app.start_within_memory(&asking.model, options, prompt))?;
+    let mut asked = asking.asked();
+    asked.json = args.json.then_some(before_answers);
+    app.interrupt.end_in_order();
+    let answered = app.interrupt.in_steps(|| asked.ask_all(app, &mut chat, &asking.questions));
+    let is_cut_off = asked.is_cut_off;
+    let ended = asked.end(app, &chat);
+    ended_by_signal(app, &answered)?;
+    answered.and(ended)?;
+    match args.json && is_cut_off {
+        true => Err(Failure::silent(CUT_OFF).into()),
+        false => Ok(()),
+    }
+}
+
+/// An error with the exit code of the signal that has ended the questions before all were answered, if one has.
+fn ended_by_signal<T>(app: &App, answered: &Result<T>) -> Result<(), Failure> {
+    match app.interrupt.ending() {
+        Some(signal) if answered.is_err() => Err(Failure::silent(u8::try_from(128 + signal).unwrap_or(1))),
+        _ => Ok(()),
+    }
+}
+
+/// Questions that are asked, of one model.
+struct Asking<'a> {
+    app: &'a App,
+    args: &'a AskArgs,
+    model: Arc<Model>,
+    format: ChatFormat,
+    /// The model's file.
+    file: String,
+    options: SetupOptions,
+    sampling: Sampling,
+    questions: Vec<String>,
+}
+
+impl Asking<'_> {
+    /// What is read before the first question. Says how large the documents are.
+    fn preamble(&self, documents: &Documents) -> Result<Preamble> {
+        let preamble = Preamble::new(&self.format, self.args.system_prompt.as_deref(), documents.text())?;
+        documents.announce(self.app, &self.format, preamble.document_tokens())?;
+        Ok(preamble.with_names(documents.names()))
+    }
+
+    /// A chat that begins with `preamble`, in a session that `start` makes for a first prompt of so many tokens. With it
+    /// the fields of the JSON object before the answers.
+    fn start(
+        &self,
+        preamble: Preamble,
+        start: impl FnOnce(&SetupOptions, usize) -> Result<Session>,
+    ) -> Result<(Chat, Value)> {
+        let (model, questions) = (&self.model, &self.questions);
+        let document_tokens = preamble.document_tokens();
+        let prompt_tokens = preamble.prompt(&self.format, &questions[0])?.len();
+        let trained = model.spec().n_ctx_train;
+        let limit = self.sampling.answer_limit();
+        let needed = needed(&self.format, trained, prompt_tokens, &questions[1..], &self.sampling)?;
+        let context = match self.options.context {
+            Context::AsNeeded => needed,
+            given => given.tokens(prompt_tokens, trained),
+        };
+        if context <= prompt_tokens {
+            let find = || offers::find(model, &self.options, prompt_tokens, needed);
+            let offers = self.app.interrupt.computing(find)?;
+            let message = format!(
+                "the first turn (documents, question and chat template) has {prompt_tokens} tokens, but the context is \
+                 {context}"
+            );
+            return Err(Failure::context_too_small(message, &offers).into());
+        }
+        let options = SetupOptions { context: Context::Tokens(context), ..self.options.clone() };
+        let session = start(&options, prompt_tokens)?;
+        let retrieval = session.options().profile.as_ref();
+        let retrieval = retrieval.filter(|_| session.options().policy.uses_retrieval_heads());
+        let retrieval_heads = retrieval.map(|profile| profile.retrieval_count());
+        let thinking = self.args.answer.thinking();
+        let sampling = self.sampling.options();
+        let chat = Chat::new(session, ChatOptions { preamble, sampling, answer_limit: limit, thinking })?;
+        let session = chat.session().options();
+        let before_answers = json!({
+            "model": model.name(),
+            "file": self.file,
+            "policy": session.policy.to_string(),
+            "retrieval_heads": retrieval_heads,
+            "kv_heads": model.spec().all_kv_heads(),
+            "type_k": session.types.0.name(),
+            "type_v": session.types.1.name(),
+            "prefill": PrefillArg::from(session.prefill).name(),
+            "threads": chat.session().engine().threads(),
+            "context": context,
+            "document_tokens": document_tokens,
+            "prompt_tokens": prompt_tokens,
+            "query_aware": self.args.query_aware,
+        });
+        Ok((chat, before_answers))
+    }
+
+    /// Nothing was asked yet.
+    fn asked(&self) -> Asked {
+        Asked {
+            hides_thinking: self.args.answer.hides_thinking(),
+            together: self.args.query_aware,
+            cache: self.args.disk.documents(),
+            ..Asked::default()
+        }
+    }
+}
+
+/// Questions that were asked, and what answering them took.
+#[derive(Default)]
+struct Asked {
+    /// With --json, the fields before the answers.
+    json: Option<Value>,
+    hides_thinking: bool,
+    /// Whether the documents are read together with the first question.
+    together: bool,
+    cache: Option<DocumentCache>,
+    /// With --json, from the first answer on.
+    stream: Option<JsonStream>,
+    /// Whether nothing is printed, and the answers are collected as JSON objects instead.
+    collects: bool,
+    collected: Vec<Value>,
+    first_reading: Option<Reading>,
+    /// Whether an answer is incomplete, although answers were wanted.
+    is_cut_off: bool,
+    steps: usize,
+    decoding: Duration,
+}
+
+impl Asked {
+    /// Asks the questions one after the other and prints each answer as soon as it is there.
+    fn ask_all(&mut self, app: &App, chat: &mut Chat, questions: &[String]) -> Result<()> {
+        for (number, question) in questions.iter().enumerate() {
+            let interrupted = |in_answer| Failure::interrupted_after(number, questions.len(), in_answer);
+            let reading = match self.read(app, chat, question) {
+                Err(error) if error.is_interrupt() => {
+                    turn::keep_reading(app, chat, self.cache.as_ref());
+                    return Err(interrupted(false).into());
+                }
+                reading => reading?,
+            };
+            self.first_reading.get_or_insert(reading);
+            if let (Some(before), None) = (&self.json, &self.stream) {
+                self.stream = Some(JsonStream::begin(&app.console, before, "answers")?);
+            }
+            let shows = self.json.is_none() && !self.collects;
+            if shows && app.console.stdout_terminal() {
+                app.console.print(&heading(number, question, |text| app.console.paint(36, text)))?;
+            }
+            let mut view = shows.then(|| AnswerView::new(app.console, self.hides_thinking));
+            let answer = turn::generate(app, chat, &mut |piece| {
+                view.as_mut().map_or(Ok(()), |view| view.push(piece))
+            })?;
+            self.steps += answer.steps;
+            self.decoding += answer.elapsed;
+            if let Some(stream) = &mut self.stream {
+                stream.push(&app.console, &answer_object(question, reading, &answer))?;
+            }
+            if self.collects && answer.stop != Stop::Interrupted {
+                self.collected.push(answer_object(question, reading, &answer));
+            }
+            if let Some(view) = &mut view {
+                view.finish()?;
+            }
+            if answer.stop == Stop::Interrupted {
+                return Err(interrupted(true).into());
+            }
+            if let Some(why) = cut_off(chat, &answer).filter(|_| chat.answer_limit() != Some(0)) {
+                self.is_cut_off = true;
+                let which =
+                    if questions.len() > 1 { format!("question {}: ", number + 1) } else { String::new() };
+                app.console.note(&format!("note: {which}{why}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a question; before the first one, the documents.
+    fn read(&self, app: &App, chat: &mut Chat, question: &str) -> Result<Reading, EngineError> {
+        let documents = match self.together {
+            true => Reading::default(),
+            false => {
+                turn::announce_reading(app, chat, self.cache.as_ref())?;
+                turn::read_documents(app, chat, self.cache.as_ref())?
+            }
+        };
+        Ok(documents + turn::read(app, chat, question)?)
+    }
+
+    /// Prints what answering took, and the end of the JSON object.
+    fn end(self, app: &App, chat: &Chat) -> Result<()> {
+        let Some(read) = self.first_reading else { return Ok(()) };
+        let usage = chat.session().kv_usage();
+        app.console.note(&format!(
+            "{}: {} tokens read, {} t/s; {} decode steps, {} t/s; KV cache {}, {} of a full one",
+            chat.session().options().policy,
+            format::count(read.tokens),
+            format::speed(format::rate(read.tokens, read.elapsed)),
+            format::count(self.steps),
+            format::speed(format::rate(self.steps, self.decoding)),
+            format::bytes(usage.bytes),
+            format::percent(usage.share()),
+        ));
+        let Some(stream) = self.stream else { return Ok(()) };
+        stream.end(&app.console, &cache_object(chat))
+    }
+}
+
+/// Why an answer is incomplete, and what to do; `None` for one that is complete.
+fn cut_off(chat: &Chat, answer: &Generated) -> Option<String> {
+    let tokens = format::count(answer.tokens.len());
+    let (cause, remedy) = match answer.stop {
+        Stop::Length => (format!("after {tokens} tokens"), "-n sets another limit, -n -1 none".to_owned()),
+        Stop::Context => {
+            let context = format::count(chat.session().options().context);
+            (format!("because the context of {context} tokens is full"), "-c sets a larger one".to_owned())
+        }
+        _ => return None,
+    };
+    Some(match split_thinking(&answer.text) {
+        (Some(_), text) if text.trim().is_empty() => format!(
+            "there is no answer: the thinking before it was cut off {cause}; {remedy}, and --think off turns thinking off \
+             where the model has a switch for it"
+        ),
+        _ => format!("the answer was cut off {cause}; {remedy}"),
+    })
+}
+
+/// The fields of the JSON object after the answers.
+fn cache_object(chat: &Chat) -> Value {
+    let usage = chat.session().kv_usage();
+    json!({
+        "kv_bytes_full": usage.full_bytes,
+        "kv_bytes_kept": usage.bytes,
+        "kv_share": usage.share(),
+        "kv_bytes_allocated": usage.allocated,
+    })
+}
+
+/// The question above its answer, for a terminal.
+fn heading(number: usize, question: &str, paint: impl Fn(&str) -> String) -> String {
+    let gap = if number == 0 { "" } else { "\n" };
+    format!("{gap}{}\n", paint(&format!("> {}", sanitize_for_terminal(question.trim()))))
+}
+
+/// A question and its answer as JSON.
+fn answer_object(question: &str, reading: Reading, answer: &Generated) -> Value {
+    let (thinking, text) = split_thinking(&answer.text);
+    json!({
+        "question": question,
+        "thinking": thinking,
+        "answer": text.trim(),
+        "tokens": answer.tokens.len(),
+        "stop": answer.stop.name(),
+        "timings": {
+            "prompt_tokens": reading.tokens,
+            "prompt_seconds": reading.elapsed.as_secs_f64(),
+            "prompt_tps": format::rate(reading.tokens, reading.elapsed),
+            "answer_seconds": answer.elapsed.as_secs_f64(),
+            "answer_tps": answer.steps_per_second(),
+        },
+    })
+}
+
+/// Tokens of a context for a first turn of `prompt` tokens, the other questions and all answers.
+fn needed(
+    format: &ChatFormat,
+    trained: usize,
+    prompt: usize,
+    other_questions: &[String],
+    sampling: &Sampling,
+) -> Result<usize> {
+    let with = |answer| needed_context(format, prompt, other_questions, answer);
+    Ok(match sampling.answer_limit() {
+        None => with(MIN_ANSWER)?.max(trained),
+        Some(limit) if sampling.has_given_limit() => with(limit)?,
+        // The default is no reason to leave the range that the model was trained for.
+        Some(limit) => with(limit)?.min(trained.max(with(MIN_ANSWER)?)),
+    })
+}

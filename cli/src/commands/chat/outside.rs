@@ -1,0 +1,58 @@
+//! Edits a text in the user's own editor.
+
+use std::env;
+use std::io::Write;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use models::regular_file;
+
+use crate::commands::chat::inbox::Inbox;
+use crate::failure::Failure;
+
+/// A longer text is no message.
+const MAX_BYTES: u64 = 64 << 20;
+/// How often it is checked whether a signal ends the chat.
+const CHECK: Duration = Duration::from_millis(50);
+
+/// Edits `text` in `$VISUAL`, `$EDITOR` or vi, in a file that only this user may read. Returns the new text without the
+/// line break at its end. If a signal ends the chat, so does the editor.
+///
+/// # Errors
+/// Where the editor does not start or fails, or the file is no text.
+pub fn edit<T>(text: &str, inbox: &Inbox<T>) -> Result<String> {
+    let set = |name| env::var(name).ok().filter(|value| !value.trim().is_empty());
+    let editor = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".to_owned());
+    let mut file = tempfile::Builder::new()
+        .prefix("longhand-")
+        .suffix(".txt")
+        .tempfile()
+        .context("cannot write a temporary file")?;
+    file.write_all(text.as_bytes()).and_then(|()| file.flush()).context("cannot write a temporary file")?;
+    let path = file.into_temp_path();
+    // The variables may hold arguments, too. The shell sees them as it does in other programs.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{editor} \"$1\""), "sh"]).arg(&path);
+    let mut child = shell.spawn().context("cannot start sh, which starts the editor")?;
+    let status = loop {
+        match child.try_wait()? {
+            Some(status) => break status,
+            None if inbox.wait_for_end(CHECK) => child.kill()?,
+            None => {}
+        }
+    };
+    if !status.success() {
+        let error = format!("the editor {editor} failed: {status}");
+        return Err(
+            Failure::new(error, "the message is unchanged; set VISUAL or EDITOR to another editor").into()
+        );
+    }
+    let bytes = regular_file::read(&path, MAX_BYTES).context("cannot read the edited file")?;
+    let mut text = String::from_utf8(bytes)
+        .map_err(|_| Failure::new("the edited file is not UTF-8", "the message is unchanged"))?;
+    if text.ends_with('\n') {
+        text.pop();
+    }
+    Ok(text)
+}

@@ -1,0 +1,76 @@
+//! `longhand devices`: lists the CPU and the GPUs, and says why a GPU cannot be used.
+
+use anyhow::Result;
+use clap::Args;
+use ggml::{Gpu, NoCuda};
+use longhand::setup::free_memory;
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::terminal::format;
+use crate::terminal::table::Table;
+
+/// List the CPU and the GPUs that can be used.
+#[derive(Debug, Args)]
+pub struct DevicesArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
+    let threads = longhand::EngineOptions::default().threads();
+    let gpus = ggml::devices();
+    let free_memory = free_memory();
+    if args.json {
+        let gpu_object = |gpu: &Gpu| {
+            json!({
+                "device": format!("cuda:{}", gpu.index),
+                "name": gpu.name,
+                "capability": gpu.capability.to_string(),
+                "memory": gpu.total,
+                "free": free(gpu).ok(),
+                "problem": free(gpu).err().map(|problem| problem.to_string()),
+            })
+        };
+        let object = json!({
+            "cpu": {
+                "threads": threads,
+                "free": free_memory.map(|free| free.bytes),
+                "limit": free_memory.and_then(|free| free.bound.name()),
+            },
+            "gpus": gpus.iter().flatten().map(gpu_object).collect::<Vec<Value>>(),
+            "problem": gpus.as_ref().err().map(ToString::to_string),
+        });
+        return app.console.print_json(&object);
+    }
+    let memory = free_memory.map_or("?".into(), |free| format::bytes(free.bytes));
+    let mut table = Table::new(["--device", "name", ">memory", ">free", "can compute"]);
+    table.row(["cpu".into(), format!("{threads} threads"), String::new(), memory, "yes".into()]);
+    for gpu in gpus.iter().flatten() {
+        table.row([
+            format!("cuda:{}", gpu.index),
+            gpu.name.clone(),
+            format::bytes(gpu.total as usize),
+            free(gpu).map_or("?".into(), |bytes| format::bytes(bytes as usize)),
+            free(gpu).err().map_or("yes".into(), |problem| format!("no: {problem}")),
+        ]);
+    }
+    let width = app.console.width();
+    let limit = match free_memory {
+        Some(free) if free.bound.name().is_some() => format!("\nmain memory: free{}\n", free.bound),
+        _ => String::new(),
+    };
+    let no_gpu = gpus.err().map(|reason| format::wrapped(&format!("no GPU: {reason}"), width));
+    let no_gpu = no_gpu.map_or(String::new(), |text| format!("\n{text}\n"));
+    Ok(app.console.print_report(&(table.fitted(width) + &limit + &no_gpu))?)
+}
+
+/// Free bytes on a GPU, or why it cannot be used.
+fn free(gpu: &Gpu) -> Result<u64, NoCuda> {
+    match &gpu.problem {
+        Some(problem) => Err(problem.clone()),
+        None => ggml::free_memory(gpu.index),
+    }
+}

@@ -1,0 +1,8 @@
+//! Commands that say what something is: a model file, the devices, the policies, a text's tokens, the logits
+//! behind it.
+
+pub mod devices;
+pub mod logits;
+pub mod model;
+pub mod policies;
+pub mod tokenize;

@@ -1,0 +1,237 @@
+//! Prints a plan in full: as a table of all parts, or as JSON.
+
+use longhand::plan::KERNEL_CODE_BYTES;
+use longhand::setup::{Forecast, ForecastHeads, Planned, ProfileOrigin, SessionForecast, free_memory};
+use serde_json::{Value, json};
+
+use crate::commands::plan::answer::{Answer, Verdict};
+use crate::commands::plan::{PlanArgs, Row};
+use crate::terminal::format;
+use crate::terminal::table::Table;
+
+/// Where the head profile is from.
+fn source(heads: &ForecastHeads) -> String {
+    match heads.origin {
+        ProfileOrigin::Given => "from --heads".to_owned(),
+        ProfileOrigin::Cached => "from the model's cached profile".to_owned(),
+        ProfileOrigin::Alibi => "ALiBi: windows follow from the weights".to_owned(),
+        ProfileOrigin::Assumed { share } => {
+            format!("assumed: {}, evenly spread", format::percent(share))
+        }
+    }
+}
+
+/// Whether a plan fits: `yes`, `no`, `?`, how many layers the GPU holds, or how many it holds without their experts.
+pub fn fits_cell(forecast: &Forecast, planned: &Planned) -> String {
+    let placement = planned.placement;
+    match Verdict::of(forecast, planned) {
+        Verdict::Yes => match placement.split_layers(forecast.spec()) {
+            0 => "yes".into(),
+            split => format!("yes, {split} without experts"),
+        },
+        Verdict::Partly => {
+            let wanted = forecast.target().wanted_layers(forecast.spec().n_layers);
+            format!("{} of {wanted} layers", placement.on_device())
+        }
+        Verdict::No => "no".into(),
+        Verdict::Unknown => "?".into(),
+    }
+}
+
+/// What is planned, with notes.
+pub fn about(args: &PlanArgs, name: &str, forecast: &Forecast, answer: Option<&Answer>) -> String {
+    let (spec, context, target, heads) =
+        (forecast.spec(), forecast.context(), forecast.target(), forecast.heads());
+    let limit = target.limit;
+    let mut out = format!(
+        "{}: {} parameters, {} layers of {} query and {} KV heads; {} tokens, {} prefill\n",
+        name,
+        format::count(spec.parameters() as usize),
+        spec.n_layers,
+        spec.n_heads,
+        spec.n_kv_heads,
+        format::count(context),
+        args.prefill.name(),
+    );
+    out += &format!(
+        "retrieval heads: {} of {} KV heads ({})\n",
+        heads.profile.retrieval_count(),
+        heads.profile.shape().all_kv_heads(),
+        source(heads)
+    );
+    if heads.is_guess() && (args.all || answer.is_none_or(Answer::uses_profile)) {
+        out += "note: `longhand heads calibrate` has found 27 to 36 % on three real models; another model may have \
+                more or fewer: give its profile with --heads FILE\n";
+    }
+    if let Some(limit) = limit {
+        let source = match (args.gpu, args.model.device.memory) {
+            (Some(gpu), _) => format!("of a {}", gpu.name),
+            (None, Some(_)) => "from --memory".to_owned(),
+            (None, None) => match free_memory() {
+                Some(free) if target.device.is_none() && free.bound.name().is_some() => {
+                    format!("free{}", free.bound)
+                }
+                _ => "free on this machine".to_owned(),
+            },
+        };
+        let what = if target.device.is_some() { "GPU memory" } else { "memory" };
+        out += &format!("{what}: {} ({source})\n", format::bytes(limit));
+    }
+    if context > spec.n_ctx_train {
+        out += &format!(
+            "note: the model was trained for {} tokens; answers about longer texts may be wrong\n",
+            format::count(spec.n_ctx_train)
+        );
+    }
+    if args.model.device.n_cpu_moe.is_asked_for() {
+        match (target.device.is_some(), spec.experts.is_some()) {
+            (_, false) => out += "note: --n-cpu-moe has no effect: the model has no experts\n",
+            (false, true) => out += "note: --n-cpu-moe has no effect: no GPU is planned for\n",
+            (true, true) => {}
+        }
+    }
+    if let Some(reason) = forecast.unused_gpu() {
+        out += &format!("note: no GPU is planned for: {reason}\n");
+    }
+    if target.device.is_some() {
+        let (what, note) = match target.driver {
+            0 => ("the kernels' code", "; the driver's memory is not counted as free"),
+            _ => ("the driver and the kernels' code", ""),
+        };
+        out += &format!(
+            "the total includes an estimate of {} for {what}{note}\n",
+            format::bytes(target.driver + KERNEL_CODE_BYTES)
+        );
+    }
+    out
+}
+
+/// All rows with all parts of the memory, in lines of `width` columns where that is possible.
+pub fn full_table(forecast: &Forecast, rows: &[Row], width: usize) -> String {
+    let target = forecast.target();
+    let limit = target.limit;
+    let mut table = Table::new([
+        "policy",
+        "KV type",
+        ">weights",
+        if target.device.is_some() { ">on the host" } else { ">file pages" },
+        ">rows a head",
+        ">KV store",
+        ">scratch",
+        ">residual",
+        ">compute",
+        ">total",
+        "fits",
+        ">longest context",
+    ]);
+    for row in rows {
+        match &row.plan {
+            Ok(SessionForecast { planned, longest_context }) => {
+                let plan = &planned.bytes;
+                let (weights, other, place) = match target.device.is_some() {
+                    true => (plan.weights.device, plan.total(), plan.device),
+                    false => (plan.weights.total(), plan.file_pages, plan.host),
+                };
+                table.row([
+                    planned.session.policy.to_string(),
+                    format::types(row.types),
+                    format::bytes(weights),
+                    format::bytes(other),
+                    planned.bounded_rows().map_or("all".into(), format::count),
+                    format::bytes(place.store),
+                    format::bytes(place.scratch),
+                    format::bytes(place.residual),
+                    format::bytes(place.compute),
+                    format::bytes(target.total(plan)),
+                    fits_cell(forecast, planned),
+                    if limit.is_some() { format::count(*longest_context) } else { "?".into() },
+                ])
+            }
+            Err(_) => table.row([row.wanted.name(), format::types(row.types)]),
+        }
+    }
+    table.fitted(width)
+}
+
+/// Why policies and types are impossible, a line for each reason.
+pub fn impossible(rows: &[Row]) -> String {
+    let failed = rows.iter().filter_map(|row| Some((row, row.plan.as_ref().err()?.to_string())));
+    let mut reasons: Vec<(String, String, Vec<String>)> = Vec::new();
+    for (row, why) in failed {
+        let (name, types) = (row.wanted.name(), format::types(row.types));
+        match reasons.last_mut().filter(|(last, reason, _)| *last == name && *reason == why) {
+            Some((.., of_reason)) => of_reason.push(types),
+            None => reasons.push((name, why, vec![types])),
+        }
+    }
+    let lines = reasons.into_iter();
+    lines.map(|(name, why, types)| format!("{name} with {}: {why}\n", types.join(", "))).collect()
+}
+
+/// The plans as JSON.
+pub fn object(
+    args: &PlanArgs,
+    name: &str,
+    forecast: &Forecast,
+    rows: &[Row],
+    answer: Option<&Answer>,
+) -> Value {
+    let (target, heads) = (forecast.target(), forecast.heads());
+    let limit = target.limit;
+    let row = |row: &Row| {
+        let mut object = json!({
+            "policy": row.plan.as_ref().map_or(&row.wanted.policy, |plan| &plan.planned.session.policy).to_string(),
+            "kv_budget": args.kv_budget(&row.wanted),
+            "type_k": row.types.0.name(),
+            "type_v": row.types.1.name(),
+        });
+        match &row.plan {
+            Ok(SessionForecast { planned, longest_context }) => {
+                let plan = planned.bytes;
+                object["rows"] = planned.rows().into();
+                object["weights"] = json!({
+                    "mapped": plan.weights.mapped,
+                    "repacked": plan.weights.repacked,
+                    "copied": plan.weights.copied,
+                    "device": plan.weights.device,
+                    "total": plan.weights.total(),
+                });
+                object["file_pages"] = plan.file_pages.into();
+                object["store"] = plan.host.store.into();
+                object["scratch"] = plan.host.scratch.into();
+                object["residual"] = plan.host.residual.into();
+                object["compute"] = plan.host.compute.into();
+                object["undo"] = plan.undo.into();
+                object["total"] = plan.total().into();
+                if target.device.is_some() {
+                    object["device"] = json!({
+                        "layers": planned.placement.on_device(),
+                        "n_cpu_moe": planned.placement.host_experts_of(forecast.spec()),
+                        "weights": plan.weights.device,
+                        "store": plan.device.store,
+                        "scratch": plan.device.scratch,
+                        "residual": plan.device.residual,
+                        "compute": plan.device.compute,
+                        "overhead": target.total(&plan) - plan.device_allocated(),
+                        "total": target.total(&plan),
+                    });
+                }
+                object["fits"] = target.fits(planned, forecast.spec().n_layers).into();
+                object["longest_context"] = limit.map(|_| *longest_context).into();
+            }
+            Err(why) => object["error"] = why.to_string().into(),
+        }
+        object
+    };
+    json!({
+        "model": name,
+        "context": forecast.context(),
+        "memory": limit,
+        "main_memory": target.host_limit,
+        "retrieval_heads": heads.profile.retrieval_count(),
+        "kv_heads": heads.profile.shape().all_kv_heads(),
+        "heads_from": source(heads),
+        "answer": answer.map(Answer::object),
+        "plans": rows.iter().map(row).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,4 @@
+//! Model files: those that this computer has under their names, and downloads from Hugging Face.
+
+pub mod hub;
+pub mod local_models;

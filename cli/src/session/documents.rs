@@ -1,0 +1,266 @@
+//! Documents of the command line: files, folders, patterns and standard input.
+
+use std::fs;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Result;
+use documents::{Document, Limits, Note, Problem, Source};
+use longhand::ChatFormat;
+
+use crate::app::App;
+use crate::failure::Failure;
+use crate::terminal::{format, stdin};
+
+/// Files such as `.gitignore` that are named in a note because their rules were not used.
+const MAX_IGNORE_FILES: usize = 2;
+
+/// The documents of a command, as one text.
+#[derive(Default)]
+pub struct Documents {
+    text: String,
+    parts: Vec<Part>,
+}
+
+/// What one path, folder or pattern has given.
+struct Part {
+    name: String,
+    /// Whether it is a folder or a pattern.
+    is_collection: bool,
+    /// `38 pages`, `212 files`; empty where there is nothing to count.
+    count: String,
+    notes: Vec<String>,
+    /// Its place in the text.
+    range: Range<usize>,
+}
+
+impl Documents {
+    /// Reads these files, folders and patterns. `-` is stdin. Empty lines separate them in the text.
+    pub fn read(paths: &[PathBuf]) -> Result<Documents> {
+        Documents::read_until(paths, &AtomicBool::new(false))
+    }
+
+    /// The same. Ends with an error before the next file of a folder when `stop` is set.
+    pub fn read_until(paths: &[PathBuf], stop: &AtomicBool) -> Result<Documents> {
+        if paths.iter().filter(|path| is_stdin(path)).count() > 1 {
+            return Err(Failure::usage("-f -: stdin is given twice", "give -f - only once").into());
+        }
+        let mut documents = Documents::default();
+        for path in paths {
+            let limits = Limits { bytes: documents.bytes_left(), ..Limits::default() };
+            documents.push(if is_stdin(path) {
+                read_stdin(&limits)?.into()
+            } else {
+                documents::read(path, &limits, stop)?
+            });
+        }
+        Ok(documents)
+    }
+
+    /// The files of a path, of a folder or of a pattern, each on its own with its name, and which files of a folder were
+    /// left out. A path that cannot be read is one file with its error.
+    pub fn each(path: &Path) -> (Vec<(String, Result<Documents>)>, Option<String>) {
+        let limits = Limits::default();
+        let read = match is_stdin(path) {
+            true => read_stdin(&limits).map(Source::from),
+            false => documents::read(path, &limits, &AtomicBool::new(false)),
+        };
+        let mut source = match read {
+            Ok(source) => source,
+            Err(error) => return (vec![(error.name.clone(), Err(error.into()))], None),
+        };
+        let unreadable = std::mem::take(&mut source.skipped.unreadable);
+        let left_out = if source.is_collection { skipped(&source) } else { Vec::new() };
+        let one = |document: Document| {
+            let mut documents = Documents::default();
+            documents.push(document.into());
+            documents
+        };
+        let mut each: Vec<_> = source
+            .documents
+            .into_iter()
+            .map(|document| (document.name.clone(), Ok(one(document))))
+            .chain(unreadable.into_iter().map(|error| (error.name.clone(), Err(error.into()))))
+            .collect();
+        each.sort_by(|(a, _), (b, _)| Path::new(a).cmp(Path::new(b)));
+        (each, Some(left_out.join("; ")).filter(|text| !text.is_empty()))
+    }
+
+    /// The documents of a chat. If stdin was one of them, the terminal becomes stdin, for the questions.
+    pub fn for_chat(paths: &[PathBuf]) -> Result<Documents> {
+        let documents = Documents::read(paths)?;
+        if paths.iter().any(|path| is_stdin(path)) {
+            stdin::open_terminal()?;
+        }
+        Ok(documents)
+    }
+
+    /// The document that is piped into the program, if any: see [`stdin::is_piped`].
+    pub fn piped(app: &App) -> Result<Documents> {
+        let mut documents = Documents::default();
+        if stdin::is_piped(&app.console) {
+            match read_stdin(&Limits::default()) {
+                Ok(document) => documents.push(document.into()),
+                Err(error) if matches!(error.problem, Problem::Empty) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(documents)
+    }
+
+    /// The whole text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The names of the files, without their folders; folders and patterns as they were given.
+    pub fn names(&self) -> Vec<String> {
+        let name = |part: &Part| match Path::new(&part.name).file_name() {
+            Some(name) if !part.is_collection => name.to_string_lossy().into_owned(),
+            _ => part.name.clone(),
+        };
+        self.parts.iter().map(name).collect()
+    }
+
+    fn bytes_left(&self) -> u64 {
+        Limits::default().bytes.saturating_sub(self.text.len() as u64)
+    }
+
+    fn push(&mut self, source: Source) {
+        if !self.parts.is_empty() {
+            self.text.push_str("\n\n");
+        }
+        let (name, count, notes) = (source.name.clone(), count(&source), notes(&source));
+        let is_collection = source.is_collection;
+        let start = self.text.len();
+        match self.text.is_empty() {
+            true => self.text = source.into_text(),
+            false => self.text.push_str(&source.into_text()),
+        }
+        self.parts.push(Part { name, is_collection, count, notes, range: start..self.text.len() });
+    }
+
+    /// Says on stderr what was read: a line for each file, folder or pattern with its tokens. `tokens` are those
+    /// of the whole text.
+    pub fn announce(&self, app: &App, format: &ChatFormat, tokens: usize) -> Result<()> {
+        for part in &self.parts {
+            let tokens = match self.parts.len() {
+                1 => tokens,
+                _ => format.count(self.text[part.range.clone()].trim_end())?,
+            };
+            app.console.note(&part.line(tokens));
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    /// `paper.pdf: 38 pages, 13,204 tokens (3 pages without text)`
+    fn line(&self, tokens: usize) -> String {
+        let count = if self.count.is_empty() { String::new() } else { format!("{}, ", self.count) };
+        let notes = match self.notes.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", self.notes.join("; ")),
+        };
+        format!("{}: {count}{}{notes}", self.name, plural(tokens, "token"))
+    }
+}
+
+/// The whole text of a UTF-8 file, or of stdin for `-`, unchanged.
+pub fn read_utf8(path: &Path) -> Result<String> {
+    let name = if is_stdin(path) { "stdin".to_owned() } else { path.display().to_string() };
+    let source: Result<Box<dyn Read>, _> = match is_stdin(path) {
+        true => Ok(Box::new(io::stdin())),
+        false => fs::File::open(path).map(|file| Box::new(file) as Box<dyn Read>).map_err(Problem::Read),
+    };
+    let bytes = source.and_then(|source| documents::read_stream(source, &Limits::default()));
+    let bytes = bytes.map_err(|problem| documents::DocumentError { name: name.clone(), problem })?;
+    String::from_utf8(bytes).map_err(|error| {
+        let utf16 = [[0xff, 0xfe], [0xfe, 0xff]].iter().any(|mark| error.as_bytes().starts_with(mark));
+        let encoding = if utf16 { "utf-16" } else { "latin1" };
+        let message = format!("{name}: not UTF-8 text: byte {} is invalid", error.utf8_error().valid_up_to());
+        let hint = format!("convert it, for example with: iconv -f {encoding} -t utf-8");
+        Failure::new(message, hint).into()
+    })
+}
+
+fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn read_stdin(limits: &Limits) -> Result<Document, documents::DocumentError> {
+    let name = "stdin";
+    match documents::read_stream(io::stdin().lock(), limits) {
+        Ok(bytes) => documents::read_bytes(name, &bytes, limits),
+        Err(problem) => Err(documents::DocumentError { name: name.to_owned(), problem }),
+    }
+}
+
+fn count(source: &Source) -> String {
+    match (source.is_collection, source.documents.first().and_then(|document| document.pages)) {
+        (true, _) => plural(source.documents.len(), "file"),
+        (false, Some(pages)) => plural(pages, "page"),
+        (false, None) => String::new(),
+    }
+}
+
+/// What to know about the documents, and which files of a folder were left out.
+fn notes(source: &Source) -> Vec<String> {
+    let all = || source.documents.iter().flat_map(|document| &document.notes);
+    if !source.is_collection {
+        return all().map(ToString::to_string).collect();
+    }
+    let mut notes = Vec::new();
+    let mut add = |count: usize, what: &str| {
+        if count > 0 {
+            notes.push(format!("{} {what}", format::count(count)));
+        }
+    };
+    let other = all().filter(|note| matches!(note, Note::Decoded { .. })).count();
+    add(other, "in another encoding than UTF-8");
+    let guessed = all().filter(|note| matches!(note, Note::Decoded { is_guess: true, .. })).count();
+    add(guessed, "whose encoding is a guess");
+    add(all().filter(|note| matches!(note, Note::CutOff)).count(), "cut within a character");
+    let empty_pages = all().map(|note| if let Note::PagesWithoutText { pages } = note { *pages } else { 0 });
+    add(empty_pages.sum(), "pages without text");
+    notes.extend(skipped(source));
+    notes
+}
+
+/// Which files of a folder or a pattern were left out.
+fn skipped(source: &Source) -> Vec<String> {
+    let skipped = &source.skipped;
+    let counts = [(skipped.binary, "binary left out"), (skipped.empty, "empty left out")];
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    let mut notes: Vec<String> =
+        counts.map(|(count, what)| format!("{} {what}", format::count(count))).collect();
+    if let Some(first) = skipped.unreadable.first() {
+        notes.push(format!("{} not readable: {first}", format::count(skipped.unreadable.len())));
+    }
+    notes.extend(skipped.ignore_files.iter().take(MAX_IGNORE_FILES).map(ToString::to_string));
+    if let Some(more @ 1..) = skipped.ignore_files.len().checked_sub(MAX_IGNORE_FILES) {
+        notes.push(format!("the rules of {} other ignore files were not used", format::count(more)));
+    }
+    notes
+}
+
+fn plural(count: usize, what: &str) -> String {
+    format!("{} {what}{}", format::count(count), if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_was_read() {
+        let part = |count: &str, notes: &[&str]| {
+            let notes = notes.iter().map(|note| (*note).to_owned()).collect();
+            Part { name: "paper.pdf".into(), is_collection: false, count: count.into(), notes, range: 0..0 }
+        };
+        assert_eq!(part("38 pages", &[]).line(13204), "paper.pdf: 38 pages, 13,204 tokens");
+        assert_eq!(part("", &["decoded as x", "y"]).line(1), "paper.pdf: 1 token (decoded as x; y)");
+    }
+}

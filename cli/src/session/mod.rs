@@ -1,0 +1,13 @@
+//! What the commands that read documents and answer have in common: documents, kept conversations, sampling, one
+//! question with its answer.
+
+pub mod crash_save;
+pub mod documents;
+pub mod kept;
+pub mod offers;
+pub mod prompts;
+pub mod recipes;
+pub mod sampling;
+pub mod speeds;
+pub mod transcript;
+pub mod turn;

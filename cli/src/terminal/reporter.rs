@@ -1,0 +1,138 @@
+//! Shows the library's progress as a progress bar on stderr, and its notices as notes.
+
+use longhand::{Notice, Observer, Progress, Task};
+
+use crate::terminal::console::Console;
+use crate::terminal::format;
+use crate::terminal::progress::ProgressBar;
+
+/// Shows progress and notices.
+pub struct Reporter<'a> {
+    console: &'a Console,
+    bar: Option<(Task, ProgressBar)>,
+}
+
+impl<'a> Reporter<'a> {
+    /// A reporter that shows nothing yet.
+    pub fn new(console: &'a Console) -> Reporter<'a> {
+        Reporter { console, bar: None }
+    }
+}
+
+impl Observer for Reporter<'_> {
+    fn progress(&mut self, progress: Progress) {
+        if self.bar.as_ref().is_none_or(|(task, _)| *task != progress.task) {
+            self.bar = Some((progress.task, ProgressBar::new(self.console, title(progress.task))));
+        }
+        if let Some((_, bar)) = &mut self.bar {
+            bar.show(progress);
+        }
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        self.bar = None;
+        if let Some(text) = notice_text(&notice) {
+            self.console.note(&text);
+        }
+    }
+}
+
+/// Shows progress, and keeps notices until it is known that they hold.
+pub struct HeldReporter<'a> {
+    reporter: Reporter<'a>,
+    notices: Vec<Notice>,
+}
+
+impl<'a> HeldReporter<'a> {
+    /// A reporter whose notices are kept.
+    pub fn new(reporter: Reporter<'a>) -> HeldReporter<'a> {
+        HeldReporter { reporter, notices: Vec::new() }
+    }
+
+    /// Shows the notices.
+    pub fn release(mut self) {
+        self.notices.drain(..).for_each(|notice| self.reporter.notice(notice));
+    }
+}
+
+impl Observer for HeldReporter<'_> {
+    fn progress(&mut self, progress: Progress) {
+        self.reporter.progress(progress);
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        match notice {
+            // It explains the progress that follows.
+            Notice::Begins(_) => self.reporter.notice(notice),
+            _ => self.notices.push(notice),
+        }
+    }
+}
+
+fn title(task: Task) -> &'static str {
+    match task {
+        Task::Identify => "reading the model",
+        Task::LoadWeights => "loading",
+        Task::Calibrate => "calibrating",
+        Task::ComputeWindows => "computing windows",
+        Task::Prefill => "reading",
+    }
+}
+
+/// The text of a notice; `None` if it is not shown.
+fn notice_text(notice: &Notice) -> Option<String> {
+    Some(match notice {
+        Notice::NoGpu { expected: true, .. } => return None,
+        Notice::NoGpu { reason, .. } => format!("note: no GPU is used: {reason}"),
+        Notice::NothingFitsGpu { free } => format!(
+            "note: no GPU is used: not even one layer fits in the {} of free GPU memory",
+            format::bytes(*free)
+        ),
+        Notice::LayersOnGpu { on_gpu, layers } => {
+            format!("note: {on_gpu} of {layers} layers are on the GPU, the others on the CPU")
+        }
+        Notice::ExpertsOnCpu { split, on_gpu } => format!(
+            "note: {split} of the {on_gpu} layers on the GPU have their experts on the CPU (--n-cpu-moe)"
+        ),
+        Notice::ResidualOnHost => {
+            "note: while a document is read, its activations are in main memory, because the GPU has no room for them; \
+             reading takes longer"
+                .to_owned()
+        }
+        Notice::HostExpertsUnused { has_experts: true } => {
+            "note: --n-cpu-moe has no effect: no GPU is used".to_owned()
+        }
+        Notice::HostExpertsUnused { has_experts: false } => {
+            "note: --n-cpu-moe has no effect: the model has no experts".to_owned()
+        }
+        Notice::ModelNotForGpu { reason } => format!("note: no GPU is used: {reason}"),
+        Notice::BeyondTraining { context, trained } => format!(
+            "note: a context of {} tokens is more than the {} that the model was trained for; \
+             answers about longer texts may be wrong",
+            format::count(*context),
+            format::count(*trained)
+        ),
+        Notice::IgnoredWindow { window } => format!(
+            "note: the model's sliding window of {window} tokens is not used; its layers attend to all tokens"
+        ),
+        Notice::Begins(Task::Calibrate) => {
+            "finding the model's retrieval heads (only once; the result is cached)".to_owned()
+        }
+        Notice::Begins(Task::ComputeWindows) => {
+            "computing how far the model's heads attend (only once; the result is cached)".to_owned()
+        }
+        Notice::Begins(_) => return None,
+        Notice::UnusableProfile { reason } => {
+            format!("note: the cached head profile cannot be used, so a new one is made: {reason}")
+        }
+        Notice::UnverifiedProfile { path } => format!(
+            "note: {}: it is not known whether this head profile was made for this model. It was written by an older \
+             longhand, which identified models by a sample of their weights",
+            path.display()
+        ),
+        Notice::ProfileNotCached { reason } => {
+            format!("note: the head profile could not be cached: {reason}")
+        }
+        _ => return None,
+    })
+}
