@@ -6,7 +6,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use longhand::policy::{
-    self, EvictionPlan, Heads, LaneStatus, Measure, Parameter, Policy, PolicyEntry, PolicyFactory,
+    self, EvictionPlan, HeadMode, LaneStatus, Measure, Parameter, Policy, PolicyEntry, PolicyFactory,
     ScoreInput, Scoring,
 };
 use longhand::{Chat, ChatOptions, Context, Model, ModelSource, Preamble, Setup, SetupOptions};
@@ -41,7 +41,7 @@ static LARGE_VALUES: PolicyEntry = PolicyEntry {
     name: "large-values",
     summary: "the first and last rows, and the values of largest norm",
     parameters: &[Parameter::rows("rows", "rows kept", 1024.0, 100.0)],
-    default_heads: Heads::Off,
+    default_heads: HeadMode::Off,
     default_compensation: false,
     factory: Some(PolicyFactory {
         build: |values| Ok(Arc::new(LargeValues { rows: values.count("rows") })),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::kv::policy::{
-    AttentionNeeds, Candidates, Event, EvictionPlan, Gain, Heads, LaneStatus, Policy, PolicyChoice,
+    AttentionNeeds, Candidates, Event, EvictionPlan, Gain, HeadMode, LaneStatus, Policy, PolicyChoice,
     PolicyEntry, ScoreInput, Scoring,
 };
 use crate::{Engine, EngineError, Progress, Session, SessionOptions};
@@ -13,7 +13,7 @@ static ENTRY: PolicyEntry = PolicyEntry {
     name: "last-attention",
     summary: "records the attention of the last token, and keeps every row",
     parameters: &[],
-    default_heads: Heads::Off,
+    default_heads: HeadMode::Off,
     default_compensation: false,
     factory: None,
 };

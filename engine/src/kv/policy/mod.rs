@@ -15,7 +15,7 @@
 //! `compensation` ([`COMMON_PARAMETERS`]).
 //!
 //! ```
-//! use longhand::policy::{self, EvictionPlan, Heads, LaneStatus, Measure, Parameter, Policy, PolicyChoice, PolicyEntry};
+//! use longhand::policy::{self, EvictionPlan, HeadMode, LaneStatus, Measure, Parameter, Policy, PolicyChoice, PolicyEntry};
 //! use longhand::policy::{PolicyFactory, ScoreInput, Scoring};
 //! use std::sync::Arc;
 //!
@@ -42,7 +42,7 @@
 //!     name: "large-values",
 //!     summary: "the values of largest norm",
 //!     parameters: &[Parameter::rows("rows", "rows kept", 1024.0, 1.0)],
-//!     default_heads: Heads::Off,
+//!     default_heads: HeadMode::Off,
 //!     default_compensation: false,
 //!     factory: Some(PolicyFactory {
 //!         build: |values| Ok(Arc::new(LargeValues { rows: values.count("rows") })),
@@ -56,20 +56,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod ahakv;
-mod full;
-mod h2o;
-mod kvzip;
-mod l2;
-mod lagkv;
-mod pool;
-mod razor;
-mod recent;
+mod builtin;
+mod by_attention;
+pub(super) mod by_content;
+mod by_position;
+mod choice;
+mod entry;
+mod parameter;
 mod registry;
-mod slimkv;
-mod snapkv;
-mod streaming;
-mod tova;
 
 use std::fmt;
 use std::ops::Range;
@@ -77,20 +71,22 @@ use std::sync::Arc;
 
 pub use kernels::graph::{Combine, Gain};
 pub use kernels::measure::Measure;
-pub use pool::Pool;
-pub use recent::Recent;
-pub use registry::{
-    COMMON_PARAMETERS, Heads, MIN_ROWS, Parameter, ParameterValue, ParameterValues, PolicyChoice,
-    PolicyEntry, PolicyFactory, RegisterError, policies, register,
-};
 
+pub use self::by_attention::pool::Pool;
+pub use self::by_position::recent::Recent;
+pub use self::choice::PolicyChoice;
+pub use self::entry::{
+    COMMON_PARAMETERS, HeadMode, MIN_ROWS, ParameterValue, ParameterValues, PolicyEntry, PolicyFactory,
+};
+pub use self::parameter::Parameter;
+pub use self::registry::{RegisterError, policies, register};
 pub use super::KvBudget;
 
 /// Formulas of the papers that the engine itself does not need: golden cases and tests compare with them.
 #[cfg(any(test, feature = "testing"))]
 pub mod paper_formulas {
-    pub use super::l2::attention_loss;
-    pub use super::lagkv::length as lagkv_length;
+    pub use super::by_content::l2::attention_loss;
+    pub use super::by_content::lagkv::length as lagkv_length;
 }
 
 /// Decides which rows bounded heads keep.
@@ -423,10 +419,10 @@ mod tests {
         let lag = policy("lagkv:sinks=4,lag=16,ratio=0.25");
         for seen in [10, 35, 36, 51, 52, 200] {
             let left = rows_left(&*lag, Event::ExactPrefill, false, seen);
-            assert_eq!(left, lagkv::length(seen, 4, 16, 0.25), "{seen}");
+            assert_eq!(left, by_content::lagkv::length(seen, 4, 16, 0.25), "{seen}");
         }
         // Partitions of one row: of the older one of two, no row stays.
-        assert_eq!(lagkv::length(6, 4, 1, 0.5), 5);
+        assert_eq!(by_content::lagkv::length(6, 4, 1, 0.5), 5);
         // After 1000 tokens: sinks, 61 partitions of 4 rows, and up to two whole ones.
         assert_eq!(lag.budget(1000), 4 + 4 * 61 + 2 * 16);
         let skips = |text, layer| policy(text).skips_layer(layer);

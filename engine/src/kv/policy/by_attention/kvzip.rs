@@ -11,10 +11,9 @@
 
 use std::sync::Arc;
 
-use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
-use super::{
-    AccumulatedAttention, AttentionNeeds, Candidates, Event, EvictionPlan, LaneStatus, Policy, Region,
-    ScoreInput, Scoring,
+use crate::kv::policy::{
+    AccumulatedAttention, AttentionNeeds, Candidates, Event, EvictionPlan, HeadMode, LaneStatus, Parameter,
+    Policy, PolicyEntry, PolicyFactory, Region, ScoreInput, Scoring,
 };
 
 /// First rows that stay whatever their scores are.
@@ -74,7 +73,7 @@ impl Policy for KvZip {
     }
 }
 
-pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+pub(in crate::kv::policy) const ENTRY: PolicyEntry = PolicyEntry {
     name: "kvzip",
     summary: "the rows that the model needs to repeat the text, and the recent ones; reads a text twice (KVzip)",
     parameters: &[
@@ -89,7 +88,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         .hidden(),
         Parameter::slack(64.0, 0.0),
     ],
-    default_heads: Heads::Shares,
+    default_heads: HeadMode::Shares,
     default_compensation: false,
     factory: Some(PolicyFactory {
         build: |values| {

@@ -11,10 +11,9 @@
 
 use std::sync::Arc;
 
-use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
-use super::{
+use crate::kv::policy::{
     AccumulatedAttention, AccumulationRule, AttentionNeeds, Candidates, Combine, Event, EvictionPlan, Gain,
-    LaneStatus, Measure, Policy, Pool, ScoreInput, Scoring,
+    HeadMode, LaneStatus, Measure, Parameter, Policy, PolicyEntry, PolicyFactory, Pool, ScoreInput, Scoring,
 };
 
 #[derive(Debug)]
@@ -75,7 +74,7 @@ impl Policy for AhaKv {
     }
 }
 
-pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+pub(in crate::kv::policy) const ENTRY: PolicyEntry = PolicyEntry {
     name: "ahakv",
     summary: "the rows with the largest product of the last tokens' attention and the size of the row's value; updated while an answer is written (AhaKV)",
     parameters: &[
@@ -94,7 +93,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         ),
         Parameter::slack(0.0, 0.0),
     ],
-    default_heads: Heads::Off,
+    default_heads: HeadMode::Off,
     default_compensation: false,
     factory: Some(PolicyFactory {
         build: |values| {

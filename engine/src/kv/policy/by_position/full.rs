@@ -1,12 +1,12 @@
 //! Keeps every row: dense attention, with which every other policy is compared.
 
-use super::registry::{Heads, PolicyEntry};
+use crate::kv::policy::{HeadMode, PolicyEntry};
 
-pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+pub(in crate::kv::policy) const ENTRY: PolicyEntry = PolicyEntry {
     name: "full",
     summary: "every row of every head",
     parameters: &[],
-    default_heads: Heads::Off,
+    default_heads: HeadMode::Off,
     default_compensation: false,
     factory: None,
 };

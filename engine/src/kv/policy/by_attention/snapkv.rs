@@ -8,8 +8,10 @@
 use std::sync::Arc;
 
 use super::pool::{self, Pool};
-use super::registry::{Heads, Parameter, ParameterValues, PolicyEntry, PolicyFactory};
-use super::{AttentionNeeds, Candidates, EvictionPlan, Gain, LaneStatus, Policy, ScoreInput, Scoring};
+use crate::kv::policy::{
+    AttentionNeeds, Candidates, EvictionPlan, Gain, HeadMode, LaneStatus, Parameter, ParameterValues, Policy,
+    PolicyEntry, PolicyFactory, ScoreInput, Scoring,
+};
 
 /// A window of queries that decides which rows before it stay; SlimKV uses it too.
 #[derive(Clone, Copy, Debug)]
@@ -111,11 +113,11 @@ pub(super) const POOL: Parameter = Parameter::choice("pool", "how neighbours are
 pub(super) const SLACK: Parameter = Parameter::slack(512.0, 0.0)
     .described("rows that generated tokens may add before the rule is applied again");
 
-pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+pub(in crate::kv::policy) const ENTRY: PolicyEntry = PolicyEntry {
     name: "snapkv",
     summary: "the rows that the last tokens attend to most, with their neighbours, and the last tokens themselves (SnapKV)",
     parameters: &[WINDOW, CAPACITY, KERNEL, POOL, SLACK],
-    default_heads: Heads::Off,
+    default_heads: HeadMode::Off,
     default_compensation: false,
     factory: Some(PolicyFactory {
         build: |values| Ok(Arc::new(SnapKv(QueryWindow::new(values)?))),

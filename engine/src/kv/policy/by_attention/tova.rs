@@ -6,10 +6,9 @@
 
 use std::sync::Arc;
 
-use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
-use super::{
+use crate::kv::policy::{
     AccumulatedAttention, AccumulationRule, AttentionNeeds, Candidates, Combine, CountedQueries,
-    EvictionPlan, Gain, LaneStatus, Policy,
+    EvictionPlan, Gain, HeadMode, LaneStatus, Parameter, Policy, PolicyEntry, PolicyFactory,
 };
 
 #[derive(Debug)]
@@ -54,7 +53,7 @@ impl Policy for Tova {
     }
 }
 
-pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+pub(in crate::kv::policy) const ENTRY: PolicyEntry = PolicyEntry {
     name: "tova",
     summary: "the rows that the last token attends to most, the same for all heads of a layer (TOVA)",
     parameters: &[
@@ -62,7 +61,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         Parameter::switch("protect_last", "whether the newest row is always kept"),
         Parameter::slack(0.0, 0.0),
     ],
-    default_heads: Heads::Off,
+    default_heads: HeadMode::Off,
     default_compensation: false,
     factory: Some(PolicyFactory {
         build: |values| {

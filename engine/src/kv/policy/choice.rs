@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use models::spec::{ModelSpec, PositionEncoding};
 
-use super::{BUILT_IN, Heads, MIN_ROWS, ParameterValues, PolicyEntry, policies};
+use super::by_position::full;
+use super::{AccumulatedAttention, HeadMode, MIN_ROWS, ParameterValues, Policy, PolicyEntry, policies};
 use crate::heads::HeadProfile;
 use crate::kv::alibi::ScopeOptions;
-use crate::kv::policy::{AccumulatedAttention, Policy};
 use crate::{EngineError, Hint};
+
+static FULL: PolicyEntry = full::ENTRY;
 
 /// A policy with its parameters, as users write it: `razor:buffer=4000,ratio=5`.
 ///
@@ -30,11 +32,7 @@ pub struct PolicyChoice {
 
 impl PolicyChoice {
     pub(super) fn new(values: ParameterValues) -> Result<PolicyChoice, String> {
-        let policy = match &values.entry.factory {
-            Some(factory) => Some((factory.build)(&values)?),
-            None => None,
-        };
-        Ok(PolicyChoice { values, policy })
+        Ok(PolicyChoice { policy: values.build()?, values })
     }
 
     /// A policy of this crate that users cannot choose.
@@ -59,7 +57,7 @@ impl PolicyChoice {
 
     /// Whether not all heads keep equally many rows, so that a head profile is needed.
     pub fn uses_profile(&self) -> bool {
-        self.common("heads") != Heads::Off as usize
+        self.common("heads") != HeadMode::Off as usize
     }
 
     /// Whether retrieval heads keep everything.
@@ -69,7 +67,7 @@ impl PolicyChoice {
 
     /// Whether each head keeps a share of the rows that the head profile gives.
     pub fn uses_shares(&self) -> bool {
-        self.common("heads") == Heads::Shares as usize
+        self.common("heads") == HeadMode::Shares as usize
     }
 
     /// Whether each head keeps a share of the rows, and the profile gives none.
@@ -164,7 +162,7 @@ impl PartialEq for PolicyChoice {
 impl Default for PolicyChoice {
     /// `full`.
     fn default() -> Self {
-        PolicyChoice { values: ParameterValues::defaults(&BUILT_IN[0]), policy: None }
+        PolicyChoice { values: ParameterValues::defaults(&FULL), policy: None }
     }
 }
 

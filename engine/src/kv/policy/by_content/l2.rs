@@ -12,9 +12,11 @@
 
 use std::sync::Arc;
 
-use super::recent::ceil;
-use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
-use super::{Candidates, Event, EvictionPlan, LaneStatus, Measure, Policy, ScoreInput, Scoring};
+use crate::kv::policy::by_position::recent::ceil;
+use crate::kv::policy::{
+    Candidates, Event, EvictionPlan, HeadMode, LaneStatus, Measure, Parameter, Policy, PolicyEntry,
+    PolicyFactory, ScoreInput, Scoring,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
@@ -129,7 +131,7 @@ pub fn attention_loss(attention: &[f64], norms: &[f64]) -> f64 {
     loss
 }
 
-pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+pub(in crate::kv::policy) const ENTRY: PolicyEntry = PolicyEntry {
     name: "l2",
     summary: "the rows with the shortest keys, by their L2 norm (L2 norm)",
     parameters: &[
@@ -148,7 +150,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
             "with a fixed number of rows: rows beyond it that a head may hold before some are evicted; -1 is an eighth of it, at most 512",
         ),
     ],
-    default_heads: Heads::Off,
+    default_heads: HeadMode::Off,
     default_compensation: false,
     factory: Some(PolicyFactory {
         build: |values| {

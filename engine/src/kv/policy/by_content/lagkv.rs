@@ -11,10 +11,10 @@
 
 use std::sync::Arc;
 
-use super::recent::floor;
-use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
-use super::{
-    Candidates, EvictionPlan, HeadCandidates, LaneStatus, Measure, Policy, Region, ScoreInput, Scoring,
+use crate::kv::policy::by_position::recent::floor;
+use crate::kv::policy::{
+    Candidates, EvictionPlan, HeadCandidates, HeadMode, LaneStatus, Measure, Parameter, Policy, PolicyEntry,
+    PolicyFactory, Region, ScoreInput, Scoring,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,23 +157,23 @@ macro_rules! factory {
     };
 }
 
-pub(super) const LAGKV: PolicyEntry = PolicyEntry {
+pub(in crate::kv::policy) const LAGKV: PolicyEntry = PolicyEntry {
     name: "lagkv",
     summary: "of each partition of the text, the rows that differ most from the next partition (LagKV)",
     parameters: &[SINKS, LAG, RATIO, V_WEIGHT],
-    default_heads: Heads::Off,
+    default_heads: HeadMode::Off,
     default_compensation: false,
     factory: factory!(Variant::Lag),
 };
 
-pub(super) const LOCALLAG: PolicyEntry = PolicyEntry {
+pub(in crate::kv::policy) const LOCALLAG: PolicyEntry = PolicyEntry {
     name: "locallag",
     summary: "of each partition, the rows that differ most within it (LocalKV in the LagKV paper)",
     factory: factory!(Variant::Local),
     ..LAGKV
 };
 
-pub(super) const LAG_L2: PolicyEntry = PolicyEntry {
+pub(in crate::kv::policy) const LAG_L2: PolicyEntry = PolicyEntry {
     name: "lag-l2",
     summary: "of each partition, the rows whose keys have the lowest norms (Lag-L2 in the LagKV paper)",
     parameters: &[SINKS, LAG, RATIO],

@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
 use super::snapkv::{CAPACITY, KERNEL, POOL, QueryWindow, SLACK, WINDOW};
-use super::{AttentionNeeds, Candidates, EvictionPlan, LaneStatus, Measure, Policy, ScoreInput};
+use crate::kv::policy::{AttentionNeeds, Candidates, EvictionPlan, LaneStatus, Measure, Policy, ScoreInput};
+use crate::kv::policy::{HeadMode, Parameter, PolicyEntry, PolicyFactory};
 
 #[derive(Debug)]
 struct SlimKv {
@@ -51,11 +51,11 @@ impl Policy for SlimKv {
 const COMBINE: Parameter =
     Parameter::choice("combine", "how attention and value are combined", &["product", "sum"]);
 
-pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+pub(in crate::kv::policy) const ENTRY: PolicyEntry = PolicyEntry {
     name: "slimkv",
     summary: "as snapkv, but attention counts times the size of the value (SlimKV)",
     parameters: &[WINDOW, CAPACITY, KERNEL, POOL, COMBINE, SLACK],
-    default_heads: Heads::Off,
+    default_heads: HeadMode::Off,
     default_compensation: false,
     factory: Some(PolicyFactory {
         build: |values| {

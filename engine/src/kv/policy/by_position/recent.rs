@@ -1,6 +1,6 @@
 //! The first rows and the most recent ones: what `streaming` and `razor` keep of a head.
 
-use super::{Event, EvictionPlan, LaneStatus, Policy};
+use crate::kv::policy::{Event, EvictionPlan, LaneStatus, Policy};
 
 /// Keeps the first `sinks` and the last `window` rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,12 +48,12 @@ impl Policy for Recent {
 }
 
 /// The largest integer not above x. Tolerates the rounding of ratios: 0.29 · 100 gives 29.
-pub(super) fn floor(x: f64) -> usize {
+pub(in crate::kv::policy) fn floor(x: f64) -> usize {
     (x + 1e-6).floor() as usize
 }
 
 /// The smallest integer not below x, with the same tolerance.
-pub(super) fn ceil(x: f64) -> usize {
+pub(in crate::kv::policy) fn ceil(x: f64) -> usize {
     (x - 1e-6).ceil() as usize
 }
 

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use super::recent::{Recent, SLACK};
-use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
+use crate::kv::policy::{HeadMode, Parameter, PolicyEntry, PolicyFactory};
 
-pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+pub(in crate::kv::policy) const ENTRY: PolicyEntry = PolicyEntry {
     name: "streaming",
     summary: "the first rows (sinks) and a window of recent rows (StreamingLLM)",
     parameters: &[
@@ -17,7 +17,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         Parameter::rows("window", "recent rows kept", 1024.0, 1.0),
         Parameter::slack(-1.0, -1.0).described(SLACK),
     ],
-    default_heads: Heads::Off,
+    default_heads: HeadMode::Off,
     default_compensation: false,
     factory: Some(PolicyFactory {
         build: |values| {

@@ -12,13 +12,13 @@
 use std::sync::Arc;
 
 use super::recent::{Recent, SLACK};
-use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
+use crate::kv::policy::{HeadMode, Parameter, PolicyEntry, PolicyFactory};
 
 const fn share(name: &'static str, description: &'static str, default: f64) -> Parameter {
     Parameter::number(name, description, default, 0.0..=1.0).hidden()
 }
 
-pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+pub(in crate::kv::policy) const ENTRY: PolicyEntry = PolicyEntry {
     name: "razor",
     summary: "retrieval heads keep everything; the others keep the first rows (sinks), a window, and one entry for all \
               evicted rows (RazorAttention)",
@@ -54,7 +54,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         ),
         Parameter::slack(-1.0, -1.0).described(SLACK),
     ],
-    default_heads: Heads::On,
+    default_heads: HeadMode::On,
     default_compensation: true,
     factory: Some(PolicyFactory {
         build: |values| {

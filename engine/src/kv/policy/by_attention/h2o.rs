@@ -5,10 +5,9 @@
 
 use std::sync::Arc;
 
-use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
-use super::{
+use crate::kv::policy::{
     AccumulatedAttention, AccumulationRule, AttentionNeeds, Combine, CountedQueries, EvictionPlan, Gain,
-    LaneStatus, Policy,
+    HeadMode, LaneStatus, Parameter, Policy, PolicyEntry, PolicyFactory,
 };
 
 #[derive(Debug)]
@@ -43,7 +42,7 @@ impl Policy for H2o {
     }
 }
 
-pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+pub(in crate::kv::policy) const ENTRY: PolicyEntry = PolicyEntry {
     name: "h2o",
     summary: "the rows that all tokens together attended to most, and the recent ones (H2O)",
     parameters: &[
@@ -51,7 +50,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         Parameter::rows("recent", "last rows kept", 512.0, 1.0),
         Parameter::slack(0.0, 0.0),
     ],
-    default_heads: Heads::Off,
+    default_heads: HeadMode::Off,
     default_compensation: false,
     factory: Some(PolicyFactory {
         build: |values| {

@@ -1,31 +1,9 @@
-//! The list of policies: names, parameters, defaults and limits, from which the help text, the parser and the
-//! tests are made.
+//! The list of policies: the built-in ones, and those that a caller adds.
 
-mod choice;
-mod parameter;
+use std::sync::{PoisonError, RwLock};
 
-use std::sync::{Arc, PoisonError, RwLock};
-
-pub use choice::PolicyChoice;
-pub use parameter::{Parameter, ParameterValue, ParameterValues};
-
-use super::{Policy, ahakv, full, h2o, kvzip, l2, lagkv, razor, slimkv, snapkv, streaming, tova};
-
-static BUILT_IN: [PolicyEntry; 13] = [
-    full::ENTRY,
-    streaming::ENTRY,
-    razor::ENTRY,
-    l2::ENTRY,
-    lagkv::LAGKV,
-    lagkv::LOCALLAG,
-    lagkv::LAG_L2,
-    snapkv::ENTRY,
-    slimkv::ENTRY,
-    ahakv::ENTRY,
-    h2o::ENTRY,
-    tova::ENTRY,
-    kvzip::ENTRY,
-];
+use super::builtin::BUILT_IN;
+use super::{ParameterValues, PolicyEntry};
 
 static REGISTERED: RwLock<Vec<&'static PolicyEntry>> = RwLock::new(Vec::new());
 
@@ -41,7 +19,8 @@ pub fn policies() -> impl Iterator<Item = &'static PolicyEntry> {
 pub fn register(entry: &'static PolicyEntry) -> Result<(), RegisterError> {
     let invalid = |reason: String| RegisterError::Invalid { name: entry.name.to_owned(), reason };
     entry.check().map_err(invalid)?;
-    PolicyChoice::new(ParameterValues::defaults(entry))
+    ParameterValues::defaults(entry)
+        .build()
         .map_err(|reason| invalid(format!("its defaults are refused: {reason}")))?;
     let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
     if BUILT_IN.iter().chain(registered.iter().copied()).any(|other| other.name == entry.name) {
@@ -71,121 +50,21 @@ pub enum RegisterError {
     },
 }
 
-/// The description of a policy.
-#[derive(Debug)]
-pub struct PolicyEntry {
-    /// Name before the `:`, of ASCII letters, digits, `-` and `_`.
-    pub name: &'static str,
-    /// What it keeps, in a line.
-    pub summary: &'static str,
-    /// Its own parameters.
-    pub parameters: &'static [Parameter],
-    /// Default of the parameter `heads`.
-    pub default_heads: Heads,
-    /// Default of the parameter `compensation`: whether one entry stands for all evicted rows.
-    pub default_compensation: bool,
-    /// Makes the policy; `None` for a policy that bounds no head.
-    pub factory: Option<PolicyFactory>,
-}
-
-/// How many rows the heads keep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heads {
-    /// All as many.
-    Off,
-    /// Retrieval heads keep everything, the others as many as each other.
-    On,
-    /// Each keeps a share that calibration found; as many on average as the policy says.
-    Shares,
-}
-
-/// Makes a policy from its parameters.
-#[derive(Clone, Copy, Debug)]
-pub struct PolicyFactory {
-    /// Makes the policy; an error is the reason why the parameters do not fit together.
-    pub build: fn(values: &ParameterValues) -> Result<Arc<dyn Policy>, String>,
-    /// Sets the parameters such that a head keeps at most `rows` rows (at least [`MIN_ROWS`]) in a session of
-    /// `context` tokens.
-    pub fit: fn(values: &mut ParameterValues, rows: usize, context: usize),
-}
-
-/// The smallest number of rows that a budget can give a head.
-pub const MIN_ROWS: usize = 16;
-
-/// Parameters of every policy that bounds heads.
-pub const COMMON_PARAMETERS: &[Parameter] = &[
-    Parameter::choice(
-        "heads",
-        "which heads keep more (needs a head profile): with on, retrieval heads keep everything; with shares, each head \
-         its own share of rows",
-        &["off", "on", "shares"],
-    ),
-    Parameter::switch("compensation", "whether one entry stands for all evicted rows"),
-];
-
-impl PolicyEntry {
-    /// All parameters, the common ones last.
-    pub fn parameters(&self) -> impl Iterator<Item = &'static Parameter> {
-        let common = if self.factory.is_some() { COMMON_PARAMETERS } else { &[] };
-        self.parameters.iter().chain(common)
-    }
-
-    /// A parameter's default for this policy.
-    pub fn default(&self, parameter: &Parameter) -> f64 {
-        match parameter.name {
-            "heads" => f64::from(self.default_heads as u8),
-            "compensation" => f64::from(self.default_compensation),
-            _ => parameter.default,
-        }
-    }
-
-    /// A sentence with all parameters and their defaults: `…razor:buffer=4000,ratio=5,…`
-    pub fn usage(&self) -> String {
-        if self.factory.is_none() {
-            return format!("`{}` has no parameters", self.name);
-        }
-        let list: Vec<String> =
-            self.parameters().map(|p| format!("{}={}", p.name, p.format_value(self.default(p)))).collect();
-        format!("its parameters, with their defaults, are {}:{}", self.name, list.join(","))
-    }
-
-    /// Refuses names and defaults that the parser could not read back.
-    fn check(&self) -> Result<(), String> {
-        let is_name = |text: &str| {
-            !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
-        };
-        if !is_name(self.name) {
-            return Err("a name consists of ASCII letters, digits, `-` and `_`".into());
-        }
-        for (number, parameter) in self.parameters().enumerate() {
-            let Parameter { name, choices, .. } = parameter;
-            if !is_name(name) || !choices.iter().all(|choice| is_name(choice)) {
-                return Err(format!(
-                    "the name of the parameter `{name}` or of a choice is not made of letters, digits, `-` and `_`"
-                ));
-            }
-            if self.parameters().take(number).any(|other| other.name == *name) {
-                return Err(format!("two parameters are called `{name}`"));
-            }
-            let default = self.default(parameter);
-            if parameter.parse(&parameter.format_value(default)).ok() != Some(default) {
-                return Err(format!("the default of `{name}` is not one of its values"));
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::sync::Arc;
 
     use ggml::Type;
 
     use super::*;
     use crate::Hint;
     use crate::heads::{HeadProfile, HeadShape};
-    use crate::kv::policy::{EvictionPlan, LaneStatus, Measure, ScoreInput, Scoring};
+    use crate::kv::policy::by_position::full;
+    use crate::kv::policy::{
+        EvictionPlan, HeadMode, LaneStatus, Measure, Parameter, Policy, PolicyChoice, PolicyFactory,
+        ScoreInput, Scoring,
+    };
     use crate::kv::{KvBudget, Layout, StoreOptions};
 
     fn refused(text: &str, part: &str) {
@@ -209,7 +88,7 @@ mod tests {
             assert_eq!(again.to_string(), choice.to_string());
             assert_eq!(
                 (choice.uses_profile(), choice.is_compensated()),
-                (entry.default_heads != Heads::Off, entry.default_compensation)
+                (entry.default_heads != HeadMode::Off, entry.default_compensation)
             );
         }
     }
@@ -395,7 +274,7 @@ mod tests {
         name: "test-large-values",
         summary: "the values of largest norm",
         parameters: &[Parameter::rows("rows", "rows kept", 1024.0, 1.0)],
-        default_heads: Heads::Off,
+        default_heads: HeadMode::Off,
         default_compensation: false,
         factory: Some(PolicyFactory {
             build: |values| match values.count("rows") {

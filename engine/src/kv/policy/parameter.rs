@@ -1,8 +1,6 @@
-//! Parameters of policies, and their values.
+//! A parameter of a policy: its name, limits and default, and how a value is written.
 
 use std::ops::RangeInclusive;
-
-use super::PolicyEntry;
 
 /// A parameter of a policy. Values are numbers; those of a choice number its names.
 #[derive(Clone, Copy, Debug)]
@@ -115,69 +113,5 @@ impl Parameter {
             return Err(format!("`{}` cannot be {value}", self.name));
         }
         Ok(value)
-    }
-}
-
-/// The values of a policy's parameters, by name.
-#[derive(Clone, Debug)]
-pub struct ParameterValues {
-    pub(super) entry: &'static PolicyEntry,
-    /// In the order of the entry's parameters.
-    pub(super) values: Vec<f64>,
-    /// Which of them the user has given.
-    pub(super) given: Vec<bool>,
-}
-
-impl ParameterValues {
-    pub(super) fn defaults(entry: &'static PolicyEntry) -> ParameterValues {
-        let values: Vec<f64> = entry.parameters().map(|p| entry.default(p)).collect();
-        ParameterValues { entry, given: vec![false; values.len()], values }
-    }
-
-    pub(super) fn index(&self, name: &str) -> Option<usize> {
-        self.entry.parameters().position(|parameter| parameter.name == name)
-    }
-
-    /// A parameter's value; 0 for one that the policy does not have.
-    pub fn get(&self, name: &str) -> f64 {
-        debug_assert!(self.index(name).is_some(), "{} has no parameter {name}", self.entry.name);
-        self.index(name).map_or(0.0, |index| self.values[index])
-    }
-
-    /// The value of a parameter that counts something, or the index of a choice.
-    pub fn count(&self, name: &str) -> usize {
-        self.get(name) as usize
-    }
-
-    /// The value of a switch.
-    pub fn is_on(&self, name: &str) -> bool {
-        self.get(name) != 0.0
-    }
-
-    /// The value of a parameter of whole numbers; `None` for -1, where the policy chooses.
-    pub fn optional_count(&self, name: &str) -> Option<usize> {
-        (self.get(name) >= 0.0).then_some(self.count(name))
-    }
-
-    /// Sets a parameter; does nothing for one that the policy does not have.
-    pub fn set(&mut self, name: &str, value: impl Into<ParameterValue>) {
-        if let (Some(index), ParameterValue(value)) = (self.index(name), value.into()) {
-            self.values[index] = value;
-        }
-    }
-}
-
-/// The value of a parameter, made from a count or a fraction.
-pub struct ParameterValue(f64);
-
-impl From<f64> for ParameterValue {
-    fn from(value: f64) -> ParameterValue {
-        ParameterValue(value)
-    }
-}
-
-impl From<usize> for ParameterValue {
-    fn from(value: usize) -> ParameterValue {
-        ParameterValue(value as f64)
     }
 }

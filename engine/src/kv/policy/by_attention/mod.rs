@@ -1,0 +1,9 @@
+//! Policies that choose rows by the attention that they received.
+
+pub(super) mod ahakv;
+pub(super) mod h2o;
+pub(super) mod kvzip;
+pub(super) mod pool;
+pub(super) mod slimkv;
+pub(super) mod snapkv;
+pub(super) mod tova;
