@@ -56,6 +56,7 @@ pub use session::sampler::{Sampler, SamplerError, SamplerOptions};
 pub use session::snapshot::Outdated;
 pub use session::text;
 pub use session::{KvHeadRows, KvMap, KvUsage, Prefill, Session, SessionOptions, sync_all};
+pub use setup::calibrate::{CalibrationOptions, calibrate};
 pub use setup::last_attention::last_attention;
 pub use setup::plan;
 pub use setup::{Context, HeadSource, Setup, SetupOptions};

@@ -179,7 +179,8 @@ fn calibration_finds_the_same_heads() {
         let engine = Engine::open(&source, &options).expect("the model opens");
         let options = CalibrationOptions { period: 12, chunk: 20, ..CalibrationOptions::default() };
         let profile = calibrate(&engine, &options, &SelectionRule::default(), &mut |_| ());
-        profile.expect("a profile").scores().to_vec()
+        let profile = profile.expect("a profile");
+        (profile.scores().to_vec(), profile.row_shares(0.3))
     });
     assert!(scores.iter().all(|other| *other == scores[0]));
 }

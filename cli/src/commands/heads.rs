@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use longhand::heads::{
-    CalibrationOptions, HeadProfile, HeadShape, HeadThreshold, ImportOptions, Palette, ScoreMap,
-    SelectionRule, calibrate, import,
-};
+use longhand::heads::{HeadProfile, HeadShape, HeadThreshold, ImportOptions, Palette, SelectionRule, import};
 use longhand::setup::{Found, Profiles};
-use longhand::{Engine, EngineError, Model, Observer, Session, SessionOptions, Setup, SetupOptions};
+use longhand::{
+    CalibrationOptions, Engine, EngineError, Model, Observer, Session, SessionOptions, Setup, SetupOptions,
+    calibrate,
+};
 use models::shapes::ModelShape;
 
 use crate::app::App;
@@ -166,13 +166,13 @@ fn run_show(app: &App, args: &ShowArgs) -> Result<()> {
             })?
         }
     };
-    Ok(app.console.print(&picture(&app.console, &profile)?)?)
+    Ok(app.console.print(&picture(&app.console, &profile))?)
 }
 
 /// The heat maps of a profile, and its summary.
-fn picture(console: &Console, profile: &HeadProfile) -> Result<String> {
-    let maps = with_safe_names(profile)?.heatmaps(palette(console));
-    Ok(format!("{maps}\n{}\n", visible(&summary(profile))))
+fn picture(console: &Console, profile: &HeadProfile) -> String {
+    let maps = with_safe_names(profile).heatmaps(palette(console));
+    format!("{maps}\n{}\n", visible(&summary(profile)))
 }
 
 /// The retrieval heads of a session, with their number in each layer.
@@ -188,7 +188,7 @@ pub fn of_session(console: Console, session: &Session) -> Result<String> {
     };
     let number = |layer: usize| profile.layer(layer).iter().filter(|&&keeps| keeps).count();
     let layers: Vec<String> = (0..profile.shape().layers()).map(|layer| number(layer).to_string()).collect();
-    Ok(format!("{}by layer, from 0: {}\n", picture(&console, profile)?, layers.join(" ")))
+    Ok(format!("{}by layer, from 0: {}\n", picture(&console, profile), layers.join(" ")))
 }
 
 fn run_import(app: &App, args: &ImportArgs) -> Result<()> {
@@ -267,14 +267,8 @@ fn cache(app: &App, model: &Arc<Model>, setup_options: &SetupOptions, profile: &
 
 /// The profile with sanitized score names. The heat maps as a whole cannot be sanitized, because they contain
 /// escape sequences.
-fn with_safe_names(profile: &HeadProfile) -> Result<HeadProfile> {
-    let scores = profile
-        .scores()
-        .iter()
-        .cloned()
-        .map(|map| ScoreMap { name: visible(&map.name).replace(['\n', '\t'], " "), ..map });
-    let flags = profile.retrieval().to_vec();
-    Ok(HeadProfile::new(profile.shape(), flags, scores.collect(), profile.provenance().clone())?)
+fn with_safe_names(profile: &HeadProfile) -> HeadProfile {
+    profile.clone().with_score_names(|name| visible(name).replace(['\n', '\t'], " "))
 }
 
 /// One line about a profile.

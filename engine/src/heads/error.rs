@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::profile::{HeadShape, MAX_QUERY_HEADS};
 use super::published::PUBLISHED_MAPS;
+use super::shape::{HeadShape, MAX_QUERY_HEADS};
 use crate::Hint;
 
 /// A head profile or head map cannot be read, imported, made or used.
@@ -159,4 +159,12 @@ impl HeadsError {
             other => other,
         }
     }
+}
+
+/// The beginning of a name from a file, short enough for an error message.
+pub(super) fn shorten(text: &str) -> String {
+    if text.chars().count() <= 40 {
+        return text.to_owned();
+    }
+    text.chars().take(40).chain(['…']).collect()
 }

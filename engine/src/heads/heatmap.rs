@@ -3,7 +3,8 @@
 
 use std::fmt::Write;
 
-use super::profile::{HeadProfile, ROW_SHARES, ScoreMap, ScoresPer};
+use super::profile::HeadProfile;
+use super::scores::{ScoreMap, ScoresPer};
 
 /// The characters or colours of the cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,10 +137,11 @@ impl HeadProfile {
         let shape = self.shape();
         let flags: Vec<f32> = self.retrieval().iter().map(|&keeps| f32::from(u8::from(keeps))).collect();
         let bare = ScoreMap { name: "retrieval".to_owned(), per: ScoresPer::KvHead, values: flags };
-        let maps = match self.scores() {
-            [] => std::slice::from_ref(&bare),
-            maps => maps,
-        };
+        let shares = self.measured_row_shares(DRAWN_SHARE);
+        let mut maps: Vec<&ScoreMap> = self.scores().iter().chain(shares).collect();
+        if maps.is_empty() {
+            maps.push(&bare);
+        }
         let mut out = match palette {
             Palette::Colors => "A cell is a head; the warmer, the higher its score\n".to_owned(),
             Palette::Ascii | Palette::Shades => {
@@ -147,10 +149,6 @@ impl HeadProfile {
             }
         };
         for map in maps {
-            let share = ROW_SHARES.iter().find(|(_, name)| *name == map.name).map(|(share, _)| *share);
-            if share.is_some_and(|share| share != DRAWN_SHARE) {
-                continue;
-            }
             out.push('\n');
             let (of, each) = match map.per {
                 ScoresPer::QueryHead => ("query heads", shape.group()),
@@ -158,9 +156,9 @@ impl HeadProfile {
             };
             let marks: Vec<bool> =
                 self.retrieval().iter().flat_map(|&keeps| std::iter::repeat_n(keeps, each)).collect();
-            let title = match share {
-                Some(share) => format!("share of rows kept by {of}, where {} % of all stay", 100.0 * share),
-                None => format!("{} of {of}", map.name),
+            let title = match shares.is_some_and(|shares| std::ptr::eq(shares, map)) {
+                true => format!("share of rows kept by {of}, where {} % of all stay", 100.0 * DRAWN_SHARE),
+                false => format!("{} of {of}", map.name),
             };
             let heatmap = Heatmap {
                 title: &title,

@@ -11,9 +11,12 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::error::HeadsError;
-use super::profile::{HeadProfile, HeadShape, Provenance, ScoreMap, ScoresPer, read_text, shorten};
+use super::error::shorten;
+use super::profile::{HeadProfile, Provenance, read_text};
 use super::published::PublishedMap;
+use super::scores::{ScoreMap, ScoresPer};
 use super::select::{check_share, mark_top_share};
+use super::shape::HeadShape;
 use crate::Hint;
 
 /// Which heads of a map are retrieval heads.

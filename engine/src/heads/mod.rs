@@ -12,13 +12,16 @@ pub mod import;
 mod profile;
 mod published;
 mod random;
+mod row_shares;
+mod scores;
 mod select;
+mod shape;
 
 pub use error::HeadsError;
 pub use heatmap::{Heatmap, Palette};
 pub use import::{HeadThreshold, ImportOptions};
-pub use profile::{HeadProfile, HeadShape, Provenance, ScoreMap, ScoresPer};
+pub use profile::{HeadProfile, Provenance};
 pub use published::{PUBLISHED_MAPS, PublishedMap};
+pub use scores::{ScoreMap, ScoresPer};
 pub use select::{SelectedHeads, SelectionRule, select};
-
-pub use crate::setup::calibrate::{CalibrationOptions, calibrate};
+pub use shape::HeadShape;

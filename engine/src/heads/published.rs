@@ -2,8 +2,9 @@
 //! DuoAttention's gates (Xiao et al. 2024, MIT licence), clamped to 0 to 1 and rounded to four digits.
 
 use super::error::HeadsError;
+use super::error::shorten;
 use super::import::{ImportOptions, duo_attention};
-use super::profile::{HeadProfile, shorten};
+use super::profile::HeadProfile;
 
 /// A published head map.
 pub struct PublishedMap {

@@ -10,7 +10,7 @@ impl HeadProfile {
     /// A profile of the same model in which as many KV heads keep everything, chosen at random from all layers without
     /// a sliding window. It has no scores, so that no policy selects its heads again.
     pub fn with_random_heads(&self, seed: u64) -> HeadProfile {
-        let scores: Vec<&[f32]> = self.scores().iter().map(|map| &map.values[..]).collect();
+        let scores: Vec<&[f32]> = self.maps().map(|map| &map.values[..]).collect();
         let counts = layers_that_count(&self.shape(), &scores);
         let mut retrieval = self.retrieval().to_vec();
         let per_layer = self.shape().kv_heads();

@@ -6,7 +6,8 @@
 //! of its query heads is selected.
 
 use super::error::HeadsError;
-use super::profile::{HeadShape, ScoresPer, check_scores};
+use super::scores::{ScoresPer, check_scores};
+use super::shape::HeadShape;
 
 /// How many heads are selected.
 #[derive(Clone, Copy, Debug, PartialEq)]

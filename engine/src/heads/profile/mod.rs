@@ -1,143 +1,21 @@
-//! The head profile: for each (layer, KV head) whether it keeps everything, where the profile comes from, and
-//! its JSON file.
+//! The head profile: for each (layer, KV head) whether it keeps everything, the scores behind that, and where the
+//! profile comes from.
 //!
 //! Only the model's head counts and fingerprint are needed, so that a profile can be checked before any
 //! weight is loaded.
 
-use std::fmt;
-use std::fs;
-use std::io::{self, Write as _};
-use std::path::Path;
+mod file;
 
 use models::gguf::is_sample_fingerprint;
-use models::regular_file;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::error::HeadsError;
+pub(super) use self::file::read_text;
+use super::error::{HeadsError, shorten};
+use super::row_shares::RowShares;
+use super::scores::{ScoreMap, ScoresPer};
 use super::select::{SelectedHeads, SelectionRule, select};
-use crate::Hint;
-use crate::files::atomic_file::{self, Access};
-use crate::files::folders;
-
-/// Maximum query heads of a model, all layers together. No known model has 20,000.
-pub(super) const MAX_QUERY_HEADS: usize = 1 << 20;
-
-/// How many heads a model has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeadShape {
-    layers: usize,
-    heads: usize,
-    kv_heads: usize,
-}
-
-impl HeadShape {
-    /// A model of `layers` layers with `heads` query heads each that share `kv_heads` KV heads.
-    ///
-    /// # Errors
-    /// [`HeadsError::NoModel`] if a count is 0, the model has more than `MAX_QUERY_HEADS`, or the query heads
-    /// are not a multiple of the KV heads.
-    pub fn new(layers: usize, heads: usize, kv_heads: usize) -> Result<Self, HeadsError> {
-        let all = layers.saturating_mul(heads);
-        // A small file must not cause large allocations.
-        if all == 0 || all > MAX_QUERY_HEADS || kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
-            return Err(HeadsError::NoModel { layers, heads, kv_heads });
-        }
-        Ok(Self { layers, heads, kv_heads })
-    }
-
-    /// Layers of the model.
-    pub fn layers(&self) -> usize {
-        self.layers
-    }
-
-    /// Query heads of a layer.
-    pub fn heads(&self) -> usize {
-        self.heads
-    }
-
-    /// KV heads of a layer.
-    pub fn kv_heads(&self) -> usize {
-        self.kv_heads
-    }
-
-    /// Query heads that share a KV head; query head h reads KV head h / group.
-    pub fn group(&self) -> usize {
-        self.heads / self.kv_heads
-    }
-
-    /// Query heads of the whole model.
-    pub(crate) fn all_heads(&self) -> usize {
-        self.layers * self.heads
-    }
-
-    /// KV heads of the whole model.
-    pub fn all_kv_heads(&self) -> usize {
-        self.layers * self.kv_heads
-    }
-
-    /// Columns of a map per query head or per KV head.
-    pub fn columns(&self, per: ScoresPer) -> usize {
-        match per {
-            ScoresPer::QueryHead => self.heads,
-            ScoresPer::KvHead => self.kv_heads,
-        }
-    }
-}
-
-impl fmt::Display for HeadShape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} layers of {} query and {} KV heads", self.layers, self.heads, self.kv_heads)
-    }
-}
-
-/// What a column of a [`ScoreMap`] stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ScoresPer {
-    /// A query head.
-    QueryHead,
-    /// A KV head.
-    KvHead,
-}
-
-/// One number for each head of the model.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ScoreMap {
-    /// What the numbers are: "induction", "echo", or the name of a published map's values.
-    pub name: String,
-    /// Whether they are per query head or per KV head.
-    pub per: ScoresPer,
-    /// `[layers, columns]`, layer by layer.
-    pub values: Vec<f32>,
-}
-
-impl ScoreMap {
-    /// Checks length and finiteness against a shape.
-    fn check(&self, shape: &HeadShape) -> Result<(), HeadsError> {
-        check_scores(&self.name, &self.values, shape, self.per)
-    }
-}
-
-/// Refuses scores of the wrong length and scores that are not finite.
-pub(super) fn check_scores(
-    name: &str,
-    values: &[f32],
-    shape: &HeadShape,
-    per: ScoresPer,
-) -> Result<(), HeadsError> {
-    let columns = shape.columns(per);
-    let needed = shape.layers * columns;
-    if values.len() != needed {
-        return Err(HeadsError::Length { what: shorten(name), found: values.len(), needed });
-    }
-    match values.iter().position(|value| !value.is_finite()) {
-        Some(at) => {
-            Err(HeadsError::NotFinite { what: shorten(name), layer: at / columns, head: at % columns })
-        }
-        None => Ok(()),
-    }
-}
+use super::shape::HeadShape;
 
 /// Where a profile comes from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -169,30 +47,12 @@ pub struct HeadProfile {
     /// `[layers, kv_heads]`
     retrieval: Vec<bool>,
     scores: Vec<ScoreMap>,
+    row_shares: Option<RowShares>,
     provenance: Provenance,
 }
 
-/// Shares of a model's rows. Where as many rows with the highest scores of the whole model stay, the map of this name
-/// has the share of each KV head.
-pub(super) const ROW_SHARES: [(f64, &str); 8] = [
-    (0.05, "rows-5"),
-    (0.1, "rows-10"),
-    (0.15, "rows-15"),
-    (0.2, "rows-20"),
-    (0.3, "rows-30"),
-    (0.4, "rows-40"),
-    (0.5, "rows-50"),
-    (0.7, "rows-70"),
-];
-
 /// The name of the score map with attention scopes in tokens.
 const SCOPE: &str = "scope";
-/// The value of `format` in the file.
-const FORMAT: &str = "longhand-heads";
-/// The version written; older ones do not exist yet.
-const VERSION: u64 = 1;
-/// Maximum bytes of a file. 65536 heads with two scores each are about 3 MB.
-const MAX_FILE_BYTES: u64 = 64 << 20;
 
 impl HeadProfile {
     /// A profile from flags `[layers, kv_heads]`, with the scores they were selected by, if any.
@@ -215,7 +75,7 @@ impl HeadProfile {
         for map in &scores {
             map.check(&shape)?;
         }
-        Ok(Self { shape, retrieval, scores, provenance })
+        Ok(Self { shape, retrieval, scores, row_shares: None, provenance })
     }
 
     /// The paper's profile: retrieval heads selected by `rule` from scores `[layers, heads]` of every query
@@ -263,6 +123,7 @@ impl HeadProfile {
             shape,
             retrieval: vec![retrieval; shape.all_kv_heads()],
             scores: Vec::new(),
+            row_shares: None,
             provenance: Provenance { source: "uniform".to_owned(), ..Provenance::default() },
         }
     }
@@ -270,7 +131,7 @@ impl HeadProfile {
     /// A profile from as many flags as the shape has KV heads.
     pub(super) fn without_scores(shape: HeadShape, retrieval: Vec<bool>, provenance: Provenance) -> Self {
         debug_assert_eq!(retrieval.len(), shape.all_kv_heads());
-        Self { shape, retrieval, scores: Vec::new(), provenance }
+        Self { shape, retrieval, scores: Vec::new(), row_shares: None, provenance }
     }
 
     /// The model's head counts.
@@ -285,7 +146,7 @@ impl HeadProfile {
 
     /// The flags of a layer, `[kv_heads]`; empty for a layer the model does not have.
     pub fn layer(&self, layer: usize) -> &[bool] {
-        let width = self.shape.kv_heads;
+        let width = self.shape.kv_heads();
         self.retrieval.chunks_exact(width).nth(layer).unwrap_or_default()
     }
 
@@ -312,50 +173,41 @@ impl HeadProfile {
     /// Attention scope of each KV head of a layer in tokens, if the profile has scopes (models with ALiBi).
     pub fn scopes(&self, layer: usize) -> Option<&[f32]> {
         let map = self.score(SCOPE).filter(|map| map.per == ScoresPer::KvHead)?;
-        map.values.chunks_exact(self.shape.kv_heads).nth(layer)
+        map.values.chunks_exact(self.shape.kv_heads()).nth(layer)
+    }
+
+    /// Whether heads keep the same rows with another profile: the same ones retrieve, and shares of rows are equal.
+    pub fn keeps_as(&self, other: &HeadProfile) -> bool {
+        self.retrieval == other.retrieval && self.row_shares == other.row_shares
     }
 
     /// The same profile with shares of rows, from the scores of each KV head's rows, `[layers * kv_heads][rows]`. Heads
     /// without rows get the share 0.
-    pub(crate) fn with_row_shares(mut self, scores: &[Vec<f32>]) -> Self {
-        let mut all: Vec<f32> = scores.iter().flatten().copied().collect();
-        all.sort_by(|a, b| b.total_cmp(a));
-        for (share, name) in ROW_SHARES {
-            let kept = (all.len() as f64 * share) as usize;
-            let least = all.get(kept).copied().unwrap_or(f32::NEG_INFINITY);
-            let of_head = |rows: &Vec<f32>| match rows.len() {
-                0 => 0.0,
-                n => rows.iter().filter(|score| **score > least).count() as f32 / n as f32,
-            };
-            let values = scores.iter().map(of_head).collect();
-            self.scores.push(ScoreMap { name: name.to_owned(), per: ScoresPer::KvHead, values });
-        }
-        self
+    pub(crate) fn with_row_shares(self, scores: &[Vec<f32>]) -> Self {
+        Self { row_shares: Some(RowShares::of_scores(scores)), ..self }
     }
 
     /// The share of its rows that each KV head keeps where the model keeps the share `kept` of all rows:
     /// `[layers * kv_heads]`. `None` where the profile has no such shares.
     pub fn row_shares(&self, kept: f64) -> Option<Vec<f64>> {
-        let map = |name| self.score(name).filter(|map| map.per == ScoresPer::KvHead);
-        let known = ROW_SHARES.iter().map(|(share, name)| Some((*share, Some(&map(name)?.values))));
-        let known: Vec<_> = known.collect::<Option<_>>()?;
-        let points: Vec<(f64, Option<&Vec<f32>>)> =
-            [(0.0, None)].into_iter().chain(known).chain([(1.0, None)]).collect();
-        let next = points.partition_point(|(share, _)| *share < kept).clamp(1, points.len() - 1);
-        let ((from, lower), (to, upper)) = (points[next - 1], points[next]);
-        let weight = (kept - from) / (to - from);
-        let of_head = |head: usize| {
-            let lower = lower.map_or(0.0, |values| f64::from(values[head]));
-            let upper = upper.map_or(1.0, |values| f64::from(values[head]));
-            (lower + weight * (upper - lower)).clamp(0.0, 1.0)
-        };
-        Some((0..self.shape.all_kv_heads()).map(of_head).collect())
+        self.row_shares.as_ref().map(|shares| shares.at(kept, self.shape.all_kv_heads()))
     }
 
-    /// Whether heads keep the same rows with another profile: the same ones retrieve, and shares of rows are equal.
-    pub fn keeps_as(&self, other: &HeadProfile) -> bool {
-        self.retrieval == other.retrieval
-            && ROW_SHARES.iter().all(|(_, name)| self.score(name) == other.score(name))
+    /// All numbers of heads: the scores, then the shares of rows.
+    pub(super) fn maps(&self) -> impl Iterator<Item = &ScoreMap> {
+        self.scores.iter().chain(self.row_shares.iter().flat_map(RowShares::maps))
+    }
+
+    /// The shares of rows that calibration measured where this share of all rows stays.
+    pub(super) fn measured_row_shares(&self, kept: f64) -> Option<&ScoreMap> {
+        self.row_shares.as_ref()?.measured(kept)
+    }
+
+    /// The same profile with its scores under other names.
+    #[must_use]
+    pub fn with_score_names(mut self, rename: impl Fn(&str) -> String) -> Self {
+        self.scores.iter_mut().for_each(|map| map.name = rename(&map.name));
+        self
     }
 
     /// Where it comes from.
@@ -379,6 +231,7 @@ impl HeadProfile {
         let others = self.scores.iter().filter(|map| selected.score(&map.name).is_none());
         let others: Vec<ScoreMap> = others.cloned().collect();
         selected.scores.extend(others);
+        selected.row_shares = self.row_shares.clone();
         Ok(Some(selected))
     }
 
@@ -398,201 +251,17 @@ impl HeadProfile {
             _ => Ok(()),
         }
     }
-
-    /// The text of the profile file. Retrieval heads are written as a list of KV head numbers for each layer.
-    pub fn to_json(&self) -> String {
-        let scores = self
-            .scores
-            .iter()
-            .map(|map| FileScores {
-                name: map.name.clone(),
-                per: map.per,
-                values: rows(&map.values, self.shape.columns(map.per)),
-            })
-            .collect();
-        let retrieval = self
-            .retrieval
-            .chunks_exact(self.shape.kv_heads)
-            .map(|layer| (0..layer.len()).filter(|&kv_head| layer[kv_head]).collect())
-            .collect();
-        let file = FileProfile {
-            format: FORMAT.to_owned(),
-            version: VERSION,
-            layers: self.shape.layers,
-            heads: self.shape.heads,
-            kv_heads: self.shape.kv_heads,
-            retrieval,
-            scores,
-            provenance: self.provenance.clone(),
-        };
-        // `to_string` fails only on maps whose keys are not strings, and there are none.
-        serde_json::to_string(&file).unwrap_or_default() + "\n"
-    }
-
-    /// Reads [`to_json`](Self::to_json)'s text.
-    ///
-    /// # Errors
-    /// [`HeadsError::Malformed`], [`HeadsError::Version`], and those of [`new`](Self::new).
-    pub fn from_json(text: &str) -> Result<Self, HeadsError> {
-        let malformed = |what: String| HeadsError::Malformed {
-            format: "head profile",
-            what,
-            hint: Hint::MakeHeadProfile,
-        };
-        // Format and version are checked first, so that a newer file is reported as newer and not as
-        // malformed.
-        let head: FileHead = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
-        if head.format != FORMAT {
-            return Err(malformed(format!("\"format\" is {:?}, not {FORMAT:?}", shorten(&head.format))));
-        }
-        if head.version != VERSION {
-            return Err(HeadsError::Version { found: head.version, known: VERSION });
-        }
-        let file: FileProfile = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
-        let shape = HeadShape::new(file.layers, file.heads, file.kv_heads)?;
-        if file.retrieval.len() != shape.layers {
-            return Err(malformed(format!(
-                "\"retrieval\" has {} layers, the profile {}",
-                file.retrieval.len(),
-                shape.layers
-            )));
-        }
-        let mut retrieval = vec![false; shape.all_kv_heads()];
-        for (layer, heads) in file.retrieval.iter().enumerate() {
-            for &kv_head in heads {
-                if kv_head >= shape.kv_heads {
-                    return Err(malformed(format!(
-                        "layer {layer} names KV head {kv_head}, but there are {}",
-                        shape.kv_heads
-                    )));
-                }
-                retrieval[layer * shape.kv_heads + kv_head] = true;
-            }
-        }
-        let mut scores = Vec::with_capacity(file.scores.len());
-        for map in file.scores {
-            let columns = shape.columns(map.per);
-            if let Some(layer) = map.values.iter().position(|row| row.len() != columns) {
-                return Err(malformed(format!(
-                    "{:?}: layer {layer} has {} values, not {columns}",
-                    shorten(&map.name),
-                    map.values[layer].len()
-                )));
-            }
-            scores.push(ScoreMap { name: map.name, per: map.per, values: map.values.concat() });
-        }
-        Self::new(shape, retrieval, scores, file.provenance)
-    }
-
-    /// Reads a profile file. [`check`](Self::check) it against the model before use.
-    ///
-    /// # Errors
-    /// The file cannot be read, or [`from_json`](Self::from_json) refuses it.
-    pub fn load(path: &Path) -> Result<Self, HeadsError> {
-        let read = || Self::from_json(&read_text(path, "head profile")?);
-        read().map_err(|fault| fault.in_file(path))
-    }
-
-    /// Reads the profile file of a model.
-    ///
-    /// # Errors
-    /// Those of [`load`](Self::load) and [`check`](Self::check), with the file's name.
-    pub(crate) fn load_for(
-        path: &Path,
-        model: HeadShape,
-        fingerprint: Option<&str>,
-    ) -> Result<Self, HeadsError> {
-        let profile = Self::load(path)?;
-        profile.check(model, fingerprint).map_err(|fault| fault.in_file(path))?;
-        Ok(profile)
-    }
-
-    /// Writes a profile file, and creates its folder if it is missing. The file is written completely or not
-    /// at all.
-    ///
-    /// # Errors
-    /// [`HeadsError::Io`].
-    pub fn save(&self, path: &Path) -> Result<(), HeadsError> {
-        let fails = |source| HeadsError::Io { action: "write", path: path.to_owned(), source };
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder).map_err(fails)?;
-        }
-        atomic_file::write(path, Access::Everyone, |file| file.write_all(self.to_json().as_bytes()))
-            .map_err(fails)
-    }
-
-    /// Writes the file of a profile into one of the program's own folders, which is made if it is missing.
-    ///
-    /// # Errors
-    /// [`HeadsError::Io`], also where others may write to the folder.
-    pub(crate) fn save_own(&self, path: &Path) -> Result<(), HeadsError> {
-        let fails = |source| HeadsError::Io { action: "write", path: path.to_owned(), source };
-        if let Some(folder) = path.parent() {
-            folders::make_private(folder).map_err(fails)?;
-            // What killed processes have left: of the profiles of all models, which are JSON objects.
-            atomic_file::remove_leftovers(folder, None, b"{");
-        }
-        atomic_file::write_own(path, Access::Owner, |file| file.write_all(self.to_json().as_bytes()))
-            .map_err(fails)
-    }
-}
-
-/// Reads a text file of at most [`MAX_FILE_BYTES`].
-pub(super) fn read_text(path: &Path, format: &'static str) -> Result<String, HeadsError> {
-    let bytes = regular_file::read(path, MAX_FILE_BYTES).map_err(|source| match source.kind() {
-        io::ErrorKind::InvalidData => HeadsError::TooLarge { path: path.to_owned(), limit: MAX_FILE_BYTES },
-        _ => HeadsError::Io { action: "read", path: path.to_owned(), source },
-    })?;
-    String::from_utf8(bytes).map_err(|error| HeadsError::Malformed {
-        format,
-        what: format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()),
-        hint: Hint::advice("give the file of the head map, not the model"),
-    })
-}
-
-/// The beginning of a name from a file, short enough for an error message.
-pub(super) fn shorten(text: &str) -> String {
-    if text.chars().count() <= 40 {
-        return text.to_owned();
-    }
-    text.chars().take(40).chain(['…']).collect()
-}
-
-fn rows(values: &[f32], columns: usize) -> Vec<Vec<f32>> {
-    values.chunks_exact(columns).map(<[f32]>::to_vec).collect()
-}
-
-#[derive(Deserialize)]
-struct FileHead {
-    format: String,
-    version: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FileProfile {
-    format: String,
-    version: u64,
-    layers: usize,
-    heads: usize,
-    kv_heads: usize,
-    retrieval: Vec<Vec<usize>>,
-    #[serde(default)]
-    scores: Vec<FileScores>,
-    provenance: Provenance,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FileScores {
-    name: String,
-    per: ScoresPer,
-    values: Vec<Vec<f32>>,
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use serde_json::Value;
+
     use super::*;
+    use crate::Hint;
 
     fn shape() -> HeadShape {
         HeadShape::new(3, 4, 2).unwrap()
