@@ -65,7 +65,7 @@ fi
 if [[ " $parts " == *" sanitizer "* ]]; then
     if sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2> /dev/null); then
         # The golden cases attend with single tokens and rows in F32; these tests have the rest: chunks and all types.
-        kernels=(tests/device_attend-* tests/device_rows-* tests/device_scores-*)
+        kernels=(tests/device_kernels-*)
         for tool in memcheck racecheck synccheck initcheck; do
             check=("$sanitizer" --tool "$tool" --error-exitcode 9)
             try "$tool" "${check[@]}" ./golden data/golden/policies/cases

@@ -41,5 +41,5 @@ cargo build --release -p tests --features "${features/testing,/}" --bin golden
 for eager in 0 1; do
     LONGHAND_MOCK_EAGER=$eager "$target/$CARGO_BUILD_TARGET/release/golden" tests/golden/policies/cases
 done
-cargo test --release -p tests -p longhand-cli -p kernels --features "$features" --test logits --test session --test device --test placements \
-    --test mock_gpu --test 'device_*'
+cargo test --release -p tests -p longhand-cli -p kernels --features "$features" --test engine --test store --test program \
+    --test device_kernels -- logits:: session:: device:: placements:: mock_gpu:: device_attend:: device_rows:: device_scores::

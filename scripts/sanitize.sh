@@ -18,9 +18,9 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/sanitize-$kind CARGO_TERM_CO
 
 # The crates where C and C++ or our own unsafe code are, and the tests of several crates that use most of them.
 crates=(-p ggml -p kernels -p longhand --features kernels/testing)
-suites=()
+suites=(--test engine --test store --)
 for suite in alibi device documents golden interrupts logits model_in_memory mutations not_finite session snapshots; do
-    suites+=(--test "$suite")
+    suites+=("$suite::")
 done
 
 # Runs `cargo test` for the given packages, else for all of the above. Fails in the end if a test failed.

@@ -1,5 +1,5 @@
 //! Reads arbitrary head profiles, policies and saved sessions. Whatever they are, they are read or refused with an
-//! error and a hint. The fuzz targets and `tests/tests/mutations.rs` use these functions.
+//! error and a hint. The fuzz targets and `tests/tests/engine/mutations.rs` use these functions.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};

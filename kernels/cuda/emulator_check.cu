@@ -1,4 +1,4 @@
-// Kernels for tests/emulator.rs, which tests the emulator itself. They never run on a GPU.
+// Kernels for tests/device_kernels/emulator.rs, which tests the emulator itself. They never run on a GPU.
 #include "device.h"
 
 namespace {

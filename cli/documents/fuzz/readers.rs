@@ -1,5 +1,5 @@
 //! Converts arbitrary documents. Whatever they are, there is a text or an error. The fuzz targets and
-//! `tests/tests/mutations.rs` use these functions.
+//! `tests/tests/engine/mutations.rs` use these functions.
 
 use std::io::{Cursor, Write};
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! Tokenizers: text to token ids and back, with the vocabulary of a model file. The ids are identical to
-//! llama.cpp's on all texts tested (`tests/tokenizer_cases.rs`).
+//! llama.cpp's on all texts tested (`tests/text/tokenizer_cases.rs`).
 //!
 //! Two kinds of vocabulary are supported. For BPE (`tokenizer.ggml.model = "gpt2"` or `"gemma4"`), the module
 //! `pretokenizer` splits the text into words, which the module `bpe` merges. The module `spm` implements

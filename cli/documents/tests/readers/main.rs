@@ -1,0 +1,5 @@
+//! Documents of every kind.
+
+mod documents;
+mod folders;
+mod hostile;

@@ -1,0 +1,37 @@
+//! How long documents take to read, by how fast the machine was last time.
+
+use std::fs;
+use std::process::Stdio;
+
+use crate::common::{DOCUMENT, command, file, finished, scratch};
+
+#[test]
+fn a_reading_is_announced_with_the_speed_of_the_last_one() {
+    let cache = scratch("speeds-cache");
+    let speeds = cache.join("longhand/speeds.json");
+    let _ = fs::remove_dir_all(&cache);
+    let ask = |number: usize| {
+        let text = format!("{number} {}", DOCUMENT.repeat(20));
+        let document = file(&format!("speeds-{number}.txt"), text);
+        let mut command = command(&["ask", "-f", &document, "What is Mary's favorite number?"]);
+        command.env("XDG_CACHE_HOME", &cache).env_remove("LONGHAND_DISK_CACHE").stdin(Stdio::null());
+        finished(command.output().expect("it runs")).stderr
+    };
+    assert!(!ask(1).contains("takes about"));
+    let known = fs::read_to_string(&speeds).expect("a file");
+    let mut entries: Vec<(String, f64)> = serde_json::from_str(&known).expect("speeds");
+    assert!(entries.len() == 1 && entries[0].1 > 0.0, "{known}");
+    entries[0].1 = 10.0;
+    fs::write(&speeds, serde_json::to_string(&entries).expect("JSON")).expect("written");
+    let shown = ask(2);
+    assert!(shown.contains("reading ") && shown.contains(" s, at the speed of last time"), "{shown}");
+    for damaged in ["", "[[\"x\", 1e999]]", "[", "[[1, 2]]"] {
+        fs::write(&speeds, damaged).expect("written");
+        assert!(!ask(2).contains("takes about"), "{damaged}");
+    }
+    // What was read before takes no time.
+    entries[0].1 = 1e-300;
+    fs::write(&speeds, serde_json::to_string(&entries).expect("JSON")).expect("written");
+    assert!(!ask(2).contains("takes about"));
+    assert!(!ask(3).contains("takes about"), "no such time");
+}

@@ -1,0 +1,8 @@
+//! The wrapper around ggml: graphs, devices, threads, and what is refused.
+
+mod device;
+mod fatal;
+mod misuse;
+mod threads;
+mod waiting;
+mod wrapper;

@@ -1,0 +1,395 @@
+//! The decode kernel against the reference, on every instruction set of this processor: row types, odd
+//! lengths, head sizes, groups, tokens, thread counts, lanes and log-weights.
+
+use kernels::decode::{combine, combine_range, partial, partial_on, partials_len};
+use kernels::{Attention, Isa, RowType, ShapeError, Window, reference};
+
+use crate::common::{Case, Data, LaneCase, Random, compare};
+
+/// Runs both phases, thread after thread. Buffers are NaN at first, so that reads of unwritten numbers fail
+/// the tests.
+fn decode(isa: Isa, call: &Attention, nth: usize) -> (Vec<f32>, Vec<f32>) {
+    let len = partials_len(call.head_dim, call.n_kv_heads, call.group, call.n_q);
+    let mut partials = vec![f32::NAN; len * nth];
+    for (ith, own) in partials.chunks_exact_mut(len).enumerate() {
+        partial_on(isa, call, ith, nth, own).unwrap();
+    }
+    let (mut out, mut lse) = (Vec::new(), Vec::new());
+    for ith in 0..nth {
+        let range = combine_range(call, ith, nth);
+        let mut part = vec![f32::NAN; range.len() * call.head_dim];
+        let mut part_lse = vec![f32::NAN; range.len()];
+        combine(call, nth, &partials, range, &mut part, Some(&mut part_lse)).unwrap();
+        out.extend(part);
+        lse.extend(part_lse);
+    }
+    (out, lse)
+}
+
+#[track_caller]
+fn check_threads(case: Case, threads: &[usize]) {
+    let data = Data::new(case, 7);
+    data.with(|call| {
+        let want = reference::attend(call).unwrap();
+        for isa in Isa::available() {
+            for &nth in threads {
+                let (out, lse) = decode(isa, call, nth);
+                compare(&format!("{isa:?}, {nth} threads"), &data.case, &out, &lse, &want);
+            }
+        }
+    });
+}
+
+#[track_caller]
+fn check(case: Case) {
+    check_threads(case, &[1, 3]);
+}
+
+#[test]
+fn every_pair_of_row_types() {
+    for k_type in RowType::ALL {
+        for v_type in RowType::ALL {
+            check(Case { k_type, v_type, group: 3, ..Case::plain(64, 2, 77) });
+        }
+    }
+}
+
+#[test]
+fn every_head_size() {
+    for head_dim in [8, 24, 32, 40, 64, 72, 80, 96, 112, 128, 192, 256, 320] {
+        for group in [1, 4] {
+            check(Case { group, ..Case::plain(head_dim, 2, 45) });
+        }
+    }
+}
+
+#[test]
+fn every_group() {
+    for group in (1..=9).chain([12, 16, 23]) {
+        check(Case { group, ..Case::plain(64, 2, 70) });
+    }
+}
+
+#[test]
+fn row_counts_around_block_borders() {
+    for rows in (0..=35).chain([47, 48, 49, 63, 64, 65, 95, 96, 97, 127, 128, 129, 200]) {
+        check(Case { group: 2, ..Case::plain(32, 1, rows) });
+    }
+}
+
+#[test]
+fn several_tokens_are_causal() {
+    for n_q in 1..=8 {
+        for rows in [0, 1, 3, 8, 33, 64, 66, 130] {
+            check(Case { n_q, group: 1 + n_q % 3, ..Case::plain(64, 2, rows) });
+        }
+    }
+}
+
+#[test]
+fn more_and_fewer_threads_than_rows() {
+    for rows in [1, 31, 100, 513] {
+        check_threads(Case::plain(64, 3, rows), &[1, 2, 3, 4, 5, 17, 64]);
+    }
+}
+
+fn lane(heads: &[u32], rows: usize, log_weight: Option<&[f32]>) -> LaneCase {
+    LaneCase { heads: heads.to_vec(), rows, log_weight: log_weight.map(<[f32]>::to_vec) }
+}
+
+#[test]
+fn unequal_lanes_with_log_weights() {
+    let lanes = vec![
+        lane(&[3, 0], 700, None),
+        lane(&[1, 5, 2], 41, Some(&[3.5, 0.0, f32::NEG_INFINITY])),
+        lane(&[4], 0, Some(&[1.0])),
+        lane(&[6], 1, Some(&[f32::NEG_INFINITY])),
+        lane(&[], 50, None),
+        lane(&[7], 1, Some(&[9.25])),
+    ];
+    for n_q in [1, 3] {
+        for group in [1, 4] {
+            check_threads(Case { n_q, group, lanes: lanes.clone(), ..Case::plain(64, 1, 1) }, &[1, 2, 5]);
+        }
+    }
+}
+
+#[test]
+fn alibi_adds_biases_by_distance() {
+    for n_q in [1, 4] {
+        for group in [1, 3] {
+            for rows in [1, 2, 5, 32, 33, 200] {
+                check(Case { max_alibi_bias: Some(8.0), n_q, group, ..Case::plain(64, 5, rows) });
+            }
+        }
+    }
+    let lanes =
+        vec![lane(&[2, 0], 300, None), lane(&[1], 41, Some(&[f32::NEG_INFINITY])), lane(&[3], 0, None)];
+    check(Case { max_alibi_bias: Some(8.0), n_q: 3, lanes, ..Case::plain(64, 1, 1) });
+}
+
+#[test]
+fn windows_hide_older_rows() {
+    for is_ordered in [true, false] {
+        for n_q in [1, 4] {
+            for (window, rows) in [(1, 40), (5, 3), (5, 40), (31, 96), (32, 97), (33, 98), (500, 97)] {
+                check(Case { window: Some(window), is_ordered, n_q, group: 3, ..Case::plain(64, 2, rows) });
+            }
+        }
+    }
+}
+
+#[test]
+fn soft_caps_and_sink_logits() {
+    let lanes = vec![lane(&[3, 0], 300, None), lane(&[1, 2], 41, Some(&[1.5, f32::NEG_INFINITY]))];
+    for n_q in [1, 4] {
+        let case = Case { n_q, group: 3, lanes: lanes.clone(), ..Case::plain(64, 1, 1) };
+        check(Case { softcap: Some(0.7), ..case.clone() });
+        check(Case { has_sink_logits: true, ..case.clone() });
+        check(Case { softcap: Some(50.0), has_sink_logits: true, key_size: 30.0, ..case });
+    }
+    check(Case { has_sink_logits: true, n_q: 4, ..Case::plain(64, 2, 2) });
+}
+
+#[test]
+fn a_log_weight_equals_copies_of_the_row() {
+    // A log-weight of log 5 on row 0 must equal five copies of row 0.
+    let data =
+        Data::new(Case { lanes: vec![lane(&[0], 30, Some(&[5f32.ln()]))], ..Case::plain(64, 1, 1) }, 3);
+    data.with(|call| {
+        let (out, lse) = decode(Isa::best(), call, 2);
+        let lane = call.lanes[0];
+        let copied = |rows: kernels::Rows| {
+            let bytes = rows.ty.row_bytes(64);
+            let mut copy = rows.data[..bytes].repeat(4);
+            copy.extend(&rows.data[..30 * bytes]);
+            copy
+        };
+        let (k, v) = (copied(lane.k), copied(lane.v));
+        let lanes = [kernels::LaneView {
+            k: kernels::Rows::contiguous(&k, RowType::F16, 64, 34),
+            v: kernels::Rows::contiguous(&v, RowType::F16, 64, 34),
+            rows: 34,
+            kv_heads: &[0],
+            log_weight: None,
+        }];
+        let (out2, lse2) = decode(Isa::best(), &Attention { lanes: &lanes, ..*call }, 1);
+        for (a, b) in out.iter().chain(&lse).zip(out2.iter().chain(&lse2)) {
+            assert!((a - b).abs() < 1e-5, "{a} {b}");
+        }
+    });
+}
+
+#[test]
+fn huge_logits_do_not_overflow() {
+    for key_size in [30.0, 1e3, 1e4] {
+        for k_type in [RowType::F16, RowType::F32] {
+            check(Case { key_size, k_type, group: 2, ..Case::plain(64, 1, 200) });
+        }
+    }
+}
+
+#[test]
+fn nan_in_a_row_reaches_the_output() {
+    let data = Data::new(Case { group: 2, ..Case::plain(64, 2, 100) }, 8);
+    data.with(|call| {
+        let lane = call.lanes[0];
+        let mut k = lane.k.data.to_vec();
+        k[40 * lane.k.row_stride..][..2].copy_from_slice(&[0, 0x7e]); // NaN in row 40 of head 0
+        let lanes = [kernels::LaneView { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
+        for isa in Isa::available() {
+            let (out, lse) = decode(isa, &Attention { lanes: &lanes, ..*call }, 2);
+            assert!(out[..2 * 64].iter().chain(&lse[..2]).all(|x| x.is_nan()), "{isa:?}");
+            assert!(out[2 * 64..].iter().chain(&lse[2..]).all(|x| x.is_finite()), "{isa:?}");
+        }
+        // All rows are NaN: the output is NaN too, not zero.
+        let k: Vec<u8> = [0, 0x7e].repeat(k.len() / 2);
+        let lanes = [kernels::LaneView { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
+        for isa in Isa::available() {
+            let (out, lse) = decode(isa, &Attention { lanes: &lanes, ..*call }, 2);
+            assert!(out.iter().chain(&lse).all(|x| x.is_nan()), "{isa:?}");
+        }
+    });
+}
+
+#[test]
+fn random_calls() {
+    let mut random = Random::new(99);
+    for seed in 0..150 {
+        let types = RowType::ALL;
+        let mut heads: Vec<u32> = (0..1 + random.below(6) as u32).collect();
+        for i in 0..heads.len() {
+            heads.swap(i, random.below(i + 1));
+        }
+        let mut lanes = Vec::new();
+        while !heads.is_empty() {
+            let some: Vec<u32> = heads.drain(..1 + random.below(heads.len())).collect();
+            let weights: Vec<f32> = some.iter().map(|_| random.normal() * 4.0).collect();
+            let rows = [random.below(20), random.below(150), random.below(600)][random.below(3)];
+            lanes.push(lane(&some, rows, (random.below(2) == 0).then_some(&weights[..])));
+        }
+        let case = Case {
+            head_dim: 32 * (1 + random.below(4)),
+            group: 1 + random.below(8),
+            n_q: 1 + random.below(4),
+            k_type: types[random.below(types.len())],
+            v_type: types[random.below(types.len())],
+            key_size: 1.0,
+            max_alibi_bias: [None, None, Some(8.0), Some(5.5)][random.below(4)],
+            window: (random.below(3) == 0).then(|| 1 + random.below(200)),
+            is_ordered: random.below(2) == 0,
+            softcap: (random.below(3) == 0).then_some(1.5),
+            has_sink_logits: random.below(3) == 0,
+            lanes,
+        };
+        let nth = 1 + random.below(5);
+        let data = Data::new(case, seed);
+        data.with(|call| {
+            let want = reference::attend(call).unwrap();
+            for isa in Isa::available() {
+                let (out, lse) = decode(isa, call, nth);
+                compare(&format!("{isa:?}, {nth} threads"), &data.case, &out, &lse, &want);
+            }
+        });
+    }
+}
+
+#[test]
+fn strided_queries_and_rows() {
+    // Queries are a permuted tensor [head_dim, n_q, n_heads], and there is a gap after each row.
+    let data = Data::new(Case { n_q: 3, group: 2, ..Case::plain(64, 2, 50) }, 5);
+    data.with(|call| {
+        let (want, _) = decode(Isa::best(), call, 2);
+        let (heads, n_q, d) = (4, 3, 64);
+        let mut q = vec![f32::NAN; d * heads * n_q];
+        for h in 0..heads {
+            for t in 0..n_q {
+                let from = &call.q.data[h * call.q.head_stride + t * call.q.token_stride..][..d];
+                q[(h * n_q + t) * d..][..d].copy_from_slice(from);
+            }
+        }
+        let with_gaps = |rows: kernels::Rows| {
+            let mut bytes = vec![0xff; 2 * 60 * 160];
+            for h in 0..2 {
+                for r in 0..50 {
+                    let from = &rows.data[h * rows.head_stride + r * rows.row_stride..][..128];
+                    bytes[h * 60 * 160 + r * 160..][..128].copy_from_slice(from);
+                }
+            }
+            bytes
+        };
+        let (k, v) = (with_gaps(call.lanes[0].k), with_gaps(call.lanes[0].v));
+        let rows = |data| kernels::Rows { data, ty: RowType::F16, row_stride: 160, head_stride: 60 * 160 };
+        let lanes = [kernels::LaneView { k: rows(&k), v: rows(&v), ..call.lanes[0] }];
+        let strided = Attention {
+            q: kernels::Queries { data: &q, head_stride: d * n_q, token_stride: d },
+            lanes: &lanes,
+            ..*call
+        };
+        assert_eq!(decode(Isa::best(), &strided, 2).0, want);
+    });
+}
+
+fn compute_part(call: &Attention) -> Result<(), ShapeError> {
+    let mut own = vec![0.0; partials_len(call.head_dim, call.n_kv_heads, call.group, call.n_q)];
+    partial(call, 0, 1, &mut own)
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_rejected() {
+    let data = Data::new(Case::plain(64, 2, 50), 1);
+    data.with(|call| {
+        let mut own = vec![0.0; partials_len(64, 2, 1, 1)];
+        let mut rejected = |call: Attention| partial(&call, 0, 1, &mut own).unwrap_err();
+        let lane = call.lanes[0];
+        assert!(matches!(
+            rejected(Attention { head_dim: 60, ..*call }),
+            ShapeError::HeadDim { granule: 8, .. }
+        ));
+        assert!(matches!(rejected(Attention { group: 0, ..*call }), ShapeError::Count { .. }));
+        assert!(matches!(
+            rejected(Attention { group: 2, ..*call }),
+            ShapeError::Memory { what: "queries", .. }
+        ));
+        assert!(matches!(rejected(Attention { n_kv_heads: usize::MAX, ..*call }), ShapeError::Count { .. }));
+        assert!(matches!(
+            rejected(Attention {
+                n_q: usize::MAX / 64,
+                q: kernels::Queries { token_stride: 0, ..call.q },
+                ..*call
+            }),
+            ShapeError::Count { .. }
+        ));
+        let rejected_lane = |lane: kernels::LaneView| {
+            let mut own = vec![0.0; partials_len(64, 2, 1, 1)];
+            let lanes = [lane];
+            partial(&Attention { lanes: &lanes, ..*call }, 0, 1, &mut own).unwrap_err()
+        };
+        assert!(matches!(
+            rejected_lane(kernels::LaneView { rows: 5000, ..lane }),
+            ShapeError::Memory { what: "keys", .. }
+        ));
+        assert!(matches!(
+            rejected_lane(kernels::LaneView { rows: usize::MAX, ..lane }),
+            ShapeError::Memory { .. }
+        ));
+        assert!(matches!(
+            rejected_lane(kernels::LaneView { v: kernels::Rows { row_stride: 0, ..lane.v }, ..lane }),
+            ShapeError::Stride { what: "values", need: 128, .. }
+        ));
+        assert!(matches!(
+            rejected_lane(kernels::LaneView { kv_heads: &[0, 0], ..lane }),
+            ShapeError::LaneHead { head: 0, .. }
+        ));
+        assert!(matches!(
+            rejected_lane(kernels::LaneView { kv_heads: &[0, 2], ..lane }),
+            ShapeError::LaneHead { head: 2, .. }
+        ));
+        assert!(matches!(
+            rejected_lane(kernels::LaneView { kv_heads: &[1], ..lane }),
+            ShapeError::MissingHeads { heads: 1, .. }
+        ));
+        assert!(matches!(
+            rejected_lane(kernels::LaneView { log_weight: Some(&[0.0]), ..lane }),
+            ShapeError::LogWeights { .. }
+        ));
+        assert!(matches!(partial(call, 1, 1, &mut own), Err(ShapeError::Thread { ith: 1, nth: 1 })));
+        let distances = |slopes: usize, rows: usize| {
+            let mut own = vec![0.0; partials_len(64, 2, 1, 1)];
+            let (slopes, positions) = (vec![0.5; slopes], vec![0; rows]);
+            let positions = [positions.as_slice(); 2];
+            let alibi = Some(kernels::Alibi { slopes: &slopes, positions: &positions });
+            partial(&Attention { alibi, ..*call }, 0, 1, &mut own)
+        };
+        assert!(matches!(distances(1, 50), Err(ShapeError::Numbers { what: "slopes", have: 1, need: 2 })));
+        assert!(matches!(
+            distances(2, 49),
+            Err(ShapeError::Numbers { what: "positions", have: 49, need: 50 })
+        ));
+        assert!(distances(2, 50).is_ok());
+        let window = |tokens, positions| {
+            compute_part(&Attention { window: Some(Window { tokens, positions }), ..*call })
+        };
+        assert!(matches!(window(0, None), Err(ShapeError::Numbers { what: "tokens of the window", .. })));
+        let short: [&[i32]; 2] = [&[0; 50], &[0; 49]];
+        assert!(matches!(window(3, Some(&short)), Err(ShapeError::Numbers { have: 49, need: 50, .. })));
+        assert!(matches!(window(3, Some(&short[..1])), Err(ShapeError::Numbers { have: 1, need: 2, .. })));
+        for cap in [0.0, -1.0, f32::NAN] {
+            let result = compute_part(&Attention { softcap: Some(cap), ..*call });
+            assert!(matches!(result, Err(ShapeError::Softcap)));
+        }
+        let result = compute_part(&Attention { sink_logits: Some(&[0.0; 3]), ..*call });
+        assert!(matches!(result, Err(ShapeError::Numbers { what: "sink logits", have: 3, need: 2 })));
+        let short = own.len() - 1;
+        assert!(matches!(
+            partial(call, 0, 1, &mut own[..short]),
+            Err(ShapeError::Buffer { what: "partials", .. })
+        ));
+        let mut out = [0.0; 64];
+        assert!(matches!(
+            combine(call, 1, &own, 0..2, &mut out, None),
+            Err(ShapeError::Buffer { what: "output", .. })
+        ));
+        assert!(combine(call, 1, &own, 1..3, &mut [0.0; 128], None).is_err());
+    });
+}

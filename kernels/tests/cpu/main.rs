@@ -1,0 +1,8 @@
+//! The kernels of the CPU.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod decode;
+mod prefill;
+mod product;
+mod scores;

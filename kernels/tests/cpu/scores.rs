@@ -1,0 +1,211 @@
+//! Accumulated attention and window attention under ALiBi, against the formula in f64.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use ggml::{Backend, Context, Tensor, Type};
+use kernels::attention::alibi_slopes;
+use kernels::graph::{
+    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Gain, GraphLane, MAX_LANES,
+    RowLists, RowPositions, SeenPart,
+};
+
+use crate::common::{Random, compute, lane_inputs};
+
+const SHAPE: AttentionShape = AttentionShape {
+    head_dim: 16,
+    n_kv_heads: 2,
+    group: 3,
+    scale: 0.25,
+    softcap: None,
+    max_alibi_bias: Some(MAX_BIAS),
+};
+const MAX_BIAS: f32 = 6.5;
+const HEADS: usize = SHAPE.n_kv_heads * SHAPE.group;
+/// Live rows, in no order. Behind them are the rows of the new tokens.
+const LIVE: usize = 20;
+const NEW: usize = 3;
+const ALL: usize = LIVE + NEW;
+const CAPACITY: usize = 30;
+/// Tokens seen before the new ones.
+const SEEN: usize = 50;
+
+struct Data {
+    /// `[n_kv_heads][ALL][head_dim]`
+    k: Vec<Vec<Vec<f32>>>,
+    /// `[NEW][HEADS][head_dim]`
+    q: Vec<Vec<Vec<f32>>>,
+    /// `[n_kv_heads][ALL]`
+    positions: Vec<Vec<u32>>,
+}
+
+impl Data {
+    fn new() -> Data {
+        let mut random = Random::new(5);
+        let mut row = || -> Vec<f32> { (0..SHAPE.head_dim).map(|_| random.normal()).collect() };
+        let k = (0..SHAPE.n_kv_heads).map(|_| (0..ALL).map(|_| row()).collect()).collect();
+        let q = (0..NEW).map(|_| (0..HEADS).map(|_| row()).collect()).collect();
+        let scattered = |head: usize| (0..LIVE).map(move |row| ((row * 7 + 3 * head) % SEEN) as u32);
+        let positions = (0..SHAPE.n_kv_heads)
+            .map(|head| scattered(head).chain(SEEN as u32..(SEEN + NEW) as u32).collect())
+            .collect();
+        Data { k, q, positions }
+    }
+
+    /// The keys as a tensor `[head_dim, CAPACITY, n_kv_heads]`.
+    fn keys(&self, ctx: &Context) -> (Tensor, Vec<f32>) {
+        let mut all = vec![f32::NAN; SHAPE.head_dim * CAPACITY * SHAPE.n_kv_heads];
+        for (head, rows) in self.k.iter().enumerate() {
+            all[head * CAPACITY * SHAPE.head_dim..][..ALL * SHAPE.head_dim].copy_from_slice(&rows.concat());
+        }
+        (ctx.tensor(Type::F32, [SHAPE.head_dim, CAPACITY, SHAPE.n_kv_heads]), all)
+    }
+
+    /// The attention weights of the rows of a query head's KV head, for new token `token`.
+    fn weights(&self, token: usize, head: usize, gain: Gain) -> Vec<f64> {
+        let kv_head = head / SHAPE.group;
+        let (own, slope) = (SEEN + token, alibi_slopes(HEADS, MAX_BIAS)[head]);
+        let logit = |row: usize| {
+            let position = self.positions[kv_head][row] as usize;
+            let dot: f64 = (self.q[token][head].iter().zip(&self.k[kv_head][row]))
+                .map(|(q, k)| f64::from(*q) * f64::from(*k))
+                .sum();
+            let logit = f64::from(SHAPE.scale) * dot + slope * (position as f64 - own as f64);
+            if position > own { f64::NEG_INFINITY } else { logit * gain.at(own + 1, SHAPE.head_dim) }
+        };
+        let weights: Vec<f64> = (0..ALL).map(|row| logit(row).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        weights.iter().map(|weight| weight / sum).collect()
+    }
+}
+
+fn backend() -> Backend {
+    Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("a backend")
+}
+
+fn assert_close(have: &[f32], want: &[f64]) {
+    assert_eq!(have.len(), want.len());
+    for (row, (have, want)) in have.iter().zip(want).enumerate() {
+        assert!((f64::from(*have) - want).abs() < 1e-5, "row {row}: {have}, not {want}");
+    }
+}
+
+#[test]
+fn accumulated_attention_has_alibi_biases() {
+    let (data, backend) = (Data::new(), backend());
+    let part = |first, from, to, last| Some(SeenPart { first, from, to, last });
+    for (gain, queries, combine, part) in [
+        (Gain::One, NEW, Combine::Sum, None),
+        (Gain::One, 1, Combine::Sum, None),
+        (Gain::Entropy { budget: 10 }, 2, Combine::Sum, None),
+        (Gain::One, NEW, Combine::Max, None),
+        (Gain::One, NEW, Combine::Max, part(3, 5, LIVE - 3, LIVE - 1)),
+        (Gain::One, NEW, Combine::Sum, part(0, 0, 1, LIVE)),
+        (Gain::One, 1, Combine::Max, part(2, 2, LIVE, LIVE)),
+    ] {
+        let memory = Context::new(4);
+        let (k, keys) = data.keys(&memory);
+        let accumulated = memory.tensor(Type::F32, [CAPACITY, SHAPE.n_kv_heads]);
+        let positions = memory.tensor(Type::I32, [CAPACITY * SHAPE.n_kv_heads]);
+        let q = memory.tensor(Type::F32, [SHAPE.head_dim, HEADS, NEW]);
+        memory.allocate(&backend.buffer_type()).expect("memory");
+        k.write(0, &keys).expect("keys");
+        q.write(0, &data.q.concat().concat()).expect("queries");
+        accumulated.clear().expect("numbers");
+        for (head, held) in data.positions.iter().enumerate() {
+            let held: Vec<i32> = held.iter().map(|position| *position as i32).collect();
+            positions.write(4 * head * CAPACITY, &held).expect("positions");
+        }
+        let lane = GraphLane {
+            v: k.clone(),
+            k,
+            kv_heads: Arc::new([0, 1]),
+            compensated: false,
+            accumulated: Some(accumulated.clone()),
+            positions: Some(RowPositions { all: positions, first: 0 }),
+            window: None,
+        };
+
+        let ctx = Context::new(8);
+        let inputs = lane_inputs(&ctx, NEW);
+        let stored = ctx.input("stored", Type::F32, [1]);
+        let how = Accumulation { queries, replace: true, combine, gain, part };
+        let heads: Arc<[u32]> = Arc::new([0, 1]);
+        let node = graph::accumulate_attention(
+            &ctx,
+            SHAPE,
+            &q,
+            Appended { node: &stored, rows: NEW },
+            AccumulatingLane { lane: &lane, number: 0, heads },
+            &inputs,
+            how,
+        );
+        compute(&backend, &ctx, &node.expect("the lane accumulates"), || {
+            inputs.rows.write(0, &[-1, -1, -1, LIVE as i32, 0, 0]).expect("rows");
+            inputs.log_weights.write(0, &[f32::NEG_INFINITY; 2 * MAX_LANES]).expect("weights");
+            inputs.positions.write(0, &[SEEN as i32, SEEN as i32 + 1, SEEN as i32 + 2]).expect("positions");
+        });
+
+        let have: Vec<f32> = accumulated.to_vec().expect("numbers");
+        for kv_head in 0..SHAPE.n_kv_heads {
+            let mut want = vec![0.0; ALL];
+            for (token, member) in
+                (NEW - queries..NEW).flat_map(|token| (0..SHAPE.group).map(move |member| (token, member)))
+            {
+                let weights = data.weights(token, kv_head * SHAPE.group + member, gain);
+                let weights = part.map_or(weights.clone(), |part| of_part(weights, part));
+                want.iter_mut().zip(weights).for_each(|(number, x)| match combine {
+                    Combine::Sum => *number += x / SHAPE.group as f64,
+                    Combine::Max => *number = number.max(x),
+                });
+            }
+            assert_close(&have[kv_head * CAPACITY..][..ALL], &want);
+        }
+    }
+}
+
+/// The weights of a part's rows, in a softmax without the rows that are not seen.
+fn of_part(weights: Vec<f64>, part: SeenPart) -> Vec<f64> {
+    let scored = part.from..part.to;
+    let is_seen = |row: usize| row < part.first || scored.contains(&row) || row >= part.last;
+    let seen: f64 = (0..ALL).filter(|row| is_seen(*row)).map(|row| weights[row]).sum();
+    (0..ALL).map(|row| if scored.contains(&row) { weights[row] / seen } else { 0.0 }).collect()
+}
+
+#[test]
+fn window_attention_has_alibi_biases() {
+    const RING: usize = 4;
+    let (data, backend) = (Data::new(), backend());
+    for gain in [Gain::One, Gain::Entropy { budget: 10 }] {
+        let memory = Context::new(2);
+        let (k, keys) = data.keys(&memory);
+        let ring = memory.tensor(Type::F32, [SHAPE.head_dim, HEADS, RING]);
+        memory.allocate(&backend.buffer_type()).expect("memory");
+        k.write(0, &keys).expect("keys");
+        for (token, q) in data.q.iter().enumerate() {
+            let slot = (SEEN + token) % RING;
+            ring.write(4 * slot * SHAPE.head_dim * HEADS, &q.concat()).expect("queries");
+        }
+        let ctx = Context::new(3);
+        let rows = data.positions.iter().cloned().map(Arc::new).collect();
+        let window = graph::WindowQueries {
+            positions: SEEN..SEEN + NEW,
+            gain,
+            kv_heads: vec![0, 1],
+            first: 0,
+            log_weight: 0.0,
+            sink_logits: None,
+        };
+        let node =
+            graph::window_attention(&ctx, SHAPE, &k, &ring, RowLists { heads: vec![0, 1], rows }, window);
+        compute(&backend, &ctx, &node, || ());
+        let have: Vec<f32> = node.to_vec().expect("numbers");
+        for head in 0..HEADS {
+            let mut want = vec![0.0; ALL];
+            for token in 0..NEW {
+                want.iter_mut().zip(data.weights(token, head, gain)).for_each(|(sum, x)| *sum += x);
+            }
+            assert_close(&have[head * ALL..][..ALL], &want);
+        }
+    }
+}

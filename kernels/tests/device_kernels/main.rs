@@ -1,0 +1,10 @@
+//! The kernels of a device: a GPU, or the emulator.
+#![cfg(any(feature = "testing", feature = "cuda"))]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod device_attend;
+mod device_rows;
+mod device_scores;
+mod emulator;
+mod misuse;

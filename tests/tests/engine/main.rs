@@ -1,0 +1,24 @@
+//! Tests of several crates: models, devices, documents and answers. What needs a process of its own is a file beside this folder.
+
+mod answers;
+mod changes;
+mod device;
+mod documents;
+mod experts;
+mod families;
+mod head_sizes;
+mod intermediates;
+mod key_offset;
+mod logits;
+mod lost_model;
+mod model_in_memory;
+mod mutations;
+mod not_finite;
+mod placements;
+mod policies_of_models;
+mod reconstruction;
+mod recurrent;
+mod rotation;
+mod types;
+mod unfinished;
+mod windows;
