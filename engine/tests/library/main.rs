@@ -3,4 +3,5 @@
 mod chat_documents;
 mod chat_file;
 mod fingerprints;
+mod rooms;
 mod threads;
