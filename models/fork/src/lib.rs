@@ -34,7 +34,7 @@ mod confine;
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -296,7 +296,7 @@ fn isolate(socket: &UnixStream, alive: &PipeReader, memory_bytes: u64) -> UnixSt
             close_from(ALIVE + 1);
             UnixStream::from_raw_fd(SOCKET)
         };
-        let null = ManuallyDrop::new(File::options().read(true).write(true).open("/dev/null")?);
+        let null = ManuallyDrop::new(nothing()?);
         rustix::stdio::dup2_stdin(&*null)?;
         rustix::stdio::dup2_stdout(&*null)?;
         rustix::stdio::dup2_stderr(&*null)?;
@@ -314,6 +314,14 @@ fn isolate(socket: &UnixStream, alive: &PipeReader, memory_bytes: u64) -> UnixSt
         Ok(socket)
     };
     isolated().unwrap_or_else(|_| exit(1))
+}
+
+/// What has nothing to read: /dev/null or, in a root folder without it, a socket whose other end is closed.
+fn nothing() -> io::Result<OwnedFd> {
+    match File::options().read(true).write(true).open("/dev/null") {
+        Ok(null) => Ok(null.into()),
+        Err(_) => UnixStream::pair().map(|(socket, _)| socket.into()),
+    }
 }
 
 /// The system kills the child when the last writing end of the pipe [`ALIVE`] is closed. `PR_SET_PDEATHSIG` would kill
@@ -360,13 +368,46 @@ pub fn limit_time(seconds: Option<u32>) {
 /// Limits the memory of this process to so many bytes more than it has now. It cannot raise the limit again.
 #[cfg(target_os = "linux")]
 fn limit_memory(bytes: u64) -> io::Result<()> {
-    let statm = std::fs::read_to_string("/proc/self/statm")?;
-    let pages: Option<u64> = statm.split(' ').next().and_then(|pages| pages.parse().ok());
-    let pages = pages.ok_or_else(|| io::Error::other("/proc/self/statm has no number"))?;
-    let total = pages.saturating_mul(rustix::param::page_size() as u64).saturating_add(bytes);
     let inherited = rustix::process::getrlimit(Resource::As);
+    let total = address_space(inherited.maximum)?.saturating_add(bytes);
     let limit = Some(inherited.current.map_or(total, |inherited| inherited.min(total)));
     Ok(rustix::process::setrlimit(Resource::As, Rlimit { current: limit, maximum: limit })?)
+}
+
+/// Bytes of the address space of this process, to a page or two: with fewer allowed, the system refuses another page.
+/// /proc says the same, but not every container has it.
+#[cfg(target_os = "linux")]
+fn address_space(maximum: Option<u64>) -> io::Result<u64> {
+    let page = rustix::param::page_size();
+    let has_room = |limit: u64| -> io::Result<bool> {
+        rustix::process::setrlimit(Resource::As, Rlimit { current: Some(limit), maximum })?;
+        // SAFETY: a new page is mapped, which nothing uses, and unmapped again.
+        Ok(unsafe {
+            let at = libc::mmap(
+                std::ptr::null_mut(),
+                page,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            at != libc::MAP_FAILED && libc::munmap(at, page) == 0
+        })
+    };
+    // No address space is larger than 2^57 bytes.
+    let (mut refused, mut enough) = (0, maximum.unwrap_or(u64::MAX).min(1 << 57));
+    if !has_room(enough)? {
+        return Ok(enough);
+    }
+    while enough - refused > page as u64 {
+        let middle = refused + (enough - refused) / 2;
+        if has_room(middle)? {
+            enough = middle;
+        } else {
+            refused = middle;
+        }
+    }
+    Ok(enough)
 }
 
 #[cfg(not(target_os = "linux"))]

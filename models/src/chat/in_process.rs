@@ -1,4 +1,4 @@
-//! Runs chat templates in this process, on systems where a process cannot be forked.
+//! Runs chat templates in this process: those that are known, and all where a process cannot be forked.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,21 @@ use super::{ChatError, Message};
 
 /// A compiled template.
 #[derive(Debug)]
-pub(super) struct Template(Compiled);
+pub(super) struct Template {
+    compiled: Compiled,
+    stack_bytes: usize,
+}
 
 impl Template {
-    /// Compiles a template. `now` is the time of `strftime_now`.
-    pub(super) fn compile(source: &str, now: DateTime<FixedOffset>) -> Result<Template, ChatError> {
+    /// Compiles a template, which is then rendered on a stack of so many bytes. `now` is the time of `strftime_now`.
+    pub(super) fn compile(
+        source: &str,
+        now: DateTime<FixedOffset>,
+        stack_bytes: usize,
+    ) -> Result<Template, ChatError> {
         let source = environment::prepare(source)?;
-        on_big_stack(|| Ok(Template(Compiled::new(source, now)?)))
+        let compiled = on_stack(stack_bytes, || Compiled::new(source, now))?;
+        Ok(Template { compiled, stack_bytes })
     }
 
     /// Renders the template with these variables and messages, whose contents have these forms.
@@ -27,17 +35,20 @@ impl Template {
         forms: Forms,
     ) -> Result<String, ChatError> {
         let messages = messages.iter().map(|message| (message.clone(), forms.of(&message.role))).collect();
-        on_big_stack(|| self.0.render(variables.clone(), messages))
+        on_stack(self.stack_bytes, || self.compiled.render(variables.clone(), messages))
     }
 }
 
-/// Runs `work` on a thread with a stack of [`environment::STACK_BYTES`].
-fn on_big_stack<T: Send>(work: impl FnOnce() -> Result<T, ChatError> + Send) -> Result<T, ChatError> {
+/// Runs `work` on a thread with a stack of so many bytes.
+fn on_stack<T: Send>(
+    stack_bytes: usize,
+    work: impl FnOnce() -> Result<T, ChatError> + Send,
+) -> Result<T, ChatError> {
     std::thread::scope(|scope| {
         let failed = |why: &str| ChatError::Failed { why: why.to_owned() };
         let thread = std::thread::Builder::new()
             .name("chat template".into())
-            .stack_size(environment::STACK_BYTES)
+            .stack_size(stack_bytes)
             .spawn_scoped(scope, work)
             .map_err(|e| failed(&format!("no thread for it: {e}")))?;
         thread.join().unwrap_or_else(|_| Err(failed("the template engine panicked")))

@@ -3,13 +3,13 @@
 
 mod environment;
 mod form;
-#[cfg(not(unix))]
 mod in_process;
 mod loss;
 mod prompt;
 mod python;
 #[cfg(test)]
 mod released;
+mod template;
 mod thinking;
 #[cfg(unix)]
 mod wire;
@@ -25,19 +25,16 @@ use thiserror::Error;
 
 use self::environment::Variable;
 use self::form::Forms;
-#[cfg(not(unix))]
-use self::in_process::Template;
 pub use self::loss::Loss;
 use self::loss::{TaggedMessages, check_untagged};
 use self::prompt::MaskedMessages;
 pub use self::prompt::{NextTurn, Prompt};
+use self::template::Template;
 pub(crate) use self::thinking::MARK_TOKENS;
 pub use self::thinking::{
     THINKING_BEGINS, THINKING_ENDS, THINKING_MARKS, ThinkingMarks, ThinkingParts, headers, may_think,
     thinking_parts, without_header,
 };
-#[cfg(unix)]
-use self::worker::Template;
 use crate::gguf::{GgufFile, Value};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 
@@ -213,9 +210,10 @@ struct Whole {
 
 /// Renders conversations in the format that a model was trained with.
 ///
-/// The template is part of a downloaded file and not trusted. On Unix systems a child process compiles and
-/// renders it, with limits on time, stack and (on Linux) memory. Elsewhere only instructions, recursion and the
-/// length of the output are limited.
+/// The template is part of a downloaded file and not trusted, unless it is the embedded model's or a default. On Unix
+/// systems a child process compiles and renders it, with limits on time, stack and (on Linux) memory. Elsewhere, and where
+/// the system refuses the child ([`ChatTemplate::unconfined`]), only instructions, recursion and the length of the output
+/// are limited.
 ///
 /// The child is a fork of this process. It starts here and ends with the `ChatTemplate`. Make it before the
 /// program takes much memory, because the child keeps what memory has held when it started. A program that
@@ -290,6 +288,12 @@ impl ChatTemplate {
     /// The origin of the template.
     pub fn origin(&self) -> TemplateOrigin {
         self.origin
+    }
+
+    /// Why the template is rendered in this process, with few limits, although it is not known: the system refuses a
+    /// child process.
+    pub fn unconfined(&self) -> Option<&str> {
+        self.template.unconfined()
     }
 
     /// Sets a boolean variable of the template, such as `enable_thinking`.

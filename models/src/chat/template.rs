@@ -1,0 +1,104 @@
+//! A compiled chat template: in this process if its text is known, otherwise in a child process that cannot do harm.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, FixedOffset};
+
+use super::environment::{self, Variable};
+use super::form::Forms;
+#[cfg(unix)]
+use super::worker;
+use super::{CHAT_ML, ChatError, Message, PLAIN, in_process};
+
+/// The template in the embedded model's file.
+const EMBEDDED: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] \
+    + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+/// Stack of a known template, which nests nothing.
+const STACK_BYTES: usize = 1 << 20;
+
+/// A compiled template.
+#[derive(Debug)]
+pub(super) enum Template {
+    /// Rendered in this process.
+    InProcess {
+        template: in_process::Template,
+        /// Why there is no child, if there should be one.
+        unconfined: Option<String>,
+    },
+    /// Rendered in a child process.
+    #[cfg(unix)]
+    Worker(worker::Template),
+}
+
+impl Template {
+    /// Compiles a template. `now` is the time of `strftime_now`; it is the same for a whole conversation, so that the
+    /// beginning of the prompt never changes. Where the system refuses a child, an unknown template is rendered in this
+    /// process too, with limits on its instructions and its output only.
+    pub(super) fn compile(source: &str, now: DateTime<FixedOffset>) -> Result<Template, ChatError> {
+        if [EMBEDDED, CHAT_ML, PLAIN].contains(&source) {
+            let template = in_process::Template::compile(source, now, STACK_BYTES)?;
+            return Ok(Template::InProcess { template, unconfined: None });
+        }
+        #[cfg(unix)]
+        let unconfined = match worker::Template::compile(source, now) {
+            Err(ChatError::NoProcess { why }) => Some(why),
+            compiled => return compiled.map(Template::Worker),
+        };
+        #[cfg(not(unix))]
+        let unconfined = None;
+        let template = in_process::Template::compile(source, now, environment::STACK_BYTES)?;
+        Ok(Template::InProcess { template, unconfined })
+    }
+
+    /// Renders the template with these variables and messages, whose contents have these forms.
+    pub(super) fn render(
+        &self,
+        variables: &BTreeMap<String, Variable>,
+        messages: &[Message],
+        forms: Forms,
+    ) -> Result<String, ChatError> {
+        match self {
+            Template::InProcess { template, .. } => template.render(variables, messages, forms),
+            #[cfg(unix)]
+            Template::Worker(template) => template.render(variables, messages, forms),
+        }
+    }
+
+    /// Why an unknown template has no process of its own, if the system refused one.
+    pub(super) fn unconfined(&self) -> Option<&str> {
+        match self {
+            Template::InProcess { unconfined, .. } => unconfined.as_deref(),
+            #[cfg(unix)]
+            Template::Worker(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded;
+    use crate::gguf::{GgufFile, Value};
+
+    #[test]
+    fn the_embedded_models_template_is_known() {
+        let file = GgufFile::from_bytes(embedded::needle()).expect("the embedded file");
+        let Some(Value::String(text)) = file.get("tokenizer.chat_template") else { panic!("no template") };
+        assert_eq!(text.to_str(), Some(EMBEDDED));
+    }
+
+    #[test]
+    fn known_templates_need_no_process() {
+        let now = DateTime::parse_from_rfc3339("2024-07-06T08:09:10+02:00").expect("a date");
+        for source in [EMBEDDED, CHAT_ML, PLAIN] {
+            let template = Template::compile(source, now).expect("compiles");
+            assert!(matches!(template, Template::InProcess { unconfined: None, .. }), "{source}");
+            let variables = BTreeMap::from([("add_generation_prompt".to_owned(), Variable::Flag(true))]);
+            let text = template.render(&variables, &[Message::user("Hello")], Forms::TEXT).expect("renders");
+            assert!(text.contains("Hello") && text.contains("ssistant"), "{text}");
+        }
+        #[cfg(unix)]
+        assert!(matches!(Template::compile("{{ messages }}", now), Ok(Template::Worker(_))));
+    }
+}
