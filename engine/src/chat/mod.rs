@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::ChatFormat;
 use crate::session::generate::{Begun, Generated, Stop, go_on};
-use crate::session::sampler::{Sampler, SamplerOptions};
+use crate::session::generate::sampler::{Sampler, SamplerOptions};
 use crate::session::{common_prefix, snapshot};
 use crate::{EngineError, Hint, Progress, Session, SessionOptions, setup};
 
@@ -311,11 +311,13 @@ impl Chat {
         if needed > context {
             return Err(EngineError::ContextFull { needed, context });
         }
+        let options = SessionOptions { context, ..self.session.options().clone() };
         if self.rereads_in(context) {
-            let options = SessionOptions { context, ..self.session.options().clone() };
             setup::fit_session(self.session.engine(), options.clone(), None, self.timeline.len())?;
-            return self.move_to(Session::new(self.session.engine(), options)?, progress);
+            let session = Session::new(self.session.engine(), options)?.with_interrupt(self.session.interrupt());
+            return self.move_to(session, progress);
         }
+        setup::fit_session(self.session.engine(), options, None, 0)?;
         (self.session, self.ahead) = (snapshot::in_context(&self.session, context)?, None);
         Ok(Reading::default())
     }
@@ -615,11 +617,11 @@ mod tests {
         chat.answer(ignore).expect_err("the question is answered");
         // The session lost its place, so that retracting reads the text again, which is interrupted.
         chat.session.clear().expect("an empty session");
-        engine.interrupt().store(true, std::sync::atomic::Ordering::Relaxed);
+        chat.session.interrupt().set();
         let before = (chat.messages().to_vec(), chat.timeline.clone());
         assert!(chat.retract_answer(&mut |_| ()).expect_err("an interrupt").is_interrupt());
         assert!(before == (chat.messages().to_vec(), chat.timeline.clone()), "the answer is still there");
-        engine.interrupt().store(false, std::sync::atomic::Ordering::Relaxed);
+        chat.session.interrupt().clear();
         chat.retract_answer(&mut |_| ()).expect("the question").expect("an answer");
         assert_eq!(chat.answer(ignore).expect("an answer").text, first);
     }

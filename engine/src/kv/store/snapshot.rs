@@ -11,7 +11,7 @@ use kernels::graph::GraphLane;
 use super::{Lane, LaneState, Layer, Store};
 use crate::EngineError;
 use crate::kv::StateTensors;
-use crate::session::snapshot::{Input, Output, SnapshotError};
+use crate::files::codec::{Input, Output, SnapshotError};
 
 impl Store {
     /// Writes the contents of the store.

@@ -394,7 +394,7 @@ mod tests {
         let choice = policy.parse().expect(policy);
         let layout = Layout::from_flags(1, heads, &choice, |_, _| false, options).expect("a layout");
         let backends =
-            Backends::new(Backend::cpu(1, Arc::default()).expect("starts"), None, Placement::new(1, 0));
+            Backends::new(Backend::cpu(1).expect("starts"), None, Placement::new(1, 0));
         Store::new(layout, &backends).expect("a store")
     }
 
