@@ -1,7 +1,6 @@
 //! Graphs on an emulated device: segments of ggml's operations with device implementations of our own between
 //! them, constants, and the limit on memory.
 
-
 use ggml::{Backend, Context, Error, GraphAllocator, InterruptFlag, Operand, Tensor, Type};
 
 fn device(memory: Option<usize>) -> Backend {

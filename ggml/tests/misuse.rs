@@ -1,7 +1,6 @@
 //! Whatever safe code does, it gets an error: no abort, no access outside a tensor's memory, none to memory
 //! that is gone.
 
-
 use ggml::{
     Backend, Buffer, BufferType, Context, Error, GraphAllocator, HostMemory, Operand, RopeMode,
     RopeParameters, Tensor, Type,

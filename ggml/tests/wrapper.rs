@@ -1,8 +1,8 @@
 //! The wrapper against results computed by hand: products, views, custom operations, and errors.
 
-
 use ggml::{
-    Backend, Buffer, BufferType, Context, Error, GraphAllocator, HostMemory, InterruptFlag, Operand, Tensor, Type,
+    Backend, Buffer, BufferType, Context, Error, GraphAllocator, HostMemory, InterruptFlag, Operand, Tensor,
+    Type,
 };
 
 fn cpu() -> Backend {

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::document_cache::{DocumentCache, UNFINISHED_EXTENSION};
 use crate::EngineError;
-use crate::files::folders;
 use crate::files::codec::SnapshotError;
+use crate::files::folders;
 use crate::session::snapshot::{self, Snapshot};
 
 /// What is kept with documents that were read.

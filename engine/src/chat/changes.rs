@@ -145,6 +145,7 @@ impl Chat {
                 hint: Hint::advice("make the session with the same model"),
             });
         }
+        session.set_interrupt(self.session.interrupt());
         let reading = Reading::of(&mut session, &self.timeline, progress)?;
         (self.session, self.ahead) = (session, None);
         Ok(reading)
@@ -215,6 +216,7 @@ impl Chat {
         cache: Option<&DocumentCache>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Reading, EngineError> {
+        let session = session.with_interrupt(self.session.interrupt());
         let old = label(self.session.engine().model(), session.engine().model());
         let format = session.engine().model().chat_format()?.clone();
         let thinking = self.thinking.filter(|thinks| format.with_thinking(*thinks).is_ok());

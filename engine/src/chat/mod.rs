@@ -23,14 +23,15 @@ pub use document_cache::DocumentCache;
 pub use documents::DocumentReading;
 use documents::{Ahead, Attachment};
 pub use file::ChatFile;
+use ggml::InterruptFlag;
 use models::chat::{Message, THINKING_MARKS};
 pub use preamble::Preamble;
 pub use saved::SavedChat;
 use serde::{Deserialize, Serialize};
 
 use crate::model::ChatFormat;
-use crate::session::generate::{Begun, Generated, Stop, go_on};
 use crate::session::generate::sampler::{Sampler, SamplerOptions};
+use crate::session::generate::{Begun, Generated, Stop, go_on};
 use crate::session::{common_prefix, snapshot};
 use crate::{EngineError, Hint, Progress, Session, SessionOptions, setup};
 
@@ -296,6 +297,11 @@ impl Chat {
         Ok(())
     }
 
+    /// Has this flag stop reading and answering from now on: see [`Session::set_interrupt`].
+    pub fn set_interrupt(&mut self, interrupt: &InterruptFlag) {
+        self.session.set_interrupt(interrupt);
+    }
+
     /// Gives the conversation room for `context` tokens. What was read is kept, except layers of a first text whose
     /// reading was interrupted. Where heads keep shares of the context, the whole conversation is read again.
     ///
@@ -314,7 +320,8 @@ impl Chat {
         let options = SessionOptions { context, ..self.session.options().clone() };
         if self.rereads_in(context) {
             setup::fit_session(self.session.engine(), options.clone(), None, self.timeline.len())?;
-            let session = Session::new(self.session.engine(), options)?.with_interrupt(self.session.interrupt());
+            let session =
+                Session::new(self.session.engine(), options)?.with_interrupt(self.session.interrupt());
             return self.move_to(session, progress);
         }
         setup::fit_session(self.session.engine(), options, None, 0)?;

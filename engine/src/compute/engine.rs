@@ -12,12 +12,12 @@ use models::gguf::GgufFile;
 use models::spec::{KvHeads, ModelSpec};
 
 use crate::compute::forward::{Forward, Workers};
+#[cfg(feature = "testing")]
+use crate::compute::weights::WeightBytes;
 use crate::compute::weights::Weights;
 use crate::devices::backends::{Backends, copy_bandwidth};
 use crate::devices::placement::{Place, Placement};
 use crate::heads::HeadShape;
-#[cfg(feature = "testing")]
-use crate::compute::weights::WeightBytes;
 use crate::{EngineError, Hint, Model, ModelSource, Progress, Task, heads};
 
 /// How a model is loaded.
@@ -44,7 +44,13 @@ pub struct EngineOptions {
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        EngineOptions { threads: None, repack: true, device: None, trace: false, interrupt: InterruptFlag::new() }
+        EngineOptions {
+            threads: None,
+            repack: true,
+            device: None,
+            trace: false,
+            interrupt: InterruptFlag::new(),
+        }
     }
 }
 

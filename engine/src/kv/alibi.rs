@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-pub use kernels::attention::alibi_slopes as slopes;
 use ggml::InterruptFlag;
+pub use kernels::attention::alibi_slopes as slopes;
 use models::gguf::TensorInfo;
 use models::spec::{ModelSpec, ModelTensors};
 

@@ -32,8 +32,8 @@ use ggml::InterruptFlag;
 pub use kv_map::{KvHeadRows, KvMap};
 pub use kv_usage::KvUsage;
 pub use options::{Prefill, SessionOptions};
-pub use reading::{TextReading, sync_all};
 pub(crate) use reading::{FirstText, Reached};
+pub use reading::{TextReading, sync_all};
 
 use crate::compute::forward::{Forward, OutputTokens};
 use crate::compute::pass::Pass;

@@ -9,8 +9,8 @@ use models::arch::QkNorm;
 use models::spec::AttentionTensors;
 
 use super::{Forward, Inputs, LayerCall};
-use crate::kv::policy::CountedQueries;
 use crate::kv::AttentionRecorder;
+use crate::kv::policy::CountedQueries;
 
 impl Forward {
     /// What attention adds for the tokens with outputs, `[n_embd, n or 1]`, and a tensor that depends on the appended

@@ -13,8 +13,8 @@ use kernels::graph::GraphLane;
 
 use crate::compute::layered_text::{LayeredText, Purpose};
 use crate::compute::scratch::first_text_chunks;
-use crate::kv::{AttentionRecorder, LayerRows, Layout, Store};
 use crate::files::codec::{Input, Output, SnapshotError};
+use crate::kv::{AttentionRecorder, LayerRows, Layout, Store};
 use crate::session::{LastText, Reached, not_finite};
 use crate::{Engine, EngineError, Hint, Prefill, Progress, Session, Task};
 
@@ -87,8 +87,7 @@ pub fn sync_all(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), EngineError> {
     let Some(first) = sessions.first() else { return Ok(()) };
-    let (engine, types, interrupt) =
-        (first.engine.clone(), first.options.types, first.interrupt.clone());
+    let (engine, types, interrupt) = (first.engine.clone(), first.options.types, first.interrupt.clone());
     let is_long = |session: &Session| engine.forward.is_long(session.options.context);
     for session in sessions.iter() {
         session.check(tokens)?;
@@ -245,15 +244,16 @@ impl FirstText {
         attended.into_iter().filter(|earlier| *earlier < layer && !is_in_store(session, *earlier)).collect()
     }
 
-    /// Reads the next piece: embeddings, or a chunk of a layer into the stores of `sessions`. The last chunk ends the
-    /// layer. Returns how far the text is.
+    /// Reads the next piece: embeddings and, if all are there, a chunk of a layer into the stores of `sessions`. The last
+    /// chunk ends the layer. Returns how far the text is.
     fn read_next(
         &mut self,
         sessions: &mut [&mut Session],
         interrupt: &InterruptFlag,
     ) -> Result<Progress, EngineError> {
         let started = Instant::now();
-        if !self.layers.embed_next(&mut sessions[0].workspace, interrupt)? {
+        self.layers.embed_next(&mut sessions[0].workspace, interrupt)?;
+        if self.layers.is_embedded() {
             self.read_layer(sessions, interrupt)?;
         }
         self.elapsed += started.elapsed();
