@@ -6,8 +6,8 @@ use std::sync::Arc;
 use longhand::policy::{KvBudget, PolicyChoice};
 use longhand::setup::free_memory;
 use longhand::{
-    ChatFormat, Engine, EngineError, Model, ModelSource, Observer as _, Prefill, Session, Setup,
-    SetupOptions, folders,
+    ChatFormat, Engine, EngineError, Model, ModelSource, Observer as _, Prefill, Session, SessionOptions,
+    Setup, SetupOptions, folders,
 };
 use models::chat::TemplateOrigin;
 
@@ -219,6 +219,11 @@ impl App {
         let options = setup.session_options();
         self.note_prefill([(options.prefill, &options.policy)]);
         self.interrupt.computing(|| setup.start(&mut self.reporter()))
+    }
+
+    /// A session of a loaded model that Ctrl-C stops.
+    pub fn new_session(&self, engine: &Arc<Engine>, options: SessionOptions) -> Result<Session, EngineError> {
+        Ok(Session::new(engine, options)?.with_interrupt(&self.interrupt.flag()))
     }
 
     /// Prints a note if a policy reads a text twice, and its prefill cannot.

@@ -11,7 +11,7 @@ use models::chat::ChatError;
 use models::tokenizer::TokenizerError;
 
 use crate::heads::HeadsError;
-use crate::session::sampler::SamplerError;
+use crate::session::generate::sampler::SamplerError;
 use crate::setup::MemoryBound;
 
 /// An error of the engine. The text says what was wrong and where; [`EngineError::hint`] says what to do.
@@ -422,7 +422,7 @@ impl fmt::Display for Hint {
 mod tests {
     use super::*;
     use crate::heads::HeadShape;
-    use crate::session::sampler::SamplerError;
+    use crate::session::generate::sampler::SamplerError;
 
     /// Every hint, so that each text is checked.
     fn hints() -> Vec<Hint> {

@@ -10,7 +10,7 @@
 //! - [`policy`] has the policies that decide which rows the store keeps, and the way to add one; [`heads`]
 //!   has head profiles.
 //!
-//! Long work reports [`Progress`] and stops when the engine's interrupt flag is set. An [`EngineError`] says
+//! Long work reports [`Progress`] and stops when its [`InterruptFlag`] is set, a call's or a session's own. An [`EngineError`] says
 //! what was wrong and where, and its [`Hint`] what to do. The library never prints, exits or panics on input.
 //!
 //! ```
@@ -46,16 +46,16 @@ pub use compute::engine::{DeviceKind, DeviceOptions, Engine, EngineOptions};
 pub use error::{EngineError, Hint, NotFiniteOrigin};
 pub use files::{atomic_file, folders};
 
-pub use ggml::{NoCuda, Type};
+pub use ggml::{InterruptFlag, NoCuda, Type};
 pub use kv::policy;
 pub use model::{ChatFormat, Model, ModelSource, open_gguf};
 pub use models::chat::Message;
 pub use progress::{Notice, Observer, Progress, Task};
+pub use session::generate::sampler::{Sampler, SamplerError, SamplerOptions};
 pub use session::generate::{Generated, Stop, generate};
-pub use session::sampler::{Sampler, SamplerError, SamplerOptions};
 pub use session::snapshot::Outdated;
 pub use session::text;
-pub use session::{KvHeadRows, KvMap, KvUsage, Prefill, Session, SessionOptions, sync_all};
+pub use session::{KvHeadRows, KvMap, KvUsage, Prefill, Session, SessionOptions, TextReading, sync_all};
 pub use setup::calibrate::{CalibrationOptions, calibrate};
 pub use setup::last_attention::last_attention;
 pub use setup::plan;

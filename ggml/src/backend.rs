@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 #[cfg(feature = "testing")]
 use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ggml_sys as sys;
@@ -19,7 +19,7 @@ use crate::context::GraphParts;
 #[cfg(feature = "cuda")]
 use crate::cuda::stream::{Recording, Stream, multiprocessors, use_gpu};
 use crate::graph::GraphNodes;
-use crate::{BufferType, DeviceTask, Error, ReadyGraph, Type, fatal, log};
+use crate::{BufferType, DeviceTask, Error, InterruptFlag, ReadyGraph, Type, fatal, log};
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
@@ -30,7 +30,6 @@ pub struct Backend {
     pool: Option<Pool>,
     /// `None` is the CPU.
     device: Option<Device>,
-    watch: Arc<Watch>,
     budget: Option<Arc<Budget>>,
     /// Different for every backend of the process, and not 0.
     number: u64,
@@ -39,6 +38,9 @@ pub struct Backend {
     /// After how many operations of our own an emulated device is lost.
     #[cfg(feature = "testing")]
     operations_left: Mutex<Option<usize>>,
+    /// After how many operations that can be interrupted the flag of their computation is set.
+    #[cfg(feature = "testing")]
+    operations_to_interrupt: AtomicUsize,
 }
 
 // SAFETY: ggml binds no backend to a thread. Its backend, thread pool and stream are changed only by
@@ -48,24 +50,19 @@ unsafe impl Send for Backend {}
 // SAFETY: as above.
 unsafe impl Sync for Backend {}
 
-/// What is asked after each operation whether to stop.
-struct Watch {
-    interrupt: Arc<AtomicBool>,
-    /// After how many operations the flag sets itself.
+/// What is asked after each operation of a computation whether to stop.
+struct Watch<'a> {
+    flag: &'a InterruptFlag,
     #[cfg(feature = "testing")]
-    operations_to_interrupt: AtomicUsize,
+    operations_to_interrupt: &'a AtomicUsize,
 }
 
-impl Watch {
-    fn is_interrupted(&self) -> bool {
-        self.interrupt.load(Ordering::Relaxed)
-    }
-
+impl Watch<'_> {
     /// Counts an operation for [`Backend::interrupt_after`].
     #[cfg(feature = "testing")]
     fn count_operation(&self) {
         if self.operations_to_interrupt.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.interrupt.store(true, Ordering::Relaxed);
+            self.flag.set();
         }
     }
 }
@@ -116,12 +113,11 @@ impl Drop for Pool {
 }
 
 impl Backend {
-    /// The CPU with `threads` threads (at least one). Setting `interrupt` stops a computation at
-    /// the next operation with [`Error::Interrupted`].
+    /// The CPU with `threads` threads (at least one).
     ///
     /// # Errors
     /// Where the threads cannot be started.
-    pub fn cpu(threads: usize, interrupt: Arc<AtomicBool>) -> Result<Backend, Error> {
+    pub fn cpu(threads: usize) -> Result<Backend, Error> {
         log::install();
         let threads = threads.clamp(1, sys::GGML_MAX_N_THREADS as usize);
         crate::threads::check(threads)?;
@@ -139,49 +135,38 @@ impl Backend {
             };
             sys::ggml_backend_cpu_set_n_threads(raw.as_ptr(), threads as i32);
             sys::ggml_backend_cpu_set_threadpool(raw.as_ptr(), pool.as_ptr());
-            let backend = Backend::new(raw, Some(Pool { raw: pool, threads }), interrupt, None);
-            backend.watch_interrupt(true);
-            Ok(backend)
+            Ok(Backend::new(raw, Some(Pool { raw: pool, threads }), None))
         }
     }
 
-    fn new(
-        raw: NonNull<sys::ggml_backend>,
-        pool: Option<Pool>,
-        interrupt: Arc<AtomicBool>,
-        memory: Option<usize>,
-    ) -> Backend {
+    fn new(raw: NonNull<sys::ggml_backend>, pool: Option<Pool>, memory: Option<usize>) -> Backend {
         Backend {
             raw,
             pool,
             device: None,
-            watch: Arc::new(Watch {
-                interrupt,
-                #[cfg(feature = "testing")]
-                operations_to_interrupt: AtomicUsize::new(usize::MAX),
-            }),
             budget: memory.map(Budget::new),
             number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             computing: Mutex::new(()),
             #[cfg(feature = "testing")]
             operations_left: Mutex::new(None),
+            #[cfg(feature = "testing")]
+            operations_to_interrupt: AtomicUsize::new(usize::MAX),
         }
     }
 
     /// A device that the host emulates, for tests: ggml's operations are computed by the CPU, our own by
     /// their device implementations, compiled for the host. At most `memory` bytes are allocated on it.
     #[cfg(feature = "testing")]
-    pub fn emulated(interrupt: Arc<AtomicBool>, memory: Option<usize>) -> Result<Backend, Error> {
-        let mut backend = Backend::cpu(1, interrupt)?;
+    pub fn emulated(memory: Option<usize>) -> Result<Backend, Error> {
+        let mut backend = Backend::cpu(1)?;
         backend.device = Some(Device::Emulated);
         backend.budget = memory.map(Budget::new);
         Ok(backend)
     }
 
-    /// GPU number `index` in CUDA's order, of whose memory at most `memory` bytes are allocated. Setting
-    /// `interrupt` stops a computation between two operations of our own.
+    /// GPU number `index` in CUDA's order, of whose memory at most `memory` bytes are allocated.
     #[cfg(feature = "cuda")]
-    pub fn cuda(index: usize, interrupt: Arc<AtomicBool>, memory: Option<usize>) -> Result<Backend, Error> {
+    pub fn cuda(index: usize, memory: Option<usize>) -> Result<Backend, Error> {
         log::install();
         let gpus = crate::devices()?;
         let gpu = gpus.get(index).ok_or(Error::NoSuchGpu { index, gpus: gpus.len() })?;
@@ -191,7 +176,7 @@ impl Backend {
         // SAFETY: a number of a GPU that can compute; null is checked.
         let raw = unsafe { sys::ggml_backend_cuda_init(index as i32) };
         let raw = NonNull::new(raw).ok_or(Error::Backend("CUDA"))?;
-        let mut backend = Backend::new(raw, None, interrupt, memory);
+        let mut backend = Backend::new(raw, None, memory);
         // SAFETY: a live CUDA backend, which frees the stream when it is dropped.
         let stream = unsafe { Stream::of(raw.as_ptr()) }.ok_or(Error::Backend("CUDA"))?;
         backend.device = Some(Device::Cuda(stream));
@@ -200,7 +185,7 @@ impl Backend {
 
     /// Without the feature `cuda` there is no GPU.
     #[cfg(not(feature = "cuda"))]
-    pub fn cuda(_: usize, _: Arc<AtomicBool>, _: Option<usize>) -> Result<Backend, Error> {
+    pub fn cuda(_: usize, _: Option<usize>) -> Result<Backend, Error> {
         Err(crate::NoCuda::NotBuilt.into())
     }
 
@@ -210,10 +195,10 @@ impl Backend {
         *self.operations_left.lock().unwrap_or_else(PoisonError::into_inner) = Some(operations);
     }
 
-    /// Makes the interrupt flag set itself after so many operations that can be interrupted.
+    /// Sets the flag of the computation that runs after so many operations that can be interrupted.
     #[cfg(feature = "testing")]
     pub fn interrupt_after(&self, operations: usize) {
-        self.watch.operations_to_interrupt.store(operations, Ordering::Relaxed);
+        self.operations_to_interrupt.store(operations, Ordering::Relaxed);
     }
 
     /// An error if this backend cannot multiply matrices of type `ty` with many vectors, or only with a
@@ -272,49 +257,61 @@ impl Backend {
         self.pool.as_ref().map_or(1, |pool| pool.threads)
     }
 
-    /// Computes the graph; returns when its results are ready.
+    /// Computes the graph to its end; returns when its results are ready.
     pub fn compute(&self, graph: &ReadyGraph) -> Result<(), Error> {
-        let _computing = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.watch.is_interrupted() {
-            return Err(Error::Interrupted);
-        }
-        self.run(graph, true)
+        self.compute_watched(graph, None)
     }
 
-    /// Computes the graph whatever the interrupt flag says: for changes that must not stop half way.
-    pub fn compute_to_end(&self, graph: &ReadyGraph) -> Result<(), Error> {
+    /// The same, unless `interrupt` is set. Setting it later stops the computation at the next operation, on a GPU at
+    /// the next one of our own. Other computations of the backend go on.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] where it was stopped. Nothing says then which results were written.
+    pub fn compute_until(&self, graph: &ReadyGraph, interrupt: &InterruptFlag) -> Result<(), Error> {
+        let watch = Watch {
+            flag: interrupt,
+            #[cfg(feature = "testing")]
+            operations_to_interrupt: &self.operations_to_interrupt,
+        };
+        self.compute_watched(graph, Some(&watch))
+    }
+
+    fn compute_watched(&self, graph: &ReadyGraph, watch: Option<&Watch>) -> Result<(), Error> {
         let _computing = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.watch_interrupt(false);
-        let result = self.run(graph, false);
-        self.watch_interrupt(true);
+        watch.map_or(Ok(()), |watch| watch.flag.check())?;
+        self.set_watch(watch);
+        let result = self.run(graph, watch);
+        self.set_watch(None);
         result
     }
 
-    fn watch_interrupt(&self, watch: bool) {
-        let shared = Arc::as_ptr(&self.watch).cast_mut().cast();
-        let (callback, data): (sys::ggml_abort_callback, _) =
-            if watch { (Some(interrupted), shared) } else { (None, std::ptr::null_mut()) };
+    /// What the CPU asks after each operation; the caller holds the lock `computing`.
+    fn set_watch(&self, watch: Option<&Watch>) {
+        let (callback, data): (sys::ggml_abort_callback, _) = match watch {
+            Some(watch) => (Some(interrupted), std::ptr::from_ref(watch).cast_mut().cast()),
+            None => (None, std::ptr::null_mut()),
+        };
         if self.pool.is_some() {
-            // SAFETY: a live CPU backend, which nobody computes with now; the watch is owned by `self`, which
-            // frees the backend before its fields are dropped.
+            // SAFETY: a live CPU backend, which nobody computes with now. The watch outlives the computation, and
+            // every computation sets its own before it begins.
             unsafe { sys::ggml_backend_cpu_set_abort_callback(self.raw.as_ptr(), callback, data) };
         }
     }
 
     /// Computes the graph; the caller holds the lock `computing`.
-    fn run(&self, graph: &ReadyGraph, interruptible: bool) -> Result<(), Error> {
+    fn run(&self, graph: &ReadyGraph, watch: Option<&Watch>) -> Result<(), Error> {
         let result = graph.with_locks(|nodes, parts| {
             graph.check_backend(self.raw, self.number)?;
             match &self.device {
                 None => self.compute_segment(nodes, nodes.numbers.clone()),
-                Some(Device::Emulated) => self.launch(nodes, parts, std::ptr::null_mut(), interruptible),
+                Some(Device::Emulated) => self.launch(nodes, parts, std::ptr::null_mut(), watch),
                 #[cfg(feature = "cuda")]
                 Some(Device::Cuda(stream)) => {
                     // SAFETY: a live CUDA backend.
                     unsafe { use_gpu(self.raw.as_ptr()) }?;
                     let mut recording = graph.recording.lock().unwrap_or_else(PoisonError::into_inner);
-                    let started = self.start(*stream, &mut recording, interruptible, |interruptible| {
-                        self.launch(nodes, parts, stream.raw(), interruptible)
+                    let started = self.start(*stream, &mut recording, watch, |watch| {
+                        self.launch(nodes, parts, stream.raw(), watch)
                     });
                     stream.wait()?;
                     started
@@ -335,15 +332,15 @@ impl Backend {
         &self,
         stream: Stream,
         state: &mut RecordingState,
-        interruptible: bool,
-        launch: impl Fn(bool) -> Result<(), Error>,
+        watch: Option<&Watch>,
+        launch: impl Fn(Option<&Watch>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let is_stale = |backend, frees| backend != self.number || frees != log::frees();
         if matches!(state, RecordingState::Recorded { backend, frees, .. } if is_stale(*backend, *frees)) {
             *state = RecordingState::Never;
         }
         if let RecordingState::Once = state {
-            *state = match stream.record(|| launch(false)) {
+            *state = match stream.record(|| launch(None)) {
                 Ok(recording) => {
                     RecordingState::Recorded { recording, backend: self.number, frees: log::frees() }
                 }
@@ -355,13 +352,13 @@ impl Backend {
         }
         match state {
             RecordingState::Never => {
-                launch(interruptible)?;
+                launch(watch)?;
                 *state = RecordingState::Once;
                 Ok(())
             }
             // SAFETY: the graph is not stale and all that it uses is locked (`with_locks`).
             RecordingState::Recorded { recording, .. } => unsafe { recording.start(stream) },
-            RecordingState::Once | RecordingState::Unrecordable => launch(interruptible),
+            RecordingState::Once | RecordingState::Unrecordable => launch(watch),
         }
     }
 
@@ -379,7 +376,7 @@ impl Backend {
         nodes: &GraphNodes,
         parts: &GraphParts,
         stream: *mut c_void,
-        interruptible: bool,
+        watch: Option<&Watch>,
     ) -> Result<(), Error> {
         let Range { start, end } = nodes.numbers;
         // Start of the segment of ggml's nodes.
@@ -387,8 +384,10 @@ impl Backend {
         for number in start..=end {
             // The CPU counts in its callback, a GPU has none.
             #[cfg(feature = "testing")]
-            if interruptible && self.pool.is_none() {
-                self.watch.count_operation();
+            if self.pool.is_none()
+                && let Some(watch) = watch
+            {
+                watch.count_operation();
             }
             let own = (number < end)
                 // SAFETY: a node of the live graph.
@@ -403,9 +402,7 @@ impl Backend {
             }
             first = number + 1;
             let Some(node) = own else { break };
-            if interruptible && self.watch.is_interrupted() {
-                return Err(Error::Interrupted);
-            }
+            watch.map_or(Ok(()), |watch| watch.flag.check())?;
             #[cfg(feature = "testing")]
             self.count_operation()?;
             let launch = NonNull::new(node).and_then(|node| parts.launches.get(&node));
@@ -450,10 +447,10 @@ fn check(status: sys::ggml_status) -> Result<(), Error> {
 }
 
 unsafe extern "C" fn interrupted(watch: *mut c_void) -> bool {
-    // SAFETY: points to the Watch owned by the backend that is computing, which nobody changes but by its
-    // atomics.
+    // SAFETY: points to the Watch of the computation that runs (`Backend::set_watch`), which nobody changes but by
+    // its atomics.
     let watch = unsafe { &*watch.cast::<Watch>() };
     #[cfg(feature = "testing")]
     watch.count_operation();
-    watch.is_interrupted()
+    watch.flag.is_set()
 }

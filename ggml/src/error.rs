@@ -150,7 +150,7 @@ pub enum Error {
     /// The implementation of a custom operation reported a failure, or panicked.
     #[error("a custom operation failed: {0}")]
     Failed(String),
-    /// The computation was stopped by the interrupt flag.
+    /// The computation was stopped by its [`InterruptFlag`](crate::InterruptFlag).
     #[error("interrupted")]
     Interrupted,
     /// The backend could not be started.

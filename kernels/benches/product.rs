@@ -6,8 +6,6 @@
 //! `cargo bench -p kernels --bench product -- [WORD…]` prints the rows whose label contains all words. With `--features
 //! ggml/portable` ggml has AVX2 only.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use ggml::{Backend, BufferType, Context, GraphAllocator, ReadyGraph, Type};
@@ -68,7 +66,7 @@ fn measure(label: &str, units: &[Unit], ty: Type, [n_in, n_out, n]: [usize; 3], 
     };
     let (_memory, weights) = weights_in(&BufferType::cpu());
     let repacked = repacked.as_ref().map(weights_in);
-    let backend = Backend::cpu(threads, Arc::new(AtomicBool::new(false))).expect("the CPU");
+    let backend = Backend::cpu(threads).expect("the CPU");
     let mut allocators: Vec<_> =
         programs.iter().map(|_| GraphAllocator::new(&backend.buffer_type())).collect();
     let graphs: Vec<(Context, ReadyGraph)> = programs

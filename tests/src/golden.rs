@@ -8,8 +8,6 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use ggml::{Backend, Context, Tensor, Type};
@@ -54,9 +52,8 @@ pub struct Counts {
 
 /// Runs all cases of a folder on `device`, or on the host if there is none, and prints the results.
 pub fn run(dir: &Path, device: Option<DeviceOptions>) -> Result<Counts> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let device = device.map(|device| device.backend(flag.clone())).transpose()?;
-    let backends = Backends::new(Backend::cpu(1, flag)?, device, Placement::new(MAX_LAYERS, MAX_LAYERS));
+    let device = device.map(|device| device.backend()).transpose()?;
+    let backends = Backends::new(Backend::cpu(1)?, device, Placement::new(MAX_LAYERS, MAX_LAYERS));
     let runner = Runner { dir, backends };
     let index = read_json(&dir.join("index.json"))?;
     let policies = index["policies"].as_object().context("index.json names no policies")?;

@@ -127,10 +127,10 @@ fn run_calibrate(app: &App, args: &CalibrateArgs) -> Result<()> {
     let options =
         CalibrationOptions { period: args.period, seed: args.seed, ..CalibrationOptions::default() };
     let rule = SelectionRule { induction: args.induction, echo: args.echo, ..SelectionRule::default() };
-    let mut reporter = app.reporter();
-    let profile = app
-        .interrupt
-        .computing(|| calibrate(&engine, &options, &rule, &mut |progress| reporter.progress(progress)))?;
+    let (mut reporter, flag) = (app.reporter(), app.interrupt.flag());
+    let profile = app.interrupt.computing(|| {
+        calibrate(&engine, &options, &rule, &flag, &mut |progress| reporter.progress(progress))
+    })?;
     drop(reporter);
     app.console.print_report(&format!("{}: {}\n", model.name(), summary(&profile)))?;
     cache(app, &model, &setup_options, &profile);

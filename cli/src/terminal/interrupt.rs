@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use longhand::InterruptFlag;
 #[cfg(unix)]
 use signal_hook::consts as signals;
 #[cfg(unix)]
@@ -66,8 +67,8 @@ struct State {
     pressed: AtomicBool,
     /// Whether another key than Ctrl-C has stopped the work.
     stopped: AtomicBool,
-    /// The interrupt flag of engines: it stops a running computation.
-    engine_flag: Arc<AtomicBool>,
+    /// What the library's calls are given: it stops a running computation.
+    flag: InterruptFlag,
     /// The signal that ends the chat, or 0.
     ending: AtomicI32,
     /// The chat, while it can end in order.
@@ -140,12 +141,12 @@ impl Interrupt {
         self.0.stop();
     }
 
-    /// The interrupt flag for the options of an engine.
-    pub fn flag(&self) -> Arc<AtomicBool> {
-        self.0.engine_flag.clone()
+    /// The flag for the library's calls and sessions.
+    pub fn flag(&self) -> InterruptFlag {
+        self.0.flag.clone()
     }
 
-    /// Runs `work`, in which Ctrl-C sets the engine's interrupt flag.
+    /// Runs `work`, in which Ctrl-C sets [`Interrupt::flag`].
     pub fn computing<T>(&self, work: impl FnOnce() -> T) -> T {
         self.during(COMPUTING, work)
     }
@@ -286,7 +287,7 @@ impl State {
         }
         self.phase.store(phase, Ordering::SeqCst);
         if phase == COMPUTING && self.is_pressed() {
-            self.engine_flag.store(true, Ordering::SeqCst);
+            self.flag.set();
         }
         outer
     }
@@ -294,7 +295,7 @@ impl State {
     /// Goes back to the phase `outer`.
     fn end_phase(&self, outer: u8) {
         self.phase.store(outer, Ordering::SeqCst);
-        self.engine_flag.store(false, Ordering::SeqCst);
+        self.flag.clear();
         if outer == IDLE {
             self.forget();
         }
@@ -304,7 +305,7 @@ impl State {
     fn forget(&self) {
         self.stopped.store(false, Ordering::SeqCst);
         self.pressed.store(self.ending.load(Ordering::SeqCst) != 0, Ordering::SeqCst);
-        self.engine_flag.store(false, Ordering::SeqCst);
+        self.flag.clear();
     }
 
     fn is_pressed(&self) -> bool {
@@ -317,7 +318,7 @@ impl State {
             self.stopped.store(true, Ordering::SeqCst);
         }
         if phase == COMPUTING {
-            self.engine_flag.store(true, Ordering::SeqCst);
+            self.flag.set();
         }
     }
 
@@ -328,7 +329,7 @@ impl State {
         }
         let again = self.pressed.swap(true, Ordering::SeqCst);
         match phase {
-            COMPUTING if !again => self.engine_flag.store(true, Ordering::SeqCst),
+            COMPUTING if !again => self.flag.set(),
             GENERATING if !again => {}
             PROMPT if !again => {
                 let _ = std::io::Write::write_all(
@@ -349,7 +350,7 @@ impl State {
         }
         self.pressed.store(true, Ordering::SeqCst);
         if self.phase.load(Ordering::SeqCst) == COMPUTING {
-            self.engine_flag.store(true, Ordering::SeqCst);
+            self.flag.set();
         }
         self.tell(Event::End(signal));
     }
@@ -373,18 +374,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_press_sets_the_engine_flag_or_is_pressed() {
+    fn a_press_sets_the_flag_or_is_pressed() {
         let interrupt = Interrupt(Arc::new(State::default()));
         let flag = interrupt.flag();
         interrupt.computing(|| {
-            assert!(!flag.load(Ordering::SeqCst));
+            assert!(!flag.is_set());
             interrupt.0.press();
-            assert!(flag.load(Ordering::SeqCst));
+            assert!(flag.is_set());
         });
-        assert!(!flag.load(Ordering::SeqCst), "the flag is cleared after the work");
+        assert!(!flag.is_set(), "the flag is cleared after the work");
         interrupt.generating(|| {
             interrupt.0.press();
-            assert!(interrupt.is_pressed() && !flag.load(Ordering::SeqCst));
+            assert!(interrupt.is_pressed() && !flag.is_set());
         });
         assert!(!interrupt.is_pressed());
     }
@@ -395,10 +396,10 @@ mod tests {
         let flag = interrupt.flag();
         interrupt.in_steps(|| {
             interrupt.generating(|| interrupt.0.press());
-            assert!(interrupt.is_pressed() && !flag.load(Ordering::SeqCst));
-            interrupt.computing(|| assert!(flag.load(Ordering::SeqCst)));
+            assert!(interrupt.is_pressed() && !flag.is_set());
+            interrupt.computing(|| assert!(flag.is_set()));
         });
-        assert!(!interrupt.is_pressed() && !flag.load(Ordering::SeqCst));
+        assert!(!interrupt.is_pressed() && !flag.is_set());
         interrupt.in_steps(|| {
             interrupt.0.press(); // between two steps
             assert!(interrupt.is_pressed());
@@ -415,11 +416,11 @@ mod tests {
             interrupt.stop();
             interrupt.stop();
             assert!(interrupt.is_pressed());
-            interrupt.computing(|| assert!(flag.load(Ordering::SeqCst)));
+            interrupt.computing(|| assert!(flag.is_set()));
             // The first press, which ends nothing.
             interrupt.press();
         });
-        assert!(!interrupt.is_pressed() && !flag.load(Ordering::SeqCst));
+        assert!(!interrupt.is_pressed() && !flag.is_set());
         interrupt.prompting(|| interrupt.stop());
         assert!(!interrupt.is_pressed());
     }
@@ -450,7 +451,7 @@ mod tests {
         interrupt.listen(|event| event == Event::End(15));
         interrupt.end(15);
         assert_eq!(interrupt.ending(), Some(15));
-        interrupt.in_steps(|| interrupt.computing(|| assert!(flag.load(Ordering::SeqCst))));
+        interrupt.in_steps(|| interrupt.computing(|| assert!(flag.is_set())));
         interrupt.generating(|| assert!(interrupt.is_pressed()));
     }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::document_cache::{DocumentCache, UNFINISHED_EXTENSION};
 use crate::EngineError;
+use crate::files::codec::SnapshotError;
 use crate::files::folders;
 use crate::session::snapshot::{self, Snapshot};
 
@@ -111,7 +112,7 @@ fn contents(path: &Path) -> Result<CachedContents, EngineError> {
     let is_unfinished = path.extension().is_some_and(|extension| extension == UNFINISHED_EXTENSION);
     let unfinished = file.unfinished_share();
     if is_unfinished != unfinished.is_some() || !is_unfinished && !file.has_cache() {
-        return Err(snapshot::SnapshotError::new("it holds no documents that were read").into());
+        return Err(SnapshotError::new("it holds no documents that were read").into());
     }
     // Earlier versions kept nothing with it.
     let Note { names } = serde_json::from_str(file.caller()).unwrap_or_default();

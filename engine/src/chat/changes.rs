@@ -13,7 +13,7 @@ use super::{
 };
 use crate::model::ChatFormat;
 use crate::session::common_prefix;
-use crate::session::sampler::{Sampler, SamplerOptions};
+use crate::session::generate::sampler::{Sampler, SamplerOptions};
 use crate::{EngineError, Hint, Model, Progress, Session, setup};
 
 /// A conversation as its chat template writes it.
@@ -145,6 +145,7 @@ impl Chat {
                 hint: Hint::advice("make the session with the same model"),
             });
         }
+        session.set_interrupt(self.session.interrupt());
         let reading = Reading::of(&mut session, &self.timeline, progress)?;
         (self.session, self.ahead) = (session, None);
         Ok(reading)
@@ -169,7 +170,7 @@ impl Chat {
         if self.has_questions() {
             let options = self.session.options().clone();
             setup::fit_session(&engine, options.clone(), None, timeline.len())?;
-            let mut session = Session::new(&engine, options)?;
+            let mut session = Session::new(&engine, options)?.with_interrupt(self.session.interrupt());
             reading = Reading::of(&mut session, &timeline, progress)?;
             self.session = session;
         }
@@ -215,6 +216,7 @@ impl Chat {
         cache: Option<&DocumentCache>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Reading, EngineError> {
+        let session = session.with_interrupt(self.session.interrupt());
         let old = label(self.session.engine().model(), session.engine().model());
         let format = session.engine().model().chat_format()?.clone();
         let thinking = self.thinking.filter(|thinks| format.with_thinking(*thinks).is_ok());
@@ -307,7 +309,8 @@ impl Chat {
             false => {
                 let engine = self.session.engine().clone();
                 setup::fit_session(&engine, options.clone(), None, timeline.len())?;
-                Some(std::mem::replace(&mut self.session, Session::new(&engine, options)?))
+                let new = Session::new(&engine, options)?.with_interrupt(self.session.interrupt());
+                Some(std::mem::replace(&mut self.session, new))
             }
         };
         let read = self.read_documents(cache, progress).and_then(|documents| {

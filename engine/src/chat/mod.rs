@@ -23,14 +23,15 @@ pub use document_cache::DocumentCache;
 pub use documents::DocumentReading;
 use documents::{Ahead, Attachment};
 pub use file::ChatFile;
+use ggml::InterruptFlag;
 use models::chat::{Message, THINKING_MARKS};
 pub use preamble::Preamble;
 pub use saved::SavedChat;
 use serde::{Deserialize, Serialize};
 
 use crate::model::ChatFormat;
+use crate::session::generate::sampler::{Sampler, SamplerOptions};
 use crate::session::generate::{Begun, Generated, Stop, go_on};
-use crate::session::sampler::{Sampler, SamplerOptions};
 use crate::session::{common_prefix, snapshot};
 use crate::{EngineError, Hint, Progress, Session, SessionOptions, setup};
 
@@ -296,6 +297,11 @@ impl Chat {
         Ok(())
     }
 
+    /// Has this flag stop reading and answering from now on: see [`Session::set_interrupt`].
+    pub fn set_interrupt(&mut self, interrupt: &InterruptFlag) {
+        self.session.set_interrupt(interrupt);
+    }
+
     /// Gives the conversation room for `context` tokens. What was read is kept, except layers of a first text whose
     /// reading was interrupted. Where heads keep shares of the context, the whole conversation is read again.
     ///
@@ -311,11 +317,14 @@ impl Chat {
         if needed > context {
             return Err(EngineError::ContextFull { needed, context });
         }
+        let options = SessionOptions { context, ..self.session.options().clone() };
         if self.rereads_in(context) {
-            let options = SessionOptions { context, ..self.session.options().clone() };
             setup::fit_session(self.session.engine(), options.clone(), None, self.timeline.len())?;
-            return self.move_to(Session::new(self.session.engine(), options)?, progress);
+            let session =
+                Session::new(self.session.engine(), options)?.with_interrupt(self.session.interrupt());
+            return self.move_to(session, progress);
         }
+        setup::fit_session(self.session.engine(), options, None, 0)?;
         (self.session, self.ahead) = (snapshot::in_context(&self.session, context)?, None);
         Ok(Reading::default())
     }
@@ -615,11 +624,11 @@ mod tests {
         chat.answer(ignore).expect_err("the question is answered");
         // The session lost its place, so that retracting reads the text again, which is interrupted.
         chat.session.clear().expect("an empty session");
-        engine.interrupt().store(true, std::sync::atomic::Ordering::Relaxed);
+        chat.session.interrupt().set();
         let before = (chat.messages().to_vec(), chat.timeline.clone());
         assert!(chat.retract_answer(&mut |_| ()).expect_err("an interrupt").is_interrupt());
         assert!(before == (chat.messages().to_vec(), chat.timeline.clone()), "the answer is still there");
-        engine.interrupt().store(false, std::sync::atomic::Ordering::Relaxed);
+        chat.session.interrupt().clear();
         chat.retract_answer(&mut |_| ()).expect("the question").expect("an answer");
         assert_eq!(chat.answer(ignore).expect("an answer").text, first);
     }

@@ -2,22 +2,22 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use ggml::Backend;
+use ggml::{Backend, InterruptFlag};
 use kernels::bandwidth::Bandwidth;
 use kernels::graph::{MAX_DEVICE_HEAD_DIM, MAX_DEVICE_HEADS};
 use models::gguf::GgufFile;
 use models::spec::{KvHeads, ModelSpec};
 
 use crate::compute::forward::{Forward, Workers};
+#[cfg(feature = "testing")]
+use crate::compute::weights::WeightBytes;
 use crate::compute::weights::Weights;
 use crate::devices::backends::{Backends, copy_bandwidth};
 use crate::devices::placement::{Place, Placement};
 use crate::heads::HeadShape;
-#[cfg(feature = "testing")]
-use crate::setup::plan::WeightBytes;
 use crate::{EngineError, Hint, Model, ModelSource, Progress, Task, heads};
 
 /// How a model is loaded.
@@ -37,23 +37,20 @@ pub struct EngineOptions {
     pub device: Option<DeviceOptions>,
     /// Keep intermediates, for [`Session::intermediates`](crate::Session::intermediates).
     pub trace: bool,
-    /// Set to true, this flag stops the running computation of every session of the engine at the next
-    /// operation. The error is one for which [`EngineError::is_interrupt`] holds. A decode step that has
-    /// begun is completed. The flag must be reset before the next computation.
-    pub interrupt: Arc<AtomicBool>,
+    /// Stops the loading. The error is one for which [`EngineError::is_interrupt`] holds. Each session has a flag of its
+    /// own ([`Session::set_interrupt`](crate::Session::set_interrupt)).
+    pub interrupt: InterruptFlag,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        EngineOptions { threads: None, repack: true, device: None, trace: false, interrupt: Arc::default() }
-    }
-}
-
-/// Fails if the interrupt flag is set.
-pub(crate) fn check_interrupt(flag: &AtomicBool) -> Result<(), EngineError> {
-    match flag.load(Ordering::Relaxed) {
-        true => Err(ggml::Error::Interrupted.into()),
-        false => Ok(()),
+        EngineOptions {
+            threads: None,
+            repack: true,
+            device: None,
+            trace: false,
+            interrupt: InterruptFlag::new(),
+        }
     }
 }
 
@@ -125,7 +122,6 @@ pub struct Engine {
     pub(crate) forward: Forward,
     model: Arc<Model>,
     fingerprint: String,
-    interrupt: Arc<AtomicBool>,
     /// Whether it is known that no weight is NaN or infinite.
     pub(crate) has_finite_weights: AtomicBool,
     // Last: what computes must outlive everything it has allocated.
@@ -152,11 +148,11 @@ impl Engine {
         if options.device.is_some() {
             check_device_model(spec, file.path())?;
         }
-        let interrupt = options.interrupt.clone();
+        let interrupt = &options.interrupt;
         // Known from now on, so that a session can be saved even if the file is lost later.
-        let fingerprint = model.identify(options.threads(), &interrupt, progress)?.to_owned();
-        let host = Backend::cpu(options.threads(), interrupt.clone())?;
-        let device = options.device.map(|device| device.start(interrupt.clone())).transpose()?;
+        let fingerprint = model.identify(options.threads(), interrupt, progress)?.to_owned();
+        let host = Backend::cpu(options.threads())?;
+        let device = options.device.map(|device| device.start()).transpose()?;
         let placement =
             options.device.map_or(Placement::new(spec.n_layers, 0), |device| device.placement(spec.n_layers));
         let backends = Backends::new(host, device, placement).with_model(model);
@@ -165,7 +161,7 @@ impl Engine {
         let weights = Weights::load(file, spec, options.repack, &backends, &mut |done, all| {
             let share = if all == 0 { 1.0 } else { done as f64 / all as f64 };
             progress(Progress { task: Task::LoadWeights, share, size: all, elapsed: started.elapsed() });
-            check_interrupt(&interrupt)
+            Ok(interrupt.check()?)
         })?;
         file.check_complete()?;
         let workers = Workers {
@@ -178,7 +174,7 @@ impl Engine {
         }
         let has_finite_weights = AtomicBool::new(false);
         let model = model.clone();
-        Ok(Arc::new(Engine { forward, model, fingerprint, interrupt, has_finite_weights, backends }))
+        Ok(Arc::new(Engine { forward, model, fingerprint, has_finite_weights, backends }))
     }
 
     /// The model it was loaded from.
@@ -247,11 +243,6 @@ impl Engine {
         self.backends.at(Place::Host).threads()
     }
 
-    /// The flag of [`EngineOptions::interrupt`].
-    pub fn interrupt(&self) -> Arc<AtomicBool> {
-        self.interrupt.clone()
-    }
-
     /// The model's heads, for profiles.
     pub fn head_shape(&self) -> Result<HeadShape, heads::HeadsError> {
         self.model.head_shape()
@@ -261,8 +252,8 @@ impl Engine {
 impl DeviceOptions {
     /// Starts the device for tests of its operations.
     #[cfg(feature = "testing")]
-    pub fn backend(&self, interrupt: Arc<AtomicBool>) -> Result<Backend, ggml::Error> {
-        self.start(interrupt)
+    pub fn backend(&self) -> Result<Backend, ggml::Error> {
+        self.start()
     }
 
     /// All layers on a device without a bound on its memory.
@@ -276,12 +267,12 @@ impl DeviceOptions {
         if self.host_residual { placement.with_host_residual() } else { placement }
     }
 
-    /// Starts the device; setting `interrupt` stops its computations.
-    pub(crate) fn start(&self, interrupt: Arc<AtomicBool>) -> Result<Backend, ggml::Error> {
+    /// Starts the device.
+    pub(crate) fn start(&self) -> Result<Backend, ggml::Error> {
         match self.kind {
             #[cfg(feature = "testing")]
-            DeviceKind::Emulated => Backend::emulated(interrupt, self.memory),
-            DeviceKind::Cuda(index) => Backend::cuda(index, interrupt, self.memory),
+            DeviceKind::Emulated => Backend::emulated(self.memory),
+            DeviceKind::Cuda(index) => Backend::cuda(index, self.memory),
         }
     }
 }

@@ -8,22 +8,24 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ggml::Type;
+use ggml::{InterruptFlag, Type};
 use kernels::graph::GraphLane;
 
 use crate::compute::forward::{Forward, OutputTokens, TextChunk};
 use crate::compute::pass::Pass;
-use crate::compute::scratch::{Chunk, Residual, Scratch, chunks};
-use crate::devices::backends::Backends;
+use crate::compute::reading_work::ReadingWork;
+use crate::compute::scratch::{Chunk, Residual, Scratch, chunks, embeddings};
 use crate::devices::placement::Place;
 use crate::devices::workspace::Workspace;
+use crate::files::codec::{Input, Output};
 use crate::kv::{
     LaneValues, LayerRows, Layout, PolicyChoice, StateTensors, StoreOptions, read_rows,
     write_positions_in_order, write_rows,
 };
-use crate::session::reading_work::ReadingWork;
-use crate::session::snapshot::{Input, Output};
 use crate::{Engine, EngineError};
+
+/// Tokens whose embeddings are looked up in one piece of work: a table lookup, much faster than a layer.
+const EMBEDDED_AT_ONCE: usize = 4096;
 
 /// What a text is computed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,8 @@ pub(crate) struct LayeredText {
     layer: usize,
     /// Chunks that this layer has read.
     chunks_read: usize,
+    /// Chunks whose embeddings are in the residual stream.
+    embedded: usize,
     work: ReadingWork,
     forward: Forward,
     // Last: the engine must outlive what it has allocated.
@@ -59,26 +63,9 @@ pub(crate) struct LayeredText {
 }
 
 impl LayeredText {
-    /// A text, in these chunks, of which nothing is read. There is a layout for each store that takes rows of it. The
-    /// complete rows of the layers `in_scratch` are held here.
+    /// A text, in these chunks, of which nothing is read, not even its embeddings ([`LayeredText::embed_next`]). There is
+    /// a layout for each store that takes rows of it. The complete rows of the layers `in_scratch` are held here.
     pub fn new(
-        engine: &Arc<Engine>,
-        forward: Forward,
-        tokens: &[u32],
-        chunks: Vec<Chunk>,
-        purpose: Purpose,
-        layouts: &[&Layout],
-        in_scratch: &dyn Fn(usize) -> bool,
-    ) -> Result<LayeredText, EngineError> {
-        let text = LayeredText::allocate(engine, forward, tokens, chunks, purpose, layouts, in_scratch)?;
-        let LayeredText { residual, forward, tokens, chunks, .. } = &text;
-        let backends = &engine.backends;
-        residual.embed(forward, tokens, chunks, backends, &mut Workspace::new(backends))?;
-        Ok(text)
-    }
-
-    /// The same without the residual stream: what was read of the text is read by [`LayeredText::read_from`].
-    pub fn allocate(
         engine: &Arc<Engine>,
         forward: Forward,
         tokens: &[u32],
@@ -100,6 +87,7 @@ impl LayeredText {
             scratch,
             layer: 0,
             chunks_read: 0,
+            embedded: 0,
             work: ReadingWork::new(engine.spec()),
             forward,
             engine: engine.clone(),
@@ -119,6 +107,38 @@ impl LayeredText {
         let everything = Layout::new(engine.spec(), &PolicyChoice::default(), None, options)?;
         let chunks = chunks(tokens.len(), chunk);
         LayeredText::new(engine, forward, tokens, chunks, purpose, &[&everything], &|_| true)
+    }
+
+    /// Looks up the embeddings of the next chunks, of [`EMBEDDED_AT_ONCE`] tokens or a little more. Returns whether that
+    /// changed anything: before the first layer begins, all chunks must have them. After an interrupt this goes on.
+    ///
+    /// # Errors
+    /// Where an embedding is not finite, or the computation fails or is interrupted.
+    pub fn embed_next(
+        &mut self,
+        workspace: &mut Workspace,
+        interrupt: &InterruptFlag,
+    ) -> Result<bool, EngineError> {
+        let before = self.embedded;
+        let mut tokens = 0;
+        while let Some(chunk) = self.chunks.get(self.embedded).filter(|_| tokens < EMBEDDED_AT_ONCE) {
+            let (forward, backends) = (&self.forward, &self.engine.backends);
+            let embeddings = embeddings(forward, &self.tokens, chunk, backends, workspace, interrupt)?;
+            self.residual.set_embeddings(self.embedded, &embeddings)?;
+            tokens += chunk.tokens.len();
+            self.embedded += 1;
+        }
+        Ok(self.embedded > before)
+    }
+
+    /// Whether all layers have read the text.
+    pub fn is_read(&self) -> bool {
+        self.layer == self.engine.spec().n_layers
+    }
+
+    /// Whether all embeddings were looked up.
+    pub fn is_embedded(&self) -> bool {
+        self.embedded == self.chunks.len()
     }
 
     /// The tokens.
@@ -187,9 +207,10 @@ impl LayeredText {
         lanes.into_iter().try_for_each(|lane| write_rows(lane, self.tokens.len(), to))
     }
 
-    /// Has the text go on where `layer` has read so many chunks.
+    /// Has the text go on where `layer` has read so many chunks. The residual stream is what
+    /// [`LayeredText::read_from`] reads.
     pub fn set_reached(&mut self, layer: usize, chunks: usize) {
-        (self.layer, self.chunks_read) = (layer, chunks);
+        (self.layer, self.chunks_read, self.embedded) = (layer, chunks, self.chunks.len());
     }
 
     /// Reads what [`LayeredText::write_to`] wrote at the same place of the same text. After an error the text cannot be
@@ -256,12 +277,16 @@ impl LayeredText {
     }
 
     /// The queries of the next chunk after RoPE, `[head_dim, heads, n]`.
-    pub fn queries(&self, workspace: &mut Workspace) -> Result<Vec<f32>, EngineError> {
+    pub fn queries(
+        &self,
+        workspace: &mut Workspace,
+        interrupt: &InterruptFlag,
+    ) -> Result<Vec<f32>, EngineError> {
         let Some(chunk) = self.next_chunk() else { return Ok(Vec::new()) };
         let built = self.forward.query_graph(self.layer, self.load_chunk(chunk)?);
         let graph = workspace.prepare(self.place(), built.graph()?)?;
         built.inputs.fill(&self.tokens[chunk.tokens.clone()], chunk.at, &self.lane_values(chunk))?;
-        self.engine.backends.compute(self.place(), &graph)?;
+        self.engine.backends.compute(self.place(), &graph, Some(interrupt))?;
         Ok(built.result.to_vec()?)
     }
 
@@ -271,6 +296,7 @@ impl LayeredText {
         &mut self,
         rows: &LayerRows,
         workspace: &mut Workspace,
+        interrupt: &InterruptFlag,
     ) -> Result<Option<Pass>, EngineError> {
         let Some(chunk) = self.next_chunk() else { return Ok(None) };
         let (spec, layer) = (self.engine.spec(), self.layer);
@@ -287,7 +313,7 @@ impl LayeredText {
             let pass = Pass::new(graphs, workspace)?;
             let tokens = &self.tokens[chunk.tokens.clone()];
             let lanes = self.lane_values(chunk);
-            pass.compute(Backends::compute, &self.engine.backends, tokens, chunk.at, &lanes)?;
+            pass.compute(&self.engine.backends, tokens, chunk.at, &lanes, Some(interrupt))?;
             if needed == OutputTokens::All {
                 self.residual.store(layer, self.chunks_read, chunk.tokens.len())?;
             }

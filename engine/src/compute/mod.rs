@@ -3,8 +3,10 @@
 //! Uses the store (`kv`), the backends (`devices`) and the model. Knows nothing of sessions.
 
 pub(crate) mod engine;
+pub(crate) mod finite;
 pub(crate) mod forward;
 pub(crate) mod layered_text;
 pub(crate) mod pass;
+pub(crate) mod reading_work;
 pub(crate) mod scratch;
 pub(crate) mod weights;

@@ -1,15 +1,15 @@
 //! A pass of tokens through a layer or all layers. Host and device take turns, as
 //! [`Forward::model_graphs`](crate::compute::forward::Forward::model_graphs) says.
 
-use ggml::{ReadyGraph, Tensor};
+use ggml::{InterruptFlag, ReadyGraph, Tensor};
 
 use crate::EngineError;
+use crate::compute::finite;
 use crate::compute::forward::{BuiltGraph, INTERMEDIATES, Inputs, RESULT_NORM};
 use crate::devices::backends::Backends;
 use crate::devices::placement::Place;
 use crate::devices::workspace::Workspace;
 use crate::kv::LaneValues;
-use crate::session::not_finite;
 
 /// The allocated graphs of a pass. They are valid until their workspace prepares other graphs.
 pub(crate) struct Pass {
@@ -21,6 +21,8 @@ pub(crate) struct Pass {
     result: Option<Tensor>,
     /// The output matrix's input, where there are logits.
     result_norm: Option<Tensor>,
+    /// Of the embeddings that are looked up: see [`finite::probe`].
+    probes: Vec<Tensor>,
 }
 
 /// A stage of a graph.
@@ -39,10 +41,11 @@ impl Pass {
         graphs: Vec<(Place, BuiltGraph)>,
         workspace: &mut Workspace,
     ) -> Result<Pass, EngineError> {
-        let (mut stages, mut inputs) = (Vec::new(), Vec::new());
+        let (mut stages, mut inputs, mut probes) = (Vec::new(), Vec::new(), Vec::new());
         for (place, built) in graphs {
             let graph = workspace.prepare(place, built.graph()?)?;
-            let BuiltGraph { inputs: of_graph, result, exchanges, .. } = built;
+            let BuiltGraph { inputs: of_graph, result, exchanges, probes: of_embeddings, .. } = built;
+            probes.extend(of_embeddings);
             let given = [of_graph.residual.clone()].into_iter().chain(exchanges.clone());
             let gives = exchanges.into_iter().chain([result]);
             let of_graph_stages = graph.into_stages().into_iter().zip(given.zip(gives)).enumerate();
@@ -58,18 +61,22 @@ impl Pass {
         let last = stages.last();
         let result = last.map(|stage| stage.output.clone());
         let result_norm = last.and_then(|stage| stage.graph.find(RESULT_NORM));
-        Ok(Pass { stages, inputs, result, result_norm })
+        Ok(Pass { stages, inputs, result, result_norm, probes })
     }
 
-    /// Computes the pass for `tokens`, whose positions are consecutive and begin at `first`. `compute` is
-    /// [`Backends::compute`] or [`Backends::compute_to_end`].
+    /// Computes the pass for `tokens`, whose positions are consecutive and begin at `first`: to its end, or until
+    /// `interrupt` is set.
+    ///
+    /// # Errors
+    /// Where the computation fails or is interrupted, or an embedding of several tokens is not finite. That of a single
+    /// token shows in what [`Pass::read_logits`] checks.
     pub(crate) fn compute(
         &self,
-        compute: impl Fn(&Backends, Place, &ReadyGraph) -> Result<(), EngineError>,
         backends: &Backends,
         tokens: &[u32],
         first: usize,
         lanes: &LaneValues,
+        interrupt: Option<&InterruptFlag>,
     ) -> Result<(), EngineError> {
         self.inputs.iter().try_for_each(|inputs| inputs.fill(tokens, first, lanes))?;
         let mut activations: Option<Vec<f32>> = None;
@@ -77,12 +84,12 @@ impl Pass {
             if let Some(activations) = activations.take() {
                 stage.input.write(0, &activations)?;
             }
-            compute(backends, stage.place, &stage.graph)?;
+            backends.compute(stage.place, &stage.graph, interrupt)?;
             if number + 1 < self.stages.len() {
                 activations = Some(stage.output.to_vec()?);
             }
         }
-        Ok(())
+        self.probes.iter().try_for_each(|probe| finite::check(&probe.to_vec()?))
     }
 
     /// The nodes of all graphs with their names, in the order of computation.
@@ -118,6 +125,8 @@ impl Pass {
         };
         logits.resize(result.shape().elements(), 0.0);
         result.read(0, logits)?;
-        not_finite::check(logits, normed)
+        // Logits may hide numbers of the residual stream that are not finite.
+        finite::check(logits)?;
+        finite::check(&normed.to_vec()?)
     }
 }

@@ -9,11 +9,12 @@
 
 use std::ops::Range;
 
-use ggml::{Context, Tensor, Type};
+use ggml::{Context, InterruptFlag, Tensor, Type};
 use kernels::graph::{AttentionShape, GraphLane, RowPositions, SeenPart};
 use models::spec::ModelSpec;
 
 use crate::EngineError;
+use crate::compute::finite;
 use crate::compute::forward::{Forward, TextChunk};
 use crate::devices::backends::Backends;
 use crate::devices::placement::{Place, Placement};
@@ -272,24 +273,10 @@ impl Residual {
         Ok(Residual { tensors, placement, chunk: sizes.longest, slots: sizes.count + 1 })
     }
 
-    /// Sets the stream to the embeddings of the text, in the place of the first layer.
-    pub(crate) fn embed(
-        &self,
-        forward: &Forward,
-        tokens: &[u32],
-        chunks: &[Chunk],
-        backends: &Backends,
-        workspace: &mut Workspace,
-    ) -> Result<(), EngineError> {
+    /// Sets the stream of chunk `number` to its embeddings `[n_embd, len]`, in the place of the first layer.
+    pub(crate) fn set_embeddings(&self, number: usize, embeddings: &[f32]) -> Result<(), EngineError> {
         let first = self.at(self.placement.of_residual(0))?;
-        for (number, Chunk { at, tokens: range, .. }) in chunks.iter().enumerate() {
-            let built = forward.embedding_graph(range.len());
-            let graph = workspace.prepare(Place::Host, built.graph()?)?;
-            built.inputs.fill(&tokens[range.clone()], *at, &LaneValues::default())?;
-            backends.compute(Place::Host, &graph)?;
-            first.write(self.bytes(self.chunk * number), &built.result.to_vec::<f32>()?)?;
-        }
-        Ok(())
+        Ok(first.write(self.bytes(self.chunk * number), embeddings)?)
     }
 
     /// Where the stream of chunk `number` is when `layer` has read the first `read` chunks: the tensor, and bytes from
@@ -396,6 +383,27 @@ impl Residual {
         let tensor = self.tensors[place as usize].as_ref();
         Ok(tensor.ok_or_else(|| ggml::Error::NotAllocated("the residual stream".into()))?)
     }
+}
+
+/// The embeddings of a chunk of `tokens`, `[n_embd, len]`.
+///
+/// # Errors
+/// Where one is not finite, or the computation fails or is interrupted.
+pub(crate) fn embeddings(
+    forward: &Forward,
+    tokens: &[u32],
+    chunk: &Chunk,
+    backends: &Backends,
+    workspace: &mut Workspace,
+    interrupt: &InterruptFlag,
+) -> Result<Vec<f32>, EngineError> {
+    let built = forward.embedding_graph(chunk.tokens.len());
+    let graph = workspace.prepare(Place::Host, built.graph()?)?;
+    built.inputs.fill(&tokens[chunk.tokens.clone()], chunk.at, &LaneValues::default())?;
+    backends.compute(Place::Host, &graph, Some(interrupt))?;
+    let embeddings = built.result.to_vec::<f32>()?;
+    finite::check(&embeddings)?;
+    Ok(embeddings)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ggml::{Backend, Context, GraphAllocator, ReadyGraph, Tensor, Type};
+use ggml::{Backend, Context, GraphAllocator, InterruptFlag, ReadyGraph, Tensor, Type};
 
 use crate::devices::placement::{Place, Placement};
 use crate::{EngineError, Model};
@@ -29,19 +29,21 @@ impl Backends {
         Backends { model: Some(model.clone()), ..self }
     }
 
-    /// Computes a graph in a place.
+    /// Computes a graph in a place, to its end or until `interrupt` is set.
     ///
     /// # Errors
     /// Where the computation fails or is interrupted, or the model file is no longer complete. The results
     /// may then follow from zeros instead of the weights.
-    pub(crate) fn compute(&self, place: Place, graph: &ReadyGraph) -> Result<(), EngineError> {
-        self.at(place).compute(graph)?;
-        self.check_model()
-    }
-
-    /// As [`Backends::compute`], whatever the interrupt flag says.
-    pub(crate) fn compute_to_end(&self, place: Place, graph: &ReadyGraph) -> Result<(), EngineError> {
-        self.at(place).compute_to_end(graph)?;
+    pub(crate) fn compute(
+        &self,
+        place: Place,
+        graph: &ReadyGraph,
+        interrupt: Option<&InterruptFlag>,
+    ) -> Result<(), EngineError> {
+        match interrupt {
+            Some(interrupt) => self.at(place).compute_until(graph, interrupt)?,
+            None => self.at(place).compute(graph)?,
+        }
         self.check_model()
     }
 
@@ -89,7 +91,7 @@ mod tests {
 
     #[test]
     fn copy_bandwidth_is_finite_and_positive() {
-        let backend = Backend::cpu(1, Default::default()).expect("starts");
+        let backend = Backend::cpu(1).expect("starts");
         let speed = copy_bandwidth(&backend, 1 << 20, 2).expect("copies");
         assert!(speed > 1e6 && speed.is_finite(), "{speed}");
     }

@@ -29,7 +29,7 @@ impl Workspace {
         self.at(place).prepare(graph)
     }
 
-    /// Computes `nodes` in a place. The interrupt flag does not stop the computation.
+    /// Computes `nodes` in a place, to their end.
     pub fn run(
         &mut self,
         backends: &Backends,
@@ -42,7 +42,7 @@ impl Workspace {
         }
         let results: Vec<&Tensor> = nodes.iter().collect();
         let graph = self.prepare(place, ctx.graph(&results)?)?;
-        Ok(backends.at(place).compute_to_end(&graph)?)
+        Ok(backends.at(place).compute(&graph)?)
     }
 
     /// Bytes allocated in a place.

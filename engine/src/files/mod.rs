@@ -1,5 +1,6 @@
 //! Files that longhand writes: replaced as a whole or not at all, and in folders that are the user's own.
 
 pub mod atomic_file;
+pub(crate) mod codec;
 pub(crate) mod fingerprints;
 pub mod folders;

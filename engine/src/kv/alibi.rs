@@ -18,15 +18,15 @@
 //! input, and at most clamp sqrt(head_dim). The same holds for a key, and q·k is at most the product of both lengths.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
+use ggml::InterruptFlag;
 pub use kernels::attention::alibi_slopes as slopes;
 use models::gguf::TensorInfo;
 use models::spec::{ModelSpec, ModelTensors};
 
-use crate::compute::engine::check_interrupt;
 use crate::heads::{HeadProfile, Provenance};
 use crate::{EngineError, Hint, Model, Progress, Task};
 
@@ -106,7 +106,7 @@ fn scope_of_bound(bound: f64, slope: f64, scale: f64, options: &ScopeOptions) ->
 pub fn scopes(
     model: &Model,
     threads: usize,
-    interrupt: &AtomicBool,
+    interrupt: &InterruptFlag,
     options: &ScopeOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Vec<f64>>, EngineError> {
@@ -123,7 +123,7 @@ pub fn scopes(
     let slopes = slopes(spec.n_heads, max_bias);
     let mut scopes = Vec::new();
     for (layer, tensors) in ModelTensors::from_gguf(file, spec)?.layers.iter().enumerate() {
-        check_interrupt(interrupt)?;
+        interrupt.check()?;
         let vector = |info: &Option<TensorInfo>, otherwise: f32| match info {
             Some(info) => rows(info, file.data(info), 0, spec.n_embd),
             None => Ok(vec![otherwise; spec.n_embd]),
@@ -165,7 +165,7 @@ pub fn scopes(
 pub fn profile(
     model: &Model,
     threads: usize,
-    interrupt: &AtomicBool,
+    interrupt: &InterruptFlag,
     options: &ScopeOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<HeadProfile, EngineError> {

@@ -4,10 +4,10 @@
 pub(crate) mod outline;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
+use ggml::InterruptFlag;
 use models::LoadError;
 use models::chat::{ChatError, ChatTemplate, Message, NextTurn, Prompt};
 use models::embedded::EMBEDDED_NAME;
@@ -15,7 +15,6 @@ use models::gguf::{Blob, GgufFile};
 use models::spec::{ModelSpec, ModelTensors};
 use models::tokenizer::{Tokenizer, TokenizerError};
 
-use crate::compute::engine::check_interrupt;
 use crate::files::fingerprints::{self, FileState};
 use crate::heads::{HeadShape, HeadsError};
 use crate::{EngineError, EngineOptions, Progress, Task};
@@ -145,7 +144,7 @@ impl Model {
     /// # Errors
     /// Where the file is no longer complete.
     pub fn fingerprint(&self) -> Result<&str, EngineError> {
-        self.identify(EngineOptions::default().threads(), &AtomicBool::new(false), &mut |_| ())
+        self.identify(EngineOptions::default().threads(), &InterruptFlag::new(), &mut |_| ())
     }
 
     /// As [`Model::fingerprint`], with this many threads. The interrupt flag stops it.
@@ -155,7 +154,7 @@ impl Model {
     pub fn identify(
         &self,
         threads: usize,
-        interrupt: &AtomicBool,
+        interrupt: &InterruptFlag,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<&str, EngineError> {
         if let Some(fingerprint) = self.known_fingerprint() {
@@ -166,7 +165,7 @@ impl Model {
         let mut go_on = |done: u64| {
             let (share, elapsed) = (done as f64 / size as f64, started.elapsed());
             progress(Progress { task: Task::Identify, share, size: size as usize, elapsed });
-            check_interrupt(interrupt).is_ok()
+            !interrupt.is_set()
         };
         let (time, files) = (SystemTime::now(), fingerprints::states(&self.gguf));
         let fingerprint = self.gguf.fingerprint(threads, &mut go_on);

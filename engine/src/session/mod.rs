@@ -1,9 +1,12 @@
 //! A session: one timeline of tokens, and the store that holds their rows.
 //!
-//! The caller hands over the whole text so far as tokens ([`Session::sync`]); the session keeps what it has
-//! of it and computes the rest. An empty session reads layer by layer ([`Prefill::Exact`]). Each layer reads
-//! the whole text before its rows are evicted, and only one layer's complete rows are held at a time. Later
-//! texts run chunk by chunk through all layers against the store as it is.
+//! Between two tokens this happens ([`Session::compute`]): the store makes room, a graph is built (or is there), the
+//! model computes it against the rows that are kept, logits are read, the new rows count, and the policies say which rows
+//! are evicted next. Decode steps and chunks of a text both go through [`Session::advance`]. Only a first text may be read
+//! in another way, layer by layer (`reading/first_text.rs`): each layer reads the whole text before its rows are evicted.
+//!
+//! The caller hands over the whole text so far as tokens. The session keeps what it has of it and reads the rest, at once
+//! ([`Session::sync`]) or piece by piece ([`Session::read`]).
 //!
 //! Undo: the store keeps checkpoints from before the last text was read and from after it. Handing over a
 //! beginning of the same text restores the checkpoint exactly, unless more than 1024 rows of a head were
@@ -12,157 +15,35 @@
 //! Errors and interrupts: a chunk, a reading layer by layer or a step counts when all of it is done. What
 //! stops before is taken back, so that a session always is as if only [`Session::tokens`] had been read.
 
-mod exact_prefill;
 pub(crate) mod generate;
 mod kv_map;
+mod kv_usage;
 pub(crate) mod not_finite;
+mod options;
 mod random;
-pub(crate) mod reading_work;
-pub(crate) mod sampler;
+mod reading;
 pub(crate) mod snapshot;
 pub mod text;
-mod unfinished;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use exact_prefill::FirstText;
-pub use exact_prefill::sync_all;
-use ggml::Type;
+use ggml::InterruptFlag;
 pub use kv_map::{KvHeadRows, KvMap};
-use models::spec::{ModelSpec, PositionEncoding};
-pub(crate) use unfinished::Reached;
+pub use kv_usage::KvUsage;
+pub use options::{Prefill, SessionOptions};
+pub(crate) use reading::{FirstText, Reached};
+pub use reading::{TextReading, sync_all};
 
-use crate::compute::engine::check_interrupt;
 use crate::compute::forward::{Forward, OutputTokens};
 use crate::compute::pass::Pass;
-use crate::devices::backends::Backends;
+use crate::compute::reading_work::ReadingWork;
 use crate::devices::placement::Place;
 use crate::devices::workspace::Workspace;
+use crate::files::codec::Input;
 use crate::kv::policy::Event;
-use crate::kv::{Evictions, KvBudget, Layout, PolicyChoice, Store, StoreOptions};
-use crate::session::reading_work::ReadingWork;
-use crate::session::snapshot::Input;
-use crate::{Engine, EngineError, Hint, Progress, Task, heads::HeadProfile};
-
-/// How the first text of a session is read.
-///
-/// ```
-/// assert_eq!(longhand::Prefill::default(), longhand::Prefill::Exact);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Prefill {
-    /// Layer by layer with full attention; rows are evicted after each layer.
-    #[default]
-    Exact,
-    /// Chunk by chunk; bounded heads see only what they keep, from the beginning. Cheaper for long texts.
-    Streaming,
-}
-
-/// What a session is made with.
-///
-/// ```
-/// use longhand::policy::KvBudget;
-/// use longhand::{Model, ModelSource, SessionOptions};
-///
-/// let options = SessionOptions { context: 10_000, policy: "snapkv".parse()?, ..SessionOptions::default() };
-/// let options = options.within(KvBudget::Rows(500), Model::open(ModelSource::Embedded)?.spec())?;
-/// assert_eq!(options.policy.value("capacity"), Some(500.0));
-/// # Ok::<(), longhand::EngineError>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct SessionOptions {
-    /// Tokens it has room for.
-    pub context: usize,
-    /// What bounded heads keep.
-    pub policy: PolicyChoice,
-    /// Which heads keep everything, for policies that use a profile.
-    pub profile: Option<HeadProfile>,
-    /// Element types of keys and values.
-    pub types: (Type, Type),
-    /// How the first text is read.
-    pub prefill: Prefill,
-    /// Tokens computed at once while a text is read.
-    pub chunk: usize,
-}
-
-impl Default for SessionOptions {
-    fn default() -> Self {
-        SessionOptions {
-            context: 4096,
-            policy: PolicyChoice::default(),
-            profile: None,
-            types: (Type::F16, Type::F16),
-            prefill: Prefill::Exact,
-            chunk: 512,
-        }
-    }
-}
-
-impl SessionOptions {
-    /// Refuses a context that no session can have, before anything is computed from it.
-    pub(crate) fn check_context(&self, spec: &ModelSpec) -> Result<(), EngineError> {
-        let (most, why) = match spec.position_encoding {
-            PositionEncoding::Learned => (spec.n_ctx_train, ": the model has no more positions"),
-            _ => (i32::MAX as usize, ""),
-        };
-        if (1..=most).contains(&self.context) {
-            return Ok(());
-        }
-        Err(EngineError::Setting {
-            what: format!("context of {} tokens", self.context),
-            reason: format!("a session holds 1 to {most} tokens{why}"),
-            hint: Hint::advice(format!("the model was trained for {} tokens", spec.n_ctx_train)),
-        })
-    }
-
-    /// The same options, with the policy's parameters set to the largest that `budget` allows. Policies that
-    /// use a head profile need it in `self`.
-    ///
-    /// # Errors
-    /// Where the policy keeps everything, its windows follow from the weights (ALiBi), or the budget is too
-    /// small.
-    pub fn within(&self, budget: KvBudget, spec: &ModelSpec) -> Result<SessionOptions, EngineError> {
-        let store = StoreOptions { context: self.context, types: self.types, reserve: None };
-        let policy = budget.apply(&self.policy, spec, self.profile.as_ref(), store)?;
-        Ok(SessionOptions { policy, ..self.clone() })
-    }
-}
-
-/// What a KV store holds.
-///
-/// ```
-/// use longhand::{Model, ModelSource, Setup, SetupOptions};
-///
-/// let options = SetupOptions { policy: Some("streaming:sinks=4,window=28,slack=0".parse()?), ..SetupOptions::default() };
-/// // The policy keeps half of what is read.
-/// let setup = Setup::resolve(&Model::open(ModelSource::Embedded)?, &options, 0, &mut ())?;
-/// let mut session = setup.start(&mut ())?;
-/// // Reads 64 tokens.
-/// session.sync(&[7; 64], &mut |_| ())?;
-/// assert_eq!((session.kv_usage().tokens, session.kv_usage().share()), (64, 0.5));
-/// # Ok::<(), longhand::EngineError>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KvUsage {
-    /// Tokens seen, evicted ones included.
-    pub tokens: usize,
-    /// Bytes of the rows that are kept.
-    pub bytes: usize,
-    /// Bytes that all rows of these tokens would take.
-    pub full_bytes: usize,
-    /// Bytes allocated.
-    pub allocated: usize,
-    /// KV heads that keep everything, of all layers.
-    pub full_heads: usize,
-}
-
-impl KvUsage {
-    /// The bytes kept as a share of those of all rows; 0 of nothing.
-    pub fn share(&self) -> f64 {
-        if self.full_bytes == 0 { 0.0 } else { self.bytes as f64 / self.full_bytes as f64 }
-    }
-}
+use crate::kv::{Evictions, Layout, Store, StoreOptions};
+use crate::{Engine, EngineError, Progress};
 
 /// One timeline of tokens with a model, and the KV store that holds their rows.
 ///
@@ -180,25 +61,49 @@ pub struct Session {
     options: SessionOptions,
     pub(crate) store: Store,
     tokens: Vec<u32>,
+    /// `[n_vocab]`, or empty where they are not known.
     logits: Vec<f32>,
-    /// A first text whose reading layer by layer was interrupted. `tokens` is empty then.
-    first_text: Option<Box<FirstText>>,
-    /// Whether chunks of the last text were read, but not all of it. What is read next belongs to its turn.
-    is_mid_text: bool,
+    /// Memory for the logits of the pass that is computed.
+    next_logits: Vec<f32>,
+    last_text: LastText,
     /// For everything but decode steps.
     workspace: Workspace,
     /// The graphs of a decode step, built once, and their memory.
     decode: Option<(Pass, Workspace)>,
     compressing: Duration,
-    pub(crate) work: ReadingWork,
+    work: ReadingWork,
     /// Builds graphs for the session's context.
     forward: Forward,
+    interrupt: InterruptFlag,
     // Last: the engine must outlive what it has allocated.
     engine: Arc<Engine>,
 }
 
+/// How much of its last text a session has read.
+#[derive(Default)]
+pub(crate) enum LastText {
+    /// All of it, or there was none.
+    #[default]
+    Whole,
+    /// Some chunks of it. What is read next belongs to its turn.
+    SomeChunks,
+    /// Some layers have read the first text. The session has no tokens yet.
+    SomeLayers(Box<FirstText>),
+}
+
+/// How tokens are computed against the store as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Advance {
+    /// One token, by graphs that are built once. Once begun it is not interrupted. After an error the session goes back
+    /// to its latest checkpoint.
+    Step,
+    /// Up to a chunk of tokens, as many as there is room for. It can be interrupted, and is taken back after an error.
+    /// If it begins a turn, earlier turns cannot be undone any more.
+    Chunk { begins_turn: bool },
+}
+
 impl Session {
-    /// An empty session; allocates the store.
+    /// An empty session; allocates the store. Nothing else shares its interrupt flag.
     pub fn new(engine: &Arc<Engine>, options: SessionOptions) -> Result<Session, EngineError> {
         let spec = engine.spec();
         options.check_context(spec)?;
@@ -217,15 +122,48 @@ impl Session {
             store,
             tokens: Vec::new(),
             logits: Vec::new(),
-            first_text: None,
-            is_mid_text: false,
+            next_logits: Vec::new(),
+            last_text: LastText::Whole,
             workspace,
             decode: None,
             compressing: Duration::ZERO,
             work: ReadingWork::new(spec),
             forward,
+            interrupt: InterruptFlag::new(),
             engine: engine.clone(),
         })
+    }
+
+    /// The same session with this interrupt flag.
+    pub fn with_interrupt(mut self, interrupt: &InterruptFlag) -> Session {
+        self.set_interrupt(interrupt);
+        self
+    }
+
+    /// Has this flag stop the session's calls from now on. Other sessions of the engine go on. A call that is to be
+    /// stopped alone gets a new flag before it begins.
+    ///
+    /// ```
+    /// use longhand::{Engine, EngineOptions, InterruptFlag, ModelSource, Session, SessionOptions};
+    ///
+    /// let engine = Engine::open(&ModelSource::Embedded, &EngineOptions::default())?;
+    /// let [mut one, mut other] =
+    ///     [Session::new(&engine, SessionOptions::default())?, Session::new(&engine, SessionOptions::default())?];
+    /// one.interrupt().set();
+    /// assert!(one.sync(&[1, 2, 3], &mut |_| ()).is_err_and(|error| error.is_interrupt()));
+    /// other.sync(&[1, 2, 3], &mut |_| ())?;
+    /// one.set_interrupt(&InterruptFlag::new());
+    /// one.sync(&[1, 2, 3], &mut |_| ())?;
+    /// # Ok::<(), longhand::EngineError>(())
+    /// ```
+    pub fn set_interrupt(&mut self, interrupt: &InterruptFlag) {
+        self.interrupt = interrupt.clone();
+    }
+
+    /// The flag that stops the session's calls: a reading at its next operation, with an error for which
+    /// [`EngineError::is_interrupt`] holds. A decode step that has begun is completed.
+    pub fn interrupt(&self) -> &InterruptFlag {
+        &self.interrupt
     }
 
     /// The tokens so far.
@@ -236,6 +174,286 @@ impl Session {
     /// The loaded model that computes its text.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
+    }
+
+    /// What it was made with.
+    pub fn options(&self) -> &SessionOptions {
+        &self.options
+    }
+
+    /// Logits `[n_vocab]` of the token that follows [`Session::tokens`]; empty before the first, and where
+    /// they are unknown because the reading of a text was interrupted there.
+    pub fn logits(&self) -> &[f32] {
+        &self.logits
+    }
+
+    /// The store.
+    #[cfg(feature = "testing")]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Makes `tokens` the session's text: keeps the common beginning where it can, computes the rest, and
+    /// leaves the logits of what follows. Returns how many tokens were computed.
+    ///
+    /// After an error or an interrupt the session holds a beginning of `tokens`, as [`Session::tokens`] says.
+    /// It is what the session had of them before, and the chunks that were complete. Of a text whose logits are not
+    /// finite, nothing is left. The session is exactly as if it had read that beginning only, in the same chunks; but
+    /// its logits may be unknown. Calling `sync` again goes on from there, in the same turn.
+    ///
+    /// Of a first text that is read layer by layer ([`Prefill::Exact`]) there are no tokens until all layers have read
+    /// it. Calling `sync` with the same text after an interrupt goes on in the layer where it stopped
+    /// ([`Session::first_text_share`]). Everything else begins anew.
+    ///
+    /// # Errors
+    /// Where a token is outside the vocabulary, or the text is longer than the context. Where a computation
+    /// fails or is interrupted, or its numbers are not finite ([`EngineError::NotFinite`]).
+    pub fn sync(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<usize, EngineError> {
+        self.sync_with(tokens, &mut |_, now| progress(now))
+    }
+
+    /// As [`Session::sync`]. `after_piece` also sees the session as it is after each piece, so that it can write it down.
+    pub(crate) fn sync_with(
+        &mut self,
+        tokens: &[u32],
+        after_piece: &mut dyn FnMut(&Session, Progress),
+    ) -> Result<usize, EngineError> {
+        let mut reading = self.read(tokens)?;
+        let missing = reading.missing();
+        while let Some(progress) = reading.step()? {
+            after_piece(reading.session(), progress);
+        }
+        Ok(missing)
+    }
+
+    /// Appends one token and computes the logits of what follows. A step that has begun is not interrupted.
+    ///
+    /// After an interrupt the session is as before. After another error it is as it was when the last text
+    /// had been read, or empty where that cannot be restored, as [`Session::tokens`] says.
+    pub fn push(&mut self, token: u32) -> Result<(), EngineError> {
+        self.prepare_step(token)?;
+        self.forget_first_text()?;
+        self.step(token)
+    }
+
+    /// What comes before a decode step and can be interrupted. It does not change the session.
+    fn prepare_step(&mut self, token: u32) -> Result<(), EngineError> {
+        self.check(&[token])?;
+        if self.tokens.len() == self.options.context {
+            let context = self.options.context;
+            return Err(EngineError::ContextFull { needed: context + 1, context });
+        }
+        self.interrupt.check()?;
+        not_finite::check_weights(&self.engine, token, self.options.types, &self.interrupt)?;
+        if self.decode.is_none() {
+            let mut workspace = Workspace::new(&self.engine.backends);
+            let rows = |layer| self.store.rows(layer);
+            let pass = Pass::new(self.forward.model_graphs(1, OutputTokens::Last, rows), &mut workspace)?;
+            self.decode = Some((pass, workspace));
+        }
+        Ok(())
+    }
+
+    /// A decode step, after [`Session::prepare_step`].
+    fn step(&mut self, token: u32) -> Result<(), EngineError> {
+        self.advance(&[token], Advance::Step, |_| Ok(OutputTokens::Last), Pass::read_logits_into)
+    }
+
+    /// Computes the next of the tokens `rest`, one or up to a chunk, and leaves what `read` reads of the results: the
+    /// logits of what follows, or none, and what it gives. `outputs` tells for which tokens of so many logits are
+    /// computed.
+    fn advance<T>(
+        &mut self,
+        rest: &[u32],
+        how: Advance,
+        outputs: impl FnOnce(usize) -> Result<OutputTokens, EngineError>,
+        read: impl FnOnce(&Pass, &mut Vec<f32>) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        let wanted = rest.len().min(self.options.chunk.max(1));
+        if let Advance::Chunk { begins_turn } = how {
+            let turn = begins_turn.then_some(self.logits.as_slice());
+            self.store.begin_attempt(turn, self.store.free_rows() < wanted)?;
+        }
+        match self.compute(&rest[..wanted], how, outputs, read) {
+            Ok((count, result, evictions)) => self.complete(&rest[..count], evictions).map(|()| result),
+            Err(error) => Err(self.take_back(error, rest, how)),
+        }
+    }
+
+    /// What happens between two tokens, as far as it can be taken back. Returns how many of the tokens were computed, what
+    /// was read, and which rows are evicted next.
+    fn compute<T>(
+        &mut self,
+        wanted: &[u32],
+        how: Advance,
+        outputs: impl FnOnce(usize) -> Result<OutputTokens, EngineError>,
+        read: impl FnOnce(&Pass, &mut Vec<f32>) -> Result<T, EngineError>,
+    ) -> Result<(usize, T, Evictions), EngineError> {
+        let tokens = &wanted[..self.make_room(wanted.len())?];
+        let (outputs, backends) = (outputs(tokens.len())?, &self.engine.backends);
+        let (mut built, (event, interrupt)) = (None, how.event_and_interrupt(&self.interrupt));
+        let pass = match (how, &self.decode) {
+            (Advance::Step, Some((pass, _))) => pass,
+            _ => {
+                let graphs = self.forward.model_graphs(tokens.len(), outputs, |layer| self.store.rows(layer));
+                built.insert(Pass::new(graphs, &mut self.workspace)?)
+            }
+        };
+        pass.compute(backends, tokens, self.store.seen(), &self.store.state(), interrupt)?;
+        let result = read(pass, &mut self.next_logits)?;
+        self.store.advance(tokens.len());
+        let evictions = self.store.plan_evictions(event, false, backends, &mut self.workspace)?;
+        Ok((tokens.len(), result, evictions))
+    }
+
+    /// Makes room for up to `wanted` tokens. Returns for how many there is room, at least 1.
+    fn make_room(&mut self, wanted: usize) -> Result<usize, EngineError> {
+        if self.store.free_rows() < wanted {
+            self.store.compress(Event::Chunk, true, &self.engine.backends, &mut self.workspace)?;
+        }
+        match self.store.free_rows().min(wanted) {
+            0 => {
+                let context = self.options.context;
+                Err(EngineError::ContextFull { needed: self.tokens.len() + 1, context })
+            }
+            room => Ok(room),
+        }
+    }
+
+    /// Counts tokens that were computed, and evicts rows. After an error the session is empty.
+    fn complete(&mut self, tokens: &[u32], evictions: Evictions) -> Result<(), EngineError> {
+        self.store.commit();
+        self.tokens.extend_from_slice(tokens);
+        std::mem::swap(&mut self.logits, &mut self.next_logits);
+        let evicted = self.store.evict(evictions, &self.engine.backends, &mut self.workspace);
+        self.keep_what_is_stored();
+        evicted
+    }
+
+    /// Takes back what was computed of the tokens `rest` before this error. Returns the error, with where numbers stop
+    /// being finite if it is that one.
+    fn take_back(&mut self, error: EngineError, rest: &[u32], how: Advance) -> EngineError {
+        let is_not_finite = matches!(error, EngineError::NotFinite { .. });
+        let text = if is_not_finite { [&self.tokens[..], rest].concat() } else { Vec::new() };
+        if how == Advance::Step {
+            self.rewind_to_latest();
+        } else {
+            // If this fails too, the store is empty, and the first error is the one to report.
+            let _ = self.store.roll_back();
+            self.keep_what_is_stored();
+            if is_not_finite && matches!(self.last_text, LastText::SomeChunks) {
+                // The chunks before may be to blame.
+                self.rewind_to_latest();
+            }
+        }
+        self.with_origin(error, &text)
+    }
+
+    /// Forgets the text where the store was emptied after an error.
+    fn keep_what_is_stored(&mut self) {
+        if self.store.seen() < self.tokens.len() {
+            self.tokens.clear();
+            self.logits.clear();
+            self.last_text = LastText::Whole;
+        }
+    }
+
+    /// The error of computing `tokens`, with where numbers stop being finite, if it is that error.
+    fn with_origin(&self, error: EngineError, tokens: &[u32]) -> EngineError {
+        not_finite::with_origin(error, &self.engine, tokens, self.options.types, &self.interrupt)
+    }
+
+    /// Goes back to the longest prefix of `tokens` that can be restored and whose logits are known or
+    /// computed next.
+    fn go_back(&mut self, tokens: &[u32]) -> Result<(), EngineError> {
+        let common = common_prefix(&self.tokens, tokens);
+        if common == self.tokens.len() && (common < tokens.len() || !self.logits.is_empty()) {
+            return Ok(());
+        }
+        self.forget_chunks();
+        // The last token is computed again where its logits are not known.
+        let cut = common.min(tokens.len().saturating_sub(1));
+        let cut = if cut > 0 && self.store.can_truncate(cut) { cut } else { 0 };
+        let usable = |seen, known| seen <= common && (known || seen < tokens.len());
+        match self.store.latest_checkpoint(usable) {
+            Some(mark) if mark >= cut && mark > 0 => self.rewind(mark),
+            _ if cut > 0 => {
+                self.store.truncate(cut);
+                self.tokens.truncate(cut);
+                self.logits.clear();
+                Ok(())
+            }
+            _ => self.clear(),
+        }
+    }
+
+    /// What is read next begins a turn of its own.
+    fn forget_chunks(&mut self) {
+        if matches!(self.last_text, LastText::SomeChunks) {
+            self.last_text = LastText::Whole;
+        }
+    }
+
+    /// Goes back to the checkpoint at which `seen` tokens had been seen. The session is empty where there is
+    /// none, and after an error.
+    fn rewind(&mut self, seen: usize) -> Result<(), EngineError> {
+        let result = self.store.rewind(seen);
+        self.forget_chunks();
+        self.tokens.truncate(self.store.seen());
+        self.logits.clear();
+        self.logits = result?;
+        Ok(())
+    }
+
+    /// Goes back to the latest checkpoint after an error. The session is empty where there is none.
+    fn rewind_to_latest(&mut self) {
+        let latest = self.store.latest_checkpoint(|_, _| true);
+        // If this fails too, the session is empty, and the first error is the one to report.
+        let _ = self.rewind(latest.unwrap_or(0));
+    }
+
+    /// Removes all tokens.
+    pub fn clear(&mut self) -> Result<(), EngineError> {
+        self.last_text = LastText::Whole;
+        self.tokens.clear();
+        self.logits.clear();
+        self.store.clear()
+    }
+
+    /// The first text that some layers have read.
+    fn first_text(&self) -> Option<&FirstText> {
+        match &self.last_text {
+            LastText::SomeLayers(text) => Some(text),
+            LastText::Whole | LastText::SomeChunks => None,
+        }
+    }
+
+    /// Empties the store if it holds layers of a first text whose reading was interrupted.
+    pub(crate) fn forget_first_text(&mut self) -> Result<(), EngineError> {
+        if self.first_text().is_some() { self.clear() } else { Ok(()) }
+    }
+
+    fn check(&self, tokens: &[u32]) -> Result<(), EngineError> {
+        let vocabulary = self.engine.spec().n_vocab;
+        if let Some(token) = tokens.iter().find(|token| **token as usize >= vocabulary) {
+            return Err(EngineError::Token { token: *token, vocabulary });
+        }
+        if tokens.len() > self.options.context {
+            return Err(EngineError::ContextFull { needed: tokens.len(), context: self.options.context });
+        }
+        Ok(())
+    }
+
+    /// Whether [`Session::sync`] can go back to the first `tokens` tokens without reading them again, but for
+    /// the last one.
+    pub fn can_return_to(&self, tokens: usize) -> bool {
+        self.store.can_truncate(tokens.saturating_sub(1))
+            || self.store.latest_checkpoint(|seen, known| seen == tokens && known).is_some()
+    }
+
+    /// Whether all tokens after the first `tokens` can be taken off the end.
+    pub fn can_truncate_to(&self, tokens: usize) -> bool {
+        self.store.can_truncate(tokens)
     }
 
     /// Replaces the session's text, logits and store by saved ones. After an error the session is empty.
@@ -260,198 +478,18 @@ impl Session {
         self.store.begin_turn(&self.logits)
     }
 
-    /// What the KV store holds now.
-    pub fn kv_usage(&self) -> KvUsage {
-        let layout = self.store.layout();
-        KvUsage {
-            tokens: self.store.seen(),
-            // Layers of a text that is not read yet do not count.
-            bytes: if self.first_text.is_some() { 0 } else { self.store.live_bytes() },
-            full_bytes: layout.full_bytes(self.store.seen()),
-            allocated: self.store.bytes(),
-            full_heads: (layout.layers.iter().flatten())
-                .filter(|lane| lane.policy.is_none())
-                .map(|lane| lane.kv_heads.len())
-                .sum(),
-        }
-    }
-
-    /// Whether [`Session::sync`] can go back to the first `tokens` tokens without reading them again, but for
-    /// the last one.
-    pub fn can_return_to(&self, tokens: usize) -> bool {
-        self.store.can_truncate(tokens.saturating_sub(1))
-            || self.store.latest_checkpoint(|seen, known| seen == tokens && known).is_some()
-    }
-
-    /// Whether all tokens after the first `tokens` can be taken off the end.
-    pub fn can_truncate_to(&self, tokens: usize) -> bool {
-        self.store.can_truncate(tokens)
-    }
-
-    /// The store.
-    #[cfg(feature = "testing")]
-    pub fn store(&self) -> &Store {
-        &self.store
-    }
-
-    /// What it was made with.
-    pub fn options(&self) -> &SessionOptions {
-        &self.options
-    }
-
-    /// Logits `[n_vocab]` of the token that follows [`Session::tokens`]; empty before the first, and where
-    /// they are unknown because the reading of a text was interrupted there.
-    pub fn logits(&self) -> &[f32] {
-        &self.logits
-    }
-
-    /// Makes `tokens` the session's text: keeps the common beginning where it can, computes the rest, and
-    /// leaves the logits of what follows. Returns how many tokens were computed.
-    ///
-    /// After an error or an interrupt the session holds a beginning of `tokens`, as [`Session::tokens`] says.
-    /// It is what the session had of them before, and the chunks that were complete. Of a text whose logits are not
-    /// finite, nothing is left. The session is exactly as if it had read that beginning only, in the same chunks; but
-    /// its logits may be unknown. Calling `sync` again goes on from there, in the same turn.
-    ///
-    /// Of a first text that is read layer by layer ([`Prefill::Exact`]) there are no tokens until all layers have read
-    /// it. Calling `sync` with the same text after an interrupt goes on in the layer where it stopped
-    /// ([`Session::first_text_share`]). Everything else begins anew.
-    ///
-    /// # Errors
-    /// Where a token is outside the vocabulary, or the text is longer than the context. Where a computation
-    /// fails or is interrupted, or its numbers are not finite ([`EngineError::NotFinite`]).
-    pub fn sync(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<usize, EngineError> {
-        self.sync_with(tokens, &mut |_, now| progress(now))
-    }
-
-    /// As [`Session::sync`]. `after_chunk` also sees the session as it is after each chunk, so that it can write it down.
-    pub(crate) fn sync_with(
-        &mut self,
-        tokens: &[u32],
-        after_chunk: &mut dyn FnMut(&Session, Progress),
-    ) -> Result<usize, EngineError> {
-        self.check(tokens)?;
-        self.go_back(tokens)?;
-        let rest = &tokens[self.tokens.len()..];
-        if rest.is_empty() {
-            return Ok(0);
-        }
-        check_interrupt(&self.engine.interrupt())?;
-        match rest {
-            [token] if !self.tokens.is_empty() => {
-                self.prepare_step(*token)?;
-                // Only now: an interrupt before this must leave what undoes the turn before.
-                if !self.is_mid_text {
-                    self.store.begin_turn(&self.logits)?;
-                }
-                self.step(*token)?;
-            }
-            _ => {
-                not_finite::check_text(&self.engine, rest, self.options.types)?;
-                self.read(rest, after_chunk).map_err(|error| self.with_origin(error, tokens))?;
-            }
-        }
-        self.is_mid_text = false;
-        self.store.add_checkpoint(&self.logits)?;
-        Ok(rest.len())
-    }
-
-    fn read(
-        &mut self,
-        tokens: &[u32],
-        after_chunk: &mut dyn FnMut(&Session, Progress),
-    ) -> Result<(), EngineError> {
-        if self.tokens.is_empty() && self.options.prefill == Prefill::Exact {
-            return self.read_exact(tokens, after_chunk);
-        }
-        let read = self.read_chunks(tokens, after_chunk);
-        self.engine.release_all();
-        read
-    }
-
-    /// The error of computing `tokens`, with where numbers stop being finite, if it is that error.
-    fn with_origin(&self, error: EngineError, tokens: &[u32]) -> EngineError {
-        not_finite::with_origin(error, &self.engine, tokens, self.options.types)
-    }
-
-    /// Goes back to the longest prefix of `tokens` that can be restored and whose logits are known or
-    /// computed next.
-    fn go_back(&mut self, tokens: &[u32]) -> Result<(), EngineError> {
-        let common = common_prefix(&self.tokens, tokens);
-        if common == self.tokens.len() && (common < tokens.len() || !self.logits.is_empty()) {
-            return Ok(());
-        }
-        self.is_mid_text = false;
-        // The last token is computed again where its logits are not known.
-        let cut = common.min(tokens.len().saturating_sub(1));
-        let cut = if cut > 0 && self.store.can_truncate(cut) { cut } else { 0 };
-        let usable = |seen, known| seen <= common && (known || seen < tokens.len());
-        match self.store.latest_checkpoint(usable) {
-            Some(mark) if mark >= cut && mark > 0 => self.rewind(mark),
-            _ if cut > 0 => {
-                self.store.truncate(cut);
-                self.tokens.truncate(cut);
-                self.logits.clear();
-                Ok(())
-            }
-            _ => self.clear(),
-        }
-    }
-
-    /// Goes back to the checkpoint at which `seen` tokens had been seen. The session is empty where there is
-    /// none, and after an error.
-    fn rewind(&mut self, seen: usize) -> Result<(), EngineError> {
-        let result = self.store.rewind(seen);
-        self.is_mid_text = false;
-        self.tokens.truncate(self.store.seen());
-        self.logits.clear();
-        self.logits = result?;
-        Ok(())
-    }
-
-    /// Goes back to the latest checkpoint after an error. The session is empty where there is none.
-    fn rewind_to_latest(&mut self) {
-        let latest = self.store.latest_checkpoint(|_, _| true);
-        // If this fails too, the session is empty, and the first error is the one to report.
-        let _ = self.rewind(latest.unwrap_or(0));
-    }
-
-    /// Removes all tokens.
-    pub fn clear(&mut self) -> Result<(), EngineError> {
-        self.first_text = None;
-        self.is_mid_text = false;
-        self.tokens.clear();
-        self.logits.clear();
-        self.store.clear()
-    }
-
-    /// Empties the store if it holds layers of a first text whose reading was interrupted.
-    pub(crate) fn forget_first_text(&mut self) -> Result<(), EngineError> {
-        if self.first_text.is_some() { self.clear() } else { Ok(()) }
-    }
-
-    fn check(&self, tokens: &[u32]) -> Result<(), EngineError> {
-        let vocabulary = self.engine.spec().n_vocab;
-        if let Some(token) = tokens.iter().find(|token| **token as usize >= vocabulary) {
-            return Err(EngineError::Token { token: *token, vocabulary });
-        }
-        if tokens.len() > self.options.context {
-            return Err(EngineError::ContextFull { needed: tokens.len(), context: self.options.context });
-        }
-        Ok(())
-    }
-
     /// Logits `[n_vocab]` after every token of a text, `[n, n_vocab]` in one vector: for checking a model.
     /// What the session held is removed. Afterwards it holds the text, or after an error a beginning of it.
     pub fn all_logits(&mut self, tokens: &[u32]) -> Result<Vec<f32>, EngineError> {
         self.check(tokens)?;
         self.clear()?;
-        not_finite::check_text(&self.engine, tokens, self.options.types)?;
+        if let Some(last) = tokens.last() {
+            not_finite::check_weights(&self.engine, *last, self.options.types, &self.interrupt)?;
+        }
         let mut all = Vec::new();
         while self.tokens.len() < tokens.len() {
             let rest = &tokens[self.tokens.len()..];
-            let logits = self.chunk(rest, false, |_| Ok(OutputTokens::All), Pass::read_logits);
-            all.extend(logits.map_err(|error| self.with_origin(error, tokens))?);
+            all.extend(self.diagnose(rest, |_| Ok(OutputTokens::All), Pass::read_logits)?);
         }
         Ok(all)
     }
@@ -472,155 +510,20 @@ impl Session {
         }
         self.forget_first_text()?;
         let n_layers = self.engine.spec().n_layers;
-        self.chunk(tokens, false, whole, |pass| pass.intermediates(n_layers))
+        self.diagnose(tokens, whole, |pass| pass.intermediates(n_layers))
     }
 
-    /// Appends one token and computes the logits of what follows. A step that has begun is not interrupted.
-    ///
-    /// After an interrupt the session is as before. After another error it is as it was when the last text
-    /// had been read, or empty where that cannot be restored, as [`Session::tokens`] says.
-    pub fn push(&mut self, token: u32) -> Result<(), EngineError> {
-        self.prepare_step(token)?;
-        self.forget_first_text()?;
-        self.step(token)
-    }
-
-    /// What comes before a decode step and can be interrupted. It does not change the session.
-    fn prepare_step(&mut self, token: u32) -> Result<(), EngineError> {
-        self.check(&[token])?;
-        if self.tokens.len() == self.options.context {
-            let context = self.options.context;
-            return Err(EngineError::ContextFull { needed: context + 1, context });
-        }
-        check_interrupt(&self.engine.interrupt())?;
-        not_finite::check_weights(&self.engine, token, self.options.types)?;
-        if self.decode.is_none() {
-            let mut workspace = Workspace::new(&self.engine.backends);
-            let rows = |layer| self.store.rows(layer);
-            let pass = Pass::new(self.forward.model_graphs(1, OutputTokens::Last, rows), &mut workspace)?;
-            self.decode = Some((pass, workspace));
-        }
-        Ok(())
-    }
-
-    /// A decode step, after [`Session::prepare_step`].
-    fn step(&mut self, token: u32) -> Result<(), EngineError> {
-        self.compute_step(token).map_err(|error| {
-            let text = [&self.tokens[..], &[token]].concat();
-            self.rewind_to_latest();
-            self.with_origin(error, &text)
-        })
-    }
-
-    fn compute_step(&mut self, token: u32) -> Result<(), EngineError> {
-        self.make_room(1)?;
-        let Some((pass, _)) = &self.decode else { return Ok(()) };
-        let backends = &self.engine.backends;
-        pass.compute(Backends::compute_to_end, backends, &[token], self.store.seen(), &self.store.state())?;
-        pass.read_logits_into(&mut self.logits)?;
-        self.tokens.push(token);
-        self.store.advance(1);
-        self.store.compress(Event::Step, false, backends, &mut self.workspace)
-    }
-
-    /// Makes room for up to `wanted` tokens. Returns for how many there is room, at least 1.
-    fn make_room(&mut self, wanted: usize) -> Result<usize, EngineError> {
-        if self.store.free_rows() < wanted {
-            self.store.compress(Event::Chunk, true, &self.engine.backends, &mut self.workspace)?;
-        }
-        match self.store.free_rows().min(wanted) {
-            0 => {
-                let context = self.options.context;
-                Err(EngineError::ContextFull { needed: self.tokens.len() + 1, context })
-            }
-            room => Ok(room),
-        }
-    }
-
-    /// Computes a chunk, as many of the tokens `rest` as there is room for, and gives what `read` reads of
-    /// the results. `outputs` tells for which tokens a chunk of so many needs logits. Afterwards the logits
-    /// of what follows are not known. If the chunk fails or is interrupted, it is taken back.
-    fn chunk<T>(
+    /// Computes a chunk of which `read` reads something. Afterwards the logits of what follows are not known.
+    fn diagnose<T>(
         &mut self,
         rest: &[u32],
-        begins_turn: bool,
         outputs: impl FnOnce(usize) -> Result<OutputTokens, EngineError>,
         read: impl FnOnce(&Pass) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
-        let wanted = rest.len().min(self.options.chunk.max(1));
-        let turn = begins_turn.then_some(self.logits.as_slice());
-        self.store.begin_attempt(turn, self.store.free_rows() < wanted)?;
-        match self.compute_chunk(rest, wanted, outputs, read) {
-            Ok((tokens, result, evictions)) => {
-                self.store.commit();
-                self.tokens.extend_from_slice(tokens);
-                self.logits.clear();
-                let evicted = self.store.evict(evictions, &self.engine.backends, &mut self.workspace);
-                self.tokens.truncate(self.store.seen());
-                evicted.map(|()| result)
-            }
-            Err(error) => {
-                // If this fails too, the store is empty, and the first error is the one to report.
-                let _ = self.store.roll_back();
-                if self.store.seen() < self.tokens.len() {
-                    self.tokens.clear();
-                    self.logits.clear();
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// The part of [`Session::chunk`] that can be taken back. Returns the chunk's tokens, what was read, and
-    /// which rows are evicted next.
-    fn compute_chunk<'t, T>(
-        &mut self,
-        rest: &'t [u32],
-        wanted: usize,
-        outputs: impl FnOnce(usize) -> Result<OutputTokens, EngineError>,
-        read: impl FnOnce(&Pass) -> Result<T, EngineError>,
-    ) -> Result<(&'t [u32], T, Evictions), EngineError> {
-        let tokens = &rest[..self.make_room(wanted)?];
-        let (backends, rows) = (&self.engine.backends, |layer| self.store.rows(layer));
-        let outputs = outputs(tokens.len())?;
-        let graphs = self.forward.model_graphs(tokens.len(), outputs, rows);
-        let pass = Pass::new(graphs, &mut self.workspace)?;
-        pass.compute(Backends::compute, backends, tokens, self.store.seen(), &self.store.state())?;
-        let result = read(&pass)?;
-        self.store.advance(tokens.len());
-        let evictions = self.store.plan_evictions(Event::Chunk, false, backends, &mut self.workspace)?;
-        Ok((tokens, result, evictions))
-    }
-
-    fn read_chunks(
-        &mut self,
-        tokens: &[u32],
-        after_chunk: &mut dyn FnMut(&Session, Progress),
-    ) -> Result<(), EngineError> {
-        let (before, mut elapsed) = (self.tokens.len(), Duration::ZERO);
-        loop {
-            let started = Instant::now();
-            let at = self.tokens.len() - before;
-            if at == tokens.len() {
-                return Ok(());
-            }
-            let rest = &tokens[at..];
-            let outputs = |n| Ok(if n == rest.len() { OutputTokens::Last } else { OutputTokens::None });
-            let begins_turn = before > 0 && !self.is_mid_text;
-            let logits = self.chunk(rest, begins_turn, outputs, Pass::read_logits);
-            if let Err(EngineError::NotFinite { .. }) = &logits
-                && self.is_mid_text
-            {
-                // The chunks before may be to blame.
-                self.rewind_to_latest();
-            }
-            self.logits = logits?;
-            self.is_mid_text = true;
-            let done = self.reading_work(before, self.tokens.len() - before);
-            let share = done / self.reading_work(before, tokens.len());
-            elapsed += started.elapsed();
-            after_chunk(self, Progress { task: Task::Prefill, share, size: tokens.len(), elapsed });
-        }
+        self.advance(rest, Advance::Chunk { begins_turn: false }, outputs, |pass, logits| {
+            logits.clear();
+            read(pass)
+        })
     }
 
     /// Time spent on selecting and moving rows after the last exact prefill, or after
@@ -633,6 +536,16 @@ impl Session {
     pub fn compute_bytes(&self) -> usize {
         let workspaces = self.decode.iter().map(|(_, workspace)| workspace).chain([&self.workspace]);
         workspaces.map(|workspace| Place::ALL.map(|place| workspace.bytes(place)).iter().sum::<usize>()).sum()
+    }
+}
+
+impl Advance {
+    /// What policies are told, and what may stop the computation.
+    fn event_and_interrupt(self, flag: &InterruptFlag) -> (Event, Option<&InterruptFlag>) {
+        match self {
+            Advance::Step => (Event::Step, None),
+            Advance::Chunk { .. } => (Event::Chunk, Some(flag)),
+        }
     }
 }
 

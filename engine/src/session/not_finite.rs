@@ -1,20 +1,21 @@
 //! Numbers that are not finite: the model file is damaged, or a computation overflows.
 //!
 //! A product with quantised weights quantises its other operand too, which turns NaN into an arbitrary
-//! number. So not all of them reach the logits. Three things are checked:
+//! number. So not all of them reach the logits. Three things are checked (`compute/finite.rs`):
 //!
 //! - Once for each engine, all weights ([`check_weights`]).
-//! - The embeddings of every text.
+//! - The embeddings of every text, when they are looked up.
 //! - After each computation, the logits and the residual stream before them, which carries what was added.
 //!
-//! Only then is it searched for where numbers stop being finite. The text is computed again with full
+//! Here is the search for where numbers stop being finite, which follows only then. The text is computed again with full
 //! attention, layer by layer, and every intermediate is checked.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ggml::{Tensor, Type};
+use ggml::{InterruptFlag, Tensor, Type};
 
+use crate::compute::finite::is_finite;
 use crate::compute::layered_text::{LayeredText, Purpose};
 use crate::devices::placement::Place;
 use crate::devices::workspace::Workspace;
@@ -28,26 +29,18 @@ const CHUNK: usize = 64;
 /// Tokens whose embeddings are computed at a time.
 const EMBEDDINGS_CHUNK: usize = 512;
 
-/// An error, still without the origin, if some of the logits, or of the numbers `[n_embd, n]` from which they
-/// are computed, are not finite.
-pub(crate) fn check(logits: &[f32], normed: &Tensor) -> Result<(), EngineError> {
-    match is_finite(logits) && is_finite(&normed.to_vec::<f32>()?) {
-        true => Ok(()),
-        false => Err(EngineError::NotFinite { origin: None }),
-    }
-}
-
 /// Checks the weights, once for each engine, by a token that passes all of them. NaN and infinity times any
 /// number are not finite. Costs as much as a decode step.
 pub(crate) fn check_weights(
     engine: &Arc<Engine>,
     token: u32,
     types: (Type, Type),
+    interrupt: &InterruptFlag,
 ) -> Result<(), EngineError> {
     if engine.has_finite_weights.load(Ordering::Relaxed) {
         return Ok(());
     }
-    match search(engine, &[token], types) {
+    match search(engine, &[token], types, interrupt) {
         Ok(None) => {
             engine.has_finite_weights.store(true, Ordering::Relaxed);
             Ok(())
@@ -59,24 +52,6 @@ pub(crate) fn check_weights(
     }
 }
 
-/// Checks the embeddings of a text, and the weights as [`check_weights`].
-pub(crate) fn check_text(
-    engine: &Arc<Engine>,
-    tokens: &[u32],
-    types: (Type, Type),
-) -> Result<(), EngineError> {
-    if let Some(table) = wrong_embeddings(engine, tokens)? {
-        return Err(EngineError::NotFinite { origin: origin(engine, table) });
-    }
-    tokens.last().map_or(Ok(()), |token| check_weights(engine, *token, types))
-}
-
-fn is_finite(numbers: &[f32]) -> bool {
-    const EXPONENT: u32 = 0x7f80_0000;
-    // All ones in the exponent are infinity or NaN. Without an early exit, the loop is vectorised.
-    numbers.iter().fold(0, |found, x| found | u32::from(x.to_bits() & EXPONENT == EXPONENT)) == 0
-}
-
 /// An error with the origin, where it lacks one. A session with keys and values of these `types` had read
 /// `tokens`.
 pub(crate) fn with_origin(
@@ -84,30 +59,36 @@ pub(crate) fn with_origin(
     engine: &Arc<Engine>,
     tokens: &[u32],
     types: (Type, Type),
+    interrupt: &InterruptFlag,
 ) -> EngineError {
     let EngineError::NotFinite { origin: None } = error else { return error };
     // A failed or interrupted search hides nothing but the origin.
-    EngineError::NotFinite { origin: search(engine, tokens, types).unwrap_or(None) }
+    EngineError::NotFinite { origin: search(engine, tokens, types, interrupt).unwrap_or(None) }
 }
 
 fn search(
     engine: &Arc<Engine>,
     tokens: &[u32],
     types: (Type, Type),
+    interrupt: &InterruptFlag,
 ) -> Result<Option<NotFiniteOrigin>, EngineError> {
-    if let Some(table) = wrong_embeddings(engine, tokens)? {
+    if let Some(table) = wrong_embeddings(engine, tokens, interrupt)? {
         return Ok(origin(engine, table));
     }
     // Other damaged weights show in any few tokens. Long texts take long.
     let sample = &tokens[tokens.len().saturating_sub(CHUNK)..];
-    match search_layers(engine, sample, types)? {
-        None if sample.len() < tokens.len() => search_layers(engine, tokens, types),
+    match search_layers(engine, sample, types, interrupt)? {
+        None if sample.len() < tokens.len() => search_layers(engine, tokens, types, interrupt),
         found => Ok(found),
     }
 }
 
 /// The embeddings, by their name in [`origin`], of which some token has numbers that are not finite.
-fn wrong_embeddings(engine: &Engine, tokens: &[u32]) -> Result<Option<&'static str>, EngineError> {
+fn wrong_embeddings(
+    engine: &Engine,
+    tokens: &[u32],
+    interrupt: &InterruptFlag,
+) -> Result<Option<&'static str>, EngineError> {
     let (backends, mut workspace) = (&engine.backends, Workspace::new(&engine.backends));
     for tokens in tokens.chunks(EMBEDDINGS_CHUNK) {
         let of_model = engine.forward.embedding_graph(tokens.len());
@@ -116,7 +97,7 @@ fn wrong_embeddings(engine: &Engine, tokens: &[u32]) -> Result<Option<&'static s
             let Some(built) = built else { continue };
             let graph = workspace.prepare(Place::Host, built.graph()?)?;
             built.inputs.fill(tokens, 0, &LaneValues::default())?;
-            backends.compute(Place::Host, &graph)?;
+            backends.compute(Place::Host, &graph, Some(interrupt))?;
             if !is_finite(&built.result.to_vec::<f32>()?) {
                 return Ok(Some(name));
             }
@@ -130,13 +111,15 @@ fn search_layers(
     engine: &Arc<Engine>,
     tokens: &[u32],
     types: (Type, Type),
+    interrupt: &InterruptFlag,
 ) -> Result<Option<NotFiniteOrigin>, EngineError> {
     let (forward, mut workspace) = (engine.forward.traced(), Workspace::new(&engine.backends));
     let mut text = LayeredText::without_store(engine, forward, tokens, CHUNK, Purpose::Intermediates, types)?;
+    while text.embed_next(&mut workspace, interrupt)? {}
     while let Some(layer) = text.begin_layer()? {
         let (rows, mut stored) = (text.complete_rows(), StoredRange::default());
         while text.next_chunk().is_some() {
-            let Some(pass) = text.read_chunk(&rows, &mut workspace)? else { continue };
+            let Some(pass) = text.read_chunk(&rows, &mut workspace, interrupt)? else { continue };
             for node in pass.nodes() {
                 let name = node.name();
                 let Some(mut origin) = origin(engine, &name) else { continue };
@@ -221,23 +204,4 @@ fn origin(engine: &Engine, name: &str) -> Option<NotFiniteOrigin> {
         _ => return None,
     };
     Some(NotFiniteOrigin { tensor: tensor.name(), layer, layers })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn infinities_and_nan_are_found_anywhere() {
-        let mut numbers = vec![f32::MAX; 1000];
-        numbers[3] = f32::MIN_POSITIVE / 2.0;
-        assert!(is_finite(&numbers) && is_finite(&[]));
-        for wrong in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            for at in [0, 500, 999] {
-                let kept = std::mem::replace(&mut numbers[at], wrong);
-                assert!(!is_finite(&numbers), "{wrong} at {at}");
-                numbers[at] = kept;
-            }
-        }
-    }
 }

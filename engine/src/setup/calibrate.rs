@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
+use ggml::{Backend, Context, GraphAllocator, InterruptFlag, Tensor, Type};
 use kernels::graph::AttentionShape;
 use models::random::Random;
 use models::spec::PositionEncoding;
@@ -83,12 +83,12 @@ pub struct HeadScores {
     pub echo: Vec<f32>,
 }
 
-/// Scores every query head and selects retrieval heads by `rule`. Stops with an error when the engine's
-/// interrupt flag is set.
+/// Scores every query head and selects retrieval heads by `rule`. Stops with an error when `interrupt` is set.
 pub fn calibrate(
     engine: &Arc<Engine>,
     options: &CalibrationOptions,
     rule: &SelectionRule,
+    interrupt: &InterruptFlag,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<HeadProfile, EngineError> {
     let spec = engine.spec();
@@ -115,7 +115,8 @@ pub fn calibrate(
     let tokens: Vec<u32> = bos.into_iter().chain(std::iter::repeat_n(block, REPEATS).flatten()).collect();
     let pattern = Pattern { prefix, period, occurrences: Occurrences::All };
 
-    not_finite::check_text(engine, &tokens, CACHE_TYPES)?;
+    let last = tokens.last().copied().unwrap_or_default();
+    not_finite::check_weights(engine, last, CACHE_TYPES, interrupt)?;
     let (mut induction, mut echo) = (Vec::new(), Vec::new());
     let text = text_to_read_twice(engine)?;
     // The text is computed twice.
@@ -126,7 +127,10 @@ pub fn calibrate(
         progress(Progress { task: Task::Calibrate, share, size: tokens.len(), elapsed: started.elapsed() });
     };
     let of_pattern = &mut |share| part(0, computed[0], share);
-    for scores in score_layers(engine, &tokens, pattern, options.chunk.max(1), of_pattern)? {
+    let scores = score_layers(engine, &tokens, pattern, options.chunk.max(1), interrupt, of_pattern);
+    for scores in
+        scores.map_err(|error| not_finite::with_origin(error, engine, &tokens, CACHE_TYPES, interrupt))?
+    {
         induction.extend(scores.induction);
         echo.extend(scores.echo);
     }
@@ -142,7 +146,7 @@ pub fn calibrate(
     if text.is_empty() {
         return Ok(profile);
     }
-    let rows = score_rows(engine, &text, &mut |share| part(computed[0], computed[1], share))?;
+    let rows = score_rows(engine, &text, interrupt, &mut |share| part(computed[0], computed[1], share))?;
     Ok(profile.with_row_shares(&rows))
 }
 
@@ -176,12 +180,13 @@ fn text_to_read_twice(engine: &Engine) -> Result<Vec<u32>, EngineError> {
 fn score_rows(
     engine: &Arc<Engine>,
     text: &[u32],
+    interrupt: &InterruptFlag,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Vec<Vec<f32>>, EngineError> {
     let context = text.len() + 1;
     let policy = format!("kvzip:heads=off,capacity={}", context.max(100)).parse()?;
     let options = SessionOptions { context, policy, types: CACHE_TYPES, ..SessionOptions::default() };
-    let mut session = Session::new(engine, options)?;
+    let mut session = Session::new(engine, options)?.with_interrupt(interrupt);
     session.sync(text, &mut |read| progress(read.share))?;
     let mut rows = Vec::new();
     let spec = engine.spec();
@@ -204,12 +209,14 @@ fn score_layers(
     tokens: &[u32],
     pattern: Pattern,
     chunk: usize,
+    interrupt: &InterruptFlag,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Vec<HeadScores>, EngineError> {
     let (spec, backends, n) = (engine.spec(), &engine.backends, tokens.len());
     let forward = engine.forward.for_context(n);
     let mut workspace = Workspace::new(backends);
     let mut text = LayeredText::without_store(engine, forward, tokens, chunk, Purpose::Rows, CACHE_TYPES)?;
+    while text.embed_next(&mut workspace, interrupt)? {}
     let mut layers = Vec::new();
     while let Some(layer) = text.begin_layer()? {
         // Heads that see a window only are never retrieval heads: their scores stay 0. Recurrent layers have none, and
@@ -217,9 +224,10 @@ fn score_layers(
         let is_scored = spec.has_rows(layer) && spec.window(layer).is_none();
         let (rows, place) = (text.complete_rows(), backends.placement().of(layer));
         let mut scorer = Scorer::new(engine.forward.heads(layer), engine.forward.sink_logits(layer), pattern);
+        scorer.interrupt = interrupt.clone();
         while let Some(at) = text.next_chunk().map(|chunk| chunk.at) {
-            let queries = if is_scored { text.queries(&mut workspace)? } else { Vec::new() };
-            text.read_chunk(&rows, &mut workspace)?;
+            let queries = if is_scored { text.queries(&mut workspace, interrupt)? } else { Vec::new() };
+            text.read_chunk(&rows, &mut workspace, interrupt)?;
             if is_scored {
                 scorer.add(&queries, at, &rows.lanes[0].k, backends.at(place), workspace.at(place))?;
             }
@@ -258,6 +266,8 @@ struct Scorer {
     /// `[heads]` f32: learned logits of the query heads, which take their share of attention.
     sink_logits: Option<Tensor>,
     pattern: Pattern,
+    /// Stops the computation.
+    interrupt: InterruptFlag,
     induction: Vec<f64>,
     echo: Vec<f64>,
 }
@@ -265,7 +275,8 @@ struct Scorer {
 impl Scorer {
     fn new(shape: AttentionShape, sink_logits: Option<Tensor>, pattern: Pattern) -> Scorer {
         let heads = shape.n_kv_heads * shape.group;
-        Scorer { shape, sink_logits, pattern, induction: vec![0.0; heads], echo: vec![0.0; heads] }
+        let [induction, echo] = [(); 2].map(|()| vec![0.0; heads]);
+        Scorer { shape, sink_logits, pattern, interrupt: InterruptFlag::new(), induction, echo }
     }
 
     /// Adds the attention of the tokens from position `at` on. Their queries are `[head_dim, heads, n]`; they
@@ -352,7 +363,7 @@ impl Scorer {
             row[first + i + 1..].fill(0xfc00); // -inf in f16
         }
         mask.write(0, &bits)?;
-        backend.compute(&graph)?;
+        backend.compute_until(&graph, &self.interrupt)?;
         for (total, part) in [(&mut self.induction, induction), (&mut self.echo, echo)] {
             for (total, part) in total.iter_mut().zip(part.to_vec::<f32>()?) {
                 *total += f64::from(part);

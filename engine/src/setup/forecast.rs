@@ -11,7 +11,6 @@ use models::spec::ModelSpec;
 use super::planner::{ModelOutline, Planned, Planner};
 use super::profiles::{Found, Profiles, assumed_share, policy_rule, spread};
 use super::{HeadSource, SetupOptions, Target, planner};
-use crate::compute::engine::check_interrupt;
 use crate::heads::{HeadProfile, HeadShape};
 use crate::kv::{KvBudget, PolicyChoice};
 use crate::progress::Observer;
@@ -173,7 +172,7 @@ impl Forecast {
             ..self.options.session(self.context)
         };
         let forecast = |types| {
-            check_interrupt(&self.options.interrupt)?;
+            self.options.interrupt.check()?;
             Ok(self.session(&session(types), budget))
         };
         types.iter().map(forecast).collect()
@@ -282,7 +281,6 @@ fn longest_context(guess: usize, fits: impl Fn(usize) -> bool) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
 
     use super::*;
     use crate::ModelSource;
@@ -292,7 +290,7 @@ mod tests {
         let model = Model::open(ModelSource::Embedded).expect("the embedded model");
         let options = SetupOptions::default();
         let forecast = Forecast::of_model(&model, &options).expect("a forecast");
-        options.interrupt.store(true, Ordering::Relaxed);
+        options.interrupt.set();
         let policy = "full".parse().expect("a policy");
         let error = forecast.sessions(&policy, None, &[(Type::F16, Type::F16)], &mut ()).err();
         assert!(error.is_some_and(|error| error.is_interrupt()));

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ggml::InterruptFlag;
+
 use crate::kv::policy::{
     AttentionNeeds, Candidates, Event, EvictionPlan, Gain, HeadMode, LaneStatus, Policy, PolicyChoice,
     PolicyEntry, ScoreInput, Scoring,
@@ -56,19 +58,20 @@ impl Policy for Recorder {
 /// here: no policy changes what they keep.
 ///
 /// # Errors
-/// Those of [`Session::new`] and [`Session::sync`].
+/// Those of [`Session::new`] and [`Session::sync`]; `interrupt` stops it.
 ///
 /// ```
-/// use longhand::{Engine, EngineOptions, ModelSource, last_attention};
+/// use longhand::{Engine, EngineOptions, InterruptFlag, ModelSource, last_attention};
 ///
 /// let engine = Engine::open(&ModelSource::Embedded, &EngineOptions::default())?;
-/// let layers = last_attention(&engine, &[5, 6, 7], &mut |_| ())?;
+/// let layers = last_attention(&engine, &[5, 6, 7], &InterruptFlag::new(), &mut |_| ())?;
 /// assert_eq!((layers.len(), layers[0].len(), layers[0][0].len()), (4, 8, 3));
 /// # Ok::<(), longhand::EngineError>(())
 /// ```
 pub fn last_attention(
     engine: &Arc<Engine>,
     tokens: &[u32],
+    interrupt: &InterruptFlag,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Vec<Vec<f32>>>, EngineError> {
     let recorder = Arc::new(Recorder::default());
@@ -77,7 +80,7 @@ pub fn last_attention(
         policy: PolicyChoice::internal(&ENTRY, recorder.clone()),
         ..SessionOptions::default()
     };
-    Session::new(engine, options)?.sync(tokens, progress)?;
+    Session::new(engine, options)?.with_interrupt(interrupt).sync(tokens, progress)?;
     let recorded = std::mem::take(&mut *recorder.layers.lock().unwrap_or_else(PoisonError::into_inner));
     let (mut recorded, spec) = (recorded.into_iter(), engine.spec());
     let of_layer = |layer| match spec.window(layer).is_some() || spec.recurrent_layer(layer).is_some() {
@@ -97,7 +100,7 @@ mod tests {
     fn the_weights_of_each_head_add_up_to_one() {
         let engine = Engine::open(&ModelSource::Embedded, &EngineOptions::default()).unwrap();
         let tokens: Vec<u32> = (0..700).map(|index| 5 + index * 7 % 900).collect();
-        let layers = last_attention(&engine, &tokens, &mut |_| ()).unwrap();
+        let layers = last_attention(&engine, &tokens, &InterruptFlag::new(), &mut |_| ()).unwrap();
         assert_eq!(layers.len(), engine.spec().n_layers);
         for weights in layers.iter().flatten() {
             assert_eq!(weights.len(), tokens.len());
@@ -106,7 +109,7 @@ mod tests {
         }
         assert_eq!(layers[0].len(), engine.spec().n_heads);
         // Of the first of two equal texts nothing is left.
-        assert_eq!(layers, last_attention(&engine, &tokens, &mut |_| ()).unwrap());
+        assert_eq!(layers, last_attention(&engine, &tokens, &InterruptFlag::new(), &mut |_| ()).unwrap());
     }
 
     #[test]

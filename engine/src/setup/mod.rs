@@ -13,17 +13,15 @@ mod target;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 pub use forecast::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast};
-use ggml::Type;
+use ggml::{InterruptFlag, Type};
 pub use memory::{FreeMemory, MemoryBound, available_memory, free_memory};
 pub use planner::Planned;
 use planner::{ModelOutline, Planner};
 pub use profiles::{Found, Profiles, assumed_share, smallest, spread};
 pub use target::{DeviceRequest, GpuLayers, HostExperts, Target};
 
-use crate::compute::engine::check_interrupt;
 use crate::devices::placement::Place;
 use crate::files::folders;
 use crate::heads::HeadProfile;
@@ -143,8 +141,9 @@ pub struct SetupOptions {
     /// Where head profiles are cached: by default the folder `heads` of [`folders::cache`]. `None` caches none,
     /// so that every [`Setup`] computes them again.
     pub profile_folder: Option<PathBuf>,
-    /// See [`EngineOptions::interrupt`].
-    pub interrupt: Arc<AtomicBool>,
+    /// Stops deciding, identifying, loading and calibrating. Sessions of this setup have it too, until they are given
+    /// another one ([`Session::set_interrupt`]).
+    pub interrupt: InterruptFlag,
 }
 
 impl Default for SetupOptions {
@@ -166,7 +165,7 @@ impl Default for SetupOptions {
             only_text: false,
             chunk: None,
             profile_folder: folders::cache().map(|folder| folder.join("heads")),
-            interrupt: Arc::default(),
+            interrupt: InterruptFlag::new(),
         }
     }
 }
@@ -368,7 +367,7 @@ impl Setup {
             }
         }
         // The steps of a setup are too short to look at the flag, and none of them resets it.
-        check_interrupt(&options.interrupt)?;
+        options.interrupt.check()?;
         let fits = |planned: &Planned| target.fits(planned, spec.n_layers) != Some(false);
         let fits = expected(longest, placement).is_ok_and(|planned| fits(&planned));
         let has_room_for_weights = |planned: Planned| {
@@ -472,8 +471,8 @@ impl Setup {
             true => fit_session(engine, self.session.clone(), None, self.prompt)?,
             false => prepare_session(engine, &self.options, self.session.context, self.prompt, observer)?,
         };
-        let session = Session::new(engine, options)?;
-        check_interrupt(&engine.interrupt())?;
+        let session = Session::new(engine, options)?.with_interrupt(&self.options.interrupt);
+        self.options.interrupt.check()?;
         Ok(session)
     }
 
@@ -628,8 +627,6 @@ fn check_host(plan: &Plan, context: usize, free: Option<FreeMemory>) -> Result<(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use super::*;
     use crate::ModelSource;
 
@@ -639,7 +636,7 @@ mod tests {
         let options = SetupOptions { device: DeviceRequest::Cpu, ..SetupOptions::default() };
         let setup = Setup::resolve(&model, &options, 0, &mut ()).expect("a setup");
         let engine = setup.load(&mut ()).expect("an engine");
-        options.interrupt.store(true, Ordering::Relaxed);
+        options.interrupt.set();
         let resolved = Setup::resolve(&model, &options, 0, &mut ()).err().expect("an interrupt");
         let session = setup.session(&engine, &mut ()).err().expect("an interrupt");
         assert!(resolved.is_interrupt() && session.is_interrupt(), "{resolved} {session}");

@@ -144,7 +144,9 @@ impl<'a> Profiles<'a> {
         }
         observer.notice(Notice::Begins(Task::Calibrate));
         let (options, rule) = (CalibrationOptions::default(), SelectionRule::default());
-        let profile = calibrate(engine, &options, &rule, &mut |progress| observer.progress(progress))?;
+        let profile = calibrate(engine, &options, &rule, &self.options.interrupt, &mut |progress| {
+            observer.progress(progress)
+        })?;
         notify_if_not_cached(self.cache(&profile, observer), observer);
         if policy.lacks_shares(&profile) {
             return Err(EngineError::Policy {

@@ -1,7 +1,6 @@
 //! Documents of a conversation: read before the question is known, added later, read on after an interrupt.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use longhand::{
     Chat, ChatOptions, Engine, EngineOptions, ModelSource, Preamble, Prefill, SamplerOptions, SavedChat,
@@ -188,9 +187,9 @@ fn a_reading_that_is_given_up_leaves_nothing() {
     let document = "The grass is green and the sky is blue. ".repeat(60);
     let options = SessionOptions { chunk: 32, ..SessionOptions::default() };
     let mut chat = chat_about(&engine, &document, options);
-    let flag = engine.interrupt();
-    chat.read_documents(None, &mut |_| flag.store(true, Ordering::Relaxed)).expect_err("interrupted");
-    flag.store(false, Ordering::Relaxed);
+    let flag = chat.session().interrupt().clone();
+    chat.read_documents(None, &mut |_| flag.set()).expect_err("interrupted");
+    flag.clear();
     assert!(chat.session().first_text_share().is_some() && chat.session().kv_usage().bytes == 0);
     assert_eq!(chat.detach().expect("given up"), ["first.txt"]);
     assert_eq!(chat.session().first_text_share(), None);
@@ -236,13 +235,13 @@ fn an_interrupted_reading_goes_on_and_says_how_far_it_is() {
         let mut fresh = chat_about(&engine, &document, options.clone());
         read(&mut fresh);
         let mut chat = chat_about(&engine, &document, options);
-        let (mut shares, flag) = (Vec::new(), engine.interrupt());
+        let (mut shares, flag) = (Vec::new(), chat.session().interrupt().clone());
         loop {
             let read = chat.read_documents(None, &mut |progress| {
                 shares.push(progress.share);
-                flag.store(true, Ordering::Relaxed);
+                flag.set();
             });
-            flag.store(false, Ordering::Relaxed);
+            flag.clear();
             if read.is_ok() {
                 break;
             }

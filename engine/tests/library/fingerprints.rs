@@ -4,14 +4,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
 use longhand::setup::{DeviceRequest, Profiles};
 use longhand::{
-    Chat, ChatOptions, DocumentCache, DocumentReading, Model, ModelSource, Outdated, Preamble, SavedChat,
-    Setup, SetupOptions,
+    Chat, ChatOptions, DocumentCache, DocumentReading, InterruptFlag, Model, ModelSource, Outdated, Preamble,
+    SavedChat, Setup, SetupOptions,
 };
 use models::gguf::GgufFile;
 use models::gguf::write::{GgufWriter, MetaValue};
@@ -214,13 +213,14 @@ fn a_fingerprint_is_remembered_until_the_file_changes() {
 fn reading_for_a_fingerprint_reports_progress_and_stops() {
     let place = Place::new();
     let model = place.open("model.gguf");
-    let (stop, mut shares) = (AtomicBool::new(true), Vec::new());
+    let (stop, mut shares) = (InterruptFlag::new(), Vec::new());
+    stop.set();
     let stopped = model.identify(2, &stop, &mut |progress| shares.push(progress.share));
     assert!(stopped.expect_err("stopped").is_interrupt());
     assert!(!shares.is_empty() && model.known_fingerprint().is_none());
     shares.clear();
     let mut all = 0.0;
-    model.identify(1, &AtomicBool::new(false), &mut |progress| all = progress.share).expect("a fingerprint");
+    model.identify(1, &InterruptFlag::new(), &mut |progress| all = progress.share).expect("a fingerprint");
     assert_eq!(all, 1.0);
 }
 

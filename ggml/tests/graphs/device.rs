@@ -1,13 +1,10 @@
 //! Graphs on an emulated device: segments of ggml's operations with device implementations of our own between
 //! them, constants, and the limit on memory.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use ggml::{Backend, Context, Error, GraphAllocator, Operand, Tensor, Type};
+use ggml::{Backend, Context, Error, GraphAllocator, InterruptFlag, Operand, Tensor, Type};
 
 fn device(memory: Option<usize>) -> Backend {
-    Backend::emulated(Arc::new(AtomicBool::new(false)), memory).expect("starts")
+    Backend::emulated(memory).expect("starts")
 }
 
 /// `x` with `add` added to each element on the CPU, or the constant's numbers on a device.
@@ -68,8 +65,8 @@ fn missing_and_failing_device_implementations_are_errors() {
 
 #[test]
 fn an_interrupt_stops_a_device_between_operations() {
-    let flag = Arc::new(AtomicBool::new(false));
-    let (backend, ctx) = (Backend::emulated(flag.clone(), None).expect("starts"), Context::new(16));
+    let flag = InterruptFlag::new();
+    let (backend, ctx) = (Backend::emulated(None).expect("starts"), Context::new(16));
     let x = ctx.input("x", Type::F32, [1]);
     let raise = flag.clone();
     let first = ctx.custom_on(
@@ -78,7 +75,7 @@ fn an_interrupt_stops_a_device_between_operations() {
         &[Operand::Read(&x)],
         |_| (),
         move |_| {
-            raise.store(true, Ordering::Relaxed);
+            raise.set();
             Ok(())
         },
     );
@@ -86,8 +83,8 @@ fn an_interrupt_stops_a_device_between_operations() {
         ctx.custom_on(Type::F32, [1], &[Operand::Read(&first)], |_| (), |_| panic!("stopped before"));
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
     let graph = allocator.prepare(ctx.graph(&[&second]).expect("graph")).expect("memory");
-    assert!(matches!(backend.compute(&graph), Err(Error::Interrupted)));
-    assert!(matches!(backend.compute(&graph), Err(Error::Interrupted)), "still raised");
+    assert!(matches!(backend.compute_until(&graph, &flag), Err(Error::Interrupted)));
+    assert!(matches!(backend.compute_until(&graph, &flag), Err(Error::Interrupted)), "still set");
 }
 
 #[test]

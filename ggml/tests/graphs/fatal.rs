@@ -9,7 +9,7 @@ use ggml::{Backend, Context, Error, GraphAllocator, Operand, Type, on_fatal};
 const CHILD: &str = "LONGHAND_TEST_FATAL";
 
 fn lose_a_device() -> Result<(), Error> {
-    let (backend, ctx) = (Backend::emulated(Default::default(), None)?, Context::new(8));
+    let (backend, ctx) = (Backend::emulated(None)?, Context::new(8));
     let x = ctx.input("x", Type::F32, [1]);
     let node = ctx.custom_on(Type::F32, [1], &[Operand::Read(&x)], |_| (), |_| Ok(()));
     let mut allocator = GraphAllocator::new(&backend.buffer_type());

@@ -1,15 +1,13 @@
 //! Whatever safe code does, it gets an error: no abort, no access outside a tensor's memory, none to memory
 //! that is gone.
 
-use std::sync::Arc;
-
 use ggml::{
     Backend, Buffer, BufferType, Context, Error, GraphAllocator, HostMemory, Operand, RopeMode,
     RopeParameters, Tensor, Type,
 };
 
 fn cpu() -> Backend {
-    Backend::cpu(2, Arc::default()).expect("the CPU backend starts")
+    Backend::cpu(2).expect("the CPU backend starts")
 }
 
 /// A tensor of `n` floats in read-only memory.

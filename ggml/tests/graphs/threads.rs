@@ -27,7 +27,7 @@ fn all_types_are_send_and_sync() {
 }
 
 fn backend() -> Backend {
-    Backend::cpu(1, Arc::default()).expect("the CPU backend starts")
+    Backend::cpu(1).expect("the CPU backend starts")
 }
 
 /// The matrix `[N, N]` with `factor` on its diagonal, in read-only memory.
@@ -121,7 +121,7 @@ fn threads_share_weights_on_backends_of_their_own() {
 #[test]
 fn threads_share_weights_and_a_backend() {
     let weights = [mapped_weights(2.0), copied_weights(3.0)];
-    let backend = Backend::cpu(2, Arc::default()).expect("the CPU backend starts");
+    let backend = Backend::cpu(2).expect("the CPU backend starts");
     thread::scope(|scope| {
         for number in 1..=THREADS {
             let (weights, backend) = (&weights, &backend);

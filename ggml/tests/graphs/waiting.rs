@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use std::ffi::c_int;
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn stay_on_one_processor() {
 
 fn meet_on_one_processor() -> Result<(), Error> {
     stay_on_one_processor();
-    let backend = Backend::cpu(2, Arc::default())?;
+    let backend = Backend::cpu(2)?;
     let context = Context::new(MEETINGS + 1);
     let mut node = context.input("x", Type::F32, [1]);
     for _ in 0..MEETINGS {

@@ -1,12 +1,12 @@
 //! The wrapper against results computed by hand: products, views, custom operations, and errors.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use ggml::{Backend, Buffer, BufferType, Context, Error, GraphAllocator, HostMemory, Operand, Tensor, Type};
+use ggml::{
+    Backend, Buffer, BufferType, Context, Error, GraphAllocator, HostMemory, InterruptFlag, Operand, Tensor,
+    Type,
+};
 
 fn cpu() -> Backend {
-    Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("the CPU backend starts")
+    Backend::cpu(2).expect("the CPU backend starts")
 }
 
 fn run(backend: &Backend, context: &Context, result: &Tensor, inputs: &[(&Tensor, &[f32])]) -> Vec<f32> {
@@ -252,8 +252,8 @@ fn part_of_a_tensor_is_copied_to_another() {
 
 #[test]
 fn a_stale_graph_is_refused_and_an_interrupt_stops() {
-    let flag = Arc::new(AtomicBool::new(false));
-    let backend = Backend::cpu(1, flag.clone()).expect("starts");
+    let (flag, other) = (InterruptFlag::new(), InterruptFlag::new());
+    let backend = Backend::cpu(1).expect("starts");
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
     let make = || {
         let context = Context::new(8);
@@ -268,8 +268,12 @@ fn a_stale_graph_is_refused_and_an_interrupt_stops() {
     let (second, _b) = make();
     let second = allocator.prepare(second).expect("memory");
     assert!(matches!(backend.compute(&first), Err(Error::StaleGraph)));
-    flag.store(true, Ordering::Relaxed);
-    assert!(matches!(backend.compute(&second), Err(Error::Interrupted)));
+    flag.set();
+    assert!(matches!(backend.compute_until(&second, &flag), Err(Error::Interrupted)));
+    backend.compute_until(&second, &other).expect("another flag");
+    backend.compute(&second).expect("to its end");
+    flag.clear();
+    backend.compute_until(&second, &flag).expect("allowed again");
 }
 
 #[test]

@@ -1,9 +1,6 @@
 //! Devices, tensor types and attention calls with random numbers, for all tests.
 #![allow(dead_code)] // no test uses everything
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::attention::alibi_slopes;
 use kernels::graph::{LaneInputs, MAX_LANES};
@@ -11,16 +8,15 @@ use kernels::{Alibi, Attention, LaneView, Queries, RowType, Rows, Window, refere
 
 /// The device under test: the first GPU where `LONGHAND_TEST_DEVICE` is `cuda`, otherwise the emulator.
 pub fn device() -> Backend {
-    let flag = Arc::new(AtomicBool::new(false));
     match std::env::var("LONGHAND_TEST_DEVICE").as_deref() {
-        Ok("cuda") => Backend::cuda(0, flag, None).expect("there is a GPU"),
-        _ => Backend::emulated(flag, None).expect("the emulator is compiled"),
+        Ok("cuda") => Backend::cuda(0, None).expect("there is a GPU"),
+        _ => Backend::emulated(None).expect("the emulator is compiled"),
     }
 }
 
 /// The CPU and the device under test.
 pub fn backends() -> [Backend; 2] {
-    [Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("the CPU backend is always there"), device()]
+    [Backend::cpu(2).expect("the CPU backend is always there"), device()]
 }
 
 /// The bytes of tensors.

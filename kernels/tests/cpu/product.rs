@@ -1,7 +1,6 @@
 //! Products of quantised matrices with many columns, beside ggml's product and beside f64.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicUsize;
 
 use ggml::{Backend, BufferType, Context, GraphAllocator, Tensor, Type};
 use kernels::graph;
@@ -145,7 +144,7 @@ fn nodes_equal_ggml_products() {
             let ours = graph::multiply(&ctx, &weights, &x).output();
             let theirs = ctx.mul_mat(&weights, &x).output();
             let graph = ctx.graph(&[&ours, &theirs]).expect("a graph");
-            let backend = Backend::cpu(threads, Arc::new(AtomicBool::new(false))).expect("the CPU");
+            let backend = Backend::cpu(threads).expect("the CPU");
             let mut allocator = GraphAllocator::new(&backend.buffer_type());
             let ready = allocator.prepare(graph).expect("memory");
             for repetition in 0..2 {

@@ -1,7 +1,6 @@
 //! Accumulated attention and window attention under ALiBi, against the formula in f64.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use ggml::{Backend, Context, Tensor, Type};
 use kernels::attention::alibi_slopes;
@@ -80,7 +79,7 @@ impl Data {
 }
 
 fn backend() -> Backend {
-    Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("a backend")
+    Backend::cpu(2).expect("a backend")
 }
 
 fn assert_close(have: &[f32], want: &[f64]) {

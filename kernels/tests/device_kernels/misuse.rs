@@ -348,7 +348,7 @@ fn wrong_numbers_of_rows_are_errors() {
 /// A graph that was built for fewer threads than compute it, and then works again elsewhere.
 #[test]
 fn more_threads_than_a_graph_was_built_for_are_an_error() {
-    let cpu = Backend::cpu(3, Arc::default()).expect("the CPU backend starts");
+    let cpu = Backend::cpu(3).expect("the CPU backend starts");
     let one_token = |p: &Parts| {
         let q =
             p.ctx.view(&p.q, [D, HEADS * GROUP, 1], [4 * D, 4 * D * HEADS * GROUP, 4 * D * HEADS * GROUP], 0);

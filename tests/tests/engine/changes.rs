@@ -1,7 +1,6 @@
 //! Conversations that change after they have begun: another session, system message, question or sampling.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use longhand::testing::kv::policy;
 use longhand::{Chat, ChatOptions, Engine, EngineError, Preamble, SamplerOptions, SessionOptions};
@@ -84,18 +83,18 @@ fn a_chat_that_cannot_be_moved_stays_as_it_was() {
     };
     let error = failed(&mut chat, options(50, "full"));
     assert!(matches!(error, EngineError::ContextFull { context: 50, .. }), "{error}");
-    engine.interrupt().store(true, Ordering::Relaxed);
+    chat.session().interrupt().set();
     assert!(failed(&mut chat, bounded()).is_interrupt());
     assert!(chat.set_system(Some("Be brief."), &mut |_| ()).expect_err("an interrupt").is_interrupt());
-    engine.interrupt().store(false, Ordering::Relaxed);
+    chat.session().interrupt().clear();
     // Interrupted in the middle.
-    let mut pieces = 0;
+    let (mut pieces, flag) = (0, chat.session().interrupt().clone());
     let streaming = SessionOptions { prefill: longhand::Prefill::Streaming, ..bounded() };
     let interrupted = chat.move_to(session(&engine, streaming), &mut |_| {
         pieces += 1;
-        engine.interrupt().store(true, Ordering::Relaxed);
+        flag.set();
     });
-    engine.interrupt().store(false, Ordering::Relaxed);
+    chat.session().interrupt().clear();
     assert!(interrupted.expect_err("an interrupt").is_interrupt() && pieces == 1);
     let other = session(&tiny_model(), options(CONTEXT, "full"));
     let error = chat.move_to(other, &mut |_| ()).expect_err("another model").to_string();
@@ -202,9 +201,9 @@ fn a_revised_question_stands_in_place_of_the_last_one() {
     let before = state(&revised);
     let too_long = revised.revise(&"a long text ".repeat(CONTEXT), &mut |_| ()).expect_err("too long");
     assert!(matches!(too_long, EngineError::ContextFull { .. }), "{too_long}");
-    engine.interrupt().store(true, Ordering::Relaxed);
+    revised.session().interrupt().set();
     assert!(revised.revise(NUMBER, &mut |_| ()).expect_err("an interrupt").is_interrupt());
-    engine.interrupt().store(false, Ordering::Relaxed);
+    revised.session().interrupt().clear();
     assert_eq!((state(&revised).0, state(&revised).2), (before.0, before.2));
     assert_eq!(revised.last_question(), Some("Who is there?"));
 
@@ -313,9 +312,9 @@ fn a_summary_that_cannot_be_read_leaves_the_conversation_as_it_was() {
         let long = "word ".repeat(CONTEXT);
         let error = chat.compact(ASKED, &long, None, &mut |_| ()).expect_err("it does not fit");
         assert!(matches!(error, EngineError::ContextFull { .. }), "{error}");
-        engine.interrupt().store(true, Ordering::Relaxed);
+        chat.session().interrupt().set();
         let error = chat.compact(ASKED, SUMMARY, None, &mut |_| ()).expect_err("an interrupt");
-        engine.interrupt().store(false, Ordering::Relaxed);
+        chat.session().interrupt().clear();
         assert!(error.is_interrupt(), "{error}");
         assert_eq!(words(&chat), before);
         chat.undo();
@@ -371,8 +370,9 @@ fn another_model_that_cannot_read_the_conversation_changes_nothing() {
     let before = state(&chat);
     let error = chat.change_model(session(&other, options(50, "full")), None, &mut |_| ());
     assert!(matches!(error, Err(EngineError::ContextFull { context: 50, .. })), "{error:?}");
-    other.interrupt().store(true, Ordering::Relaxed);
+    chat.session().interrupt().set();
     let error = chat.change_model(session(&other, full()), None, &mut |_| ()).expect_err("an interrupt");
+    chat.session().interrupt().clear();
     assert!(error.is_interrupt(), "{error}");
     assert_eq!(state(&chat), before);
     assert_eq!(chat.answered_by(), [None]);

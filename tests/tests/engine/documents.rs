@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use longhand::testing::kv::policy;
 use longhand::{
@@ -193,10 +192,14 @@ fn documents_before_the_first_question_are_one_text_for_kvzip() {
 
 /// Reads until half of the work is done, as if Ctrl-C were pressed then.
 fn read_half(chat: &mut Chat, cache: &DocumentCache) {
-    let flag = chat.session().engine().interrupt();
-    let mut stop = |now: longhand::Progress| flag.store(now.share > 0.5, Ordering::Relaxed);
+    let flag = chat.session().interrupt().clone();
+    let mut stop = |now: longhand::Progress| {
+        if now.share > 0.5 {
+            flag.set();
+        }
+    };
     let error = chat.read_documents(Some(cache), &mut stop).expect_err("interrupted");
-    flag.store(false, Ordering::Relaxed);
+    flag.clear();
     assert!(error.is_interrupt() && chat.read_share() > 0.5, "{error}");
 }
 

@@ -2,7 +2,6 @@
 //! damaged experts are named.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use ggml::Backend;
 use longhand::plan::Placement;
@@ -72,9 +71,8 @@ fn planned_bytes_of_experts_equal_loaded_ones() {
             (false, placed(LAYERS, LAYERS)),
             (true, placed(1, LAYERS)),
         ] {
-            let flag = Arc::new(AtomicBool::new(false));
-            let device = Backend::emulated(flag.clone(), None).expect("starts");
-            let host = Backend::cpu(1, flag).expect("starts");
+            let device = Backend::emulated(None).expect("starts");
+            let host = Backend::cpu(1).expect("starts");
             let backends = Backends::new(host, Some(device), placement);
             let loaded = Weights::load(&file, &spec, repack, &backends, &mut |_, _| Ok(())).expect("weights");
             let outlines = tensor_outlines(&file);

@@ -2,7 +2,6 @@
 //! run under policies that evict rows. `golden/families.py` makes them.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use longhand::heads::SelectionRule;
 use longhand::plan::{Plan, PlanOptions};
@@ -11,7 +10,7 @@ use longhand::testing::kv::PolicyChoice;
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{Engine, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
+use longhand::{Engine, EngineOptions, InterruptFlag, ModelSource, Prefill, Session, SessionOptions};
 use models::arch::Arch;
 use models::gguf::GgufFile;
 use models::spec::{KvHeads, ModelSpec};
@@ -175,7 +174,9 @@ fn calibration_uses_the_rope_factors_of_its_tokens() {
         let engine =
             Engine::open(&ModelSource::Bytes(bytes.into()), &tests::engine_options()).expect("opens");
         let options = CalibrationOptions { period, ..CalibrationOptions::default() };
-        let profile = calibrate(&engine, &options, &SelectionRule::default(), &mut |_| ()).expect("scores");
+        let profile =
+            calibrate(&engine, &options, &SelectionRule::default(), &InterruptFlag::new(), &mut |_| ())
+                .expect("scores");
         // Shares of rows come from another text.
         profile.score("induction").cloned()
     };
@@ -300,7 +301,7 @@ fn interrupted_texts_go_on_in_layers_that_share_rows() {
             backend.interrupt_after(operations);
             let read = interrupted.sync(&tokens, &mut |_| ());
             backend.interrupt_after(usize::MAX);
-            engine.interrupt().store(false, Ordering::Relaxed);
+            interrupted.interrupt().clear();
             stopped += usize::from(read.is_err());
             sync(&mut interrupted, &tokens);
             assert_eq!(interrupted.logits(), whole.logits(), "{policy}, {operations}");
@@ -326,9 +327,15 @@ fn heads_are_calibrated() {
     for case in cases().filter(Case::is_f32) {
         let options = CalibrationOptions { period: 8, ..CalibrationOptions::default() };
         let mut share = 0.0;
-        let profile = calibrate(&case.engine, &options, &SelectionRule::default(), &mut |progress| {
-            share = progress.share;
-        });
+        let profile = calibrate(
+            &case.engine,
+            &options,
+            &SelectionRule::default(),
+            &InterruptFlag::new(),
+            &mut |progress| {
+                share = progress.share;
+            },
+        );
         let is_alibi = case.engine.spec().position_encoding.is_alibi();
         assert_eq!(profile.is_err(), is_alibi, "{}: {:?}", case.name, profile.as_ref().err());
         assert!(is_alibi || share == 1.0, "{}: {share} of it is done", case.name);

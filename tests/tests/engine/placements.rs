@@ -4,7 +4,6 @@
 //! emulated one.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use longhand::heads::SelectionRule;
 use longhand::plan::{DRIVER_BYTES, Placement, Plan, PlanOptions};
@@ -13,8 +12,8 @@ use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::{
-    Context, DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, Model, ModelSource, Notice,
-    Observer, Prefill, Progress, Session, SessionOptions, Setup, SetupOptions,
+    Context, DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, InterruptFlag, Model,
+    ModelSource, Notice, Observer, Prefill, Progress, Session, SessionOptions, Setup, SetupOptions,
 };
 use models::arch::{Arch, FeedForward};
 use models::shapes::FileType;
@@ -178,7 +177,8 @@ fn calibration_finds_the_same_heads() {
     let scores = placements.map(|options| {
         let engine = Engine::open(&source, &options).expect("the model opens");
         let options = CalibrationOptions { period: 12, chunk: 20, ..CalibrationOptions::default() };
-        let profile = calibrate(&engine, &options, &SelectionRule::default(), &mut |_| ());
+        let profile =
+            calibrate(&engine, &options, &SelectionRule::default(), &InterruptFlag::new(), &mut |_| ());
         let profile = profile.expect("a profile");
         (profile.scores().to_vec(), profile.row_shares(0.3))
     });
@@ -213,7 +213,7 @@ fn an_interrupted_text_goes_on() {
                     backend.interrupt_after(operations);
                     interrupts += usize::from(stopped.sync(&tokens, &mut |_| ()).is_err());
                     backend.interrupt_after(usize::MAX);
-                    engine.interrupt().store(false, Ordering::Relaxed);
+                    stopped.interrupt().clear();
                     sync(&mut stopped, &tokens);
                     let case = format!("{name} {prefill:?} {place:?} after {operations}");
                     assert_eq!(stopped.logits(), fresh.logits(), "{case}");

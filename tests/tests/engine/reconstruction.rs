@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use longhand::policy::PolicyChoice;
-use longhand::{Engine, Session, SessionOptions, last_attention};
+use longhand::{Engine, InterruptFlag, Session, SessionOptions, last_attention};
 use tests::fixtures::{embedded_model, golden_model, random_tokens, sync};
 
 /// Tokens computed at a time: the second reading repeats 24 tokens of a part of 25 behind the 8 before them.
@@ -25,7 +25,8 @@ fn score_part(
     let last = text.len().saturating_sub(16).max(part.end);
     for end in repeated.len().saturating_sub(part.len()) + 1..=repeated.len() {
         let tokens = [text, &repeated[..end]].concat();
-        let attention = last_attention(engine, &tokens, &mut |_| ()).expect("computes");
+        let attention =
+            last_attention(engine, &tokens, &InterruptFlag::new(), &mut |_| ()).expect("computes");
         for (scores, heads) in scores.iter_mut().zip(attention) {
             for (head, weights) in heads.iter().enumerate() {
                 let seen = [&weights[..first], &weights[part.clone()], &weights[last..]].concat();

@@ -1,7 +1,6 @@
 //! Models with recurrent layers: their states are undone, saved, planned, and taken back after an interrupt.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use longhand::plan::{Plan, PlanOptions};
 use longhand::testing::outline::tensor_outlines;
@@ -89,7 +88,7 @@ fn interrupted_chunks_leave_no_half_advanced_states() {
             backend.interrupt_after(operations);
             let read = session.sync(&tokens, &mut |_| ());
             backend.interrupt_after(usize::MAX);
-            engine.interrupt().store(false, Ordering::Relaxed);
+            session.interrupt().clear();
             stopped += usize::from(read.is_err());
             let mut same = make(&engine, "full", prefill);
             sync(&mut same, session.tokens());

@@ -4,7 +4,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use longhand::testing::kv::PolicyChoice;
 use longhand::testing::placement::Place;
@@ -65,7 +64,7 @@ fn read_some(session: &mut Session, tokens: &[u32], operations: usize) -> bool {
     backends.iter().for_each(|backend| backend.interrupt_after(operations));
     let read = session.sync(tokens, &mut |_| ());
     backends.iter().for_each(|backend| backend.interrupt_after(usize::MAX));
-    engine.interrupt().store(false, Ordering::Relaxed);
+    session.interrupt().clear();
     read.map_err(|error| assert!(error.is_interrupt(), "{error}")).is_ok()
 }
 

@@ -6,7 +6,7 @@ use longhand::heads::SelectionRule;
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::kv::{KvBudget, Layout, PolicyChoice, StoreOptions};
 use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{Engine, ModelSource, Prefill, Session, SessionOptions, last_attention};
+use longhand::{Engine, InterruptFlag, ModelSource, Prefill, Session, SessionOptions, last_attention};
 use models::arch::Arch;
 use models::gguf::write::{GgufWriter, MetaValue};
 use models::spec::{LocalLayers, ModelSpec, ModelTensors, Rope};
@@ -124,7 +124,7 @@ fn check_windows(session: &Session) {
 fn the_last_tokens_attention_is_that_of_the_global_layer() {
     let engine = gemma();
     let tokens = random_tokens(&engine, 97, 5);
-    let layers = last_attention(&engine, &tokens, &mut |_| ()).expect("computed");
+    let layers = last_attention(&engine, &tokens, &InterruptFlag::new(), &mut |_| ()).expect("computed");
     assert_eq!(layers.iter().map(Vec::len).collect::<Vec<_>>(), [0, 0, 0, 0, 0, 4]);
     assert!(layers[GLOBAL].iter().all(|weights| (weights.iter().sum::<f32>() - 1.0).abs() < 1e-3));
 }
@@ -208,7 +208,7 @@ fn calibration_selects_heads_of_global_layers() {
     let engine = gemma();
     let options = CalibrationOptions { period: 20, ..CalibrationOptions::default() };
     let rule = SelectionRule { induction: 0.5, echo: 0.0, group_max: true };
-    let profile = calibrate(&engine, &options, &rule, &mut |_| {}).expect("a profile");
+    let profile = calibrate(&engine, &options, &rule, &InterruptFlag::new(), &mut |_| {}).expect("a profile");
     assert_eq!(
         (profile.retrieval_count(), profile.layer(GLOBAL).iter().filter(|keeps| **keeps).count()),
         (1, 1)

@@ -10,7 +10,7 @@ use longhand::testing::alibi::{self, ScopeOptions};
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::kv::{KvBudget, PolicyChoice, StoreOptions};
 use longhand::testing::outline::tensor_outlines;
-use longhand::{Engine, EngineOptions, Hint, ModelSource, Prefill, Session, SessionOptions};
+use longhand::{Engine, EngineOptions, Hint, InterruptFlag, ModelSource, Prefill, Session, SessionOptions};
 use models::random::Random;
 use serde_json::Value;
 use tests::fixtures::{case_tokens, golden_cases, max_difference, session, sync};
@@ -178,11 +178,12 @@ fn scopes_from_the_weights_can_be_saved_and_used() {
     let policy: PolicyChoice = "razor:eps=0.5,rigorous=on".parse().expect("a policy");
     let scopes = policy.scope_options(engine.spec()).expect("windows follow from the weights");
     assert_eq!(scopes, ScopeOptions { epsilon: 0.5, rigorous: true });
-    let profile = alibi::profile(engine.model(), engine.threads(), &engine.interrupt(), &scopes, &mut |_| {})
-        .expect("a profile");
+    let profile =
+        alibi::profile(engine.model(), engine.threads(), &InterruptFlag::new(), &scopes, &mut |_| {})
+            .expect("a profile");
     let again = HeadProfile::from_json(&profile.to_json()).expect("the profile is parsed");
     assert_eq!(again, profile);
-    let want = alibi::scopes(engine.model(), engine.threads(), &engine.interrupt(), &scopes, &mut |_| {})
+    let want = alibi::scopes(engine.model(), engine.threads(), &InterruptFlag::new(), &scopes, &mut |_| {})
         .expect("scopes");
     for (layer, want) in want.iter().enumerate() {
         let have = again.scopes(layer).expect("scopes");
@@ -217,7 +218,8 @@ fn options_that_alibi_does_not_allow_are_rejected() {
         apply("razor:heads=off").expect("a window for all heads");
     }
     let options = CalibrationOptions::default();
-    let error = calibrate(&engine, &options, &SelectionRule::default(), &mut |_| {}).expect_err("ALiBi");
+    let error = calibrate(&engine, &options, &SelectionRule::default(), &InterruptFlag::new(), &mut |_| {})
+        .expect_err("ALiBi");
     assert_eq!(error.hint(), Some(Hint::WindowsFromWeights));
 }
 
@@ -335,7 +337,7 @@ fn scopes_equal_a_plain_computation_from_the_weights() {
         assert_eq!(spec.qkv_bias, name.contains("bloom"));
         let scopes = |rigorous: bool| {
             let options = ScopeOptions { rigorous, ..ScopeOptions::default() };
-            alibi::scopes(engine.model(), engine.threads(), &engine.interrupt(), &options, &mut |_| {})
+            alibi::scopes(engine.model(), engine.threads(), &InterruptFlag::new(), &options, &mut |_| {})
                 .expect("scopes")
         };
         let (paper, rigorous) = (scopes(false), scopes(true));

@@ -4,7 +4,6 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier};
 
 use ggml::Backend;
@@ -14,8 +13,8 @@ use longhand::testing::kv::PolicyChoice;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{
-    DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, ModelSource, Prefill, Session,
-    SessionOptions,
+    DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, InterruptFlag, ModelSource, Prefill,
+    Session, SessionOptions,
 };
 use models::shapes::{FileType, ModelShape};
 use tests::fixtures::{
@@ -83,7 +82,7 @@ fn interrupted<T>(
     backend(&engine).interrupt_after(operations);
     let result = work(session);
     backend(&engine).interrupt_after(usize::MAX);
-    engine.interrupt().store(false, Ordering::Relaxed);
+    session.interrupt().clear();
     result.map_err(|error| assert!(error.is_interrupt(), "{error}")).ok()
 }
 
@@ -164,7 +163,7 @@ fn an_interrupted_exact_prefill_goes_on_where_it_stopped() {
                     first_progress.get_or_insert(progress.share);
                 });
                 backends.iter().for_each(|backend| backend.interrupt_after(usize::MAX));
-                engine.interrupt().store(false, Ordering::Relaxed);
+                stopped.interrupt().clear();
                 assert!(first_progress.is_none_or(|first| first > share), "{policy}: nothing is read twice");
                 let Err(error) = read else { break };
                 assert!(error.is_interrupt() && stopped.tokens().is_empty(), "{policy}: {error}");
@@ -264,12 +263,12 @@ fn an_interrupted_step_changes_nothing() {
         let mut session = make(&engine, &policy, Prefill::Exact);
         sync(&mut session, &tokens[..100]);
         for token in &tokens[100..110] {
-            engine.interrupt().store(true, Ordering::Relaxed);
+            session.interrupt().set();
             let before = (state(&session), session.logits().to_vec());
             assert!(session.push(*token).expect_err("interrupted").is_interrupt());
             assert!(session.sync(&tokens[..session.tokens().len() + 1], &mut |_| ()).is_err());
             assert_eq!((state(&session), session.logits().to_vec()), before, "{policy}");
-            engine.interrupt().store(false, Ordering::Relaxed);
+            session.interrupt().clear();
             backend(&engine).interrupt_after(7);
             session.push(*token).expect("a step");
             backend(&engine).interrupt_after(usize::MAX);
@@ -327,21 +326,21 @@ fn a_text_of_one_token_interrupted_before_its_step_leaves_the_turn_before() {
 fn an_interrupt_by_another_thread_leaves_a_whole_beginning() {
     let engine = tiny_model();
     let tokens = random_tokens(&engine, CONTEXT, 34);
-    let (flag, start) = (engine.interrupt(), Barrier::new(2));
+    let start = Barrier::new(2);
     for policy in ["h2o:heavy=20,recent=20", "snapkv:window=16,capacity=40", "ahakv:budget=40,recent=8"] {
         let policy: PolicyChoice = policy.parse().expect(policy);
         for spins in (0..40).map(|i| i * 4000) {
             let mut stopped = make(&engine, &policy, Prefill::Streaming);
+            let flag = stopped.interrupt().clone();
             let result = std::thread::scope(|scope| {
                 scope.spawn(|| {
                     start.wait();
                     (0..spins).for_each(|_| std::hint::spin_loop());
-                    flag.store(true, Ordering::Relaxed);
+                    flag.set();
                 });
                 start.wait();
                 stopped.sync(&tokens[..200], &mut |_| ())
             });
-            flag.store(false, Ordering::Relaxed);
             assert!(result.as_ref().err().is_none_or(EngineError::is_interrupt));
             let mut fresh = make(&engine, &policy, Prefill::Streaming);
             if !stopped.tokens().is_empty() {
@@ -466,12 +465,13 @@ fn an_interrupted_calibration_leaves_no_pages_of_its_layer() {
     let options = CalibrationOptions { period: 16, chunk: 32, ..CalibrationOptions::default() };
     // The most bytes that are resident in the meantime, and those afterwards.
     let calibrate = |stop: f64| {
-        let mut most = None;
-        let result = calibrate(&engine, &options, &SelectionRule::default(), &mut |progress| {
+        let (mut most, flag) = (None, InterruptFlag::new());
+        let result = calibrate(&engine, &options, &SelectionRule::default(), &flag, &mut |progress| {
             most = most.max(resident(&path));
-            engine.interrupt().store(progress.share > stop, Ordering::Relaxed);
+            if progress.share > stop {
+                flag.set();
+            }
         });
-        engine.interrupt().store(false, Ordering::Relaxed);
         assert_eq!(result.is_err_and(|error| error.is_interrupt()), stop < 1.0);
         most.zip(resident(&path))
     };

@@ -12,7 +12,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use kernels::graph::AttentionShape;
@@ -343,7 +342,7 @@ impl Trial {
         backend.interrupt_after(operations);
         let result = self.session.sync(text, &mut |_| ());
         backend.interrupt_after(usize::MAX);
-        self.engine.interrupt().store(false, Ordering::Relaxed);
+        self.session.interrupt().clear();
         let now = self.session.tokens();
         assert!(text.starts_with(now) && now.len() >= held);
         assert_eq!(result.is_ok(), now.len() == text.len());
@@ -377,10 +376,10 @@ impl Trial {
                 Event::Text(text) => _ = session.sync(text, &mut |_| ()).expect("the text is read"),
                 Event::Step(token) => session.push(*token).expect("a step"),
                 Event::FirstToken(text) => {
-                    let flag = self.engine.interrupt();
-                    let stop = &mut |_| flag.store(true, Ordering::Relaxed);
+                    let flag = session.interrupt().clone();
+                    let stop = &mut |_| flag.set();
                     session.sync(text, stop).expect_err("interrupted");
-                    flag.store(false, Ordering::Relaxed);
+                    flag.clear();
                 }
                 Event::Cut(text) => {
                     // Without the checkpoints, to which it would go back.

@@ -1,9 +1,6 @@
 //! Sessions over many turns and interruptions, and the plan compared with what is allocated. Tests of every
 //! policy are in `policies.rs`.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use ggml::{Backend, Type};
 use longhand::plan::{Placement, Plan, PlanOptions};
 use longhand::testing::Weights;
@@ -91,11 +88,14 @@ fn a_session_works_after_an_interrupted_prefill() {
     let tokens = random_tokens(&engine, 200, 9);
     for prefill in [Prefill::Exact, Prefill::Streaming] {
         let mut interrupted = session(&engine, SessionOptions { prefill, ..options(200, "full") });
-        let flag = engine.interrupt();
-        let result =
-            interrupted.sync(&tokens, &mut |progress| flag.store(progress.share > 0.3, Ordering::Relaxed));
+        let flag = interrupted.interrupt().clone();
+        let result = interrupted.sync(&tokens, &mut |progress| {
+            if progress.share > 0.3 {
+                flag.set();
+            }
+        });
         assert!(result.expect_err("interrupted").is_interrupt());
-        flag.store(false, Ordering::Relaxed);
+        flag.clear();
         assert_eq!(interrupted.tokens(), &tokens[..interrupted.tokens().len()]);
         sync(&mut interrupted, &tokens);
         let mut fresh = session(&engine, options(200, "full"));
@@ -121,14 +121,14 @@ fn an_interrupted_bounded_session_continues_where_it_stopped() {
     let mut whole = make();
     sync(&mut whole, &tokens);
     let mut interrupted = make();
-    let flag = engine.interrupt();
+    let flag = interrupted.interrupt().clone();
     let mut interrupts = 0;
-    while let Err(error) = interrupted.sync(&tokens, &mut |_| flag.store(true, Ordering::Relaxed)) {
+    while let Err(error) = interrupted.sync(&tokens, &mut |_| flag.set()) {
         assert!(error.is_interrupt(), "{error}");
-        flag.store(false, Ordering::Relaxed);
+        flag.clear();
         interrupts += 1;
     }
-    flag.store(false, Ordering::Relaxed);
+    flag.clear();
     assert!(interrupts > 3, "{interrupts} interrupts");
     assert_eq!(interrupted.store().positions(0), whole.store().positions(0));
     assert_eq!(max_difference(interrupted.logits(), whole.logits()), 0.0);
@@ -207,9 +207,8 @@ fn planned_weight_bytes_equal_loaded_ones() {
 fn check_weight_bytes(file: &GgufFile, repack: bool, on_device: usize) {
     {
         let spec = ModelSpec::from_gguf(file).expect("a model");
-        let flag = Arc::new(AtomicBool::new(false));
-        let device = Backend::emulated(flag.clone(), None).expect("starts");
-        let host = Backend::cpu(1, flag).expect("starts");
+        let device = Backend::emulated(None).expect("starts");
+        let host = Backend::cpu(1).expect("starts");
         let backends = Backends::new(host, Some(device), Placement::new(spec.n_layers, on_device));
         let (mut copied, mut total) = (0, 0);
         let loaded = Weights::load(file, &spec, repack, &backends, &mut |so_far, in_all| {
@@ -254,10 +253,9 @@ fn a_tied_output_matrix_is_copied_in_parts() {
     let larger = GgufFile::from_bytes(larger.to_bytes_zeroed().expect("a model in memory")).expect("a model");
     let spec = ModelSpec::from_gguf(&larger).expect("a model");
     assert!(spec.tied_output && spec.n_vocab == VOCABULARY as usize);
-    let flag = Arc::new(AtomicBool::new(false));
-    let device = Backend::emulated(flag.clone(), None).expect("starts");
+    let device = Backend::emulated(None).expect("starts");
     let placement = Placement::new(spec.n_layers, spec.n_layers);
-    let backends = Backends::new(Backend::cpu(1, flag).expect("starts"), Some(device), placement);
+    let backends = Backends::new(Backend::cpu(1).expect("starts"), Some(device), placement);
     let (mut before, mut largest) = (0, 0);
     let stopped = Weights::load(&larger, &spec, true, &backends, &mut |copied, all| {
         largest = largest.max(copied - before);

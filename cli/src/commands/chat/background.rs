@@ -3,11 +3,9 @@
 //! between two chunks.
 
 use std::panic;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use longhand::{Chat, DocumentCache, DocumentReading, EngineError, Progress};
+use longhand::{Chat, DocumentCache, DocumentReading, EngineError, InterruptFlag, Progress};
 
 use crate::commands::chat::conversation;
 use crate::commands::chat::status::Status;
@@ -15,12 +13,12 @@ use crate::session::turn;
 use crate::terminal::format;
 
 /// Reads documents during `wait`, which waits for the user, and stops when it returns. What is read by then is kept.
-/// `flag` is the interrupt flag of the engine.
+/// `flag` stops the chat's session.
 pub fn read_during<T>(
     chat: &mut Chat,
     cache: Option<&DocumentCache>,
     status: &Status,
-    flag: &Arc<AtomicBool>,
+    flag: &InterruptFlag,
     wait: impl FnOnce() -> T,
 ) -> (T, Result<DocumentReading, EngineError>) {
     let what = names(&chat.next_documents());
@@ -45,17 +43,17 @@ pub fn read_during<T>(
         let waited = wait();
         drop(stop);
         let read = reader.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
-        flag.store(false, Ordering::SeqCst);
+        flag.clear();
         (waited, read)
     })
 }
 
 /// Sets the flag when it is dropped, also by a panic: the reader would go on for hours.
-struct StopAtEnd<'a>(&'a AtomicBool);
+struct StopAtEnd<'a>(&'a InterruptFlag);
 
 impl Drop for StopAtEnd<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
+        self.0.set();
     }
 }
 

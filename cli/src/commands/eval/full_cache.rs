@@ -36,7 +36,7 @@ impl FullCache {
         exercise: &Exercise,
     ) -> Result<FullCache, EngineError> {
         let options = || SessionOptions { context: exercise.context(), ..SessionOptions::default() };
-        let session = || Session::new(engine, options());
+        let session = || app.new_session(engine, options());
         Ok(match &exercise.content {
             Content::Question(..) | Content::Retention(_) => FullCache::None,
             Content::Prediction(text, rest) => {
@@ -47,8 +47,9 @@ impl FullCache {
             }
             Content::AttentionLoss(text, next) => {
                 let tokens = [text, next.as_slice()].concat();
+                let flag = app.interrupt.flag();
                 let mut attention =
-                    app.interrupt.computing(|| last_attention(engine, &tokens, &mut |_| ()))?;
+                    app.interrupt.computing(|| last_attention(engine, &tokens, &flag, &mut |_| ()))?;
                 // What the token pays to itself cannot be lost.
                 attention.iter_mut().flatten().for_each(|weights| weights.truncate(text.len()));
                 FullCache::Attends(attention)

@@ -206,7 +206,7 @@ impl<'a> Evaluation<'a> {
     }
 
     fn new_sessions(&self, group: &[(usize, SessionOptions)]) -> Result<Vec<Session>, EngineError> {
-        group.iter().map(|(_, options)| Session::new(self.engine, options.clone())).collect()
+        group.iter().map(|(_, options)| self.app.new_session(self.engine, options.clone())).collect()
     }
 
     /// Reads a text, asks its question, and records the scores of the answers.

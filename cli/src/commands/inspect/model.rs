@@ -1,7 +1,6 @@
 //! `longhand inspect`: the content of any GGUF file, including those that longhand cannot run.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 use anyhow::Result;
 use clap::Args;
@@ -70,7 +69,7 @@ fn fingerprint(app: &App, file: &GgufFile) -> Result<String, EngineError> {
     let mut bar = ProgressBar::new(&app.console, "reading the model");
     let mut go_on = |done: u64| {
         bar.show_bytes(done, weight_bytes(file));
-        !flag.load(Ordering::Relaxed)
+        !flag.is_set()
     };
     let fingerprint = app.interrupt.computing(|| file.fingerprint(threads, &mut go_on));
     file.check_complete()?;

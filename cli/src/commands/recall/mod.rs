@@ -13,7 +13,7 @@ use clap::Args;
 use longhand::heads::HeadProfile;
 use longhand::policy::{KvBudget, PolicyChoice};
 use longhand::setup::available_memory;
-use longhand::{Context, Engine, EngineError, Session, SessionOptions, Setup, SetupOptions};
+use longhand::{Context, Engine, EngineError, SessionOptions, Setup, SetupOptions};
 
 use self::texts::FactText;
 use crate::app::App;
@@ -206,7 +206,7 @@ fn measure(app: &App, engine: &Arc<Engine>, trials: &mut [Trial]) -> Result<()> 
         let options = |(index, cell): (usize, &Cell)| Some((index, cell.options.as_ref().ok()?.clone()));
         let possible: Vec<_> = cells.iter().enumerate().filter_map(options).collect();
         for group in groups(engine, possible, *context, free)? {
-            let new = |(_, options): &(usize, SessionOptions)| Session::new(engine, options.clone());
+            let new = |(_, options): &(usize, SessionOptions)| app.new_session(engine, options.clone());
             let mut sessions = group.iter().map(new).collect::<Result<Vec<_>, _>>()?;
             for (number, text) in texts.iter().enumerate() {
                 let detail = format!("document {} of {}", number + 1, format::count(*tokens));

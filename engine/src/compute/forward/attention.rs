@@ -8,25 +8,15 @@ use kernels::graph::{
 use models::arch::QkNorm;
 use models::spec::AttentionTensors;
 
-use super::{Effects, Forward, Inputs, OutputTokens};
+use super::{Forward, Inputs, LayerCall};
+use crate::kv::AttentionRecorder;
 use crate::kv::policy::CountedQueries;
-use crate::kv::{AttentionRecorder, LayerRows};
 
 impl Forward {
-    /// What attention adds for the tokens `outputs`, `[n_embd, n or 1]`, and a tensor that depends on the appended
-    /// rows: see [`Forward::layer`]. `normed` `[n_embd, n]` is its input. A layer that attends to the rows of another
-    /// one appends none.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn attention(
-        &self,
-        ctx: &Context,
-        layer: usize,
-        normed: &Tensor,
-        inputs: &Inputs,
-        rows: &LayerRows,
-        outputs: OutputTokens,
-        effects: &mut Effects,
-    ) -> (Option<Tensor>, Tensor) {
+    /// What attention adds for the tokens with outputs, `[n_embd, n or 1]`, and a tensor that depends on the appended
+    /// rows: see [`Forward::layer`]. A layer that attends to the rows of another one appends none.
+    pub(super) fn attention(&self, call: LayerCall) -> (Option<Tensor>, Tensor) {
+        let LayerCall { ctx, layer, normed, inputs, rows, outputs, effects } = call;
         let (n, heads, of_layer) = (normed.dim(1), self.heads[layer], self.spec.kv_layer(layer));
         let state = LaneInputs { layer: of_layer, ..inputs.state.clone() };
         let rotation = inputs.rotations.of_lanes(ctx, &rows.lanes, heads.head_dim);

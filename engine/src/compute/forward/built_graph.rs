@@ -9,6 +9,7 @@ use kernels::graph::{LaneInputs, MAX_LANES};
 use models::spec::{AttentionTemperature, ModelSpec};
 
 use super::rotation::Rotations;
+use crate::compute::finite;
 use crate::kv::LaneValues;
 
 /// The tokens whose outputs a graph computes. Keys and values are always computed for all tokens.
@@ -135,12 +136,14 @@ pub struct BuiltGraph {
     /// `[n_embd, n]` f32: where the stages of the graph end but for the last one. What such a tensor holds then is for
     /// the graph of the other place, whose next stage gives what it must hold before the next stage here.
     pub exchanges: Vec<Tensor>,
+    /// `[1, n]` f32: whether the embeddings of several tokens are finite, see `compute/finite.rs`.
+    pub probes: Vec<Tensor>,
 }
 
 impl BuiltGraph {
     /// The graph that computes the result and all effects.
     pub fn graph(&self) -> Result<Graph, ggml::Error> {
-        let results: Vec<&Tensor> = self.effects.iter().chain([&self.result]).collect();
+        let results: Vec<&Tensor> = self.probes.iter().chain(&self.effects).chain([&self.result]).collect();
         self.ctx.graph(&results)
     }
 }
@@ -175,7 +178,7 @@ impl Draft {
     /// The graph that computes `result`.
     pub(super) fn finish(self, result: Tensor) -> BuiltGraph {
         let Draft { ctx, inputs, effects, exchanges, .. } = self;
-        BuiltGraph { ctx, inputs, result, effects: effects.nodes, exchanges }
+        BuiltGraph { ctx, inputs, result, effects: effects.nodes, exchanges, probes: effects.probes }
     }
 }
 
@@ -186,4 +189,16 @@ pub(super) struct Effects {
     pub(super) nodes: Vec<Tensor>,
     /// For each layer that has appended rows the node that did.
     pub(super) appended: BTreeMap<usize, Tensor>,
+    /// As [`BuiltGraph::probes`].
+    pub(super) probes: Vec<Tensor>,
+}
+
+impl Effects {
+    /// Has it checked that embeddings `[m, n]` are finite. A single one is not: it shows in the residual stream of the
+    /// token whose logits are wanted.
+    pub(super) fn check_embeddings(&mut self, ctx: &Context, embeddings: &Tensor) {
+        if embeddings.dim(1) > 1 {
+            self.probes.push(finite::probe(ctx, embeddings));
+        }
+    }
 }

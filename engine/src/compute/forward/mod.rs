@@ -55,6 +55,21 @@ pub struct Forward {
     trace: bool,
 }
 
+/// What computes the mixer of a layer, attention or a recurrence: for which tokens, and in which graph.
+struct LayerCall<'a> {
+    ctx: &'a Context,
+    layer: usize,
+    /// `[n_embd, n]`: the mixer's input.
+    normed: &'a Tensor,
+    inputs: &'a Inputs,
+    /// The rows or the states that it reads and writes.
+    rows: &'a LayerRows,
+    /// The tokens whose outputs are computed.
+    outputs: OutputTokens,
+    /// What the graph computes beside: grows.
+    effects: &'a mut Effects,
+}
+
 /// Names of a layer's intermediates in the order of computation. A tensor's name is one of these, `-` and the
 /// layer's number. Graphs that are traced keep some more, most of them under the names of weights.
 pub const INTERMEDIATES: [&str; 9] =
@@ -262,11 +277,10 @@ impl Forward {
         let Draft { ctx, inputs, effects, .. } = &mut drafts[self.placement.of(layer) as usize];
         let ctx = &ctx.clone();
         let normed = self.attention_input(ctx, layer, x);
+        let call = LayerCall { ctx, layer, normed: &normed, inputs, rows, outputs, effects };
         let (out, stored) = match &self.matrices(layer, n).mixer {
-            MixerTensors::Attention(_) => self.attention(ctx, layer, &normed, inputs, rows, outputs, effects),
-            MixerTensors::Recurrent(w) => {
-                self.recurrent(ctx, layer, w, &normed, rows, outputs, &mut effects.nodes)
-            }
+            MixerTensors::Attention(_) => self.attention(call),
+            MixerTensors::Recurrent(w) => self.recurrent(call, w),
         };
         let Some(out) = out else { return stored };
         let w = self.matrices(layer, out.dim(1));
@@ -290,8 +304,8 @@ impl Forward {
         let out = self.branch(ctx, out, w.ffn_post_norm.as_ref());
         let mut x = ctx.add(&out, &sum);
         if let Some(w) = &w.per_layer {
-            let inputs = &drafts[self.placement.of(layer) as usize].inputs;
-            x = ctx.add(&x, &self.per_layer(ctx, layer, w, &x, inputs));
+            let Draft { inputs, effects, .. } = &mut drafts[self.placement.of(layer) as usize];
+            x = ctx.add(&x, &self.per_layer(ctx, layer, w, &x, inputs, effects));
         }
         if let Some(scale) = &w.output_scale {
             x = ctx.mul(&x, scale);
@@ -330,8 +344,9 @@ impl Forward {
             let tensors = self.layer_tensors() * (layers + 1) + RECORDER_TENSORS * recorders;
             self.draft(tensors, n)
         });
-        let host = &drafts[Place::Host as usize];
-        let (mut place, mut x) = (Place::Host, self.embed(&host.ctx, &host.inputs));
+        let Draft { ctx, inputs, effects, .. } = &mut drafts[Place::Host as usize];
+        let (mut place, mut x) = (Place::Host, self.embed(ctx, inputs));
+        effects.check_embeddings(ctx, &x);
         for (layer, rows) in rows.iter().enumerate() {
             if self.placement.of(layer) != place {
                 drafts[place as usize].sent = Some(x);

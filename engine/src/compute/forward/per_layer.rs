@@ -8,7 +8,7 @@ use ggml::{Context, Tensor};
 use models::spec::PerLayerTensors;
 
 use super::attention::last_of;
-use super::{Forward, Inputs};
+use super::{Effects, Forward, Inputs};
 
 impl Forward {
     /// What a layer adds from its own embeddings to `x`, the residual stream `[n_embd, n]` of the last n tokens of
@@ -20,15 +20,17 @@ impl Forward {
         w: &PerLayerTensors<Tensor>,
         x: &Tensor,
         inputs: &Inputs,
+        effects: &mut Effects,
     ) -> Tensor {
-        let input = self.per_layer_input(ctx, layer, w, x.dim(1), inputs);
+        let (input, own) = self.per_layer_input(ctx, layer, w, x.dim(1), inputs);
+        effects.check_embeddings(ctx, &own);
         let gate = self.product(ctx, layer, &w.gate, x);
         let gated = self.activation(ctx, self.placement.of(layer), Some(gate), input);
         let out = self.product(ctx, layer, &w.output, &gated);
         self.result_of(&w.post_norm, self.norm(ctx, &out, &w.post_norm, None))
     }
 
-    /// A layer's own embeddings of the last `n` tokens, `[per_layer_width, n]`.
+    /// A layer's input from its own embeddings of the last `n` tokens, and these embeddings: `[per_layer_width, n]` each.
     fn per_layer_input(
         &self,
         ctx: &Context,
@@ -36,22 +38,23 @@ impl Forward {
         w: &PerLayerTensors<Tensor>,
         n: usize,
         inputs: &Inputs,
-    ) -> Tensor {
+    ) -> (Tensor, Tensor) {
         let of_model = &self.weights.decode_layout.input;
         let (Some(table), Some(norm)) = (&of_model.per_layer_embd, &of_model.per_layer_norm) else {
-            return ctx.refuse("embeddings of a layer", format!("layer {layer} has none"));
+            let refused = ctx.refuse("embeddings of a layer", format!("layer {layer} has none"));
+            return (refused.clone(), refused);
         };
         let width = norm.dim(0);
         let (row, first) = (table.strides()[1], layer * table.ty().row_bytes(width));
         let rows = table.dim(1);
         let of_layer = ctx.view(table, [width, rows], [row, row * rows, row * rows], first);
         let own = ctx.get_rows(&of_layer, &last_of(ctx, &inputs.tokens, n));
-        let own = ctx.scale(&own, (width as f32).sqrt());
+        let scaled = ctx.scale(&own, (width as f32).sqrt());
         let embeddings = self.embed(ctx, inputs);
         let embeddings = ctx.rows(&embeddings, embeddings.dim(1) - n, n);
         let projected = self.product(ctx, layer, &w.input, &embeddings);
         let projected = ctx.scale(&projected, 1.0 / (embeddings.dim(0) as f32).sqrt());
         let projected = self.norm(ctx, &projected, norm, None);
-        ctx.scale(&ctx.add(&projected, &own), std::f32::consts::FRAC_1_SQRT_2)
+        (ctx.scale(&ctx.add(&projected, &scaled), std::f32::consts::FRAC_1_SQRT_2), own)
     }
 }

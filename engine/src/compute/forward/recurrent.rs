@@ -5,24 +5,17 @@ use ggml::{Context, Tensor};
 use models::arch::ValueHeads;
 use models::spec::{MixerTensors, RecurrentLayers, RecurrentTensors};
 
-use super::{Forward, OutputTokens};
-use crate::kv::LayerRows;
+use super::{Forward, LayerCall};
 
 impl Forward {
-    /// What a recurrent layer with weights `w` adds for the tokens `outputs`, `[n_embd, n or 1]`, and a tensor that
-    /// depends on the new state. `normed` `[n_embd, n]` is its input. The nodes that write the state are added to
-    /// `effects`.
-    #[allow(clippy::too_many_arguments)]
+    /// What a recurrent layer with weights `w` adds for the tokens with outputs, `[n_embd, n or 1]`, and a tensor that
+    /// depends on the new state. The nodes that write the state are effects.
     pub(super) fn recurrent(
         &self,
-        ctx: &Context,
-        layer: usize,
+        call: LayerCall,
         w: &RecurrentTensors<Tensor>,
-        normed: &Tensor,
-        rows: &LayerRows,
-        outputs: OutputTokens,
-        effects: &mut Vec<Tensor>,
     ) -> (Option<Tensor>, Tensor) {
+        let LayerCall { ctx, layer, normed, rows, outputs, effects, .. } = call;
         let (Some(sizes), Some([from, to])) = (self.spec.recurrent_layer(layer), &rows.states) else {
             return (None, ctx.refuse("recurrent", format!("layer {layer} has no state")));
         };
@@ -32,7 +25,7 @@ impl Forward {
         let columns = ctx.concat(&from.conv, &ctx.permute(&qkv, [1, 0, 2, 3]));
         let [_, channel, end, _] = columns.strides();
         let last = ctx.view(&columns, [sizes.conv_kernel - 1, sizes.channels()], [channel, end, end], 4 * n);
-        effects.push(ctx.copy(&last, &to.conv));
+        effects.nodes.push(ctx.copy(&last, &to.conv));
 
         let mixed = ctx.silu(&self.result_of(&w.conv, ctx.ssm_conv(&columns, &w.conv)));
         let token = 4 * sizes.channels();
@@ -47,7 +40,7 @@ impl Forward {
         let matrix = 4 * d * d;
         let memory = ctx.view(&result, [d, d, heads], [4 * d, matrix, matrix * heads], 4 * d * heads * n);
         let stored = ctx.copy(&memory, &to.memory);
-        effects.push(stored.clone());
+        effects.nodes.push(stored.clone());
 
         let wanted = outputs.count(n);
         if wanted == 0 {

@@ -447,8 +447,7 @@ mod tests {
 
     #[test]
     fn rows_and_entries_in_use_are_counted() {
-        let backends =
-            Backends::new(Backend::cpu(1, Arc::default()).expect("starts"), None, Placement::new(1, 0));
+        let backends = Backends::new(Backend::cpu(1).expect("starts"), None, Placement::new(1, 0));
         let heads = AttentionShape {
             head_dim: 8,
             n_kv_heads: 3,

@@ -10,8 +10,8 @@ use kernels::graph::GraphLane;
 
 use super::{Lane, LaneState, Layer, Store};
 use crate::EngineError;
+use crate::files::codec::{Input, Output, SnapshotError};
 use crate::kv::StateTensors;
-use crate::session::snapshot::{Input, Output, SnapshotError};
 
 impl Store {
     /// Writes the contents of the store.

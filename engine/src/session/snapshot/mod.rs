@@ -15,7 +15,6 @@
 pub(crate) mod unfinished;
 
 use std::fs::File;
-use std::hash::Hasher as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,15 +24,15 @@ use kernels::graph::tensor_type;
 use models::gguf::is_sample_fingerprint;
 use models::{MappedFile, regular_file};
 use serde::{Deserialize, Serialize};
-use twox_hash::XxHash3_64;
 
 use self::unfinished::Unfinished;
 #[cfg(feature = "testing")]
 pub use self::unfinished::{resume, save_unfinished};
 use crate::files::atomic_file::{self, Access};
+use crate::files::codec::{CHECKSUM_BYTES, Input, Output, SnapshotError};
 use crate::heads::HeadProfile;
 use crate::kv::PolicyChoice;
-use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions, setup};
+use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions};
 
 const MAGIC: &[u8; 8] = b"LHSTATE4";
 /// How all session files begin, of whichever version.
@@ -44,7 +43,6 @@ const MAX_DESCRIPTION_BYTES: usize = 64 << 20;
 const MAX_POLICY_BYTES: usize = 1024;
 /// Bytes that are compared with the checksum at once.
 const VERIFIED_AT_ONCE: usize = 1 << 18;
-const CHECKSUM_BYTES: usize = 8;
 
 /// What a file says about its session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -104,111 +102,6 @@ impl Description {
     }
 }
 
-/// What is wrong with a session file, and what to do about it. It becomes an [`EngineError::Snapshot`] with
-/// the file's path.
-#[derive(Debug)]
-pub(crate) struct SnapshotError {
-    what: String,
-    hint: Hint,
-}
-
-impl SnapshotError {
-    /// The file is damaged, or another version of the program wrote it.
-    pub(crate) fn new(what: impl Into<String>) -> SnapshotError {
-        SnapshotError {
-            what: what.into(),
-            hint: Hint::advice(
-                "the file is damaged or was written by another version of the program; read the text again",
-            ),
-        }
-    }
-
-    fn too_short() -> SnapshotError {
-        SnapshotError::new("the file ends too early")
-    }
-}
-
-impl From<SnapshotError> for EngineError {
-    fn from(SnapshotError { what, hint }: SnapshotError) -> EngineError {
-        EngineError::Snapshot { path: PathBuf::new(), what, hint }
-    }
-}
-
-impl From<io::Error> for SnapshotError {
-    fn from(error: io::Error) -> SnapshotError {
-        match error.kind() {
-            io::ErrorKind::UnexpectedEof => SnapshotError::too_short(),
-            _ => SnapshotError { what: error.to_string(), hint: Hint::for_io(&error) },
-        }
-    }
-}
-
-/// Bytes on their way into a file, with their checksum.
-pub(crate) struct Output<'a> {
-    to: &'a mut dyn Write,
-    sum: XxHash3_64,
-}
-
-/// The rest of a file's bytes, and the checksum of those before.
-pub(crate) struct Input<'a> {
-    rest: &'a [u8],
-    sum: XxHash3_64,
-}
-
-impl<'a> Output<'a> {
-    pub(crate) fn new(to: &'a mut dyn Write) -> Output<'a> {
-        Output { to, sum: XxHash3_64::new() }
-    }
-
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), SnapshotError> {
-        self.sum.write(bytes);
-        Ok(self.to.write_all(bytes)?)
-    }
-
-    pub(crate) fn numbers(&mut self, numbers: impl Iterator<Item = u32>) -> Result<(), SnapshotError> {
-        let bytes: Vec<u8> = numbers.flat_map(u32::to_le_bytes).collect();
-        self.bytes(&bytes)
-    }
-
-    /// Writes the checksum.
-    fn end(mut self) -> Result<(), SnapshotError> {
-        let sum = self.sum.finish();
-        self.bytes(&sum.to_le_bytes())
-    }
-}
-
-impl<'a> Input<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Input<'a> {
-        Input { rest: bytes, sum: XxHash3_64::new() }
-    }
-
-    /// The next `count` bytes.
-    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], SnapshotError> {
-        let (bytes, rest) = self.rest.split_at_checked(count).ok_or_else(SnapshotError::too_short)?;
-        self.sum.write(bytes);
-        self.rest = rest;
-        Ok(bytes)
-    }
-
-    /// The next `count` numbers.
-    pub(crate) fn numbers(&mut self, count: usize) -> Result<Vec<u32>, SnapshotError> {
-        let bytes = self.bytes(count.checked_mul(4).ok_or_else(SnapshotError::too_short)?)?;
-        Ok(bytes.as_chunks().0.iter().map(|number| u32::from_le_bytes(*number)).collect())
-    }
-
-    /// Reads the checksum. An error if it is wrong, or if more follows.
-    fn end(mut self) -> Result<(), SnapshotError> {
-        let sum = self.sum.finish();
-        if *self.bytes(CHECKSUM_BYTES)? != sum.to_le_bytes() {
-            return Err(SnapshotError::new("its checksum is wrong"));
-        }
-        if !self.rest.is_empty() {
-            return Err(SnapshotError::new("it has more bytes than it should"));
-        }
-        Ok(())
-    }
-}
-
 /// Why the cache of a saved session is of no use with a model, although the session can go on.
 ///
 /// ```
@@ -240,7 +133,7 @@ impl Snapshot {
             let file = MappedFile::open(path).map_err(SnapshotError::from)?;
             let mut from = Input::new(file.bytes());
             let description = describe(&mut from)?;
-            let begin = file.bytes().len() - from.rest.len();
+            let begin = file.bytes().len() - from.len();
             let options = options(&description)?;
             Ok(Snapshot { path: path.to_owned(), file, begin, description, options })
         })();
@@ -431,7 +324,7 @@ impl Snapshot {
     pub fn verify(&self) -> Result<(), EngineError> {
         let mut from = self.behind_description();
         let verified = loop {
-            match from.rest.len().saturating_sub(CHECKSUM_BYTES) {
+            match from.len().saturating_sub(CHECKSUM_BYTES) {
                 0 => break from.end(),
                 left => drop(from.bytes(left.min(VERIFIED_AT_ONCE))),
             }
@@ -441,10 +334,10 @@ impl Snapshot {
 
     /// What follows the description.
     fn behind_description(&self) -> Input<'_> {
-        let (begin, rest) = self.file.bytes().split_at(self.begin);
-        let mut sum = XxHash3_64::new();
-        sum.write(begin);
-        Input { rest, sum }
+        let mut from = Input::new(self.file.bytes());
+        // They were read when the file was opened.
+        let _ = from.bytes(self.begin);
+        from
     }
 
     /// Writes the same session to a file, with something else of the caller's.
@@ -454,7 +347,7 @@ impl Snapshot {
         begin(&description, &mut to)?;
         let mut from = self.behind_description();
         loop {
-            match from.rest.len().saturating_sub(CHECKSUM_BYTES) {
+            match from.len().saturating_sub(CHECKSUM_BYTES) {
                 0 => break from.end()?,
                 left => to.bytes(from.bytes(left.min(VERIFIED_AT_ONCE))?)?,
             }
@@ -487,17 +380,17 @@ fn check_rotation(engine: &Engine, before: usize, context: usize) -> Result<(), 
 /// reading.
 ///
 /// # Errors
-/// Where there is no memory for both at once, or the rows or the policy do not fit. Heads must not keep shares of the
-/// context.
+/// Where there is no memory for both at once, or the rows or the policy do not fit. The caller has checked that the new
+/// session fits the memory, and heads must not keep shares of the context.
 pub(crate) fn in_context(session: &Session, context: usize) -> Result<Session, EngineError> {
     let options = SessionOptions { context, ..session.options().clone() };
-    setup::fit_session(session.engine(), options.clone(), None, 0)?;
+    let new = || Ok(Session::new(session.engine(), options)?.with_interrupt(session.interrupt()));
     if session.first_text_share().is_some() {
-        return Session::new(session.engine(), options);
+        return new();
     }
     let before = session.options().context;
     check_rotation(session.engine(), before, context)?;
-    let mut other = Session::new(session.engine(), options)?;
+    let mut other = new()?;
     match other.copy_from(session) {
         Err(EngineError::Snapshot { .. }) => Err(EngineError::Setting {
             what: format!("a context of {context} tokens for a session that was begun with {before}"),

@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Description, Output, Snapshot, SnapshotError, begin, check_rotation, settings, settings_of, with_path,
-};
+use super::{Description, Snapshot, begin, check_rotation, settings, settings_of, with_path};
+use crate::files::codec::{Output, SnapshotError};
 use crate::session::Reached;
 use crate::{EngineError, Session};
 

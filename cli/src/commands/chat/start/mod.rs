@@ -309,6 +309,7 @@ fn resume(
         EngineError::Memory { .. } => anyhow::Error::from(error).context(path),
         error => error.into(),
     })?;
+    chat.set_interrupt(&app.interrupt.flag());
     sampling.apply(&mut chat)?;
     crash_save::set_messages(chat.messages());
     app.console.note_conversation(&last_turns);

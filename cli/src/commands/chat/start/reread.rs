@@ -94,7 +94,7 @@ pub fn change_policy(
         return Err(Failure::usage(format!("the policy is {} already", new.policy), hint).into());
     }
     announce(app, tokens, rate);
-    let session = Session::new(&engine, new)?;
+    let session = app.new_session(&engine, new)?;
     read(app, |progress| chat.move_to(session, progress))
 }
 

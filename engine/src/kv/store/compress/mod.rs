@@ -292,7 +292,7 @@ mod tests {
     }
 
     fn host() -> Backends {
-        Backends::new(Backend::cpu(1, Arc::default()).expect("starts"), None, Placement::new(1, 0))
+        Backends::new(Backend::cpu(1).expect("starts"), None, Placement::new(1, 0))
     }
 
     /// A store of one layer with two heads of up to 8 rows.

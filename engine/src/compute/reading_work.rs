@@ -5,7 +5,6 @@
 use models::spec::{ModelSpec, ModelTensors};
 
 use crate::kv::Layout;
-use crate::{Prefill, Session};
 
 /// How much longer a multiplication of attention takes than one with the weights. Measured on CPUs with four models: 1.6
 /// to 2.4 (`tests/results/2026-11-23-depth.md`, `tests/results/2026-11-25-100k.md`).
@@ -55,7 +54,7 @@ impl ReadingWork {
 
     /// The work of reading `tokens` tokens behind `before` others, layer by layer or against what a store of this layout
     /// keeps.
-    fn of_text(&self, layout: &Layout, is_exact: bool, before: usize, tokens: usize) -> f64 {
+    pub(crate) fn of_text(&self, layout: &Layout, is_exact: bool, before: usize, tokens: usize) -> f64 {
         /// Tokens over which the number of rows hardly changes.
         const STEP: usize = 512;
         let of_layer = |layer: usize, at: usize, tokens: usize| match is_exact {
@@ -94,15 +93,6 @@ fn weights_of_token(spec: &ModelSpec) -> f64 {
     let is_matrix =
         |tensor: &&models::spec::TensorSpec| tensor.name.starts_with("blk.") && tensor.dims.len() > 1;
     ModelTensors::in_file(spec).iter().filter(is_matrix).map(of_tensor).sum()
-}
-
-impl Session {
-    /// The work of reading `tokens` tokens behind `before` others. Its unit is the work of a token that sees no other one.
-    /// Reading takes a time in proportion to it: tokens that see many others take longer.
-    pub fn reading_work(&self, before: usize, tokens: usize) -> f64 {
-        let is_exact = before == 0 && self.options().prefill == Prefill::Exact;
-        self.work.of_text(self.store.layout(), is_exact, before, tokens)
-    }
 }
 
 #[cfg(test)]

@@ -3,12 +3,14 @@
 //! Relies on a session that has just read a prompt, so that [`Session::logits`] are those of the answer's
 //! first token.
 
+pub(crate) mod sampler;
+
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use models::tokenizer::Tokenizer;
 
-use crate::session::sampler::Sampler;
+use crate::session::generate::sampler::Sampler;
 use crate::session::text::TextStream;
 use crate::{EngineError, Hint, Session};
 
@@ -201,7 +203,7 @@ mod tests {
     use models::chat::{ChatTemplate, Message};
 
     use super::*;
-    use crate::session::sampler::SamplerOptions;
+    use crate::session::generate::sampler::SamplerOptions;
     use crate::{Engine, EngineOptions, ModelSource, SessionOptions};
 
     const DOCUMENT: &str = "The old boat crossed the quiet river. Mary's favorite number is 34251. \

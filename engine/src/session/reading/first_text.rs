@@ -8,58 +8,63 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ggml::InterruptFlag;
 use kernels::graph::GraphLane;
 
-use crate::compute::forward::Forward;
 use crate::compute::layered_text::{LayeredText, Purpose};
-use crate::compute::scratch::{Chunk, first_text_chunks};
+use crate::compute::scratch::first_text_chunks;
+use crate::files::codec::{Input, Output, SnapshotError};
 use crate::kv::{AttentionRecorder, LayerRows, Layout, Store};
-use crate::session::snapshot::{Input, Output, SnapshotError};
-use crate::session::{Reached, not_finite};
+use crate::session::{LastText, Reached, not_finite};
 use crate::{Engine, EngineError, Hint, Prefill, Progress, Session, Task};
 
 impl Session {
-    /// Reads the first text layer by layer, or goes on where that was interrupted. After an error the session is empty.
-    /// After an interrupt it holds no tokens, but what is needed to go on.
-    pub(super) fn read_exact(
-        &mut self,
-        tokens: &[u32],
-        after_chunk: &mut dyn FnMut(&Session, Progress),
-    ) -> Result<(), EngineError> {
-        if !self.is_reading(tokens) {
-            // Another text leaves its memory before this one takes any.
-            self.clear()?;
-            self.first_text = Some(Box::new(FirstText::new(&self.engine.clone(), tokens, &mut [self])?));
-        }
-        while let Some(mut text) = self.first_text.take() {
-            match text.read_next(&mut [self]) {
-                Ok(Some(progress)) => {
-                    self.first_text = Some(text);
-                    after_chunk(self, progress);
-                }
-                Ok(None) => self.finish_exact(tokens, text.logits),
-                Err(error) if error.is_interrupt() => {
-                    text.layers.release();
-                    self.first_text = Some(text);
-                    return Err(error);
-                }
-                Err(error) => {
-                    give_up([self]);
-                    return Err(error);
-                }
+    /// Begins to read a first text layer by layer.
+    pub(super) fn begin_first_text(&mut self, tokens: &[u32]) -> Result<(), EngineError> {
+        // Another text leaves its memory before this one takes any.
+        self.clear()?;
+        let text = FirstText::new(&self.engine.clone(), tokens, &mut [self])?;
+        self.last_text = LastText::SomeLayers(Box::new(text));
+        Ok(())
+    }
+
+    /// Reads the next piece of the first text that was begun, and ends the reading with the last one. After an error the
+    /// session is empty. After an interrupt it holds no tokens, but what is needed to go on.
+    pub(super) fn read_first_text(&mut self, tokens: &[u32]) -> Result<Progress, EngineError> {
+        let LastText::SomeLayers(mut text) = std::mem::take(&mut self.last_text) else {
+            return Err(ggml::Error::NotAllocated("a first text".into()).into());
+        };
+        let interrupt = self.interrupt.clone();
+        match text.read_next(&mut [self], &interrupt) {
+            Ok(progress) if text.is_read() => {
+                self.finish_exact(tokens, text.logits);
+                Ok(progress)
+            }
+            Ok(progress) => {
+                self.last_text = LastText::SomeLayers(text);
+                Ok(progress)
+            }
+            Err(error) if error.is_interrupt() => {
+                self.last_text = LastText::SomeLayers(text);
+                Err(error)
+            }
+            Err(error) => {
+                // The text leaves its memory before the cause is looked for.
+                drop(text);
+                give_up([&mut *self]);
+                Err(self.with_origin(error, tokens))
             }
         }
-        Ok(())
     }
 
     /// How much of a first text is read, from 0 to 1, where its reading layer by layer was interrupted.
     pub fn first_text_share(&self) -> Option<f64> {
-        self.first_text.as_ref().map(|text| text.layers.share())
+        self.first_text().map(|text| text.layers.share())
     }
 
     /// Whether the reading of this first text was interrupted.
     pub(crate) fn is_reading(&self, tokens: &[u32]) -> bool {
-        self.first_text.as_ref().is_some_and(|text| text.is_of(tokens))
+        self.first_text().is_some_and(|text| text.is_of(tokens))
     }
 
     fn finish_exact(&mut self, tokens: &[u32], logits: Vec<f32>) {
@@ -71,7 +76,7 @@ impl Session {
 
 /// Reads the same first text into several sessions of one engine, as [`Session::sync`] would into each of
 /// them. It is computed only once: with full attention a text is the same whatever is kept of it. For
-/// comparing policies. What the sessions held before is removed, and after an error in the computation all of
+/// comparing policies. The interrupt flag of the first session stops it. What the sessions held before is removed, and after an error in the computation all of
 /// them are empty.
 ///
 /// # Errors
@@ -82,7 +87,7 @@ pub fn sync_all(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), EngineError> {
     let Some(first) = sessions.first() else { return Ok(()) };
-    let (engine, types) = (first.engine.clone(), first.options.types);
+    let (engine, types, interrupt) = (first.engine.clone(), first.options.types, first.interrupt.clone());
     let is_long = |session: &Session| engine.forward.is_long(session.options.context);
     for session in sessions.iter() {
         session.check(tokens)?;
@@ -98,25 +103,26 @@ pub fn sync_all(
         }
     }
     sessions.iter_mut().try_for_each(Session::clear)?;
-    let read = read_together(&engine, sessions, tokens, progress);
+    let read = read_together(&engine, sessions, tokens, &interrupt, progress);
     if read.is_err() {
         give_up(sessions);
     }
-    read.map_err(|error| not_finite::with_origin(error, &engine, tokens, types))
+    read.map_err(|error| not_finite::with_origin(error, &engine, tokens, types, &interrupt))
 }
 
 fn read_together(
     engine: &Arc<Engine>,
     sessions: &mut [Session],
     tokens: &[u32],
+    interrupt: &InterruptFlag,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), EngineError> {
-    let Some(first) = sessions.first().filter(|_| !tokens.is_empty()) else { return Ok(()) };
-    not_finite::check_text(engine, tokens, first.options.types)?;
+    let (Some(first), Some(last)) = (sessions.first(), tokens.last()) else { return Ok(()) };
+    not_finite::check_weights(engine, *last, first.options.types, interrupt)?;
     let mut all: Vec<&mut Session> = sessions.iter_mut().collect();
     let mut text = FirstText::new(engine, tokens, &mut all)?;
-    while let Some(now) = text.read_next(&mut all)? {
-        progress(now);
+    while !text.is_read() {
+        progress(text.read_next(&mut all, interrupt)?);
     }
     sessions.iter_mut().try_for_each(|session| {
         session.finish_exact(tokens, text.logits.clone());
@@ -132,19 +138,8 @@ fn give_up<'a>(sessions: impl IntoIterator<Item = &'a mut Session>) {
     }
 }
 
-/// Makes a text for the layers that are in the scratch buffer.
-type MakeText = fn(
-    &Arc<Engine>,
-    Forward,
-    &[u32],
-    Vec<Chunk>,
-    Purpose,
-    &[&Layout],
-    &dyn Fn(usize) -> bool,
-) -> Result<LayeredText, EngineError>;
-
 /// A first text that is being read layer by layer.
-pub(super) struct FirstText {
+pub(crate) struct FirstText {
     layers: LayeredText,
     /// The logits of what follows, at the end.
     logits: Vec<f32>,
@@ -159,23 +154,14 @@ impl FirstText {
         tokens: &[u32],
         sessions: &mut [&mut Session],
     ) -> Result<FirstText, EngineError> {
-        FirstText::with(LayeredText::new, engine, tokens, sessions)
-    }
-
-    /// A text whose layers are made by `make`: [`LayeredText::new`] or [`LayeredText::allocate`].
-    fn with(
-        make: MakeText,
-        engine: &Arc<Engine>,
-        tokens: &[u32],
-        sessions: &mut [&mut Session],
-    ) -> Result<FirstText, EngineError> {
         let chunk = sessions.first().map_or(1, |first| first.options.chunk.max(1));
         let forward = sessions.first().map_or(&engine.forward, |first| &first.forward).clone();
         let layouts: Vec<&Layout> = sessions.iter().map(|session| session.store.layout()).collect();
         let is_read_twice = layouts.iter().any(|layout| layout.reconstructs());
         let chunks = first_text_chunks(tokens.len(), chunk, is_read_twice);
         let in_scratch = |layer: usize| !in_store(sessions, layer);
-        let layers = make(engine, forward, tokens, chunks, Purpose::Logits, &layouts, &in_scratch)?;
+        let layers =
+            LayeredText::new(engine, forward, tokens, chunks, Purpose::Logits, &layouts, &in_scratch)?;
         sessions.iter_mut().for_each(|session| session.compressing = Duration::ZERO);
         Ok(FirstText { layers, logits: Vec::new(), elapsed: Duration::ZERO })
     }
@@ -184,9 +170,20 @@ impl FirstText {
         self.layers.tokens() == tokens
     }
 
-    pub(super) fn reached(&self) -> Reached {
+    /// How far it is; `None` if nothing of it is read.
+    pub(super) fn reached(&self) -> Option<Reached> {
         let (layer, chunks) = self.layers.reached();
-        Reached::Layer { layer, chunks }
+        self.layers.is_embedded().then_some(Reached::Layer { layer, chunks })
+    }
+
+    /// Whether all layers have read it.
+    fn is_read(&self) -> bool {
+        self.layers.is_read()
+    }
+
+    /// Gives the pages of the present layer's weights back to the system.
+    pub(super) fn release(&self) {
+        self.layers.release();
     }
 
     /// Bytes that [`FirstText::write_to`] writes beside the rows of the session's store.
@@ -215,7 +212,7 @@ impl FirstText {
         from: &mut Input,
     ) -> Result<FirstText, EngineError> {
         let engine = session.engine.clone();
-        let mut text = FirstText::with(LayeredText::allocate, &engine, tokens, &mut [session])?;
+        let mut text = FirstText::new(&engine, tokens, &mut [session])?;
         if layer >= engine.spec().n_layers || chunks > text.layers.chunk_count(layer) {
             return Err(SnapshotError::new("it states more layers or chunks than the text has").into());
         }
@@ -247,11 +244,29 @@ impl FirstText {
         attended.into_iter().filter(|earlier| *earlier < layer && !is_in_store(session, *earlier)).collect()
     }
 
-    /// Reads the next chunk of a layer into the stores of `sessions`, and ends the layer with its last chunk. Returns how
-    /// far the text is; `None` if all layers have read it.
-    fn read_next(&mut self, sessions: &mut [&mut Session]) -> Result<Option<Progress>, EngineError> {
+    /// Reads the next piece: embeddings and, if all are there, a chunk of a layer into the stores of `sessions`. The last
+    /// chunk ends the layer. Returns how far the text is.
+    fn read_next(
+        &mut self,
+        sessions: &mut [&mut Session],
+        interrupt: &InterruptFlag,
+    ) -> Result<Progress, EngineError> {
         let started = Instant::now();
-        let Some(layer) = self.layers.begin_layer()? else { return Ok(None) };
+        self.layers.embed_next(&mut sessions[0].workspace, interrupt)?;
+        if self.layers.is_embedded() {
+            self.read_layer(sessions, interrupt)?;
+        }
+        self.elapsed += started.elapsed();
+        let (share, size) = (self.layers.share(), self.layers.tokens().len());
+        Ok(Progress { task: Task::Prefill, share, size, elapsed: self.elapsed })
+    }
+
+    fn read_layer(
+        &mut self,
+        sessions: &mut [&mut Session],
+        interrupt: &InterruptFlag,
+    ) -> Result<(), EngineError> {
+        let Some(layer) = self.layers.begin_layer()? else { return Ok(()) };
         if let Some(scored) = self.layers.next_chunk().map(|chunk| chunk.scored) {
             let spec = sessions[0].engine.spec();
             let rows = match scored {
@@ -263,14 +278,12 @@ impl FirstText {
                     false => self.complete_rows(sessions, layer, Store::prefill_recorder),
                 }),
             };
-            self.read_chunk(sessions, layer, &rows)?;
+            self.read_chunk(sessions, layer, &rows, interrupt)?;
         }
         if self.layers.next_chunk().is_none() {
             self.finish_layer(sessions, layer)?;
         }
-        self.elapsed += started.elapsed();
-        let (share, size) = (self.layers.share(), self.layers.tokens().len());
-        Ok(Some(Progress { task: Task::Prefill, share, size, elapsed: self.elapsed }))
+        Ok(())
     }
 
     /// A layer's complete rows. The scratch buffer has a lane for each session, and all share keys and values.
@@ -292,11 +305,12 @@ impl FirstText {
         sessions: &mut [&mut Session],
         layer: usize,
         rows: &LayerRows,
+        interrupt: &InterruptFlag,
     ) -> Result<(), EngineError> {
         // Several sessions do not go on after an interrupt.
         let is_resumed = sessions.len() == 1;
         let accumulated = is_resumed.then(|| self.layers.scratch.accumulated(layer)).transpose()?;
-        match self.layers.read_chunk(rows, &mut sessions[0].workspace) {
+        match self.layers.read_chunk(rows, &mut sessions[0].workspace, interrupt) {
             Ok(None) => Ok(()),
             Ok(Some(pass)) => {
                 // Only the end of the text in the last layer has logits.

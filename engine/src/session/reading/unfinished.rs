@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::exact_prefill::FirstText;
-use crate::session::snapshot::{Input, Output, SnapshotError};
+use super::FirstText;
+use crate::files::codec::{Input, Output, SnapshotError};
+use crate::session::LastText;
 use crate::{EngineError, Prefill, Session};
 
 /// How far the reading of a first text is.
@@ -26,21 +27,22 @@ pub(crate) enum Reached {
 impl Session {
     /// How far the session is in the first text `tokens`; `None` if nothing of it, all of it, or another text was read.
     pub(crate) fn reached(&self, tokens: &[u32]) -> Option<Reached> {
-        match &self.first_text {
-            Some(text) => text.is_of(tokens).then(|| text.reached()),
-            None => {
+        match &self.last_text {
+            LastText::SomeLayers(text) => text.is_of(tokens).then(|| text.reached()).flatten(),
+            LastText::SomeChunks => {
                 let read = self.tokens.len();
                 // With exact prefill only later texts are read chunk by chunk.
                 let is_first = self.options.prefill == Prefill::Streaming;
-                let is_begun = is_first && self.is_mid_text && read > 0 && read < tokens.len();
+                let is_begun = is_first && read > 0 && read < tokens.len();
                 (is_begun && tokens.starts_with(&self.tokens)).then_some(Reached::Tokens(read))
             }
+            LastText::Whole => None,
         }
     }
 
     /// Bytes that [`Session::write_unfinished`] writes, almost.
     pub(crate) fn unfinished_bytes(&self) -> usize {
-        self.store.live_bytes() + self.first_text.as_ref().map_or(0, |text| text.unfinished_bytes())
+        self.store.live_bytes() + self.first_text().map_or(0, FirstText::unfinished_bytes)
     }
 
     /// Bytes of the rows that the session keeps when it has read a first text of so many tokens, at most.
@@ -63,7 +65,7 @@ impl Session {
 
     /// Writes what reading on needs.
     pub(crate) fn write_unfinished(&self, to: &mut Output) -> Result<(), EngineError> {
-        match &self.first_text {
+        match self.first_text() {
             Some(text) => text.write_to(self, to),
             None => self.store.write_to(to),
         }
@@ -98,11 +100,11 @@ impl Session {
             (Reached::Tokens(read), Prefill::Streaming) if 0 < read && read < tokens.len() => {
                 self.store.read_from(from, read)?;
                 self.tokens.extend_from_slice(&tokens[..read]);
-                self.is_mid_text = true;
+                self.last_text = LastText::SomeChunks;
             }
             (Reached::Layer { layer, chunks }, Prefill::Exact) if !tokens.is_empty() => {
                 let text = FirstText::read_from(self, tokens, (layer, chunks), elapsed, from)?;
-                self.first_text = Some(Box::new(text));
+                self.last_text = LastText::SomeLayers(Box::new(text));
             }
             _ => return Err(SnapshotError::new("it states how much was read in a way that cannot be").into()),
         }

@@ -1,0 +1,92 @@
+//! What a session is made with.
+
+use ggml::Type;
+use models::spec::{ModelSpec, PositionEncoding};
+
+use crate::heads::HeadProfile;
+use crate::kv::{KvBudget, PolicyChoice, StoreOptions};
+use crate::{EngineError, Hint};
+
+/// How the first text of a session is read.
+///
+/// ```
+/// assert_eq!(longhand::Prefill::default(), longhand::Prefill::Exact);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prefill {
+    /// Layer by layer with full attention; rows are evicted after each layer.
+    #[default]
+    Exact,
+    /// Chunk by chunk; bounded heads see only what they keep, from the beginning. Cheaper for long texts.
+    Streaming,
+}
+
+/// What a session is made with.
+///
+/// ```
+/// use longhand::policy::KvBudget;
+/// use longhand::{Model, ModelSource, SessionOptions};
+///
+/// let options = SessionOptions { context: 10_000, policy: "snapkv".parse()?, ..SessionOptions::default() };
+/// let options = options.within(KvBudget::Rows(500), Model::open(ModelSource::Embedded)?.spec())?;
+/// assert_eq!(options.policy.value("capacity"), Some(500.0));
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SessionOptions {
+    /// Tokens it has room for.
+    pub context: usize,
+    /// What bounded heads keep.
+    pub policy: PolicyChoice,
+    /// Which heads keep everything, for policies that use a profile.
+    pub profile: Option<HeadProfile>,
+    /// Element types of keys and values.
+    pub types: (Type, Type),
+    /// How the first text is read.
+    pub prefill: Prefill,
+    /// Tokens computed at once while a text is read.
+    pub chunk: usize,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        SessionOptions {
+            context: 4096,
+            policy: PolicyChoice::default(),
+            profile: None,
+            types: (Type::F16, Type::F16),
+            prefill: Prefill::Exact,
+            chunk: 512,
+        }
+    }
+}
+
+impl SessionOptions {
+    /// Refuses a context that no session can have, before anything is computed from it.
+    pub(crate) fn check_context(&self, spec: &ModelSpec) -> Result<(), EngineError> {
+        let (most, why) = match spec.position_encoding {
+            PositionEncoding::Learned => (spec.n_ctx_train, ": the model has no more positions"),
+            _ => (i32::MAX as usize, ""),
+        };
+        if (1..=most).contains(&self.context) {
+            return Ok(());
+        }
+        Err(EngineError::Setting {
+            what: format!("context of {} tokens", self.context),
+            reason: format!("a session holds 1 to {most} tokens{why}"),
+            hint: Hint::advice(format!("the model was trained for {} tokens", spec.n_ctx_train)),
+        })
+    }
+
+    /// The same options, with the policy's parameters set to the largest that `budget` allows. Policies that
+    /// use a head profile need it in `self`.
+    ///
+    /// # Errors
+    /// Where the policy keeps everything, its windows follow from the weights (ALiBi), or the budget is too
+    /// small.
+    pub fn within(&self, budget: KvBudget, spec: &ModelSpec) -> Result<SessionOptions, EngineError> {
+        let store = StoreOptions { context: self.context, types: self.types, reserve: None };
+        let policy = budget.apply(&self.policy, spec, self.profile.as_ref(), store)?;
+        Ok(SessionOptions { policy, ..self.clone() })
+    }
+}

@@ -1,0 +1,168 @@
+//! Reading a text in pieces. A piece is a bounded amount of work: embeddings, a chunk of a first text in one layer, a
+//! chunk of a later text in all layers, or a decode step. Between two pieces a caller may do something else, also with
+//! other sessions of the engine.
+//!
+//! What was read stays in the session: some layers of a first text, or whole chunks. So a reading that is dropped in the
+//! middle is one that pauses. Reading the same text again goes on, in the same process or in another one
+//! (`unfinished.rs`).
+
+mod first_text;
+mod unfinished;
+
+use std::time::{Duration, Instant};
+
+pub(crate) use self::first_text::FirstText;
+pub use self::first_text::sync_all;
+pub(crate) use self::unfinished::Reached;
+use super::{Advance, LastText, not_finite};
+use crate::compute::forward::OutputTokens;
+use crate::compute::pass::Pass;
+use crate::{EngineError, Prefill, Progress, Session, Task};
+
+/// A text on its way into a session: see [`Session::read`].
+pub struct TextReading<'a> {
+    session: &'a mut Session,
+    /// The whole text.
+    tokens: &'a [u32],
+    /// Tokens that the session had of it.
+    before: usize,
+    is_begun: bool,
+    /// Time spent on chunks.
+    elapsed: Duration,
+}
+
+impl Session {
+    /// Begins to make `tokens` the session's text, as [`Session::sync`] does, piece by piece. Goes back to the common
+    /// beginning, and computes nothing yet. A reading that was stopped in the middle of the same text goes on.
+    ///
+    /// ```
+    /// use longhand::{Engine, EngineOptions, ModelSource, Session, SessionOptions};
+    ///
+    /// let engine = Engine::open(&ModelSource::Embedded, &EngineOptions::default())?;
+    /// let mut answering = Session::new(&engine, SessionOptions::default())?;
+    /// answering.sync(&[1, 2, 3], &mut |_| ())?;
+    /// let mut session = Session::new(&engine, SessionOptions::default())?;
+    /// let document = [7; 2000];
+    /// let mut reading = session.read(&document)?;
+    /// while let Some(progress) = reading.step()? {
+    ///     println!("{:.0} %", 100.0 * progress.share);
+    ///     answering.push(4)?; // a token of another session
+    /// }
+    /// assert_eq!(session.tokens(), document);
+    /// # Ok::<(), longhand::EngineError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Where a token is outside the vocabulary, the text is longer than the context, or going back fails.
+    pub fn read<'a>(&'a mut self, tokens: &'a [u32]) -> Result<TextReading<'a>, EngineError> {
+        self.check(tokens)?;
+        self.go_back(tokens)?;
+        let before = self.tokens.len();
+        Ok(TextReading { session: self, tokens, before, is_begun: false, elapsed: Duration::ZERO })
+    }
+
+    /// The work of reading `tokens` tokens behind `before` others. Its unit is the work of a token that sees no other one.
+    /// Reading takes a time in proportion to it: tokens that see many others take longer.
+    pub fn reading_work(&self, before: usize, tokens: usize) -> f64 {
+        let is_exact = before == 0 && self.options.prefill == Prefill::Exact;
+        self.work.of_text(self.store.layout(), is_exact, before, tokens)
+    }
+}
+
+impl TextReading<'_> {
+    /// Reads the next piece. Gives how much of what was missing is read; `None` if the session has the whole text.
+    ///
+    /// # Errors
+    /// Where the computation fails, its numbers are not finite, or the session's interrupt flag is set. The session is
+    /// then as [`Session::sync`] says. After an interrupt, calling this again goes on.
+    pub fn step(&mut self) -> Result<Option<Progress>, EngineError> {
+        let read = self.session.tokens.len();
+        if read == self.tokens.len() {
+            return Ok(None);
+        }
+        self.session.interrupt.check()?;
+        let progress = match &self.tokens[read..] {
+            [token] if read > 0 => self.read_token(*token)?,
+            rest => {
+                self.begin(rest)?;
+                match self.session.first_text().is_some() {
+                    true => self.session.read_first_text(self.tokens)?,
+                    false => self.read_chunk(rest)?,
+                }
+            }
+        };
+        if self.session.tokens.len() == self.tokens.len() {
+            self.session.last_text = LastText::Whole;
+            self.session.store.add_checkpoint(&self.session.logits)?;
+        }
+        Ok(Some(progress))
+    }
+
+    /// The session as it is between two pieces.
+    pub fn session(&self) -> &Session {
+        self.session
+    }
+
+    /// Tokens that the session lacked when the reading began.
+    pub fn missing(&self) -> usize {
+        self.tokens.len() - self.before
+    }
+
+    /// What comes before the first piece.
+    fn begin(&mut self, rest: &[u32]) -> Result<(), EngineError> {
+        let session = &mut *self.session;
+        if self.is_begun {
+            return Ok(());
+        }
+        if let Some(last) = rest.last() {
+            not_finite::check_weights(&session.engine, *last, session.options.types, &session.interrupt)?;
+        }
+        let is_first = session.tokens.is_empty() && session.options.prefill == Prefill::Exact;
+        if is_first && !session.is_reading(self.tokens) {
+            session.begin_first_text(self.tokens)?;
+        }
+        self.is_begun = true;
+        Ok(())
+    }
+
+    /// Reads the last token of the text by a decode step.
+    fn read_token(&mut self, token: u32) -> Result<Progress, EngineError> {
+        let (session, started) = (&mut *self.session, Instant::now());
+        session.prepare_step(token)?;
+        // Only now: an interrupt before this must leave what undoes the turn before.
+        if !matches!(session.last_text, LastText::SomeChunks) {
+            session.store.begin_turn(&session.logits)?;
+        }
+        session.step(token)?;
+        Ok(self.progress(started))
+    }
+
+    /// Reads the next chunk against what the store keeps.
+    fn read_chunk(&mut self, rest: &[u32]) -> Result<Progress, EngineError> {
+        let (session, started) = (&mut *self.session, Instant::now());
+        let outputs = |n| Ok(if n == rest.len() { OutputTokens::Last } else { OutputTokens::None });
+        let begins_turn = self.before > 0 && !matches!(session.last_text, LastText::SomeChunks);
+        session.advance(rest, Advance::Chunk { begins_turn }, outputs, Pass::read_logits_into)?;
+        session.last_text = LastText::SomeChunks;
+        Ok(self.progress(started))
+    }
+
+    /// How far the reading is after a piece that began at this time.
+    fn progress(&mut self, started: Instant) -> Progress {
+        self.elapsed += started.elapsed();
+        let work = |tokens: usize| self.session.reading_work(self.before, tokens);
+        let share = work(self.session.tokens.len() - self.before) / work(self.missing());
+        Progress { task: Task::Prefill, share, size: self.missing(), elapsed: self.elapsed }
+    }
+}
+
+impl Drop for TextReading<'_> {
+    /// Gives the pages of weights that only reading needs back to the system.
+    fn drop(&mut self) {
+        match self.session.first_text() {
+            Some(text) => text.release(),
+            None if self.is_begun => self.session.engine.release_all(),
+            None => {}
+        }
+    }
+}
