@@ -3,21 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longhand::policy::{KvBudget, PolicyChoice};
-use longhand::setup::free_memory;
+use longhand::policy::PolicyChoice;
+use longhand::setup::Offers;
 use longhand::{
     ChatFormat, Engine, EngineError, Model, ModelSource, Observer as _, Prefill, Session, SessionOptions,
     Setup, SetupOptions, folders,
 };
 use models::chat::TemplateOrigin;
 
-use crate::failure::{self, Failure};
+use crate::failure::Failure;
 use crate::models::{hub, local_models};
-use crate::session::offers::{self, Budgeted};
 use crate::terminal::console::Console;
-use crate::terminal::format;
 use crate::terminal::interrupt::Interrupt;
-use crate::terminal::reporter::{HeldReporter, Reporter};
+use crate::terminal::reporter::Reporter;
 
 /// What a model is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,100 +97,22 @@ impl App {
         self.interrupt.computing(|| Setup::resolve(model, options, prompt, &mut self.reporter()))
     }
 
-    /// As [`App::resolve`], for a cache that fits the memory beside the weights, and with a GPU leaves all layers there.
-    /// Where that of the default policy does not, the closest one that does is used, with a note. Where a policy was
-    /// given, the error says what fits instead.
-    fn resolve_within_memory(
-        &self,
-        model: &Arc<Model>,
-        options: &SetupOptions,
-        prompt: usize,
-    ) -> anyhow::Result<Setup> {
-        if let (None, Some(budget)) = (&options.policy, options.budget) {
-            return self.resolve_for_budget(model, options, budget, prompt);
-        }
-        let mut reporter = HeldReporter::new(self.reporter());
-        let resolved = self.interrupt.computing(|| Setup::resolve(model, options, prompt, &mut reporter));
-        let is_auto = options.policy.is_none();
-        let (why, context) = match &resolved {
-            Ok(setup) if is_auto && !setup.fits() => {
-                let session = setup.session_options();
-                let types = format::types(session.types);
-                let why = match setup.is_for_gpu() {
-                    true => format!("with a full cache in {types} not all layers fit the GPU"),
-                    false => {
-                        let bound = free_memory().map_or(String::new(), |free| free.bound.to_string());
-                        format!(
-                            "the weights and a full cache in {types} do not fit the memory together{bound}"
-                        )
-                    }
-                };
-                (why, session.context)
-            }
-            Err(error @ EngineError::Memory { context, .. }) => (failure::message(error), *context),
-            _ => {
-                reporter.release();
-                return Ok(resolved?);
-            }
-        };
-        let offers = self.interrupt.computing(|| offers::find(model, options, prompt, context))?;
-        let better = offers.offers.first().filter(|offer| is_auto && (resolved.is_err() || !offer.is_none()));
-        let Some((offer, changed)) = better.and_then(|offer| Some((offer, offer.apply(options)?))) else {
-            reporter.release();
-            return resolved.map_err(|error| Failure::from(error).or_offer(&offers).into());
-        };
-        if !offer.is_none() {
-            self.console.note(&format!(
-                "note: {why}. Using {} instead ({}): {}. To allow only a full cache, give --policy full",
-                offer.flags(),
-                format::bytes(offer.bytes),
-                offer.known_cost()
-            ));
-        }
-        Ok(self.resolve(model, &changed, prompt)?)
-    }
-
-    /// As [`App::resolve`], with the policy that suits a budget, and a note which one that is.
-    fn resolve_for_budget(
-        &self,
-        model: &Arc<Model>,
-        options: &SetupOptions,
-        budget: KvBudget,
-        prompt: usize,
-    ) -> anyhow::Result<Setup> {
-        let Budgeted { offer, setup, is_advised } =
-            self.interrupt.computing(|| offers::for_budget(model, options, budget, prompt))?;
-        let flags = offer.flags();
-        self.console.note(&match (offer.policy, is_advised) {
-            (None, _) if flags.is_empty() => "note: the KV budget holds a full cache: nothing is evicted".to_owned(),
-            (None, _) => format!("note: the KV budget holds a full cache with {flags}: nothing is evicted"),
-            (Some(_), true) => format!("note: using {flags} for the KV budget: {}", offer.known_cost()),
-            (Some(_), false) => format!(
-                "note: using {flags} for the KV budget. It is smaller than any that was measured: answers may be lost. \
-                 The text is read twice"
-            ),
-        });
-        // Once more with its notices.
-        let budget = options.budget.filter(|_| offer.policy.is_some());
-        match offer.apply(options) {
-            Some(changed) => Ok(self.resolve(model, &SetupOptions { budget, ..changed }, prompt)?),
-            None => Ok(setup),
-        }
-    }
-
-    /// Makes a session of [`App::resolve_within_memory`]. Calibration may find more retrieval heads than were assumed, so
-    /// that the memory or the budget is too small. The cache is then chosen once more, with these heads.
+    /// Makes a session. Without a policy the library chooses a cache that fits the memory, which the reporter tells. Where
+    /// a policy was given and does not fit, the error says what fits instead.
     pub fn start_within_memory(
         &self,
         model: &Arc<Model>,
         options: &SetupOptions,
         prompt: usize,
     ) -> anyhow::Result<Session> {
-        match self.start(&self.resolve_within_memory(model, options, prompt)?) {
-            Err(EngineError::Memory { .. } | EngineError::Policy { .. }) if options.policy.is_none() => {
-                Ok(self.start(&self.resolve_within_memory(model, options, prompt)?)?)
+        match self.resolve(model, options, prompt) {
+            Ok(setup) => Ok(self.start(&setup)?),
+            Err(error @ EngineError::Memory { context, .. }) if options.policy.is_some() => {
+                let find = || Offers::find(model, options, prompt, context);
+                let offers = self.interrupt.computing(find)?;
+                Err(Failure::from(error).or_offer(&offers).into())
             }
-            started => Ok(started?),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -6,6 +6,7 @@ use std::io;
 
 use documents::{DocumentError, Problem};
 use longhand::heads::HeadsError;
+use longhand::setup::{MemoryBound, Offer, Offers};
 use longhand::{EngineError, Hint, SamplerError};
 use models::LoadError;
 use models::chat::ChatError;
@@ -16,7 +17,6 @@ use tasks::TaskError;
 
 use crate::args::habits::suggest;
 use crate::models::hub;
-use crate::session::offers::{Offer, Offers};
 use crate::terminal::{console, format, interrupt};
 
 /// Exit code where the answer of a command is no.
@@ -82,7 +82,7 @@ impl Failure {
     pub fn context_too_small(message: String, offers: &Offers) -> Failure {
         let larger = format!("-c {}", offers.context);
         let hint = match &offers.offers[..] {
-            [offer] if offer.flags().is_empty() => {
+            [offer] if offer_flags(offer).is_empty() => {
                 let (bytes, free) = (format::bytes(offer.bytes), free_text(offers));
                 format!("give a larger context with {larger} ({bytes}{free}), or leave out -c")
             }
@@ -170,22 +170,20 @@ impl From<SamplerError> for Failure {
     }
 }
 
-impl Offer {
-    /// The flags of the change.
-    pub fn flags(&self) -> String {
-        let mut flags = Vec::new();
-        flags.extend(self.policy.map(|policy| format!("--policy {policy}")));
-        flags.extend(self.percent.map(|percent| format!("--kv-budget {percent}%")));
-        flags.extend(self.types.map(|(k, v)| format!("-ctk {} -ctv {}", k.name(), v.name())));
-        flags.extend(self.streaming.then(|| "--prefill streaming".to_owned()));
-        flags.join(" ")
-    }
+/// The flags of an offer.
+pub fn offer_flags(offer: &Offer) -> String {
+    let mut flags = Vec::new();
+    flags.extend(offer.policy.map(|policy| format!("--policy {policy}")));
+    flags.extend(offer.percent.map(|percent| format!("--kv-budget {percent}%")));
+    flags.extend(offer.types.map(|(k, v)| format!("-ctk {} -ctv {}", k.name(), v.name())));
+    flags.extend(offer.streaming.then(|| "--prefill streaming".to_owned()));
+    flags.join(" ")
 }
 
 /// `--policy snapkv (1.21 GiB), or --prefill streaming (3.1 GiB); 6.0 GiB are free on the GPU`
 fn offers_text(offers: &Offers) -> String {
     let all: Vec<String> = (offers.offers.iter())
-        .map(|offer| format!("{} ({})", offer.flags(), format::bytes(offer.bytes)))
+        .map(|offer| format!("{} ({})", offer_flags(offer), format::bytes(offer.bytes)))
         .collect();
     all.join(", or ") + &free_text(offers)
 }
@@ -212,16 +210,29 @@ fn exit_code(error: &EngineError) -> u8 {
 /// The text of an error. The error that memory is not enough has units here.
 pub fn message(error: &(dyn Error + 'static)) -> String {
     match error.downcast_ref() {
-        Some(EngineError::Memory { context, needed, free, on_device, bound }) => format!(
-            "a context of {} tokens needs {} besides the weights{}, but only {} are free{}",
-            format::count(*context),
-            format::bytes(*needed),
-            if *on_device { " on the GPU" } else { "" },
-            format::bytes(*free),
-            bound.map_or(String::new(), |bound| bound.to_string())
-        ),
+        Some(EngineError::Memory { context, needed, free, on_device, bound }) => {
+            memory_text(*context, *needed, *free, *on_device, *bound)
+        }
         _ => error.to_string(),
     }
+}
+
+/// The text of [`EngineError::Memory`], with units.
+pub fn memory_text(
+    context: usize,
+    needed: usize,
+    free: usize,
+    on_device: bool,
+    bound: Option<MemoryBound>,
+) -> String {
+    format!(
+        "a context of {} tokens needs {} besides the weights{}, but only {} are free{}",
+        format::count(context),
+        format::bytes(needed),
+        if on_device { " on the GPU" } else { "" },
+        format::bytes(free),
+        bound.map_or(String::new(), |bound| bound.to_string())
+    )
 }
 
 /// What the program prints and returns after an error.

@@ -10,9 +10,9 @@ use models::LoadError;
 use models::chat::ChatError;
 use models::tokenizer::TokenizerError;
 
+use crate::devices::memory::MemoryBound;
 use crate::heads::HeadsError;
 use crate::session::generate::sampler::SamplerError;
-use crate::setup::MemoryBound;
 
 /// An error of the engine. The text says what was wrong and where; [`EngineError::hint`] says what to do.
 ///

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use ggml::NoCuda;
 
+use crate::setup::Advice;
+
 /// Long work.
 ///
 /// ```
@@ -128,6 +130,8 @@ pub enum Notice {
         /// Tokens of the window.
         window: usize,
     },
+    /// Auto has changed what was asked for, or chosen a policy for a budget.
+    Advice(Advice),
     /// A task that takes a while begins. Its result is cached if there is a folder for profiles.
     Begins(Task),
     /// A cached head profile could not be used and is made again.

@@ -41,6 +41,12 @@ pub mod scratch {
     pub use crate::compute::scratch::*;
 }
 
+/// Of `crate::setup`.
+pub mod setup {
+    pub use crate::setup::planner::plannings;
+    pub use crate::setup::profiles::{assumed_share, smallest, spread};
+}
+
 /// As `crate::session::snapshot`.
 pub mod snapshot {
     pub use crate::session::snapshot::*;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use longhand::setup::Offers;
 use longhand::{Chat, ChatOptions, DocumentCache, DocumentReading, Preamble, SetupOptions};
 
 use crate::app::{App, Purpose};
@@ -14,7 +15,7 @@ use crate::args::session::{PrefillArg, SessionArgs};
 use crate::commands::chat::names;
 use crate::failure::{self, Failure};
 use crate::session::documents::Documents;
-use crate::session::{offers, turn};
+use crate::session::turn;
 use crate::terminal::{format, interrupt};
 
 /// Read documents ahead, so that `ask` and `chat` find them
@@ -77,7 +78,7 @@ pub fn run(app: &App, args: &ReadArgs) -> Result<()> {
     let context = options.context.tokens(prompt, model.spec().n_ctx_train);
     if context <= prompt {
         let needed = longhand::Context::AsNeeded.tokens(prompt, usize::MAX);
-        let offers = app.interrupt.computing(|| offers::find(&model, &options, prompt, needed))?;
+        let offers = app.interrupt.computing(|| Offers::find(&model, &options, prompt, needed))?;
         let message = format!(
             "the documents (with the chat template) are {prompt} tokens, but the context is {context}"
         );

@@ -4,9 +4,7 @@
 pub mod crash_save;
 pub mod documents;
 pub mod kept;
-pub mod offers;
 pub mod prompts;
-pub mod recipes;
 pub mod sampling;
 pub mod speeds;
 pub mod transcript;

@@ -1,7 +1,9 @@
 //! Shows the library's progress as a progress bar on stderr, and its notices as notes.
 
+use longhand::setup::{Advice, Reason};
 use longhand::{Notice, Observer, Progress, Task};
 
+use crate::failure::{memory_text, offer_flags};
 use crate::terminal::console::Console;
 use crate::terminal::format;
 use crate::terminal::progress::ProgressBar;
@@ -33,38 +35,6 @@ impl Observer for Reporter<'_> {
         self.bar = None;
         if let Some(text) = notice_text(&notice) {
             self.console.note(&text);
-        }
-    }
-}
-
-/// Shows progress, and keeps notices until it is known that they hold.
-pub struct HeldReporter<'a> {
-    reporter: Reporter<'a>,
-    notices: Vec<Notice>,
-}
-
-impl<'a> HeldReporter<'a> {
-    /// A reporter whose notices are kept.
-    pub fn new(reporter: Reporter<'a>) -> HeldReporter<'a> {
-        HeldReporter { reporter, notices: Vec::new() }
-    }
-
-    /// Shows the notices.
-    pub fn release(mut self) {
-        self.notices.drain(..).for_each(|notice| self.reporter.notice(notice));
-    }
-}
-
-impl Observer for HeldReporter<'_> {
-    fn progress(&mut self, progress: Progress) {
-        self.reporter.progress(progress);
-    }
-
-    fn notice(&mut self, notice: Notice) {
-        match notice {
-            // It explains the progress that follows.
-            Notice::Begins(_) => self.reporter.notice(notice),
-            _ => self.notices.push(notice),
         }
     }
 }
@@ -115,6 +85,7 @@ fn notice_text(notice: &Notice) -> Option<String> {
         Notice::IgnoredWindow { window } => format!(
             "note: the model's sliding window of {window} tokens is not used; its layers attend to all tokens"
         ),
+        Notice::Advice(advice) => advice_text(advice),
         Notice::Begins(Task::Calibrate) => {
             "finding the model's retrieval heads (only once; the result is cached)".to_owned()
         }
@@ -135,4 +106,44 @@ fn notice_text(notice: &Notice) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// What auto has changed, and why.
+fn advice_text(advice: &Advice) -> String {
+    let (offer, flags) = (&advice.offer, offer_flags(&advice.offer));
+    let why = match advice.reason {
+        Reason::Memory { context, needed, free, on_device, bound } => {
+            memory_text(context, needed, free, on_device, bound)
+        }
+        Reason::Layers { types } => {
+            format!("with a full cache in {} not all layers fit the GPU", format::types(types))
+        }
+        Reason::Weights { types, bound } => format!(
+            "the weights and a full cache in {} do not fit the memory together{}",
+            format::types(types),
+            bound.map_or(String::new(), |bound| bound.to_string())
+        ),
+        Reason::Budget { is_advised } => {
+            return match (offer.policy, is_advised) {
+                (None, _) if flags.is_empty() => {
+                    "note: the KV budget holds a full cache: nothing is evicted".to_owned()
+                }
+                (None, _) => {
+                    format!("note: the KV budget holds a full cache with {flags}: nothing is evicted")
+                }
+                (Some(_), true) => format!("note: using {flags} for the KV budget: {}", offer.known_cost()),
+                (Some(_), false) => format!(
+                    "note: using {flags} for the KV budget. It is smaller than any that was measured: answers may be \
+                     lost. The text is read twice"
+                ),
+            };
+        }
+        // A reason that this program does not know.
+        _ => "what was asked for does not fit".to_owned(),
+    };
+    format!(
+        "note: {why}. Using {flags} instead ({}): {}. To allow only a full cache, give --policy full",
+        format::bytes(offer.bytes),
+        offer.known_cost()
+    )
 }

@@ -58,6 +58,11 @@ impl Placement {
         Placement { host_residual: true, ..self }
     }
 
+    /// The same layers, with the residual stream where they are.
+    pub(crate) fn without_residual(self) -> Placement {
+        Placement { host_residual: false, ..self }
+    }
+
     /// The same layers, all on the host.
     pub fn all_on_host(self) -> Placement {
         Placement::new(self.layers, 0)

@@ -14,7 +14,7 @@ mod tensors;
 
 pub use budget::KvBudget;
 pub use lane_values::LaneValues;
-pub use layout::{Layout, StoreOptions, UNDO_ROWS_PER_HEAD, attention_shape};
+pub use layout::{LaneLayout, Layout, StoreOptions, UNDO_ROWS_PER_HEAD, attention_shape};
 pub use policy::PolicyChoice;
 #[cfg(feature = "testing")]
 pub use store::CompensationSums;

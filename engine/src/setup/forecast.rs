@@ -8,12 +8,13 @@ use ggml::Type;
 use models::shapes::{FileType, ModelShape};
 use models::spec::ModelSpec;
 
-use super::planner::{ModelOutline, Planned, Planner};
+use super::planner::{ModelOutline, Planned, Planner, Precision, Prepared, place};
 use super::profiles::{Found, Profiles, assumed_share, policy_rule, spread};
-use super::{HeadSource, SetupOptions, Target, planner};
+use super::{HeadSource, SetupOptions, Target};
 use crate::heads::{HeadProfile, HeadShape};
 use crate::kv::{KvBudget, PolicyChoice};
 use crate::progress::Observer;
+use crate::setup::plan::{Measurements, Placement, Plan};
 use crate::{EngineError, Model, SessionOptions};
 
 /// What sessions of one model would take.
@@ -27,7 +28,7 @@ use crate::{EngineError, Model, SessionOptions};
 /// let forecast = Forecast::of_model(&model, &options)?;
 /// let types = [(Type::F16, Type::F16), (Type::Q8_0, Type::Q8_0)];
 /// let sessions = forecast.sessions(&"snapkv".parse()?, None, &types, &mut ())?;
-/// let store = |number: usize| sessions[number].as_ref().map(|session| session.planned.bytes.host.store);
+/// let store = |number: usize| sessions[number].as_ref().map(|session| session.plan().host.store);
 /// assert!(store(1).ok() < store(0).ok());
 /// # Ok::<(), longhand::EngineError>(())
 /// ```
@@ -41,6 +42,7 @@ pub struct Forecast {
     /// Why a GPU that is there is not planned for.
     unused_gpu: Option<String>,
     heads: ForecastHeads,
+    measurements: Measurements,
 }
 
 /// The head profile of a forecast.
@@ -78,11 +80,38 @@ impl ForecastHeads {
 /// What one session would take.
 #[derive(Clone, Debug)]
 pub struct SessionForecast {
-    /// Its memory, with as many layers on the GPU as fit.
-    pub planned: Planned,
+    prepared: Prepared,
+    planned: Planned,
     /// The longest context in tokens that fits, with an error below 0.1 %; 0 if none fits. Experts may leave the GPU
     /// for it where that was not forbidden, but no layers.
     pub longest_context: usize,
+}
+
+impl SessionForecast {
+    /// The session, its policy with the parameters that the budget allows.
+    pub fn session(&self) -> &SessionOptions {
+        &self.prepared.session
+    }
+
+    /// Its memory, with as many layers on the GPU as fit.
+    pub fn plan(&self) -> &Plan {
+        &self.planned.bytes
+    }
+
+    /// Which layers are on the GPU.
+    pub fn placement(&self) -> Placement {
+        self.planned.placement
+    }
+
+    /// Rows that every KV head has room for, `[layers][KV heads]`.
+    pub fn rows(&self) -> Vec<Vec<usize>> {
+        self.prepared.rows()
+    }
+
+    /// Most rows that a bounded head has room for; `None` where no head is bounded.
+    pub fn bounded_rows(&self) -> Option<usize> {
+        self.prepared.bounded_rows()
+    }
 }
 
 impl Forecast {
@@ -124,6 +153,7 @@ impl Forecast {
             outline,
             model,
             heads,
+            measurements: Measurements::default(),
         })
     }
 
@@ -184,24 +214,32 @@ impl Forecast {
         budget: Option<KvBudget>,
     ) -> Result<SessionForecast, EngineError> {
         let budget = self.options.budget.or(budget);
-        let planner = Planner { budget, ..planner(&self.outline, &self.options) };
-        let layers = self.outline.spec.n_layers;
-        let plan = |placement, context| {
+        let planner = Planner::unloaded(&self.outline, &self.options, budget, &self.measurements);
+        let (target, layers) = (&self.target, self.outline.spec.n_layers);
+        let prepare = |context| {
             let chunk = self.options.session(context).chunk;
-            planner.plan(&SessionOptions { context, chunk, ..session.clone() }, context, placement)
+            planner.prepare(&SessionOptions { context, chunk, ..session.clone() })
         };
-        let placement = self.target.choose(layers, |placement| plan(placement, self.context));
-        let planned = plan(placement, self.context)?;
+        let prepared = prepare(self.context)?;
+        let plan = |placement, precision| planner.plan(&prepared, self.context, placement, precision);
+        let placement = place(target, layers, Precision::Graphs, &plan);
+        let planned = plan(placement, Precision::Graphs)?;
+        // The graphs that longer contexts are estimated by.
+        plan(target.smallest(layers), Precision::Graphs)?;
         let fits = |context| {
-            let Ok(smallest) = plan(self.target.smallest(layers), context) else { return false };
-            if !self.target.holds(&smallest.bytes) || self.target.host_holds(&smallest.bytes) {
-                return self.target.holds(&smallest.bytes);
+            let Ok(prepared) = prepare(context) else { return false };
+            let plan = |placement, precision| planner.plan(&prepared, context, placement, precision);
+            let Ok(smallest) = plan(target.smallest(layers), Precision::Arithmetic) else { return false };
+            if !target.holds(&smallest.bytes) || target.host_holds(&smallest.bytes) {
+                return target.holds(&smallest.bytes);
             }
             // What takes the least of the GPU's memory takes the most of the host's.
-            let placement = self.target.choose(layers, |placement| plan(placement, context));
-            plan(placement, context).is_ok_and(|planned| self.target.fits(&planned, layers) == Some(true))
+            let placement = place(target, layers, Precision::Arithmetic, &plan);
+            plan(placement, Precision::Arithmetic)
+                .is_ok_and(|planned| target.fits(&planned.bytes, placement, layers) == Some(true))
         };
-        Ok(SessionForecast { planned, longest_context: longest_context(self.context, fits) })
+        let longest_context = longest_context(self.context, fits);
+        Ok(SessionForecast { prepared, planned, longest_context })
     }
 
     /// The profile for one policy. With ALiBi it has the model's windows. Otherwise it is the forecast's
@@ -251,7 +289,7 @@ fn heads(
             None => assumed(shape, assumed_share(shape))?,
         },
         (HeadSource::Auto, None) => assumed(shape, assumed_share(shape))?,
-        (HeadSource::Assumed(share), _) => assumed(shape, *share)?,
+        (HeadSource::Assumed(share), _) => assumed(shape, share.unwrap_or_else(|| assumed_share(shape)))?,
     };
     Ok(ForecastHeads { profile, origin })
 }

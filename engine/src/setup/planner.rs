@@ -1,5 +1,8 @@
-//! What a session takes, for any placement of the layers and any context: the arithmetic behind
-//! [`Setup`](super::Setup) and [`Forecast`](super::Forecast).
+//! What a session takes, for any placement of the layers and any context: what [`Setup`](super::Setup) and
+//! [`Forecast`](super::Forecast) decide by. Arithmetic decides where it can. Graphs are built for what is chosen, and
+//! where the estimate of compute buffers is too rough to decide.
+
+use std::sync::Arc;
 
 use models::shapes::{FileType, ModelShape};
 use models::spec::ModelSpec;
@@ -7,7 +10,8 @@ use models::spec::ModelSpec;
 use crate::heads::{HeadShape, HeadsError};
 use crate::kv::{KvBudget, Layout, StoreOptions};
 use crate::model::outline::{TensorOutline, tensor_outlines};
-use crate::setup::plan::{Placement, Plan, PlanOptions};
+use crate::setup::Target;
+use crate::setup::plan::{Measurements, Placement, Plan, PlanOptions};
 use crate::{EngineError, Model, Prefill, SessionOptions};
 
 /// A model as far as memory is concerned: of a file, or a well-known shape without weights.
@@ -50,29 +54,45 @@ pub(super) struct Planner<'a> {
     pub(super) budget: Option<KvBudget>,
     /// Blocks of the device, see [`PlanOptions::blocks`].
     pub(super) blocks: usize,
+    /// What is known of graphs.
+    pub(super) measurements: &'a Measurements,
+}
+
+/// How exactly a session is planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Precision {
+    /// Compute buffers are those of the session's graphs, which are built unless they are known.
+    Graphs,
+    /// Compute buffers are those of the nearest graphs that are known.
+    Arithmetic,
 }
 
 /// What a session would take.
-#[derive(Clone, Debug)]
-pub struct Planned {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Planned {
     /// The bytes.
-    pub bytes: Plan,
-    /// The session, its policy with the parameters that the budget allows.
-    pub session: SessionOptions,
-    /// Rows of every head.
-    pub layout: Layout,
+    pub(super) bytes: Plan,
     /// Which layers are on the device.
-    pub placement: Placement,
+    pub(super) placement: Placement,
+    /// The share by which compute buffers may differ; 0 where the graphs were built.
+    margin: f64,
+}
+
+/// Plans a session with layers placed so.
+pub(super) type PlanPlacement<'a> = &'a dyn Fn(Placement, Precision) -> Result<Planned, EngineError>;
+
+/// A session whose rows are known.
+#[derive(Clone, Debug)]
+pub(super) struct Prepared {
+    /// The session, its policy with the parameters that the budget allows.
+    pub(super) session: SessionOptions,
+    /// Rows of every head.
+    pub(super) layout: Arc<Layout>,
 }
 
 impl Planner<'_> {
-    /// Plans `session`, whose first text has `prompt` tokens, with layers placed so.
-    pub(super) fn plan(
-        &self,
-        session: &SessionOptions,
-        prompt: usize,
-        placement: Placement,
-    ) -> Result<Planned, EngineError> {
+    /// Sets the policy's parameters to what the budget allows, and counts the rows.
+    pub(super) fn prepare(&self, session: &SessionOptions) -> Result<Prepared, EngineError> {
         let spec = &self.outline.spec;
         session.check_context(spec)?;
         let session = match self.budget {
@@ -80,7 +100,19 @@ impl Planner<'_> {
             None => session.clone(),
         };
         let store_options = StoreOptions { context: session.context, types: session.types, reserve: None };
-        let layout = Layout::new(spec, &session.policy, session.profile.as_ref(), store_options)?;
+        let layout = Arc::new(Layout::new(spec, &session.policy, session.profile.as_ref(), store_options)?);
+        Ok(Prepared { session, layout })
+    }
+
+    /// Plans a session whose first text has `prompt` tokens, with layers placed so.
+    pub(super) fn plan(
+        &self,
+        prepared: &Prepared,
+        prompt: usize,
+        placement: Placement,
+        precision: Precision,
+    ) -> Result<Planned, EngineError> {
+        let Prepared { session, layout } = prepared;
         let options = PlanOptions {
             repack: self.repack,
             prompt,
@@ -90,14 +122,87 @@ impl Planner<'_> {
             placement,
             blocks: self.blocks,
         };
-        let bytes = Plan::new(spec, &self.outline.tensors, &layout, &options)?;
-        Ok(Planned { bytes, session, layout, placement })
+        let (spec, tensors, known) = (&self.outline.spec, &self.outline.tensors, self.measurements);
+        let (bytes, margin) = match precision {
+            Precision::Graphs => (Plan::measured(spec, tensors, layout, &options, known)?, 0.0),
+            Precision::Arithmetic => Plan::estimated(spec, tensors, layout, &options, known)?,
+        };
+        Ok(Planned { bytes, placement, margin })
     }
 }
 
+/// Counts a session that is planned with graphs, for tests.
+pub(super) fn count_planning() {
+    #[cfg(any(test, feature = "testing"))]
+    PLANNINGS.with(|count| count.set(count.get() + 1));
+}
+
+#[cfg(any(test, feature = "testing"))]
+thread_local! {
+    static PLANNINGS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// How many sessions this thread has planned with graphs.
+#[cfg(any(test, feature = "testing"))]
+pub fn plannings() -> usize {
+    PLANNINGS.get()
+}
+
+/// How often a placement is searched for. Each search knows the graphs of the one before, so two are usual.
+const MAX_SEARCHES: usize = 8;
+
+/// Where `target` has a model's layers for a session that `plan` plans.
+pub(super) fn place(target: &Target, layers: usize, precision: Precision, plan: PlanPlacement) -> Placement {
+    let holds = |placement| {
+        let Ok(estimate) = plan(placement, Precision::Arithmetic) else { return false };
+        match (precision, estimate.is_held_by(target)) {
+            (_, Some(known)) => known,
+            (Precision::Arithmetic, None) => target.holds(&estimate.bytes),
+            (Precision::Graphs, None) => {
+                plan(placement, Precision::Graphs).is_ok_and(|planned| target.holds(&planned.bytes))
+            }
+        }
+    };
+    let mut chosen = target.choose(layers, &holds);
+    if precision == Precision::Arithmetic {
+        return chosen;
+    }
+    // The graphs of what was chosen may say otherwise. They are known from then on.
+    for _ in 0..MAX_SEARCHES {
+        let planned = plan(chosen, Precision::Graphs);
+        if planned.is_ok_and(|planned| target.holds(&planned.bytes)) {
+            break;
+        }
+        let next = target.choose(layers, &holds);
+        if next == chosen {
+            break;
+        }
+        chosen = next;
+    }
+    chosen
+}
+
 impl Planned {
+    /// Whether `target` holds the plan; `None` where that depends on how much compute buffers differ.
+    fn is_held_by(&self, target: &Target) -> Option<bool> {
+        let holds = |factor: f64| {
+            let mut plan = self.bytes;
+            for place in [&mut plan.host, &mut plan.device] {
+                place.compute = (place.compute as f64 * factor) as usize;
+            }
+            target.holds(&plan)
+        };
+        match (holds((1.0 - self.margin).max(0.0)), self.margin.is_finite() && holds(1.0 + self.margin)) {
+            (false, _) => Some(false),
+            (true, true) => Some(true),
+            (true, false) => (self.margin == 0.0).then_some(true),
+        }
+    }
+}
+
+impl Prepared {
     /// Rows that every KV head has room for, `[layers][KV heads]`.
-    pub fn rows(&self) -> Vec<Vec<usize>> {
+    pub(super) fn rows(&self) -> Vec<Vec<usize>> {
         (self.layout.layers.iter().zip(&self.layout.heads))
             .map(|(lanes, heads)| {
                 let mut rows = vec![0; heads.n_kv_heads];
@@ -110,7 +215,7 @@ impl Planned {
     }
 
     /// Most rows that a bounded head has room for; `None` where no head is bounded.
-    pub fn bounded_rows(&self) -> Option<usize> {
+    pub(super) fn bounded_rows(&self) -> Option<usize> {
         let lanes = self.layout.layers.iter().flatten();
         let lanes = lanes.filter(|lane| lane.policy.is_some() && lane.window.is_none());
         lanes.map(|lane| lane.capacity).max()

@@ -123,7 +123,7 @@ impl<'a> Profiles<'a> {
                 self.check(profile, observer)?;
                 profile.clone()
             }
-            HeadSource::Assumed(share) => spread(shape, *share)?,
+            HeadSource::Assumed(share) => spread(shape, share.unwrap_or_else(|| assumed_share(shape)))?,
         };
         Ok(Found::Profile(profile.reselect(&policy_rule(policy))?.unwrap_or(profile)))
     }

@@ -6,9 +6,9 @@ use std::path::Path;
 use ggml::{Error, NoCuda};
 use models::spec::ModelSpec;
 
-use super::planner::Planned;
-use super::{SetupOptions, memory};
+use super::SetupOptions;
 use crate::compute::engine::check_device_model;
+use crate::devices::memory;
 use crate::progress::{Notice, Observer};
 use crate::setup::plan::{DRIVER_BYTES, Placement, Plan};
 use crate::{DeviceKind, EngineError, Model};
@@ -179,9 +179,18 @@ impl Target {
 
     /// Whether a plan fits with all the layers that were asked for on the GPU, of `layers`; `None` where the
     /// limit is unknown. Experts may be on the host.
-    pub fn fits(&self, planned: &Planned, layers: usize) -> Option<bool> {
-        let has_all = planned.placement.on_device() == self.wanted_layers(layers);
-        self.limit.map(|_| has_all && self.holds(&planned.bytes) && self.host_holds(&planned.bytes))
+    pub fn fits(&self, plan: &Plan, placement: Placement, layers: usize) -> Option<bool> {
+        let has_all = placement.on_device() == self.wanted_layers(layers);
+        self.limit.map(|_| has_all && self.holds(plan) && self.host_holds(plan))
+    }
+
+    /// Whether the limit, if there is one, holds the weights of a plan.
+    pub(super) fn holds_weights(&self, plan: &Plan) -> bool {
+        let bytes = match self.device {
+            Some(_) => plan.weights.device + plan.device_overhead,
+            None => plan.weights.on_host(),
+        };
+        self.limit.is_none_or(|limit| bytes <= limit)
     }
 
     /// Layers on the GPU, of `layers`, if memory were no question.
@@ -212,17 +221,12 @@ impl Target {
         })
     }
 
-    /// Where `layers` layers are: as it was asked for, else as much is on the GPU as `plan` says fits.
+    /// Where `layers` layers are: as it was asked for, else as much is on the GPU as `fits` says.
     ///
     /// The residual stream leaves the GPU first: only reading a text waits for it. Experts leave before whole layers do.
     /// They are most of the bytes, and a token reads few of them. Keys and values are read whole.
-    pub(super) fn choose(
-        &self,
-        layers: usize,
-        plan: impl Fn(Placement) -> Result<Planned, EngineError>,
-    ) -> Placement {
+    pub(super) fn choose(&self, layers: usize, fits: &dyn Fn(Placement) -> bool) -> Placement {
         let (wanted, smallest) = (self.wanted(layers), self.smallest(layers));
-        let fits = |placement| plan(placement).is_ok_and(|planned| self.holds(&planned.bytes));
         if self.device.is_none() || self.limit.is_none() || fits(wanted) {
             return wanted;
         }

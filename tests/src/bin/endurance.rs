@@ -83,7 +83,7 @@ fn run(tokens: usize, policy: &str, folder: &Path) -> Result<bool, Box<dyn Error
     let options = SetupOptions {
         policy: Some(policy.parse()?),
         context: Context::Tokens(CONTEXT),
-        heads: if policy.starts_with("razor") { HeadSource::Assumed(0.15) } else { HeadSource::Auto },
+        heads: if policy.starts_with("razor") { HeadSource::Assumed(Some(0.15)) } else { HeadSource::Auto },
         ..SetupOptions::default()
     };
     let mut random = Random(1);

@@ -37,7 +37,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         let options = SetupOptions {
             policy: Some(policy.parse()?),
             context: Context::Tokens(tokens + 1),
-            heads: HeadSource::Assumed(0.6),
+            heads: HeadSource::Assumed(Some(0.6)),
             ..SetupOptions::default()
         };
         let mut session = Setup::resolve(&model, &options, tokens, &mut ())?.start(&mut ())?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use longhand::heads::SelectionRule;
 use longhand::plan::{DRIVER_BYTES, Placement, Plan, PlanOptions};
+use longhand::policy::PolicyChoice;
 use longhand::setup::{DeviceRequest, HostExperts};
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::outline::tensor_outlines;
@@ -337,6 +338,7 @@ fn the_residual_stream_leaves_the_device_before_layers() {
         prefill: Some(prefill),
         device: DeviceRequest::Device(DeviceKind::Emulated),
         gpu_memory: Some(DRIVER_BYTES + bytes),
+        policy: Some(PolicyChoice::default()),
         ..SetupOptions::default()
     };
     let decided_for = |prompt, bytes, prefill| {
@@ -382,6 +384,7 @@ fn experts_leave_the_device_before_layers() {
         context: Context::Tokens(220),
         device: DeviceRequest::Device(DeviceKind::Emulated),
         gpu_memory: Some(DRIVER_BYTES + bytes),
+        policy: Some(PolicyChoice::default()),
         ..SetupOptions::default()
     };
     let needed = |host_experts| {

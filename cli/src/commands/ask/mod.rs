@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use longhand::setup::Offers;
 use longhand::text::{sanitize_for_terminal, split_thinking};
 use longhand::{
     Chat, ChatFormat, ChatOptions, Context, DocumentCache, EngineError, Generated, Model, ModelSource,
@@ -27,7 +28,7 @@ use crate::args::session::{PrefillArg, SessionArgs};
 use crate::failure::Failure;
 use crate::session::documents::Documents;
 use crate::session::sampling::{Exact, Sampling};
-use crate::session::{offers, prompts, turn};
+use crate::session::{prompts, turn};
 use crate::terminal::answer::AnswerView;
 use crate::terminal::json_stream::JsonStream;
 use crate::terminal::{format, stdin};
@@ -228,7 +229,7 @@ impl Asking<'_> {
             given => given.tokens(prompt_tokens, trained),
         };
         if context <= prompt_tokens {
-            let find = || offers::find(model, &self.options, prompt_tokens, needed);
+            let find = || Offers::find(model, &self.options, prompt_tokens, needed);
             let offers = self.app.interrupt.computing(find)?;
             let message = format!(
                 "the first turn (documents, question and chat template) has {prompt_tokens} tokens, but the context is \

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use longhand::heads::HeadProfile;
 use longhand::policy::PolicyChoice;
-use longhand::setup::{fit_session, smallest};
+use longhand::setup::{check_session, fit_session};
 use longhand::{Engine, EngineError, Session, SessionOptions, SetupOptions};
 
 use crate::app::App;
@@ -111,10 +111,7 @@ impl Measurement {
 
 /// Refuses a test that does not fit the memory whatever the head profile is.
 pub fn refuse_early(engine: &Engine, options: &SetupOptions, test: Test) -> Result<()> {
-    let profile = Some(smallest(engine.head_shape()?)?);
-    let session = SessionOptions { profile, ..options.session(test.tokens() + 1) };
-    fit_session(engine, session, options.budget, test.tokens())?;
-    Ok(())
+    Ok(check_session(engine, options, test.tokens() + 1, test.tokens())?)
 }
 
 impl Bench<'_> {

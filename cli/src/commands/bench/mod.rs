@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use longhand::policy::PolicyChoice;
-use longhand::setup::{Profiles, assumed_share};
+use longhand::setup::Profiles;
 use longhand::{Context, HeadSource, ModelSource, Observer, Setup, SetupOptions};
 use measure::{Bench, Test};
 use report::Report;
@@ -128,8 +128,8 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
     let options = SetupOptions {
         heads: match (&args.heads, args.heads_share, &args.shape) {
             (Some(path), _, _) => HeadSource::File(path.clone()),
-            (None, Some(share), _) => HeadSource::Assumed(share),
-            (None, None, Some(_)) => HeadSource::Assumed(assumed_share(model.head_shape()?)),
+            (None, Some(share), _) => HeadSource::Assumed(Some(share)),
+            (None, None, Some(_)) => HeadSource::Assumed(None),
             (None, None, None) => HeadSource::Auto,
         },
         k_type: Some(k_type),
@@ -151,7 +151,11 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
         context: Context::Tokens(longest.max(1)),
         ..match &policies[..] {
             [policy] => options_with(policy),
-            _ => SetupOptions { heads: HeadSource::Auto, ..options.clone() },
+            _ => SetupOptions {
+                policy: Some(PolicyChoice::default()),
+                heads: HeadSource::Auto,
+                ..options.clone()
+            },
         }
     };
     let setup = app.resolve(&model, &largest, longest)?;

@@ -151,7 +151,11 @@ impl<'a> Demo<'a> {
             app.console.note("note: the built-in model was trained on documents of up to 16,384 tokens");
         }
         let preamble = Preamble::new(chat_format, None, &document.text)?;
-        let options = SetupOptions { context: Context::Tokens(context), ..args.model.setup_options(app) };
+        let options = SetupOptions {
+            context: Context::Tokens(context),
+            policy: Some(PolicyChoice::default()),
+            ..args.model.setup_options(app)
+        };
         let engine = app.load(&app.resolve(&model, &options, tokens)?)?;
         Ok(Demo { app, engine, options, document, preamble, tokens, context, quiet: args.json })
     }

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::Args;
 use ggml::Type;
+use longhand::policy::PolicyChoice;
 use longhand::{Context, Model, SetupOptions};
 
 use self::caches::{Budget, Cache};
@@ -169,6 +170,7 @@ fn evaluate(
     let (k_type, v_type) = largest.unwrap_or((Type::F16, Type::F16));
     let options = SetupOptions {
         context: Context::Tokens(longest),
+        policy: Some(PolicyChoice::default()),
         k_type: Some(k_type),
         v_type: Some(v_type),
         ..options.clone()

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use longhand::atomic_file::{self, Access};
+use longhand::policy::PolicyChoice;
 use longhand::{Context, SetupOptions};
 
 use crate::app::App;
@@ -39,6 +40,7 @@ pub fn run(app: &App, args: &LogitsArgs) -> Result<()> {
     let (k_type, v_type) = args.types.types();
     let options = SetupOptions {
         context: Context::Tokens(tokens.len()),
+        policy: Some(PolicyChoice::default()),
         k_type: Some(k_type),
         v_type: Some(v_type),
         chunk: Some(args.chunk.tokens()),

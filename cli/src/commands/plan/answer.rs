@@ -3,12 +3,11 @@
 
 use std::cmp::Reverse;
 
-use longhand::setup::{Forecast, GpuLayers, HostExperts, Planned, SessionForecast};
+use longhand::setup::{Forecast, GpuLayers, HostExperts, SessionForecast, rank};
 use serde_json::{Value, json};
 
 use crate::args::session::PrefillArg;
 use crate::commands::plan::{PlanArgs, Row};
-use crate::session::recipes::rank;
 use crate::terminal::format;
 use crate::terminal::table::Table;
 
@@ -47,13 +46,14 @@ pub enum Verdict {
 
 impl Verdict {
     /// Whether a plan fits.
-    pub fn of(forecast: &Forecast, planned: &Planned) -> Verdict {
+    pub fn of(forecast: &Forecast, session: &SessionForecast) -> Verdict {
         let target = forecast.target();
-        let holds = target.holds(&planned.bytes) && target.host_holds(&planned.bytes);
-        match target.fits(planned, forecast.spec().n_layers) {
+        let (plan, placement) = (session.plan(), session.placement());
+        let holds = target.holds(plan) && target.host_holds(plan);
+        match target.fits(plan, placement, forecast.spec().n_layers) {
             None => Verdict::Unknown,
             Some(true) => Verdict::Yes,
-            Some(false) if holds && planned.placement.on_device() > 0 => Verdict::Partly,
+            Some(false) if holds && placement.on_device() > 0 => Verdict::Partly,
             Some(false) => Verdict::No,
         }
     }
@@ -78,7 +78,7 @@ impl<'a> Answer<'a> {
             .enumerate()
             .filter_map(|(number, row)| {
                 let forecast = row.plan.as_ref().ok()?;
-                let session = &forecast.planned.session;
+                let session = forecast.session();
                 let rank = rank(&session.policy, row.wanted.percent, session.types, session.context);
                 Some(Choice { row, forecast, rank, number })
             })
@@ -90,13 +90,12 @@ impl<'a> Answer<'a> {
         let candidates =
             || choices.iter().enumerate().filter(|(_, choice)| unranked || choice.rank.is_some());
         let find = |verdict: Verdict| {
-            let found =
-                candidates().find(|(_, choice)| Verdict::of(forecast, &choice.forecast.planned) == verdict);
+            let found = candidates().find(|(_, choice)| Verdict::of(forecast, choice.forecast) == verdict);
             found.map(|(number, _)| (number, verdict))
         };
         let closest = || {
             let key = |(number, choice): &(usize, &Choice)| {
-                let needed = forecast.target().total(&choice.forecast.planned.bytes);
+                let needed = forecast.target().total(choice.forecast.plan());
                 (choice.forecast.longest_context, Reverse(needed), Reverse(*number))
             };
             candidates().max_by_key(key).map(|(number, _)| (number, Verdict::No))
@@ -113,7 +112,7 @@ impl<'a> Answer<'a> {
 
     /// Whether the best choice uses a head profile.
     pub fn uses_profile(&self) -> bool {
-        self.best().planned.session.policy.uses_profile()
+        self.best().session().policy.uses_profile()
     }
 
     fn best(&self) -> &SessionForecast {
@@ -124,7 +123,7 @@ impl<'a> Answer<'a> {
     pub fn text(&self) -> String {
         let best = &self.choices[self.best];
         let (target, context) = (self.forecast.target(), self.forecast.context());
-        let needed = target.total(&best.forecast.planned.bytes);
+        let needed = target.total(best.forecast.plan());
         let name = best.name();
         let longest = format::count(best.forecast.longest_context);
         let trained = match self.forecast.spec().n_ctx_train {
@@ -164,8 +163,8 @@ impl<'a> Answer<'a> {
 
     /// What the best choice needs besides the GPU's memory.
     fn placement_notes(&self) -> String {
-        let planned = &self.choices[self.best].forecast.planned;
-        let (plan, placement) = (&planned.bytes, planned.placement);
+        let best = self.best();
+        let (plan, placement) = (best.plan(), best.placement());
         if placement.on_device() == 0 {
             return String::new();
         }
@@ -197,7 +196,7 @@ impl<'a> Answer<'a> {
         let mut text = format!(
             "Partly: with {} tokens {} of {} layers fit the GPU's {} ({}). The others run on the CPU, which is slower\n",
             format::count(self.forecast.context()),
-            best.planned.placement.on_device(),
+            best.placement().on_device(),
             self.forecast.target().wanted_layers(self.forecast.spec().n_layers),
             format::bytes(limit),
             self.choices[self.best].name()
@@ -220,9 +219,8 @@ impl<'a> Answer<'a> {
     /// What is missing for the choice that fits the longest context.
     fn shortage(&self, limit: usize) -> String {
         let target = self.forecast.target();
-        let planned = &self.best().planned;
-        let plan = &planned.bytes;
-        if target.device.is_some() && planned.placement.on_device() == 0 {
+        let plan = self.best().plan();
+        if target.device.is_some() && self.best().placement().on_device() == 0 {
             return format!("not even one layer fits the GPU's {}", format::bytes(limit));
         }
         let (needed, limit, place) = match target.host_limit.filter(|_| !target.host_holds(plan)) {
@@ -242,7 +240,7 @@ impl<'a> Answer<'a> {
     fn change(&self) -> String {
         let target = self.forecast.target();
         match self.best().longest_context {
-            0 if !target.host_holds(&self.best().planned.bytes) => {
+            0 if !target.host_holds(self.best().plan()) => {
                 "use a smaller model or a smaller file type\n".to_owned()
             }
             0 if target.device.is_some() => {
@@ -311,12 +309,11 @@ impl<'a> Answer<'a> {
         let target = self.forecast.target();
         let mut table = Table::new(["policy", "KV type", ">needs", ">fits", ">longest context"]);
         for Choice { row, forecast, .. } in self.shown() {
-            let planned = &forecast.planned;
             table.row([
                 row.wanted.name(),
                 format::types(row.types),
-                format::bytes(target.total(&planned.bytes)),
-                crate::commands::plan::report::fits_cell(self.forecast, planned),
+                format::bytes(target.total(forecast.plan())),
+                crate::commands::plan::report::fits_cell(self.forecast, forecast),
                 match target.limit {
                     Some(_) => format::count(forecast.longest_context),
                     None => "?".to_owned(),
@@ -333,9 +330,9 @@ impl<'a> Answer<'a> {
             return self.choices.iter().collect();
         }
         let gain = |choice: &Choice| {
-            let SessionForecast { planned, longest_context } = choice.forecast;
-            let needed = self.forecast.target().total(&planned.bytes);
-            (*longest_context, planned.placement.on_device(), Reverse(needed))
+            let session = choice.forecast;
+            let needed = self.forecast.target().total(session.plan());
+            (session.longest_context, session.placement().on_device(), Reverse(needed))
         };
         let mut shown: Vec<&Choice> = Vec::new();
         // What is never advised is shown only if there is nothing else.
@@ -368,7 +365,7 @@ impl<'a> Answer<'a> {
             "type_k": best.row.types.0.name(),
             "type_v": best.row.types.1.name(),
             "context": self.context(),
-            "needed": self.forecast.target().total(&best.forecast.planned.bytes),
+            "needed": self.forecast.target().total(best.forecast.plan()),
             "command": self.command(),
         })
     }

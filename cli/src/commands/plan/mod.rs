@@ -10,7 +10,9 @@ use anyhow::Result;
 use clap::Args;
 use ggml::Type;
 use longhand::policy::{KvBudget, PolicyChoice, policies};
-use longhand::setup::{DeviceRequest, Forecast, GpuLayers, SessionForecast};
+use longhand::setup::{
+    DeviceRequest, FULL, Forecast, GpuLayers, Recipe, SessionForecast, TYPES, recipes, share,
+};
 use longhand::{Context, DeviceKind, EngineError, HeadSource, SetupOptions};
 use models::shapes::ModelShape;
 use models::spec::ModelSpec;
@@ -23,7 +25,6 @@ use crate::args::model::{ModelArg, ModelArgs, shape_help};
 use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg};
 use crate::args::values;
 use crate::failure::Failure;
-use crate::session::recipes::{self, Recipe, TYPES, recipes};
 use crate::terminal::format;
 
 /// Say whether a model and a context fit the memory, and with which policy and cache types.
@@ -109,7 +110,7 @@ impl Wanted {
     }
 
     fn budget(&self) -> Option<KvBudget> {
-        self.percent.map(recipes::budget)
+        self.percent.map(share)
     }
 
     /// The value of --kv-budget, where the user gave none.
@@ -184,7 +185,7 @@ fn rows(
 fn forecast(app: &App, args: &PlanArgs) -> Result<(String, Forecast)> {
     let heads = match (&args.heads, args.heads_share) {
         (Some(path), _) => HeadSource::File(path.clone()),
-        (None, Some(share)) => HeadSource::Assumed(share),
+        (None, Some(share)) => HeadSource::Assumed(Some(share)),
         (None, None) => HeadSource::Auto,
     };
     let options = SetupOptions {
@@ -232,7 +233,7 @@ fn policies_to_plan(args: &PlanArgs, spec: &ModelSpec) -> Result<Vec<Wanted>, Fa
         let percent = recipe.percent.filter(|_| !has_budget);
         let is_new = shown.iter().all(|wanted| (&*wanted.given, wanted.percent) != (recipe.policy, percent));
         // The policy that keeps everything takes no budget.
-        if is_new && !(has_budget && recipe.policy == recipes::FULL) {
+        if is_new && !(has_budget && recipe.policy == FULL) {
             shown.push(Wanted { percent, ..Wanted::given(recipe.policy)? });
         }
     }

@@ -1,7 +1,7 @@
 //! Prints a plan in full: as a table of all parts, or as JSON.
 
 use longhand::plan::KERNEL_CODE_BYTES;
-use longhand::setup::{Forecast, ForecastHeads, Planned, ProfileOrigin, SessionForecast, free_memory};
+use longhand::setup::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast, free_memory};
 use serde_json::{Value, json};
 
 use crate::commands::plan::answer::{Answer, Verdict};
@@ -22,9 +22,9 @@ fn source(heads: &ForecastHeads) -> String {
 }
 
 /// Whether a plan fits: `yes`, `no`, `?`, how many layers the GPU holds, or how many it holds without their experts.
-pub fn fits_cell(forecast: &Forecast, planned: &Planned) -> String {
-    let placement = planned.placement;
-    match Verdict::of(forecast, planned) {
+pub fn fits_cell(forecast: &Forecast, session: &SessionForecast) -> String {
+    let placement = session.placement();
+    match Verdict::of(forecast, session) {
         Verdict::Yes => match placement.split_layers(forecast.spec()) {
             0 => "yes".into(),
             split => format!("yes, {split} without experts"),
@@ -126,25 +126,25 @@ pub fn full_table(forecast: &Forecast, rows: &[Row], width: usize) -> String {
     ]);
     for row in rows {
         match &row.plan {
-            Ok(SessionForecast { planned, longest_context }) => {
-                let plan = &planned.bytes;
+            Ok(session) => {
+                let plan = session.plan();
                 let (weights, other, place) = match target.device.is_some() {
                     true => (plan.weights.device, plan.total(), plan.device),
                     false => (plan.weights.total(), plan.file_pages, plan.host),
                 };
                 table.row([
-                    planned.session.policy.to_string(),
+                    session.session().policy.to_string(),
                     format::types(row.types),
                     format::bytes(weights),
                     format::bytes(other),
-                    planned.bounded_rows().map_or("all".into(), format::count),
+                    session.bounded_rows().map_or("all".into(), format::count),
                     format::bytes(place.store),
                     format::bytes(place.scratch),
                     format::bytes(place.residual),
                     format::bytes(place.compute),
                     format::bytes(target.total(plan)),
-                    fits_cell(forecast, planned),
-                    if limit.is_some() { format::count(*longest_context) } else { "?".into() },
+                    fits_cell(forecast, session),
+                    if limit.is_some() { format::count(session.longest_context) } else { "?".into() },
                 ])
             }
             Err(_) => table.row([row.wanted.name(), format::types(row.types)]),
@@ -180,15 +180,15 @@ pub fn object(
     let limit = target.limit;
     let row = |row: &Row| {
         let mut object = json!({
-            "policy": row.plan.as_ref().map_or(&row.wanted.policy, |plan| &plan.planned.session.policy).to_string(),
+            "policy": row.plan.as_ref().map_or(&row.wanted.policy, |plan| &plan.session().policy).to_string(),
             "kv_budget": args.kv_budget(&row.wanted),
             "type_k": row.types.0.name(),
             "type_v": row.types.1.name(),
         });
         match &row.plan {
-            Ok(SessionForecast { planned, longest_context }) => {
-                let plan = planned.bytes;
-                object["rows"] = planned.rows().into();
+            Ok(session) => {
+                let (plan, placement) = (*session.plan(), session.placement());
+                object["rows"] = session.rows().into();
                 object["weights"] = json!({
                     "mapped": plan.weights.mapped,
                     "repacked": plan.weights.repacked,
@@ -205,8 +205,8 @@ pub fn object(
                 object["total"] = plan.total().into();
                 if target.device.is_some() {
                     object["device"] = json!({
-                        "layers": planned.placement.on_device(),
-                        "n_cpu_moe": planned.placement.host_experts_of(forecast.spec()),
+                        "layers": placement.on_device(),
+                        "n_cpu_moe": placement.host_experts_of(forecast.spec()),
                         "weights": plan.weights.device,
                         "store": plan.device.store,
                         "scratch": plan.device.scratch,
@@ -216,8 +216,8 @@ pub fn object(
                         "total": target.total(&plan),
                     });
                 }
-                object["fits"] = target.fits(planned, forecast.spec().n_layers).into();
-                object["longest_context"] = limit.map(|_| *longest_context).into();
+                object["fits"] = target.fits(&plan, placement, forecast.spec().n_layers).into();
+                object["longest_context"] = limit.map(|_| session.longest_context).into();
             }
             Err(why) => object["error"] = why.to_string().into(),
         }

@@ -100,8 +100,12 @@ pub fn run(app: &App, args: &RecallArgs) -> Result<()> {
     let policies = session::bounded_policies(&args.policy, args.heads.is_some())?;
     let model = app.open(args.model.source(app, args.model_arg.path.as_deref())?)?;
     let (k_type, v_type) = args.types.types();
-    let setup_options =
-        SetupOptions { k_type: Some(k_type), v_type: Some(v_type), ..args.model.setup_options(app) };
+    let setup_options = SetupOptions {
+        policy: Some(PolicyChoice::default()),
+        k_type: Some(k_type),
+        v_type: Some(v_type),
+        ..args.model.setup_options(app)
+    };
     // Every length is resolved before the first document is read. The layers on the GPU are chosen for the
     // longest.
     let options = |tokens| SetupOptions { context: Context::Tokens(tokens), ..setup_options.clone() };

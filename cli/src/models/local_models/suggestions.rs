@@ -100,12 +100,12 @@ fn plan(
 ) -> Result<Suggestion, EngineError> {
     let forecast = Forecast::of_shape(shape, file_type, options)?;
     let SessionOptions { policy, types, .. } = SessionOptions::default();
-    let planned = forecast.sessions(&policy, None, &[types], observer)?.remove(0)?.planned;
+    let session = forecast.sessions(&policy, None, &[types], observer)?.remove(0)?;
     Ok(Suggestion {
         repository: known.repository,
         weights: shape.weight_bytes(file_type) as usize,
-        needed: forecast.target().total(&planned.bytes),
-        fits: forecast.target().fits(&planned, shape.n_layers),
+        needed: forecast.target().total(session.plan()),
+        fits: forecast.target().fits(session.plan(), session.placement(), shape.n_layers),
     })
 }
 

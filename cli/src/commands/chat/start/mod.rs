@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use longhand::setup::Profiles;
+use longhand::setup::{Offers, Profiles};
 use longhand::text::split_thinking;
 use longhand::{
     Chat, ChatFile, ChatOptions, Context, EngineError, Model, ModelSource, Outdated, Preamble, SavedChat,
@@ -22,7 +22,7 @@ use crate::failure::{self, Failure};
 use crate::session::documents::Documents;
 use crate::session::kept::KeptChats;
 use crate::session::sampling::{Exact, Sampling, Values};
-use crate::session::{crash_save, offers, turn};
+use crate::session::{crash_save, turn};
 use crate::terminal::format;
 
 /// What a conversation begins with: the model is open and the documents are tokens; nothing is computed.
@@ -263,7 +263,7 @@ fn start(
             false => "the documents (with the chat template) are",
         };
         let needed = Context::AsNeeded.tokens(prompt, usize::MAX);
-        let offers = app.interrupt.computing(|| offers::find(model, setup_options, prompt, needed))?;
+        let offers = app.interrupt.computing(|| Offers::find(model, setup_options, prompt, needed))?;
         let message = format!("{what} {prompt} tokens, but the context is {context}");
         return Err(Failure::context_too_small(message, &offers).into());
     }

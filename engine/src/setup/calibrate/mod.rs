@@ -31,7 +31,7 @@ const REPEATS: usize = 4;
 const CACHE_TYPES: (Type, Type) = (Type::F16, Type::F16);
 
 /// Prose, a table, code and numbers.
-const TEXT: &str = include_str!("calibrate/text.txt");
+const TEXT: &str = include_str!("text.txt");
 
 /// Maximum bytes of the attention rows of a block.
 const BLOCK_BYTES: usize = 32 << 20;

@@ -1,21 +1,21 @@
 //! What a session will allocate, in bytes, before anything is allocated.
 //!
-//! Store, scratch and residual stream follow from the layout. Compute buffers are measured: the same graphs
-//! are built over tensors without memory, and ggml's allocator says what their intermediates need. A device
-//! need not be present to be planned for.
+//! Store, scratch and residual stream follow from the layout, by arithmetic. Compute buffers are measured (`compute`).
+//! A device need not be present to be planned for.
 
-use ggml::{Buffer, BufferType, Context, GraphAllocator, Type};
+mod compute;
+
+pub(super) use compute::Measurements;
+use compute::{ComputeBytes, WeightSizes};
 use models::spec::ModelSpec;
 use models::types::TensorType;
 
 use crate::EngineError;
-use crate::compute::forward::{BuiltGraph, Forward, OutputTokens, TextChunk, Workers};
 use crate::compute::scratch::{ChunkSizes, Residual};
 pub use crate::compute::weights::WeightBytes;
-use crate::compute::weights::Weights;
 use crate::devices::placement::Place;
 pub use crate::devices::placement::Placement;
-use crate::kv::{LayerRows, LayerTensors, Layout};
+use crate::kv::Layout;
 use crate::model::outline::TensorOutline;
 
 /// How a session will be run.
@@ -144,6 +144,18 @@ pub fn device_overhead(
     KERNEL_CODE_BYTES + of_products
 }
 
+impl PlanOptions {
+    /// Tokens computed at once.
+    fn chunk_in(&self, layout: &Layout) -> usize {
+        self.chunk.clamp(1, layout.context)
+    }
+
+    /// Tokens of the longest text that is read at once.
+    fn prompt_in(&self, layout: &Layout) -> usize {
+        self.prompt.min(layout.context).max(1)
+    }
+}
+
 impl Plan {
     /// The plan for a model of the given tensors and a store of the given layout.
     pub fn new(
@@ -152,104 +164,86 @@ impl Plan {
         layout: &Layout,
         options: &PlanOptions,
     ) -> Result<Plan, EngineError> {
+        Plan::measured(spec, tensors, layout, options, &Measurements::default())
+    }
+
+    /// The same, with what is known of graphs.
+    pub(super) fn measured(
+        spec: &ModelSpec,
+        tensors: &[TensorOutline],
+        layout: &Layout,
+        options: &PlanOptions,
+        known: &Measurements,
+    ) -> Result<Plan, EngineError> {
+        let compute = known.measured(spec, tensors, layout, options)?;
+        Ok(Plan::by_arithmetic(
+            spec,
+            tensors,
+            layout,
+            options,
+            &known.weights(spec, tensors, options)?,
+            compute,
+        ))
+    }
+
+    /// The same without graphs: compute buffers are estimated. With it comes the share by which they may differ.
+    pub(super) fn estimated(
+        spec: &ModelSpec,
+        tensors: &[TensorOutline],
+        layout: &Layout,
+        options: &PlanOptions,
+        known: &Measurements,
+    ) -> Result<(Plan, f64), EngineError> {
+        let (compute, margin) = known.estimate(layout, options);
+        let weights = known.weights(spec, tensors, options)?;
+        Ok((Plan::by_arithmetic(spec, tensors, layout, options, &weights, compute), margin))
+    }
+
+    /// All that follows from the layout, with compute buffers of `compute` bytes.
+    fn by_arithmetic(
+        spec: &ModelSpec,
+        tensors: &[TensorOutline],
+        layout: &Layout,
+        options: &PlanOptions,
+        weights: &WeightSizes,
+        compute: ComputeBytes,
+    ) -> Plan {
         let placement = options.placement;
-        let weights = Weights::unallocated(spec, tensors, options.repack, placement)?;
-        let weight_bytes = weights.bytes;
-        let dual_layout = weights.dual_layout_bytes.iter();
+        let dual_layout = weights.dual_layout.iter();
         let file_pages =
             if options.exact { dual_layout.max().copied().unwrap_or(0) } else { dual_layout.sum() };
-        let forward = Forward::new(
-            spec,
-            weights,
-            placement,
-            Workers { threads: options.threads, blocks: options.blocks },
-        );
-        let no_memory = Buffer::no_memory().ok_or(ggml::Error::Backend("CPU"))?;
-        let store = rows_without_memory(layout, &no_memory);
-        let rows = |layer: usize| store[layer].clone();
-        let allocator = GraphAllocator::new(&BufferType::cpu());
-        let measure =
-            |built: &BuiltGraph| -> Result<usize, EngineError> { Ok(allocator.measure(&built.graph()?)) };
-
-        let chunk = options.chunk.clamp(1, layout.context);
-        let prompt = options.prompt.min(layout.context).max(1);
-        // Fewer tokens may take more memory: for their partial results of attention.
-        let lengths = |chunk: usize| {
-            let shorter = forward.max_partials_tokens(chunk).into_iter().filter(move |n| *n < chunk);
-            [chunk].into_iter().chain(shorter)
-        };
-        // Compute buffers of each place, by decode steps and by chunks.
-        let (mut decode, mut prefill) = ([0; 2], [0; 2]);
-        for (place, built) in forward.model_graphs(1, OutputTokens::Last, rows) {
-            decode[place as usize] = measure(&built)?;
-        }
-        for n in lengths(chunk) {
-            for (place, built) in forward.model_graphs(n, OutputTokens::Last, rows) {
-                prefill[place as usize] = measure(&built)?.max(prefill[place as usize]);
-            }
-        }
+        let (chunk, prompt) = (options.chunk_in(layout), options.prompt_in(layout));
         let read = ChunkSizes::of_first_text(prompt, chunk, layout.reconstructs());
         let mut places = [PlaceBytes::default(); 2];
         for place in Place::ALL {
+            let at = place as usize;
             let layers = placement.layers(place);
             let part = layout.of_layers(layers.clone());
-            places[place as usize].store += part.bytes();
+            places[at].store += part.bytes();
+            let mut prefill = compute.chunk[at].max(compute.layer[at]);
             if place == Place::Device {
                 // The host's record of the device's rows.
-                places[Place::Device as usize].store -= part.host_bytes();
+                places[at].store -= part.host_bytes();
                 places[Place::Host as usize].store += part.host_bytes();
+                // Rows evicted on a device come to the host through compute buffers.
+                prefill = prefill.max(part.undo_row_bytes());
             }
             let columns = if options.exact { Residual::columns(read, placement, place) } else { 0 };
-            places[place as usize].residual = size_of::<f32>() * spec.n_embd * columns;
+            places[at].residual = size_of::<f32>() * spec.n_embd * columns;
             if options.exact && !layers.is_empty() {
-                let ctx = Context::new(2);
-                let residual = ctx.tensor(Type::F32, [spec.n_embd, columns]);
-                no_memory.mark_unallocated(&residual);
-                // One layer of each kind, and the last one.
-                let kind = |layer: usize| {
-                    let (heads, width) = (spec.kv_heads(layer), spec.network_width(layer));
-                    let experts = spec.experts_of(layer).map(|_| placement.of_experts(layer));
-                    (layout.state(layer).is_some(), layout.has_rows(layer), heads, width, experts)
-                };
-                let is_first =
-                    |layer: &usize| (layers.start..*layer).all(|other| kind(other) != kind(*layer));
-                let of_each_kind = layers.clone().filter(is_first);
-                let last = (layers.end - 1, OutputTokens::Last);
-                for (layer, needed) in of_each_kind.map(|layer| (layer, OutputTokens::All)).chain([last]) {
-                    for len in lengths(chunk.min(prompt)) {
-                        let rows = LayerRows::of_layer(spec, layer, |layer| {
-                            rows(layer).with_reconstruction(&layout.layers[layer])
-                        });
-                        let graphs = forward.layer_graphs(
-                            layer,
-                            TextChunk { residual: &residual, from: len, to: 0, len },
-                            &rows,
-                            needed,
-                        );
-                        for (place, built) in graphs {
-                            prefill[place as usize] = measure(&built)?.max(prefill[place as usize]);
-                        }
-                    }
-                }
-                places[place as usize].scratch = layout.scratch_bytes_of(layers.clone(), read.end);
+                places[at].scratch = layout.scratch_bytes_of(layers, read.end);
             }
-            if place == Place::Device {
-                // Rows evicted on a device come to the host through compute buffers.
-                prefill[place as usize] = prefill[place as usize].max(part.undo_row_bytes());
-            }
-        }
-        for place in Place::ALL {
-            places[place as usize].compute = decode[place as usize] + prefill[place as usize];
+            places[at].compute = compute.decode[at] + prefill;
         }
         let [host, device] = places;
-        Ok(Plan {
-            weights: weight_bytes,
+        Plan {
+            weights: weights.bytes,
             file_pages,
             undo: layout.undo_bytes(),
             host,
             device,
             device_overhead: device_overhead(spec, tensors, placement, chunk),
-        })
+        }
     }
 
     /// The peak of the host's memory.
@@ -268,18 +262,6 @@ impl Plan {
     pub(crate) fn device_total(&self) -> usize {
         self.device_allocated() + self.device_overhead
     }
-}
-
-/// The rows of a store's layers, over tensors marked as having no memory.
-fn rows_without_memory(layout: &Layout, no_memory: &Buffer) -> Vec<LayerRows> {
-    let tensors = layout.layers.iter().map(|lanes| LayerTensors::max_count(lanes.len())).sum();
-    let ctx = Context::new(tensors);
-    let of_layer = |(layer, lanes)| {
-        let tensors = LayerTensors::new(&ctx, layout, layer, |tensor| no_memory.mark_unallocated(tensor));
-        let rows = tensors.lanes.iter().map(|lane| &lane.graph).zip(lanes);
-        LayerRows::new(rows, tensors.queries.as_ref(), tensors.state.as_ref())
-    };
-    layout.layers.iter().enumerate().map(of_layer).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The ways of keeping a cache that are advised: what `--policy auto` takes, what an error offers, and what `plan`
-//! names. All follow one order, from what costs no answers to what costs some.
+//! The ways of keeping a cache that are advised: what auto takes, what an error offers, and what `longhand plan` names.
+//! All follow one order, from what costs no answers to what costs some.
 //!
 //! The order is that of the measurements in tests/results:
 //!
@@ -18,7 +18,8 @@
 use ggml::Type;
 use kernels::RowType;
 use kernels::graph::row_type;
-use longhand::policy::{KvBudget, PolicyChoice};
+
+use crate::kv::{KvBudget, PolicyChoice};
 
 /// A way of keeping a cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,7 +70,7 @@ pub fn recipes() -> impl Iterator<Item = Recipe> {
 }
 
 /// The budget for so many % of a full cache.
-pub fn budget(percent: u8) -> KvBudget {
+pub fn share(percent: u8) -> KvBudget {
     KvBudget::Share(f64::from(percent) / 100.0)
 }
 
@@ -135,7 +136,7 @@ mod tests {
             });
             let policy = format!("{}{rows}", recipe.policy).parse().expect("a policy");
             assert_eq!(
-                crate::session::recipes::rank(&policy, recipe.percent, recipe.types, 10_000),
+                super::rank(&policy, recipe.percent, recipe.types, 10_000),
                 Some(number),
                 "{recipe:?}"
             );

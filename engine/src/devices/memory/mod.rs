@@ -72,7 +72,7 @@ pub fn available_memory() -> Option<usize> {
 
 /// The memory that is free for a session together with its weights, of which `mapped` bytes are mapped already: they are
 /// part of the address space, but not of the memory that is in use.
-pub(super) fn free_beside(mapped: usize) -> Option<FreeMemory> {
+pub(crate) fn free_beside(mapped: usize) -> Option<FreeMemory> {
     free_in(Path::new("/"), mapped)
 }
 

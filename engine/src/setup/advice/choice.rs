@@ -1,0 +1,216 @@
+//! The choice: the first way of keeping a cache that fits. Bytes by arithmetic say which that is. It is planned with its
+//! graphs, and these are known from then on. Where it does not fit after all, arithmetic is asked once more.
+
+use super::offers::{Offer, changes};
+use super::{Advice, Reason};
+use crate::devices::memory::free_memory;
+use crate::setup::decision::{Decider, Decision};
+use crate::setup::planner::Precision;
+use crate::setup::{SetupOptions, advice};
+use crate::{Context, EngineError};
+
+/// Sessions that are planned with graphs for one choice, at most.
+pub(super) const MAX_PLANNINGS: usize = 3;
+/// Offers that are shown.
+const MAX_OFFERS: usize = 3;
+
+/// A way of keeping the cache that fits.
+#[derive(Clone)]
+pub(in crate::setup) struct Candidate {
+    pub(super) offer: Offer,
+    /// What is asked for with the offer.
+    pub(in crate::setup) options: SetupOptions,
+    pub(in crate::setup) decision: Decision,
+    /// Whether it was planned with its graphs.
+    is_planned: bool,
+}
+
+/// The search for one session.
+pub(super) struct Search<'a> {
+    pub(super) decider: &'a Decider<'a>,
+    /// What was asked for.
+    pub(super) options: SetupOptions,
+    /// Tokens of the first text.
+    pub(super) prompt: usize,
+}
+
+/// What a search has found.
+pub(super) struct Found {
+    /// What was asked for, or why it is impossible.
+    pub(super) unchanged: Result<Candidate, EngineError>,
+    /// What fits, the closest to what was asked for first. Only one if nothing has to change.
+    pub(super) fitting: Vec<Candidate>,
+}
+
+/// How the session that was asked for runs, with a cache that fits the memory beside the weights, and with a GPU leaves
+/// all layers there. If the default one does not, it is the closest one that does.
+///
+/// # Errors
+/// Those of the session that was asked for, where nothing else fits. If the interrupt flag is set.
+pub(in crate::setup) fn choose(
+    decider: &Decider,
+    options: &SetupOptions,
+    prompt: usize,
+) -> Result<(Candidate, Option<Advice>), EngineError> {
+    let search = Search { decider, options: options.clone(), prompt };
+    let Found { unchanged, fitting } = search.find(1)?;
+    let best = fitting.into_iter().next();
+    let reason = match &unchanged {
+        Ok(asked) if asked.decision.fits => return Ok((asked.clone(), None)),
+        Ok(asked) => asked.reason(),
+        Err(error) => advice::Reason::of_error(error),
+    };
+    match (best, reason) {
+        (Some(best), Some(reason)) if !best.offer.is_none() => {
+            let advice = Advice { reason, offer: best.offer.clone() };
+            Ok((best, Some(advice)))
+        }
+        _ => Ok((unchanged?, None)),
+    }
+}
+
+impl Search<'_> {
+    /// Finds what fits. The first `planned` of it are planned with their graphs, as far as [`MAX_PLANNINGS`] allow.
+    ///
+    /// # Errors
+    /// If the interrupt flag is set.
+    pub(super) fn find(&self, planned: usize) -> Result<Found, EngineError> {
+        let unchanged = match self.candidate(Offer::default(), Precision::Graphs) {
+            Err(error) if error.is_interrupt() => return Err(error),
+            result => result.map(|found| found.expect("what changes nothing is allowed")),
+        };
+        if !matches!(unchanged, Ok(_) | Err(EngineError::Memory { .. })) {
+            return Ok(Found { unchanged, fitting: Vec::new() });
+        }
+        if let Ok(asked) = &unchanged
+            && asked.decision.is_expected_to_fit()
+        {
+            // What need not be refused needs no change, unless a smaller cache may fit beside the weights, and may be
+            // used.
+            let Decision { fits, weights_fit, .. } = asked.decision;
+            if fits || !weights_fit || self.options.policy.is_some() {
+                return Ok(Found { fitting: vec![asked.clone()], unchanged });
+            }
+        }
+        // What was planned with graphs; `None` for what does not fit.
+        let mut known: Vec<(Offer, Option<Candidate>)> = Vec::new();
+        loop {
+            let mut fitting = self.by_arithmetic(unchanged.as_ref().ok(), &known)?;
+            let next = fitting.iter().take(planned).position(|candidate| !candidate.is_planned);
+            match next {
+                Some(next) if known.len() + 1 < MAX_PLANNINGS => {
+                    let change = fitting.swap_remove(next).offer;
+                    known.push((change.clone(), self.fitting(change, Precision::Graphs)?));
+                }
+                _ => {
+                    // Without graphs nothing is promised but what needs less than something that was planned.
+                    let first = fitting.iter().position(|candidate| candidate.is_planned);
+                    let fitting = first.map_or(Vec::new(), |first| fitting.split_off(first));
+                    return Ok(Found { unchanged, fitting });
+                }
+            }
+        }
+    }
+
+    /// What fits by arithmetic, the closest to what was asked for first. What is `known` is known from graphs.
+    fn by_arithmetic(
+        &self,
+        unchanged: Option<&Candidate>,
+        known: &[(Offer, Option<Candidate>)],
+    ) -> Result<Vec<Candidate>, EngineError> {
+        // The bytes of offers can be compared in the same place.
+        let place = |candidate: &Candidate| (candidate.decision.fits, candidate.decision.is_on_gpu());
+        let unchanged = unchanged.filter(|asked| asked.decision.is_expected_to_fit());
+        let mut found = Vec::from_iter(unchanged.map(|asked| (place(asked), vec![asked.clone()])));
+        for change in changes(self.decider.model) {
+            let candidate = match known.iter().find(|(offer, _)| offer.is_same(&change)) {
+                Some((_, candidate)) => candidate.clone(),
+                None => self.fitting(change, Precision::Arithmetic)?,
+            };
+            let Some(candidate) = candidate else { continue };
+            let place = place(&candidate);
+            let number = found.iter().position(|(other, _)| *other == place).unwrap_or(found.len());
+            if number == found.len() {
+                found.push((place, Vec::new()));
+            }
+            let offers = &mut found[number].1;
+            // What changes more must need less.
+            if offers.len() < MAX_OFFERS
+                && offers.iter().all(|other| candidate.offer.bytes < other.offer.bytes)
+            {
+                offers.push(candidate);
+            }
+            let (fits, _) = place;
+            if fits && offers.len() == MAX_OFFERS {
+                break;
+            }
+        }
+        let best = found.iter().position(|((fits, _), _)| *fits).unwrap_or(0);
+        Ok(found.into_iter().nth(best).map_or(Vec::new(), |(_, offers)| offers))
+    }
+
+    /// A change that is possible and fits the host's memory.
+    ///
+    /// # Errors
+    /// If the interrupt flag is set.
+    pub(super) fn fitting(
+        &self,
+        change: Offer,
+        precision: Precision,
+    ) -> Result<Option<Candidate>, EngineError> {
+        match self.candidate(change, precision) {
+            Err(error) if error.is_interrupt() => Err(error),
+            Err(_) => Ok(None),
+            Ok(found) => Ok(found.filter(|candidate| candidate.decision.is_expected_to_fit())),
+        }
+    }
+
+    /// What was asked for with a change; `None` if it changes something that was given.
+    fn candidate(&self, change: Offer, precision: Precision) -> Result<Option<Candidate>, EngineError> {
+        let Some(options) = change.apply(&self.options) else { return Ok(None) };
+        self.decide(change, options, precision).map(Some)
+    }
+
+    /// Decides about `options`, which have the change in them.
+    pub(super) fn decide(
+        &self,
+        change: Offer,
+        options: SetupOptions,
+        precision: Precision,
+    ) -> Result<Candidate, EngineError> {
+        let case = self.decider.case(&options, self.prompt, &mut ())?;
+        let decision = self.decider.decide(&case, precision)?;
+        let offer = Offer { bytes: decision.needed(), ..change };
+        Ok(Candidate { offer, options, decision, is_planned: precision == Precision::Graphs })
+    }
+
+    /// Tokens of the session.
+    pub(super) fn context(&self) -> usize {
+        self.options.context.tokens(self.prompt, self.decider.model.spec().n_ctx_train)
+    }
+}
+
+impl<'a> Search<'a> {
+    /// The search for a session of `context` tokens.
+    pub(super) fn with_context(
+        decider: &'a Decider<'a>,
+        options: &SetupOptions,
+        prompt: usize,
+        context: usize,
+    ) -> Search<'a> {
+        let options = SetupOptions { context: Context::Tokens(context), ..options.clone() };
+        Search { decider, options, prompt }
+    }
+}
+
+impl Candidate {
+    /// Why a session that need not be refused may be changed; `None` where it fits.
+    fn reason(&self) -> Option<Reason> {
+        let types = self.decision.session.types;
+        match self.decision.is_for_gpu() {
+            _ if self.decision.fits => None,
+            true => Some(Reason::Layers { types }),
+            false => Some(Reason::Weights { types, bound: free_memory().map(|free| free.bound) }),
+        }
+    }
+}

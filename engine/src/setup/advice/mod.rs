@@ -1,0 +1,94 @@
+//! *Auto*: how a cache is kept where nobody said it. Everything is kept if that fits the memory; else what costs the
+//! fewest answers of what fits.
+//!
+//! - `recipes`: the ways of keeping a cache that are advised, in the order of what they cost.
+//! - `offers`: a recipe as a change of what was asked for, and the list of offers that errors show.
+//! - `choice`: which of them is the first that fits. Arithmetic decides; graphs are built for the winner.
+//! - `budget`: the same for a budget that was given without a policy.
+//!
+//! This file has what is told of it: the [`Advice`] of a setup.
+
+mod budget;
+mod choice;
+mod offers;
+mod recipes;
+#[cfg(all(test, feature = "testing"))]
+mod tests;
+
+use ggml::Type;
+
+pub(super) use self::budget::for_budget;
+pub(super) use self::choice::choose;
+pub use self::offers::{Offer, Offers};
+pub use self::recipes::{FULL, Recipe, TYPES, rank, recipes, share};
+use crate::EngineError;
+use crate::devices::memory::MemoryBound;
+
+/// What auto changed, and why.
+///
+/// ```
+/// use longhand::setup::{Advice, Reason};
+///
+/// fn tell(advice: &Advice) -> String {
+///     match advice.reason {
+///         Reason::Memory { needed, free, .. } => format!("{needed} bytes are needed, {free} are free"),
+///         _ => advice.offer.known_cost().to_owned(),
+///     }
+/// }
+/// # let _ = tell;
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Advice {
+    /// Why what was asked for is not what runs.
+    pub reason: Reason,
+    /// The change.
+    pub offer: Offer,
+}
+
+/// Why auto changed something.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// A session that keeps everything does not fit the free memory: the fields of [`EngineError::Memory`].
+    Memory {
+        /// Tokens of the session.
+        context: usize,
+        /// Bytes that it needs.
+        needed: usize,
+        /// Bytes that are free.
+        free: usize,
+        /// Whether it is the device's memory, not the host's.
+        on_device: bool,
+        /// What limits the host's memory; `None` for the device's.
+        bound: Option<MemoryBound>,
+    },
+    /// With a cache that keeps everything not all layers fit the GPU.
+    Layers {
+        /// Types of its keys and values.
+        types: (Type, Type),
+    },
+    /// The weights and a cache that keeps everything do not fit the memory together.
+    Weights {
+        /// Types of its keys and values.
+        types: (Type, Type),
+        /// What limits the memory, if that is known.
+        bound: Option<MemoryBound>,
+    },
+    /// A budget was given without a policy.
+    Budget {
+        /// Whether the budget is enough for a recipe. Otherwise less is kept than was ever measured.
+        is_advised: bool,
+    },
+}
+
+impl Reason {
+    /// The reason of a session that does not fit; `None` of another error.
+    fn of_error(error: &EngineError) -> Option<Reason> {
+        match *error {
+            EngineError::Memory { context, needed, free, on_device, bound } => {
+                Some(Reason::Memory { context, needed, free, on_device, bound })
+            }
+            _ => None,
+        }
+    }
+}

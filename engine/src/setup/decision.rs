@@ -1,0 +1,325 @@
+//! How one session would run: where the layers are, and whether it fits. Nothing is loaded for it. `advice` compares
+//! sessions by it, and [`Setup`](super::Setup) is made of the one that is chosen.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use super::planner::{ModelOutline, Planner, Precision, count_planning, place};
+use super::profiles::{Found, Profiles, assumed_share, smallest, spread};
+use super::target::GpuLayers;
+use super::{SetupOptions, Target};
+use crate::devices::memory::{FreeMemory, available_memory, free_memory};
+use crate::heads::HeadProfile;
+use crate::kv::{KvBudget, PolicyChoice};
+use crate::progress::{Notice, Observer};
+use crate::setup::plan::{ASSUMED_DEVICE_BLOCKS, Measurements, Placement, Plan};
+use crate::{DeviceOptions, EngineError, EngineOptions, Model, Prefill, SessionOptions};
+
+/// Decides about sessions of one model, on one device.
+pub(super) struct Decider<'a> {
+    pub(super) model: &'a Arc<Model>,
+    /// Of the engine, and of head profiles. Policy, types and prefill are those of each session.
+    options: &'a SetupOptions,
+    outline: ModelOutline,
+    target: Target,
+    measurements: Measurements,
+    /// What is known of the heads, by policy.
+    heads: RefCell<Vec<(String, Heads)>>,
+}
+
+/// A session to decide about.
+pub(super) struct Case {
+    /// Without its head profile, which is in `heads`.
+    pub(super) session: SessionOptions,
+    pub(super) heads: Heads,
+    /// How much bounded heads keep, instead of the policy's own parameters.
+    pub(super) budget: Option<KvBudget>,
+    /// Tokens of the first text.
+    pub(super) prompt: usize,
+    /// Tokens of the longest first text that there may be.
+    pub(super) longest: usize,
+    /// Whether a session that does not fit the host's memory is refused.
+    pub(super) check_memory: bool,
+}
+
+/// How a session would run.
+#[derive(Clone, Debug)]
+pub(super) struct Decision {
+    /// The session, with its head profile where that is known, or none is needed.
+    pub(super) session: SessionOptions,
+    /// Whether it is.
+    pub(super) known: bool,
+    pub(super) plan: Plan,
+    pub(super) placement: Placement,
+    /// Tokens of the first text.
+    pub(super) prompt: usize,
+    /// See [`Setup::fits`](super::Setup::fits).
+    pub(super) fits: bool,
+    /// See [`Setup::weights_fit`](super::Setup::weights_fit).
+    pub(super) weights_fit: bool,
+    target: Target,
+}
+
+/// What is known of a session's heads before the model is loaded.
+#[derive(Clone)]
+pub(super) struct Heads {
+    /// Whether there is a profile, or none is needed.
+    known: bool,
+    /// The profile, or an assumed one of the usual size.
+    expected: Option<HeadProfile>,
+    /// The profile, or one that takes no more memory than any other.
+    smallest: Option<HeadProfile>,
+}
+
+impl Heads {
+    pub(super) fn known(profile: Option<HeadProfile>) -> Heads {
+        Heads { known: true, expected: profile.clone(), smallest: profile }
+    }
+
+    fn find(
+        model: &Arc<Model>,
+        options: &SetupOptions,
+        policy: &PolicyChoice,
+        observer: &mut dyn Observer,
+    ) -> Result<Heads, EngineError> {
+        let shape = model.head_shape()?;
+        Ok(match Profiles::new(model, options).find(policy, observer)? {
+            Found::NotNeeded => Heads::known(None),
+            Found::Profile(profile) => Heads::known(Some(profile)),
+            Found::Missing { .. } => Heads {
+                known: false,
+                expected: Some(spread(shape, assumed_share(shape))?),
+                smallest: Some(smallest(shape)?),
+            },
+        })
+    }
+}
+
+impl<'a> Decider<'a> {
+    /// Finds the device that `options` ask for.
+    ///
+    /// # Errors
+    /// If the model's tensors do not fit its metadata, or the device cannot be used.
+    pub(super) fn new(
+        model: &'a Arc<Model>,
+        options: &'a SetupOptions,
+        observer: &mut dyn Observer,
+    ) -> Result<Decider<'a>, EngineError> {
+        model.check_tensors()?;
+        Ok(Decider {
+            target: Target::find(model, options, observer)?,
+            outline: ModelOutline::of_model(model),
+            measurements: Measurements::default(),
+            heads: RefCell::default(),
+            model,
+            options,
+        })
+    }
+
+    fn planner(&self, budget: Option<KvBudget>) -> Planner<'_> {
+        Planner::unloaded(&self.outline, self.options, budget, &self.measurements)
+    }
+
+    /// What is known of the heads of a session with `policy`.
+    pub(super) fn heads(
+        &self,
+        policy: &PolicyChoice,
+        observer: &mut dyn Observer,
+    ) -> Result<Heads, EngineError> {
+        let name = policy.to_string();
+        if let Some((_, heads)) = self.heads.borrow().iter().find(|(other, _)| *other == name) {
+            return Ok(heads.clone());
+        }
+        let heads = Heads::find(self.model, self.options, policy, observer)?;
+        self.heads.borrow_mut().push((name, heads.clone()));
+        Ok(heads)
+    }
+
+    /// The session that `options` ask for, with a first text of `prompt` tokens.
+    ///
+    /// # Errors
+    /// If options contradict each other, or computing the windows of its heads would be in vain.
+    pub(super) fn case(
+        &self,
+        options: &SetupOptions,
+        prompt: usize,
+        observer: &mut dyn Observer,
+    ) -> Result<Case, EngineError> {
+        let (spec, shape) = (self.model.spec(), self.model.head_shape()?);
+        let session = options.session(options.context.tokens(prompt, spec.n_ctx_train));
+        session.policy.check(spec)?;
+        if session.policy.scope_options(spec).is_some() {
+            // Windows take a while to compute: what does not fit whatever they are is refused before.
+            let session = SessionOptions { profile: Some(smallest(shape)?), ..session.clone() };
+            let wanted = self.target.wanted(spec.n_layers);
+            let planner = self.planner(options.budget);
+            let planned = planner.plan(&planner.prepare(&session)?, prompt, wanted, Precision::Graphs)?;
+            check_unloaded(&planned.bytes, session.context)?;
+        }
+        let longest = if options.only_text { prompt } else { session.context };
+        let heads = self.heads(&session.policy, observer)?;
+        Ok(Case { session, heads, budget: options.budget, prompt, longest, check_memory: true })
+    }
+
+    /// Decides about a session. With [`Precision::Arithmetic`] no graph is built for it.
+    ///
+    /// # Errors
+    /// If options contradict each other, the session does not fit the free memory of the host, or the interrupt flag is
+    /// set.
+    pub(super) fn decide(&self, case: &Case, precision: Precision) -> Result<Decision, EngineError> {
+        let Case { session, heads, budget, prompt, longest, check_memory } = case;
+        let (prompt, longest, target) = (*prompt, *longest, &self.target);
+        let layers = self.model.spec().n_layers;
+        let planner = self.planner(*budget);
+        let with = |profile: &Option<HeadProfile>| {
+            planner.prepare(&SessionOptions { profile: profile.clone(), ..session.clone() })
+        };
+        // A budget may be too small for the expected profile and large enough for the real one.
+        let prepared = with(&heads.expected).or_else(|_| with(&heads.smallest))?;
+        let plan = |prompt, placement, precision| planner.plan(&prepared, prompt, placement, precision);
+        if precision == Precision::Graphs {
+            count_planning();
+        }
+        let placement =
+            place(target, layers, precision, &|placement, precision| plan(longest, placement, precision));
+        let planned = plan(prompt, placement, precision)?;
+        if *check_memory && check_unloaded(&planned.bytes, session.context).is_err() {
+            // Only what does not fit whatever the heads do is refused.
+            let smallest = planner.plan(&with(&heads.smallest)?, prompt, placement, precision)?;
+            check_unloaded(&smallest.bytes, session.context)?;
+        }
+        // The steps of a setup are too short to look at the flag, and none of them resets it.
+        self.options.interrupt.check()?;
+        let at_most = plan(longest, placement, precision)?;
+        let fits = target.fits(&at_most.bytes, placement, layers) != Some(false);
+        let smallest = plan(longest, target.smallest(layers), Precision::Arithmetic)?;
+        let session = prepared.session.clone();
+        let profile = session.profile.clone().filter(|_| heads.known);
+        Ok(Decision {
+            session: SessionOptions { profile, ..session },
+            known: heads.known,
+            plan: planned.bytes,
+            placement,
+            prompt,
+            fits,
+            weights_fit: fits || target.holds_weights(&smallest.bytes),
+            target: *target,
+        })
+    }
+}
+
+impl Decision {
+    /// How the model is loaded for the session.
+    pub(super) fn engine(&self, options: &SetupOptions) -> EngineOptions {
+        let device =
+            self.target.device.filter(|_| self.placement.on_device() > 0).map(|kind| DeviceOptions {
+                kind,
+                layers: self.placement.on_device(),
+                host_experts: self.placement.host_experts(),
+                host_residual: self.placement.has_host_residual(),
+                memory: self.device_limit(),
+            });
+        EngineOptions { device, ..options.engine() }
+    }
+
+    /// Bytes that the engine may allocate on the device, if that is known.
+    fn device_limit(&self) -> Option<usize> {
+        self.target.limit.map(|limit| limit.saturating_sub(self.plan.device_overhead))
+    }
+
+    /// Tells what the user should know of it.
+    pub(super) fn announce(&self, model: &Model, options: &SetupOptions, observer: &mut dyn Observer) {
+        let spec = model.spec();
+        if let Some(window) = spec.ignored_sliding_window {
+            observer.notice(Notice::IgnoredWindow { window });
+        }
+        if self.target.device.is_none() {
+            return;
+        }
+        let (on_gpu, layers) = (self.placement.on_device(), spec.n_layers);
+        if on_gpu == 0 {
+            if options.gpu_layers == GpuLayers::Auto {
+                observer.notice(Notice::NothingFitsGpu { free: self.target.limit.unwrap_or(0) });
+            }
+            return;
+        }
+        if on_gpu < layers {
+            observer.notice(Notice::LayersOnGpu { on_gpu, layers });
+        }
+        let split = self.placement.split_layers(spec);
+        if split > 0 {
+            observer.notice(Notice::ExpertsOnCpu { split, on_gpu });
+        }
+        if self.placement.has_host_residual() && self.session.prefill == Prefill::Exact {
+            observer.notice(Notice::ResidualOnHost);
+        }
+    }
+
+    /// Whether a GPU was to compute, even if nothing fits it.
+    pub(super) fn is_for_gpu(&self) -> bool {
+        self.target.device.is_some()
+    }
+
+    /// Whether a GPU computes.
+    pub(super) fn is_on_gpu(&self) -> bool {
+        self.target.device.is_some() && self.placement.on_device() > 0
+    }
+
+    /// See [`Setup::is_expected_to_fit`](super::Setup::is_expected_to_fit).
+    pub(super) fn is_expected_to_fit(&self) -> bool {
+        check_unloaded(&self.plan, self.session.context).is_ok()
+    }
+
+    /// See [`Setup::needed`](super::Setup::needed).
+    pub(super) fn needed(&self) -> usize {
+        match self.is_on_gpu() {
+            true => self.plan.device_allocated() - self.plan.weights.device,
+            false => self.plan.total() - self.plan.weights.on_host(),
+        }
+    }
+
+    /// See [`Setup::free`](super::Setup::free).
+    pub(super) fn free(&self) -> Option<usize> {
+        match self.is_on_gpu() {
+            true => self.device_limit().map(|memory| memory.saturating_sub(self.plan.weights.device)),
+            false => available_memory(),
+        }
+    }
+}
+
+impl<'a> Planner<'a> {
+    /// The planner for a model that is not loaded yet.
+    pub(super) fn unloaded(
+        outline: &'a ModelOutline,
+        options: &SetupOptions,
+        budget: Option<KvBudget>,
+        measurements: &'a Measurements,
+    ) -> Planner<'a> {
+        Planner {
+            outline,
+            repack: options.repack,
+            threads: options.engine().threads(),
+            budget,
+            blocks: ASSUMED_DEVICE_BLOCKS,
+            measurements,
+        }
+    }
+}
+
+/// Refuses a session that will not fit the host's memory once the weights are loaded.
+fn check_unloaded(plan: &Plan, context: usize) -> Result<(), EngineError> {
+    let copies = plan.weights.repacked + plan.weights.copied;
+    let free = free_memory().map(|free| FreeMemory { bytes: free.bytes.saturating_sub(copies), ..free });
+    check_host(plan, context, free)
+}
+
+/// Refuses a session that needs more of the host's memory besides the weights than is free.
+pub(super) fn check_host(plan: &Plan, context: usize, free: Option<FreeMemory>) -> Result<(), EngineError> {
+    let needed = plan.total() - plan.weights.on_host();
+    match free {
+        Some(FreeMemory { bytes: free, bound }) if needed > free => {
+            Err(EngineError::Memory { context, needed, free, on_device: false, bound: Some(bound) })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,342 @@
+//! Compute buffers: what the intermediates of graphs take. They do not follow from the layout. The graphs of a session
+//! are built over tensors without memory, and ggml's allocator says what they need.
+//!
+//! That takes a while, so [`Measurements`] remembers it. Graphs depend on the shape of a layout, not on how many rows it
+//! has: policies with other budgets, other contexts and both kinds of prefill share them. Where no such graph was
+//! measured yet, that of another session in a like placement is the estimate.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ggml::{Buffer, BufferType, Context, GraphAllocator, Type};
+use models::spec::ModelSpec;
+
+use super::{Placement, PlanOptions, WeightBytes};
+use crate::EngineError;
+use crate::compute::forward::{BuiltGraph, Forward, OutputTokens, TextChunk, Workers};
+use crate::compute::weights::Weights;
+use crate::devices::placement::Place;
+use crate::kv::policy::AccumulatedAttention;
+use crate::kv::{LayerRows, LayerTensors, Layout};
+use crate::model::outline::TensorOutline;
+
+/// Bytes by [`Place`].
+type Bytes = [usize; 2];
+
+/// Bytes of compute buffers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ComputeBytes {
+    /// Of a decode step.
+    pub(super) decode: Bytes,
+    /// Of the largest chunk through all layers.
+    pub(super) chunk: Bytes,
+    /// Of the largest chunk through one layer, in exact prefill.
+    pub(super) layer: Bytes,
+}
+
+/// What the weights take, as far as a plan asks.
+#[derive(Clone, Debug)]
+pub(super) struct WeightSizes {
+    pub(super) bytes: WeightBytes,
+    /// For each layer the bytes in the file of the matrices that have a dual layout.
+    pub(super) dual_layout: Vec<usize>,
+}
+
+/// The graphs of a session, over tensors without memory.
+struct Graphs<'a> {
+    spec: &'a ModelSpec,
+    layout: &'a Layout,
+    placement: Placement,
+    forward: Forward,
+    no_memory: Buffer,
+    store: Vec<LayerRows>,
+    allocator: GraphAllocator,
+}
+
+impl<'a> Graphs<'a> {
+    fn new(
+        spec: &'a ModelSpec,
+        weights: Weights,
+        layout: &'a Layout,
+        options: &PlanOptions,
+    ) -> Result<Graphs<'a>, EngineError> {
+        let no_memory = Buffer::no_memory().ok_or(ggml::Error::Backend("CPU"))?;
+        let workers = Workers { threads: options.threads, blocks: options.blocks };
+        Ok(Graphs {
+            spec,
+            layout,
+            placement: options.placement,
+            forward: Forward::new(spec, weights, options.placement, workers),
+            store: rows_without_memory(layout, &no_memory),
+            no_memory,
+            allocator: GraphAllocator::new(&BufferType::cpu()),
+        })
+    }
+
+    /// The lengths of chunks to measure: fewer tokens may take more memory, for their partial results of attention.
+    fn lengths(&self, chunk: usize) -> impl Iterator<Item = usize> {
+        let shorter = self.forward.max_partials_tokens(chunk).into_iter().filter(move |n| *n < chunk);
+        [chunk].into_iter().chain(shorter)
+    }
+
+    fn measure(&self, graphs: Vec<(Place, BuiltGraph)>, max: &mut Bytes) -> Result<(), EngineError> {
+        for (place, built) in graphs {
+            let bytes = &mut max[place as usize];
+            *bytes = self.allocator.measure(&built.graph()?).max(*bytes);
+        }
+        Ok(())
+    }
+
+    /// Bytes of a decode step, and of chunks of up to `chunk` tokens through all layers.
+    fn through_model(&self, chunk: usize) -> Result<(Bytes, Bytes), EngineError> {
+        let (mut of_step, mut of_chunk) = ([0; 2], [0; 2]);
+        let graphs = |n| self.forward.model_graphs(n, OutputTokens::Last, |layer| self.store[layer].clone());
+        self.measure(graphs(1), &mut of_step)?;
+        for n in self.lengths(chunk) {
+            self.measure(graphs(n), &mut of_chunk)?;
+        }
+        Ok((of_step, of_chunk))
+    }
+
+    /// Bytes of chunks of up to `chunk` tokens through one layer.
+    fn through_layer(&self, chunk: usize) -> Result<Bytes, EngineError> {
+        let mut max = [0; 2];
+        let ctx = Context::new(1);
+        // Where a layer reads a chunk, and where it writes it.
+        let residual = ctx.tensor(Type::F32, [self.spec.n_embd, 2 * chunk]);
+        self.no_memory.mark_unallocated(&residual);
+        for layers in Place::ALL.map(|place| self.placement.layers(place)) {
+            // One layer of each kind, and the last one.
+            let is_first =
+                |layer: &usize| (layers.start..*layer).all(|other| self.kind(other) != self.kind(*layer));
+            let of_each_kind = layers.clone().filter(is_first).map(|layer| (layer, OutputTokens::All));
+            let last = layers.clone().last().map(|layer| (layer, OutputTokens::Last));
+            for (layer, outputs) in of_each_kind.chain(last) {
+                let rows = LayerRows::of_layer(self.spec, layer, |layer| {
+                    self.store[layer].clone().with_reconstruction(&self.layout.layers[layer])
+                });
+                for len in self.lengths(chunk) {
+                    let text = TextChunk { residual: &residual, from: len, to: 0, len };
+                    self.measure(self.forward.layer_graphs(layer, text, &rows, outputs), &mut max)?;
+                }
+            }
+        }
+        Ok(max)
+    }
+
+    /// What a layer's graph depends on.
+    fn kind(&self, layer: usize) -> impl PartialEq + use<'a> {
+        let (heads, width) = (self.spec.kv_heads(layer), self.spec.network_width(layer));
+        let experts = self.spec.experts_of(layer).map(|_| self.placement.of_experts(layer));
+        (self.layout.state(layer).is_some(), self.layout.has_rows(layer), heads, width, experts)
+    }
+}
+
+/// The rows of a store's layers, over tensors marked as having no memory.
+fn rows_without_memory(layout: &Layout, no_memory: &Buffer) -> Vec<LayerRows> {
+    let tensors = layout.layers.iter().map(|lanes| LayerTensors::max_count(lanes.len())).sum();
+    let ctx = Context::new(tensors);
+    let of_layer = |(layer, lanes)| {
+        let tensors = LayerTensors::new(&ctx, layout, layer, |tensor| no_memory.mark_unallocated(tensor));
+        let rows = tensors.lanes.iter().map(|lane| &lane.graph).zip(lanes);
+        LayerRows::new(rows, tensors.queries.as_ref(), tensors.state.as_ref())
+    };
+    layout.layers.iter().enumerate().map(of_layer).collect()
+}
+
+/// What is known of the compute buffers of one model, and of its weights.
+#[derive(Default)]
+pub(in crate::setup) struct Measurements {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    weights: Vec<(Placement, WeightSizes)>,
+    /// Decode steps, and chunks through all layers.
+    model: Vec<(Case, (Bytes, Bytes))>,
+    /// Chunks through one layer.
+    layer: Vec<(Case, Bytes)>,
+}
+
+/// What graphs depend on.
+#[derive(Clone, Debug, PartialEq)]
+struct Case {
+    shape: GraphShape,
+    placement: Placement,
+    /// Tokens of the longest chunk.
+    chunk: usize,
+}
+
+/// What the graphs of a session depend on in its layout.
+#[derive(Clone, Debug, PartialEq)]
+struct GraphShape {
+    v_type: Type,
+    layers: Vec<LayerShape>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct LayerShape {
+    k_type: Type,
+    stored_queries: usize,
+    lanes: Vec<LaneShape>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct LaneShape {
+    heads: usize,
+    compensated: bool,
+    has_window: bool,
+    /// How attention is accumulated, and into how many parts the rows are split for it.
+    accumulated: Option<(AccumulatedAttention, usize)>,
+}
+
+impl GraphShape {
+    fn of(layout: &Layout) -> GraphShape {
+        /// The rows beyond which a device splits them into no more parts.
+        const MAX_SPLIT_ROWS: usize = 32 * 64;
+        let layer = |(layer, lanes): (usize, &Vec<_>)| LayerShape {
+            k_type: layout.k_types[layer],
+            stored_queries: layout.stored_queries(layer),
+            lanes: lanes.iter().map(lane_shape).collect(),
+        };
+        fn lane_shape(lane: &crate::kv::LaneLayout) -> LaneShape {
+            LaneShape {
+                heads: lane.kv_heads.len(),
+                compensated: lane.compensated,
+                has_window: lane.window.is_some(),
+                accumulated: lane.needs().accumulated.map(|how| (how, lane.capacity.min(MAX_SPLIT_ROWS))),
+            }
+        }
+        GraphShape { v_type: layout.v_type, layers: layout.layers.iter().enumerate().map(layer).collect() }
+    }
+}
+
+/// How near a measured graph is to the one that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Nearness {
+    /// Layers are in other places.
+    Far,
+    /// Another session, with layers in the same places.
+    Like,
+    /// The same but for the number of layers in each place.
+    Near,
+    /// The same graph.
+    Same,
+}
+
+impl Case {
+    fn nearness(&self, other: &Case) -> Nearness {
+        let places = |placement: Placement| {
+            let on_device = placement.on_device();
+            let has_split = on_device > 0 && placement.host_experts() > placement.layers(Place::Host).len();
+            (on_device > 0, !placement.layers(Place::Host).is_empty(), has_split)
+        };
+        match (self == other, places(self.placement) == places(other.placement)) {
+            (true, _) => Nearness::Same,
+            (_, true) if (&self.shape, self.chunk) == (&other.shape, other.chunk) => Nearness::Near,
+            (_, true) => Nearness::Like,
+            (_, false) => Nearness::Far,
+        }
+    }
+}
+
+/// The entry of `case`.
+fn same<T: Copy>(list: &[(Case, T)], case: &Case) -> Option<T> {
+    list.iter().find(|(other, _)| other == case).map(|(_, value)| *value)
+}
+
+/// The entry nearest to `case`, the newest of equals.
+fn nearest<'a, T>(list: &'a [(Case, T)], case: &Case) -> Option<(Nearness, &'a T)> {
+    list.iter().map(|(other, value)| (case.nearness(other), value)).max_by_key(|(nearness, _)| *nearness)
+}
+
+impl Measurements {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the weights take.
+    pub(super) fn weights(
+        &self,
+        spec: &ModelSpec,
+        tensors: &[TensorOutline],
+        options: &PlanOptions,
+    ) -> Result<WeightSizes, EngineError> {
+        let placement = options.placement.without_residual();
+        if let Some((_, sizes)) = self.known().weights.iter().find(|(other, _)| *other == placement) {
+            return Ok(sizes.clone());
+        }
+        let weights = Weights::unallocated(spec, tensors, options.repack, placement)?;
+        let sizes = WeightSizes { bytes: weights.bytes, dual_layout: weights.dual_layout_bytes };
+        self.known().weights.push((placement, sizes.clone()));
+        Ok(sizes)
+    }
+
+    /// Builds the graphs of a session, unless they are known.
+    pub(super) fn measured(
+        &self,
+        spec: &ModelSpec,
+        tensors: &[TensorOutline],
+        layout: &Layout,
+        options: &PlanOptions,
+    ) -> Result<ComputeBytes, EngineError> {
+        let (of_model, of_layer) = cases(layout, options);
+        let known_model = same(&self.known().model, &of_model);
+        let known_layer = of_layer.as_ref().map_or(Some([0; 2]), |case| same(&self.known().layer, case));
+        if let (Some((decode, chunk)), Some(layer)) = (known_model, known_layer) {
+            return Ok(ComputeBytes { decode, chunk, layer });
+        }
+        let weights = Weights::unallocated(spec, tensors, options.repack, options.placement)?;
+        let graphs = Graphs::new(spec, weights, layout, options)?;
+        let (decode, chunk) = match known_model {
+            Some(bytes) => bytes,
+            None => {
+                let bytes = graphs.through_model(of_model.chunk)?;
+                self.known().model.push((of_model, bytes));
+                bytes
+            }
+        };
+        let layer = match (known_layer, of_layer) {
+            (None, Some(case)) => {
+                let bytes = graphs.through_layer(case.chunk)?;
+                self.known().layer.push((case, bytes));
+                bytes
+            }
+            (known, _) => known.unwrap_or_default(),
+        };
+        Ok(ComputeBytes { decode, chunk, layer })
+    }
+
+    /// What the graphs of a session take, as far as it is known: those of the nearest session that was measured, and the
+    /// share by which they may differ. That is infinite where nothing like it was measured.
+    pub(super) fn estimate(&self, layout: &Layout, options: &PlanOptions) -> (ComputeBytes, f64) {
+        let (of_model, of_layer) = cases(layout, options);
+        let known = self.known();
+        let model = nearest(&known.model, &of_model);
+        let layer = of_layer.map(|case| nearest(&known.layer, &case));
+        let (decode, chunk) = model.map_or(([0; 2], [0; 2]), |(_, bytes)| *bytes);
+        let nearness = [
+            Some(model.map(|(nearness, _)| nearness)),
+            layer.map(|layer| layer.map(|(nearness, _)| nearness)),
+        ];
+        let margin = match nearness.into_iter().flatten().min().flatten() {
+            None | Some(Nearness::Far) => f64::INFINITY,
+            Some(Nearness::Like) => 0.25,
+            Some(Nearness::Near) => 0.0625,
+            Some(Nearness::Same) => 0.0,
+        };
+        let layer = layer.flatten().map_or([0; 2], |(_, bytes)| *bytes);
+        (ComputeBytes { decode, chunk, layer }, margin)
+    }
+}
+
+/// The graphs of a session: those through all layers, and those through one, which exact prefill has.
+fn cases(layout: &Layout, options: &PlanOptions) -> (Case, Option<Case>) {
+    let (shape, placement) = (GraphShape::of(layout), options.placement.without_residual());
+    let chunk = options.chunk_in(layout);
+    let of_layer = options.exact.then(|| {
+        let chunk = chunk.min(options.prompt_in(layout));
+        Case { shape: shape.clone(), placement, chunk }
+    });
+    (Case { shape, placement, chunk }, of_layer)
+}
