@@ -34,6 +34,8 @@ mod fatal;
 mod graph;
 pub mod log;
 mod ops;
+mod recording;
+mod selection;
 mod tensor;
 mod threads;
 mod types;
