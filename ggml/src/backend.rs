@@ -17,8 +17,10 @@ use ggml_sys as sys;
 use crate::budget::Budget;
 use crate::context::GraphParts;
 #[cfg(feature = "cuda")]
-use crate::cuda::stream::{Recording, Stream, multiprocessors, use_gpu};
+use crate::cuda::stream::{Stream, multiprocessors, use_gpu};
 use crate::graph::GraphNodes;
+#[cfg(feature = "cuda")]
+use crate::recording::RecordingState;
 use crate::{BufferType, DeviceTask, Error, InterruptFlag, ReadyGraph, Type, fatal, log};
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
@@ -75,21 +77,6 @@ enum Device {
     /// A GPU.
     #[cfg(feature = "cuda")]
     Cuda(Stream),
-}
-
-/// Whether a graph's launches were recorded on a GPU.
-#[cfg(feature = "cuda")]
-pub(crate) enum RecordingState {
-    /// The graph was never computed.
-    Never,
-    /// It was computed once.
-    Once,
-    /// It was recorded, on the stream of the backend with this number. The addresses of memory that ggml
-    /// allocates for the length of an operation are part of the recording. ggml keeps such memory for later
-    /// operations, and frees it only where the GPU has none left: `frees` is how often it had when this was recorded.
-    Recorded { recording: Recording, backend: u64, frees: u64 },
-    /// It cannot be recorded.
-    Unrecordable,
 }
 
 /// ggml's threads.
@@ -309,7 +296,7 @@ impl Backend {
                 Some(Device::Cuda(stream)) => {
                     // SAFETY: a live CUDA backend.
                     unsafe { use_gpu(self.raw.as_ptr()) }?;
-                    let mut recording = graph.recording.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut recording = graph.recording.state();
                     let started = self.start(*stream, &mut recording, watch, |watch| {
                         self.launch(nodes, parts, stream.raw(), watch)
                     });

@@ -12,6 +12,7 @@ use ggml_sys as sys;
 use crate::custom::{Failure, Launch};
 use crate::error::describe;
 use crate::graph::{Memory, MemoryState};
+use crate::selection::{Bound, Bounds, Selection, has_numbers};
 use crate::{BufferType, Error, Shape, Tensor, Type, buffer, log};
 
 /// Maximum number of tensors of a context.
@@ -39,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) memory: OnceLock<(Arc<Memory>, u64)>,
     /// What went wrong in a custom operation of the graph that was computed last.
     pub(crate) failure: Arc<Failure>,
+    /// What is known of the numbers in its tensors.
+    pub(crate) bounds: Bounds,
     state: RwLock<State>,
 }
 
@@ -76,8 +79,10 @@ pub(crate) struct GraphParts {
     pub(crate) constants: Vec<(NonNull<sys::ggml_tensor>, Vec<u8>)>,
     /// The operands that operations write to.
     pub(crate) written: Vec<NonNull<sys::ggml_tensor>>,
-    /// The operands that select rows of tables, and how many rows the table has.
-    pub(crate) selections: Vec<(NonNull<sys::ggml_tensor>, usize)>,
+    /// The bounds of the numbers in those operands, which a computation makes unknown.
+    pub(crate) overwritten: Vec<Arc<Bound>>,
+    /// The operands that select rows of tables.
+    pub(crate) selections: Vec<Selection>,
     /// The operands that are numbers of a ranking, which are in range as long as nothing else writes to them.
     pub(crate) rankings: Vec<NonNull<sys::ggml_tensor>>,
     /// The results of [`Context::exchange`], each of which ends a stage.
@@ -177,6 +182,11 @@ impl Inner {
         }
     }
 
+    /// The context whose memory a tensor of this context lies in, if it is another one's.
+    pub(crate) fn owner_of(&self, tensor: &Tensor) -> Option<Arc<Inner>> {
+        self.read().owners.get(&tensor.root()).cloned()
+    }
+
     /// This context and those of its operands, all with `access`, sorted by address.
     pub(crate) fn with_operands(self: &Arc<Inner>, access: Access) -> Vec<ContextAccess> {
         let mut list = self.read().foreign.clone();
@@ -237,6 +247,7 @@ impl Context {
                 capacity,
                 memory: OnceLock::new(),
                 failure: Arc::default(),
+                bounds: Bounds::default(),
                 state: RwLock::default(),
             }),
         };
@@ -414,14 +425,29 @@ impl Context {
         }
         for target in inputs.iter().filter(written).map(|input| input.tensor()) {
             // A view's memory may be another context's.
-            if let Some(owner) = state.owners.get(&target.root()).cloned() {
-                add_access(&mut state.foreign, &owner, Access::Write);
+            let owner = state.owners.get(&target.root()).cloned();
+            if let Some(owner) = &owner {
+                add_access(&mut state.foreign, owner, Access::Write);
+            }
+            if has_numbers(target) {
+                let bounds = owner.as_ref().map_or(&self.inner.bounds, |owner| &owner.bounds);
+                state.parts.overwritten.push(bounds.of(target.root()));
             }
             state.parts.written.push(target.raw);
         }
         let raw = NonNull::new(make(self.inner.raw.as_ptr())).expect("ggml returns a tensor or aborts");
         state.tensors += 1;
         self.inner.handle(raw)
+    }
+
+    /// Remembers that the graph selects rows of a table of `rows` rows by the numbers in `numbers`, an operand.
+    pub(crate) fn select(&self, numbers: &Tensor, rows: usize) {
+        let mut state = self.inner.write();
+        if state.error.is_none() {
+            let owner = state.owners.get(&numbers.root()).cloned();
+            let bound = owner.as_ref().unwrap_or(&self.inner).bounds.of(numbers.root());
+            state.parts.selections.push(Selection { numbers: numbers.raw, rows, bound, last_use: None });
+        }
     }
 
     /// As [`Context::record`] for an operation that only reads its operands, which the inputs describe.

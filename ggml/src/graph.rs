@@ -11,6 +11,8 @@ use ggml_sys as sys;
 
 use crate::budget::Charge;
 use crate::context::{self, Access, ContextAccess, GraphParts, add_access};
+use crate::recording::DeviceRecording;
+use crate::selection::Selection;
 use crate::{BufferType, Context, Error, Tensor};
 
 /// Operations in execution order. The intermediates have no memory yet: see [`GraphAllocator`].
@@ -46,7 +48,7 @@ impl Context {
         if results.iter().any(|tensor| !Arc::ptr_eq(&tensor.context, &self.inner)) {
             return Err(Error::Operands { op: "graph", inputs: "a foreign context's tensor".into() });
         }
-        let selections = state.parts.selections.iter().map(|(selection, _)| selection);
+        let selections = state.parts.selections.iter().map(|selection| &selection.numbers);
         for selection in selections.chain(&state.parts.rankings) {
             let selection = self.inner.handle(*selection);
             if state
@@ -138,23 +140,22 @@ impl Graph {
         types
     }
 
-    /// Whether ggml's CUDA backend may wait for the GPU within these nodes, which then cannot be recorded. It sorts the
-    /// tokens of chosen matrices on the host, where it has no kernel for the type or the number of tokens. It has one
-    /// for a single token and quantised matrices. It sorts rows of more than 1024 numbers by a library that cannot be
-    /// recorded. The caller holds a lock on the context.
-    #[cfg(any(feature = "cuda", test))]
-    fn may_wait(&self, nodes: Range<i32>) -> bool {
-        self.nodes(nodes).any(|node| {
-            // SAFETY: fields of a live node that never change.
-            let (op, matrices) = unsafe { ((*node.raw.as_ptr()).op, (*node.raw.as_ptr()).src[0]) };
-            match (op, NonNull::new(matrices)) {
-                (sys::GGML_OP_ARGSORT, _) => node.dim(0) > 1024,
-                (sys::GGML_OP_MUL_MAT_ID, Some(matrices)) => {
-                    node.dim(2) > 1 || self.context.handle(matrices).ty().block_elements() == 1
-                }
-                _ => false,
-            }
-        })
+    /// The last use of each selection whose memory the allocator may give to later nodes. The caller holds a lock on
+    /// the context, and the graph has no memory yet.
+    fn last_uses(&self) -> Vec<Option<i32>> {
+        let last_use = |selection: &Selection| {
+            let root = self.context.handle(selection.numbers).root();
+            let uses = |node: &Tensor| {
+                node.root() == root || operands(node).any(|raw| self.context.handle(raw).root() == root)
+            };
+            // Other tensors have memory of their own.
+            let is_reused = self.context.handle(root).is_unplaced_leaf();
+            is_reused.then(|| {
+                let uses = (0..).zip(self.nodes(self.all())).filter(|(_, node)| uses(node));
+                uses.last().map_or(0, |(number, _)| number)
+            })
+        };
+        self.parts.selections.iter().map(last_use).collect()
     }
 
     /// Divides the nodes into stages, each of which ends with a result of [`Context::exchange`]; the last one ends
@@ -270,9 +271,8 @@ pub struct ReadyGraph {
     selections: Vec<usize>,
     /// Number of the backend that was found to support all operations; 0 at first.
     checked_for: AtomicU64,
-    /// What a GPU has recorded of it.
-    #[cfg(feature = "cuda")]
-    pub(crate) recording: std::sync::Mutex<crate::backend::RecordingState>,
+    /// What a device has recorded of it.
+    pub(crate) recording: DeviceRecording,
 }
 
 impl GraphAllocator {
@@ -335,6 +335,7 @@ impl GraphAllocator {
                 resized?;
             }
         }
+        let last_uses = graph.last_uses();
         // SAFETY: live allocator and graph, both locked exclusively. Leaves of other contexts have memory and
         // are only read. A failed reservation is reported as false.
         let allocated =
@@ -353,6 +354,9 @@ impl GraphAllocator {
         debug_assert!(set.is_ok(), "a context has one graph");
         drop((memory, context));
         graph.memory_types = memory_types;
+        for (selection, last_use) in graph.parts.selections.iter_mut().zip(last_uses) {
+            selection.last_use = last_use;
+        }
         for (raw, bytes) in graph.parts.constants.drain(..) {
             let constant = graph.context.handle(raw);
             if constant.is_allocated() {
@@ -379,24 +383,13 @@ impl GraphAllocator {
 impl ReadyGraph {
     fn new(graph: Arc<Graph>, nodes: Range<i32>) -> ReadyGraph {
         let state = graph.context.read();
-        #[cfg(feature = "cuda")]
-        let recording = match graph.may_wait(nodes.clone()) {
-            true => crate::backend::RecordingState::Unrecordable,
-            false => crate::backend::RecordingState::Never,
-        };
+        let recording = DeviceRecording::new(graph.nodes(nodes.clone()));
         let operands: HashSet<_> = graph.nodes(nodes.clone()).flat_map(|node| operands(&node)).collect();
         let selections = graph.parts.selections.iter().enumerate();
-        let selections = selections.filter(|(_, (raw, _))| operands.contains(raw));
+        let selections = selections.filter(|(_, selection)| operands.contains(&selection.numbers));
         let selections = selections.map(|(number, _)| number).collect();
         drop(state);
-        ReadyGraph {
-            graph,
-            nodes,
-            selections,
-            checked_for: AtomicU64::new(0),
-            #[cfg(feature = "cuda")]
-            recording: std::sync::Mutex::new(recording),
-        }
+        ReadyGraph { graph, nodes, selections, checked_for: AtomicU64::new(0), recording }
     }
 
     /// The stages of the graph, which are computed one after the other. There is one more than results of
@@ -419,10 +412,8 @@ impl ReadyGraph {
     }
 
     /// Whether a GPU has recorded what it launches, and repeats that.
-    #[cfg(feature = "cuda")]
     pub fn is_recorded(&self) -> bool {
-        let recording = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
-        matches!(&*recording, crate::backend::RecordingState::Recorded { .. })
+        self.recording.is_recorded()
     }
 
     /// Calls `compute` with the graph while everything that it reads and writes is locked. An error if it is
@@ -439,19 +430,16 @@ impl ReadyGraph {
         self.graph.context.failure.take().map_or(Ok(()), |problem| Err(Error::Failed(problem)))
     }
 
-    /// Checks the numbers of rows that are selected from tables: ggml would abort on wrong ones on the CPU,
-    /// and read other memory on a GPU. The caller holds the locks.
+    /// Checks the numbers of rows that are selected from tables, and forgets what is known of numbers that the
+    /// computation may write over (see [`selection`](crate::selection)). The caller holds the locks.
     fn check_selections(&self) -> Result<(), Error> {
-        for (raw, rows) in self.selections.iter().map(|number| &self.graph.parts.selections[*number]) {
-            let selection = self.graph.context.handle(*raw);
-            let mut numbers = vec![0i32; selection.bytes() / size_of::<i32>()];
-            let bytes = size_of_val(&numbers[..]);
-            // SAFETY: a contiguous tensor of so many bytes, which has memory and is locked.
-            unsafe { sys::ggml_backend_tensor_get(raw.as_ptr(), numbers.as_mut_ptr().cast(), 0, bytes) };
-            if let Some(row) = numbers.into_iter().find(|row| *row < 0 || *row as usize >= *rows) {
-                return Err(Error::Row { tensor: selection.locked_name(), row, rows: *rows });
-            }
+        let GraphParts { selections, overwritten, .. } = &self.graph.parts;
+        for selection in self.selections.iter().map(|number| &selections[*number]) {
+            selection.check(&self.graph.context.handle(selection.numbers))?;
         }
+        let is_over = |selection: &&Selection| selection.last_use.is_some_and(|last| last < self.nodes.end);
+        selections.iter().filter(is_over).for_each(|selection| selection.bound.forget());
+        overwritten.iter().for_each(|bound| bound.forget());
         Ok(())
     }
 
@@ -499,36 +487,5 @@ impl ReadyGraph {
         }
         self.checked_for.store(number, Ordering::Relaxed);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Type;
-
-    #[test]
-    fn graphs_that_wait_for_a_gpu_are_known() {
-        let waits = |ty: Type, tokens: usize, chosen: bool| {
-            let context = Context::new(16);
-            let matrices = context.tensor(ty, [64, 8, 4]);
-            let x = context.tensor(Type::F32, [64, 1, tokens]);
-            let result = match chosen {
-                true => {
-                    let ids = context.top_k(&context.tensor(Type::F32, [4, tokens]), 2);
-                    context.mul_mat_id(&matrices, &x, &ids)
-                }
-                false => {
-                    context.mul_mat(&context.rows(&matrices, 0, 8), &context.tensor(Type::F32, [64, 3, 4]))
-                }
-            };
-            let graph = context.graph(&[&result]).expect("a graph");
-            let _state = graph.context.read();
-            graph.may_wait(graph.all())
-        };
-        assert!(!waits(Type::Q8_0, 1, true));
-        assert!(waits(Type::Q8_0, 2, true), "many tokens");
-        assert!(waits(Type::F16, 1, true), "no kernel");
-        assert!(!waits(Type::F16, 1, false));
     }
 }

@@ -35,6 +35,8 @@ mod graph;
 mod interrupt;
 pub mod log;
 mod ops;
+mod recording;
+mod selection;
 mod tensor;
 mod threads;
 mod types;

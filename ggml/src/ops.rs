@@ -119,7 +119,8 @@ fn converts(from: &Tensor, to: &Tensor) -> bool {
 impl Context {
     /// Rows `indices` `[n]` (i32) of `table` `[d, rows]` as f32: `[d, n]`; with a third dimension
     /// [d, rows, h] and [n, h], per h. Integer tables stay integer. `indices` is written before the graph is
-    /// computed, and not by it: the numbers are checked first.
+    /// computed, and not by it. The numbers are looked at when they are written. A number without a row is an
+    /// error of the computation ([`Error::Row`](crate::Error::Row)).
     pub fn get_rows(&self, table: &Tensor, indices: &Tensor) -> Tensor {
         let (t, i) = (table.shape().0, indices.shape().0);
         let fits = t[2] == i[1]
@@ -134,7 +135,7 @@ impl Context {
             // SAFETY: live operands, shapes checked.
             unsafe { sys::ggml_get_rows(raw, table.raw.as_ptr(), indices.raw.as_ptr()) }
         });
-        self.inner.write().parts.selections.push((indices.raw, t[1]));
+        self.select(indices, t[1]);
         rows
     }
 

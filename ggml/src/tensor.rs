@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ggml_sys as sys;
 
 use crate::context::{self, Access, lock_all};
+use crate::selection::{Bound, Bounds, largest};
 use crate::{BufferType, Error, Type};
 
 /// Extents of up to four dimensions, fastest first; unused ones are 1.
@@ -197,7 +198,10 @@ impl Tensor {
     pub fn write<T: Element>(&self, offset: usize, data: &[T]) -> Result<(), Error> {
         self.check_element::<T>()?;
         let range = ByteRange { offset, bytes: size_of_val(data) };
-        self.access("write", Access::Write, range, || {
+        // SAFETY: plain numbers without padding ([`Element`]).
+        let bytes = unsafe { std::slice::from_raw_parts(data.as_ptr().cast::<u8>(), range.bytes) };
+        self.access("write", Access::Write, range, |bounds| {
+            bounds.note_write(self, range, || largest(bytes));
             // SAFETY: the tensor has memory, which is locked, and the range lies inside it.
             unsafe {
                 sys::ggml_backend_tensor_set(self.raw.as_ptr(), data.as_ptr().cast(), offset, range.bytes)
@@ -209,7 +213,7 @@ impl Tensor {
     pub fn read<T: Element>(&self, offset: usize, data: &mut [T]) -> Result<(), Error> {
         self.check_element::<T>()?;
         let range = ByteRange { offset, bytes: size_of_val(data) };
-        self.access("read", Access::Read, range, || {
+        self.access("read", Access::Read, range, |_| {
             // SAFETY: as in `write`; every bit pattern is a valid T.
             unsafe {
                 sys::ggml_backend_tensor_get(self.raw.as_ptr(), data.as_mut_ptr().cast(), offset, range.bytes)
@@ -227,7 +231,8 @@ impl Tensor {
     /// Sets every byte to zero.
     pub fn clear(&self) -> Result<(), Error> {
         let range = ByteRange { offset: 0, bytes: self.bytes() };
-        self.access("clear", Access::Write, range, || {
+        self.access("clear", Access::Write, range, |bounds| {
+            bounds.note_write(self, range, || 0);
             // SAFETY: the tensor has memory of at least so many bytes, which is locked.
             unsafe { sys::ggml_backend_tensor_memset(self.raw.as_ptr(), 0, 0, range.bytes) }
         })
@@ -242,11 +247,14 @@ impl Tensor {
         from_offset: usize,
         bytes: usize,
     ) -> Result<(), Error> {
+        let owner = self.context.owner_of(self);
         let contexts = self.context.with_operands_of(&from.context);
         let _guards = lock_all(&contexts);
         let _memory = self.context.lock_graph_memory_of(&from.context)?;
-        self.check_range("write", Access::Write, ByteRange { offset, bytes })?;
+        let range = ByteRange { offset, bytes };
+        self.check_range("write", Access::Write, range)?;
         from.check_range("read", Access::Read, ByteRange { offset: from_offset, bytes })?;
+        owner.as_ref().unwrap_or(&self.context).bounds.note_write(self, range, || Bound::UNKNOWN);
         let (to, source) = (self.raw.as_ptr(), from.raw.as_ptr());
         // SAFETY: both tensors have memory, which is locked, and the ranges lie inside it. Data in host memory is at
         // its address. Memory that may overlap is copied through a vector.
@@ -281,31 +289,32 @@ impl Tensor {
     }
 
     /// Calls `work` with the tensor's data locked, after checking that the range lies in memory that may be
-    /// accessed so.
+    /// accessed so. `work` gets the bounds of the context that the memory belongs to, to which it tells what it writes.
     fn access(
         &self,
         what: &'static str,
         access: Access,
         range: ByteRange,
-        work: impl FnOnce(),
+        work: impl FnOnce(&Bounds),
     ) -> Result<(), Error> {
-        let check_and_work = || {
+        let check_and_work = |bounds: &Bounds| {
             let _memory = self.context.lock_graph_memory()?;
             self.check_range(what, access, range)?;
-            work();
+            work(bounds);
             Ok(())
         };
         if self.root() != self.raw {
             // Its data may belong to another context.
+            let owner = self.context.owner_of(self);
             let contexts = self.context.with_operands(access);
             let _guards = lock_all(&contexts);
-            check_and_work()
+            check_and_work(&owner.as_ref().unwrap_or(&self.context).bounds)
         } else if access == Access::Write {
             let _state = self.context.write();
-            check_and_work()
+            check_and_work(&self.context.bounds)
         } else {
             let _state = self.context.read();
-            check_and_work()
+            check_and_work(&self.context.bounds)
         }
     }
 
@@ -391,10 +400,10 @@ impl Tensor {
 
 /// Bytes of a tensor's data.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct ByteRange {
+pub(crate) struct ByteRange {
     /// From the tensor's start.
-    offset: usize,
-    bytes: usize,
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
 }
 
 impl fmt::Debug for Tensor {

@@ -2,7 +2,7 @@
 //! that is gone.
 
 use ggml::{
-    Backend, Buffer, BufferType, Context, Error, GraphAllocator, HostMemory, Operand, RopeMode,
+    Backend, Buffer, BufferType, Context, Error, GraphAllocator, HostMemory, Operand, ReadyGraph, RopeMode,
     RopeParameters, Tensor, Type,
 };
 
@@ -317,6 +317,209 @@ fn rows_that_a_table_does_not_have_are_refused() {
         rows
     });
     assert!(matches!(error, Error::Overlap { op: "get_rows", .. }), "{error}");
+}
+
+/// A table of 3 rows in memory of its own, and a selection of two of them.
+struct Selected {
+    memory: Context,
+    numbers: Tensor,
+    /// `[2, 2]`: the selected rows.
+    rows: Tensor,
+    graph: ReadyGraph,
+    _allocator: GraphAllocator,
+}
+
+impl Selected {
+    /// `before` gets the selection, in its memory, before it is known as one.
+    fn new(before: impl FnOnce(&Tensor)) -> Selected {
+        let memory = Context::new(8);
+        let table = memory.tensor(Type::F32, [2, 3]);
+        let numbers = memory.tensor(Type::I32, [2]).named("numbers");
+        memory.allocate(&BufferType::cpu()).expect("memory");
+        table.write(0, &[0f32, 1., 2., 3., 4., 5.]).expect("a table");
+        before(&numbers);
+        let context = Context::new(8);
+        let rows = context.get_rows(&table, &numbers).output();
+        let mut allocator = GraphAllocator::new(&BufferType::cpu());
+        let graph = allocator.prepare(context.graph(&[&rows]).expect("a graph")).expect("memory");
+        Selected { memory, numbers, rows, graph, _allocator: allocator }
+    }
+
+    /// Computes, and compares the selected rows, or the wrong number, with what is wanted.
+    #[track_caller]
+    fn check(&self, want: Result<[f32; 4], i32>) {
+        match (cpu().compute(&self.graph), want) {
+            (Ok(()), Ok(rows)) => assert_eq!(self.rows.to_vec::<f32>().expect("rows"), rows),
+            (Err(Error::Row { row, rows: 3, .. }), Err(wrong)) => assert_eq!(row, wrong),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// However a number without a row came into a selection, it does not reach the table.
+#[test]
+fn wrong_numbers_of_rows_are_found_whatever_wrote_them() {
+    let fine = Ok([2., 3., 4., 5.]);
+    let written = || Selected::new(|numbers| numbers.write(0, &[1, 2]).expect("numbers"));
+
+    // Before the tensor was known to select rows.
+    let selected = Selected::new(|numbers| numbers.write(0, &[1, 3]).expect("numbers"));
+    // Another graph selects by the first number only.
+    let context = Context::new(8);
+    let table = context.input("table", Type::F32, [1, 2]);
+    let row = context.get_rows(&table, &context.view(&selected.numbers, [1], [0; 3], 0));
+    let mut allocator = GraphAllocator::new(&BufferType::cpu());
+    let graph = allocator.prepare(context.graph(&[&row]).expect("a graph")).expect("memory");
+    table.clear().expect("a table");
+    cpu().compute(&graph).expect("a row that is there");
+    selected.check(Err(3));
+    let selected = written();
+    selected.check(fine);
+    selected.check(fine);
+
+    // By a view, by bytes, and by a copy.
+    let part = selected.memory.view(&selected.numbers, [1], [0; 3], 4);
+    part.write(0, &[5]).expect("a number");
+    selected.check(Err(5));
+    part.write(0, &[2]).expect("a number");
+    selected.check(fine);
+    selected.numbers.write(7, &[0x80u8]).expect("a byte");
+    selected.check(Err(i32::MIN + 2));
+    selected.numbers.write(0, &[1, 2]).expect("numbers");
+    selected.numbers.write(5, &[1u8]).expect("a byte");
+    selected.check(Err(2 + 256));
+    selected.numbers.clear().expect("zeros");
+    selected.check(Ok([0., 1., 0., 1.]));
+    let others = Context::new(1);
+    let other = others.tensor(Type::I32, [2]);
+    others.allocate(&BufferType::cpu()).expect("memory");
+    other.write(0, &[1, -7]).expect("numbers");
+    selected.numbers.copy_from(0, &other, 0, 8).expect("a copy");
+    selected.check(Err(-7));
+    other.write(0, &[1, 2]).expect("numbers");
+    selected.numbers.copy_from(0, &other, 0, 8).expect("a copy");
+    selected.check(fine);
+
+    // By a view in another context, and by the graph of another context, of the selection or of a view of it.
+    let context = Context::new(8);
+    let view = context.view(&selected.numbers, [1], [0; 3], 0);
+    view.write(0, &[4]).expect("a number");
+    selected.check(Err(4));
+    selected.numbers.write(0, &[1, 2]).expect("numbers");
+    selected.check(fine);
+    let from = context.input("from", Type::I32, [1]);
+    let copy = context.copy(&from, &view);
+    let mut allocator = GraphAllocator::new(&BufferType::cpu());
+    let copies = allocator.prepare(context.graph(&[&copy]).expect("a graph")).expect("memory");
+    for (number, want) in [(9, Err(9)), (1, fine)] {
+        from.write(0, &[number]).expect("a number");
+        cpu().compute(&copies).expect("computes");
+        selected.check(want);
+    }
+}
+
+/// Numbers may have a row of one table and none of another.
+#[test]
+fn each_table_of_a_selection_has_rows_of_its_own() {
+    let context = Context::new(8);
+    let [small, large] = [2, 5].map(|rows| context.input("table", Type::F32, [1, rows]));
+    let numbers = context.input("numbers", Type::I32, [3]);
+    let of_large = context.get_rows(&large, &numbers).output();
+    let of_small = context.get_rows(&small, &context.view(&numbers, [1], [0; 3], 4)).output();
+    let mut allocator = GraphAllocator::new(&BufferType::cpu());
+    let results = context.graph(&[&of_large, &of_small]).expect("a graph");
+    let graph = allocator.prepare(results).expect("memory");
+    small.write(0, &[10f32, 11.]).expect("a table");
+    large.write(0, &[20f32, 21., 22., 23., 24.]).expect("a table");
+    numbers.write(0, &[4, 1, 3]).expect("numbers");
+    cpu().compute(&graph).expect("the view has rows of the small table");
+    assert_eq!(of_small.to_vec::<f32>().expect("rows"), [11.]);
+    assert_eq!(of_large.to_vec::<f32>().expect("rows"), [24., 21., 23.]);
+    numbers.write(0, &[4, 2, 3]).expect("numbers");
+    assert!(matches!(cpu().compute(&graph), Err(Error::Row { row: 2, rows: 2, .. })));
+}
+
+/// A graph whose allocator gives the memory of the selection to later results: it is computed with the numbers that
+/// were written last, or not at all.
+#[test]
+fn numbers_whose_memory_was_reused_are_found() {
+    let context = Context::new(16);
+    let table = context.input("table", Type::F32, [64, 3]).output();
+    let numbers = context.input("numbers", Type::I32, [64]).named("numbers");
+    let exchanged = context.exchange(&context.get_rows(&table, &numbers));
+    // In the second stage the sums of rows take the memory of the numbers.
+    let sums = context.sum_rows(&exchanged);
+    let result = context.scale(&sums, 2.0).output();
+    let mut allocator = GraphAllocator::new(&BufferType::cpu());
+    let graph = allocator.prepare(context.graph(&[&result]).expect("a graph")).expect("memory");
+    table.write(0, &[1f32; 64 * 3]).expect("a table");
+    let intermediates = graph.nodes();
+    let stages = graph.into_stages();
+    let compute = |stage: usize| cpu().compute(&stages[stage]);
+    let fill = || numbers.write(0, &[2i32; 64]).expect("numbers");
+    let is_wrong = |result| matches!(result, Err(Error::Row { tensor, .. }) if tensor == "numbers");
+
+    // Computed again without new numbers: at first they are still there.
+    fill();
+    compute(0).expect("numbers that were written");
+    compute(0).expect("the same numbers");
+    compute(1).expect("the second stage");
+    assert!(is_wrong(compute(0)));
+
+    // Stages in another order.
+    fill();
+    compute(1).expect("a stage without a selection");
+    assert!(is_wrong(compute(0)));
+
+    // Written through each of the tensors, of which some are in the same memory.
+    let mut overwritten = 0;
+    for other in intermediates {
+        fill();
+        other.write(0, &vec![0xeeu8; other.bytes()]).expect("bytes");
+        let is_kept = numbers.to_vec::<i32>().expect("what is there now") == [2; 64];
+        assert_eq!(is_wrong(compute(0)), !is_kept, "{other:?}");
+        overwritten += usize::from(!is_kept);
+    }
+    assert!(overwritten > 0, "the sums are there");
+
+    // Another graph of the allocator: nothing of the first one is used any more.
+    fill();
+    let other = Context::new(2);
+    let y = other.scale(&other.input("x", Type::F32, [1 << 12]), 2.0);
+    allocator.prepare(other.graph(&[&y]).expect("a graph")).expect("memory");
+    assert!(matches!(compute(0), Err(Error::StaleGraph)));
+    assert!(matches!(numbers.write(0, &[0i32; 64]), Err(Error::StaleGraph)));
+}
+
+/// Numbers in read-only memory, which nobody writes.
+#[test]
+fn wrong_numbers_of_rows_in_read_only_memory_are_found() {
+    #[repr(align(64))]
+    struct Aligned([u8; 64]);
+    static NUMBERS: Aligned = {
+        let mut bytes = [0; 64];
+        bytes[4] = 2; // the numbers 0, 2
+        bytes[32] = 3; // the numbers 3, 0
+        Aligned(bytes)
+    };
+    let buffer = Buffer::over(HostMemory::Static(&NUMBERS.0)).expect("aligned");
+    for (offset, wrong) in [(0, None), (32, Some(3))] {
+        let numbers = Context::new(1).tensor(Type::I32, [2]);
+        buffer.place(&numbers, offset).expect("fits");
+        let context = Context::new(4);
+        let table = context.input("table", Type::F32, [2, 3]).output();
+        let rows = context.get_rows(&table, &numbers).output();
+        let mut allocator = GraphAllocator::new(&BufferType::cpu());
+        let graph = allocator.prepare(context.graph(&[&rows]).expect("a graph")).expect("memory");
+        table.write(0, &[0f32, 1., 2., 3., 4., 5.]).expect("a table");
+        for _ in 0..2 {
+            match (cpu().compute(&graph), wrong) {
+                (Ok(()), None) => assert_eq!(rows.to_vec::<f32>().expect("rows"), [0., 1., 4., 5.]),
+                (Err(Error::Row { row, .. }), Some(wrong)) => assert_eq!(row, wrong),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
 }
 
 #[test]

@@ -3,16 +3,20 @@
 
 use std::cell::RefCell;
 use std::ptr::{null, null_mut};
+use std::slice::{from_raw_parts, from_raw_parts_mut};
 use std::sync::Arc;
 
-use ggml::{Context, CustomTask, DeviceTask, Operand, Tensor, Type};
+use ggml::{Context, CustomTask, DeviceTask, Tensor, Type};
 
 use super::checks::{Check, check_distances, check_inputs, check_lanes, check_queries, ensure};
-use super::launch::{device_column, device_lanes};
+use super::operands::{
+    FloatsAt, HeadsAt, LaneAt, LaneColumnAt, Node, NumbersAt, Operands, TensorAt, address_or_null,
+    device_lanes,
+};
 use super::progress::Progress;
 use super::{
-    Appended, AttentionShape, GraphLane, LaneHeads, LaneInputs, MAX_LANES, QueryHeads, input_column, numbers,
-    read_sink_logits, row_positions, rows, rows_after,
+    Appended, AttentionShape, GraphLane, LaneHeads, LaneInputs, MAX_LANES, QueryHeads, row_positions,
+    rows_after,
 };
 use crate::device::{self, INVALID_VALUE, MAX_DECODE_QUERIES, TILE_QUERIES};
 use crate::{Alibi, Attention, LaneView, Queries, Rows, ShapeError, Window, decode, prefill};
@@ -44,33 +48,19 @@ pub fn attend<'a>(
     split: Split,
 ) -> Tensor {
     let heads = queries.into();
-    let (q, n_q) = (heads.q, heads.q.dim(2));
+    let n_q = heads.q.dim(2);
     if let Err(problem) = check(shape, heads, lanes, inputs, split) {
         return ctx.refuse("attend", problem);
     }
-    // Lanes with positions are not compensated, so the positions take the operand of the log-weights.
-    let positions = row_positions(lanes);
-    let mut operands = vec![q, appended.node, &inputs.rows, positions.unwrap_or(&inputs.log_weights)];
-    operands.extend(lanes.iter().flat_map(|lane| [&lane.k, &lane.v]));
-    operands.extend(heads.sink_logits);
-    let mut operands: Vec<Operand> = operands.into_iter().map(Operand::Read).collect();
-    let window = lanes[0].window;
-    let call = Call {
-        shape,
-        appended: appended.rows,
-        n_q,
-        layer: inputs.layer,
-        slopes: shape.alibi_slopes(),
-        window,
-        has_positions: positions.is_some(),
-        has_sink_logits: heads.sink_logits.is_some(),
-        lanes: LaneHeads::of(lanes),
-    };
+    let call = |previous| Call::new(shape, heads, previous, appended.rows, lanes, inputs);
+    let (operands, of_call) = call(appended.node);
     let queries = shape.group * n_q;
     // The maximum of threads, that of splits on a device, and the shape of the partials; 0 for the other kind
     // of backend.
     let (threads, max_splits, partials) = match split {
-        Split::Threads(threads) if is_tiled(shape, n_q, threads) => return attend_many(ctx, call, &operands),
+        Split::Threads(threads) if is_tiled(shape, n_q, threads) => {
+            return attend_many(ctx, of_call, &operands);
+        }
         Split::Threads(threads) => {
             let len = decode::partials_len(shape.head_dim, shape.n_kv_heads, shape.group, n_q);
             (threads, 0, [len, threads, 1])
@@ -78,82 +68,17 @@ pub fn attend<'a>(
         Split::Blocks(blocks) => {
             let splits = max_splits(shape, n_q, blocks);
             if splits == 0 && queries > MAX_DECODE_QUERIES {
-                return attend_many(ctx, call, &operands);
+                return attend_many(ctx, of_call, &operands);
             }
             (0, splits, [shape.head_dim + 2, queries, splits + shape.n_kv_heads])
         }
     };
-    let launch = if queries > MAX_DECODE_QUERIES { device::attend_prefill } else { device::attend_decode };
     let len = partials[0];
-    let (cpu_call, device_call) = (call.clone(), call.clone());
-    let partials = ctx.custom_on(
-        Type::F32,
-        partials,
-        &operands,
-        move |task| {
-            cpu_call.on_cpu(task, |attention| {
-                let out = task.result();
-                if task.threads > threads {
-                    task.fail(format!("attend: built for {threads} threads, run with {}", task.threads));
-                    return Ok(());
-                }
-                // SAFETY: the result is [len, threads] f32; each thread has its own column.
-                let own = unsafe {
-                    let at = out.data.cast::<f32>().add(len * task.thread);
-                    std::slice::from_raw_parts_mut(at, len)
-                };
-                decode::partial(attention, task.thread, task.threads, own)
-            });
-        },
-        move |task| {
-            if max_splits == 0 {
-                return Err(INVALID_VALUE);
-            }
-            let call = device::AttendCall {
-                partials: task.result().data.cast(),
-                ..device_call.on_device(task, max_splits)?
-            };
-            // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of
-            // the call.
-            unsafe { launch(task, &call) }
-        },
-    );
-    operands[1] = Operand::Read(&partials);
-    let device_call = call.clone();
-    ctx.custom_on(
-        Type::F32,
-        [shape.head_dim * shape.n_heads(), n_q],
-        &operands,
-        move |task| {
-            call.on_cpu(task, |attention| {
-                let range = decode::combine_range(attention, task.thread, task.threads);
-                if task.threads > threads {
-                    return Ok(()); // the node before has reported it
-                }
-                let (partials, out) = (task.operand(1), task.result());
-                // SAFETY: the partials are [len, threads] f32, complete since the node before. The ranges of
-                // the threads do not overlap in the result.
-                let (partials, out) = unsafe {
-                    (
-                        std::slice::from_raw_parts(partials.data.cast::<f32>(), len * task.threads),
-                        std::slice::from_raw_parts_mut(
-                            out.data.cast::<f32>().add(range.start * shape.head_dim),
-                            range.len() * shape.head_dim,
-                        ),
-                    )
-                };
-                decode::combine(attention, task.threads, partials, range, out, None)
-            });
-        },
-        move |task| {
-            let call = device::AttendCall {
-                partials: task.operand(1).data.cast(),
-                ..device_call.on_device(task, max_splits)?
-            };
-            // SAFETY: as above, with the partials of the node before.
-            unsafe { device::combine(task, &call) }
-        },
-    )
+    let node = AttendPartially { call: of_call, threads, len, max_splits };
+    let partials = operands.node(ctx, Type::F32, partials, node);
+    let (operands, of_call) = call(&partials);
+    let out = [shape.head_dim * shape.n_heads(), n_q];
+    operands.node(ctx, Type::F32, out, CombinePartials { call: of_call, threads, len, max_splits })
 }
 
 fn check(
@@ -180,31 +105,121 @@ fn check(
 }
 
 /// [`attend`] for many queries: one node, whose threads share the work through a counter.
-fn attend_many(ctx: &Context, call: Call, operands: &[Operand]) -> Tensor {
-    thread_local! {
-        static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-    }
-    let (shape, n_q) = (call.shape, call.n_q);
-    let progress = Progress::default();
-    let device_call = call.clone();
-    let attend = move |task: &CustomTask| {
-        let share = progress.share(task.threads);
-        call.on_cpu(task, |attention| {
+fn attend_many(ctx: &Context, call: Call, operands: &Operands) -> Tensor {
+    let out = [call.shape.head_dim * call.shape.n_heads(), call.n_q];
+    operands.node(ctx, Type::F32, out, AttendMany { call, progress: Progress::default() })
+}
+
+/// The node of [`attend_many`].
+struct AttendMany {
+    call: Call,
+    progress: Progress,
+}
+
+impl Node for AttendMany {
+    fn on_cpu(&self, task: &CustomTask) {
+        thread_local! {
+            static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+        }
+        let share = self.progress.share(task.threads);
+        self.call.on_cpu(task, |attention| {
             SCRATCH.with_borrow_mut(|scratch| {
-                scratch.resize(prefill::scratch_len(shape.head_dim), 0.0);
+                scratch.resize(prefill::scratch_len(attention.head_dim), 0.0);
                 let out = task.result().data.cast::<f32>();
                 // SAFETY: the result is [head_dim * heads, n_q] f32, written by this node's threads only,
                 // which share `next`.
                 unsafe { prefill::prefill(attention, share.next(), scratch, out, null_mut()) }
             })
         });
-    };
-    ctx.custom_on(Type::F32, [shape.head_dim * shape.n_heads(), n_q], operands, attend, move |task| {
-        let call = device_call.on_device(task, 0)?;
+    }
+
+    fn on_device(&self, task: &DeviceTask) -> Result<(), i32> {
+        let call = self.call.on_device(task, 0)?;
         // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the
         // call.
         unsafe { device::attend_prefill(task, &call) }
-    })
+    }
+}
+
+/// The first node for few queries: each thread or block attends to its part of the rows.
+struct AttendPartially {
+    call: Call,
+    /// The CPU's threads: the maximum.
+    threads: usize,
+    /// Floats of the partials of a thread.
+    len: usize,
+    /// On devices: the maximum of splits.
+    max_splits: usize,
+}
+
+impl Node for AttendPartially {
+    fn on_cpu(&self, task: &CustomTask) {
+        self.call.on_cpu(task, |attention| {
+            let out = task.result();
+            if task.threads > self.threads {
+                task.fail(format!("attend: built for {} threads, run with {}", self.threads, task.threads));
+                return Ok(());
+            }
+            // SAFETY: the result is [len, threads] f32; each thread has its own column.
+            let own = unsafe {
+                let at = out.data.cast::<f32>().add(self.len * task.thread);
+                from_raw_parts_mut(at, self.len)
+            };
+            decode::partial(attention, task.thread, task.threads, own)
+        });
+    }
+
+    fn on_device(&self, task: &DeviceTask) -> Result<(), i32> {
+        if self.max_splits == 0 {
+            return Err(INVALID_VALUE);
+        }
+        let call = self.call.on_device(task, self.max_splits)?;
+        let call = device::AttendCall { partials: task.result().data.cast(), ..call };
+        let queries = self.call.shape.group * self.call.n_q;
+        let launch =
+            if queries > MAX_DECODE_QUERIES { device::attend_prefill } else { device::attend_decode };
+        // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of
+        // the call.
+        unsafe { launch(task, &call) }
+    }
+}
+
+/// The second node for few queries: merges the partials of the first.
+struct CombinePartials {
+    /// The node before it is that of the partials.
+    call: Call,
+    threads: usize,
+    len: usize,
+    max_splits: usize,
+}
+
+impl Node for CombinePartials {
+    fn on_cpu(&self, task: &CustomTask) {
+        self.call.on_cpu(task, |attention| {
+            let range = decode::combine_range(attention, task.thread, task.threads);
+            if task.threads > self.threads {
+                return Ok(()); // the node before has reported it
+            }
+            let (partials, out, head_dim) = (self.call.previous.of(task), task.result(), attention.head_dim);
+            // SAFETY: the partials are [len, threads] f32, complete since the node before. The ranges of
+            // the threads do not overlap in the result.
+            let (partials, out) = unsafe {
+                let out = out.data.cast::<f32>().add(range.start * head_dim);
+                (
+                    from_raw_parts(partials.data.cast::<f32>(), self.len * task.threads),
+                    from_raw_parts_mut(out, range.len() * head_dim),
+                )
+            };
+            decode::combine(attention, task.threads, partials, range, out, None)
+        });
+    }
+
+    fn on_device(&self, task: &DeviceTask) -> Result<(), i32> {
+        let call = self.call.on_device(task, self.max_splits)?;
+        let call = device::AttendCall { partials: self.call.previous.of(task).data.cast(), ..call };
+        // SAFETY: as above, with the partials of the node before.
+        unsafe { device::combine(task, &call) }
+    }
 }
 
 /// Whether the CPU uses the tiled kernel, in which a thread computes whole tiles of queries. A decode step with fewer
@@ -242,61 +257,97 @@ pub fn max_partials_tokens(shape: AttentionShape, split: Split, chunk: usize) ->
 }
 
 /// What an attention node knows when it is built.
-#[derive(Clone)]
 struct Call {
+    /// `[head_dim, n_heads, n_q]`
+    queries: HeadsAt,
+    /// The node that must run before: that of the appended rows, or of the partials.
+    previous: TensorAt,
+    live: LaneColumnAt,
+    bias: RowBias,
+    lanes: Vec<LaneAt>,
+    /// `[n_heads]`
+    sink_logits: Option<FloatsAt>,
     shape: AttentionShape,
     /// Rows appended to every KV head.
     appended: usize,
     n_q: usize,
-    layer: usize,
-    lanes: Vec<LaneHeads>,
     /// `[n_heads]`: the ALiBi slopes, in layers that have them.
     slopes: Option<Arc<[f32]>>,
     window: Option<usize>,
-    /// Whether the operand of the log-weights is that of the positions.
-    has_positions: bool,
-    /// Whether the last operand is that of the sink logits.
-    has_sink_logits: bool,
+}
+
+/// What is known of the rows. Lanes with positions are not compensated, so that one operand is enough.
+#[derive(Clone, Copy)]
+enum RowBias {
+    /// Log-weights of the compensation entries.
+    LogWeights(LaneColumnAt),
+    /// Positions of all rows of the layer.
+    Positions(NumbersAt),
 }
 
 impl Call {
-    /// Calls `work` with the attention call that the node's operands describe. They are q, any tensor, rows,
-    /// log-weights (or positions), then K and V of each lane, then sink logits. Without a call where there are more rows than
-    /// the lanes have room for: this fails the task, as an error of `work` does.
+    /// The call and its operands.
+    fn new<'a>(
+        shape: AttentionShape,
+        heads: QueryHeads<'a>,
+        previous: &'a Tensor,
+        appended: usize,
+        lanes: &'a [GraphLane],
+        inputs: &'a LaneInputs,
+    ) -> (Operands<'a>, Call) {
+        let mut operands = Operands::default();
+        let call = Call {
+            queries: operands.heads(heads.q),
+            previous: operands.read(previous),
+            live: operands.live_rows(inputs),
+            bias: match row_positions(lanes) {
+                Some(positions) => RowBias::Positions(operands.numbers(positions)),
+                None => RowBias::LogWeights(operands.log_weights(inputs)),
+            },
+            lanes: lanes.iter().map(|lane| operands.read_lane(lane)).collect(),
+            sink_logits: heads.sink_logits.map(|sink_logits| operands.floats(sink_logits)),
+            shape,
+            appended,
+            n_q: heads.q.dim(2),
+            slopes: shape.alibi_slopes(),
+            window: lanes[0].window,
+        };
+        (operands, call)
+    }
+
+    /// Calls `work` with the attention call that the node's operands describe. Without a call where there are more
+    /// rows than the lanes have room for: this fails the task, as an error of `work` does.
     fn on_cpu(&self, task: &CustomTask, work: impl FnOnce(&Attention) -> Result<(), ShapeError>) {
-        let live = input_column(task.operand(2), self.layer);
-        let counts = (self.lanes.iter().zip(live))
-            .map(|(lane, live)| rows_after(live, self.appended, lane.capacity))
+        let counts = (self.lanes.iter().zip(self.live.read(task)))
+            .map(|(lane, live)| rows_after(live, self.appended, lane.heads.capacity))
             .collect::<Result<Vec<usize>, String>>();
         let counts = match counts {
             Ok(counts) => counts,
             Err(problem) => return task.fail(format!("attend: {problem}")),
         };
-        let log_weights = match self.has_positions {
-            true => [0; MAX_LANES],
-            false => input_column(task.operand(3), self.layer),
+        let (log_weights, positions) = match self.bias {
+            RowBias::LogWeights(log_weights) => (log_weights.read(task), None),
+            RowBias::Positions(positions) => ([0; MAX_LANES], Some(self.positions(positions.read(task)))),
         };
         let weights: Vec<Vec<f32>> = (self.lanes.iter().zip(log_weights))
-            .map(|(lane, log_weight)| vec![f32::from_bits(log_weight as u32); lane.kv_heads.len()])
+            .map(|(lane, log_weight)| vec![f32::from_bits(log_weight as u32); lane.heads.kv_heads.len()])
             .collect();
-        let lanes: Vec<LaneView> = (self.lanes.iter().enumerate())
-            .map(|(number, lane)| {
+        let lanes: Vec<LaneView> = (self.lanes.iter().zip(counts).zip(&weights))
+            .map(|((lane, count), weights)| {
                 // Rows that no query sees are left out, so that threads share the others equally.
-                let hidden = self.hidden_rows(counts[number]);
+                let hidden = self.hidden_rows(count);
                 LaneView {
-                    k: skip(rows(task.operand(4 + 2 * number)), hidden),
-                    v: skip(rows(task.operand(5 + 2 * number)), hidden),
-                    rows: counts[number] - hidden,
-                    kv_heads: &lane.kv_heads,
-                    log_weight: lane.compensated.then_some(&weights[number][..]),
+                    k: skip(lane.k.rows(task), hidden),
+                    v: skip(lane.v.rows(task), hidden),
+                    rows: count - hidden,
+                    kv_heads: &lane.heads.kv_heads,
+                    log_weight: lane.heads.compensated.then_some(&weights[..]),
                 }
             })
             .collect();
-        let positions = if self.has_positions { self.positions(task) } else { Vec::new() };
-        let alibi = self.slopes.as_ref().map(|slopes| Alibi { slopes, positions: &positions });
-        let row_positions = self.has_positions.then_some(&positions[..]);
-        let window = self.window.map(|tokens| Window { tokens, positions: row_positions });
-        let q = task.operand(0);
+        let positions = positions.as_deref();
+        let alibi = self.slopes.as_ref().map(|slopes| Alibi { slopes, positions: positions.unwrap_or(&[]) });
+        let q = self.queries.of(task);
         let floats = q.strides[2] / 4 * (q.shape[2] - 1) + q.strides[1] / 4 * (q.shape[1] - 1) + q.shape[0];
         let result = work(&Attention {
             head_dim: self.shape.head_dim,
@@ -306,17 +357,15 @@ impl Call {
             scale: self.shape.scale,
             q: Queries {
                 // SAFETY: f32 with these strides (`check`); the last element is `floats - 1`.
-                data: unsafe { std::slice::from_raw_parts(q.data.cast::<f32>(), floats) },
+                data: unsafe { from_raw_parts(q.data.cast::<f32>(), floats) },
                 head_stride: q.strides[1] / 4,
                 token_stride: q.strides[2] / 4,
             },
             lanes: &lanes,
             alibi,
-            window,
+            window: self.window.map(|tokens| Window { tokens, positions }),
             softcap: self.shape.softcap,
-            sink_logits: self
-                .has_sink_logits
-                .then(|| read_sink_logits(task.operand(self.sink_logits_operand()))),
+            sink_logits: self.sink_logits.map(|sink_logits| sink_logits.read(task)),
         });
         if let Err(error) = result {
             task.fail(format!("attend: {error}"));
@@ -325,21 +374,20 @@ impl Call {
 
     /// The same call for a device. The caller sets the address of the partials.
     fn on_device(&self, task: &DeviceTask, max_splits: usize) -> Result<device::AttendCall, i32> {
-        let q = task.operand(0);
-        let column = |operand| device_column(task.operand(operand), self.layer);
+        let q = self.queries.on_device(task);
+        let (log_weights, positions) = match self.bias {
+            RowBias::LogWeights(log_weights) => (log_weights.address(task)?.cast_const().cast(), null()),
+            RowBias::Positions(positions) => (null(), positions.address(task)),
+        };
         Ok(device::AttendCall {
-            lanes: device_lanes(task, &self.lanes, 4)?,
-            q: q.data.cast(),
-            q_head_stride: (q.strides[1] / 4) as u64,
-            q_token_stride: (q.strides[2] / 4) as u64,
-            live: column(2)?.cast(),
-            log_weights: if self.has_positions { null() } else { column(3)?.cast() },
-            positions: if self.has_positions { task.operand(3).data.cast() } else { null() },
-            sink_logits: if self.has_sink_logits {
-                task.operand(self.sink_logits_operand()).data.cast()
-            } else {
-                null()
-            },
+            lanes: device_lanes(task, &self.lanes)?,
+            q: q.data,
+            q_head_stride: q.head_stride,
+            q_token_stride: q.token_stride,
+            live: self.live.address(task)?.cast(),
+            log_weights,
+            positions,
+            sink_logits: address_or_null(self.sink_logits, task),
             partials: null_mut(),
             out: task.result().data.cast(),
             added: self.appended as i32,
@@ -355,24 +403,20 @@ impl Call {
         })
     }
 
-    fn sink_logits_operand(&self) -> usize {
-        4 + 2 * self.lanes.len()
-    }
-
     /// The first rows of a lane with `rows` rows that no query sees, where rows lie in order.
     fn hidden_rows(&self, rows: usize) -> usize {
-        let tokens = self.window.filter(|_| !self.has_positions);
+        let is_ordered = matches!(self.bias, RowBias::LogWeights(_));
+        let tokens = self.window.filter(|_| is_ordered);
         tokens.map_or(0, |tokens| rows.saturating_sub(self.n_q - 1).saturating_sub(tokens))
     }
 
-    /// The positions of each KV head's rows.
-    fn positions<'a>(&self, task: &CustomTask) -> Vec<&'a [i32]> {
-        // SAFETY: a contiguous i32 tensor, which nothing writes to while attention reads.
-        let all: &[i32] = unsafe { numbers(task.operand(3)) };
+    /// The positions of each KV head's rows, of those of all lanes.
+    fn positions<'a>(&self, all: &'a [i32]) -> Vec<&'a [i32]> {
         let mut positions: Vec<&[i32]> = vec![&[]; self.shape.n_kv_heads];
-        for lane in &self.lanes {
-            for (at, head) in lane.kv_heads.iter().enumerate() {
-                positions[*head as usize] = &all[lane.first_position + at * lane.capacity..][..lane.capacity];
+        for LaneHeads { kv_heads, first_position, capacity, .. } in self.lanes.iter().map(|lane| &lane.heads)
+        {
+            for (at, head) in kv_heads.iter().enumerate() {
+                positions[*head as usize] = &all[first_position + at * capacity..][..*capacity];
             }
         }
         positions
@@ -390,14 +434,7 @@ mod tests {
 
     #[test]
     fn a_decode_step_with_fewer_tiles_than_threads_splits_rows() {
-        let shape = |n_kv_heads, group| AttentionShape {
-            head_dim: 64,
-            n_kv_heads,
-            group,
-            scale: 1.0,
-            softcap: None,
-            max_alibi_bias: None,
-        };
+        let shape = |n_kv_heads, group| AttentionShape::plain(n_kv_heads * group, n_kv_heads, 64);
         assert!(is_tiled(shape(1, 16), 1, 1));
         assert!(!is_tiled(shape(1, 16), 1, 2) && !is_tiled(shape(1, 128), 1, 2));
         assert!(is_tiled(shape(1, 16), 2, 2) && is_tiled(shape(2, 16), 1, 2));
@@ -419,14 +456,7 @@ mod tests {
             (2, 6, 528, 512),
             (1, 1, 6, 512),
         ] {
-            let shape = AttentionShape {
-                head_dim: 128,
-                n_kv_heads,
-                group,
-                scale: 1.0,
-                softcap: None,
-                max_alibi_bias: None,
-            };
+            let shape = AttentionShape::plain(n_kv_heads * group, n_kv_heads, 128);
             let tokens = max_partials_tokens(shape, Split::Blocks(blocks), chunk).expect("rows are split");
             assert!(tokens <= chunk);
             for n in 1..=chunk {
@@ -434,25 +464,11 @@ mod tests {
             }
         }
         // No token after the first that splits nothing splits again, and a chunk of any size is found at once.
-        let shape = AttentionShape {
-            head_dim: 128,
-            n_kv_heads: 4,
-            group: 2,
-            scale: 1.0,
-            softcap: None,
-            max_alibi_bias: None,
-        };
+        let shape = AttentionShape::plain(8, 4, 128);
         assert!((1..10_000).map(|n| max_splits(shape, n, 512)).is_sorted_by(|a, b| a >= b));
         let of_chunk = |chunk| max_partials_tokens(shape, Split::Blocks(512), chunk);
         assert_eq!(of_chunk(usize::MAX), of_chunk(10_000));
-        let shape = AttentionShape {
-            head_dim: 64,
-            n_kv_heads: 64,
-            group: 32,
-            scale: 1.0,
-            softcap: None,
-            max_alibi_bias: None,
-        };
+        let shape = AttentionShape::plain(64 * 32, 64, 64);
         assert_eq!(max_partials_tokens(shape, Split::Threads(4), 512), None);
         assert_eq!(max_partials_tokens(shape, Split::Blocks(6), 512), None, "the heads fill the device");
     }

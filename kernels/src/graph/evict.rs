@@ -1,13 +1,15 @@
 //! Nodes that take rows out of a lane, and that fill an empty lane from complete rows.
 
 use std::ptr::null_mut;
+use std::slice::{from_raw_parts_mut, from_ref};
 
-use ggml::{Context, CustomTask, Operand, RawTensor, Tensor, Type};
+use ggml::{Context, CustomTask, DeviceTask, Tensor, Type};
 
 use super::checks::{Check, check_lane, check_rows, ensure, is, is_rows};
-use super::launch::{device_lanes, device_type};
+use super::launch::device_type;
 use super::lists::{self, Lists};
-use super::{GraphLane, LaneHeads, column, row_type};
+use super::operands::{LaneAt, ListsAt, Node, Operands, TensorAt, Which, device_lanes};
+use super::{GraphLane, LaneHeads, row_type};
 use crate::device::{self, INVALID_VALUE};
 use crate::rows::{Moves, add_rows, move_rows, write_mean};
 
@@ -38,70 +40,109 @@ pub fn evict_rows(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, evicti
     let moves: Vec<Vec<u32>> =
         moves.iter().map(|moves| moves.iter().flat_map(|(to, from)| [*to, *from]).collect()).collect();
     let lists = lists::pack(ctx, evicted.iter().chain(&moves).map(Vec::as_slice));
-    let mut operands = lane.written(&lists).to_vec();
-    operands.push(Operand::Read(&lists));
-    operands.extend(sums.map(Operand::Write));
-    let accumulated = lane.accumulated.is_some().then_some(operands.len());
-    operands.extend(lane.accumulated.as_ref().map(Operand::Write));
-    let lane_heads = LaneHeads::of(std::slice::from_ref(lane));
-    let (compensated, tensors) = (lane.compensated, lane.tensors().count());
-    let evict = move |task: &CustomTask| {
-        // SAFETY: packed above.
-        let lists = unsafe { Lists::of(task.operand(2), 2 * heads) };
-        for item in (task.thread..tensors * heads).step_by(task.threads) {
-            let (which, head) = (item / heads, item % heads);
-            let tensor = task.operand(which);
-            let (ty, row_bytes) = (row_type(tensor.ty).expect("lanes have row types"), tensor.strides[1]);
-            // SAFETY: each (tensor, head) is used by one thread; heads are contiguous.
-            let rows = unsafe { head_rows(tensor, head) };
-            if return_rows {
-                // SAFETY: the result has `bytes` bytes; this head's part of this tensor is written by this
-                // thread only.
-                let out = unsafe {
-                    let at = task.result().data.add(which * k_bytes + head * count * row_bytes);
-                    std::slice::from_raw_parts_mut(at, count * row_bytes)
-                };
-                for (row, out) in lists.get(head).zip(out.chunks_exact_mut(row_bytes)) {
-                    out.copy_from_slice(&rows[row as usize * row_bytes..][..row_bytes]);
-                }
-            }
-            if compensated {
-                // SAFETY: as above, [head_dim, heads, 2] f32.
-                let sum = unsafe { head_sum(task.operand(3), head, which) };
-                add_rows(rows, ty, lists.get(head), sum);
-                write_mean(rows, ty, sum, total_evicted);
-            }
-            let pairs = lists.get(heads + head);
-            let moves: Moves = pairs.clone().step_by(2).zip(pairs.skip(1).step_by(2)).collect();
-            move_rows(rows, row_bytes, &moves);
-            if let (Some(operand), 0) = (accumulated, which) {
-                // SAFETY: each head's column is used by one thread.
-                let column = unsafe { column(task.operand(operand), head) };
-                for (to, from) in moves {
-                    column[to as usize] = column[from as usize];
-                }
-            }
-        }
+    let mut operands = Operands::default();
+    let node = EvictRows {
+        lane: operands.write_lane(lane),
+        lists: operands.lists(&lists, 2 * heads),
+        sums: sums.map(|sums| operands.write(sums)),
+        accumulated: lane.accumulated.as_ref().map(|accumulated| operands.write(accumulated)),
+        count,
+        k_bytes,
+        total_evicted,
+        return_rows,
     };
-    let (ty, shape) = if return_rows { (Type::I8, [bytes]) } else { (Type::F32, [1]) };
-    let node = ctx.custom_on(ty, shape, &operands, evict, move |task| {
-        let lanes = device_lanes(task, &lane_heads, 0)?;
-        let address = |operand: usize| task.operand(operand).data;
+    if return_rows {
+        operands.node(ctx, Type::I8, [bytes], node).output()
+    } else {
+        operands.node(ctx, Type::F32, [1], node)
+    }
+}
+
+/// The node of [`evict_rows`].
+struct EvictRows {
+    lane: LaneAt,
+    /// Per head the evicted rows, then per head the moves: pairs (to, from).
+    lists: ListsAt,
+    /// `[head_dim, heads, 2]`
+    sums: Option<TensorAt>,
+    /// `[capacity, heads]`
+    accumulated: Option<TensorAt>,
+    /// Rows that each head loses.
+    count: usize,
+    /// Bytes of the evicted keys of all heads.
+    k_bytes: usize,
+    /// Rows that the compensation entry stands for afterwards.
+    total_evicted: usize,
+    /// Whether the result is the bytes of the evicted rows.
+    return_rows: bool,
+}
+
+impl Node for EvictRows {
+    fn on_cpu(&self, task: &CustomTask) {
+        let heads = self.lane.heads.kv_heads.len();
+        let lists = self.lists.read(task);
+        let tensors = self.lane.tensors();
+        for item in (task.thread..tensors.len() * heads).step_by(task.threads) {
+            self.evict_head(task, &lists, tensors[item / heads], item % heads);
+        }
+    }
+
+    fn on_device(&self, task: &DeviceTask) -> Result<(), i32> {
+        let lanes = device_lanes(task, from_ref(&self.lane))?;
+        let address = |operand: Option<TensorAt>| operand.map_or(null_mut(), |at| at.of(task).data.cast());
         let call = device::EvictCall {
             lane: lanes.lanes[0],
-            lists: address(2).cast(),
-            sums: if compensated { address(3).cast() } else { null_mut() },
-            accumulated: accumulated.map_or(null_mut(), |operand| address(operand).cast()),
-            evicted: if return_rows { task.result().data } else { null_mut() },
+            lists: self.lists.address(task),
+            sums: if self.lane.heads.compensated { address(self.sums) } else { null_mut() },
+            accumulated: address(self.accumulated),
+            evicted: if self.return_rows { task.result().data } else { null_mut() },
             head_dim: lanes.head_dim,
             k_type: lanes.k_type,
             v_type: lanes.v_type,
-            total_evicted: total_evicted as i32,
+            total_evicted: self.total_evicted as i32,
         };
         // SAFETY: the addresses are those of the operands, whose shapes are those of the call.
         unsafe { device::evict(task, &call) }
-    });
-    if return_rows { node.output() } else { node }
+    }
+}
+
+impl EvictRows {
+    /// Evicts the keys or the values of one head. With the keys go the numbers of accumulated attention.
+    fn evict_head(&self, task: &CustomTask, lists: &Lists, which: Which, head: usize) {
+        let (heads, at) = (self.lane.heads.kv_heads.len(), self.lane.get(which));
+        let tensor = at.of(task);
+        let (ty, row_bytes) = (row_type(tensor.ty).expect("lanes have row types"), tensor.strides[1]);
+        // SAFETY: each (tensor, head) is used by one thread; heads are contiguous.
+        let rows = unsafe { at.head_rows(task, head) };
+        if self.return_rows {
+            let first = if which == Which::K { 0 } else { self.k_bytes };
+            // SAFETY: the result has the bytes of all evicted rows; this head's part of this tensor is written by
+            // this thread only.
+            let out = unsafe {
+                let at = task.result().data.add(first + head * self.count * row_bytes);
+                from_raw_parts_mut(at, self.count * row_bytes)
+            };
+            for (row, out) in lists.get(head).zip(out.chunks_exact_mut(row_bytes)) {
+                out.copy_from_slice(&rows[row as usize * row_bytes..][..row_bytes]);
+            }
+        }
+        if let Some(sums) = self.sums.filter(|_| self.lane.heads.compensated) {
+            // SAFETY: as above, [head_dim, heads, 2] f32.
+            let sum = unsafe { sums.head_sum(task, head, which as usize) };
+            add_rows(rows, ty, lists.get(head), sum);
+            write_mean(rows, ty, sum, self.total_evicted);
+        }
+        let pairs = lists.get(heads + head);
+        let moves: Moves = pairs.clone().step_by(2).zip(pairs.skip(1).step_by(2)).collect();
+        move_rows(rows, row_bytes, &moves);
+        if let (Some(accumulated), Which::K) = (self.accumulated, which) {
+            // SAFETY: each head's column is used by one thread.
+            let column = unsafe { accumulated.column(task, head) };
+            for (to, from) in moves {
+                column[to as usize] = column[from as usize];
+            }
+        }
+    }
 }
 
 fn check_eviction(lane: &GraphLane, sums: Option<&Tensor>, eviction: &Eviction) -> Check {
@@ -150,61 +191,94 @@ pub fn select_rows(
     }
     let lists = lists::pack(ctx, selection.kept.iter().chain(&selection.evicted).map(Vec::as_slice));
     let max_kept = selection.kept.iter().map(Vec::len).max().unwrap_or(0);
-    let mut operands = vec![Operand::Read(k), Operand::Read(v)];
-    operands.extend(lane.written(&lists));
-    operands.push(Operand::Read(&lists));
-    operands.extend(sums.map(Operand::Write));
-    let lane_heads = LaneHeads::of(std::slice::from_ref(lane));
-    let (compensated, kv_heads, tensors) = (lane.compensated, lane.kv_heads.clone(), lane.tensors().count());
-    let fill = move |task: &CustomTask| {
-        let heads = kv_heads.len();
-        // SAFETY: packed above.
-        let lists = unsafe { Lists::of(task.operand(4), 2 * heads) };
-        for item in (task.thread..tensors * heads).step_by(task.threads) {
-            let (which, head) = (item / heads, item % heads);
-            let (from, to) = (task.operand(which), task.operand(2 + which));
-            let ty = row_type(to.ty).expect("lanes have row types");
-            let bytes = to.strides[1];
-            // SAFETY: each (tensor, head) of the lane is used by one thread; the source is only read.
-            let (from, to) = unsafe { (&*head_rows(from, kv_heads[head] as usize), head_rows(to, head)) };
-            let first = usize::from(compensated);
-            for (row, at) in lists.get(head).zip(first..) {
-                to[at * bytes..][..bytes].copy_from_slice(&from[row as usize * bytes..][..bytes]);
-            }
-            if compensated {
-                // SAFETY: as above, [head_dim, heads, 2] f32.
-                let sum = unsafe { head_sum(task.operand(5), head, which) };
-                sum.fill(0.0);
-                let evicted = lists.get(heads + head);
-                let count = evicted.len();
-                add_rows(from, ty, evicted, sum);
-                write_mean(to, ty, sum, count);
-            }
-        }
+    let mut operands = Operands::default();
+    let node = SelectRows {
+        k: operands.read(k),
+        v: operands.read(v),
+        lane: operands.write_lane(lane),
+        lists: operands.lists(&lists, 2 * lane.kv_heads.len()),
+        sums: sums.map(|sums| operands.write(sums)),
+        max_kept,
     };
-    ctx.custom_on(Type::F32, [1], &operands, fill, move |task| {
-        let lanes = device_lanes(task, &lane_heads, 2)?;
-        let [k, v] = [task.operand(0), task.operand(1)];
+    operands.node(ctx, Type::F32, [1], node)
+}
+
+/// The node of [`select_rows`].
+struct SelectRows {
+    /// `[head_dim, rows, n_kv_heads]`: the complete keys.
+    k: TensorAt,
+    /// `[head_dim, rows, n_kv_heads]`: the complete values.
+    v: TensorAt,
+    lane: LaneAt,
+    /// Per head the rows to keep, then per head the others.
+    lists: ListsAt,
+    /// `[head_dim, heads, 2]`
+    sums: Option<TensorAt>,
+    /// Maximum number of rows that a head keeps.
+    max_kept: usize,
+}
+
+impl Node for SelectRows {
+    fn on_cpu(&self, task: &CustomTask) {
+        let heads = self.lane.heads.kv_heads.len();
+        let lists = self.lists.read(task);
+        let tensors = self.lane.tensors();
+        for item in (task.thread..tensors.len() * heads).step_by(task.threads) {
+            self.fill_head(task, &lists, tensors[item / heads], item % heads);
+        }
+    }
+
+    fn on_device(&self, task: &DeviceTask) -> Result<(), i32> {
+        let lanes = device_lanes(task, from_ref(&self.lane))?;
+        let (k, v) = (self.k.of(task), self.v.of(task));
         if (device_type(k)?, device_type(v)?) != (lanes.k_type, lanes.v_type) {
             return Err(INVALID_VALUE);
         }
+        let sums = self.sums.filter(|_| self.lane.heads.compensated);
         let call = device::SelectCall {
             lane: lanes.lanes[0],
             k: k.data,
             v: v.data,
             k_head_stride: k.strides[2] as u64,
             v_head_stride: v.strides[2] as u64,
-            lists: task.operand(4).data.cast(),
-            sums: if compensated { task.operand(5).data.cast() } else { null_mut() },
+            lists: self.lists.address(task),
+            sums: sums.map_or(null_mut(), |sums| sums.of(task).data.cast()),
             head_dim: lanes.head_dim,
             k_type: lanes.k_type,
             v_type: lanes.v_type,
-            max_kept: max_kept as i32,
+            max_kept: self.max_kept as i32,
             kv_heads: lanes.kv_heads,
         };
         // SAFETY: the addresses are those of the operands, whose shapes are those of the call.
         unsafe { device::select(task, &call) }
-    })
+    }
+}
+
+impl SelectRows {
+    /// Fills the keys or the values of one head.
+    fn fill_head(&self, task: &CustomTask, lists: &Lists, which: Which, head: usize) {
+        let LaneHeads { kv_heads, compensated, .. } = &self.lane.heads;
+        let (from, to) = (if which == Which::K { self.k } else { self.v }, self.lane.get(which));
+        let tensor = to.of(task);
+        let ty = row_type(tensor.ty).expect("lanes have row types");
+        let bytes = tensor.strides[1];
+        // SAFETY: each (tensor, head) of the lane is used by one thread; the source is only read.
+        let (from, to) =
+            unsafe { (&*from.head_rows(task, kv_heads[head] as usize), to.head_rows(task, head)) };
+        let first = usize::from(*compensated);
+        for (row, at) in lists.get(head).zip(first..) {
+            to[at * bytes..][..bytes].copy_from_slice(&from[row as usize * bytes..][..bytes]);
+        }
+        if let Some(sums) = self.sums.filter(|_| *compensated) {
+            // SAFETY: as above, [head_dim, heads, 2] f32.
+            let sum = unsafe { sums.head_sum(task, head, which as usize) };
+            sum.fill(0.0);
+            let evicted = lists.get(kv_heads.len() + head);
+            let count = evicted.len();
+            add_rows(from, ty, evicted, sum);
+            write_mean(to, ty, sum, count);
+        }
+    }
 }
 
 fn check_selection(
@@ -231,32 +305,4 @@ fn check_selection(
     ensure(most <= room, || format!("{most} rows do not fit a lane with room for {room}"))?;
     check_rows(kept.iter().chain(evicted).flatten(), 0..rows)?;
     check_sums(lane, sums)
-}
-
-/// All rows of one head.
-///
-/// # Safety
-/// No other reference to the head's rows is in use.
-unsafe fn head_rows<'a>(tensor: RawTensor, head: usize) -> &'a mut [u8] {
-    assert!(head < tensor.shape[2]);
-    // SAFETY: inside the tensor; exclusive by the caller's promise.
-    unsafe {
-        std::slice::from_raw_parts_mut(
-            tensor.data.add(head * tensor.strides[2]),
-            tensor.strides[1] * tensor.shape[1],
-        )
-    }
-}
-
-/// The sum of one head in `[head_dim, heads, 2]`; `which` is 0 for K, 1 for V.
-///
-/// # Safety
-/// No other reference to the sum is in use.
-unsafe fn head_sum<'a>(sums: RawTensor, head: usize, which: usize) -> &'a mut [f32] {
-    assert!(head < sums.shape[1] && which < sums.shape[2]);
-    // SAFETY: inside the tensor; exclusive by the caller's promise.
-    unsafe {
-        let at = sums.data.add(head * sums.strides[1] + which * sums.strides[2]);
-        std::slice::from_raw_parts_mut(at.cast::<f32>(), sums.shape[0])
-    }
 }

@@ -2,9 +2,7 @@
 //! the last one, then all entries. A list tensor belongs to its graph and is written when the graph gets its
 //! memory.
 
-use ggml::{Context, RawTensor, Tensor};
-
-use super::numbers;
+use ggml::{Context, Tensor};
 
 /// Packs lists.
 pub(super) fn pack<'a>(ctx: &Context, lists: impl Iterator<Item = &'a [u32]>) -> Tensor {
@@ -24,13 +22,9 @@ pub(super) struct Lists<'a> {
 }
 
 impl Lists<'_> {
-    /// The `count` lists of an operand.
-    ///
-    /// # Safety
-    /// [`pack`] made the operand, of `count` lists.
-    pub(super) unsafe fn of<'a>(packed: RawTensor, count: usize) -> Lists<'a> {
-        // SAFETY: contiguous i32, written before the graph runs.
-        Lists { numbers: unsafe { numbers(packed) }, count }
+    /// The `count` lists that [`pack`] made `numbers` of.
+    pub(super) fn new(numbers: &[i32], count: usize) -> Lists<'_> {
+        Lists { numbers, count }
     }
 
     /// List `number`.

@@ -15,6 +15,7 @@ mod checks;
 mod evict;
 mod launch;
 mod lists;
+mod operands;
 mod product;
 mod progress;
 mod scores;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 pub use append::append;
 pub use attend::{Split, attend, max_partials_tokens};
 pub use evict::{Eviction, RowSelection, evict_rows, select_rows};
-use ggml::{Operand, RawTensor, Tensor, Type};
+use ggml::{Tensor, Type};
 pub use product::{multiplies, multiplies_type, multiply, multiply_by};
 pub use scores::{
     AccumulatingLane, Accumulation, Combine, Gain, RowLists, SeenPart, WindowQueries, accumulate_attention,
@@ -32,7 +33,7 @@ pub use scores::{
 };
 
 use crate::attention::alibi_slopes;
-use crate::{RowType, Rows, device};
+use crate::{RowType, device};
 
 /// Maximum number of lanes of an attention call: a node has ten operands.
 pub const MAX_LANES: usize = device::MAX_LANES;
@@ -73,15 +74,6 @@ impl GraphLane {
     /// Keys and values; the keys only, where values are in their rows.
     pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {
         [Some(&self.k), (!self.has_values_in_keys()).then_some(&self.v)].into_iter().flatten()
-    }
-
-    /// The operands of a node that writes rows: keys and values. Where values are in the rows of keys, `other` takes
-    /// their place, which is not used.
-    fn written<'a>(&'a self, other: &'a Tensor) -> [Operand<'a>; 2] {
-        match self.has_values_in_keys() {
-            true => [Operand::Write(&self.k), Operand::Read(other)],
-            false => [Operand::Write(&self.k), Operand::Write(&self.v)],
-        }
     }
 }
 
@@ -127,6 +119,18 @@ impl<'a> From<&'a Tensor> for QueryHeads<'a> {
 }
 
 impl AttentionShape {
+    /// The shape of most models: logits are q·k / sqrt(head_dim), without a soft cap or ALiBi.
+    pub fn plain(n_heads: usize, n_kv_heads: usize, head_dim: usize) -> AttentionShape {
+        AttentionShape {
+            head_dim,
+            n_kv_heads,
+            group: n_heads / n_kv_heads.max(1),
+            scale: 1.0 / (head_dim as f32).sqrt(),
+            softcap: None,
+            max_alibi_bias: None,
+        }
+    }
+
     /// Query heads.
     fn n_heads(&self) -> usize {
         self.n_kv_heads * self.group
@@ -187,22 +191,14 @@ struct LaneHeads {
 }
 
 impl LaneHeads {
-    fn of(lanes: &[GraphLane]) -> Vec<LaneHeads> {
-        lanes
-            .iter()
-            .map(|lane| LaneHeads {
-                kv_heads: lane.kv_heads.clone(),
-                compensated: lane.compensated,
-                capacity: lane.k.dim(1),
-                first_position: lane.positions.as_ref().map_or(0, |positions| positions.first),
-                values_in_keys: lane.has_values_in_keys(),
-            })
-            .collect()
-    }
-
-    /// Tensors with rows: keys and values, or keys only.
-    fn tensors(&self) -> usize {
-        if self.values_in_keys { 1 } else { 2 }
+    fn of(lane: &GraphLane) -> LaneHeads {
+        LaneHeads {
+            kv_heads: lane.kv_heads.clone(),
+            compensated: lane.compensated,
+            capacity: lane.k.dim(1),
+            first_position: lane.positions.as_ref().map_or(0, |positions| positions.first),
+            values_in_keys: lane.has_values_in_keys(),
+        }
     }
 }
 
@@ -217,54 +213,6 @@ fn rows_after(live: i32, added: usize, capacity: usize) -> Result<usize, String>
     let rows = usize::try_from(live).ok().map(|live| live.saturating_add(added));
     rows.filter(|rows| *rows <= capacity)
         .ok_or_else(|| format!("{live} live and {added} new rows do not fit a lane of {capacity} rows"))
-}
-
-/// Column `layer` of a `[MAX_LANES, layers]` tensor of 4-byte numbers, as bits.
-fn input_column(input: RawTensor, layer: usize) -> [i32; MAX_LANES] {
-    assert!(input.shape[0] == MAX_LANES && layer < input.shape[1], "lane inputs have the wrong shape");
-    // SAFETY: inside the tensor (checked), 4-byte aligned.
-    unsafe { input.data.add(layer * input.strides[1]).cast::<[i32; MAX_LANES]>().read() }
-}
-
-/// A K or V tensor of a lane.
-fn rows<'a>(tensor: RawTensor) -> Rows<'a> {
-    let bytes = tensor.strides[2] * tensor.shape[2];
-    Rows {
-        // SAFETY: lanes are [head_dim, capacity, heads] without gaps ([`checks::is_rows`]); nothing writes to
-        // them while the node runs.
-        data: unsafe { std::slice::from_raw_parts(tensor.data, bytes) },
-        ty: row_type(tensor.ty).expect("lanes have row types"),
-        row_stride: tensor.strides[1],
-        head_stride: tensor.strides[2],
-    }
-}
-
-/// The sink logits of a layer, `[heads]` f32.
-fn read_sink_logits<'a>(tensor: RawTensor) -> &'a [f32] {
-    // SAFETY: a contiguous f32 vector ([`checks::check_queries`]), which nothing writes to while the node runs.
-    unsafe { std::slice::from_raw_parts(tensor.data.cast::<f32>(), tensor.shape[0]) }
-}
-
-/// A tensor `[n]` of integers.
-///
-/// # Safety
-/// It is a contiguous i32 tensor ([`checks::is_vector`]), and nothing writes to it while the slice is used.
-unsafe fn numbers<'a>(tensor: RawTensor) -> &'a [i32] {
-    // SAFETY: inside the tensor; the rest is the caller's promise.
-    unsafe { std::slice::from_raw_parts(tensor.data.cast::<i32>(), tensor.shape[0]) }
-}
-
-/// Column `head` of a tensor `[rows, heads]` f32.
-///
-/// # Safety
-/// No other reference to the column is in use.
-unsafe fn column<'a>(tensor: RawTensor, head: usize) -> &'a mut [f32] {
-    assert!(head < tensor.shape[1] && tensor.ty == Type::F32);
-    // SAFETY: inside the tensor; exclusive by the caller's promise.
-    unsafe {
-        let at = tensor.data.add(head * tensor.strides[1]).cast::<f32>();
-        std::slice::from_raw_parts_mut(at, tensor.shape[0])
-    }
 }
 
 #[cfg(test)]

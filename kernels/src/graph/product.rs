@@ -1,8 +1,9 @@
 //! Nodes of products of quantised matrices with many columns. One node quantises the activations, the other
 //! multiplies; ggml's barrier is between them.
 
-use ggml::{Context, CustomTask, Operand, RawTensor, Tensor, Type};
+use ggml::{Context, CustomTask, RawTensor, Tensor, Type};
 
+use super::operands::{CpuNode, Operands, TensorAt};
 use super::progress::Progress;
 use crate::product::{self, Product, Unit, WeightType, column_words};
 
@@ -54,8 +55,37 @@ pub fn multiply_by(unit: Unit, ctx: &Context, matrix: &Tensor, x: &Tensor) -> Te
         return ctx.refuse("multiply", format!("the product of {matrix:?} and {x:?}"));
     };
     let words = column_words(ty, n_in);
-    let quantize = move |task: &CustomTask| {
-        let (x, to) = (task.operand(0), task.result());
+    let mut operands = Operands::default();
+    let node = Quantize { x: operands.read(x), unit, ty, n_in, n };
+    let quantized = operands.cpu_node(ctx, Type::I32, [words, n], node);
+    let mut operands = Operands::default();
+    let node = Multiply {
+        matrix: operands.read(matrix),
+        columns: operands.read(&quantized),
+        unit,
+        ty,
+        n_in,
+        progress: Progress::default(),
+    };
+    operands.cpu_node(ctx, Type::F32, [n_out, n], node)
+}
+
+/// The node that quantises activations.
+struct Quantize {
+    /// `[n_in, n]` f32
+    x: TensorAt,
+    unit: Unit,
+    /// The type of the matrix.
+    ty: WeightType,
+    n_in: usize,
+    n: usize,
+}
+
+impl CpuNode for Quantize {
+    fn on_cpu(&self, task: &CustomTask) {
+        let Quantize { unit, ty, n_in, n, .. } = *self;
+        let words = column_words(ty, n_in);
+        let (x, to) = (self.x.of(task), task.result());
         for column in (task.thread..n).step_by(task.threads) {
             // SAFETY: columns are inside both tensors, whose rows have no gaps; each is written by one thread.
             let (x, to) = unsafe {
@@ -65,18 +95,31 @@ pub fn multiply_by(unit: Unit, ctx: &Context, matrix: &Tensor, x: &Tensor) -> Te
             };
             product::quantize(unit, ty, x, to);
         }
-    };
-    let quantized = ctx.custom(Type::I32, [words, n], &[Operand::Read(x)], quantize);
-    let progress = Progress::default();
-    let operands = [Operand::Read(matrix), Operand::Read(&quantized)];
-    ctx.custom(Type::F32, [n_out, n], &operands, move |task| {
-        let share = progress.share(task.threads);
+    }
+}
+
+/// The node that multiplies.
+struct Multiply {
+    /// `[n_in, n_out]`
+    matrix: TensorAt,
+    /// `[words, n]`: the quantised activations.
+    columns: TensorAt,
+    unit: Unit,
+    ty: WeightType,
+    n_in: usize,
+    progress: Progress,
+}
+
+impl CpuNode for Multiply {
+    fn on_cpu(&self, task: &CustomTask) {
+        let Multiply { unit, ty, n_in, .. } = *self;
+        let share = self.progress.share(task.threads);
         // SAFETY: the tensors have no gaps (`weight_type`, and results have none); nothing writes to them meanwhile.
-        let (rows, columns) = unsafe { (elements(task.operand(0)), elements(task.operand(1))) };
+        let (rows, columns) = unsafe { (elements(self.matrix.of(task)), elements(self.columns.of(task))) };
         let product = Product { ty, n_in, rows, columns };
         // SAFETY: the result is [n_out, n] f32, written by this node's threads only, which share the counter.
         unsafe { product::multiply(unit, &product, share.next(), task.threads, task.result().data.cast()) };
-    })
+    }
 }
 
 /// All elements of a matrix.

@@ -1,0 +1,356 @@
+//! Accumulated attention: what each row has received from the queries so far.
+
+use std::ops::Range;
+use std::ptr::null;
+use std::sync::Arc;
+
+use ggml::{Context, CustomTask, DeviceTask, Tensor, Type};
+
+use super::{
+    Gain, ScoredHeads, accumulate_call, add_alibi_bias, last_address, last_position, splits, with_scratch,
+};
+use crate::accumulate::{Combine, Keys, ScoringQuery, add_weights};
+use crate::attention::ShapeError;
+use crate::device;
+use crate::graph::checks::{
+    Check, check_distances, check_heads, check_inputs, check_lane, check_queries, ensure, is_vector,
+};
+use crate::graph::operands::{
+    FloatsAt, HeadVectors, HeadsAt, LaneColumnAt, Node, NumbersAt, Operands, TensorAt, address_or_null,
+};
+use crate::graph::{Appended, AttentionShape, GraphLane, LaneInputs, MAX_LANES, QueryHeads, rows_after};
+
+/// Which queries of a computation [`accumulate_attention`] combines, and how.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Accumulation {
+    /// Tokens whose queries count: the last of the computation.
+    pub queries: usize,
+    /// Whether the earlier numbers are overwritten.
+    pub replace: bool,
+    /// How the weights of the queries, and the earlier numbers, become one number for each row.
+    pub combine: Combine,
+    /// Factor on the logits.
+    pub gain: Gain,
+    /// The earlier rows that the queries see, where they do not see all.
+    pub part: Option<SeenPart>,
+}
+
+/// Earlier rows that queries see: the first ones, those of a part, and the last ones. Only the part's rows get numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SeenPart {
+    /// How many of the first rows are seen, at most `from`.
+    pub first: usize,
+    /// The first row of the part.
+    pub from: usize,
+    /// The row behind its last one.
+    pub to: usize,
+    /// The first of the last rows that are seen, which are next to the appended ones. At least `to`.
+    pub last: usize,
+}
+
+impl SeenPart {
+    fn check(self, rows: usize) -> Check {
+        let SeenPart { first, from, to, last } = self;
+        let is_inside = first <= from && from < to && to <= last && last <= rows;
+        ensure(is_inside, || {
+            format!("the rows before {first}, from {from} to {to} and from {last} on of {rows}")
+        })
+    }
+}
+
+/// The lane whose rows accumulate attention.
+pub struct AccumulatingLane<'a> {
+    /// The lane. Nothing is computed where it has no tensor [`GraphLane::accumulated`].
+    pub lane: &'a GraphLane,
+    /// The lane's number in its layer: its row of the [`LaneInputs`].
+    pub number: usize,
+    /// The heads that accumulate, by their numbers in the lane.
+    pub heads: Arc<[u32]>,
+}
+
+/// Combines the attention weights of queries with the accumulated attention of a lane without a window. For a sum each
+/// row gets the mean over the query heads of its KV head, for a maximum that of the query heads. The queries belong to
+/// the last tokens of `inputs.positions`. Without a part the numbers of the appended rows begin at 0. The result has no
+/// data.
+pub fn accumulate_attention<'a>(
+    ctx: &Context,
+    shape: AttentionShape,
+    queries: impl Into<QueryHeads<'a>>,
+    appended: Appended,
+    to: AccumulatingLane,
+    inputs: &LaneInputs,
+    how: Accumulation,
+) -> Option<Tensor> {
+    let (accumulated, new) = (to.lane.accumulated.as_ref()?, appended.rows);
+    let QueryHeads { q, sink_logits } = queries.into();
+    if let Err(problem) = check(shape, QueryHeads { q, sink_logits }, &to, inputs, how) {
+        return Some(ctx.refuse("accumulate_attention", problem));
+    }
+    let AccumulatingLane { lane, number, heads } = to;
+    let tokens = how.queries.min(q.dim(2));
+    let splits = splits(tokens * shape.group, heads.len(), lane.k.dim(1));
+    let stats = [2, splits, tokens * shape.group, heads.len()];
+    let mut operands = Operands::default();
+    let queries = operands.heads(q);
+    operands.after(appended.node);
+    let node = AccumulateAttention {
+        queries,
+        live: operands.live_rows(inputs),
+        log_weights: operands.log_weights(inputs),
+        positions: operands.numbers(&inputs.positions),
+        keys: operands.read(&lane.k),
+        accumulated: operands.write(accumulated),
+        row_positions: (lane.positions.as_ref())
+            .map(|positions| (operands.numbers(&positions.all), positions.first)),
+        sink_logits: sink_logits.map(|sink_logits| operands.floats(sink_logits)),
+        shape,
+        slopes: shape.alibi_slopes(),
+        number,
+        compensated: lane.compensated,
+        kv_heads: heads.iter().map(|head| lane.kv_heads[*head as usize]).collect(),
+        heads,
+        new,
+        tokens,
+        how,
+        splits,
+    };
+    // On devices the result has the statistics that the first pass writes and the second reads.
+    Some(operands.node(ctx, Type::F32, stats, node))
+}
+
+fn check(
+    shape: AttentionShape,
+    queries: QueryHeads,
+    to: &AccumulatingLane,
+    inputs: &LaneInputs,
+    how: Accumulation,
+) -> Check {
+    let AccumulatingLane { lane, number, heads } = to;
+    let q = queries.q;
+    check_queries(shape, "queries", queries)?;
+    ensure(lane.window.is_none(), || "a lane with a window accumulates no attention".into())?;
+    ensure(how.queries > 0, || "no queries count".into())?;
+    check_lane(lane, shape.n_kv_heads)?;
+    check_distances(lane, shape)?;
+    ensure(lane.k.dim(0) == shape.head_dim, || format!("the keys are {:?}, the queries {q:?}", lane.k))?;
+    ensure(*number < MAX_LANES, || format!("lane {number} of {MAX_LANES}"))?;
+    // A head that is given twice would be written by two threads.
+    check_heads("head", heads, lane.kv_heads.len())?;
+    ensure(!heads.is_empty(), || "no heads accumulate".into())?;
+    if let Some(part) = how.part {
+        ensure(!lane.compensated, || "a part of a compensated lane".into())?;
+        part.check(lane.k.dim(1))?;
+    }
+    check_inputs(inputs)?;
+    is_vector("positions", &inputs.positions, 1)
+}
+
+/// The node of [`accumulate_attention`].
+struct AccumulateAttention {
+    /// `[head_dim, n_heads, n_q]`
+    queries: HeadsAt,
+    live: LaneColumnAt,
+    log_weights: LaneColumnAt,
+    /// Positions of the tokens.
+    positions: NumbersAt,
+    /// `[head_dim, capacity, heads of the lane]`
+    keys: TensorAt,
+    /// `[capacity, heads of the lane]`
+    accumulated: TensorAt,
+    /// Positions of the layer's rows, and the index of the lane's first, where it has positions.
+    row_positions: Option<(NumbersAt, usize)>,
+    /// `[n_heads]`
+    sink_logits: Option<FloatsAt>,
+    shape: AttentionShape,
+    /// `[n_heads]`: the ALiBi slopes, in layers that have them.
+    slopes: Option<Arc<[f32]>>,
+    /// The lane's number in its layer.
+    number: usize,
+    compensated: bool,
+    /// The heads that accumulate, by their numbers in the lane.
+    heads: Arc<[u32]>,
+    /// The KV heads of the model that these are.
+    kv_heads: Vec<u32>,
+    /// Rows that were appended.
+    new: usize,
+    /// Tokens whose queries count.
+    tokens: usize,
+    how: Accumulation,
+    splits: usize,
+}
+
+/// What the queries of a computation see.
+struct Seen<'a> {
+    queries: HeadVectors,
+    /// The first token whose queries count.
+    first: usize,
+    /// Position of the last token.
+    last: usize,
+    /// Rows before those of this computation.
+    live: usize,
+    /// All rows.
+    all: usize,
+    /// The rows that are seen, ascending.
+    rows: [Range<usize>; 3],
+    /// Log-weight of row 0 in a compensated lane.
+    log_weight: f32,
+    sink_logits: Option<&'a [f32]>,
+}
+
+impl Node for AccumulateAttention {
+    fn on_cpu(&self, task: &CustomTask) {
+        let seen = match self.seen(task) {
+            Ok(seen) => seen,
+            Err(problem) => return task.fail(format!("accumulate_attention: {problem}")),
+        };
+        for at in (task.thread..self.heads.len()).step_by(task.threads) {
+            // SAFETY: each head's column is used by one thread; [capacity, heads] f32.
+            let column = unsafe { self.accumulated.column(task, self.heads[at] as usize) };
+            self.clear(&seen, column);
+            if let Err(error) = self.accumulate_head(task, &seen, at, column) {
+                task.fail(format!("accumulate_attention: {error}"));
+            }
+        }
+    }
+
+    fn on_device(&self, task: &DeviceTask) -> Result<(), i32> {
+        let AccumulateAttention { shape, how, number, .. } = *self;
+        let of_lane = |column: LaneColumnAt| column.address(task).map(|lanes| lanes.wrapping_add(4 * number));
+        let k = self.keys.of(task);
+        let part = how.part.unwrap_or(SeenPart { first: 0, from: 0, to: 0, last: 0 });
+        let heads = ScoredHeads { tensor_heads: &self.heads, kv_heads: &self.kv_heads };
+        let call = device::AccumulateCall {
+            live: of_lane(self.live)?.cast(),
+            log_weight: if self.compensated { of_lane(self.log_weights)?.cast() } else { null() },
+            last: last_address(self.positions, task),
+            positions: match self.row_positions {
+                Some((positions, first)) => positions.address(task).wrapping_add(first),
+                None => null(),
+            },
+            sink_logits: address_or_null(self.sink_logits, task),
+            stats: task.result().data.cast(),
+            out: self.accumulated.of(task).data.cast(),
+            capacity: k.shape[1] as i32,
+            added: self.new as i32,
+            tokens: self.tokens as i32,
+            replace: how.replace.into(),
+            maximum: (how.combine == Combine::Max).into(),
+            part_first: part.first as i32,
+            part_from: part.from as i32,
+            part_to: part.to as i32,
+            part_last: part.last as i32,
+            ..accumulate_call(shape, self.queries.on_device(task), k, how.gain, self.splits, heads)?
+        };
+        // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the
+        // call.
+        unsafe { device::accumulate(task, &call) }
+    }
+}
+
+impl AccumulateAttention {
+    /// What the queries see; an error where the inputs do not fit the lane.
+    fn seen<'a>(&self, task: &CustomTask) -> Result<Seen<'a>, String> {
+        let AccumulateAttention { number, new, tokens, how, .. } = *self;
+        let live = self.live.read(task)[number];
+        let all = rows_after(live, new, self.keys.of(task).shape[1])?;
+        ensure(all >= tokens, || format!("{all} rows are fewer than the {tokens} tokens that score"))?;
+        how.part.map_or(Ok(()), |part| part.check(all - new))?;
+        let queries = self.queries.read(task);
+        Ok(Seen {
+            first: queries.tokens - tokens,
+            queries,
+            last: last_position(self.positions, task, tokens)?,
+            live: live as usize,
+            all,
+            rows: match how.part {
+                Some(part) => [0..part.first, part.from..part.to, part.last..all],
+                None => [0..all, all..all, all..all],
+            },
+            log_weight: f32::from_bits(self.log_weights.read(task)[number] as u32),
+            sink_logits: self.sink_logits.map(|sink_logits| sink_logits.read(task)),
+        })
+    }
+
+    /// Sets the numbers of a head `[capacity]` to 0 that do not go on: those of new rows, and all that are replaced.
+    fn clear(&self, seen: &Seen, column: &mut [f32]) {
+        let cleared = match (self.how.part, self.how.replace) {
+            (Some(part), true) => part.from..part.to,
+            (Some(_), false) => 0..0,
+            (None, true) => 0..seen.all,
+            (None, false) => seen.live..seen.all,
+        };
+        column[cleared].fill(0.0);
+    }
+
+    /// Combines the weights of the queries of head number `at` with its numbers `column` `[capacity]`.
+    fn accumulate_head(
+        &self,
+        task: &CustomTask,
+        seen: &Seen,
+        at: usize,
+        column: &mut [f32],
+    ) -> Result<(), ShapeError> {
+        let (shape, how) = (self.shape, self.how);
+        let keys = Keys {
+            rows: self.keys.rows(task),
+            head: self.heads[at] as usize,
+            seen: &seen.rows,
+            log_weight: if self.compensated { seen.log_weight } else { 0.0 },
+            head_dim: shape.head_dim,
+            softcap: shape.softcap,
+        };
+        let queries = self.scoring_queries(seen, at);
+        let adjust = |query: usize, logits: &mut [f32]| self.adjust(task, seen, at, query, logits);
+        let combine = match how.combine {
+            Combine::Sum => (Combine::Sum, 1.0 / shape.group as f32),
+            Combine::Max => (Combine::Max, 1.0),
+        };
+        let add = |out: &mut [f32]| {
+            with_scratch(|scratch| add_weights(&keys, &queries, combine, adjust, out, scratch))
+        };
+        let Some(SeenPart { first, from, to, .. }) = how.part else { return add(&mut column[..seen.all]) };
+        // Only the part's rows get numbers.
+        let mut of_seen: Vec<f32> =
+            seen.rows.iter().flat_map(|range| &column[range.clone()]).copied().collect();
+        let added = add(&mut of_seen);
+        column[from..to].copy_from_slice(&of_seen[first..first + to - from]);
+        added
+    }
+
+    /// The queries of head number `at` that count: token after token, each with all query heads of the group.
+    fn scoring_queries<'a>(&self, seen: &Seen, at: usize) -> Vec<ScoringQuery<'a>> {
+        let AttentionShape { head_dim, group, scale, .. } = self.shape;
+        let first_query_head = self.kv_heads[at] as usize * group;
+        let tokens = seen.first..seen.queries.tokens;
+        let queries = tokens.flat_map(|t| (0..group).map(move |member| (t, first_query_head + member)));
+        let query = |(t, head): (usize, usize)| {
+            let tokens_seen = seen.last + 2 - (seen.queries.tokens - t);
+            ScoringQuery {
+                data: seen.queries.get(head, t),
+                scale,
+                gain: self.how.gain.at(tokens_seen, head_dim) as f32,
+                sink: seen.sink_logits.map_or(f32::NEG_INFINITY, |sink_logits| sink_logits[head]),
+                target: 0,
+            }
+        };
+        queries.map(query).collect()
+    }
+
+    /// Hides the rows of later tokens from query number `query` of head number `at`, and adds the biases of ALiBi to the
+    /// logits of the rows that are seen.
+    fn adjust(&self, task: &CustomTask, seen: &Seen, at: usize, query: usize, logits: &mut [f32]) {
+        let AttentionShape { head_dim, group, .. } = self.shape;
+        let later = seen.queries.tokens - 1 - (seen.first + query / group);
+        let visible = logits.len() - later;
+        logits[visible..].fill(f32::NEG_INFINITY);
+        if let (Some(slopes), Some((positions, first))) = (&self.slopes, self.row_positions) {
+            let first = first + self.heads[at] as usize * self.keys.of(task).shape[1];
+            let positions = &positions.read(task)[first..first + seen.all];
+            let positions = seen.rows.iter().flat_map(|range| &positions[range.clone()]);
+            let gain = self.how.gain.at(seen.last + 1 - later, head_dim) as f32;
+            let slope = slopes[self.kv_heads[at] as usize * group + query % group] * gain;
+            let positions = positions.map(|position| *position as f32);
+            add_alibi_bias(logits, positions, seen.last - later, slope);
+        }
+    }
+}
