@@ -162,7 +162,7 @@ mod tests {
     /// A graph that selects rows by an input, whose memory is then free for the results.
     #[test]
     fn numbers_that_are_written_before_each_computation_are_not_read_back() {
-        let backend = Backend::cpu(1, Arc::default()).expect("the CPU backend starts");
+        let backend = Backend::cpu(1).expect("the CPU backend starts");
         let context = Context::new(8);
         let table = context.input("table", Type::F32, [2, 3]);
         let tokens = context.input("tokens", Type::I32, [2]);

@@ -89,12 +89,12 @@ fn model(arch: Arch, ty: TensorType, scaling: RopeScaling, tied_output: bool) ->
         n_vocab: 4,
         n_ctx_train: 64,
         tied_output,
-        rope_freqs: arch == Arch::Llama,
         ..base
     }
-    .with_default_scales();
+    .with_default_factors();
     if let PositionEncoding::Rope(rope) = &mut spec.position_encoding {
         rope.scaling = scaling;
+        rope.has_factors |= arch == Arch::Llama;
     }
     let mut writer = GgufWriter::new();
     for (key, value) in spec.metadata() {

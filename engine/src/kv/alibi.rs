@@ -132,7 +132,8 @@ pub fn scopes(
         let Some(attention) = tensors.mixer.attention() else { continue };
         let Some(wk) = &attention.wk else { continue };
         // A bias of Q and K is one more column, whose input is 1.
-        let inputs = squared_input_bound(&gamma, &bias, options) + f64::from(u8::from(spec.qkv_bias));
+        let inputs =
+            squared_input_bound(&gamma, &bias, options) + f64::from(u8::from(spec.attention.qkv_bias));
         let scope = |kv_head: usize| -> Result<f64, EngineError> {
             let gram = |matrix: &TensorInfo, bias: &Option<TensorInfo>, head: usize| {
                 let first = head * spec.head_dim;
@@ -146,8 +147,8 @@ pub fn scopes(
             let mut longest = 0.0;
             for (member, slope) in slopes[kv_head * group..][..group].iter().enumerate() {
                 let queries = gram(&attention.wq, &attention.bq, kv_head * group + member)?;
-                let bound = product_bound(&queries, &keys, inputs, spec.clamp_qkv);
-                let scope = scope_of_bound(bound, *slope, f64::from(spec.attention_scale), options);
+                let bound = product_bound(&queries, &keys, inputs, spec.attention.clamp_qkv);
+                let scope = scope_of_bound(bound, *slope, f64::from(spec.attention.scale), options);
                 if scope > longest || scope.is_nan() {
                     longest = scope;
                 }
@@ -182,7 +183,7 @@ pub fn provenance(spec: &ModelSpec, options: &ScopeOptions) -> Provenance {
     let mut provenance = Provenance { source: "weights".into(), ..Provenance::default() };
     provenance.parameters.insert("eps".into(), options.epsilon.into());
     provenance.parameters.insert("rigorous".into(), options.rigorous.into());
-    if let Some(clamp) = spec.clamp_qkv {
+    if let Some(clamp) = spec.attention.clamp_qkv {
         provenance.parameters.insert("clamp".into(), clamp.into());
     }
     provenance

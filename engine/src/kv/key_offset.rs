@@ -26,7 +26,7 @@ pub fn is_used(keys: Type) -> bool {
 /// them, and no offset takes these away: four bits are too few there.
 pub fn key_type(spec: &ModelSpec, layer: usize, asked: Type) -> Type {
     let has_four_bits = row_type(asked).is_some_and(RowType::has_four_bits);
-    if layer == 0 && has_four_bits && spec.qkv_bias { Type::Q8_0 } else { asked }
+    if layer == 0 && has_four_bits && spec.attention.qkv_bias { Type::Q8_0 } else { asked }
 }
 
 /// The offset of each layer, `[head_dim * kv_heads]`; `None` where the model adds no bias to keys, or where attention
@@ -37,7 +37,7 @@ pub fn of_layers<E>(
     read: impl Fn(&Tensor) -> Result<Vec<f32>, E>,
 ) -> Result<Vec<Option<Arc<[f32]>>>, E> {
     // A softcap is no shift, and the logits of attention sinks are not shifted.
-    if spec.attention_softcap.is_some() || spec.sink_logits {
+    if spec.attention.softcap.is_some() || spec.attention.sink_logits {
         return Ok(vec![None; layers.len()]);
     }
     let of_layer = |(number, layer): (usize, &LayerTensors<Tensor>)| {
@@ -83,7 +83,14 @@ mod tests {
     use super::*;
 
     fn rope(style: RopeStyle) -> Rope {
-        Rope { style, n_dims: 4, base: 10_000.0, scaling: RopeScaling::None, skipped_every: None }
+        Rope {
+            style,
+            n_dims: 4,
+            base: 10_000.0,
+            scaling: RopeScaling::None,
+            has_factors: false,
+            skipped_every: None,
+        }
     }
 
     /// The mean of what RoPE makes of `head` at each position, by a loop over them.

@@ -623,66 +623,9 @@ impl SlidingWindow {
     }
 }
 
-/// Keys under the architecture's prefix that are read.
-pub(crate) const READ_KEYS: &[&str] = &[
-    "attention.head_count",
-    "attention.head_count_kv",
-    "attention.key_length",
-    "attention.layer_norm_epsilon",
-    "attention.layer_norm_rms_epsilon",
-    "attention.sliding_window",
-    "attention.value_length",
-    "block_count",
-    "context_length",
-    "embedding_length",
-    "feed_forward_length",
-    "rope.dimension_count",
-    "rope.freq_base",
-    "rope.scale_linear",
-    "rope.scaling.attn_factor",
-    "rope.scaling.factor",
-    "rope.scaling.original_context_length",
-    "rope.scaling.type",
-    "rope.scaling.yarn_attn_factor",
-    "rope.scaling.yarn_beta_fast",
-    "rope.scaling.yarn_beta_slow",
-    "rope.scaling.yarn_ext_factor",
-    "vocab_size",
-];
-
-/// Keys that are read where some layers have a sliding window.
-pub(crate) const LOCAL_KEYS: &[&str] = &["attention.sliding_window_pattern", "rope.freq_base_swa"];
-
-/// Keys that are read where models may have experts.
-pub(crate) const EXPERT_KEYS: &[&str] = &[
-    "expert_count",
-    "expert_feed_forward_length",
-    "expert_gating_func",
-    "expert_group_count",
-    "expert_group_used_count",
-    "expert_shared_count",
-    "expert_shared_feed_forward_length",
-    "expert_used_count",
-    "expert_weights_norm",
-    "expert_weights_scale",
-    "interleave_moe_layer_step",
-    "leading_dense_block_count",
-];
-
 /// Settings of models whose queries are scaled by position, and how YaRN changes magnitudes.
 pub(crate) const TEMPERATURE_KEYS: &[&str] =
     &["attention.temperature_length", "attention.temperature_scale", "rope.scaling.yarn_log_multiplier"];
-
-/// Keys that are read where some layers are recurrent.
-pub(crate) const RECURRENT_KEYS: &[&str] = &[
-    "attention.recurrent_layers",
-    "full_attention_interval",
-    "ssm.conv_kernel",
-    "ssm.group_count",
-    "ssm.inner_size",
-    "ssm.state_size",
-    "ssm.time_step_rank",
-];
 
 /// Keys without influence on the computation: the row order of the source, and whether scaling was part of
 /// training.

@@ -15,7 +15,7 @@ pub use file_type::FileType;
 
 use crate::arch::Arch;
 use crate::gguf::write::{GgufWriter, MetaValue, TensorDecl};
-use crate::spec::{Experts, LocalLayers, ModelSpec, ModelTensors, PositionEncoding, TensorKind};
+use crate::spec::{Experts, LocalLayers, ModelSpec, ModelTensors, Norms, PositionEncoding, TensorKind};
 use crate::types::TensorType;
 
 /// The sizes of a well-known model.
@@ -158,14 +158,14 @@ impl ModelShape {
             n_ff: self.n_ff,
             n_vocab: self.n_vocab,
             n_ctx_train: self.n_ctx,
-            norm_eps: self.norm_eps,
+            norms: Norms { epsilon: self.norm_eps, ..base.norms },
             tied_output: self.tied,
-            rope_freqs: base.rope_freqs || self.rope_factor.is_some(),
             ..base
         }
-        .with_default_scales();
+        .with_default_factors();
         if let PositionEncoding::Rope(rope) = &mut spec.position_encoding {
             rope.base = self.rope_base;
+            rope.has_factors |= self.rope_factor.is_some();
         }
         if let (Some(shape), Some(experts)) = (self.experts, &mut spec.experts) {
             *experts = Experts { count: shape.count, used: shape.used, n_ff: Some(shape.n_ff), ..*experts };

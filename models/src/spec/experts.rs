@@ -1,7 +1,39 @@
 //! The experts of a model: which layers have them, and how a router chooses and weighs them.
 
-use crate::arch::{ExpertsDecl, Gating, Presence};
-use crate::gguf::write::MetaValue;
+use super::keys::{KeyReader, KeyWriter, limit};
+use super::{ModelSpec, SpecPart};
+use crate::arch::{ArchDecl, ExpertsDecl, Gating, Presence};
+use crate::error::LoadError;
+
+const COUNT: &str = "expert_count";
+const USED: &str = "expert_used_count";
+const GROUPS: &str = "expert_group_count";
+const USED_GROUPS: &str = "expert_group_used_count";
+/// The width of an expert.
+pub(super) const WIDTH: &str = "expert_feed_forward_length";
+const SHARED_COUNT: &str = "expert_shared_count";
+const SHARED_WIDTH: &str = "expert_shared_feed_forward_length";
+const GATING: &str = "expert_gating_func";
+const NORMALIZED: &str = "expert_weights_norm";
+const SCALE: &str = "expert_weights_scale";
+const LEADING: &str = "leading_dense_block_count";
+const EVERY: &str = "interleave_moe_layer_step";
+
+/// Keys that are read where models may have experts.
+const KEYS: &[&str] = &[
+    COUNT,
+    USED,
+    GROUPS,
+    USED_GROUPS,
+    WIDTH,
+    SHARED_COUNT,
+    SHARED_WIDTH,
+    GATING,
+    NORMALIZED,
+    SCALE,
+    LEADING,
+    EVERY,
+];
 
 /// The experts of a model. Those layers that have them have no other feed-forward network, unless `beside_dense`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,24 +105,110 @@ impl Experts {
     pub(crate) fn are_in_layer(&self, layer: usize) -> bool {
         layer >= self.first_layer && (layer + 1).is_multiple_of(self.every)
     }
+}
 
-    /// The metadata of a file with these experts, without the architecture's prefix.
-    pub(super) fn metadata(&self) -> Vec<(&'static str, MetaValue)> {
-        // Larger sizes are refused on reading.
-        let size = |n: usize| MetaValue::U32(u32::try_from(n).unwrap_or(u32::MAX));
-        let mut all = vec![
-            ("expert_count", size(self.count)),
-            ("expert_used_count", size(self.used)),
-            ("expert_group_count", size(self.groups)),
-            ("expert_group_used_count", size(self.used_groups)),
-            ("expert_gating_func", self.gating.id().into()),
-            ("expert_weights_norm", MetaValue::Bool(self.normalized)),
-            ("expert_weights_scale", self.scale.into()),
-            ("leading_dense_block_count", size(self.first_layer)),
-            ("interleave_moe_layer_step", size(self.every)),
-        ];
-        all.extend(self.n_ff.map(|n| ("expert_feed_forward_length", size(n))));
-        all.extend(self.shared_ff.map(|n| ("expert_shared_feed_forward_length", size(n))));
-        all
+impl SpecPart for Option<Experts> {
+    fn reads(decl: &ArchDecl, key: &str) -> bool {
+        decl.experts.presence != Presence::Never && KEYS.contains(&key)
+    }
+
+    fn read(keys: &KeyReader<'_>, spec: &ModelSpec) -> Result<Option<Experts>, LoadError> {
+        let n_layers = spec.n_layers;
+        let decl = &keys.arch.decl().experts;
+        let stated = keys.file.u64(&keys.full(COUNT))?;
+        if !decl.presence.resolve(stated.is_some_and(|count| count > 0)) {
+            return Ok(None);
+        }
+        let count = stated.ok_or_else(|| keys.missing(COUNT))?;
+        if !(2..=limit::EXPERTS).contains(&count) {
+            return Err(keys.bad(COUNT, count, format!("it has to be 2 to {}", limit::EXPERTS)));
+        }
+        let first_layer = keys.file.u64(&keys.full(LEADING))?.unwrap_or(0);
+        if first_layer > n_layers as u64 {
+            return Err(keys.bad(LEADING, first_layer, format!("there are {n_layers} layers")));
+        }
+        let used = keys.size(USED, count.min(limit::USED_EXPERTS))?;
+        let count = count as usize; // at most `limit::EXPERTS`
+        let (groups, used_groups) = keys.groups_of_experts(count, used)?;
+        let n_ff = keys.optional_size(WIDTH, limit::WIDTH)?;
+        let selection_bias = decl.selection_bias.resolve(keys.a_layer_has(n_layers, "exp_probs_b.bias"));
+        // Old files of these models do not name the function. Those with a bias have the sigmoid.
+        let default_gating = match keys.arch.decl().latent && selection_bias {
+            true => Gating::Sigmoid,
+            false => decl.gating,
+        };
+        Ok(Some(Experts {
+            count,
+            used,
+            groups,
+            used_groups,
+            n_ff,
+            shared_ff: keys.shared_ff(n_ff.unwrap_or(spec.n_ff), spec.n_ff)?,
+            shared_gate: decl.shared_gate,
+            beside_dense: decl.beside_dense,
+            fused_gate_up: decl.fused_gate_up.resolve(keys.a_layer_has(n_layers, "ffn_gate_up_exps.weight")),
+            first_layer: first_layer as usize,
+            every: keys.optional_size(EVERY, limit::LAYERS)?.unwrap_or(1),
+            gating: keys.gating(default_gating)?,
+            normalized: keys.file.bool(&keys.full(NORMALIZED))?.unwrap_or(decl.normalized),
+            scale: keys.factor_or_zero(SCALE, 1.0)?,
+            bias: decl.bias.resolve(keys.a_layer_has(n_layers, "ffn_gate_inp.bias")),
+            selection_bias,
+        }))
+    }
+
+    fn write(&self, _: &ModelSpec, to: &mut KeyWriter) {
+        let Some(experts) = self else { return };
+        to.size(COUNT, experts.count);
+        to.size(USED, experts.used);
+        to.size(GROUPS, experts.groups);
+        to.size(USED_GROUPS, experts.used_groups);
+        to.optional_size(WIDTH, experts.n_ff);
+        to.optional_size(SHARED_WIDTH, experts.shared_ff);
+        to.put(GATING, experts.gating.id());
+        to.put(NORMALIZED, experts.normalized);
+        to.put(SCALE, experts.scale);
+        to.size(LEADING, experts.first_layer);
+        to.size(EVERY, experts.every);
+    }
+}
+
+impl KeyReader<'_> {
+    /// The groups of `count` experts, and how many of them a token's `used` experts come from. 0 means 1.
+    fn groups_of_experts(&self, count: usize, used: usize) -> Result<(usize, usize), LoadError> {
+        let stated = |key| Ok::<u64, LoadError>(self.file.u64(&self.full(key))?.unwrap_or(1).max(1));
+        let groups = self.checked(GROUPS, stated(GROUPS)?, count as u64)?;
+        if !count.is_multiple_of(groups) {
+            return Err(self.bad(GROUPS, groups, format!("it has to divide the {count} experts")));
+        }
+        let used_groups = self.checked(USED_GROUPS, stated(USED_GROUPS)?, groups as u64)?;
+        match used_groups * (count / groups) {
+            too_few if too_few < used => {
+                let expected = format!("these groups have {too_few} experts, and a token uses {used}");
+                Err(self.bad(USED_GROUPS, used_groups, expected))
+            }
+            _ => Ok((groups, used_groups)),
+        }
+    }
+
+    /// The width of the expert that every token uses, where the others have the width `n_ff_of_experts`.
+    fn shared_ff(&self, n_ff_of_experts: usize, n_ff: usize) -> Result<Option<usize>, LoadError> {
+        let optional = |key| Ok(self.file.u64(&self.full(key))?.filter(|n| *n > 0));
+        if let Some(width) = optional(SHARED_WIDTH)? {
+            return self.checked(SHARED_WIDTH, width, limit::WIDTH).map(Some);
+        }
+        if let Some(count) = optional(SHARED_COUNT)? {
+            return Ok(Some(self.checked(SHARED_COUNT, count, limit::EXPERTS)? * n_ff_of_experts));
+        }
+        Ok(self.arch.decl().experts.shared.resolve(false).then_some(n_ff))
+    }
+
+    fn gating(&self, default: Gating) -> Result<Gating, LoadError> {
+        match self.file.u64(&self.full(GATING))? {
+            None | Some(0) => Ok(default),
+            Some(id) => {
+                Gating::from_id(id).ok_or_else(|| self.unsupported(GATING, id, "known are 1, 2 and 3"))
+            }
+        }
     }
 }

@@ -1,6 +1,12 @@
 //! Layers that attend to the keys and values of earlier layers.
 
-use super::ModelSpec;
+use super::keys::{KeyReader, KeyWriter};
+use super::{ModelSpec, SpecPart};
+use crate::arch::ArchDecl;
+use crate::error::LoadError;
+
+/// How many of the last layers attend to the keys and values of earlier ones. A setting of the architecture.
+const SHARED_LAYERS: &str = "attention.shared_kv_layers";
 
 /// The last layers have no keys and values. Each attends to those of the last layer before them that is local, or
 /// global, as it is itself.
@@ -14,6 +20,61 @@ pub struct KvSharing {
     pub last_global: Option<usize>,
     /// Width of their feed-forward networks, elements.
     pub n_ff: usize,
+}
+
+impl KvSharing {
+    /// Whether models of the architecture may have such layers.
+    pub(super) fn is_possible(decl: &ArchDecl) -> bool {
+        decl.settings.contains(&SHARED_LAYERS)
+    }
+}
+
+impl SpecPart for Option<KvSharing> {
+    fn read(keys: &KeyReader<'_>, spec: &ModelSpec) -> Result<Option<KvSharing>, LoadError> {
+        let is_local: Vec<bool> = (0..spec.n_layers).map(|layer| spec.window(layer).is_some()).collect();
+        let first_layer = keys.first_kv_sharing(&is_local)?;
+        let [_, n_ff] = keys.network_widths(spec.n_layers, first_layer)?;
+        let last = |local: bool| is_local[..first_layer].iter().rposition(|is_local| *is_local == local);
+        Ok((first_layer < spec.n_layers).then(|| KvSharing {
+            first_layer,
+            last_local: last(true),
+            last_global: last(false),
+            n_ff: n_ff.unwrap_or(spec.n_ff),
+        }))
+    }
+
+    fn write(&self, spec: &ModelSpec, to: &mut KeyWriter) {
+        to.optional_size(SHARED_LAYERS, self.map(|sharing| spec.n_layers - sharing.first_layer));
+    }
+}
+
+impl KeyReader<'_> {
+    /// The first of the layers that attend to the keys and values of earlier ones; the number of layers where none
+    /// does. `is_local` says which layers are local.
+    pub(super) fn first_kv_sharing(&self, is_local: &[bool]) -> Result<usize, LoadError> {
+        let n_layers = is_local.len();
+        if !self.is_setting(SHARED_LAYERS) {
+            return Ok(n_layers);
+        }
+        let count = self.file.u64(&self.full(SHARED_LAYERS))?.unwrap_or(0);
+        let first =
+            usize::try_from(count).ok().filter(|count| *count < n_layers).map(|count| n_layers - count);
+        let first = first.ok_or_else(|| {
+            self.bad(SHARED_LAYERS, count, format!("it has to be less than the {n_layers} layers"))
+        })?;
+        let has_earlier = |layer: usize| is_local[..first].contains(&is_local[layer]);
+        match (first..n_layers).find(|layer| !has_earlier(*layer)) {
+            None => Ok(first),
+            Some(layer) => Err(self.bad(
+                SHARED_LAYERS,
+                count,
+                format!(
+                    "layer {layer} is {}, and no such layer has keys and values",
+                    if is_local[layer] { "local" } else { "global" }
+                ),
+            )),
+        }
+    }
 }
 
 impl ModelSpec {

@@ -1,7 +1,19 @@
 //! Layers with a sliding window, and the RoPE of each layer.
 
-use super::{ModelSpec, Rope, RopeScaling};
-use crate::arch::{LocalDecl, LocalRope};
+use super::keys::{KeyReader, KeyWriter, limit};
+use super::{ModelSpec, Rope, RopeScaling, SpecPart};
+use crate::arch::{ArchDecl, LocalDecl, LocalRope, SlidingWindow};
+use crate::error::LoadError;
+
+const WINDOW: &str = "attention.sliding_window";
+/// A flag for each layer, or every how many layers one is global.
+const PATTERN: &str = "attention.sliding_window_pattern";
+const ROPE_BASE: &str = "rope.freq_base_swa";
+
+// Settings of architectures whose local layers have heads of their own.
+const KEY_LENGTH: &str = "attention.key_length_swa";
+const VALUE_LENGTH: &str = "attention.value_length_swa";
+const ROPE_DIMS: &str = "rope.dimension_count_swa";
 
 /// Layers with a sliding window, called local. In the others, which are global, a token sees all before it.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,8 +48,8 @@ impl LocalLayers {
     ) -> LocalLayers {
         let local_rope = |rope: &Rope| match decl.rope {
             LocalRope::Same => *rope,
-            LocalRope::Unscaled => Rope { scaling: RopeScaling::None, ..*rope },
-            LocalRope::Base(base) => Rope { base, scaling: RopeScaling::None, ..*rope },
+            LocalRope::Unscaled => Rope { scaling: RopeScaling::None, has_factors: false, ..*rope },
+            LocalRope::Base(base) => Rope { base, scaling: RopeScaling::None, has_factors: false, ..*rope },
         };
         let is_local = all_but_every(decl.global_every, n_layers);
         LocalLayers { window, is_local, rope: rope.map(local_rope), heads: None }
@@ -47,6 +59,100 @@ impl LocalLayers {
 /// `[n_layers]`: true, but for the last of each group of `every`.
 pub(super) fn all_but_every(every: usize, n_layers: usize) -> Vec<bool> {
     (1..=n_layers).map(|layer| !layer.is_multiple_of(every)).collect()
+}
+
+impl SpecPart for Option<LocalLayers> {
+    fn reads(decl: &ArchDecl, key: &str) -> bool {
+        key == WINDOW || decl.sliding_window.local().is_some() && [PATTERN, ROPE_BASE].contains(&key)
+    }
+
+    fn read(keys: &KeyReader<'_>, spec: &ModelSpec) -> Result<Option<LocalLayers>, LoadError> {
+        let Some((decl, window)) = keys.local_window(spec.n_layers)? else { return Ok(None) };
+        let rope = spec.position_encoding.rope();
+        let mut local = LocalLayers::declared(decl, window, spec.n_layers, rope);
+        local.is_local = keys.window_pattern(spec.n_layers)?;
+        if decl.own_heads {
+            let [_, count] = keys.kv_heads(spec.n_heads, &local.is_local)?;
+            local.heads = Some(keys.local_heads(count, spec.head_dim)?);
+        }
+        if let Some(rope) = &mut local.rope {
+            let base = keys.float(ROPE_BASE, rope.base, |base| base >= 1.0, "it has to be 1 or more")?;
+            if base != rope.base && rope.divisors().is_some() {
+                return Err(keys.unsupported(
+                    ROPE_BASE,
+                    base,
+                    "all layers have the same YaRN in this architecture",
+                ));
+            }
+            rope.base = base;
+            if let Some(heads) = local.heads {
+                rope.n_dims = keys.optional_size(ROPE_DIMS, limit::HEAD_DIM)?.unwrap_or(heads.dim);
+                if rope.n_dims > heads.dim || !rope.n_dims.is_multiple_of(2) {
+                    let expected =
+                        format!("it has to be even, and at most the {} elements of a head", heads.dim);
+                    return Err(keys.bad(ROPE_DIMS, rope.n_dims, expected));
+                }
+            }
+        }
+        Ok(Some(local))
+    }
+
+    fn write(&self, spec: &ModelSpec, to: &mut KeyWriter) {
+        let Some(local) = self else { return to.optional_size(WINDOW, spec.ignored_sliding_window) };
+        to.size(WINDOW, local.window);
+        to.flags(PATTERN, local.is_local.iter().copied());
+        if let Some(rope) = local.rope {
+            to.put(ROPE_BASE, rope.base);
+        }
+        if let Some(heads) = local.heads {
+            to.size(KEY_LENGTH, heads.dim);
+            to.size(VALUE_LENGTH, heads.dim);
+            to.size(ROPE_DIMS, local.rope.map_or(heads.dim, |rope| rope.n_dims));
+        }
+    }
+}
+
+impl KeyReader<'_> {
+    /// The window of local layers in tokens, and their declaration, in a model of `n_layers` layers; `None` where there
+    /// are none.
+    fn local_window(&self, n_layers: usize) -> Result<Option<(LocalDecl, usize)>, LoadError> {
+        let Some(decl) = self.arch.decl().sliding_window.local() else { return Ok(None) };
+        let stated = self.optional_size(WINDOW, limit::TOKENS)?;
+        let window = stated.or_else(|| decl.default_window(n_layers));
+        Ok(window.map(|window| (decl, window)))
+    }
+
+    /// Which layers have a sliding window, `[n_layers]`. Files give a flag for each layer, or every how many layers one
+    /// has none.
+    pub(super) fn window_pattern(&self, n_layers: usize) -> Result<Vec<bool>, LoadError> {
+        let Some((decl, _)) = self.local_window(n_layers)? else { return Ok(vec![false; n_layers]) };
+        if let Some(flags) = self.flags(PATTERN, n_layers, "a number, or ")? {
+            return Ok(flags);
+        }
+        let every = self.optional_size(PATTERN, limit::LAYERS)?.unwrap_or(decl.global_every);
+        Ok(all_but_every(every, n_layers))
+    }
+
+    /// The KV heads of local layers, `count` of them, where global layers have heads of `head_dim` elements.
+    fn local_heads(&self, count: usize, head_dim: usize) -> Result<KvHeads, LoadError> {
+        let dim = self.optional_size(KEY_LENGTH, limit::HEAD_DIM)?.unwrap_or(head_dim);
+        Ok(KvHeads { count, dim: self.check_head_dim(dim, KEY_LENGTH, VALUE_LENGTH)? })
+    }
+
+    /// The sliding window in tokens that the file gives and that is not applied; `None` if it would have no
+    /// effect.
+    pub(super) fn ignored_sliding_window(&self, n_ctx_train: usize) -> Result<Option<usize>, LoadError> {
+        // 0 means no window.
+        let window = self.file.u64(&self.full(WINDOW))?.filter(|&w| w > 0 && w < n_ctx_train as u64);
+        match (window, self.arch.decl().sliding_window) {
+            (None, _) => Ok(None),
+            (_, SlidingWindow::Local(_)) => Ok(None),
+            (Some(window), SlidingWindow::Ignored) => Ok(Some(window as usize)), // below n_ctx_train
+            (Some(window), SlidingWindow::Refused) => {
+                Err(self.unsupported(WINDOW, window, "attention to a window only is not supported"))
+            }
+        }
+    }
 }
 
 impl ModelSpec {
@@ -76,7 +182,7 @@ impl ModelSpec {
 
     /// Whether the values of a layer come from the projection of its keys.
     pub fn has_values_from_keys(&self, layer: usize) -> bool {
-        self.values_from_keys && self.window(layer).is_none()
+        self.attention.values_from_keys && self.window(layer).is_none()
     }
 
     /// Whether the tensor of factors divides the frequencies of a layer's RoPE.

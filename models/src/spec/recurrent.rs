@@ -1,9 +1,25 @@
 //! Layers that keep a state of fixed size in place of keys and values.
 
-use super::ModelSpec;
-use crate::arch::{RecurrentDecl, ValueHeads};
-use crate::gguf::ValueType;
-use crate::gguf::write::MetaValue;
+use std::iter;
+
+use super::keys::{KeyReader, KeyWriter, limit};
+use super::local::all_but_every;
+use super::{ModelSpec, SpecPart};
+use crate::arch::{ArchDecl, RecurrentDecl, ValueHeads};
+use crate::error::LoadError;
+
+/// A flag for each layer.
+const LIST: &str = "attention.recurrent_layers";
+/// Every how many layers one attends, in files without these flags.
+const ATTENTION_EVERY: &str = "full_attention_interval";
+const CONV_KERNEL: &str = "ssm.conv_kernel";
+const HEAD_DIM: &str = "ssm.state_size";
+const KEY_HEADS: &str = "ssm.group_count";
+const VALUE_HEADS: &str = "ssm.time_step_rank";
+const VALUE_DIM: &str = "ssm.inner_size";
+
+/// Keys that are read where some layers are recurrent.
+const KEYS: &[&str] = &[LIST, ATTENTION_EVERY, CONV_KERNEL, HEAD_DIM, KEY_HEADS, VALUE_HEADS, VALUE_DIM];
 
 /// Recurrent layers. A convolution over the last tokens gives queries, keys and values, and the gated delta rule (Yang
 /// et al. 2024, arXiv 2412.06464) updates a matrix for each value head.
@@ -49,7 +65,7 @@ impl RecurrentLayers {
     /// attends.
     pub(crate) fn declared(decl: &RecurrentDecl, n_layers: usize) -> RecurrentLayers {
         RecurrentLayers {
-            is_recurrent: super::local::all_but_every(decl.attention_every.min(n_layers), n_layers),
+            is_recurrent: all_but_every(decl.attention_every.min(n_layers), n_layers),
             conv_kernel: Self::CONV_KERNELS[1],
             head_dim: Self::HEAD_DIMS[0],
             key_heads: 1,
@@ -75,21 +91,6 @@ impl RecurrentLayers {
             memory: [self.head_dim, self.head_dim, self.value_heads],
         }
     }
-
-    /// The metadata of a file with these layers, without the architecture's prefix.
-    pub(super) fn metadata(&self) -> Vec<(&'static str, MetaValue)> {
-        // Larger sizes are refused on reading.
-        let size = |n: usize| MetaValue::U32(u32::try_from(n).unwrap_or(u32::MAX));
-        let flags = self.is_recurrent.iter().copied().map(MetaValue::Bool).collect();
-        vec![
-            ("attention.recurrent_layers", MetaValue::Array(ValueType::Bool, flags)),
-            ("ssm.conv_kernel", size(self.conv_kernel)),
-            ("ssm.state_size", size(self.head_dim)),
-            ("ssm.group_count", size(self.key_heads)),
-            ("ssm.time_step_rank", size(self.value_heads)),
-            ("ssm.inner_size", size(self.value_dim())),
-        ]
-    }
 }
 
 impl ModelSpec {
@@ -102,5 +103,87 @@ impl ModelSpec {
     /// Layers that attend.
     pub fn attention_layers(&self) -> usize {
         (0..self.n_layers).filter(|layer| self.recurrent_layer(*layer).is_none()).count()
+    }
+}
+
+impl SpecPart for Option<RecurrentLayers> {
+    fn reads(decl: &ArchDecl, key: &str) -> bool {
+        decl.recurrent.is_some() && KEYS.contains(&key)
+    }
+
+    fn read(keys: &KeyReader<'_>, spec: &ModelSpec) -> Result<Option<RecurrentLayers>, LoadError> {
+        let Some(decl) = &keys.arch.decl().recurrent else { return Ok(None) };
+        if keys.a_layer_has(spec.n_layers, "ssm_in.weight") {
+            return Err(keys.unsupported(
+                VALUE_DIM,
+                "in an old file",
+                "its ssm_in holds what newer files have as attn_qkv and attn_gate; convert the model again, or get a \
+                 newer file",
+            ));
+        }
+        let one_of = |key: &str, sizes: &[usize], found: usize| match sizes.contains(&found) {
+            true => Ok(found),
+            false => Err(keys.bad(key, found, format!("sizes that can be computed are {sizes:?}"))),
+        };
+        let conv_kernel = keys.size(CONV_KERNEL, limit::WIDTH)?;
+        let head_dim = keys.size(HEAD_DIM, limit::HEAD_DIM)?;
+        let layers = RecurrentLayers {
+            is_recurrent: keys.recurrence_pattern(spec, decl.attention_every)?,
+            conv_kernel: one_of(CONV_KERNEL, &RecurrentLayers::CONV_KERNELS, conv_kernel)?,
+            head_dim: one_of(HEAD_DIM, &RecurrentLayers::HEAD_DIMS, head_dim)?,
+            key_heads: keys.size(KEY_HEADS, limit::HEADS)?,
+            value_heads: keys.size(VALUE_HEADS, limit::HEADS)?,
+            order: decl.value_heads,
+        };
+        if !layers.value_heads.is_multiple_of(layers.key_heads) {
+            return Err(keys.bad(
+                KEY_HEADS,
+                layers.key_heads,
+                format!("it has to divide the {} heads of values", layers.value_heads),
+            ));
+        }
+        match keys.size(VALUE_DIM, limit::WIDTH)? {
+            size if size == layers.value_dim() => Ok(Some(layers)),
+            size => Err(keys.bad(
+                VALUE_DIM,
+                size,
+                format!("{} heads of {head_dim} elements are {}", layers.value_heads, layers.value_dim()),
+            )),
+        }
+    }
+
+    fn write(&self, spec: &ModelSpec, to: &mut KeyWriter) {
+        let Some(layers) = self else { return };
+        let ignored = iter::repeat_n(false, spec.ignored_layers);
+        to.flags(LIST, layers.is_recurrent.iter().copied().chain(ignored));
+        to.size(CONV_KERNEL, layers.conv_kernel);
+        to.size(HEAD_DIM, layers.head_dim);
+        to.size(KEY_HEADS, layers.key_heads);
+        to.size(VALUE_HEADS, layers.value_heads);
+        to.size(VALUE_DIM, layers.value_dim());
+    }
+}
+
+impl KeyReader<'_> {
+    /// Which layers are recurrent, `[n_layers]`. Files give a flag for each layer, also for the ignored ones, or
+    /// every how many layers one attends.
+    fn recurrence_pattern(&self, spec: &ModelSpec, every: usize) -> Result<Vec<bool>, LoadError> {
+        let (key, value, pattern) = match self.flags(LIST, spec.n_layers + spec.ignored_layers, "")? {
+            Some(mut flags) => {
+                flags.truncate(spec.n_layers);
+                (LIST, "true for all layers".to_owned(), flags)
+            }
+            None if self.file.get(&self.full(LIST)).is_some() => {
+                return Err(self.bad(LIST, "one value", "it has to be a list with a flag for each layer"));
+            }
+            None => {
+                let every = self.optional_size(ATTENTION_EVERY, limit::LAYERS)?.unwrap_or(every);
+                (ATTENTION_EVERY, every.to_string(), all_but_every(every, spec.n_layers))
+            }
+        };
+        match pattern.contains(&false) {
+            true => Ok(pattern),
+            false => Err(self.unsupported(key, value, "at least one layer has to attend")),
+        }
     }
 }

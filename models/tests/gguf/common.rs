@@ -25,7 +25,7 @@ pub fn tiny_spec_of(arch: Arch, n_layers: usize) -> ModelSpec {
         tied_output: true,
         ..base
     }
-    .with_default_scales()
+    .with_default_factors()
 }
 
 /// A file of [`tiny_spec`] with a vocabulary.

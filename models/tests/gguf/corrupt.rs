@@ -1303,7 +1303,7 @@ fn heads_of_local_layers_are_read() {
     assert_eq!(heads, [KvHeads { count: 4, dim: 4 }, KvHeads { count: 2, dim: 8 }]);
     assert_eq!([0, 1].map(|layer| spec.rope(layer).map(|rope| rope.n_dims)), [Some(4), Some(8)]);
     assert_eq!([0, 1].map(|layer| spec.has_rope_factors(layer)), [false, true]);
-    assert_eq!((spec.attention_scale, spec.all_kv_heads()), (1.0, 6));
+    assert_eq!((spec.attention.scale, spec.all_kv_heads()), (1.0, 6));
     // The file that this specification gives is read as the same.
     let mut again = GgufWriter::new();
     spec.metadata().into_iter().for_each(|(key, value)| _ = again.set(key, value));

@@ -28,16 +28,17 @@ fn the_specification_of_the_embedded_model_is_read() {
     assert_eq!(spec.name, "needle");
     assert_eq!((spec.n_layers, spec.n_embd, spec.n_heads, spec.n_kv_heads), (4, 256, 8, 4));
     assert_eq!((spec.head_dim, spec.n_ff, spec.n_vocab), (64, 512, 2048));
-    assert_eq!(spec.attention_scale, 0.125);
+    assert_eq!(spec.attention.scale, 0.125);
     let rope = Rope {
         style: RopeStyle::Norm,
         n_dims: 64,
         base: 500_000.0,
         scaling: RopeScaling::None,
+        has_factors: false,
         skipped_every: None,
     };
     assert_eq!(spec.position_encoding, PositionEncoding::Rope(rope));
-    assert!(spec.tied_output && !spec.qkv_bias && spec.qk_norm.is_none() && !spec.rope_freqs);
+    assert!(spec.tied_output && !spec.attention.qkv_bias && spec.attention.qk_norm.is_none());
     // The number in its README.
     assert_eq!(spec.parameters(), 3_672_320);
 
@@ -86,8 +87,13 @@ fn the_specifications_of_the_golden_models_are_read() {
         let found = (spec.n_embd, spec.n_heads, spec.n_kv_heads, spec.head_dim);
         let stretched = spec.position_encoding.rope().map(|rope| rope.scaling);
         assert_eq!((spec.arch, found, stretched), (arch, sizes, scaling), "{name}");
-        assert_eq!((spec.tied_output, spec.rope_freqs), (tied, rope_freqs), "{name}");
-        assert_eq!((spec.qkv_bias, spec.qk_norm.is_some()), (arch == Qwen2, arch == Qwen3), "{name}");
+        let has_factors = spec.position_encoding.rope().is_some_and(|rope| rope.has_factors);
+        assert_eq!((spec.tied_output, has_factors), (tied, rope_freqs), "{name}");
+        assert_eq!(
+            (spec.attention.qkv_bias, spec.attention.qk_norm.is_some()),
+            (arch == Qwen2, arch == Qwen3),
+            "{name}"
+        );
         assert_eq!(spec.n_vocab, 264, "{name}");
 
         // All tensors of the file are found, and their elements are the parameters.
@@ -184,6 +190,7 @@ fn the_ramp_of_gpt_oss_is_not_rounded() {
             beta_slow: 1.0,
             truncate,
         },
+        has_factors: false,
         skipped_every: None,
     };
     assert_eq!(rope(true).divisors(), None);
@@ -202,34 +209,6 @@ fn the_ramp_of_gpt_oss_is_not_rounded() {
     let params = rope(false).scaling.params(1);
     assert_eq!((params.freq_scale, params.ext_factor), (1.0, 0.0));
     assert!((params.attn_factor - (1.0 + 0.1 * 32.0_f32.ln())).abs() < 1e-6);
-}
-
-#[test]
-fn a_specification_written_as_metadata_is_read_back() {
-    for name in [
-        "llama-gqa-linear-f32",
-        "qwen2-mha-yarn-f32",
-        "qwen3-gqa-f32",
-        "llama-gqa-llama3rope-f32",
-        "baichuan-alibi-f16",
-    ] {
-        let spec = ModelSpec::from_gguf(&open(&format!("{name}.gguf"))).unwrap();
-        let mut writer = GgufWriter::new();
-        for (key, value) in spec.metadata() {
-            writer.set(key, value);
-        }
-        for need in ModelTensors::in_file(&spec) {
-            writer.tensor(&need.name, &need.dims, TensorType::F32);
-        }
-        let mut bytes = Vec::new();
-        // The weights do not matter, except that RoPE factors must not be nearly zero.
-        writer
-            .write(&mut bytes, |t, out| (0..t.bytes().unwrap()).try_for_each(|_| out.write_all(b"?")))
-            .unwrap();
-        let file = GgufFile::from_bytes(bytes).unwrap();
-        assert_eq!(ModelSpec::from_gguf(&file).unwrap(), spec, "{name}");
-        ModelTensors::from_gguf(&file, &spec).unwrap();
-    }
 }
 
 /// Converters of StableLM write `true` where they do not know; the norm before the feed-forward network decides.
@@ -252,7 +231,7 @@ fn early_files_of_gemma_2_have_its_soft_caps() {
     let mut writer = tiny_model(Arch::Gemma2);
     writer.unset("gemma2.attn_logit_softcapping").unset("gemma2.final_logit_softcapping");
     let spec = ModelSpec::from_gguf(&GgufFile::from_bytes(bytes(&writer)).unwrap()).unwrap();
-    assert_eq!((spec.attention_softcap, spec.final_softcap), (Some(50.0), Some(30.0)));
+    assert_eq!((spec.attention.softcap, spec.factors.final_softcap), (Some(50.0), Some(30.0)));
 }
 
 /// The number of layers selects Baichuan's position encoding.
@@ -265,6 +244,7 @@ fn baichuan_with_32_layers_uses_rope() {
         n_dims: 8,
         base: 10_000.0,
         scaling: RopeScaling::None,
+        has_factors: false,
         skipped_every: None,
     };
     let spec = ModelSpec { n_layers: 32, position_encoding: PositionEncoding::Rope(rope), ..alibi };

@@ -1,6 +1,7 @@
 //! Tiny random models of all families compute what transformers or llama.cpp compute, however a text is read. They also
 //! run under policies that evict rows. `golden/families.py` makes them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use longhand::heads::SelectionRule;
@@ -11,9 +12,11 @@ use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{Engine, EngineOptions, InterruptFlag, ModelSource, Prefill, Session, SessionOptions};
-use models::arch::Arch;
+use models::arch::{Arch, Gating};
 use models::gguf::GgufFile;
-use models::spec::{KvHeads, ModelSpec};
+use models::gguf::write::GgufWriter;
+use models::spec::{KvHeads, LocalLayers, ModelSpec, ModelTensors, PositionEncoding, Rope, RopeScaling};
+use models::types::TensorType;
 use serde_json::Value;
 use tests::fixtures::{
     blamed_tensor, case_tokens, family_cases, family_file, family_model, max_difference, session, sync,
@@ -348,4 +351,100 @@ fn heads_are_calibrated() {
             assert!(session.logits().iter().all(|logit| logit.is_finite()), "{}", case.name);
         }
     }
+}
+
+/// The file that a specification gives, but without one key.
+fn written(spec: &ModelSpec, left_out: &str) -> GgufFile {
+    let mut writer = GgufWriter::new();
+    for (key, value) in spec.metadata() {
+        writer.set(key, value);
+    }
+    writer.unset(left_out);
+    for need in ModelTensors::in_file(spec) {
+        writer.tensor(&need.name, &need.dims, TensorType::F32);
+    }
+    let mut bytes = Vec::new();
+    // The weights do not matter, except that RoPE factors must not be nearly zero.
+    let weights = writer.write(&mut bytes, |tensor, out| {
+        (0..tensor.bytes().expect("whole rows")).try_for_each(|_| out.write_all(b"?"))
+    });
+    weights.expect("a file in memory");
+    GgufFile::from_bytes(bytes).expect("a file")
+}
+
+/// The specifications of all golden models, and the same with settings that none of them has.
+fn specifications() -> Vec<(String, ModelSpec)> {
+    let families = family_cases().into_iter().map(|json| {
+        let name = json["name"].as_str().expect("a name").to_owned();
+        let file = GgufFile::from_bytes(unpacked(&format!("golden/families/{name}.gguf.br")));
+        (name, file.expect("a file"))
+    });
+    let models = std::fs::read_dir(tests::data("golden/models")).expect("a folder").map(|entry| {
+        let path = entry.expect("an entry").path();
+        (path.display().to_string(), GgufFile::open(&path).expect("a file"))
+    });
+    let read = |(name, file)| (name, ModelSpec::from_gguf(&file).expect("a model"));
+    let mut all: Vec<(String, ModelSpec)> = families.chain(models).map(read).collect();
+    let unusual: Vec<_> = all.iter().map(|(name, spec)| (format!("unusual {name}"), unusual(spec))).collect();
+    all.extend(unusual);
+    all
+}
+
+/// The same with settings that no golden model has.
+fn unusual(spec: &ModelSpec) -> ModelSpec {
+    let mut spec = spec.clone();
+    if spec.arch.decl().settings.contains(&"nextn_predict_layers") {
+        spec.ignored_layers = 2;
+    }
+    if let Some(temperature) = &mut spec.attention.temperature {
+        temperature.length += 1;
+    }
+    if let Some(experts) = &mut spec.experts {
+        experts.every = if spec.n_layers > 1 { 2 } else { 1 };
+        experts.gating = match experts.gating {
+            Gating::Softmax => Gating::Sigmoid,
+            Gating::Sigmoid | Gating::SoftmaxOfChosen => Gating::Softmax,
+        };
+    }
+    match &mut spec.position_encoding {
+        PositionEncoding::Rope(Rope { scaling: RopeScaling::Yarn { ext_factor, .. }, .. })
+            if spec.local_layers.is_none() =>
+        {
+            *ext_factor = 0.5;
+        }
+        _ => {}
+    }
+    if let Some(LocalLayers { rope: Some(rope), heads, .. }) = &mut spec.local_layers {
+        rope.n_dims = if heads.is_some() { 2 } else { rope.n_dims };
+        rope.base += if rope.divisors().is_some() { 0.0 } else { 1.0 };
+    }
+    spec
+}
+
+#[test]
+fn specifications_are_read_back_as_they_are_written() {
+    for (name, spec) in specifications() {
+        let file = written(&spec, "");
+        assert_eq!(ModelSpec::from_gguf(&file).expect(&name), spec, "{name}");
+        ModelTensors::from_gguf(&file, &spec).expect(&name);
+    }
+}
+
+/// Without it, a file is refused or read as another model, but for keys that only say again what others say.
+#[test]
+fn every_key_of_a_specification_is_needed() {
+    let (mut all, mut needed) = (BTreeSet::new(), BTreeSet::new());
+    for (_, spec) in specifications() {
+        for (key, _) in spec.metadata() {
+            let setting = key.trim_start_matches(spec.arch.name()).trim_start_matches('.').to_owned();
+            let is_needed = || ModelSpec::from_gguf(&written(&spec, &key)).ok().as_ref() != Some(&spec);
+            if !needed.contains(&setting) && is_needed() {
+                needed.insert(setting.clone());
+            }
+            all.insert(setting);
+        }
+    }
+    let others: Vec<&String> = all.difference(&needed).collect();
+    let expected = ["attention.value_length", "attention.value_length_swa", "general.type", "vocab_size"];
+    assert_eq!(others, expected);
 }

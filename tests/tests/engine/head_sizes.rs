@@ -32,7 +32,7 @@ fn file(dim: usize) -> Vec<u8> {
         n_ctx_train: 512,
         ..ModelSpec::base(Arch::Llama, LAYERS, dim)
     }
-    .with_default_scales();
+    .with_default_factors();
     let mut writer = GgufWriter::new();
     for (key, value) in spec.metadata() {
         writer.set(key, value);

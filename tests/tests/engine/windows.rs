@@ -9,7 +9,7 @@ use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{Engine, InterruptFlag, ModelSource, Prefill, Session, SessionOptions, last_attention};
 use models::arch::Arch;
 use models::gguf::write::{GgufWriter, MetaValue};
-use models::spec::{LocalLayers, ModelSpec, ModelTensors, Rope};
+use models::spec::{Attention, LocalLayers, ModelSpec, ModelTensors, Rope};
 use models::types::TensorType;
 use tests::device_tolerance;
 use tests::fixtures::{
@@ -32,7 +32,7 @@ fn model(arch: Arch, softcap: Option<f32>) -> Arc<Engine> {
         n_vocab: 64,
         n_ctx_train: 4096,
         tied_output: true,
-        attention_softcap: softcap,
+        attention: Attention { softcap, ..base.attention },
         local_layers: Some(LocalLayers {
             window: WINDOW,
             is_local: (0..6).map(|layer| layer != GLOBAL).collect(),
@@ -41,7 +41,7 @@ fn model(arch: Arch, softcap: Option<f32>) -> Arc<Engine> {
         }),
         ..base
     }
-    .with_default_scales();
+    .with_default_factors();
     let mut writer = GgufWriter::new();
     for (key, value) in spec.metadata() {
         writer.set(key, value);

@@ -333,8 +333,8 @@ fn scopes_equal_a_plain_computation_from_the_weights() {
         ("mpt-clip-f32", family("mpt-clip-f32"), &[0, 1], &six),
     ] {
         let spec = engine.spec();
-        assert_eq!(spec.clamp_qkv.is_some(), name.contains("clip"));
-        assert_eq!(spec.qkv_bias, name.contains("bloom"));
+        assert_eq!(spec.attention.clamp_qkv.is_some(), name.contains("clip"));
+        assert_eq!(spec.attention.qkv_bias, name.contains("bloom"));
         let scopes = |rigorous: bool| {
             let options = ScopeOptions { rigorous, ..ScopeOptions::default() };
             alibi::scopes(engine.model(), engine.threads(), &InterruptFlag::new(), &options, &mut |_| {})
@@ -342,12 +342,12 @@ fn scopes_equal_a_plain_computation_from_the_weights() {
         };
         let (paper, rigorous) = (scopes(false), scopes(true));
         assert_eq!((paper.len(), paper[0].len()), (spec.n_layers, spec.n_kv_heads));
-        let clamp = spec.clamp_qkv.map_or(f64::INFINITY, f64::from);
+        let clamp = spec.attention.clamp_qkv.map_or(f64::INFINITY, f64::from);
         let mut random = Random(11);
         for &layer in layers {
             let weights = LayerWeights::read(&engine, layer);
             let squares = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>();
-            let constant = f64::from(u8::from(spec.qkv_bias));
+            let constant = f64::from(u8::from(spec.attention.qkv_bias));
             let largest = weights.gamma.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
             let length = (spec.n_embd as f64).sqrt() * largest + squares(&weights.bias).sqrt();
             let lengths = [squares(&weights.gamma) + squares(&weights.bias), length * length];
@@ -359,14 +359,14 @@ fn scopes_equal_a_plain_computation_from_the_weights() {
                     |m: &HeadMatrix| largest_singular_value(inputs, |x| m.transposed_times(&m.times(x)));
                 for (rigorous, (scopes, size)) in [&paper, &rigorous].into_iter().zip(lengths).enumerate() {
                     let size = size + constant;
-                    let bound = match spec.clamp_qkv {
+                    let bound = match spec.attention.clamp_qkv {
                         None => largest_singular_value(inputs, both) * size,
                         Some(_) => {
                             let longest = clamp * (spec.head_dim as f64).sqrt();
                             [q, k].map(|m| (of_one(m) * size.sqrt()).min(longest)).iter().product()
                         }
                     };
-                    let scale = f64::from(spec.attention_scale);
+                    let scale = f64::from(spec.attention.scale);
                     let want = (2.0 * scale * bound - 1e-3f64.ln()) / slopes[head];
                     let have = scopes[layer][head];
                     let what = format!("{name}, layer {layer}, head {head}, rigorous {rigorous}");

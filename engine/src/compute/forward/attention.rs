@@ -157,7 +157,7 @@ impl Forward {
             None => projected,
         };
         let v = self.split_heads(ctx, layer, &v);
-        let v = if self.spec.arch.decl().value_norm { ctx.rms_norm(&v, self.spec.norm_eps) } else { v };
+        let v = if self.spec.arch.decl().value_norm { ctx.rms_norm(&v, self.spec.norms.epsilon) } else { v };
         [k, self.intermediate("Vcur", layer, v)].map(|rows| self.padded(ctx, layer, rows))
     }
 
@@ -199,7 +199,7 @@ impl Forward {
         x: &Tensor,
     ) -> Tensor {
         let y = self.with_bias(ctx, self.product(ctx, layer, matrix, x), bias);
-        match self.spec.clamp_qkv {
+        match self.spec.attention.clamp_qkv {
             Some(bound) => ctx.clamp(&y, bound),
             None => y,
         }
@@ -221,7 +221,7 @@ impl Forward {
         norm: Option<&Tensor>,
         positions: &Tensor,
     ) -> Tensor {
-        let normed = |x: Tensor, kinds: &[QkNorm]| match (norm, self.spec.qk_norm) {
+        let normed = |x: Tensor, kinds: &[QkNorm]| match (norm, self.spec.attention.qk_norm) {
             (Some(weight), Some(kind)) if kinds.contains(&kind) => {
                 self.result_of(weight, self.norm(ctx, &x, weight, None))
             }

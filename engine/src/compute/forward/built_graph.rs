@@ -90,7 +90,7 @@ impl Inputs {
             tokens: ctx.input("tokens", Type::I32, [n]),
             residual: ctx.input("residual", Type::F32, [spec.n_embd, n]),
             positions: positions.clone(),
-            query_factors: (spec.attention_temperature)
+            query_factors: (spec.attention.temperature)
                 .map(|temperature| (ctx.input("query_factors", Type::F32, [n]), temperature)),
             state: LaneInputs {
                 rows: ctx.input("rows", Type::I32, [MAX_LANES, spec.n_layers]),

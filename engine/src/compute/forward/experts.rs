@@ -63,7 +63,7 @@ impl Forward {
     /// `[n_embd]` / sqrt(n_embd).
     fn separate_router_input(&self, ctx: &Context, scale: &Tensor, sum: &Tensor) -> Tensor {
         let factor = 1.0 / (sum.dim(0) as f32).sqrt();
-        self.result_of(scale, ctx.mul(&ctx.scale(&ctx.rms_norm(sum, self.spec.norm_eps), factor), scale))
+        self.result_of(scale, ctx.mul(&ctx.scale(&ctx.rms_norm(sum, self.spec.norms.epsilon), factor), scale))
     }
 
     /// The weighted sum of what the chosen experts of each token give: `[n_embd, n]`, for the normed input `x`

@@ -172,7 +172,7 @@ impl Forward {
     fn look_up(&self, ctx: &Context, inputs: &Inputs) -> Tensor {
         let w = &self.weights.decode_layout.input;
         let mut x = ctx.get_rows(&w.token_embd, &inputs.tokens);
-        x = scaled(ctx, x, self.spec.embedding_scale);
+        x = scaled(ctx, x, self.spec.factors.embedding);
         if let Some(positions) = &w.position_embd {
             x = ctx.add(&x, &ctx.get_rows(positions, &inputs.positions));
         }
@@ -320,7 +320,7 @@ impl Forward {
             Some(weight) => self.result_of(weight, self.norm(ctx, &out, weight, None)),
             None => out,
         };
-        scaled(ctx, out, self.spec.residual_scale)
+        scaled(ctx, out, self.spec.factors.residual)
     }
 
     /// The whole model for `n` tokens with the lanes `rows(layer)`: computes the logits of the tokens
@@ -418,10 +418,10 @@ impl Forward {
         let w = &self.weights.decode_layout.output;
         let x = self.norm(ctx, x, &w.norm, w.norm_bias.as_ref()).named(RESULT_NORM).output();
         let logits = ctx.mul_mat(&self.weights.output, &x);
-        let scale = self.spec.logit_scale;
+        let scale = self.spec.factors.logits;
         let mut logits =
             scaled(ctx, logits, if self.spec.arch.decl().divides_logits { 1.0 / scale } else { scale });
-        if let Some(cap) = self.spec.final_softcap {
+        if let Some(cap) = self.spec.factors.final_softcap {
             logits = ctx.scale(&ctx.tanh(&ctx.scale(&logits, 1.0 / cap)), cap);
         }
         logits.named("result_output").output()
@@ -440,8 +440,8 @@ impl Forward {
     /// The model's norm of `x`, times `weight`, plus the bias.
     fn norm(&self, ctx: &Context, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
         let normed = match self.spec.norm() {
-            NormKind::Rms => ctx.rms_norm(x, self.spec.norm_eps),
-            NormKind::Layer => ctx.layer_norm(x, self.spec.norm_eps),
+            NormKind::Rms => ctx.rms_norm(x, self.spec.norms.epsilon),
+            NormKind::Layer => ctx.layer_norm(x, self.spec.norms.epsilon),
         };
         let weighted = ctx.mul(&normed, weight);
         match bias {

@@ -61,7 +61,7 @@ impl Forward {
     fn key_heads(&self, ctx: &Context, sizes: &RecurrentLayers, x: &Tensor) -> Tensor {
         let (d, n) = (sizes.head_dim as f32, x.dim(2));
         // 1 / sqrt(sum + epsilon), by way of the mean.
-        let x = ctx.scale(&ctx.rms_norm(x, self.spec.norm_eps / d), 1.0 / d.sqrt());
+        let x = ctx.scale(&ctx.rms_norm(x, self.spec.norms.epsilon / d), 1.0 / d.sqrt());
         let group = sizes.value_heads / sizes.key_heads;
         if sizes.order == ValueHeads::Tiled || group == 1 {
             return x;

@@ -50,8 +50,8 @@ fn shape(spec: &ModelSpec, heads: KvHeads) -> AttentionShape {
         head_dim: stored_dim(spec, heads.dim),
         n_kv_heads: heads.count,
         group: spec.n_heads / heads.count,
-        scale: spec.attention_scale,
-        softcap: spec.attention_softcap,
+        scale: spec.attention.scale,
+        softcap: spec.attention.softcap,
         max_alibi_bias: spec.position_encoding.max_alibi_bias(),
     }
 }
@@ -133,7 +133,7 @@ impl Layout {
             for (layer, shares) in shares.chunks(spec.n_kv_heads).enumerate() {
                 if !bounded.skips_layer(layer) {
                     // Sink logits take the place of a lane (`kernels::graph::attend`).
-                    let max_lanes = MAX_LANES - usize::from(spec.sink_logits);
+                    let max_lanes = MAX_LANES - usize::from(spec.attention.sink_logits);
                     layout.layers[layer] = lanes_of_shares(shares, max_lanes, policy, options)?;
                 }
             }

@@ -7,7 +7,7 @@
 //! Some files hold several matrices in one tensor, one after the other. Their rows are apart, so each is a
 //! tensor of its own here, and computation knows nothing of it.
 
-use super::read::limit;
+use super::keys::limit;
 use super::{Experts, KvHeads, ModelSpec, PositionEncoding, RecurrentLayers};
 use crate::arch::{QkNorm, ValueHeads};
 use crate::error::LoadError;
@@ -527,9 +527,10 @@ impl Declare {
         let n_embd = spec.n_embd;
         let is_gated = spec.feed_forward().is_gated();
         let [gate, up, down] = ["gate", "up", "down"].map(|part| format!("ffn_{part}{suffix}"));
-        let bias =
-            |present: bool, name: &str, len: usize| (present && spec.ffn_bias).then(|| self.bias(name, len));
-        let [gate_matrix, up_matrix] = match is_gated && spec.fused_gate_up {
+        let bias = |present: bool, name: &str, len: usize| {
+            (present && spec.dense.bias).then(|| self.bias(name, len))
+        };
+        let [gate_matrix, up_matrix] = match is_gated && spec.dense.fused_gate_up {
             true => split(self.matrix(&up, n_embd, 2 * n_ff), [n_ff, n_ff]),
             false => [&gate, &up].map(|name| self.matrix(name, n_embd, n_ff)),
         };
@@ -599,21 +600,21 @@ impl Declare {
         let KvHeads { count: n_kv_heads, dim: head_dim } = spec.kv_heads(layer);
         let (n_q, n_kv) = (spec.n_heads * head_dim, n_kv_heads * head_dim);
         let n_proj = if spec.attention_gate() { 2 * n_q } else { n_q };
-        let [wq, wk, wv] = match (&spec.latent, spec.fused_qkv) {
+        let [wq, wk, wv] = match (&spec.latent, spec.attention.fused_qkv) {
             (Some(latent), _) => self.latent_qkv(spec, latent),
             (None, true) => split(self.matrix("attn_qkv", n_embd, n_proj + 2 * n_kv), [n_proj, n_kv, n_kv]),
             (None, false) => [("attn_q", n_proj), ("attn_k", n_kv), ("attn_v", n_kv)]
                 .map(|(name, rows)| self.matrix(name, n_embd, rows)),
         };
         let n_values = spec.latent.map_or(n_q, |latent| spec.n_heads * latent.value);
-        let [bq, bk, bv] = match (spec.qkv_bias, spec.fused_qkv) {
+        let [bq, bk, bv] = match (spec.attention.qkv_bias, spec.attention.fused_qkv) {
             (false, _) => [None, None, None],
             (true, true) => split(self.bias("attn_qkv", n_proj + 2 * n_kv), [n_proj, n_kv, n_kv]).map(Some),
             (true, false) => [("attn_q", n_proj), ("attn_k", n_kv), ("attn_v", n_kv)]
                 .map(|(name, rows)| Some(self.bias(name, rows))),
         };
         let qk_norm = |name: &str, heads: usize| {
-            let dims: &[usize] = match spec.qk_norm? {
+            let dims: &[usize] = match spec.attention.qk_norm? {
                 QkNorm::Head | QkNorm::HeadAfterRope => &[head_dim],
                 QkNorm::EachHead => &[head_dim, heads],
                 QkNorm::Whole => &[head_dim * heads],
@@ -631,9 +632,9 @@ impl Declare {
             bv,
             q_norm: qk_norm("attn_q_norm", spec.n_heads),
             k_norm: qk_norm("attn_k_norm", n_kv_heads).filter(|_| has_rows),
-            sink_logits: spec.sink_logits.then(|| self.norm("attn_sinks", spec.n_heads)),
+            sink_logits: spec.attention.sink_logits.then(|| self.norm("attn_sinks", spec.n_heads)),
             wo: self.matrix("attn_output", n_values, n_embd),
-            bo: spec.attn_output_bias.then(|| self.bias("attn_output", n_embd)),
+            bo: spec.attention.output_bias.then(|| self.bias("attn_output", n_embd)),
         }
     }
 
@@ -679,7 +680,7 @@ impl ModelTensors<TensorSpec> {
     pub fn declare(spec: &ModelSpec) -> Self {
         let declare = Declare { prefix: String::new() };
         let norm_bias =
-            |present: bool, name| (present && spec.norm_bias).then(|| declare.bias(name, spec.n_embd));
+            |present: bool, name| (present && spec.norms.bias).then(|| declare.bias(name, spec.n_embd));
         let rope = spec.position_encoding.rope();
         let factors = |present: bool, name| {
             rope.filter(|_| present).map(|rope| declare.rope_factors(name, rope.n_dims / 2))
@@ -690,13 +691,13 @@ impl ModelTensors<TensorSpec> {
                 token_embd: declare.matrix("token_embd", spec.n_embd, spec.n_vocab),
                 position_embd: (spec.position_encoding == PositionEncoding::Learned)
                     .then(|| declare.matrix("position_embd", spec.n_embd, spec.n_ctx_train)),
-                norm: spec.embedding_norm.then(|| declare.norm("token_embd_norm", spec.n_embd)),
-                norm_bias: norm_bias(spec.embedding_norm, "token_embd_norm"),
+                norm: spec.norms.of_embeddings.then(|| declare.norm("token_embd_norm", spec.n_embd)),
+                norm_bias: norm_bias(spec.norms.of_embeddings, "token_embd_norm"),
                 per_layer_embd: spec
                     .per_layer_width
                     .map(|width| declare.matrix("per_layer_token_embd", spec.n_layers * width, spec.n_vocab)),
                 per_layer_norm: spec.per_layer_width.map(|width| declare.norm("per_layer_proj_norm", width)),
-                rope_freqs: factors(spec.rope_freqs, "rope_freqs"),
+                rope_freqs: factors(rope.is_some_and(|rope| rope.has_factors), "rope_freqs"),
                 rope_short: factors(is_long, "rope_factors_short"),
                 rope_long: factors(is_long, "rope_factors_long"),
             },
@@ -727,7 +728,7 @@ impl LayerTensors<TensorSpec> {
         let block = spec.block;
         let norm = |name: Option<&str>| name.map(|name| declare.norm(name, n_embd));
         let norm_bias =
-            |name: Option<&str>| name.filter(|_| spec.norm_bias).map(|name| declare.bias(name, n_embd));
+            |name: Option<&str>| name.filter(|_| spec.norms.bias).map(|name| declare.bias(name, n_embd));
         LayerTensors {
             attn_norm: norm(block.attn_norm),
             attn_norm_bias: norm_bias(block.attn_norm),
@@ -744,7 +745,7 @@ impl LayerTensors<TensorSpec> {
             },
             ffn_post_norm: norm(block.ffn_post_norm),
             per_layer: spec.per_layer_width.map(|width| declare.per_layer(spec, layer, width)),
-            output_scale: spec.layer_scale.then(|| declare.norm("layer_output_scale", 1)),
+            output_scale: spec.factors.of_layers.then(|| declare.norm("layer_output_scale", 1)),
         }
     }
 }
