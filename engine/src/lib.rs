@@ -35,8 +35,6 @@ mod model;
 mod progress;
 mod session;
 pub mod setup;
-#[cfg(feature = "testing")]
-pub mod testing;
 
 pub use chat::{
     CachedContents, CachedDocuments, Chat, ChatFile, ChatOptions, DocumentCache, DocumentReading, Preamble,
@@ -60,6 +58,33 @@ pub use setup::calibrate::{CalibrationOptions, calibrate};
 pub use setup::last_attention::last_attention;
 pub use setup::plan;
 pub use setup::{Context, HeadSource, Setup, SetupOptions};
+
+/// The inside of the rooms, for tests that check it part by part.
+#[cfg(feature = "testing")]
+pub mod testing {
+    pub use crate::compute::weights::Weights;
+    pub use crate::compute::{forward, scratch};
+    pub use crate::devices::{backends, placement, workspace};
+    pub use crate::kv::alibi;
+    pub use crate::model::outline;
+    pub use crate::session::snapshot;
+
+    /// Of `crate::kv`.
+    pub mod kv {
+        pub use crate::kv::*;
+    }
+
+    /// Of `crate::setup`.
+    pub mod calibrate {
+        pub use crate::setup::calibrate::*;
+    }
+
+    /// Of `crate::setup`.
+    pub mod setup {
+        pub use crate::setup::planner::plannings;
+        pub use crate::setup::profiles::{assumed_share, smallest, spread};
+    }
+}
 
 /// The example in docs/library.md is a doctest.
 #[cfg(doctest)]

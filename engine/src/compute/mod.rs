@@ -4,9 +4,9 @@
 
 pub(crate) mod engine;
 pub(crate) mod finite;
-pub(crate) mod forward;
+pub mod forward;
 pub(crate) mod layered_text;
 pub(crate) mod pass;
 pub(crate) mod reading_work;
-pub(crate) mod scratch;
+pub mod scratch;
 pub(crate) mod weights;

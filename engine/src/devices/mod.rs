@@ -1,7 +1,7 @@
 //! Where a model is computed: the backends of host and device, which layers each has, memory for their graphs, and
 //! how much memory is free.
 
-pub(crate) mod backends;
+pub mod backends;
 pub(crate) mod memory;
-pub(crate) mod placement;
-pub(crate) mod workspace;
+pub mod placement;
+pub mod workspace;

@@ -3,7 +3,7 @@
 //! The unit is the (layer, KV head). KV heads of a layer that keep equally many rows form a *lane*
 //! ([`LaneLayout`]). The [`Store`] holds the lanes' memory and carries out what a [`Policy`] decides.
 
-pub(crate) mod alibi;
+pub mod alibi;
 mod budget;
 pub(crate) mod key_offset;
 mod lane_values;

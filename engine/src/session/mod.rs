@@ -22,7 +22,7 @@ pub(crate) mod not_finite;
 mod options;
 mod random;
 mod reading;
-pub(crate) mod snapshot;
+pub mod snapshot;
 pub mod text;
 
 use std::sync::Arc;
