@@ -9,16 +9,18 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::app::App;
-use crate::failure::Failure;
-use crate::models::hub::HubModel;
-use crate::models::hub::cache::Repository;
-use crate::models::hub::choose::{Choice, NoChoice, choose};
-use crate::models::hub::part::{self, Part};
-use crate::models::hub::patience::{Again, Patience};
-use crate::models::hub::server::{MIN_RATE, Refusal, RemoteFile, Revision, Server};
-use crate::terminal::format;
-use crate::terminal::progress::ProgressBar;
+use terminal::console::Console;
+use terminal::failure::Failure;
+use terminal::format;
+use terminal::interrupt::Interrupt;
+use terminal::progress::ProgressBar;
+
+use crate::HubModel;
+use crate::cache::Repository;
+use crate::choose::{Choice, NoChoice, choose};
+use crate::part::{self, Part};
+use crate::patience::{Again, Patience};
+use crate::server::{MIN_RATE, Refusal, RemoteFile, Revision, Server};
 
 /// How often Ctrl-C is looked for, and while the thread waits, whether somebody listens.
 const POLL: Duration = Duration::from_millis(50);
@@ -38,7 +40,13 @@ enum Event {
 
 /// Downloads a model. Files that are here are kept; with `checks`, only if their checksum is right. Returns the path of
 /// its file, or of the first part of a split one.
-pub fn download(app: &App, model: &HubModel, hub: &Path, checks: bool) -> Result<PathBuf, Failure> {
+pub fn download(
+    console: &Console,
+    interrupt: &Interrupt,
+    model: &HubModel,
+    hub: &Path,
+    checks: bool,
+) -> Result<PathBuf, Failure> {
     let (events, receive) = mpsc::channel();
     let (model, repository) = (model.clone(), Repository::new(hub, &model.folder_name()));
     let worker = thread::Builder::new().name("download".to_owned()).spawn(move || {
@@ -52,15 +60,15 @@ pub fn download(app: &App, model: &HubModel, hub: &Path, checks: bool) -> Result
         )
     })?;
     let mut bar: Option<(ProgressBar, u64, u64)> = None;
-    app.interrupt.generating(|| {
+    interrupt.generating(|| {
         loop {
             match receive.recv_timeout(POLL) {
                 Ok(Event::Note(text)) => {
                     bar = None;
-                    app.console.note(&text);
+                    console.note(&text);
                 }
                 Ok(Event::Begin(title, total, done)) => {
-                    bar = Some((ProgressBar::new(&app.console, title), total, done));
+                    bar = Some((ProgressBar::new(console, title), total, done));
                 }
                 Ok(Event::Done(done)) => {
                     if let Some((bar, total, before)) = &mut bar {
@@ -70,7 +78,7 @@ pub fn download(app: &App, model: &HubModel, hub: &Path, checks: bool) -> Result
                 Ok(Event::Waiting) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            if app.interrupt.is_pressed() {
+            if interrupt.is_pressed() {
                 return Err(Failure::interrupted().with_hint("run the command again: the download resumes"));
             }
         }

@@ -1,14 +1,19 @@
 //! Models of Hugging Face by name: `-hf OWNER/REPOSITORY[:QUANT]`. They are downloaded once into the cache that
-//! Hugging Face's own programs use. A file that is there needs no network.
+//! Hugging Face's own programs use, and a file that is there needs no network. Nothing else in the program uses one.
 //!
-//! What the server says is foreign: names become paths only if they are plain, and contents are compared with
-//! their checksum.
+//! What the server says is foreign: names become paths only if they are plain, and a file gets its name in the cache when the
+//! checksum of what is on the disk is right. A download may end at any moment, by Ctrl-C, a full disk or a server that is
+//! gone: what has arrived is kept, and the next one goes on from it. Two programs never write one file. The user's token goes
+//! to its server and into no message.
+//!
+//! Without the feature `download` the cache is only read.
 
 #[cfg(feature = "download")]
 mod cache;
 mod choose;
 #[cfg(feature = "download")]
 mod download;
+pub mod folders;
 #[cfg(feature = "download")]
 mod part;
 #[cfg(feature = "download")]
@@ -19,14 +24,17 @@ mod proxy;
 mod server;
 #[cfg(feature = "download")]
 mod token;
+pub mod walk;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use terminal::console::Console;
+use terminal::failure::Failure;
+use terminal::interrupt::Interrupt;
+
 use self::choose::{choose, is_first_of_model};
-use crate::app::App;
-use crate::failure::Failure;
-use crate::models::local_models;
+use self::walk::{Walk, paths_below};
 
 /// What `-hf` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,8 +108,13 @@ pub fn of_address(text: &str) -> Option<HubModel> {
 ///
 /// # Errors
 /// The download fails, is interrupted or is not allowed; there is no such model.
-pub fn path(app: &App, model: &HubModel, checks: bool) -> Result<PathBuf, Failure> {
-    let hub = local_models::hugging_face_folder().ok_or_else(|| {
+pub fn path(
+    console: &Console,
+    interrupt: &Interrupt,
+    model: &HubModel,
+    checks: bool,
+) -> Result<PathBuf, Failure> {
+    let hub = folders::hugging_face_folder().ok_or_else(|| {
         Failure::new("there is no folder for models of Hugging Face", "set HF_HUB_CACHE to a folder")
     })?;
     match find(&hub, model, is_offline()).filter(|_| !checks) {
@@ -118,25 +131,27 @@ pub fn path(app: &App, model: &HubModel, checks: bool) -> Result<PathBuf, Failur
                 }
             },
         )),
-        None => download(app, model, &hub, checks),
+        None => download(console, interrupt, model, &hub, checks),
     }
 }
 
 /// The model that the cache has already; of a split one the first part. What may be a draft for another model is taken
 /// only if `takes_drafts`: the server knows better.
 fn find(hub: &Path, model: &HubModel, takes_drafts: bool) -> Option<PathBuf> {
-    local_models::snapshots(&hub.join(model.folder_name())).into_iter().find_map(|snapshot| {
-        let paths = local_models::paths_below(&snapshot);
-        let chosen = choose(&paths, &model.repository, model.quant.as_deref()).ok()?;
-        let first = chosen.parts.first().filter(|_| chosen.is_sure || takes_drafts)?;
-        Some(snapshot.join(first))
-    })
+    folders::revisions(&hub.join(model.folder_name()), &mut Walk::default()).into_iter().find_map(
+        |snapshot| {
+            let paths = paths_below(&snapshot);
+            let chosen = choose(&paths, &model.repository, model.quant.as_deref()).ok()?;
+            let first = chosen.parts.first().filter(|_| chosen.is_sure || takes_drafts)?;
+            Some(snapshot.join(first))
+        },
+    )
 }
 
 /// Names of the models of a repository that are on this machine, at most some.
 fn names_here(hub: &Path, model: &HubModel) -> Vec<String> {
-    let snapshots = local_models::snapshots(&hub.join(model.folder_name()));
-    let paths = snapshots.iter().flat_map(|snapshot| local_models::paths_below(snapshot));
+    let snapshots = folders::revisions(&hub.join(model.folder_name()), &mut Walk::default());
+    let paths = snapshots.iter().flat_map(|snapshot| paths_below(snapshot));
     let mut paths: Vec<String> = paths.filter(|path| is_first_of_model(path)).collect();
     paths.sort_unstable();
     paths.dedup();
@@ -158,7 +173,7 @@ pub fn name_of(path: &Path) -> Option<String> {
 use download::download;
 
 #[cfg(not(feature = "download"))]
-fn download(_: &App, model: &HubModel, _: &Path, _: bool) -> Result<PathBuf, Failure> {
+fn download(_: &Console, _: &Interrupt, model: &HubModel, _: &Path, _: bool) -> Result<PathBuf, Failure> {
     Err(Failure::new(
         format!("{model} is not on this machine, and this longhand was built without the feature `download`"),
         format!(

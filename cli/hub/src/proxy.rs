@@ -3,10 +3,9 @@
 
 use std::env;
 
+use terminal::failure::Failure;
 use ureq::http::Uri;
 use ureq::{Proxy, ProxyProtocol};
-
-use crate::failure::Failure;
 
 /// A proxy, and which variable names it.
 pub struct NamedProxy {

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::{env, io};
 
 use models::regular_file;
+use terminal::failure::Failure;
 
-use crate::failure::Failure;
-use crate::models::local_models;
+use crate::folders;
 
 /// Largest file that may be a token, in bytes.
 const MAX_FILE: u64 = 4096;
@@ -30,7 +30,7 @@ pub fn read() -> Result<Option<Token>, Failure> {
         Some(text) => (text, "HF_TOKEN".to_owned()),
         None => {
             let given = env::var_os("HF_TOKEN_PATH").filter(|path| !path.is_empty()).map(PathBuf::from);
-            let Some(path) = given.or_else(local_models::hugging_face_token) else { return Ok(None) };
+            let Some(path) = given.or_else(folders::hugging_face_token) else { return Ok(None) };
             let source = path.display().to_string();
             match regular_file::read(&path, MAX_FILE) {
                 Ok(text) => (String::from_utf8_lossy(&text).into_owned(), source),

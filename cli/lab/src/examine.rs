@@ -13,10 +13,10 @@ use longhand::{
     ChatFormat, Engine, EngineError, HeadSource, KvUsage, Prefill, Progress, Sampler, SamplerOptions,
     Session, SessionOptions, SetupOptions, Stop, generate, sync_all,
 };
+use terminal::failure::Failure;
+use terminal::format;
 
-use crate::app::App;
-use crate::failure::Failure;
-use crate::terminal::format;
+use crate::Lab;
 
 /// A text and its questions, as tokens.
 pub struct Text {
@@ -54,7 +54,7 @@ pub struct Answer<'a> {
 /// # Errors
 /// Where `on_answer` fails, the computation does, or Ctrl-C was pressed.
 pub fn examine(
-    app: &App,
+    lab: &Lab,
     format: &ChatFormat,
     sessions: &mut [Session],
     text: &Text,
@@ -63,7 +63,7 @@ pub fn examine(
 ) -> Result<()> {
     let stops: Vec<String> = format.template().stop_strings().iter().map(|stop| (*stop).to_owned()).collect();
     let mut sampler = Sampler::new(SamplerOptions::greedy())?;
-    read(app, sessions, &text.document, &mut |share| progress(share / 2.0))?;
+    read(lab, sessions, &text.document, &mut |share| progress(share / 2.0))?;
     let all = sessions.len() * text.questions.len();
     let mut asked = 0;
     for (index, session) in sessions.iter_mut().enumerate() {
@@ -71,7 +71,7 @@ pub fn examine(
         for (number, question) in text.questions.iter().enumerate() {
             let prompt = [text.document.as_slice(), question].concat();
             let on_text = &mut |_: &str| ControlFlow::Continue(());
-            let answer = app.interrupt.computing(|| {
+            let answer = lab.interrupt.computing(|| {
                 // Return to the end of the text first. Syncing from one question directly to the next would return to
                 // where the two differ, and move the session's undo point there. A later question may differ earlier.
                 session.sync(&text.document, &mut |_| ())?;
@@ -94,13 +94,13 @@ pub fn examine(
 /// # Errors
 /// Where the computation fails, or Ctrl-C was pressed.
 pub fn read(
-    app: &App,
+    lab: &Lab,
     sessions: &mut [Session],
     tokens: &[u32],
     progress: &mut dyn FnMut(f64),
 ) -> Result<(), EngineError> {
     let progress = &mut |reading: Progress| progress(reading.share);
-    app.interrupt.computing(|| match sessions {
+    lab.interrupt.computing(|| match sessions {
         [session] if session.options().prefill == Prefill::Streaming => {
             session.sync(tokens, progress).map(|_| ())
         }
@@ -114,7 +114,7 @@ pub fn read(
 /// # Errors
 /// Where the file is of no use, or the calibration fails or was stopped.
 pub fn find_profile(
-    app: &App,
+    lab: &Lab,
     engine: &Arc<Engine>,
     options: &SetupOptions,
     heads: Option<&Path>,
@@ -126,7 +126,7 @@ pub fn find_profile(
     };
     let options = SetupOptions { heads, ..options.clone() };
     let profiles = Profiles::new(engine.model(), &options);
-    app.interrupt.computing(|| profiles.find_or_calibrate(engine, policy, &mut app.reporter()))
+    lab.interrupt.computing(|| profiles.find_or_calibrate(engine, policy, &mut lab.reporter()))
 }
 
 /// Divides items with the options of their sessions into few groups that can read a text together: they have the same

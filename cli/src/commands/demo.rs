@@ -1,13 +1,12 @@
 //! `longhand demo`: reads a long document with facts at known depths, and asks about every fact, under four
 //! policies: `full`, `razor`, and `streaming` with the same window and with the same bytes as `razor`.
 
-pub mod facts;
-
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
+use facts::{DocumentOptions, FactDocument, FactKind};
 use longhand::policy::PolicyChoice;
 use longhand::setup::prepare_session;
 use longhand::{
@@ -15,15 +14,14 @@ use longhand::{
     needed_context,
 };
 use serde_json::json;
+use terminal::format;
+use terminal::table::Table;
+use terminal::values;
 
 use crate::app::App;
-use crate::args::model::ModelArgs;
-use crate::args::values;
-use crate::commands::demo::facts::{DocumentOptions, FactDocument, FactKind};
 use crate::failure::Failure;
+use crate::models::args::ModelArgs;
 use crate::session::turn;
-use crate::terminal::format;
-use crate::terminal::table::Table;
 
 /// RazorAttention with the paper's C and number of sinks. Its S0 of 4000 is scaled down for the small model.
 const RAZOR: &str = "razor:buffer=256,ratio=5,sinks=4";

@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use hub::{self, HubModel};
 use longhand::{ModelSource, SetupOptions};
 use models::shapes::{FileType, ModelShape};
+use terminal::values;
 
-use crate::app::{App, model_source};
+use crate::app::App;
 use crate::args::device::DeviceArgs;
 use crate::args::habits::llama::UnusedArgs;
-use crate::args::values;
 use crate::failure::Failure;
-use crate::models::hub::{self, HubModel};
-use crate::models::local_models;
+use crate::models::{local_models, source};
 
 /// Flags of commands that open a model.
 #[derive(Clone, Debug, Args)]
@@ -70,9 +70,9 @@ impl OtherModels {
             ));
         }
         if let Some(model) = &self.hf_repo {
-            return Ok(ModelSource::File(hub::path(app, model, self.redownload)?));
+            return Ok(ModelSource::File(hub::path(&app.console, &app.interrupt, model, self.redownload)?));
         }
-        model_source(paths.last().or(self.default_model.as_deref()), &self.model_folders)
+        source(paths.last().or(self.default_model.as_deref()), &self.model_folders)
     }
 }
 
@@ -124,8 +124,10 @@ impl ModelArgs {
             return Ok(vec![self.source(app, None)?]);
         }
         let folders = &self.other.model_folders;
-        let named = self.models.iter().map(|model| model_source(Some(model), folders));
-        let path = |model| Ok(ModelSource::File(hub::path(app, model, self.other.redownload)?));
+        let named = self.models.iter().map(|model| source(Some(model), folders));
+        let path = |model| {
+            Ok(ModelSource::File(hub::path(&app.console, &app.interrupt, model, self.other.redownload)?))
+        };
         let hub = self.other.hf_repo.iter().map(path);
         named.chain(hub).collect()
     }
@@ -137,9 +139,10 @@ impl ModelArgs {
     pub fn named(&self, app: &App, text: &str) -> Result<ModelSource, Failure> {
         let hub = ["-hf", "--hf-repo"].iter().find_map(|flag| text.strip_prefix(flag));
         if let Some(repository) = hub.filter(|rest| rest.starts_with([' ', '='])) {
-            return Ok(ModelSource::File(hub::path(app, &hub::parse(repository[1..].trim())?, false)?));
+            let model = hub::parse(repository[1..].trim())?;
+            return Ok(ModelSource::File(hub::path(&app.console, &app.interrupt, &model, false)?));
         }
-        model_source(Some(Path::new(text)), &self.other.model_folders)
+        source(Some(Path::new(text)), &self.other.model_folders)
     }
 
     /// Whether a text is the name of a model on this machine, not only a part of one.

@@ -5,6 +5,7 @@ pub mod crash_save;
 pub mod documents;
 pub mod kept;
 pub mod offers;
+pub mod plain;
 pub mod prompts;
 pub mod recipes;
 pub mod sampling;

@@ -13,7 +13,7 @@ use longhand::text::sanitize_for_terminal;
 use models::invisible::{escape_invisible, is_invisible};
 use serde::Serialize;
 
-use crate::terminal::format;
+use crate::format;
 
 /// Whether the last line on stdout is not ended yet.
 static LINE_IS_OPEN: AtomicBool = AtomicBool::new(false);
@@ -24,7 +24,9 @@ static BELOW: Mutex<Option<Arc<dyn Below>>> = Mutex::new(None);
 /// One of the two streams that a terminal shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
+    /// Standard output.
     Stdout,
+    /// Standard error.
     Stderr,
 }
 

@@ -21,9 +21,9 @@ use signal_hook::consts as signals;
 #[cfg(unix)]
 use signal_hook::iterator::{Handle, Signals};
 
-use crate::terminal::console;
+use crate::console;
 #[cfg(unix)]
-use crate::terminal::tty;
+use crate::tty;
 
 const IDLE: u8 = 0;
 const PROMPT: u8 = 1;

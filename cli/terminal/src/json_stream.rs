@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::terminal::console::Console;
+use crate::console::Console;
 
 /// An object that is printed in three parts: the fields before the array, its elements one by one, and the
 /// fields after it. Together they are what [`Console::print_json`] prints of the whole object.

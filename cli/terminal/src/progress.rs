@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use longhand::{Progress, Task};
 
-use crate::terminal::console::{self, Console};
-use crate::terminal::format;
+use crate::console::{self, Console};
+use crate::format;
 
 /// Minimum time between two drawings.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -52,7 +52,6 @@ impl ProgressBar {
     }
 
     /// Shows how many of `total` bytes have arrived, and how fast. `before` were there when the work began.
-    #[cfg(feature = "download")]
     pub fn show_transfer(&mut self, before: u64, done: u64, total: u64) {
         let share = if total == 0 { 1.0 } else { done as f64 / total as f64 };
         let rate = done.saturating_sub(before) as f64 / self.started.elapsed().as_secs_f64().max(0.001);
@@ -97,7 +96,7 @@ impl Drop for ProgressBar {
 /// Columns of the terminal on stderr.
 fn columns() -> usize {
     #[cfg(unix)]
-    return crate::terminal::tty::size_of(rustix::stdio::stderr()).0;
+    return crate::tty::size_of(rustix::stdio::stderr()).0;
     #[cfg(not(unix))]
     80
 }

@@ -1,10 +1,11 @@
 //! Shows the library's progress as a progress bar on stderr, and its notices as notes.
 
-use longhand::{Notice, Observer, Progress, Task};
+use longhand::policy::PolicyChoice;
+use longhand::{Notice, Observer, Prefill, Progress, Task};
 
-use crate::terminal::console::Console;
-use crate::terminal::format;
-use crate::terminal::progress::ProgressBar;
+use crate::console::Console;
+use crate::format;
+use crate::progress::ProgressBar;
 
 /// Shows progress and notices.
 pub struct Reporter<'a> {
@@ -66,6 +67,18 @@ impl Observer for HeldReporter<'_> {
             Notice::Begins(_) => self.reporter.notice(notice),
             _ => self.notices.push(notice),
         }
+    }
+}
+
+/// Prints a note if a policy reads a text twice, and its prefill cannot.
+pub fn note_prefill<'a>(console: &Console, caches: impl IntoIterator<Item = (Prefill, &'a PolicyChoice)>) {
+    let cannot =
+        |(prefill, policy): (Prefill, &PolicyChoice)| prefill == Prefill::Streaming && policy.reads_twice();
+    if caches.into_iter().any(cannot) {
+        console.note(
+            "note: with --prefill streaming no text is read twice: kvzip keeps the first and the last rows, and no \
+             others",
+        );
     }
 }
 

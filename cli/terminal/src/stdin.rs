@@ -5,8 +5,8 @@ use std::io;
 
 use anyhow::Result;
 
+use crate::console::Console;
 use crate::failure::Failure;
-use crate::terminal::console::Console;
 
 /// How long a pipe may stay silent before it counts as one that nobody writes to.
 #[cfg(unix)]

@@ -133,7 +133,7 @@ fn restore_after_panics() {
     let previous = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         restore();
-        crate::terminal::console::remove_below();
+        crate::console::remove_below();
         previous(info);
     }));
 }

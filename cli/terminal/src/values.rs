@@ -5,8 +5,8 @@ use kernels::RowType;
 use kernels::graph::tensor_type;
 use longhand::policy::KvBudget;
 
-use crate::args::habits::suggest::did_you_mean;
 use crate::failure::Failure;
+use crate::suggest::did_you_mean;
 
 /// A whole number, which may be negative.
 pub fn integer(text: &str) -> Result<i64, Failure> {

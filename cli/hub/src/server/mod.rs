@@ -18,11 +18,11 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, BodyReader};
 
 pub use self::refusal::Refusal;
-use crate::failure::Failure;
-use crate::models::hub::patience::Again;
-use crate::models::hub::proxy::{self, NamedProxy};
-use crate::models::hub::token::{self, Token};
-use crate::terminal::format;
+use crate::patience::Again;
+use crate::proxy::{self, NamedProxy};
+use crate::token::{self, Token};
+use terminal::failure::Failure;
+use terminal::format;
 
 const HUGGING_FACE: &str = "https://huggingface.co";
 /// Time after which a server that sends nothing has failed, unless `HF_HUB_DOWNLOAD_TIMEOUT` gives another one.

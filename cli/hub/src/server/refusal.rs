@@ -3,13 +3,13 @@
 
 use std::io;
 
+use terminal::failure::Failure;
+use terminal::format;
 use ureq::http::header::{DATE, HeaderMap, RETRY_AFTER};
 
-use crate::failure::Failure;
-use crate::models::hub::patience::{Again, retry_after};
-use crate::models::hub::proxy::NamedProxy;
-use crate::models::hub::server::{MIN_RATE, Server};
-use crate::terminal::format;
+use crate::patience::{Again, retry_after};
+use crate::proxy::NamedProxy;
+use crate::server::{MIN_RATE, Server};
 
 /// Largest error text of a server that is quoted, in characters.
 const MAX_QUOTE: usize = 200;

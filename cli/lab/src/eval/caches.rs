@@ -8,15 +8,14 @@ use longhand::heads::HeadProfile;
 use longhand::policy::{KvBudget, PolicyChoice};
 use longhand::{Engine, EngineError, Prefill, SessionOptions, SetupOptions};
 use models::spec::ModelSpec;
+use terminal::failure::Failure;
+use terminal::prefill::PrefillArg;
+use terminal::{format, reporter, values};
 use twox_hash::XxHash3_64;
 
-use crate::app::App;
-use crate::args::session::{self, PrefillArg};
-use crate::args::values;
-use crate::commands::eval::EvalArgs;
-use crate::commands::examine::find_profile;
-use crate::failure::Failure;
-use crate::terminal::format;
+use crate::Lab;
+use crate::eval::EvalArgs;
+use crate::examine::find_profile;
 
 /// The types with whose full cache memory is compared.
 pub const F16: (Type, Type) = (Type::F16, Type::F16);
@@ -153,8 +152,7 @@ pub fn parse_types(text: &str) -> Result<(Type, Type), Failure> {
 }
 
 /// The caches that are asked for, each once: full ones of all types, then each policy with each type and budget.
-pub fn of_args(args: &EvalArgs, spec: &ModelSpec) -> Result<Vec<Cache>, Failure> {
-    let policies = session::bounded_policies(&args.policy, args.heads.is_some())?;
+pub fn of_args(args: &EvalArgs, policies: &[(String, PolicyChoice)], spec: &ModelSpec) -> Vec<Cache> {
     let full_types = match &args.full_types {
         Some(types) => types.clone(),
         None => FULL_TYPES.into_iter().filter(|types| can_have(spec, *types)).collect(),
@@ -163,7 +161,7 @@ pub fn of_args(args: &EvalArgs, spec: &ModelSpec) -> Result<Vec<Cache>, Failure>
     let mut caches: Vec<Cache> =
         full_types.map(|types| Cache::full(PolicyChoice::default().name(), *types)).collect();
     for types in &args.cache_types {
-        for (name, policy) in &policies {
+        for (name, policy) in policies {
             for prefill in &args.prefill {
                 let prefill = prefill.prefill();
                 let cache = Cache { policy: policy.clone(), prefill, ..Cache::full(name, *types) };
@@ -177,25 +175,25 @@ pub fn of_args(args: &EvalArgs, spec: &ModelSpec) -> Result<Vec<Cache>, Failure>
         let types = (cache.types.0.name(), cache.types.1.name());
         known.insert((cache.name.clone(), cache.budget_text(), types, PrefillArg::from(cache.prefill).name()))
     });
-    Ok(caches)
+    caches
 }
 
 /// The same with the head profiles that their policies need, which are calibrated where there are none.
 pub fn with_profiles(
-    app: &App,
+    lab: &Lab,
     args: &EvalArgs,
     engine: &Arc<Engine>,
     options: &SetupOptions,
     caches: &[Cache],
 ) -> Result<Vec<Cache>, EngineError> {
-    app.note_prefill(caches.iter().map(|cache| (cache.prefill, &cache.policy)));
+    reporter::note_prefill(&lab.console, caches.iter().map(|cache| (cache.prefill, &cache.policy)));
     let mut caches = caches.to_vec();
     let mut found: Vec<(PolicyChoice, Option<HeadProfile>)> = Vec::new();
     for cache in &mut caches {
         let known = found.iter().find(|(policy, _)| *policy == cache.policy);
         let profile = match known {
             Some((_, profile)) => profile.clone(),
-            None => find_profile(app, engine, options, args.heads.as_deref(), &cache.policy)?,
+            None => find_profile(lab, engine, options, args.heads.as_deref(), &cache.policy)?,
         };
         if known.is_none() {
             found.push((cache.policy.clone(), profile.clone()));

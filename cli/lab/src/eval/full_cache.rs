@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use longhand::{ChatFormat, Engine, EngineError, Session, SessionOptions, last_attention};
 
-use crate::app::App;
-use crate::commands::eval::agreement::FullAnswer;
-use crate::commands::eval::attention_loss::AttentionLoss;
-use crate::commands::eval::exercises::{Content, Exercise};
-use crate::commands::eval::prediction::Reference;
-use crate::commands::eval::records::Record;
-use crate::commands::eval::retention;
+use crate::Lab;
+use crate::eval::compare::agreement::FullAnswer;
+use crate::eval::compare::attention_loss::AttentionLoss;
+use crate::eval::compare::prediction::Reference;
+use crate::eval::compare::retention;
+use crate::eval::results::records::Record;
+use crate::eval::texts::exercise::{Content, Exercise};
 
 /// What a full cache in f16 does.
 pub enum FullCache {
@@ -30,7 +30,7 @@ impl FullCache {
     /// # Errors
     /// Where the computation fails, or Ctrl-C was pressed.
     pub fn new(
-        app: &App,
+        lab: &Lab,
         engine: &Arc<Engine>,
         format: &ChatFormat,
         exercise: &Exercise,
@@ -40,15 +40,15 @@ impl FullCache {
         Ok(match &exercise.content {
             Content::Question(..) | Content::Retention(_) => FullCache::None,
             Content::Prediction(text, rest) => {
-                FullCache::Predicts(Reference::new(app, &mut session()?, text, rest)?)
+                FullCache::Predicts(Reference::new(lab, &mut session()?, text, rest)?)
             }
             Content::Agreement(text) => {
-                FullCache::Answers(FullAnswer::new(app, &mut session()?, format.tokenizer(), text)?)
+                FullCache::Answers(FullAnswer::new(lab, &mut session()?, format.tokenizer(), text)?)
             }
             Content::AttentionLoss(text, next) => {
                 let tokens = [text, next.as_slice()].concat();
                 let mut attention =
-                    app.interrupt.computing(|| last_attention(engine, &tokens, &mut |_| ()))?;
+                    lab.interrupt.computing(|| last_attention(engine, &tokens, &mut |_| ()))?;
                 // What the token pays to itself cannot be lost.
                 attention.iter_mut().flatten().for_each(|weights| weights.truncate(text.len()));
                 FullCache::Attends(attention)
@@ -62,17 +62,17 @@ impl FullCache {
     /// As for [`FullCache::new`].
     pub fn compare(
         &self,
-        app: &App,
+        lab: &Lab,
         exercise: &Exercise,
         session: &mut Session,
         record: &mut Record,
     ) -> Result<(), EngineError> {
         match (self, &exercise.content) {
             (FullCache::Predicts(reference), Content::Prediction(text, rest)) => {
-                record.prediction = Some(reference.compare(app, session, text, rest)?);
+                record.prediction = Some(reference.compare(lab, session, text, rest)?);
             }
             (FullCache::Answers(answer), Content::Agreement(text)) => {
-                let agreement = answer.compare(app, session, text)?;
+                let agreement = answer.compare(lab, session, text)?;
                 record.score = agreement.share;
                 record.agreement = Some(agreement);
             }

@@ -7,19 +7,20 @@ use anyhow::Result;
 use ggml::Type;
 use longhand::setup::available_memory;
 use longhand::{ChatFormat, Engine, EngineError, KvUsage, Session, SessionOptions};
+use terminal::failure::Failure;
+use terminal::format;
+use terminal::prefill::PrefillArg;
+use terminal::progress::ProgressBar;
 
-use crate::app::App;
-use crate::args::session::PrefillArg;
-use crate::commands::eval::EvalArgs;
-use crate::commands::eval::caches::{Cache, F16, full_bytes};
-use crate::commands::eval::exercises::{Content, Exercise, exercises};
-use crate::commands::eval::full_cache::FullCache;
-use crate::commands::eval::peer::{Peer, PeerCommand};
-use crate::commands::eval::records::{Key, Record, Records};
-use crate::commands::examine::{Text, examine, groups, read};
-use crate::failure::Failure;
-use crate::terminal::format;
-use crate::terminal::progress::ProgressBar;
+use crate::Lab;
+use crate::eval::EvalArgs;
+use crate::eval::caches::{Cache, F16, full_bytes};
+use crate::eval::full_cache::FullCache;
+use crate::eval::peer::{Peer, PeerCommand};
+use crate::eval::results::records::{Key, Record, Records};
+use crate::eval::texts::contents::exercises;
+use crate::eval::texts::exercise::{Content, Exercise};
+use crate::examine::{Text, examine, groups, read};
 
 /// Most tokens that a chat template writes around a prompt.
 pub const TEMPLATE_TOKENS: usize = 256;
@@ -27,26 +28,9 @@ pub const TEMPLATE_TOKENS: usize = 256;
 /// Longest name of a model that is recorded, in characters.
 const MAX_NAME: usize = 200;
 
-/// A part of the work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shard {
-    /// Which part, from 1 to `of`.
-    pub number: usize,
-    /// How many parts there are.
-    pub of: usize,
-}
-
-/// Parses `2/8`.
-pub fn parse_shard(text: &str) -> Result<Shard, Failure> {
-    let parse =
-        |(number, of): (&str, &str)| Some(Shard { number: number.parse().ok()?, of: of.parse().ok()? });
-    let shard = text.split_once('/').and_then(parse).filter(|shard| (1..=shard.of).contains(&shard.number));
-    shard.ok_or_else(|| Failure::usage("not a part of the work", "give two numbers, such as 2/8"))
-}
-
 /// An evaluation of one model.
 pub struct Evaluation<'a> {
-    app: &'a App,
+    lab: &'a Lab,
     args: &'a EvalArgs,
     engine: &'a Arc<Engine>,
     format: ChatFormat,
@@ -59,7 +43,7 @@ impl<'a> Evaluation<'a> {
     /// # Errors
     /// Where the model has no usable chat template.
     pub fn new(
-        app: &'a App,
+        lab: &'a Lab,
         args: &'a EvalArgs,
         engine: &'a Arc<Engine>,
         caches: &'a [Cache],
@@ -67,7 +51,7 @@ impl<'a> Evaluation<'a> {
         let format = engine.model().chat_format()?;
         // Thinking would use up the tokens of the answer, which has begun already.
         let format = format.with_thinking(false).unwrap_or_else(|_| format.clone());
-        Ok(Evaluation { app, args, engine, format, caches })
+        Ok(Evaluation { lab, args, engine, format, caches })
     }
 
     /// Asks what is not answered yet, and records it.
@@ -76,7 +60,7 @@ impl<'a> Evaluation<'a> {
     /// Where texts cannot be made, the computation fails, results cannot be written, or Ctrl-C was pressed.
     pub fn run(&self, records: &mut Records) -> Result<()> {
         let (mut work, mut impossible) = (Vec::new(), HashSet::new());
-        let exercises = exercises(self.app, self.args, &self.format)?;
+        let exercises = exercises(self.lab, self.args, &self.format)?;
         for exercise in &exercises {
             let missing = self.missing(records, exercise)?;
             let sessions = self.sessions(exercise, &missing, &mut impossible);
@@ -87,9 +71,9 @@ impl<'a> Evaluation<'a> {
         let all: usize =
             work.iter().map(|(exercise, sessions)| exercise.document().len() * sessions.len()).sum();
         let mut done = 0;
-        let mut bar = ProgressBar::new(&self.app.console, "evaluating");
+        let mut bar = ProgressBar::new(&self.lab.console, "evaluating");
         for (exercise, sessions) in work {
-            let full = FullCache::new(self.app, self.engine, &self.format, exercise)?;
+            let full = FullCache::new(self.lab, self.engine, &self.format, exercise)?;
             let free = available_memory().unwrap_or(usize::MAX);
             for group in groups(self.engine, sessions, exercise.context(), free)? {
                 let cost = exercise.document().len() * group.len();
@@ -119,7 +103,7 @@ impl<'a> Evaluation<'a> {
         let types: Vec<(Type, Type)> =
             self.caches.iter().filter(|cache| cache.budget.is_none()).map(|cache| cache.types).collect();
         let all = types.len() * exercises.len();
-        let mut bar = ProgressBar::new(&self.app.console, format!("asking {}", command.name));
+        let mut bar = ProgressBar::new(&self.lab.console, format!("asking {}", command.name));
         for (number, types) in types.into_iter().enumerate() {
             let cache = Cache::full(&command.name, types);
             let mut peer: Option<Peer> = None;
@@ -137,12 +121,12 @@ impl<'a> Evaluation<'a> {
                 bar.show_share(format::share(number * exercises.len() + index, all), &detail);
                 let prompt = [&text.document[..], &text.questions.concat()].concat();
                 let answer = self
-                    .app
+                    .lab
                     .interrupt
                     .computing(|| peer.answer(&prompt, text.answer_limit, spec.n_vocab))
                     // Ctrl-C ends the program, too.
                     .map_err(
-                        |error| if self.app.interrupt.is_pressed() { Failure::interrupted() } else { error },
+                        |error| if self.lab.interrupt.is_pressed() { Failure::interrupted() } else { error },
                     )?;
                 let answer = self.format.tokenizer().decode(&answer, false);
                 let answer = String::from_utf8_lossy(&answer).into_owned();
@@ -197,7 +181,7 @@ impl<'a> Evaluation<'a> {
             Ok(options) => Some((*index, options)),
             Err(error) => {
                 if impossible.insert((*index, exercise.length)) {
-                    self.app.console.note(&format!("note: {error}"));
+                    self.lab.console.note(&format!("note: {error}"));
                 }
                 None
             }
@@ -220,7 +204,7 @@ impl<'a> Evaluation<'a> {
         progress: &mut dyn FnMut(f64),
     ) -> Result<()> {
         let mut sessions = self.new_sessions(group)?;
-        examine(self.app, &self.format, &mut sessions, text, progress, &mut |answer| {
+        examine(self.lab, &self.format, &mut sessions, text, progress, &mut |answer| {
             let record = self.record_of(exercise, &group[answer.session], answer.usage);
             let score = score(answer.text);
             Ok(records.add(Record { score, answer: answer.text.to_owned(), ..record })?)
@@ -237,10 +221,10 @@ impl<'a> Evaluation<'a> {
         progress: &mut dyn FnMut(f64),
     ) -> Result<()> {
         let mut sessions = self.new_sessions(group)?;
-        read(self.app, &mut sessions, exercise.document(), &mut |share| progress(share / 2.0))?;
+        read(self.lab, &mut sessions, exercise.document(), &mut |share| progress(share / 2.0))?;
         for (index, (session, cache)) in sessions.iter_mut().zip(group).enumerate() {
             let mut record = self.record_of(exercise, cache, session.kv_usage());
-            full.compare(self.app, exercise, session, &mut record)?;
+            full.compare(self.lab, exercise, session, &mut record)?;
             records.add(record)?;
             progress(0.5 + format::share(index + 1, group.len()) / 2.0);
         }

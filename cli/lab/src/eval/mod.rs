@@ -2,22 +2,13 @@
 //! memory and cache types. With exact prefill every text is read once for each pair of types. Results are appended to a
 //! file, so that an evaluation that was stopped resumes.
 
-mod agreement;
-mod attention_loss;
-mod books;
 mod caches;
-mod contents;
-mod exercises;
+mod compare;
 mod full_cache;
 mod measure;
-mod outputs;
 mod peer;
-mod pictures;
-mod prediction;
-mod records;
-mod report;
-mod retention;
-mod tables;
+mod results;
+mod texts;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,34 +16,27 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::Args;
 use ggml::Type;
+use longhand::policy::PolicyChoice;
 use longhand::{Context, Model, SetupOptions};
+use terminal::failure::{Failure, is_interrupt};
+use terminal::prefill::PrefillArg;
+use terminal::values;
 
 use self::caches::{Budget, Cache};
-use self::exercises::Task;
 use self::measure::Evaluation;
-use self::records::Records;
-use crate::app::App;
-use crate::args::model::ModelArgs;
-use crate::args::session::PrefillArg;
-use crate::args::values;
-use crate::failure::{self, Failure};
-use crate::terminal::interrupt;
+use self::results::records::{self, Records, Shard};
+use self::results::report;
+use self::texts::exercise::{self, Task};
+use crate::Lab;
 
-/// Measure what a model finds in long texts, for many ways of keeping its cache.
-///
-/// A text is read, and rows are evicted, before the question is known; with --query-aware they are read together. Full
-/// caches, one for each type, are the reference. Memory is compared with a full cache in f16.
-///
-/// Results are appended to a file in the output folder, one line for each answer. To resume a run that was stopped,
-/// repeat the command. The folder gets a table, a summary in JSON and pictures at the end. With several -m, all models
-/// are in the same table.
+/// What is evaluated. The models are others' flags.
 #[derive(Debug, Args)]
 pub struct EvalArgs {
     /// Tasks: ruler (all thirteen of RULER) or one of them by its name, such as niah_single_1 or vt. Also needle,
     /// passkey, and longbench (the sixteen that are not in Chinese) or one of them. Of books: perplexity, agreement
     /// (with a full cache's summary), retention (positions that are kept), attention-loss (attention that evicted rows
     /// would receive, at the number of rows that a policy keeps; the L2 paper's ALR is the sum over all numbers)
-    #[arg(value_name = "TASK", required = true, value_parser = exercises::parse, help_heading = "Tasks")]
+    #[arg(value_name = "TASK", required = true, value_parser = exercise::parse, help_heading = "Tasks")]
     tasks: Vec<Vec<Task>>,
     /// Lengths of the texts in tokens, with the question and the answer but without the chat template, comma-separated.
     /// RULER itself uses 4096 and more
@@ -79,7 +63,7 @@ pub struct EvalArgs {
     query_aware: bool,
     /// Policies, separated by semicolons, or `all`. The full cache is always there
     #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "all", help_heading = "Cache")]
-    policy: Vec<String>,
+    pub policy: Vec<String>,
     /// Memory for the KV cache with text, question and answer, comma-separated: sizes (2GiB) or shares of a full cache
     /// in f16 (25%), or own. With own, the sizes are those in the policies' parameters. Less is left after the text:
     /// some policies hold more rows for a moment
@@ -99,7 +83,7 @@ pub struct EvalArgs {
     /// Head profile, for razor, kvzip and policies with heads=on [default: the saved profile of the model, else a new
     /// calibration]
     #[arg(long, value_name = "FILE", help_heading = "Cache")]
-    heads: Option<PathBuf>,
+    pub heads: Option<PathBuf>,
     /// Another program that answers the same questions with full caches, to compare with: NAME=COMMAND. {context},
     /// {type_k} and {type_v} in it are replaced. It gets a prompt as a line of numbers: the most tokens of the answer,
     /// then the token ids. It writes the ids of the answer as a line. tests/peer/answers.cpp is one for llama.cpp
@@ -109,43 +93,56 @@ pub struct EvalArgs {
     #[arg(short = 'o', long, value_name = "FOLDER", default_value = "eval", help_heading = "Results")]
     output: PathBuf,
     /// Do only this part of the work, such as 2/8: the second of eight. Each part has a file of its own in the folder
-    #[arg(long, value_name = "I/N", value_parser = measure::parse_shard, help_heading = "Results")]
-    shard: Option<measure::Shard>,
+    #[arg(long, value_name = "I/N", value_parser = records::parse_shard, help_heading = "Results")]
+    shard: Option<Shard>,
     /// Print a JSON array with one object for each task and cache that the folder has results of
     #[arg(long, help_heading = "Results")]
     json: bool,
-    #[command(flatten)]
-    model: ModelArgs,
 }
 
-/// Runs the command.
-pub fn run(app: &App, args: &EvalArgs) -> Result<()> {
-    let sources = args.model.sources(app)?;
-    if sources.len() > 1 && args.heads.is_some() {
-        return Err(Failure::usage(
-            "--heads is for one model, and several are given",
-            "calibrate each model first with `longhand heads calibrate`, or evaluate one after the other with the same -o",
-        )
-        .into());
+impl EvalArgs {
+    /// Refuses a head profile for several models.
+    ///
+    /// # Errors
+    /// Where a head profile is given, and more than one model.
+    pub fn check_models(&self, models: usize) -> Result<(), Failure> {
+        if models > 1 && self.heads.is_some() {
+            return Err(Failure::usage(
+                "--heads is for one model, and several are given",
+                "calibrate each model first with `longhand heads calibrate`, or evaluate one after the other with the same -o",
+            ));
+        }
+        Ok(())
     }
-    // What is wrong with a file is said before hours of work on another one.
-    let models: Vec<Arc<Model>> =
-        sources.into_iter().map(|source| app.open(source)).collect::<Result<_, _>>()?;
+}
+
+/// Evaluates the models. `policies`: those of [`EvalArgs::policy`] that have bounded heads, with their names as given.
+/// `options` says how models are run; it is called when nothing is wrong with the folder.
+///
+/// # Errors
+/// Where nothing can be measured, a computation fails, results cannot be written, or Ctrl-C was pressed.
+pub fn run(
+    lab: &Lab,
+    args: &EvalArgs,
+    models: &[Arc<Model>],
+    policies: &[(String, PolicyChoice)],
+    options: impl FnOnce() -> SetupOptions,
+) -> Result<()> {
     let caches: Vec<Vec<Cache>> =
-        models.iter().map(|model| caches::of_args(args, model.spec())).collect::<Result<_, _>>()?;
-    outputs::check(&args.output)?;
+        models.iter().map(|model| caches::of_args(args, policies, model.spec())).collect();
+    results::check(&args.output)?;
     let mut records = Records::open(&args.output, args.shard)?;
-    let options = args.model.setup_options(app);
+    let options = options();
     for (model, caches) in models.iter().zip(&caches) {
-        evaluate(app, args, model, &options, caches, &mut records)
+        evaluate(lab, args, model, &options, caches, &mut records)
             .map_err(|error| or_resume(error, &args.output))?;
     }
-    report::finish(app, args, &mut records)
+    report::finish(lab, args, &mut records)
 }
 
 /// Ctrl-C loses no results: its hint says so.
 fn or_resume(error: anyhow::Error, output: &Path) -> anyhow::Error {
-    if failure::report(&error).exit_code != interrupt::EXIT_CODE {
+    if !is_interrupt(&error) {
         return error;
     }
     let hint = format!("the results so far are kept in {}: repeat the command to resume", output.display());
@@ -154,7 +151,7 @@ fn or_resume(error: anyhow::Error, output: &Path) -> anyhow::Error {
 
 /// Evaluates a model.
 fn evaluate(
-    app: &App,
+    lab: &Lab,
     args: &EvalArgs,
     model: &Arc<Model>,
     options: &SetupOptions,
@@ -173,7 +170,7 @@ fn evaluate(
         v_type: Some(v_type),
         ..options.clone()
     };
-    let engine = app.load(&app.resolve(model, &options, longest)?)?;
-    let caches = caches::with_profiles(app, args, &engine, &options, caches)?;
-    Evaluation::new(app, args, &engine, &caches)?.run(records)
+    let engine = lab.load(model, &options, longest)?;
+    let caches = caches::with_profiles(lab, args, &engine, &options, caches)?;
+    Evaluation::new(lab, args, &engine, &caches)?.run(records)
 }

@@ -7,8 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::str::FromStr;
 
 use ggml::Type;
-
-use crate::failure::Failure;
+use terminal::failure::Failure;
 
 /// Longest line that a program may write, in bytes.
 const MAX_LINE: u64 = 1 << 20;

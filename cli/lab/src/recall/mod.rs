@@ -10,29 +10,22 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
+use ggml::Type;
 use longhand::heads::HeadProfile;
 use longhand::policy::{KvBudget, PolicyChoice};
 use longhand::setup::available_memory;
-use longhand::{Context, Engine, EngineError, Session, SessionOptions, Setup, SetupOptions};
+use longhand::{Context, Engine, EngineError, Model, Session, SessionOptions, Setup, SetupOptions};
+use terminal::format;
+use terminal::progress::ProgressBar;
+use terminal::values;
 
 use self::texts::FactText;
-use crate::app::App;
-use crate::args::model::{ModelArg, ModelArgs};
-use crate::args::session::{self, TypeArgs};
-use crate::args::values;
-use crate::commands::examine::{examine, find_profile, groups};
-use crate::terminal::format;
-use crate::terminal::progress::ProgressBar;
+use crate::Lab;
+use crate::examine::{examine, find_profile, groups};
 
-/// Measure how many facts of a long document are still found under each policy, at equal memory.
-///
-/// Each document is generated with facts at evenly spaced depths and read without a question. Then every fact
-/// is asked about, each time from the state of the cache after reading. The policy `full`, which keeps
-/// everything, is the reference.
+/// What is asked, and of which caches. The model and the types of keys and values are others' flags.
 #[derive(Debug, Args)]
 pub struct RecallArgs {
-    #[command(flatten)]
-    model_arg: ModelArg,
     /// Lengths of the documents in tokens, comma-separated
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_delimiter = ',', default_value = "4k,8k,16k", value_parser = values::positive)]
     lengths: Vec<usize>,
@@ -41,7 +34,7 @@ pub struct RecallArgs {
     kv_budget: Vec<KvBudget>,
     /// Policies, separated by semicolons, or `all`
     #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "all")]
-    policy: Vec<String>,
+    pub policy: Vec<String>,
     /// Questions for each policy, budget and length; there are ten about each document
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     questions: u32,
@@ -51,14 +44,10 @@ pub struct RecallArgs {
     /// Head profile, for razor, kvzip and policies with heads=on [default: the saved profile of the model, else a new
     /// calibration]
     #[arg(long, value_name = "FILE")]
-    heads: Option<PathBuf>,
+    pub heads: Option<PathBuf>,
     /// Print a JSON array with one object for each policy and budget
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    types: TypeArgs,
-    #[command(flatten)]
-    model: ModelArgs,
 }
 
 /// A policy with bounded heads: a row of every table.
@@ -95,48 +84,55 @@ struct Cell {
     kv_full: usize,
 }
 
-/// Runs the command.
-pub fn run(app: &App, args: &RecallArgs) -> Result<()> {
-    let policies = session::bounded_policies(&args.policy, args.heads.is_some())?;
-    let model = app.open(args.model.source(app, args.model_arg.path.as_deref())?)?;
-    let (k_type, v_type) = args.types.types();
-    let setup_options =
-        SetupOptions { k_type: Some(k_type), v_type: Some(v_type), ..args.model.setup_options(app) };
+/// Measures, and prints the results. `policies`: those of [`RecallArgs::policy`] that have bounded heads, with their names
+/// as given. `setup_options` has the types of keys and values.
+///
+/// # Errors
+/// Where the model has no usable chat template, a computation fails, or Ctrl-C was pressed.
+pub fn run(
+    lab: &Lab,
+    args: &RecallArgs,
+    model: &Arc<Model>,
+    policies: Vec<(String, PolicyChoice)>,
+    setup_options: &SetupOptions,
+) -> Result<()> {
+    let default = SessionOptions::default().types;
+    let types = (setup_options.k_type.unwrap_or(default.0), setup_options.v_type.unwrap_or(default.1));
     // Every length is resolved before the first document is read. The layers on the GPU are chosen for the
     // longest.
     let options = |tokens| SetupOptions { context: Context::Tokens(tokens), ..setup_options.clone() };
     let Some(longest) = args.lengths.iter().copied().max() else { return Ok(()) };
     for tokens in args.lengths.iter().copied().filter(|tokens| *tokens < longest) {
         // Only the notices of the longest are shown.
-        app.interrupt.computing(|| Setup::resolve(&model, &options(tokens), tokens, &mut ()))?;
+        lab.interrupt.computing(|| Setup::resolve(model, &options(tokens), tokens, &mut ()))?;
     }
-    let engine = app.load(&app.resolve(&model, &options(longest), longest)?)?;
-    let rows = rows(app, args, &engine, &setup_options, policies)?;
+    let engine = lab.load(model, &options(longest), longest)?;
+    let rows = rows(lab, args, &engine, setup_options, policies)?;
     let mut trials = Vec::new();
     for tokens in &args.lengths {
-        trials.push(Trial::new(app, args, &engine, &rows, *tokens)?);
+        trials.push(Trial::new(lab, args, types, &engine, &rows, *tokens)?);
     }
-    measure(app, &engine, &mut trials)?;
-    report::print(app, args, &model, &trials)
+    measure(lab, &engine, &mut trials)?;
+    report::print(lab, args, types, model, &trials)
 }
 
 /// Finds the head profile of each policy.
 fn rows(
-    app: &App,
+    lab: &Lab,
     args: &RecallArgs,
     engine: &Arc<Engine>,
     setup_options: &SetupOptions,
     policies: Vec<(String, PolicyChoice)>,
 ) -> Result<Vec<Row>> {
     let row = |(name, policy): (String, PolicyChoice)| {
-        let profile = find_profile(app, engine, setup_options, args.heads.as_deref(), &policy)?;
+        let profile = find_profile(lab, engine, setup_options, args.heads.as_deref(), &policy)?;
         Ok(Row { name, policy, profile })
     };
     policies.into_iter().map(row).collect()
 }
 
 fn session_options(
-    args: &RecallArgs,
+    types: (Type, Type),
     policy: &PolicyChoice,
     profile: Option<HeadProfile>,
     context: usize,
@@ -145,14 +141,21 @@ fn session_options(
         context,
         policy: policy.clone(),
         profile,
-        types: args.types.types(),
+        types,
         chunk: SessionOptions::default().chunk,
         ..SessionOptions::default()
     }
 }
 
 impl Trial {
-    fn new(app: &App, args: &RecallArgs, engine: &Engine, rows: &[Row], tokens: usize) -> Result<Trial> {
+    fn new(
+        lab: &Lab,
+        args: &RecallArgs,
+        types: (Type, Type),
+        engine: &Engine,
+        rows: &[Row],
+        tokens: usize,
+    ) -> Result<Trial> {
         let texts =
             texts::generate(engine.model().chat_format()?, tokens, args.questions as usize, args.seed)?;
         let context = texts.iter().map(|text| text.text.context()).max().unwrap_or(0);
@@ -165,14 +168,14 @@ impl Trial {
             kv_full: 0,
         };
         let full = PolicyChoice::default();
-        let mut cells = vec![cell(full.name(), None, Ok(session_options(args, &full, None, context)))];
+        let mut cells = vec![cell(full.name(), None, Ok(session_options(types, &full, None, context)))];
         for Row { name, policy, profile } in rows {
             for budget in &args.kv_budget {
-                let unlimited = session_options(args, policy, profile.clone(), context);
+                let unlimited = session_options(types, policy, profile.clone(), context);
                 let options = match unlimited.within(*budget, engine.spec()) {
                     Ok(options) => Ok(options),
                     Err(EngineError::Policy { reason, .. }) => {
-                        app.console.note(&format!("note: {name}: {reason}"));
+                        lab.console.note(&format!("note: {name}: {reason}"));
                         Err(reason)
                     }
                     Err(error) => return Err(error.into()),
@@ -195,12 +198,12 @@ impl Cell {
 }
 
 /// Reads all documents and asks all questions.
-fn measure(app: &App, engine: &Arc<Engine>, trials: &mut [Trial]) -> Result<()> {
+fn measure(lab: &Lab, engine: &Arc<Engine>, trials: &mut [Trial]) -> Result<()> {
     let format = engine.model().chat_format()?;
     let possible = |trial: &Trial| trial.cells.iter().filter(|cell| cell.options.is_ok()).count();
     let all: usize = trials.iter().map(|trial| trial.tokens * trial.texts.len() * possible(trial)).sum();
     let mut done = 0;
-    let mut bar = ProgressBar::new(&app.console, "recall");
+    let mut bar = ProgressBar::new(&lab.console, "recall");
     for Trial { tokens, texts, context, cells } in trials {
         let free = available_memory().unwrap_or(usize::MAX);
         let options = |(index, cell): (usize, &Cell)| Some((index, cell.options.as_ref().ok()?.clone()));
@@ -214,7 +217,7 @@ fn measure(app: &App, engine: &Arc<Engine>, trials: &mut [Trial]) -> Result<()> 
                 let mut progress = |share: f64| {
                     bar.show_share((done as f64 + weight as f64 * share) / all as f64, &detail);
                 };
-                examine(app, format, &mut sessions, &text.text, &mut progress, &mut |answer| {
+                examine(lab, format, &mut sessions, &text.text, &mut progress, &mut |answer| {
                     let cell = &mut cells[group[answer.session].0];
                     if answer.question == 0 {
                         cell.kv_bytes += answer.usage.bytes;

@@ -2,24 +2,30 @@
 //! each cell.
 
 use anyhow::Result;
+use ggml::Type;
 use longhand::Model;
 use longhand::policy::KvBudget;
 use serde_json::{Value, json};
+use terminal::format;
+use terminal::table::Table;
 
-use crate::app::App;
-use crate::commands::recall::{Cell, RecallArgs, Trial};
-use crate::terminal::format;
-use crate::terminal::table::Table;
+use crate::Lab;
+use crate::recall::{Cell, RecallArgs, Trial};
 
 /// Prints all results.
-pub fn print(app: &App, args: &RecallArgs, model: &Model, trials: &[Trial]) -> Result<()> {
+pub fn print(
+    lab: &Lab,
+    args: &RecallArgs,
+    types: (Type, Type),
+    model: &Model,
+    trials: &[Trial],
+) -> Result<()> {
     if args.json {
         let objects = trials
             .iter()
-            .flat_map(|trial| trial.cells.iter().map(move |cell| object(args, model, trial, cell)));
-        return app.console.print_json(&objects.collect::<Vec<_>>());
+            .flat_map(|trial| trial.cells.iter().map(move |cell| object(args, types, model, trial, cell)));
+        return lab.console.print_json(&objects.collect::<Vec<_>>());
     }
-    let types = args.types.types();
     let mut text = format!(
         "{}, keys {}, values {}, seed {}. Cells: correct answers in %, and in brackets the KV cache after the \
          document in % of the full cache.\n",
@@ -37,7 +43,7 @@ pub fn print(app: &App, args: &RecallArgs, model: &Model, trials: &[Trial]) -> R
             table(args, trial).markdown()
         );
     }
-    Ok(app.console.print_report(&text)?)
+    Ok(lab.console.print_report(&text)?)
 }
 
 fn table(args: &RecallArgs, trial: &Trial) -> Table {
@@ -61,8 +67,7 @@ fn table(args: &RecallArgs, trial: &Trial) -> Table {
     table
 }
 
-fn object(args: &RecallArgs, model: &Model, trial: &Trial, cell: &Cell) -> Value {
-    let (k, v) = args.types.types();
+fn object(args: &RecallArgs, (k, v): (Type, Type), model: &Model, trial: &Trial, cell: &Cell) -> Value {
     json!({
         "model": model.name(),
         "type_k": k.name(),

@@ -2,12 +2,12 @@
 //! the rest of the prompt for each question.
 
 use anyhow::Result;
+use facts::{DEMO_KINDS, DocumentOptions, Fact, FactDocument, FactKind};
 use longhand::ChatFormat;
 use models::chat::Message;
+use terminal::failure::Failure;
 
-use crate::commands::demo::facts::{DEMO_KINDS, DocumentOptions, Fact, FactDocument, FactKind};
-use crate::commands::examine::Text;
-use crate::failure::Failure;
+use crate::examine::Text;
 
 /// Facts in a document.
 const FACTS: usize = 10;

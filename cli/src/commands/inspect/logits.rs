@@ -9,9 +9,9 @@ use longhand::atomic_file::{self, Access};
 use longhand::{Context, SetupOptions};
 
 use crate::app::App;
-use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::session::{ChunkArgs, TypeArgs};
 use crate::failure::Failure;
+use crate::models::args::{ModelArg, ModelArgs};
 
 /// Write the logits after every token of a text to a NumPy file: float32 [tokens, vocabulary].
 #[derive(Debug, Args)]

@@ -9,15 +9,14 @@ use models::LoadError;
 use models::gguf::GgufFile;
 use models::invisible::escape_name;
 use serde_json::{Value, json};
+use terminal::format;
+use terminal::table::Table;
 
 use crate::app::App;
 use crate::commands::inspect::model;
-use crate::models::hub;
 use crate::models::local_models::places::Found;
 use crate::models::local_models::suggestions::{CONTEXT, FILE_TYPE, Suggestion, suggestions};
 use crate::models::local_models::{LocalModel, SHOWN, list};
-use crate::terminal::format;
-use crate::terminal::table::Table;
 
 /// List the models on this machine that can be given by name.
 ///

@@ -5,12 +5,12 @@ use std::cmp::Reverse;
 
 use longhand::setup::{Forecast, GpuLayers, HostExperts, Planned, SessionForecast};
 use serde_json::{Value, json};
+use terminal::format;
+use terminal::prefill::PrefillArg;
+use terminal::table::Table;
 
-use crate::args::session::PrefillArg;
 use crate::commands::plan::{PlanArgs, Row};
 use crate::session::recipes::rank;
-use crate::terminal::format;
-use crate::terminal::table::Table;
 
 /// Most rows of the short table.
 const ROWS: usize = 5;

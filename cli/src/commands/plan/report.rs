@@ -3,11 +3,11 @@
 use longhand::plan::KERNEL_CODE_BYTES;
 use longhand::setup::{Forecast, ForecastHeads, Planned, ProfileOrigin, SessionForecast, free_memory};
 use serde_json::{Value, json};
+use terminal::format;
+use terminal::table::Table;
 
 use crate::commands::plan::answer::{Answer, Verdict};
 use crate::commands::plan::{PlanArgs, Row};
-use crate::terminal::format;
-use crate::terminal::table::Table;
 
 /// Where the head profile is from.
 fn source(heads: &ForecastHeads) -> String {

@@ -7,14 +7,14 @@ use clap::{Args, Subcommand};
 use longhand::{ChatFile, SavedChat};
 use serde::Serialize;
 use serde_json::{Value, json};
+use terminal::console::visible;
+use terminal::format;
+use terminal::table::Table;
 
 use crate::app::App;
 use crate::failure::{self, Failure};
 use crate::session::kept::{KeptChat, KeptChats};
 use crate::session::transcript::Transcript;
-use crate::terminal::console::visible;
-use crate::terminal::format;
-use crate::terminal::table::Table;
 
 /// What is said where there is no conversation.
 const NONE_KEPT: &str = "no conversation is kept yet";

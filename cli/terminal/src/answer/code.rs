@@ -1,8 +1,8 @@
 //! Colours code: comments, strings, numbers and keywords, as they arrive. What a language looks like is in
-//! [`languages`](crate::terminal::answer::languages).
+//! [`languages`](crate::answer::languages).
 
-use crate::terminal::answer::languages::{Comment, Language};
-use crate::terminal::answer::style::Style;
+use crate::answer::languages::{Comment, Language};
+use crate::answer::style::Style;
 
 const COMMENT: Style = Style::DIM;
 const STRING: Style = Style::color(32);

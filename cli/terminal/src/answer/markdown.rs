@@ -2,18 +2,18 @@
 //! become a span, as soon as it is known. However the text is split into pieces, the rows are the same.
 //!
 //! A subset of CommonMark, line by line: headings, lists, quotes, rules, code blocks, indented code, and the spans of
-//! [`inline`](crate::terminal::answer::inline). Line breaks stay where the author has put them. Code is never wrapped and shown exactly,
-//! so that it can be copied. A table is shown when it ends ([`table`](crate::terminal::answer::table)). What is not in the subset (HTML,
+//! [`inline`](crate::answer::inline). Line breaks stay where the author has put them. Code is never wrapped and shown exactly,
+//! so that it can be copied. A table is shown when it ends ([`table`](crate::answer::table)). What is not in the subset (HTML,
 //! references, formulas) is shown as it is.
 
 use longhand::text::sanitize_for_terminal;
 
-use crate::terminal::answer::code::Colors;
-use crate::terminal::answer::fence::Fence;
-use crate::terminal::answer::inline::{Span, first_span};
-use crate::terminal::answer::rows::{Rows, Run};
-use crate::terminal::answer::style::Style;
-use crate::terminal::answer::table::Table;
+use crate::answer::code::Colors;
+use crate::answer::fence::Fence;
+use crate::answer::inline::{Span, first_span};
+use crate::answer::rows::{Rows, Run};
+use crate::answer::style::Style;
+use crate::answer::table::Table;
 
 const CODE: Style = Style::color(36);
 /// Columns of a rule.

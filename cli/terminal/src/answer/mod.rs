@@ -16,7 +16,7 @@ use longhand::text::{Split, ThinkingStream};
 
 use self::markdown::Markdown;
 use self::thoughts::Thoughts;
-use crate::terminal::console::Console;
+use crate::console::Console;
 
 /// Shows one answer while it is generated.
 pub struct AnswerView {

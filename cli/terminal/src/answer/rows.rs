@@ -5,7 +5,7 @@ use std::mem;
 
 use unicode_width::UnicodeWidthChar;
 
-use crate::terminal::answer::style::Style;
+use crate::answer::style::Style;
 
 /// Styled text.
 pub type Run = (Style, String);

@@ -5,9 +5,9 @@
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-use crate::terminal::answer::rows::{Rows, Run};
-use crate::terminal::answer::style::Style;
-use crate::terminal::table::column_widths;
+use crate::answer::rows::{Rows, Run};
+use crate::answer::style::Style;
+use crate::table::column_widths;
 
 /// Turns the text of a cell into styled text.
 pub type Spans<'a> = &'a dyn Fn(Style, &str) -> Vec<Run>;

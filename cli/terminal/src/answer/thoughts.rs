@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use longhand::text::sanitize_for_terminal;
 
-use crate::terminal::answer::rows::Rows;
-use crate::terminal::answer::style::Style;
+use crate::answer::rows::Rows;
+use crate::answer::style::Style;
 
 /// Shows the thinking of one answer.
 pub struct Thoughts {

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use longhand::{ChatFormat, EngineError};
+use terminal::format;
 
 use crate::commands::chat::background;
 use crate::commands::chat::conversation::{Conversation, Outcome, TurnStats, context_full, larger_context};
@@ -15,7 +16,6 @@ use crate::commands::chat::start::reread;
 use crate::failure::{self, Failure};
 use crate::session::documents::Documents;
 use crate::session::{speeds, turn};
-use crate::terminal::format;
 
 impl Conversation<'_, '_> {
     /// Waits for the next message, and reads documents meanwhile.

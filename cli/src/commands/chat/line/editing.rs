@@ -6,6 +6,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Result;
+use terminal::console::{self, Console};
+use terminal::interrupt::Event;
+use terminal::tty;
 
 use crate::app::App;
 use crate::commands::chat::commands::{self, Message};
@@ -20,9 +23,6 @@ use crate::commands::chat::line::screen::{Plain, Rows, Screen, columns};
 use crate::commands::chat::outside;
 use crate::commands::chat::status::Status;
 use crate::failure;
-use crate::terminal::console::{self, Console};
-use crate::terminal::interrupt::Event;
-use crate::terminal::tty;
 
 /// Edits messages.
 pub struct Editing {

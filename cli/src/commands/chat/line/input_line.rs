@@ -5,15 +5,16 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+use terminal::console::{Below, Console, Stream};
+use terminal::interrupt::Interrupt;
+use terminal::tty;
+
 use crate::commands::chat::commands::Message;
 use crate::commands::chat::inbox::Inbox;
 use crate::commands::chat::line::draft::Draft;
 use crate::commands::chat::line::editor::{Action, Editor, PROMPT};
 use crate::commands::chat::line::keys::Key;
 use crate::commands::chat::line::screen::{Screen, View, columns};
-use crate::terminal::console::{Below, Console, Stream};
-use crate::terminal::interrupt::Interrupt;
-use crate::terminal::tty;
 
 /// What the line above the prompt says while the model works.
 const WORKING: &str = "working · Esc stops it";
