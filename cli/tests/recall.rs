@@ -1,5 +1,7 @@
 //! `recall`: which policies still find facts if the questions come after the cache was compressed.
 
+#![cfg(feature = "lab")]
+
 mod common;
 
 use common::longhand;

@@ -25,7 +25,13 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["cli", "interactive"], "`longhand chat` is a conversation, `longhand ask` answers and ends"),
     (&["info"], "`longhand inspect MODEL` shows what a model file contains"),
     (&["version"], "`longhand --version` prints the version"),
+    #[cfg(feature = "lab")]
     (&["perplexity"], "`longhand eval perplexity` measures it"),
+    #[cfg(not(feature = "lab"))]
+    (
+        &["eval", "recall", "perplexity"],
+        "this longhand was built without the feature `lab`; build it with the default features",
+    ),
     (&["fit", "fit-params"], "`longhand plan` says what fits the memory"),
     (
         &["create", "push", "cp", "quantize", "convert", "embed", "embedding", "rerank", "search", "launch"],

@@ -13,18 +13,10 @@ use terminal::{console, format};
 
 use crate::app::App;
 use crate::commands::chat::commands::{Message, is_unfinished};
-use crate::commands::chat::inbox::{End, Inbox};
+use crate::commands::chat::inbox::{End, Inbox, Next};
 #[cfg(unix)]
 use crate::commands::chat::line::editing::Editing;
 use crate::commands::chat::status::Status;
-
-/// What comes next in a chat.
-pub enum Next {
-    Message(Message),
-    /// Ctrl-C, while work goes on behind the prompt.
-    Stop,
-    End(End),
-}
 
 /// The user's side of a chat.
 pub struct FrontEnd<'a> {

@@ -316,7 +316,7 @@ impl<'a> Answer<'a> {
                 row.wanted.name(),
                 format::types(row.types),
                 format::bytes(target.total(&planned.bytes)),
-                crate::commands::plan::report::fits_cell(self.forecast, planned),
+                fits_cell(self.forecast, planned),
                 match target.limit {
                     Some(_) => format::count(forecast.longest_context),
                     None => "?".to_owned(),
@@ -371,5 +371,22 @@ impl<'a> Answer<'a> {
             "needed": self.forecast.target().total(&best.forecast.planned.bytes),
             "command": self.command(),
         })
+    }
+}
+
+/// Whether a plan fits: `yes`, `no`, `?`, how many layers the GPU holds, or how many it holds without their experts.
+pub fn fits_cell(forecast: &Forecast, planned: &Planned) -> String {
+    let placement = planned.placement;
+    match Verdict::of(forecast, planned) {
+        Verdict::Yes => match placement.split_layers(forecast.spec()) {
+            0 => "yes".into(),
+            split => format!("yes, {split} without experts"),
+        },
+        Verdict::Partly => {
+            let wanted = forecast.target().wanted_layers(forecast.spec().n_layers);
+            format!("{} of {wanted} layers", placement.on_device())
+        }
+        Verdict::No => "no".into(),
+        Verdict::Unknown => "?".into(),
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use terminal::format;
 use terminal::table::Table;
 
-use crate::commands::plan::answer::{Answer, Verdict};
+use crate::commands::plan::answer::{Answer, fits_cell};
 use crate::commands::plan::{PlanArgs, Row};
 
 /// Where the head profile is from.
@@ -18,23 +18,6 @@ fn source(heads: &ForecastHeads) -> String {
         ProfileOrigin::Assumed { share } => {
             format!("assumed: {}, evenly spread", format::percent(share))
         }
-    }
-}
-
-/// Whether a plan fits: `yes`, `no`, `?`, how many layers the GPU holds, or how many it holds without their experts.
-pub fn fits_cell(forecast: &Forecast, planned: &Planned) -> String {
-    let placement = planned.placement;
-    match Verdict::of(forecast, planned) {
-        Verdict::Yes => match placement.split_layers(forecast.spec()) {
-            0 => "yes".into(),
-            split => format!("yes, {split} without experts"),
-        },
-        Verdict::Partly => {
-            let wanted = forecast.target().wanted_layers(forecast.spec().n_layers);
-            format!("{} of {wanted} layers", placement.on_device())
-        }
-        Verdict::No => "no".into(),
-        Verdict::Unknown => "?".into(),
     }
 }
 

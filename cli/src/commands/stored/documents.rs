@@ -9,6 +9,7 @@ use terminal::format;
 use terminal::table::Table;
 
 use crate::app::App;
+use crate::commands::stored::ListArgs;
 use crate::args::disk;
 use crate::failure::Failure;
 
@@ -33,13 +34,6 @@ enum DocumentsCommand {
     List(ListArgs),
     /// Remove documents. They are read again when somebody asks about them
     Remove(RemoveArgs),
-}
-
-#[derive(Debug, Args)]
-struct ListArgs {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, Args)]

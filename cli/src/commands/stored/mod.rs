@@ -3,3 +3,13 @@
 pub mod config;
 pub mod documents;
 pub mod sessions;
+
+use clap::Args;
+
+/// How a list is printed.
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}

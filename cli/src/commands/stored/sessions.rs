@@ -12,6 +12,7 @@ use terminal::format;
 use terminal::table::Table;
 
 use crate::app::App;
+use crate::commands::stored::ListArgs;
 use crate::failure::{self, Failure};
 use crate::session::kept::{KeptChat, KeptChats};
 use crate::session::transcript::Transcript;
@@ -44,13 +45,6 @@ enum SessionsCommand {
     Fork(ForkArgs),
     /// Remove conversations
     Remove(RemoveArgs),
-}
-
-#[derive(Debug, Args)]
-struct ListArgs {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use terminal::format;
 
 use crate::commands::chat::background;
 use crate::commands::chat::conversation::{Conversation, Outcome, TurnStats, context_full, larger_context};
-use crate::commands::chat::front_end::Next;
+use crate::commands::chat::inbox::Next;
 use crate::commands::chat::line::complete::document_path;
 use crate::commands::chat::line::dropped::{self, Dropped};
 use crate::commands::chat::start::reread;

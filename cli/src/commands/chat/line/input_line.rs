@@ -13,6 +13,7 @@ use crate::commands::chat::commands::Message;
 use crate::commands::chat::inbox::Inbox;
 use crate::commands::chat::line::draft::Draft;
 use crate::commands::chat::line::editor::{Action, Editor, PROMPT};
+use crate::commands::chat::line::history::not_kept;
 use crate::commands::chat::line::keys::Key;
 use crate::commands::chat::line::screen::{Screen, View, columns};
 
@@ -167,7 +168,7 @@ impl InputLine {
                 if Message::from_draft(&draft).is_some() {
                     typed.waiting.push_back(Waiting::Message { draft, is_revision });
                 }
-                return kept.err().map(|error| crate::commands::chat::line::editing::not_kept(&error));
+                return kept.err().map(|error| not_kept(&error));
             }
             Action::EndOfInput => typed.waiting.push_back(Waiting::Exit),
             Action::ClearScreen => _ = typed.screen.clear_all(),
