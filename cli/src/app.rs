@@ -1,21 +1,18 @@
 //! What every command receives: the console and Ctrl-C, with the steps towards a loaded model.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longhand::policy::PolicyChoice;
 use longhand::setup::Offers;
 use longhand::{
-    ChatFormat, Engine, EngineError, Model, ModelSource, Observer as _, Prefill, Session, SessionOptions,
-    Setup, SetupOptions, folders,
+    ChatFormat, Engine, EngineError, Model, ModelSource, Observer as _, Session, SessionOptions, Setup,
+    SetupOptions, folders,
 };
 use models::chat::TemplateOrigin;
+use terminal::console::Console;
+use terminal::interrupt::Interrupt;
+use terminal::reporter::{self, Reporter};
 
-use crate::failure::Failure;
-use crate::models::{hub, local_models};
-use crate::terminal::console::Console;
-use crate::terminal::interrupt::Interrupt;
-use crate::terminal::reporter::Reporter;
+use crate::failure::{self, IntoFailure as _};
 
 /// What a model is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +107,7 @@ impl App {
             Err(error @ EngineError::Memory { context, .. }) if options.policy.is_some() => {
                 let find = || Offers::find(model, options, prompt, context);
                 let offers = self.interrupt.computing(find)?;
-                Err(Failure::from(error).or_offer(&offers).into())
+                Err(failure::or_offer(error.into_failure(), &offers).into())
             }
             Err(error) => Err(error.into()),
         }
@@ -137,46 +134,12 @@ impl App {
     /// Loads the weights and makes a session. Ctrl-C stops it.
     pub fn start(&self, setup: &Setup) -> Result<Session, EngineError> {
         let options = setup.session_options();
-        self.note_prefill([(options.prefill, &options.policy)]);
+        reporter::note_prefill(&self.console, [(options.prefill, &options.policy)]);
         self.interrupt.computing(|| setup.start(&mut self.reporter()))
     }
 
     /// A session of a loaded model that Ctrl-C stops.
     pub fn new_session(&self, engine: &Arc<Engine>, options: SessionOptions) -> Result<Session, EngineError> {
         Ok(Session::new(engine, options)?.with_interrupt(&self.interrupt.flag()))
-    }
-
-    /// Prints a note if a policy reads a text twice, and its prefill cannot.
-    pub fn note_prefill<'a>(&self, caches: impl IntoIterator<Item = (Prefill, &'a PolicyChoice)>) {
-        let cannot = |(prefill, policy): (Prefill, &PolicyChoice)| {
-            prefill == Prefill::Streaming && policy.reads_twice()
-        };
-        if caches.into_iter().any(cannot) {
-            self.console.note(
-                "note: with --prefill streaming no text is read twice: kvzip keeps the first and the last rows, and no \
-                 others",
-            );
-        }
-    }
-}
-
-/// A model file, or the embedded model if there is no path. What is no path may be the name of a model on
-/// this machine: `folders` are looked at besides the caches of other programs.
-///
-/// # Errors
-/// A name that several models have, or none.
-pub fn model_source(path: Option<&Path>, folders: &[PathBuf]) -> Result<ModelSource, Failure> {
-    let Some(path) = path else { return Ok(ModelSource::Embedded) };
-    if path.exists() {
-        return Ok(ModelSource::File(path.to_owned()));
-    }
-    if let Some(found) = path.to_str().map(|name| local_models::find(name, folders)).transpose()?.flatten() {
-        return Ok(ModelSource::File(found));
-    }
-    let is_address = path.to_str().is_some_and(|text| hub::of_address(text).is_some());
-    match !is_address && path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) {
-        // Opening it says what is wrong with the path.
-        true => Ok(ModelSource::File(path.to_owned())),
-        false => Err(local_models::unknown(path, folders)),
     }
 }

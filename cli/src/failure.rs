@@ -1,183 +1,71 @@
-//! Error messages: `error: what and where`, then `hint: what to do`, and the exit code (1 failure, 2 wrong
-//! usage, 3 and 4 answers of a command, 130 interrupted). Hints of the libraries are data; this file turns them into sentences with flags.
+//! How errors are reported: `error: what and where`, then `hint: what to do`, and the exit code (see
+//! [`Failure`]). Hints of the libraries are data; this file turns them into sentences with flags.
 
 use std::error::Error;
 use std::io;
+use std::process::ExitCode;
 
 use documents::{DocumentError, Problem};
 use longhand::heads::HeadsError;
-use longhand::setup::{MemoryBound, Offer, Offers};
+use longhand::setup::Offers;
 use longhand::{EngineError, Hint, SamplerError};
 use models::LoadError;
 use models::chat::ChatError;
-use models::gguf::GgufFile;
 use models::shapes::ShapeError;
 use models::tokenizer::TokenizerError;
-use tasks::TaskError;
+use terminal::failure::ANSWERED_NO;
+pub use terminal::failure::Failure;
+use terminal::format::{memory_text, offer_flags};
+use terminal::{console, format, suggest};
 
-use crate::args::habits::suggest;
-use crate::models::hub;
-use crate::terminal::{console, format, interrupt};
-
-/// Exit code where the answer of a command is no.
-const ANSWERED_NO: u8 = 3;
-
-/// An error of the command line: what was wrong, what to do about it, and the exit code.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{message}")]
-pub struct Failure {
-    message: String,
-    hint: String,
-    exit_code: u8,
-}
-
-impl Failure {
-    /// An error that the arguments did not cause, with exit code 1.
-    pub fn new(message: impl Into<String>, hint: impl Into<String>) -> Failure {
-        Failure { message: message.into(), hint: hint.into(), exit_code: 1 }
-    }
-
-    /// An error in the arguments, with exit code 2.
-    pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Failure {
-        Failure { exit_code: 2, ..Failure::new(message, hint) }
-    }
-
-    /// The answer of a command is no; it has printed why.
-    pub fn answered_no() -> Failure {
-        Failure::silent(ANSWERED_NO)
-    }
-
-    /// The user pressed Ctrl-C.
-    pub fn interrupted() -> Failure {
-        let hint = "nothing was saved; run the command again to start over";
-        Failure { exit_code: interrupt::EXIT_CODE, ..Failure::new("interrupted", hint) }
-    }
-
-    /// The user pressed Ctrl-C after this many of `total` questions were answered. `in_answer` says whether the
-    /// next answer had begun.
-    pub fn interrupted_after(answered: usize, total: usize, in_answer: bool) -> Failure {
-        let place =
-            if in_answer { format!(" in the answer to question {}", answered + 1) } else { String::new() };
-        let message = format!("interrupted{place}; {answered} of {total} questions were answered");
-        let hint = "ask the other questions in another run";
-        Failure { exit_code: interrupt::EXIT_CODE, ..Failure::new(message, hint) }
-    }
-
-    /// The user pressed Ctrl-C, which `message` says.
-    pub fn interrupted_with(message: String, hint: &str) -> Failure {
-        Failure { exit_code: interrupt::EXIT_CODE, ..Failure::new(message, hint) }
-    }
-
-    /// The same with another exit code.
-    pub fn with_exit_code(self, exit_code: u8) -> Failure {
-        Failure { exit_code, ..self }
-    }
-
-    /// The program ends with this exit code, and all has been said.
-    pub fn silent(exit_code: u8) -> Failure {
-        Failure { exit_code, ..Failure::new("", "") }
-    }
-
-    /// A first text that does not fit the context. The offers are for a context that it fits.
-    pub fn context_too_small(message: String, offers: &Offers) -> Failure {
-        let larger = format!("-c {}", offers.context);
-        let hint = match &offers.offers[..] {
-            [offer] if offer_flags(offer).is_empty() => {
-                let (bytes, free) = (format::bytes(offer.bytes), free_text(offers));
-                format!("give a larger context with {larger} ({bytes}{free}), or leave out -c")
-            }
-            [] => format!(
-                "it needs {larger}, for which the memory is not enough; give a part of the text, or use a smaller \
-                 model"
-            ),
-            _ => format!("give a larger context with {larger} and {}", offers_text(offers)),
-        };
-        Failure::new(message, hint)
-    }
-
-    /// Adds what fits instead to the hint, if anything does.
-    pub fn or_offer(self, offers: &Offers) -> Failure {
-        match offers.offers.is_empty() {
-            true => self,
-            false => Failure { hint: format!("this fits: {}", offers_text(offers)), ..self },
+/// The error of a first text that does not fit the context. The offers are for a context that it fits.
+pub fn context_too_small(message: String, offers: &Offers) -> Failure {
+    let larger = format!("-c {}", offers.context);
+    let hint = match &offers.offers[..] {
+        [offer] if offer_flags(offer).is_empty() => {
+            let (bytes, free) = (format::bytes(offer.bytes), free_text(offers));
+            format!("give a larger context with {larger} ({bytes}{free}), or leave out -c")
         }
-    }
+        [] => format!(
+            "it needs {larger}, for which the memory is not enough; give a part of the text, or use a smaller \
+             model"
+        ),
+        _ => format!("give a larger context with {larger} and {}", offers_text(offers)),
+    };
+    Failure::new(message, hint)
+}
 
-    /// Adds the file's path to the message, if the file is on disk.
-    pub fn found_in(self, file: &GgufFile) -> Failure {
-        match file.path() {
-            Some(path) => Failure { message: format!("{}: {}", path.display(), self.message), ..self },
-            None => self,
-        }
-    }
-
-    /// The same with another hint.
-    pub fn with_hint(self, hint: &str) -> Failure {
-        Failure { hint: hint.to_owned(), ..self }
-    }
-
-    /// Puts a "did you mean" before the hint.
-    pub fn with_suggestion(self, suggestion: &str) -> Failure {
-        Failure { hint: format!("{suggestion}{}", self.hint), ..self }
-    }
-
-    /// What to do about it.
-    pub fn hint(&self) -> &str {
-        &self.hint
+/// A failure whose hint is what fits instead, if anything does.
+pub fn or_offer(failure: Failure, offers: &Offers) -> Failure {
+    match offers.offers.is_empty() {
+        true => failure,
+        false => failure.with_hint(&format!("this fits: {}", offers_text(offers))),
     }
 }
 
-impl From<EngineError> for Failure {
-    fn from(error: EngineError) -> Failure {
-        let hint = error.hint().map_or_else(|| "see `longhand help`".to_owned(), |hint| hint_text(&hint));
-        Failure { exit_code: exit_code(&error), ..Failure::new(message(&error), hint) }
+/// Errors of the libraries that become failures, with flags in their hints.
+pub trait IntoFailure {
+    /// The failure.
+    fn into_failure(self) -> Failure;
+}
+
+impl IntoFailure for EngineError {
+    fn into_failure(self) -> Failure {
+        let hint = self.hint().map_or_else(|| "see `longhand help`".to_owned(), |hint| hint_text(&hint));
+        Failure::new(message(&self), hint).with_exit_code(exit_code(&self))
     }
 }
 
-impl From<ChatError> for Failure {
-    fn from(error: ChatError) -> Failure {
-        Failure::new(error.to_string(), error.hint())
+impl IntoFailure for ShapeError {
+    fn into_failure(self) -> Failure {
+        Failure::usage(self.to_string(), shape_hint(&self))
     }
 }
 
-impl From<TokenizerError> for Failure {
-    fn from(error: TokenizerError) -> Failure {
-        Failure::new(error.to_string(), error.hint())
+impl IntoFailure for SamplerError {
+    fn into_failure(self) -> Failure {
+        Failure::usage(self.to_string(), hint_text(&self.hint()))
     }
-}
-
-impl From<ShapeError> for Failure {
-    fn from(error: ShapeError) -> Failure {
-        Failure::usage(error.to_string(), shape_hint(&error))
-    }
-}
-
-impl From<DocumentError> for Failure {
-    fn from(error: DocumentError) -> Failure {
-        Failure::new(error.to_string(), document_hint(&error))
-    }
-}
-
-impl From<TaskError> for Failure {
-    fn from(error: TaskError) -> Failure {
-        Failure::new(error.to_string(), task_hint(&error))
-    }
-}
-
-impl From<SamplerError> for Failure {
-    fn from(error: SamplerError) -> Failure {
-        Failure::usage(error.to_string(), hint_text(&error.hint()))
-    }
-}
-
-/// The flags of an offer.
-pub fn offer_flags(offer: &Offer) -> String {
-    let mut flags = Vec::new();
-    flags.extend(offer.policy.map(|policy| format!("--policy {policy}")));
-    flags.extend(offer.percent.map(|percent| format!("--kv-budget {percent}%")));
-    flags.extend(offer.types.map(|(k, v)| format!("-ctk {} -ctv {}", k.name(), v.name())));
-    flags.extend(offer.streaming.then(|| "--prefill streaming".to_owned()));
-    flags.join(" ")
 }
 
 /// `--policy snapkv (1.21 GiB), or --prefill streaming (3.1 GiB); 6.0 GiB are free on the GPU`
@@ -217,24 +105,6 @@ pub fn message(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// The text of [`EngineError::Memory`], with units.
-pub fn memory_text(
-    context: usize,
-    needed: usize,
-    free: usize,
-    on_device: bool,
-    bound: Option<MemoryBound>,
-) -> String {
-    format!(
-        "a context of {} tokens needs {} besides the weights{}, but only {} are free{}",
-        format::count(context),
-        format::bytes(needed),
-        if on_device { " on the GPU" } else { "" },
-        format::bytes(free),
-        bound.map_or(String::new(), |bound| bound.to_string())
-    )
-}
-
 /// What the program prints and returns after an error.
 #[derive(Debug, PartialEq)]
 pub struct Report {
@@ -255,7 +125,7 @@ pub fn report(error: &anyhow::Error) -> Report {
     if is_closed_pipe(error) {
         return Report { text: String::new(), exit_code: 0 };
     }
-    if error.downcast_ref::<Failure>().is_some_and(|failure| failure.exit_code == ANSWERED_NO) {
+    if error.downcast_ref::<Failure>().is_some_and(|failure| failure.exit_code() == ANSWERED_NO) {
         return Report { text: String::new(), exit_code: ANSWERED_NO };
     }
     let interrupted =
@@ -263,11 +133,11 @@ pub fn report(error: &anyhow::Error) -> Report {
     if interrupted {
         return report(&Failure::interrupted().into());
     }
-    if let Some(failure) = error.downcast_ref::<Failure>().filter(|failure| failure.message.is_empty()) {
-        return Report { text: String::new(), exit_code: failure.exit_code };
+    if let Some(failure) = error.downcast_ref::<Failure>().filter(|failure| failure.is_silent()) {
+        return Report { text: String::new(), exit_code: failure.exit_code() };
     }
     let exit_code = match error.downcast_ref::<Failure>() {
-        Some(failure) => failure.exit_code,
+        Some(failure) => failure.exit_code(),
         None => error.downcast_ref::<EngineError>().map_or(1, exit_code),
     };
     let mut messages = String::new();
@@ -285,6 +155,13 @@ pub fn report(error: &anyhow::Error) -> Report {
         text.push_str(&format!("hint: {hint}\n"));
     }
     Report { text: console::visible(&text), exit_code }
+}
+
+/// Prints an error. Returns the exit code of the program.
+pub fn print(error: &anyhow::Error) -> ExitCode {
+    let report = report(error);
+    console::print_error(&report.text);
+    ExitCode::from(report.exit_code)
 }
 
 /// How an error is reported after which the program ends at once. Takes no lock and needs little memory: another
@@ -305,15 +182,15 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
     ) -> Option<String> {
         error.downcast_ref().and_then(hint)
     }
-    of::<Failure>(error, |failure| Some(failure.hint.clone()))
+    of::<Failure>(error, |failure| Some(failure.hint().to_owned()))
         .or_else(|| {
             of::<EngineError>(error, |error| match error {
                 EngineError::Load(error) => Some(load_hint(error)),
-            EngineError::NotFinite { .. } => Some(format!(
-                "{}. `longhand inspect -hf OWNER/REPOSITORY:QUANT --redownload` compares a file of Hugging Face with its \
-                 checksum",
-                error.hint()?
-            )),
+                EngineError::NotFinite { .. } => Some(format!(
+                    "{}. `longhand inspect -hf OWNER/REPOSITORY:QUANT --redownload` compares a file of Hugging Face with its \
+                     checksum",
+                    error.hint()?
+                )),
                 _ => None,
             })
         })
@@ -326,7 +203,6 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
         .or_else(|| of::<ChatError>(error, |error| Some(error.hint().to_owned())))
         .or_else(|| of::<ShapeError>(error, |error| Some(shape_hint(error))))
         .or_else(|| of::<DocumentError>(error, |error| Some(document_hint(error))))
-        .or_else(|| of::<TaskError>(error, |error| Some(task_hint(error))))
 }
 
 /// The hint of a model file. A damaged one that Hugging Face has is fetched again.
@@ -349,16 +225,6 @@ fn shape_hint(error: &ShapeError) -> String {
             suggest::did_you_mean(found, known.split(", ")) + &error.hint()
         }
         ShapeError::Layers { .. } => error.hint(),
-    }
-}
-
-/// The hint of an error of a task, with flags.
-fn task_hint(error: &TaskError) -> String {
-    match error {
-        TaskError::TooShort { minimum, .. } => format!("give at least {minimum} tokens with -c"),
-        TaskError::TooFewQuestions { questions, .. } => format!("give at most --samples {questions}"),
-        TaskError::Option { .. } => "give another value".to_owned(),
-        _ => "check the folder that is given with --data".to_owned(),
     }
 }
 
@@ -444,6 +310,8 @@ fn hint_text(hint: &Hint) -> String {
 
 #[cfg(test)]
 mod tests {
+    use longhand::setup::Offer;
+
     use anyhow::Context;
     use ggml::Type;
 
@@ -469,8 +337,8 @@ mod tests {
         };
         let hint = |offers: Vec<Offer>| {
             let offers = Offers { context: 4096, on_gpu: false, free: Some(6 << 30), offers };
-            let context = Failure::context_too_small("too small".into(), &offers).hint;
-            [context, Failure::new("memory", "less").or_offer(&offers).hint]
+            let context = context_too_small("too small".into(), &offers).hint().to_owned();
+            [context, or_offer(Failure::new("memory", "less"), &offers).hint().to_owned()]
         };
         assert_eq!(
             hint(vec![Offer { bytes: 1 << 20, ..Offer::default() }])[0],
@@ -513,7 +381,6 @@ mod tests {
             shape.into(),
             longhand::Sampler::new(options).expect_err("out of range").into(),
             io::Error::from(io::ErrorKind::NotFound).into(),
-            TaskError::TooShort { tokens: 1, minimum: 2 }.into(),
         ] {
             for error in [report(&error).text, report(&error.context("outside")).text] {
                 assert_eq!(error.matches("\nhint: ").count(), 1, "{error}");

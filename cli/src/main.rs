@@ -8,7 +8,6 @@ mod config;
 mod failure;
 mod models;
 mod session;
-mod terminal;
 
 use std::process::ExitCode;
 
@@ -17,5 +16,5 @@ use std::process::ExitCode;
 static ALLOCATOR: ggml::FatalAllocator = ggml::FatalAllocator;
 
 fn main() -> ExitCode {
-    args::run(std::env::args_os().collect())
+    commands::run(std::env::args_os().collect())
 }

@@ -3,10 +3,10 @@
 use clap::Args;
 use longhand::DeviceKind;
 use longhand::setup::{DeviceRequest, GpuLayers, HostExperts};
+use terminal::format;
+use terminal::values;
 
-use crate::args::values;
 use crate::failure::Failure;
-use crate::terminal::format;
 
 /// Flags of commands that compute.
 #[derive(Clone, Debug, Args)]

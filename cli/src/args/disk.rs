@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use longhand::{DocumentCache, folders};
-
-use crate::args::values;
-use crate::terminal::format;
+use terminal::format;
+use terminal::values;
 
 /// The default of the flag, in bytes: 8 GiB.
 const DEFAULT: usize = 8 << 30;

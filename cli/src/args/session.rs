@@ -2,15 +2,16 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ggml::Type;
 use longhand::policy::{KvBudget, PolicyChoice, policies};
-use longhand::{Context, EngineError, HeadSource, Prefill, SessionOptions, SetupOptions};
+use longhand::{Context, EngineError, HeadSource, SessionOptions, SetupOptions};
+use terminal::format;
+use terminal::prefill::PrefillArg;
+use terminal::suggest::did_you_mean;
+use terminal::values;
 
-use crate::args::habits::suggest::did_you_mean;
-use crate::args::values;
-use crate::failure::Failure;
-use crate::terminal::format;
+use crate::failure::{Failure, IntoFailure as _};
 
 /// Flags of commands that make a session.
 #[derive(Clone, Debug, Args)]
@@ -128,43 +129,6 @@ impl TypeArgs {
     }
 }
 
-/// How the first text is read into the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PrefillArg {
-    /// Every head sees the whole text; rows are evicted layer by layer
-    Exact,
-    /// Chunk by chunk through all layers; a head sees only the rows it has kept. Less exact. It needs less memory on a
-    /// GPU. On a CPU it may need more: compare with `longhand plan --prefill streaming`
-    Streaming,
-}
-
-impl PrefillArg {
-    /// The library's value.
-    pub fn prefill(self) -> Prefill {
-        match self {
-            PrefillArg::Exact => Prefill::Exact,
-            PrefillArg::Streaming => Prefill::Streaming,
-        }
-    }
-
-    /// The name in arguments and output.
-    pub fn name(self) -> &'static str {
-        match self {
-            PrefillArg::Exact => "exact",
-            PrefillArg::Streaming => "streaming",
-        }
-    }
-}
-
-impl From<Prefill> for PrefillArg {
-    fn from(prefill: Prefill) -> PrefillArg {
-        match prefill {
-            Prefill::Exact => PrefillArg::Exact,
-            Prefill::Streaming => PrefillArg::Streaming,
-        }
-    }
-}
-
 impl SessionArgs {
     /// Adds these flags to `options`.
     ///
@@ -202,7 +166,7 @@ pub fn policy(text: &str) -> Result<PolicyChoice, Failure> {
             "give a policy, for example full or razor",
         ));
     }
-    let suggest = |error: EngineError| Failure::from(error).with_suggestion(&similar_name(text));
+    let suggest = |error: EngineError| error.into_failure().with_suggestion(&similar_name(text));
     text.parse().map_err(suggest)
 }
 

@@ -12,12 +12,12 @@ use longhand::{
     calibrate,
 };
 use models::shapes::ModelShape;
+use terminal::console::{Console, visible};
+use terminal::values;
 
 use crate::app::App;
-use crate::args::model::{ModelArg, ModelArgs};
-use crate::args::values;
-use crate::failure::Failure;
-use crate::terminal::console::{Console, visible};
+use crate::failure::{Failure, IntoFailure};
+use crate::models::args::{ModelArg, ModelArgs};
 
 /// Find, show and import retrieval heads: those that look things up far back in the text.
 #[derive(Debug, Args)]
@@ -202,7 +202,8 @@ fn run_import(app: &App, args: &ImportArgs) -> Result<()> {
             model.head_shape()?
         }
         (name, None) => {
-            let (shape, _) = ModelShape::parse(name.as_deref().unwrap_or_default()).map_err(Failure::from)?;
+            let (shape, _) =
+                ModelShape::parse(name.as_deref().unwrap_or_default()).map_err(IntoFailure::into_failure)?;
             HeadShape::new(shape.n_layers, shape.n_heads, shape.n_kv_heads)?
         }
     };

@@ -6,17 +6,18 @@ use anyhow::Result;
 use clap::Args;
 use longhand::setup::Offers;
 use longhand::{Chat, ChatOptions, DocumentCache, DocumentReading, Preamble, SetupOptions};
+use terminal::prefill::PrefillArg;
+use terminal::{format, interrupt};
 
 use crate::app::{App, Purpose};
 use crate::args::answer::AnswerArgs;
 use crate::args::disk::DiskArgs;
-use crate::args::model::ModelArgs;
-use crate::args::session::{PrefillArg, SessionArgs};
-use crate::commands::chat::names;
+use crate::args::session::SessionArgs;
 use crate::failure::{self, Failure};
+use crate::models::args::ModelArgs;
 use crate::session::documents::Documents;
+use crate::session::documents::names;
 use crate::session::turn;
-use crate::terminal::{format, interrupt};
 
 /// Read documents ahead, so that `ask` and `chat` find them
 ///
@@ -82,7 +83,7 @@ pub fn run(app: &App, args: &ReadArgs) -> Result<()> {
         let message = format!(
             "the documents (with the chat template) are {prompt} tokens, but the context is {context}"
         );
-        return Err(Failure::context_too_small(message, &offers).into());
+        return Err(failure::context_too_small(message, &offers).into());
     }
     let session = app.start_within_memory(&model, &options, prompt)?;
     let thinking = args.answer.thinking();

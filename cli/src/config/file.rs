@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use longhand::folders;
 use models::regular_file;
+use terminal::suggest::did_you_mean;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::args::habits::suggest::did_you_mean;
 use crate::config::known::KNOWN;
 use crate::config::{Origin, Setting};
 use crate::failure::Failure;

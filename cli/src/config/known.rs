@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use crate::args::session;
 use crate::failure::Failure;
-use crate::session::sampling;
 
 /// For which commands a setting is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +16,9 @@ pub enum Scope {
     /// The same, unless a saved conversation goes on.
     Session,
 }
+
+/// Refuses a value of the setting with this name.
+pub type Check = fn(&str, &str) -> Result<(), Failure>;
 
 /// A setting that can be given.
 #[derive(Debug, PartialEq)]
@@ -104,25 +105,14 @@ impl Known {
         values.into_iter().map(expand).collect()
     }
 
-    /// The flag's default as the help has it.
-    pub fn default_text(&self, chat: &clap::Command) -> String {
-        let defaults = self.argument(chat).map_or(&[][..], |argument| argument.get_default_values());
-        let texts: Vec<_> = defaults.iter().map(|value| value.to_string_lossy()).collect();
-        if !texts.is_empty() {
-            return texts.join(", ");
-        }
-        sampling::default_text(self.name).unwrap_or_else(|| "not set".to_owned())
-    }
-
-    /// Refuses values that the flag's parser would let pass.
-    pub fn check(&self, values: &[String]) -> Result<(), Failure> {
+    /// Refuses values that the flag's parser would let pass. `check` does so for the flags whose values the commands parse.
+    pub fn check(&self, values: &[String], check: Check) -> Result<(), Failure> {
         values.iter().try_for_each(|value| match self.name {
-            "policy" => session::policy_or_auto(value).map(|_| ()),
             "model-folders" if !Path::new(value).is_absolute() => Err(Failure::usage(
                 format!("{value} is not an absolute path"),
                 "give folders from / or from ~/ on",
             )),
-            _ => Ok(()),
+            name => check(name, value),
         })
     }
 }

@@ -1,51 +1,15 @@
 //! Settings: a config file and environment variables. They become defaults of the flags of the same names
 //! before the arguments are parsed. A flag wins over the environment, and that over the file.
-//!
-//! `longhand config` prints what holds and where it comes from.
 
 mod file;
-mod known;
+pub mod known;
 
 use std::fmt;
 use std::path::PathBuf;
 
-use anyhow::Result;
-use clap::{Args, Subcommand};
-use serde_json::json;
-
-use self::known::{KNOWN, Known, Scope};
-use crate::app::App;
-use crate::args::habits::suggest::closest;
+pub use self::file::path;
+use self::known::{Check, KNOWN, Known, Scope};
 use crate::failure::Failure;
-use crate::session::prompts;
-use crate::terminal::table::Table;
-
-/// Show the settings of the config file and of LONGHAND_* variables, and where each value comes from.
-///
-/// The file is config.toml in $XDG_CONFIG_HOME/longhand, else in ~/.config/longhand. Its keys are the names
-/// of long flags: `threads = 8`. An environment variable, such as LONGHAND_THREADS, wins over the file, and a
-/// flag over both. Where a setting is "not set", the command decides.
-#[derive(Debug, Args)]
-pub struct ConfigArgs {
-    #[command(subcommand)]
-    command: Option<ConfigCommand>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-enum ConfigCommand {
-    /// Print the path of the config file, whether it exists or not
-    Path,
-}
-
-impl ConfigArgs {
-    /// Whether the command needs the settings to be valid.
-    pub fn needs_settings(&self) -> bool {
-        self.command.is_none()
-    }
-}
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,11 +53,11 @@ pub struct Settings {
 
 impl Settings {
     /// Reads the config file and the environment, and checks every value. `chat` makes the command that has
-    /// all flags.
+    /// all flags; `check` refuses what its parsers would let pass.
     ///
     /// # Errors
     /// A file that cannot be read, an unknown key, or a value that the flag would refuse.
-    pub fn load(chat: impl FnOnce() -> clap::Command) -> Result<Settings, Failure> {
+    pub fn load(chat: impl FnOnce() -> clap::Command, check: Check) -> Result<Settings, Failure> {
         let path = file::path();
         let problem = path.as_ref().and_then(|path| file::check_trusted(path).err());
         let mut settings = match path.filter(|_| problem.is_none()) {
@@ -108,9 +72,14 @@ impl Settings {
         }
         if !settings.is_empty() {
             let chat = chat();
-            settings.iter().try_for_each(|setting| setting.check(&chat))?;
+            settings.iter().try_for_each(|setting| setting.check(&chat, check))?;
         }
         Ok(Settings { list: settings, problem })
+    }
+
+    /// The setting, if it has a value.
+    pub fn of(&self, known: &Known) -> Option<&Setting> {
+        self.list.iter().find(|setting| setting.known.name == known.name)
     }
 
     /// Folders with model files.
@@ -143,6 +112,16 @@ impl Settings {
 }
 
 impl Setting {
+    /// One value, or any number where the flag takes several.
+    pub fn values(&self) -> &[String] {
+        &self.values
+    }
+
+    /// Where the value comes from.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
     /// Makes the value a default of a command and its subcommands, if the setting is for the command.
     fn apply_below(&self, command: clap::Command) -> clap::Command {
         if !self.known.is_for(command.get_name()) {
@@ -163,9 +142,9 @@ impl Setting {
     }
 
     /// Refuses a value that the flag would refuse.
-    fn check(&self, chat: &clap::Command) -> Result<(), Failure> {
+    fn check(&self, chat: &clap::Command, check: Check) -> Result<(), Failure> {
         let Some(argument) = self.known.argument(chat) else { return Ok(()) };
-        self.parse(argument).and_then(|()| self.known.check(&self.values)).map_err(|failure| {
+        self.parse(argument).and_then(|()| self.known.check(&self.values, check)).map_err(|failure| {
             let setting = format!("{} = {}", self.known.name, self.values.join(", "));
             Failure::usage(format!("{}: {setting}: {failure}", self.origin), failure.hint())
         })
@@ -200,70 +179,4 @@ fn from_environment(known: &'static Known) -> Result<Option<Setting>, Failure> {
         false => vec![value],
     };
     Ok(Some(Setting { values: known.expanded(values), known, origin: Origin::Environment(name) }))
-}
-
-/// Runs the command.
-pub fn run(app: &App, args: &ConfigArgs, settings: &Settings, chat: &clap::Command) -> Result<()> {
-    let path = file::path();
-    let shown_path = || path.as_ref().map_or("none".to_owned(), |path| path.display().to_string());
-    if args.command.is_some() {
-        return Ok(app.console.print_report(&format!("{}\n", shown_path()))?);
-    }
-    let of = |known: &Known| settings.list.iter().find(|setting| setting.known.name == known.name);
-    if args.json {
-        let object = |known: &Known| {
-            let setting = of(known);
-            let object = json!({
-                "values": setting.map(|setting| &setting.values),
-                "from": setting.map_or("default".to_owned(), |setting| setting.origin.to_string()),
-                "variable": known.variable(),
-            });
-            (known.name.to_owned(), object)
-        };
-        let all: serde_json::Map<_, _> = KNOWN.iter().map(object).collect();
-        let prompts: Vec<String> = prompts::list().into_iter().map(|prompt| prompt.name).collect();
-        return app.console.print_json(&json!({ "file": path, "settings": all, "prompts": prompts }));
-    }
-    let mut table = Table::new(["setting", "value", "from"]);
-    for known in KNOWN {
-        match of(known) {
-            Some(setting) => {
-                table.row([known.name.to_owned(), setting.values.join(", "), setting.origin.to_string()])
-            }
-            None => table.row([known.name.to_owned(), known.default_text(chat), "default".to_owned()]),
-        }
-    }
-    let exists = if path.as_ref().is_some_and(|path| path.exists()) { "" } else { " (does not exist)" };
-    let text = format!(
-        "config file: {}{exists}\n\n{}{}{}",
-        shown_path(),
-        table.fitted(app.console.width()),
-        saved_prompts(),
-        unused_variables()
-    );
-    Ok(app.console.print_report(&text)?)
-}
-
-/// A line with the names of the saved prompts, if there are any.
-fn saved_prompts() -> String {
-    let names: Vec<String> = prompts::list().into_iter().map(|prompt| prompt.name).collect();
-    match names.is_empty() {
-        true => String::new(),
-        false => format!("\nsaved prompts, for --prompt-name: {}\n", names.join(", ")),
-    }
-}
-
-/// A line for each variable of the environment that looks like one of a setting and is none.
-fn unused_variables() -> String {
-    let names: Vec<String> = KNOWN.iter().map(Known::variable).collect();
-    let mut text = String::new();
-    for (name, _) in std::env::vars_os() {
-        let name = name.to_string_lossy();
-        if name.starts_with("LONGHAND_") && !names.iter().any(|known| *known == name) {
-            let similar = closest(&name, names.iter().map(String::as_str));
-            let similar = similar.map_or(String::new(), |similar| format!("; did you mean {similar}?"));
-            text += &format!("note: {name} belongs to no setting{similar}\n");
-        }
-    }
-    text
 }

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use models::chat::Message;
+use terminal::console;
 
 use crate::failure;
-use crate::terminal::console;
 
 /// The conversation so far, as text.
 static CONVERSATION: Mutex<String> = Mutex::new(String::new());
@@ -30,7 +30,7 @@ pub fn save_nothing() {
 pub fn install() {
     ggml::on_fatal(|error| {
         #[cfg(unix)]
-        crate::terminal::tty::restore();
+        terminal::tty::restore();
         let report = failure::report_fatal(error);
         console::print_error(&report.text);
         save_and_report();

@@ -9,10 +9,10 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Result;
 use documents::{Document, Limits, Note, Problem, Source};
 use longhand::ChatFormat;
+use terminal::{format, stdin};
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::terminal::{format, stdin};
 
 /// Files such as `.gitignore` that are named in a note because their rules were not used.
 const MAX_IGNORE_FILES: usize = 2;
@@ -248,6 +248,15 @@ fn skipped(source: &Source) -> Vec<String> {
 
 fn plural(count: usize, what: &str) -> String {
     format!("{} {what}{}", format::count(count), if count == 1 { "" } else { "s" })
+}
+
+/// `book.txt`, `book.txt and 2 more`
+pub fn names(names: &[String]) -> String {
+    match names {
+        [] => "the documents".to_owned(),
+        [name] => name.clone(),
+        [name, rest @ ..] => format!("{name} and {} more", rest.len()),
+    }
 }
 
 #[cfg(test)]

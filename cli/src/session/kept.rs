@@ -6,9 +6,9 @@ use std::{fs, io};
 
 use longhand::folders::{self, Occupant};
 use longhand::{Chat, ChatFile, EngineError, atomic_file};
+use terminal::console;
 
-use crate::failure::Failure;
-use crate::terminal::console;
+use crate::failure::{Failure, IntoFailure};
 
 /// The extension of their files.
 const EXTENSION: &str = "session";
@@ -101,7 +101,7 @@ impl KeptChats {
         }
         let to = self.new_path(name)?;
         let renamed = ChatFile::open(path).and_then(|(file, _)| file.rename(&to));
-        Ok(renamed?)
+        renamed.map_err(IntoFailure::into_failure)
     }
 
     /// Copies a conversation to a new one, which goes on separately. Without a name it is called as the first one, with a
@@ -122,7 +122,7 @@ impl KeptChats {
                 path.unwrap_or_else(|| self.path("chat"))
             }
         };
-        ChatFile::fork(path, &to)?;
+        ChatFile::fork(path, &to).map_err(IntoFailure::into_failure)?;
         Ok(self.name(&to).unwrap_or_default().to_owned())
     }
 

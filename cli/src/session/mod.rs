@@ -4,6 +4,7 @@
 pub mod crash_save;
 pub mod documents;
 pub mod kept;
+pub mod plain;
 pub mod prompts;
 pub mod sampling;
 pub mod speeds;

@@ -8,8 +8,8 @@ use std::path::{Component, Path, PathBuf};
 
 use longhand::folders;
 use models::regular_file;
+use terminal::suggest::did_you_mean;
 
-use crate::args::habits::suggest::did_you_mean;
 use crate::failure::Failure;
 
 /// Most files of the folder that are listed. A prompt that is named is found in any case.

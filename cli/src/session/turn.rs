@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use longhand::{Chat, DocumentCache, DocumentReading, EngineError, Generated, Observer, Progress, Reading};
+use terminal::format;
 
 use crate::app::App;
-use crate::commands::chat::names;
 use crate::failure;
+use crate::session::documents::names;
 use crate::session::{crash_save, speeds};
-use crate::terminal::format;
 
 /// Says how much of the documents was read before, and how long the rest takes, if the machine has read with this model
 /// before.

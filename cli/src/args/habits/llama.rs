@@ -56,7 +56,7 @@ pub struct UnusedArgs {
         value_parser = SWITCH_VALUES
     )]
     flash_attn: Option<String>,
-    #[arg(long, hide = true, value_parser = crate::args::values::threads)]
+    #[arg(long, hide = true, value_parser = terminal::values::threads)]
     threads_batch: Option<usize>,
     #[arg(long, hide = true)]
     mlock: bool,

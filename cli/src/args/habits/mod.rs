@@ -1,18 +1,9 @@
 //! What users of other programs type: commands of Ollama, flags of llama-cli. Where longhand has the same, the words are
-//! aliases, or flags in `llama`; for the others this file says what to use instead. A command line without a command is
-//! a chat.
+//! aliases, or flags in `llama`; for the others this file says what to use instead.
 
 pub mod llama;
-pub mod plain;
-pub mod suggest;
 
-use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
-
-use clap::Command;
-
-use crate::models::local_models;
-use crate::terminal::format::shell_word;
+use terminal::format::shell_word;
 
 /// Commands of other programs, and what to do here.
 const COMMANDS: &[(&[&str], &str)] = &[
@@ -34,7 +25,13 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["cli", "interactive"], "`longhand chat` is a conversation, `longhand ask` answers and ends"),
     (&["info"], "`longhand inspect MODEL` shows what a model file contains"),
     (&["version"], "`longhand --version` prints the version"),
+    #[cfg(feature = "lab")]
     (&["perplexity"], "`longhand eval perplexity` measures it"),
+    #[cfg(not(feature = "lab"))]
+    (
+        &["eval", "recall", "perplexity"],
+        "this longhand was built without the feature `lab`; build it with the default features",
+    ),
     (&["fit", "fit-params"], "`longhand plan` says what fits the memory"),
     (
         &["create", "push", "cp", "quantize", "convert", "embed", "embedding", "rerank", "search", "launch"],
@@ -127,58 +124,4 @@ fn find(table: &[(&[&str], &'static str)], name: &str) -> Option<&'static str> {
 pub fn question_hint(text: &str) -> Option<String> {
     text.contains(char::is_whitespace)
         .then(|| format!("to ask a question: longhand ask {}", shell_word(text)))
-}
-
-/// Flags of llama-cli for one answer.
-const ONE_ANSWER: [&str; 2] = ["--single-turn", "--no-conversation"];
-
-/// Makes a command line without a command a chat: `longhand book.pdf`, `longhand -m model.gguf`. With llama-cli's flags for
-/// one answer it is `ask`.
-pub fn with_command(
-    mut arguments: Vec<OsString>,
-    command: &Command,
-    model_folders: impl Fn() -> Vec<PathBuf>,
-) -> Vec<OsString> {
-    let is_quiet = |argument: &OsString| argument == "-q" || argument == "--quiet";
-    let at = 1 + arguments.iter().skip(1).take_while(|argument| is_quiet(argument)).count();
-    let is_chat = arguments.get(at).is_some_and(|first| match is_flag(first) {
-        true => {
-            let is_command = |argument: &OsString| command.find_subcommand(argument).is_some();
-            is_flag_of_chat(first, command) && !arguments[at..].iter().any(is_command)
-        }
-        false => {
-            command.find_subcommand(first).is_none() && first != "help" && begins_chat(first, &model_folders)
-        }
-    });
-    if is_chat {
-        let is_once = arguments.iter().any(|argument| ONE_ANSWER.iter().any(|flag| argument == flag));
-        arguments.insert(at, if is_once { "ask" } else { "chat" }.into());
-    }
-    arguments
-}
-
-fn is_flag(argument: &OsStr) -> bool {
-    argument != "-" && argument.as_encoded_bytes().starts_with(b"-")
-}
-
-/// Whether the flag is one of `chat`, and none of the program itself.
-fn is_flag_of_chat(flag: &OsStr, command: &Command) -> bool {
-    let Some(flag) = flag.to_str() else { return false };
-    let name = flag.split_once('=').map_or(flag, |(name, _)| name);
-    let has = |command: &Command| {
-        command.get_arguments().any(|argument| match name.strip_prefix("--") {
-            Some(long) => {
-                let aliases = argument.get_all_aliases().unwrap_or_default();
-                argument.get_long() == Some(long) || aliases.contains(&long)
-            }
-            None => argument.get_short().is_some_and(|short| name[1..].starts_with(short)),
-        })
-    };
-    !has(command) && command.find_subcommand("chat").is_some_and(has)
-}
-
-/// Whether a chat can begin with the argument: a file, a folder, a pattern, what looks like a path, the name of a model.
-fn begins_chat(argument: &OsStr, model_folders: impl Fn() -> Vec<PathBuf>) -> bool {
-    let is_model = |name| local_models::is_name(name, &model_folders());
-    plain::is_path(argument) || argument.to_str().is_some_and(is_model)
 }

@@ -17,21 +17,22 @@ use longhand::{
 };
 use models::embedded::EMBEDDED_NAME;
 use serde_json::{Value, json};
+use terminal::answer::AnswerView;
+use terminal::json_stream::JsonStream;
+use terminal::prefill::PrefillArg;
+use terminal::{format, stdin};
 
 use crate::app::{App, Purpose};
 use crate::args::answer::AnswerArgs;
 use crate::args::disk::DiskArgs;
-use crate::args::habits::plain;
-use crate::args::model::ModelArgs;
-use crate::args::sampling::SamplingArgs;
-use crate::args::session::{PrefillArg, SessionArgs};
-use crate::failure::Failure;
+use crate::args::session::SessionArgs;
+use crate::failure::{self, Failure};
+use crate::models::args::ModelArgs;
 use crate::session::documents::Documents;
+use crate::session::plain;
+use crate::session::sampling::args::SamplingArgs;
 use crate::session::sampling::{Exact, Sampling};
 use crate::session::{prompts, turn};
-use crate::terminal::answer::AnswerView;
-use crate::terminal::json_stream::JsonStream;
-use crate::terminal::{format, stdin};
 
 /// The exit code of --json where an answer is incomplete.
 const CUT_OFF: u8 = 4;
@@ -235,7 +236,7 @@ impl Asking<'_> {
                 "the first turn (documents, question and chat template) has {prompt_tokens} tokens, but the context is \
                  {context}"
             );
-            return Err(Failure::context_too_small(message, &offers).into());
+            return Err(failure::context_too_small(message, &offers).into());
         }
         let options = SetupOptions { context: Context::Tokens(context), ..self.options.clone() };
         let session = start(&options, prompt_tokens)?;

@@ -9,10 +9,10 @@ use longhand::heads::HeadProfile;
 use longhand::policy::PolicyChoice;
 use longhand::setup::{check_session, fit_session};
 use longhand::{Engine, EngineError, Session, SessionOptions, SetupOptions};
+use terminal::progress::ProgressBar;
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::terminal::progress::ProgressBar;
 
 /// A test: a prompt or a generation at a depth, all in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,12 +17,13 @@ use longhand::setup::Profiles;
 use longhand::{Context, HeadSource, ModelSource, Observer, Setup, SetupOptions};
 use measure::{Bench, Test};
 use report::Report;
+use terminal::prefill::PrefillArg;
+use terminal::values;
 
 use crate::app::App;
-use crate::args::model::{ModelArg, ModelArgs, shape_help};
-use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg, TypeArgs};
-use crate::args::values;
+use crate::args::session::{self, BudgetArgs, ChunkArgs, TypeArgs};
 use crate::failure::Failure;
+use crate::models::args::{ModelArg, ModelArgs, shape_help};
 
 /// Size of the memory that the bandwidth is measured with. It is larger than most machines' caches.
 const BANDWIDTH_BYTES: usize = 256 << 20;

@@ -4,12 +4,12 @@ use anyhow::Result;
 use longhand::Engine;
 use models::gguf::TensorInfo;
 use serde_json::{Value, json};
+use terminal::format;
+use terminal::table::Table;
 
 use crate::app::App;
 use crate::commands::bench::measure::{Measurement, Statistics};
 use crate::commands::bench::{BenchArgs, Fill, Output};
-use crate::terminal::format;
-use crate::terminal::table::Table;
 
 /// What all measurements have in common.
 pub struct Report<'a> {

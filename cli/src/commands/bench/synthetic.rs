@@ -10,15 +10,15 @@ use models::gguf::GgufFile;
 use models::gguf::write::TensorDecl;
 use models::regular_file;
 use models::shapes::ModelShape;
+use terminal::format;
+use terminal::progress::ProgressBar;
 
 use crate::app::App;
-use crate::failure::Failure;
-use crate::terminal::format;
-use crate::terminal::progress::ProgressBar;
+use crate::failure::{Failure, IntoFailure};
 
 /// The file of a shape such as `llama-3.2-1b:q4_k_m`. It is written if it does not exist or is incomplete.
 pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
-    let (shape, file_type) = ModelShape::parse(text).map_err(Failure::from)?;
+    let (shape, file_type) = ModelShape::parse(text).map_err(IntoFailure::into_failure)?;
     let folder = folders::cache().unwrap_or_else(|| std::env::temp_dir().join("longhand"));
     let folder = folder.join("shapes");
     let path = folder.join(format!("{shape}-{}.gguf", file_type.name()));

@@ -6,11 +6,12 @@ use std::panic;
 use std::thread;
 
 use longhand::{Chat, DocumentCache, DocumentReading, EngineError, InterruptFlag, Progress};
+use terminal::format;
 
 use crate::commands::chat::conversation;
 use crate::commands::chat::status::Status;
+use crate::session::documents::names;
 use crate::session::turn;
-use crate::terminal::format;
 
 /// Reads documents during `wait`, which waits for the user, and stops when it returns. What is read by then is kept.
 /// `flag` stops the chat's session.
@@ -95,15 +96,6 @@ fn progress_line(what: &str, progress: Progress) -> String {
     let percent = format::whole_percent(progress.share);
     let left = progress.remaining().map(|time| format!(" · {} left", format::duration(time)));
     format!("reading {what} {percent}{}", left.unwrap_or_default())
-}
-
-/// `book.txt`, `book.txt and 2 more`
-pub fn names(names: &[String]) -> String {
-    match names {
-        [] => "the documents".to_owned(),
-        [name] => name.clone(),
-        [name, rest @ ..] => format!("{name} and {} more", rest.len()),
-    }
 }
 
 #[cfg(test)]

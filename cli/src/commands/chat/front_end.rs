@@ -7,24 +7,16 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use longhand::text::sanitize_for_terminal;
+use terminal::answer::AnswerView;
+use terminal::interrupt::Event;
+use terminal::{console, format};
 
 use crate::app::App;
 use crate::commands::chat::commands::{Message, is_unfinished};
-use crate::commands::chat::inbox::{End, Inbox};
+use crate::commands::chat::inbox::{End, Inbox, Next};
 #[cfg(unix)]
 use crate::commands::chat::line::editing::Editing;
 use crate::commands::chat::status::Status;
-use crate::terminal::answer::AnswerView;
-use crate::terminal::interrupt::Event;
-use crate::terminal::{console, format};
-
-/// What comes next in a chat.
-pub enum Next {
-    Message(Message),
-    /// Ctrl-C, while work goes on behind the prompt.
-    Stop,
-    End(End),
-}
 
 /// The user's side of a chat.
 pub struct FrontEnd<'a> {
@@ -52,8 +44,7 @@ impl<'a> FrontEnd<'a> {
         {
             app.interrupt.watch_signals();
             if io::stdin().is_terminal() {
-                let editing =
-                    Editing::start(app, private).inspect_err(|_| crate::terminal::tty::restore())?;
+                let editing = Editing::start(app, private).inspect_err(|_| terminal::tty::restore())?;
                 return Ok(FrontEnd {
                     app,
                     hides_thinking: false,
@@ -201,7 +192,7 @@ impl<'a> FrontEnd<'a> {
 impl Drop for FrontEnd<'_> {
     fn drop(&mut self) {
         #[cfg(unix)]
-        crate::terminal::tty::restore();
+        terminal::tty::restore();
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::commands::chat::commands::Message;
+
 /// Why a chat ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -13,6 +15,14 @@ pub enum End {
     Interrupt,
     /// This signal.
     Signal(i32),
+}
+
+/// What comes next in a chat.
+pub enum Next {
+    Message(Message),
+    /// Ctrl-C, while work goes on behind the prompt.
+    Stop,
+    End(End),
 }
 
 /// A queue between threads. `T` is a key or a line.

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use longhand::{Chat, ChatFile, DocumentCache, EngineError};
+use terminal::{console, format};
 
 use crate::app::App;
 use crate::failure;
 use crate::session::kept::KeptChats;
-use crate::terminal::{console, format};
 
 /// Writing the KV cache may take this long at any time.
 const SHORT: Duration = Duration::from_millis(150);

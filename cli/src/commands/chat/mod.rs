@@ -19,8 +19,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use longhand::Chat;
+use terminal::interrupt;
 
-pub use self::background::names;
 use self::commands::Message;
 use self::conversation::{Ended, Given};
 use self::front_end::FrontEnd;
@@ -30,13 +30,12 @@ use self::start::Opening;
 use crate::app::App;
 use crate::args::answer::AnswerArgs;
 use crate::args::disk::DiskArgs;
-use crate::args::habits::plain;
-use crate::args::model::ModelArgs;
-use crate::args::sampling::SamplingArgs;
 use crate::args::session::SessionArgs;
 use crate::failure::{self, Failure};
+use crate::models::args::ModelArgs;
+use crate::session::plain;
+use crate::session::sampling::args::SamplingArgs;
 use crate::session::{crash_save, prompts, turn};
-use crate::terminal::interrupt;
 
 /// Chat with a model, about documents if any are given.
 #[derive(Debug, Args)]
@@ -162,7 +161,7 @@ fn finish(app: &App, chat: &Chat, keeper: &mut Keeper, ended: Result<Ended>) -> 
 
 fn terminal_is_gone() -> bool {
     #[cfg(unix)]
-    return crate::terminal::tty::is_gone();
+    return terminal::tty::is_gone();
     #[cfg(not(unix))]
     false
 }

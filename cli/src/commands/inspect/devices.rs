@@ -5,10 +5,10 @@ use clap::Args;
 use ggml::{Gpu, NoCuda};
 use longhand::setup::free_memory;
 use serde_json::{Value, json};
+use terminal::format;
+use terminal::table::Table;
 
 use crate::app::App;
-use crate::terminal::format;
-use crate::terminal::table::Table;
 
 /// List the CPU and the GPUs that can be used.
 #[derive(Debug, Args)]

@@ -10,9 +10,9 @@ use longhand::policy::PolicyChoice;
 use longhand::{Context, SetupOptions};
 
 use crate::app::App;
-use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::session::{ChunkArgs, TypeArgs};
 use crate::failure::Failure;
+use crate::models::args::{ModelArg, ModelArgs};
 
 /// Write the logits after every token of a text to a NumPy file: float32 [tokens, vocabulary].
 #[derive(Debug, Args)]

@@ -4,5 +4,6 @@
 pub mod devices;
 pub mod logits;
 pub mod model;
+pub mod models;
 pub mod policies;
 pub mod tokenize;

@@ -10,12 +10,12 @@ use models::invisible::escape_name;
 use models::spec::{Experts, KvHeads, ModelSpec};
 use models::tokenizer::Tokenizer;
 use serde_json::{Map, json};
+use terminal::format;
+use terminal::progress::ProgressBar;
+use terminal::table::Table;
 
 use crate::app::App;
-use crate::args::model::ModelFileArgs;
-use crate::terminal::format;
-use crate::terminal::progress::ProgressBar;
-use crate::terminal::table::Table;
+use crate::models::args::ModelFileArgs;
 
 /// Elements shown of an array.
 const SHOWN_ELEMENTS: usize = 8;

@@ -3,9 +3,9 @@
 use anyhow::Result;
 use clap::Args;
 use longhand::policy::{COMMON_PARAMETERS, PolicyEntry, policies};
+use terminal::format;
 
 use crate::app::App;
-use crate::terminal::format;
 
 /// List the cache policies and their parameters.
 #[derive(Debug, Args)]

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use models::tokenizer::Tokenizer;
+use models::tokenizer::{Tokenizer, TokenizerError};
 
 use crate::app::App;
-use crate::args::model::ModelFileArgs;
 use crate::failure::Failure;
+use crate::models::args::ModelFileArgs;
 use crate::session::documents;
 
 /// Print the token ids of a text as a JSON array.
@@ -40,8 +40,11 @@ pub fn run(app: &App, args: &TokenizeArgs) -> Result<()> {
     let file = longhand::open_gguf(&args.model.source(app)?)?;
     let tokenizer = Tokenizer::from_gguf(&file);
     file.check_complete()?; // before errors in the vocabulary, which may be zeros
-    let tokenizer = tokenizer.map_err(|error| Failure::from(error).found_in(&file))?;
-    let ids = tokenizer.encode(&text, args.add_special, args.parse_special).map_err(Failure::from)?;
+    let failed = |error: TokenizerError| {
+        let failure = Failure::new(error.to_string(), error.hint());
+        file.path().map_or(failure.clone(), |path| failure.found_in(&path.display().to_string()))
+    };
+    let ids = tokenizer.map_err(failed)?.encode(&text, args.add_special, args.parse_special)?;
     app.console.print(&(serde_json::to_string(&ids)? + "\n"))?;
     Ok(())
 }

@@ -5,11 +5,11 @@ use std::cmp::Reverse;
 
 use longhand::setup::{Forecast, GpuLayers, HostExperts, SessionForecast, rank};
 use serde_json::{Value, json};
+use terminal::format;
+use terminal::prefill::PrefillArg;
+use terminal::table::Table;
 
-use crate::args::session::PrefillArg;
 use crate::commands::plan::{PlanArgs, Row};
-use crate::terminal::format;
-use crate::terminal::table::Table;
 
 /// Most rows of the short table.
 const ROWS: usize = 5;
@@ -313,7 +313,7 @@ impl<'a> Answer<'a> {
                 row.wanted.name(),
                 format::types(row.types),
                 format::bytes(target.total(forecast.plan())),
-                crate::commands::plan::report::fits_cell(self.forecast, forecast),
+                fits_cell(self.forecast, forecast),
                 match target.limit {
                     Some(_) => format::count(forecast.longest_context),
                     None => "?".to_owned(),
@@ -368,5 +368,22 @@ impl<'a> Answer<'a> {
             "needed": self.forecast.target().total(best.forecast.plan()),
             "command": self.command(),
         })
+    }
+}
+
+/// Whether a plan fits: `yes`, `no`, `?`, how many layers the GPU holds, or how many it holds without their experts.
+pub fn fits_cell(forecast: &Forecast, session: &SessionForecast) -> String {
+    let placement = session.placement();
+    match Verdict::of(forecast, session) {
+        Verdict::Yes => match placement.split_layers(forecast.spec()) {
+            0 => "yes".into(),
+            split => format!("yes, {split} without experts"),
+        },
+        Verdict::Partly => {
+            let wanted = forecast.target().wanted_layers(forecast.spec().n_layers);
+            format!("{} of {wanted} layers", placement.on_device())
+        }
+        Verdict::No => "no".into(),
+        Verdict::Unknown => "?".into(),
     }
 }

@@ -1,6 +1,7 @@
 //! `plan --gpu 4090`: well-known GPUs that longhand can compute on (compute capability 8.0 and later).
 
-use crate::args::habits::suggest::did_you_mean;
+use terminal::suggest::did_you_mean;
+
 use crate::failure::Failure;
 
 /// Names and memory in GiB, as NVIDIA sells them. Where a GPU is sold with several sizes, the name has the

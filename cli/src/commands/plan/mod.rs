@@ -21,11 +21,12 @@ use self::answer::{Answer, Verdict};
 use self::gpus::KnownGpu;
 pub use self::gpus::names as gpu_names;
 use crate::app::App;
-use crate::args::model::{ModelArg, ModelArgs, shape_help};
-use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg};
-use crate::args::values;
-use crate::failure::Failure;
-use crate::terminal::format;
+use crate::args::session::{self, BudgetArgs, ChunkArgs};
+use crate::failure::{Failure, IntoFailure};
+use crate::models::args::{ModelArg, ModelArgs, shape_help};
+use terminal::format;
+use terminal::prefill::PrefillArg;
+use terminal::values;
 
 /// Say whether a model and a context fit the memory, and with which policy and cache types.
 ///
@@ -209,7 +210,7 @@ fn forecast(app: &App, args: &PlanArgs) -> Result<(String, Forecast)> {
     };
     match &args.shape {
         Some(text) => {
-            let (shape, file_type) = ModelShape::parse(text).map_err(Failure::from)?;
+            let (shape, file_type) = ModelShape::parse(text).map_err(IntoFailure::into_failure)?;
             let name = format!("{shape}:{}", file_type.name());
             Ok((name, Forecast::of_shape(&shape, file_type, &options)?))
         }

@@ -1,13 +1,13 @@
 //! Prints a plan in full: as a table of all parts, or as JSON.
 
 use longhand::plan::KERNEL_CODE_BYTES;
-use longhand::setup::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast, free_memory};
+use longhand::setup::{Forecast, ForecastHeads, ProfileOrigin, free_memory};
 use serde_json::{Value, json};
+use terminal::format;
+use terminal::table::Table;
 
-use crate::commands::plan::answer::{Answer, Verdict};
+use crate::commands::plan::answer::{Answer, fits_cell};
 use crate::commands::plan::{PlanArgs, Row};
-use crate::terminal::format;
-use crate::terminal::table::Table;
 
 /// Where the head profile is from.
 fn source(heads: &ForecastHeads) -> String {
@@ -18,23 +18,6 @@ fn source(heads: &ForecastHeads) -> String {
         ProfileOrigin::Assumed { share } => {
             format!("assumed: {}, evenly spread", format::percent(share))
         }
-    }
-}
-
-/// Whether a plan fits: `yes`, `no`, `?`, how many layers the GPU holds, or how many it holds without their experts.
-pub fn fits_cell(forecast: &Forecast, session: &SessionForecast) -> String {
-    let placement = session.placement();
-    match Verdict::of(forecast, session) {
-        Verdict::Yes => match placement.split_layers(forecast.spec()) {
-            0 => "yes".into(),
-            split => format!("yes, {split} without experts"),
-        },
-        Verdict::Partly => {
-            let wanted = forecast.target().wanted_layers(forecast.spec().n_layers);
-            format!("{} of {wanted} layers", placement.on_device())
-        }
-        Verdict::No => "no".into(),
-        Verdict::Unknown => "?".into(),
     }
 }
 

@@ -4,13 +4,14 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use longhand::{CachedDocuments, DocumentCache, folders};
 use serde_json::{Value, json};
+use terminal::console::visible;
+use terminal::format;
+use terminal::table::Table;
 
 use crate::app::App;
 use crate::args::disk;
+use crate::commands::stored::ListArgs;
 use crate::failure::Failure;
-use crate::terminal::console::visible;
-use crate::terminal::format;
-use crate::terminal::table::Table;
 
 /// What is said where there is none.
 const NONE_KEPT: &str = "no document that was read is kept";
@@ -33,13 +34,6 @@ enum DocumentsCommand {
     List(ListArgs),
     /// Remove documents. They are read again when somebody asks about them
     Remove(RemoveArgs),
-}
-
-#[derive(Debug, Args)]
-struct ListArgs {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -7,14 +7,15 @@ use clap::{Args, Subcommand};
 use longhand::{ChatFile, SavedChat};
 use serde::Serialize;
 use serde_json::{Value, json};
+use terminal::console::visible;
+use terminal::format;
+use terminal::table::Table;
 
 use crate::app::App;
+use crate::commands::stored::ListArgs;
 use crate::failure::{self, Failure};
 use crate::session::kept::{KeptChat, KeptChats};
 use crate::session::transcript::Transcript;
-use crate::terminal::console::visible;
-use crate::terminal::format;
-use crate::terminal::table::Table;
 
 /// What is said where there is no conversation.
 const NONE_KEPT: &str = "no conversation is kept yet";
@@ -44,13 +45,6 @@ enum SessionsCommand {
     Fork(ForkArgs),
     /// Remove conversations
     Remove(RemoveArgs),
-}
-
-#[derive(Debug, Args)]
-struct ListArgs {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -4,24 +4,18 @@
 //! What is in these folders is foreign: names are bounded in number and depth, and escaped where they are
 //! printed.
 
-mod command;
-mod places;
-mod suggestions;
+pub mod places;
+pub mod suggestions;
 
 use std::path::{Path, PathBuf};
 
-pub use command::{ModelsArgs, run};
-#[cfg(feature = "download")]
-pub use places::hugging_face_token;
-pub use places::{hugging_face_folder, paths_below, snapshots};
+use terminal::suggest::did_you_mean;
 
 use self::places::Found;
-use crate::args::habits::suggest::did_you_mean;
 use crate::failure::Failure;
-use crate::models::hub;
 
 /// Most names in an error.
-const SHOWN: usize = 10;
+pub const SHOWN: usize = 10;
 
 /// A model file on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

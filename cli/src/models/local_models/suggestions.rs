@@ -121,7 +121,7 @@ mod tests {
             let weights = shape.weight_bytes(file_type);
             assert!(weights <= last, "{} is larger than the one before", known.shape);
             last = weights;
-            assert!(crate::models::hub::parse(&format!("{}:{FILE_TYPE}", known.repository)).is_ok());
+            assert!(hub::parse(&format!("{}:{FILE_TYPE}", known.repository)).is_ok());
         }
     }
 }

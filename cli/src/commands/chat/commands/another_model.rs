@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 use longhand::{Chat, Context, DocumentCache, EngineError, HeadSource, Observer, Reading, SetupOptions};
+use terminal::format;
 
 use crate::app::{App, Purpose};
-use crate::args::model::ModelArgs;
 use crate::commands::chat::line::complete::document_path;
 use crate::failure::{self, Failure};
+use crate::models::args::ModelArgs;
 use crate::session::{crash_save, speeds};
-use crate::terminal::format;
 
 /// Tokens that must be left for questions in a context that was asked for.
 const ROOM: usize = 1024;

@@ -3,11 +3,11 @@
 use anyhow::Result;
 use longhand::text::split_thinking;
 use longhand::{Chat, DocumentCache, Generated, Observer, Reading, Stop};
+use terminal::format;
 
 use crate::app::App;
 use crate::failure::Failure;
 use crate::session::crash_save;
-use crate::terminal::format;
 
 /// What the model is asked for its summary.
 pub const REQUEST: &str = "Summarise our conversation so far in a few sentences: what I asked and what you answered, with \

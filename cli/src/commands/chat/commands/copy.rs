@@ -3,11 +3,11 @@
 use anyhow::Result;
 use longhand::Chat;
 use longhand::text::split_thinking;
+use terminal::answer::fence::last_code_block;
+use terminal::format;
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::terminal::answer::fence::last_code_block;
-use crate::terminal::format;
 
 /// Most bytes: what fits the 100,000 bytes of base64 that common terminals take.
 const MAX_BYTES: usize = 74_994;

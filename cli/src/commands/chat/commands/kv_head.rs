@@ -5,10 +5,10 @@ use std::ops::Range;
 use anyhow::Result;
 use longhand::{Chat, KvHeadRows, Session};
 use models::tokenizer::Tokenizer;
+use terminal::{console, format};
 
 use crate::commands::chat::commands::kv_map::View;
 use crate::failure::Failure;
-use crate::terminal::{console, format};
 
 /// Spans of which the words are shown: so many of the longest, and so many of those farthest from others.
 const SHOWN: usize = 3;

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use longhand::{Chat, KvHeadRows, KvMap, Session, Type};
-
-use crate::terminal::console::Console;
-use crate::terminal::format;
+use terminal::console::Console;
+use terminal::format;
 
 /// Columns of what is no terminal.
 const PLAIN_COLUMNS: usize = 80;

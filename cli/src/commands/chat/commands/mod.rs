@@ -11,8 +11,9 @@ pub mod settings;
 pub mod summary;
 pub mod thinking;
 
+use terminal::format;
+
 use crate::commands::chat::line::draft::Draft;
-use crate::terminal::format;
 
 /// A command of a chat.
 pub struct Command {

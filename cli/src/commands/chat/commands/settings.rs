@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use longhand::Chat;
+use terminal::suggest::did_you_mean;
 
-use crate::args::habits::suggest::did_you_mean;
 use crate::failure::Failure;
 use crate::session::sampling::{SETTINGS, Sampling, Setting};
 
@@ -53,7 +53,7 @@ mod tests {
     use clap::Args as _;
 
     use super::*;
-    use crate::args::sampling::SamplingArgs;
+    use crate::session::sampling::args::SamplingArgs;
 
     #[test]
     fn settings_are_called_like_flags() {

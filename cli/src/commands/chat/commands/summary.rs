@@ -1,9 +1,9 @@
 //! The dim line below an answer.
 
 use longhand::{Chat, Generated};
+use terminal::format;
 
 use crate::session::sampling::Sampling;
-use crate::terminal::format;
 
 /// What the conversation takes, how it is sampled and why, and how fast the answer was:
 /// `13,360/21,500 tokens · razor · 9.60 of 32.0 MiB · temp 0 (documents) · 41.0 t/s`.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use longhand::{Chat, Reading};
+use terminal::format;
+use terminal::suggest::did_you_mean;
 
-use crate::args::habits::suggest::did_you_mean;
 use crate::commands::chat::commands::copy::copy;
 use crate::commands::chat::commands::export::export;
 use crate::commands::chat::commands::habits::{Habit, habit};
@@ -21,7 +22,6 @@ use crate::commands::chat::start::reread;
 use crate::commands::heads;
 use crate::failure::{self, Failure};
 use crate::session::prompts;
-use crate::terminal::format;
 
 /// The name of a command and what is behind it.
 fn parts(command: &str) -> (&str, &str) {

@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 use longhand::{EngineError, Generated, Reading, Stop};
+use terminal::format;
 
 use crate::commands::chat::commands::compact;
 use crate::commands::chat::conversation::{Conversation, Outcome, TurnStats, context_full};
 use crate::commands::chat::start::reread;
 use crate::session::turn;
-use crate::terminal::format;
 
 impl Conversation<'_, '_> {
     /// Lets the model sum up the conversation, and goes on with the summary in its place.

@@ -5,17 +5,17 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use longhand::{ChatFormat, EngineError};
+use terminal::format;
 
 use crate::commands::chat::background;
 use crate::commands::chat::conversation::{Conversation, Outcome, TurnStats, context_full, larger_context};
-use crate::commands::chat::front_end::Next;
+use crate::commands::chat::inbox::Next;
 use crate::commands::chat::line::complete::document_path;
 use crate::commands::chat::line::dropped::{self, Dropped};
 use crate::commands::chat::start::reread;
 use crate::failure::{self, Failure};
 use crate::session::documents::Documents;
 use crate::session::{speeds, turn};
-use crate::terminal::format;
 
 impl Conversation<'_, '_> {
     /// Waits for the next message, and reads documents meanwhile.

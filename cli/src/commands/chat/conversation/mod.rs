@@ -10,18 +10,18 @@ use std::time::Duration;
 use anyhow::Result;
 use longhand::text::split_thinking;
 use longhand::{Chat, EngineError, Generated, Observer, Reading, SetupOptions, Stop};
+use terminal::format;
 
 use crate::app::App;
-use crate::args::model::ModelArgs;
 use crate::commands::chat::commands::Message;
 use crate::commands::chat::commands::summary::summary;
-use crate::commands::chat::front_end::{FrontEnd, Next};
-use crate::commands::chat::inbox::End;
+use crate::commands::chat::front_end::FrontEnd;
+use crate::commands::chat::inbox::{End, Next};
 use crate::commands::chat::keeper::Keeper;
 use crate::failure;
+use crate::models::args::ModelArgs;
 use crate::session::sampling::Sampling;
 use crate::session::turn;
-use crate::terminal::format;
 
 /// Tokens and times of a turn.
 #[derive(Default)]

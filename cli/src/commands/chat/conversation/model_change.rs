@@ -1,12 +1,12 @@
 //! `/model`: another model goes on with the conversation.
 
 use anyhow::Result;
+use terminal::format;
 
 use crate::commands::chat::commands::another_model;
 use crate::commands::chat::conversation::{Conversation, Outcome, TurnStats};
 use crate::commands::chat::start::{self, reread};
 use crate::session::turn;
-use crate::terminal::format;
 
 impl Conversation<'_, '_> {
     /// Goes on with the model of this name.

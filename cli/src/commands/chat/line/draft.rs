@@ -4,9 +4,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use terminal::format;
 use unicode_segmentation::UnicodeSegmentation;
-
-use crate::terminal::format;
 
 /// A paste of more lines, or of more bytes, is folded.
 const MAX_INLINE_LINES: usize = 3;

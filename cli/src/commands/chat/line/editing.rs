@@ -6,13 +6,15 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Result;
+use terminal::console::{self, Console};
+use terminal::interrupt::Event;
+use terminal::tty;
 
 use crate::app::App;
 use crate::commands::chat::commands::{self, Message};
-use crate::commands::chat::front_end::Next;
-use crate::commands::chat::inbox::End;
+use crate::commands::chat::inbox::{End, Next};
 use crate::commands::chat::line::editor::{Action, Editor};
-use crate::commands::chat::line::history::History;
+use crate::commands::chat::line::history::{History, not_kept};
 use crate::commands::chat::line::input_line::{InputLine, Waiting};
 use crate::commands::chat::line::keyboard::Keyboard;
 use crate::commands::chat::line::keys::Key;
@@ -20,9 +22,6 @@ use crate::commands::chat::line::screen::{Plain, Rows, Screen, columns};
 use crate::commands::chat::outside;
 use crate::commands::chat::status::Status;
 use crate::failure;
-use crate::terminal::console::{self, Console};
-use crate::terminal::interrupt::Event;
-use crate::terminal::tty;
 
 /// Edits messages.
 pub struct Editing {
@@ -45,8 +44,8 @@ impl Editing {
     /// Begins to read keys. `private`: what is sent is not kept in the history's file.
     pub fn start(app: &App, private: bool) -> Result<Editing> {
         let console = app.console;
-        let (history, not_kept) = History::open(private);
-        if let Some(reason) = not_kept {
+        let (history, problem) = History::open(private);
+        if let Some(reason) = problem {
             console.note(&format!("note: messages are not kept for the next chat: {reason}"));
         }
         let is_smart = console.control_sequences();
@@ -291,11 +290,6 @@ impl Drop for Editing {
         // An error may have ended the work.
         self.end_work();
     }
-}
-
-/// What is said if the history cannot be written.
-pub fn not_kept(error: &io::Error) -> String {
-    format!("note: messages are no longer kept for the next chat: {error}")
 }
 
 /// Where the text is drawn: on stdout, or else on stderr, so that a file behind stdout holds answers only.

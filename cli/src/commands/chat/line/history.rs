@@ -198,6 +198,11 @@ fn parse(line: &str) -> Option<Vec<Atom>> {
     Some(atoms.collect())
 }
 
+/// What is said if the history cannot be written.
+pub fn not_kept(error: &io::Error) -> String {
+    format!("note: messages are no longer kept for the next chat: {error}")
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;

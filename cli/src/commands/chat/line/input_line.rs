@@ -5,15 +5,17 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+use terminal::console::{Below, Console, Stream};
+use terminal::interrupt::Interrupt;
+use terminal::tty;
+
 use crate::commands::chat::commands::Message;
 use crate::commands::chat::inbox::Inbox;
 use crate::commands::chat::line::draft::Draft;
 use crate::commands::chat::line::editor::{Action, Editor, PROMPT};
+use crate::commands::chat::line::history::not_kept;
 use crate::commands::chat::line::keys::Key;
 use crate::commands::chat::line::screen::{Screen, View, columns};
-use crate::terminal::console::{Below, Console, Stream};
-use crate::terminal::interrupt::Interrupt;
-use crate::terminal::tty;
 
 /// What the line above the prompt says while the model works.
 const WORKING: &str = "working · Esc stops it";
@@ -166,7 +168,7 @@ impl InputLine {
                 if Message::from_draft(&draft).is_some() {
                     typed.waiting.push_back(Waiting::Message { draft, is_revision });
                 }
-                return kept.err().map(|error| crate::commands::chat::line::editing::not_kept(&error));
+                return kept.err().map(|error| not_kept(&error));
             }
             Action::EndOfInput => typed.waiting.push_back(Waiting::Exit),
             Action::ClearScreen => _ = typed.screen.clear_all(),

@@ -6,15 +6,16 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use crate::commands::chat::inbox::Inbox;
-use crate::commands::chat::line::keys::{Decoder, Key};
-use crate::terminal::interrupt::{HANG_UP, Interrupt};
-use crate::terminal::tty;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::stdio::stdin;
 use signal_hook::consts::SIGQUIT;
 use signal_hook::low_level;
+use terminal::interrupt::{HANG_UP, Interrupt};
+use terminal::tty;
+
+use crate::commands::chat::inbox::Inbox;
+use crate::commands::chat::line::keys::{Decoder, Key};
 
 /// Time in which the rest of a key's bytes arrives; without them, Esc was pressed. Over a slow line they may be late.
 const ESC_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };

@@ -6,13 +6,13 @@ use std::io::{self, Write};
 
 use longhand::text::sanitize_for_terminal;
 use models::invisible::escape_invisible;
+use terminal::console::{Console, Stream};
+use terminal::format;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthChar;
 
 use crate::commands::chat::line::draft::{Atom, Draft};
 use crate::commands::chat::line::open_row::OpenRow;
-use crate::terminal::console::{Console, Stream};
-use crate::terminal::format;
 
 /// A tab is shown as this many spaces.
 const TAB: &str = "    ";

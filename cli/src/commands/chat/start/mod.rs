@@ -14,6 +14,7 @@ use longhand::{
     Chat, ChatFile, ChatOptions, Context, EngineError, Model, ModelSource, Outdated, Preamble, SavedChat,
     Setup, SetupOptions,
 };
+use terminal::format;
 
 use crate::app::{App, Purpose};
 use crate::commands::chat::ChatArgs;
@@ -23,7 +24,6 @@ use crate::session::documents::Documents;
 use crate::session::kept::KeptChats;
 use crate::session::sampling::{Exact, Sampling, Values};
 use crate::session::{crash_save, turn};
-use crate::terminal::format;
 
 /// What a conversation begins with: the model is open and the documents are tokens; nothing is computed.
 pub struct Opening<'a> {
@@ -265,7 +265,7 @@ fn start(
         let needed = Context::AsNeeded.tokens(prompt, usize::MAX);
         let offers = app.interrupt.computing(|| Offers::find(model, setup_options, prompt, needed))?;
         let message = format!("{what} {prompt} tokens, but the context is {context}");
-        return Err(Failure::context_too_small(message, &offers).into());
+        return Err(failure::context_too_small(message, &offers).into());
     }
     let session = app.start_within_memory(model, setup_options, prompt)?;
     app.console.note(&format!(

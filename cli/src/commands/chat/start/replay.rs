@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 use longhand::Chat;
+use terminal::console;
 
 use crate::app::App;
 use crate::commands::chat::front_end::FrontEnd;
 use crate::failure::Failure;
 use crate::session::turn;
-use crate::terminal::console;
 
 /// Shows all questions and answers.
 ///

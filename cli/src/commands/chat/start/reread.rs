@@ -10,14 +10,15 @@ use longhand::{
     Chat, Context, EngineError, HeadSource, Hint, Observer, Progress, Reading, Session, SessionOptions,
     SetupOptions, setup,
 };
+use terminal::format;
+use terminal::prefill::PrefillArg;
+use terminal::values;
 
 use crate::app::App;
-use crate::args::session::{self, PrefillArg};
-use crate::args::values;
+use crate::args::session;
 use crate::commands::chat::conversation::larger_context;
 use crate::failure::{self, Failure};
 use crate::session::crash_save;
-use crate::terminal::format;
 
 /// What `/policy` prints, in lines of at most `width` columns.
 pub fn policy(session: &Session, width: usize) -> String {

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use longhand::setup::Profiles;
 use longhand::{HeadSource, Model, SessionOptions, SetupOptions};
-
-use crate::args::session::PrefillArg;
+use terminal::prefill::PrefillArg;
 
 /// Describes each flag in `given` that differs from the saved session, for example `-ctk q8_0 (not f16)`.
 pub fn differences(saved: &SessionOptions, given: &SetupOptions, model: &Arc<Model>) -> Result<Vec<String>> {

@@ -1,0 +1,161 @@
+//! Shows the library's progress as a progress bar on stderr, and its notices as notes.
+
+use longhand::policy::PolicyChoice;
+use longhand::setup::{Advice, Reason};
+use longhand::{Notice, Observer, Prefill, Progress, Task};
+
+use crate::console::Console;
+use crate::format::{self, memory_text, offer_flags};
+use crate::progress::ProgressBar;
+
+/// Shows progress and notices.
+pub struct Reporter<'a> {
+    console: &'a Console,
+    bar: Option<(Task, ProgressBar)>,
+}
+
+impl<'a> Reporter<'a> {
+    /// A reporter that shows nothing yet.
+    pub fn new(console: &'a Console) -> Reporter<'a> {
+        Reporter { console, bar: None }
+    }
+}
+
+impl Observer for Reporter<'_> {
+    fn progress(&mut self, progress: Progress) {
+        if self.bar.as_ref().is_none_or(|(task, _)| *task != progress.task) {
+            self.bar = Some((progress.task, ProgressBar::new(self.console, title(progress.task))));
+        }
+        if let Some((_, bar)) = &mut self.bar {
+            bar.show(progress);
+        }
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        self.bar = None;
+        if let Some(text) = notice_text(&notice) {
+            self.console.note(&text);
+        }
+    }
+}
+
+/// Prints a note if a policy reads a text twice, and its prefill cannot.
+pub fn note_prefill<'a>(console: &Console, caches: impl IntoIterator<Item = (Prefill, &'a PolicyChoice)>) {
+    let cannot =
+        |(prefill, policy): (Prefill, &PolicyChoice)| prefill == Prefill::Streaming && policy.reads_twice();
+    if caches.into_iter().any(cannot) {
+        console.note(
+            "note: with --prefill streaming no text is read twice: kvzip keeps the first and the last rows, and no \
+             others",
+        );
+    }
+}
+
+fn title(task: Task) -> &'static str {
+    match task {
+        Task::Identify => "reading the model",
+        Task::LoadWeights => "loading",
+        Task::Calibrate => "calibrating",
+        Task::ComputeWindows => "computing windows",
+        Task::Prefill => "reading",
+    }
+}
+
+/// The text of a notice; `None` if it is not shown.
+fn notice_text(notice: &Notice) -> Option<String> {
+    Some(match notice {
+        Notice::NoGpu { expected: true, .. } => return None,
+        Notice::NoGpu { reason, .. } => format!("note: no GPU is used: {reason}"),
+        Notice::NothingFitsGpu { free } => format!(
+            "note: no GPU is used: not even one layer fits in the {} of free GPU memory",
+            format::bytes(*free)
+        ),
+        Notice::LayersOnGpu { on_gpu, layers } => {
+            format!("note: {on_gpu} of {layers} layers are on the GPU, the others on the CPU")
+        }
+        Notice::ExpertsOnCpu { split, on_gpu } => format!(
+            "note: {split} of the {on_gpu} layers on the GPU have their experts on the CPU (--n-cpu-moe)"
+        ),
+        Notice::ResidualOnHost => {
+            "note: while a document is read, its activations are in main memory, because the GPU has no room for them; \
+             reading takes longer"
+                .to_owned()
+        }
+        Notice::HostExpertsUnused { has_experts: true } => {
+            "note: --n-cpu-moe has no effect: no GPU is used".to_owned()
+        }
+        Notice::HostExpertsUnused { has_experts: false } => {
+            "note: --n-cpu-moe has no effect: the model has no experts".to_owned()
+        }
+        Notice::ModelNotForGpu { reason } => format!("note: no GPU is used: {reason}"),
+        Notice::BeyondTraining { context, trained } => format!(
+            "note: a context of {} tokens is more than the {} that the model was trained for; \
+             answers about longer texts may be wrong",
+            format::count(*context),
+            format::count(*trained)
+        ),
+        Notice::IgnoredWindow { window } => format!(
+            "note: the model's sliding window of {window} tokens is not used; its layers attend to all tokens"
+        ),
+        Notice::Advice(advice) => advice_text(advice),
+        Notice::Begins(Task::Calibrate) => {
+            "finding the model's retrieval heads (only once; the result is cached)".to_owned()
+        }
+        Notice::Begins(Task::ComputeWindows) => {
+            "computing how far the model's heads attend (only once; the result is cached)".to_owned()
+        }
+        Notice::Begins(_) => return None,
+        Notice::UnusableProfile { reason } => {
+            format!("note: the cached head profile cannot be used, so a new one is made: {reason}")
+        }
+        Notice::UnverifiedProfile { path } => format!(
+            "note: {}: it is not known whether this head profile was made for this model. It was written by an older \
+             longhand, which identified models by a sample of their weights",
+            path.display()
+        ),
+        Notice::ProfileNotCached { reason } => {
+            format!("note: the head profile could not be cached: {reason}")
+        }
+        _ => return None,
+    })
+}
+
+/// What auto has changed, and why.
+fn advice_text(advice: &Advice) -> String {
+    let (offer, flags) = (&advice.offer, offer_flags(&advice.offer));
+    let why = match advice.reason {
+        Reason::Memory { context, needed, free, on_device, bound } => {
+            memory_text(context, needed, free, on_device, bound)
+        }
+        Reason::Layers { types } => {
+            format!("with a full cache in {} not all layers fit the GPU", format::types(types))
+        }
+        Reason::Weights { types, bound } => format!(
+            "the weights and a full cache in {} do not fit the memory together{}",
+            format::types(types),
+            bound.map_or(String::new(), |bound| bound.to_string())
+        ),
+        Reason::Budget { is_advised } => {
+            return match (offer.policy, is_advised) {
+                (None, _) if flags.is_empty() => {
+                    "note: the KV budget holds a full cache: nothing is evicted".to_owned()
+                }
+                (None, _) => {
+                    format!("note: the KV budget holds a full cache with {flags}: nothing is evicted")
+                }
+                (Some(_), true) => format!("note: using {flags} for the KV budget: {}", offer.known_cost()),
+                (Some(_), false) => format!(
+                    "note: using {flags} for the KV budget. It is smaller than any that was measured: answers may be \
+                     lost. The text is read twice"
+                ),
+            };
+        }
+        // A reason that this program does not know.
+        _ => "what was asked for does not fit".to_owned(),
+    };
+    format!(
+        "note: {why}. Using {flags} instead ({}): {}. To allow only a full cache, give --policy full",
+        format::bytes(offer.bytes),
+        offer.known_cost()
+    )
+}

@@ -1,0 +1,109 @@
+//! Standard input: whether a document is piped into the program, and the terminal behind it.
+
+use std::fs::File;
+use std::io;
+
+use anyhow::Result;
+
+use crate::console::Console;
+use crate::failure::Failure;
+
+/// How long a pipe may stay silent before it counts as one that nobody writes to.
+#[cfg(unix)]
+const PATIENCE_SECONDS: i64 = 5;
+
+/// Whether a document is piped into the program: stdin is a file or a pipe, and has something to read.
+///
+/// Services and other programs often leave a pipe open that nobody ever writes to. So if nothing arrives for
+/// five seconds, the pipe counts as empty, unless a person is watching who can end the wait.
+#[cfg(unix)]
+pub fn is_piped(console: &Console) -> bool {
+    use rustix::fs::FileType;
+
+    let kind = rustix::fs::fstat(io::stdin()).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    match kind {
+        Ok(FileType::RegularFile) => true,
+        Ok(FileType::Fifo) => has_input(Some(1)) || wait_for_input(console),
+        _ => false,
+    }
+}
+
+/// On other systems only `-f -` reads stdin.
+#[cfg(not(unix))]
+pub fn is_piped(_console: &Console) -> bool {
+    false
+}
+
+#[cfg(unix)]
+fn wait_for_input(console: &Console) -> bool {
+    if console.stderr_terminal() {
+        console.note("waiting for a document on standard input");
+        return has_input(None);
+    }
+    if has_input(Some(PATIENCE_SECONDS)) {
+        return true;
+    }
+    console.note(
+        "note: standard input is open, but nothing arrives; it is not read (-f - waits for it, </dev/null closes it)",
+    );
+    false
+}
+
+/// Whether a pipe holds something that this command does not read.
+#[cfg(unix)]
+pub fn holds_unread() -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::fs::FileType;
+
+    let stdin = io::stdin();
+    let is_pipe =
+        rustix::fs::fstat(&stdin).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // At its end a pipe hangs up, and holds nothing.
+    is_pipe && poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().contains(PollFlags::IN)
+}
+
+/// On other systems only `-f -` reads stdin.
+#[cfg(not(unix))]
+pub fn holds_unread() -> bool {
+    false
+}
+
+/// Whether stdin has bytes or ends within so many seconds.
+#[cfg(unix)]
+fn has_input(seconds: Option<i64>) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let stdin = io::stdin();
+    let timeout = seconds.map(|tv_sec| Timespec { tv_sec, tv_nsec: 0 });
+    // A poll that fails says nothing: reading will.
+    poll(&mut [PollFd::new(&stdin, PollFlags::IN)], timeout.as_ref()).map_or(true, |ready| ready > 0)
+}
+
+/// Makes the terminal standard input, after a document was read from it.
+///
+/// # Errors
+/// The program has no terminal.
+pub fn open_terminal() -> Result<()> {
+    if io::IsTerminal::is_terminal(&io::stdin()) {
+        return Ok(());
+    }
+    terminal().map_err(|error| {
+        let message =
+            format!("standard input was the document, and there is no terminal for questions: {error}");
+        Failure::new(message, "use `longhand ask`, which takes its questions as arguments").into()
+    })
+}
+
+#[cfg(unix)]
+fn terminal() -> io::Result<()> {
+    let terminal = File::options().read(true).write(true).open("/dev/tty")?;
+    Ok(rustix::stdio::dup2_stdin(terminal)?)
+}
+
+#[cfg(not(unix))]
+fn terminal() -> io::Result<()> {
+    File::open("CONIN$")?;
+    Err(io::ErrorKind::Unsupported.into())
+}

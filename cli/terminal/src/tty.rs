@@ -1,0 +1,181 @@
+//! The modes of the terminal on stdin. While a chat runs, keys are not echoed and arrive one by one, so that nothing
+//! that is typed mixes with the output. Output keeps its usual mode: a newline still begins a new line.
+//!
+//! [`restore`] may be called from anywhere and at any time: by a panic, a signal or a fatal error.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::panic;
+use std::process;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use rustix::stdio::{stdin, stdout};
+use rustix::termios::{self, InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
+use signal_hook::consts::SIGTSTP;
+use signal_hook::low_level;
+
+const BRACKETED_PASTE_ON: &str = "\x1b[?2004h";
+const BRACKETED_PASTE_OFF: &str = "\x1b[?2004l";
+
+/// The modes before [`enter`] was called for the first time.
+static ORIGINAL: OnceLock<Termios> = OnceLock::new();
+/// The process that changed the modes, or 0. A fork of it must leave them alone.
+static CHANGED_BY: AtomicU32 = AtomicU32::new(0);
+/// Whether the program ends, so that another thread must not change the modes again.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+/// Whether the terminal was asked to mark what is pasted.
+static MARKS_PASTES: AtomicBool = AtomicBool::new(false);
+/// Bytes that were typed before the last [`enter`] and are not read yet.
+static TYPED_BEFORE: AtomicUsize = AtomicUsize::new(0);
+
+/// Hands over each key as it is pressed, without an echo. `mark_pastes`: the terminal understands control sequences
+/// and is asked to say where pasted text begins and ends. A panic restores the terminal from now on.
+pub fn enter(mark_pastes: bool) -> io::Result<()> {
+    let original = match ORIGINAL.get() {
+        Some(original) => original,
+        None => {
+            restore_after_panics();
+            let now = termios::tcgetattr(stdin())?;
+            ORIGINAL.get_or_init(|| now)
+        }
+    };
+    let mut modes = original.clone();
+    // Enter is CR and Ctrl-J is LF. Ctrl-S and Ctrl-Q are keys like others.
+    modes.input_modes -=
+        InputModes::ICRNL | InputModes::INLCR | InputModes::IGNCR | InputModes::IXON | InputModes::ISTRIP;
+    // Ctrl-C is a key, too: it must not overtake what was typed before it.
+    modes.local_modes -=
+        LocalModes::ICANON | LocalModes::ECHO | LocalModes::ECHONL | LocalModes::IEXTEN | LocalModes::ISIG;
+    modes.special_codes[SpecialCodeIndex::VMIN] = 1;
+    modes.special_codes[SpecialCodeIndex::VTIME] = 0;
+    MARKS_PASTES.store(mark_pastes, Ordering::SeqCst);
+    let was_changed = CHANGED_BY.swap(process::id(), Ordering::SeqCst) == process::id();
+    termios::tcsetattr(stdin(), OptionalActions::Now, &modes)?;
+    if !was_changed {
+        let waiting = rustix::io::ioctl_fionread(stdin()).unwrap_or(0);
+        TYPED_BEFORE.store(usize::try_from(waiting).unwrap_or(0), Ordering::SeqCst);
+    }
+    if mark_pastes {
+        write(BRACKETED_PASTE_ON);
+    }
+    if IS_OVER.load(Ordering::SeqCst) {
+        restore();
+    }
+    Ok(())
+}
+
+/// How many of the next bytes, at most `bytes`, were typed before [`enter`]. In them Enter is LF. They count as read.
+pub fn take_typed_before(bytes: usize) -> usize {
+    let before = TYPED_BEFORE.load(Ordering::SeqCst).min(bytes);
+    TYPED_BEFORE.fetch_sub(before, Ordering::SeqCst);
+    before
+}
+
+/// Gives the terminal back as it was. Does nothing if it was not changed.
+pub fn restore() {
+    if CHANGED_BY.compare_exchange(process::id(), 0, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+        return;
+    }
+    if MARKS_PASTES.load(Ordering::SeqCst) {
+        write(BRACKETED_PASTE_OFF);
+    }
+    if let Some(original) = ORIGINAL.get() {
+        let _ = termios::tcsetattr(stdin(), OptionalActions::Now, original);
+    }
+}
+
+/// Gives the terminal back before the program ends, whatever other threads do.
+pub fn restore_for_good() {
+    IS_OVER.store(true, Ordering::SeqCst);
+    restore();
+}
+
+/// Sets the modes again after another program may have changed them. Does nothing after [`restore`].
+pub fn enter_again() {
+    if CHANGED_BY.load(Ordering::SeqCst) == process::id() {
+        let _ = enter(MARKS_PASTES.load(Ordering::SeqCst));
+    }
+}
+
+/// Stops this process as Ctrl-Z does, and returns when it is continued. Without a shell that could continue it,
+/// returns at once.
+pub fn suspend() {
+    let changed = CHANGED_BY.load(Ordering::SeqCst) == process::id();
+    restore();
+    // The signal is this thread's, so the process has stopped and continued when the call returns. In the background
+    // the next call of `enter` stops it again.
+    let _ = low_level::raise(SIGTSTP);
+    if changed {
+        let _ = enter(MARKS_PASTES.load(Ordering::SeqCst));
+    }
+}
+
+/// Whether the terminal was closed.
+pub fn is_gone() -> bool {
+    ORIGINAL.get().is_some() && termios::tcgetattr(stdin()).is_err()
+}
+
+/// Columns and rows of the terminal on stdout.
+pub fn size() -> (usize, usize) {
+    size_of(stdout())
+}
+
+/// Columns and rows of a terminal; 80 and 24 if it does not say.
+pub fn size_of(terminal: BorrowedFd) -> (usize, usize) {
+    match termios::tcgetwinsize(terminal) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
+        _ => (80, 24),
+    }
+}
+
+fn restore_after_panics() {
+    let previous = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        restore();
+        crate::console::remove_below();
+        previous(info);
+    }));
+}
+
+/// Writes to the terminal past the standard library, whose lock may be held by the thread that failed.
+fn write(text: &str) {
+    let _ = rustix::io::write(stdout(), text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::io::Read;
+
+    use pty_process::blocking::{Command, open};
+
+    use super::*;
+
+    /// Runs itself in a pseudo-terminal, where it panics.
+    #[test]
+    fn a_panic_restores_the_terminal() {
+        const INSIDE: &str = "LONGHAND_TEST_IN_TERMINAL";
+        if env::var_os(INSIDE).is_some() {
+            enter(true).expect("a terminal");
+            panic!("a defect");
+        }
+        let (mut pty, pts) = open().expect("a pseudo-terminal");
+        let before = termios::tcgetattr(&pty).expect("its modes");
+        let mut child = Command::new(env::current_exe().expect("this program"))
+            .args(["terminal::tests::a_panic_restores_the_terminal", "--exact", "--nocapture"])
+            .env(INSIDE, "1")
+            .spawn(pts)
+            .expect("a process");
+        let mut shown = Vec::new();
+        // EIO says that the process has ended.
+        let _ = pty.read_to_end(&mut shown);
+        let shown = String::from_utf8_lossy(&shown);
+        assert_eq!(child.wait().expect("an end").code(), Some(101), "{shown}");
+        let (_, marked) = shown.split_once(BRACKETED_PASTE_ON).expect("entered");
+        let (_, behind) = marked.split_once(BRACKETED_PASTE_OFF).expect("restored");
+        assert!(behind.contains("a defect"), "{shown}");
+        let after = termios::tcgetattr(&pty).expect("its modes");
+        assert_eq!((after.local_modes, after.input_modes), (before.local_modes, before.input_modes));
+    }
+}
