@@ -16,7 +16,9 @@ from pathlib import Path
 import numpy as np
 
 import generate
+import packed
 from generate import HERE, N_TOKENS, VOCAB, differ, run_llamacpp, tolerance
+from packed import rounded
 
 NAME, SEED = "baichuan-alibi-f16", 51
 LAYERS, HEADS, HEAD_DIM, N_FF, EPS = 40, 3, 8, 8, 1e-6
@@ -108,7 +110,7 @@ def forward(w: dict, ids, bounded_from=N_TOKENS) -> np.ndarray:
     return (norm(x, w["output_norm.weight"]) @ w["output.weight"].T).astype(np.float32)
 
 
-def make(out: Path, dumper: Path, work: Path) -> dict:
+def make(out: Path, dumper: Path, work: Path, logits: dict) -> dict:
     w, path = draw(), out / "models" / f"{NAME}.gguf"
     write(w, path)
     ids = [int(i) for i in np.random.default_rng(1000 + SEED).integers(3, VOCAB, N_TOKENS)]
@@ -117,20 +119,19 @@ def make(out: Path, dumper: Path, work: Path) -> dict:
     seen = differ(plain, ours)
     bounded = {"from_the_beginning": 0, "after_the_prompt": PROMPT}
     for name, first in bounded.items():
-        np.save(out / "logits" / f"{NAME}.{name}.npy", forward(w, ids, first)[PROMPT:])
+        logits[f"{NAME}.{name}"] = rounded(forward(w, ids, first)[PROMPT:], packed.LOGITS)
     spread = {k: differ(ours, run_llamacpp(dumper, path, ids, work, *v)) for k, v in generate.VARIANTS.items()}
-    np.save(out / "logits" / f"{NAME}.numpy.npy", plain)
-    np.save(out / "logits" / f"{NAME}.llamacpp.npy", ours)
+    logits |= {f"{NAME}.numpy": rounded(plain, packed.LOGITS), f"{NAME}.llamacpp": rounded(ours, packed.LOGITS)}
     print(f"{NAME:26} {path.stat().st_size:7d} bytes  std {plain.std():.2f}  numpy to llama.cpp {seen['max_abs']:.1e} (rms {seen['rms']:.1e})")
     return {
         "name": NAME, "gguf": f"models/{NAME}.gguf", "architecture": "baichuan", "tensor_types": ["F16", "F32"], "tokens": ids,
-        "logits_numpy": f"logits/{NAME}.numpy.npy", "logits_llamacpp": f"logits/{NAME}.llamacpp.npy",
+        "logits_numpy": f"{NAME}.numpy", "logits_llamacpp": f"{NAME}.llamacpp",
         "tolerance_numpy": tolerance("f16", [seen]), "tolerance_llamacpp": tolerance("f16", list(spread.values())),
         "seen": {"numpy_to_llamacpp": seen, "llamacpp_to_itself": spread, "logits_std": round(float(plain.std()), 3),
                  "same_top1": int((plain.argmax(1) == ours.argmax(1)).sum())},
         "bounded": {"policy": f"streaming:sinks={SINKS},window={WINDOW},slack=0", "prompt": PROMPT,
-                    **{name: f"logits/{NAME}.{name}.npy" for name in bounded}},
-        "intermediates": None,
+                    **{name: f"{NAME}.{name}" for name in bounded}},
+        "intermediates": False,
         "provenance": f"baichuan.py, model seed {SEED}, token seed {1000 + SEED}",
     }
 
@@ -145,7 +146,9 @@ def main():
     sys.path.insert(0, str(a.llama_cpp / "gguf-py"))
     a.work.mkdir(parents=True, exist_ok=True)
     doc = json.loads((a.out / "index.json").read_text())
-    doc["cases"] = [case for case in doc["cases"] if case["name"] != NAME] + [make(a.out, a.dumper, a.work)]
+    logits = packed.read(a.out / "logits.json.br")
+    doc["cases"] = [case for case in doc["cases"] if case["name"] != NAME] + [make(a.out, a.dumper, a.work, logits)]
+    packed.write(a.out / "logits.json.br", logits)
     generate.write_index(a.out, doc)
 
 

@@ -9,7 +9,6 @@ vocabulary of single bytes in place of its vocabulary step.
 import argparse
 import dataclasses
 import inspect
-import io
 import json
 import logging
 import math
@@ -22,6 +21,8 @@ import brotli
 import numpy as np
 import torch
 import transformers
+
+import packed
 
 HERE = Path(__file__).resolve().parent
 VOCAB = 264
@@ -397,8 +398,7 @@ def main():
     torch.set_num_threads(1)
     args.out.mkdir(parents=True, exist_ok=True)
     index = {entry["name"]: entry for entry in json.loads((args.out / "index.json").read_text())} if args.names else {}
-    packed_steps = args.out / "intermediates.json.br"
-    steps = json.loads(brotli.decompress(packed_steps.read_bytes())) if args.names and packed_steps.exists() else {}
+    steps, kept_logits = (packed.read(args.out / f"{what}.json.br") if args.names else {} for what in ("intermediates", "logits"))
     for number, case in CASES:
         if args.names and case.name not in args.names:
             continue
@@ -425,16 +425,15 @@ def main():
                           "rms": above(2 * max(float(np.sqrt(np.mean(x * x))) for x in differences))}
                 beside = ""
             assert np.isfinite(logits).all(), name
-            packed = brotli.compress(model.read_bytes(), quality=11)
-            (args.out / f"{name}.gguf.br").write_bytes(packed)
+            compressed = brotli.compress(model.read_bytes(), quality=11)
+            (args.out / f"{name}.gguf.br").write_bytes(compressed)
             kept = N_LOGITS_MOE if "num_experts_per_tok" in case.config or case.stem == "Gemma4" else N_LOGITS
-            array = io.BytesIO()
-            np.save(array, logits[-kept:].astype(np.float32))
-            (args.out / f"{name}.npy.br").write_bytes(brotli.compress(array.getvalue(), quality=11))
+            kept_logits[name] = packed.rounded(logits[-kept:], packed.LOGITS)
             index[name] = {"name": name, "reference": "transformers" if case.kind == "f32" else "llama.cpp",
                            **limits, "tokens": ids}
-            print(f"{name:28} std {logits.std():.2f} limits {limits} {len(packed)} bytes {beside}", flush=True)
-    packed_steps.write_bytes(brotli.compress(json.dumps(steps, separators=(",", ":")).encode(), quality=11))
+            print(f"{name:28} std {logits.std():.2f} limits {limits} {len(compressed)} bytes {beside}", flush=True)
+    packed.write(args.out / "intermediates.json.br", steps)
+    packed.write(args.out / "logits.json.br", kept_logits)
     lines = ",\n".join(json.dumps(entry) for entry in index.values())
     (args.out / "index.json").write_text(f"[\n{lines}\n]\n")
 

@@ -24,6 +24,9 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
+import packed
+from packed import rounded
+
 VOCAB = 264
 N_TOKENS = 80  # no multiple of 32 or 64 on purpose
 N_INTERMEDIATE = 16  # tokens; attention is causal, so these equal the first rows of the full run
@@ -335,12 +338,11 @@ def main():
     sys.path[:0] = [str(a.llama_cpp), str(a.llama_cpp / "gguf-py")]
     import gguf  # noqa: F401  the converter's own, now first on the path
     torch.set_num_threads(1)
-    for sub in ("models", "logits", "intermediates"):
-        shutil.rmtree(a.out / sub, ignore_errors=True)
-        (a.out / sub).mkdir(parents=True)
+    shutil.rmtree(a.out / "models", ignore_errors=True)
+    (a.out / "models").mkdir(parents=True)
     a.work.mkdir(parents=True, exist_ok=True)
     models = {m.name: m for m in MODELS}
-    index = []
+    index, logits, steps = [], {}, {}
     for case in CASES:
         m = models[case.model]
         name = f"{m.name}-{case.kind}"
@@ -372,32 +374,29 @@ def main():
             "name": name, "gguf": f"models/{name}.gguf", "architecture": m.arch, "tensor_types": types_in(path), "tokens": ids,
             "seen": {"hf_to_llamacpp": seen, "llamacpp_to_itself": spread, "logits_std": round(float(hf.std()), 3),
                      "same_top1": int((hf.argmax(1) == ours.argmax(1)).sum())},
-            "intermediates": None,
+            "intermediates": case.intermediates,
             "provenance": f"generate.py, model seed {m.seed}, token seed {1000 + m.seed}",
         }
         # Rounding of activations, which transformers does not do, moves other models away from it.
         if case.kind == "f32":
-            np.save(a.out / "logits" / f"{name}.hf.npy", hf)
-            entry["logits_hf"] = f"logits/{name}.hf.npy"
+            entry["logits_hf"] = f"{name}.hf"
+            logits[entry["logits_hf"]] = rounded(hf, packed.LOGITS)
             entry["tolerance_hf"] = tolerance(case.kind, [seen])
             # One file for both: their difference is a fiftieth of the tolerance.
             assert seen["max_abs"] < 2e-5, (name, seen)
         else:
-            np.save(a.out / "logits" / f"{name}.llamacpp.npy", ours)
-            entry["logits_llamacpp"] = f"logits/{name}.llamacpp.npy"
+            entry["logits_llamacpp"] = f"{name}.llamacpp"
+            logits[entry["logits_llamacpp"]] = rounded(ours, packed.LOGITS)
             entry["tolerance_llamacpp"] = tolerance(case.kind, list(spread.values()))
         if case.intermediates:
-            entry["intermediates"] = {}
-            to = a.out / "intermediates" / name
-            to.mkdir()
-            for key, x in intermediates(m, net, ids).items():
-                np.save(to / f"{key}.npy", x)
-                entry["intermediates"][key] = f"intermediates/{name}/{key}.npy"
+            steps[name] = {key: rounded(x, packed.STEPS) for key, x in intermediates(m, net, ids).items()}
         index.append(entry)
         print(f"{name:26} {path.stat().st_size:7d} bytes  std {hf.std():.2f}  HF to llama.cpp {seen['max_abs']:.1e} "
               f"(rms {seen['rms']:.1e})  " + "  ".join(f"{k} {v['max_abs']:.1e} ({v['rms']:.1e})" for k, v in spread.items()), flush=True)
     import baichuan
-    index.append(baichuan.make(a.out, a.dumper, a.work))
+    index.append(baichuan.make(a.out, a.dumper, a.work, logits))
+    packed.write(a.out / "logits.json.br", logits)
+    packed.write(a.out / "intermediates.json.br", steps)
     doc = {
         "about": "Logits float32 [tokens, vocab]; row i follows token i. Differences must stay below the tolerances.",
         "made_with": {"python": platform.python_version(), "torch": torch.__version__, "transformers": transformers.__version__,

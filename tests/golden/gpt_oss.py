@@ -5,7 +5,6 @@ window's own ramp it gives the logits that transformers gives, which `main` chec
 
 Run it after families.py has made `gpt-oss-window`.
 """
-import io
 import json
 import math
 import tempfile
@@ -14,6 +13,8 @@ from pathlib import Path
 import brotli
 import numpy as np
 from gguf import GGUFReader
+
+import packed
 
 FAMILIES = Path(__file__).resolve().parent / "families"
 SOURCE, NAME, BETA_SLOW = "gpt-oss-window-f32", "gpt-oss-ramp-f32", 1.0
@@ -82,7 +83,8 @@ def forward(path, ids):
 def main():
     index = json.loads((FAMILIES / "index.json").read_text())
     source = next(entry for entry in index if entry["name"] == SOURCE)
-    golden = np.load(io.BytesIO(brotli.decompress((FAMILIES / f"{SOURCE}.npy.br").read_bytes())))
+    all_logits = packed.read(FAMILIES / "logits.json.br")
+    golden = np.array(all_logits[SOURCE]).reshape(-1, 264)
     model = brotli.decompress((FAMILIES / f"{SOURCE}.gguf.br").read_bytes())
     at = model.index(KEY) + len(KEY)
     changed = model[:at] + np.float32(BETA_SLOW).tobytes() + model[at + 4 :]
@@ -90,14 +92,12 @@ def main():
         path = Path(folder) / "model.gguf"
         path.write_bytes(model)
         difference = np.abs(forward(path, source["tokens"])[-len(golden) :] - golden).max()
-        assert difference < 2e-5, difference
+        assert difference < 7e-5, difference  # most of it is rounding
         path.write_bytes(changed)
         logits = forward(path, source["tokens"])[-len(golden) :].astype(np.float32)
     print(f"{SOURCE} differs from transformers by {difference:.1e}, {NAME} from {SOURCE} by {np.abs(logits - golden).max():.2f}")
-    array = io.BytesIO()
-    np.save(array, logits)
     (FAMILIES / f"{NAME}.gguf.br").write_bytes(brotli.compress(changed, quality=11))
-    (FAMILIES / f"{NAME}.npy.br").write_bytes(brotli.compress(array.getvalue(), quality=11))
+    packed.write(FAMILIES / "logits.json.br", all_logits | {NAME: packed.rounded(logits, packed.LOGITS)})
     entry = source | {"name": NAME, "reference": "numpy"}
     index = [entry for entry in index if entry["name"] != NAME] + [entry]
     (FAMILIES / "index.json").write_text("[\n" + ",\n".join(json.dumps(entry) for entry in index) + "\n]\n")

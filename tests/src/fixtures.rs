@@ -1,6 +1,7 @@
 //! Models, tokens, sessions and policies that several tests use. All functions panic where something does not
 //! work.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use longhand::{Engine, EngineError, EngineOptions, Hint, ModelSource, Session, S
 use models::arch::Arch;
 use models::gguf::GgufFile;
 use models::shapes::{ExpertShape, FileType, ModelShape};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// The cases of `golden/index.json`.
@@ -64,6 +66,11 @@ pub fn model_in_memory(name: &str, bytes: Vec<u8>, options: &EngineOptions) -> A
 /// A packed model of `golden/families` by its name, unpacked.
 pub fn family_file(name: &str) -> Vec<u8> {
     unpacked(&format!("golden/families/{name}.gguf.br"))
+}
+
+/// Numbers of a packed file of `golden`, by name; `golden/packed.py` writes them.
+pub fn numbers<T: DeserializeOwned>(path: &str) -> BTreeMap<String, T> {
+    serde_json::from_slice(&unpacked(path)).expect(path)
 }
 
 /// A packed file, unpacked.

@@ -2,8 +2,8 @@
 //! reference for them. The runner passes them to the engine's store, kernels, calibration and head selection,
 //! and compares the results.
 //!
-//! A folder of cases holds `index.json`, a JSON file for each policy, and arrays in NumPy's format;
-//! `golden/policies/cases/README.md` describes them. Cases of policies that the engine does not have are
+//! A folder of cases holds `index.json`, a JSON file for each policy, and arrays in NumPy's format, or all of them in
+//! `cases.zip`; `golden/policies/cases/README.md` describes them. Cases of policies that the engine does not have are
 //! skipped and counted.
 
 use std::ops::Range;
@@ -27,6 +27,7 @@ use longhand::testing::scratch::first_text_chunks;
 use longhand::testing::workspace::Workspace;
 use serde_json::Value;
 
+use crate::case_files::CaseFiles;
 use crate::npy::Array;
 
 /// Maximum difference of outputs. Kept positions must be equal.
@@ -54,12 +55,12 @@ pub struct Counts {
 pub fn run(dir: &Path, device: Option<DeviceOptions>) -> Result<Counts> {
     let device = device.map(|device| device.backend()).transpose()?;
     let backends = Backends::new(Backend::cpu(1)?, device, Placement::new(MAX_LAYERS, MAX_LAYERS));
-    let runner = Runner { dir, backends };
-    let index = read_json(&dir.join("index.json"))?;
+    let runner = Runner { files: CaseFiles::open(dir)?, backends };
+    let index = runner.files.json("index.json")?;
     let policies = index["policies"].as_object().context("index.json names no policies")?;
     let mut counts = Counts::default();
     for (policy, entry) in policies {
-        let file = read_json(&dir.join(entry["file"].as_str().context("a policy without a file")?))?;
+        let file = runner.files.json(entry["file"].as_str().context("a policy without a file")?)?;
         let cases = file["cases"].as_array().context("no cases")?;
         let (mut passed, mut skipped) = (0, 0);
         for case in cases {
@@ -88,13 +89,8 @@ pub fn run(dir: &Path, device: Option<DeviceOptions>) -> Result<Counts> {
     Ok(counts)
 }
 
-fn read_json(path: &Path) -> Result<Value> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))
-}
-
-struct Runner<'a> {
-    dir: &'a Path,
+struct Runner {
+    files: CaseFiles,
     /// All layers are on the device under test, if there is one.
     backends: Backends,
 }
@@ -155,7 +151,7 @@ struct Retention<'a> {
     chunks: Vec<usize>,
 }
 
-impl Runner<'_> {
+impl Runner {
     /// Runs a case; `false` if the engine does not have the policy. An error if a result differs.
     fn case(&self, policy: &str, case: &Value) -> Result<bool> {
         match policy {
@@ -174,7 +170,7 @@ impl Runner<'_> {
 
     fn array(&self, case: &Value, name: &str) -> Result<Array> {
         let file = case["inputs"][name].as_str().with_context(|| format!("no input {name}"))?;
-        Array::read(&self.dir.join(file))
+        self.files.array(file)
     }
 
     fn rows(&self, case: &Value) -> Result<Rows> {

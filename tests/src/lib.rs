@@ -1,6 +1,7 @@
 //! Shared by the integration tests and the golden runner: paths of test data and the device under test,
 //! models, sessions and policies. Also the golden cases, and arrays in NumPy's format.
 
+mod case_files;
 pub mod fixtures;
 pub mod golden;
 pub mod npy;

@@ -48,10 +48,4 @@ impl Array {
         ensure!(data.len() == shape.iter().product::<usize>(), "{} elements for shape {shape:?}", data.len());
         Ok(Array { shape, data })
     }
-
-    /// Row `i` of the first dimension.
-    pub fn row(&self, i: usize) -> &[f32] {
-        let row: usize = self.shape[1..].iter().product();
-        &self.data[i * row..][..row]
-    }
 }

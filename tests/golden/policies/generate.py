@@ -1,13 +1,13 @@
 """Makes the cases of the policies with the reference beside this file (numpy 2).
 
-  python generate.py --out cases --seed 20261121 --profile golden
+  python generate.py --out cases --seed 20261121 --profile golden --pack
 
 Inputs are float32 (.npy, '<f4', C order) and shared between cases; what is expected is computed in float64 from exactly these
 inputs and stored in the JSON files. A case without ties is accepted only if what is kept does not change
 when the reference runs in float32 and under four random relative perturbations of 5e-6 of every input; parameters move along
 the list of candidates until that holds, so that f32 code has to keep exactly the same rows. `--profile heldout` takes other
 shapes and parameters."""
-import argparse, json, math, os
+import argparse, json, math, os, zipfile
 import numpy as np
 import reference as R
 
@@ -15,6 +15,7 @@ ap = argparse.ArgumentParser()
 ap.add_argument("--out", required=True)
 ap.add_argument("--seed", type=int, required=True)
 ap.add_argument("--profile", choices=["golden", "heldout"], required=True)
+ap.add_argument("--pack", action="store_true", help="put all but README.md and row_shares.json into cases.zip")
 A_ = ap.parse_args()
 rng = np.random.default_rng(A_.seed)
 os.makedirs(os.path.join(A_.out, "data"), exist_ok=True)
@@ -513,7 +514,7 @@ json.dump(index, open(os.path.join(A_.out, "index.json"), "w"), indent=1)
 with open(os.path.join(A_.out, "README.md"), "w") as fh:
     fh.write("""# Cases (%s, seed %d)
 
-Made by `generate.py`; regenerate with the same seed and profile. `index.json` lists all files.
+Made by `generate.py`; regenerate with the same seed and profile. `index.json` in `cases.zip` lists all files there.
 `<policy>.json` = {policy, cases[]}; a case has `inputs` (name -> .npy, '<f4', C order), `params`, `expected`.
 Arrays: K, V [n_kv, n, d] (keys after RoPE); Q [n_head, rows, d] = the LAST `rows` query rows (the long banks store
 64 rows: take the last `window`/`recent` of them); q [n_head, d] = one new query after the n tokens; query head h reads
@@ -529,3 +530,12 @@ expected.acc: scores of the kept rows. stream_kvzip: of the tokens that follow t
 """ % (A_.profile, A_.seed))
 tot = sum(os.path.getsize(os.path.join(r, f)) for r, _, fs in os.walk(A_.out) for f in fs)
 print("%s: %d policies, %d cases, %d bytes" % (A_.out, len(cases), sum(map(len, cases.values())), tot))
+if A_.pack:
+    with zipfile.ZipFile(os.path.join(A_.out, "cases.zip"), "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name in sorted(["index.json", *(p + ".json" for p in cases), *saved]):
+            # Always the same date, so that the same cases give the same file.
+            entry = zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, open(os.path.join(A_.out, name), "rb").read())
+            os.remove(os.path.join(A_.out, name))
+    os.rmdir(os.path.join(A_.out, "data"))

@@ -1,7 +1,7 @@
 //! Tiny random models of all families compute what transformers or llama.cpp compute, however a text is read. They also
 //! run under policies that evict rows. `golden/families.py` makes them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use longhand::heads::SelectionRule;
@@ -19,10 +19,9 @@ use models::spec::{KvHeads, LocalLayers, ModelSpec, ModelTensors, PositionEncodi
 use models::types::TensorType;
 use serde_json::Value;
 use tests::fixtures::{
-    blamed_tensor, case_tokens, family_cases, family_file, family_model, max_difference, session, sync,
-    unpacked, with_policy,
+    blamed_tensor, case_tokens, family_cases, family_file, family_model, max_difference, numbers, session,
+    sync, with_policy,
 };
-use tests::npy::Array;
 use tests::{device_tolerance, fixtures};
 
 struct Case {
@@ -30,7 +29,7 @@ struct Case {
     engine: Arc<Engine>,
     tokens: Vec<u32>,
     /// `[12, n_vocab]`: logits of the last tokens.
-    logits: Array,
+    logits: Vec<f32>,
     json: Value,
 }
 
@@ -50,13 +49,13 @@ impl Case {
 }
 
 fn cases() -> impl Iterator<Item = Case> {
-    family_cases().into_iter().map(|json| {
+    let mut logits: BTreeMap<String, Vec<f32>> = numbers("golden/families/logits.json.br");
+    family_cases().into_iter().map(move |json| {
         let name = json["name"].as_str().expect("a name").to_owned();
-        let logits = unpacked(&format!("golden/families/{name}.npy.br"));
         Case {
             engine: family_model(&name),
             tokens: case_tokens(&json),
-            logits: Array::parse(&logits).expect("logits"),
+            logits: logits.remove(&name).expect("logits"),
             name,
             json,
         }
@@ -78,10 +77,10 @@ fn logits_equal_those_of_transformers_or_llama_cpp() {
     let mut failures = Vec::new();
     for case in cases() {
         let all = session(&case.engine, case.options(512)).all_logits(&case.tokens).expect("logits");
-        let last = &all[all.len() - case.logits.data.len()..];
-        let difference = max_difference(last, &case.logits.data);
+        let last = &all[all.len() - case.logits.len()..];
+        let difference = max_difference(last, &case.logits);
         println!("{:28} {difference:.2e}", case.name);
-        let squares: f32 = last.iter().zip(&case.logits.data).map(|(a, b)| (a - b).powi(2)).sum();
+        let squares: f32 = last.iter().zip(&case.logits).map(|(a, b)| (a - b).powi(2)).sum();
         let rms = (squares / last.len() as f32).sqrt();
         if difference > case.limit("max_abs") || rms > case.limit("rms") {
             failures.push(format!("{}: {difference:.2e}, rms {rms:.2e}", case.name));
@@ -376,7 +375,7 @@ fn written(spec: &ModelSpec, left_out: &str) -> GgufFile {
 fn specifications() -> Vec<(String, ModelSpec)> {
     let families = family_cases().into_iter().map(|json| {
         let name = json["name"].as_str().expect("a name").to_owned();
-        let file = GgufFile::from_bytes(unpacked(&format!("golden/families/{name}.gguf.br")));
+        let file = GgufFile::from_bytes(family_file(&name));
         (name, file.expect("a file"))
     });
     let models = std::fs::read_dir(tests::data("golden/models")).expect("a folder").map(|entry| {

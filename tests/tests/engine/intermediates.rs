@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 
 use longhand::{Engine, EngineOptions, ModelSource, SessionOptions};
 use tests::fixtures::{
-    case_tokens, family_cases, family_model_with, golden_cases, max_difference, session, unpacked,
+    case_tokens, family_cases, family_model_with, golden_cases, max_difference, numbers, session,
 };
-use tests::npy::Array;
 use tests::{device_tolerance, fixtures};
+
+/// Numbers of each step of each model.
+type Steps = BTreeMap<String, BTreeMap<String, Vec<f32>>>;
 
 fn traced() -> EngineOptions {
     EngineOptions { trace: true, ..tests::engine_options() }
@@ -22,17 +24,16 @@ fn options(context: usize) -> SessionOptions {
 /// Every named step of a model equals that of transformers. The first that differs is where the mistake is.
 #[test]
 fn intermediates_equal_those_of_transformers() {
-    let golden = golden_cases().into_iter().filter(|case| case["intermediates"].is_object());
+    let steps: Steps = numbers("golden/intermediates.json.br");
+    let golden = golden_cases().into_iter().filter(|case| case["intermediates"] == true);
     let mut compared = 0;
     for case in golden {
         let name = case["name"].as_str().expect("a name");
-        let read = |step: &str| {
-            let file = case["intermediates"][step].as_str().unwrap_or_else(|| panic!("{name} has no {step}"));
-            Array::read(&tests::data("golden").join(file)).expect("an intermediate")
-        };
-        let tokens = read("embd").shape[0];
+        let steps = &steps[name];
+        let read = |step: &str| steps.get(step).unwrap_or_else(|| panic!("{name} has no {step}"));
         let file = tests::data(&format!("golden/models/{name}.gguf"));
         let engine = Engine::open(&ModelSource::File(file), &traced()).expect("the model opens");
+        let tokens = read("embd").len() / engine.spec().n_embd;
         let found = session(&engine, options(128))
             .intermediates(&case_tokens(&case)[..tokens])
             .expect("intermediates");
@@ -41,10 +42,10 @@ fn intermediates_equal_those_of_transformers() {
         for (step, values) in &found {
             let want = match step.split_once('-') {
                 Some(("ffn_inp", layer)) => {
-                    let attended = read(&format!("attn_out-{layer}")).data;
-                    residual.iter().zip(&attended).map(|(a, b)| a + b).collect()
+                    let attended = read(&format!("attn_out-{layer}"));
+                    residual.iter().zip(attended).map(|(a, b)| a + b).collect()
                 }
-                _ => read(step).data,
+                _ => read(step).clone(),
             };
             let difference = max_difference(values, &want);
             println!("{name:28} {step:14} {difference:.2e}");
@@ -54,10 +55,9 @@ fn intermediates_equal_those_of_transformers() {
             }
         }
         // `ffn_inp` stands for `attn_out`.
-        let steps = case["intermediates"].as_object().expect("steps").len();
         assert_eq!(
             found.len(),
-            steps,
+            steps.len(),
             "{name}: {:?}",
             found.iter().map(|(step, _)| step).collect::<Vec<_>>()
         );
@@ -69,9 +69,7 @@ fn intermediates_equal_those_of_transformers() {
 /// The steps of all families, of the last token: every fourth number.
 #[test]
 fn intermediates_of_families_equal_those_of_transformers() {
-    let steps = unpacked("golden/families/intermediates.json.br");
-    let mut steps: BTreeMap<String, BTreeMap<String, Vec<f32>>> =
-        serde_json::from_slice(&steps).expect("the steps are JSON");
+    let mut steps: Steps = numbers("golden/families/intermediates.json.br");
     let mut failures = Vec::new();
     for case in family_cases() {
         let name = case["name"].as_str().expect("a name");

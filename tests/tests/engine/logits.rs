@@ -1,14 +1,14 @@
 //! Logits of tiny random models equal those of Hugging Face transformers and of llama.cpp (`golden/README.md`
 //! describes how these are made), and all ways to read a text give the same logits.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhand::heads::HeadProfile;
 use longhand::{Engine, Prefill, SessionOptions};
 use models::spec::PositionEncoding;
 use serde_json::Value;
-use tests::fixtures::{case_tokens, golden_cases, golden_model, max_difference, session, sync};
-use tests::npy::Array;
+use tests::fixtures::{case_tokens, golden_cases, golden_model, max_difference, numbers, session, sync};
 use tests::{device_tolerance, fixtures};
 
 struct Case {
@@ -37,18 +37,19 @@ fn rms_difference(a: &[f32], b: &[f32]) -> f32 {
 
 #[test]
 fn logits_equal_those_of_transformers_and_llama_cpp() {
+    let references: BTreeMap<String, Vec<f32>> = numbers("golden/logits.json.br");
     let mut failures = Vec::new();
     for case in cases() {
         let logits = session(&case.engine, options(512)).all_logits(&case.tokens).expect("logits");
-        for (reference, file, tolerance) in [
+        for (reference, name, tolerance) in [
             ("transformers", "logits_hf", "tolerance_hf"),
             ("numpy", "logits_numpy", "tolerance_numpy"),
             ("llama.cpp", "logits_llamacpp", "tolerance_llamacpp"),
         ] {
-            let Some(file) = case.json[file].as_str() else { continue };
-            let want = Array::read(&tests::data("golden").join(file)).expect("reference logits");
-            assert_eq!(want.shape, [case.tokens.len(), case.engine.spec().n_vocab]);
-            let (max, rms) = (max_difference(&logits, &want.data), rms_difference(&logits, &want.data));
+            let Some(name) = case.json[name].as_str() else { continue };
+            let want = &references[name];
+            assert_eq!(want.len(), case.tokens.len() * case.engine.spec().n_vocab);
+            let (max, rms) = (max_difference(&logits, want), rms_difference(&logits, want));
             let limit =
                 |key: &str| case.json[tolerance][key].as_f64().expect(key) as f32 + device_tolerance();
             println!("{:28} {reference:12} max {max:.2e} rms {rms:.2e}", case.name);

@@ -93,7 +93,7 @@ impl PolicyChoice {
     }
 
     /// How attention scopes are computed, where each head's window follows from the model's weights: under
-    /// `razor` on models with ALiBi. The head profile then holds the scopes ([`crate::kv::alibi::profile`]).
+    /// `razor` on models with ALiBi. The head profile then holds the scopes.
     pub fn scope_options(&self, spec: &ModelSpec) -> Option<ScopeOptions> {
         let epsilon = self
             .value("eps")

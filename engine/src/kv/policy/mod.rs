@@ -1,6 +1,6 @@
 //! Policies: which rows bounded heads keep, and how to add a policy of your own.
 //!
-//! A policy decides; the store ([`super::Store`]) measures, selects and moves rows, the same way for every
+//! A policy decides; the store measures, selects and moves rows, the same way for every
 //! policy. After an exact prefill, a chunk and a decode step the store asks each lane's policy for an
 //! [`EvictionPlan`]: regions of positions, how many rows of each region stay, and by which [`ScoreInput`]s
 //! they are scored. The inputs are computed where the rows are. Then [`Policy::score`] turns them into one
