@@ -113,8 +113,15 @@ impl App {
         }
     }
 
-    /// Says so if the model file has no chat template: the model was probably not trained to answer.
-    pub fn note_missing_template(&self, format: &ChatFormat) {
+    /// Says so if the model file has no chat template, since the model was probably not trained to answer; and if the
+    /// template runs without the limits of a process of its own.
+    pub fn note_template(&self, format: &ChatFormat) {
+        if let Some(why) = format.template().unconfined() {
+            self.console.note(&format!(
+                "note: the model's chat template runs with few limits, because the system refuses a process for it ({why}). \
+                 Use only model files that you trust here"
+            ));
+        }
         let instead = match format.template().origin() {
             TemplateOrigin::File => return,
             TemplateOrigin::ChatMl => "ChatML is used, since the vocabulary has its tokens",

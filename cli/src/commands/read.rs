@@ -69,7 +69,7 @@ pub fn run(app: &App, args: &ReadArgs) -> Result<()> {
     let model = app.open(source)?;
     // Before the documents are read: the process that this starts would keep a copy of them.
     let chat_format = &args.answer.chat_format(&model)?;
-    app.note_missing_template(chat_format);
+    app.note_template(chat_format);
     let documents = Documents::read(&files)?;
     let preamble = Preamble::new(chat_format, args.system_prompt.as_deref(), documents.text())?;
     documents.announce(app, chat_format, preamble.document_tokens())?;

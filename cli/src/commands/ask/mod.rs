@@ -151,7 +151,7 @@ pub fn run(app: &App, mut args: AskArgs) -> Result<()> {
     let model = app.open(source.clone())?;
     // Before the documents are read: the process that this starts would keep a copy of them.
     let format = args.answer.chat_format(&model)?;
-    app.note_missing_template(&format);
+    app.note_template(&format);
     let sampling = Sampling::new(given, Some(Exact::Ask), &format, args.answer.thinking());
     let file = match &source {
         ModelSource::File(path) => path.display().to_string(),

@@ -61,7 +61,7 @@ impl Opening<'_> {
         })?;
         let documents = Documents::for_chat(&args.files)?;
         let format = &args.answer.chat_format(&model)?;
-        app.note_missing_template(format);
+        app.note_template(format);
         let has_documents = saved.as_ref().map_or(!documents.text().trim().is_empty(), |(_, saved)| {
             !saved.document_names().is_empty() || !saved.documents().is_empty()
         });
