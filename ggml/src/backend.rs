@@ -109,7 +109,7 @@ impl Backend {
     /// # Errors
     /// Where the threads cannot be started.
     pub fn cpu(threads: usize, interrupt: Arc<AtomicBool>) -> Result<Backend, Error> {
-        log::install();
+        crate::listen();
         let threads = threads.clamp(1, sys::GGML_MAX_N_THREADS as usize);
         crate::threads::check(threads)?;
         // SAFETY: no preconditions; null is checked.
@@ -169,7 +169,7 @@ impl Backend {
     /// `interrupt` stops a computation between two operations of our own.
     #[cfg(feature = "cuda")]
     pub fn cuda(index: usize, interrupt: Arc<AtomicBool>, memory: Option<usize>) -> Result<Backend, Error> {
-        log::install();
+        crate::listen();
         let gpus = crate::devices()?;
         let gpu = gpus.get(index).ok_or(Error::NoSuchGpu { index, gpus: gpus.len() })?;
         if let Some(problem) = &gpu.problem {
