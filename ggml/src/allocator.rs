@@ -2,16 +2,8 @@
 //! [`FatalAllocator`] ends through its hook ([`crate::on_fatal`]) instead.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::{Error, fatal};
-
-/// Memory that is freed when the system refuses more, so that the hook can work: an error message, the text of a
-/// conversation.
-const RESERVE: Layout = Layout::new::<[u8; 1 << 20]>();
-
-static RESERVED: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+use crate::fatal;
 
 /// The system's allocator. If it refuses memory and there is a hook, the process ends through the hook with
 /// [`Error::OutOfMemory`].
@@ -55,32 +47,7 @@ unsafe impl GlobalAlloc for FatalAllocator {
 #[inline]
 fn granted(memory: *mut u8, bytes: usize) -> *mut u8 {
     if memory.is_null() {
-        refused(bytes);
+        fatal::raise_refused(bytes);
     }
     memory
-}
-
-#[cold]
-fn refused(bytes: usize) {
-    fatal::raise_with(|| {
-        let reserved = RESERVED.swap(ptr::null_mut(), Ordering::AcqRel);
-        if !reserved.is_null() {
-            // SAFETY: allocated with this layout by the system allocator, and taken out of the static once.
-            unsafe { System.dealloc(reserved, RESERVE) };
-        }
-        Error::OutOfMemory { what: "the program's own data".into(), bytes, device: "CPU".into() }
-    });
-}
-
-/// Reserves memory for the hook.
-pub(crate) fn reserve() {
-    if RESERVED.load(Ordering::Acquire).is_null() {
-        // SAFETY: the layout has a size. Null is checked where the memory is freed.
-        let reserved = unsafe { System.alloc(RESERVE) };
-        let before = RESERVED.swap(reserved, Ordering::AcqRel);
-        if !before.is_null() {
-            // SAFETY: as in `refused`; another thread was faster.
-            unsafe { System.dealloc(before, RESERVE) };
-        }
-    }
 }

@@ -105,7 +105,7 @@ impl Backend {
     /// # Errors
     /// Where the threads cannot be started.
     pub fn cpu(threads: usize) -> Result<Backend, Error> {
-        log::install();
+        crate::listen();
         let threads = threads.clamp(1, sys::GGML_MAX_N_THREADS as usize);
         crate::threads::check(threads)?;
         // SAFETY: no preconditions; null is checked.
@@ -154,7 +154,7 @@ impl Backend {
     /// GPU number `index` in CUDA's order, of whose memory at most `memory` bytes are allocated.
     #[cfg(feature = "cuda")]
     pub fn cuda(index: usize, memory: Option<usize>) -> Result<Backend, Error> {
-        log::install();
+        crate::listen();
         let gpus = crate::devices()?;
         let gpu = gpus.get(index).ok_or(Error::NoSuchGpu { index, gpus: gpus.len() })?;
         if let Some(problem) = &gpu.problem {

@@ -8,7 +8,7 @@ use ggml_sys as sys;
 
 use crate::budget::{Budget, Charge};
 use crate::context::Context;
-use crate::{Error, Tensor, Type, log};
+use crate::{Error, Tensor, Type};
 
 /// A kind of memory, and a limit on it where there is one.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ unsafe impl Sync for BufferType {}
 impl BufferType {
     /// Ordinary host memory.
     pub fn cpu() -> BufferType {
-        log::install();
+        crate::listen();
         // SAFETY: no preconditions; the result is static.
         BufferType::from_raw(unsafe { sys::ggml_backend_cpu_buffer_type() })
     }
@@ -33,7 +33,7 @@ impl BufferType {
     /// Host memory whose matrices are rearranged for the CPU's widest instructions when they are
     /// written, if this build has such a layout for this CPU.
     pub fn cpu_repacked() -> Option<BufferType> {
-        log::install();
+        crate::listen();
         // SAFETY: static registry objects; the procedure has the documented signature; the list
         // ends with null.
         unsafe {
@@ -215,7 +215,7 @@ impl Buffer {
     ///
     /// ggml requires the start of the region to be 32-byte aligned; `None` if it is not.
     pub fn over(owner: HostMemory) -> Option<Buffer> {
-        log::install();
+        crate::listen();
         let memory = owner.bytes();
         if memory.is_empty() || !(memory.as_ptr() as usize).is_multiple_of(32) {
             return None;

@@ -13,7 +13,7 @@ use crate::custom::{Failure, Launch};
 use crate::error::describe;
 use crate::graph::{Memory, MemoryState};
 use crate::selection::{Bound, Bounds, Selection, has_numbers};
-use crate::{BufferType, Error, Shape, Tensor, Type, buffer, log};
+use crate::{BufferType, Error, Shape, Tensor, Type, buffer};
 
 /// Maximum number of tensors of a context.
 const MAX_TENSORS: usize = 1 << 20;
@@ -42,7 +42,7 @@ pub(crate) struct Inner {
     pub(crate) failure: Arc<Failure>,
     /// What is known of the numbers in its tensors.
     pub(crate) bounds: Bounds,
-    state: RwLock<State>,
+    state: RwLock<ContextState>,
 }
 
 // SAFETY: ggml binds no context to a thread. What changes is changed only under the exclusive lock and read
@@ -52,7 +52,7 @@ unsafe impl Send for Inner {}
 unsafe impl Sync for Inner {}
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct ContextState {
     tensors: usize,
     /// Number of operands that belong to other contexts; bounds the graph's number of leaves.
     pub(crate) foreign_operands: usize,
@@ -123,8 +123,8 @@ impl<'a> Operand<'a> {
 
 /// A held lock of a context.
 pub(crate) enum Guard<'a> {
-    Read { _state: RwLockReadGuard<'a, State> },
-    Write { _state: RwLockWriteGuard<'a, State> },
+    Read { _state: RwLockReadGuard<'a, ContextState> },
+    Write { _state: RwLockWriteGuard<'a, ContextState> },
 }
 
 /// Adds a context to a list sorted by address, or raises its access.
@@ -151,11 +151,11 @@ impl Inner {
         Tensor { raw, context: self.clone() }
     }
 
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, ContextState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, State> {
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, ContextState> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -212,7 +212,7 @@ impl Drop for Inner {
     }
 }
 
-impl State {
+impl ContextState {
     /// The first mistake made while recording, if any.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.error.clone().map_or(Ok(()), Err)
@@ -228,7 +228,7 @@ impl Context {
     /// A context for at most `capacity` tensors (operations and views included). With more than a million,
     /// [`Context::graph`] and [`Context::allocate`] fail: no memory is taken for so many.
     pub fn new(capacity: usize) -> Context {
-        log::install();
+        crate::listen();
         let too_large = (capacity > MAX_TENSORS).then_some(Error::ContextFull { capacity: MAX_TENSORS });
         let capacity = if too_large.is_some() { 1 } else { capacity + 1 };
         // SAFETY: plain size queries.

@@ -4,7 +4,10 @@
 //! - After a GPU is lost, every call that touches it fails, also those that free memory.
 //! - Rust code that is refused memory cannot go on (see [`FatalAllocator`](crate::FatalAllocator)).
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::{CStr, c_char};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, Once};
 
 use ggml_sys as sys;
@@ -17,6 +20,12 @@ pub type Hook = fn(&Error) -> i32;
 /// The hook, and the process that set it.
 static HOOK: Mutex<Option<(Hook, u32)>> = Mutex::new(None);
 
+/// Memory that is freed when the system refuses more, so that the hook can work: an error message, the text of a
+/// conversation.
+const RESERVE: Layout = Layout::new::<[u8; 1 << 20]>();
+
+static RESERVED: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+
 unsafe extern "C" {
     /// Of the C library: ends the process at once, without destructors, which would wait for a GPU.
     fn _exit(code: i32) -> !;
@@ -26,7 +35,7 @@ unsafe extern "C" {
 /// Without a hook a lost GPU is an ordinary error, and a failed assertion in ggml aborts the process. A fork of the
 /// process has no hook: what the hook saves is its parent's.
 pub fn on_fatal(hook: Hook) {
-    crate::allocator::reserve();
+    reserve();
     if let Ok(mut slot) = HOOK.lock() {
         *slot = Some((hook, std::process::id()));
     }
@@ -38,7 +47,7 @@ pub(crate) fn raise(error: &Error) {
 }
 
 /// The same with an error that is made only if there is a hook.
-pub(crate) fn raise_with(error: impl FnOnce() -> Error) {
+fn raise_with(error: impl FnOnce() -> Error) {
     let hook = HOOK.lock().ok().and_then(|mut slot| slot.take());
     if let Some((hook, process)) = hook
         && process == std::process::id()
@@ -46,6 +55,32 @@ pub(crate) fn raise_with(error: impl FnOnce() -> Error) {
         let code = hook(&error());
         // SAFETY: takes no pointers and does not return.
         unsafe { _exit(code) }
+    }
+}
+
+/// Raises that Rust code was refused `bytes` of memory.
+#[cold]
+pub(crate) fn raise_refused(bytes: usize) {
+    raise_with(|| {
+        let reserved = RESERVED.swap(ptr::null_mut(), Ordering::AcqRel);
+        if !reserved.is_null() {
+            // SAFETY: allocated with this layout by the system allocator, and taken out of the static once.
+            unsafe { System.dealloc(reserved, RESERVE) };
+        }
+        Error::OutOfMemory { what: "the program's own data".into(), bytes, device: "CPU".into() }
+    });
+}
+
+/// Reserves memory for the hook.
+fn reserve() {
+    if RESERVED.load(Ordering::Acquire).is_null() {
+        // SAFETY: the layout has a size. Null is checked where the memory is freed.
+        let reserved = unsafe { System.alloc(RESERVE) };
+        let before = RESERVED.swap(reserved, Ordering::AcqRel);
+        if !before.is_null() {
+            // SAFETY: as in `raise_refused`; another thread was faster.
+            unsafe { System.dealloc(before, RESERVE) };
+        }
     }
 }
 

@@ -1,6 +1,15 @@
 //! A small safe wrapper around the part of ggml that an inference engine needs. The bindings are the crate
 //! `ggml-sys`; no other crate calls ggml.
 //!
+//! *What it promises.* Safe code gets errors: no abort, no access outside a tensor's memory, none to memory that is gone.
+//! ggml aborts the process when it is given shapes, types or numbers that do not fit, so each is checked before ggml
+//! sees it: shapes when an operation is recorded, memory and backends when a graph gets its memory or is computed,
+//! numbers of rows where they are written. What is allocated on a device is charged to its limit first. Where ggml
+//! still gives up, or a device is lost, [`on_fatal`] is the last chance.
+//!
+//! *What it never does.* It knows nothing of models, chooses no device, repairs no wrong call, and changes no number that
+//! ggml computes. It prints nothing ([`log`] keeps what ggml says) and reads no environment variables.
+//!
 //! - A [`Context`] owns tensor descriptors and records operations. It allocates memory for tensors, or a
 //!   [`Buffer`] places them in read-only memory such as a mapped file.
 //! - A [`Graph`] is a list of operations in execution order. A [`GraphAllocator`] gives memory to its
@@ -14,8 +23,7 @@
 //! reads, such as weights. So threads can share weights and compute over data of their own at the same time,
 //! on backends of their own; on one backend they compute one after the other.
 //!
-//! ggml aborts the process when it is given shapes that do not fit. Every operation here checks its shapes
-//! first. The context stores the first mistake and returns it when the graph is built, so that model code
+//! A context stores the first mistake that is recorded and returns it when the graph is built, so that model code
 //! needs no error handling for each operation.
 //!
 //! Shapes are in ggml's order: the first dimension is the one whose elements are neighbours in memory.
@@ -54,6 +62,12 @@ pub use interrupt::InterruptFlag;
 pub use ops::{RopeMode, RopeParameters};
 pub use tensor::{Element, Shape, Tensor};
 pub use types::Type;
+
+/// Installs what listens to ggml; called by everything that uses ggml first.
+fn listen() {
+    fatal::install();
+    log::install();
+}
 
 /// Version of the ggml sources this crate is built from.
 pub fn version() -> String {

@@ -17,11 +17,10 @@ static FREES: AtomicU64 = AtomicU64::new(0);
 
 static MESSAGES: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
-/// Installs the callback; called by everything that uses ggml first.
+/// Installs the callback.
 pub(crate) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        crate::fatal::install();
         // SAFETY: the callback has the required signature, needs no user data and is never unloaded.
         unsafe { sys::ggml_log_set(Some(receive), std::ptr::null_mut()) };
     });

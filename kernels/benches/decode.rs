@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use kernels::bandwidth::read_all;
 use kernels::decode::{combine, combine_range, partial_on, partials_len};
-use kernels::{Attention, Isa, LaneView, Queries, RowType, Rows};
+use kernels::{Attention, Isa, LaneView, Queries, RowTensor, RowType};
 
 /// Bytes of all layers of a measurement: so many that nothing stays in the caches from one pass to the next.
 const MEMORY: usize = 512 << 20;
@@ -125,8 +125,8 @@ fn measure(
     let numbers: Vec<u32> = (0..kv_heads as u32).collect();
     let q: Vec<f32> = (0..d * kv_heads * group * n_q).map(|i| (i as f32 * 0.319).cos()).collect();
     let lane = |layer: usize| LaneView {
-        k: Rows::contiguous(&data[2 * layer * tensor..][..tensor], ty, d, rows),
-        v: Rows::contiguous(&data[(2 * layer + 1) * tensor..][..tensor], ty, d, rows),
+        k: RowTensor::contiguous(&data[2 * layer * tensor..][..tensor], ty, d, rows),
+        v: RowTensor::contiguous(&data[(2 * layer + 1) * tensor..][..tensor], ty, d, rows),
         rows,
         kv_heads: &numbers,
         log_weight: None,

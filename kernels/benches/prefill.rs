@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use kernels::bandwidth::multiply_add_peak;
 use kernels::prefill::{prefill_on, scratch_len};
-use kernels::{Attention, Isa, LaneView, Queries, RowType, Rows};
+use kernels::{Attention, Isa, LaneView, Queries, RowTensor, RowType};
 
 fn main() {
     // Cargo passes `--bench`.
@@ -61,8 +61,8 @@ fn measure(
     let q: Vec<f32> = (0..d * kv_heads * group * n_q).map(|i| (i as f32 * 0.319).cos()).collect();
     let heads: Vec<u32> = (0..kv_heads as u32).collect();
     let lanes = [LaneView {
-        k: Rows::contiguous(&kv, ty, d, rows),
-        v: Rows::contiguous(&kv, ty, d, rows),
+        k: RowTensor::contiguous(&kv, ty, d, rows),
+        v: RowTensor::contiguous(&kv, ty, d, rows),
         rows,
         kv_heads: &heads,
         log_weight: None,

@@ -6,7 +6,7 @@ use std::f32::consts::LOG2_E;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use crate::attention::{Rows, ShapeError};
+use crate::attention::{RowTensor, ShapeError};
 use crate::decode::{Dot, DotArgs, ROW_GROUP, padded, tile_width, with_width};
 use crate::exp::{SoftCap, exp2};
 use crate::quant::load::with_loader;
@@ -25,7 +25,7 @@ pub enum Combine {
 #[derive(Clone, Copy, Debug)]
 pub struct Keys<'a> {
     /// The tensor `[head_dim, capacity, heads]`.
-    pub rows: Rows<'a>,
+    pub rows: RowTensor<'a>,
     /// The head's index in the tensor.
     pub head: usize,
     /// The rows that are seen, ascending. Logits and output have a number for each of them.
@@ -229,7 +229,7 @@ mod tests {
                 ty.encode(values, &mut data[row * ty.row_bytes(d)..][..ty.row_bytes(d)]);
                 ty.decode(&data[row * ty.row_bytes(d)..][..ty.row_bytes(d)], &mut stored[row * d..][..d]);
             }
-            let rows = Rows::contiguous(&data, ty, d, live);
+            let rows = RowTensor::contiguous(&data, ty, d, live);
             let seen = [0..5, 5..5, 5..live];
             let keys = Keys { rows, head: 1, seen: &seen, log_weight: 0.7, head_dim: d, softcap };
             let queries: Vec<ScoringQuery> = queries
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn a_query_that_sees_no_row_adds_nothing() {
         let keys = [0u8; 32];
-        let rows = Rows::contiguous(&keys, RowType::F32, 8, 1);
+        let rows = RowTensor::contiguous(&keys, RowType::F32, 8, 1);
         let seen = [0..1, 1..1];
         let keys =
             Keys { rows, head: 0, seen: &seen, log_weight: f32::NEG_INFINITY, head_dim: 8, softcap: None };
@@ -294,7 +294,7 @@ mod tests {
         let data = [0u8; 64];
         let seen = [0..1, 2..3];
         let add = |row_stride: usize, head_stride: usize, head: usize, head_dim: usize, target: usize| {
-            let rows = Rows { data: &data, ty: RowType::F32, row_stride, head_stride };
+            let rows = RowTensor { data: &data, ty: RowType::F32, row_stride, head_stride };
             let keys = Keys { rows, head, seen: &seen, log_weight: 0.0, head_dim, softcap: None };
             let query =
                 ScoringQuery { data: &[1.0; 8], scale: 1.0, gain: 1.0, sink: f32::NEG_INFINITY, target };
@@ -305,7 +305,7 @@ mod tests {
         assert!(matches!(add(32, 32, usize::MAX, 8, 0), Err(ShapeError::Memory { .. })));
         assert!(matches!(add(0, 0, 0, 8, 0), Err(ShapeError::Stride { .. })));
         assert!(matches!(add(32, 32, 0, 0, 0), Err(ShapeError::HeadDim { .. })));
-        let rows = Rows { data: &[0; 96], ty: RowType::F32, row_stride: 32, head_stride: 96 };
+        let rows = RowTensor { data: &[0; 96], ty: RowType::F32, row_stride: 32, head_stride: 96 };
         let keys = Keys { rows, head: 0, seen: &seen, log_weight: 0.0, head_dim: 8, softcap: None };
         for (data, target) in [(&[1.0; 8][..], 1), (&[1.0; 8], usize::MAX), (&[1.0; 7], 0)] {
             let query = ScoringQuery { data, scale: 1.0, gain: 1.0, sink: f32::NEG_INFINITY, target };

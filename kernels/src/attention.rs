@@ -23,7 +23,7 @@ pub const MAX_KV_HEADS: usize = 1024;
 
 /// A K or V tensor `[head_dim, capacity, heads]`: bytes, element type and strides.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows<'a> {
+pub struct RowTensor<'a> {
     /// All bytes, the first row of the first head at offset 0.
     pub data: &'a [u8],
     /// Element type.
@@ -38,9 +38,9 @@ pub struct Rows<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct LaneView<'a> {
     /// Keys `[head_dim, capacity, heads]`, after RoPE.
-    pub k: Rows<'a>,
+    pub k: RowTensor<'a>,
     /// Values `[head_dim, capacity, heads]`.
-    pub v: Rows<'a>,
+    pub v: RowTensor<'a>,
     /// Live rows, the same for all heads of the lane; at most the capacity.
     pub rows: usize,
     /// `[heads]`: the KV head of the model of each head.
@@ -258,11 +258,11 @@ impl LaneView<'_> {
     }
 }
 
-impl<'a> Rows<'a> {
+impl<'a> RowTensor<'a> {
     /// A contiguous tensor: `data` is `[head_dim, capacity, heads]` without gaps.
-    pub fn contiguous(data: &'a [u8], ty: RowType, head_dim: usize, capacity: usize) -> Rows<'a> {
+    pub fn contiguous(data: &'a [u8], ty: RowType, head_dim: usize, capacity: usize) -> RowTensor<'a> {
         let row_stride = ty.row_bytes(head_dim);
-        Rows { data, ty, row_stride, head_stride: row_stride.saturating_mul(capacity) }
+        RowTensor { data, ty, row_stride, head_stride: row_stride.saturating_mul(capacity) }
     }
 
     /// Checks that the first `rows` rows of `heads` heads are in the memory.
@@ -274,7 +274,7 @@ impl<'a> Rows<'a> {
         rows: usize,
         heads: usize,
     ) -> Result<(), ShapeError> {
-        let Rows { data, ty, row_stride, head_stride } = *self;
+        let RowTensor { data, ty, row_stride, head_stride } = *self;
         if head_dim == 0 || !head_dim.is_multiple_of(ty.granule()) {
             return Err(ShapeError::HeadDim { head_dim, granule: ty.granule(), ty: ty.name() });
         }

@@ -1,6 +1,16 @@
-//! Compute kernels for which ggml has no fast operation, each with a plain reference. They know nothing of
-//! models. Except for [`graph`], they work on slices and strides, not on ggml's tensors, and choose the
-//! instruction set at run time.
+//! The operations for which ggml has none, or none that is fast: attention over KV heads that keep unequally many
+//! rows, the numbers that policies score rows by, eviction, and products of quantised matrices with many columns.
+//!
+//! *What it promises.* Every kernel has a plain reference, or is compared with a formula in f64, for all row types, head
+//! sizes and instruction sets. On devices the order of threads does not change a result. Rows behind the live ones, and
+//! compensation entries that are not used yet, are never read; NaN in a row that is seen reaches the result. Safe code
+//! cannot misuse it: shapes, strides and numbers of heads are checked where a call or a node is made, live rows and
+//! positions when it is computed. What does not fit is an error with the tensor's name.
+//!
+//! *What it never does.* It knows no models, policies or files. It keeps no state between calls, allocates no tensors,
+//! starts no threads but to measure memory ([`bandwidth`]), and reads no environment variables: the caller brings
+//! memory, threads and a backend, and the processor alone decides which instructions are used. Except for [`graph`], it
+//! works on slices and strides, not on ggml's tensors.
 //!
 //! - [`attention`]: the description of an attention call: queries, lanes of K and V rows, log-weights.
 //! - [`decode`]: few query tokens against a long cache; split over rows and heads; memory bound.
@@ -30,6 +40,6 @@ pub mod reference;
 pub mod rows;
 mod simd;
 
-pub use attention::{Alibi, Attention, LaneView, Queries, Rows, ShapeError, Window};
+pub use attention::{Alibi, Attention, LaneView, Queries, RowTensor, ShapeError, Window};
 pub use quant::RowType;
 pub use simd::Isa;

@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use crate::attention::{Rows, ShapeError};
+use crate::attention::{RowTensor, ShapeError};
 use crate::quant::load::{Load, with_loader};
 use crate::simd::{Isa, Kernel, Loop, Simd};
 
@@ -31,7 +31,7 @@ pub enum Measure {
 /// Measures `rows` of head `head` of a tensor `[head_dim, capacity, heads]` and writes `out` `[rows]`. `offset`
 /// `[head_dim]` is added to each row first. An error if a row is outside the tensor, or `out` is shorter than `rows`.
 pub fn measure(
-    tensor: &Rows,
+    tensor: &RowTensor,
     head_dim: usize,
     head: usize,
     rows: &[u32],
@@ -107,7 +107,7 @@ fn deviation(values: &[f32]) -> f32 {
 }
 
 /// One row as f32.
-fn read_row(tensor: &Rows, head_dim: usize, head: usize, row: u32, values: &mut [f32]) {
+fn read_row(tensor: &RowTensor, head_dim: usize, head: usize, row: u32, values: &mut [f32]) {
     let row = tensor.row(head_dim, head, row as usize);
     let isa = Isa::best();
     with_loader!(tensor.ty, L => {
@@ -168,7 +168,7 @@ mod tests {
             let mut want = vec![0f32; d];
             ty.decode(&data[ty.row_bytes(d)..], &mut want);
             let mut have = vec![0f32; d];
-            read_row(&Rows::contiguous(&data, ty, d, 2), d, 0, 1, &mut have);
+            read_row(&RowTensor::contiguous(&data, ty, d, 2), d, 0, 1, &mut have);
             assert_eq!(have, want, "{ty:?} {d}");
         }
     }
@@ -181,7 +181,7 @@ mod tests {
     fn norms_and_maximum_of_known_rows() {
         let data =
             tensor(&[[3.0, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], [-9.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]]);
-        let rows = Rows::contiguous(&data, RowType::F32, 8, 2);
+        let rows = RowTensor::contiguous(&data, RowType::F32, 8, 2);
         let of = |what| {
             let mut out = [0f32; 2];
             measure(&rows, 8, 0, &[1, 0], None, what, &mut out).unwrap();
@@ -197,7 +197,7 @@ mod tests {
     fn rows_outside_the_tensor_are_an_error() {
         let data = [0u8; 96];
         let of = |ty: RowType, head_dim: usize, head: usize, row: u32, outs: usize| {
-            let tensor = Rows::contiguous(&data, ty, head_dim, 1);
+            let tensor = RowTensor::contiguous(&data, ty, head_dim, 1);
             measure(&tensor, head_dim, head, &[row], None, Measure::Norm, &mut vec![0.0; outs])
         };
         assert!(matches!(of(RowType::F32, 12, 0, 0, 1), Err(ShapeError::HeadDim { .. })));
@@ -212,7 +212,7 @@ mod tests {
         // Element 0 of the reference is from 0 to 2, element 1 from 0 to 4; the others are constant.
         let row = |a: f32, b: f32| [a, b, 7.0, 7.0, 7.0, 7.0, 7.0, 7.0];
         let data = tensor(&[row(1.0, 4.0), row(2.0, 0.0), row(0.0, 4.0), row(2.0, 0.0)]);
-        let rows = Rows::contiguous(&data, RowType::F32, 8, 4);
+        let rows = RowTensor::contiguous(&data, RowType::F32, 8, 4);
         let mut out = [9f32; 4];
         measure(&rows, 8, 0, &[0, 1, 2, 3], None, Measure::Spread { lag: 2, own: false }, &mut out).unwrap();
         // z = (0.5, 1, 0 x 6): mean 3/16, and (1, 0, 0 x 6): mean 1/8.

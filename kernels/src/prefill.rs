@@ -124,6 +124,61 @@ struct Tile<'a> {
     first: usize,
 }
 
+/// The parts of a tile's scratch memory. `d` is the padded head_dim.
+struct Scratch<'a> {
+    d: usize,
+    /// `[PANEL, d, 2]`: the scaled queries.
+    q: &'a mut [f32],
+    /// `[PANEL, d, 2]`: the weighted sums of values.
+    sums: &'a mut [f32],
+    /// `[d, BLOCK]`
+    k: &'a mut [f32],
+    /// `[d, BLOCK]`
+    v: &'a mut [f32],
+    /// `[PANEL, BLOCK]`
+    logits: &'a mut [f32],
+    /// `[PANEL, 3, 2]`: maximum, denominator, factor.
+    state: &'a mut [f32],
+    /// `[PANEL, 2, 2]`: slope and position, under ALiBi.
+    distances: &'a mut [f32],
+    /// `[PANEL, 2]`: the first position of the window, where rows have positions.
+    firsts: &'a mut [f32],
+}
+
+impl<'a> Scratch<'a> {
+    fn new(scratch: &'a mut [f32], d: usize) -> Scratch<'a> {
+        // Aligned to cache lines: a row of a panel is a whole number of them.
+        let offset = scratch.as_ptr().align_offset(64).min(16);
+        let (q, rest) = scratch[offset..].split_at_mut(TILE * d);
+        let (sums, rest) = rest.split_at_mut(TILE * d);
+        let (k, rest) = rest.split_at_mut(BLOCK * d);
+        let (v, rest) = rest.split_at_mut(BLOCK * d);
+        let (logits, rest) = rest.split_at_mut(BLOCK * PANEL);
+        let (state, rest) = rest.split_at_mut(3 * TILE);
+        let (distances, rest) = rest.split_at_mut(2 * TILE);
+        Scratch { d, q, sums, k, v, logits, state, distances, firsts: &mut rest[..TILE] }
+    }
+}
+
+/// Some queries of a tile against a block of rows.
+#[derive(Clone, Copy)]
+struct Panel {
+    /// The tile's number of the first query, a multiple of [`PANEL`].
+    first: usize,
+    /// Queries.
+    columns: usize,
+    /// The first row.
+    start: usize,
+    /// Rows.
+    n: usize,
+}
+
+/// The positions of a KV head's rows, and the position that the tile's numbers are relative to.
+struct RelativePositions<'a> {
+    positions: &'a [i32],
+    origin: i32,
+}
+
 impl Tile<'_> {
     /// Query head and token of the tile's query `i`.
     fn query(&self, i: usize) -> (usize, usize) {
@@ -139,153 +194,204 @@ impl Tile<'_> {
         self.call.alibi.map_or(0, |alibi| self.call.position(&alibi, self.lane.rows, kv_head, t))
     }
 
+    /// The end of the rows that query `i` sees.
+    fn sees(&self, i: usize) -> usize {
+        self.call.visible(self.lane.rows, self.query(i).1)
+    }
+
+    /// The first row that query `i` sees, where rows lie in order.
+    fn sees_from(&self, i: usize) -> usize {
+        self.call.first_seen(self.lane.rows, self.query(i).1)
+    }
+
     /// # Safety
     /// The tile's part of the output may be written, and no other thread writes it.
     unsafe fn run(&self, scratch: &mut [f32], output: Output) {
-        let Tile { isa, call, lane, .. } = *self;
-        let d = padded(call.head_dim);
+        let Tile { call, lane, .. } = *self;
         let queries = TILE.min(call.group * call.n_q - self.first);
-        let panels = queries.div_ceil(PANEL);
+        let mut scratch = Scratch::new(scratch, padded(call.head_dim));
+        self.load_queries(queries, &mut scratch);
+        let alibi = self.find_distances(queries, &mut scratch);
+        let window = self.find_windows(queries, &mut scratch);
+        // A row 0 that is not used may hold any bytes: it is not read.
+        let unused = usize::from(lane.log_weight(self.head) == f32::NEG_INFINITY);
+        let (first, end) = (unused.max(self.sees_from(0)), self.sees(queries - 1));
+        let (all_see_from, all_see) = (self.sees_from(queries - 1), self.sees(0));
+        for start in (first..end).step_by(BLOCK) {
+            let n = BLOCK.min(end - start);
+            self.convert(&lane.k, start, n, scratch.k);
+            self.convert(&lane.v, start, n, scratch.v);
+            for first in (0..queries).step_by(PANEL) {
+                let panel = Panel { first, columns: PANEL.min(queries - first), start, n };
+                self.compute_logits(&panel, &mut scratch);
+                if let Some(alibi) = &alibi {
+                    self.add_biases(&panel, alibi, &mut scratch);
+                }
+                if let Some(window) = &window {
+                    self.hide_before_windows(&panel, window, &mut scratch);
+                }
+                if start < all_see_from {
+                    self.hide_older_rows(&panel, &mut scratch);
+                }
+                if start == 0 {
+                    let weight = lane.log_weight(self.head) * LOG2_E;
+                    scratch.logits[..PANEL].iter_mut().for_each(|x| *x += weight);
+                }
+                if start + n > all_see {
+                    self.hide_later_rows(&panel, &mut scratch);
+                }
+                self.add_values(&panel, &mut scratch);
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.write(queries, &scratch, output) }
+    }
 
-        // Aligned to cache lines: a row of a panel is a whole number of them.
-        let offset = scratch.as_ptr().align_offset(64).min(16);
-        let (q, rest) = scratch[offset..].split_at_mut(TILE * d); // [PANEL, d, 2]
-        let (sums, rest) = rest.split_at_mut(TILE * d); // [PANEL, d, 2]
-        let (k, rest) = rest.split_at_mut(BLOCK * d); // [d, BLOCK]
-        let (v, rest) = rest.split_at_mut(BLOCK * d); // [d, BLOCK]
-        let (logits, rest) = rest.split_at_mut(BLOCK * PANEL); // [PANEL, BLOCK]
-        let (state, rest) = rest.split_at_mut(3 * TILE); // [PANEL, 3 (max, denominator, factor), 2]
-        let (distances, rest) = rest.split_at_mut(2 * TILE); // [PANEL, 2 (slope, position), 2], under ALiBi
-        let firsts = &mut rest[..TILE]; // [PANEL, 2]: the first position of the window, where rows have positions
-
-        q.fill(0.0);
-        sums.fill(0.0);
-        for state in state.chunks_exact_mut(3 * PANEL) {
+    /// Scales the queries, and begins their sums and states.
+    fn load_queries(&self, queries: usize, scratch: &mut Scratch) {
+        let (call, d) = (self.call, scratch.d);
+        scratch.q.fill(0.0);
+        scratch.sums.fill(0.0);
+        for state in scratch.state.chunks_exact_mut(3 * PANEL) {
             state.fill(0.0);
             state[..PANEL].fill(f32::NEG_INFINITY);
         }
         for i in 0..queries {
             let (head, t) = self.query(i);
-            let column = &mut q[i / PANEL * PANEL * d + i % PANEL..];
+            let column = &mut scratch.q[i / PANEL * PANEL * d + i % PANEL..];
             for (to, x) in column.iter_mut().step_by(PANEL).zip(call.query(head, t)) {
                 *to = x * (call.scale * LOG2_E);
             }
         }
+    }
 
-        // Positions are relative to the tile's first query, so that they are exact in f32.
+    /// Slopes and positions of the queries, under ALiBi. Positions are relative to the tile's first query, so that they
+    /// are exact in f32.
+    fn find_distances(&self, queries: usize, scratch: &mut Scratch) -> Option<RelativePositions<'_>> {
+        let alibi = self.call.alibi?;
         let origin = self.position(0);
-        if let Some(alibi) = &call.alibi {
-            distances.fill(0.0);
-            for i in 0..queries {
-                let column = &mut distances[i / PANEL * 2 * PANEL + i % PANEL..];
-                column[0] = alibi.slopes[self.query(i).0] * LOG2_E;
-                column[PANEL] = self.position(i).wrapping_sub(origin) as f32;
+        scratch.distances.fill(0.0);
+        for i in 0..queries {
+            let column = &mut scratch.distances[i / PANEL * 2 * PANEL + i % PANEL..];
+            column[0] = alibi.slopes[self.query(i).0] * LOG2_E;
+            column[PANEL] = self.position(i).wrapping_sub(origin) as f32;
+        }
+        Some(RelativePositions { positions: alibi.positions[self.lane.kv_heads[self.head] as usize], origin })
+    }
+
+    /// The first positions of the queries' windows, where rows have positions.
+    fn find_windows(&self, queries: usize, scratch: &mut Scratch) -> Option<RelativePositions<'_>> {
+        let positions = self.call.window?.positions?[self.lane.kv_heads[self.head] as usize];
+        let first = |i: usize| self.call.first_position(positions, self.lane.rows, self.query(i).1);
+        let origin = first(0);
+        scratch.firsts.fill(0.0);
+        for (i, to) in scratch.firsts[..queries].iter_mut().enumerate() {
+            *to = first(i).wrapping_sub(origin) as f32;
+        }
+        Some(RelativePositions { positions, origin })
+    }
+
+    /// logits `[PANEL, n]` = K `[n, head_dim]` · Qᵀ `[head_dim, PANEL]`, with the soft cap.
+    #[inline(always)]
+    fn compute_logits(&self, panel: &Panel, scratch: &mut Scratch) {
+        let (isa, d) = (self.isa, scratch.d);
+        // SAFETY: isa is present; the shapes are those of the scratch parts.
+        unsafe {
+            isa.enter(Product {
+                a: scratch.k.as_ptr(),
+                a_row: d,
+                a_step: 1,
+                b: scratch.q[panel.first * d..][..PANEL * d].as_ptr(),
+                c: scratch.logits.as_mut_ptr(),
+                factor: std::ptr::null(),
+                rows: panel.n,
+                steps: self.call.head_dim,
+                columns: panel.columns,
+            });
+        }
+        if let Some(cap) = self.call.softcap {
+            let logits = &mut scratch.logits[..panel.n * PANEL];
+            // SAFETY: isa is present; the logits are whole vectors.
+            unsafe { isa.enter(SoftCap { logits, cap: cap * LOG2_E }) };
+        }
+    }
+
+    /// Adds the biases of ALiBi.
+    #[inline(always)]
+    fn add_biases(&self, panel: &Panel, rows: &RelativePositions, scratch: &mut Scratch) {
+        let (positions, origin) = (&rows.positions[panel.start..][..panel.n], rows.origin);
+        let distances = &scratch.distances[2 * panel.first..][..2 * PANEL];
+        let logits = scratch.logits.as_mut_ptr();
+        // SAFETY: isa is present; n rows of logits, a panel's slopes and positions.
+        unsafe { self.isa.enter(Bias { logits, positions, origin, distances }) };
+    }
+
+    /// Hides rows before the windows, where rows have positions.
+    #[inline(always)]
+    fn hide_before_windows(&self, panel: &Panel, rows: &RelativePositions, scratch: &mut Scratch) {
+        let (positions, origin) = (&rows.positions[panel.start..][..panel.n], rows.origin);
+        let firsts = &scratch.firsts[panel.first..][..PANEL];
+        let logits = scratch.logits.as_mut_ptr();
+        // SAFETY: as for the biases.
+        unsafe { self.isa.enter(Hide { logits, positions, origin, firsts }) };
+    }
+
+    /// Hides rows before the windows, where rows lie in order.
+    #[inline(always)]
+    fn hide_older_rows(&self, panel: &Panel, scratch: &mut Scratch) {
+        for column in 0..panel.columns {
+            let hidden = self.sees_from(panel.first + column).saturating_sub(panel.start).min(panel.n);
+            for row in 0..hidden {
+                scratch.logits[row * PANEL + column] = f32::NEG_INFINITY;
             }
         }
+    }
 
-        let kv_head = lane.kv_heads[self.head] as usize;
-        let window = call.window.and_then(|window| Some(window.positions?[kv_head]));
-        let window = window.map(|positions| {
-            let first = |i: usize| call.first_position(positions, lane.rows, self.query(i).1);
-            let origin = first(0);
-            firsts.fill(0.0);
-            for (i, to) in firsts[..queries].iter_mut().enumerate() {
-                *to = first(i).wrapping_sub(origin) as f32;
-            }
-            (positions, origin)
-        });
-
-        let sees = |i: usize| call.visible(lane.rows, self.query(i).1);
-        let sees_from = |i: usize| call.first_seen(lane.rows, self.query(i).1);
-        let (all_see, any_sees) = (sees(0), sees(queries - 1));
-        let (any_sees_from, all_see_from) = (sees_from(0), sees_from(queries - 1));
-        // A row 0 that is not used may hold any bytes: it is not read.
-        let first = usize::from(lane.log_weight(self.head) == f32::NEG_INFINITY).max(any_sees_from);
-        for start in (first..any_sees).step_by(BLOCK) {
-            let n = BLOCK.min(any_sees - start);
-            self.convert(&lane.k, start, n, k);
-            self.convert(&lane.v, start, n, v);
-            for panel in 0..panels {
-                let columns = PANEL.min(queries - panel * PANEL);
-                let q = &q[panel * PANEL * d..][..PANEL * d];
-                let sums = &mut sums[panel * PANEL * d..][..PANEL * d];
-                let state = &mut state[panel * 3 * PANEL..][..3 * PANEL];
-                // logits [PANEL, n] = K [n, head_dim] · Qᵀ [head_dim, PANEL]
-                // SAFETY: isa is present; the shapes are those of the scratch parts.
-                unsafe {
-                    isa.enter(Product {
-                        a: k.as_ptr(),
-                        a_row: d,
-                        a_step: 1,
-                        b: q.as_ptr(),
-                        c: logits.as_mut_ptr(),
-                        factor: std::ptr::null(),
-                        rows: n,
-                        steps: call.head_dim,
-                        columns,
-                    });
-                }
-                if let Some(cap) = call.softcap {
-                    let logits = &mut logits[..n * PANEL];
-                    // SAFETY: isa is present; the logits are whole vectors.
-                    unsafe { isa.enter(SoftCap { logits, cap: cap * LOG2_E }) };
-                }
-                if let Some(alibi) = &call.alibi {
-                    let positions = &alibi.positions[lane.kv_heads[self.head] as usize][start..start + n];
-                    let distances = &distances[panel * 2 * PANEL..][..2 * PANEL];
-                    // SAFETY: isa is present; n rows of logits, a panel's slopes and positions.
-                    unsafe { isa.enter(Bias { logits: logits.as_mut_ptr(), positions, origin, distances }) };
-                }
-                if let Some((positions, origin)) = window {
-                    let (positions, firsts) =
-                        (&positions[start..start + n], &firsts[panel * PANEL..][..PANEL]);
-                    // SAFETY: as for the biases.
-                    unsafe { isa.enter(Hide { logits: logits.as_mut_ptr(), positions, origin, firsts }) };
-                }
-                if start < all_see_from {
-                    for column in 0..columns {
-                        let hidden = sees_from(panel * PANEL + column).saturating_sub(start).min(n);
-                        for row in 0..hidden {
-                            logits[row * PANEL + column] = f32::NEG_INFINITY;
-                        }
-                    }
-                }
-                if start == 0 {
-                    let weight = lane.log_weight(self.head) * LOG2_E;
-                    logits[..PANEL].iter_mut().for_each(|x| *x += weight);
-                }
-                if start + n > all_see {
-                    for column in 0..columns {
-                        let visible = sees(panel * PANEL + column).saturating_sub(start).min(n);
-                        for row in visible..n {
-                            logits[row * PANEL + column] = f32::NEG_INFINITY;
-                        }
-                    }
-                }
-                // sums [PANEL, head_dim] = factor * sums + Vᵀ [head_dim, n] · P [n, PANEL]
-                // SAFETY: as above.
-                unsafe {
-                    isa.enter(Softmax { logits: logits.as_mut_ptr(), state: state.as_mut_ptr(), n, columns });
-                    isa.enter(Product {
-                        a: v.as_ptr(),
-                        a_row: 1,
-                        a_step: d,
-                        b: logits.as_ptr(),
-                        c: sums.as_mut_ptr(),
-                        factor: state[2 * PANEL..].as_ptr(),
-                        rows: call.head_dim,
-                        steps: n,
-                        columns,
-                    });
-                }
+    /// Hides the rows of later tokens.
+    #[inline(always)]
+    fn hide_later_rows(&self, panel: &Panel, scratch: &mut Scratch) {
+        for column in 0..panel.columns {
+            let visible = self.sees(panel.first + column).saturating_sub(panel.start).min(panel.n);
+            for row in visible..panel.n {
+                scratch.logits[row * PANEL + column] = f32::NEG_INFINITY;
             }
         }
+    }
 
+    /// sums `[PANEL, head_dim]` = factor * sums + Vᵀ `[head_dim, n]` · softmax of the logits `[n, PANEL]`.
+    #[inline(always)]
+    fn add_values(&self, panel: &Panel, scratch: &mut Scratch) {
+        let (isa, d, Panel { n, columns, .. }) = (self.isa, scratch.d, *panel);
+        let state = &mut scratch.state[3 * panel.first..][..3 * PANEL];
+        let logits = scratch.logits.as_mut_ptr();
+        // SAFETY: isa is present; the shapes are those of the scratch parts.
+        unsafe {
+            isa.enter(Softmax { logits, state: state.as_mut_ptr(), n, columns });
+            isa.enter(Product {
+                a: scratch.v.as_ptr(),
+                a_row: 1,
+                a_step: d,
+                b: logits,
+                c: scratch.sums[panel.first * d..][..PANEL * d].as_mut_ptr(),
+                factor: state[2 * PANEL..].as_ptr(),
+                rows: self.call.head_dim,
+                steps: n,
+                columns,
+            });
+        }
+    }
+
+    /// Writes the results of the queries.
+    ///
+    /// # Safety
+    /// As for [`Tile::run`].
+    unsafe fn write(&self, queries: usize, scratch: &Scratch, output: Output) {
+        let (call, d) = (self.call, scratch.d);
         for i in 0..queries {
             let (head, t) = self.query(i);
             let (panel, column) = (i / PANEL, i % PANEL);
-            let (largest, total) =
-                (state[panel * 3 * PANEL + column], state[(panel * 3 + 1) * PANEL + column]);
+            let state = &scratch.state[panel * 3 * PANEL + column..];
+            let (largest, total) = (state[0], state[PANEL]);
             let none = total == 0.0; // where a row was seen, at least 1 or NaN
             // Sums are relative to `largest`; with a sink they become relative to `base`.
             let sink = call.sink_logit(head) * LOG2_E;
@@ -302,7 +408,7 @@ impl Tile<'_> {
             // SAFETY: the caller's promise; head and t are below their counts.
             let out =
                 unsafe { std::slice::from_raw_parts_mut(output.out.add(at * call.head_dim), call.head_dim) };
-            let sums = &sums[panel * PANEL * d + column..];
+            let sums = &scratch.sums[panel * PANEL * d + column..];
             for (out, sum) in out.iter_mut().zip(sums.iter().step_by(PANEL)) {
                 *out = if none { 0.0 } else { sum * factor / total };
             }
@@ -317,7 +423,7 @@ impl Tile<'_> {
     }
 
     /// Rows `start .. start + n` of the tile's head as f32, `[padded, n]`.
-    fn convert(&self, rows: &crate::Rows, start: usize, n: usize, to: &mut [f32]) {
+    fn convert(&self, rows: &crate::RowTensor, start: usize, n: usize, to: &mut [f32]) {
         let args = ConvertArgs {
             rows: rows.data[self.head * rows.head_stride + start * rows.row_stride..].as_ptr(),
             row_stride: rows.row_stride,

@@ -73,7 +73,7 @@ pub fn attend(call: &Attention) -> Result<Attended, ShapeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Alibi, LaneView, Queries, RowType, Rows, Window};
+    use crate::{Alibi, LaneView, Queries, RowTensor, RowType, Window};
 
     /// Logits are ln 4 (the log-weight of row 0), ln 2 and ln 2, so that the weights are 4 : 2 : 2.
     #[test]
@@ -89,8 +89,8 @@ mod tests {
         let mut q = [0.0; 8];
         q[0] = 2.0 * 2f32.ln();
         let lanes = [LaneView {
-            k: Rows::contiguous(&k, RowType::F32, d, 3),
-            v: Rows::contiguous(&v, RowType::F32, d, 3),
+            k: RowTensor::contiguous(&k, RowType::F32, d, 3),
+            v: RowTensor::contiguous(&v, RowType::F32, d, 3),
             rows: 3,
             kv_heads: &[0],
             log_weight: Some(&[4f32.ln()]),
@@ -123,8 +123,8 @@ mod tests {
         let mut v = vec![0; 3 * 32];
         RowType::F32.encode(&x, &mut v);
         let lanes = [LaneView {
-            k: Rows::contiguous(&k, RowType::F32, d, 3),
-            v: Rows::contiguous(&v, RowType::F32, d, 3),
+            k: RowTensor::contiguous(&k, RowType::F32, d, 3),
+            v: RowTensor::contiguous(&v, RowType::F32, d, 3),
             rows: 3,
             kv_heads: &[0],
             log_weight: None,
@@ -162,7 +162,7 @@ mod tests {
             bytes
         };
         let (k, v) = (rows([key, 0.0, 0.0, 0.0]), rows([1.0, 2.0, 4.0, 8.0]));
-        let [k, v] = [&k, &v].map(|rows| Rows::contiguous(rows, RowType::F32, 8, 4));
+        let [k, v] = [&k, &v].map(|rows| RowTensor::contiguous(rows, RowType::F32, 8, 4));
         let lanes = [LaneView { k, v, rows: 4, kv_heads: &[0], log_weight: None }];
         read(
             attend(&Attention {

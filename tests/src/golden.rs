@@ -111,15 +111,7 @@ impl Rows {
 
     fn shape(&self) -> AttentionShape {
         let [n_kv_heads, _, head_dim] = self.k.shape[..] else { unreachable!("checked when read") };
-        let group = self.q.shape[0] / n_kv_heads;
-        AttentionShape {
-            head_dim,
-            n_kv_heads,
-            group,
-            scale: 1.0 / (head_dim as f32).sqrt(),
-            softcap: None,
-            max_alibi_bias: None,
-        }
+        AttentionShape::plain(self.q.shape[0], n_kv_heads, head_dim)
     }
 
     /// Number of tokens in `from..to` that have queries. They are the last ones.
@@ -433,14 +425,7 @@ impl Runner {
         let ([heads, n, head_dim], [n_kv_heads, _, _]) = (&q.shape[..], &k.shape[..]) else {
             bail!("shapes of Q and K");
         };
-        let shape = AttentionShape {
-            head_dim: *head_dim,
-            n_kv_heads: *n_kv_heads,
-            group: heads / n_kv_heads,
-            scale: 1.0 / (*head_dim as f32).sqrt(),
-            softcap: None,
-            max_alibi_bias: None,
-        };
+        let shape = AttentionShape::plain(*heads, *n_kv_heads, *head_dim);
         let queries = Rows::tokens(&q, *n, 0, *n);
         for (occurrences, suffix) in [(Occurrences::All, "all"), (Occurrences::Last, "last")] {
             let p = &case["params"];

@@ -19,7 +19,7 @@ use super::{
     rows_after,
 };
 use crate::device::{self, INVALID_VALUE, MAX_DECODE_QUERIES, TILE_QUERIES};
-use crate::{Alibi, Attention, LaneView, Queries, Rows, ShapeError, Window, decode, prefill};
+use crate::{Alibi, Attention, LaneView, Queries, RowTensor, ShapeError, Window, decode, prefill};
 
 /// From this number of queries per KV head on the CPU uses the tiled kernel, which is faster then.
 const MIN_PREFILL_QUERIES: usize = 16;
@@ -424,8 +424,8 @@ impl Call {
 }
 
 /// The tensor without its first `n` rows.
-fn skip(rows: Rows, n: usize) -> Rows {
-    Rows { data: &rows.data[n * rows.row_stride..], ..rows }
+fn skip(rows: RowTensor, n: usize) -> RowTensor {
+    RowTensor { data: &rows.data[n * rows.row_stride..], ..rows }
 }
 
 #[cfg(test)]

@@ -66,6 +66,12 @@ pub struct GraphLane {
 }
 
 impl GraphLane {
+    /// A lane of a layer without a window: not compensated, without accumulated attention and positions.
+    pub fn new(k: Tensor, v: Tensor, kv_heads: impl Into<Arc<[u32]>>) -> GraphLane {
+        let kv_heads = kv_heads.into();
+        GraphLane { k, v, kv_heads, compensated: false, accumulated: None, positions: None, window: None }
+    }
+
     /// Whether values are in the rows of keys.
     pub fn has_values_in_keys(&self) -> bool {
         self.k.is_same(&self.v)

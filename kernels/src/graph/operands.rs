@@ -12,7 +12,7 @@ use ggml::{Context, CustomTask, DeviceTask, Operand, RawTensor, Shape, Tensor, T
 use super::launch::{device_column, device_type};
 use super::lists::Lists;
 use super::{GraphLane, LaneHeads, LaneInputs, MAX_LANES, row_type};
-use crate::Rows;
+use crate::RowTensor;
 use crate::device::{self, INVALID_VALUE};
 
 /// What a node computes.
@@ -144,10 +144,10 @@ impl TensorAt {
     }
 
     /// Its K or V rows, on the CPU.
-    pub fn rows<'a>(self, task: &CustomTask) -> Rows<'a> {
+    pub fn rows<'a>(self, task: &CustomTask) -> RowTensor<'a> {
         let tensor = self.of(task);
         let bytes = tensor.strides[2] * tensor.shape[2];
-        Rows {
+        RowTensor {
             // SAFETY: lanes are [head_dim, capacity, heads] without gaps ([`checks::is_rows`](super::checks::is_rows));
             // nothing writes to them while the node runs.
             data: unsafe { from_raw_parts(tensor.data, bytes) },

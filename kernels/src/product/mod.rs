@@ -289,7 +289,7 @@ impl Panel {
 
 /// A part of the result: rows and columns from the first to, not including, the last.
 #[derive(Clone, Copy)]
-struct Part {
+struct ResultPart {
     rows: [usize; 2],
     columns: [usize; 2],
 }
@@ -319,7 +319,7 @@ pub unsafe fn multiply(unit: Unit, product: &Product, next: &AtomicUsize, thread
                 return;
             }
             let (row, column) = (item / splits * ROWS, item % splits * width);
-            let part = Part {
+            let part = ResultPart {
                 rows: [row, (row + ROWS).min(n_out)],
                 columns: [column.min(n), (column + width).min(n)],
             };
@@ -343,7 +343,7 @@ pub unsafe fn multiply(unit: Unit, product: &Product, next: &AtomicUsize, thread
 ///
 /// # Safety
 /// `out` `[n_out, n]` is valid for writes, and nothing else uses the part meanwhile.
-unsafe fn plain(product: &Product, part: Part, panel: &mut Panel, out: *mut f32) {
+unsafe fn plain(product: &Product, part: ResultPart, panel: &mut Panel, out: *mut f32) {
     let Format { group, minima, activations, .. } = product.ty.format();
     let layout = ColumnLayout::of(product.ty.format(), product.n_in);
     let n_out = product.n_out();

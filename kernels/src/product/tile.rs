@@ -2,7 +2,7 @@
 //! them, times some columns. The integer sums of a group stay in registers. The sums of a slab are scaled and added
 //! up where the whole panel's are.
 
-use super::{ColumnLayout, Format, PANEL_SLABS, Panel, Part, Product, ROWS, SLAB, Slab, unpack};
+use super::{ColumnLayout, Format, PANEL_SLABS, Panel, Product, ROWS, ResultPart, SLAB, Slab, unpack};
 use crate::simd::{Loop, Simd};
 
 /// The maximum of [`Multiplier::COLUMNS`].
@@ -46,7 +46,7 @@ pub(super) trait Multiplier: Copy {
 #[inline(always)]
 pub(super) unsafe fn multiply<M: Multiplier>(
     product: &Product,
-    part: Part,
+    part: ResultPart,
     panel: &mut Panel,
     out: *mut f32,
 ) {

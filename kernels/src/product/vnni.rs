@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::tile::{self, MAX_STEPS, Multiplier, Tile};
 use super::unpack::IQ4_CODES;
-use super::{Panel, Part, Product, ROWS, SLAB, Slab};
+use super::{Panel, Product, ROWS, ResultPart, SLAB, Slab};
 use crate::Isa;
 use crate::simd::Loop;
 use crate::simd::avx512::Avx512;
@@ -19,7 +19,7 @@ pub(super) fn is_present() -> bool {
 /// # Safety
 /// [`is_present`] holds. `out` `[n_out, n]` is valid for writes, and nothing else uses the part meanwhile.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-pub(super) unsafe fn multiply(product: &Product, part: Part, panel: &mut Panel, out: *mut f32) {
+pub(super) unsafe fn multiply(product: &Product, part: ResultPart, panel: &mut Panel, out: *mut f32) {
     // SAFETY: the caller's promise.
     unsafe { tile::multiply::<Vnni>(product, part, panel, out) }
 }

@@ -4,7 +4,7 @@
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::attention::alibi_slopes;
 use kernels::graph::{LaneInputs, MAX_LANES};
-use kernels::{Alibi, Attention, LaneView, Queries, RowType, Rows, Window, reference::Attended};
+use kernels::{Alibi, Attention, Isa, LaneView, Queries, RowTensor, RowType, Window, reference};
 
 /// The device under test: the first GPU where `LONGHAND_TEST_DEVICE` is `cuda`, otherwise the emulator.
 pub fn device() -> Backend {
@@ -64,6 +64,11 @@ pub fn compute(backend: &Backend, ctx: &Context, node: &Tensor, fill: impl Fn())
     backend.compute(&graph).expect("computed");
 }
 
+/// The bits of numbers, which are equal where NaN equals NaN and 0 differs from -0.
+pub fn bits(numbers: &[f32]) -> Vec<u32> {
+    numbers.iter().map(|x| x.to_bits()).collect()
+}
+
 /// A random number generator (xorshift64*) with the same numbers on every machine.
 pub struct Random(u64);
 
@@ -115,6 +120,11 @@ pub struct Case {
     /// Whether query heads have random sink logits.
     pub has_sink_logits: bool,
     pub lanes: Vec<LaneCase>,
+}
+
+/// A lane of these heads, which may have log-weights of their own.
+pub fn lane(heads: &[u32], rows: usize, log_weight: Option<&[f32]>) -> LaneCase {
+    LaneCase { heads: heads.to_vec(), rows, log_weight: log_weight.map(<[f32]>::to_vec) }
 }
 
 impl Case {
@@ -204,6 +214,22 @@ impl Data {
         Data { case, q, k, v, capacity, slopes, sink_logits, positions }
     }
 
+    /// Runs `f` on the call, with `keys` in place of the keys of its only lane.
+    pub fn with_keys<R>(&self, keys: &[u8], f: impl FnOnce(&Attention) -> R) -> R {
+        self.with(|call| {
+            let lane = call.lanes[0];
+            let lanes = [LaneView { k: RowTensor { data: keys, ..lane.k }, ..lane }];
+            f(&Attention { lanes: &lanes, ..*call })
+        })
+    }
+
+    /// The keys of the only lane, of type f16, with a NaN in row 40 of head 0.
+    pub fn keys_with_nan(&self) -> Vec<u8> {
+        let mut k = self.k[0].clone();
+        k[40 * self.case.k_type.row_bytes(self.case.head_dim)..][..2].copy_from_slice(&NAN);
+        k
+    }
+
     /// Runs `f` on the call.
     pub fn with<R>(&self, f: impl FnOnce(&Attention) -> R) -> R {
         let case = &self.case;
@@ -213,8 +239,8 @@ impl Data {
             .iter()
             .enumerate()
             .map(|(i, lane)| LaneView {
-                k: Rows::contiguous(&self.k[i], case.k_type, d, self.capacity[i]),
-                v: Rows::contiguous(&self.v[i], case.v_type, d, self.capacity[i]),
+                k: RowTensor::contiguous(&self.k[i], case.k_type, d, self.capacity[i]),
+                v: RowTensor::contiguous(&self.v[i], case.v_type, d, self.capacity[i]),
                 rows: lane.rows,
                 kv_heads: &lane.heads,
                 log_weight: lane.log_weight.as_deref(),
@@ -238,10 +264,48 @@ impl Data {
     }
 }
 
+/// The two bytes of a NaN in f16.
+const NAN: [u8; 2] = [0, 0x7e];
+
+/// What computes a call on the CPU with some threads: the results, and the logs of the denominators.
+pub type OnCpu = fn(Isa, &Attention, usize) -> (Vec<f32>, Vec<f32>);
+
+/// Compares a kernel with the reference, on every instruction set of this processor and with these numbers of threads.
+#[track_caller]
+pub fn check_on_cpu(run: OnCpu, case: Case, seed: u64, threads: &[usize]) {
+    let data = Data::new(case, seed);
+    data.with(|call| {
+        let want = reference::attend(call).unwrap();
+        for isa in Isa::available() {
+            for &nth in threads {
+                let (out, lse) = run(isa, call, nth);
+                compare(&format!("{isa:?}, {nth} threads"), &data.case, &out, &lse, &want);
+            }
+        }
+    });
+}
+
+/// A NaN in a row of one KV head reaches the results of its two query heads, and no others. Where all rows are NaN the
+/// results are too, not zero.
+#[track_caller]
+pub fn check_nan_on_cpu(run: OnCpu, n_q: usize) {
+    let data = Data::new(Case { group: 2, n_q, ..Case::plain(64, 2, 100) }, 8);
+    let all_nan: Vec<u8> = NAN.repeat(data.k[0].len() / 2);
+    for isa in Isa::available() {
+        let (out, lse) = data.with_keys(&data.keys_with_nan(), |call| run(isa, call, 2));
+        for (token, lse) in out.chunks_exact(4 * 64).zip(lse.chunks_exact(4)) {
+            assert!(token[..2 * 64].iter().chain(&lse[..2]).all(|x| x.is_nan()), "{isa:?}");
+            assert!(token[2 * 64..].iter().chain(&lse[2..]).all(|x| x.is_finite()), "{isa:?}");
+        }
+        let (out, lse) = data.with_keys(&all_nan, |call| run(isa, call, 2));
+        assert!(out.iter().chain(&lse).all(|x| x.is_nan()), "{isa:?}");
+    }
+}
+
 /// Compares with the reference. The tolerance for f32 rounding grows with the size of the logits, whose
 /// relative error becomes an absolute error of the exponent.
 #[track_caller]
-pub fn compare(what: &str, case: &Case, out: &[f32], lse: &[f32], want: &Attended) {
+pub fn compare(what: &str, case: &Case, out: &[f32], lse: &[f32], want: &reference::Attended) {
     let tolerance = f64::from(2e-5 + 1e-6 * case.key_size);
     let mut worst = 0f64;
     for (i, (a, b)) in out.iter().zip(&want.out).enumerate() {

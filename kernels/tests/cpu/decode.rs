@@ -1,10 +1,9 @@
 //! The decode kernel against the reference, on every instruction set of this processor: row types, odd
 //! lengths, head sizes, groups, tokens, thread counts, lanes and log-weights.
 
+use crate::common::{Case, Data, Random, check_nan_on_cpu, check_on_cpu, lane};
 use kernels::decode::{combine, combine_range, partial, partial_on, partials_len};
-use kernels::{Attention, Isa, RowType, ShapeError, Window, reference};
-
-use crate::common::{Case, Data, LaneCase, Random, compare};
+use kernels::{Attention, Isa, RowType, ShapeError, Window};
 
 /// Runs both phases, thread after thread. Buffers are NaN at first, so that reads of unwritten numbers fail
 /// the tests.
@@ -28,16 +27,7 @@ fn decode(isa: Isa, call: &Attention, nth: usize) -> (Vec<f32>, Vec<f32>) {
 
 #[track_caller]
 fn check_threads(case: Case, threads: &[usize]) {
-    let data = Data::new(case, 7);
-    data.with(|call| {
-        let want = reference::attend(call).unwrap();
-        for isa in Isa::available() {
-            for &nth in threads {
-                let (out, lse) = decode(isa, call, nth);
-                compare(&format!("{isa:?}, {nth} threads"), &data.case, &out, &lse, &want);
-            }
-        }
-    });
+    check_on_cpu(decode, case, 7, threads);
 }
 
 #[track_caller]
@@ -91,10 +81,6 @@ fn more_and_fewer_threads_than_rows() {
     for rows in [1, 31, 100, 513] {
         check_threads(Case::plain(64, 3, rows), &[1, 2, 3, 4, 5, 17, 64]);
     }
-}
-
-fn lane(heads: &[u32], rows: usize, log_weight: Option<&[f32]>) -> LaneCase {
-    LaneCase { heads: heads.to_vec(), rows, log_weight: log_weight.map(<[f32]>::to_vec) }
 }
 
 #[test]
@@ -159,7 +145,7 @@ fn a_log_weight_equals_copies_of_the_row() {
     data.with(|call| {
         let (out, lse) = decode(Isa::best(), call, 2);
         let lane = call.lanes[0];
-        let copied = |rows: kernels::Rows| {
+        let copied = |rows: kernels::RowTensor| {
             let bytes = rows.ty.row_bytes(64);
             let mut copy = rows.data[..bytes].repeat(4);
             copy.extend(&rows.data[..30 * bytes]);
@@ -167,8 +153,8 @@ fn a_log_weight_equals_copies_of_the_row() {
         };
         let (k, v) = (copied(lane.k), copied(lane.v));
         let lanes = [kernels::LaneView {
-            k: kernels::Rows::contiguous(&k, RowType::F16, 64, 34),
-            v: kernels::Rows::contiguous(&v, RowType::F16, 64, 34),
+            k: kernels::RowTensor::contiguous(&k, RowType::F16, 64, 34),
+            v: kernels::RowTensor::contiguous(&v, RowType::F16, 64, 34),
             rows: 34,
             kv_heads: &[0],
             log_weight: None,
@@ -191,25 +177,7 @@ fn huge_logits_do_not_overflow() {
 
 #[test]
 fn nan_in_a_row_reaches_the_output() {
-    let data = Data::new(Case { group: 2, ..Case::plain(64, 2, 100) }, 8);
-    data.with(|call| {
-        let lane = call.lanes[0];
-        let mut k = lane.k.data.to_vec();
-        k[40 * lane.k.row_stride..][..2].copy_from_slice(&[0, 0x7e]); // NaN in row 40 of head 0
-        let lanes = [kernels::LaneView { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
-        for isa in Isa::available() {
-            let (out, lse) = decode(isa, &Attention { lanes: &lanes, ..*call }, 2);
-            assert!(out[..2 * 64].iter().chain(&lse[..2]).all(|x| x.is_nan()), "{isa:?}");
-            assert!(out[2 * 64..].iter().chain(&lse[2..]).all(|x| x.is_finite()), "{isa:?}");
-        }
-        // All rows are NaN: the output is NaN too, not zero.
-        let k: Vec<u8> = [0, 0x7e].repeat(k.len() / 2);
-        let lanes = [kernels::LaneView { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
-        for isa in Isa::available() {
-            let (out, lse) = decode(isa, &Attention { lanes: &lanes, ..*call }, 2);
-            assert!(out.iter().chain(&lse).all(|x| x.is_nan()), "{isa:?}");
-        }
-    });
+    check_nan_on_cpu(decode, 1);
 }
 
 #[test]
@@ -243,14 +211,7 @@ fn random_calls() {
             lanes,
         };
         let nth = 1 + random.below(5);
-        let data = Data::new(case, seed);
-        data.with(|call| {
-            let want = reference::attend(call).unwrap();
-            for isa in Isa::available() {
-                let (out, lse) = decode(isa, call, nth);
-                compare(&format!("{isa:?}, {nth} threads"), &data.case, &out, &lse, &want);
-            }
-        });
+        check_on_cpu(decode, case, seed, &[nth]);
     }
 }
 
@@ -268,7 +229,7 @@ fn strided_queries_and_rows() {
                 q[(h * n_q + t) * d..][..d].copy_from_slice(from);
             }
         }
-        let with_gaps = |rows: kernels::Rows| {
+        let with_gaps = |rows: kernels::RowTensor| {
             let mut bytes = vec![0xff; 2 * 60 * 160];
             for h in 0..2 {
                 for r in 0..50 {
@@ -279,7 +240,8 @@ fn strided_queries_and_rows() {
             bytes
         };
         let (k, v) = (with_gaps(call.lanes[0].k), with_gaps(call.lanes[0].v));
-        let rows = |data| kernels::Rows { data, ty: RowType::F16, row_stride: 160, head_stride: 60 * 160 };
+        let rows =
+            |data| kernels::RowTensor { data, ty: RowType::F16, row_stride: 160, head_stride: 60 * 160 };
         let lanes = [kernels::LaneView { k: rows(&k), v: rows(&v), ..call.lanes[0] }];
         let strided = Attention {
             q: kernels::Queries { data: &q, head_stride: d * n_q, token_stride: d },
@@ -334,7 +296,7 @@ fn shapes_that_do_not_fit_are_rejected() {
             ShapeError::Memory { .. }
         ));
         assert!(matches!(
-            rejected_lane(kernels::LaneView { v: kernels::Rows { row_stride: 0, ..lane.v }, ..lane }),
+            rejected_lane(kernels::LaneView { v: kernels::RowTensor { row_stride: 0, ..lane.v }, ..lane }),
             ShapeError::Stride { what: "values", need: 128, .. }
         ));
         assert!(matches!(

@@ -2,10 +2,9 @@
 
 use std::sync::atomic::AtomicUsize;
 
+use crate::common::{Case, Data, Random, check_nan_on_cpu, check_on_cpu, lane};
 use kernels::prefill::{prefill_on, scratch_len};
-use kernels::{Attention, Isa, RowType, ShapeError, reference};
-
-use crate::common::{Case, Data, LaneCase, Random, compare};
+use kernels::{Attention, Isa, RowType, ShapeError};
 
 /// Runs the call on `threads` threads. Buffers are NaN at first, so that reads of unwritten numbers fail the
 /// tests.
@@ -29,16 +28,7 @@ fn run(isa: Isa, call: &Attention, threads: usize) -> (Vec<f32>, Vec<f32>) {
 
 #[track_caller]
 fn check(case: Case) {
-    let data = Data::new(case, 11);
-    data.with(|call| {
-        let want = reference::attend(call).unwrap();
-        for isa in Isa::available() {
-            for threads in [1, 3] {
-                let (out, lse) = run(isa, call, threads);
-                compare(&format!("{isa:?}, {threads} threads"), &data.case, &out, &lse, &want);
-            }
-        }
-    });
+    check_on_cpu(run, case, 11, &[1, 3]);
 }
 
 #[test]
@@ -87,11 +77,6 @@ fn first_queries_see_nothing_where_queries_exceed_rows() {
 
 #[test]
 fn unequal_lanes_with_log_weights() {
-    let lane = |heads: &[u32], rows, log_weight: Option<&[f32]>| LaneCase {
-        heads: heads.to_vec(),
-        rows,
-        log_weight: log_weight.map(<[f32]>::to_vec),
-    };
     check(Case {
         n_q: 50,
         group: 4,
@@ -125,27 +110,7 @@ fn huge_logits_do_not_overflow() {
 
 #[test]
 fn nan_in_a_row_reaches_the_output() {
-    let data = Data::new(Case { group: 2, n_q: 20, ..Case::plain(64, 2, 100) }, 8);
-    data.with(|call| {
-        let lane = call.lanes[0];
-        let mut k = lane.k.data.to_vec();
-        k[40 * lane.k.row_stride..][..2].copy_from_slice(&[0, 0x7e]); // NaN in row 40 of head 0
-        let lanes = [kernels::LaneView { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
-        for isa in Isa::available() {
-            let (out, lse) = run(isa, &Attention { lanes: &lanes, ..*call }, 2);
-            for (token, lse) in out.chunks_exact(4 * 64).zip(lse.chunks_exact(4)) {
-                assert!(token[..2 * 64].iter().chain(&lse[..2]).all(|x| x.is_nan()), "{isa:?}");
-                assert!(token[2 * 64..].iter().chain(&lse[2..]).all(|x| x.is_finite()), "{isa:?}");
-            }
-        }
-        // All rows are NaN: the output is NaN too, not zero.
-        let k: Vec<u8> = [0, 0x7e].repeat(k.len() / 2);
-        let lanes = [kernels::LaneView { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
-        for isa in Isa::available() {
-            let (out, lse) = run(isa, &Attention { lanes: &lanes, ..*call }, 2);
-            assert!(out.iter().chain(&lse).all(|x| x.is_nan()), "{isa:?}");
-        }
-    });
+    check_nan_on_cpu(run, 20);
 }
 
 #[test]
@@ -186,14 +151,7 @@ fn random_calls() {
             has_sink_logits: random.below(3) == 0,
             ..Case::plain(32 * (1 + random.below(4)), heads, random.below(300))
         };
-        let data = Data::new(case, seed);
-        data.with(|call| {
-            let want = reference::attend(call).unwrap();
-            for isa in Isa::available() {
-                let (out, lse) = run(isa, call, 2);
-                compare(&format!("{isa:?}"), &data.case, &out, &lse, &want);
-            }
-        });
+        check_on_cpu(run, case, seed, &[2]);
     }
 }
 

@@ -116,13 +116,9 @@ fn accumulated_attention_has_alibi_biases() {
             positions.write(4 * head * CAPACITY, &held).expect("positions");
         }
         let lane = GraphLane {
-            v: k.clone(),
-            k,
-            kv_heads: Arc::new([0, 1]),
-            compensated: false,
             accumulated: Some(accumulated.clone()),
             positions: Some(RowPositions { all: positions, first: 0 }),
-            window: None,
+            ..GraphLane::new(k.clone(), k, [0, 1])
         };
 
         let ctx = Context::new(8);

@@ -3,15 +3,12 @@
 //! be equal bit for bit.
 #![cfg(any(feature = "testing", feature = "cuda"))]
 
-use std::sync::Arc;
-
+use crate::common::{Case, Data, LaneCase, Random, backends, bits, bytes_of, compute, device, lane_inputs};
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::{
     self, Appended, AttentionShape, GraphLane, MAX_LANES, QueryHeads, RowPositions, Split, tensor_type,
 };
 use kernels::{Attention, RowType, reference};
-
-use crate::common::{Case, Data, LaneCase, Random, backends, bytes_of, compute, device, lane_inputs};
 
 /// The device's result of a call, split over `blocks`. A lane has the log-weight of its first head.
 fn attend(call: &Attention, max_alibi_bias: Option<f32>, blocks: usize) -> Vec<f32> {
@@ -54,13 +51,10 @@ fn attend(call: &Attention, max_alibi_bias: Option<f32>, blocks: usize) -> Vec<f
     }
     let lanes: Vec<GraphLane> = (call.lanes.iter().zip(lanes))
         .map(|(lane, (k, v, _, first))| GraphLane {
-            k,
-            v,
-            kv_heads: lane.kv_heads.into(),
             compensated: lane.log_weight.is_some() && all_positions.is_none(),
-            accumulated: None,
             positions: all_positions.map(|_| RowPositions { all: positions.clone(), first }),
             window: call.window.map(|window| window.tokens),
+            ..GraphLane::new(k, v, lane.kv_heads)
         })
         .collect();
 
@@ -89,7 +83,6 @@ fn attend(call: &Attention, max_alibi_bias: Option<f32>, blocks: usize) -> Vec<f
         out.to_vec().expect("a result")
     };
     let (once, again) = (run(), run());
-    let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
     assert_eq!(bits(&once), bits(&again), "the result depends on the order of threads");
     once
 }
@@ -297,8 +290,8 @@ fn many_queries_add_up_small_weights() {
         let (k, v) = (encode(19.0 * 8.0, 0.0, 0), encode(0.0, 30_000.0, 1));
         let q: Vec<f32> = (0..d * n_q).map(|i| if i % d == 0 { 1.0 } else { 0.0 }).collect();
         let lanes = [kernels::LaneView {
-            k: kernels::Rows { data: &k, ..lane.k },
-            v: kernels::Rows { data: &v, ..lane.v },
+            k: kernels::RowTensor { data: &k, ..lane.k },
+            v: kernels::RowTensor { data: &v, ..lane.v },
             ..lane
         }];
         let call = Attention { lanes: &lanes, q: kernels::Queries::contiguous(&q, d, 1), ..*call };
@@ -340,15 +333,9 @@ fn windows_soft_caps_and_sink_logits() {
 #[test]
 fn nan_in_a_row_reaches_the_output() {
     let data = Data::new(Case { group: 2, ..Case::plain(64, 2, 100) }, 8);
-    data.with(|call| {
-        let lane = call.lanes[0];
-        let mut k = lane.k.data.to_vec();
-        k[40 * lane.k.row_stride..][..2].copy_from_slice(&[0, 0x7e]); // NaN in row 40 of head 0
-        let lanes = [kernels::LaneView { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
-        let out = attend(&Attention { lanes: &lanes, ..*call }, None, 4);
-        assert!(out[..2 * 64].iter().all(|x| x.is_nan()));
-        assert!(out[2 * 64..].iter().all(|x| x.is_finite()));
-    });
+    let out = data.with_keys(&data.keys_with_nan(), |call| attend(call, None, 4));
+    assert!(out[..2 * 64].iter().all(|x| x.is_nan()));
+    assert!(out[2 * 64..].iter().all(|x| x.is_finite()));
 }
 
 #[test]
@@ -418,14 +405,9 @@ fn appended(
     positions.write(0, &vec![-1i32; positions.dim(0)]).expect("positions");
     let lanes: Vec<GraphLane> = (held.iter().zip(&heads).enumerate())
         .map(|(number, ((k, v), heads))| GraphLane {
-            k: k.clone(),
-            v: v.clone(),
-            kv_heads: heads.as_slice().into(),
-            compensated: false,
-            accumulated: None,
             positions: alibi
                 .then(|| RowPositions { all: positions.clone(), first: number * 2 * capacities[0] }),
-            window: None,
+            ..GraphLane::new(k.clone(), v.clone(), heads.as_slice())
         })
         .collect();
     let ctx = Context::new(16);
@@ -479,15 +461,7 @@ fn rounded_blocks_equal_the_cpus() {
         memory.allocate(&backend.buffer_type()).expect("memory");
         k.write(0, &x).expect("rows");
         held.write(0, &vec![0u8; held.bytes()]).expect("bytes");
-        let lane = GraphLane {
-            k: held.clone(),
-            v: values,
-            kv_heads: Arc::new([0]),
-            compensated: false,
-            accumulated: None,
-            positions: None,
-            window: None,
-        };
+        let lane = GraphLane::new(held.clone(), values, [0]);
         let ctx = Context::new(8);
         let inputs = lane_inputs(&ctx, 1);
         let node = graph::append(&ctx, (&k, &k), &[lane], &inputs);

@@ -1,14 +1,11 @@
 //! Device kernels that evict and select rows, on a GPU or the emulator. Their bytes must equal the CPU's.
 #![cfg(any(feature = "testing", feature = "cuda"))]
 
-use std::sync::Arc;
-
-use ggml::{Backend, Context, Type};
+use crate::common::{Random, backends, bytes_of, compute, write_rows};
+use ggml::{Backend, Context, Tensor, Type};
 use kernels::RowType;
 use kernels::graph::{self, Eviction, GraphLane, RowSelection, tensor_type};
 use kernels::rows::fill_holes;
-
-use crate::common::{Random, backends, bytes_of, compute, write_rows};
 
 const HEADS: usize = 3;
 
@@ -28,6 +25,14 @@ struct Kind {
     values_in_keys: bool,
 }
 
+impl Kind {
+    /// A lane of heads of the model, not compensated.
+    fn lane(self, k: &Tensor, v: &Tensor) -> GraphLane {
+        let v = if self.values_in_keys { k } else { v };
+        GraphLane::new(k.clone(), v.clone(), [4, 0, 2])
+    }
+}
+
 /// Lanes whose keys and values are apart.
 const APART: [Kind; 2] =
     [Kind { compensated: false, values_in_keys: false }, Kind { compensated: true, values_in_keys: false }];
@@ -35,7 +40,7 @@ const APART: [Kind; 2] =
 /// The evicted rows of two evictions, and afterwards the keys, the values unless they are in the keys, the accumulated
 /// attention and the sums.
 fn evicted(backend: &Backend, types: (RowType, RowType), head_dim: usize, kind: Kind) -> Vec<Vec<u8>> {
-    let Kind { compensated, values_in_keys } = kind;
+    let Kind { compensated, .. } = kind;
     const CAPACITY: usize = 61;
     let mut random = Random::new(head_dim as u64 + 1);
     let memory = Context::new(8);
@@ -51,13 +56,9 @@ fn evicted(backend: &Backend, types: (RowType, RowType), head_dim: usize, kind: 
     let before: Vec<f32> = (0..head_dim * HEADS * 2).map(|_| random.normal()).collect();
     sums.write(0, &before).expect("sums");
     let lane = GraphLane {
-        k: k.clone(),
-        v: if values_in_keys { k.clone() } else { v.clone() },
-        kv_heads: Arc::new([4, 0, 2]),
         compensated,
         accumulated: (!compensated).then(|| accumulated.clone()),
-        positions: None,
-        window: None,
+        ..kind.lane(&k, &v)
     };
     let mut bytes = Vec::new();
     for (live, count) in [(60, 25), (35, 1)] {
@@ -99,9 +100,10 @@ fn selected(
     types: (RowType, RowType),
     head_dim: usize,
     kept: usize,
-    Kind { compensated, values_in_keys }: Kind,
+    kind: Kind,
 ) -> Vec<Vec<u8>> {
     const ROWS: usize = 200;
+    let Kind { compensated, .. } = kind;
     let mut random = Random::new(head_dim as u64 + 7);
     let memory = Context::new(8);
     let complete = |ty: RowType| memory.tensor(tensor_type(ty), [head_dim, ROWS, 5]);
@@ -114,15 +116,7 @@ fn selected(
     for tensor in [&to_k, &to_v, &sums] {
         tensor.write(0, &vec![0xffu8; tensor.bytes()]).expect("bytes");
     }
-    let lane = GraphLane {
-        k: to_k.clone(),
-        v: if values_in_keys { to_k.clone() } else { to_v.clone() },
-        kv_heads: Arc::new([4, 0, 2]),
-        compensated,
-        accumulated: None,
-        positions: None,
-        window: None,
-    };
+    let lane = GraphLane { compensated, ..kind.lane(&to_k, &to_v) };
     let kept: Vec<Vec<u32>> = (0..HEADS).map(|_| some_of(&mut random, 0, ROWS - 1, kept)).collect();
     let others = |kept: &Vec<u32>| (0..ROWS as u32 - 1).filter(|row| !kept.contains(row)).collect();
     let evicted = kept.iter().map(others).collect();

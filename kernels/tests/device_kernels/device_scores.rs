@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use ggml::{Backend, Context, Type};
+use crate::common::{Random, backends, bits, compute, lane_inputs, write_rows};
+use ggml::{Backend, Context, Tensor, Type};
 use kernels::RowType;
 use kernels::graph::{
     self, AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Gain, GraphLane, MAX_LANES,
@@ -12,7 +13,34 @@ use kernels::graph::{
 };
 use kernels::measure::Measure;
 
-use crate::common::{Random, backends, compute, lane_inputs, write_rows};
+/// The shape of a layer with three KV heads.
+fn shape(head_dim: usize, group: usize) -> AttentionShape {
+    AttentionShape { scale: 0.125, ..AttentionShape::plain(3 * group, 3, head_dim) }
+}
+
+fn capped(head_dim: usize, group: usize) -> AttentionShape {
+    AttentionShape { softcap: Some(0.7), ..shape(head_dim, group) }
+}
+
+fn with_alibi(head_dim: usize, group: usize) -> AttentionShape {
+    AttentionShape { max_alibi_bias: Some(8.5), ..shape(head_dim, group) }
+}
+
+/// A sink logit for each query head, in memory that the caller allocates.
+struct SinkLogits(Tensor);
+
+impl SinkLogits {
+    fn new(memory: &Context, shape: AttentionShape) -> SinkLogits {
+        SinkLogits(memory.tensor(Type::F32, [shape.n_kv_heads * shape.group]))
+    }
+
+    /// Writes them, and returns them if the case has any.
+    fn write(&self, has_sink_logits: bool) -> Option<&Tensor> {
+        let logits: Vec<f32> = (0..self.0.dim(0)).map(|head| head as f32 - 2.0).collect();
+        self.0.write(0, &logits).expect("sink logits");
+        has_sink_logits.then_some(&self.0)
+    }
+}
 
 fn normal(random: &mut Random, n: usize) -> Vec<f32> {
     (0..n).map(|_| random.normal()).collect()
@@ -53,10 +81,9 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
     let accumulated = memory.tensor(Type::F32, [capacity, heads]);
     let positions = memory.tensor(Type::I32, [7 + capacity * heads]);
     let q = memory.tensor(Type::F32, [d, shape.n_kv_heads * shape.group, new]);
-    let sink_logits = memory.tensor(Type::F32, [shape.n_kv_heads * shape.group]);
+    let sink_logits = SinkLogits::new(&memory, shape);
     memory.allocate(&backend.buffer_type()).expect("memory");
-    let logits: Vec<f32> = (0..sink_logits.dim(0)).map(|head| head as f32 - 2.0).collect();
-    sink_logits.write(0, &logits).expect("sink logits");
+    let sink_logits = sink_logits.write(case.has_sink_logits);
     let unused = case.log_weight == Some(f32::NEG_INFINITY);
     write_rows(&mut random, &k, ty, usize::from(unused), live + new);
     q.write(0, &normal(&mut random, q.bytes() / 4)).expect("queries");
@@ -68,13 +95,10 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
         positions.write(4 * (7 + head * capacity), &held).expect("positions");
     }
     let lane = GraphLane {
-        v: k.clone(),
-        k,
-        kv_heads: (1..shape.n_kv_heads as u32).collect(),
         compensated: case.log_weight.is_some(),
         accumulated: Some(accumulated.clone()),
         positions: shape.max_alibi_bias.map(|_| RowPositions { all: positions, first: 7 }),
-        window: None,
+        ..GraphLane::new(k.clone(), k, (1..shape.n_kv_heads as u32).collect::<Vec<_>>())
     };
     let ctx = Context::new(8);
     let inputs = lane_inputs(&ctx, new);
@@ -83,7 +107,7 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
     let how = Accumulation { queries, replace, combine, gain, part };
     let accumulating: Arc<[u32]> = (0..(heads as u32 - 1).max(1)).collect();
     let to = AccumulatingLane { lane: &lane, number: 1, heads: accumulating };
-    let q = QueryHeads { q: &q, sink_logits: case.has_sink_logits.then_some(&sink_logits) };
+    let q = QueryHeads { q: &q, sink_logits };
     let node =
         graph::accumulate_attention(&ctx, shape, q, Appended { node: &stored, rows: new }, to, &inputs, how)
             .expect("the lane accumulates");
@@ -101,16 +125,6 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
 #[test]
 fn accumulated_attention_equals_the_cpus() {
     let [cpu, device] = backends();
-    let shape = |head_dim, group| AttentionShape {
-        head_dim,
-        n_kv_heads: 3,
-        group,
-        scale: 0.125,
-        softcap: None,
-        max_alibi_bias: None,
-    };
-    let capped = |head_dim, group| AttentionShape { softcap: Some(0.7), ..shape(head_dim, group) };
-    let with_alibi = |head_dim, group| AttentionShape { max_alibi_bias: Some(8.5), ..shape(head_dim, group) };
     let plain = AccumulationCase {
         shape: shape(64, 2),
         ty: RowType::F16,
@@ -178,7 +192,6 @@ fn accumulated_attention_equals_the_cpus() {
         let (want, have) = (accumulated(&cpu, case), accumulated(&device, case));
         assert!(want.iter().all(|x| x.is_finite()), "{case:?}");
         assert_close(&have, &want, 2e-5);
-        let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
         assert_eq!(
             bits(&accumulated(&device, case)),
             bits(&have),
@@ -206,10 +219,9 @@ fn window_attention(backend: &Backend, case: WindowCase) -> Vec<f32> {
     let memory = Context::new(4);
     let k = memory.tensor(tensor_type(ty), [shape.head_dim, first + rows + 3, 2]);
     let ring = memory.tensor(Type::F32, [shape.head_dim, shape.n_kv_heads * shape.group, RING]);
-    let sink_logits = memory.tensor(Type::F32, [shape.n_kv_heads * shape.group]);
+    let sink_logits = SinkLogits::new(&memory, shape);
     memory.allocate(&backend.buffer_type()).expect("memory");
-    let logits: Vec<f32> = (0..sink_logits.dim(0)).map(|head| head as f32 - 2.0).collect();
-    sink_logits.write(0, &logits).expect("sink logits");
+    let sink_logits = sink_logits.write(case.has_sink_logits);
     let unused = first > 0 && case.log_weight == f32::NEG_INFINITY;
     write_rows(&mut random, &k, ty, usize::from(unused), first + rows);
     ring.write(0, &normal(&mut random, ring.bytes() / 4)).expect("queries");
@@ -224,7 +236,7 @@ fn window_attention(backend: &Backend, case: WindowCase) -> Vec<f32> {
         kv_heads: vec![2, 0],
         first,
         log_weight: case.log_weight,
-        sink_logits: case.has_sink_logits.then(|| sink_logits.clone()),
+        sink_logits: sink_logits.cloned(),
     };
     let ctx = Context::new(4);
     let node = graph::window_attention(&ctx, shape, &k, &ring, which, window);
@@ -235,16 +247,6 @@ fn window_attention(backend: &Backend, case: WindowCase) -> Vec<f32> {
 #[test]
 fn window_attention_equals_the_cpus() {
     let [cpu, device] = backends();
-    let shape = |head_dim, group| AttentionShape {
-        head_dim,
-        n_kv_heads: 3,
-        group,
-        scale: 0.125,
-        softcap: None,
-        max_alibi_bias: None,
-    };
-    let capped = |head_dim, group| AttentionShape { softcap: Some(0.7), ..shape(head_dim, group) };
-    let with_alibi = |head_dim, group| AttentionShape { max_alibi_bias: Some(8.5), ..shape(head_dim, group) };
     let plain = WindowCase {
         shape: shape(64, 2),
         ty: RowType::F16,

@@ -30,7 +30,7 @@ const SHAPE: AttentionShape = AttentionShape {
 };
 
 /// Everything that the nodes are built of, and fits.
-struct Parts {
+struct NodeParts {
     ctx: Context,
     k: Tensor,
     v: Tensor,
@@ -42,8 +42,8 @@ struct Parts {
     stored: Tensor,
 }
 
-impl Parts {
-    fn new() -> Parts {
+impl NodeParts {
+    fn new() -> NodeParts {
         let memory = Context::new(8);
         let rows = |ty| memory.tensor(ty, [D, CAPACITY, HEADS]);
         let (k, v) = (rows(Type::F16), rows(Type::F16));
@@ -52,19 +52,11 @@ impl Parts {
         let ring = memory.tensor(Type::F32, [D, HEADS * GROUP, WINDOW]);
         memory.allocate(&BufferType::cpu()).expect("memory");
         let ctx = Context::new(32);
-        Parts {
+        NodeParts {
             k: ctx.input("k", Type::F32, [D, HEADS, TOKENS]),
             v: ctx.input("v", Type::F32, [D, HEADS, TOKENS]),
             q: ctx.input("q", Type::F32, [D, HEADS * GROUP, TOKENS]),
-            lane: GraphLane {
-                k,
-                v,
-                kv_heads: Arc::new([1, 0]),
-                compensated: false,
-                accumulated: Some(accumulated),
-                positions: None,
-                window: None,
-            },
+            lane: GraphLane { accumulated: Some(accumulated), ..GraphLane::new(k, v, [1, 0]) },
             sums,
             ring,
             inputs: lane_inputs(&ctx, TOKENS),
@@ -137,8 +129,13 @@ impl Parts {
 
 /// Builds a node of parts that `spoil` has changed. The graph must have an error that names `op` and `part`.
 #[track_caller]
-fn refused(op: &str, part: &str, spoil: impl FnOnce(&mut Parts), build: impl FnOnce(&Parts) -> Tensor) {
-    let mut parts = Parts::new();
+fn refused(
+    op: &str,
+    part: &str,
+    spoil: impl FnOnce(&mut NodeParts),
+    build: impl FnOnce(&NodeParts) -> Tensor,
+) {
+    let mut parts = NodeParts::new();
     spoil(&mut parts);
     let node = build(&parts);
     match parts.ctx.graph(&[&node]).err() {
@@ -155,7 +152,7 @@ fn placed(ty: Type, shape: [usize; 3]) -> Tensor {
     tensor
 }
 
-type Spoil = fn(&mut Parts);
+type Spoil = fn(&mut NodeParts);
 
 /// What is wrong with a lane: the part, as errors name it, and how to spoil it.
 fn wrong_lanes() -> Vec<(&'static str, Spoil)> {
@@ -186,13 +183,18 @@ fn wrong_lanes() -> Vec<(&'static str, Spoil)> {
 #[test]
 fn append_refuses_what_does_not_fit() {
     for (part, spoil) in wrong_lanes() {
-        refused("append", part, spoil, Parts::append);
+        refused("append", part, spoil, NodeParts::append);
     }
-    refused("append", "keys", |p| p.k = p.ctx.input("k", Type::F32, [D, HEADS, TOKENS, 2]), Parts::append);
-    refused("append", "keys", |p| p.k = p.ctx.input("k", Type::F16, [D, HEADS, TOKENS]), Parts::append);
-    refused("append", "values", |p| p.v = p.ctx.input("v", Type::F32, [D, HEADS, 1]), Parts::append);
-    refused("append", "layer", |p| p.inputs.layer = 2, Parts::append);
-    refused("append", "rows", |p| p.inputs.rows = p.ctx.input("r", Type::I32, [1, 2]), Parts::append);
+    refused(
+        "append",
+        "keys",
+        |p| p.k = p.ctx.input("k", Type::F32, [D, HEADS, TOKENS, 2]),
+        NodeParts::append,
+    );
+    refused("append", "keys", |p| p.k = p.ctx.input("k", Type::F16, [D, HEADS, TOKENS]), NodeParts::append);
+    refused("append", "values", |p| p.v = p.ctx.input("v", Type::F32, [D, HEADS, 1]), NodeParts::append);
+    refused("append", "layer", |p| p.inputs.layer = 2, NodeParts::append);
+    refused("append", "rows", |p| p.inputs.rows = p.ctx.input("r", Type::I32, [1, 2]), NodeParts::append);
     refused(
         "append",
         "lanes",
@@ -205,7 +207,7 @@ fn append_refuses_what_does_not_fit() {
 /// Two threads would write the same bytes.
 #[test]
 fn rows_that_share_memory_are_refused() {
-    let mut parts = Parts::new();
+    let mut parts = NodeParts::new();
     let [_, row, head, all] = parts.lane.k.strides();
     parts.lane.v = parts.ctx.view(&parts.lane.k, parts.lane.k.shape(), [row, head, all], 0);
     let node = parts.append();
@@ -216,7 +218,7 @@ fn rows_that_share_memory_are_refused() {
 
 #[test]
 fn attend_refuses_what_does_not_fit() {
-    let threads = |p: &Parts| p.attend(Split::Threads(2));
+    let threads = |p: &NodeParts| p.attend(Split::Threads(2));
     for (part, spoil) in wrong_lanes() {
         refused("attend", part, spoil, threads);
     }
@@ -231,9 +233,9 @@ fn attend_refuses_what_does_not_fit() {
 fn accumulate_refuses_what_does_not_fit() {
     refused("accumulate_attention", "lane", |_| (), |p| p.accumulate(MAX_LANES, &[0]));
     refused("accumulate_attention", "head", |_| (), |p| p.accumulate(0, &[2]));
-    let spoil = |p: &mut Parts| p.q = p.ctx.input("q", Type::F32, [D, HEADS, TOKENS]);
+    let spoil = |p: &mut NodeParts| p.q = p.ctx.input("q", Type::F32, [D, HEADS, TOKENS]);
     refused("accumulate_attention", "queries", spoil, |p| p.accumulate(0, &[0]));
-    let spoil = |p: &mut Parts| p.inputs.positions = p.ctx.input("p", Type::F32, [TOKENS]);
+    let spoil = |p: &mut NodeParts| p.inputs.positions = p.ctx.input("p", Type::F32, [TOKENS]);
     refused("accumulate_attention", "positions", spoil, |p| p.accumulate(0, &[0]));
     for [first, from, to, last] in [
         [2, 1, 3, 3],
@@ -247,18 +249,18 @@ fn accumulate_refuses_what_does_not_fit() {
         refused("accumulate_attention", "rows", |_| (), |p| p.accumulate_part(0, &[0], Some(part)));
     }
     let part = SeenPart { first: 0, from: 0, to: 1, last: 1 };
-    let compensated = |p: &mut Parts| p.lane.compensated = true;
+    let compensated = |p: &mut NodeParts| p.lane.compensated = true;
     refused("accumulate_attention", "compensated", compensated, |p| p.accumulate_part(0, &[0], Some(part)));
 }
 
 #[test]
 fn evict_and_select_refuse_what_does_not_fit() {
-    let compensate = |p: &mut Parts| p.lane.compensated = true;
+    let compensate = |p: &mut NodeParts| p.lane.compensated = true;
     refused("evict_rows", "row", |_| (), |p| p.evict([0, 16], [(0, 1); 2], false));
     refused("evict_rows", "row", |_| (), |p| p.evict([0, 1], [(0, 1), (0, 16)], false));
     refused("evict_rows", "row", |_| (), |p| p.evict([0, 1], [(0, 1), (16, 0)], false));
     refused("evict_rows", "sums", compensate, |p| p.evict([0, 1], [(0, 1); 2], false));
-    let spoil = |p: &mut Parts| (p.lane.compensated, p.sums) = (true, placed(Type::F32, [D, HEADS, 1]));
+    let spoil = |p: &mut NodeParts| (p.lane.compensated, p.sums) = (true, placed(Type::F32, [D, HEADS, 1]));
     refused("evict_rows", "sums", spoil, |p| p.evict([0, 1], [(0, 1); 2], true));
     refused("select_rows", "row", |_| (), |p| p.select([vec![8], vec![0]]));
     refused("select_rows", "row", compensate, |p| p.select([vec![0; CAPACITY], vec![0]]));
@@ -292,9 +294,9 @@ fn scores_refuse_what_does_not_fit() {
     refused("window_attention", "head", |_| (), |p| p.window([0, 1], 4, |w| w.kv_heads = vec![0, 2]));
     refused("window_attention", "token", |_| (), |p| p.window([0, 1], 4, |w| w.positions = 0..usize::MAX));
     refused("window_attention", "row", |_| (), |p| p.window([0, 1], 4, |w| w.first = usize::MAX));
-    let spoil = |p: &mut Parts| p.ring = placed(Type::F32, [D, HEADS, WINDOW]);
+    let spoil = |p: &mut NodeParts| p.ring = placed(Type::F32, [D, HEADS, WINDOW]);
     refused("window_attention", "queries", spoil, |p| p.window([0, 1], 4, |_| ()));
-    let store = |p: &Parts| graph::store_queries(&p.ctx, &p.q, &p.inputs.positions, &p.ring);
+    let store = |p: &NodeParts| graph::store_queries(&p.ctx, &p.q, &p.inputs.positions, &p.ring);
     refused("store_queries", "ring", |p| p.ring = placed(Type::F32, [D, HEADS, WINDOW]), store);
     refused("store_queries", "ring", |p| p.ring = placed(Type::F16, [D, HEADS * GROUP, WINDOW]), store);
     refused("store_queries", "positions", |p| p.inputs.positions = p.ring.clone(), store);
@@ -302,8 +304,13 @@ fn scores_refuse_what_does_not_fit() {
 
 /// Computes a node with wrong numbers in its inputs. On the CPU this is an error; a device cannot report it,
 /// and must only stay inside its memory.
-fn run(backend: &Backend, live: i32, position: i32, build: impl Fn(&Parts) -> Tensor) -> Result<(), Error> {
-    let parts = Parts::new();
+fn run(
+    backend: &Backend,
+    live: i32,
+    position: i32,
+    build: impl Fn(&NodeParts) -> Tensor,
+) -> Result<(), Error> {
+    let parts = NodeParts::new();
     let node = build(&parts);
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
     let graph = allocator.prepare(parts.ctx.graph(&[&node]).expect("a graph")).expect("memory");
@@ -322,24 +329,24 @@ fn run(backend: &Backend, live: i32, position: i32, build: impl Fn(&Parts) -> Te
 fn wrong_numbers_of_rows_are_errors() {
     let [cpu, device] = backends();
     for live in [-1, -5, 13, i32::MAX] {
-        let failed = |part: &str, build: fn(&Parts) -> Tensor| {
+        let failed = |part: &str, build: fn(&NodeParts) -> Tensor| {
             let error = run(&cpu, live, 0, build).expect_err("more rows than there are");
             assert!(matches!(&error, Error::Failed(problem) if problem.contains(part)), "{error}");
             run(&device, live, 0, build).expect("a device ignores them");
         };
-        failed("append", Parts::append);
+        failed("append", NodeParts::append);
         failed("accumulate", |p| p.accumulate(0, &[0, 1]));
         failed("accumulate", |p| {
             p.accumulate_part(0, &[0, 1], Some(SeenPart { first: 1, from: 2, to: 3, last: 3 }))
         });
-        let blocks = |p: &Parts| p.attend(Split::Blocks(4));
+        let blocks = |p: &NodeParts| p.attend(Split::Blocks(4));
         run(&device, live, 0, blocks).expect("a device ignores them");
         let error =
             run(&cpu, live, 0, |p| p.attend(Split::Threads(2))).expect_err("more rows than there are");
         assert!(matches!(&error, Error::Failed(problem) if problem.contains("attend")), "{error}");
     }
     for position in [-1, i32::MIN] {
-        let store = |p: &Parts| graph::store_queries(&p.ctx, &p.q, &p.inputs.positions, &p.ring);
+        let store = |p: &NodeParts| graph::store_queries(&p.ctx, &p.q, &p.inputs.positions, &p.ring);
         assert!(matches!(run(&cpu, 0, position, store), Err(Error::Failed(_))), "position {position}");
         run(&device, 0, position, store).expect("a device ignores them");
     }
@@ -349,7 +356,7 @@ fn wrong_numbers_of_rows_are_errors() {
 #[test]
 fn more_threads_than_a_graph_was_built_for_are_an_error() {
     let cpu = Backend::cpu(3).expect("the CPU backend starts");
-    let one_token = |p: &Parts| {
+    let one_token = |p: &NodeParts| {
         let q =
             p.ctx.view(&p.q, [D, HEADS * GROUP, 1], [4 * D, 4 * D * HEADS * GROUP, 4 * D * HEADS * GROUP], 0);
         let appended = Appended { node: &p.stored, rows: TOKENS };

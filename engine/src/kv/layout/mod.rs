@@ -305,14 +305,7 @@ mod tests {
 
     /// Layers of two KV heads of 32 elements, each read by two query heads; f16 rows: 128 bytes for K and V.
     fn layout_of(n_layers: usize, context: usize, policy: &str) -> Layout {
-        let heads = AttentionShape {
-            head_dim: 32,
-            n_kv_heads: 2,
-            group: 2,
-            scale: 1.0,
-            softcap: None,
-            max_alibi_bias: None,
-        };
+        let heads = AttentionShape::plain(4, 2, 32);
         let options = StoreOptions { context, types: (Type::F16, Type::F16), reserve: None };
         let choice = policy.parse().expect(policy);
         let keeps_all = |layer, head| layer == 0 && head == 1;

@@ -448,14 +448,7 @@ mod tests {
     #[test]
     fn rows_and_entries_in_use_are_counted() {
         let backends = Backends::new(Backend::cpu(1).expect("starts"), None, Placement::new(1, 0));
-        let heads = AttentionShape {
-            head_dim: 8,
-            n_kv_heads: 3,
-            group: 1,
-            scale: 1.0,
-            softcap: None,
-            max_alibi_bias: None,
-        };
+        let heads = AttentionShape::plain(3, 3, 8);
         let options = StoreOptions { context: 20, types: (Type::F32, Type::F32), reserve: Some(3) };
         let policy = "streaming:sinks=1,window=3,slack=0,compensation=on".parse().expect("a policy");
         let layout = Layout::from_flags(1, heads, &policy, |_, _| false, options).expect("a layout");

@@ -382,14 +382,7 @@ mod tests {
 
     /// An empty store of one layer.
     fn store(policy: &str) -> Store {
-        let heads = AttentionShape {
-            head_dim: 8,
-            n_kv_heads: 2,
-            group: 1,
-            scale: 1.0,
-            softcap: None,
-            max_alibi_bias: None,
-        };
+        let heads = AttentionShape::plain(2, 2, 8);
         let options = StoreOptions { context: 100, types: (Type::F32, Type::F32), reserve: None };
         let choice = policy.parse().expect(policy);
         let layout = Layout::from_flags(1, heads, &choice, |_, _| false, options).expect("a layout");

@@ -304,14 +304,7 @@ mod tests {
             compensated: false,
             window: None,
         };
-        let heads = AttentionShape {
-            head_dim: 8,
-            n_kv_heads: 2,
-            group: 1,
-            scale: 1.0,
-            softcap: None,
-            max_alibi_bias: None,
-        };
+        let heads = AttentionShape::plain(2, 2, 8);
         let options = StoreOptions { context: 8, types: (Type::F32, Type::F32), reserve: None };
         let layout = Layout::of_lanes(heads, options, vec![vec![lane]]);
         Store::new(layout, backends).expect("a store")
