@@ -6,21 +6,21 @@ use chrono::{DateTime, FixedOffset};
 
 use super::environment::{self, Compiled, Variable};
 use super::form::Forms;
-use super::{ChatError, Message};
+use crate::chat::{ChatError, Message};
 
 /// A compiled template.
 #[derive(Debug)]
-pub(super) struct Template(Compiled);
+pub(in crate::chat) struct Template(Compiled);
 
 impl Template {
     /// Compiles a template. `now` is the time of `strftime_now`.
-    pub(super) fn compile(source: &str, now: DateTime<FixedOffset>) -> Result<Template, ChatError> {
+    pub(in crate::chat) fn compile(source: &str, now: DateTime<FixedOffset>) -> Result<Template, ChatError> {
         let source = environment::prepare(source)?;
         on_big_stack(|| Ok(Template(Compiled::new(source, now)?)))
     }
 
     /// Renders the template with these variables and messages, whose contents have these forms.
-    pub(super) fn render(
+    pub(in crate::chat) fn render(
         &self,
         variables: &BTreeMap<String, Variable>,
         messages: &[Message],
