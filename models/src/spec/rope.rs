@@ -1,39 +1,29 @@
 //! Rotary position embedding, and its scaling to long contexts.
 
-use super::keys::{KeyReader, KeyWriter, limit};
+use super::keys::{KeyReader, KeyWriter, keys, limit};
 use crate::arch::{ArchDecl, RopeSections, RopeStyle};
 use crate::error::{LoadError, Text};
 use crate::gguf::write::MetaValue;
 
-const DIMS: &str = "rope.dimension_count";
-const BASE: &str = "rope.freq_base";
-const TYPE: &str = "rope.scaling.type";
-const FACTOR: &str = "rope.scaling.factor";
-/// An older name of the factor.
-const SCALE_LINEAR: &str = "rope.scale_linear";
-const ORIGINAL_CONTEXT: &str = "rope.scaling.original_context_length";
-const ATTN_FACTOR: &str = "rope.scaling.attn_factor";
-const YARN_ATTN_FACTOR: &str = "rope.scaling.yarn_attn_factor";
-const YARN_EXT_FACTOR: &str = "rope.scaling.yarn_ext_factor";
-const YARN_BETA_FAST: &str = "rope.scaling.yarn_beta_fast";
-const YARN_BETA_SLOW: &str = "rope.scaling.yarn_beta_slow";
+keys! {
+    /// Keys that are read in all architectures.
+    KEYS;
+    DIMS = "rope.dimension_count";
+    BASE = "rope.freq_base";
+    TYPE = "rope.scaling.type";
+    FACTOR = "rope.scaling.factor";
+    /// An older name of the factor.
+    SCALE_LINEAR = "rope.scale_linear";
+    ORIGINAL_CONTEXT = "rope.scaling.original_context_length";
+    ATTN_FACTOR = "rope.scaling.attn_factor";
+    YARN_ATTN_FACTOR = "rope.scaling.yarn_attn_factor";
+    YARN_EXT_FACTOR = "rope.scaling.yarn_ext_factor";
+    YARN_BETA_FAST = "rope.scaling.yarn_beta_fast";
+    YARN_BETA_SLOW = "rope.scaling.yarn_beta_slow";
+}
+
 /// The sections of RoPE, in files of some architectures.
 const SECTIONS: &str = "rope.dimension_sections";
-
-/// Keys that are read in all architectures.
-const KEYS: &[&str] = &[
-    DIMS,
-    BASE,
-    TYPE,
-    FACTOR,
-    SCALE_LINEAR,
-    ORIGINAL_CONTEXT,
-    ATTN_FACTOR,
-    YARN_ATTN_FACTOR,
-    YARN_EXT_FACTOR,
-    YARN_BETA_FAST,
-    YARN_BETA_SLOW,
-];
 
 /// The sections of RoPE in files of models that also see images: every pair of elements is in one of the first three,
 /// whose positions are equal in texts.
