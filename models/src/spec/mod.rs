@@ -6,7 +6,7 @@
 //! file, and writes itself to one. Keys and defaults are those of llama.cpp's converter and loader. An unknown setting is
 //! refused by name: a model that ignores a setting would answer, but wrongly.
 //!
-//! A new setting is a field of its part, and of [`ArchDecl`](crate::arch::ArchDecl) where architectures differ. A new part is a file, a field of
+//! A new setting is a field of its part, and of [`ArchDecl`] where architectures differ. A new part is a file, a field of
 //! [`ModelSpec`] and a line in the list of parts below.
 
 use crate::arch::{Arch, ArchDecl, Block, FeedForward, NormKind};

@@ -226,7 +226,7 @@ tensors! {
         key_up: one,
     }
 
-    /// The tensors of a recurrent layer: see [`RecurrentLayers`](super::RecurrentLayers) for its sizes.
+    /// The tensors of a recurrent layer: see [`RecurrentLayers`](crate::spec::RecurrentLayers) for its sizes.
     struct RecurrentTensors {
         /// `[n_embd, channels]`: queries, keys and values before the convolution.
         qkv: one,
