@@ -1,8 +1,19 @@
-//! Model files as plain data: the GGUF reader and writer, the supported architectures, tokenizers and chat
-//! templates.
+//! Model files as plain data: what a model is, and nothing of how it is computed. The engine computes with what this crate
+//! has read and checked. Tensor types and shapes are only names and numbers here; ggml is not needed.
 //!
-//! Independent of ggml: tensor types and shapes are only numbers and names here. The engine computes with
-//! them.
+//! A model goes through these rooms, each of which uses only those before it (and `tokenizer` one list of `chat`, the marks
+//! of thinking):
+//! - [`gguf`] opens a file, checks every count, length and offset in it, and gives values and ranges of bytes.
+//! - [`arch`] declares the architectures, as data. No other room has code for a single architecture.
+//! - [`spec`] reads a model's sizes and settings, and finds its tensors. It also writes them.
+//! - [`tokenizer`] turns text into token ids and back, with the vocabulary of the file.
+//! - [`chat`] renders conversations with the template of the file, as prompts that know which texts are from users.
+//!
+//! [`shapes`] makes well-known models without their weights, and [`embedded`] is the model inside the program.
+//!
+//! A file is untrusted input. What is damaged or hostile is an error that says what, where and what to do: never a panic, an
+//! endless loop or a huge allocation. A setting that is not known is refused, because a model that ignores it would
+//! answer, but wrongly. What has been read is not checked again.
 
 pub mod arch;
 pub mod chat;

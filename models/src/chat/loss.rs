@@ -7,8 +7,8 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::environment::json_text;
 use super::prompt::{other_thinking, placeholder, placeholders};
+use super::template::json_text;
 use super::{ChatError, Message, THINKING_BEGINS, THINKING_ENDS, without_header};
 
 /// Words in messages that turn thinking on and off. Some templates remove them.

@@ -1,20 +1,16 @@
 //! Renders conversations as prompts, with the chat template of the model's file or, if it has none, with a
 //! simple default.
+//!
+//! `template` runs the template, which is a program from the file. `prompt` tells which parts of its text are from
+//! messages: text of users never becomes a control token. `loss` sees to it that every message is written, and `thinking`
+//! knows how answers mark their thinking.
 
-mod environment;
-mod form;
-mod in_process;
 mod loss;
 mod prompt;
-mod python;
 #[cfg(test)]
 mod released;
 mod template;
 mod thinking;
-#[cfg(unix)]
-mod wire;
-#[cfg(unix)]
-mod worker;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,13 +19,11 @@ use std::time::Duration;
 use chrono::{DateTime, FixedOffset, Local};
 use thiserror::Error;
 
-use self::environment::Variable;
-use self::form::Forms;
 pub use self::loss::Loss;
 use self::loss::{TaggedMessages, check_untagged};
 use self::prompt::MaskedMessages;
 pub use self::prompt::{NextTurn, Prompt};
-use self::template::Template;
+use self::template::{Forms, Template, Variable};
 pub(crate) use self::thinking::MARK_TOKENS;
 pub use self::thinking::{
     THINKING_BEGINS, THINKING_ENDS, THINKING_MARKS, ThinkingMarks, ThinkingParts, headers, may_think,
@@ -294,11 +288,6 @@ impl ChatTemplate {
     /// child process.
     pub fn unconfined(&self) -> Option<&str> {
         self.template.unconfined()
-    }
-
-    /// Sets a boolean variable of the template, such as `enable_thinking`.
-    pub fn set_flag(&mut self, name: impl Into<String>, value: bool) {
-        self.variables.insert(name.into(), Variable::Flag(value));
     }
 
     /// The same template, with which the model thinks before it answers, or does not.

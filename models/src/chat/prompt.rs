@@ -9,8 +9,8 @@
 
 use std::ops::Range;
 
-use super::form::Forms;
 use super::loss::required;
+use super::template::Forms;
 use super::{
     ChatError, Message, THINKING_BEGINS, THINKING_ENDS, ThinkingParts, thinking_parts, without_header,
 };
@@ -79,22 +79,13 @@ impl Prompt {
     ///
     /// # Errors
     /// The vocabulary has no token for a byte of the text; or a message contains the text of a control token
-    /// and the ranges of messages are not known. [`Prompt::encode_unprotected`] accepts the latter.
+    /// and the ranges of messages are not known.
     pub fn encode(&self, tokenizer: &Tokenizer) -> Result<Vec<u32>, ChatError> {
         if let Some(Unprotected { reason, contents }) = &self.unprotected
             && contents.iter().any(|content| tokenizer.has_control_text(content))
         {
             return Err(ChatError::Unprotected { why: reason.clone() });
         }
-        self.encode_unprotected(tokenizer)
-    }
-
-    /// Like [`Prompt::encode`], but if the ranges of messages are not known, control tokens are matched in
-    /// messages too.
-    ///
-    /// # Errors
-    /// The vocabulary has no token for a byte of the text.
-    pub fn encode_unprotected(&self, tokenizer: &Tokenizer) -> Result<Vec<u32>, ChatError> {
         Ok(tokenizer.encode_prompt(&self.text, &self.message_ranges, self.at_start)?)
     }
 }

@@ -60,7 +60,8 @@ fn released_templates_render_as_in_transformers() {
         let Ok(template) = template.inspect_err(|e| wrong.push(format!("{name}: {e}"))) else { continue };
         for (case, want) in cases.iter().zip(released["texts"].as_array().expect("hashes")) {
             let mut template = template.clone();
-            case.flags.iter().for_each(|(flag, on)| template.set_flag(flag, *on));
+            let flags = case.flags.iter().map(|(flag, on)| (flag.to_string(), Variable::Flag(*on)));
+            template.variables.extend(flags);
             let rendered = template.render(&case.messages, case.generation);
             if want.as_str() == Some("") {
                 continue; // it does not work in transformers

@@ -15,6 +15,7 @@ mod fingerprint;
 mod other_format;
 mod split;
 mod value;
+mod value_type;
 pub mod write;
 
 use std::path::{Path, PathBuf};
@@ -23,7 +24,8 @@ pub use blob::Blob;
 use cursor::Cursor;
 pub use fingerprint::{is_fingerprint, is_sample_fingerprint};
 pub use other_format::OtherFormat;
-pub use value::{Array, GgufStr, NestedArray, NumberArray, StringArray, Value, ValueType};
+pub use value::{Array, GgufStr, NestedArray, NumberArray, StringArray, Value};
+pub use value_type::ValueType;
 
 pub use crate::error::LoadError;
 pub use crate::types::TensorType;

@@ -7,154 +7,79 @@ use std::sync::Arc;
 
 use super::blob::Blob;
 use super::cursor::Cursor;
+use super::value_type::{ValueType, with_number_types};
 use crate::error::{LoadError, Text};
 
 /// Maximum nesting of arrays in arrays.
 const MAX_DEPTH: usize = 4;
 
-/// The type of a metadata value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-#[allow(missing_docs)] // the names are the documentation
-pub enum ValueType {
-    U8 = 0,
-    I8 = 1,
-    U16 = 2,
-    I16 = 3,
-    U32 = 4,
-    I32 = 5,
-    F32 = 6,
-    Bool = 7,
-    String = 8,
-    Array = 9,
-    U64 = 10,
-    I64 = 11,
-    F64 = 12,
-}
-
-impl ValueType {
-    /// The type with this id in GGUF files.
-    pub fn from_id(id: u32) -> Option<ValueType> {
-        use ValueType::*;
-        [U8, I8, U16, I16, U32, I32, F32, Bool, String, Array, U64, I64, F64].get(id as usize).copied()
-    }
-
-    /// Id in GGUF files.
-    pub fn id(self) -> u32 {
-        self as u32
-    }
-
-    /// Short name, such as `u32` or `str`.
-    pub fn name(self) -> &'static str {
-        use ValueType::*;
-        match self {
-            U8 => "u8",
-            I8 => "i8",
-            U16 => "u16",
-            I16 => "i16",
-            U32 => "u32",
-            I32 => "i32",
-            F32 => "f32",
-            Bool => "bool",
-            String => "str",
-            Array => "array",
-            U64 => "u64",
-            I64 => "i64",
-            F64 => "f64",
+macro_rules! values {
+    (integers: $($integer:ident($int:ty)),*; floats: $($float:ident($number:ty)),*;) => {
+        /// One metadata value.
+        #[derive(Clone)]
+        #[allow(missing_docs)] // the names are the documentation
+        pub enum Value {
+            $($integer($int),)*
+            $($float($number),)*
+            Bool(bool),
+            String(GgufStr),
+            Array(Array),
         }
-    }
 
-    /// Size of a value in bytes; the minimum for strings and arrays.
-    fn min_bytes(self) -> u64 {
-        use ValueType::*;
-        match self {
-            U8 | I8 | Bool => 1,
-            U16 | I16 => 2,
-            U32 | I32 | F32 => 4,
-            U64 | I64 | F64 => 8,
-            String => 8,
-            Array => 12,
+        impl Value {
+            /// Type of this value.
+            pub fn ty(&self) -> ValueType {
+                match self {
+                    $(Value::$integer(_) => ValueType::$integer,)*
+                    $(Value::$float(_) => ValueType::$float,)*
+                    Value::Bool(_) => ValueType::Bool,
+                    Value::String(_) => ValueType::String,
+                    Value::Array(_) => ValueType::Array,
+                }
+            }
+
+            /// The value of any integer type.
+            pub fn as_int(&self) -> Option<i128> {
+                match *self {
+                    $(Value::$integer(v) => Some(v.into()),)*
+                    _ => None,
+                }
+            }
+
+            /// The value of an f32 or f64.
+            pub fn as_float(&self) -> Option<f64> {
+                match *self {
+                    $(Value::$float(v) => Some(v.into()),)*
+                    _ => None,
+                }
+            }
         }
-    }
 
-    fn is_integer(self) -> bool {
-        use ValueType::*;
-        matches!(self, U8 | I8 | U16 | I16 | U32 | I32 | U64 | I64)
-    }
-
-    fn is_float(self) -> bool {
-        matches!(self, ValueType::F32 | ValueType::F64)
-    }
+        /// Decodes a number or boolean. `None` if `bytes` has another length than the type, for a boolean other than
+        /// 0 and 1, and for strings and arrays.
+        fn scalar(ty: ValueType, bytes: &[u8]) -> Option<Value> {
+            Some(match ty {
+                $(ValueType::$integer => Value::$integer(<$int>::from_le_bytes(bytes.try_into().ok()?)),)*
+                $(ValueType::$float => Value::$float(<$number>::from_le_bytes(bytes.try_into().ok()?)),)*
+                ValueType::Bool => Value::Bool(match bytes {
+                    [0] => false,
+                    [1] => true,
+                    _ => return None,
+                }),
+                ValueType::String | ValueType::Array => return None,
+            })
+        }
+    };
 }
 
-/// One metadata value.
-#[derive(Clone)]
-#[allow(missing_docs)] // the names are the documentation
-pub enum Value {
-    U8(u8),
-    I8(i8),
-    U16(u16),
-    I16(i16),
-    U32(u32),
-    I32(i32),
-    U64(u64),
-    I64(i64),
-    F32(f32),
-    F64(f64),
-    Bool(bool),
-    String(GgufStr),
-    Array(Array),
-}
+with_number_types!(values);
 
 impl Value {
-    /// Type of this value.
-    pub fn ty(&self) -> ValueType {
-        match self {
-            Value::U8(_) => ValueType::U8,
-            Value::I8(_) => ValueType::I8,
-            Value::U16(_) => ValueType::U16,
-            Value::I16(_) => ValueType::I16,
-            Value::U32(_) => ValueType::U32,
-            Value::I32(_) => ValueType::I32,
-            Value::U64(_) => ValueType::U64,
-            Value::I64(_) => ValueType::I64,
-            Value::F32(_) => ValueType::F32,
-            Value::F64(_) => ValueType::F64,
-            Value::Bool(_) => ValueType::Bool,
-            Value::String(_) => ValueType::String,
-            Value::Array(_) => ValueType::Array,
-        }
-    }
-
     /// The type as text: `u32`, `array of str`.
     pub fn type_name(&self) -> String {
         match self {
             Value::Array(a) => format!("array of {}", a.elem_type().name()),
             other => other.ty().name().to_owned(),
-        }
-    }
-
-    /// The value of any integer type.
-    pub fn as_int(&self) -> Option<i128> {
-        match *self {
-            Value::U8(v) => Some(v.into()),
-            Value::I8(v) => Some(v.into()),
-            Value::U16(v) => Some(v.into()),
-            Value::I16(v) => Some(v.into()),
-            Value::U32(v) => Some(v.into()),
-            Value::I32(v) => Some(v.into()),
-            Value::U64(v) => Some(v.into()),
-            Value::I64(v) => Some(v.into()),
-            _ => None,
-        }
-    }
-
-    /// The value of an f32 or f64.
-    pub fn as_float(&self) -> Option<f64> {
-        match *self {
-            Value::F32(v) => Some(v.into()),
-            Value::F64(v) => Some(v),
-            _ => None,
         }
     }
 }
@@ -356,16 +281,6 @@ impl NumberArray {
     pub fn float(&self, i: usize) -> Option<f64> {
         self.get(i)?.as_float()
     }
-
-    /// All elements as [`NumberArray::int`] returns them.
-    pub fn iter_ints(&self) -> impl ExactSizeIterator<Item = Option<i64>> + '_ {
-        (0..self.len()).map(|i| self.int(i))
-    }
-
-    /// All elements as [`NumberArray::float`] returns them.
-    pub fn iter_floats(&self) -> impl ExactSizeIterator<Item = Option<f64>> + '_ {
-        (0..self.len()).map(|i| self.float(i))
-    }
 }
 
 /// An array of strings with constant-time access by index.
@@ -535,27 +450,4 @@ fn not_a_bool(offset: usize, bytes: &[u8], what: &dyn Fn() -> String) -> LoadErr
         found: bytes.first().copied().unwrap_or_default().into(),
         expected: "booleans are 0 or 1".into(),
     }
-}
-
-/// Decodes a number or boolean. `None` if `bytes` has another length than the type, for a boolean other than
-/// 0 and 1, and for strings and arrays.
-fn scalar(ty: ValueType, bytes: &[u8]) -> Option<Value> {
-    Some(match ty {
-        ValueType::U8 => Value::U8(u8::from_le_bytes(bytes.try_into().ok()?)),
-        ValueType::I8 => Value::I8(i8::from_le_bytes(bytes.try_into().ok()?)),
-        ValueType::U16 => Value::U16(u16::from_le_bytes(bytes.try_into().ok()?)),
-        ValueType::I16 => Value::I16(i16::from_le_bytes(bytes.try_into().ok()?)),
-        ValueType::U32 => Value::U32(u32::from_le_bytes(bytes.try_into().ok()?)),
-        ValueType::I32 => Value::I32(i32::from_le_bytes(bytes.try_into().ok()?)),
-        ValueType::U64 => Value::U64(u64::from_le_bytes(bytes.try_into().ok()?)),
-        ValueType::I64 => Value::I64(i64::from_le_bytes(bytes.try_into().ok()?)),
-        ValueType::F32 => Value::F32(f32::from_le_bytes(bytes.try_into().ok()?)),
-        ValueType::F64 => Value::F64(f64::from_le_bytes(bytes.try_into().ok()?)),
-        ValueType::Bool => Value::Bool(match bytes {
-            [0] => false,
-            [1] => true,
-            _ => return None,
-        }),
-        ValueType::String | ValueType::Array => return None,
-    })
 }

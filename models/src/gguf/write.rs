@@ -3,29 +3,70 @@
 
 use std::io::{self, Read, Write};
 
+use super::value_type::with_number_types;
 use super::{Array, DEFAULT_ALIGNMENT, Value, ValueType};
 use crate::types::TensorType;
 
-/// A metadata value to write.
-#[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs)] // the names are the documentation
-pub enum MetaValue {
-    U8(u8),
-    I8(i8),
-    U16(u16),
-    I16(i16),
-    U32(u32),
-    I32(i32),
-    U64(u64),
-    I64(i64),
-    F32(f32),
-    F64(f64),
-    Bool(bool),
-    /// Bytes, because the tokens of a vocabulary need not be text.
-    String(Vec<u8>),
-    /// Element type (so that an empty array has one too) and elements of that type.
-    Array(ValueType, Vec<MetaValue>),
+macro_rules! meta_values {
+    (integers: $($integer:ident($int:ty)),*; floats: $($float:ident($number:ty)),*;) => {
+        /// A metadata value to write.
+        #[derive(Clone, Debug, PartialEq)]
+        #[allow(missing_docs)] // the names are the documentation
+        pub enum MetaValue {
+            $($integer($int),)*
+            $($float($number),)*
+            Bool(bool),
+            /// Bytes, because the tokens of a vocabulary need not be text.
+            String(Vec<u8>),
+            /// Element type (so that an empty array has one too) and elements of that type.
+            Array(ValueType, Vec<MetaValue>),
+        }
+
+        impl MetaValue {
+            /// Type of this value.
+            pub fn ty(&self) -> ValueType {
+                match self {
+                    $(MetaValue::$integer(_) => ValueType::$integer,)*
+                    $(MetaValue::$float(_) => ValueType::$float,)*
+                    MetaValue::Bool(_) => ValueType::Bool,
+                    MetaValue::String(_) => ValueType::String,
+                    MetaValue::Array(..) => ValueType::Array,
+                }
+            }
+
+            fn put(&self, out: &mut Vec<u8>) {
+                match self {
+                    $(MetaValue::$integer(v) => out.extend(v.to_le_bytes()),)*
+                    $(MetaValue::$float(v) => out.extend(v.to_le_bytes()),)*
+                    MetaValue::Bool(v) => out.push(u8::from(*v)),
+                    MetaValue::String(s) => put_string(out, s),
+                    MetaValue::Array(ty, items) => {
+                        out.extend(ty.id().to_le_bytes());
+                        out.extend((items.len() as u64).to_le_bytes());
+                        for item in items {
+                            item.put(out);
+                        }
+                    }
+                }
+            }
+        }
+
+        /// Copies a value from a file.
+        impl From<&Value> for MetaValue {
+            fn from(v: &Value) -> MetaValue {
+                match v {
+                    $(Value::$integer(v) => MetaValue::$integer(*v),)*
+                    $(Value::$float(v) => MetaValue::$float(*v),)*
+                    Value::Bool(v) => MetaValue::Bool(*v),
+                    Value::String(s) => MetaValue::String(s.as_bytes().to_vec()),
+                    Value::Array(a) => MetaValue::from(a),
+                }
+            }
+        }
+    };
 }
+
+with_number_types!(meta_values);
 
 impl MetaValue {
     /// An array of strings.
@@ -44,49 +85,6 @@ impl MetaValue {
     /// An array of i32.
     pub fn i32s(items: impl IntoIterator<Item = i32>) -> MetaValue {
         MetaValue::Array(ValueType::I32, items.into_iter().map(MetaValue::I32).collect())
-    }
-
-    /// Type of this value.
-    pub fn ty(&self) -> ValueType {
-        match self {
-            MetaValue::U8(_) => ValueType::U8,
-            MetaValue::I8(_) => ValueType::I8,
-            MetaValue::U16(_) => ValueType::U16,
-            MetaValue::I16(_) => ValueType::I16,
-            MetaValue::U32(_) => ValueType::U32,
-            MetaValue::I32(_) => ValueType::I32,
-            MetaValue::U64(_) => ValueType::U64,
-            MetaValue::I64(_) => ValueType::I64,
-            MetaValue::F32(_) => ValueType::F32,
-            MetaValue::F64(_) => ValueType::F64,
-            MetaValue::Bool(_) => ValueType::Bool,
-            MetaValue::String(_) => ValueType::String,
-            MetaValue::Array(..) => ValueType::Array,
-        }
-    }
-
-    fn put(&self, out: &mut Vec<u8>) {
-        match self {
-            MetaValue::U8(v) => out.extend(v.to_le_bytes()),
-            MetaValue::I8(v) => out.extend(v.to_le_bytes()),
-            MetaValue::U16(v) => out.extend(v.to_le_bytes()),
-            MetaValue::I16(v) => out.extend(v.to_le_bytes()),
-            MetaValue::U32(v) => out.extend(v.to_le_bytes()),
-            MetaValue::I32(v) => out.extend(v.to_le_bytes()),
-            MetaValue::U64(v) => out.extend(v.to_le_bytes()),
-            MetaValue::I64(v) => out.extend(v.to_le_bytes()),
-            MetaValue::F32(v) => out.extend(v.to_le_bytes()),
-            MetaValue::F64(v) => out.extend(v.to_le_bytes()),
-            MetaValue::Bool(v) => out.push(u8::from(*v)),
-            MetaValue::String(s) => put_string(out, s),
-            MetaValue::Array(ty, items) => {
-                out.extend(ty.id().to_le_bytes());
-                out.extend((items.len() as u64).to_le_bytes());
-                for item in items {
-                    item.put(out);
-                }
-            }
-        }
     }
 
     /// Whether every element of an array has the array's type.
@@ -119,27 +117,6 @@ impl From<f32> for MetaValue {
 impl From<bool> for MetaValue {
     fn from(v: bool) -> MetaValue {
         MetaValue::Bool(v)
-    }
-}
-
-/// Copies a value from a file.
-impl From<&Value> for MetaValue {
-    fn from(v: &Value) -> MetaValue {
-        match v {
-            Value::U8(v) => MetaValue::U8(*v),
-            Value::I8(v) => MetaValue::I8(*v),
-            Value::U16(v) => MetaValue::U16(*v),
-            Value::I16(v) => MetaValue::I16(*v),
-            Value::U32(v) => MetaValue::U32(*v),
-            Value::I32(v) => MetaValue::I32(*v),
-            Value::U64(v) => MetaValue::U64(*v),
-            Value::I64(v) => MetaValue::I64(*v),
-            Value::F32(v) => MetaValue::F32(*v),
-            Value::F64(v) => MetaValue::F64(*v),
-            Value::Bool(v) => MetaValue::Bool(*v),
-            Value::String(s) => MetaValue::String(s.as_bytes().to_vec()),
-            Value::Array(a) => MetaValue::from(a),
-        }
     }
 }
 

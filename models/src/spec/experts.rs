@@ -1,39 +1,27 @@
 //! The experts of a model: which layers have them, and how a router chooses and weighs them.
 
-use super::keys::{KeyReader, KeyWriter, limit};
+use super::keys::{KeyReader, KeyWriter, keys, limit};
 use super::{ModelSpec, SpecPart};
 use crate::arch::{ArchDecl, ExpertsDecl, Gating, Presence};
 use crate::error::LoadError;
 
-const COUNT: &str = "expert_count";
-const USED: &str = "expert_used_count";
-const GROUPS: &str = "expert_group_count";
-const USED_GROUPS: &str = "expert_group_used_count";
-/// The width of an expert.
-pub(super) const WIDTH: &str = "expert_feed_forward_length";
-const SHARED_COUNT: &str = "expert_shared_count";
-const SHARED_WIDTH: &str = "expert_shared_feed_forward_length";
-const GATING: &str = "expert_gating_func";
-const NORMALIZED: &str = "expert_weights_norm";
-const SCALE: &str = "expert_weights_scale";
-const LEADING: &str = "leading_dense_block_count";
-const EVERY: &str = "interleave_moe_layer_step";
-
-/// Keys that are read where models may have experts.
-const KEYS: &[&str] = &[
-    COUNT,
-    USED,
-    GROUPS,
-    USED_GROUPS,
-    WIDTH,
-    SHARED_COUNT,
-    SHARED_WIDTH,
-    GATING,
-    NORMALIZED,
-    SCALE,
-    LEADING,
-    EVERY,
-];
+keys! {
+    /// Keys that are read where models may have experts.
+    KEYS;
+    COUNT = "expert_count";
+    USED = "expert_used_count";
+    GROUPS = "expert_group_count";
+    USED_GROUPS = "expert_group_used_count";
+    /// The width of an expert.
+    pub(super) WIDTH = "expert_feed_forward_length";
+    SHARED_COUNT = "expert_shared_count";
+    SHARED_WIDTH = "expert_shared_feed_forward_length";
+    GATING = "expert_gating_func";
+    NORMALIZED = "expert_weights_norm";
+    SCALE = "expert_weights_scale";
+    LEADING = "leading_dense_block_count";
+    EVERY = "interleave_moe_layer_step";
+}
 
 /// The experts of a model. Those layers that have them have no other feed-forward network, unless `beside_dense`.
 #[derive(Clone, Copy, Debug, PartialEq)]

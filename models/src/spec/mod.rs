@@ -2,7 +2,7 @@
 //! The tensors are found in the file and checked against them (`tensors`). Computation uses only this; it does not look
 //! up metadata or tensor names.
 //!
-//! A part is a [`SpecPart`]: it says what all models of an architecture have in common (`declared`), reads itself from a
+//! A part is a `SpecPart`: it says what all models of an architecture have in common (`declared`), reads itself from a
 //! file, and writes itself to one. Keys and defaults are those of llama.cpp's converter and loader. An unknown setting is
 //! refused by name: a model that ignores a setting would answer, but wrongly.
 //!
@@ -44,8 +44,8 @@ pub use rope::{Rope, RopeParams, RopeScaling};
 pub use temperature::AttentionTemperature;
 pub use tensors::{
     AttentionTensors, DenseTensors, ExpertTensors, InputTensors, LatentTensors, LayerTensors, MixerTensors,
-    ModelTensors, NetworkTensors, OutputTensors, Part, PerLayerTensors, RecurrentTensors, SeparateNorms,
-    TensorKind, TensorSpec,
+    ModelTensors, NetworkTensors, OutputTensors, PerLayerTensors, RecurrentTensors, SeparateNorms,
+    TensorKind, TensorPart, TensorSpec,
 };
 
 use self::keys::{KeyReader, KeyWriter};

@@ -2,24 +2,25 @@
 
 use std::iter;
 
-use super::keys::{KeyReader, KeyWriter, limit};
+use super::keys::{KeyReader, KeyWriter, keys, limit};
 use super::local::all_but_every;
 use super::{ModelSpec, SpecPart};
 use crate::arch::{ArchDecl, RecurrentDecl, ValueHeads};
 use crate::error::LoadError;
 
-/// A flag for each layer.
-const LIST: &str = "attention.recurrent_layers";
-/// Every how many layers one attends, in files without these flags.
-const ATTENTION_EVERY: &str = "full_attention_interval";
-const CONV_KERNEL: &str = "ssm.conv_kernel";
-const HEAD_DIM: &str = "ssm.state_size";
-const KEY_HEADS: &str = "ssm.group_count";
-const VALUE_HEADS: &str = "ssm.time_step_rank";
-const VALUE_DIM: &str = "ssm.inner_size";
-
-/// Keys that are read where some layers are recurrent.
-const KEYS: &[&str] = &[LIST, ATTENTION_EVERY, CONV_KERNEL, HEAD_DIM, KEY_HEADS, VALUE_HEADS, VALUE_DIM];
+keys! {
+    /// Keys that are read where some layers are recurrent.
+    KEYS;
+    /// A flag for each layer.
+    LIST = "attention.recurrent_layers";
+    /// Every how many layers one attends, in files without these flags.
+    ATTENTION_EVERY = "full_attention_interval";
+    CONV_KERNEL = "ssm.conv_kernel";
+    HEAD_DIM = "ssm.state_size";
+    KEY_HEADS = "ssm.group_count";
+    VALUE_HEADS = "ssm.time_step_rank";
+    VALUE_DIM = "ssm.inner_size";
+}
 
 /// Recurrent layers. A convolution over the last tokens gives queries, keys and values, and the gated delta rule (Yang
 /// et al. 2024, arXiv 2412.06464) updates a matrix for each value head.

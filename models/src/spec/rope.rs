@@ -1,27 +1,29 @@
 //! Rotary position embedding, and its scaling to long contexts.
 
-use super::keys::{KeyReader, KeyWriter, limit};
+use super::keys::{KeyReader, KeyWriter, keys, limit};
 use crate::arch::{ArchDecl, RopeSections, RopeStyle};
 use crate::error::{LoadError, Text};
 use crate::gguf::write::MetaValue;
 
-/// The key of the sections of RoPE.
-const SECTIONS: &str = "rope.dimension_sections";
+keys! {
+    /// Keys that are read in all architectures.
+    KEYS;
+    DIMS = "rope.dimension_count";
+    BASE = "rope.freq_base";
+    TYPE = "rope.scaling.type";
+    FACTOR = "rope.scaling.factor";
+    /// An older name of the factor.
+    SCALE_LINEAR = "rope.scale_linear";
+    ORIGINAL_CONTEXT = "rope.scaling.original_context_length";
+    ATTN_FACTOR = "rope.scaling.attn_factor";
+    YARN_ATTN_FACTOR = "rope.scaling.yarn_attn_factor";
+    YARN_EXT_FACTOR = "rope.scaling.yarn_ext_factor";
+    YARN_BETA_FAST = "rope.scaling.yarn_beta_fast";
+    YARN_BETA_SLOW = "rope.scaling.yarn_beta_slow";
+}
 
-/// Keys that are read in all architectures.
-const KEYS: &[&str] = &[
-    "rope.dimension_count",
-    "rope.freq_base",
-    "rope.scale_linear",
-    "rope.scaling.attn_factor",
-    "rope.scaling.factor",
-    "rope.scaling.original_context_length",
-    "rope.scaling.type",
-    "rope.scaling.yarn_attn_factor",
-    "rope.scaling.yarn_beta_fast",
-    "rope.scaling.yarn_beta_slow",
-    "rope.scaling.yarn_ext_factor",
-];
+/// The sections of RoPE, in files of some architectures.
+const SECTIONS: &str = "rope.dimension_sections";
 
 /// The sections of RoPE in files of models that also see images: every pair of elements is in one of the first three,
 /// whose positions are equal in texts.
@@ -207,8 +209,8 @@ impl Rope {
     }
 
     pub(super) fn write(&self, decl: &ArchDecl, to: &mut KeyWriter) {
-        to.size("rope.dimension_count", self.n_dims);
-        to.put("rope.freq_base", self.base);
+        to.size(DIMS, self.n_dims);
+        to.put(BASE, self.base);
         let has_sections = match decl.rope_sections {
             RopeSections::Interleaved => true,
             RopeSections::Consecutive => self.style != decl.rope_style,
@@ -226,24 +228,24 @@ impl RopeScaling {
         match *self {
             RopeScaling::None => {}
             RopeScaling::Linear { factor } => {
-                to.put("rope.scaling.type", "linear");
-                to.put("rope.scaling.factor", factor);
+                to.put(TYPE, "linear");
+                to.put(FACTOR, factor);
             }
             RopeScaling::Yarn {
                 factor, original_ctx, ext_factor, attn_factor, beta_fast, beta_slow, ..
             } => {
-                to.put("rope.scaling.type", "yarn");
-                to.put("rope.scaling.factor", factor);
-                to.size("rope.scaling.original_context_length", original_ctx);
-                to.put("rope.scaling.yarn_ext_factor", ext_factor);
-                to.put("rope.scaling.attn_factor", attn_factor);
-                to.put("rope.scaling.yarn_beta_fast", beta_fast);
-                to.put("rope.scaling.yarn_beta_slow", beta_slow);
+                to.put(TYPE, "yarn");
+                to.put(FACTOR, factor);
+                to.size(ORIGINAL_CONTEXT, original_ctx);
+                to.put(YARN_EXT_FACTOR, ext_factor);
+                to.put(ATTN_FACTOR, attn_factor);
+                to.put(YARN_BETA_FAST, beta_fast);
+                to.put(YARN_BETA_SLOW, beta_slow);
             }
             RopeScaling::Long { original_ctx, attn_factor } => {
-                to.put("rope.scaling.type", "longrope");
-                to.size("rope.scaling.original_context_length", original_ctx);
-                to.put("rope.scaling.attn_factor", attn_factor);
+                to.put(TYPE, "longrope");
+                to.size(ORIGINAL_CONTEXT, original_ctx);
+                to.put(ATTN_FACTOR, attn_factor);
             }
         }
     }
@@ -251,21 +253,20 @@ impl RopeScaling {
 
 impl KeyReader<'_> {
     fn rope_dims(&self, head_dim: usize) -> Result<usize, LoadError> {
-        const KEY: &str = "rope.dimension_count";
-        let n_dims = self.optional_size(KEY, limit::HEAD_DIM)?.unwrap_or(head_dim);
+        let n_dims = self.optional_size(DIMS, limit::HEAD_DIM)?.unwrap_or(head_dim);
         if n_dims > head_dim {
-            return Err(self.bad(KEY, n_dims, format!("a head has only {head_dim} elements")));
+            return Err(self.bad(DIMS, n_dims, format!("a head has only {head_dim} elements")));
         }
         let decl = self.arch.decl();
         if n_dims < head_dim && !decl.partial_rotary && !decl.latent {
             return Err(self.unsupported(
-                KEY,
+                DIMS,
                 n_dims,
                 format!("RoPE rotates all {head_dim} elements of a head in this architecture"),
             ));
         }
         if !n_dims.is_multiple_of(2) {
-            return Err(self.bad(KEY, n_dims, "RoPE rotates pairs of elements"));
+            return Err(self.bad(DIMS, n_dims, "RoPE rotates pairs of elements"));
         }
         Ok(n_dims)
     }
@@ -312,39 +313,37 @@ impl KeyReader<'_> {
     }
 
     fn rope_base(&self) -> Result<f32, LoadError> {
-        self.float("rope.freq_base", 10_000.0, |b| b >= 1.0, "it has to be 1 or more")
+        self.float(BASE, 10_000.0, |b| b >= 1.0, "it has to be 1 or more")
     }
 
     fn rope_scaling(&self, n_ctx_train: usize) -> Result<RopeScaling, LoadError> {
-        const FACTOR: &str = "rope.scaling.factor";
-        const ATTN: &str = "rope.scaling.attn_factor";
-        const YARN_EXT: &str = "rope.scaling.yarn_ext_factor";
-        const YARN_ATTN: &str = "rope.scaling.yarn_attn_factor";
-        let kind = self.file.str(&self.full("rope.scaling.type"))?.unwrap_or("linear");
+        let kind = self.file.str(&self.full(TYPE))?.unwrap_or("linear");
         // `scale_linear` is an older name of the factor; 0 means no scaling.
-        let key = if self.file.get(&self.full(FACTOR)).is_some() { FACTOR } else { "rope.scale_linear" };
+        let key = if self.file.get(&self.full(FACTOR)).is_some() { FACTOR } else { SCALE_LINEAR };
         let factor = self.factor_or_zero(key, 1.0)?;
         let (least, most) = limit::FACTORS;
         let expected = format!("it has to be {least} to {most}");
         let positive = |key, default| self.float(key, default, |f| (least..=most).contains(&f), &expected);
-        let attn_factor = positive(ATTN, 1.0)?;
-        let yarn_attn_factor =
-            self.file.get(&self.full(YARN_ATTN)).map(|_| positive(YARN_ATTN, 1.0)).transpose()?;
+        let attn_factor = positive(ATTN_FACTOR, 1.0)?;
+        let yarn_attn_factor = self
+            .file
+            .get(&self.full(YARN_ATTN_FACTOR))
+            .map(|_| positive(YARN_ATTN_FACTOR, 1.0))
+            .transpose()?;
         let unit =
             |key, default| self.float(key, default, |f| (0.0..=1.0).contains(&f), "it has to be 0 to 1");
-        let ext_factor = unit(YARN_EXT, if kind == "yarn" { 1.0 } else { 0.0 })?;
+        let ext_factor = unit(YARN_EXT_FACTOR, if kind == "yarn" { 1.0 } else { 0.0 })?;
         if kind != "yarn" {
             // Programs differ in what these do to other scalings.
             for (key, value, neutral) in
-                [(YARN_ATTN, yarn_attn_factor.unwrap_or(1.0), 1.0), (YARN_EXT, ext_factor, 0.0)]
+                [(YARN_ATTN_FACTOR, yarn_attn_factor.unwrap_or(1.0), 1.0), (YARN_EXT_FACTOR, ext_factor, 0.0)]
             {
                 if value != neutral {
                     return Err(self.unsupported(key, value, "the type of scaling is not yarn"));
                 }
             }
         }
-        let original_ctx =
-            self.optional_size("rope.scaling.original_context_length", limit::TOKENS)?.unwrap_or(n_ctx_train);
+        let original_ctx = self.optional_size(ORIGINAL_CONTEXT, limit::TOKENS)?.unwrap_or(n_ctx_train);
         let is_long = self.has_tensor("rope_factors_long.weight");
         if self.arch.decl().long_rope.resolve(is_long) {
             return match kind {
@@ -352,14 +351,14 @@ impl KeyReader<'_> {
                     Ok(RopeScaling::Long { original_ctx, attn_factor })
                 }
                 _ => Err(self.unsupported(
-                    "rope.scaling.type",
+                    TYPE,
                     Text(kind.as_bytes()),
                     "the file also has factors for RoPE's frequencies",
                 )),
             };
         }
         if kind != "yarn" && attn_factor != 1.0 {
-            return Err(self.unsupported(ATTN, attn_factor, "only YaRN scales attention"));
+            return Err(self.unsupported(ATTN_FACTOR, attn_factor, "only YaRN scales attention"));
         }
         match kind {
             "none" => Ok(RopeScaling::None),
@@ -367,11 +366,11 @@ impl KeyReader<'_> {
             "linear" => Ok(RopeScaling::Linear { factor }),
             "yarn" if factor < 1.0 => Err(self.bad(key, factor, "YaRN stretches by 1 or more")),
             "yarn" => {
-                let beta_fast = positive("rope.scaling.yarn_beta_fast", 32.0)?;
-                let beta_slow = positive("rope.scaling.yarn_beta_slow", 1.0)?;
+                let beta_fast = positive(YARN_BETA_FAST, 32.0)?;
+                let beta_slow = positive(YARN_BETA_SLOW, 1.0)?;
                 if beta_fast <= beta_slow {
                     return Err(self.bad(
-                        "rope.scaling.yarn_beta_fast",
+                        YARN_BETA_FAST,
                         beta_fast,
                         format!("it has to be more than the slow beta {beta_slow}"),
                     ));
@@ -395,11 +394,7 @@ impl KeyReader<'_> {
                     truncate,
                 })
             }
-            other => Err(self.unsupported(
-                "rope.scaling.type",
-                Text(other.as_bytes()),
-                "known are none, linear and yarn",
-            )),
+            other => Err(self.unsupported(TYPE, Text(other.as_bytes()), "known are none, linear and yarn")),
         }
     }
 

@@ -1,27 +1,27 @@
 //! The sizes of a model: of its layers, its heads and its vocabulary. All other parts of a specification need them.
 
-use super::keys::{KeyReader, KeyWriter, limit, meta_size};
+use super::keys::{KeyReader, KeyWriter, keys, limit, meta_size};
 use super::{KvSharing, Latent, ModelSpec, experts};
 use crate::arch::{ArchDecl, Presence};
 use crate::error::LoadError;
 
-const LAYERS: &str = "block_count";
-const CONTEXT: &str = "context_length";
-const WIDTH: &str = "embedding_length";
-const NETWORK_WIDTH: &str = "feed_forward_length";
-const HEADS: &str = "attention.head_count";
-const KV_HEADS: &str = "attention.head_count_kv";
-const KEY_LENGTH: &str = "attention.key_length";
-const VALUE_LENGTH: &str = "attention.value_length";
-const VOCABULARY: &str = "vocab_size";
+keys! {
+    /// Keys that are read in all architectures.
+    KEYS;
+    LAYERS = "block_count";
+    CONTEXT = "context_length";
+    WIDTH = "embedding_length";
+    NETWORK_WIDTH = "feed_forward_length";
+    HEADS = "attention.head_count";
+    KV_HEADS = "attention.head_count_kv";
+    KEY_LENGTH = "attention.key_length";
+    VALUE_LENGTH = "attention.value_length";
+    VOCABULARY = "vocab_size";
+}
 
 // Settings of some architectures.
 const NEXTN: &str = "nextn_predict_layers";
 const PER_LAYER_WIDTH: &str = "embedding_length_per_layer_input";
-
-/// Keys that are read in all architectures.
-const KEYS: &[&str] =
-    &[LAYERS, CONTEXT, WIDTH, NETWORK_WIDTH, HEADS, KV_HEADS, KEY_LENGTH, VALUE_LENGTH, VOCABULARY];
 
 /// Whether the key is one of those that [`ModelSpec::read_sizes`] reads in all architectures.
 pub(super) fn reads(key: &str) -> bool {

@@ -7,6 +7,18 @@ mod writer;
 pub(super) use reader::KeyReader;
 pub(super) use writer::{KeyWriter, meta_size};
 
+/// Names metadata keys, and lists them.
+macro_rules! keys {
+    ($(#[$doc:meta])* $list:ident; $($(#[$about:meta])* $vis:vis $name:ident = $key:literal;)*) => {
+        $($(#[$about])* $vis const $name: &str = $key;)*
+
+        $(#[$doc])*
+        const $list: &[&str] = &[$($name),*];
+    };
+}
+
+pub(super) use keys;
+
 /// Maximum sizes, far above all known models: a file with larger ones is damaged. They also prevent overflow
 /// in products.
 pub(super) mod limit {

@@ -2,7 +2,7 @@
 
 /// The form of a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(in crate::chat) enum Form {
     /// A text.
     Text,
     /// `[{"type": "text", "text": TEXT}]`, as templates of models that also see images often want it.
@@ -11,14 +11,14 @@ pub(super) enum Form {
 
 /// The roles whose contents are lists of parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Forms(&'static [&'static str]);
+pub(in crate::chat) struct Forms(&'static [&'static str]);
 
 impl Forms {
     /// All contents are texts.
-    pub(super) const TEXT: Forms = Forms(&[]);
+    pub(in crate::chat) const TEXT: Forms = Forms(&[]);
 
     /// All that a template can want, the most usual first.
-    pub(super) fn all() -> impl Iterator<Item = Forms> {
+    pub(in crate::chat) fn all() -> impl Iterator<Item = Forms> {
         const ROLES: [&[&str]; 8] = [
             &[],
             &["system", "user", "assistant"],
@@ -33,7 +33,7 @@ impl Forms {
     }
 
     /// The form of the contents of a role.
-    pub(super) fn of(self, role: &str) -> Form {
+    pub(in crate::chat) fn of(self, role: &str) -> Form {
         if self.0.contains(&role) { Form::Parts } else { Form::Text }
     }
 }

@@ -15,7 +15,8 @@ use fork::{Child, Ending};
 
 use super::environment::{self, Compiled, Variable};
 use super::form::Forms;
-use super::{ChatError, Message, wire};
+use super::wire;
+use crate::chat::{ChatError, Message};
 
 /// What compiling or rendering may take. Long messages add to it, because they are copied a few times. A child cannot
 /// be given more memory later, so it starts with memory for messages of a certain length.
@@ -38,7 +39,7 @@ const CONTENT_PER_MICROSECOND: u64 = 10;
 
 /// A compiled template.
 #[derive(Debug)]
-pub(super) struct Template {
+pub(in crate::chat) struct Template {
     source: String,
     now: DateTime<FixedOffset>,
     limits: Limits,
@@ -57,7 +58,7 @@ struct Renderer {
 impl Template {
     /// Compiles a template. `now` is the time of `strftime_now`; it is the same for a whole conversation, so
     /// that the beginning of the prompt never changes.
-    pub(super) fn compile(source: &str, now: DateTime<FixedOffset>) -> Result<Template, ChatError> {
+    pub(in crate::chat) fn compile(source: &str, now: DateTime<FixedOffset>) -> Result<Template, ChatError> {
         Template::with_limits(source, now, LIMITS)
     }
 
@@ -69,7 +70,7 @@ impl Template {
     }
 
     /// Renders the template with these variables and messages, whose contents have these forms.
-    pub(super) fn render(
+    pub(in crate::chat) fn render(
         &self,
         variables: &BTreeMap<String, Variable>,
         messages: &[Message],

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 
 use super::environment::{RENDERED, Variable};
 use super::form::{Form, Forms};
-use super::{ChatError, Message};
+use crate::chat::{ChatError, Message};
 
 /// Maximum length of an error's text. Longer ones are cut.
 const MAX_ERROR_BYTES: usize = 4 << 10;
@@ -22,13 +22,13 @@ const FAILED: u8 = 2;
 const TOO_LONG: u8 = 3;
 
 /// A conversation to be rendered, as the worker reads it.
-pub(super) struct Request {
-    pub(super) variables: Vec<(String, Variable)>,
-    pub(super) messages: Vec<(Message, Form)>,
+pub(in crate::chat) struct Request {
+    pub(in crate::chat) variables: Vec<(String, Variable)>,
+    pub(in crate::chat) messages: Vec<(Message, Form)>,
 }
 
 /// Writes a conversation. The first number is the length of its contents.
-pub(super) fn write_request<'a>(
+pub(in crate::chat) fn write_request<'a>(
     out: &mut impl Write,
     variables: impl ExactSizeIterator<Item = (&'a String, &'a Variable)>,
     messages: &[Message],
@@ -61,12 +61,12 @@ pub(super) fn write_request<'a>(
 }
 
 /// The length of all contents.
-pub(super) fn content_bytes(messages: &[Message]) -> usize {
+pub(in crate::chat) fn content_bytes(messages: &[Message]) -> usize {
     messages.iter().map(|message| message.content.len()).sum()
 }
 
 /// Reads what [`write_request`] has written after the first number.
-pub(super) fn read_request(from: &mut impl Read) -> io::Result<Request> {
+pub(in crate::chat) fn read_request(from: &mut impl Read) -> io::Result<Request> {
     let mut request = Request { variables: Vec::new(), messages: Vec::new() };
     for _ in 0..read_number(from)? {
         let name = read_text(from, u64::MAX)?;
@@ -87,7 +87,10 @@ pub(super) fn read_request(from: &mut impl Read) -> io::Result<Request> {
 }
 
 /// Writes the result of compiling (an empty text) or rendering.
-pub(super) fn write_reply(out: &mut impl Write, result: &Result<String, ChatError>) -> io::Result<()> {
+pub(in crate::chat) fn write_reply(
+    out: &mut impl Write,
+    result: &Result<String, ChatError>,
+) -> io::Result<()> {
     let (kind, text) = match result {
         Ok(text) => (RENDERING, text.as_str()),
         Err(ChatError::Refused { message }) => (REFUSED, cut(message)),
@@ -100,7 +103,10 @@ pub(super) fn write_reply(out: &mut impl Write, result: &Result<String, ChatErro
 }
 
 /// Reads the reply of a worker that is not trusted. `limit` is the maximum length of a rendering.
-pub(super) fn read_reply(from: &mut impl Read, limit: usize) -> io::Result<Result<String, ChatError>> {
+pub(in crate::chat) fn read_reply(
+    from: &mut impl Read,
+    limit: usize,
+) -> io::Result<Result<String, ChatError>> {
     let kind = read_byte(from)?;
     let max = if kind == RENDERING { limit } else { MAX_ERROR_BYTES };
     let text = read_text(from, max as u64)?;
@@ -141,7 +147,7 @@ fn read_byte(from: &mut impl Read) -> io::Result<u8> {
 }
 
 /// Reads a number.
-pub(super) fn read_number(from: &mut impl Read) -> io::Result<u64> {
+pub(in crate::chat) fn read_number(from: &mut impl Read) -> io::Result<u64> {
     let mut bytes = [0; 8];
     from.read_exact(&mut bytes)?;
     Ok(u64::from_le_bytes(bytes))

@@ -6,7 +6,7 @@ use minijinja::{Environment, Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat;
 
 /// Adds them to an environment.
-pub(super) fn add_to(environment: &mut Environment<'static>) {
+pub(in crate::chat) fn add_to(environment: &mut Environment<'static>) {
     environment.set_unknown_method_callback(method);
     for name in ["length", "count"] {
         environment.add_filter(name, length);

@@ -1,14 +1,24 @@
-//! A compiled chat template: in this process if its text is known, otherwise in a child process that cannot do harm.
+//! Runs chat templates. They are programs from the file, so they are compiled and rendered in a process of their own
+//! (`worker`, `wire`), unless their text is known or the system has no such processes (`in_process`). `environment` and
+//! `python` are their language, `form` is what they get. Uses messages and errors of `chat`, and knows nothing of prompts and
+//! tokens.
+
+mod environment;
+mod form;
+mod in_process;
+mod python;
+#[cfg(unix)]
+mod wire;
+#[cfg(unix)]
+mod worker;
 
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, FixedOffset};
 
-use super::environment::{self, Variable};
-use super::form::Forms;
-#[cfg(unix)]
-use super::worker;
-use super::{CHAT_ML, ChatError, Message, PLAIN, in_process};
+pub(super) use self::environment::{Variable, json_text};
+pub(super) use self::form::Forms;
+use super::{CHAT_ML, ChatError, Message, PLAIN};
 
 /// The template in the embedded model's file.
 const EMBEDDED: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] \
@@ -19,7 +29,7 @@ const STACK_BYTES: usize = 1 << 20;
 
 /// A compiled template.
 #[derive(Debug)]
-pub(super) enum Template {
+pub(in crate::chat) enum Template {
     /// Rendered in this process.
     InProcess {
         template: in_process::Template,
@@ -35,7 +45,7 @@ impl Template {
     /// Compiles a template. `now` is the time of `strftime_now`; it is the same for a whole conversation, so that the
     /// beginning of the prompt never changes. Where the system refuses a child, an unknown template is rendered in this
     /// process too, with limits on its instructions and its output only.
-    pub(super) fn compile(source: &str, now: DateTime<FixedOffset>) -> Result<Template, ChatError> {
+    pub(in crate::chat) fn compile(source: &str, now: DateTime<FixedOffset>) -> Result<Template, ChatError> {
         if [EMBEDDED, CHAT_ML, PLAIN].contains(&source) {
             let template = in_process::Template::compile(source, now, STACK_BYTES)?;
             return Ok(Template::InProcess { template, unconfined: None });
@@ -52,7 +62,7 @@ impl Template {
     }
 
     /// Renders the template with these variables and messages, whose contents have these forms.
-    pub(super) fn render(
+    pub(in crate::chat) fn render(
         &self,
         variables: &BTreeMap<String, Variable>,
         messages: &[Message],
@@ -66,7 +76,7 @@ impl Template {
     }
 
     /// Why an unknown template has no process of its own, if the system refused one.
-    pub(super) fn unconfined(&self) -> Option<&str> {
+    pub(in crate::chat) fn unconfined(&self) -> Option<&str> {
         match self {
             Template::InProcess { unconfined, .. } => unconfined.as_deref(),
             #[cfg(unix)]

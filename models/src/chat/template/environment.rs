@@ -15,8 +15,9 @@ use minijinja::{Environment, Error, ErrorKind, Value};
 use regex::Regex;
 
 use super::form::Form;
-use super::prompt::other_thinking;
-use super::{ChatError, Message, python, without_header};
+use super::python;
+use crate::chat::prompt::other_thinking;
+use crate::chat::{ChatError, Message, without_header};
 
 /// Maximum length of a template. The longest in use have about 20 KB.
 const MAX_TEMPLATE_BYTES: usize = 256 << 10;
@@ -29,16 +30,16 @@ const MAX_RECURSION: usize = 100;
 /// Maximum output, in bytes in addition to four times the messages.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
 /// What is too long then, in words.
-pub(super) const RENDERED: &str = "the rendered conversation";
+pub(in crate::chat) const RENDERED: &str = "the rendered conversation";
 /// Maximum nesting of values that `tojson` writes.
 const MAX_JSON_DEPTH: usize = 64;
 /// Stack that compiling and rendering need: the template engine recurses over values and expressions, which a
 /// template can nest deeply. Memory pages are only used if it does.
-pub(super) const STACK_BYTES: usize = 256 << 20;
+pub(in crate::chat) const STACK_BYTES: usize = 256 << 20;
 
 /// A compiled template.
 #[derive(Debug)]
-pub(super) struct Compiled {
+pub(in crate::chat) struct Compiled {
     environment: Environment<'static>,
 }
 
@@ -48,7 +49,7 @@ pub(super) struct Compiled {
 struct Raised(String);
 
 /// The template with one kind of line ends and without `generation` tags; an error if it is too long.
-pub(super) fn prepare(source: &str) -> Result<String, ChatError> {
+pub(in crate::chat) fn prepare(source: &str) -> Result<String, ChatError> {
     if source.len() > MAX_TEMPLATE_BYTES {
         return Err(ChatError::TooLong { what: "the template", limit: MAX_TEMPLATE_BYTES });
     }
@@ -56,14 +57,14 @@ pub(super) fn prepare(source: &str) -> Result<String, ChatError> {
 }
 
 /// The maximum length of a rendered conversation whose messages have `content_bytes`.
-pub(super) fn max_output_bytes(content_bytes: usize) -> usize {
+pub(in crate::chat) fn max_output_bytes(content_bytes: usize) -> usize {
     MAX_OUTPUT_BYTES.saturating_add(content_bytes.saturating_mul(4))
 }
 
 impl Compiled {
     /// Compiles a template that [`prepare`] returned. `now` is the time of `strftime_now`; it is the same for
     /// a whole conversation, so that the beginning of the prompt never changes.
-    pub(super) fn new(source: String, now: DateTime<FixedOffset>) -> Result<Compiled, ChatError> {
+    pub(in crate::chat) fn new(source: String, now: DateTime<FixedOffset>) -> Result<Compiled, ChatError> {
         let mut environment = Environment::new();
         environment.set_trim_blocks(true);
         environment.set_lstrip_blocks(true);
@@ -79,7 +80,7 @@ impl Compiled {
     }
 
     /// Renders the template with these variables and messages.
-    pub(super) fn render(
+    pub(in crate::chat) fn render(
         &self,
         variables: impl IntoIterator<Item = (impl Into<Value>, Variable)>,
         messages: Vec<(Message, Form)>,
@@ -130,7 +131,7 @@ fn message(message: Message, form: Form) -> Value {
 
 /// A variable of a template.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Variable {
+pub(in crate::chat) enum Variable {
     None,
     Flag(bool),
     Number(i64),
@@ -209,7 +210,7 @@ fn strftime(now: &DateTime<FixedOffset>, format: &str) -> Result<String, Error> 
 }
 
 /// A text as `tojson` writes it.
-pub(super) fn json_text(text: &str) -> String {
+pub(in crate::chat) fn json_text(text: &str) -> String {
     let mut json =
         Json { out: String::new(), indent: None, item: String::new(), key: String::new(), sort_keys: false };
     json.string(text);
@@ -328,8 +329,7 @@ impl Json {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::Template;
-    use super::super::form::Forms;
+    use super::super::{Forms, Template};
     use super::*;
 
     fn now() -> DateTime<FixedOffset> {

@@ -6,11 +6,11 @@ use chrono::{DateTime, FixedOffset};
 
 use super::environment::{self, Compiled, Variable};
 use super::form::Forms;
-use super::{ChatError, Message};
+use crate::chat::{ChatError, Message};
 
 /// A compiled template.
 #[derive(Debug)]
-pub(super) struct Template {
+pub(in crate::chat) struct Template {
     compiled: Compiled,
     stack_bytes: usize,
 }
@@ -28,7 +28,7 @@ impl Template {
     }
 
     /// Renders the template with these variables and messages, whose contents have these forms.
-    pub(super) fn render(
+    pub(in crate::chat) fn render(
         &self,
         variables: &BTreeMap<String, Variable>,
         messages: &[Message],
