@@ -168,7 +168,7 @@ fn a_piece_is_a_chunk() {
         let mut session = session(&engine, SessionOptions { prefill, chunk: 500, ..options(9000, "full") });
         assert_eq!(pieces(&mut session, 1000).len(), 2 * chunks_read, "{prefill:?}");
         assert_eq!(pieces(&mut session, 2200).len(), 3, "a later text goes through all layers");
-        assert_eq!(pieces(&mut session, 2201), [1.0], "one token is a step");
+        assert_eq!(pieces(&mut session, 2201), [1.0], "one token");
         assert!(pieces(&mut session, 2201).is_empty());
     }
     let mut session = session(&engine, SessionOptions { chunk: 500, ..options(9000, "full") });

@@ -3,8 +3,10 @@
 
 pub(crate) mod outline;
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::{Instant, SystemTime};
 
 use ggml::InterruptFlag;
@@ -17,7 +19,7 @@ use models::tokenizer::{Tokenizer, TokenizerError};
 
 use crate::files::fingerprints::{self, FileState};
 use crate::heads::{HeadShape, HeadsError};
-use crate::{EngineError, EngineOptions, Progress, Task};
+use crate::{EngineError, Progress, Task};
 
 /// Where a model comes from.
 ///
@@ -144,7 +146,8 @@ impl Model {
     /// # Errors
     /// Where the file is no longer complete.
     pub fn fingerprint(&self) -> Result<&str, EngineError> {
-        self.identify(EngineOptions::default().threads(), &InterruptFlag::new(), &mut |_| ())
+        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        self.identify(threads, &InterruptFlag::new(), &mut |_| ())
     }
 
     /// As [`Model::fingerprint`], with this many threads. The interrupt flag stops it.

@@ -82,7 +82,8 @@ impl TextReading<'_> {
         }
         self.session.interrupt.check()?;
         let progress = match &self.tokens[read..] {
-            [token] if read > 0 => self.read_token(*token)?,
+            // The last token of a longer text is a chunk, as the tokens before it.
+            [token] if self.before > 0 && self.missing() == 1 => self.read_token(*token)?,
             rest => {
                 self.begin(rest)?;
                 match self.session.first_text().is_some() {
@@ -125,7 +126,7 @@ impl TextReading<'_> {
         Ok(())
     }
 
-    /// Reads the last token of the text by a decode step.
+    /// Reads the only token that is missing, by a decode step.
     fn read_token(&mut self, token: u32) -> Result<Progress, EngineError> {
         let (session, started) = (&mut *self.session, Instant::now());
         session.prepare_step(token)?;
