@@ -75,7 +75,9 @@ fn pieces_of_sessions_that_take_turns_give_what_each_gives_alone() {
             let mut alone = [make(), make()];
             let mut together = [make(), make()];
             let [mut answers, mut answers_alone] = [make(), make()];
-            [&mut answers, &mut answers_alone].map(|session| sync(session, &steps[..50]));
+            for session in [&mut answers, &mut answers_alone] {
+                sync(session, &steps[..50]);
+            }
             let mut pushed = 50;
             for ends in [[200, 100], [260, 170]] {
                 for ((session, text), end) in alone.iter_mut().zip(&texts).zip(ends) {
