@@ -200,7 +200,7 @@ impl EngineError {
         }
     }
 
-    /// Whether the computation was stopped by the engine's interrupt flag.
+    /// Whether the computation was stopped by its interrupt flag.
     pub fn is_interrupt(&self) -> bool {
         matches!(self, EngineError::Compute(ggml::Error::Interrupted))
     }

@@ -145,6 +145,7 @@ impl Chat {
                 hint: Hint::advice("make the session with the same model"),
             });
         }
+        // The conversation's flag stops it, whoever made the session.
         session.set_interrupt(self.session.interrupt());
         let reading = Reading::of(&mut session, &self.timeline, progress)?;
         (self.session, self.ahead) = (session, None);

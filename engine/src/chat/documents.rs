@@ -236,7 +236,7 @@ impl Chat {
                 latest = elapsed;
                 progress(Progress { share, size, elapsed, ..now });
                 if let Some((cache, file)) = &mut kept_in
-                    && share < 1.0
+                    && session.reached(tokens).is_some()
                     && file.is_due(elapsed, session.unfinished_bytes())
                 {
                     let text = UnfinishedText { tokens, share, elapsed };

@@ -6,6 +6,7 @@ pub mod outline;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::{Instant, SystemTime};
 
 use ggml::InterruptFlag;
@@ -145,7 +146,7 @@ impl Model {
     /// # Errors
     /// Where the file is no longer complete.
     pub fn fingerprint(&self) -> Result<&str, EngineError> {
-        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = thread::available_parallelism().map_or(1, NonZero::get);
         self.identify(threads, &InterruptFlag::new(), &mut |_| ())
     }
 

@@ -1,9 +1,8 @@
 //! A session: one timeline of tokens, and the store that holds their rows.
 //!
-//! Between two tokens this happens ([`Session::compute`]): the store makes room, a graph is built (or is there), the
-//! model computes it against the rows that are kept, logits are read, the new rows count, and the policies say which rows
-//! are evicted next. Decode steps and chunks of a text both go through [`Session::advance`]. Only a first text may be read
-//! in another way, layer by layer (`reading/first_text.rs`): each layer reads the whole text before its rows are evicted.
+//! [`Session::compute`] is what happens between two tokens. Decode steps and chunks of a text both go through
+//! [`Session::advance`]. Only a first text may be read in another way, layer by layer (`reading/first_text.rs`): each layer
+//! reads the whole text before its rows are evicted.
 //!
 //! The caller hands over the whole text so far as tokens. The session keeps what it has of it and reads the rest, at once
 //! ([`Session::sync`]) or piece by piece ([`Session::read`]).
@@ -68,7 +67,7 @@ pub struct Session {
     last_text: LastText,
     /// For everything but decode steps.
     workspace: Workspace,
-    /// The graphs of a decode step, built once, and their memory.
+    /// The graphs of a decode step, built once, and their memory. After a step that failed they are built again.
     decode: Option<(Pass, Workspace)>,
     compressing: Duration,
     work: ReadingWork,
@@ -100,6 +99,72 @@ enum Advance {
     /// Up to a chunk of tokens, as many as there is room for. It can be interrupted, and is taken back after an error.
     /// If it begins a turn, earlier turns cannot be undone any more.
     Chunk { begins_turn: bool },
+}
+
+impl Session {
+    /// What happens between two tokens, as far as it can be taken back: the store makes room, the graphs are there or are
+    /// built, the model computes, results are read, new rows count, policies say which rows are evicted next. Returns how
+    /// many of the tokens were computed, what was read, and the rows.
+    fn compute<T>(
+        &mut self,
+        wanted: &[u32],
+        how: Advance,
+        outputs: impl FnOnce(usize) -> Result<OutputTokens, EngineError>,
+        read: impl FnOnce(&Pass, &mut Vec<f32>) -> Result<T, EngineError>,
+    ) -> Result<(usize, T, Evictions), EngineError> {
+        let tokens = &wanted[..self.make_room(wanted.len())?];
+        let (pass, memory) = self.pass(how, tokens.len(), outputs(tokens.len())?)?;
+        let (backends, interrupt) = (&self.engine.backends, how.interrupt(&self.interrupt));
+        pass.compute(backends, tokens, self.store.seen(), &self.store.state(), interrupt)?;
+        let result = read(&pass, &mut self.next_logits)?;
+        self.store.advance(tokens.len());
+        let rows = self.store.plan_evictions(how.event(), false, backends, &mut self.workspace)?;
+        self.decode = memory.map(|memory| (pass, memory)).or(self.decode.take());
+        Ok((tokens.len(), result, rows))
+    }
+
+    /// Computes the next of the tokens `rest`, one or up to a chunk, and leaves what `read` reads of the results: the
+    /// logits of what follows, or none, and what it gives. `outputs` tells for which tokens of so many logits are
+    /// computed. All that a session computes against its store goes through here.
+    fn advance<T>(
+        &mut self,
+        rest: &[u32],
+        how: Advance,
+        outputs: impl FnOnce(usize) -> Result<OutputTokens, EngineError>,
+        read: impl FnOnce(&Pass, &mut Vec<f32>) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        let wanted = rest.len().min(self.options.chunk.max(1));
+        if let Advance::Chunk { begins_turn } = how {
+            let turn = begins_turn.then_some(self.logits.as_slice());
+            self.store.begin_attempt(turn, self.store.free_rows() < wanted)?;
+        }
+        match self.compute(&rest[..wanted], how, outputs, read) {
+            Ok((count, result, evictions)) => self.complete(&rest[..count], evictions).map(|()| result),
+            Err(error) => Err(self.take_back(error, rest, how)),
+        }
+    }
+
+    /// The graphs that compute so many tokens. Those of a decode step, which are built once, come with their memory.
+    fn pass(
+        &mut self,
+        how: Advance,
+        n: usize,
+        outputs: OutputTokens,
+    ) -> Result<(Pass, Option<Workspace>), EngineError> {
+        let graphs = || self.forward.model_graphs(n, outputs, |layer| self.store.rows(layer));
+        match (how, self.decode.take()) {
+            (Advance::Step, Some((pass, memory))) => Ok((pass, Some(memory))),
+            (Advance::Step, None) => {
+                let mut memory = Workspace::new(&self.engine.backends);
+                Ok((Pass::new(graphs(), &mut memory)?, Some(memory)))
+            }
+            (Advance::Chunk { .. }, decode) => {
+                let graphs = graphs();
+                self.decode = decode;
+                Ok((Pass::new(graphs, &mut self.workspace)?, None))
+            }
+        }
+    }
 }
 
 impl Session {
@@ -245,65 +310,14 @@ impl Session {
         }
         self.interrupt.check()?;
         not_finite::check_weights(&self.engine, token, self.options.types, &self.interrupt)?;
-        if self.decode.is_none() {
-            let mut workspace = Workspace::new(&self.engine.backends);
-            let rows = |layer| self.store.rows(layer);
-            let pass = Pass::new(self.forward.model_graphs(1, OutputTokens::Last, rows), &mut workspace)?;
-            self.decode = Some((pass, workspace));
-        }
+        let (pass, memory) = self.pass(Advance::Step, 1, OutputTokens::Last)?;
+        self.decode = memory.map(|memory| (pass, memory));
         Ok(())
     }
 
     /// A decode step, after [`Session::prepare_step`].
     fn step(&mut self, token: u32) -> Result<(), EngineError> {
         self.advance(&[token], Advance::Step, |_| Ok(OutputTokens::Last), Pass::read_logits_into)
-    }
-
-    /// Computes the next of the tokens `rest`, one or up to a chunk, and leaves what `read` reads of the results: the
-    /// logits of what follows, or none, and what it gives. `outputs` tells for which tokens of so many logits are
-    /// computed.
-    fn advance<T>(
-        &mut self,
-        rest: &[u32],
-        how: Advance,
-        outputs: impl FnOnce(usize) -> Result<OutputTokens, EngineError>,
-        read: impl FnOnce(&Pass, &mut Vec<f32>) -> Result<T, EngineError>,
-    ) -> Result<T, EngineError> {
-        let wanted = rest.len().min(self.options.chunk.max(1));
-        if let Advance::Chunk { begins_turn } = how {
-            let turn = begins_turn.then_some(self.logits.as_slice());
-            self.store.begin_attempt(turn, self.store.free_rows() < wanted)?;
-        }
-        match self.compute(&rest[..wanted], how, outputs, read) {
-            Ok((count, result, evictions)) => self.complete(&rest[..count], evictions).map(|()| result),
-            Err(error) => Err(self.take_back(error, rest, how)),
-        }
-    }
-
-    /// What happens between two tokens, as far as it can be taken back. Returns how many of the tokens were computed, what
-    /// was read, and which rows are evicted next.
-    fn compute<T>(
-        &mut self,
-        wanted: &[u32],
-        how: Advance,
-        outputs: impl FnOnce(usize) -> Result<OutputTokens, EngineError>,
-        read: impl FnOnce(&Pass, &mut Vec<f32>) -> Result<T, EngineError>,
-    ) -> Result<(usize, T, Evictions), EngineError> {
-        let tokens = &wanted[..self.make_room(wanted.len())?];
-        let (outputs, backends) = (outputs(tokens.len())?, &self.engine.backends);
-        let (mut built, (event, interrupt)) = (None, how.event_and_interrupt(&self.interrupt));
-        let pass = match (how, &self.decode) {
-            (Advance::Step, Some((pass, _))) => pass,
-            _ => {
-                let graphs = self.forward.model_graphs(tokens.len(), outputs, |layer| self.store.rows(layer));
-                built.insert(Pass::new(graphs, &mut self.workspace)?)
-            }
-        };
-        pass.compute(backends, tokens, self.store.seen(), &self.store.state(), interrupt)?;
-        let result = read(pass, &mut self.next_logits)?;
-        self.store.advance(tokens.len());
-        let evictions = self.store.plan_evictions(event, false, backends, &mut self.workspace)?;
-        Ok((tokens.len(), result, evictions))
     }
 
     /// Makes room for up to `wanted` tokens. Returns for how many there is room, at least 1.
@@ -540,12 +554,17 @@ impl Session {
 }
 
 impl Advance {
-    /// What policies are told, and what may stop the computation.
-    fn event_and_interrupt(self, flag: &InterruptFlag) -> (Event, Option<&InterruptFlag>) {
+    /// What policies are told.
+    fn event(self) -> Event {
         match self {
-            Advance::Step => (Event::Step, None),
-            Advance::Chunk { .. } => (Event::Chunk, Some(flag)),
+            Advance::Step => Event::Step,
+            Advance::Chunk { .. } => Event::Chunk,
         }
+    }
+
+    /// What may stop the computation.
+    fn interrupt(self, flag: &InterruptFlag) -> Option<&InterruptFlag> {
+        matches!(self, Advance::Chunk { .. }).then_some(flag)
     }
 }
 

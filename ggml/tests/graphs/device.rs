@@ -122,8 +122,7 @@ fn a_gpu_records_graphs_that_are_computed_again() {
     if std::env::var("LONGHAND_TEST_DEVICE").as_deref() != Ok("cuda") {
         return;
     }
-    let (backend, ctx) =
-        (Backend::cuda(0, Default::default(), Some(1 << 30)).expect("a GPU"), Context::new(16));
+    let (backend, ctx) = (Backend::cuda(0, Some(1 << 30)).expect("a GPU"), Context::new(16));
     let x = ctx.input("x", Type::F32, [3]);
     let y = ctx.scale(&ctx.scale(&x, 2.0), 10.0).output();
     let mut allocator = GraphAllocator::new(&backend.buffer_type());

@@ -624,7 +624,7 @@ fn a_graph_in_the_memory_of_another_place_is_refused() {
     if std::env::var("LONGHAND_TEST_DEVICE").as_deref() != Ok("cuda") {
         return;
     }
-    let backends = [cpu(), Backend::cuda(0, Default::default(), None).expect("a GPU")];
+    let backends = [cpu(), Backend::cuda(0, None).expect("a GPU")];
     for (place, other) in [(0, 1), (1, 0)] {
         let context = Context::new(4);
         let y = context.scale(&context.input("x", Type::F32, [4]), 2.0).output();

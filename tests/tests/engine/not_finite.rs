@@ -223,6 +223,19 @@ fn a_damaged_embedding_is_found_when_its_token_is_read() {
                 (session.store().contents().expect("the store"), session.logits().to_vec()) == before,
                 "{policy}"
             );
+            // A caller that tries again meets the same error.
+            let mut reading = session.read(&bad).expect("a reading");
+            for _ in 0..2 {
+                let error = loop {
+                    match reading.step() {
+                        Ok(progress) => assert!(progress.is_some_and(|progress| progress.share < 1.0)),
+                        Err(error) => break error,
+                    }
+                };
+                named(error);
+                assert_eq!(reading.session().tokens(), &good[..50], "{policy}");
+            }
+            drop(reading);
             named(session.push(BAD).expect_err("a bad token"));
             assert!(
                 (session.store().contents().expect("the store"), session.logits().to_vec()) == before,

@@ -351,6 +351,80 @@ fn an_interrupt_by_another_thread_leaves_a_whole_beginning() {
     }
 }
 
+/// Two threads read with one engine. One of them is stopped in the middle of its text, and the other one goes on.
+#[test]
+fn a_flag_stops_its_own_session_only() {
+    let engine = tiny_model();
+    let tokens = random_tokens(&engine, CONTEXT, 40);
+    let policy = "h2o:heavy=20,recent=20".parse().expect("a policy");
+    for prefill in PREFILLS {
+        let [mut stopped, mut other, mut whole] = [(); 3].map(|()| make(&engine, &policy, prefill));
+        sync(&mut whole, &tokens);
+        let (flag, both_read, one_is_stopped) =
+            (stopped.interrupt().clone(), Barrier::new(2), Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut pieces = 0;
+                let read = stopped.sync(&tokens, &mut |_| {
+                    pieces += 1;
+                    if pieces == 2 {
+                        both_read.wait();
+                        flag.set();
+                    }
+                });
+                one_is_stopped.wait();
+                assert!(read.expect_err("stopped").is_interrupt());
+                assert_eq!(pieces, 2, "{prefill:?}");
+            });
+            let mut pieces = 0;
+            let read = other.sync(&tokens, &mut |_| {
+                pieces += 1;
+                if pieces == 2 {
+                    both_read.wait();
+                    one_is_stopped.wait();
+                }
+            });
+            read.expect("nobody stopped it");
+            assert!(pieces > 3, "{prefill:?}: {pieces} pieces");
+        });
+        assert_eq!((state(&other), other.logits()), (state(&whole), whole.logits()), "{prefill:?}");
+        // Nothing was reset: the one stays stopped, and the other one answers.
+        assert!(stopped.sync(&tokens, &mut |_| ()).expect_err("stopped").is_interrupt());
+        other.clear().expect("an empty session");
+        sync(&mut other, &tokens[..9]);
+        other.push(tokens[9]).expect("a step");
+        // A new flag for the next call.
+        stopped.set_interrupt(&InterruptFlag::new());
+        sync(&mut stopped, &tokens);
+        assert_eq!((state(&stopped), stopped.logits()), (state(&whole), whole.logits()), "{prefill:?}");
+    }
+}
+
+/// A flag that is set stops what it is given to before anything is done: loading, calibration, windows.
+#[test]
+fn a_flag_stops_the_call_that_it_is_given_to() {
+    let flag = InterruptFlag::new();
+    flag.set();
+    let options = EngineOptions { interrupt: flag.clone(), ..tests::engine_options() };
+    let file = tests::data("golden/models/llama-gqa-llama3rope-f32.gguf");
+    let loaded = Engine::open(&ModelSource::File(file), &options);
+    assert!(loaded.err().expect("stopped").is_interrupt());
+    let engine = tiny_model();
+    let (options, rule) =
+        (CalibrationOptions { period: 16, ..CalibrationOptions::default() }, SelectionRule::default());
+    let stopped = calibrate(&engine, &options, &rule, &flag, &mut |_| ());
+    assert!(stopped.expect_err("stopped").is_interrupt());
+    calibrate(&engine, &options, &rule, &InterruptFlag::new(), &mut |_| ()).expect("the engine is as before");
+    let tokens = random_tokens(&engine, 20, 41);
+    let stopped = longhand::last_attention(&engine, &tokens, &flag, &mut |_| ());
+    assert!(stopped.expect_err("stopped").is_interrupt());
+    let mut sessions =
+        ["full", "tova"].map(|policy| make(&engine, &policy.parse().expect(policy), Prefill::Exact));
+    sessions[0].set_interrupt(&flag);
+    let stopped = longhand::sync_all(&mut sessions, &tokens, &mut |_| ());
+    assert!(stopped.expect_err("stopped").is_interrupt());
+}
+
 /// Texts of which all logits, or all intermediates, are wanted.
 #[test]
 fn interrupted_diagnoses_leave_a_whole_beginning() {

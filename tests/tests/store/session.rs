@@ -49,6 +49,136 @@ fn a_changed_text_reuses_the_common_prefix() {
     assert!(max_difference(reused.logits(), fresh.logits()) < 1e-4 + device_tolerance());
 }
 
+/// The bytes of the store, the tokens and the logits.
+fn state(session: &Session) -> (Vec<u8>, Vec<u32>, Vec<f32>) {
+    let rows = session.store().contents().expect("the store");
+    (rows, session.tokens().to_vec(), session.logits().to_vec())
+}
+
+/// The pieces of two sessions' texts and the steps of a third session take turns. Each gives, bit for bit, what it gives
+/// alone: in a first text, in a later one, and under policies that evict.
+#[test]
+fn pieces_of_sessions_that_take_turns_give_what_each_gives_alone() {
+    let engine = tiny_model();
+    let texts = [random_tokens(&engine, 260, 21), random_tokens(&engine, 170, 22)];
+    let steps = random_tokens(&engine, 400, 23);
+    for policy in [
+        "full",
+        "h2o:heavy=20,recent=20,compensation=on",
+        "snapkv:window=16,capacity=40,slack=30",
+        "streaming:sinks=4,window=40",
+        "kvzip:heads=off,capacity=50,recent=10",
+    ] {
+        for prefill in [Prefill::Exact, Prefill::Streaming] {
+            let make = || session(&engine, SessionOptions { prefill, chunk: 32, ..options(600, policy) });
+            let case = format!("{policy} {prefill:?}");
+            let mut alone = [make(), make()];
+            let mut together = [make(), make()];
+            let [mut answers, mut answers_alone] = [make(), make()];
+            for session in [&mut answers, &mut answers_alone] {
+                sync(session, &steps[..50]);
+            }
+            let mut pushed = 50;
+            for ends in [[200, 100], [260, 170]] {
+                for ((session, text), end) in alone.iter_mut().zip(&texts).zip(ends) {
+                    sync(session, &text[..end]);
+                }
+                let mut readings = Vec::new();
+                for ((session, text), end) in together.iter_mut().zip(&texts).zip(ends) {
+                    readings.push(session.read(&text[..end]).expect("a reading"));
+                }
+                let (mut shares, mut last) = (vec![Vec::new(); 2], [false; 2]);
+                while last != [true; 2] {
+                    for (number, reading) in readings.iter_mut().enumerate() {
+                        let progress = reading.step().expect("a piece");
+                        last[number] = progress.is_none();
+                        shares[number].extend(progress.map(|progress| progress.share));
+                    }
+                    answers.push(steps[pushed]).expect("a step");
+                    pushed += 1;
+                }
+                drop(readings);
+                for shares in shares {
+                    assert!(shares.len() > 1 && shares.is_sorted(), "{case}: {shares:?}");
+                    assert_eq!(shares.last(), Some(&1.0), "{case}");
+                }
+            }
+            for token in &steps[50..pushed] {
+                answers_alone.push(*token).expect("a step");
+            }
+            for (together, alone) in
+                together.iter().chain([&answers]).zip(alone.iter().chain([&answers_alone]))
+            {
+                assert!(state(together) == state(alone), "{case}");
+            }
+        }
+    }
+}
+
+/// A reading that is dropped in the middle pauses. Reading the same text again goes on, another text begins anew.
+#[test]
+fn a_reading_that_is_dropped_goes_on_or_is_given_up() {
+    let engine = tiny_model();
+    let tokens = random_tokens(&engine, 300, 24);
+    for policy in ["full", "h2o:heavy=20,recent=20", "kvzip:heads=off,capacity=50,recent=10"] {
+        for prefill in [Prefill::Exact, Prefill::Streaming] {
+            let make = || session(&engine, SessionOptions { prefill, chunk: 32, ..options(300, policy) });
+            let case = format!("{policy} {prefill:?}");
+            let (mut whole, mut paused) = (make(), make());
+            let mut pieces = 0;
+            for end in [200, 260] {
+                sync(&mut whole, &tokens[..end]);
+                while paused.read(&tokens[..end]).expect("a reading").step().expect("a piece").is_some() {
+                    pieces += 1;
+                    assert!(tokens.starts_with(paused.tokens()));
+                }
+                assert!(state(&paused) == state(&whole), "{case}");
+            }
+            assert!(pieces > 8, "{case}: {pieces} pieces");
+            // The turn is one, in however many pieces it was read.
+            assert_eq!(sync(&mut whole, &tokens[..200]), sync(&mut paused, &tokens[..200]), "{case}");
+            assert!(state(&paused) == state(&whole), "{case}");
+
+            let mut given_up = make();
+            let mut reading = given_up.read(&tokens[..200]).expect("a reading");
+            assert!(reading.step().expect("a piece").is_some() && reading.step().expect("a piece").is_some());
+            let some = (reading.session().tokens().len(), reading.session().first_text_share());
+            drop(reading);
+            assert_eq!((given_up.tokens().len(), given_up.first_text_share()), some, "{case}");
+            assert!((some.0 > 0) != some.1.is_some_and(|share| share > 0.0), "{case}: {some:?}");
+            let (other, mut fresh) = (&tokens[100..180], make());
+            sync(&mut given_up, other);
+            sync(&mut fresh, other);
+            assert!(state(&given_up) == state(&fresh), "{case}");
+        }
+    }
+}
+
+/// Pieces are bounded: a chunk of one layer in a first text, a chunk of all layers in a later one, and some thousand
+/// embeddings before the first layer.
+#[test]
+fn a_piece_is_a_chunk() {
+    let engine = tiny_model();
+    let (layers, tokens) = (engine.spec().n_layers, random_tokens(&engine, 9000, 25));
+    let pieces = |session: &mut Session, end: usize| {
+        let mut reading = session.read(&tokens[..end]).expect("a reading");
+        std::iter::from_fn(|| reading.step().expect("a piece"))
+            .map(|progress| progress.share)
+            .collect::<Vec<_>>()
+    };
+    for (prefill, chunks_read) in [(Prefill::Exact, layers), (Prefill::Streaming, 1)] {
+        let mut session = session(&engine, SessionOptions { prefill, chunk: 500, ..options(9000, "full") });
+        assert_eq!(pieces(&mut session, 1000).len(), 2 * chunks_read, "{prefill:?}");
+        assert_eq!(pieces(&mut session, 2200).len(), 3, "a later text goes through all layers");
+        assert_eq!(pieces(&mut session, 2201), [1.0], "one token");
+        assert!(pieces(&mut session, 2201).is_empty());
+    }
+    let mut session = session(&engine, SessionOptions { chunk: 500, ..options(9000, "full") });
+    let shares = pieces(&mut session, 9000);
+    assert_eq!(shares.len(), 1 + 18 * layers, "the first embeddings, and the rest with the first chunk");
+    assert!(shares[0] == 0.0 && shares[1] > 0.0, "{shares:?}");
+}
+
 /// Exact prefill and decoding token by token keep the same rows and the same compensation entries. This is
 /// true for the first layer only: the inputs of later layers differ by design.
 #[test]

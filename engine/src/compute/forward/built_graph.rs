@@ -149,7 +149,7 @@ impl BuiltGraph {
 }
 
 /// A graph that is being built.
-pub(super) struct Draft {
+pub(super) struct GraphDraft {
     pub(super) ctx: Context,
     pub(super) inputs: Inputs,
     pub(super) effects: Effects,
@@ -160,7 +160,7 @@ pub(super) struct Draft {
     pub(super) trace: bool,
 }
 
-impl Draft {
+impl GraphDraft {
     /// What the other place hands over for `n` tokens, `[n_embd, n]`. A stage ends with what is computed for it.
     pub(super) fn receive(&mut self, n: usize) -> Tensor {
         let received = match self.sent.take() {
@@ -177,7 +177,7 @@ impl Draft {
 
     /// The graph that computes `result`.
     pub(super) fn finish(self, result: Tensor) -> BuiltGraph {
-        let Draft { ctx, inputs, effects, exchanges, .. } = self;
+        let GraphDraft { ctx, inputs, effects, exchanges, .. } = self;
         BuiltGraph { ctx, inputs, result, effects: effects.nodes, exchanges, probes: effects.probes }
     }
 }

@@ -9,7 +9,7 @@ use ggml::{Context, Tensor};
 use models::arch::Gating;
 use models::spec::{ExpertTensors, Experts};
 
-use super::{Draft, Forward, scaled};
+use super::{Forward, GraphDraft, scaled};
 
 /// The experts of each token.
 struct Chosen {
@@ -25,7 +25,7 @@ impl Forward {
     /// the layer's place among `drafts`.
     pub(super) fn experts(
         &self,
-        drafts: &mut [Draft; 2],
+        drafts: &mut [GraphDraft; 2],
         layer: usize,
         w: &ExpertTensors<Tensor>,
         x: &Tensor,

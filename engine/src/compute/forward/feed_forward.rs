@@ -4,7 +4,7 @@ use ggml::{Context, Tensor};
 use models::arch::FeedForward;
 use models::spec::{DenseTensors, NetworkTensors};
 
-use super::{Draft, Forward};
+use super::{Forward, GraphDraft};
 use crate::devices::placement::Place;
 
 impl Forward {
@@ -13,7 +13,7 @@ impl Forward {
     /// place among `drafts`.
     pub(super) fn feed_forward(
         &self,
-        drafts: &mut [Draft; 2],
+        drafts: &mut [GraphDraft; 2],
         layer: usize,
         w: &NetworkTensors<Tensor>,
         x: &Tensor,

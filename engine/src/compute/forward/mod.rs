@@ -22,7 +22,7 @@ use models::spec::{LayerTensors, MixerTensors, ModelSpec, Rope, RopeScaling};
 #[cfg(feature = "testing")]
 pub use self::attention::record_attention;
 pub use self::built_graph::{BuiltGraph, Inputs, OutputTokens, TextChunk};
-use self::built_graph::{Draft, Effects};
+use self::built_graph::{Effects, GraphDraft};
 use crate::compute::weights::Weights;
 use crate::devices::placement::{Place, Placement};
 use crate::kv::{LayerRows, attention_shape, key_offset};
@@ -190,10 +190,10 @@ impl Forward {
     }
 
     /// An empty graph for `n` tokens, with room for so many tensors.
-    fn draft(&self, tensors: usize, n: usize) -> Draft {
+    fn draft(&self, tensors: usize, n: usize) -> GraphDraft {
         let ctx = Context::new(tensors);
         let inputs = Inputs::new(&ctx, &self.spec, n);
-        Draft {
+        GraphDraft {
             ctx,
             inputs,
             effects: Effects::default(),
@@ -267,14 +267,14 @@ impl Forward {
     /// [`record_attention`] gives to the effects, and those that write the states of a recurrent layer.
     fn layer(
         &self,
-        drafts: &mut [Draft; 2],
+        drafts: &mut [GraphDraft; 2],
         layer: usize,
         x: &Tensor,
         rows: &LayerRows,
         outputs: OutputTokens,
     ) -> Tensor {
         let n = x.dim(1);
-        let Draft { ctx, inputs, effects, .. } = &mut drafts[self.placement.of(layer) as usize];
+        let GraphDraft { ctx, inputs, effects, .. } = &mut drafts[self.placement.of(layer) as usize];
         let ctx = &ctx.clone();
         let normed = self.attention_input(ctx, layer, x);
         let call = LayerCall { ctx, layer, normed: &normed, inputs, rows, outputs, effects };
@@ -304,7 +304,7 @@ impl Forward {
         let out = self.branch(ctx, out, w.ffn_post_norm.as_ref());
         let mut x = ctx.add(&out, &sum);
         if let Some(w) = &w.per_layer {
-            let Draft { inputs, effects, .. } = &mut drafts[self.placement.of(layer) as usize];
+            let GraphDraft { inputs, effects, .. } = &mut drafts[self.placement.of(layer) as usize];
             x = ctx.add(&x, &self.per_layer(ctx, layer, w, &x, inputs, effects));
         }
         if let Some(scale) = &w.output_scale {
@@ -344,7 +344,7 @@ impl Forward {
             let tensors = self.layer_tensors() * (layers + 1) + RECORDER_TENSORS * recorders;
             self.draft(tensors, n)
         });
-        let Draft { ctx, inputs, effects, .. } = &mut drafts[Place::Host as usize];
+        let GraphDraft { ctx, inputs, effects, .. } = &mut drafts[Place::Host as usize];
         let (mut place, mut x) = (Place::Host, self.embed(ctx, inputs));
         effects.check_embeddings(ctx, &x);
         for (layer, rows) in rows.iter().enumerate() {
@@ -389,7 +389,7 @@ impl Forward {
     }
 
     /// The graphs that compute `result`, which belongs to that of `place`, in the order of their first stages.
-    fn finish(&self, drafts: [Draft; 2], place: Place, result: Tensor) -> Vec<(Place, BuiltGraph)> {
+    fn finish(&self, drafts: [GraphDraft; 2], place: Place, result: Tensor) -> Vec<(Place, BuiltGraph)> {
         let graphs = Place::ALL.into_iter().zip(drafts).filter_map(|(at, mut draft)| match at == place {
             true => Some((at, draft.finish(result.clone()))),
             false => draft.sent.take().map(|sent| (at, draft.finish(sent.output()))),

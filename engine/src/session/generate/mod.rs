@@ -29,7 +29,7 @@ pub enum Stop {
     Length,
     /// The session is full.
     Context,
-    /// The caller, or the engine's interrupt flag, stopped it.
+    /// The caller, or the session's interrupt flag, stopped it.
     Interrupted,
 }
 

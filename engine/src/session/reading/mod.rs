@@ -81,8 +81,11 @@ impl TextReading<'_> {
             return Ok(None);
         }
         self.session.interrupt.check()?;
+        // After an error the session may have less than it had.
+        self.before = self.before.min(read);
         let progress = match &self.tokens[read..] {
-            [token] if read > 0 => self.read_token(*token)?,
+            // The last token of a longer text is a chunk, as the tokens before it.
+            [token] if self.before > 0 && self.missing() == 1 => self.read_token(*token)?,
             rest => {
                 self.begin(rest)?;
                 match self.session.first_text().is_some() {
@@ -108,24 +111,25 @@ impl TextReading<'_> {
         self.tokens.len() - self.before
     }
 
-    /// What comes before the first piece.
+    /// What comes before a piece: the first one checks the weights, and begins a first text.
     fn begin(&mut self, rest: &[u32]) -> Result<(), EngineError> {
         let session = &mut *self.session;
-        if self.is_begun {
-            return Ok(());
-        }
-        if let Some(last) = rest.last() {
+        if let Some(last) = rest.last().filter(|_| !self.is_begun) {
             not_finite::check_weights(&session.engine, *last, session.options.types, &session.interrupt)?;
         }
         let is_first = session.tokens.is_empty() && session.options.prefill == Prefill::Exact;
-        if is_first && !session.is_reading(self.tokens) {
+        let goes_on = match self.is_begun {
+            true => session.first_text().is_some(),
+            false => session.is_reading(self.tokens),
+        };
+        if is_first && !goes_on {
             session.begin_first_text(self.tokens)?;
         }
         self.is_begun = true;
         Ok(())
     }
 
-    /// Reads the last token of the text by a decode step.
+    /// Reads the only token that is missing, by a decode step.
     fn read_token(&mut self, token: u32) -> Result<Progress, EngineError> {
         let (session, started) = (&mut *self.session, Instant::now());
         session.prepare_step(token)?;

@@ -38,7 +38,7 @@ pub fn split_thinking(text: &str) -> (Option<&str>, &str) {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ThinkingStream {
-    state: State,
+    phase: ThinkingPhase,
     /// The marks of this text's thinking.
     marks: Option<&'static ThinkingMarks>,
     /// Text that may begin a marker, and white space that may be at the end of the thinking.
@@ -55,7 +55,7 @@ pub struct Split {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum ThinkingPhase {
     /// Thinking may begin.
     #[default]
     Start,
@@ -72,26 +72,26 @@ enum State {
 impl ThinkingStream {
     /// Whether the answer has begun to think, and has not ended it.
     pub fn is_thinking(&self) -> bool {
-        matches!(self.state, State::ThinkingBegins | State::Thinking)
+        matches!(self.phase, ThinkingPhase::ThinkingBegins | ThinkingPhase::Thinking)
     }
 
     /// Takes a piece of the text. Returns what it is.
     pub fn push(&mut self, piece: &str) -> Split {
         self.held += piece;
         let mut split = Split::default();
-        if self.state == State::Start {
+        if self.phase == ThinkingPhase::Start {
             self.begin();
         }
         if self.is_thinking() {
             self.think(&mut split);
         }
-        if self.state == State::AnswerBegins {
+        if self.phase == ThinkingPhase::AnswerBegins {
             self.begin_answer();
         }
-        if self.state == State::HeaderEnds {
+        if self.phase == ThinkingPhase::HeaderEnds {
             self.end_header();
         }
-        if self.state == State::Answer {
+        if self.phase == ThinkingPhase::Answer {
             split.answer = std::mem::take(&mut self.held);
         }
         split
@@ -100,13 +100,13 @@ impl ThinkingStream {
     /// Ends the text. Returns what was held back.
     pub fn finish(&mut self) -> Split {
         let held = std::mem::take(&mut self.held);
-        match self.state {
-            State::Start | State::Answer => Split { answer: held, ..Split::default() },
-            State::ThinkingBegins | State::Thinking => {
+        match self.phase {
+            ThinkingPhase::Start | ThinkingPhase::Answer => Split { answer: held, ..Split::default() },
+            ThinkingPhase::ThinkingBegins | ThinkingPhase::Thinking => {
                 Split { thinking: held.trim_end().to_owned(), ..Split::default() }
             }
-            State::AnswerBegins => Split { answer: held.trim_start().to_owned(), ..Split::default() },
-            State::HeaderEnds => Split::default(),
+            ThinkingPhase::AnswerBegins => Split { answer: held.trim_start().to_owned(), ..Split::default() },
+            ThinkingPhase::HeaderEnds => Split::default(),
         }
     }
 
@@ -116,13 +116,13 @@ impl ThinkingStream {
         if let Some((marks, rest)) = begun {
             self.held = rest.to_owned();
             self.marks = Some(marks);
-            self.state = State::ThinkingBegins;
+            self.phase = ThinkingPhase::ThinkingBegins;
         } else if chat::headers().any(|header| text.starts_with(header)) {
-            self.state = State::AnswerBegins;
+            self.phase = ThinkingPhase::AnswerBegins;
         } else {
             let mut openings = THINKING_MARKS.iter().map(|marks| marks.begins).chain(chat::headers());
             if !openings.any(|opening| opening.starts_with(text)) {
-                self.state = State::Answer;
+                self.phase = ThinkingPhase::Answer;
             }
         }
     }
@@ -131,10 +131,10 @@ impl ThinkingStream {
         let text = self.held.trim_start();
         if let Some(rest) = chat::headers().find_map(|header| text.strip_prefix(header)) {
             self.held = rest.to_owned();
-            self.state = State::HeaderEnds;
+            self.phase = ThinkingPhase::HeaderEnds;
         } else if !text.is_empty() && !chat::headers().any(|header| header.starts_with(text)) {
             self.held = text.to_owned();
-            self.state = State::Answer;
+            self.phase = ThinkingPhase::Answer;
         }
     }
 
@@ -142,23 +142,23 @@ impl ThinkingStream {
         let text = self.held.trim_start();
         if !text.is_empty() {
             self.held = text.to_owned();
-            self.state = State::Answer;
+            self.phase = ThinkingPhase::Answer;
         }
     }
 
     fn think(&mut self, split: &mut Split) {
-        if self.state == State::ThinkingBegins {
+        if self.phase == ThinkingPhase::ThinkingBegins {
             self.held.drain(..self.held.len() - self.held.trim_start().len());
             if self.held.is_empty() {
                 return;
             }
-            self.state = State::Thinking;
+            self.phase = ThinkingPhase::Thinking;
         }
         let mark = self.marks.map_or(chat::THINKING_ENDS, |marks| marks.ends);
         if let Some(end) = self.held.find(mark) {
             split.thinking = self.held[..end].trim_end().to_owned();
             self.held.drain(..end + mark.len());
-            self.state = State::AnswerBegins;
+            self.phase = ThinkingPhase::AnswerBegins;
             return;
         }
         let possible = super::overlap(&self.held, mark);

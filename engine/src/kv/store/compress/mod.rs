@@ -35,7 +35,7 @@ impl Store {
     }
 
     /// Asks the policies which rows to evict where there are too many, with `forced` also rows within their
-    /// slack. Changes nothing, and runs to its end whatever the interrupt flag says.
+    /// slack. Changes nothing, and always runs to its end.
     pub fn plan_evictions(
         &self,
         event: Event,
@@ -72,7 +72,7 @@ impl Store {
         Ok(Evictions(decisions))
     }
 
-    /// Evicts rows as planned, whatever the interrupt flag says. After an error the store is empty.
+    /// Evicts rows as planned, without being interrupted. After an error the store is empty.
     pub fn evict(
         &mut self,
         evictions: Evictions,
