@@ -210,8 +210,8 @@ fn exit_code(error: &EngineError) -> u8 {
 /// The text of an error. The error that memory is not enough has units here.
 pub fn message(error: &(dyn Error + 'static)) -> String {
     match error.downcast_ref() {
-        Some(EngineError::Memory { context, needed, free, on_device, bound }) => {
-            memory_text(*context, *needed, *free, *on_device, *bound)
+        Some(EngineError::Memory { context, needed, free, on_device, bound, reserved }) => {
+            memory_text(*context, *needed, *free, *on_device, *bound, *reserved)
         }
         _ => error.to_string(),
     }
@@ -224,9 +224,14 @@ pub fn memory_text(
     free: usize,
     on_device: bool,
     bound: Option<MemoryBound>,
+    reserved: usize,
 ) -> String {
+    let reserved = match reserved {
+        0 => String::new(),
+        bytes => format!("; {} are reserved for other sessions", format::bytes(bytes)),
+    };
     format!(
-        "a context of {} tokens needs {} besides the weights{}, but only {} are free{}",
+        "a context of {} tokens needs {} besides the weights{}, but only {} are free{}{reserved}",
         format::count(context),
         format::bytes(needed),
         if on_device { " on the GPU" } else { "" },

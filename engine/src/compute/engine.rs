@@ -14,10 +14,11 @@ use models::spec::{KvHeads, ModelSpec};
 use crate::compute::forward::{Forward, Workers};
 use crate::compute::weights::Weights;
 use crate::devices::backends::{Backends, copy_bandwidth};
+use crate::devices::ledger::{DeviceLedger, Ledger};
 use crate::devices::placement::{Place, Placement};
 use crate::heads::HeadShape;
 #[cfg(feature = "testing")]
-use crate::setup::plan::WeightBytes;
+use crate::compute::weights::WeightBytes;
 use crate::{EngineError, Hint, Model, ModelSource, Progress, Task, heads};
 
 /// How a model is loaded.
@@ -41,11 +42,20 @@ pub struct EngineOptions {
     /// operation. The error is one for which [`EngineError::is_interrupt`] holds. A decode step that has
     /// begun is completed. The flag must be reset before the next computation.
     pub interrupt: Arc<AtomicBool>,
+    /// What main memory the engine's sessions are promised, with others.
+    pub ledger: Ledger,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        EngineOptions { threads: None, repack: true, device: None, trace: false, interrupt: Arc::default() }
+        EngineOptions {
+            threads: None,
+            repack: true,
+            device: None,
+            trace: false,
+            interrupt: Arc::default(),
+            ledger: Ledger::default(),
+        }
     }
 }
 
@@ -126,6 +136,8 @@ pub struct Engine {
     model: Arc<Model>,
     fingerprint: String,
     interrupt: Arc<AtomicBool>,
+    /// What memory its sessions are promised: the host's, and the device's.
+    pub(crate) ledgers: (Ledger, DeviceLedger),
     /// Whether it is known that no weight is NaN or infinite.
     pub(crate) has_finite_weights: AtomicBool,
     // Last: what computes must outlive everything it has allocated.
@@ -178,7 +190,8 @@ impl Engine {
         }
         let has_finite_weights = AtomicBool::new(false);
         let model = model.clone();
-        Ok(Arc::new(Engine { forward, model, fingerprint, interrupt, has_finite_weights, backends }))
+        let ledgers = (options.ledger.clone(), DeviceLedger::default());
+        Ok(Arc::new(Engine { forward, model, fingerprint, interrupt, ledgers, has_finite_weights, backends }))
     }
 
     /// The model it was loaded from.

@@ -13,6 +13,7 @@ use kernels::graph::GraphLane;
 use crate::compute::forward::Forward;
 use crate::compute::layered_text::{LayeredText, Purpose};
 use crate::compute::scratch::{Chunk, first_text_chunks};
+use crate::devices::ledger::Reservation;
 use crate::kv::{AttentionRecorder, LayerRows, Layout, Store};
 use crate::session::snapshot::{Input, Output, SnapshotError};
 use crate::session::{Reached, not_finite};
@@ -37,7 +38,10 @@ impl Session {
                     self.first_text = Some(text);
                     after_chunk(self, progress);
                 }
-                Ok(None) => self.finish_exact(tokens, text.logits),
+                Ok(None) => {
+                    self.finish_exact(tokens, text.logits);
+                    self.reservations.iter_mut().for_each(Reservation::first_text_is_read);
+                }
                 Err(error) if error.is_interrupt() => {
                     text.layers.release();
                     self.first_text = Some(text);

@@ -37,6 +37,7 @@ use crate::compute::engine::check_interrupt;
 use crate::compute::forward::{Forward, OutputTokens};
 use crate::compute::pass::Pass;
 use crate::devices::backends::Backends;
+use crate::devices::ledger::Reservation;
 use crate::devices::placement::Place;
 use crate::devices::workspace::Workspace;
 use crate::kv::policy::Event;
@@ -191,6 +192,8 @@ pub struct Session {
     decode: Option<(Pass, Workspace)>,
     compressing: Duration,
     pub(crate) work: ReadingWork,
+    /// The memory that it was promised, where a setup planned it.
+    pub(crate) reservations: Vec<Reservation>,
     /// Builds graphs for the session's context.
     forward: Forward,
     // Last: the engine must outlive what it has allocated.
@@ -223,6 +226,7 @@ impl Session {
             decode: None,
             compressing: Duration::ZERO,
             work: ReadingWork::new(spec),
+            reservations: Vec::new(),
             forward,
             engine: engine.clone(),
         })

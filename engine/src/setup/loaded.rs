@@ -2,19 +2,28 @@
 
 use std::sync::Arc;
 
-use super::decision::check_host;
+use super::SetupOptions;
+use super::decision::needed_on_host;
 use super::planner::{ModelOutline, Planner, Precision};
 use super::profiles::{Profiles, smallest};
-use super::{SetupOptions, free_memory};
+use crate::devices::ledger::{Left, Reservation};
 use crate::devices::placement::Place;
 use crate::kv::KvBudget;
 use crate::progress::Observer;
 use crate::setup::plan::{Measurements, Plan};
 use crate::{Engine, EngineError, SessionOptions};
 
+/// A session that was promised its memory.
+pub(super) struct Promised {
+    pub(super) session: SessionOptions,
+    plan: Plan,
+    /// Of the host's memory, and of the device's.
+    pub(super) reservations: Vec<Reservation>,
+}
+
 /// The options and the memory of a session of `context` tokens, whose first text has `prompt` tokens, on a
 /// loaded engine. Calibrates the head profile if one is missing, and sets the policy's parameters to what the
-/// budget allows.
+/// budget allows. Nothing is promised.
 ///
 /// # Errors
 /// If options contradict each other, or the session does not fit the free memory of the host or the device.
@@ -25,14 +34,29 @@ pub fn prepare_session(
     prompt: usize,
     observer: &mut dyn Observer,
 ) -> Result<(SessionOptions, Plan), EngineError> {
+    let Promised { session, plan, .. } = promise_new(engine, options, context, prompt, None, observer)?;
+    Ok((session, plan))
+}
+
+/// As [`prepare_session`], but its memory is promised, where it was promised `own` before.
+pub(super) fn promise_new(
+    engine: &Arc<Engine>,
+    options: &SetupOptions,
+    context: usize,
+    prompt: usize,
+    mut own: Option<Reservation>,
+    observer: &mut dyn Observer,
+) -> Result<Promised, EngineError> {
     let session = options.session(context);
     session.policy.check(engine.spec())?;
     if session.policy.uses_profile() && !session.policy.uses_shares() {
-        check_session(engine, options, context, prompt)?;
+        // What does not fit whatever the heads do is refused before they are calibrated.
+        let session = SessionOptions { profile: Some(smallest(engine.head_shape()?)?), ..session.clone() };
+        own = promise(engine, session, options.budget, prompt, own)?.reservations.into_iter().next();
     }
     let profile =
         Profiles::new(engine.model(), options).find_or_calibrate(engine, &session.policy, observer)?;
-    fit_session(engine, SessionOptions { profile, ..session }, options.budget, prompt)
+    promise(engine, SessionOptions { profile, ..session }, options.budget, prompt, own)
 }
 
 /// Refuses a session that does not fit whatever its heads do, before they are calibrated.
@@ -57,16 +81,32 @@ pub fn fit_session(
     budget: Option<KvBudget>,
     prompt: usize,
 ) -> Result<(SessionOptions, Plan), EngineError> {
+    let Promised { session, plan, .. } = promise(engine, session, budget, prompt, None)?;
+    Ok((session, plan))
+}
+
+/// As [`fit_session`], but its memory is promised, where it was promised `own` before.
+pub(super) fn promise(
+    engine: &Engine,
+    session: SessionOptions,
+    budget: Option<KvBudget>,
+    prompt: usize,
+    own: Option<Reservation>,
+) -> Result<Promised, EngineError> {
     let (session, plan) = plan_session(engine, session, budget, prompt)?;
-    check_host(&plan, session.context, free_memory())?;
-    let on_device = plan.device_allocated() - plan.weights.device;
-    match engine.backends.at(Place::Device).memory_left() {
-        Some(free) if on_device > free => {
-            let context = session.context;
-            Err(EngineError::Memory { context, needed: on_device, free, on_device: true, bound: None })
-        }
-        _ => Ok((session, plan)),
+    let (context, needed) = (session.context, needed_on_host(&plan));
+    let (host, device) = &engine.ledgers;
+    let on_host = host.reserve(needed, own).map_err(|left| left.error(context, needed))?;
+    let mut reservations = vec![on_host.with_lasting(plan.lasting())];
+    let backend = engine.backends.at(Place::Device);
+    if let (Some(left), Some((used, _))) = (backend.memory_left(), backend.memory_used()) {
+        let needed = plan.device_allocated() - plan.weights.device;
+        let promised = device.reserve(needed, used, left).map_err(|Left { free, reserved }| {
+            EngineError::Memory { context, needed, free: free.bytes, on_device: true, bound: None, reserved }
+        })?;
+        reservations.push(promised.with_lasting(plan.device.store + plan.device.compute));
     }
+    Ok(Promised { session, plan, reservations })
 }
 
 /// As [`fit_session`], but accepts what does not fit. Weights that are repacked are part of the engine and

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use ggml::Type;
 
 use super::{DeviceRequest, GpuLayers, HostExperts};
+use crate::devices::ledger::Ledger;
 use crate::files::folders;
 use crate::heads::HeadProfile;
 use crate::kv::{KvBudget, PolicyChoice};
@@ -127,6 +128,9 @@ pub struct SetupOptions {
     pub profile_folder: Option<PathBuf>,
     /// See [`EngineOptions::interrupt`].
     pub interrupt: Arc<AtomicBool>,
+    /// What main memory sessions are promised: no two are promised the same. Sessions share a ledger that is cloned; the
+    /// default is one for all sessions of the process.
+    pub ledger: Ledger,
 }
 
 impl Default for SetupOptions {
@@ -149,6 +153,7 @@ impl Default for SetupOptions {
             chunk: None,
             profile_folder: folders::cache().map(|folder| folder.join("heads")),
             interrupt: Arc::default(),
+            ledger: Ledger::default(),
         }
     }
 }
@@ -176,6 +181,7 @@ impl SetupOptions {
             device: None,
             trace: false,
             interrupt: self.interrupt.clone(),
+            ledger: self.ledger.clone(),
         }
     }
 }
