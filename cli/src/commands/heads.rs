@@ -9,7 +9,7 @@ use longhand::heads::{
     CalibrationOptions, HeadProfile, HeadShape, HeadThreshold, ImportOptions, Palette, ScoreMap,
     SelectionRule, calibrate, import,
 };
-use longhand::setup::{Found, Profiles};
+use longhand::setup::{Found, Profiles, calibration_options};
 use longhand::{Engine, EngineError, Model, Observer, Session, SessionOptions, Setup, SetupOptions};
 use models::shapes::ModelShape;
 
@@ -125,7 +125,7 @@ fn run_calibrate(app: &App, args: &CalibrateArgs) -> Result<()> {
     let setup_options = args.model.setup_options(app);
     let engine = load(app, &model, &setup_options)?;
     let options =
-        CalibrationOptions { period: args.period, seed: args.seed, ..CalibrationOptions::default() };
+        CalibrationOptions { period: args.period, seed: args.seed, ..calibration_options(&engine)? };
     let rule = SelectionRule { induction: args.induction, echo: args.echo, ..SelectionRule::default() };
     let mut reporter = app.reporter();
     let profile = app

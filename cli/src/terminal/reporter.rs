@@ -85,6 +85,12 @@ fn notice_text(notice: &Notice) -> Option<String> {
         Notice::IgnoredWindow { window } => format!(
             "note: the model's sliding window of {window} tokens is not used; its layers attend to all tokens"
         ),
+        Notice::LimitNotKept { limit, needed, weights_alone } => format!(
+            "note: --memory {} is not kept: {} {}",
+            format::bytes(*limit),
+            if *weights_alone { "the weights alone take" } else { "the weights and the cache take" },
+            format::bytes(*needed)
+        ),
         Notice::Advice(advice) => advice_text(advice),
         Notice::Begins(Task::Calibrate) => {
             "finding the model's retrieval heads (only once; the result is cached)".to_owned()

@@ -174,6 +174,11 @@ impl DeviceLedger {
 }
 
 impl Reservation {
+    /// How much is promised.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The same, of which only `bytes` are needed when the first text is read.
     pub(crate) fn with_lasting(mut self, bytes: usize) -> Reservation {
         self.lasting = bytes.min(self.bytes);

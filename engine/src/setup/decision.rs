@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::planner::{ModelOutline, Planner, Precision, count_planning, place};
 use super::profiles::{Found, Profiles, assumed_share, smallest, spread};
 use super::target::GpuLayers;
-use super::{SetupOptions, Target};
+use super::{SetupOptions, Target, calibrate};
 use crate::compute::engine::check_interrupt;
 use crate::devices::ledger::{Left, Ledger, Reservation};
 use crate::devices::memory::FreeMemory;
@@ -198,6 +198,11 @@ impl<'a> Decider<'a> {
             let smallest = planner.plan(&with(&heads.smallest)?, prompt, placement, precision)?;
             check_unloaded(&smallest.bytes, session.context, left)?;
         }
+        if *check_memory && !heads.known {
+            // Calibration comes before the session is made.
+            let free = left.map(|left| left.free.bytes.saturating_sub(copies(&planned.bytes)));
+            calibrate::fitting(&self.planner(None), placement, free)?;
+        }
         // The steps of a setup are too short to look at the flag, and none of them resets it.
         check_interrupt(&self.options.interrupt)?;
         let at_most = plan(longest, placement, precision)?;
@@ -244,6 +249,11 @@ impl Decision {
             observer.notice(Notice::IgnoredWindow { window });
         }
         if self.target.device.is_none() {
+            if let Some(limit) = options.gpu_memory.filter(|_| !self.fits) {
+                let (weights_alone, weights) = (!self.weights_fit, self.plan.weights.on_host());
+                let needed = if weights_alone { weights } else { self.plan.total().max(limit + 1) };
+                observer.notice(Notice::LimitNotKept { limit, needed, weights_alone });
+            }
             return;
         }
         let (on_gpu, layers) = (self.placement.on_device(), spec.n_layers);

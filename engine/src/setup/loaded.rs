@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::SetupOptions;
+use super::calibrate::{self, CalibrationOptions};
 use super::decision::needed_on_host;
 use super::planner::{ModelOutline, Planner, Precision};
 use super::profiles::{Profiles, smallest};
@@ -54,8 +55,9 @@ pub(super) fn promise_new(
         let session = SessionOptions { profile: Some(smallest(engine.head_shape()?)?), ..session.clone() };
         own = promise(engine, session, options.budget, prompt, own)?.reservations.into_iter().next();
     }
-    let profile =
-        Profiles::new(engine.model(), options).find_or_calibrate(engine, &session.policy, observer)?;
+    let profiles = Profiles::new(engine.model(), options);
+    let own_bytes = own.as_ref().map_or(0, Reservation::bytes);
+    let profile = profiles.find_or_calibrate_within(engine, &session.policy, own_bytes, observer)?;
     promise(engine, SessionOptions { profile, ..session }, options.budget, prompt, own)
 }
 
@@ -117,16 +119,43 @@ pub fn plan_session(
     budget: Option<KvBudget>,
     prompt: usize,
 ) -> Result<(SessionOptions, Plan), EngineError> {
-    let backends = &engine.backends;
-    let planner = Planner {
-        outline: &ModelOutline::of_model(engine.model()),
+    let (outline, measurements) = (ModelOutline::of_model(engine.model()), Measurements::default());
+    let planner = planner(engine, &outline, budget, &measurements);
+    let prepared = planner.prepare(&session)?;
+    let planned = planner.plan(&prepared, prompt, engine.backends.placement(), Precision::Graphs)?;
+    Ok((prepared.session, planned.bytes))
+}
+
+/// How the heads of a loaded model are calibrated in `free` bytes of main memory.
+pub(super) fn calibration_within(
+    engine: &Engine,
+    free: Option<usize>,
+) -> Result<CalibrationOptions, EngineError> {
+    let (outline, measurements) = (ModelOutline::of_model(engine.model()), Measurements::default());
+    calibrate::fitting(&planner(engine, &outline, None, &measurements), engine.backends.placement(), free)
+}
+
+/// How the heads of a loaded model are calibrated in the main memory that is free.
+///
+/// # Errors
+/// If that is not enough.
+pub fn calibration_options(engine: &Engine) -> Result<CalibrationOptions, EngineError> {
+    calibration_within(engine, engine.ledgers.0.left(0).map(|left| left.free.bytes))
+}
+
+/// The planner for a model that is loaded.
+fn planner<'a>(
+    engine: &Engine,
+    outline: &'a ModelOutline,
+    budget: Option<KvBudget>,
+    measurements: &'a Measurements,
+) -> Planner<'a> {
+    Planner {
+        outline,
         repack: false,
         threads: engine.threads(),
         budget,
-        blocks: backends.at(Place::Device).blocks(),
-        measurements: &Measurements::default(),
-    };
-    let prepared = planner.prepare(&session)?;
-    let planned = planner.plan(&prepared, prompt, backends.placement(), Precision::Graphs)?;
-    Ok((prepared.session, planned.bytes))
+        blocks: engine.backends.at(Place::Device).blocks(),
+        measurements,
+    }
 }

@@ -24,7 +24,7 @@ pub use self::advice::{Advice, FULL, Offer, Offers, Reason, Recipe, TYPES, rank,
 use self::decision::{Case, Decider, Decision, Heads, copies};
 pub use self::forecast::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast};
 use self::loaded::{promise, promise_new};
-pub use self::loaded::{check_session, fit_session, plan_session, prepare_session};
+pub use self::loaded::{calibration_options, check_session, fit_session, plan_session, prepare_session};
 use self::options::CONVERSATION_TOKENS;
 pub use self::options::{Context, HeadSource, SetupOptions};
 use self::planner::Precision;

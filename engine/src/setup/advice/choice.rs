@@ -125,7 +125,7 @@ impl Search<'_> {
     }
 
     /// What fits by arithmetic, the closest to what was asked for first. What is `known` is known from graphs.
-    fn by_arithmetic(
+    pub(super) fn by_arithmetic(
         &self,
         unchanged: Option<&Candidate>,
         known: &[(Offer, Option<Candidate>)],

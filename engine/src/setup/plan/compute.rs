@@ -214,7 +214,7 @@ impl GraphShape {
 /// How near a measured graph is to the one that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Nearness {
-    /// Layers are in other places.
+    /// Layers are in other places, or chunks have another length.
     Far,
     /// Another session, with layers in the same places.
     Like,
@@ -231,9 +231,11 @@ impl Case {
             let has_split = on_device > 0 && placement.host_experts() > placement.layers(Place::Host).len();
             (on_device > 0, !placement.layers(Place::Host).is_empty(), has_split)
         };
-        match (self == other, places(self.placement) == places(other.placement)) {
+        let is_like =
+            (places(self.placement), self.chunk) == (places(other.placement), other.chunk);
+        match (self == other, is_like) {
             (true, _) => Nearness::Same,
-            (_, true) if (&self.shape, self.chunk) == (&other.shape, other.chunk) => Nearness::Near,
+            (_, true) if self.shape == other.shape => Nearness::Near,
             (_, true) => Nearness::Like,
             (_, false) => Nearness::Far,
         }
