@@ -15,7 +15,7 @@ use crate::args::session::{PrefillArg, SessionArgs};
 use crate::commands::chat::names;
 use crate::failure::{self, Failure};
 use crate::session::documents::Documents;
-use crate::session::{turn};
+use crate::session::turn;
 use crate::terminal::{format, interrupt};
 
 /// Read documents ahead, so that `ask` and `chat` find them

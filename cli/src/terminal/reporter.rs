@@ -134,7 +134,9 @@ fn advice_text(advice: &Advice) -> String {
                 (None, _) if flags.is_empty() => {
                     "note: the KV budget holds a full cache: nothing is evicted".to_owned()
                 }
-                (None, _) => format!("note: the KV budget holds a full cache with {flags}: nothing is evicted"),
+                (None, _) => {
+                    format!("note: the KV budget holds a full cache with {flags}: nothing is evicted")
+                }
                 (Some(_), true) => format!("note: using {flags} for the KV budget: {}", offer.known_cost()),
                 (Some(_), false) => format!(
                     "note: using {flags} for the KV budget. It is smaller than any that was measured: answers may be \

@@ -12,13 +12,13 @@ use models::gguf::GgufFile;
 use models::spec::{KvHeads, ModelSpec};
 
 use crate::compute::forward::{Forward, Workers};
+#[cfg(feature = "testing")]
+use crate::compute::weights::WeightBytes;
 use crate::compute::weights::Weights;
 use crate::devices::backends::{Backends, copy_bandwidth};
 use crate::devices::ledger::{DeviceLedger, Ledger};
 use crate::devices::placement::{Place, Placement};
 use crate::heads::HeadShape;
-#[cfg(feature = "testing")]
-use crate::compute::weights::WeightBytes;
 use crate::{EngineError, Hint, Model, ModelSource, Progress, Task, heads};
 
 /// How a model is loaded.

@@ -154,11 +154,7 @@ impl Ledger {
     }
 
     /// Promises `bytes`, if they are free. `instead` is given back before.
-    pub(crate) fn reserve(
-        &self,
-        bytes: usize,
-        instead: Option<Reservation>,
-    ) -> Result<Reservation, Left> {
+    pub(crate) fn reserve(&self, bytes: usize, instead: Option<Reservation>) -> Result<Reservation, Left> {
         self.account.reserve(bytes, Usage::now(), instead, |account| self.free_of(account, 0))
     }
 }

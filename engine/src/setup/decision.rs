@@ -9,7 +9,7 @@ use super::profiles::{Found, Profiles, assumed_share, smallest, spread};
 use super::target::GpuLayers;
 use super::{SetupOptions, Target, calibrate};
 use crate::compute::engine::check_interrupt;
-use crate::devices::ledger::{Left, Ledger, Reservation};
+use crate::devices::ledger::{Ledger, Left, Reservation};
 use crate::devices::memory::FreeMemory;
 use crate::heads::HeadProfile;
 use crate::kv::{KvBudget, PolicyChoice};
@@ -207,7 +207,12 @@ impl<'a> Decider<'a> {
         check_interrupt(&self.options.interrupt)?;
         let at_most = plan(longest, placement, precision)?;
         let fits = target.fits(&at_most.bytes, placement, layers) != Some(false);
-        let smallest = plan(longest, target.smallest(layers), Precision::Arithmetic)?;
+        if !fits && target.device.is_some() && precision == Precision::Graphs {
+            // By these graphs smaller sessions are estimated, which leave all layers on the GPU.
+            plan(longest, target.wanted(layers), precision)?;
+        }
+        let weights_fit =
+            fits || target.holds_weights(&plan(longest, target.smallest(layers), precision)?.bytes);
         let session = prepared.session.clone();
         let profile = session.profile.clone().filter(|_| heads.known);
         Ok(Decision {
@@ -217,7 +222,7 @@ impl<'a> Decider<'a> {
             placement,
             prompt,
             fits,
-            weights_fit: fits || target.holds_weights(&smallest.bytes),
+            weights_fit,
             left,
             target: *target,
         })
@@ -227,13 +232,14 @@ impl<'a> Decider<'a> {
 impl Decision {
     /// How the model is loaded for the session.
     pub(super) fn engine(&self, options: &SetupOptions) -> EngineOptions {
-        let device = self.target.device.filter(|_| self.placement.on_device() > 0).map(|kind| DeviceOptions {
-            kind,
-            layers: self.placement.on_device(),
-            host_experts: self.placement.host_experts(),
-            host_residual: self.placement.has_host_residual(),
-            memory: self.device_limit(),
-        });
+        let device =
+            self.target.device.filter(|_| self.placement.on_device() > 0).map(|kind| DeviceOptions {
+                kind,
+                layers: self.placement.on_device(),
+                host_experts: self.placement.host_experts(),
+                host_residual: self.placement.has_host_residual(),
+                memory: self.device_limit(),
+            });
         EngineOptions { device, ..options.engine() }
     }
 

@@ -23,16 +23,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub use self::advice::{Advice, FULL, Offer, Offers, Reason, Recipe, TYPES, rank, recipes, share};
 use self::decision::{Case, Decider, Decision, Heads, copies};
 pub use self::forecast::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast};
-use self::loaded::{promise, promise_new};
 pub use self::loaded::{calibration_options, check_session, fit_session, plan_session, prepare_session};
+use self::loaded::{promise, promise_new};
 use self::options::CONVERSATION_TOKENS;
 pub use self::options::{Context, HeadSource, SetupOptions};
 use self::planner::Precision;
 pub use self::profiles::{Found, Profiles};
 pub use self::target::{DeviceRequest, GpuLayers, HostExperts, Target};
 use crate::compute::engine::check_interrupt;
-use crate::devices::ledger::Reservation;
 pub use crate::devices::ledger::Ledger;
+use crate::devices::ledger::Reservation;
 pub use crate::devices::memory::{FreeMemory, MemoryBound, available_memory, free_memory};
 use crate::progress::{Notice, Observer};
 use crate::setup::plan::Plan;
@@ -103,11 +103,11 @@ impl Setup {
     /// what does not fit with any profile is refused. [`Setup::start`] calibrates and plans again with the
     /// real one.
     ///
+    /// The session is promised its main memory until the setup is dropped, and the session that it makes: see [`Ledger`].
+    ///
     /// # Errors
     /// If options contradict each other, or the device cannot be used. If the session does not fit the free
     /// memory of the host, or the interrupt flag is set.
-    ///
-    /// The session is promised its main memory until the setup is dropped, and the session that it makes.
     pub fn resolve(
         model: &Arc<Model>,
         options: &SetupOptions,
@@ -146,7 +146,12 @@ impl Setup {
                 Profiles::new(model, options).find(&decision.session.policy, observer)?;
             }
             let setup = Setup::new(model, &changed, decision, observer);
-            return Ok(Setup { asked: options.clone(), advice, reservation: Mutex::new(reservation), ..setup });
+            return Ok(Setup {
+                asked: options.clone(),
+                advice,
+                reservation: Mutex::new(reservation),
+                ..setup
+            });
         }
     }
 
@@ -190,7 +195,8 @@ impl Setup {
         let policy = Some(session.policy.clone());
         let options = SetupOptions { policy, budget: None, ..options.clone() };
         let heads = Heads::known(None);
-        let case = Case { session, heads, budget: None, prompt: context, longest: context, check_memory: false };
+        let case =
+            Case { session, heads, budget: None, prompt: context, longest: context, check_memory: false };
         let decision = Decider::new(model, &options, observer)?.decide(&case, Precision::Graphs)?;
         Ok(Setup::new(model, &options, decision, observer))
     }

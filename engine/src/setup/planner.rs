@@ -152,12 +152,7 @@ pub fn plannings() -> usize {
 const MAX_SEARCHES: usize = 8;
 
 /// Where `target` has a model's layers for a session that `plan` plans.
-pub(super) fn place(
-    target: &Target,
-    layers: usize,
-    precision: Precision,
-    plan: PlanPlacement,
-) -> Placement {
+pub(super) fn place(target: &Target, layers: usize, precision: Precision, plan: PlanPlacement) -> Placement {
     let holds = |placement| {
         let Ok(estimate) = plan(placement, Precision::Arithmetic) else { return false };
         match (precision, estimate.is_held_by(target)) {

@@ -153,7 +153,8 @@ impl Target {
             (limit, _) => (limit, DRIVER_BYTES),
         };
         // A limit on the GPU's memory may describe another machine.
-        let host_limit = free.filter(|_| options.gpu_memory.is_none()).and_then(|_| free_beside(options, mapped));
+        let host_limit =
+            free.filter(|_| options.gpu_memory.is_none()).and_then(|_| free_beside(options, mapped));
         Target { device: Some(kind), limit, driver, host_limit, ..Target::host(spec, options, mapped) }
     }
 

@@ -90,8 +90,7 @@ impl<'a> Answer<'a> {
         let candidates =
             || choices.iter().enumerate().filter(|(_, choice)| unranked || choice.rank.is_some());
         let find = |verdict: Verdict| {
-            let found =
-                candidates().find(|(_, choice)| Verdict::of(forecast, choice.forecast) == verdict);
+            let found = candidates().find(|(_, choice)| Verdict::of(forecast, choice.forecast) == verdict);
             found.map(|(number, _)| (number, verdict))
         };
         let closest = || {

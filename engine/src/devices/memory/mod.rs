@@ -113,11 +113,7 @@ pub(crate) fn free_beside_promised(
 }
 
 /// The same for a system whose files are below `root`.
-fn free_in(
-    root: &Path,
-    mapped: usize,
-    promised: impl Fn(MemoryBound, Usage) -> usize,
-) -> Option<FreeMemory> {
+fn free_in(root: &Path, mapped: usize, promised: impl Fn(MemoryBound, Usage) -> usize) -> Option<FreeMemory> {
     let read = |name: &str| fs::read_to_string(root.join("proc").join(name)).unwrap_or_default();
     let (limits, status) = (read("self/limits"), read("self/status"));
     let usage = Usage::of(&status);

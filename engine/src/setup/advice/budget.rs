@@ -58,7 +58,8 @@ impl Search<'_> {
         }
         // The error says why not.
         let change = Offer { policy: Some(KVZIP), ..Offer::default() };
-        let options = SetupOptions { policy: KVZIP.parse().ok(), budget: Some(given), ..self.options.clone() };
+        let options =
+            SetupOptions { policy: KVZIP.parse().ok(), budget: Some(given), ..self.options.clone() };
         Ok((self.decide(change, options, Precision::Graphs)?, false))
     }
 

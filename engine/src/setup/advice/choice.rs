@@ -147,7 +147,9 @@ impl Search<'_> {
             }
             let offers = &mut found[number].1;
             // What changes more must need less.
-            if offers.len() < MAX_OFFERS && offers.iter().all(|other| candidate.offer.bytes < other.offer.bytes) {
+            if offers.len() < MAX_OFFERS
+                && offers.iter().all(|other| candidate.offer.bytes < other.offer.bytes)
+            {
                 offers.push(candidate);
             }
             let (fits, _) = place;

@@ -10,10 +10,13 @@ use super::recipes::TYPES;
 use super::{Advice, Offer, Offers, Reason};
 use crate::kv::{KvBudget, PolicyChoice};
 use crate::setup::decision::{Decider, copies};
+use crate::setup::loaded::{plan_session, promise};
 use crate::setup::plan::DRIVER_BYTES;
 use crate::setup::planner::{Precision, plannings};
 use crate::setup::{DeviceRequest, Ledger, Setup, SetupOptions};
-use crate::{Context, DeviceKind, EngineError, Model, ModelSource};
+use crate::{
+    Context, DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, Model, ModelSource, Session,
+};
 
 /// Weights are read from the file again and again where they do not fit beside the cache.
 #[test]
@@ -141,6 +144,7 @@ fn a_choice_plans_three_sessions_at_most() {
 /// Arithmetic chooses what a search would choose that plans everything with graphs.
 #[test]
 fn the_choice_is_that_of_an_exhaustive_search() {
+    let mut different = Vec::new();
     let model = Model::open(ModelSource::Embedded).expect("the embedded model");
     for (device, full, weights) in limits(&model) {
         for step in 0..24 {
@@ -154,16 +158,20 @@ fn the_choice_is_that_of_an_exhaustive_search() {
             });
             let all = Vec::from_iter(all);
             let best = search.by_arithmetic(unchanged.as_ref(), &all).expect("no interrupt");
-            let is_enough = unchanged.as_ref().is_some_and(|found| found.decision.fits || !found.decision.weights_fit);
+            let is_enough =
+                unchanged.as_ref().is_some_and(|found| found.decision.fits || !found.decision.weights_fit);
             let expected = match best.into_iter().next().filter(|_| !is_enough) {
                 Some(best) => best.offer,
                 None => Offer::default(),
             };
             let setup = Setup::resolve(&model, &options, 3900, &mut ()).expect("a setup");
             let chosen = setup.advice().map_or(Offer::default(), |advice| advice.offer.clone());
-            assert!(chosen.is_same(&expected), "{device:?}, step {step}: {chosen:?}, not {expected:?}");
+            if !chosen.is_same(&expected) {
+                different.push((device, step, chosen, expected));
+            }
         }
     }
+    assert!(different.is_empty(), "{different:#?}");
 }
 
 /// Two sessions that are planned at the same time are not promised the same memory.
@@ -219,17 +227,23 @@ fn sessions_of_an_engine_do_not_get_the_same_memory_of_a_device() {
         policy: Some(PolicyChoice::default()),
         ..limited(DeviceRequest::Device(DeviceKind::Emulated), memory)
     };
-    let resolve = |memory| Setup::resolve(&model, &options(memory), 3900, &mut ()).expect("a setup");
-    let plan = *resolve(1 << 30).plan();
-    let one = DRIVER_BYTES + plan.device_allocated() + plan.device_overhead;
+    let setup = Setup::resolve(&model, &options(1 << 30), 3900, &mut ()).expect("a setup");
+    let asked = setup.session_options();
+    let load = |memory| {
+        let device = Some(DeviceOptions { memory, ..DeviceOptions::all(DeviceKind::Emulated) });
+        let options = EngineOptions { device, ..EngineOptions::default() };
+        Engine::load(&model, &options, &mut |_| ()).expect("an engine")
+    };
+    let (_, plan) = plan_session(&load(None), asked.clone(), None, 3900).expect("a plan");
     // When one session has its store, the other would fit beside that, but not beside all that the first will need.
-    let setup = resolve(one + plan.device.store + plan.device.compute + plan.device.scratch / 2);
-    let engine = setup.load(&mut ()).expect("an engine");
-    let first = setup.session(&engine, &mut ()).expect("a session");
-    let error = setup.session(&engine, &mut ()).err().expect("a refusal");
+    let engine = load(Some(plan.device_allocated() + plan.device.store + plan.device.residual / 2));
+    let promised = || promise(&engine, asked.clone(), None, 3900, None);
+    let first = promised().expect("there is room");
+    let session = Session::new(&engine, first.session).expect("a session");
+    let error = promised().err().expect("a refusal");
     assert!(matches!(error, EngineError::Memory { on_device: true, reserved: 1.., .. }), "{error}");
-    drop(first);
-    setup.session(&engine, &mut ()).expect("the memory is free again");
+    drop((session, first.reservations));
+    promised().expect("the memory is free again");
 }
 
 /// A budget without a policy chooses one.

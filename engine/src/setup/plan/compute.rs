@@ -89,8 +89,7 @@ impl<'a> Graphs<'a> {
     /// Bytes of a decode step, and of chunks of up to `chunk` tokens through all layers.
     fn through_model(&self, chunk: usize) -> Result<(Bytes, Bytes), EngineError> {
         let (mut of_step, mut of_chunk) = ([0; 2], [0; 2]);
-        let graphs =
-            |n| self.forward.model_graphs(n, OutputTokens::Last, |layer| self.store[layer].clone());
+        let graphs = |n| self.forward.model_graphs(n, OutputTokens::Last, |layer| self.store[layer].clone());
         self.measure(graphs(1), &mut of_step)?;
         for n in self.lengths(chunk) {
             self.measure(graphs(n), &mut of_chunk)?;
@@ -107,7 +106,8 @@ impl<'a> Graphs<'a> {
         self.no_memory.mark_unallocated(&residual);
         for layers in Place::ALL.map(|place| self.placement.layers(place)) {
             // One layer of each kind, and the last one.
-            let is_first = |layer: &usize| (layers.start..*layer).all(|other| self.kind(other) != self.kind(*layer));
+            let is_first =
+                |layer: &usize| (layers.start..*layer).all(|other| self.kind(other) != self.kind(*layer));
             let of_each_kind = layers.clone().filter(is_first).map(|layer| (layer, OutputTokens::All));
             let last = layers.clone().last().map(|layer| (layer, OutputTokens::Last));
             for (layer, outputs) in of_each_kind.chain(last) {
@@ -211,6 +211,14 @@ impl GraphShape {
     }
 }
 
+impl GraphShape {
+    /// Whether rows have the same types.
+    fn has_types_of(&self, other: &GraphShape) -> bool {
+        let k_types = |shape: &GraphShape| shape.layers.iter().map(|layer| layer.k_type).collect::<Vec<_>>();
+        self.v_type == other.v_type && k_types(self) == k_types(other)
+    }
+}
+
 /// How near a measured graph is to the one that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Nearness {
@@ -218,6 +226,8 @@ enum Nearness {
     Far,
     /// Another session, with layers in the same places.
     Like,
+    /// The same with rows of the same types, which are prepared alike.
+    LikeRows,
     /// The same but for the number of layers in each place.
     Near,
     /// The same graph.
@@ -231,11 +241,11 @@ impl Case {
             let has_split = on_device > 0 && placement.host_experts() > placement.layers(Place::Host).len();
             (on_device > 0, !placement.layers(Place::Host).is_empty(), has_split)
         };
-        let is_like =
-            (places(self.placement), self.chunk) == (places(other.placement), other.chunk);
+        let is_like = (places(self.placement), self.chunk) == (places(other.placement), other.chunk);
         match (self == other, is_like) {
             (true, _) => Nearness::Same,
             (_, true) if self.shape == other.shape => Nearness::Near,
+            (_, true) if self.shape.has_types_of(&other.shape) => Nearness::LikeRows,
             (_, true) => Nearness::Like,
             (_, false) => Nearness::Far,
         }
@@ -317,10 +327,14 @@ impl Measurements {
         let model = nearest(&known.model, &of_model);
         let layer = of_layer.map(|case| nearest(&known.layer, &case));
         let (decode, chunk) = model.map_or(([0; 2], [0; 2]), |(_, bytes)| *bytes);
-        let nearness = [Some(model.map(|(nearness, _)| nearness)), layer.map(|layer| layer.map(|(nearness, _)| nearness))];
+        let nearness = [
+            Some(model.map(|(nearness, _)| nearness)),
+            layer.map(|layer| layer.map(|(nearness, _)| nearness)),
+        ];
         let margin = match nearness.into_iter().flatten().min().flatten() {
             None | Some(Nearness::Far) => f64::INFINITY,
             Some(Nearness::Like) => 0.25,
+            Some(Nearness::LikeRows) => 0.125,
             Some(Nearness::Near) => 0.0625,
             Some(Nearness::Same) => 0.0,
         };

@@ -176,7 +176,14 @@ impl Plan {
         known: &Measurements,
     ) -> Result<Plan, EngineError> {
         let compute = known.measured(spec, tensors, layout, options)?;
-        Ok(Plan::by_arithmetic(spec, tensors, layout, options, &known.weights(spec, tensors, options)?, compute))
+        Ok(Plan::by_arithmetic(
+            spec,
+            tensors,
+            layout,
+            options,
+            &known.weights(spec, tensors, options)?,
+            compute,
+        ))
     }
 
     /// The same without graphs: compute buffers are estimated. With it comes the share by which they may differ.
