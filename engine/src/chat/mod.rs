@@ -229,6 +229,11 @@ impl Chat {
         &self.session
     }
 
+    /// Gives back what the session was promised and has not taken: another one is to take its place.
+    pub fn release_reservations(&mut self) {
+        self.session.reservations.clear();
+    }
+
     /// The session, when the conversation is over.
     pub fn into_session(self) -> Session {
         self.session
@@ -313,7 +318,7 @@ impl Chat {
         }
         if self.rereads_in(context) {
             let options = SessionOptions { context, ..self.session.options().clone() };
-            setup::fit_session(self.session.engine(), options.clone(), None, self.timeline.len())?;
+            setup::fit_instead_of(&self.session, options.clone(), self.timeline.len())?;
             return self.move_to(Session::new(self.session.engine(), options)?, progress);
         }
         (self.session, self.ahead) = (snapshot::in_context(&self.session, context)?, None);

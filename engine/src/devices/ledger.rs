@@ -132,7 +132,13 @@ impl Ledger {
 
     /// What is left, as far as that is known. `mapped` as for [`free_beside_promised`].
     pub(crate) fn left(&self, mapped: usize) -> Option<Left> {
-        let account = *self.account.lock();
+        self.left_with(0, mapped)
+    }
+
+    /// The same for a session that may use `own` bytes that are promised already.
+    pub(crate) fn left_with(&self, own: usize, mapped: usize) -> Option<Left> {
+        let mut account = *self.account.lock();
+        account.promised = account.promised.saturating_sub(own);
         Some(Left { free: self.free_of(&account, mapped)?, reserved: account.promised })
     }
 

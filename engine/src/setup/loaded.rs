@@ -12,7 +12,7 @@ use crate::devices::placement::Place;
 use crate::kv::KvBudget;
 use crate::progress::Observer;
 use crate::setup::plan::{Measurements, Plan};
-use crate::{Engine, EngineError, SessionOptions};
+use crate::{Engine, EngineError, Session, SessionOptions};
 
 /// A session that was promised its memory.
 pub(super) struct Promised {
@@ -85,6 +85,30 @@ pub fn fit_session(
 ) -> Result<(SessionOptions, Plan), EngineError> {
     let Promised { session, plan, .. } = promise(engine, session, budget, prompt, None)?;
     Ok((session, plan))
+}
+
+/// As [`fit_session`] on the engine of a session that makes room for it later: what that one was promised and has not
+/// taken is free.
+pub(crate) fn fit_instead_of(
+    old: &Session,
+    options: SessionOptions,
+    prompt: usize,
+) -> Result<(), EngineError> {
+    let engine = old.engine();
+    let (session, plan) = plan_session(engine, options, None, prompt)?;
+    let (context, needed) = (session.context, needed_on_host(&plan));
+    let own = old.reservations.first().map_or(0, Reservation::bytes);
+    let left = engine.ledgers.0.left_with(own, 0);
+    if let Some(left) = left.filter(|left| needed > left.free.bytes) {
+        return Err(left.error(context, needed));
+    }
+    let needed = plan.device_allocated() - plan.weights.device;
+    match engine.backends.at(Place::Device).memory_left() {
+        Some(free) if needed > free => {
+            Err(EngineError::Memory { context, needed, free, on_device: true, bound: None, reserved: 0 })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// As [`fit_session`], but its memory is promised, where it was promised `own` before.

@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub use self::advice::{Advice, FULL, Offer, Offers, Reason, Recipe, TYPES, rank, recipes, share};
 use self::decision::{Case, Decider, Decision, Heads, copies};
 pub use self::forecast::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast};
+pub(crate) use self::loaded::fit_instead_of;
 pub use self::loaded::{calibration_options, check_session, fit_session, plan_session, prepare_session};
 use self::loaded::{promise, promise_new};
 use self::options::CONVERSATION_TOKENS;

@@ -158,7 +158,7 @@ impl<'a> Profiles<'a> {
             Found::Missing { unusable: None } => {}
         }
         observer.notice(Notice::Begins(Task::Calibrate));
-        let left = engine.ledgers.0.left(0).map(|left| left.free.bytes.saturating_add(own));
+        let left = engine.ledgers.0.left_with(own, 0).map(|left| left.free.bytes);
         let options = calibration_within(engine, left)?;
         let rule = SelectionRule::default();
         let profile = calibrate(engine, &options, &rule, &mut |progress| observer.progress(progress))?;

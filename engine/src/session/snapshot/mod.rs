@@ -491,7 +491,7 @@ fn check_rotation(engine: &Engine, before: usize, context: usize) -> Result<(), 
 /// context.
 pub(crate) fn in_context(session: &Session, context: usize) -> Result<Session, EngineError> {
     let options = SessionOptions { context, ..session.options().clone() };
-    setup::fit_session(session.engine(), options.clone(), None, 0)?;
+    setup::fit_instead_of(session, options.clone(), 0)?;
     if session.first_text_share().is_some() {
         return Session::new(session.engine(), options);
     }
