@@ -201,7 +201,7 @@ impl<'a> Decider<'a> {
         if *check_memory && !heads.known {
             // Calibration comes before the session is made.
             let free = left.map(|left| left.free.bytes.saturating_sub(copies(&planned.bytes)));
-            calibrate::fitting(&self.planner(None), placement, free)?;
+            calibrate::fitting(&self.planner(None), placement, free, 0)?;
         }
         // The steps of a setup are too short to look at the flag, and none of them resets it.
         check_interrupt(&self.options.interrupt)?;

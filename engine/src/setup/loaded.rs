@@ -150,13 +150,20 @@ pub fn plan_session(
     Ok((prepared.session, planned.bytes))
 }
 
-/// How the heads of a loaded model are calibrated in `free` bytes of main memory.
+/// How the heads of a loaded model are calibrated in `free` bytes of main memory, which leaves `beside` bytes if that is
+/// possible.
 pub(super) fn calibration_within(
     engine: &Engine,
     free: Option<usize>,
+    beside: usize,
 ) -> Result<CalibrationOptions, EngineError> {
     let (outline, measurements) = (ModelOutline::of_model(engine.model()), Measurements::default());
-    calibrate::fitting(&planner(engine, &outline, None, &measurements), engine.backends.placement(), free)
+    calibrate::fitting(
+        &planner(engine, &outline, None, &measurements),
+        engine.backends.placement(),
+        free,
+        beside,
+    )
 }
 
 /// How the heads of a loaded model are calibrated in the main memory that is free.
@@ -164,7 +171,7 @@ pub(super) fn calibration_within(
 /// # Errors
 /// If that is not enough.
 pub fn calibration_options(engine: &Engine) -> Result<CalibrationOptions, EngineError> {
-    calibration_within(engine, engine.ledgers.0.left(0).map(|left| left.free.bytes))
+    calibration_within(engine, engine.ledgers.0.left(0).map(|left| left.free.bytes), 0)
 }
 
 /// The planner for a model that is loaded.

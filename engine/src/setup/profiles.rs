@@ -159,7 +159,7 @@ impl<'a> Profiles<'a> {
         }
         observer.notice(Notice::Begins(Task::Calibrate));
         let left = engine.ledgers.0.left_with(own, 0).map(|left| left.free.bytes);
-        let options = calibration_within(engine, left)?;
+        let options = calibration_within(engine, left, own)?;
         let rule = SelectionRule::default();
         let profile = calibrate(engine, &options, &rule, &mut |progress| observer.progress(progress))?;
         notify_if_not_cached(self.cache(&profile, observer), observer);

@@ -14,7 +14,8 @@ use crate::{EngineError, Hint, SessionOptions};
 const SIZES: [(usize, usize); 5] =
     [(512, 32 << 20), (512, 8 << 20), (512, 2 << 20), (128, 1 << 20), (32, 512 << 10)];
 
-/// How a model is calibrated in `free` bytes of main memory besides the weights; `None` for as many as it takes.
+/// How a model is calibrated in `free` bytes of main memory besides the weights; `None` for as many as it takes. If that
+/// is possible, it leaves `beside` bytes: what it gives back may stay with the process.
 ///
 /// # Errors
 /// If they are not enough.
@@ -22,21 +23,26 @@ pub(in crate::setup) fn fitting(
     planner: &Planner,
     placement: Placement,
     free: Option<usize>,
+    beside: usize,
 ) -> Result<CalibrationOptions, EngineError> {
-    let Some(free) = free else { return Ok(CalibrationOptions::default()) };
-    let mut least = 0;
+    let default = CalibrationOptions::default();
+    let Some(free) = free else { return Ok(default) };
+    let mut least = (0, default);
     for (chunk, block_bytes) in SIZES {
-        let options = CalibrationOptions { chunk, block_bytes, ..CalibrationOptions::default() };
-        least = needed(planner, placement, &options)?;
-        if least <= free {
+        let options = CalibrationOptions { chunk, block_bytes, ..default };
+        least = (needed(planner, placement, &options)?, options);
+        if least.0.saturating_add(beside) <= free {
             return Ok(options);
         }
     }
-    Err(EngineError::Setting {
-        what: "calibration of the model's heads".into(),
-        reason: format!("it needs {least} bytes besides the weights, but only {free} are free"),
-        hint: Hint::GiveHeadProfile,
-    })
+    match least {
+        (needed, options) if needed <= free => Ok(options),
+        (needed, _) => Err(EngineError::Setting {
+            what: "calibration of the model's heads".into(),
+            reason: format!("it needs {needed} bytes besides the weights, but only {free} are free"),
+            hint: Hint::GiveHeadProfile,
+        }),
+    }
 }
 
 /// Bytes of main memory besides the weights that a calibration takes at its peak.
