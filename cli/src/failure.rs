@@ -98,8 +98,8 @@ fn exit_code(error: &EngineError) -> u8 {
 /// The text of an error. The error that memory is not enough has units here.
 pub fn message(error: &(dyn Error + 'static)) -> String {
     match error.downcast_ref() {
-        Some(EngineError::Memory { context, needed, free, on_device, bound }) => {
-            memory_text(*context, *needed, *free, *on_device, *bound)
+        Some(EngineError::Memory { context, needed, free, on_device, bound, reserved }) => {
+            memory_text(*context, *needed, *free, *on_device, *bound, *reserved)
         }
         _ => error.to_string(),
     }

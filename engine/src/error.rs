@@ -102,9 +102,10 @@ pub enum EngineError {
     },
     /// A session does not fit the memory that is free.
     #[error(
-        "a context of {context} tokens needs {needed} bytes besides the weights{}, but {free} are free{}",
+        "a context of {context} tokens needs {needed} bytes besides the weights{}, but {free} are free{}{}",
         if *on_device { " on the GPU" } else { "" },
-        bound.map_or(String::new(), |bound| bound.to_string())
+        bound.map_or(String::new(), |bound| bound.to_string()),
+        if *reserved > 0 { format!("; {reserved} are reserved for other sessions") } else { String::new() }
     )]
     Memory {
         /// Tokens of the session.
@@ -117,6 +118,8 @@ pub enum EngineError {
         on_device: bool,
         /// What limits the host's memory; `None` for the device's.
         bound: Option<MemoryBound>,
+        /// Bytes that other sessions of this process were promised.
+        reserved: usize,
     },
     /// The model computed numbers that are not finite.
     #[error("{}", not_finite(origin))]

@@ -130,6 +130,15 @@ pub enum Notice {
         /// Tokens of the window.
         window: usize,
     },
+    /// Weights and session take more main memory than they were to take.
+    LimitNotKept {
+        /// Bytes that they were to take.
+        limit: usize,
+        /// Bytes that the weights take alone, or with the session where the weights alone would fit.
+        needed: usize,
+        /// Whether it is the weights alone.
+        weights_alone: bool,
+    },
     /// Auto has changed what was asked for, or chosen a policy for a budget.
     Advice(Advice),
     /// A task that takes a while begins. Its result is cached if there is a folder for profiles.

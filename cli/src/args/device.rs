@@ -24,7 +24,7 @@ pub struct DeviceArgs {
     pub n_cpu_moe: HostExperts,
     /// Limit on GPU memory, the driver's part included, for example 20GiB. Without a GPU it limits main memory, for `plan`
     /// and for the policy auto [default: the memory that is free]
-    #[arg(long, value_name = "SIZE", value_parser = values::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = values::bytes, allow_hyphen_values = true)]
     pub memory: Option<usize>,
 }
 

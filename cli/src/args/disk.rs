@@ -17,7 +17,7 @@ pub struct DiskArgs {
     /// of kept conversations may use as much again. The least recently used are removed first. A cache is not kept if it
     /// is larger than this, or if writing it takes more than a tenth of the reading time, unless `read` has made it. With 0
     /// no caches are kept, only the text of conversations
-    #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = values::bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = values::bytes, allow_hyphen_values = true)]
     disk_cache: usize,
 }
 

@@ -81,7 +81,7 @@ impl ChunkArgs {
 pub struct BudgetArgs {
     /// Memory for the KV cache, for example 2GiB, or 30% of what `full` needs; sets the policy's sizes. `full` takes
     /// none; --policy auto chooses a policy for it
-    #[arg(long, value_name = "SIZE", value_parser = values::budget, conflicts_with = "keep")]
+    #[arg(long, value_name = "SIZE", value_parser = values::budget, allow_hyphen_values = true, conflicts_with = "keep")]
     pub kv_budget: Option<KvBudget>,
     /// Rows that each head keeps, except heads that keep everything; sets the policy's sizes, instead of
     /// --kv-budget

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use longhand::heads::{HeadProfile, HeadShape, HeadThreshold, ImportOptions, Palette, SelectionRule, import};
-use longhand::setup::{Found, Profiles};
+use longhand::setup::{Found, Profiles, calibration_options};
 use longhand::{
     CalibrationOptions, Engine, EngineError, Model, Observer, Session, SessionOptions, Setup, SetupOptions,
     calibrate,
@@ -125,7 +125,7 @@ fn run_calibrate(app: &App, args: &CalibrateArgs) -> Result<()> {
     let setup_options = args.model.setup_options(app);
     let engine = load(app, &model, &setup_options)?;
     let options =
-        CalibrationOptions { period: args.period, seed: args.seed, ..CalibrationOptions::default() };
+        CalibrationOptions { period: args.period, seed: args.seed, ..calibration_options(&engine)? };
     let rule = SelectionRule { induction: args.induction, echo: args.echo, ..SelectionRule::default() };
     let (mut reporter, flag) = (app.reporter(), app.interrupt.flag());
     let profile = app.interrupt.computing(|| {

@@ -213,9 +213,14 @@ pub fn memory_text(
     free: usize,
     on_device: bool,
     bound: Option<MemoryBound>,
+    reserved: usize,
 ) -> String {
+    let reserved = match reserved {
+        0 => String::new(),
+        size => format!("; {} are reserved for other sessions", bytes(size)),
+    };
     format!(
-        "a context of {} tokens needs {} besides the weights{}, but only {} are free{}",
+        "a context of {} tokens needs {} besides the weights{}, but only {} are free{}{reserved}",
         count(context),
         bytes(needed),
         if on_device { " on the GPU" } else { "" },

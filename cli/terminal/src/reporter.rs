@@ -97,6 +97,12 @@ fn notice_text(notice: &Notice) -> Option<String> {
         Notice::IgnoredWindow { window } => format!(
             "note: the model's sliding window of {window} tokens is not used; its layers attend to all tokens"
         ),
+        Notice::LimitNotKept { limit, needed, weights_alone } => format!(
+            "note: --memory {} is not kept: {} {}",
+            format::bytes(*limit),
+            if *weights_alone { "the weights alone take" } else { "the weights and the cache take" },
+            format::bytes(*needed)
+        ),
         Notice::Advice(advice) => advice_text(advice),
         Notice::Begins(Task::Calibrate) => {
             "finding the model's retrieval heads (only once; the result is cached)".to_owned()
@@ -124,8 +130,8 @@ fn notice_text(notice: &Notice) -> Option<String> {
 fn advice_text(advice: &Advice) -> String {
     let (offer, flags) = (&advice.offer, offer_flags(&advice.offer));
     let why = match advice.reason {
-        Reason::Memory { context, needed, free, on_device, bound } => {
-            memory_text(context, needed, free, on_device, bound)
+        Reason::Memory { context, needed, free, on_device, bound, reserved } => {
+            memory_text(context, needed, free, on_device, bound, reserved)
         }
         Reason::Layers { types } => {
             format!("with a full cache in {} not all layers fit the GPU", format::types(types))

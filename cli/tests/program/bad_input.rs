@@ -12,6 +12,8 @@ fn invalid_flags_are_rejected() {
         (vec!["ask", "--policy", "rasor", "Why?"], "policy `rasor`: there is no such policy"),
         (vec!["ask", "--policy", "razor:window=3", "Why?"], "no parameter `window`"),
         (vec!["ask", "--policy", "razor:buffer=-1", "Why?"], "cannot be -1"),
+        (vec!["ask", "--kv-budget", "-5%", "Why?"], "not a budget"),
+        (vec!["ask", "--memory", "-5GiB", "Why?"], "not a size"),
         (vec!["ask", "-c", "lots", "Why?"], "not a number of tokens"),
         (vec!["ask", "-c", "-5", "Why?"], "-5"),
         (vec!["ask", "-t", "0", "Why?"], "number of threads"),

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::common::{DOCUMENT, file, limited};
+use crate::common::{DOCUMENT, file, limited, longhand};
 
 #[test]
 fn threads_that_cannot_be_started_are_an_error() {
@@ -86,5 +86,17 @@ fn a_limit_on_memory_is_the_memory_that_is_free() {
         assert_eq!(asked.ok(), "Mary's favorite number is 34251.\n");
         let plan = run(&["plan", "-c", &context, "--policy", "full", "-ctk", "f16"]).expect("as above");
         assert!(plan.stdout.starts_with("No: ") && plan.stdout.contains(part), "{}", plan.stdout);
+    }
+}
+
+/// A limit that is asked for and cannot be kept is no secret.
+#[test]
+fn a_limit_that_is_not_kept_is_told() {
+    for (memory, part) in [("1KiB", "is not kept: the weights alone take"), ("8GiB", "")] {
+        let run =
+            longhand(&["ask", "--device", "cpu", "--memory", memory, "Mary's favorite number is 7. Which?"]);
+        assert_eq!(run.stderr.contains("is not kept"), !part.is_empty(), "{memory}: {}", run.stderr);
+        assert!(run.stderr.contains(part), "{}", run.stderr);
+        run.ok();
     }
 }

@@ -170,7 +170,7 @@ impl Chat {
         let mut reading = Reading::default();
         if self.has_questions() {
             let options = self.session.options().clone();
-            setup::fit_session(&engine, options.clone(), None, timeline.len())?;
+            setup::fit_instead_of(&self.session, options.clone(), timeline.len())?;
             let mut session = Session::new(&engine, options)?.with_interrupt(self.session.interrupt());
             reading = Reading::of(&mut session, &timeline, progress)?;
             self.session = session;
@@ -309,7 +309,7 @@ impl Chat {
             // Rows were evicted. The old session stays until all is read.
             false => {
                 let engine = self.session.engine().clone();
-                setup::fit_session(&engine, options.clone(), None, timeline.len())?;
+                setup::fit_instead_of(&self.session, options.clone(), timeline.len())?;
                 let new = Session::new(&engine, options)?.with_interrupt(self.session.interrupt());
                 Some(std::mem::replace(&mut self.session, new))
             }

@@ -230,6 +230,11 @@ impl Chat {
         &self.session
     }
 
+    /// Gives back what the session was promised and has not taken: another one is to take its place.
+    pub fn release_reservations(&mut self) {
+        self.session.reservations.clear();
+    }
+
     /// The session, when the conversation is over.
     pub fn into_session(self) -> Session {
         self.session
@@ -319,12 +324,12 @@ impl Chat {
         }
         let options = SessionOptions { context, ..self.session.options().clone() };
         if self.rereads_in(context) {
-            setup::fit_session(self.session.engine(), options.clone(), None, self.timeline.len())?;
+            setup::fit_instead_of(&self.session, options.clone(), self.timeline.len())?;
             let session =
                 Session::new(self.session.engine(), options)?.with_interrupt(self.session.interrupt());
             return self.move_to(session, progress);
         }
-        setup::fit_session(self.session.engine(), options, None, 0)?;
+        setup::fit_instead_of(&self.session, options, 0)?;
         (self.session, self.ahead) = (snapshot::in_context(&self.session, context)?, None);
         Ok(Reading::default())
     }

@@ -16,6 +16,7 @@ use crate::compute::forward::{Forward, Workers};
 use crate::compute::weights::WeightBytes;
 use crate::compute::weights::Weights;
 use crate::devices::backends::{Backends, copy_bandwidth};
+use crate::devices::ledger::{DeviceLedger, Ledger};
 use crate::devices::placement::{Place, Placement};
 use crate::heads::HeadShape;
 use crate::{EngineError, Hint, Model, ModelSource, Progress, Task, heads};
@@ -40,6 +41,8 @@ pub struct EngineOptions {
     /// Stops the loading. The error is one for which [`EngineError::is_interrupt`] holds. Each session has a flag of its
     /// own ([`Session::set_interrupt`](crate::Session::set_interrupt)).
     pub interrupt: InterruptFlag,
+    /// What main memory the engine's sessions are promised, with others.
+    pub ledger: Ledger,
 }
 
 impl Default for EngineOptions {
@@ -50,6 +53,7 @@ impl Default for EngineOptions {
             device: None,
             trace: false,
             interrupt: InterruptFlag::new(),
+            ledger: Ledger::default(),
         }
     }
 }
@@ -122,6 +126,8 @@ pub struct Engine {
     pub(crate) forward: Forward,
     model: Arc<Model>,
     fingerprint: String,
+    /// What memory its sessions are promised: the host's, and the device's.
+    pub(crate) ledgers: (Ledger, DeviceLedger),
     /// Whether it is known that no weight is NaN or infinite.
     pub(crate) has_finite_weights: AtomicBool,
     // Last: what computes must outlive everything it has allocated.
@@ -174,7 +180,8 @@ impl Engine {
         }
         let has_finite_weights = AtomicBool::new(false);
         let model = model.clone();
-        Ok(Arc::new(Engine { forward, model, fingerprint, has_finite_weights, backends }))
+        let ledgers = (options.ledger.clone(), DeviceLedger::default());
+        Ok(Arc::new(Engine { forward, model, fingerprint, ledgers, has_finite_weights, backends }))
     }
 
     /// The model it was loaded from.

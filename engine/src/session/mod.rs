@@ -37,6 +37,7 @@ pub use reading::{TextReading, sync_all};
 use crate::compute::forward::{Forward, OutputTokens};
 use crate::compute::pass::Pass;
 use crate::compute::reading_work::ReadingWork;
+use crate::devices::ledger::Reservation;
 use crate::devices::placement::Place;
 use crate::devices::workspace::Workspace;
 use crate::files::codec::Input;
@@ -70,7 +71,9 @@ pub struct Session {
     /// The graphs of a decode step, built once, and their memory. After a step that failed they are built again.
     decode: Option<(Pass, Workspace)>,
     compressing: Duration,
-    work: ReadingWork,
+    pub(crate) work: ReadingWork,
+    /// The memory that it was promised, where a setup planned it.
+    pub(crate) reservations: Vec<Reservation>,
     /// Builds graphs for the session's context.
     forward: Forward,
     interrupt: InterruptFlag,
@@ -193,6 +196,7 @@ impl Session {
             decode: None,
             compressing: Duration::ZERO,
             work: ReadingWork::new(spec),
+            reservations: Vec::new(),
             forward,
             interrupt: InterruptFlag::new(),
             engine: engine.clone(),

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use super::planner::{ModelOutline, Planner, Precision, count_planning, place};
 use super::profiles::{Found, Profiles, assumed_share, smallest, spread};
 use super::target::GpuLayers;
-use super::{SetupOptions, Target};
-use crate::devices::memory::{FreeMemory, available_memory, free_memory};
+use super::{SetupOptions, Target, calibrate};
+use crate::devices::ledger::{Ledger, Left, Reservation};
+use crate::devices::memory::FreeMemory;
 use crate::heads::HeadProfile;
 use crate::kv::{KvBudget, PolicyChoice};
 use crate::progress::{Notice, Observer};
@@ -57,6 +58,8 @@ pub(super) struct Decision {
     pub(super) fits: bool,
     /// See [`Setup::weights_fit`](super::Setup::weights_fit).
     pub(super) weights_fit: bool,
+    /// The main memory that was left.
+    pub(super) left: Option<Left>,
     target: Target,
 }
 
@@ -120,6 +123,11 @@ impl<'a> Decider<'a> {
         Planner::unloaded(&self.outline, self.options, budget, &self.measurements)
     }
 
+    /// The main memory that is left for a session.
+    fn left(&self) -> Option<Left> {
+        self.options.ledger.left(0)
+    }
+
     /// What is known of the heads of a session with `policy`.
     pub(super) fn heads(
         &self,
@@ -154,7 +162,7 @@ impl<'a> Decider<'a> {
             let wanted = self.target.wanted(spec.n_layers);
             let planner = self.planner(options.budget);
             let planned = planner.plan(&planner.prepare(&session)?, prompt, wanted, Precision::Graphs)?;
-            check_unloaded(&planned.bytes, session.context)?;
+            check_unloaded(&planned.bytes, session.context, self.left())?;
         }
         let longest = if options.only_text { prompt } else { session.context };
         let heads = self.heads(&session.policy, observer)?;
@@ -183,16 +191,27 @@ impl<'a> Decider<'a> {
         let placement =
             place(target, layers, precision, &|placement, precision| plan(longest, placement, precision));
         let planned = plan(prompt, placement, precision)?;
-        if *check_memory && check_unloaded(&planned.bytes, session.context).is_err() {
+        let left = self.left();
+        if *check_memory && check_unloaded(&planned.bytes, session.context, left).is_err() {
             // Only what does not fit whatever the heads do is refused.
             let smallest = planner.plan(&with(&heads.smallest)?, prompt, placement, precision)?;
-            check_unloaded(&smallest.bytes, session.context)?;
+            check_unloaded(&smallest.bytes, session.context, left)?;
+        }
+        if *check_memory && !heads.known {
+            // Calibration comes before the session is made.
+            let free = left.map(|left| left.free.bytes.saturating_sub(copies(&planned.bytes)));
+            calibrate::fitting(&self.planner(None), placement, free, 0)?;
         }
         // The steps of a setup are too short to look at the flag, and none of them resets it.
         self.options.interrupt.check()?;
         let at_most = plan(longest, placement, precision)?;
         let fits = target.fits(&at_most.bytes, placement, layers) != Some(false);
-        let smallest = plan(longest, target.smallest(layers), Precision::Arithmetic)?;
+        if !fits && target.device.is_some() && precision == Precision::Graphs {
+            // By these graphs smaller sessions are estimated, which leave all layers on the GPU.
+            plan(longest, target.wanted(layers), precision)?;
+        }
+        let weights_fit =
+            fits || target.holds_weights(&plan(longest, target.smallest(layers), precision)?.bytes);
         let session = prepared.session.clone();
         let profile = session.profile.clone().filter(|_| heads.known);
         Ok(Decision {
@@ -202,7 +221,8 @@ impl<'a> Decider<'a> {
             placement,
             prompt,
             fits,
-            weights_fit: fits || target.holds_weights(&smallest.bytes),
+            weights_fit,
+            left,
             target: *target,
         })
     }
@@ -234,6 +254,11 @@ impl Decision {
             observer.notice(Notice::IgnoredWindow { window });
         }
         if self.target.device.is_none() {
+            if let Some(limit) = options.gpu_memory.filter(|_| !self.fits) {
+                let (weights_alone, weights) = (!self.weights_fit, self.plan.weights.on_host());
+                let needed = if weights_alone { weights } else { self.plan.total().max(limit + 1) };
+                observer.notice(Notice::LimitNotKept { limit, needed, weights_alone });
+            }
             return;
         }
         let (on_gpu, layers) = (self.placement.on_device(), spec.n_layers);
@@ -267,14 +292,23 @@ impl Decision {
 
     /// See [`Setup::is_expected_to_fit`](super::Setup::is_expected_to_fit).
     pub(super) fn is_expected_to_fit(&self) -> bool {
-        check_unloaded(&self.plan, self.session.context).is_ok()
+        check_unloaded(&self.plan, self.session.context, self.left).is_ok()
+    }
+
+    /// Promises the session the main memory that it takes, with what is copied of the weights.
+    ///
+    /// # Errors
+    /// If others were promised it meanwhile.
+    pub(super) fn reserve(&self, ledger: &Ledger) -> Result<Reservation, EngineError> {
+        let bytes = needed_on_host(&self.plan) + copies(&self.plan);
+        ledger.reserve(bytes, None).map_err(|left| left.error(self.session.context, bytes))
     }
 
     /// See [`Setup::needed`](super::Setup::needed).
     pub(super) fn needed(&self) -> usize {
         match self.is_on_gpu() {
             true => self.plan.device_allocated() - self.plan.weights.device,
-            false => self.plan.total() - self.plan.weights.on_host(),
+            false => needed_on_host(&self.plan),
         }
     }
 
@@ -282,7 +316,7 @@ impl Decision {
     pub(super) fn free(&self) -> Option<usize> {
         match self.is_on_gpu() {
             true => self.device_limit().map(|memory| memory.saturating_sub(self.plan.weights.device)),
-            false => available_memory(),
+            false => self.left.map(|left| left.free.bytes),
         }
     }
 }
@@ -306,20 +340,32 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Refuses a session that will not fit the host's memory once the weights are loaded.
-fn check_unloaded(plan: &Plan, context: usize) -> Result<(), EngineError> {
-    let copies = plan.weights.repacked + plan.weights.copied;
-    let free = free_memory().map(|free| FreeMemory { bytes: free.bytes.saturating_sub(copies), ..free });
-    check_host(plan, context, free)
+/// Bytes of main memory besides the weights.
+pub(super) fn needed_on_host(plan: &Plan) -> usize {
+    plan.total() - plan.weights.on_host()
 }
 
-/// Refuses a session that needs more of the host's memory besides the weights than is free.
-pub(super) fn check_host(plan: &Plan, context: usize, free: Option<FreeMemory>) -> Result<(), EngineError> {
-    let needed = plan.total() - plan.weights.on_host();
-    match free {
-        Some(FreeMemory { bytes: free, bound }) if needed > free => {
-            Err(EngineError::Memory { context, needed, free, on_device: false, bound: Some(bound) })
+/// Bytes of weights that are copied in main memory.
+pub(super) fn copies(plan: &Plan) -> usize {
+    plan.weights.repacked + plan.weights.copied
+}
+
+/// Refuses a session that will not fit what is `left` of main memory once the weights are loaded.
+fn check_unloaded(plan: &Plan, context: usize, left: Option<Left>) -> Result<(), EngineError> {
+    let (needed, copies) = (needed_on_host(plan), copies(plan));
+    match left {
+        Some(Left { free, reserved }) if needed > free.bytes.saturating_sub(copies) => {
+            let free = FreeMemory { bytes: free.bytes.saturating_sub(copies), ..free };
+            Err(Left { free, reserved }.error(context, needed))
         }
         _ => Ok(()),
+    }
+}
+
+impl Left {
+    /// The error of a session of `context` tokens that needs so many bytes of main memory.
+    pub(super) fn error(&self, context: usize, needed: usize) -> EngineError {
+        let (FreeMemory { bytes: free, bound }, reserved) = (self.free, self.reserved);
+        EngineError::Memory { context, needed, free, on_device: false, bound: Some(bound), reserved }
     }
 }

@@ -2,19 +2,29 @@
 
 use std::sync::Arc;
 
-use super::decision::check_host;
+use super::SetupOptions;
+use super::calibrate::{self, CalibrationOptions};
+use super::decision::needed_on_host;
 use super::planner::{ModelOutline, Planner, Precision};
 use super::profiles::{Profiles, smallest};
-use super::{SetupOptions, free_memory};
+use crate::devices::ledger::{Left, Reservation};
 use crate::devices::placement::Place;
 use crate::kv::KvBudget;
 use crate::progress::Observer;
 use crate::setup::plan::{Measurements, Plan};
-use crate::{Engine, EngineError, SessionOptions};
+use crate::{Engine, EngineError, Session, SessionOptions};
+
+/// A session that was promised its memory.
+pub(super) struct Promised {
+    pub(super) session: SessionOptions,
+    plan: Plan,
+    /// Of the host's memory, and of the device's.
+    pub(super) reservations: Vec<Reservation>,
+}
 
 /// The options and the memory of a session of `context` tokens, whose first text has `prompt` tokens, on a
 /// loaded engine. Calibrates the head profile if one is missing, and sets the policy's parameters to what the
-/// budget allows.
+/// budget allows. Nothing is promised.
 ///
 /// # Errors
 /// If options contradict each other, or the session does not fit the free memory of the host or the device.
@@ -25,14 +35,30 @@ pub fn prepare_session(
     prompt: usize,
     observer: &mut dyn Observer,
 ) -> Result<(SessionOptions, Plan), EngineError> {
+    let Promised { session, plan, .. } = promise_new(engine, options, context, prompt, None, observer)?;
+    Ok((session, plan))
+}
+
+/// As [`prepare_session`], but its memory is promised, where it was promised `own` before.
+pub(super) fn promise_new(
+    engine: &Arc<Engine>,
+    options: &SetupOptions,
+    context: usize,
+    prompt: usize,
+    mut own: Option<Reservation>,
+    observer: &mut dyn Observer,
+) -> Result<Promised, EngineError> {
     let session = options.session(context);
     session.policy.check(engine.spec())?;
     if session.policy.uses_profile() && !session.policy.uses_shares() {
-        check_session(engine, options, context, prompt)?;
+        // What does not fit whatever the heads do is refused before they are calibrated.
+        let session = SessionOptions { profile: Some(smallest(engine.head_shape()?)?), ..session.clone() };
+        own = promise(engine, session, options.budget, prompt, own)?.reservations.into_iter().next();
     }
-    let profile =
-        Profiles::new(engine.model(), options).find_or_calibrate(engine, &session.policy, observer)?;
-    fit_session(engine, SessionOptions { profile, ..session }, options.budget, prompt)
+    let profiles = Profiles::new(engine.model(), options);
+    let own_bytes = own.as_ref().map_or(0, Reservation::bytes);
+    let profile = profiles.find_or_calibrate_within(engine, &session.policy, own_bytes, observer)?;
+    promise(engine, SessionOptions { profile, ..session }, options.budget, prompt, own)
 }
 
 /// Refuses a session that does not fit whatever its heads do, before they are calibrated.
@@ -57,16 +83,56 @@ pub fn fit_session(
     budget: Option<KvBudget>,
     prompt: usize,
 ) -> Result<(SessionOptions, Plan), EngineError> {
-    let (session, plan) = plan_session(engine, session, budget, prompt)?;
-    check_host(&plan, session.context, free_memory())?;
-    let on_device = plan.device_allocated() - plan.weights.device;
-    match engine.backends.at(Place::Device).memory_left() {
-        Some(free) if on_device > free => {
-            let context = session.context;
-            Err(EngineError::Memory { context, needed: on_device, free, on_device: true, bound: None })
-        }
-        _ => Ok((session, plan)),
+    let Promised { session, plan, .. } = promise(engine, session, budget, prompt, None)?;
+    Ok((session, plan))
+}
+
+/// As [`fit_session`] on the engine of a session that makes room for it later: what that one was promised and has not
+/// taken is free.
+pub(crate) fn fit_instead_of(
+    old: &Session,
+    options: SessionOptions,
+    prompt: usize,
+) -> Result<(), EngineError> {
+    let engine = old.engine();
+    let (session, plan) = plan_session(engine, options, None, prompt)?;
+    let (context, needed) = (session.context, needed_on_host(&plan));
+    let own = old.reservations.first().map_or(0, Reservation::bytes);
+    let left = engine.ledgers.0.left_with(own, 0);
+    if let Some(left) = left.filter(|left| needed > left.free.bytes) {
+        return Err(left.error(context, needed));
     }
+    let needed = plan.device_allocated() - plan.weights.device;
+    match engine.backends.at(Place::Device).memory_left() {
+        Some(free) if needed > free => {
+            Err(EngineError::Memory { context, needed, free, on_device: true, bound: None, reserved: 0 })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// As [`fit_session`], but its memory is promised, where it was promised `own` before.
+pub(super) fn promise(
+    engine: &Engine,
+    session: SessionOptions,
+    budget: Option<KvBudget>,
+    prompt: usize,
+    own: Option<Reservation>,
+) -> Result<Promised, EngineError> {
+    let (session, plan) = plan_session(engine, session, budget, prompt)?;
+    let (context, needed) = (session.context, needed_on_host(&plan));
+    let (host, device) = &engine.ledgers;
+    let on_host = host.reserve(needed, own).map_err(|left| left.error(context, needed))?;
+    let mut reservations = vec![on_host.with_lasting(plan.lasting())];
+    let backend = engine.backends.at(Place::Device);
+    if let (Some(left), Some((used, _))) = (backend.memory_left(), backend.memory_used()) {
+        let needed = plan.device_allocated() - plan.weights.device;
+        let promised = device.reserve(needed, used, left).map_err(|Left { free, reserved }| {
+            EngineError::Memory { context, needed, free: free.bytes, on_device: true, bound: None, reserved }
+        })?;
+        reservations.push(promised.with_lasting(plan.device.store + plan.device.compute));
+    }
+    Ok(Promised { session, plan, reservations })
 }
 
 /// As [`fit_session`], but accepts what does not fit. Weights that are repacked are part of the engine and
@@ -77,16 +143,50 @@ pub fn plan_session(
     budget: Option<KvBudget>,
     prompt: usize,
 ) -> Result<(SessionOptions, Plan), EngineError> {
-    let backends = &engine.backends;
-    let planner = Planner {
-        outline: &ModelOutline::of_model(engine.model()),
+    let (outline, measurements) = (ModelOutline::of_model(engine.model()), Measurements::default());
+    let planner = planner(engine, &outline, budget, &measurements);
+    let prepared = planner.prepare(&session)?;
+    let planned = planner.plan(&prepared, prompt, engine.backends.placement(), Precision::Graphs)?;
+    Ok((prepared.session, planned.bytes))
+}
+
+/// How the heads of a loaded model are calibrated in `free` bytes of main memory, which leaves `beside` bytes if that is
+/// possible.
+pub(super) fn calibration_within(
+    engine: &Engine,
+    free: Option<usize>,
+    beside: usize,
+) -> Result<CalibrationOptions, EngineError> {
+    let (outline, measurements) = (ModelOutline::of_model(engine.model()), Measurements::default());
+    calibrate::fitting(
+        &planner(engine, &outline, None, &measurements),
+        engine.backends.placement(),
+        free,
+        beside,
+    )
+}
+
+/// How the heads of a loaded model are calibrated in the main memory that is free.
+///
+/// # Errors
+/// If that is not enough.
+pub fn calibration_options(engine: &Engine) -> Result<CalibrationOptions, EngineError> {
+    calibration_within(engine, engine.ledgers.0.left(0).map(|left| left.free.bytes), 0)
+}
+
+/// The planner for a model that is loaded.
+fn planner<'a>(
+    engine: &Engine,
+    outline: &'a ModelOutline,
+    budget: Option<KvBudget>,
+    measurements: &'a Measurements,
+) -> Planner<'a> {
+    Planner {
+        outline,
         repack: false,
         threads: engine.threads(),
         budget,
-        blocks: backends.at(Place::Device).blocks(),
-        measurements: &Measurements::default(),
-    };
-    let prepared = planner.prepare(&session)?;
-    let planned = planner.plan(&prepared, prompt, backends.placement(), Precision::Graphs)?;
-    Ok((prepared.session, planned.bytes))
+        blocks: engine.backends.at(Place::Device).blocks(),
+        measurements,
+    }
 }

@@ -18,17 +18,21 @@ pub(crate) mod planner;
 pub(crate) mod profiles;
 mod target;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub use self::advice::{Advice, FULL, Offer, Offers, Reason, Recipe, TYPES, rank, recipes, share};
-use self::decision::{Case, Decider, Decision, Heads};
+use self::decision::{Case, Decider, Decision, Heads, copies};
 pub use self::forecast::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast};
-pub use self::loaded::{check_session, fit_session, plan_session, prepare_session};
+pub(crate) use self::loaded::fit_instead_of;
+pub use self::loaded::{calibration_options, check_session, fit_session, plan_session, prepare_session};
+use self::loaded::{promise, promise_new};
 use self::options::CONVERSATION_TOKENS;
 pub use self::options::{Context, HeadSource, SetupOptions};
 use self::planner::Precision;
 pub use self::profiles::{Found, Profiles};
 pub use self::target::{DeviceRequest, GpuLayers, HostExperts, Target};
+pub use crate::devices::ledger::Ledger;
+use crate::devices::ledger::Reservation;
 pub use crate::devices::memory::{FreeMemory, MemoryBound, available_memory, free_memory};
 use crate::progress::{Notice, Observer};
 use crate::setup::plan::Plan;
@@ -82,7 +86,12 @@ pub struct Setup {
     engine: EngineOptions,
     decision: Decision,
     advice: Option<Advice>,
+    /// The main memory that the session was promised, until it is made.
+    reservation: Mutex<Option<Reservation>>,
 }
+
+/// How often a session is decided about again because others were promised its memory meanwhile.
+const MAX_DECISIONS: usize = 3;
 
 impl Setup {
     /// Decides how `model` is run for a session whose first text has `prompt` tokens. Nothing is loaded.
@@ -93,6 +102,8 @@ impl Setup {
     /// If the policy needs a head profile that must be calibrated first, [`Setup::plan`] assumes one. Only
     /// what does not fit with any profile is refused. [`Setup::start`] calibrates and plans again with the
     /// real one.
+    ///
+    /// The session is promised its main memory until the setup is dropped, and the session that it makes: see [`Ledger`].
     ///
     /// # Errors
     /// If options contradict each other, or the device cannot be used. If the session does not fit the free
@@ -108,27 +119,45 @@ impl Setup {
         if context > trained {
             observer.notice(Notice::BeyondTraining { context, trained });
         }
-        let decider = Decider::new(model, options, observer)?;
-        let (chosen, advice) = match (&options.policy, options.budget) {
-            (Some(_), _) => {
-                let case = decider.case(options, prompt, observer)?;
-                let decision = decider.decide(&case, Precision::Graphs)?;
-                return Ok(Setup::new(model, options, decision, observer));
+        let mut decider = Decider::new(model, options, observer)?;
+        let mut tries = 0;
+        loop {
+            let (changed, decision, advice) = match (&options.policy, options.budget) {
+                (Some(_), _) => {
+                    let case = decider.case(options, prompt, observer)?;
+                    (options.clone(), decider.decide(&case, Precision::Graphs)?, None)
+                }
+                (None, Some(budget)) => advice::for_budget(&decider, options, budget, prompt)?.parts(),
+                (None, None) => advice::choose(&decider, options, prompt)?.parts(),
+            };
+            tries += 1;
+            let reservation = match decision.reserve(&options.ledger) {
+                Ok(reservation) => Some(reservation),
+                Err(error) if tries == MAX_DECISIONS => return Err(error),
+                // Others were promised the memory in this moment.
+                Err(_) => {
+                    decider = Decider::new(model, options, &mut ())?;
+                    continue;
+                }
+            };
+            if let Some(advice) = &advice {
+                observer.notice(Notice::Advice(advice.clone()));
+                // What is to be told of the head profile.
+                Profiles::new(model, options).find(&decision.session.policy, observer)?;
             }
-            (None, Some(budget)) => advice::for_budget(&decider, options, budget, prompt)?,
-            (None, None) => advice::choose(&decider, options, prompt)?,
-        };
-        if let Some(advice) = &advice {
-            observer.notice(Notice::Advice(advice.clone()));
-            // What is to be told of the head profile.
-            Profiles::new(model, options).find(&chosen.decision.session.policy, observer)?;
+            let setup = Setup::new(model, &changed, decision, observer);
+            return Ok(Setup {
+                asked: options.clone(),
+                advice,
+                reservation: Mutex::new(reservation),
+                ..setup
+            });
         }
-        let setup = Setup::new(model, &chosen.options, chosen.decision, observer);
-        Ok(Setup { asked: options.clone(), advice, ..setup })
     }
 
     /// Decides how `model` is run for a session that was saved: `session` are the options it was made with.
     /// Of `options`, those of the engine are used, and those of the head profile where the session has lost its own.
+    /// The session is not promised its memory yet.
     ///
     /// # Errors
     /// As for [`Setup::resolve`].
@@ -186,6 +215,7 @@ impl Setup {
             engine: decision.engine(options),
             decision,
             advice: None,
+            reservation: Mutex::default(),
         }
     }
 
@@ -260,12 +290,16 @@ impl Setup {
     /// # Errors
     /// If the session does not fit the free memory of the host or the device, or the interrupt flag is set.
     pub fn session(&self, engine: &Arc<Engine>, observer: &mut dyn Observer) -> Result<Session, EngineError> {
-        let Decision { session, known, prompt, .. } = &self.decision;
-        let (options, _) = match known {
-            true => fit_session(engine, session.clone(), None, *prompt)?,
-            false => prepare_session(engine, &self.options, session.context, *prompt, observer)?,
+        let Decision { session, known, prompt, plan, .. } = &self.decision;
+        let mut own = self.reservation.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The weights are loaded, and may be there for longer than the session.
+        own.iter_mut().for_each(|own| own.settle(copies(plan)));
+        let promised = match known {
+            true => promise(engine, session.clone(), None, *prompt, own)?,
+            false => promise_new(engine, &self.options, session.context, *prompt, own, observer)?,
         };
-        let session = Session::new(engine, options)?.with_interrupt(&self.options.interrupt);
+        let mut session = Session::new(engine, promised.session)?.with_interrupt(&self.options.interrupt);
+        session.reservations = promised.reservations;
         self.options.interrupt.check()?;
         Ok(session)
     }

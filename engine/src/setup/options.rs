@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use ggml::{InterruptFlag, Type};
 
 use super::{DeviceRequest, GpuLayers, HostExperts};
+use crate::devices::ledger::Ledger;
 use crate::files::folders;
 use crate::heads::HeadProfile;
 use crate::kv::{KvBudget, PolicyChoice};
@@ -126,6 +127,9 @@ pub struct SetupOptions {
     /// Stops deciding, identifying, loading and calibrating. Sessions of this setup have it too, until they are given
     /// another one ([`Session::set_interrupt`](crate::Session::set_interrupt)).
     pub interrupt: InterruptFlag,
+    /// What main memory sessions are promised: no two are promised the same. Sessions share a ledger that is cloned; the
+    /// default is one for all sessions of the process.
+    pub ledger: Ledger,
 }
 
 impl Default for SetupOptions {
@@ -148,6 +152,7 @@ impl Default for SetupOptions {
             chunk: None,
             profile_folder: folders::cache().map(|folder| folder.join("heads")),
             interrupt: InterruptFlag::new(),
+            ledger: Ledger::default(),
         }
     }
 }
@@ -175,6 +180,7 @@ impl SetupOptions {
             device: None,
             trace: false,
             interrupt: self.interrupt.clone(),
+            ledger: self.ledger.clone(),
         }
     }
 }

@@ -14,7 +14,8 @@ use crate::heads::{HeadProfile, HeadShape, HeadsError, Provenance, SelectionRule
 use crate::kv::PolicyChoice;
 use crate::kv::alibi::{self, ScopeOptions};
 use crate::progress::{Notice, Observer, Task};
-use crate::setup::calibrate::{CalibrationOptions, calibrate};
+use crate::setup::calibrate::calibrate;
+use crate::setup::loaded::calibration_within;
 use crate::{Engine, EngineError, Hint, Model};
 
 /// Share of the query heads that the paper's rule marks: 14 % + 1 %.
@@ -130,10 +131,24 @@ impl<'a> Profiles<'a> {
 
     /// The profile that `policy` needs, calibrated with `engine` where there is none; `None` where it uses
     /// none.
+    ///
+    /// # Errors
+    /// If a given profile cannot be used, or calibration does not fit the free memory of the host.
     pub fn find_or_calibrate(
         &self,
         engine: &Arc<Engine>,
         policy: &PolicyChoice,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<HeadProfile>, EngineError> {
+        self.find_or_calibrate_within(engine, policy, 0, observer)
+    }
+
+    /// The same, where a session that is not made yet was promised `own` bytes, which calibration may use.
+    pub(super) fn find_or_calibrate_within(
+        &self,
+        engine: &Arc<Engine>,
+        policy: &PolicyChoice,
+        own: usize,
         observer: &mut dyn Observer,
     ) -> Result<Option<HeadProfile>, EngineError> {
         match self.find(policy, observer)? {
@@ -143,7 +158,9 @@ impl<'a> Profiles<'a> {
             Found::Missing { unusable: None } => {}
         }
         observer.notice(Notice::Begins(Task::Calibrate));
-        let (options, rule) = (CalibrationOptions::default(), SelectionRule::default());
+        let left = engine.ledgers.0.left_with(own, 0).map(|left| left.free.bytes);
+        let options = calibration_within(engine, left, own)?;
+        let rule = SelectionRule::default();
         let profile = calibrate(engine, &options, &rule, &self.options.interrupt, &mut |progress| {
             observer.progress(progress)
         })?;

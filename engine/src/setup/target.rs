@@ -8,7 +8,6 @@ use models::spec::ModelSpec;
 
 use super::SetupOptions;
 use crate::compute::engine::check_device_model;
-use crate::devices::memory;
 use crate::progress::{Notice, Observer};
 use crate::setup::plan::{DRIVER_BYTES, Placement, Plan};
 use crate::{DeviceKind, EngineError, Model};
@@ -93,7 +92,7 @@ impl Target {
         let Some((kind, free)) = found else {
             let host = Target::host(model.spec(), options, mapped);
             // The limit may have been meant for a GPU.
-            let limit = host.limit.into_iter().chain(free_beside(mapped)).min();
+            let limit = host.limit.into_iter().chain(free_beside(options, mapped)).min();
             return Ok(Target { limit, ..host });
         };
         // The free memory of a GPU in use no longer has the driver's share in it; a limit that is asked for
@@ -137,7 +136,7 @@ impl Target {
             device: None,
             layers: options.gpu_layers,
             host_experts: spec.experts.as_ref().map_or(HostExperts::Count(0), |_| options.host_experts),
-            limit: options.gpu_memory.or_else(|| free_beside(mapped)),
+            limit: options.gpu_memory.or_else(|| free_beside(options, mapped)),
             driver: 0,
             host_limit: None,
         }
@@ -154,7 +153,8 @@ impl Target {
             (limit, _) => (limit, DRIVER_BYTES),
         };
         // A limit on the GPU's memory may describe another machine.
-        let host_limit = free.filter(|_| options.gpu_memory.is_none()).and_then(|_| free_beside(mapped));
+        let host_limit =
+            free.filter(|_| options.gpu_memory.is_none()).and_then(|_| free_beside(options, mapped));
         Target { device: Some(kind), limit, driver, host_limit, ..Target::host(spec, options, mapped) }
     }
 
@@ -251,8 +251,8 @@ impl Target {
 }
 
 /// Bytes of main memory that are free for weights, of which so many are mapped already, and a session.
-fn free_beside(mapped: usize) -> Option<usize> {
-    memory::free_beside(mapped).map(|free| free.bytes)
+fn free_beside(options: &SetupOptions, mapped: usize) -> Option<usize> {
+    options.ledger.left(mapped).map(|left| left.free.bytes)
 }
 
 /// Why a GPU cannot compute a model, whose file has this path, so that the CPU does; `None` if it can.

@@ -151,7 +151,8 @@ fn session(
     let (wanted, made) = (options.session(context), session.options());
     let is_as_wanted = wanted.types == made.types
         && wanted.prefill == made.prefill
-        && (options.policy.is_some() || made.policy == wanted.policy);
+        // A budget without a policy chooses one for each document.
+        && (options.policy.is_some() || options.budget.is_none() && made.policy == wanted.policy);
     if is_as_wanted {
         *loaded = Some(Loaded { engine: session.engine().clone(), context });
     }

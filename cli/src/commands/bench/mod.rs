@@ -159,7 +159,6 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
             },
         }
     };
-    let setup = app.resolve(&model, &largest, longest)?;
     // Every test is resolved before the first one runs, so that a test that does not fit is an error at once.
     for policy in &policies {
         for test in &tests {
@@ -170,7 +169,8 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
             app.interrupt.computing(|| Setup::resolve(&model, &options, test.tokens(), &mut progress))?;
         }
     }
-    let engine = app.load(&setup)?;
+    // Its memory is not promised to it any longer than this: each test makes a session of its own.
+    let engine = app.load(&app.resolve(&model, &largest, longest)?)?;
     for policy in &policies {
         for test in &tests {
             measure::refuse_early(&engine, &options_with(policy), *test)?;

@@ -35,6 +35,8 @@ pub enum MemoryBound {
     AddressSpace,
     /// The limit on the data of a process (RLIMIT_DATA).
     Data,
+    /// The limit of a [`Ledger`](super::ledger::Ledger).
+    Ledger,
 }
 
 impl MemoryBound {
@@ -45,6 +47,7 @@ impl MemoryBound {
             MemoryBound::ControlGroup => Some("cgroup"),
             MemoryBound::AddressSpace => Some("ulimit -v"),
             MemoryBound::Data => Some("ulimit -d"),
+            MemoryBound::Ledger => Some("ledger"),
         }
     }
 }
@@ -56,6 +59,7 @@ impl fmt::Display for MemoryBound {
             MemoryBound::ControlGroup => " within the memory limit of the container or service (cgroup)",
             MemoryBound::AddressSpace => " within the limit on address space (ulimit -v)",
             MemoryBound::Data => " within the limit on data (ulimit -d)",
+            MemoryBound::Ledger => " within the limit for all sessions",
         })
     }
 }
@@ -70,16 +74,49 @@ pub fn available_memory() -> Option<usize> {
     free_memory().map(|free| free.bytes)
 }
 
+/// What this process uses of each kind of memory, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Memory of its own that is not a file's.
+    pub(crate) resident: usize,
+    /// Address space.
+    pub(crate) address_space: usize,
+    /// Data, as RLIMIT_DATA counts it.
+    pub(crate) data: usize,
+}
+
+impl Usage {
+    /// What is used now; 0 where that is not known.
+    pub(crate) fn now() -> Usage {
+        Usage::of(&fs::read_to_string("/proc/self/status").unwrap_or_default())
+    }
+
+    fn of(status: &str) -> Usage {
+        let bytes = |name: &str| kibibytes(status, name).unwrap_or(0);
+        Usage { resident: bytes("RssAnon:"), address_space: bytes("VmSize:"), data: bytes("VmData:") }
+    }
+}
+
+/// The memory that is free; `None` where that is not known.
+fn free_beside(mapped: usize) -> Option<FreeMemory> {
+    free_in(Path::new("/"), mapped, |_, _| 0)
+}
+
 /// The memory that is free for a session together with its weights, of which `mapped` bytes are mapped already: they are
-/// part of the address space, but not of the memory that is in use.
-pub(crate) fn free_beside(mapped: usize) -> Option<FreeMemory> {
-    free_in(Path::new("/"), mapped)
+/// part of the address space, but not of the memory that is in use. `promised` says how much of each kind is promised to
+/// others.
+pub(crate) fn free_beside_promised(
+    mapped: usize,
+    promised: impl Fn(MemoryBound, Usage) -> usize,
+) -> Option<FreeMemory> {
+    free_in(Path::new("/"), mapped, promised)
 }
 
 /// The same for a system whose files are below `root`.
-fn free_in(root: &Path, mapped: usize) -> Option<FreeMemory> {
+fn free_in(root: &Path, mapped: usize, promised: impl Fn(MemoryBound, Usage) -> usize) -> Option<FreeMemory> {
     let read = |name: &str| fs::read_to_string(root.join("proc").join(name)).unwrap_or_default();
     let (limits, status) = (read("self/limits"), read("self/status"));
+    let usage = Usage::of(&status);
     let below = |limit: &str, used: &str| {
         let left = soft_limit(&limits, limit)?.saturating_sub(kibibytes(&status, used)?);
         Some(left.saturating_add(mapped))
@@ -91,7 +128,9 @@ fn free_in(root: &Path, mapped: usize) -> Option<FreeMemory> {
         (MemoryBound::Data, below("Max data size", "VmData:")),
     ]
     .into_iter()
-    .filter_map(|(bound, bytes)| Some(FreeMemory { bytes: bytes?, bound }))
+    .filter_map(|(bound, bytes)| {
+        Some(FreeMemory { bytes: bytes?.saturating_sub(promised(bound, usage)), bound })
+    })
     .min_by_key(|free| free.bytes)
 }
 
@@ -129,7 +168,7 @@ mod tests {
         let status = ("proc/self/status", "Name:\tx\nVmSize:\t      30 kB\nVmData:\t      10 kB\n");
         let free = |files: &[(&str, &str)], mapped| {
             let root = system(files);
-            free_in(root.path(), mapped).map(|free| (free.bytes, free.bound))
+            free_in(root.path(), mapped, |_, _| 0).map(|free| (free.bytes, free.bound))
         };
         assert_eq!(free(&[meminfo, status], 0), Some((80 << 10, MemoryBound::Machine)));
         let limits = |space: &str, data: &str| {

@@ -13,6 +13,7 @@ use kernels::graph::GraphLane;
 
 use crate::compute::layered_text::{LayeredText, Purpose};
 use crate::compute::scratch::first_text_chunks;
+use crate::devices::ledger::Reservation;
 use crate::files::codec::{Input, Output, SnapshotError};
 use crate::kv::{AttentionRecorder, LayerRows, Layout, Store};
 use crate::session::{LastText, Reached, not_finite};
@@ -38,6 +39,7 @@ impl Session {
         match text.read_next(&mut [self], &interrupt) {
             Ok(progress) if text.is_read() => {
                 self.finish_exact(tokens, text.logits);
+                self.reservations.iter_mut().for_each(Reservation::first_text_is_read);
                 Ok(progress)
             }
             Ok(progress) => {

@@ -1,6 +1,6 @@
 //! The policy and the types for a budget that was given without a policy: the first of the recipes for which it is enough.
 
-use super::choice::{Candidate, MAX_PLANNINGS, Search};
+use super::choice::{Candidate, Chosen, MAX_PLANNINGS, Search};
 use super::offers::Offer;
 use super::recipes::{FULL, KVZIP, Recipe, TYPES, recipes, share};
 use super::{Advice, Reason};
@@ -19,11 +19,11 @@ pub(in crate::setup) fn for_budget(
     options: &SetupOptions,
     given: KvBudget,
     prompt: usize,
-) -> Result<(Candidate, Option<Advice>), EngineError> {
+) -> Result<Chosen, EngineError> {
     let search = Search { decider, options: SetupOptions { budget: None, ..options.clone() }, prompt };
     search.for_budget(given).map(|(candidate, is_advised)| {
-        let advice = Advice { reason: Reason::Budget { is_advised }, offer: candidate.offer.clone() };
-        (candidate, Some(advice))
+        let advice = Some(Advice { reason: Reason::Budget { is_advised }, offer: candidate.offer.clone() });
+        Chosen { candidate, advice }
     })
 }
 

@@ -3,7 +3,6 @@
 
 use super::offers::{Offer, changes};
 use super::{Advice, Reason};
-use crate::devices::memory::free_memory;
 use crate::setup::decision::{Decider, Decision};
 use crate::setup::planner::Precision;
 use crate::setup::{SetupOptions, advice};
@@ -16,13 +15,26 @@ const MAX_OFFERS: usize = 3;
 
 /// A way of keeping the cache that fits.
 #[derive(Clone)]
-pub(in crate::setup) struct Candidate {
+pub(super) struct Candidate {
     pub(super) offer: Offer,
     /// What is asked for with the offer.
-    pub(in crate::setup) options: SetupOptions,
-    pub(in crate::setup) decision: Decision,
+    options: SetupOptions,
+    pub(super) decision: Decision,
     /// Whether it was planned with its graphs.
     is_planned: bool,
+}
+
+/// What auto has chosen, and what it says of it.
+pub(in crate::setup) struct Chosen {
+    pub(super) candidate: Candidate,
+    pub(super) advice: Option<Advice>,
+}
+
+impl Chosen {
+    /// What is asked for with the change, how it runs, and what is said of it.
+    pub(in crate::setup) fn parts(self) -> (SetupOptions, Decision, Option<Advice>) {
+        (self.candidate.options, self.candidate.decision, self.advice)
+    }
 }
 
 /// The search for one session.
@@ -51,21 +63,21 @@ pub(in crate::setup) fn choose(
     decider: &Decider,
     options: &SetupOptions,
     prompt: usize,
-) -> Result<(Candidate, Option<Advice>), EngineError> {
+) -> Result<Chosen, EngineError> {
     let search = Search { decider, options: options.clone(), prompt };
     let Found { unchanged, fitting } = search.find(1)?;
     let best = fitting.into_iter().next();
     let reason = match &unchanged {
-        Ok(asked) if asked.decision.fits => return Ok((asked.clone(), None)),
+        Ok(asked) if asked.decision.fits => return Ok(Chosen { candidate: asked.clone(), advice: None }),
         Ok(asked) => asked.reason(),
         Err(error) => advice::Reason::of_error(error),
     };
     match (best, reason) {
         (Some(best), Some(reason)) if !best.offer.is_none() => {
-            let advice = Advice { reason, offer: best.offer.clone() };
-            Ok((best, Some(advice)))
+            let advice = Some(Advice { reason, offer: best.offer.clone() });
+            Ok(Chosen { candidate: best, advice })
         }
-        _ => Ok((unchanged?, None)),
+        _ => Ok(Chosen { candidate: unchanged?, advice: None }),
     }
 }
 
@@ -113,7 +125,7 @@ impl Search<'_> {
     }
 
     /// What fits by arithmetic, the closest to what was asked for first. What is `known` is known from graphs.
-    fn by_arithmetic(
+    pub(super) fn by_arithmetic(
         &self,
         unchanged: Option<&Candidate>,
         known: &[(Offer, Option<Candidate>)],
@@ -210,7 +222,7 @@ impl Candidate {
         match self.decision.is_for_gpu() {
             _ if self.decision.fits => None,
             true => Some(Reason::Layers { types }),
-            false => Some(Reason::Weights { types, bound: free_memory().map(|free| free.bound) }),
+            false => Some(Reason::Weights { types, bound: self.decision.left.map(|left| left.free.bound) }),
         }
     }
 }

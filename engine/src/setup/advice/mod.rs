@@ -61,6 +61,8 @@ pub enum Reason {
         on_device: bool,
         /// What limits the host's memory; `None` for the device's.
         bound: Option<MemoryBound>,
+        /// Bytes that other sessions of this process were promised.
+        reserved: usize,
     },
     /// With a cache that keeps everything not all layers fit the GPU.
     Layers {
@@ -85,8 +87,8 @@ impl Reason {
     /// The reason of a session that does not fit; `None` of another error.
     fn of_error(error: &EngineError) -> Option<Reason> {
         match *error {
-            EngineError::Memory { context, needed, free, on_device, bound } => {
-                Some(Reason::Memory { context, needed, free, on_device, bound })
+            EngineError::Memory { context, needed, free, on_device, bound, reserved } => {
+                Some(Reason::Memory { context, needed, free, on_device, bound, reserved })
             }
             _ => None,
         }

@@ -1,14 +1,22 @@
 //! What auto chooses with less and less memory, on the host and on an emulated GPU.
 
+use std::sync::Arc;
+
 use ggml::Type;
 
+use super::choice::{MAX_PLANNINGS, Search};
+use super::offers::changes;
 use super::recipes::TYPES;
-use super::{Advice, Offers, Reason};
-use crate::kv::KvBudget;
+use super::{Advice, Offer, Offers, Reason};
+use crate::kv::{KvBudget, PolicyChoice};
+use crate::setup::decision::{Decider, copies};
+use crate::setup::loaded::{plan_session, promise};
 use crate::setup::plan::DRIVER_BYTES;
-use crate::setup::planner::plannings;
-use crate::setup::{DeviceRequest, Setup, SetupOptions};
-use crate::{Context, DeviceKind, Model, ModelSource};
+use crate::setup::planner::{Precision, plannings};
+use crate::setup::{DeviceRequest, Ledger, Setup, SetupOptions};
+use crate::{
+    Context, DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, Model, ModelSource, Session,
+};
 
 /// Weights are read from the file again and again where they do not fit beside the cache.
 #[test]
@@ -22,7 +30,8 @@ fn a_cache_leaves_main_memory_for_the_weights() {
         ..SetupOptions::default()
     };
     let needed = |types: (Type, Type)| {
-        let options = SetupOptions { k_type: Some(types.0), v_type: Some(types.1), ..options(None) };
+        let policy = Some(PolicyChoice::default());
+        let options = SetupOptions { policy, k_type: Some(types.0), v_type: Some(types.1), ..options(None) };
         let setup = Setup::resolve(&model, &options, context, &mut ()).expect("a setup");
         (setup.plan().total(), setup.plan().weights.on_host())
     };
@@ -51,8 +60,10 @@ fn a_smaller_cache_comes_before_fewer_layers_on_the_gpu() {
         v_type: types.map(|types| types.1),
         ..SetupOptions::default()
     };
-    let setup =
-        |free, types| Setup::resolve(&model, &options(free, types), prompt, &mut ()).expect("a setup");
+    let setup = |free, types| {
+        let options = SetupOptions { policy: Some(PolicyChoice::default()), ..options(free, types) };
+        Setup::resolve(&model, &options, prompt, &mut ()).expect("a setup")
+    };
     let needed = |setup: &Setup| setup.plan().device_allocated() + setup.plan().device_overhead;
     let eight_bits = needed(&setup(1 << 30, Some(TYPES[1])));
     // The residual stream leaves the GPU before layers do.
@@ -80,43 +91,159 @@ fn a_smaller_cache_comes_before_fewer_layers_on_the_gpu() {
     assert!(first(setup(1 << 30, None).plan().weights.device, None).is_none());
 }
 
-/// However much memory there is, the choice plans few sessions with graphs, and what it gives fits.
-#[test]
-fn a_choice_plans_three_sessions_at_most() {
-    let model = Model::open(ModelSource::Embedded).expect("the embedded model");
-    let (prompt, context) = (3900, 4000);
-    let options = |device, memory| SetupOptions {
-        context: Context::Tokens(context),
+/// Sessions of the embedded model with a limit on the memory of the CPU, or of an emulated GPU.
+fn limited(device: DeviceRequest, memory: usize) -> SetupOptions {
+    SetupOptions {
+        context: Context::Tokens(4000),
         device,
         gpu_memory: Some(memory),
         profile_folder: None,
         ..SetupOptions::default()
-    };
-    for (device, beside) in
-        [(DeviceRequest::Cpu, 0), (DeviceRequest::Device(DeviceKind::Emulated), DRIVER_BYTES)]
-    {
-        let all = options(device, beside + (1 << 30));
-        let full = Setup::resolve(&model, &all, prompt, &mut ()).expect("a setup");
+    }
+}
+
+/// For the CPU and an emulated GPU: the limit that holds a full cache, and the one that holds the weights.
+fn limits(model: &Arc<Model>) -> [(DeviceRequest, usize, usize); 2] {
+    [DeviceRequest::Cpu, DeviceRequest::Device(DeviceKind::Emulated)].map(|device| {
+        let full = Setup::resolve(model, &limited(device, 1 << 30), 3900, &mut ()).expect("a setup");
         let (plan, weights) = (full.plan(), full.plan().weights);
-        let (needed, fixed) = match device {
-            DeviceRequest::Cpu => (plan.total(), weights.on_host()),
-            _ => (plan.device_allocated() + plan.device_overhead, weights.device + plan.device_overhead),
-        };
-        let mut chosen = Vec::new();
-        for step in 0..=40 {
-            let memory = beside + fixed + (needed - fixed) * step / 40;
-            let before = plannings();
-            let setup = Setup::resolve(&model, &options(device, memory), prompt, &mut ()).expect("a setup");
-            assert!(plannings() - before <= 3, "{} plannings at {memory}", plannings() - before);
-            assert_eq!(setup.advice().is_none(), step == 40 || !setup.fits(), "{step}");
-            chosen.push(setup.advice().map(|advice| advice.offer.clone()));
-            let before = plannings();
-            Offers::find(&model, &options(device, memory), prompt, context).expect("offers");
-            assert!(plannings() - before <= 3, "{} plannings at {memory}", plannings() - before);
+        match device {
+            DeviceRequest::Cpu => (device, plan.total() + (1 << 20), weights.on_host()),
+            _ => {
+                let fixed = DRIVER_BYTES + plan.device_overhead;
+                (device, fixed + plan.device_allocated() + (1 << 20), fixed + weights.device)
+            }
         }
-        chosen.dedup_by_key(|offer| offer.as_ref().map(|offer| (offer.policy, offer.types, offer.streaming)));
+    })
+}
+
+/// However much memory there is, the choice plans few sessions with graphs.
+#[test]
+fn a_choice_plans_three_sessions_at_most() {
+    let model = Model::open(ModelSource::Embedded).expect("the embedded model");
+    for (device, full, weights) in limits(&model) {
+        let mut chosen = Vec::new();
+        for step in 0..=30 {
+            let options = limited(device, weights + (full - weights) * step / 30);
+            let before = plannings();
+            let setup = Setup::resolve(&model, &options, 3900, &mut ()).expect("a setup");
+            assert!(plannings() - before <= MAX_PLANNINGS, "{step}");
+            let policy = setup.session_options().policy.name();
+            assert!(setup.advice().is_some() || policy == "full", "{step}");
+            chosen.push((policy, setup.session_options().types));
+            drop(setup);
+            let before = plannings();
+            Offers::find(&model, &options, 3900, 4000).expect("offers");
+            assert!(plannings() - before <= MAX_PLANNINGS, "{step}");
+        }
+        chosen.dedup();
         assert!(chosen.len() > 4, "{chosen:?}");
     }
+}
+
+/// Arithmetic chooses what a search would choose that plans everything with graphs.
+#[test]
+fn the_choice_is_that_of_an_exhaustive_search() {
+    let mut different = Vec::new();
+    let model = Model::open(ModelSource::Embedded).expect("the embedded model");
+    for (device, full, weights) in limits(&model) {
+        for step in 0..24 {
+            let options = limited(device, weights + (full - weights) * step / 23);
+            let decider = Decider::new(&model, &options, &mut ()).expect("a device");
+            let search = Search::with_context(&decider, &options, 3900, 4000);
+            let unchanged = search.fitting(Offer::default(), Precision::Graphs).expect("no interrupt");
+            let all = changes(&model).into_iter().map(|change| {
+                let planned = search.fitting(change.clone(), Precision::Graphs).expect("no interrupt");
+                (change, planned)
+            });
+            let all = Vec::from_iter(all);
+            let best = search.by_arithmetic(unchanged.as_ref(), &all).expect("no interrupt");
+            let is_enough =
+                unchanged.as_ref().is_some_and(|found| found.decision.fits || !found.decision.weights_fit);
+            let expected = match best.into_iter().next().filter(|_| !is_enough) {
+                Some(best) => best.offer,
+                None => Offer::default(),
+            };
+            let setup = Setup::resolve(&model, &options, 3900, &mut ()).expect("a setup");
+            let chosen = setup.advice().map_or(Offer::default(), |advice| advice.offer.clone());
+            if !chosen.is_same(&expected) {
+                different.push((device, step, chosen, expected));
+            }
+        }
+    }
+    assert!(different.is_empty(), "{different:#?}");
+}
+
+/// Two sessions that are planned at the same time are not promised the same memory.
+#[test]
+fn two_threads_do_not_get_the_same_memory() {
+    let model = Model::open(ModelSource::Embedded).expect("the embedded model");
+    let options = |ledger: &Ledger, policy| SetupOptions {
+        ledger: ledger.clone(),
+        policy,
+        ..limited(DeviceRequest::Cpu, 1 << 30)
+    };
+    let full = Some(PolicyChoice::default());
+    let needed = {
+        let ledger = Ledger::with_limit(1 << 30);
+        let setup = Setup::resolve(&model, &options(&ledger, full.clone()), 3900, &mut ()).expect("a setup");
+        assert_eq!(ledger.reserved(), setup.needed() + copies(setup.plan()));
+        ledger.reserved()
+    };
+    let both = |ledger: &Ledger, policy: Option<PolicyChoice>| {
+        let resolve = || Setup::resolve(&model, &options(ledger, policy.clone()), 3900, &mut ());
+        std::thread::scope(|scope| {
+            let threads = [scope.spawn(resolve), scope.spawn(resolve)];
+            threads.map(|thread| thread.join().expect("no panic"))
+        })
+    };
+    // With a policy one is refused, and told why.
+    let ledger = Ledger::with_limit(2 * needed - 1);
+    let [one, other] = both(&ledger, full.clone());
+    let (setup, error) = match (one, other) {
+        (Ok(setup), Err(error)) | (Err(error), Ok(setup)) => (setup, error),
+        (one, _) => panic!("one of two: {}", one.is_ok()),
+    };
+    assert!(matches!(error, EngineError::Memory { reserved, .. } if reserved == needed), "{error}");
+    assert!(error.to_string().contains("reserved for other sessions"), "{error}");
+    // What was promised is the session's until it is dropped.
+    let session = setup.start(&mut ()).expect("a session");
+    drop(setup);
+    assert!(ledger.reserved() > 0);
+    drop(session);
+    assert_eq!(ledger.reserved(), 0);
+    // Without one, one gets less.
+    let ledger = Ledger::with_limit(2 * needed - 1);
+    let setups = both(&ledger, None).map(|setup| setup.expect("a setup"));
+    let changed = setups.iter().filter(|setup| setup.advice().is_some()).count();
+    assert!(changed == 1 && ledger.reserved() < 2 * needed, "{changed}");
+}
+
+/// The same for the memory of a device that sessions of one engine share. It is allocated when it is needed.
+#[test]
+fn sessions_of_an_engine_do_not_get_the_same_memory_of_a_device() {
+    let model = Model::open(ModelSource::Embedded).expect("the embedded model");
+    let options = |memory| SetupOptions {
+        policy: Some(PolicyChoice::default()),
+        ..limited(DeviceRequest::Device(DeviceKind::Emulated), memory)
+    };
+    let setup = Setup::resolve(&model, &options(1 << 30), 3900, &mut ()).expect("a setup");
+    let asked = setup.session_options();
+    let load = |memory| {
+        let device = Some(DeviceOptions { memory, ..DeviceOptions::all(DeviceKind::Emulated) });
+        let options = EngineOptions { device, ..EngineOptions::default() };
+        Engine::load(&model, &options, &mut |_| ()).expect("an engine")
+    };
+    let (_, plan) = plan_session(&load(None), asked.clone(), None, 3900).expect("a plan");
+    // When one session has its store, the other would fit beside that, but not beside all that the first will need.
+    let engine = load(Some(plan.device_allocated() + plan.device.store + plan.device.residual / 2));
+    let promised = || promise(&engine, asked.clone(), None, 3900, None);
+    let first = promised().expect("there is room");
+    let session = Session::new(&engine, first.session).expect("a session");
+    let error = promised().err().expect("a refusal");
+    assert!(matches!(error, EngineError::Memory { on_device: true, reserved: 1.., .. }), "{error}");
+    drop((session, first.reservations));
+    promised().expect("the memory is free again");
 }
 
 /// A budget without a policy chooses one.

@@ -9,6 +9,8 @@
 //! The tokens are computed layer by layer. The attention matrix is computed in blocks of rows, of which only
 //! the few columns that count are used, so the whole matrix never exists.
 
+mod needs;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,10 +19,12 @@ use kernels::graph::AttentionShape;
 use models::random::Random;
 use models::spec::PositionEncoding;
 use models::tokenizer::Tokenizer;
+pub(super) use needs::fitting;
 
 use crate::compute::layered_text::{LayeredText, Purpose};
 use crate::devices::workspace::Workspace;
 use crate::heads::{HeadProfile, Provenance, SelectionRule};
+use crate::kv::PolicyChoice;
 use crate::session::not_finite;
 use crate::{Engine, EngineError, Hint, Progress, Session, SessionOptions, Task};
 
@@ -33,9 +37,6 @@ const CACHE_TYPES: (Type, Type) = (Type::F16, Type::F16);
 /// Prose, a table, code and numbers.
 const TEXT: &str = include_str!("text.txt");
 
-/// Maximum bytes of the attention rows of a block.
-const BLOCK_BYTES: usize = 32 << 20;
-
 /// How calibration is run.
 #[derive(Clone, Copy, Debug)]
 pub struct CalibrationOptions {
@@ -46,11 +47,13 @@ pub struct CalibrationOptions {
     pub seed: u64,
     /// Tokens computed at once.
     pub chunk: usize,
+    /// Maximum bytes of the attention that is computed at once; a token's at least.
+    pub block_bytes: usize,
 }
 
 impl Default for CalibrationOptions {
     fn default() -> Self {
-        CalibrationOptions { period: 512, seed: 1, chunk: 512 }
+        CalibrationOptions { period: 512, seed: 1, chunk: 512, block_bytes: 32 << 20 }
     }
 }
 
@@ -127,7 +130,7 @@ pub fn calibrate(
         progress(Progress { task: Task::Calibrate, share, size: tokens.len(), elapsed: started.elapsed() });
     };
     let of_pattern = &mut |share| part(0, computed[0], share);
-    let scores = score_layers(engine, &tokens, pattern, options.chunk.max(1), interrupt, of_pattern);
+    let scores = score_layers(engine, &tokens, pattern, options, interrupt, of_pattern);
     for scores in
         scores.map_err(|error| not_finite::with_origin(error, engine, &tokens, CACHE_TYPES, interrupt))?
     {
@@ -146,7 +149,8 @@ pub fn calibrate(
     if text.is_empty() {
         return Ok(profile);
     }
-    let rows = score_rows(engine, &text, interrupt, &mut |share| part(computed[0], computed[1], share))?;
+    let of_text = &mut |share| part(computed[0], computed[1], share);
+    let rows = score_rows(engine, &text, options.chunk.max(1), interrupt, of_text)?;
     Ok(profile.with_row_shares(&rows))
 }
 
@@ -180,12 +184,13 @@ fn text_to_read_twice(engine: &Engine) -> Result<Vec<u32>, EngineError> {
 fn score_rows(
     engine: &Arc<Engine>,
     text: &[u32],
+    chunk: usize,
     interrupt: &InterruptFlag,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Vec<Vec<f32>>, EngineError> {
     let context = text.len() + 1;
-    let policy = format!("kvzip:heads=off,capacity={}", context.max(100)).parse()?;
-    let options = SessionOptions { context, policy, types: CACHE_TYPES, ..SessionOptions::default() };
+    let policy = second_reading(context)?;
+    let options = SessionOptions { context, policy, types: CACHE_TYPES, chunk, ..SessionOptions::default() };
     let mut session = Session::new(engine, options)?.with_interrupt(interrupt);
     session.sync(text, &mut |read| progress(read.share))?;
     let mut rows = Vec::new();
@@ -203,15 +208,21 @@ fn score_rows(
     Ok(rows)
 }
 
+/// The policy of a text that is read twice, in a session of `context` tokens. It keeps every row.
+fn second_reading(context: usize) -> Result<PolicyChoice, EngineError> {
+    format!("kvzip:heads=off,capacity={}", context.max(100)).parse()
+}
+
 /// Computes `tokens` layer by layer and scores each layer's query heads.
 fn score_layers(
     engine: &Arc<Engine>,
     tokens: &[u32],
     pattern: Pattern,
-    chunk: usize,
+    options: &CalibrationOptions,
     interrupt: &InterruptFlag,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Vec<HeadScores>, EngineError> {
+    let chunk = options.chunk.max(1);
     let (spec, backends, n) = (engine.spec(), &engine.backends, tokens.len());
     let forward = engine.forward.for_context(n);
     let mut workspace = Workspace::new(backends);
@@ -223,8 +234,11 @@ fn score_layers(
         // layers that attend to the rows of others have none that a policy could keep.
         let is_scored = spec.has_rows(layer) && spec.window(layer).is_none();
         let (rows, place) = (text.complete_rows(), backends.placement().of(layer));
-        let mut scorer = Scorer::new(engine.forward.heads(layer), engine.forward.sink_logits(layer), pattern);
-        scorer.interrupt = interrupt.clone();
+        let mut scorer = Scorer {
+            interrupt: interrupt.clone(),
+            block_bytes: options.block_bytes,
+            ..Scorer::new(engine.forward.heads(layer), engine.forward.sink_logits(layer), pattern)
+        };
         while let Some(at) = text.next_chunk().map(|chunk| chunk.at) {
             let queries = if is_scored { text.queries(&mut workspace, interrupt)? } else { Vec::new() };
             text.read_chunk(&rows, &mut workspace, interrupt)?;
@@ -268,6 +282,8 @@ struct Scorer {
     pattern: Pattern,
     /// Stops the computation.
     interrupt: InterruptFlag,
+    /// See [`CalibrationOptions::block_bytes`].
+    block_bytes: usize,
     induction: Vec<f64>,
     echo: Vec<f64>,
 }
@@ -276,7 +292,8 @@ impl Scorer {
     fn new(shape: AttentionShape, sink_logits: Option<Tensor>, pattern: Pattern) -> Scorer {
         let heads = shape.n_kv_heads * shape.group;
         let [induction, echo] = [(); 2].map(|()| vec![0.0; heads]);
-        Scorer { shape, sink_logits, pattern, interrupt: InterruptFlag::new(), induction, echo }
+        let block_bytes = CalibrationOptions::default().block_bytes;
+        Scorer { shape, sink_logits, pattern, interrupt: InterruptFlag::new(), block_bytes, induction, echo }
     }
 
     /// Adds the attention of the tokens from position `at` on. Their queries are `[head_dim, heads, n]`; they
@@ -295,7 +312,7 @@ impl Scorer {
         let n = queries.len() / token;
         let mut first = at;
         while first < at + n {
-            let block = (BLOCK_BYTES / (4 * heads * (at + n))).clamp(1, at + n - first);
+            let block = (self.block_bytes / (4 * heads * (at + n))).clamp(1, at + n - first);
             let queries = &queries[(first - at) * token..][..block * token];
             self.add_block(queries, first, block, k, backend, allocator)?;
             first += block;

@@ -211,13 +211,23 @@ impl GraphShape {
     }
 }
 
+impl GraphShape {
+    /// Whether rows have the same types.
+    fn has_types_of(&self, other: &GraphShape) -> bool {
+        let k_types = |shape: &GraphShape| shape.layers.iter().map(|layer| layer.k_type).collect::<Vec<_>>();
+        self.v_type == other.v_type && k_types(self) == k_types(other)
+    }
+}
+
 /// How near a measured graph is to the one that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Nearness {
-    /// Layers are in other places.
+    /// Layers are in other places, or chunks have another length.
     Far,
     /// Another session, with layers in the same places.
     Like,
+    /// The same with rows of the same types, which are prepared alike.
+    LikeRows,
     /// The same but for the number of layers in each place.
     Near,
     /// The same graph.
@@ -231,9 +241,11 @@ impl Case {
             let has_split = on_device > 0 && placement.host_experts() > placement.layers(Place::Host).len();
             (on_device > 0, !placement.layers(Place::Host).is_empty(), has_split)
         };
-        match (self == other, places(self.placement) == places(other.placement)) {
+        let is_like = (places(self.placement), self.chunk) == (places(other.placement), other.chunk);
+        match (self == other, is_like) {
             (true, _) => Nearness::Same,
-            (_, true) if (&self.shape, self.chunk) == (&other.shape, other.chunk) => Nearness::Near,
+            (_, true) if self.shape == other.shape => Nearness::Near,
+            (_, true) if self.shape.has_types_of(&other.shape) => Nearness::LikeRows,
             (_, true) => Nearness::Like,
             (_, false) => Nearness::Far,
         }
@@ -322,6 +334,7 @@ impl Measurements {
         let margin = match nearness.into_iter().flatten().min().flatten() {
             None | Some(Nearness::Far) => f64::INFINITY,
             Some(Nearness::Like) => 0.25,
+            Some(Nearness::LikeRows) => 0.125,
             Some(Nearness::Near) => 0.0625,
             Some(Nearness::Same) => 0.0,
         };

@@ -253,6 +253,11 @@ impl Plan {
         self.weights.on_host() + self.file_pages + self.host.store + self.host.compute + temporary
     }
 
+    /// Bytes of the host's memory besides the weights that a session needs when its first text is read.
+    pub(super) fn lasting(&self) -> usize {
+        self.host.store + self.host.compute + self.undo
+    }
+
     /// The peak of what the engine allocates on the device, without [`Plan::device_overhead`].
     pub fn device_allocated(&self) -> usize {
         self.weights.device + self.device.store + self.device.compute + self.device.prefill_only()

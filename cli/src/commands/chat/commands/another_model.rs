@@ -65,6 +65,8 @@ pub fn change(
         heads => heads.clone(),
     };
     let options = SetupOptions { context, heads, ..given.clone() };
+    // Until the other model has the conversation, both are there. This one's cache takes no more.
+    chat.release_reservations();
     let session = app.start_within_memory(&model, &options, tokens).map_err(|error| beside(error, name))?;
     app.console.note(&format!(
         "{}, policy {}, context {}, {} allocated for the KV cache",

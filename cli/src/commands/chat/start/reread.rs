@@ -195,6 +195,7 @@ mod tests {
             free: 1 << 30,
             on_device: false,
             bound: None,
+            reserved: 0,
         };
         let memory = report(memory.into());
         assert!(memory.starts_with("error: a context of 1,073,741,824 tokens needs 2.00 GiB"), "{memory}");
