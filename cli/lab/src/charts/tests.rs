@@ -171,7 +171,9 @@ fn points_and_error_bars_are_where_their_numbers_are() {
     let errors: Vec<_> = named(&svg, "polyline")
         .into_iter()
         .filter(|line| line.attributes["stroke"] == "#ffffff" && line.points().len() == 6)
-        .map(|line| line.points().iter().map(|(_, y)| *y).fold((f64::MAX, 0.0f64), |(a, b), y| (a.min(y), b.max(y))))
+        .map(|line| {
+            line.points().iter().map(|(_, y)| *y).fold((f64::MAX, 0.0f64), |(a, b), y| (a.min(y), b.max(y)))
+        })
         .collect();
     // Of the first and the third point, which is not above 1.
     assert_eq!(errors.len(), 2);
@@ -211,10 +213,7 @@ fn ticks_are_round_and_enclose_the_values() {
     assert_eq!(log(&[0.002, 3000.0], 7), ["0.001", "0.01", "0.1", "1", "10", "100", "1000", "10000"]);
     assert_eq!(log(&[1.0], 5), ["0.5", "1", "2"]);
     assert_eq!(log(&[-5.0, 0.0], 5), ["1", "2", "5", "10"]);
-    assert_eq!(
-        [number(0.934, 0.01, Numbers::Plain), number(-0.001, 0.01, Numbers::Plain)],
-        ["0.93", "0.00"]
-    );
+    assert_eq!([number(0.934, 0.01, Numbers::Plain), number(-0.001, 0.01, Numbers::Plain)], ["0.93", "0.00"]);
 }
 
 #[test]

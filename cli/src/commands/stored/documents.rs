@@ -9,8 +9,8 @@ use terminal::format;
 use terminal::table::Table;
 
 use crate::app::App;
-use crate::commands::stored::ListArgs;
 use crate::args::disk;
+use crate::commands::stored::ListArgs;
 use crate::failure::Failure;
 
 /// What is said where there is none.
