@@ -1,7 +1,7 @@
 //! Prints a plan in full: as a table of all parts, or as JSON.
 
 use longhand::plan::KERNEL_CODE_BYTES;
-use longhand::setup::{Forecast, ForecastHeads, Planned, ProfileOrigin, SessionForecast, free_memory};
+use longhand::setup::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast, free_memory};
 use serde_json::{Value, json};
 use terminal::format;
 use terminal::table::Table;
