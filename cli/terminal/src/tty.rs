@@ -163,7 +163,7 @@ mod tests {
         let (mut pty, pts) = open().expect("a pseudo-terminal");
         let before = termios::tcgetattr(&pty).expect("its modes");
         let mut child = Command::new(env::current_exe().expect("this program"))
-            .args(["terminal::tests::a_panic_restores_the_terminal", "--exact", "--nocapture"])
+            .args(["tty::tests::a_panic_restores_the_terminal", "--exact", "--nocapture"])
             .env(INSIDE, "1")
             .spawn(pts)
             .expect("a process");

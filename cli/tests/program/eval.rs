@@ -283,7 +283,7 @@ fn attention_is_lost_with_evicted_rows_only() {
     }
     let names = fs::read_dir(&output).expect("the folder").map(|entry| entry.expect("a file").file_name());
     let maps = names.filter(|name| name.to_string_lossy().starts_with("attention-loss-")).count();
-    assert_eq!(maps, 4, "two caches, as SVG and PNG");
+    assert_eq!(maps, 2, "two caches");
     // The paper's measure is another one.
     assert!(longhand(&["eval", "--help"]).ok().contains("ALR"));
 }

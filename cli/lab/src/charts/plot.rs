@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use crate::charts::axis::{Axis, Ruler, number};
+use crate::charts::axis::{Axis, Numbers, Ruler, number};
 use crate::charts::svg::{
     DARK, DIM, GRID, LINE, MARGIN, MAX_NAME, NAME, SMALL, Svg, WHITE, clean, shortened, width,
 };
@@ -16,7 +16,7 @@ const MAX_GROUPS: usize = 24;
 const GAP: f64 = 2.0;
 const MARK_DISTANCE: f64 = 12.0;
 /// Size of the numbers at bars.
-const VALUE: f64 = 10.5;
+const VALUE: f64 = 9.5;
 /// Most lines: so many differ in dashes and mark. The colours are dark enough to be read in print, also without colour.
 const MAX_LINES: usize = 12;
 const COLORS: [&str; 6] = ["#24292f", "#0b5cad", "#b4420e", "#1a7348", "#7a3c9e", "#855f00"];
@@ -236,7 +236,7 @@ impl Canvas {
         points: &[Datum],
         middle: impl Fn(f64) -> f64,
         bar: f64,
-        numbers: crate::charts::Numbers,
+        numbers: Numbers,
     ) {
         let (zero, step) = (self.height(0.0), self.y.fine_step());
         for (x, value, error) in points {

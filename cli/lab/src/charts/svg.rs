@@ -117,7 +117,8 @@ pub fn width(text: &str, size: f64) -> f64 {
         c if c.is_ascii() => 0.58,
         c => c.width().unwrap_or(0).max(1) as f64,
     };
-    size * text.chars().map(of_char).sum::<f64>()
+    let bold = if size == TITLE { 1.07 } else { 1.0 };
+    size * bold * text.chars().map(of_char).sum::<f64>()
 }
 
 /// A text in one line without control and invisible characters, and no longer than 200 characters.

@@ -1,7 +1,7 @@
 """Makes the golden cases of LongBench: runs its official functions, and writes what they return.
 
     python3 -m venv venv && venv/bin/pip install rouge==1.0.1 fuzzywuzzy==0.18.0
-    venv/bin/python cli/tasks/tests/golden/longbench.py LongBench/LongBench
+    venv/bin/python cli/lab/tasks/tests/golden/longbench.py LongBench/LongBench
 
 The folder is that of `metrics.py` and `config/`, from https://github.com/THUDM/LongBench (MIT). The texts are made up
 here. `jieba`, which only Chinese needs, is not imported. python-Levenshtein must not be installed: LongBench's

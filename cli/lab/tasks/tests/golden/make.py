@@ -1,7 +1,7 @@
 """Makes the golden cases: runs RULER's official scripts, and writes what they print.
 
     python3 -m venv venv && venv/bin/pip install numpy scipy pyyaml
-    venv/bin/python cli/tasks/tests/golden/make.py RULER/scripts
+    venv/bin/python cli/lab/tasks/tests/golden/make.py RULER/scripts
 
 The folder is that of `synthetic.yaml`, `data/` and `eval/`, from https://github.com/NVIDIA/RULER (Apache-2.0) or from
 NVIDIA's package of it. Nothing of it is copied: `cases.json` has hashes of prompts that the scripts made, and a few
