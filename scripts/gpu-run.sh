@@ -4,7 +4,7 @@
 #     ./run.sh REPORT [PART...]     # parts: tests speed sanitizer; all of them unless named
 #
 # Everything that is printed also goes to REPORT; exit status 1 if something failed. A command that hangs is stopped after
-# SECONDS_EACH (default 300; the sanitizer may need more). LONGHAND_TEST_DEVICE=cpu or emulated checks the archive itself where there is no GPU.
+# SECONDS_EACH (default 1200; the sanitizer may need more). LONGHAND_TEST_DEVICE=cpu or emulated checks the archive itself where there is no GPU.
 set -uo pipefail
 report=$(realpath -m "${1:?usage: run.sh REPORT [tests] [speed] [sanitizer]}")
 shift
@@ -23,7 +23,7 @@ try() {
     local name=$1 start=$SECONDS code=0 result=passed
     shift
     printf '\n== %s: %s\n' "$name" "$*"
-    timeout --kill-after=10 "${SECONDS_EACH:-300}" "$@" || code=$?
+    timeout --kill-after=10 "${SECONDS_EACH:-1200}" "$@" || code=$?
     if [ "$code" != 0 ]; then
         failures=$((failures + 1))
         result="FAILED, status $code"

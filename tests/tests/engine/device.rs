@@ -93,7 +93,7 @@ fn answers_do_not_depend_on_the_placement_of_layers() {
     let template = ChatTemplate::from_gguf(&file, &tokenizer).expect("its template");
     let filler = "In the winter the famous teacher described the narrow bridge. ";
     let text =
-        filler.repeat(6) + "The pass key is 9078648. " + &filler.repeat(12) + "\n\nWhat is the pass key?";
+        filler.repeat(3) + "The pass key is 9078648. " + &filler.repeat(8) + "\n\nWhat is the pass key?";
     let prompt = template.prompt(&[Message::user(text)], true).expect("a prompt");
     let prompt = prompt.encode(&tokenizer).expect("tokens");
     let mut answers = Vec::new();
@@ -138,19 +138,19 @@ fn planned_device_bytes_cover_allocated_ones() {
         let run = |memory| -> Result<(usize, Plan), EngineError> {
             let engine = open(None, layers, memory)?;
             let options = SessionOptions {
-                context: 400,
+                context: 200,
                 policy: policy.parse()?,
                 profile: Some(half_retrieval(&engine)),
                 chunk: 64,
                 ..SessionOptions::default()
             };
             let mut session = Session::new(&engine, options)?;
-            session.sync(&random_tokens(&engine, 300, 9), &mut |_| {})?;
+            session.sync(&random_tokens(&engine, 160, 9), &mut |_| {})?;
             session.push(1)?;
             let (_, peak) = engine.backends().at(Place::Device).memory_used().unwrap_or_default();
             let options = PlanOptions {
                 repack: true,
-                prompt: 300,
+                prompt: 160,
                 chunk: 64,
                 exact: true,
                 threads: 1,
