@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use longhand::files::folders;
 use longhand::setup::Offers;
 use longhand::{
     ChatFormat, Engine, EngineError, Model, ModelSource, Observer as _, Session, SessionOptions, Setup,
-    SetupOptions, folders,
+    SetupOptions,
 };
 use models::chat::TemplateOrigin;
 use terminal::console::Console;

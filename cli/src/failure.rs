@@ -6,9 +6,10 @@ use std::io;
 use std::process::ExitCode;
 
 use documents::{DocumentError, Problem};
+use longhand::error::SamplerError;
 use longhand::heads::HeadsError;
 use longhand::setup::Offers;
-use longhand::{EngineError, Hint, SamplerError};
+use longhand::{EngineError, Hint};
 use models::LoadError;
 use models::chat::ChatError;
 use models::shapes::ShapeError;

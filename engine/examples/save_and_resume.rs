@@ -4,7 +4,8 @@
 
 use std::error::Error;
 
-use longhand::{Chat, ChatOptions, Model, ModelSource, Preamble, SavedChat, Setup, SetupOptions};
+use longhand::saved::SavedChat;
+use longhand::{Chat, ChatOptions, Model, ModelSource, Preamble, Setup, SetupOptions};
 
 const DOCUMENT: &str =
     "The old boat crossed the quiet river. Mary's favorite number is 34251. The pass key is 9078648.";

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
+pub use ggml::NoCuda;
 use ggml::Type;
 use models::LoadError;
 use models::chat::ChatError;
@@ -12,7 +13,7 @@ use models::tokenizer::TokenizerError;
 
 use crate::devices::memory::MemoryBound;
 use crate::heads::HeadsError;
-use crate::session::generate::sampler::SamplerError;
+pub use crate::session::generate::sampler::SamplerError;
 
 /// An error of the engine. The text says what was wrong and where; [`EngineError::hint`] says what to do.
 ///
@@ -212,7 +213,7 @@ impl EngineError {
 /// Where numbers stop being finite.
 ///
 /// ```
-/// let origin = longhand::NotFiniteOrigin { tensor: "blk.3.ffn_down.weight".into(), layer: Some(3), layers: 24 };
+/// let origin = longhand::error::NotFiniteOrigin { tensor: "blk.3.ffn_down.weight".into(), layer: Some(3), layers: 24 };
 /// assert_eq!(origin.to_string(), "blk.3.ffn_down.weight (layer 3 of 24)");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -425,7 +426,7 @@ impl fmt::Display for Hint {
 mod tests {
     use super::*;
     use crate::heads::HeadShape;
-    use crate::session::generate::sampler::SamplerError;
+    pub use crate::session::generate::sampler::SamplerError;
 
     /// Every hint, so that each text is checked.
     fn hints() -> Vec<Hint> {

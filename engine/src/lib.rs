@@ -27,8 +27,8 @@
 mod chat;
 mod compute;
 mod devices;
-mod error;
-mod files;
+pub mod error;
+pub mod files;
 pub mod heads;
 mod kv;
 mod model;
@@ -36,28 +36,43 @@ mod progress;
 mod session;
 pub mod setup;
 
-pub use chat::{
-    CachedContents, CachedDocuments, Chat, ChatFile, ChatOptions, DocumentCache, DocumentReading, Preamble,
-    Reading, SavedChat, needed_context,
-};
+pub use chat::{Chat, ChatOptions, Preamble, Reading};
 pub use compute::engine::{DeviceKind, DeviceOptions, Engine, EngineOptions};
-pub use error::{EngineError, Hint, NotFiniteOrigin};
-pub use files::{atomic_file, folders};
-
-pub use ggml::{InterruptFlag, NoCuda, Type};
+pub use error::{EngineError, Hint};
+pub use ggml::{InterruptFlag, Type};
 pub use kv::policy;
-pub use model::{ChatFormat, Model, ModelSource, open_gguf};
+pub use model::{ChatFormat, Model, ModelSource};
 pub use models::chat::Message;
 pub use progress::{Notice, Observer, Progress, Task};
-pub use session::generate::sampler::{Sampler, SamplerError, SamplerOptions};
+pub use session::generate::sampler::{Sampler, SamplerOptions};
 pub use session::generate::{Generated, Stop, generate};
-pub use session::snapshot::Outdated;
 pub use session::text;
-pub use session::{KvHeadRows, KvMap, KvUsage, Prefill, Session, SessionOptions, TextReading, sync_all};
-pub use setup::calibrate::{CalibrationOptions, calibrate};
-pub use setup::last_attention::last_attention;
+pub use session::{Prefill, Session, SessionOptions, TextReading, sync_all};
 pub use setup::plan;
 pub use setup::{Context, HeadSource, Setup, SetupOptions};
+
+/// What is kept on disk: conversations, and documents that were read.
+pub mod saved {
+    pub use crate::chat::{
+        CachedContents, CachedDocuments, ChatFile, DocumentCache, DocumentReading, SavedChat,
+    };
+    pub use crate::session::snapshot::Outdated;
+}
+
+/// What a session's store holds, and what attention paid to it.
+pub mod store {
+    pub use crate::session::{KvHeadRows, KvMap, KvUsage};
+    pub use crate::setup::last_attention::last_attention;
+}
+
+/// What a model file says: types of the crate `models` that this library takes and returns.
+pub mod gguf {
+    pub use models::chat::{ChatTemplate, TemplateOrigin};
+    pub use models::gguf::GgufFile;
+    pub use models::shapes::{FileType, ModelShape};
+    pub use models::spec::ModelSpec;
+    pub use models::tokenizer::Tokenizer;
+}
 
 /// The inside of the rooms, for tests that check it part by part.
 #[cfg(feature = "testing")]

@@ -6,7 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use longhand::atomic_file::{self, Access};
+use longhand::files::atomic_file::{self, Access};
 use models::regular_file;
 
 /// A repository's folder.

@@ -9,9 +9,10 @@ use anyhow::Result;
 use longhand::heads::HeadProfile;
 use longhand::policy::PolicyChoice;
 use longhand::setup::{Profiles, plan_session};
+use longhand::store::KvUsage;
 use longhand::{
-    ChatFormat, Engine, EngineError, HeadSource, KvUsage, Prefill, Progress, Sampler, SamplerOptions,
-    Session, SessionOptions, SetupOptions, Stop, generate, sync_all,
+    ChatFormat, Engine, EngineError, HeadSource, Prefill, Progress, Sampler, SamplerOptions, Session,
+    SessionOptions, SetupOptions, Stop, generate, sync_all,
 };
 use terminal::failure::Failure;
 use terminal::format;

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use longhand::{DocumentCache, folders};
+use longhand::files::folders;
+use longhand::saved::DocumentCache;
 use terminal::format;
 use terminal::values;
 

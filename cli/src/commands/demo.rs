@@ -9,10 +9,8 @@ use clap::Args;
 use facts::{DocumentOptions, FactDocument, FactKind};
 use longhand::policy::PolicyChoice;
 use longhand::setup::prepare_session;
-use longhand::{
-    Chat, ChatOptions, Context, Engine, KvUsage, ModelSource, Preamble, Session, SetupOptions, Stop,
-    needed_context,
-};
+use longhand::store::KvUsage;
+use longhand::{Chat, ChatOptions, Context, Engine, ModelSource, Preamble, Session, SetupOptions, Stop};
 use serde_json::json;
 use terminal::format;
 use terminal::table::Table;
@@ -144,7 +142,7 @@ impl<'a> Demo<'a> {
         let tokens = count(&document.text);
         let questions: Vec<String> = document.facts.iter().map(|fact| fact.question.clone()).collect();
         let prompt = tokens + TEMPLATE_TOKENS;
-        let context = needed_context(chat_format, prompt, &questions, ANSWER_LIMIT)? + TIMED_STEPS;
+        let context = chat_format.needed_context(prompt, &questions, ANSWER_LIMIT)? + TIMED_STEPS;
         if matches!(source, ModelSource::Embedded) && tokens > 16_384 {
             app.console.note("note: the built-in model was trained on documents of up to 16,384 tokens");
         }

@@ -6,11 +6,9 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use longhand::heads::{HeadProfile, HeadShape, HeadThreshold, ImportOptions, Palette, SelectionRule, import};
+use longhand::setup::{CalibrationOptions, calibrate};
 use longhand::setup::{Found, Profiles, calibration_options};
-use longhand::{
-    CalibrationOptions, Engine, EngineError, Model, Observer, Session, SessionOptions, Setup, SetupOptions,
-    calibrate,
-};
+use longhand::{Engine, EngineError, Model, Observer, Session, SessionOptions, Setup, SetupOptions};
 use models::shapes::ModelShape;
 use terminal::console::{Console, visible};
 use terminal::values;

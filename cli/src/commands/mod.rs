@@ -186,7 +186,7 @@ fn resumes(matches: &ArgMatches) -> bool {
     let Some(("chat", chat)) = matches.subcommand() else { return false };
     let file = chat.try_get_one::<PathBuf>("session_file").ok().flatten();
     let name = chat.try_get_one::<String>("resume").ok().flatten();
-    name.is_some() || file.is_some_and(|file| longhand::ChatFile::exists(file))
+    name.is_some() || file.is_some_and(|file| longhand::saved::ChatFile::exists(file))
 }
 
 /// Prints what the last of these words may become.

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use longhand::saved::{DocumentCache, DocumentReading};
 use longhand::setup::Offers;
-use longhand::{Chat, ChatOptions, DocumentCache, DocumentReading, Preamble, SetupOptions};
+use longhand::{Chat, ChatOptions, Preamble, SetupOptions};
 use terminal::prefill::PrefillArg;
 use terminal::{format, interrupt};
 

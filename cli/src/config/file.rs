@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use longhand::folders;
+use longhand::files::folders;
 use models::regular_file;
 use terminal::suggest::did_you_mean;
 use toml::Spanned;

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use std::{fs, io};
 
-use longhand::folders::{self, Occupant};
-use longhand::{Chat, ChatFile, EngineError, atomic_file};
+use longhand::files::atomic_file;
+use longhand::files::folders::{self, Occupant};
+use longhand::saved::ChatFile;
+use longhand::{Chat, EngineError};
 use terminal::console;
 
 use crate::failure::{Failure, IntoFailure};

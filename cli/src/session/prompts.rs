@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use longhand::folders;
+use longhand::files::folders;
 use models::regular_file;
 use terminal::suggest::did_you_mean;
 

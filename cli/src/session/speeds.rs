@@ -5,8 +5,10 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use longhand::atomic_file::{self, Access};
-use longhand::{DocumentReading, Prefill, Session, folders};
+use longhand::files::atomic_file::{self, Access};
+use longhand::files::folders;
+use longhand::saved::DocumentReading;
+use longhand::{Prefill, Session};
 use models::regular_file;
 
 /// Shorter readings say little.

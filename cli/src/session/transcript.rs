@@ -1,7 +1,8 @@
 //! A whole conversation as Markdown.
 
+use longhand::Chat;
+use longhand::saved::SavedChat;
 use longhand::text::split_thinking;
-use longhand::{Chat, SavedChat};
 
 /// A conversation in words.
 pub struct Transcript<'a> {

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use anyhow::Result;
-use longhand::{Chat, DocumentCache, DocumentReading, EngineError, Generated, Observer, Progress, Reading};
+use longhand::saved::{DocumentCache, DocumentReading};
+use longhand::{Chat, EngineError, Generated, Observer, Progress, Reading};
 use terminal::format;
 
 use crate::app::App;

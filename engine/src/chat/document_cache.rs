@@ -29,7 +29,8 @@ pub(super) const UNFINISHED_EXTENSION: &str = "part";
 /// A folder of documents that were read.
 ///
 /// ```
-/// use longhand::{Chat, ChatOptions, DocumentCache, Model, ModelSource, Preamble, Setup, SetupOptions};
+/// use longhand::saved::DocumentCache;
+/// use longhand::{Chat, ChatOptions, Model, ModelSource, Preamble, Setup, SetupOptions};
 ///
 /// let folder = tempfile::tempdir()?;
 /// // Here also where writing takes longer than reading.

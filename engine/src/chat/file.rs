@@ -26,7 +26,8 @@ use crate::{EngineError, Hint};
 /// A session file that this process owns.
 ///
 /// ```
-/// use longhand::{Chat, ChatFile, ChatOptions, Model, ModelSource, Setup, SetupOptions};
+/// use longhand::saved::ChatFile;
+/// use longhand::{Chat, ChatOptions, Model, ModelSource, Setup, SetupOptions};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("talk.session");

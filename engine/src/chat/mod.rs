@@ -594,24 +594,6 @@ fn thinking_begun_by(prompt: &[u32], format: &ChatFormat) -> String {
     }
 }
 
-/// Tokens that a session of several questions needs: the first prompt, and for every later question its
-/// tokens, what the chat template writes around it, and `answer` tokens.
-pub fn needed_context(
-    format: &ChatFormat,
-    first: usize,
-    later: &[String],
-    answer: usize,
-) -> Result<usize, EngineError> {
-    /// No known template writes more around a turn.
-    const TEMPLATE_TOKENS: usize = 64;
-    let answer = answer.max(1); // an answer of no tokens still needs a place to begin
-    let mut needed = first.saturating_add(answer);
-    for question in later {
-        needed = needed.saturating_add(format.count(question)? + TEMPLATE_TOKENS).saturating_add(answer);
-    }
-    Ok(needed)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

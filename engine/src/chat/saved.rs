@@ -46,7 +46,8 @@ struct Conversation {
 /// A saved conversation, opened but not restored yet.
 ///
 /// ```no_run
-/// use longhand::{ChatOptions, Model, ModelSource, SavedChat, Setup, SetupOptions};
+/// use longhand::saved::SavedChat;
+/// use longhand::{ChatOptions, Model, ModelSource, Setup, SetupOptions};
 ///
 /// let model = Model::open(ModelSource::File("model.gguf".into()))?;
 /// let saved = SavedChat::open("talk.session".as_ref())?;

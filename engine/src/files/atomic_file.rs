@@ -38,7 +38,7 @@ pub enum Access {
 /// ```
 /// use std::io::Write;
 ///
-/// use longhand::atomic_file::{self, Access};
+/// use longhand::files::atomic_file::{self, Access};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("notes.txt");

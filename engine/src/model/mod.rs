@@ -92,7 +92,7 @@ impl Model {
         fingerprints: Option<PathBuf>,
     ) -> Result<Arc<Model>, EngineError> {
         let source = source.into();
-        let gguf = open_gguf(&source)?;
+        let gguf = source.open()?;
         let spec = ModelSpec::from_gguf(&gguf);
         gguf.check_complete()?;
         let spec = spec?;
@@ -237,13 +237,18 @@ impl Model {
     }
 }
 
-/// Opens and checks the file behind a source.
-pub fn open_gguf(source: &ModelSource) -> Result<GgufFile, EngineError> {
-    Ok(match source {
-        ModelSource::File(path) => GgufFile::open(path)?,
-        ModelSource::Embedded => GgufFile::from_bytes(models::embedded::needle())?,
-        ModelSource::Bytes(bytes) => GgufFile::from_bytes(bytes.clone())?,
-    })
+impl ModelSource {
+    /// Opens and checks the file, whether or not it has a model that can be computed.
+    ///
+    /// # Errors
+    /// Where it cannot be read or is no GGUF file.
+    pub fn open(&self) -> Result<GgufFile, EngineError> {
+        Ok(match self {
+            ModelSource::File(path) => GgufFile::open(path)?,
+            ModelSource::Embedded => GgufFile::from_bytes(models::embedded::needle())?,
+            ModelSource::Bytes(bytes) => GgufFile::from_bytes(bytes.clone())?,
+        })
+    }
 }
 
 /// How a model's file writes conversations: its tokenizer and chat template.
@@ -295,6 +300,27 @@ impl ChatFormat {
     /// The chat template.
     pub fn template(&self) -> &ChatTemplate {
         &self.template
+    }
+
+    /// Tokens that a session of several questions needs: the `first` prompt, and for every later question its tokens, what
+    /// the chat template writes around it, and `answer` tokens.
+    ///
+    /// # Errors
+    /// A question cannot be encoded.
+    pub fn needed_context(
+        &self,
+        first: usize,
+        later: &[String],
+        answer: usize,
+    ) -> Result<usize, EngineError> {
+        /// No known template writes more around a turn.
+        const TEMPLATE_TOKENS: usize = 64;
+        let answer = answer.max(1); // an answer of no tokens still needs a place to begin
+        let mut needed = first.saturating_add(answer);
+        for question in later {
+            needed = needed.saturating_add(self.count(question)? + TEMPLATE_TOKENS).saturating_add(answer);
+        }
+        Ok(needed)
     }
 
     /// The number of tokens of a plain text: no template, no control tokens.

@@ -61,7 +61,8 @@ impl Policy for Recorder {
 /// Those of [`Session::new`] and [`Session::sync`]; `interrupt` stops it.
 ///
 /// ```
-/// use longhand::{Engine, EngineOptions, InterruptFlag, ModelSource, last_attention};
+/// use longhand::store::last_attention;
+/// use longhand::{Engine, EngineOptions, InterruptFlag, ModelSource};
 ///
 /// let engine = Engine::open(&ModelSource::Embedded, &EngineOptions::default())?;
 /// let layers = last_attention(&engine, &[5, 6, 7], &InterruptFlag::new(), &mut |_| ())?;

@@ -21,6 +21,7 @@ mod target;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use self::advice::{Advice, FULL, Offer, Offers, Reason, Recipe, TYPES, rank, recipes, share};
+pub use self::calibrate::{CalibrationOptions, calibrate};
 use self::decision::{Case, Decider, Decision, Heads, copies};
 pub use self::forecast::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast};
 pub(crate) use self::loaded::fit_instead_of;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use longhand::saved::SavedChat;
 use longhand::{
-    Chat, ChatOptions, Engine, EngineOptions, ModelSource, Preamble, Prefill, SamplerOptions, SavedChat,
-    Session, SessionOptions,
+    Chat, ChatOptions, Engine, EngineOptions, ModelSource, Preamble, Prefill, SamplerOptions, Session,
+    SessionOptions,
 };
 
 const BOAT: &str = "The old boat crossed the river. Mary's favorite number is 34251.";

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use longhand::saved::{ChatFile, SavedChat};
 use longhand::setup::DeviceRequest;
 use longhand::{
-    Chat, ChatFile, ChatOptions, Context, Engine, EngineError, EngineOptions, Model, ModelSource, Preamble,
-    SavedChat, Session, SessionOptions, Setup, SetupOptions,
+    Chat, ChatOptions, Context, Engine, EngineError, EngineOptions, Model, ModelSource, Preamble, Session,
+    SessionOptions, Setup, SetupOptions,
 };
 use tempfile::TempDir;
 

@@ -7,11 +7,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use longhand::saved::{DocumentCache, DocumentReading, Outdated, SavedChat};
 use longhand::setup::{DeviceRequest, Profiles};
-use longhand::{
-    Chat, ChatOptions, DocumentCache, DocumentReading, InterruptFlag, Model, ModelSource, Outdated, Preamble,
-    SavedChat, Setup, SetupOptions,
-};
+use longhand::{Chat, ChatOptions, InterruptFlag, Model, ModelSource, Preamble, Setup, SetupOptions};
 use models::gguf::GgufFile;
 use models::gguf::write::{GgufWriter, MetaValue};
 use tempfile::TempDir;

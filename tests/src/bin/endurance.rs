@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use longhand::saved::SavedChat;
 use longhand::{
-    Chat, ChatOptions, Context, HeadSource, Model, ModelSource, Preamble, SamplerOptions, SavedChat, Setup,
-    SetupOptions,
+    Chat, ChatOptions, Context, HeadSource, Model, ModelSource, Preamble, SamplerOptions, Setup, SetupOptions,
 };
 use models::random::Random;
 

@@ -5,9 +5,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use longhand::saved::SavedChat;
 use longhand::testing::kv::PolicyChoice;
 use longhand::{
-    Chat, ChatOptions, Engine, EngineError, Generated, ModelSource, SamplerOptions, SavedChat, Session, Stop,
+    Chat, ChatOptions, Engine, EngineError, Generated, ModelSource, SamplerOptions, Session, Stop,
 };
 use tests::fixtures::{bounded_policies, embedded_model, options, with_policy};
 use tests::talking;

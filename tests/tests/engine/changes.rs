@@ -355,7 +355,7 @@ fn another_model_reads_the_conversation_as_its_own() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.session");
         moved.save(&path).expect("saved");
-        let saved = longhand::SavedChat::open(&path).expect("a conversation");
+        let saved = longhand::saved::SavedChat::open(&path).expect("a conversation");
         assert_eq!(saved.answered_by(), moved.answered_by());
     }
 }

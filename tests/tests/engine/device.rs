@@ -9,12 +9,13 @@ use ggml::Type;
 use longhand::generate;
 use longhand::plan::{DRIVER_BYTES, Plan, PlanOptions};
 use longhand::policy::KvBudget;
+use longhand::saved::SavedChat;
 use longhand::setup::{DeviceRequest, fit_session, prepare_session};
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::testing::setup::{assumed_share, smallest, spread};
 use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{Chat, ChatOptions, SavedChat};
+use longhand::{Chat, ChatOptions};
 use longhand::{Context, Notice, Observer, Progress, Setup, SetupOptions};
 use longhand::{
     DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, Hint, ModelSource, Session, SessionOptions,
@@ -88,7 +89,7 @@ fn intermediates_of_host_and_device_agree() {
 /// The embedded model gives the same greedy answer with none, some or all layers on the device.
 #[test]
 fn answers_do_not_depend_on_the_placement_of_layers() {
-    let file = longhand::open_gguf(&ModelSource::Embedded).expect("the embedded model");
+    let file = ModelSource::Embedded.open().expect("the embedded model");
     let tokenizer = Tokenizer::from_gguf(&file).expect("its vocabulary");
     let template = ChatTemplate::from_gguf(&file, &tokenizer).expect("its template");
     let filler = "In the winter the famous teacher described the narrow bridge. ";

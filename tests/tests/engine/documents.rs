@@ -4,10 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longhand::saved::{DocumentCache, DocumentReading};
 use longhand::testing::kv::policy;
-use longhand::{
-    Chat, ChatOptions, DocumentCache, DocumentReading, Engine, Preamble, Prefill, Session, SessionOptions,
-};
+use longhand::{Chat, ChatOptions, Engine, Preamble, Prefill, Session, SessionOptions};
 use tests::fixtures::{embedded_model, options, with_policy};
 
 const NUMBER: &str = "What is Mary's favorite number?";

@@ -11,10 +11,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
+use longhand::ModelSource;
 use longhand::heads::{HeadProfile, HeadShape, ScoreMap, ScoresPer};
 use longhand::testing::kv::policy::policies;
 use longhand::testing::snapshot;
-use longhand::{ModelSource, open_gguf};
 use models::gguf::write::{GgufWriter, MetaValue};
 use models::spec::{ModelSpec, ModelTensors};
 use tests::fixtures::{Random, embedded_model, half_retrieval, options, random_tokens, session, sync};
@@ -109,7 +109,7 @@ fn change(input: &mut Vec<u8>, seeds: &[Vec<u8>], words: &[&str], random: &mut R
 /// The embedded file with short lists and without weights, and a file with weights and a SentencePiece
 /// vocabulary.
 fn model_files() -> Vec<Vec<u8>> {
-    let file = open_gguf(&ModelSource::Embedded).expect("the embedded file");
+    let file = ModelSource::Embedded.open().expect("the embedded file");
     let spec = ModelSpec::from_gguf(&file).expect("a model");
     let mut vocabulary = GgufWriter::new();
     for (key, value) in file.metadata() {

@@ -4,8 +4,9 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use longhand::error::NotFiniteOrigin;
 use longhand::testing::kv::PolicyChoice;
-use longhand::{Engine, EngineError, ModelSource, NotFiniteOrigin, Prefill, SessionOptions};
+use longhand::{Engine, EngineError, ModelSource, Prefill, SessionOptions};
 use models::gguf::GgufFile;
 use models::gguf::write::{GgufWriter, MetaValue, TensorDecl};
 use models::types::TensorType;

@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use longhand::policy::PolicyChoice;
-use longhand::{Engine, InterruptFlag, Session, SessionOptions, last_attention};
+use longhand::store::last_attention;
+use longhand::{Engine, InterruptFlag, Session, SessionOptions};
 use tests::fixtures::{embedded_model, golden_model, random_tokens, sync};
 
 /// Tokens computed at a time: the second reading repeats 24 tokens of a part of 25 behind the 8 before them.

@@ -416,7 +416,7 @@ fn a_flag_stops_the_call_that_it_is_given_to() {
     assert!(stopped.expect_err("stopped").is_interrupt());
     calibrate(&engine, &options, &rule, &InterruptFlag::new(), &mut |_| ()).expect("the engine is as before");
     let tokens = random_tokens(&engine, 20, 41);
-    let stopped = longhand::last_attention(&engine, &tokens, &flag, &mut |_| ());
+    let stopped = longhand::store::last_attention(&engine, &tokens, &flag, &mut |_| ());
     assert!(stopped.expect_err("stopped").is_interrupt());
     let mut sessions =
         ["full", "tova"].map(|policy| make(&engine, &policy.parse().expect(policy), Prefill::Exact));

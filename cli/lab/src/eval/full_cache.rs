@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use longhand::{ChatFormat, Engine, EngineError, Session, SessionOptions, last_attention};
+use longhand::store::last_attention;
+use longhand::{ChatFormat, Engine, EngineError, Session, SessionOptions};
 
 use crate::Lab;
 use crate::eval::compare::agreement::FullAnswer;

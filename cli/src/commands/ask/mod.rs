@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use longhand::saved::DocumentCache;
 use longhand::setup::Offers;
 use longhand::text::{sanitize_for_terminal, split_thinking};
 use longhand::{
-    Chat, ChatFormat, ChatOptions, Context, DocumentCache, EngineError, Generated, Model, ModelSource,
-    Preamble, Reading, Session, SetupOptions, Stop, needed_context,
+    Chat, ChatFormat, ChatOptions, Context, EngineError, Generated, Model, ModelSource, Preamble, Reading,
+    Session, SetupOptions, Stop,
 };
 use models::embedded::EMBEDDED_NAME;
 use serde_json::{Value, json};
@@ -440,7 +441,7 @@ fn needed(
     other_questions: &[String],
     sampling: &Sampling,
 ) -> Result<usize> {
-    let with = |answer| needed_context(format, prompt, other_questions, answer);
+    let with = |answer| format.needed_context(prompt, other_questions, answer);
     Ok(match sampling.answer_limit() {
         None => with(MIN_ANSWER)?.max(trained),
         Some(limit) if sampling.has_given_limit() => with(limit)?,

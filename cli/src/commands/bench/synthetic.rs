@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use longhand::atomic_file::{self, Access};
-use longhand::folders;
+use longhand::files::atomic_file::{self, Access};
+use longhand::files::folders;
 use longhand::setup::available_memory;
 use models::gguf::GgufFile;
 use models::gguf::write::TensorDecl;

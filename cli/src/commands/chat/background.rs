@@ -5,7 +5,8 @@
 use std::panic;
 use std::thread;
 
-use longhand::{Chat, DocumentCache, DocumentReading, EngineError, InterruptFlag, Progress};
+use longhand::saved::{DocumentCache, DocumentReading};
+use longhand::{Chat, EngineError, InterruptFlag, Progress};
 use terminal::format;
 
 use crate::commands::chat::conversation;

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use longhand::{Chat, ChatFile, DocumentCache, EngineError};
+use longhand::saved::{ChatFile, DocumentCache};
+use longhand::{Chat, EngineError};
 use terminal::{console, format};
 
 use crate::app::App;

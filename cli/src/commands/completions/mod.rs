@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
-use longhand::atomic_file::{self, Access};
+use longhand::files::atomic_file::{self, Access};
 pub use words::complete;
 
 use crate::app::App;

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use clap::builder::ValueParser;
 use clap::{Arg, Command};
-use longhand::DocumentCache;
 use longhand::policy::policies;
+use longhand::saved::DocumentCache;
 use models::invisible::is_invisible;
 use models::shapes::{FileType, ModelShape};
 
@@ -170,7 +170,7 @@ fn add_values(
             add_conversations(completions);
         }
         "names" if command == "documents" => {
-            let folder = longhand::folders::cache().map(|folder| documents_in(&folder));
+            let folder = longhand::files::folders::cache().map(|folder| documents_in(&folder));
             let list = folder.and_then(|folder| DocumentCache::new(&folder, 0).list().ok());
             for document in list.into_iter().flatten() {
                 let names = document.contents.map_or_else(|_| Vec::new(), |contents| contents.names);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use longhand::atomic_file::{self, Access};
+use longhand::files::atomic_file::{self, Access};
 use longhand::policy::PolicyChoice;
 use longhand::{Context, SetupOptions};
 

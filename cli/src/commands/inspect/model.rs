@@ -38,7 +38,7 @@ pub struct InspectArgs {
 
 /// Runs the command.
 pub fn run(app: &App, args: &InspectArgs) -> Result<()> {
-    let file = longhand::open_gguf(&args.model.source(app)?)?;
+    let file = args.model.source(app)?.open()?;
     let name = file
         .path()
         .map_or_else(|| models::embedded::EMBEDDED_NAME.to_owned(), |path| path.display().to_string());

@@ -37,7 +37,7 @@ pub fn run(app: &App, args: &TokenizeArgs) -> Result<()> {
         (Some(path), _) => documents::read_utf8(path)?,
         (None, prompt) => prompt.clone().unwrap_or_default(),
     };
-    let file = longhand::open_gguf(&args.model.source(app)?)?;
+    let file = args.model.source(app)?.open()?;
     let tokenizer = Tokenizer::from_gguf(&file);
     file.check_complete()?; // before errors in the vocabulary, which may be zeros
     let failed = |error: TokenizerError| {

@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use longhand::{CachedDocuments, DocumentCache, folders};
+use longhand::files::folders;
+use longhand::saved::{CachedDocuments, DocumentCache};
 use serde_json::{Value, json};
 use terminal::console::visible;
 use terminal::format;

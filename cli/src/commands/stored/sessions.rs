@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use longhand::{ChatFile, SavedChat};
+use longhand::saved::{ChatFile, SavedChat};
 use serde::Serialize;
 use serde_json::{Value, json};
 use terminal::console::visible;

@@ -7,7 +7,8 @@ pub mod args;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use longhand::{Chat, ChatFormat, EngineError, Sampler, SamplerError, SamplerOptions};
+use longhand::error::SamplerError;
+use longhand::{Chat, ChatFormat, EngineError, Sampler, SamplerOptions};
 use models::chat::may_think;
 use models::gguf::{GgufFile, Value};
 

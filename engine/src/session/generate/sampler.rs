@@ -91,7 +91,7 @@ impl SamplerError {
 ///
 /// let mut sampler = Sampler::new(SamplerOptions::greedy())?;
 /// assert_eq!(sampler.sample(&mut [0.1, 0.9, 0.3]), 1);
-/// # Ok::<(), longhand::SamplerError>(())
+/// # Ok::<(), longhand::error::SamplerError>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Sampler {

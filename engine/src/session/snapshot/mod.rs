@@ -105,7 +105,7 @@ impl Description {
 /// Why the cache of a saved session is of no use with a model, although the session can go on.
 ///
 /// ```
-/// assert_ne!(longhand::Outdated::Replaced, longhand::Outdated::NotIdentified);
+/// assert_ne!(longhand::saved::Outdated::Replaced, longhand::saved::Outdated::NotIdentified);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outdated {

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use longhand::atomic_file::{self, Access};
+use longhand::files::atomic_file::{self, Access};
 use models::regular_file;
 use serde_json::Value;
 use terminal::failure::Failure;

@@ -1,7 +1,8 @@
 //! `/model`: goes on with another model, which reads the documents and the conversation.
 
 use anyhow::Result;
-use longhand::{Chat, Context, DocumentCache, EngineError, HeadSource, Observer, Reading, SetupOptions};
+use longhand::saved::DocumentCache;
+use longhand::{Chat, Context, EngineError, HeadSource, Observer, Reading, SetupOptions};
 use terminal::format;
 
 use crate::app::{App, Purpose};

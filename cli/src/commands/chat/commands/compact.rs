@@ -1,8 +1,9 @@
 //! `/compact`: the model sums up the conversation, and the summary takes the place of all questions and answers.
 
 use anyhow::Result;
+use longhand::saved::DocumentCache;
 use longhand::text::split_thinking;
-use longhand::{Chat, DocumentCache, Generated, Observer, Reading, Stop};
+use longhand::{Chat, Generated, Observer, Reading, Stop};
 use terminal::format;
 
 use crate::app::App;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use longhand::Chat;
-use longhand::atomic_file::{self, Access};
+use longhand::files::atomic_file::{self, Access};
 
 use crate::commands::chat::line::complete::new_path;
 use crate::failure::Failure;

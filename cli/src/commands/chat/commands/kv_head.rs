@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use anyhow::Result;
-use longhand::{Chat, KvHeadRows, Session};
+use longhand::store::KvHeadRows;
+use longhand::{Chat, Session};
 use models::tokenizer::Tokenizer;
 use terminal::{console, format};
 

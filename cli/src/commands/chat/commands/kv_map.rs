@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use longhand::{Chat, KvHeadRows, KvMap, Session, Type};
+use longhand::store::{KvHeadRows, KvMap};
+use longhand::{Chat, Session, Type};
 use terminal::console::Console;
 use terminal::format;
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use longhand::atomic_file::{self, Access};
-use longhand::folders;
+use longhand::files::atomic_file::{self, Access};
+use longhand::files::folders;
 use models::regular_file;
 use serde::{Deserialize, Serialize};
 

@@ -8,12 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
+use longhand::saved::{ChatFile, Outdated, SavedChat};
 use longhand::setup::{Offers, Profiles};
 use longhand::text::split_thinking;
-use longhand::{
-    Chat, ChatFile, ChatOptions, Context, EngineError, Model, ModelSource, Outdated, Preamble, SavedChat,
-    Setup, SetupOptions,
-};
+use longhand::{Chat, ChatOptions, Context, EngineError, Model, ModelSource, Preamble, Setup, SetupOptions};
 use terminal::format;
 
 use crate::app::{App, Purpose};
