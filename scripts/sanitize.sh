@@ -75,7 +75,7 @@ miri)
     cargo +nightly miri test -p kernels --lib -- --skip graph:: --skip speeds --skip every_bit_pattern --skip relative_error
     # What reads bytes of model files: not what forks or maps files, nor regular expressions and templates, which take hours.
     cargo +nightly miri test -p models --lib -- \
-        chat::wire embedded:: error:: gguf:: random:: types:: tokenizer::bytes special::tests::a_token special::tests::control
+        chat::template::wire embedded:: error:: gguf:: random:: types:: tokenizer::bytes special::tests::a_token special::tests::control
     cargo +nightly miri test -p models --test gguf -- corrupt::{alignments,counts,damaged,integers,invalid,keys_with,missing_and}
     ;;
 *)

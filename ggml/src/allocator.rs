@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use crate::fatal;
 
 /// The system's allocator. If it refuses memory and there is a hook, the process ends through the hook with
-/// [`Error::OutOfMemory`].
+/// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 ///
 /// ```
 /// #[global_allocator]

@@ -182,31 +182,6 @@ fn similar_name(text: &str) -> String {
     keys.into_iter().find(unknown).map_or(String::new(), |key| did_you_mean(key, names))
 }
 
-/// The policies of a list that have bounded heads, with their names as given. `profile_is_given`: one of them must
-/// use it.
-///
-/// # Errors
-/// Where there is no such policy, or none uses the profile.
-pub fn bounded_policies(
-    texts: &[String],
-    profile_is_given: bool,
-) -> Result<Vec<(String, PolicyChoice)>, Failure> {
-    let mut policies = Vec::new();
-    for name in expand_policies(texts) {
-        let policy = policy(name)?;
-        if policy.policy().is_some() {
-            policies.push((name.to_owned(), policy));
-        }
-    }
-    if profile_is_given && !policies.iter().any(|(_, policy)| policy.uses_profile()) {
-        return Err(Failure::usage(
-            "--heads is given, but no policy uses a head profile",
-            "add --policy razor, or leave out --heads",
-        ));
-    }
-    Ok(policies)
-}
-
 /// The policies of a list. `all` becomes the names of all policies.
 pub fn expand_policies(texts: &[String]) -> impl Iterator<Item = &str> {
     texts.iter().flat_map(|text| match text.trim() {

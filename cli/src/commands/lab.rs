@@ -54,13 +54,13 @@ pub fn run_eval(app: &App, args: &EvalCommand) -> Result<()> {
     // What is wrong with a file is said before hours of work on another one.
     let models: Vec<Arc<Model>> =
         sources.into_iter().map(|source| app.open(source)).collect::<Result<_, _>>()?;
-    let policies = session::bounded_policies(&args.eval.policy, args.eval.heads.is_some())?;
+    let policies = bounded_policies(&args.eval.policy, args.eval.heads.is_some())?;
     eval::run(&lab(app), &args.eval, &models, &policies, || full_cache(app, &args.model))
 }
 
 /// Runs `recall`.
 pub fn run_recall(app: &App, args: &RecallCommand) -> Result<()> {
-    let policies = session::bounded_policies(&args.recall.policy, args.recall.heads.is_some())?;
+    let policies = bounded_policies(&args.recall.policy, args.recall.heads.is_some())?;
     let model = app.open(args.model.source(app, args.model_arg.path.as_deref())?)?;
     let (k_type, v_type) = args.types.types();
     let options = SetupOptions { k_type: Some(k_type), v_type: Some(v_type), ..full_cache(app, &args.model) };
@@ -74,4 +74,29 @@ fn full_cache(app: &App, args: &ModelArgs) -> SetupOptions {
 
 fn lab(app: &App) -> Lab {
     Lab { console: app.console, interrupt: app.interrupt.clone() }
+}
+
+/// The policies of a list that have bounded heads, with their names as given. `profile_is_given`: one of them must
+/// use it.
+///
+/// # Errors
+/// Where there is no such policy, or none uses the profile.
+fn bounded_policies(
+    texts: &[String],
+    profile_is_given: bool,
+) -> Result<Vec<(String, PolicyChoice)>, Failure> {
+    let mut policies = Vec::new();
+    for name in session::expand_policies(texts) {
+        let policy = session::policy(name)?;
+        if policy.policy().is_some() {
+            policies.push((name.to_owned(), policy));
+        }
+    }
+    if profile_is_given && !policies.iter().any(|(_, policy)| policy.uses_profile()) {
+        return Err(Failure::usage(
+            "--heads is given, but no policy uses a head profile",
+            "add --policy razor, or leave out --heads",
+        ));
+    }
+    Ok(policies)
 }

@@ -119,6 +119,7 @@ impl ModelArgs {
     ///
     /// # Errors
     /// A name that several models have, or none; a download that fails.
+    #[cfg(feature = "lab")]
     pub fn sources(&self, app: &App) -> Result<Vec<ModelSource>, Failure> {
         if self.models.is_empty() {
             return Ok(vec![self.source(app, None)?]);

@@ -1,5 +1,5 @@
-//! What the commands that read documents and answer have in common: documents, kept conversations, sampling, one
-//! question with its answer.
+//! What the commands that read documents and answer have in common: what arguments without a flag
+//! are, documents, kept conversations, saved prompts, sampling, one question with its answer, and what is saved after a crash.
 
 pub mod crash_save;
 pub mod documents;

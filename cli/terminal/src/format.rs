@@ -206,7 +206,7 @@ pub fn offer_flags(offer: &Offer) -> String {
     flags.join(" ")
 }
 
-/// The text of [`EngineError::Memory`], with units.
+/// The text of [`EngineError::Memory`](longhand::EngineError::Memory), with units.
 pub fn memory_text(
     context: usize,
     needed: usize,

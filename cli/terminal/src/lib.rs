@@ -6,7 +6,7 @@
 //! An error says what was wrong and where ([`Failure`](failure::Failure)); its hint says what to do.
 //!
 //! The crate knows the library, whose progress and notices it shows, and the names of flags, which notes and hints mention.
-//! It knows no command, no setting and no file of the program.
+//! It runs no command, and knows no setting and no file of the program.
 
 pub mod answer;
 pub mod console;

@@ -71,7 +71,7 @@ pub enum HeadSource {
     Assumed(Option<f64>),
 }
 
-/// How a model should be run. [`Setup::resolve`] decides what is left at its default.
+/// How a model should be run. [`Setup::resolve`](super::Setup::resolve) decides what is left at its default.
 ///
 /// ```
 /// use longhand::{Context, SetupOptions};
@@ -122,7 +122,7 @@ pub struct SetupOptions {
     /// Tokens computed at a time while a text is read; `None` is 512.
     pub chunk: Option<usize>,
     /// Where head profiles are cached: by default the folder `heads` of [`folders::cache`]. `None` caches none,
-    /// so that every [`Setup`] computes them again.
+    /// so that every [`Setup`](super::Setup) computes them again.
     pub profile_folder: Option<PathBuf>,
     /// Stops deciding, identifying, loading and calibrating. Sessions of this setup have it too, until they are given
     /// another one ([`Session::set_interrupt`](crate::Session::set_interrupt)).

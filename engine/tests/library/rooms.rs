@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Folders of `engine/src`, the top first. What stands beside them may be used by all.
 const LIBRARY: &[&str] = &["chat", "setup", "session", "compute", "kv", "devices", "model", "heads", "files"];
 /// Folders of `cli/src`, the top first.
-const PROGRAM: &[&str] = &["commands", "session", "models", "args", "config", "terminal"];
+const PROGRAM: &[&str] = &["commands", "session", "models", "args", "config"];
 /// Entries that a folder may have.
 const MAX_ENTRIES: usize = 12;
 

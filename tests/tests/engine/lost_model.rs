@@ -1,5 +1,5 @@
 //! A model file that becomes shorter at some moment: what was read from it is an error, and a session is what it
-//! was before. `models` tests the file itself, `cli/tests/lost_model.rs` the program.
+//! was before. `models` tests the file itself, `cli/tests/program/lost_model.rs` the program.
 #![cfg(unix)]
 
 use std::fs;

@@ -117,13 +117,16 @@ impl Plot {
                 }
             }
             X::Groups(names) => {
+                self.draw_reference(&mut canvas);
+                // Values stand above all bars or above none.
+                let fits = |(_, value, _): &Datum| canvas.fits(*value, self.y.numbers, bar + GAP);
+                let numbers = all().all(fits).then_some(self.y.numbers);
                 for (index, points) in points.iter().enumerate() {
                     let place = index as f64 - (count - 1) as f64 / 2.0;
                     let middle = |x: f64| left + (x + 0.5) * group + place * (bar + GAP);
-                    canvas.draw_bars(FILLS[index], points, middle, bar, self.y.numbers);
+                    canvas.draw_bars(FILLS[index], points, middle, bar, numbers);
                     canvas.legend.push((top + index as f64, clean(&series[index].name), Some(index)));
                 }
-                self.draw_reference(&mut canvas);
                 let names = names.iter().take(MAX_GROUPS).enumerate();
                 let names = names.map(|(number, name)| (left + (number as f64 + 0.5) * group, name));
                 canvas.svg.names(names, group - 8.0, bottom + 8.0);
@@ -173,9 +176,9 @@ impl Canvas {
         let left = (MARGIN + widest + 8.0).round();
         let right = left + width_of_data;
         let mut svg = Svg::default();
-        let top = svg.title(title, right - MARGIN);
+        let top = svg.title(title, (right - MARGIN).max(400.0));
         svg.text(
-            &shortened(&clean(&axis.label), SMALL, right - MARGIN),
+            &shortened(&clean(&axis.label), SMALL, (right - MARGIN).max(400.0)),
             (MARGIN, top + SMALL),
             0.0,
             SMALL,
@@ -229,23 +232,36 @@ impl Canvas {
         marked.iter().for_each(|point| draw_mark(&mut self.svg, index, places[*point]));
     }
 
-    /// Bars with their values.
+    /// Whether the value of a bar is no wider than `room`.
+    fn fits(&self, value: f64, numbers: Numbers, room: f64) -> bool {
+        width(&self.bar_label(value, numbers), VALUE) < room
+    }
+
+    /// The value of a bar as text.
+    fn bar_label(&self, value: f64, numbers: Numbers) -> String {
+        number(value, self.y.fine_step(), numbers).trim_end_matches('%').to_owned()
+    }
+
+    /// Bars, with their values where `numbers` says how they are written.
     fn draw_bars(
         &mut self,
         fill: &str,
         points: &[Datum],
         middle: impl Fn(f64) -> f64,
         bar: f64,
-        numbers: Numbers,
+        numbers: Option<Numbers>,
     ) {
-        let (zero, step) = (self.height(0.0), self.y.fine_step());
+        let zero = self.height(0.0);
         for (x, value, error) in points {
             let (x, end) = (middle(*x), self.height(*value));
             let (top, bottom) = (end.min(zero), end.max(zero));
-            self.svg.rect((x - bar / 2.0, top), (x + bar / 2.0, bottom), fill, COLORS[0]);
+            let (left, right) = (x - bar / 2.0, x + bar / 2.0);
+            self.svg.rect((left, top), (right, bottom), fill, COLORS[0]);
+            // A bar without height is a line.
+            self.svg.line(&[(left, zero), (right, zero)], DIM, 1.0, "");
             self.draw_error(x, *error, DARK);
-            let label = number(*value, step, numbers).trim_end_matches('%').to_owned();
-            if width(&label, VALUE) < bar + GAP {
+            if let Some(numbers) = numbers {
+                let label = self.bar_label(*value, numbers);
                 let [low, high] = error.unwrap_or([*value; 2]).map(|end| self.height(end));
                 let y = if *value < 0.0 { low.max(bottom) + VALUE } else { high.min(top) - 4.0 };
                 self.svg.text(&label, (x, y), 0.5, VALUE, DIM);

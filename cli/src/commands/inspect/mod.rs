@@ -1,4 +1,4 @@
-//! Commands that say what something is: a model file, the devices, the policies, a text's tokens, the logits
+//! Commands that say what something is: a model file, the models and devices of this machine, the policies, a text's tokens, the logits
 //! behind it.
 
 pub mod devices;

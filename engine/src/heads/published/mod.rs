@@ -1,10 +1,10 @@
 //! Head maps that others have published and that are part of this program, by name. The folder beside this file has
 //! DuoAttention's gates (Xiao et al. 2024, MIT licence), clamped to 0 to 1 and rounded to four digits.
 
-use super::error::HeadsError;
-use super::error::shorten;
-use super::import::{ImportOptions, duo_attention};
-use super::profile::HeadProfile;
+use crate::heads::error::HeadsError;
+use crate::heads::error::shorten;
+use crate::heads::import::{ImportOptions, duo_attention};
+use crate::heads::profile::HeadProfile;
 
 /// A published head map.
 pub struct PublishedMap {
@@ -18,10 +18,7 @@ const CONFIG: &str = r#"{"sink_size": 128, "recent_size": 256}"#;
 
 macro_rules! duo_attention_map {
     ($model:literal) => {
-        PublishedMap {
-            name: concat!("duo-attention:", $model),
-            gates: include_str!(concat!("published/", $model, ".tsv")),
-        }
+        PublishedMap { name: concat!("duo-attention:", $model), gates: include_str!(concat!($model, ".tsv")) }
     };
 }
 
@@ -61,7 +58,7 @@ impl PublishedMap {
 mod tests {
     use serde_json::Value;
 
-    use super::*;
+    use crate::heads::*;
     use crate::heads::{HeadShape, HeadThreshold};
 
     fn options(kv_heads: usize, threshold: Option<HeadThreshold>) -> ImportOptions {
