@@ -1,8 +1,7 @@
-//! Head maps that others have published and that are part of this program, by name. The folder beside this file has
+//! Head maps that others have published and that are part of this program, by name. This folder has
 //! DuoAttention's gates (Xiao et al. 2024, MIT licence), clamped to 0 to 1 and rounded to four digits.
 
-use crate::heads::error::HeadsError;
-use crate::heads::error::shorten;
+use crate::heads::error::{HeadsError, shorten};
 use crate::heads::import::{ImportOptions, duo_attention};
 use crate::heads::profile::HeadProfile;
 

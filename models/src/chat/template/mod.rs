@@ -13,6 +13,7 @@ mod wire;
 mod worker;
 
 use std::collections::BTreeMap;
+use std::sync::Once;
 
 use chrono::{DateTime, FixedOffset};
 
@@ -23,6 +24,9 @@ use super::{CHAT_ML, ChatError, Message, PLAIN};
 /// The template in the embedded model's file.
 const EMBEDDED: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] \
     + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+/// The templates that are known: they do no harm.
+const KNOWN: [&str; 3] = [EMBEDDED, CHAT_ML, PLAIN];
 
 /// Stack of a known template, which nests nothing.
 const STACK_BYTES: usize = 1 << 20;
@@ -46,7 +50,8 @@ impl Template {
     /// beginning of the prompt never changes. Where the system refuses a child, an unknown template is rendered in this
     /// process too, with limits on its instructions and its output only.
     pub(in crate::chat) fn compile(source: &str, now: DateTime<FixedOffset>) -> Result<Template, ChatError> {
-        if [EMBEDDED, CHAT_ML, PLAIN].contains(&source) {
+        initialise();
+        if KNOWN.contains(&source) {
             let template = in_process::Template::compile(source, now, STACK_BYTES)?;
             return Ok(Template::InProcess { template, unconfined: None });
         }
@@ -85,6 +90,20 @@ impl Template {
     }
 }
 
+/// Lets the template engine make its static values, which it does at the first use. A child that is forked while another
+/// thread makes one would wait for that thread forever.
+fn initialise() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for source in KNOWN {
+            let template = in_process::Template::compile(source, DateTime::UNIX_EPOCH.into(), STACK_BYTES);
+            let messages = [Message::system("?"), Message::user("?"), Message::assistant("?")];
+            // Whether it works does not matter here.
+            let _ = template.and_then(|template| template.render(&BTreeMap::new(), &messages, Forms::TEXT));
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,7 +120,7 @@ mod tests {
     #[test]
     fn known_templates_need_no_process() {
         let now = DateTime::parse_from_rfc3339("2024-07-06T08:09:10+02:00").expect("a date");
-        for source in [EMBEDDED, CHAT_ML, PLAIN] {
+        for source in KNOWN {
             let template = Template::compile(source, now).expect("compiles");
             assert!(matches!(template, Template::InProcess { unconfined: None, .. }), "{source}");
             let variables = BTreeMap::from([("add_generation_prompt".to_owned(), Variable::Flag(true))]);
