@@ -12,6 +12,7 @@ use longhand::{Model, SetupOptions};
 
 use crate::app::App;
 use crate::args::session::{self, TypeArgs};
+use crate::failure::Failure;
 use crate::models::args::{ModelArg, ModelArgs};
 
 /// Measure what a model finds in long texts, for many ways of keeping its cache.
