@@ -1,7 +1,10 @@
 //! Converts documents in a child process: the converters read untrusted files, and one of them is a whole PDF
 //! interpreter. Whatever happens to the child, this process goes on.
 
-use crate::{Converted, Kind, Limits, Problem, archive, decode, docx, epub, html, pdf};
+use crate::office::docx;
+use crate::plain::decode;
+use crate::web::{epub, html};
+use crate::{Converted, Kind, Limits, Problem, package, pdf};
 
 /// Stack of a conversion.
 const STACK_BYTES: usize = 64 << 20;
@@ -28,7 +31,7 @@ fn detect_and_convert(
     bytes: &[u8],
     limits: &Limits,
 ) -> Result<(Kind, Converted), Problem> {
-    let kind = kind.map_or_else(|| archive::kind(bytes), Ok)?;
+    let kind = kind.map_or_else(|| package::kind(bytes), Ok)?;
     Ok((kind, convert_in_process(kind, bytes, limits)?))
 }
 

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::{Kind, Problem, decode};
+use crate::plain::decode;
+use crate::{Kind, Problem};
 
 /// Beginnings of files that are not text, with what they are. The first number is where they stand.
 const SIGNATURES: &[(usize, &[u8], &str)] = &[

@@ -1,12 +1,14 @@
 //! ZIP archives, which DOCX and EPUB are.
 
+use std::collections::HashMap;
 use std::io::{Cursor, Read};
 
 use zip::ZipArchive;
 use zip::result::ZipError;
 
 use crate::kind::binary;
-use crate::{Kind, Problem, decode};
+use crate::plain::decode;
+use crate::{Kind, Problem};
 
 /// An archive may unpack to this many bytes, however small it is.
 const MIN_UNPACKED: u64 = 64 << 20;
@@ -16,6 +18,8 @@ const MAX_RATIO: u64 = 100;
 /// An archive in memory.
 pub(crate) struct Archive<'a> {
     zip: ZipArchive<Cursor<&'a [u8]>>,
+    /// The entries by their names.
+    places: HashMap<String, usize>,
     /// Bytes it may unpack to in all, and how many are left.
     limit: u64,
     left: u64,
@@ -28,12 +32,28 @@ impl<'a> Archive<'a> {
     /// It is damaged.
     pub(crate) fn new(bytes: &'a [u8]) -> Result<Archive<'a>, Problem> {
         let limit = MIN_UNPACKED.max(bytes.len() as u64 * MAX_RATIO);
-        Ok(Archive { zip: ZipArchive::new(Cursor::new(bytes)).map_err(damaged)?, limit, left: limit })
+        let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(damaged)?;
+        let names: Vec<String> = zip.file_names().map(str::to_owned).collect();
+        let mut places = HashMap::new();
+        for name in names {
+            let Some(place) = zip.index_for_name(&name) else { continue };
+            // Some programs do not say that their names are UTF-8.
+            let raw = (!name.is_ascii()).then(|| zip.by_index_raw(place).ok()).flatten();
+            let utf8 = raw.and_then(|entry| String::from_utf8(entry.name_raw().to_vec()).ok());
+            // Some programs of Windows write its separator.
+            places.insert(utf8.unwrap_or(name).replace('\\', "/"), place);
+        }
+        Ok(Archive { zip, places, limit, left: limit })
     }
 
     /// Whether there is an entry of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.zip.index_for_name(name).is_some()
+        self.places.contains_key(name)
+    }
+
+    /// The names of all entries, in no order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.places.keys().map(String::as_str)
     }
 
     /// The bytes of an entry.
@@ -45,7 +65,8 @@ impl<'a> Archive<'a> {
             ZipError::UnsupportedArchive(ZipError::PASSWORD_REQUIRED) => Problem::Encrypted,
             error => Problem::Damaged { what: format!("{name}: {error}") },
         };
-        let entry = self.zip.by_name(name).map_err(in_entry)?;
+        let place = self.places.get(name).copied().ok_or(ZipError::FileNotFound).map_err(in_entry)?;
+        let entry = self.zip.by_index(place).map_err(in_entry)?;
         let mut bytes = Vec::new();
         entry.take(self.left + 1).read_to_end(&mut bytes).map_err(|error| in_entry(error.into()))?;
         match self.left.checked_sub(bytes.len() as u64) {
@@ -88,6 +109,9 @@ pub(crate) fn kind(bytes: &[u8]) -> Result<Kind, Problem> {
         return Err(binary("a PowerPoint presentation"));
     }
     let mimetype = archive.bytes("mimetype").unwrap_or_default();
+    if mimetype.starts_with(b"application/epub") {
+        return Ok(Kind::Epub);
+    }
     if mimetype.starts_with(b"application/vnd.oasis.opendocument") {
         return Err(binary("an OpenDocument file"));
     }

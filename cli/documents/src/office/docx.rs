@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use crate::archive::Archive;
-use crate::writer::Writer;
-use crate::xml::{self, Element, Piece};
+use crate::package::Archive;
+use crate::package::xml::{self, Element, Piece};
+use crate::writer::{Span, Writer};
 use crate::{Converted, Problem};
 
 const DOCUMENT: &str = "word/document.xml";
@@ -169,9 +169,9 @@ impl Body {
                 self.writer.line();
             }
             "noBreakHyphen" => self.text("-"),
-            "tbl" => self.writer.table(),
+            "tbl" => self.writer.begin_table(),
             "tr" => self.writer.row(),
-            "tc" => self.writer.cell(),
+            "tc" => self.writer.cell(Span::ONE),
             "footnoteReference" => self.reference(element, ""),
             "endnoteReference" => self.reference(element, "e"),
             name if self.notes.as_ref().is_some_and(|notes| notes.element == name) => {
@@ -190,7 +190,7 @@ impl Body {
                 self.paragraph = None;
                 self.writer.line();
             }
-            "tbl" => self.writer.table(),
+            "tbl" => self.writer.end_table(),
             _ => {}
         }
     }

@@ -1,0 +1,99 @@
+//! What is not in the text of a document, counted while it is converted.
+
+use crate::Note;
+
+/// Longest name in a note, in characters, and most names in it.
+const MAX_NAME: usize = 80;
+const MAX_NAMES: usize = 5;
+
+/// What was left out of a text, or could not be read.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Places with text that a reader does not see.
+    pub(crate) hidden: usize,
+    /// Deletions that were tracked.
+    pub(crate) deletions: usize,
+    /// Pictures, charts and drawings of office documents.
+    pub(crate) pictures: usize,
+    /// Formulas that are objects of other programs.
+    pub(crate) formulas: usize,
+    /// Characters that are not known.
+    pub(crate) unknown_characters: usize,
+    /// Rows of tables that lost their columns.
+    pub(crate) unfilled_rows: usize,
+    /// Slides and sheets that are hidden.
+    pub(crate) hidden_parts: usize,
+    /// Formulas of cells without a result.
+    pub(crate) no_results: usize,
+    /// Chapters that the book names and does not have, or that cannot be read.
+    pub(crate) missing_chapters: Names,
+    /// Pages that are in the book, but not in its order of reading.
+    pub(crate) unordered_chapters: usize,
+    /// Files of an archive, or attachments, that are not read.
+    pub(crate) skipped_files: Names,
+}
+
+/// Names, of which only the first are kept.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    first: Vec<String>,
+    count: usize,
+}
+
+impl Names {
+    pub(crate) fn push(&mut self, name: &str) {
+        self.count += 1;
+        if self.first.len() < MAX_NAMES {
+            let name = name.chars().take(MAX_NAME).map(|c| if c.is_control() { '\u{fffd}' } else { c });
+            self.first.push(name.collect());
+        }
+    }
+
+    fn note(self, note: impl FnOnce(usize, Vec<String>) -> Note) -> Option<Note> {
+        (self.count > 0).then(|| note(self.count, self.first))
+    }
+}
+
+impl Counts {
+    /// Appends those of a part.
+    pub(crate) fn add(&mut self, part: Counts) {
+        self.hidden += part.hidden;
+        self.deletions += part.deletions;
+        self.pictures += part.pictures;
+        self.formulas += part.formulas;
+        self.unknown_characters += part.unknown_characters;
+        self.unfilled_rows += part.unfilled_rows;
+        self.hidden_parts += part.hidden_parts;
+        self.no_results += part.no_results;
+        self.unordered_chapters += part.unordered_chapters;
+        for (names, more) in [
+            (&mut self.missing_chapters, part.missing_chapters),
+            (&mut self.skipped_files, part.skipped_files),
+        ] {
+            let rest = more.count - more.first.len();
+            more.first.iter().for_each(|name| names.push(name));
+            names.count += rest;
+        }
+    }
+
+    /// The notes that say it.
+    pub(crate) fn notes(self) -> Vec<Note> {
+        let count = |count: usize, note: fn(usize) -> Note| (count > 0).then(|| note(count));
+        [
+            count(self.hidden, |places| Note::HiddenText { places }),
+            count(self.deletions, |places| Note::Deletions { places }),
+            count(self.hidden_parts, |parts| Note::HiddenParts { parts }),
+            count(self.pictures, |pictures| Note::Pictures { pictures }),
+            count(self.formulas, |formulas| Note::UnreadFormulas { formulas }),
+            count(self.unknown_characters, |glyphs| Note::UnknownGlyphs { glyphs }),
+            count(self.unfilled_rows, |rows| Note::LostColumns { rows }),
+            count(self.no_results, |cells| Note::NoResults { cells }),
+            self.missing_chapters.note(|count, names| Note::MissingChapters { count, names }),
+            count(self.unordered_chapters, |chapters| Note::UnorderedChapters { chapters }),
+            self.skipped_files.note(|count, names| Note::SkippedFiles { count, names }),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}

@@ -1,0 +1,3 @@
+//! Documents of office programs. Formats that are packages read their parts as XML; all write with the same writer.
+
+pub(crate) mod docx;
