@@ -153,6 +153,9 @@ impl Writer {
         if self.begins_a_cell() {
             self.begin_cell();
         }
+        if self.struck == 0 {
+            self.close_struck();
+        }
         let gap = std::mem::take(&mut self.gap);
         if !self.text.is_empty() {
             self.text.push_str(match gap {
@@ -179,9 +182,6 @@ impl Writer {
     pub(crate) fn end_struck(&mut self) {
         self.end_scripts(None);
         self.struck = self.struck.saturating_sub(1);
-        if self.struck == 0 {
-            self.close_struck();
-        }
     }
 
     /// The mark stands on the line of the text. It is written again before text that goes on behind it.
@@ -243,6 +243,7 @@ impl Writer {
     /// The text, with an end of the line.
     pub(crate) fn finish(mut self) -> String {
         self.end_tables();
+        self.close_struck();
         if !self.text.is_empty() {
             self.text.push('\n');
         }
