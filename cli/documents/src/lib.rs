@@ -1,5 +1,5 @@
-//! Documents as people have them, as text: plain text, Markdown, source code, HTML, PDF, DOCX and EPUB, single or in
-//! folders. Knows nothing of terminals and models.
+//! Documents as people have them, as text: plain text, source code, pages, books, PDFs, and files of office programs,
+//! single, in folders or in archives. Knows nothing of terminals and models.
 //!
 //! Files are untrusted. What is more than text is looked into and converted in a child process with limits on time,
 //! memory and stack (`convert.rs`). So a hostile file cannot end or block the program.
@@ -91,6 +91,24 @@ pub enum Kind {
     Docx,
     /// An electronic book.
     Epub,
+    /// A text, spreadsheet or presentation of LibreOffice and other office programs.
+    OpenDocument,
+    /// Rich Text Format.
+    Rtf,
+    /// A presentation of PowerPoint and other office programs.
+    Pptx,
+    /// A workbook of Excel and other office programs.
+    Xlsx,
+    /// A table with separators.
+    Csv,
+    /// A notebook of Jupyter.
+    Notebook,
+    /// Subtitles of a video.
+    Subtitles,
+    /// A message, or a page that is saved as one.
+    Mail,
+    /// An archive with documents.
+    Archive,
 }
 
 /// What a reader should know about a document's text.

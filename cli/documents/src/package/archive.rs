@@ -96,28 +96,42 @@ fn damaged(error: ZipError) -> Problem {
 /// It is damaged, or no document.
 pub(crate) fn kind(bytes: &[u8]) -> Result<Kind, Problem> {
     let mut archive = Archive::new(bytes)?;
-    if archive.has("META-INF/container.xml") {
-        return Ok(Kind::Epub);
+    let has = |name: &str| archive.has(name);
+    let known = [
+        ("META-INF/container.xml", Kind::Epub),
+        ("word/document.xml", Kind::Docx),
+        ("xl/workbook.xml", Kind::Xlsx),
+        ("ppt/presentation.xml", Kind::Pptx),
+    ];
+    if let Some((_, kind)) = known.iter().find(|(name, _)| has(name)) {
+        return Ok(*kind);
     }
-    if archive.has("word/document.xml") {
-        return Ok(Kind::Docx);
+    for (name, looks_like) in [
+        ("xl/workbook.bin", "an Excel workbook of the binary kind (.xlsb)"),
+        ("Index/Document.iwa", "an iWork document"),
+        ("AndroidManifest.xml", "an app of Android"),
+        ("META-INF/MANIFEST.MF", "a program of Java"),
+    ] {
+        if has(name) {
+            return Err(binary(looks_like));
+        }
     }
-    if archive.has("xl/workbook.xml") {
-        return Err(binary("an Excel workbook"));
-    }
-    if archive.has("ppt/presentation.xml") {
-        return Err(binary("a PowerPoint presentation"));
-    }
+    let is_open_document = has("content.xml") && has("META-INF/manifest.xml");
     let mimetype = archive.bytes("mimetype").unwrap_or_default();
     if mimetype.starts_with(b"application/epub") {
         return Ok(Kind::Epub);
     }
-    if mimetype.starts_with(b"application/vnd.oasis.opendocument") {
-        return Err(binary("an OpenDocument file"));
+    if is_open_document || mimetype.starts_with(b"application/vnd.oasis.opendocument") {
+        return Ok(Kind::OpenDocument);
     }
-    if archive.has("[Content_Types].xml") {
-        // The document has another name; the relations say which.
-        return Ok(Kind::Docx);
+    // The parts have other names; their types say what they are.
+    let types = archive.text("[Content_Types].xml").unwrap_or_default();
+    let kinds =
+        [("wordprocessingml", Kind::Docx), ("spreadsheetml", Kind::Xlsx), ("presentationml", Kind::Pptx)];
+    let office = kinds.iter().find(|(name, _)| types.contains(name)).map(|(_, kind)| *kind);
+    match (office, types.is_empty()) {
+        (Some(kind), _) => Ok(kind),
+        (None, true) => Ok(Kind::Archive),
+        (None, false) => Ok(Kind::Docx),
     }
-    Err(binary("an archive (ZIP)"))
 }

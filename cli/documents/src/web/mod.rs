@@ -2,3 +2,4 @@
 
 pub(crate) mod epub;
 pub(crate) mod html;
+pub(crate) mod mail;

@@ -115,6 +115,11 @@ impl Grid {
         self.column = self.column.saturating_add(columns).min(MAX_COLUMNS);
     }
 
+    /// Leaves the columns before this one empty.
+    pub(crate) fn skip_to(&mut self, column: usize) {
+        self.column = self.column.max(column.min(MAX_COLUMNS));
+    }
+
     /// Whether the rows below repeat the text of the current cell.
     pub(crate) fn keeps_text(&self) -> bool {
         self.keeps_text

@@ -98,6 +98,14 @@ impl Writer {
         self.in_cell = !table.is_broken;
     }
 
+    /// Leaves the columns of the row before this one empty.
+    pub(crate) fn skip_to_column(&mut self, column: usize) {
+        self.end_cell();
+        if let Some(table) = self.tables.last_mut() {
+            table.grid.skip_to(column);
+        }
+    }
+
     /// Leaves so many columns of the row empty.
     pub(crate) fn skip_columns(&mut self, columns: usize) {
         self.end_cell();
