@@ -260,7 +260,7 @@ fn rich_text_is_read() {
     );
     let deep = [b"{\\rtf1 ".to_vec(), b"{\\b ".repeat(200_000), b"x".to_vec(), b"{\\footnote ".repeat(1000)]
         .concat();
-    assert_eq!(read("deep.rtf", &deep).text.lines().next(), Some("x"));
+    assert!(read("deep.rtf", &deep).text.starts_with("x[^1]"));
     let _ = read_bytes("a.rtf", b"{\\rtf1\\bin999999999 x", &Limits::default());
 }
 

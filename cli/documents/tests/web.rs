@@ -76,6 +76,8 @@ fn merged_cells_stay_in_their_column() {
         "<table><thead><tr><td colspan=2>2023<td colspan=2>2024<tbody><tr><td>Q1<td>Q2<td>Q1<td>Q2</table>",
         "2023 | | 2024\nQ1 | Q2 | Q1 | Q2\n",
     );
+    // A cell ends with its group of rows.
+    check("<table><thead><tr><th rowspan=3>a<th>b<tbody><tr><td>c<td>d</table>", "a | b\nc | d\n");
     check("<table><tr><td>a|b<td>c<ul><li>d<li>e</ul></table>", "a\\|b | c - d - e\n");
     check(
         "<table><tr><td>a<table><tr><td>b<td>c</table><td>d<tr><td>e<td>f</table>",
@@ -96,6 +98,7 @@ fn raised_and_lowered_text_is_not_joined() {
         "m<a epub:type='noteref' href='#n1'>1</a> and x<a role=doc-noteref href='#a'>[2]</a>",
         "m[1] and x[2]\n",
     );
+    check("<pre>x = 10<sup>6</sup>\n  y</pre>", "x = 10^6\n  y\n");
     check("the 1<sup>st</sup> of m<span style='vertical-align:super'>2</span>", "the 1st of m^2\n");
     check("<style>.up{vertical-align:super}</style>10<span class=up>6</span>", "10^6\n");
 }
@@ -167,6 +170,10 @@ fn fields_show_what_is_in_them() {
     check(
         "Name: <input value='Olaf'><input type=hidden value=x><textarea>typed</textarea>",
         "Name: Olaf\n\ntyped\n",
+    );
+    check(
+        "<a role=checkbox aria-checked=true>Alarm</a> <a role=radio aria-checked=false>x</a>",
+        "☒ Alarm ○ x\n",
     );
     check("<select><option>red<option selected>blue</select>", "○ red\n◉ blue\n");
     check("<select multiple><option>red<option selected>blue</select>", "☐ red\n☒ blue\n");

@@ -91,6 +91,8 @@ struct Slide {
     title: Writer,
     role: Role,
     is_hidden: bool,
+    /// Whether it is what a speaker says to a slide.
+    are_notes: bool,
     /// Depth within an element that is left out.
     skipping: usize,
     in_text: bool,
@@ -127,7 +129,7 @@ impl Slide {
         }
         for (kind, name) in [("notesSlide", "Notes"), ("comments", "Comment"), ("comment", "Comment")] {
             for relation in relations.all(kind) {
-                let mut notes = Slide::default();
+                let mut notes = Slide { are_notes: true, ..Slide::default() };
                 notes.part(archive, &relation.target)?;
                 let text = notes.writer.finish();
                 if !text.trim().is_empty() {
@@ -193,6 +195,7 @@ impl Slide {
                     Some("title" | "ctrTitle") => Role::Title,
                     Some("sldNum" | "dt" | "ftr" | "hdr" | "sldImg") => Role::Repeated,
                     Some("subTitle") => Role::Text,
+                    _ if self.are_notes => Role::Text,
                     _ => Role::Body,
                 }
             }

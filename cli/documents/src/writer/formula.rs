@@ -89,11 +89,9 @@ impl Part {
         let needs_gap =
             touches && (self.ends_word || other.starts_word || (last.is_numeric() && first.is_numeric()));
         let needs_gap = needs_gap || (self.ends_script && first.is_alphanumeric());
-        if needs_gap || is_relation(&other.text) || (is_relation(&last.to_string()) && !last.is_whitespace())
-        {
-            if last != ' ' && first != ' ' {
-                self.text.push(' ');
-            }
+        let needs_gap = needs_gap || is_relation(&other.text) || is_relation(&last.to_string());
+        if needs_gap && last != ' ' && first != ' ' {
+            self.text.push(' ');
         }
         self.text.push_str(&other.text);
         self.is_atomic = false;

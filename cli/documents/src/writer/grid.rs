@@ -146,6 +146,12 @@ impl Grid {
         }
     }
 
+    /// Ends the cells that reach into the next row.
+    pub(crate) fn end_group(&mut self) {
+        self.held.clear();
+        self.next.clear();
+    }
+
     /// The texts of cells above that stand in this row before a column, with their columns. Each is returned once.
     pub(crate) fn take_repeated(&mut self, before: usize) -> Vec<(usize, String)> {
         let count = self.repeated.iter().take_while(|(column, _)| *column < before).count();

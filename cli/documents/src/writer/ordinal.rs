@@ -174,7 +174,7 @@ impl Format {
                 let digit = |c: char| c.to_digit(10).and_then(|digit| char::from_u32(zero as u32 + digit));
                 number.to_string().chars().map(|c| digit(c).unwrap_or(c)).collect()
             }
-            _ if number < 1 || number > MAX => number.to_string(),
+            _ if !(1..=MAX).contains(&number) => number.to_string(),
             Format::Decimal => number.to_string(),
             Format::UpperRoman => roman(number),
             Format::LowerRoman => roman(number).to_lowercase(),

@@ -78,6 +78,14 @@ impl Writer {
         }
     }
 
+    /// Ends a group of rows: cells do not reach beyond it.
+    pub(crate) fn row_group(&mut self) {
+        self.end_row();
+        if let Some(table) = self.tables.last_mut() {
+            table.grid.end_group();
+        }
+    }
+
     /// Begins a cell of a table.
     pub(crate) fn cell(&mut self, span: Span) {
         self.end_cell();

@@ -166,10 +166,9 @@ impl Numbering {
             Some(count) if !restarts => count.saturating_add(1),
             _ => start_of(at),
         });
-        for below in at + 1..LEVELS {
-            let restart = level_of(below).restart;
-            if restart.is_none_or(|restart| restart > at) {
-                counts[below] = None;
+        for (below, count) in counts.iter_mut().enumerate().skip(at + 1) {
+            if level_of(below).restart.is_none_or(|restart| restart > at) {
+                *count = None;
             }
         }
         let own = level_of(at);

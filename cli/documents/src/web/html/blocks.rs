@@ -82,6 +82,10 @@ impl Page<'_> {
                 self.writer.paragraph();
                 Role::Block
             }
+            b"thead" | b"tbody" | b"tfoot" if self.tables.last() == Some(&false) => {
+                self.writer.row_group();
+                Role::Inline
+            }
             b"tr" => {
                 self.writer.row();
                 Role::Inline

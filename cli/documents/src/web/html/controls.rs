@@ -23,6 +23,17 @@ pub(super) fn input(tag: &Tag) -> Option<String> {
     }
 }
 
+/// The box that another element plays.
+pub(super) fn role(tag: &Tag) -> Option<&'static str> {
+    let is_checked = tag.is("aria-checked", "true");
+    let role = tag.attribute("role").filter(|_| tag.has("aria-checked"))?;
+    match role.trim() {
+        "checkbox" | "switch" | "menuitemcheckbox" => Some(if is_checked { TICKED } else { EMPTY }),
+        "radio" | "menuitemradio" => Some(if is_checked { CHOSEN } else { NOT_CHOSEN }),
+        _ => None,
+    }
+}
+
 /// A list of choices while it is read.
 #[derive(Debug, Default)]
 pub(super) struct Choices {

@@ -180,7 +180,7 @@ impl<'a> Page<'a> {
         match self.elements.last().map(|open| open.role) {
             Some(Role::Title) => self.title.text(text),
             _ if self.choices.is_some() => self.choices.iter_mut().for_each(|choices| choices.text(text)),
-            _ if self.preformatted > 0 => self.writer.preformatted(text),
+            _ if self.preformatted > 0 && look.level == Level::Normal => self.writer.preformatted(text),
             _ => self.writer.text_at(look.level, text),
         }
     }
@@ -199,7 +199,8 @@ impl<'a> Page<'a> {
         }
         if self.skips(tag) {
             self.script = (name == b"script" && is_tex(tag)).then(String::new);
-            self.skipped = (!is_void(name) && !(tag.is_closed && self.is_xml)).then(|| (name.to_vec(), 1));
+            let is_empty = is_void(name) || (tag.is_closed && self.is_xml);
+            self.skipped = (!is_empty).then(|| (name.to_vec(), 1));
             return;
         }
         let declared = self.declared(tag);
@@ -227,6 +228,10 @@ impl<'a> Page<'a> {
         let is_struck =
             !is_absent && (matches!(name, b"s" | b"strike" | b"del") || declared.is_struck == Some(true));
         let role = if is_absent { Role::Inline } else { self.begin(tag, &declared) };
+        if let Some(mark) = controls::role(tag).filter(|_| !is_absent) {
+            self.text(mark);
+            self.text(" ");
+        }
         if is_struck {
             self.writer.begin_struck();
         }
