@@ -74,7 +74,8 @@ pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Option<Kind>, Problem> 
         // Office programs put what they encrypt into a file of the old kind.
         let name: Vec<u8> = "EncryptedPackage".encode_utf16().flat_map(u16::to_le_bytes).collect();
         let is_old = known.is_some_and(|(_, signature, _)| signature.starts_with(b"\xd0\xcf"));
-        if is_old && bytes.windows(name.len()).any(|window| window == name) {
+        let is_new = is_old && is_named_as_document(Path::new(&format!("x.{extension}")));
+        if is_new || (is_old && bytes.windows(name.len()).any(|window| window == name)) {
             return Err(Problem::Encrypted);
         }
         return Err(binary(known.map_or("binary data", |(_, _, what)| what)));

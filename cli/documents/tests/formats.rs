@@ -382,6 +382,13 @@ fn archives_of_documents_are_read() {
 fn encrypted_office_documents_are_named() {
     let name: Vec<u8> = "EncryptedPackage".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let file = [b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0".as_slice(), &[0; 500], &name].concat();
-    let error = read_bytes("a.docx", &file, &Limits::default()).expect_err("a password");
+    for name in ["a.docx", "a.doc"] {
+        let error = read_bytes(name, &file, &Limits::default()).expect_err("a password");
+        assert!(matches!(error.problem, Problem::Encrypted), "{error}");
+    }
+    // Where the name of that part is not at the beginning, the name of the file says it.
+    let error = read_bytes("a.xlsx", &file[..500], &Limits::default()).expect_err("a password");
     assert!(matches!(error.problem, Problem::Encrypted), "{error}");
+    let error = read_bytes("a.xls", &file[..500], &Limits::default()).expect_err("an old one");
+    assert!(error.to_string().contains("old kind"), "{error}");
 }

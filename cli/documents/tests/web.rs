@@ -179,6 +179,8 @@ fn fields_show_what_is_in_them() {
     check("<select multiple><option>red<option selected>blue</select>", "☐ red\n☒ blue\n");
     let many = "<option>x".repeat(199);
     check(&format!("<select>{many}<option selected>Wales</select>"), "◉ Wales\n(200 choices)\n");
+    check("<input type=checkbox class=hidden id=menu>x", "x\n");
+    check("a<img alt=b>c", "a [image: b] c\n");
     check("<img alt='A chart that shows 44 boats'> <img alt=''>", "[image: A chart that shows 44 boats]\n");
 }
 

@@ -130,6 +130,15 @@ fn raised(before: &str, text: &str, next: Option<char>, may_be_note: bool) -> St
     if text.starts_with('[') && text.ends_with(']') || is_sign(text) {
         return text.to_owned();
     }
+    // Prices are written so: $5⁹⁹.
+    let is_price = before.starts_with(['$', '€', '£', '¥']) && before.contains(|c: char| c.is_ascii_digit());
+    if is_price && text.len() == 2 && text.bytes().all(|c| c.is_ascii_digit()) {
+        return if before.ends_with(['.', ',']) { text.to_owned() } else { format!(".{text}") };
+    }
+    // A word that is small, not a power.
+    if last.is_none() && !text.chars().any(char::is_numeric) {
+        return text.to_owned();
+    }
     let is_number = |c: char| c.is_ascii_digit() || matches!(c, ',' | '–' | '-' | ' ');
     let may_be_note = may_be_note
         && text.len() <= MAX_NOTE
@@ -250,11 +259,13 @@ mod tests {
         check("word^{[7]}", "word[7]");
         check("word^{*}", "word*");
         check("see ^{3} below", "see [3] below");
+        check("^{Lexer} rules", "Lexer rules");
     }
 
     #[test]
     fn ordinals_and_signs_are_joined() {
         check("the 1^{st} and n^{th} of the XX^{e}", "the 1st and nth of the XXe");
+        check("$5^{99} and €12,^{50}", "$5.99 and €12,50");
         check("Boat^{TM} n^{o} 5", "BoatTM no 5");
     }
 }

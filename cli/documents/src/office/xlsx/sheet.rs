@@ -115,8 +115,11 @@ impl Sheet {
             book.counts.hidden += usize::from(!is_shown && cells.iter().any(|(_, text)| !text.is_empty()));
             is_shown
         });
-        let is_hidden =
-            |column: usize| columns.iter().any(|(first, last)| (*first..=*last).contains(&column));
+        let mut hidden = vec![false; MAX_COLUMNS];
+        for (first, last) in columns {
+            hidden.iter_mut().take(last.saturating_add(1)).skip(*first).for_each(|hidden| *hidden = true);
+        }
+        let is_hidden = |column: usize| hidden.get(column).copied().unwrap_or(false);
         let mut with_text = HashSet::new();
         for cells in self.rows.values_mut() {
             cells.retain(|(column, text)| {

@@ -23,6 +23,13 @@ pub(super) fn input(tag: &Tag) -> Option<String> {
     }
 }
 
+/// Whether a field is there for scripts and styles only: a box that is not seen and opens a menu.
+pub(super) fn is_switch(tag: &Tag) -> bool {
+    let class = tag.attribute("class").unwrap_or_default();
+    let is_hidden = |class: &str| matches!(class, "hidden" | "sr-only" | "visually-hidden");
+    tag.is("aria-hidden", "true") || class.split_ascii_whitespace().any(is_hidden)
+}
+
 /// The box that another element plays.
 pub(super) fn role(tag: &Tag) -> Option<&'static str> {
     let is_checked = tag.is("aria-checked", "true");

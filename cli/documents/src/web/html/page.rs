@@ -307,7 +307,8 @@ impl<'a> Page<'a> {
             b"hr" => self.writer.paragraph(),
             b"input" => {
                 let declared = self.declared(tag);
-                if let Some(text) = controls::input(tag).filter(|_| declared.is_outside != Some(true)) {
+                let is_shown = declared.is_outside != Some(true) && !controls::is_switch(tag);
+                if let Some(text) = controls::input(tag).filter(|_| is_shown) {
                     self.writer.text(" ");
                     self.text(&text);
                     self.writer.text(" ");
@@ -326,7 +327,7 @@ impl<'a> Page<'a> {
             text.trim_start().starts_with("{\\") || class.contains("tex") || class.contains("math");
         match is_formula {
             true => self.text(&math::written(&text)),
-            false => self.text(&format!("[image: {}]", text.trim())),
+            false => self.text(&format!(" [image: {}] ", text.trim())),
         }
     }
 
