@@ -87,6 +87,7 @@ pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Option<Kind>, Problem> 
         "md" | "markdown" => Kind::Markdown,
         "csv" | "tsv" => Kind::Csv,
         "ipynb" => Kind::Notebook,
+        "fodt" | "fods" | "fodp" => Kind::OpenDocument,
         "srt" | "vtt" => Kind::Subtitles,
         "eml" | "mht" | "mhtml" => Kind::Mail,
         _ => Kind::Text,

@@ -85,6 +85,28 @@ fn merged_and_hidden_cells_of_sheets() {
 }
 
 #[test]
+fn shapes_and_remarks_of_sheets_are_read() {
+    let sheet = "<worksheet><sheetData><row r='1'><c r='A1'><v>1</v></c></row></sheetData></worksheet>";
+    let relations = "<Relationships><Relationship Id='d' Type='x/drawing' Target='../drawings/d.xml'/>\
+        <Relationship Id='c' Type='x/comments' Target='../comments1.xml'/></Relationships>";
+    let drawing = "<xdr:wsDr><xdr:sp><xdr:txBody><a:p><a:r><a:t>Only an</a:t></a:r></a:p><a:p><a:r><a:t>estimate</a:t></a:r></a:p></xdr:txBody></xdr:sp><xdr:pic/></xdr:wsDr>";
+    let comments = "<comments><authors><author>Ann</author></authors><commentList><comment ref='A1' authorId='0'><text><r><t>Why?</t></r></text></comment></commentList></comments>";
+    check(
+        "a.xlsx",
+        &xlsx(
+            &[("name='a'", sheet)],
+            &[
+                ("xl/worksheets/_rels/sheet0.xml.rels", relations),
+                ("xl/drawings/d.xml", drawing),
+                ("xl/comments1.xml", comments),
+            ],
+        ),
+        "1\n\nOnly an estimate\n\n[A1] Ann comments: Why?\n",
+        "1 picture without text",
+    );
+}
+
+#[test]
 fn hostile_sheets_end() {
     let far =
         |row: usize| format!("<row r='{row}'><c r='A{row}'><v>1</v></c><c r='XFD{row}'><v>2</v></c></row>");
@@ -233,6 +255,10 @@ fn tables_of_open_documents_keep_their_columns() {
     let wanted = "North | Cable | 12\nNorth | Hub | 7\nTotal | | 19\n| | x\n";
     check("a.odt", &odf("text", "", &table), wanted, "");
     check("a.ods", &odf("spreadsheet", "", &table), &format!("## T\n\n{wanted}"), "");
+    let flat = format!(
+        "<?xml version='1.0'?><office:document><office:styles/><office:body><office:text>{table}</office:text></office:body></office:document>"
+    );
+    check("a.fodt", flat.as_bytes(), wanted, "");
     let many = format!(
         "<table:table><table:table-row table:number-rows-repeated='1048576'>{}</table:table-row></table:table>",
         cell("table:number-columns-repeated='16384' table:number-columns-spanned='99999'", "x")
@@ -320,6 +346,8 @@ fn subtitles_say_who_says_what_and_when() {
         "",
     );
     check("a.srt", b"only text", "only text", "");
+    let open = [b"00:01.000 --> 00:02.000\n".to_vec(), b"<".repeat(1 << 20)].concat();
+    assert_eq!(read("a.srt", &open).text.len(), (1 << 20) + "[0:01] \n".len());
 }
 
 #[test]

@@ -3,6 +3,9 @@
 use super::decode;
 use crate::{Converted, Problem};
 
+/// Longest tag, in characters.
+const MAX_TAG: usize = 200;
+
 /// Converts subtitles: a line for each, with the time when it begins.
 ///
 /// # Errors
@@ -69,25 +72,33 @@ fn begin_of(line: &str) -> Option<String> {
 fn without_tags(line: &str) -> String {
     let mut kept = String::new();
     let mut rest = line;
-    while let Some((text, tag)) = rest.split_once(['<', '{']) {
-        let close = if rest.as_bytes()[text.len()] == b'<' { '>' } else { '}' };
-        let is_tag = |tag: &str| {
-            tag.starts_with(|c: char| c.is_ascii_alphabetic() || c.is_ascii_digit() || "/\\".contains(c))
-        };
-        let Some((tag, after)) = tag.split_once(close).filter(|(tag, _)| is_tag(tag)) else {
-            kept.push_str(&rest[..=text.len()]);
-            rest = &rest[text.len() + 1..];
-            continue;
-        };
+    while let Some(at) = rest.find(['<', '{']) {
+        let (text, from) = rest.split_at(at);
         kept.push_str(text);
-        if let Some((_, name)) =
-            tag.split_once(' ').filter(|(name, _)| *name == "v" || name.starts_with("v."))
-        {
-            kept.push_str(&format!("{}: ", name.trim()));
+        match tag(from) {
+            Some(tag) => {
+                let voice =
+                    tag[1..].split_once(' ').filter(|(name, _)| *name == "v" || name.starts_with("v."));
+                if let Some((_, name)) = voice {
+                    kept.push_str(&format!("{}: ", name.trim()));
+                }
+                rest = &from[tag.len() + 1..];
+            }
+            None => {
+                kept.push_str(&from[..1]);
+                rest = &from[1..];
+            }
         }
-        rest = after;
     }
     kept.push_str(rest);
     let decoded = kept.replace("&lt;", "<").replace("&gt;", ">").replace("&nbsp;", " ").replace("&amp;", "&");
     decoded.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The tag that a text begins with, without its end.
+fn tag(text: &str) -> Option<&str> {
+    let close = if text.starts_with('<') { '>' } else { '}' };
+    let end = text.char_indices().take(MAX_TAG).find(|(_, c)| *c == close)?.0;
+    let is_tag = text[1..].starts_with(|c: char| c.is_ascii_alphanumeric() || "/\\".contains(c));
+    is_tag.then(|| &text[..end])
 }

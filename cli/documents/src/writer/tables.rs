@@ -145,9 +145,12 @@ impl Writer {
         let own = begin.saturating_sub(self.filling);
         let left = (MIN_FILLING + FILLING_PER_TEXT * own).saturating_sub(self.filling);
         let mut is_full = false;
+        // Where there are too many empty cells, one stands for all of them.
+        let mut lost = false;
         let mut separate = |text: &mut String, column: usize, separators: &mut usize| {
-            is_full |= column.saturating_sub(*separators) > left;
-            let end = if is_full { column.min(*separators + 1) } else { column };
+            let is_lost = column.saturating_sub(*separators) > left;
+            lost |= is_lost;
+            let end = if is_lost { column.min(*separators + 1) } else { column };
             for _ in *separators..end {
                 let is_after_text = !text.is_empty() && !text.ends_with([' ', '\n']);
                 text.push_str(if is_after_text { " | " } else { "| " });
@@ -155,16 +158,18 @@ impl Writer {
             *separators = column.max(*separators);
         };
         for (at, repeated) in table.grid.take_repeated(column) {
-            separate(&mut self.text, at, &mut table.separators);
-            if self.text.len() - begin <= left {
-                self.text.push_str(&repeated);
+            if self.text.len() - begin + repeated.len() > left {
+                is_full = true;
+                break;
             }
+            separate(&mut self.text, at, &mut table.separators);
+            self.text.push_str(&repeated);
         }
         if column < usize::MAX {
             separate(&mut self.text, column, &mut table.separators);
         }
         self.filling += self.text.len() - begin;
-        self.unfilled_rows += usize::from(is_full);
+        self.unfilled_rows += usize::from(is_full || lost);
     }
 
     /// Ends the current cell.
@@ -271,6 +276,10 @@ mod tests {
         let rows: Vec<&[(&str, usize, usize)]> =
             std::iter::once(&wide[..]).chain(std::iter::repeat_n(&[("x", 1, 1)][..], 10_000)).collect();
         assert!(table(&rows).len() < 2 << 20);
+        let many = vec![("x", 1, usize::MAX); 2000];
+        let rows: Vec<&[(&str, usize, usize)]> =
+            std::iter::once(&many[..]).chain(std::iter::repeat_n(&[("y", 1, 1)][..], 5_000)).collect();
+        assert!(table(&rows).len() < 3 << 20);
         let far: Vec<&[(&str, usize, usize)]> =
             std::iter::repeat_n(&[("", 16_000, 1), ("x", 1, 1)][..], 10_000).collect();
         assert!(table(&far).len() < 4 << 20);

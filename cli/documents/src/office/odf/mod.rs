@@ -6,6 +6,7 @@ mod styles;
 use self::body::Body;
 use self::styles::Styles;
 use crate::package::Archive;
+use crate::plain::decode;
 use crate::web::html;
 use crate::{Converted, Problem};
 
@@ -18,6 +19,9 @@ const MANIFEST: &str = "META-INF/manifest.xml";
 /// # Errors
 /// It is damaged or encrypted, or has more than `max_bytes` of text.
 pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem> {
+    if !bytes.starts_with(b"PK") {
+        return flat(&decode::text(bytes)?.text, max_bytes);
+    }
     let mut archive = Archive::new(bytes)?;
     if archive.text(MANIFEST).is_ok_and(|manifest| manifest.contains("encryption-data")) {
         return Err(Problem::Encrypted);
@@ -36,6 +40,19 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
         let is_formula = text.contains("<math") || text.contains("<math:math");
         is_formula.then(|| html::to_text(&text, true).0)
     })?;
+    finish(body, max_bytes)
+}
+
+/// A document that is a single file of XML.
+fn flat(content: &str, max_bytes: u64) -> Result<Converted, Problem> {
+    let mut styles = Styles::default();
+    styles.read(content, CONTENT)?;
+    let mut body = Body::new(styles, max_bytes);
+    body.read(content, |_| None)?;
+    finish(body, max_bytes)
+}
+
+fn finish(body: Body, max_bytes: u64) -> Result<Converted, Problem> {
     let (text, counts) = body.finish();
     match text.len() as u64 > max_bytes {
         true => Err(Problem::TooLong { limit: max_bytes }),

@@ -29,6 +29,8 @@ pub(super) struct Sheet {
     hidden_columns: Vec<Place>,
     /// Remarks, with the names of their cells.
     comments: Vec<(String, String)>,
+    /// The texts of shapes.
+    shapes: Vec<String>,
 }
 
 /// The cell that is read.
@@ -55,21 +57,14 @@ impl Sheet {
             sheet.comments(&archive.text(&comments.target)?, &comments.target)?;
         }
         for drawing in relations.all("drawing") {
-            // What comes before damage counts.
-            let _ = xml::read(&drawing.target, &archive.text(&drawing.target)?, |piece| {
-                if let Piece::Start(element) = piece {
-                    book.counts.pictures +=
-                        usize::from(matches!(element.name.as_str(), "pic" | "graphicFrame"));
-                }
-                Ok(())
-            });
+            sheet.drawing(&archive.text(&drawing.target)?, &drawing.target, book);
         }
         sheet.leave_out(book);
         Ok(sheet)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.comments.is_empty()
+        self.rows.is_empty() && self.comments.is_empty() && self.shapes.is_empty()
     }
 
     /// Reads the remarks.
@@ -105,6 +100,30 @@ impl Sheet {
             }
             Ok(())
         })
+    }
+
+    /// Reads the text of shapes, and counts pictures and charts. What comes before damage counts.
+    fn drawing(&mut self, text: &str, part: &str, book: &mut Book) {
+        let (mut in_text, mut shape) = (false, None::<String>);
+        let _ = xml::read(part, text, |piece| {
+            match piece {
+                Piece::Start(element) => match element.name.as_str() {
+                    "pic" | "graphicFrame" => book.counts.pictures += 1,
+                    "txBody" => shape = Some(String::new()),
+                    "t" => in_text = true,
+                    _ => {}
+                },
+                Piece::End(name) => match name.as_str() {
+                    "t" => in_text = false,
+                    "p" | "br" => shape.iter_mut().for_each(|shape| shape.push('\n')),
+                    "txBody" => self.shapes.extend(shape.take().filter(|shape| !shape.trim().is_empty())),
+                    _ => {}
+                },
+                Piece::Text(text) if in_text => shape.iter_mut().for_each(|shape| shape.push_str(&text)),
+                Piece::Text(_) => {}
+            }
+            Ok(())
+        });
     }
 
     /// Takes out what is hidden.
@@ -178,6 +197,10 @@ impl Sheet {
             }
         }
         writer.end_tables();
+        for shape in self.shapes {
+            writer.paragraph();
+            writer.text(&shape);
+        }
         for (cell, comment) in self.comments {
             writer.paragraph();
             writer.text(&format!("[{cell}] {comment}"));
