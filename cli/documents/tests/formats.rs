@@ -84,6 +84,49 @@ fn merged_and_hidden_cells_of_sheets() {
     );
 }
 
+const CHART: &str = "<c:chart><c:title><a:t>Boats sold</a:t></c:title><c:ser><c:tx><c:strCache><c:pt idx='0'><c:v>2023</c:v></c:pt></c:strCache></c:tx>\
+    <c:cat><c:pt idx='0'><c:v>North</c:v></c:pt><c:pt idx='1'><c:v>South</c:v></c:pt></c:cat><c:val><c:pt idx='0'><c:v>7</c:v></c:pt></c:val></c:ser>\
+    <c:ser><c:tx><c:v>2024</c:v></c:tx><c:val><c:pt idx='0'><c:v>8</c:v></c:pt><c:pt idx='1'><c:v>9</c:v></c:pt></c:val></c:ser></c:chart>";
+const CHART_TEXT: &str = "[chart: Boats sold]\n\n| 2023 | 2024\nNorth | 7 | 8\nSouth | | 9\n";
+
+#[test]
+fn charts_are_the_numbers_that_they_show() {
+    let relations =
+        "<Relationships><Relationship Id='k' Type='x/chart' Target='../charts/c.xml'/></Relationships>";
+    let slide = "<p:sld><p:graphicFrame><c:chart r:id='k'/></p:graphicFrame></p:sld>";
+    check(
+        "a.pptx",
+        &pptx(&[slide], &[("ppt/slides/_rels/slide1.xml.rels", relations), ("ppt/charts/c.xml", CHART)]),
+        &format!("# Slide 1\n\n{CHART_TEXT}"),
+        "",
+    );
+    let document = "<w:document><w:p><w:r><w:t>See:</w:t></w:r><w:r><w:drawing><wp:docPr/><c:chart r:id='k'/></w:drawing></w:r></w:p></w:document>";
+    let parts = [
+        ("word/document.xml", document),
+        ("word/_rels/document.xml.rels", relations),
+        ("charts/c.xml", CHART),
+    ];
+    check("a.docx", &archive(&parts), &format!("See:\n\n{CHART_TEXT}"), "");
+    let sheet = "<worksheet><sheetData><row r='1'><c r='A1'><v>1</v></c></row></sheetData></worksheet>";
+    let drawing = "<xdr:wsDr><xdr:graphicFrame><c:chart r:id='k'/></xdr:graphicFrame></xdr:wsDr>";
+    let drawings =
+        "<Relationships><Relationship Id='d' Type='x/drawing' Target='../drawings/d.xml'/></Relationships>";
+    check(
+        "a.xlsx",
+        &xlsx(
+            &[("name='a'", sheet)],
+            &[
+                ("xl/worksheets/_rels/sheet0.xml.rels", drawings),
+                ("xl/drawings/d.xml", drawing),
+                ("xl/drawings/_rels/d.xml.rels", relations),
+                ("xl/charts/c.xml", CHART),
+            ],
+        ),
+        &format!("1\n\n{CHART_TEXT}"),
+        "",
+    );
+}
+
 #[test]
 fn shapes_and_remarks_of_sheets_are_read() {
     let sheet = "<worksheet><sheetData><row r='1'><c r='A1'><v>1</v></c></row></sheetData></worksheet>";

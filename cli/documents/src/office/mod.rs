@@ -1,5 +1,6 @@
 //! Documents of office programs. Formats that are packages read their parts as XML; all write with the same writer.
 
+mod chart;
 pub(crate) mod docx;
 pub(crate) mod odf;
 mod omml;

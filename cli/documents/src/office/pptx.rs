@@ -1,6 +1,7 @@
 //! PPTX (ECMA-376, PresentationML): the slides in their order, each with its title, text, tables, notes and comments.
 //! Hidden slides are left out.
 
+use super::chart::Charts;
 use super::omml::Omml;
 use super::relations::{Relations, main_part};
 use crate::counts::Counts;
@@ -107,6 +108,7 @@ struct Slide {
     in_cell: bool,
     bullet_font: String,
     description: Option<String>,
+    charts: Charts,
     /// Parts with the texts of diagrams.
     diagrams: Vec<String>,
     unknown: usize,
@@ -117,7 +119,7 @@ impl Slide {
     /// Reads a slide with its notes and comments. `None` if it is hidden.
     fn read(archive: &mut Archive, part: &str, counts: &mut Counts) -> Result<Option<Slide>, Problem> {
         let relations = Relations::of(archive, part)?;
-        let mut slide = Slide::default();
+        let mut slide = Slide { charts: Charts::of(archive, &relations)?, ..Slide::default() };
         slide.part(archive, part)?;
         if slide.is_hidden {
             return Ok(None);
@@ -199,7 +201,11 @@ impl Slide {
                     _ => Role::Body,
                 }
             }
-            "blip" | "chart" => match self.description.take() {
+            "chart" => match value("id").and_then(|id| self.charts.get(&id)) {
+                Some(chart) => chart.write(&mut self.writer),
+                None => self.pictures += 1,
+            },
+            "blip" => match self.description.take() {
                 Some(text) => self.text(&format!("[image: {}]", text.trim())),
                 None => self.pictures += 1,
             },

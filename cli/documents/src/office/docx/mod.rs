@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use self::body::{Body, Kind};
 use self::numbering::Numbering;
 use self::styles::Styles;
+use super::chart::Charts;
 use super::relations::{Relations, main_part};
 use crate::package::Archive;
 use crate::{Converted, Problem};
@@ -38,6 +39,7 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
     let numbering = part(&archive, "numbering");
     let numbering = Numbering::read(&mut archive, numbering.as_deref())?;
     let mut body = Body::new(styles, numbering, max_bytes);
+    body.charts = Charts::of(&mut archive, &relations)?;
     body.read(&mut archive, &document, Kind::Text)?;
     for (name, kind) in
         [("footnotes", Kind::Footnotes), ("endnotes", Kind::Endnotes), ("comments", Kind::Comments)]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Book, RichText};
 use crate::Problem;
+use crate::office::chart::Charts;
 use crate::office::relations::Relations;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
@@ -31,6 +32,7 @@ pub(super) struct Sheet {
     comments: Vec<(String, String)>,
     /// The texts of shapes.
     shapes: Vec<String>,
+    charts: Vec<String>,
 }
 
 /// The cell that is read.
@@ -57,14 +59,16 @@ impl Sheet {
             sheet.comments(&archive.text(&comments.target)?, &comments.target)?;
         }
         for drawing in relations.all("drawing") {
-            sheet.drawing(&archive.text(&drawing.target)?, &drawing.target, book);
+            let charts = Relations::of(archive, &drawing.target)?;
+            let charts = Charts::of(archive, &charts)?;
+            sheet.drawing(&archive.text(&drawing.target)?, &drawing.target, &charts, book);
         }
         sheet.leave_out(book);
         Ok(sheet)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.comments.is_empty() && self.shapes.is_empty()
+        self.rows.is_empty() && self.comments.is_empty() && self.shapes.is_empty() && self.charts.is_empty()
     }
 
     /// Reads the remarks.
@@ -103,12 +107,20 @@ impl Sheet {
     }
 
     /// Reads the text of shapes, and counts pictures and charts. What comes before damage counts.
-    fn drawing(&mut self, text: &str, part: &str, book: &mut Book) {
+    fn drawing(&mut self, text: &str, part: &str, charts: &Charts, book: &mut Book) {
         let (mut in_text, mut shape) = (false, None::<String>);
         let _ = xml::read(part, text, |piece| {
             match piece {
                 Piece::Start(element) => match element.name.as_str() {
-                    "pic" | "graphicFrame" => book.counts.pictures += 1,
+                    "pic" => book.counts.pictures += 1,
+                    "chart" => match element.attribute("id").and_then(|id| charts.get(&id)) {
+                        Some(chart) => {
+                            let mut writer = Writer::default();
+                            chart.write(&mut writer);
+                            self.charts.push(writer.finish());
+                        }
+                        None => book.counts.pictures += 1,
+                    },
                     "txBody" => shape = Some(String::new()),
                     "t" => in_text = true,
                     _ => {}
@@ -200,6 +212,10 @@ impl Sheet {
         for shape in self.shapes {
             writer.paragraph();
             writer.text(&shape);
+        }
+        for chart in self.charts {
+            writer.paragraph();
+            writer.preformatted(chart.trim_end());
         }
         for (cell, comment) in self.comments {
             writer.paragraph();

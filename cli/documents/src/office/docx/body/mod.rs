@@ -9,6 +9,7 @@ use super::numbering::{NumberOf, Numbering};
 use super::styles::{RunLook, Styles, is_on};
 use crate::Problem;
 use crate::counts::Counts;
+use crate::office::chart::Charts;
 use crate::office::omml::Omml;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
@@ -120,6 +121,7 @@ pub(super) struct Body {
     is_below: bool,
     tables: usize,
     text_boxes: usize,
+    pub(super) charts: Charts,
     /// The description of the drawing.
     description: Option<String>,
     /// The reading of characters, which comes before them.
@@ -162,6 +164,7 @@ impl Body {
             is_below: false,
             tables: 0,
             text_boxes: 0,
+            charts: Charts::default(),
             description: None,
             reading: None,
             in_reading: false,
@@ -359,7 +362,8 @@ impl Body {
                 let text = value("descr").filter(|text| !text.trim().is_empty());
                 self.description = text.or_else(|| value("title")).filter(|text| !text.trim().is_empty());
             }
-            "blip" | "chart" | "imagedata" | "relIds" => self.picture(),
+            "chart" => self.chart(&value("id").unwrap_or_default()),
+            "blip" | "imagedata" | "relIds" => self.picture(),
             "OLEObject"
                 if value("ProgID").is_some_and(|id| id.contains("Equation") || id.contains("MathType")) =>
             {

@@ -114,6 +114,19 @@ impl Body {
         }
     }
 
+    /// A chart is the numbers that it shows.
+    pub(super) fn chart(&mut self, id: &str) {
+        self.begin_text();
+        let out = match &mut self.note {
+            Some((_, writer)) => writer,
+            None => &mut self.writer,
+        };
+        match self.charts.get(id) {
+            Some(chart) => chart.write(out),
+            None => self.picture(),
+        }
+    }
+
     /// A picture is what its description says.
     pub(super) fn picture(&mut self) {
         match self.description.take() {
