@@ -49,12 +49,54 @@ impl Names {
         }
     }
 
+    /// Appends the first of several names.
+    fn add(&mut self, count: usize, first: &[String]) {
+        first.iter().for_each(|name| self.push(name));
+        self.count = self.count.saturating_add(count.saturating_sub(first.len()));
+    }
+
     fn note(self, note: impl FnOnce(usize, Vec<String>) -> Note) -> Option<Note> {
         (self.count > 0).then(|| note(self.count, self.first))
     }
 }
 
+/// What was left out of several documents together: their notes of the same kind as one. Other notes are not among
+/// them.
+pub fn total<'a>(notes: impl IntoIterator<Item = &'a Note>) -> Vec<Note> {
+    let mut counts = Counts::default();
+    for note in notes {
+        counts.add_note(note);
+    }
+    counts.notes()
+}
+
 impl Counts {
+    /// Appends what a note says. Returns whether it is one of those that are counted.
+    pub(crate) fn add_note(&mut self, note: &Note) -> bool {
+        let (count, more) = match note {
+            Note::HiddenText { places } => (&mut self.hidden, *places),
+            Note::Deletions { places } => (&mut self.deletions, *places),
+            Note::HiddenParts { parts } => (&mut self.hidden_parts, *parts),
+            Note::Pictures { pictures } => (&mut self.pictures, *pictures),
+            Note::UnreadFormulas { formulas } => (&mut self.formulas, *formulas),
+            Note::UnknownGlyphs { glyphs } => (&mut self.unknown_characters, *glyphs),
+            Note::LostColumns { rows } => (&mut self.unfilled_rows, *rows),
+            Note::NoResults { cells } => (&mut self.no_results, *cells),
+            Note::UnorderedChapters { chapters } => (&mut self.unordered_chapters, *chapters),
+            Note::MissingChapters { count, names } => {
+                self.missing_chapters.add(*count, names);
+                return true;
+            }
+            Note::SkippedFiles { count, names } => {
+                self.skipped_files.add(*count, names);
+                return true;
+            }
+            _ => return false,
+        };
+        *count = count.saturating_add(more);
+        true
+    }
+
     /// Appends those of a part.
     pub(crate) fn add(&mut self, part: Counts) {
         self.hidden += part.hidden;
@@ -70,9 +112,7 @@ impl Counts {
             (&mut self.missing_chapters, part.missing_chapters),
             (&mut self.skipped_files, part.skipped_files),
         ] {
-            let rest = more.count - more.first.len();
-            more.first.iter().for_each(|name| names.push(name));
-            names.count += rest;
+            names.add(more.count, &more.first);
         }
     }
 
@@ -95,5 +135,30 @@ impl Counts {
         .into_iter()
         .flatten()
         .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_of_several_documents_are_added() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let notes = [
+            Note::HiddenText { places: 2 },
+            Note::CutOff,
+            Note::SkippedFiles { count: 7, names: names(&["a", "b"]) },
+            Note::HiddenText { places: 3 },
+            Note::SkippedFiles { count: 1, names: names(&["c"]) },
+        ];
+        let total: Vec<String> = total(&notes).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            total,
+            [
+                "text that a reader does not see was left out in 5 places",
+                "8 files in it left out: a, b, c, …"
+            ]
+        );
     }
 }

@@ -38,6 +38,7 @@ use serde::{Deserialize, Serialize};
 use self::plain::decode;
 
 pub use self::convert::convert_in_process;
+pub use self::counts::total;
 pub use self::error::{DocumentError, Problem};
 pub use self::sources::{Skipped, Source, read};
 

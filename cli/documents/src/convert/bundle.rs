@@ -8,7 +8,7 @@ use crate::{Converted, Kind, Limits, Note, Problem};
 
 /// Archives and messages within each other.
 const MAX_DEPTH: usize = 3;
-/// Files of an archive, and notes about them.
+/// Files of an archive, and notes about them besides those that are counted.
 const MAX_FILES: usize = 20_000;
 const MAX_NOTES: usize = 20;
 /// Folders whose files nobody reads.
@@ -51,8 +51,14 @@ impl<'a> Parts<'a> {
             Ok(converted) => {
                 let name: String =
                     name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-                let left = MAX_NOTES.saturating_sub(self.notes.len());
-                self.notes.extend(converted.notes.into_iter().take(left));
+                for note in converted.notes {
+                    if !self.counts.add_note(&note)
+                        && self.notes.len() < MAX_NOTES
+                        && !self.notes.contains(&note)
+                    {
+                        self.notes.push(note);
+                    }
+                }
                 self.push_text(&format!("==> {name} <==\n{}\n", converted.text.trim_end()))
             }
             Err(problem @ (Problem::TooLong { .. } | Problem::Unpacked { .. })) => Err(problem),
