@@ -310,6 +310,52 @@ fn tables_of_open_documents_keep_their_columns() {
 }
 
 #[test]
+fn forms_formulas_headings_and_hidden_parts_of_open_documents() {
+    let body = "<office:forms><form:form><form:checkbox xml:id='c1' form:label='Alarm' form:current-state='checked'/>\
+        <form:checkbox xml:id='c2' form:label='Lift'/><form:text xml:id='c3' form:current-value='Olaf'/></form:form></office:forms>\
+        <text:h text:outline-level='1'>One</text:h><text:h text:outline-level='2'>Two</text:h><text:h text:outline-level='2' text:is-list-header='true'>None</text:h>\
+        <text:p><draw:control draw:control='c1'/><draw:control draw:control='c2'/> by <draw:control draw:control='c3'/></text:p>\
+        <text:p>half is <draw:frame><draw:object xlink:href='./Object 1'/><draw:image xlink:href='x.png'/></draw:frame> of it</text:p>\
+        <text:p><draw:frame><draw:image/><svg:desc>A map</svg:desc></draw:frame><draw:frame><draw:image/></draw:frame></text:p>";
+    let styles = "<office:document-styles><text:outline-style><text:outline-level-style text:level='1' style:num-format='I' style:num-suffix='.'/>\
+        <text:outline-level-style text:level='2' style:num-format='1' text:display-levels='2'/></text:outline-style></office:document-styles>";
+    let content = format!(
+        "<office:document-content><office:body><office:text>{body}</office:text></office:body></office:document-content>"
+    );
+    let formula = "<math xmlns='x'><semantics><mfrac><mn>1</mn><mn>2</mn></mfrac><annotation encoding='StarMath 5.0'>{1} over {2}</annotation></semantics></math>";
+    check(
+        "a.odt",
+        &archive(&[
+            ("mimetype", "application/vnd.oasis.opendocument.text"),
+            ("content.xml", &content),
+            ("styles.xml", styles),
+            ("Object 1/content.xml", formula),
+        ]),
+        "# I. One\n\n## I.1 Two\n\n## None\n\n☒ Alarm ☐ Lift by Olaf\n\nhalf is 1/2 of it\n\n[image: A map]\n",
+        "1 picture without text",
+    );
+    let cell = |text: &str| format!("<table:table-cell><text:p>{text}</text:p></table:table-cell>");
+    let sheets = format!(
+        "<table:table table:name='A'><table:table-column/><table:table-column table:visibility='collapse'/><table:table-column/>\
+         <table:table-row>{0}{1}{2}</table:table-row><table:table-row table:visibility='filter'>{1}</table:table-row></table:table>\
+         <table:table table:name='B' table:style-name='gone'><table:table-row>{1}</table:table-row></table:table>",
+        cell("a"),
+        cell("hidden"),
+        cell("c")
+    );
+    check(
+        "a.ods",
+        &odf(
+            "spreadsheet",
+            "<style:style style:name='gone'><style:table-properties table:display='false'/></style:style>",
+            &sheets,
+        ),
+        "## A\n\na | c\n",
+        "text that a reader does not see was left out in 2 places; 1 hidden slide or sheet left out",
+    );
+}
+
+#[test]
 fn rich_text_is_read() {
     check(
         "a.rtf",

@@ -94,6 +94,8 @@ pub(super) struct Body {
     controls: HashMap<String, String>,
     /// The last picture, until its description is known.
     has_picture: bool,
+    /// Whether the frame holds a formula.
+    is_formula: bool,
     description: Option<String>,
     in_title: usize,
     slides: usize,
@@ -124,6 +126,7 @@ impl Body {
             paragraph_depth: 0,
             controls: HashMap::new(),
             has_picture: false,
+            is_formula: false,
             description: None,
             in_title: 0,
             slides: 0,
@@ -152,10 +155,12 @@ impl Body {
                 Piece::Start(element) if element.name == "object" => {
                     let object = element.attribute("href").unwrap_or_default();
                     match formula(&object) {
-                        Some(text) => self.text(text.trim()),
+                        Some(text) => {
+                            self.text(text.trim());
+                            self.is_formula = true;
+                        }
                         None => self.has_picture = true,
                     }
-                    // A picture of it follows.
                     self.description = None;
                 }
                 Piece::Start(element) => self.start(&element),
@@ -279,7 +284,8 @@ impl Body {
                 self.in_title += 1
             }
             "frame" | "custom-shape" if self.in_title > 0 => self.in_title += 1,
-            "image" => self.has_picture = true,
+            // A formula has a picture of it.
+            "image" => self.has_picture = !self.is_formula,
             "desc" | "title" if self.paragraph_depth == 0 || self.has_picture => {
                 self.description = Some(String::new())
             }
@@ -331,6 +337,7 @@ impl Body {
             }
             "frame" | "custom-shape" => {
                 self.in_title = self.in_title.saturating_sub(1);
+                self.is_formula = false;
                 if std::mem::take(&mut self.has_picture) {
                     self.counts.pictures += 1;
                 }
