@@ -118,6 +118,10 @@ fn formulas_are_tex_or_a_line() {
         "<math><mroot><mn>27</mn><mn>3</mn></mroot><mo>=</mo><msqrt><mn>9</mn></msqrt></math>",
         "∛(27) = √(9)\n",
     );
+    check(
+        "<math><mover><mi>x</mi><mo>¯</mo></mover><mo>≠</mo><msup><mi>x</mi><mo>′</mo></msup></math>",
+        "bar(x) ≠ x′\n",
+    );
     check("<math alttext='\\alpha_1'><mi>α</mi></math>", "$\\alpha_1$\n");
     check(
         "<span class=katex><span class=katex-mathml><math><annotation encoding='application/x-tex'>a</annotation></math></span><span class=katex-html aria-hidden=true><span>a</span></span></span> end",

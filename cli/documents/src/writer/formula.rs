@@ -192,7 +192,7 @@ impl Shape {
             }
             Shape::Raised => {
                 let (base, above) = (next(), next());
-                scripts(base, &Part::default(), &above)
+                accent(&base, &above.text).unwrap_or_else(|| scripts(base, &Part::default(), &above))
             }
             Shape::Both => {
                 let (base, below, above) = (next(), next(), next());
@@ -234,25 +234,26 @@ impl Shape {
             }
             Shape::Accent(sign) => {
                 let base = next();
-                let name = match sign.as_str() {
-                    "^" | "\u{302}" | "ˆ" => "hat",
-                    "~" | "\u{303}" | "˜" => "tilde",
-                    "¯" | "\u{304}" | "\u{305}" | "‾" | "_" | "\u{332}" => "bar",
-                    "→" | "\u{20d7}" => "vec",
-                    "˙" | "\u{307}" | "." => "dot",
-                    "¨" | "\u{308}" => "ddot",
-                    _ => return base,
-                };
-                Part {
-                    text: format!("{name}({})", base.text),
-                    is_atomic: true,
-                    starts_word: true,
-                    ..Part::default()
-                }
+                accent(&base, &sign).unwrap_or(base)
             }
             Shape::Hidden => Part::default(),
         }
     }
+}
+
+/// A part with a sign above it. `None` if the sign is no accent.
+fn accent(base: &Part, sign: &str) -> Option<Part> {
+    let name = match sign {
+        "^" | "\u{302}" | "ˆ" => "hat",
+        "~" | "\u{303}" | "˜" => "tilde",
+        "¯" | "\u{304}" | "\u{305}" | "‾" | "_" | "\u{332}" => "bar",
+        "→" | "\u{20d7}" => "vec",
+        "˙" | "\u{307}" | "." => "dot",
+        "¨" | "\u{308}" => "ddot",
+        _ => return None,
+    };
+    let text = format!("{name}({})", base.text);
+    Some(Part { text, is_atomic: true, starts_word: true, ..Part::default() })
 }
 
 fn scripts(base: Part, below: &Part, above: &Part) -> Part {

@@ -144,32 +144,20 @@ impl Writer {
         let begin = self.text.len();
         let own = begin.saturating_sub(self.filling);
         let left = (MIN_FILLING + FILLING_PER_TEXT * own).saturating_sub(self.filling);
-        let mut is_full = false;
-        // Where there are too many empty cells, one stands for all of them.
-        let mut lost = false;
-        let mut separate = |text: &mut String, column: usize, separators: &mut usize| {
-            let is_lost = column.saturating_sub(*separators) > left;
-            lost |= is_lost;
-            let end = if is_lost { column.min(*separators + 1) } else { column };
-            for _ in *separators..end {
-                let is_after_text = !text.is_empty() && !text.ends_with([' ', '\n']);
-                text.push_str(if is_after_text { " | " } else { "| " });
-            }
-            *separators = column.max(*separators);
-        };
+        let mut is_lost = false;
         for (at, repeated) in table.grid.take_repeated(column) {
             if self.text.len() - begin + repeated.len() > left {
-                is_full = true;
+                is_lost = true;
                 break;
             }
-            separate(&mut self.text, at, &mut table.separators);
+            is_lost |= separate(&mut self.text, &mut table.separators, at, left);
             self.text.push_str(&repeated);
         }
         if column < usize::MAX {
-            separate(&mut self.text, column, &mut table.separators);
+            is_lost |= separate(&mut self.text, &mut table.separators, column, left);
         }
         self.filling += self.text.len() - begin;
-        self.unfilled_rows += usize::from(is_full || lost);
+        self.unfilled_rows += usize::from(is_lost);
     }
 
     /// Ends the current cell.
@@ -186,6 +174,19 @@ impl Writer {
             self.marker.clear();
         }
     }
+}
+
+/// Writes the separators before a column. Returns whether one stands for all of them, because they are more than
+/// `most`.
+fn separate(text: &mut String, written: &mut usize, column: usize, most: usize) -> bool {
+    let missing = column.saturating_sub(*written);
+    let is_lost = missing > most;
+    for _ in 0..if is_lost { 1 } else { missing } {
+        let is_after_text = !text.is_empty() && !text.ends_with([' ', '\n']);
+        text.push_str(if is_after_text { " | " } else { "| " });
+    }
+    *written = column.max(*written);
+    is_lost
 }
 
 #[cfg(test)]
