@@ -124,7 +124,7 @@ impl Problem {
             Problem::Read(_) => "check that it is a file that you may read",
             Problem::Empty => "give a file with text in it",
             Problem::Binary { .. } => {
-                "give text, Markdown, source code, HTML, PDF, DOCX or EPUB; save other documents as one of these"
+                "give text, HTML, PDF, EPUB, or a document of an office program such as DOCX, ODT, XLSX or PPTX; save others as one of these"
             }
             Problem::OnlyPictures { .. } | Problem::UnknownGlyphs => {
                 "an OCR program adds the text, for example: ocrmypdf --force-ocr in.pdf out.pdf"

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::{Kind, Problem, decode};
+use crate::plain::decode;
+use crate::{Kind, Problem};
 
 /// Beginnings of files that are not text, with what they are. The first number is where they stand.
 const SIGNATURES: &[(usize, &[u8], &str)] = &[
@@ -43,7 +44,9 @@ const ARCHIVE: &[u8] = b"PK\x03\x04";
 /// Whether a file has the name of a document that is an archive.
 pub(crate) fn is_named_as_document(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    ["docx", "epub"].iter().any(|known| extension.eq_ignore_ascii_case(known))
+    ["docx", "docm", "epub", "odt", "ods", "odp", "pptx", "xlsx", "xlsm"]
+        .iter()
+        .any(|known| extension.eq_ignore_ascii_case(known))
 }
 
 /// What the bytes are. `None` for an archive: what that is, its entries say.
@@ -62,12 +65,19 @@ pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Option<Kind>, Problem> 
         return Ok(None);
     }
     if head.starts_with(b"{\\rtf") {
-        return Err(binary("an RTF document"));
+        return Ok(Some(Kind::Rtf));
     }
     if decode::is_binary(bytes) {
         let known = SIGNATURES
             .iter()
             .find(|(at, signature, _)| bytes.get(*at..).is_some_and(|rest| rest.starts_with(signature)));
+        // Office programs put what they encrypt into a file of the old kind.
+        let name: Vec<u8> = "EncryptedPackage".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let is_old = known.is_some_and(|(_, signature, _)| signature.starts_with(b"\xd0\xcf"));
+        let is_new = is_old && is_named_as_document(Path::new(&format!("x.{extension}")));
+        if is_new || (is_old && bytes.windows(name.len()).any(|window| window == name)) {
+            return Err(Problem::Encrypted);
+        }
         return Err(binary(known.map_or("binary data", |(_, _, what)| what)));
     }
     Ok(Some(match extension.as_str() {
@@ -75,6 +85,11 @@ pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Option<Kind>, Problem> 
         // Templates and programs that contain a page are source code, so their names decide.
         "" | "txt" if begins_a_page(head) => Kind::Html,
         "md" | "markdown" => Kind::Markdown,
+        "csv" | "tsv" => Kind::Csv,
+        "ipynb" => Kind::Notebook,
+        "fodt" | "fods" | "fodp" => Kind::OpenDocument,
+        "srt" | "vtt" => Kind::Subtitles,
+        "eml" | "mht" | "mhtml" => Kind::Mail,
         _ => Kind::Text,
     }))
 }
@@ -131,7 +146,6 @@ mod tests {
             (b"GGUF\x03\0\0\0\x01\0\0\0\0\0\0\0", "model (GGUF)"),
             (b"\x7fELF\x02\x01\x01\0\0\0", "executable"),
             (b"\x1f\x8b\x08\0\0\0\0\0", "archive (gzip)"),
-            (b"{\\rtf1\\ansi text}", "RTF"),
             (&tar, "archive (tar)"),
             (b"\x01\x02\x03\x04\0\0\0\0", "binary data"),
         ] {

@@ -1,5 +1,5 @@
-//! Documents as people have them, as text: plain text, Markdown, source code, HTML, PDF, DOCX and EPUB, single or in
-//! folders. Knows nothing of terminals and models.
+//! Documents as people have them, as text: plain text, source code, pages, books, PDFs, and files of office programs,
+//! single, in folders or in archives. Knows nothing of terminals and models.
 //!
 //! Files are untrusted. What is more than text is looked into and converted in a child process with limits on time,
 //! memory and stack (`convert.rs`). So a hostile file cannot end or block the program.
@@ -15,19 +15,17 @@
 //! # Ok::<(), documents::DocumentError>(())
 //! ```
 
-mod archive;
 mod convert;
-mod decode;
-mod docx;
-mod epub;
+mod counts;
 mod error;
-mod html;
 mod kind;
+mod office;
+mod package;
 mod pdf;
+mod plain;
 mod sources;
-mod western;
+mod web;
 mod writer;
-mod xml;
 
 use std::fmt;
 use std::fs::File;
@@ -37,7 +35,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use self::plain::decode;
+
 pub use self::convert::convert_in_process;
+pub use self::counts::total;
 pub use self::error::{DocumentError, Problem};
 pub use self::sources::{Skipped, Source, read};
 
@@ -91,6 +92,24 @@ pub enum Kind {
     Docx,
     /// An electronic book.
     Epub,
+    /// A text, spreadsheet or presentation of LibreOffice and other office programs.
+    OpenDocument,
+    /// Rich Text Format.
+    Rtf,
+    /// A presentation of PowerPoint and other office programs.
+    Pptx,
+    /// A workbook of Excel and other office programs.
+    Xlsx,
+    /// A table with separators.
+    Csv,
+    /// A notebook of Jupyter.
+    Notebook,
+    /// Subtitles of a video.
+    Subtitles,
+    /// A message, or a page that is saved as one.
+    Mail,
+    /// An archive with documents.
+    Archive,
 }
 
 /// What a reader should know about a document's text.
@@ -121,6 +140,60 @@ pub enum Note {
         /// Their number.
         glyphs: usize,
     },
+    /// Text that a reader of the document does not see was left out.
+    HiddenText {
+        /// The number of places that had it.
+        places: usize,
+    },
+    /// Text that is deleted in a document whose changes are tracked was left out.
+    Deletions {
+        /// The number of deletions.
+        places: usize,
+    },
+    /// Slides and sheets that are hidden were left out.
+    HiddenParts {
+        /// Their number.
+        parts: usize,
+    },
+    /// Pictures, charts and drawings without a description.
+    Pictures {
+        /// Their number.
+        pictures: usize,
+    },
+    /// Formulas that only another program can read.
+    UnreadFormulas {
+        /// Their number.
+        formulas: usize,
+    },
+    /// Rows of tables whose cells may be in other columns than in the document.
+    LostColumns {
+        /// Their number.
+        rows: usize,
+    },
+    /// Cells of a spreadsheet whose formulas have no result in the file.
+    NoResults {
+        /// Their number.
+        cells: usize,
+    },
+    /// Chapters that a book names and that cannot be read.
+    MissingChapters {
+        /// Their number.
+        count: usize,
+        /// The names of the first of them.
+        names: Vec<String>,
+    },
+    /// Pages of a book that are not in its order of reading.
+    UnorderedChapters {
+        /// Their number.
+        chapters: usize,
+    },
+    /// Files in an archive, or attachments of a message, that are no documents or cannot be read.
+    SkippedFiles {
+        /// Their number.
+        count: usize,
+        /// The names of the first of them.
+        names: Vec<String>,
+    },
 }
 
 impl fmt::Display for Note {
@@ -137,8 +210,49 @@ impl fmt::Display for Note {
             Note::Replaced { places } => write!(f, "invalid characters in {places} place{}", s(*places)),
             Note::PagesWithoutText { pages } => write!(f, "{pages} page{} without text", s(*pages)),
             Note::UnknownGlyphs { glyphs } => write!(f, "{glyphs} unknown character{}", s(*glyphs)),
+            Note::HiddenText { places } => {
+                write!(f, "text that a reader does not see was left out in {places} place{}", s(*places))
+            }
+            Note::Deletions { places } => {
+                write!(f, "text that is marked as deleted was left out in {places} place{}", s(*places))
+            }
+            Note::HiddenParts { parts } => {
+                write!(f, "{parts} hidden slide{0} or sheet{0} left out", s(*parts))
+            }
+            Note::Pictures { pictures } => write!(f, "{pictures} picture{} without text", s(*pictures)),
+            Note::UnreadFormulas { formulas } => {
+                write!(f, "{formulas} formula{} could not be read", s(*formulas))
+            }
+            Note::LostColumns { rows } => {
+                write!(f, "cells may be in other columns in {rows} row{} of tables", s(*rows))
+            }
+            Note::NoResults { cells } => {
+                write!(f, "the file has no result for the formulas of {cells} cell{}", s(*cells))
+            }
+            Note::MissingChapters { count, names } => {
+                write!(
+                    f,
+                    "{count} chapter{} missing: {}",
+                    if *count == 1 { " is" } else { "s are" },
+                    list(names, *count)
+                )
+            }
+            Note::UnorderedChapters { chapters } => write!(
+                f,
+                "{chapters} page{} not in the book's order of reading, and left out",
+                if *chapters == 1 { " is" } else { "s are" }
+            ),
+            Note::SkippedFiles { count, names } => {
+                write!(f, "{count} file{} in it left out: {}", s(*count), list(names, *count))
+            }
         }
     }
+}
+
+/// The first of several names.
+fn list(names: &[String], count: usize) -> String {
+    let more = if count > names.len() { ", …" } else { "" };
+    names.join(", ") + more
 }
 
 /// The kind of a file is looked for in this many bytes before the whole file is read.

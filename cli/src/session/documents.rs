@@ -225,6 +225,7 @@ fn notes(source: &Source) -> Vec<String> {
     add(all().filter(|note| matches!(note, Note::CutOff)).count(), "cut within a character");
     let empty_pages = all().map(|note| if let Note::PagesWithoutText { pages } = note { *pages } else { 0 });
     add(empty_pages.sum(), "pages without text");
+    notes.extend(documents::total(all()).iter().map(ToString::to_string));
     notes.extend(skipped(source));
     notes
 }

@@ -260,7 +260,10 @@ fn has_extension(path: &str) -> bool {
 fn names_document(text: &str) -> bool {
     text.contains(char::is_whitespace)
         && !text.contains('?')
-        && ends_in(Path::new(text), &["pdf", "docx", "epub", "txt", "md", "html", "htm"])
+        && ends_in(
+            Path::new(text),
+            &["pdf", "docx", "epub", "txt", "md", "html", "htm", "odt", "rtf", "pptx", "xlsx", "csv", "eml"],
+        )
 }
 
 /// Whether a text names a document that is given.

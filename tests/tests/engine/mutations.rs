@@ -286,6 +286,31 @@ fn documents_of_office_programs_are_converted_or_refused() {
 }
 
 #[test]
+fn texts_sheets_and_slides_are_converted_or_refused() {
+    let words = [
+        "<table:table-cell ",
+        "<text:list>",
+        "<c r='B2'>",
+        "<mergeCell ref='A1:C9'/>",
+        "<a:tc rowSpan='2'>",
+        "\0",
+    ];
+    mutate(
+        20_000,
+        &kept("cli/documents/fuzz", "office"),
+        &[&MARKS[..], &words[..]].concat(),
+        documents_readers::office,
+    );
+}
+
+#[test]
+fn other_formats_are_converted_or_refused() {
+    let words =
+        ["{\\", "}", "\\cell", "\\row", "\\u", "\\'", "-->", "\r\n\r\n", "--x", "Content-Type: ", "[{", "\""];
+    mutate(20_000, &kept("cli/documents/fuzz", "formats"), &words, documents_readers::formats);
+}
+
+#[test]
 fn books_are_converted_or_refused() {
     mutate(40_000, &kept("cli/documents/fuzz", "epub"), &MARKS, documents_readers::epub);
 }

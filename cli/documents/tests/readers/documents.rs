@@ -51,7 +51,7 @@ fn a_document_of_python_docx() {
     let text = read("lighthouse.docx").expect("a document").text;
     assert_eq!(
         text,
-        "# The lighthouse\n\n# Its keeper\n\nThe keeper lit the lamp at dusk.\n- first\n- second\n\n\
+        "# The lighthouse\n\n# Its keeper\n\nThe keeper lit the lamp at dusk.\n- first\n1. second\n\n\
          Hour | Ships\nnine | three\n\nA line\nand another with a tab.\n"
     );
 }

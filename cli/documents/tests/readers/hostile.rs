@@ -74,6 +74,13 @@ fn an_archive_that_grows_too_much_is_refused() {
     assert!(bomb.len() < 100_000);
     let error = read("bomb.docx", &bomb).expect_err("a bomb");
     assert!(matches!(error.problem, Problem::Unpacked { .. }), "{error}");
+    for name in ["content.xml", "xl/workbook.xml", "ppt/presentation.xml", "a.txt"] {
+        let error = read("bomb.zip", &archive_of_a_byte(name, b' ', 80));
+        assert!(
+            !matches!(error, Ok(_) | Err(DocumentError { problem: Problem::TooSlow { .. }, .. })),
+            "{name}"
+        );
+    }
 }
 
 #[test]
@@ -83,13 +90,15 @@ fn archives_that_are_no_documents_are_named() {
     opendocument.write_all(b"application/vnd.oasis.opendocument.text").expect("memory");
     let opendocument = opendocument.finish().expect("an archive").into_inner();
     for (bytes, part) in [
-        (archive_of_a_byte("mimetype", b' ', 80), "an archive (ZIP)"),
-        (archive_of_a_byte("xl/workbook.xml", b' ', 1), "an Excel workbook"),
-        (opendocument, "an OpenDocument file"),
+        (archive_of_a_byte("blank.txt", b' ', 1), "an archive (ZIP) without documents"),
+        (archive_of_a_byte("xl/workbook.bin", b' ', 1), "an Excel workbook of the binary kind (.xlsb)"),
+        (archive_of_a_byte("META-INF/MANIFEST.MF", b' ', 1), "a program of Java"),
     ] {
         let error = read("a.docx", &bytes).expect_err(part);
         assert!(matches!(&error.problem, Problem::Binary { looks_like } if looks_like == part), "{error}");
     }
+    let error = read("a.odt", &opendocument).expect_err("nothing in it");
+    assert!(matches!(error.problem, Problem::Damaged { .. }), "{error}");
 }
 
 #[test]

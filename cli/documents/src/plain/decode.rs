@@ -3,8 +3,8 @@
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
+use super::western::{self, Charset};
 use crate::kind::binary;
-use crate::western::{self, Charset};
 use crate::{Converted, Note, Problem};
 
 /// The encoding is guessed from this many bytes.

@@ -24,6 +24,14 @@ pub(crate) struct Element<'a> {
 }
 
 impl Element<'_> {
+    /// The value of an attribute, by its name with its prefix.
+    pub(crate) fn attribute_of(&self, name: &str) -> Option<String> {
+        let mut attributes = self.start.attributes();
+        let mut attributes = attributes.with_checks(false).filter_map(Result::ok);
+        let found = attributes.find(|attribute| attribute.key.as_ref() == name)?;
+        found.normalized_value(XmlVersion::Implicit1_0).ok().map(|value| value.into_owned())
+    }
+
     /// The value of an attribute, by its name without prefix.
     pub(crate) fn attribute(&self, name: &str) -> Option<String> {
         let mut attributes = self.start.attributes();

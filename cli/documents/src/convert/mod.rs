@@ -1,7 +1,14 @@
 //! Converts documents in a child process: the converters read untrusted files, and one of them is a whole PDF
 //! interpreter. Whatever happens to the child, this process goes on.
 
-use crate::{Converted, Kind, Limits, Problem, archive, decode, docx, epub, html, pdf};
+mod bundle;
+
+use crate::office::{docx, odf, pptx, rtf, xlsx};
+use crate::plain::{csv, decode, notebook, subtitles};
+use crate::web::{epub, html, mail};
+use crate::{Converted, Kind, Limits, Problem, package, pdf};
+
+pub(crate) use self::bundle::Parts;
 
 /// Stack of a conversion.
 const STACK_BYTES: usize = 64 << 20;
@@ -13,12 +20,26 @@ const STACK_BYTES: usize = 64 << 20;
 /// stack, take all memory, or never end.
 #[doc(hidden)]
 pub fn convert_in_process(kind: Kind, bytes: &[u8], limits: &Limits) -> Result<Converted, Problem> {
+    convert_within(kind, bytes, limits, 0)
+}
+
+/// The same for a document within others: so many are around it.
+fn convert_within(kind: Kind, bytes: &[u8], limits: &Limits, depth: usize) -> Result<Converted, Problem> {
     match kind {
         Kind::Text | Kind::Markdown => decode::text(bytes),
         Kind::Html => html::convert(bytes, limits.bytes),
         Kind::Pdf => pdf::convert(bytes, limits.bytes),
         Kind::Docx => docx::convert(bytes, limits.bytes),
         Kind::Epub => epub::convert(bytes, limits.bytes),
+        Kind::OpenDocument => odf::convert(bytes, limits.bytes),
+        Kind::Rtf => rtf::convert(bytes, limits.bytes),
+        Kind::Pptx => pptx::convert(bytes, limits.bytes),
+        Kind::Xlsx => xlsx::convert(bytes, limits.bytes),
+        Kind::Csv => csv::convert(bytes, limits.bytes),
+        Kind::Notebook => notebook::convert(bytes, limits.bytes),
+        Kind::Subtitles => subtitles::convert(bytes, limits.bytes),
+        Kind::Mail => mail::convert(bytes, Parts::new(limits, depth)),
+        Kind::Archive => bundle::convert(bytes, Parts::new(limits, depth)),
     }
 }
 
@@ -28,7 +49,7 @@ fn detect_and_convert(
     bytes: &[u8],
     limits: &Limits,
 ) -> Result<(Kind, Converted), Problem> {
-    let kind = kind.map_or_else(|| archive::kind(bytes), Ok)?;
+    let kind = kind.map_or_else(|| package::kind(bytes), Ok)?;
     Ok((kind, convert_in_process(kind, bytes, limits)?))
 }
 

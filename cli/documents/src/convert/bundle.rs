@@ -1,0 +1,123 @@
+//! Documents within a document: files of an archive, attachments of a message.
+
+use super::convert_within;
+use crate::counts::Counts;
+use crate::kind::{self, binary};
+use crate::package::{self, Archive, natural_order};
+use crate::{Converted, Kind, Limits, Note, Problem};
+
+/// Archives and messages within each other.
+const MAX_DEPTH: usize = 3;
+/// Files of an archive, and notes about them besides those that are counted.
+const MAX_FILES: usize = 20_000;
+const MAX_NOTES: usize = 20;
+/// Folders whose files nobody reads.
+const LEFT_OUT: &[&str] = &["__MACOSX", "node_modules", "__pycache__"];
+
+/// Documents within one, one behind the other.
+pub(crate) struct Parts<'a> {
+    limits: &'a Limits,
+    depth: usize,
+    text: String,
+    notes: Vec<Note>,
+    pub(crate) counts: Counts,
+}
+
+impl<'a> Parts<'a> {
+    pub(super) fn new(limits: &'a Limits, depth: usize) -> Parts<'a> {
+        Parts { limits, depth, text: String::new(), notes: Vec::new(), counts: Counts::default() }
+    }
+
+    /// Appends text of the document around them.
+    ///
+    /// # Errors
+    /// There is too much text.
+    pub(crate) fn push_text(&mut self, text: &str) -> Result<(), Problem> {
+        let gap = if self.text.is_empty() || text.is_empty() { "" } else { "\n" };
+        self.text.extend([gap, text]);
+        match self.text.len() as u64 > self.limits.bytes {
+            true => Err(Problem::TooLong { limit: self.limits.bytes }),
+            false => Ok(()),
+        }
+    }
+
+    /// Appends a document with its name. What is no document is counted.
+    ///
+    /// # Errors
+    /// There is too much text, or the document unpacks to too much.
+    pub(crate) fn push(&mut self, name: &str, bytes: &[u8]) -> Result<(), Problem> {
+        match self.convert(name, bytes) {
+            Ok(converted) if converted.text.trim().is_empty() => Ok(()),
+            Ok(converted) => {
+                let name: String =
+                    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+                for note in converted.notes {
+                    if !self.counts.add_note(&note)
+                        && self.notes.len() < MAX_NOTES
+                        && !self.notes.contains(&note)
+                    {
+                        self.notes.push(note);
+                    }
+                }
+                self.push_text(&format!("==> {name} <==\n{}\n", converted.text.trim_end()))
+            }
+            Err(problem @ (Problem::TooLong { .. } | Problem::Unpacked { .. })) => Err(problem),
+            Err(_) => {
+                self.counts.skipped_files.push(name);
+                Ok(())
+            }
+        }
+    }
+
+    fn convert(&self, name: &str, bytes: &[u8]) -> Result<Converted, Problem> {
+        let kind = match kind::detect(name, bytes)? {
+            Some(kind) => kind,
+            None => package::kind(bytes)?,
+        };
+        let is_bundle = matches!(kind, Kind::Archive | Kind::Mail);
+        if is_bundle && self.depth >= MAX_DEPTH {
+            return Err(Problem::TooDeep);
+        }
+        let left = self.limits.bytes.saturating_sub(self.text.len() as u64);
+        convert_within(kind, bytes, &Limits { bytes: left, ..*self.limits }, self.depth + 1)
+    }
+
+    /// All of them.
+    pub(crate) fn finish(mut self) -> Converted {
+        self.notes.extend(self.counts.notes());
+        Converted { text: self.text, notes: self.notes, ..Converted::default() }
+    }
+}
+
+/// Converts an archive.
+///
+/// # Errors
+/// It is damaged or encrypted, has no documents, or has too much text.
+pub(super) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Problem> {
+    let mut archive = Archive::new(bytes)?;
+    let is_read = |name: &&str| {
+        let is_hidden = |part: &str| part.starts_with('.') || LEFT_OUT.contains(&part);
+        !name.ends_with('/') && !name.split('/').any(is_hidden)
+    };
+    let mut names: Vec<String> = archive.names().filter(is_read).map(str::to_owned).collect();
+    if names.len() > MAX_FILES {
+        return Err(Problem::TooManyFiles { limit: MAX_FILES });
+    }
+    names.sort_by(|a, b| natural_order(a, b));
+    let mut encrypted = 0;
+    for name in &names {
+        match archive.bytes(name) {
+            Ok(bytes) => parts.push(name, &bytes)?,
+            Err(problem @ Problem::Unpacked { .. }) => return Err(problem),
+            Err(problem) => {
+                encrypted += usize::from(matches!(problem, Problem::Encrypted));
+                parts.counts.skipped_files.push(name);
+            }
+        }
+    }
+    match parts.text.is_empty() {
+        true if encrypted > 0 => Err(Problem::Encrypted),
+        true => Err(binary("an archive (ZIP) without documents")),
+        false => Ok(parts.finish()),
+    }
+}

@@ -1,0 +1,164 @@
+//! What is not in the text of a document, counted while it is converted.
+
+use crate::Note;
+
+/// Longest name in a note, in characters, and most names in it.
+const MAX_NAME: usize = 80;
+const MAX_NAMES: usize = 5;
+
+/// What was left out of a text, or could not be read.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Places with text that a reader does not see.
+    pub(crate) hidden: usize,
+    /// Deletions that were tracked.
+    pub(crate) deletions: usize,
+    /// Pictures, charts and drawings of office documents.
+    pub(crate) pictures: usize,
+    /// Formulas that are objects of other programs.
+    pub(crate) formulas: usize,
+    /// Characters that are not known.
+    pub(crate) unknown_characters: usize,
+    /// Rows of tables that lost their columns.
+    pub(crate) unfilled_rows: usize,
+    /// Slides and sheets that are hidden.
+    pub(crate) hidden_parts: usize,
+    /// Formulas of cells without a result.
+    pub(crate) no_results: usize,
+    /// Chapters that the book names and does not have, or that cannot be read.
+    pub(crate) missing_chapters: Names,
+    /// Pages that are in the book, but not in its order of reading.
+    pub(crate) unordered_chapters: usize,
+    /// Files of an archive, or attachments, that are not read.
+    pub(crate) skipped_files: Names,
+}
+
+/// Names, of which only the first are kept.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    first: Vec<String>,
+    count: usize,
+}
+
+impl Names {
+    pub(crate) fn push(&mut self, name: &str) {
+        self.count += 1;
+        if self.first.len() < MAX_NAMES {
+            let name = name.chars().take(MAX_NAME).map(|c| if c.is_control() { '\u{fffd}' } else { c });
+            self.first.push(name.collect());
+        }
+    }
+
+    /// Appends the first of several names.
+    fn add(&mut self, count: usize, first: &[String]) {
+        first.iter().for_each(|name| self.push(name));
+        self.count = self.count.saturating_add(count.saturating_sub(first.len()));
+    }
+
+    fn note(self, note: impl FnOnce(usize, Vec<String>) -> Note) -> Option<Note> {
+        (self.count > 0).then(|| note(self.count, self.first))
+    }
+}
+
+/// What was left out of several documents together: their notes of the same kind as one. Other notes are not among
+/// them.
+pub fn total<'a>(notes: impl IntoIterator<Item = &'a Note>) -> Vec<Note> {
+    let mut counts = Counts::default();
+    for note in notes {
+        counts.add_note(note);
+    }
+    counts.notes()
+}
+
+impl Counts {
+    /// Appends what a note says. Returns whether it is one of those that are counted.
+    pub(crate) fn add_note(&mut self, note: &Note) -> bool {
+        let (count, more) = match note {
+            Note::HiddenText { places } => (&mut self.hidden, *places),
+            Note::Deletions { places } => (&mut self.deletions, *places),
+            Note::HiddenParts { parts } => (&mut self.hidden_parts, *parts),
+            Note::Pictures { pictures } => (&mut self.pictures, *pictures),
+            Note::UnreadFormulas { formulas } => (&mut self.formulas, *formulas),
+            Note::UnknownGlyphs { glyphs } => (&mut self.unknown_characters, *glyphs),
+            Note::LostColumns { rows } => (&mut self.unfilled_rows, *rows),
+            Note::NoResults { cells } => (&mut self.no_results, *cells),
+            Note::UnorderedChapters { chapters } => (&mut self.unordered_chapters, *chapters),
+            Note::MissingChapters { count, names } => {
+                self.missing_chapters.add(*count, names);
+                return true;
+            }
+            Note::SkippedFiles { count, names } => {
+                self.skipped_files.add(*count, names);
+                return true;
+            }
+            _ => return false,
+        };
+        *count = count.saturating_add(more);
+        true
+    }
+
+    /// Appends those of a part.
+    pub(crate) fn add(&mut self, part: Counts) {
+        self.hidden += part.hidden;
+        self.deletions += part.deletions;
+        self.pictures += part.pictures;
+        self.formulas += part.formulas;
+        self.unknown_characters += part.unknown_characters;
+        self.unfilled_rows += part.unfilled_rows;
+        self.hidden_parts += part.hidden_parts;
+        self.no_results += part.no_results;
+        self.unordered_chapters += part.unordered_chapters;
+        for (names, more) in [
+            (&mut self.missing_chapters, part.missing_chapters),
+            (&mut self.skipped_files, part.skipped_files),
+        ] {
+            names.add(more.count, &more.first);
+        }
+    }
+
+    /// The notes that say it.
+    pub(crate) fn notes(self) -> Vec<Note> {
+        let count = |count: usize, note: fn(usize) -> Note| (count > 0).then(|| note(count));
+        [
+            count(self.hidden, |places| Note::HiddenText { places }),
+            count(self.deletions, |places| Note::Deletions { places }),
+            count(self.hidden_parts, |parts| Note::HiddenParts { parts }),
+            count(self.pictures, |pictures| Note::Pictures { pictures }),
+            count(self.formulas, |formulas| Note::UnreadFormulas { formulas }),
+            count(self.unknown_characters, |glyphs| Note::UnknownGlyphs { glyphs }),
+            count(self.unfilled_rows, |rows| Note::LostColumns { rows }),
+            count(self.no_results, |cells| Note::NoResults { cells }),
+            self.missing_chapters.note(|count, names| Note::MissingChapters { count, names }),
+            count(self.unordered_chapters, |chapters| Note::UnorderedChapters { chapters }),
+            self.skipped_files.note(|count, names| Note::SkippedFiles { count, names }),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_of_several_documents_are_added() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let notes = [
+            Note::HiddenText { places: 2 },
+            Note::CutOff,
+            Note::SkippedFiles { count: 7, names: names(&["a", "b"]) },
+            Note::HiddenText { places: 3 },
+            Note::SkippedFiles { count: 1, names: names(&["c"]) },
+        ];
+        let total: Vec<String> = total(&notes).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            total,
+            [
+                "text that a reader does not see was left out in 5 places",
+                "8 files in it left out: a, b, c, …"
+            ]
+        );
+    }
+}

@@ -1,0 +1,172 @@
+//! Charts of Office: the numbers that they show, as a table.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::relations::Relations;
+use crate::Problem;
+use crate::package::Archive;
+use crate::package::xml::{self, Element, Piece};
+use crate::writer::{Span, Writer};
+
+/// Points of a series that are read, and series of a chart.
+const MAX_POINTS: usize = 10_000;
+const MAX_SERIES: usize = 200;
+
+/// The charts of a part, by the ids of its references.
+#[derive(Debug, Default)]
+pub(super) struct Charts(HashMap<String, Chart>);
+
+impl Charts {
+    /// Reads those that a part refers to. Damage leaves a chart out.
+    ///
+    /// # Errors
+    /// The archive unpacks to too much.
+    pub(super) fn of(archive: &mut Archive, relations: &Relations) -> Result<Charts, Problem> {
+        let mut charts = Charts::default();
+        for relation in relations.all("chart") {
+            match archive.text(&relation.target) {
+                Ok(text) => charts
+                    .0
+                    .extend(Chart::read(&text, &relation.target).map(|chart| (relation.id.clone(), chart))),
+                Err(problem @ Problem::Unpacked { .. }) => return Err(problem),
+                Err(_) => {}
+            }
+        }
+        Ok(charts)
+    }
+
+    /// The chart of an id, if it has numbers.
+    pub(super) fn get(&self, id: &str) -> Option<&Chart> {
+        self.0.get(id)
+    }
+}
+
+/// What a chart shows.
+#[derive(Debug, Default)]
+pub(super) struct Chart {
+    title: String,
+    series: Vec<Series>,
+}
+
+/// A line, or bars of one colour: its name, and what its points stand for with their values.
+#[derive(Debug, Default)]
+struct Series {
+    name: String,
+    labels: BTreeMap<usize, String>,
+    values: BTreeMap<usize, String>,
+}
+
+/// What the text of a chart belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Field {
+    #[default]
+    None,
+    Name,
+    Label,
+    Value,
+}
+
+#[derive(Default)]
+struct Reader {
+    chart: Chart,
+    field: Field,
+    point: usize,
+    in_value: bool,
+    in_title: bool,
+    in_text: bool,
+    in_series: bool,
+}
+
+impl Chart {
+    fn read(text: &str, part: &str) -> Option<Chart> {
+        let mut reader = Reader::default();
+        // What comes before damage counts.
+        let _ = xml::read(part, text, |piece| {
+            match piece {
+                Piece::Start(element) => reader.start(&element),
+                Piece::End(name) => reader.end(&name),
+                Piece::Text(text) => reader.text(&text),
+            }
+            Ok(())
+        });
+        let chart = reader.chart;
+        chart.series.iter().any(|series| !series.values.is_empty()).then_some(chart)
+    }
+
+    /// Writes the chart: a row for each label, a column for each series.
+    pub(super) fn write(&self, writer: &mut Writer) {
+        writer.paragraph();
+        let title = self.title.trim();
+        writer.text(&if title.is_empty() { "[chart]".to_owned() } else { format!("[chart: {title}]") });
+        writer.begin_table();
+        let mut cell = |text: Option<&String>| text.map(String::as_str).unwrap_or_default().to_owned();
+        let mut rows = vec![
+            std::iter::once(String::new())
+                .chain(self.series.iter().map(|series| series.name.clone()))
+                .collect::<Vec<_>>(),
+        ];
+        let mut points: Vec<usize> =
+            self.series.iter().flat_map(|series| series.values.keys().copied()).collect();
+        points.sort_unstable();
+        points.dedup();
+        for point in points {
+            let label = self.series.iter().find_map(|series| series.labels.get(&point));
+            let values = self.series.iter().map(|series| series.values.get(&point));
+            rows.push(std::iter::once(label).chain(values).map(&mut cell).collect());
+        }
+        for row in rows {
+            writer.row();
+            for text in row {
+                writer.cell(Span::ONE);
+                writer.text(&text);
+            }
+        }
+        writer.end_table();
+    }
+}
+
+impl Reader {
+    fn start(&mut self, element: &Element) {
+        match element.name.as_str() {
+            "ser" if self.chart.series.len() < MAX_SERIES => {
+                self.chart.series.push(Series::default());
+                self.in_series = true;
+            }
+            "title" => self.in_title = true,
+            "t" => self.in_text = self.in_title && !self.in_series,
+            "tx" if self.in_series => self.field = Field::Name,
+            "cat" | "xVal" => self.field = Field::Label,
+            "val" | "yVal" => self.field = Field::Value,
+            "pt" => self.point = element.attribute("idx").and_then(|at| at.parse().ok()).unwrap_or(0),
+            "v" => self.in_value = self.in_series,
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, name: &str) {
+        match name {
+            "ser" => self.in_series = false,
+            "title" => self.in_title = false,
+            "t" => self.in_text = false,
+            "v" => self.in_value = false,
+            "tx" | "cat" | "xVal" | "val" | "yVal" => self.field = Field::None,
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        if self.in_text && self.chart.title.len() < 1000 {
+            self.chart.title.push_str(text);
+        }
+        let Some(series) = self.chart.series.last_mut().filter(|_| self.in_value) else { return };
+        let points = match self.field {
+            Field::None => return,
+            Field::Name => return series.name.push_str(text),
+            Field::Label => &mut series.labels,
+            Field::Value => &mut series.values,
+        };
+        if points.len() < MAX_POINTS {
+            points.entry(self.point).or_default().push_str(text);
+        }
+    }
+}

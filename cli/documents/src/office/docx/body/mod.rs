@@ -1,0 +1,431 @@
+//! The text of a document's parts, element by element. Beside it is what elements write.
+
+mod text;
+
+use std::collections::HashMap;
+
+use super::fields::{Fields, is_page_number};
+use super::numbering::{NumberOf, Numbering};
+use super::styles::{RunLook, Styles, is_on};
+use crate::Problem;
+use crate::counts::Counts;
+use crate::office::chart::Charts;
+use crate::office::omml::Omml;
+use crate::package::Archive;
+use crate::package::xml::{self, Element, Piece};
+use crate::writer::symbols::{EMPTY, TICKED};
+use crate::writer::{Rows, Span, Writer};
+
+/// Elements whose content is not part of the text. A fallback repeats its alternative, and changes of properties hold
+/// the former ones.
+const SKIPPED: &[&str] = &[
+    "Fallback",
+    "delText",
+    "rPrChange",
+    "pPrChange",
+    "sectPrChange",
+    "tblPrChange",
+    "trPrChange",
+    "tcPrChange",
+    "tblGridChange",
+    "tblPrExChange",
+    "numberingChange",
+    "tblPr",
+    "tblGrid",
+    "tblPrEx",
+    "delInstrText",
+    "rubyPr",
+];
+
+/// What a part of a document is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Footnotes,
+    Endnotes,
+    Comments,
+}
+
+/// A header or a footer that pages have.
+#[derive(Debug)]
+pub(super) struct HeaderReference {
+    pub(super) id: String,
+    pub(super) is_footer: bool,
+}
+
+/// A paragraph that is open.
+#[derive(Debug, Default)]
+struct Paragraph {
+    style: Option<String>,
+    /// What its properties say: the level of a heading, where 0 is for none, and its place in a list.
+    heading: Option<usize>,
+    number: NumberOf,
+    /// Whether it has text already.
+    has_begun: bool,
+    /// Whether its end is deleted or hidden.
+    is_gone: bool,
+    has_ground: bool,
+}
+
+/// A place in the text with a note, in the order of the notes.
+#[derive(Debug, Default)]
+struct Marks(HashMap<String, usize>);
+
+impl Marks {
+    /// The number of a note. Readers see the numbers in the order of the marks, whatever the ids are.
+    fn number(&mut self, id: String) -> usize {
+        let next = self.0.len() + 1;
+        *self.0.entry(id).or_insert(next)
+    }
+}
+
+/// The text of a document while its parts are read.
+pub(super) struct Body {
+    writer: Writer,
+    counts: Counts,
+    styles: Styles,
+    numbering: Numbering,
+    max_bytes: u64,
+    kind: Kind,
+    footnotes: Marks,
+    endnotes: Marks,
+    comments: Marks,
+    /// Notes that are complete: their kind and number, and their text.
+    notes: Vec<((u8, usize), String)>,
+    /// The note that is read.
+    note: Option<((u8, usize), Writer)>,
+    /// Written before its first paragraph.
+    note_mark: String,
+    headers: Vec<HeaderReference>,
+    has_page_number: bool,
+    /// Depth within an element that is left out.
+    skipping: usize,
+    /// Whether the text belongs to an element of text, and is not white space of the file.
+    in_text: bool,
+    in_instruction: bool,
+    in_paragraph_properties: bool,
+    in_run_properties: bool,
+    in_control_properties: bool,
+    in_row_properties: bool,
+    paragraphs: Vec<Paragraph>,
+    runs: Vec<RunLook>,
+    fields: Fields,
+    /// Controls that are open: whether each is a box, and whether it is ticked.
+    controls: Vec<Option<bool>>,
+    math: Option<Omml>,
+    /// Whether the hidden text is counted already.
+    is_counted: bool,
+    /// A cell that has begun, until its properties are known.
+    cell: Option<Span>,
+    continues_cell: bool,
+    is_below: bool,
+    tables: usize,
+    text_boxes: usize,
+    pub(super) charts: Charts,
+    /// The description of the drawing.
+    description: Option<String>,
+    /// The reading of characters, which comes before them.
+    reading: Option<String>,
+    in_reading: bool,
+}
+
+impl Body {
+    pub(super) fn new(styles: Styles, numbering: Numbering, max_bytes: u64) -> Body {
+        Body {
+            writer: Writer::default(),
+            counts: Counts::default(),
+            styles,
+            numbering,
+            max_bytes,
+            kind: Kind::Text,
+            footnotes: Marks::default(),
+            endnotes: Marks::default(),
+            comments: Marks::default(),
+            notes: Vec::new(),
+            note: None,
+            note_mark: String::new(),
+            headers: Vec::new(),
+            has_page_number: false,
+            skipping: 0,
+            in_text: false,
+            in_instruction: false,
+            in_paragraph_properties: false,
+            in_run_properties: false,
+            in_control_properties: false,
+            in_row_properties: false,
+            paragraphs: Vec::new(),
+            runs: Vec::new(),
+            fields: Fields::default(),
+            controls: Vec::new(),
+            math: None,
+            is_counted: false,
+            cell: None,
+            continues_cell: false,
+            is_below: false,
+            tables: 0,
+            text_boxes: 0,
+            charts: Charts::default(),
+            description: None,
+            reading: None,
+            in_reading: false,
+        }
+    }
+
+    /// Reads a part of the document.
+    ///
+    /// # Errors
+    /// It is damaged, or the text is too long.
+    pub(super) fn read(&mut self, archive: &mut Archive, part: &str, kind: Kind) -> Result<(), Problem> {
+        let text = archive.text(part)?;
+        self.kind = kind;
+        self.reset();
+        xml::read(part, &text, |piece| {
+            self.piece(piece);
+            let length = self.writer.len() + self.note.as_ref().map_or(0, |(_, writer)| writer.len());
+            match length as u64 > self.max_bytes {
+                true => Err(Problem::TooLong { limit: self.max_bytes }),
+                false => Ok(()),
+            }
+        })
+    }
+
+    /// The text of a part on its own, and whether it has the number of a page.
+    ///
+    /// # Errors
+    /// As for [`Body::read`].
+    pub(super) fn read_apart(
+        &mut self,
+        archive: &mut Archive,
+        part: &str,
+    ) -> Result<(String, bool), Problem> {
+        let whole = std::mem::take(&mut self.writer);
+        self.has_page_number = false;
+        let read = self.read(archive, part, Kind::Text);
+        let text = std::mem::replace(&mut self.writer, whole).finish();
+        read.map(|()| (text, self.has_page_number))
+    }
+
+    /// Nothing is open where a part begins.
+    fn reset(&mut self) {
+        self.writer.end_tables();
+        self.skipping = 0;
+        (self.tables, self.text_boxes) = (0, 0);
+        (self.in_text, self.in_instruction, self.is_below, self.in_reading) = (false, false, false, false);
+        (self.in_paragraph_properties, self.in_run_properties) = (false, false);
+        (self.in_control_properties, self.in_row_properties) = (false, false);
+        self.paragraphs.clear();
+        self.runs.clear();
+        self.controls.clear();
+        (self.fields, self.math, self.cell, self.description) = (Fields::default(), None, None, None);
+    }
+
+    /// The headers and footers that the text refers to.
+    pub(super) fn take_headers(&mut self) -> Vec<HeaderReference> {
+        std::mem::take(&mut self.headers)
+    }
+
+    /// The text with its notes, and what is not in it.
+    pub(super) fn finish(mut self) -> (String, Counts) {
+        self.counts.unfilled_rows += self.writer.unfilled_rows();
+        let mut text = self.writer.finish();
+        self.notes.sort_by_key(|(order, _)| *order);
+        for (_, note) in self.notes.iter().filter(|(_, note)| !note.trim().is_empty()) {
+            text.push_str(if text.is_empty() { "" } else { "\n" });
+            text.push_str(note);
+        }
+        (text, self.counts)
+    }
+
+    fn piece(&mut self, piece: Piece) {
+        match piece {
+            Piece::Start(_) if self.skipping > 0 => self.skipping += 1,
+            Piece::End(_) if self.skipping > 0 => self.skipping -= 1,
+            Piece::Text(_) if self.skipping > 0 => {}
+            Piece::Start(element) => match &mut self.math {
+                Some(math) if element.name != "oMath" => math.start(&element),
+                _ => self.start(&element),
+            },
+            Piece::End(name) => match &mut self.math {
+                Some(math) if name != "oMath" => math.end(),
+                _ => self.end(&name),
+            },
+            Piece::Text(text) => match &mut self.math {
+                Some(math) => math.text(&text),
+                None if self.in_instruction => self.fields.instruction(&text),
+                None if self.in_text => self.text(&text),
+                None => {}
+            },
+        }
+    }
+
+    fn start(&mut self, element: &Element) {
+        let name = element.name.as_str();
+        let value = |name: &str| element.attribute(name);
+        let number = |name: &str| value(name).and_then(|value| value.parse::<usize>().ok());
+        if SKIPPED.contains(&name) {
+            self.skipping = 1;
+            return;
+        }
+        match name {
+            "sdtPr" => self.in_control_properties = true,
+            "checkbox" if self.in_control_properties => {
+                self.controls.iter_mut().last().into_iter().for_each(|control| *control = Some(false));
+            }
+            "checked" if self.in_control_properties => {
+                self.controls
+                    .iter_mut()
+                    .last()
+                    .into_iter()
+                    .for_each(|control| *control = Some(is_on(element)));
+            }
+            _ if self.in_control_properties => {}
+            "rPr" => self.in_run_properties = true,
+            "trPr" => self.in_row_properties = true,
+            "pPr" => self.in_paragraph_properties = true,
+            _ if self.in_run_properties => self.run_property(element),
+            "headerReference" | "footerReference" => {
+                let is_footer = name == "footerReference";
+                self.headers.extend(value("id").map(|id| HeaderReference { id, is_footer }));
+            }
+            _ if self.in_paragraph_properties => self.paragraph_property(element),
+            // Deleted text; what was moved stands elsewhere.
+            "del" => {
+                self.counts.deletions += 1;
+                self.skipping = 1;
+            }
+            "moveFrom" => self.skipping = 1,
+            "p" => {
+                self.begin_cell();
+                self.is_counted = false;
+                self.paragraphs.push(Paragraph::default());
+            }
+            "r" => {
+                let style = self.paragraphs.last().and_then(|paragraph| paragraph.style.as_deref());
+                self.runs.push(self.styles.get(style).run);
+            }
+            "t" => self.in_text = true,
+            "instrText" => self.in_instruction = true,
+            "tab" | "ptab" => self.space(),
+            "br" | "cr" if !self.fields.hide_text() => {
+                self.begin_text();
+                self.out().line();
+            }
+            "noBreakHyphen" => self.text("-"),
+            "sym" => self.symbol(&value("font").unwrap_or_default(), &value("char").unwrap_or_default()),
+            "fldChar" => match value("fldCharType").as_deref() {
+                Some("begin") => self.fields.begin(),
+                Some("separate") => {
+                    self.fields.separate();
+                    self.has_page_number |= self.fields.is_page_number();
+                }
+                _ => {
+                    let shown = self.fields.end();
+                    self.show(shown);
+                }
+            },
+            "fldSimple" => self.has_page_number |= value("instr").is_some_and(|text| is_page_number(&text)),
+            "checkBox" | "checked" | "default" | "result" | "listEntry" => self.fields.property(element),
+            "tbl" => {
+                self.begin_cell();
+                self.tables += 1;
+                self.out().begin_table();
+            }
+            "tr" => self.out().row(),
+            "gridBefore" if self.in_row_properties => self.out().skip_columns(number("val").unwrap_or(0)),
+            "tc" => {
+                self.is_below = false;
+                (self.cell, self.continues_cell) = (Some(Span::ONE), false);
+            }
+            "gridSpan" => {
+                self.cell.iter_mut().for_each(|cell| cell.columns = number("val").unwrap_or(1).max(1))
+            }
+            "vMerge" => match (value("val").as_deref(), &mut self.cell) {
+                (Some("restart"), Some(cell)) => cell.rows = Rows::Open,
+                (_, cell) => self.continues_cell = cell.is_some(),
+            },
+            "sdt" => self.controls.push(None),
+            "sdtContent" => {
+                if let Some(Some(is_ticked)) = self.controls.last().copied() {
+                    self.begin_cell();
+                    self.text(if is_ticked { TICKED } else { EMPTY });
+                    self.skipping = 1;
+                }
+            }
+            "oMath" => self.math = Some(Omml::default()),
+            "footnoteReference" => self.mark(element, Kind::Footnotes),
+            "endnoteReference" => self.mark(element, Kind::Endnotes),
+            "commentReference" => self.mark(element, Kind::Comments),
+            "footnote" if self.kind == Kind::Footnotes => self.begin_note(element),
+            "endnote" if self.kind == Kind::Endnotes => self.begin_note(element),
+            "comment" if self.kind == Kind::Comments => self.begin_note(element),
+            "docPr" => {
+                let text = value("descr").filter(|text| !text.trim().is_empty());
+                self.description = text.or_else(|| value("title")).filter(|text| !text.trim().is_empty());
+            }
+            "chart" => self.chart(&value("id").unwrap_or_default()),
+            "blip" | "imagedata" | "relIds" => self.picture(),
+            "OLEObject"
+                if value("ProgID").is_some_and(|id| id.contains("Equation") || id.contains("MathType")) =>
+            {
+                self.counts.formulas += 1;
+                self.counts.pictures = self.counts.pictures.saturating_sub(1);
+            }
+            "txbxContent" => self.text_boxes += 1,
+            "altChunk" => self.counts.skipped_files.push("a document within the document"),
+            "rt" => (self.reading, self.in_reading) = (Some(String::new()), true),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, name: &str) {
+        match name {
+            "t" => self.in_text = false,
+            "instrText" => self.in_instruction = false,
+            "rPr" => self.in_run_properties = false,
+            "pPr" => self.in_paragraph_properties = false,
+            "sdtPr" => self.in_control_properties = false,
+            "trPr" => self.in_row_properties = false,
+            "sdt" => _ = self.controls.pop(),
+            "r" => {
+                self.runs.pop();
+            }
+            "p" => self.end_paragraph(),
+            "tc" => {
+                self.begin_cell();
+                self.is_below = false;
+            }
+            "tbl" => {
+                self.tables = self.tables.saturating_sub(1);
+                self.out().end_table();
+            }
+            "oMath" => {
+                if let Some(math) = self.math.take() {
+                    let formula = math.finish();
+                    self.text(&formula);
+                }
+            }
+            "txbxContent" => self.text_boxes = self.text_boxes.saturating_sub(1),
+            "rt" => self.in_reading = false,
+            "ruby" => {
+                if let Some(reading) = self.reading.take() {
+                    self.text(&format!("({})", reading.trim()));
+                }
+            }
+            "footnote" | "endnote" | "comment" => {
+                if let Some((order, writer)) = self.note.take() {
+                    self.counts.unfilled_rows += writer.unfilled_rows();
+                    self.notes.push((order, writer.finish()));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Where text goes.
+    fn out(&mut self) -> &mut Writer {
+        match &mut self.note {
+            Some((_, writer)) => writer,
+            None => &mut self.writer,
+        }
+    }
+}

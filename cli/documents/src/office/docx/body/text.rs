@@ -1,0 +1,221 @@
+//! What elements write: text as its run looks, paragraphs with their numbers, marks of notes.
+
+use super::{Body, Kind};
+use crate::office::docx::fields::Shown;
+use crate::office::docx::styles::{RunLook, is_on, is_shaded};
+use crate::package::xml::Element;
+use crate::writer::{Level, Writer, symbols};
+
+impl Body {
+    pub(super) fn run_property(&mut self, element: &Element) {
+        if self.in_paragraph_properties {
+            // Of the end of the paragraph.
+            if let Some(paragraph) = self.paragraphs.last_mut() {
+                let is_hidden = element.name == "vanish" && is_on(element);
+                paragraph.is_gone |= is_hidden || matches!(element.name.as_str(), "del" | "moveFrom");
+            }
+            return;
+        }
+        if let Some(run) = self.runs.last_mut() {
+            match element.name.as_str() {
+                "rStyle" => {
+                    let look = self.styles.get(element.attribute("val").as_deref()).run;
+                    *run = run.replaced_by(&look);
+                }
+                _ => run.set(element),
+            }
+        }
+    }
+
+    pub(super) fn paragraph_property(&mut self, element: &Element) {
+        let Some(paragraph) = self.paragraphs.last_mut() else { return };
+        match element.name.as_str() {
+            "pStyle" => paragraph.style = element.attribute("val"),
+            // Level 9 is that of the text.
+            "outlineLvl" => {
+                let level = element.attribute("val").and_then(|level| level.parse::<usize>().ok());
+                paragraph.heading = level.map(|level| if level < 9 { level + 1 } else { 0 });
+            }
+            "shd" => paragraph.has_ground = is_shaded(element),
+            _ => paragraph.number.set(element),
+        }
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        if self.fields.hide_text() {
+            return;
+        }
+        if self.in_reading {
+            return self.reading.iter_mut().for_each(|reading| reading.push_str(text));
+        }
+        let look = self.runs.last().cloned().unwrap_or_default();
+        if self.is_below || self.is_hidden(&look) {
+            if !text.trim().is_empty() {
+                self.counts.hidden += usize::from(!std::mem::replace(&mut self.is_counted, true));
+            }
+            return;
+        }
+        self.is_counted = false;
+        self.begin_text();
+        let known = match look.font.as_deref().filter(|font| symbols::is_symbol_font(font)) {
+            Some(font) => symbols::text(font, text),
+            None => (text.to_owned(), text.chars().filter(|c| symbols::is_private(*c)).count()),
+        };
+        self.counts.unknown_characters += known.1;
+        let is_struck = look.is_struck == Some(true);
+        let out = self.out();
+        if is_struck {
+            out.begin_struck();
+        }
+        out.text_at(look.level.unwrap_or(Level::Normal), &known.0);
+        if is_struck {
+            out.end_struck();
+        }
+    }
+
+    /// Whether a reader does not see text that looks so.
+    pub(super) fn is_hidden(&self, look: &RunLook) -> bool {
+        let paragraph = self.paragraphs.last();
+        let style = || self.styles.get(paragraph.and_then(|paragraph| paragraph.style.as_deref()));
+        // Tables and text boxes have colours of their own.
+        let may_be_lost = self.tables == 0 && self.text_boxes == 0;
+        let is_lost = may_be_lost
+            && look.is_white == Some(true)
+            && look.has_ground != Some(true)
+            && !paragraph.is_some_and(|paragraph| paragraph.has_ground)
+            && !style().has_ground;
+        look.is_hidden == Some(true) || look.is_tiny == Some(true) || is_lost
+    }
+
+    /// A tab is a space, unless it indents the paragraph.
+    pub(super) fn space(&mut self) {
+        if self.paragraphs.last().is_some_and(|paragraph| paragraph.has_begun) && !self.fields.hide_text() {
+            self.out().text(" ");
+        }
+    }
+
+    pub(super) fn symbol(&mut self, font: &str, number: &str) {
+        let number = u32::from_str_radix(number, 16).unwrap_or(0);
+        match symbols::sign(font, number) {
+            Some(sign) => self.text(sign.encode_utf8(&mut [0; 4])),
+            None => self.show(Shown::Unknown),
+        }
+    }
+
+    pub(super) fn show(&mut self, shown: Shown) {
+        match shown {
+            Shown::Nothing => {}
+            Shown::Text(text) => self.text(&text),
+            Shown::Unknown => {
+                self.counts.unknown_characters += 1;
+                self.text("\u{fffd}");
+            }
+            Shown::Formula => self.counts.formulas += 1,
+        }
+    }
+
+    /// A chart is the numbers that it shows.
+    pub(super) fn chart(&mut self, id: &str) {
+        self.begin_text();
+        let out = match &mut self.note {
+            Some((_, writer)) => writer,
+            None => &mut self.writer,
+        };
+        match self.charts.get(id) {
+            Some(chart) => chart.write(out),
+            None => self.picture(),
+        }
+    }
+
+    /// A picture is what its description says.
+    pub(super) fn picture(&mut self) {
+        match self.description.take() {
+            Some(text) => self.text(&format!("[image: {}]", text.trim())),
+            None => self.counts.pictures += 1,
+        }
+    }
+
+    /// Begins the cell whose properties are known.
+    pub(super) fn begin_cell(&mut self) {
+        let Some(cell) = self.cell.take() else { return };
+        self.is_below = self.continues_cell;
+        match self.continues_cell {
+            true => self.out().cell_below(cell.columns),
+            false => self.out().cell(cell),
+        }
+    }
+
+    /// Begins the paragraph whose first text follows.
+    pub(super) fn begin_text(&mut self) {
+        let Some(paragraph) = self.paragraphs.last_mut().filter(|paragraph| !paragraph.has_begun) else {
+            return;
+        };
+        paragraph.has_begun = true;
+        let style = self.styles.get(paragraph.style.as_deref());
+        let heading = paragraph.heading.or(style.heading).filter(|level| *level > 0);
+        let number = style.number.replaced_by(&paragraph.number);
+        let number = self.numbering.count(&number, paragraph.style.as_deref(), &self.styles);
+        let out = self.out();
+        out.end_item();
+        match (heading, number) {
+            (Some(level), number) => {
+                out.heading(level);
+                if let Some((_, mark)) = number.filter(|(_, mark)| !mark.is_empty() && mark != "-") {
+                    out.number(&mark);
+                }
+            }
+            (None, Some((level, mark))) if !mark.is_empty() => out.item(level, &mark),
+            _ => out.paragraph(),
+        }
+        let mark = std::mem::take(&mut self.note_mark);
+        if !mark.is_empty() {
+            self.out().text(&mark);
+        }
+    }
+
+    pub(super) fn end_paragraph(&mut self) {
+        // An empty paragraph of a list is counted, too.
+        let is_counted = self.paragraphs.last().is_some_and(|paragraph| {
+            let in_list = || self.styles.get(paragraph.style.as_deref()).number.list.is_some();
+            !paragraph.has_begun && !paragraph.is_gone && (paragraph.number.list.is_some() || in_list())
+        });
+        if is_counted && self.note.is_none() {
+            self.begin_text();
+            self.out().end_item();
+        }
+        self.paragraphs.pop();
+        self.out().line();
+    }
+
+    /// The mark of a note.
+    pub(super) fn mark(&mut self, element: &Element, kind: Kind) {
+        let Some(id) = element.attribute("id") else { return };
+        let (marks, prefix) = match kind {
+            Kind::Endnotes => (&mut self.endnotes, "e"),
+            Kind::Comments => (&mut self.comments, "c"),
+            _ => (&mut self.footnotes, ""),
+        };
+        let number = marks.number(id);
+        self.begin_text();
+        self.out().text(&format!("[^{prefix}{number}]"));
+    }
+
+    /// A note of the document; those with a type are separators, and the text refers to the others.
+    pub(super) fn begin_note(&mut self, element: &Element) {
+        let (marks, prefix, order) = match self.kind {
+            Kind::Endnotes => (&self.endnotes, "e", 1),
+            Kind::Comments => (&self.comments, "c", 2),
+            _ => (&self.footnotes, "", 0),
+        };
+        let is_note = element.attribute("type").is_none_or(|kind| kind == "normal");
+        let number = element.attribute("id").and_then(|id| marks.0.get(&id).copied()).filter(|_| is_note);
+        let Some(number) = number else {
+            self.skipping = 1;
+            return;
+        };
+        let author = element.attribute("author").filter(|_| self.kind == Kind::Comments);
+        let author = author.map_or(String::new(), |author| format!("{} comments: ", author.trim()));
+        self.note_mark = format!("[^{prefix}{number}]: {author}");
+        self.note = Some(((order, number), Writer::default()));
+    }
+}

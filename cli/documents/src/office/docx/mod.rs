@@ -1,0 +1,72 @@
+//! DOCX (ECMA-376, WordprocessingML): paragraphs, headings, lists, tables, formulas, notes, comments, page headers and
+//! footers. What is marked as deleted or hidden is left out.
+
+mod body;
+mod fields;
+mod numbering;
+mod styles;
+
+use std::collections::HashSet;
+
+use self::body::{Body, Kind};
+use self::numbering::Numbering;
+use self::styles::Styles;
+use super::chart::Charts;
+use super::relations::{Relations, main_part};
+use crate::package::Archive;
+use crate::{Converted, Problem};
+
+const DOCUMENT: &str = "word/document.xml";
+/// A header with a page number and at most so many letters has nothing but its number: `Page 1 of 3`.
+const MAX_NUMBER_LETTERS: usize = 9;
+
+/// Converts a document.
+///
+/// # Errors
+/// It is damaged, or has more than `max_bytes` of text.
+pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem> {
+    let mut archive = Archive::new(bytes)?;
+    let document = main_part(&mut archive, DOCUMENT)?;
+    let relations = Relations::of(&mut archive, &document)?;
+    // Some programs do not say which part is which.
+    let folder = document.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+    let part = |archive: &Archive, kind: &str| {
+        let usual = || Some(format!("{folder}{kind}.xml")).filter(|usual| archive.has(usual));
+        relations.of_kind(kind).map(str::to_owned).or_else(usual)
+    };
+    let styles = part(&archive, "styles");
+    let styles = Styles::read(&mut archive, styles.as_deref())?;
+    let numbering = part(&archive, "numbering");
+    let numbering = Numbering::read(&mut archive, numbering.as_deref())?;
+    let mut body = Body::new(styles, numbering, max_bytes);
+    body.charts = Charts::of(&mut archive, &relations)?;
+    body.read(&mut archive, &document, Kind::Text)?;
+    for (name, kind) in
+        [("footnotes", Kind::Footnotes), ("endnotes", Kind::Endnotes), ("comments", Kind::Comments)]
+    {
+        if let Some(part) = part(&archive, name) {
+            body.read(&mut archive, &part, kind)?;
+        }
+    }
+    let (mut headers, mut footers, mut known) = (String::new(), String::new(), HashSet::new());
+    for reference in body.take_headers() {
+        let Some(part) = relations.target(&reference.id) else { continue };
+        let (text, has_page_number) = body.read_apart(&mut archive, part)?;
+        let letters = text.chars().filter(|c| c.is_alphabetic()).count();
+        let is_number = letters == 0 || (has_page_number && letters <= MAX_NUMBER_LETTERS);
+        // Each once, however many sections have it.
+        if !is_number && known.insert(text.clone()) {
+            let (all, name) =
+                if reference.is_footer { (&mut footers, "footer") } else { (&mut headers, "header") };
+            all.push_str(&format!("[page {name}]\n{}\n", text.trim_end()));
+        }
+    }
+    let (text, counts) = body.finish();
+    let parts = [headers, text, footers];
+    let text =
+        parts.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join("\n");
+    match text.len() as u64 > max_bytes {
+        true => Err(Problem::TooLong { limit: max_bytes }),
+        false => Ok(Converted { text, notes: counts.notes(), ..Converted::default() }),
+    }
+}

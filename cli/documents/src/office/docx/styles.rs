@@ -1,0 +1,195 @@
+//! Styles of DOCX: what paragraphs and runs are unless they say otherwise.
+
+use std::collections::HashMap;
+
+use super::numbering::NumberOf;
+use crate::Problem;
+use crate::package::Archive;
+use crate::package::xml::{self, Element, Piece};
+use crate::writer::Level;
+
+/// Longest chain of styles that are based on each other. It may be a ring.
+const MAX_CHAIN: usize = 32;
+/// Text of so many half points cannot be read.
+const TINY: u32 = 2;
+/// Text that is moved so many half points is above or below the line.
+const MOVED: i32 = 4;
+
+/// How a run of text looks. `None` is for what is not said.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RunLook {
+    pub(super) is_hidden: Option<bool>,
+    pub(super) is_struck: Option<bool>,
+    pub(super) level: Option<Level>,
+    pub(super) font: Option<String>,
+    pub(super) is_white: Option<bool>,
+    pub(super) is_tiny: Option<bool>,
+    /// Whether something is drawn behind it.
+    pub(super) has_ground: Option<bool>,
+}
+
+impl RunLook {
+    /// Takes a property.
+    pub(super) fn set(&mut self, element: &Element) {
+        let value = element.attribute("val");
+        match element.name.as_str() {
+            "vanish" => self.is_hidden = Some(is_on(element)),
+            "strike" | "dstrike" => self.is_struck = Some(is_on(element)),
+            "vertAlign" => {
+                self.level = match value.as_deref() {
+                    Some("superscript") => Some(Level::Raised),
+                    Some("subscript") => Some(Level::Lowered),
+                    _ => Some(Level::Normal),
+                }
+            }
+            "position" => {
+                let moved = value.and_then(|value| value.parse::<i32>().ok()).unwrap_or(0);
+                if self.level.is_none() && moved.abs() >= MOVED {
+                    self.level = Some(if moved > 0 { Level::Raised } else { Level::Lowered });
+                }
+            }
+            "rFonts" => self.font = element.attribute("ascii").or_else(|| element.attribute("hAnsi")),
+            "color" => self.is_white = Some(value.is_some_and(|color| color.eq_ignore_ascii_case("ffffff"))),
+            "sz" => self.is_tiny = value.and_then(|size| size.parse::<u32>().ok()).map(|size| size <= TINY),
+            "highlight" => {
+                self.has_ground = Some(value.is_some_and(|color| color != "none" && color != "white"))
+            }
+            "shd" => self.has_ground = Some(is_shaded(element)),
+            _ => {}
+        }
+    }
+
+    /// This look, and another one that replaces it.
+    pub(super) fn replaced_by(&self, other: &RunLook) -> RunLook {
+        RunLook {
+            is_hidden: other.is_hidden.or(self.is_hidden),
+            is_struck: other.is_struck.or(self.is_struck),
+            level: other.level.or(self.level),
+            font: other.font.clone().or_else(|| self.font.clone()),
+            is_white: other.is_white.or(self.is_white),
+            is_tiny: other.is_tiny.or(self.is_tiny),
+            has_ground: other.has_ground.or(self.has_ground),
+        }
+    }
+}
+
+/// Whether a property is on: it is unless it says no.
+pub(super) fn is_on(element: &Element) -> bool {
+    !matches!(element.attribute("val").as_deref(), Some("0" | "false" | "off" | "none"))
+}
+
+/// Whether a shading is more than white.
+pub(super) fn is_shaded(element: &Element) -> bool {
+    let fill = element.attribute("fill").unwrap_or_default().to_ascii_lowercase();
+    !matches!(fill.as_str(), "" | "auto" | "ffffff")
+        || element.attribute("val").is_some_and(|value| value == "solid")
+}
+
+/// A style.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Style {
+    based_on: Option<String>,
+    /// The level of a heading, from 1 on.
+    pub(super) heading: Option<usize>,
+    /// Its place in a list.
+    pub(super) number: NumberOf,
+    pub(super) run: RunLook,
+    pub(super) has_ground: bool,
+}
+
+/// The styles of a document by their ids. Ids are in the language of the program that wrote the file, names are in
+/// English.
+#[derive(Debug, Default)]
+pub(super) struct Styles {
+    styles: HashMap<String, Style>,
+    default: Option<String>,
+}
+
+impl Styles {
+    /// Reads the part with the styles.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub(super) fn read(archive: &mut Archive, part: Option<&str>) -> Result<Styles, Problem> {
+        let mut styles = Styles::default();
+        let Some(part) = part else { return Ok(styles) };
+        let (mut style, mut skipping) = (None::<(String, Style)>, 0);
+        xml::read(part, &archive.text(part)?, |piece| {
+            match piece {
+                // Looks of parts of tables, and former properties.
+                Piece::Start(element)
+                    if skipping > 0
+                        || matches!(element.name.as_str(), "tblStylePr" | "rPrChange" | "pPrChange") =>
+                {
+                    skipping += 1;
+                }
+                Piece::End(_) if skipping > 0 => skipping -= 1,
+                Piece::Start(element) if element.name == "style" => {
+                    let id = element.attribute("styleId").unwrap_or_default();
+                    let is_default =
+                        element.attribute("default").is_some_and(|value| value == "1" || value == "true");
+                    if is_default && element.attribute("type").is_none_or(|kind| kind == "paragraph") {
+                        styles.default = Some(id.clone());
+                    }
+                    style = Some((id, Style::default()));
+                }
+                Piece::Start(element) => style.iter_mut().for_each(|(_, style)| style.set(&element)),
+                Piece::End(name) if name == "style" => styles.styles.extend(style.take()),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(styles)
+    }
+
+    /// A style with what it takes over from others; the usual one for no id.
+    pub(super) fn get(&self, id: Option<&str>) -> Style {
+        let mut chain = Vec::new();
+        let mut next = id.or(self.default.as_deref());
+        while let Some(style) = next.and_then(|id| self.styles.get(id)).filter(|_| chain.len() < MAX_CHAIN) {
+            chain.push(style);
+            next = style.based_on.as_deref();
+        }
+        chain.iter().rev().fold(Style::default(), |base, style| Style {
+            based_on: None,
+            heading: style.heading.or(base.heading),
+            number: base.number.replaced_by(&style.number),
+            run: base.run.replaced_by(&style.run),
+            has_ground: base.has_ground || style.has_ground,
+        })
+    }
+
+    /// The list that a style of lists stands for.
+    pub(super) fn list(&self, id: &str) -> Option<String> {
+        self.get(Some(id)).number.list
+    }
+}
+
+impl Style {
+    fn set(&mut self, element: &Element) {
+        let value = || element.attribute("val");
+        let level = match element.name.as_str() {
+            "name" => value().and_then(|name| match name.to_lowercase().as_str() {
+                "title" => Some(1),
+                name => name.strip_prefix("heading ")?.parse().ok(),
+            }),
+            "outlineLvl" => {
+                value().and_then(|level| level.parse::<usize>().ok()).map(|level| level.saturating_add(1))
+            }
+            "basedOn" => {
+                self.based_on = value();
+                None
+            }
+            "shd" => {
+                self.has_ground |= is_shaded(element);
+                None
+            }
+            _ => None,
+        };
+        if let Some(level @ 1..=9) = level {
+            self.heading.get_or_insert(level);
+        }
+        self.number.set(element);
+        self.run.set(element);
+    }
+}

@@ -1,0 +1,10 @@
+//! Documents of office programs. Formats that are packages read their parts as XML; all write with the same writer.
+
+mod chart;
+pub(crate) mod docx;
+pub(crate) mod odf;
+mod omml;
+pub(crate) mod pptx;
+mod relations;
+pub(crate) mod rtf;
+pub(crate) mod xlsx;

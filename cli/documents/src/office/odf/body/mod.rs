@@ -1,0 +1,422 @@
+//! The text of an OpenDocument file, element by element. Beside it are tables and lists.
+
+mod lists;
+mod tables;
+
+use std::collections::HashMap;
+
+use super::styles::{LEVELS, Look, Styles};
+use crate::Problem;
+use crate::counts::Counts;
+use crate::package::xml::{self, Element, Piece};
+use crate::writer::symbols::{self, EMPTY, TICKED};
+use crate::writer::{Level, Span, Writer};
+
+/// Elements whose content is not part of the text. The alternatives of an object repeat it.
+const SKIPPED: &[&str] = &[
+    "automatic-styles",
+    "font-face-decls",
+    "scripts",
+    "sequence-decls",
+    "variable-decls",
+    "user-field-decls",
+    "settings",
+    "shapes",
+    "event-listeners",
+    "dde-source",
+    "calculation-settings",
+    "content-validations",
+    "database-ranges",
+    "named-expressions",
+    "change-info",
+    "index-title-template",
+    "table-of-content-source",
+];
+/// A cell or row that is the same many times is written so often at most.
+const MAX_REPEATED: usize = 1000;
+
+type Numbers = [Option<i64>; LEVELS];
+
+/// A list that is open.
+#[derive(Debug)]
+struct List {
+    style: String,
+    id: Option<String>,
+    /// Whether the next paragraph begins an item, and its number where the file names it.
+    is_item: bool,
+    start: Option<i64>,
+}
+
+/// A table that is open.
+#[derive(Debug, Default)]
+struct Table {
+    /// First and last hidden columns.
+    hidden: Vec<(usize, usize)>,
+    /// The column of the next definition, and of the next cell.
+    defined: usize,
+    column: usize,
+    repeated: usize,
+    is_hidden_row: bool,
+    cells: Vec<Cell>,
+    /// Where text goes behind the cell.
+    outer: Option<Writer>,
+    span: Option<(Span, usize)>,
+}
+
+#[derive(Debug)]
+enum Cell {
+    Empty(usize),
+    Text(Span, String, usize),
+}
+
+/// The text of a document while it is read.
+pub(super) struct Body {
+    styles: Styles,
+    max_bytes: u64,
+    writer: Writer,
+    counts: Counts,
+    looks: Vec<Look>,
+    lists: Vec<List>,
+    /// The numbers of lists by their styles and ids, and of the headings.
+    numbers: HashMap<String, Numbers>,
+    headings: Numbers,
+    tables: Vec<Table>,
+    /// Text of a note, with where text goes behind it.
+    notes: Vec<Writer>,
+    /// The number of notes and remarks, and their text.
+    note_count: usize,
+    comment_count: usize,
+    written_notes: Vec<String>,
+    skipping: usize,
+    is_counted: bool,
+    paragraph_depth: usize,
+    /// Fields of forms by their ids, and the one that is read.
+    controls: HashMap<String, String>,
+    /// The last picture, until its description is known.
+    has_picture: bool,
+    /// Whether the frame holds a formula.
+    is_formula: bool,
+    description: Option<String>,
+    in_title: usize,
+    slides: usize,
+    is_spreadsheet: bool,
+    in_creator: bool,
+    creator: String,
+    in_date: bool,
+}
+
+impl Body {
+    pub(super) fn new(styles: Styles, max_bytes: u64) -> Body {
+        Body {
+            styles,
+            max_bytes,
+            writer: Writer::default(),
+            counts: Counts::default(),
+            looks: Vec::new(),
+            lists: Vec::new(),
+            numbers: HashMap::new(),
+            headings: [None; LEVELS],
+            tables: Vec::new(),
+            notes: Vec::new(),
+            note_count: 0,
+            comment_count: 0,
+            written_notes: Vec::new(),
+            skipping: 0,
+            is_counted: false,
+            paragraph_depth: 0,
+            controls: HashMap::new(),
+            has_picture: false,
+            is_formula: false,
+            description: None,
+            in_title: 0,
+            slides: 0,
+            is_spreadsheet: false,
+            in_creator: false,
+            creator: String::new(),
+            in_date: false,
+        }
+    }
+
+    /// Reads the text. `formula` gives the text of an object that is a formula.
+    ///
+    /// # Errors
+    /// It is damaged or too long.
+    pub(super) fn read(
+        &mut self,
+        text: &str,
+        mut formula: impl FnMut(&str) -> Option<String>,
+    ) -> Result<(), Problem> {
+        xml::read("content.xml", text, |piece| {
+            match piece {
+                Piece::Start(_) if self.skipping > 0 => self.skipping += 1,
+                Piece::End(_) if self.skipping > 0 => self.skipping -= 1,
+                Piece::Text(_) if self.skipping > 0 => {}
+                Piece::Start(element) if SKIPPED.contains(&element.name.as_str()) => self.skipping = 1,
+                Piece::Start(element) if element.name == "object" => {
+                    let object = element.attribute("href").unwrap_or_default();
+                    match formula(&object) {
+                        Some(text) => {
+                            self.text(text.trim());
+                            self.is_formula = true;
+                        }
+                        None => self.has_picture = true,
+                    }
+                    self.description = None;
+                }
+                Piece::Start(element) => self.start(&element),
+                Piece::End(name) => self.end(&name),
+                Piece::Text(text) if self.in_creator => self.creator.push_str(&text),
+                Piece::Text(text) => {
+                    if let Some(description) = &mut self.description {
+                        description.push_str(&text);
+                    } else if self.paragraph_depth > 0 && !self.in_date {
+                        self.text(&text);
+                    }
+                }
+            }
+            match self.writer.len() as u64 > self.max_bytes {
+                true => Err(Problem::TooLong { limit: self.max_bytes }),
+                false => Ok(()),
+            }
+        })
+    }
+
+    /// The text with its notes, and what is not in it.
+    pub(super) fn finish(mut self) -> (String, Counts) {
+        self.counts.unfilled_rows += self.writer.unfilled_rows();
+        let mut text = self.writer.finish();
+        for note in &self.written_notes {
+            text.push_str(if text.is_empty() { "" } else { "\n" });
+            text.push_str(note);
+        }
+        (text, self.counts)
+    }
+
+    fn start(&mut self, element: &Element) {
+        let value = |name: &str| element.attribute(name);
+        let number = |name: &str| value(name).and_then(|value| value.parse::<usize>().ok());
+        match element.name.as_str() {
+            "spreadsheet" => self.is_spreadsheet = true,
+            "tracked-changes" => {}
+            "deletion" => {
+                self.counts.deletions += 1;
+                self.skipping = 1;
+            }
+            "p" | "h" => self.begin_paragraph(element),
+            "span" | "a" => {
+                let around = self.looks.last().cloned().unwrap_or_default();
+                let look = self.styles.look(value("style-name").as_deref());
+                self.looks.push(around.replaced_by(&look));
+            }
+            "s" => self.space(number("c").unwrap_or(1)),
+            "tab" => self.space(1),
+            "line-break" => self.writer.line(),
+            "hidden-text" | "hidden-paragraph" if value("is-hidden").is_some_and(|value| value == "true") => {
+                self.counts.hidden += 1;
+                self.skipping = 1;
+            }
+            "list" => self.begin_list(element),
+            "list-item" => {
+                if let Some(list) = self.lists.last_mut() {
+                    (list.is_item, list.start) =
+                        (true, value("start-value").and_then(|start| start.parse().ok()));
+                }
+            }
+            "table" if element.attribute_of("table:is-sub-table").is_none() => self.begin_table(element),
+            "table-column" => {
+                if let Some(table) = self.tables.last_mut() {
+                    let count = number("number-columns-repeated").unwrap_or(1).max(1);
+                    let last = table.defined.saturating_add(count - 1);
+                    if value("visibility").is_some_and(|value| value != "visible")
+                        && table.hidden.len() < MAX_REPEATED
+                    {
+                        table.hidden.push((table.defined, last));
+                    }
+                    table.defined = last.saturating_add(1);
+                }
+            }
+            "table-row" => {
+                if let Some(table) = self.tables.last_mut() {
+                    table.repeated = number("number-rows-repeated").unwrap_or(1);
+                    table.is_hidden_row = value("visibility").is_some_and(|value| value != "visible");
+                    table.column = 0;
+                    table.cells.clear();
+                }
+            }
+            "table-cell" => self.begin_cell(element),
+            // Another cell reaches over it.
+            "covered-table-cell" => {
+                if let Some(table) = self.tables.last_mut() {
+                    table.column =
+                        table.column.saturating_add(number("number-columns-repeated").unwrap_or(1));
+                }
+                self.skipping = 1;
+            }
+            "note" => self.begin_note(),
+            "note-citation" => self.skipping = 1,
+            "annotation" => {
+                self.comment_count += 1;
+                let mark = format!("[^c{}]", self.comment_count);
+                self.writer.text(&mark);
+                self.notes.push(std::mem::take(&mut self.writer));
+                self.creator.clear();
+            }
+            "creator" => self.in_creator = true,
+            "date" if element.attribute_of("text:style-name").is_none() && !self.notes.is_empty() => {
+                self.in_date = true
+            }
+            "ruby-text" => {
+                self.paragraph_depth += 1;
+                self.writer.text("(");
+            }
+            "page" => {
+                self.slides += 1;
+                self.writer.heading(1);
+                let title = format!("Slide {}", self.slides);
+                self.writer.text(&title);
+                self.writer.end_item();
+            }
+            "notes" => {
+                self.writer.paragraph();
+                self.writer.text("[Notes] ");
+            }
+            "frame" | "custom-shape" if value("class").is_some_and(|class| class == "title") => {
+                self.in_title += 1
+            }
+            "frame" | "custom-shape" if self.in_title > 0 => self.in_title += 1,
+            // A formula has a picture of it.
+            "image" => self.has_picture = !self.is_formula,
+            "desc" | "title" if self.paragraph_depth == 0 || self.has_picture => {
+                self.description = Some(String::new())
+            }
+            "checkbox" | "radio" | "text" | "textarea" | "combobox" | "listbox" | "formatted-text"
+            | "number" => self.control(element),
+            "control" => {
+                let shown = value("control").and_then(|id| self.controls.get(&id).cloned());
+                shown.into_iter().for_each(|shown| self.text(&format!(" {shown} ")));
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, name: &str) {
+        match name {
+            "p" | "h" => {
+                self.paragraph_depth = self.paragraph_depth.saturating_sub(1);
+                self.looks.pop();
+                self.writer.end_item();
+                if self.lists.is_empty() {
+                    self.writer.paragraph();
+                }
+            }
+            "span" | "a" => _ = self.looks.pop(),
+            "list" => {
+                self.lists.pop();
+                self.writer.end_item();
+                if self.lists.is_empty() {
+                    self.writer.paragraph();
+                }
+            }
+            "table" => {
+                self.tables.pop();
+                self.writer.end_table();
+            }
+            "table-cell" => self.end_cell(),
+            "table-row" => self.end_row(),
+            "note" => self.end_note(&format!("[^{}]: ", self.note_count)),
+            "annotation" => {
+                let author = self.creator.trim();
+                let author = if author.is_empty() { String::new() } else { format!("{author} comments: ") };
+                self.end_note(&format!("[^c{}]: {author}", self.comment_count));
+            }
+            "creator" => self.in_creator = false,
+            "date" => self.in_date = false,
+            "ruby-text" => {
+                self.paragraph_depth = self.paragraph_depth.saturating_sub(1);
+                self.writer.text(")");
+            }
+            "frame" | "custom-shape" => {
+                self.in_title = self.in_title.saturating_sub(1);
+                self.is_formula = false;
+                if std::mem::take(&mut self.has_picture) {
+                    self.counts.pictures += 1;
+                }
+            }
+            "desc" | "title" => {
+                if let Some(text) = self.description.take().filter(|text| !text.trim().is_empty())
+                    && std::mem::take(&mut self.has_picture)
+                {
+                    self.text(&format!("[image: {}]", text.trim()));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn begin_note(&mut self) {
+        self.note_count += 1;
+        let mark = format!("[^{}]", self.note_count);
+        self.writer.text(&mark);
+        self.notes.push(std::mem::take(&mut self.writer));
+    }
+
+    fn end_note(&mut self, mark: &str) {
+        if let Some(outer) = self.notes.pop() {
+            let text = std::mem::replace(&mut self.writer, outer).finish();
+            self.written_notes.push(format!("{mark}{text}"));
+        }
+    }
+
+    /// A field of a form: its box or its value, with its label.
+    fn control(&mut self, element: &Element) {
+        let value = |name: &str| element.attribute(name).filter(|value| !value.trim().is_empty());
+        let Some(id) = element.attribute_of("xml:id").or_else(|| element.attribute_of("form:id")) else {
+            return;
+        };
+        let is_box = matches!(element.name.as_str(), "checkbox" | "radio");
+        let state = value("current-state")
+            .or_else(|| value("state"))
+            .or_else(|| value("current-selected"))
+            .or_else(|| value("selected"));
+        let is_ticked = state.is_some_and(|state| state == "checked" || state == "true");
+        let mark = if !is_box {
+            ""
+        } else if is_ticked {
+            TICKED
+        } else {
+            EMPTY
+        };
+        let text = if is_box { value("label") } else { value("current-value").or_else(|| value("value")) };
+        self.controls.insert(id, format!("{mark} {}", text.unwrap_or_default()).trim().to_owned());
+    }
+
+    fn space(&mut self, count: usize) {
+        if self.paragraph_depth > 0 && count > 0 {
+            self.writer.text(" ");
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        let look = self.looks.last().cloned().unwrap_or_default();
+        if look.is_hidden == Some(true) {
+            if !text.trim().is_empty() {
+                self.counts.hidden += usize::from(!std::mem::replace(&mut self.is_counted, true));
+            }
+            return;
+        }
+        self.is_counted &= text.trim().is_empty();
+        let (text, unknown) = match look.font.as_deref().filter(|font| symbols::is_symbol_font(font)) {
+            Some(font) if text.chars().any(symbols::is_private) => symbols::text(font, text),
+            _ => (text.to_owned(), 0),
+        };
+        self.counts.unknown_characters += unknown;
+        let is_struck = look.is_struck == Some(true);
+        if is_struck {
+            self.writer.begin_struck();
+        }
+        self.writer.text_at(look.level.unwrap_or(Level::Normal), &text);
+        if is_struck {
+            self.writer.end_struck();
+        }
+    }
+}

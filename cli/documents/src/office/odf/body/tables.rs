@@ -1,0 +1,75 @@
+//! Tables: cells and rows may be there many times, and some are hidden.
+
+use super::{Body, Cell, MAX_REPEATED, Table};
+use crate::package::xml::Element;
+use crate::writer::Span;
+
+impl Body {
+    pub(super) fn begin_table(&mut self, element: &Element) {
+        let style = element.attribute("style-name");
+        if self.tables.is_empty() && self.styles.look(style.as_deref()).is_absent == Some(true) {
+            self.counts.hidden_parts += 1;
+            self.skipping = 1;
+            return;
+        }
+        if self.is_spreadsheet && self.tables.is_empty() {
+            self.writer.heading(2);
+            self.writer.text(&element.attribute("name").unwrap_or_default());
+            self.writer.end_item();
+        }
+        self.writer.begin_table();
+        self.tables.push(Table::default());
+    }
+
+    pub(super) fn begin_cell(&mut self, element: &Element) {
+        let number =
+            |name: &str| element.attribute(name).and_then(|value| value.parse::<usize>().ok()).unwrap_or(1);
+        let Some(table) = self.tables.last_mut() else { return };
+        let span = Span::new(number("number-columns-spanned"), number("number-rows-spanned"));
+        table.span = Some((span, number("number-columns-repeated").max(1)));
+        table.outer = Some(std::mem::take(&mut self.writer));
+    }
+
+    pub(super) fn end_cell(&mut self) {
+        let Some(table) = self.tables.last_mut() else { return };
+        let (Some(outer), Some((span, repeated))) = (table.outer.take(), table.span.take()) else { return };
+        let text = std::mem::replace(&mut self.writer, outer).finish();
+        let first = table.column;
+        table.column = table.column.saturating_add(repeated.max(span.columns));
+        let is_hidden = table.hidden.iter().any(|(from, to)| (*from..=*to).contains(&first));
+        match text.trim().is_empty() {
+            _ if is_hidden => self.counts.hidden += usize::from(!text.trim().is_empty()),
+            true if span == Span::ONE => table.cells.push(Cell::Empty(repeated)),
+            _ => table.cells.push(Cell::Text(span, text, repeated.min(MAX_REPEATED))),
+        }
+    }
+
+    pub(super) fn end_row(&mut self) {
+        let Some(table) = self.tables.last_mut() else { return };
+        let cells = std::mem::take(&mut table.cells);
+        let has_text = |cell: &Cell| matches!(cell, Cell::Text(_, text, _) if !text.trim().is_empty());
+        let is_filled = cells.iter().any(has_text);
+        if table.is_hidden_row {
+            self.counts.hidden += usize::from(is_filled);
+            return;
+        }
+        let times = if is_filled { table.repeated.clamp(1, MAX_REPEATED) } else { 1 };
+        for _ in 0..times {
+            self.writer.row();
+            for cell in &cells {
+                match cell {
+                    Cell::Empty(count) => self.writer.skip_columns(*count),
+                    Cell::Text(span, text, repeated) => {
+                        for _ in 0..*repeated {
+                            self.writer.cell(*span);
+                            self.writer.text(text.trim());
+                        }
+                    }
+                }
+            }
+            if self.writer.len() as u64 > self.max_bytes {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Styles of OpenDocument: how text looks, and how lists and headings are numbered.
+
+use std::collections::HashMap;
+
+use crate::Problem;
+use crate::package::xml::{self, Element, Piece};
+use crate::writer::ordinal::Format;
+use crate::writer::{Level, symbols};
+
+/// Levels of lists.
+pub(super) const LEVELS: usize = 10;
+/// Longest chain of styles that are based on each other. It may be a ring.
+const MAX_CHAIN: usize = 32;
+/// Longest text around a number, in bytes.
+const MAX_AFFIX: usize = 100;
+
+/// How text looks. `None` is for what is not said.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Look {
+    pub(super) is_hidden: Option<bool>,
+    pub(super) is_struck: Option<bool>,
+    pub(super) level: Option<Level>,
+    pub(super) font: Option<String>,
+    parent: Option<String>,
+    /// The list of paragraphs of this style.
+    pub(super) list: Option<String>,
+    /// Whether sheets of this style are hidden.
+    pub(super) is_absent: Option<bool>,
+}
+
+impl Look {
+    pub(super) fn replaced_by(&self, other: &Look) -> Look {
+        Look {
+            is_hidden: other.is_hidden.or(self.is_hidden),
+            is_struck: other.is_struck.or(self.is_struck),
+            level: other.level.or(self.level),
+            font: other.font.clone().or_else(|| self.font.clone()),
+            parent: None,
+            list: other.list.clone().or_else(|| self.list.clone()),
+            is_absent: other.is_absent.or(self.is_absent),
+        }
+    }
+}
+
+/// How the items of a level are numbered.
+#[derive(Clone, Debug)]
+struct ListLevel {
+    format: Format,
+    prefix: String,
+    suffix: String,
+    /// Numbers that are written: its own and those of the levels above.
+    shown: usize,
+    start: i64,
+    bullet: &'static str,
+}
+
+/// A list or the headings.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ListStyle([Option<ListLevel>; LEVELS]);
+
+impl ListStyle {
+    pub(super) fn start(&self, level: usize) -> i64 {
+        self.0.get(level).and_then(Option::as_ref).map_or(1, |level| level.start)
+    }
+
+    /// The mark of an item by the numbers of its level and those above.
+    pub(super) fn mark(&self, level: usize, numbers: &[Option<i64>; LEVELS]) -> String {
+        let Some(own) = self.0.get(level).and_then(Option::as_ref) else { return "-".to_owned() };
+        if own.format == Format::Bullet {
+            return own.bullet.to_owned();
+        }
+        let first = (level + 1).saturating_sub(own.shown.max(1));
+        let shown: Vec<String> = (first..=level)
+            .filter_map(|at| {
+                let format = self.0[at].as_ref().map_or(Format::Decimal, |level| level.format);
+                Some(format.write(numbers[at].unwrap_or_else(|| self.start(at))))
+                    .filter(|number| !number.is_empty())
+            })
+            .collect();
+        match shown.is_empty() {
+            true => String::new(),
+            false => format!("{}{}{}", own.prefix, shown.join("."), own.suffix),
+        }
+    }
+}
+
+/// The styles of a document by their names.
+#[derive(Debug, Default)]
+pub(super) struct Styles {
+    looks: HashMap<String, Look>,
+    lists: HashMap<String, ListStyle>,
+    pub(super) headings: ListStyle,
+}
+
+impl Styles {
+    /// Reads the styles of a part. Those of the text come after the common ones and replace them.
+    ///
+    /// # Errors
+    /// The part is damaged.
+    pub(super) fn read(&mut self, text: &str, part: &str) -> Result<(), Problem> {
+        let (mut look, mut list, mut level) =
+            (None::<(String, Look)>, None::<(Option<String>, ListStyle)>, 0);
+        xml::read(part, text, |piece| {
+            match piece {
+                Piece::Start(element) => {
+                    let name = || element.attribute_of("style:name").unwrap_or_default();
+                    match element.name.as_str() {
+                        "style" => {
+                            let parent = element.attribute("parent-style-name");
+                            let list = element.attribute("list-style-name").filter(|list| !list.is_empty());
+                            look = Some((name(), Look { parent, list, ..Look::default() }));
+                        }
+                        "text-properties" | "table-properties" => {
+                            look.iter_mut().for_each(|(_, look)| look.set(&element));
+                        }
+                        "list-style" => list = Some((Some(name()), ListStyle::default())),
+                        "outline-style" => list = Some((None, ListStyle::default())),
+                        "list-level-style-number"
+                        | "list-level-style-bullet"
+                        | "outline-level-style"
+                        | "list-level-style-image" => {
+                            level = number(&element, "level").unwrap_or(1).saturating_sub(1) as usize;
+                            if let Some((_, list)) = &mut list
+                                && let Some(place) = list.0.get_mut(level)
+                            {
+                                *place = Some(list_level(&element));
+                            }
+                        }
+                        _ => {}
+                    }
+                }
+                Piece::End(name) => match name.as_str() {
+                    "style" => self.looks.extend(look.take()),
+                    "list-style" | "outline-style" => match list.take() {
+                        Some((Some(name), style)) => _ = self.lists.insert(name, style),
+                        Some((None, style)) => self.headings = style,
+                        None => {}
+                    },
+                    _ => {}
+                },
+                Piece::Text(_) => {}
+            }
+            Ok(())
+        })
+    }
+
+    /// How text of a style looks.
+    pub(super) fn look(&self, name: Option<&str>) -> Look {
+        let (mut chain, mut next) = (Vec::new(), name);
+        while let Some(look) = next.and_then(|name| self.looks.get(name)).filter(|_| chain.len() < MAX_CHAIN)
+        {
+            chain.push(look);
+            next = look.parent.as_deref();
+        }
+        chain.iter().rev().fold(Look::default(), |base, look| base.replaced_by(look))
+    }
+
+    pub(super) fn list(&self, name: &str) -> Option<&ListStyle> {
+        self.lists.get(name)
+    }
+}
+
+impl Look {
+    fn set(&mut self, element: &Element) {
+        let value = |name: &str| element.attribute(name);
+        if element.name == "table-properties" {
+            self.is_absent = value("display").map(|display| display == "false").or(self.is_absent);
+            return;
+        }
+        if let Some(display) = value("display") {
+            self.is_hidden = Some(display == "none");
+        }
+        if let Some(line) = value("text-line-through-style").or_else(|| value("text-line-through-type")) {
+            self.is_struck = Some(line != "none");
+        }
+        if let Some(position) = value("text-position") {
+            let moved = position.split_whitespace().next().unwrap_or_default();
+            let share: f32 = moved.trim_end_matches('%').parse().unwrap_or(0.0);
+            self.level = Some(match moved {
+                "super" => Level::Raised,
+                "sub" => Level::Lowered,
+                _ if share > 0.0 => Level::Raised,
+                _ if share < 0.0 => Level::Lowered,
+                _ => Level::Normal,
+            });
+        }
+        self.font = value("font-name").or_else(|| value("font-family")).or_else(|| self.font.take());
+    }
+}
+
+fn number(element: &Element, name: &str) -> Option<i64> {
+    element.attribute(name).and_then(|value| value.parse().ok())
+}
+
+fn list_level(element: &Element) -> ListLevel {
+    let affix =
+        |name: &str| element.attribute(name).filter(|text| text.len() <= MAX_AFFIX).unwrap_or_default();
+    let is_bullet = matches!(element.name.as_str(), "list-level-style-bullet" | "list-level-style-image");
+    let format =
+        element.attribute("num-format").map(|example| Format::of_example(&example).unwrap_or_default());
+    let is_repeated = element.attribute("num-letter-sync").is_some_and(|sync| sync == "true");
+    let format = format.map(|format| if is_repeated { format.repeated() } else { format });
+    ListLevel {
+        format: if is_bullet { Format::Bullet } else { format.unwrap_or(Format::None) },
+        prefix: affix("num-prefix"),
+        suffix: affix("num-suffix"),
+        shown: number(element, "display-levels").unwrap_or(1).clamp(1, LEVELS as i64) as usize,
+        start: number(element, "start-value").unwrap_or(1),
+        bullet: symbols::bullet("", &element.attribute("bullet-char").unwrap_or_default()),
+    }
+}

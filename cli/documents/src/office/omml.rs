@@ -1,0 +1,111 @@
+//! Formulas of Office (ECMA-376, Office Math Markup Language).
+
+use crate::package::xml::Element;
+use crate::writer::formula::{Formula, Shape};
+
+/// Elements whose parts are properties.
+const PROPERTIES: &[&str] = &[
+    "accPr",
+    "barPr",
+    "borderBoxPr",
+    "boxPr",
+    "dPr",
+    "eqArrPr",
+    "fPr",
+    "funcPr",
+    "groupChrPr",
+    "limLowPr",
+    "limUppPr",
+    "mPr",
+    "naryPr",
+    "phantPr",
+    "radPr",
+    "sPrePr",
+    "sSubPr",
+    "sSubSupPr",
+    "sSupPr",
+];
+/// Elements that say nothing about the formula.
+const SKIPPED: &[&str] = &["ctrlPr", "rPr", "argPr", "del", "moveFrom", "delText", "instrText"];
+
+/// A formula while it is read.
+#[derive(Debug, Default)]
+pub(super) struct Omml {
+    formula: Formula,
+    /// Open elements: whether each is a part of the formula.
+    open: Vec<bool>,
+    /// Depth within an element that is left out.
+    skipping: usize,
+    in_text: bool,
+}
+
+impl Omml {
+    pub(super) fn start(&mut self, element: &Element) {
+        let name = element.name.as_str();
+        if self.skipping > 0 || SKIPPED.contains(&name) {
+            self.skipping += 1;
+            return;
+        }
+        self.in_text = name == "t";
+        let shape = match name {
+            "f" => Shape::Fraction,
+            "sSup" | "limUpp" => Shape::Raised,
+            "sSub" | "limLow" => Shape::Lowered,
+            "sSubSup" => Shape::Both,
+            "sPre" => Shape::Before,
+            "rad" => Shape::RootOf,
+            "nary" => Shape::Nary("∫".to_owned()),
+            "d" => Shape::Fenced { open: "(".to_owned(), close: ")".to_owned(), separator: " | ".to_owned() },
+            "m" | "eqArr" => Shape::Matrix,
+            "mr" => Shape::Cells,
+            "acc" => Shape::Accent("\u{302}".to_owned()),
+            "bar" => Shape::Accent("¯".to_owned()),
+            // What is between the formula and its parts.
+            "num" | "den" | "e" | "sub" | "sup" | "deg" | "lim" | "fName" | "func" | "box" | "borderBox"
+            | "groupChr" | "phant" => Shape::Row,
+            name => {
+                self.property(name, element);
+                return self.open.push(false);
+            }
+        };
+        self.open.push(true);
+        self.formula.open(shape);
+    }
+
+    /// A property of the innermost part.
+    fn property(&mut self, name: &str, element: &Element) {
+        if PROPERTIES.contains(&name) {
+            return;
+        }
+        let value = element.attribute("val");
+        let sign = || value.clone().unwrap_or_default();
+        self.formula.reshape(|shape| match (name, shape) {
+            ("chr", Shape::Nary(own) | Shape::Accent(own)) => *own = sign(),
+            ("begChr", Shape::Fenced { open, .. }) => *open = sign(),
+            ("endChr", Shape::Fenced { close, .. }) => *close = sign(),
+            ("sepChr", Shape::Fenced { separator, .. }) => *separator = sign(),
+            ("type", shape @ Shape::Fraction) if sign() == "noBar" => *shape = Shape::Stack,
+            _ => {}
+        });
+    }
+
+    pub(super) fn end(&mut self) {
+        self.in_text = false;
+        if self.skipping > 0 {
+            self.skipping -= 1;
+        } else if self.open.pop() == Some(true) {
+            self.formula.close();
+        }
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        if self.in_text && self.skipping == 0 {
+            self.formula.token(text);
+        }
+    }
+
+    /// The formula in one line.
+    pub(super) fn finish(self) -> String {
+        self.formula.finish()
+    }
+}

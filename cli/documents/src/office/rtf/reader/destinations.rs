@@ -1,0 +1,196 @@
+//! Groups whose text goes elsewhere: fonts, styles, notes, headers, fields.
+
+use std::mem;
+
+use super::{Destination, Field, Group, Reader, SKIPPED};
+use crate::office::rtf::{Font, of_charset, of_code_page};
+use crate::writer::symbols::{self, EMPTY, TICKED};
+
+impl Reader {
+    /// Begins what a group is, if its first word says so.
+    pub(super) fn begin_destination(&mut self, word: &str, is_optional: bool) -> bool {
+        let destination = match word {
+            _ if self.group.destination == Destination::Skipped => return false,
+            "fonttbl" => Destination::Fonts,
+            "stylesheet" => Destination::Styles,
+            "listtext" | "pntext" => Destination::Mark,
+            "fldinst" => Destination::Instruction,
+            "footnote" => Destination::Note,
+            "annotation" => Destination::Comment,
+            "atnauthor" => Destination::Author,
+            "header" | "headerl" | "headerr" | "headerf" => Destination::Header,
+            "footer" | "footerl" | "footerr" | "footerf" => Destination::Footer,
+            "ffl" => Destination::Choice,
+            "field" => {
+                self.fields.push(Field { depth: self.groups.len(), ..Field::default() });
+                return true;
+            }
+            "pict" => {
+                self.counts.pictures += 1;
+                Destination::Skipped
+            }
+            "fldrslt" | "formfield" | "shppict" | "shptxt" | "shpinst" | "shp" | "result" | "ud" => {
+                return true;
+            }
+            word if SKIPPED.contains(&word) => Destination::Skipped,
+            // Another program may know it.
+            _ if is_optional => Destination::Skipped,
+            _ => return false,
+        };
+        self.group.destination = destination;
+        self.group.begins = true;
+        let number = match destination {
+            Destination::Note => {
+                self.note_count += 1;
+                format!("[^{}]", self.note_count)
+            }
+            Destination::Comment => {
+                self.comment_count += 1;
+                format!("[^c{}]", self.comment_count)
+            }
+            Destination::Header | Destination::Footer => String::new(),
+            Destination::Fonts | Destination::Styles | Destination::Author | Destination::Choice => {
+                self.name.clear();
+                return true;
+            }
+            _ => return true,
+        };
+        if !number.is_empty() {
+            self.group.destination = Destination::Text;
+            self.write(&number);
+            self.group.destination = destination;
+        }
+        self.outer.push(mem::take(&mut self.writer));
+        self.has_begun = false;
+        self.group = Group {
+            destination,
+            begins: true,
+            font: self.group.font,
+            fallback: self.group.fallback,
+            ..Group::default()
+        };
+        true
+    }
+
+    pub(super) fn close_destination(&mut self) {
+        if !self.group.begins {
+            return;
+        }
+        match self.group.destination {
+            Destination::Note | Destination::Comment | Destination::Header | Destination::Footer => {
+                let Some(outer) = self.outer.pop() else { return };
+                let text = mem::replace(&mut self.writer, outer).finish();
+                self.has_begun = true;
+                match self.group.destination {
+                    Destination::Note => self.notes.push(format!("[^{}]: {text}", self.note_count)),
+                    Destination::Comment => {
+                        let author = mem::take(&mut self.author);
+                        let author = if author.trim().is_empty() {
+                            String::new()
+                        } else {
+                            format!("{} comments: ", author.trim())
+                        };
+                        self.notes.push(format!("[^c{}]: {author}{text}", self.comment_count));
+                    }
+                    destination => {
+                        let known = if destination == Destination::Header {
+                            &mut self.headers
+                        } else {
+                            &mut self.footers
+                        };
+                        let is_number = text.chars().filter(|c| c.is_alphabetic()).count() <= 4;
+                        if !is_number && !known.contains(&text) {
+                            known.push(text);
+                        }
+                        self.has_begun = false;
+                    }
+                }
+            }
+            Destination::Author => self.author = mem::take(&mut self.name),
+            Destination::Choice => {
+                let choice = mem::take(&mut self.name);
+                self.fields
+                    .iter_mut()
+                    .last()
+                    .into_iter()
+                    .for_each(|field| field.choices.push(choice.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    /// A word in the list of fonts.
+    pub(super) fn font_word(&mut self, word: &str, number: Option<i32>) {
+        match word {
+            "f" => {
+                self.group.font = number.unwrap_or(0);
+                self.fonts.insert(self.group.font, Font::default());
+            }
+            "fcharset" => self.font().encoding = number.and_then(of_charset),
+            "cpg" => self.font().encoding = number.and_then(of_code_page),
+            _ => {}
+        }
+    }
+
+    pub(super) fn font(&mut self) -> &mut Font {
+        self.fonts.entry(self.group.font).or_default()
+    }
+
+    /// A word in the list of styles.
+    pub(super) fn style_word(&mut self, word: &str, number: Option<i32>) {
+        match (word, number) {
+            ("s", number) => {
+                self.style = number.unwrap_or(0);
+                self.name.clear();
+            }
+            ("outlinelevel", Some(level @ 0..9)) => {
+                self.styles.insert(self.style, level as usize + 1);
+            }
+            _ => {}
+        }
+    }
+
+    /// A property of a form.
+    pub(super) fn form(&mut self, word: &str, number: i32) {
+        let Some(field) = self.fields.last_mut() else { return };
+        match word {
+            "fftype" => field.is_ticked = (number == 1).then_some(0),
+            // 25 is for the default.
+            "ffres" if number != 25 => {
+                field.is_ticked = field.is_ticked.map(|_| number);
+                field.chosen = usize::try_from(number).ok();
+            }
+            "ffdefres" if field.chosen.is_none() => {
+                field.is_ticked = field.is_ticked.map(|_| number);
+                field.chosen = usize::try_from(number).ok();
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn end_field(&mut self) {
+        let Some(field) = self.fields.pop() else { return };
+        let instruction = field.instruction.trim().to_ascii_uppercase();
+        let symbol = field.instruction.trim().strip_prefix("SYMBOL").and_then(|rest| {
+            let number = rest.split_whitespace().next()?.parse().ok()?;
+            let font = rest.split_once("\\f").map_or("", |(_, font)| font.trim());
+            let end = font.trim_start_matches('"').find('"').map_or(font.len(), |end| end + 1);
+            symbols::sign(font[..end.min(font.len())].trim_matches('"'), number)
+        });
+        let shown = match (instruction.as_str(), field.is_ticked, symbol) {
+            (_, Some(is_ticked), _) if instruction.contains("CHECKBOX") => {
+                Some((if is_ticked == 1 { TICKED } else { EMPTY }).to_owned())
+            }
+            (_, _, Some(sign)) => Some(sign.to_string()),
+            _ if instruction.contains("DROPDOWN") => {
+                field.chosen.and_then(|chosen| field.choices.get(chosen).cloned())
+            }
+            _ => None,
+        };
+        // The group of the instruction is closed.
+        let group = mem::take(&mut self.group);
+        self.group.destination = self.groups.last().map_or(Destination::Text, |group| group.destination);
+        shown.iter().for_each(|text| self.write(text));
+        self.group = group;
+    }
+}

@@ -1,0 +1,413 @@
+//! The state between the pieces of a file: groups, and where their text goes.
+
+mod destinations;
+mod paragraphs;
+
+use std::collections::HashMap;
+use std::mem;
+
+use encoding_rs::{Encoding, WINDOWS_1252};
+
+use super::tokens::Token;
+use super::{Fonts, of_code_page};
+use crate::counts::Counts;
+use crate::writer::symbols;
+use crate::writer::{Level, Writer};
+
+/// Deepest groups whose properties are kept.
+const MAX_GROUPS: usize = 10_000;
+/// Groups whose text is not part of the document.
+const SKIPPED: &[&str] = &[
+    "colortbl",
+    "info",
+    "nonshppict",
+    "themedata",
+    "colorschememapping",
+    "datastore",
+    "latentstyles",
+    "listtable",
+    "listoverridetable",
+    "rsidtbl",
+    "generator",
+    "xmlnstbl",
+    "filetbl",
+    "revtbl",
+    "datafield",
+    "objdata",
+    "pgptbl",
+    "mmathPr",
+    "atrfstart",
+    "atrfend",
+    "ffname",
+    "ffentrymcr",
+    "ffexitmcr",
+    "ffhelptext",
+    "ffstattext",
+    "bkmkstart",
+    "bkmkend",
+    "pntxta",
+    "pntxtb",
+    "sp",
+    "defchp",
+    "defpap",
+    "atnid",
+    "atndate",
+    "atnref",
+    "atnparent",
+    "private",
+    "userprops",
+    "xe",
+    "tc",
+    "blipuid",
+    "picprop",
+    "falt",
+    "panose",
+    "docvar",
+    "keywords",
+];
+
+/// Where the text of a group goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Destination {
+    #[default]
+    Text,
+    Skipped,
+    Fonts,
+    Styles,
+    /// The mark of a list.
+    Mark,
+    Instruction,
+    Note,
+    Comment,
+    Author,
+    Header,
+    Footer,
+    /// A choice of a form.
+    Choice,
+}
+
+/// What a group may change until it ends.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    destination: Destination,
+    level: Level,
+    is_struck: bool,
+    is_hidden: bool,
+    is_deleted: bool,
+    font: i32,
+    /// Bytes that stand for a character after `\u`, if the file says it.
+    fallback: Option<usize>,
+    /// Whether this group began its destination.
+    begins: bool,
+}
+
+/// A field with its instruction.
+#[derive(Debug, Default)]
+struct Field {
+    depth: usize,
+    instruction: String,
+    is_ticked: Option<i32>,
+    chosen: Option<usize>,
+    choices: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    group: Group,
+    groups: Vec<Group>,
+    too_deep: usize,
+    /// Whether the group that begins may be passed over.
+    is_optional: bool,
+    begins_group: bool,
+    encoding: Option<&'static Encoding>,
+    fonts: Fonts,
+    /// Levels of headings by the numbers of their styles.
+    styles: HashMap<i32, usize>,
+    style: i32,
+    /// Bytes that are not decoded yet, and half of a character beyond 16 bits.
+    bytes: Vec<u8>,
+    surrogate: Option<u32>,
+    /// Bytes that stand for the last character.
+    to_skip: usize,
+    name: String,
+    writer: Writer,
+    /// Where text goes behind a note.
+    outer: Vec<Writer>,
+    notes: Vec<String>,
+    note_count: usize,
+    comment_count: usize,
+    author: String,
+    headers: Vec<String>,
+    footers: Vec<String>,
+    fields: Vec<Field>,
+    counts: Counts,
+    is_counted: bool,
+    /// The paragraph: whether it has text, its heading, its mark and depth in a list, and whether it is in a table.
+    has_begun: bool,
+    heading: Option<usize>,
+    mark: String,
+    depth: usize,
+    in_table: bool,
+    in_row: bool,
+    table_is_open: bool,
+    /// The cells of the row as they are defined, and which one is read.
+    cells: Vec<(bool, bool, bool, bool)>,
+    cell: (bool, bool, bool, bool),
+    cell_at: usize,
+}
+
+impl Reader {
+    pub(super) fn len(&self) -> usize {
+        self.writer.len() + self.outer.iter().map(Writer::len).sum::<usize>()
+    }
+
+    pub(super) fn finish(mut self) -> (String, Counts) {
+        self.flush();
+        while !self.outer.is_empty() {
+            // A note that does not end.
+            (self.group.destination, self.group.begins) = (Destination::Note, true);
+            self.close_destination();
+        }
+        self.counts.unfilled_rows += self.writer.unfilled_rows();
+        let text = self.writer.finish();
+        let of = |parts: &[String], name: &str| -> Vec<String> {
+            parts.iter().map(|part| format!("[page {name}]\n{part}")).collect()
+        };
+        let mut parts = of(&self.headers, "header");
+        parts.push(text);
+        parts.extend(self.notes);
+        parts.extend(of(&self.footers, "footer"));
+        parts.retain(|part| !part.trim().is_empty());
+        (parts.join("\n"), self.counts)
+    }
+
+    pub(super) fn token(&mut self, token: Token) {
+        let begins_group = mem::take(&mut self.begins_group);
+        let is_optional = mem::take(&mut self.is_optional);
+        match token {
+            Token::Open => {
+                self.flush();
+                self.to_skip = 0;
+                self.begins_group = true;
+                match self.groups.len() < MAX_GROUPS {
+                    true => {
+                        self.groups.push(self.group.clone());
+                        self.group.begins = false;
+                    }
+                    false => self.too_deep += 1,
+                }
+            }
+            Token::Close => {
+                self.flush();
+                self.to_skip = 0;
+                if self.too_deep > 0 {
+                    self.too_deep -= 1;
+                    return;
+                }
+                self.close_destination();
+                if self.fields.last().is_some_and(|field| field.depth == self.groups.len()) {
+                    self.end_field();
+                }
+                self.group = self.groups.pop().unwrap_or_default();
+            }
+            Token::Word("*", _) => (self.is_optional, self.begins_group) = (true, begins_group),
+            Token::Word(word, number) => self.word(word, number, begins_group, is_optional),
+            Token::Byte(_) | Token::Binary if self.to_skip > 0 => self.to_skip -= 1,
+            Token::Byte(byte) => self.bytes.push(byte),
+            Token::Text(text) => {
+                let skipped = self.to_skip.min(text.len());
+                self.to_skip -= skipped;
+                self.bytes.extend(&text[skipped..]);
+            }
+            Token::Binary => {}
+        }
+    }
+
+    fn word(&mut self, word: &str, number: Option<i32>, begins_group: bool, is_optional: bool) {
+        let is_on = number != Some(0);
+        if word == "u" {
+            return self.character(number.unwrap_or(0));
+        }
+        if self.to_skip > 0 {
+            self.to_skip -= 1;
+            return;
+        }
+        self.flush();
+        if begins_group && self.begin_destination(word, is_optional) {
+            return;
+        }
+        match self.group.destination {
+            Destination::Skipped => return,
+            Destination::Fonts => return self.font_word(word, number),
+            Destination::Styles => return self.style_word(word, number),
+            _ => {}
+        }
+        match word {
+            "ansicpg" => self.encoding = number.and_then(of_code_page),
+            "uc" => {
+                self.group.fallback =
+                    number.and_then(|count| usize::try_from(count).ok()).map(|count| count.min(16))
+            }
+            "f" => self.group.font = number.unwrap_or(0),
+            "plain" => {
+                let Group { destination, font, fallback, begins, is_deleted, .. } = self.group;
+                self.group = Group { destination, font, fallback, begins, is_deleted, ..Group::default() };
+            }
+            "super" => self.group.level = if is_on { Level::Raised } else { Level::Normal },
+            "sub" => self.group.level = if is_on { Level::Lowered } else { Level::Normal },
+            "up" => self.group.level = if number.unwrap_or(6) > 3 { Level::Raised } else { Level::Normal },
+            "dn" => self.group.level = if number.unwrap_or(6) > 3 { Level::Lowered } else { Level::Normal },
+            "nosupersub" => self.group.level = Level::Normal,
+            "strike" | "striked" => self.group.is_struck = is_on,
+            "v" => self.group.is_hidden = is_on,
+            "deleted" => {
+                self.counts.deletions += usize::from(is_on && !self.group.is_deleted);
+                self.group.is_deleted = is_on;
+            }
+            // The mark of a list is no paragraph.
+            "pard" if self.group.destination == Destination::Mark => {}
+            "pard" => (self.heading, self.style, self.depth, self.in_table) = (None, 0, 0, false),
+            "s" => self.style = number.unwrap_or(0),
+            "outlinelevel" => {
+                self.heading = number
+                    .and_then(|level| usize::try_from(level).ok())
+                    .filter(|level| *level < 9)
+                    .map(|level| level + 1)
+            }
+            "intbl" => self.in_table = true,
+            "par" | "sect" | "page" => self.end_paragraph(),
+            "line" => {
+                self.begin_text();
+                self.writer.line();
+            }
+            "tab" | "emspace" | "enspace" | "qmspace" if self.has_begun => self.write(" "),
+            "~" => self.write("\u{a0}"),
+            "emdash" => self.write("—"),
+            "endash" => self.write("–"),
+            "lquote" => self.write("‘"),
+            "rquote" => self.write("’"),
+            "ldblquote" => self.write("“"),
+            "rdblquote" => self.write("”"),
+            "bullet" => self.write("•"),
+            "chftn" => {}
+            "trowd" => self.cells.clear(),
+            "clmgf" | "clmrg" | "clvmgf" | "clvmrg" => {
+                let (left, covered, top, below) = &mut self.cell;
+                *[left, covered, top, below]
+                    [["clmgf", "clmrg", "clvmgf", "clvmrg"].iter().position(|w| *w == word).unwrap_or(0)] =
+                    true;
+            }
+            "cellx" if self.cells.len() < 1000 => self.cells.push(mem::take(&mut self.cell)),
+            "cell" => self.end_cell(),
+            "row" => self.end_row(),
+            "fftype" | "ffdefres" | "ffres" => self.form(word, number.unwrap_or(0)),
+            "ilvl" => self.depth = number.and_then(|level| usize::try_from(level).ok()).unwrap_or(0),
+            "nestcell" => self.write(" "),
+            "nestrow" => self.writer.line(),
+            _ => {}
+        }
+    }
+
+    /// A character by its number.
+    fn character(&mut self, number: i32) {
+        self.flush();
+        let number = if number < 0 { number + 0x1_0000 } else { number } as u32;
+        self.to_skip = self.group.fallback.unwrap_or(1);
+        let number = match (self.surrogate.take(), number) {
+            (_, 0xd800..=0xdbff) => {
+                self.surrogate = Some(number);
+                return;
+            }
+            (Some(high), 0xdc00..=0xdfff) => 0x1_0000 + ((high - 0xd800) << 10) + (number - 0xdc00),
+            (_, number) => number,
+        };
+        let font = self.fonts.get(&self.group.font).map_or("", |font| font.name.as_str());
+        let known = match char::from_u32(number) {
+            Some(c) if symbols::is_private(c) => symbols::sign(font, number),
+            c => c,
+        };
+        let c = known.unwrap_or_else(|| {
+            self.counts.unknown_characters += 1;
+            char::REPLACEMENT_CHARACTER
+        });
+        self.write(c.encode_utf8(&mut [0; 4]));
+    }
+
+    /// Decodes the bytes so far.
+    fn flush(&mut self) {
+        if self.bytes.is_empty() {
+            return;
+        }
+        let bytes = mem::take(&mut self.bytes);
+        let font = self.fonts.get(&self.group.font).filter(|_| self.group.destination != Destination::Fonts);
+        let name = font.map_or("", |font| font.name.as_str());
+        let text = if symbols::is_symbol_font(name) {
+            let numbers: String = bytes.iter().map(|byte| char::from(*byte)).collect();
+            let (text, unknown) = symbols::text(name, &numbers);
+            self.counts.unknown_characters += unknown;
+            text
+        } else {
+            let encoding = font.and_then(|font| font.encoding).or(self.encoding).unwrap_or(WINDOWS_1252);
+            encoding.decode_without_bom_handling(&bytes).0.into_owned()
+        };
+        self.write(&text);
+    }
+
+    /// Appends text where the group says.
+    fn write(&mut self, text: &str) {
+        match self.group.destination {
+            Destination::Skipped => {}
+            Destination::Fonts => {
+                let name = text.split(';').next().unwrap_or_default().to_owned();
+                let font = self.font();
+                if font.name.is_empty() {
+                    font.name = name;
+                }
+            }
+            Destination::Styles => {
+                self.name.push_str(text);
+                let name = self.name.trim().to_lowercase();
+                let level =
+                    name.strip_prefix("heading ").and_then(|level| level.trim_end_matches(';').parse().ok());
+                if let Some(level @ 1..=9) = level {
+                    self.styles.insert(self.style, level);
+                }
+            }
+            Destination::Mark => self.mark.push_str(text),
+            Destination::Instruction => self.fields.iter_mut().last().into_iter().for_each(|field| {
+                if field.instruction.len() < 4096 {
+                    field.instruction.push_str(text);
+                }
+            }),
+            Destination::Author | Destination::Choice => self.name.push_str(text),
+            Destination::Text
+            | Destination::Note
+            | Destination::Comment
+            | Destination::Header
+            | Destination::Footer => {
+                self.document_text(text);
+            }
+        }
+    }
+
+    fn document_text(&mut self, text: &str) {
+        if self.group.is_deleted {
+            return;
+        }
+        if self.group.is_hidden {
+            if !text.trim().is_empty() {
+                self.counts.hidden += usize::from(!mem::replace(&mut self.is_counted, true));
+            }
+            return;
+        }
+        self.is_counted &= text.trim().is_empty();
+        self.begin_text();
+        if self.group.is_struck {
+            self.writer.begin_struck();
+        }
+        self.writer.text_at(self.group.level, text);
+        if self.group.is_struck {
+            self.writer.end_struck();
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! XLSX (ECMA-376, SpreadsheetML): the tables of the sheets, with numbers and dates as the sheets show them. Hidden
+//! sheets, rows and columns are left out.
+
+mod calendar;
+mod format;
+mod sheet;
+
+use self::format::Formats;
+use self::sheet::Sheet;
+use super::relations::{Relations, main_part};
+use crate::counts::Counts;
+use crate::package::Archive;
+use crate::package::xml::{self, Element, Piece};
+use crate::writer::{Level, Writer};
+use crate::{Converted, Problem};
+
+const WORKBOOK: &str = "xl/workbook.xml";
+
+/// Converts a workbook.
+///
+/// # Errors
+/// It is damaged, or has more than `max_bytes` of text.
+pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem> {
+    let mut archive = Archive::new(bytes)?;
+    let part = main_part(&mut archive, WORKBOOK)?;
+    let relations = Relations::of(&mut archive, &part)?;
+    let workbook = Workbook::read(&mut archive, &part)?;
+    let mut book = Book { strings: Vec::new(), formats: Formats::default(), counts: Counts::default() };
+    book.formats.is_1904 = workbook.is_1904;
+    if let Some(strings) = relations.of_kind("sharedStrings") {
+        book.strings = strings_of(&archive.text(strings)?, strings)?;
+    }
+    if let Some(styles) = relations.of_kind("styles") {
+        book.formats.read(&archive.text(styles)?, styles)?;
+    }
+    let mut writer = Writer::default();
+    for entry in &workbook.sheets {
+        let Some(part) = relations.target(&entry.id) else { continue };
+        if entry.is_hidden {
+            book.counts.hidden_parts += 1;
+            continue;
+        }
+        let sheet = Sheet::read(&mut archive, part, &mut book)?;
+        if sheet.is_empty() {
+            continue;
+        }
+        if workbook.sheets.len() > 1 {
+            writer.heading(2);
+            writer.text(&entry.name);
+            writer.end_item();
+        }
+        sheet.write(&mut writer, max_bytes)?;
+    }
+    book.counts.unfilled_rows += writer.unfilled_rows();
+    Ok(Converted { text: writer.finish(), notes: book.counts.notes(), ..Converted::default() })
+}
+
+/// What sheets share.
+struct Book {
+    strings: Vec<String>,
+    formats: Formats,
+    counts: Counts,
+}
+
+/// A sheet of a workbook.
+struct Entry {
+    name: String,
+    id: String,
+    is_hidden: bool,
+}
+
+#[derive(Default)]
+struct Workbook {
+    sheets: Vec<Entry>,
+    /// Whether days are counted from 1904 on.
+    is_1904: bool,
+}
+
+impl Workbook {
+    fn read(archive: &mut Archive, part: &str) -> Result<Workbook, Problem> {
+        let mut workbook = Workbook::default();
+        xml::read(part, &archive.text(part)?, |piece| {
+            let Piece::Start(element) = piece else { return Ok(()) };
+            match element.name.as_str() {
+                "sheet" => workbook.sheets.push(Entry {
+                    name: element.attribute("name").unwrap_or_default(),
+                    id: element.attribute("id").unwrap_or_default(),
+                    is_hidden: element.attribute("state").is_some_and(|state| state != "visible"),
+                }),
+                "workbookPr" => {
+                    workbook.is_1904 =
+                        element.attribute("date1904").is_some_and(|value| value == "1" || value == "true");
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(workbook)
+    }
+}
+
+/// The texts that cells refer to by their numbers.
+fn strings_of(text: &str, part: &str) -> Result<Vec<String>, Problem> {
+    let mut strings = Vec::new();
+    let mut rich = RichText::default();
+    xml::read(part, text, |piece| {
+        match piece {
+            Piece::End(name) if name == "si" => strings.push(rich.take()),
+            piece => rich.piece(piece),
+        }
+        Ok(())
+    })?;
+    Ok(strings)
+}
+
+/// A text with raised and struck runs.
+#[derive(Default)]
+struct RichText {
+    writer: Writer,
+    level: Level,
+    is_struck: bool,
+    in_text: bool,
+    /// Depth within the reading of characters.
+    reading: usize,
+}
+
+impl RichText {
+    fn start(&mut self, element: &Element) {
+        match element.name.as_str() {
+            "rPh" => self.reading += 1,
+            "r" => (self.level, self.is_struck) = (Level::Normal, false),
+            "t" => self.in_text = self.reading == 0,
+            "strike" => {
+                self.is_struck = element.attribute("val").is_none_or(|value| value != "0" && value != "false")
+            }
+            "vertAlign" => {
+                self.level = match element.attribute("val").as_deref() {
+                    Some("superscript") => Level::Raised,
+                    Some("subscript") => Level::Lowered,
+                    _ => Level::Normal,
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn piece(&mut self, piece: Piece) {
+        match piece {
+            Piece::Start(element) => self.start(&element),
+            Piece::End(name) => match name.as_str() {
+                "rPh" => self.reading = self.reading.saturating_sub(1),
+                "t" => self.in_text = false,
+                _ => {}
+            },
+            Piece::Text(text) if self.in_text => {
+                if self.is_struck {
+                    self.writer.begin_struck();
+                }
+                self.writer.text_at(self.level, &text);
+                if self.is_struck {
+                    self.writer.end_struck();
+                }
+            }
+            Piece::Text(_) => {}
+        }
+    }
+
+    fn take(&mut self) -> String {
+        let text = std::mem::take(self).writer.finish();
+        text.trim_end().to_owned()
+    }
+}

@@ -1,0 +1,368 @@
+//! A sheet: its cells, which of them are merged, and what is not shown.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::{Book, RichText};
+use crate::Problem;
+use crate::office::chart::Charts;
+use crate::office::relations::Relations;
+use crate::package::Archive;
+use crate::package::xml::{self, Element, Piece};
+use crate::writer::{Span, Writer};
+
+/// Columns and rows of a sheet.
+const MAX_COLUMNS: usize = 16_384;
+const MAX_ROWS: usize = 1_048_576;
+/// Merged areas that are used.
+const MAX_MERGED: usize = 100_000;
+
+/// A row, from 0 on, and a column.
+type Place = (usize, usize);
+
+/// What a sheet shows.
+#[derive(Debug, Default)]
+pub(super) struct Sheet {
+    rows: BTreeMap<usize, Vec<(usize, String)>>,
+    /// Merged areas by their first cells: columns and rows.
+    merged: HashMap<Place, Place>,
+    hidden_rows: HashSet<usize>,
+    /// First and last columns.
+    hidden_columns: Vec<Place>,
+    /// Remarks, with the names of their cells.
+    comments: Vec<(String, String)>,
+    /// The texts of shapes.
+    shapes: Vec<String>,
+    charts: Vec<String>,
+}
+
+/// The cell that is read.
+#[derive(Debug, Default)]
+struct Cell {
+    place: Place,
+    kind: String,
+    style: usize,
+    value: String,
+    formula: Option<String>,
+}
+
+impl Sheet {
+    /// Reads a sheet.
+    pub(super) fn read(archive: &mut Archive, part: &str, book: &mut Book) -> Result<Sheet, Problem> {
+        let mut reader = Reader { sheet: Sheet::default(), ..Reader::default() };
+        xml::read(part, &archive.text(part)?, |piece| {
+            reader.piece(piece, book);
+            Ok(())
+        })?;
+        let mut sheet = reader.sheet;
+        let relations = Relations::of(archive, part)?;
+        for comments in relations.all("comments") {
+            sheet.comments(&archive.text(&comments.target)?, &comments.target)?;
+        }
+        for drawing in relations.all("drawing") {
+            let charts = Relations::of(archive, &drawing.target)?;
+            let charts = Charts::of(archive, &charts)?;
+            sheet.drawing(&archive.text(&drawing.target)?, &drawing.target, &charts, book);
+        }
+        sheet.leave_out(book);
+        Ok(sheet)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.comments.is_empty() && self.shapes.is_empty() && self.charts.is_empty()
+    }
+
+    /// Reads the remarks.
+    fn comments(&mut self, text: &str, part: &str) -> Result<(), Problem> {
+        let (mut authors, mut cell, mut author) = (Vec::new(), String::new(), None);
+        let (mut rich, mut in_author) = (RichText::default(), false);
+        xml::read(part, text, |piece| {
+            match piece {
+                Piece::Start(element) if element.name == "author" => {
+                    authors.push(String::new());
+                    in_author = true;
+                }
+                Piece::Start(element) if element.name == "comment" => {
+                    cell = element.attribute("ref").unwrap_or_default();
+                    author = element.attribute("authorId").and_then(|id| id.parse::<usize>().ok());
+                    rich = RichText::default();
+                }
+                Piece::End(name) if name == "author" => in_author = false,
+                Piece::End(name) if name == "comment" => {
+                    let author = author
+                        .and_then(|author| authors.get(author))
+                        .filter(|author| !author.trim().is_empty());
+                    let author =
+                        author.map_or(String::new(), |author| format!("{} comments: ", author.trim()));
+                    self.comments.push((cell.clone(), author + &rich.take()));
+                }
+                Piece::Text(text) if in_author => {
+                    if let Some(last) = authors.last_mut() {
+                        last.push_str(&text);
+                    }
+                }
+                piece => rich.piece(piece),
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads the text of shapes, and counts pictures and charts. What comes before damage counts.
+    fn drawing(&mut self, text: &str, part: &str, charts: &Charts, book: &mut Book) {
+        let (mut in_text, mut shape) = (false, None::<String>);
+        let _ = xml::read(part, text, |piece| {
+            match piece {
+                Piece::Start(element) => match element.name.as_str() {
+                    "pic" => book.counts.pictures += 1,
+                    "chart" => match element.attribute("id").and_then(|id| charts.get(&id)) {
+                        Some(chart) => {
+                            let mut writer = Writer::default();
+                            chart.write(&mut writer);
+                            self.charts.push(writer.finish());
+                        }
+                        None => book.counts.pictures += 1,
+                    },
+                    "txBody" => shape = Some(String::new()),
+                    "t" => in_text = true,
+                    _ => {}
+                },
+                Piece::End(name) => match name.as_str() {
+                    "t" => in_text = false,
+                    "p" | "br" => shape.iter_mut().for_each(|shape| shape.push('\n')),
+                    "txBody" => self.shapes.extend(shape.take().filter(|shape| !shape.trim().is_empty())),
+                    _ => {}
+                },
+                Piece::Text(text) if in_text => shape.iter_mut().for_each(|shape| shape.push_str(&text)),
+                Piece::Text(_) => {}
+            }
+            Ok(())
+        });
+    }
+
+    /// Takes out what is hidden.
+    fn leave_out(&mut self, book: &mut Book) {
+        let (rows, columns) = (&self.hidden_rows, &self.hidden_columns);
+        self.rows.retain(|row, cells| {
+            let is_shown = !rows.contains(row);
+            book.counts.hidden += usize::from(!is_shown && cells.iter().any(|(_, text)| !text.is_empty()));
+            is_shown
+        });
+        let mut hidden = vec![false; MAX_COLUMNS];
+        for (first, last) in columns {
+            hidden.iter_mut().take(last.saturating_add(1)).skip(*first).for_each(|hidden| *hidden = true);
+        }
+        let is_hidden = |column: usize| hidden.get(column).copied().unwrap_or(false);
+        let mut with_text = HashSet::new();
+        for cells in self.rows.values_mut() {
+            cells.retain(|(column, text)| {
+                let hides = is_hidden(*column);
+                if hides && !text.is_empty() {
+                    with_text.insert(*column);
+                }
+                !hides
+            });
+        }
+        book.counts.hidden += with_text.len();
+        self.rows.retain(|_, cells| cells.iter().any(|(_, text)| !text.is_empty()));
+    }
+
+    /// Writes the sheet. Empty rows divide it into tables, and columns that are empty everywhere are left out.
+    pub(super) fn write(self, writer: &mut Writer, max_bytes: u64) -> Result<(), Problem> {
+        let used: HashSet<usize> = self
+            .rows
+            .values()
+            .flatten()
+            .filter(|(_, text)| !text.is_empty())
+            .map(|(column, _)| *column)
+            .collect();
+        let mut columns: Vec<usize> = used.into_iter().collect();
+        columns.sort_unstable();
+        // The place of a column among those that are used.
+        let place = |column: usize| columns.partition_point(|used| *used < column);
+        let mut last = None;
+        for (row, mut cells) in self.rows {
+            if last.is_none_or(|last| row > last + 1) {
+                writer.end_tables();
+                writer.begin_table();
+            }
+            // Below a merged cell of several rows the table goes on.
+            last = Some(row);
+            writer.row();
+            cells.sort_by_key(|(column, _)| *column);
+            let mut next = 0;
+            for (column, text) in cells {
+                let at = place(column);
+                if text.is_empty() || at < next {
+                    continue;
+                }
+                let (width, height) = self.merged.get(&(row, column)).copied().unwrap_or((1, 1));
+                let width = (place(column + width) - at).max(1);
+                writer.skip_to_column(at);
+                writer.cell(Span::new(width, height));
+                writer.text(&text);
+                if height > 1 {
+                    last = last.max(Some(row + height - 1));
+                }
+                next = at + width;
+            }
+            if writer.len() as u64 > max_bytes {
+                return Err(Problem::TooLong { limit: max_bytes });
+            }
+        }
+        writer.end_tables();
+        for shape in self.shapes {
+            writer.paragraph();
+            writer.text(&shape);
+        }
+        for chart in self.charts {
+            writer.paragraph();
+            writer.preformatted(chart.trim_end());
+        }
+        for (cell, comment) in self.comments {
+            writer.paragraph();
+            writer.text(&format!("[{cell}] {comment}"));
+        }
+        writer.paragraph();
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Reader {
+    sheet: Sheet,
+    cell: Option<Cell>,
+    /// The next row and column, where the file does not name them.
+    row: usize,
+    column: usize,
+    in_value: bool,
+    in_formula: bool,
+    rich: Option<RichText>,
+}
+
+impl Reader {
+    fn piece(&mut self, piece: Piece, book: &mut Book) {
+        match piece {
+            Piece::Start(element) => self.start(&element),
+            Piece::End(name) => match name.as_str() {
+                "v" => self.in_value = false,
+                "f" => self.in_formula = false,
+                "is" => {
+                    if let (Some(mut rich), Some(cell)) = (self.rich.take(), &mut self.cell) {
+                        cell.value = rich.take();
+                    }
+                }
+                "c" => self.end_cell(book),
+                "row" => self.row += 1,
+                _ => self.rich.iter_mut().for_each(|rich| rich.piece(Piece::End(name.clone()))),
+            },
+            Piece::Text(text) => match (&mut self.rich, &mut self.cell) {
+                (Some(rich), _) => rich.piece(Piece::Text(text)),
+                (None, Some(cell)) if self.in_value => cell.value.push_str(&text),
+                (None, Some(cell)) if self.in_formula => cell.formula.get_or_insert_default().push_str(&text),
+                _ => {}
+            },
+        }
+    }
+
+    fn start(&mut self, element: &Element) {
+        let number = |name: &str| element.attribute(name).and_then(|value| value.parse::<usize>().ok());
+        let is_hidden = || element.attribute("hidden").is_some_and(|value| value == "1" || value == "true");
+        match element.name.as_str() {
+            "col" => {
+                if is_hidden() {
+                    let bounds = number("min")
+                        .zip(number("max"))
+                        .map(|(min, max)| (min.saturating_sub(1), max.saturating_sub(1)));
+                    self.sheet
+                        .hidden_columns
+                        .extend(bounds.filter(|_| self.sheet.hidden_columns.len() < MAX_COLUMNS));
+                }
+            }
+            "row" => {
+                self.row = number("r").map_or(self.row, |row| row.saturating_sub(1)).min(MAX_ROWS);
+                self.column = 0;
+                if is_hidden() {
+                    self.sheet.hidden_rows.insert(self.row);
+                }
+            }
+            "c" => {
+                let named = element.attribute("r").and_then(|name| place_of(&name));
+                let place = named.unwrap_or((self.row, self.column));
+                self.column = place.1 + 1;
+                self.cell = Some(Cell {
+                    place,
+                    kind: element.attribute("t").unwrap_or_default(),
+                    style: number("s").unwrap_or(0),
+                    ..Cell::default()
+                });
+            }
+            "v" => self.in_value = true,
+            "f" => {
+                self.in_formula = true;
+                self.cell.iter_mut().for_each(|cell| _ = cell.formula.get_or_insert_default());
+            }
+            "is" => self.rich = Some(RichText::default()),
+            "mergeCell" => {
+                let reference = element.attribute("ref").unwrap_or_default();
+                if let Some((first, last)) = reference.split_once(':')
+                    && let (Some(first), Some(last)) = (place_of(first), place_of(last))
+                    && self.sheet.merged.len() < MAX_MERGED
+                {
+                    let size = (last.1.saturating_sub(first.1) + 1, last.0.saturating_sub(first.0) + 1);
+                    self.sheet.merged.insert(first, size);
+                }
+            }
+            _ => {
+                if let Some(rich) = &mut self.rich {
+                    rich.start(element);
+                }
+            }
+        }
+    }
+
+    fn end_cell(&mut self, book: &mut Book) {
+        let Some(cell) = self.cell.take() else { return };
+        let value = cell.value.as_str();
+        let text = match cell.kind.as_str() {
+            "s" => value
+                .trim()
+                .parse()
+                .ok()
+                .and_then(|at: usize| book.strings.get(at).cloned())
+                .unwrap_or_default(),
+            "b" => if value.trim() == "1" { "TRUE" } else { "FALSE" }.to_owned(),
+            "str" | "inlineStr" | "e" | "d" => value.to_owned(),
+            _ => match value.trim().parse::<f64>() {
+                Ok(number) => {
+                    let shown = book.formats.show(cell.style, number);
+                    // A format may show nothing.
+                    book.counts.hidden += usize::from(shown.is_empty());
+                    shown
+                }
+                Err(_) => value.to_owned(),
+            },
+        };
+        let text = match cell.formula {
+            Some(formula) if value.is_empty() && cell.kind != "str" => {
+                book.counts.no_results += 1;
+                format!("={}", formula.trim())
+            }
+            _ => text,
+        };
+        if !text.is_empty() {
+            self.sheet.rows.entry(cell.place.0).or_default().push((cell.place.1, text));
+        }
+    }
+}
+
+/// The place of a cell such as `B3`.
+fn place_of(name: &str) -> Option<Place> {
+    let name = name.replace('$', "");
+    let digits = name.find(|c: char| c.is_ascii_digit())?;
+    let letter =
+        |c: char| c.is_ascii_alphabetic().then(|| c.to_ascii_uppercase() as usize - 'A' as usize + 1);
+    let column =
+        name[..digits].chars().try_fold(0usize, |column, c| Some(column.checked_mul(26)? + letter(c)?))?;
+    let row: usize = name[digits..].parse().ok()?;
+    let is_valid = (1..=MAX_COLUMNS).contains(&column) && (1..=MAX_ROWS).contains(&row);
+    is_valid.then(|| (row - 1, column - 1))
+}

@@ -1,0 +1,137 @@
+//! ZIP archives, which DOCX and EPUB are.
+
+use std::collections::HashMap;
+use std::io::{Cursor, Read};
+
+use zip::ZipArchive;
+use zip::result::ZipError;
+
+use crate::kind::binary;
+use crate::plain::decode;
+use crate::{Kind, Problem};
+
+/// An archive may unpack to this many bytes, however small it is.
+const MIN_UNPACKED: u64 = 64 << 20;
+/// An archive may unpack to this many times its size.
+const MAX_RATIO: u64 = 100;
+
+/// An archive in memory.
+pub(crate) struct Archive<'a> {
+    zip: ZipArchive<Cursor<&'a [u8]>>,
+    /// The entries by their names.
+    places: HashMap<String, usize>,
+    /// Bytes it may unpack to in all, and how many are left.
+    limit: u64,
+    left: u64,
+}
+
+impl<'a> Archive<'a> {
+    /// Reads the list of entries.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub(crate) fn new(bytes: &'a [u8]) -> Result<Archive<'a>, Problem> {
+        let limit = MIN_UNPACKED.max(bytes.len() as u64 * MAX_RATIO);
+        let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(damaged)?;
+        let names: Vec<String> = zip.file_names().map(str::to_owned).collect();
+        let mut places = HashMap::new();
+        for name in names {
+            let Some(place) = zip.index_for_name(&name) else { continue };
+            // Some programs do not say that their names are UTF-8.
+            let raw = (!name.is_ascii()).then(|| zip.by_index_raw(place).ok()).flatten();
+            let utf8 = raw.and_then(|entry| String::from_utf8(entry.name_raw().to_vec()).ok());
+            // Some programs of Windows write its separator.
+            places.insert(utf8.unwrap_or(name).replace('\\', "/"), place);
+        }
+        Ok(Archive { zip, places, limit, left: limit })
+    }
+
+    /// Whether there is an entry of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.places.contains_key(name)
+    }
+
+    /// The names of all entries, in no order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.places.keys().map(String::as_str)
+    }
+
+    /// The bytes of an entry.
+    ///
+    /// # Errors
+    /// It is missing, damaged or encrypted, or the archive unpacks to too much.
+    pub(crate) fn bytes(&mut self, name: &str) -> Result<Vec<u8>, Problem> {
+        let in_entry = |error: ZipError| match error {
+            ZipError::UnsupportedArchive(ZipError::PASSWORD_REQUIRED) => Problem::Encrypted,
+            error => Problem::Damaged { what: format!("{name}: {error}") },
+        };
+        let place = self.places.get(name).copied().ok_or(ZipError::FileNotFound).map_err(in_entry)?;
+        let entry = self.zip.by_index(place).map_err(in_entry)?;
+        let mut bytes = Vec::new();
+        entry.take(self.left + 1).read_to_end(&mut bytes).map_err(|error| in_entry(error.into()))?;
+        match self.left.checked_sub(bytes.len() as u64) {
+            Some(left) => self.left = left,
+            None => return Err(Problem::Unpacked { limit: self.limit }),
+        }
+        Ok(bytes)
+    }
+
+    /// An entry as text.
+    ///
+    /// # Errors
+    /// As for [`Archive::bytes`], or it is not text.
+    pub(crate) fn text(&mut self, name: &str) -> Result<String, Problem> {
+        let not_text = |_| Problem::Damaged { what: format!("{name} is not text") };
+        Ok(decode::text(&self.bytes(name)?).map_err(not_text)?.text)
+    }
+}
+
+fn damaged(error: ZipError) -> Problem {
+    Problem::Damaged { what: error.to_string() }
+}
+
+/// What an archive is.
+///
+/// # Errors
+/// It is damaged, or no document.
+pub(crate) fn kind(bytes: &[u8]) -> Result<Kind, Problem> {
+    let mut archive = Archive::new(bytes)?;
+    let has = |name: &str| archive.has(name);
+    let known = [
+        ("META-INF/container.xml", Kind::Epub),
+        ("word/document.xml", Kind::Docx),
+        ("xl/workbook.xml", Kind::Xlsx),
+        ("ppt/presentation.xml", Kind::Pptx),
+    ];
+    if let Some((_, kind)) = known.iter().find(|(name, _)| has(name)) {
+        return Ok(*kind);
+    }
+    for (name, looks_like) in [
+        ("xl/workbook.bin", "an Excel workbook of the binary kind (.xlsb)"),
+        ("Index/Document.iwa", "an iWork document"),
+        ("AndroidManifest.xml", "an app of Android"),
+        ("META-INF/MANIFEST.MF", "a program of Java"),
+    ] {
+        if has(name) {
+            return Err(binary(looks_like));
+        }
+    }
+    let is_open_document = has("content.xml") && has("META-INF/manifest.xml");
+    let mimetype = archive.bytes("mimetype").unwrap_or_default();
+    if mimetype.starts_with(b"application/epub") {
+        return Ok(Kind::Epub);
+    }
+    if is_open_document || mimetype.starts_with(b"application/vnd.oasis.opendocument") {
+        return Ok(Kind::OpenDocument);
+    }
+    // The parts have other names; their types say what they are.
+    let types = archive.text("[Content_Types].xml").unwrap_or_default();
+    let kinds =
+        [("wordprocessingml", Kind::Docx), ("spreadsheetml", Kind::Xlsx), ("presentationml", Kind::Pptx)];
+    let office = kinds.iter().find(|(name, _)| types.contains(name)).map(|(_, kind)| *kind);
+    match (office, types.is_empty()) {
+        (Some(kind), _) => Ok(kind),
+        (None, true) => Ok(Kind::Archive),
+        (None, false) => Ok(Kind::Docx),
+    }
+}

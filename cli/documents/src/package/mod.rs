@@ -1,0 +1,9 @@
+//! Packages: archives of XML parts, which office documents and books are. Knows their names and their XML, and nothing
+//! of what they mean.
+
+mod archive;
+mod names;
+pub(crate) mod xml;
+
+pub(crate) use self::archive::{Archive, kind};
+pub(crate) use self::names::{natural_order, percent_decode, resolve};

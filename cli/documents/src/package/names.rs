@@ -1,0 +1,91 @@
+//! Names of entries, as parts of a package refer to them.
+
+use std::cmp::Ordering;
+
+/// The name of the entry that `href` means in a folder of the archive, without its fragment.
+pub(crate) fn resolve(folder: &str, href: &str) -> String {
+    let href = href.split(['#', '?']).next().unwrap_or_default();
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    if href.starts_with('/') {
+        parts.clear();
+    }
+    for part in href.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => _ = parts.pop(),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// A text whose bytes may be written as `%20`.
+pub(crate) fn percent_decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let code = (*first == b'%').then(|| after.get(..2)).flatten();
+        let code = code.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let code = code.and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The order in which people count: `chapter 2` before `chapter 10`.
+pub(crate) fn natural_order(a: &str, b: &str) -> Ordering {
+    let (mut a, mut b) = (a, b);
+    loop {
+        let (digits_a, digits_b) = (leading_digits(a), leading_digits(b));
+        let order = match (digits_a, digits_b) {
+            ("", "") => match (a.chars().next(), b.chars().next()) {
+                (None, None) => return Ordering::Equal,
+                (x, y) => x.cmp(&y),
+            },
+            (x, y) if x.is_empty() || y.is_empty() => a.cmp(b),
+            (x, y) => {
+                let number = |digits: &str| digits.trim_start_matches('0').to_owned();
+                let (m, n) = (number(x), number(y));
+                m.len().cmp(&n.len()).then_with(|| m.cmp(&n)).then_with(|| x.len().cmp(&y.len()))
+            }
+        };
+        if order != Ordering::Equal {
+            return order;
+        }
+        let rest = |text: &str, digits: &str| match digits.len() {
+            0 => text.chars().next().map_or(0, char::len_utf8),
+            length => length,
+        };
+        a = &a[rest(a, digits_a)..];
+        b = &b[rest(b, digits_b)..];
+    }
+}
+
+fn leading_digits(text: &str) -> &str {
+    &text[..text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_resolved_in_the_archive() {
+        assert_eq!(resolve("OEBPS", "text/ch 1.xhtml#top"), "OEBPS/text/ch 1.xhtml");
+        assert_eq!(resolve("a/b", "../../../c.html"), "c.html");
+        assert_eq!(resolve("a/b", "/word/x.xml"), "word/x.xml");
+        let mut names = ["b", "c10", "c2a", "c2", "c02", "a/10", "a/9"];
+        names.sort_by(|a, b| natural_order(a, b));
+        assert_eq!(names, ["a/9", "a/10", "b", "c2", "c2a", "c02", "c10"]);
+        assert_eq!(percent_decode("./c%zz.html%20%C3%A4%+1"), "./c%zz.html ä%+1");
+    }
+}

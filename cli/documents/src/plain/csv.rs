@@ -1,0 +1,60 @@
+//! CSV and other tables with separators.
+
+use csv::{ReaderBuilder, Trim};
+
+use super::decode;
+use crate::writer::{Span, Writer};
+use crate::{Converted, Problem};
+
+/// Signs between the values of a row, the likeliest first.
+const SEPARATORS: &[u8] = b",;\t|";
+/// The separator is looked for in so many rows.
+const SAMPLE_ROWS: usize = 50;
+
+/// Converts a table. A text without a separator stays as it is.
+///
+/// # Errors
+/// It is not text, or longer than `max_bytes`.
+pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem> {
+    let converted = decode::text(bytes)?;
+    // Excel may name the separator.
+    let (named, text) = match converted.text.strip_prefix("sep=").and_then(|rest| rest.split_once('\n')) {
+        Some((sign, rest)) => (sign.trim_end_matches('\r').bytes().next(), rest),
+        None => (None, converted.text.as_str()),
+    };
+    let Some(separator) = named.or_else(|| separator(text)) else { return Ok(converted) };
+    let mut writer = Writer::default();
+    writer.begin_table();
+    for record in reader(text, separator).records() {
+        let record = record.map_err(|error| Problem::Damaged { what: error.to_string() })?;
+        writer.row();
+        for value in &record {
+            writer.cell(Span::ONE);
+            writer.text(value);
+        }
+        if writer.len() as u64 > max_bytes {
+            return Err(Problem::TooLong { limit: max_bytes });
+        }
+    }
+    Ok(Converted { text: writer.finish(), ..converted })
+}
+
+fn reader(text: &str, separator: u8) -> csv::Reader<&[u8]> {
+    let mut builder = ReaderBuilder::new();
+    builder.delimiter(separator).has_headers(false).flexible(true).trim(Trim::All);
+    builder.from_reader(text.as_bytes())
+}
+
+/// The sign that divides most rows into equally many values.
+fn separator(text: &str) -> Option<u8> {
+    let score = |separator: u8| {
+        let rows = reader(text, separator).into_records().take(SAMPLE_ROWS);
+        let widths: Vec<usize> = rows.filter_map(|row| row.ok().map(|row| row.len())).collect();
+        let first = widths.first().copied().unwrap_or(0);
+        let alike = widths.iter().filter(|width| **width == first).count();
+        // A comma in a sentence divides some rows only.
+        (first > 1 && alike * 4 >= widths.len() * 3).then_some(alike * first.min(100))
+    };
+    let scored = SEPARATORS.iter().filter_map(|separator| score(*separator).map(|score| (score, *separator)));
+    scored.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, separator)| separator)
+}

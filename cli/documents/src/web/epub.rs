@@ -1,0 +1,335 @@
+//! EPUB: the chapters of a book in the order in which they are read. Books say it in several ways, and many say it
+//! wrongly: the spine first, then the tables of contents, then the list of files, then the names of the files.
+
+use std::collections::{HashMap, HashSet};
+
+use unicode_normalization::UnicodeNormalization;
+
+use super::html;
+use crate::counts::Counts;
+use crate::package::xml::{self, Element, Piece};
+use crate::package::{Archive, natural_order, percent_decode, resolve};
+use crate::writer::Writer;
+use crate::{Converted, Note, Problem};
+
+const CONTAINER: &str = "META-INF/container.xml";
+const ENCRYPTION: &str = "META-INF/encryption.xml";
+/// Files that hold chapters, by their extensions.
+const PAGES: &[&str] = &["html", "htm", "xhtml", "xht", "xml"];
+
+/// Converts a book.
+///
+/// # Errors
+/// It is damaged or encrypted, or has more than `max_bytes` of text.
+pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem> {
+    let mut archive = Archive::new(bytes)?;
+    let entries = Entries::new(&archive);
+    let encrypted = encrypted_entries(&mut archive, &entries)?;
+    let (mut writer, mut counts) = (Writer::default(), Counts::default());
+    for chapter in chapters(&mut archive, &entries, &mut counts)? {
+        if encrypted.contains(&chapter) {
+            return Err(Problem::Encrypted);
+        }
+        let page = match archive.bytes(&chapter) {
+            Ok(bytes) => html::decode(&bytes),
+            Err(problem @ (Problem::Unpacked { .. } | Problem::Encrypted)) => return Err(problem),
+            Err(problem) => Err(problem),
+        };
+        let Ok(page) = page else {
+            counts.missing_chapters.push(&chapter);
+            continue;
+        };
+        writer.end_tables(); // a chapter ends whatever the one before left open
+        html::write(&page.text, true, &mut writer, &mut counts);
+        if writer.len() as u64 > max_bytes {
+            return Err(Problem::TooLong { limit: max_bytes });
+        }
+    }
+    counts.unfilled_rows += writer.unfilled_rows();
+    let (text, notes) = (writer.finish(), counts.notes());
+    let missing = notes.iter().find(|note| matches!(note, Note::MissingChapters { .. }));
+    match missing.filter(|_| text.trim().is_empty()) {
+        Some(missing) => Err(Problem::Damaged { what: missing.to_string() }),
+        None => Ok(Converted { text, notes, ..Converted::default() }),
+    }
+}
+
+/// The entries of a book by their names, as references mean them.
+struct Entries {
+    names: HashSet<String>,
+    /// By their names in composed characters and small letters.
+    alike: HashMap<String, String>,
+    /// By the last parts of such names; `None` if several entries have it.
+    last: HashMap<String, Option<String>>,
+}
+
+impl Entries {
+    fn new(archive: &Archive) -> Entries {
+        let names: HashSet<String> = archive.names().map(str::to_owned).collect();
+        let mut entries = Entries { names, alike: HashMap::new(), last: HashMap::new() };
+        for name in &entries.names {
+            let alike = plain(name);
+            let last = alike.rsplit('/').next().unwrap_or_default().to_owned();
+            entries.last.entry(last).and_modify(|known| *known = None).or_insert(Some(name.clone()));
+            entries.alike.insert(alike, name.clone());
+        }
+        entries
+    }
+
+    /// The entry that a reference means in a folder.
+    fn find(&self, folder: &str, href: &str) -> Option<String> {
+        let names = [
+            resolve(folder, href),
+            resolve(folder, &percent_decode(href)),
+            percent_decode(&resolve(folder, href)),
+        ];
+        let exact = names.iter().find(|name| self.names.contains(*name)).cloned();
+        let alike = || names.iter().find_map(|name| self.alike.get(&plain(name)).cloned());
+        let last = || {
+            let name = plain(&names[1]);
+            self.last.get(name.rsplit('/').next().filter(|last| !last.is_empty())?).cloned().flatten()
+        };
+        exact.or_else(alike).or_else(last)
+    }
+}
+
+/// A name in composed characters and small letters.
+fn plain(name: &str) -> String {
+    name.nfc().flat_map(char::to_lowercase).collect()
+}
+
+fn is_page(name: &str) -> bool {
+    let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension).to_ascii_lowercase();
+    PAGES.contains(&extension.as_str())
+}
+
+/// A file in the description of a book.
+#[derive(Default)]
+struct Item {
+    href: String,
+    media_type: String,
+    fallback: Option<String>,
+    is_contents: bool,
+}
+
+impl Item {
+    fn is_chapter(&self) -> bool {
+        let kind = self.media_type.to_ascii_lowercase();
+        match kind.contains("html") || kind.contains("oeb1-document") || kind.contains("dtbook") {
+            true => true,
+            false => {
+                !kind.starts_with("image/")
+                    && !kind.contains("ncx")
+                    && is_page(self.href.split('#').next().unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// The description of a book.
+#[derive(Default)]
+struct Package {
+    folder: String,
+    items: HashMap<String, Item>,
+    /// The ids of the files, in the order in which they are listed.
+    order: Vec<String>,
+    /// The ids of the chapters, in the order in which they are read.
+    spine: Vec<String>,
+}
+
+impl Package {
+    /// Reads the entry with the description. What comes before damage counts.
+    fn read(archive: &mut Archive, name: &str) -> Result<Package, Problem> {
+        let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
+        let mut package = Package { folder, ..Package::default() };
+        let read = xml::read(name, &archive.text(name)?, |piece| {
+            if let Piece::Start(element) = piece {
+                package.element(&element);
+            }
+            Ok(())
+        });
+        match read {
+            Err(problem) if package.items.is_empty() => Err(problem),
+            _ => Ok(package),
+        }
+    }
+
+    fn element(&mut self, element: &Element) {
+        let text = |name: &str| element.attribute(name).unwrap_or_default();
+        match element.name.as_str() {
+            "item" => {
+                let id = element.attribute("id").unwrap_or_else(|| text("href"));
+                let item = Item {
+                    href: text("href"),
+                    media_type: text("media-type"),
+                    fallback: element.attribute("fallback"),
+                    is_contents: text("properties").split_whitespace().any(|property| property == "nav"),
+                };
+                if self.items.insert(id.clone(), item).is_none() {
+                    self.order.push(id);
+                }
+            }
+            "itemref" => self.spine.extend(element.attribute("idref")),
+            _ => {}
+        }
+    }
+
+    /// The file of an id that is a chapter: itself, or what stands for it.
+    fn chapter(&self, id: &str) -> Option<&Item> {
+        let mut item = self.items.get(id)?;
+        // A chain of fallbacks may be a ring.
+        for _ in 0..8 {
+            match &item.fallback {
+                Some(fallback) if !item.is_chapter() => item = self.items.get(fallback)?,
+                _ => break,
+            }
+        }
+        item.is_chapter().then_some(item)
+    }
+}
+
+/// The entries with the chapters, in the order in which they are read.
+fn chapters(archive: &mut Archive, entries: &Entries, counts: &mut Counts) -> Result<Vec<String>, Problem> {
+    let Some(package) = package(archive, entries) else {
+        let mut pages: Vec<String> = archive
+            .names()
+            .filter(|name| is_page(name) && !name.starts_with("META-INF/"))
+            .map(str::to_owned)
+            .collect();
+        pages.sort_by(|a, b| natural_order(a, b));
+        return match pages.is_empty() {
+            true => {
+                Err(Problem::Damaged { what: format!("{CONTAINER} names no book, and there are no pages") })
+            }
+            false => Ok(pages),
+        };
+    };
+    let mut found = Found::default();
+    for id in &package.spine {
+        match package.chapter(id) {
+            Some(item) => found.push(entries.find(&package.folder, &item.href), &item.href, counts),
+            None if package.items.contains_key(id) => counts.pictures += 1,
+            None => found.push(entries.find(&package.folder, id).filter(|name| is_page(name)), id, counts),
+        }
+    }
+    let has_spine = !found.chapters.is_empty();
+    for (folder, href) in contents(archive, entries, &package) {
+        let entry = entries.find(&folder, &href);
+        // Tables of contents may name what is no page.
+        if entry.as_ref().is_none_or(|entry| is_page(entry) || !has_spine) {
+            found.push(entry, &href, counts);
+        }
+    }
+    for item in package.order.iter().filter_map(|id| package.items.get(id)).filter(|item| item.is_chapter()) {
+        let entry = entries.find(&package.folder, &item.href);
+        match has_spine {
+            false => found.push(entry, &item.href, counts),
+            true if item.is_contents => {}
+            true => {
+                counts.unordered_chapters += usize::from(entry.is_some_and(|entry| found.known.insert(entry)))
+            }
+        }
+    }
+    Ok(found.chapters)
+}
+
+/// Chapters that are found. Each is read once.
+#[derive(Default)]
+struct Found {
+    chapters: Vec<String>,
+    known: HashSet<String>,
+    missing: HashSet<String>,
+}
+
+impl Found {
+    fn push(&mut self, entry: Option<String>, href: &str, counts: &mut Counts) {
+        match entry {
+            Some(entry) => {
+                if self.known.insert(entry.clone()) {
+                    self.chapters.push(entry);
+                }
+            }
+            None => {
+                let name = percent_decode(href.split('#').next().unwrap_or_default());
+                if !name.is_empty() && self.missing.insert(name.clone()) {
+                    counts.missing_chapters.push(&name);
+                }
+            }
+        }
+    }
+}
+
+/// The description of the book, wherever it is.
+fn package(archive: &mut Archive, entries: &Entries) -> Option<Package> {
+    let mut names = Vec::new();
+    if let Ok(container) = archive.text(CONTAINER) {
+        // What comes before damage counts.
+        let _ = xml::read(CONTAINER, &container, |piece| {
+            if let Piece::Start(element) = piece
+                && element.name == "rootfile"
+            {
+                names.extend(element.attribute("full-path").and_then(|path| entries.find("", &path)));
+            }
+            Ok(())
+        });
+    }
+    let mut others: Vec<String> = archive
+        .names()
+        .filter(|name| name.to_ascii_lowercase().ends_with(".opf"))
+        .map(str::to_owned)
+        .collect();
+    others.sort();
+    names.extend(others);
+    names
+        .iter()
+        .filter_map(|name| Package::read(archive, name).ok())
+        .find(|package| !package.items.is_empty())
+}
+
+/// What the tables of contents lead to: references, each with the folder that it is in.
+fn contents(archive: &mut Archive, entries: &Entries, package: &Package) -> Vec<(String, String)> {
+    let is_contents =
+        |item: &&Item| item.is_contents || item.media_type.contains("dtbncx") || item.href.ends_with(".ncx");
+    let items = package.order.iter().filter_map(|id| package.items.get(id)).filter(is_contents);
+    let mut names: Vec<String> = items.filter_map(|item| entries.find(&package.folder, &item.href)).collect();
+    // A table of contents that no list has.
+    names.extend(archive.names().filter(|name| name.ends_with(".ncx")).map(str::to_owned).min());
+    names.dedup();
+    let mut references = Vec::new();
+    for name in names {
+        let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
+        let Ok(text) = archive.text(&name) else { continue };
+        // What comes before damage counts.
+        let _ = xml::read(&name, &text, |piece| {
+            if let Piece::Start(element) = piece {
+                let reference = match element.name.as_str() {
+                    "content" => element.attribute("src"),
+                    "a" => element.attribute("href"),
+                    _ => None,
+                };
+                let is_local = |href: &String| {
+                    !href.contains("://") && !href.starts_with(['#', '?']) && !href.starts_with("mailto:")
+                };
+                references.extend(reference.filter(is_local).map(|href| (folder.clone(), href)));
+            }
+            Ok(())
+        });
+    }
+    references
+}
+
+/// Entries that are encrypted. Fonts may be, by an algorithm that only hides them.
+fn encrypted_entries(archive: &mut Archive, entries: &Entries) -> Result<HashSet<String>, Problem> {
+    let mut encrypted = HashSet::new();
+    if archive.has(ENCRYPTION) {
+        xml::read(ENCRYPTION, &archive.text(ENCRYPTION)?, |piece| {
+            if let Piece::Start(element) = piece
+                && element.name == "CipherReference"
+            {
+                encrypted.extend(element.attribute("URI").and_then(|uri| entries.find("", &uri)));
+            }
+            Ok(())
+        })?;
+    }
+    Ok(encrypted)
+}

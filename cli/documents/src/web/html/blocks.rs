@@ -1,0 +1,256 @@
+//! What elements write where they begin and end: headings, lists, tables, paragraphs.
+
+use super::Tag;
+use super::controls::Choices;
+use super::page::Page;
+use super::style::Declared;
+use crate::writer::Span;
+use crate::writer::ordinal::Format;
+
+/// Browsers bound columns so.
+const MAX_COLUMNS: i64 = 1000;
+
+/// What an element is to the writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Inline,
+    Block,
+    Heading,
+    List,
+    Item,
+    /// A line of its own.
+    Line,
+    Table,
+    /// A table that only arranges its cells, which are blocks.
+    Layout,
+    Preformatted,
+    Title,
+    Quote,
+    Reading,
+    Choices,
+    Svg,
+}
+
+/// A list whose items are counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct List {
+    format: Format,
+    next: i64,
+    step: i64,
+}
+
+impl Page<'_> {
+    /// Writes the beginning of an element.
+    pub(super) fn begin(&mut self, tag: &Tag, declared: &Declared) -> Role {
+        let name = tag.name.as_slice();
+        match name {
+            b"title" if self.titles == 0 => {
+                self.titles += 1;
+                Role::Title
+            }
+            b"title" => Role::Line,
+            b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" => {
+                self.has_heading |= name == b"h1";
+                self.writer.heading(usize::from(name[1] - b'0'));
+                Role::Heading
+            }
+            b"ul" | b"ol" | b"menu" | b"dir" => {
+                self.list_line();
+                let list = self.list(tag, declared);
+                self.lists.push(list);
+                Role::List
+            }
+            b"li" => {
+                self.item(tag, declared);
+                Role::Item
+            }
+            b"dt" | b"dd" => {
+                self.writer.line();
+                Role::Line
+            }
+            b"table" if is_for_layout(tag) => {
+                self.tables.push(true);
+                self.writer.paragraph();
+                Role::Layout
+            }
+            b"table" => {
+                self.tables.push(false);
+                self.writer.begin_table();
+                Role::Table
+            }
+            b"tr" | b"td" | b"th" if self.tables.last() == Some(&true) => {
+                self.writer.paragraph();
+                Role::Block
+            }
+            b"thead" | b"tbody" | b"tfoot" if self.tables.last() == Some(&false) => {
+                self.writer.row_group();
+                Role::Inline
+            }
+            b"tr" => {
+                self.writer.row();
+                Role::Inline
+            }
+            b"td" | b"th" => {
+                let number = |name: &str| tag.number(name).unwrap_or(1);
+                let columns = number("colspan").clamp(1, MAX_COLUMNS) as usize;
+                // 0 is for all rows that follow.
+                let rows = usize::try_from(number("rowspan")).unwrap_or(1);
+                self.writer.cell(Span::new(columns, if rows == 0 { usize::MAX } else { rows }));
+                Role::Inline
+            }
+            b"pre" | b"listing" | b"xmp" | b"textarea" => {
+                self.writer.paragraph();
+                self.preformatted += 1;
+                Role::Preformatted
+            }
+            b"select" => {
+                self.choices = Some(Choices::new(tag));
+                Role::Choices
+            }
+            b"option" => {
+                self.choices.iter_mut().for_each(|choices| choices.begin(tag));
+                Role::Inline
+            }
+            b"q" => {
+                self.writer.text("“");
+                Role::Quote
+            }
+            b"rp" => {
+                self.has_brackets = true;
+                Role::Inline
+            }
+            b"rt" if !self.has_brackets => {
+                self.writer.text("(");
+                Role::Reading
+            }
+            b"svg" => {
+                self.svg += 1;
+                Role::Svg
+            }
+            b"text" if self.svg > 0 => {
+                self.writer.line();
+                Role::Line
+            }
+            _ if is_block(name) => {
+                self.writer.paragraph();
+                Role::Block
+            }
+            _ => Role::Inline,
+        }
+    }
+
+    /// Writes the end of an element.
+    pub(super) fn end(&mut self, role: Role) {
+        match role {
+            Role::Inline | Role::Title => {}
+            Role::Block => self.writer.paragraph(),
+            Role::Heading => {
+                self.writer.end_item();
+                self.writer.paragraph();
+            }
+            Role::List => {
+                self.lists.pop();
+                self.list_line();
+            }
+            Role::Item => self.writer.end_item(),
+            Role::Line => self.writer.line(),
+            Role::Table => {
+                self.tables.pop();
+                self.writer.end_table();
+            }
+            Role::Layout => {
+                self.tables.pop();
+                self.writer.paragraph();
+            }
+            Role::Preformatted => {
+                self.preformatted = self.preformatted.saturating_sub(1);
+                self.writer.paragraph();
+            }
+            Role::Quote => self.writer.text("”"),
+            Role::Reading => self.writer.text(")"),
+            Role::Svg => self.svg = self.svg.saturating_sub(1),
+            Role::Choices => {
+                for choice in self.choices.take().map(Choices::finish).unwrap_or_default() {
+                    self.writer.line();
+                    self.writer.text(&choice);
+                }
+                self.writer.line();
+            }
+        }
+    }
+
+    /// A list within a list follows its item without an empty line.
+    fn list_line(&mut self) {
+        self.writer.end_item();
+        match self.lists.is_empty() {
+            true => self.writer.paragraph(),
+            false => self.writer.line(),
+        }
+    }
+
+    fn list(&mut self, tag: &Tag, declared: &Declared) -> List {
+        let is_ordered = tag.name == b"ol";
+        let of_type = tag.attribute("type").and_then(|kind| Format::of_example(kind.trim()));
+        let usual = if is_ordered { Format::Decimal } else { Format::Bullet };
+        let is_reversed = is_ordered && tag.has("reversed");
+        let first = match tag.number("start").filter(|_| is_ordered) {
+            Some(start) => start,
+            None if is_reversed => self.known.reversed.pop().unwrap_or(1),
+            None => 1,
+        };
+        List {
+            format: declared.list.or(of_type).unwrap_or(usual),
+            next: first,
+            step: if is_reversed { -1 } else { 1 },
+        }
+    }
+
+    fn item(&mut self, tag: &Tag, declared: &Declared) {
+        let depth = self.lists.len().saturating_sub(1);
+        let of_type = tag.attribute("type").and_then(|kind| Format::of_example(kind.trim()));
+        let mark = match self.lists.last_mut() {
+            Some(list) => {
+                let number = tag.number("value").unwrap_or(list.next);
+                list.next = number.saturating_add(list.step);
+                declared.list.or(of_type).unwrap_or(list.format).write(number)
+            }
+            None => String::new(),
+        };
+        self.writer.item(depth, &if mark.is_empty() { "-".to_owned() } else { mark + "." });
+    }
+}
+
+/// Tables that say of themselves that they are none.
+fn is_for_layout(tag: &Tag) -> bool {
+    tag.is("role", "presentation") || tag.is("role", "none")
+}
+
+fn is_block(name: &[u8]) -> bool {
+    const BLOCKS: &[&[u8]] = &[
+        b"address",
+        b"article",
+        b"aside",
+        b"blockquote",
+        b"caption",
+        b"center",
+        b"details",
+        b"dialog",
+        b"div",
+        b"dl",
+        b"fieldset",
+        b"figcaption",
+        b"figure",
+        b"footer",
+        b"form",
+        b"header",
+        b"hgroup",
+        b"legend",
+        b"main",
+        b"nav",
+        b"p",
+        b"search",
+        b"section",
+        b"summary",
+    ];
+    BLOCKS.contains(&name)
+}

@@ -1,0 +1,368 @@
+//! The state between the pieces of a page: what is open, what is hidden, where text goes.
+
+use super::blocks::{List, Role};
+use super::controls::{self, Choices};
+use super::elements::{Elements, is_void};
+use super::math::{self, Math};
+use super::prepass::{Prepass, is_tex};
+use super::style::{Color, Declared};
+use super::{Tag, Token};
+use crate::counts::Counts;
+use crate::writer::{Level, Writer};
+
+/// How the text of an element looks, and its parts unless they say otherwise.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    is_invisible: bool,
+    is_tiny: bool,
+    is_outside: bool,
+    level: Level,
+    /// Whether it is in a link within the page.
+    is_link: bool,
+    /// Only if the page says it.
+    color: Option<Color>,
+    background: Color,
+}
+
+/// An open element.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    look: Look,
+    /// Whether nothing of it is there.
+    is_absent: bool,
+    is_struck: bool,
+    /// Whether the page itself hides it.
+    begins_hiding: bool,
+    /// What its end writes.
+    role: Role,
+}
+
+/// Writes a page.
+pub(super) struct Page<'a> {
+    pub(super) writer: &'a mut Writer,
+    counts: &'a mut Counts,
+    pub(super) known: Prepass,
+    is_xml: bool,
+    elements: Elements<Open>,
+    /// The element whose content is left out, and how many of its name are open.
+    skipped: Option<(Vec<u8>, usize)>,
+    /// The TeX of a script.
+    script: Option<String>,
+    math: Option<(Math, usize)>,
+    pub(super) lists: Vec<List>,
+    /// Open tables: whether each is for layout.
+    pub(super) tables: Vec<bool>,
+    pub(super) choices: Option<Choices>,
+    pub(super) preformatted: usize,
+    pub(super) svg: usize,
+    title: Writer,
+    pub(super) titles: usize,
+    pub(super) has_heading: bool,
+    /// Whether the hidden text is counted already.
+    is_counted: bool,
+    /// Whether brackets around a reading are in the page.
+    pub(super) has_brackets: bool,
+}
+
+impl<'a> Page<'a> {
+    pub(super) fn new(
+        writer: &'a mut Writer,
+        counts: &'a mut Counts,
+        known: Prepass,
+        is_xml: bool,
+    ) -> Page<'a> {
+        Page {
+            writer,
+            counts,
+            known,
+            is_xml,
+            elements: Elements::default(),
+            skipped: None,
+            script: None,
+            math: None,
+            lists: Vec::new(),
+            tables: Vec::new(),
+            choices: None,
+            preformatted: 0,
+            svg: 0,
+            title: Writer::default(),
+            titles: 0,
+            has_heading: false,
+            is_counted: false,
+            has_brackets: false,
+        }
+    }
+
+    /// The title, if the page has no heading of the first level.
+    pub(super) fn finish(mut self) -> Option<String> {
+        self.close(0);
+        self.end_math();
+        let title = self.title.finish();
+        let title = title.trim_end();
+        (!self.has_heading && !title.is_empty()).then(|| title.to_owned())
+    }
+
+    pub(super) fn token(&mut self, token: Token) {
+        if let Some((name, depth)) = &mut self.skipped {
+            match token {
+                Token::Start(tag) if tag.name == *name && !(tag.is_closed && self.is_xml) => *depth += 1,
+                Token::End(end) if end == *name => *depth -= 1,
+                Token::Text(text) => self.script.iter_mut().for_each(|script| script.push_str(text)),
+                _ => {}
+            }
+            if self.skipped.as_ref().is_some_and(|(_, depth)| *depth == 0) {
+                self.skipped = None;
+                if let Some(script) = self.script.take() {
+                    self.formula(&math::written(&script));
+                }
+            }
+            return;
+        }
+        if let Some((math, depth)) = &mut self.math {
+            match &token {
+                Token::Start(tag) if math::local(&tag.name) == b"math" && !tag.is_closed => *depth += 1,
+                Token::End(name) if math::local(name) == b"math" => *depth -= 1,
+                _ => {}
+            }
+            match *depth {
+                0 => self.end_math(),
+                _ => math.token(&token),
+            }
+            return;
+        }
+        match token {
+            Token::Start(tag) => self.start(tag),
+            Token::End(name) => self.end_tag(name),
+            Token::Text(text) => self.text(text),
+        }
+    }
+
+    fn end_math(&mut self) {
+        if let Some((math, _)) = self.math.take() {
+            self.formula(&math.finish());
+        }
+    }
+
+    fn formula(&mut self, text: &str) {
+        if !self.elements.last().is_some_and(|open| open.is_absent) {
+            self.writer.text(text);
+        }
+    }
+
+    fn look(&self) -> Look {
+        self.elements.last().map_or(
+            Look {
+                is_invisible: false,
+                is_tiny: false,
+                is_outside: false,
+                level: Level::Normal,
+                is_link: false,
+                color: None,
+                background: if self.known.sheet.hides_background { Color::Unknown } else { Color::WHITE },
+            },
+            |open| open.look,
+        )
+    }
+
+    fn is_absent(&self) -> bool {
+        self.elements.last().is_some_and(|open| open.is_absent)
+    }
+
+    fn text(&mut self, text: &str) {
+        let look = self.look();
+        let is_lost = look.color.is_some_and(|color| color.is_lost_on(look.background));
+        if self.is_absent() || look.is_invisible || look.is_tiny || look.is_outside || is_lost {
+            return self.hide(text);
+        }
+        if !text.trim().is_empty() {
+            self.is_counted = false;
+        }
+        match self.elements.last().map(|open| open.role) {
+            Some(Role::Title) => self.title.text(text),
+            _ if self.choices.is_some() => self.choices.iter_mut().for_each(|choices| choices.text(text)),
+            _ if self.preformatted > 0 && look.level == Level::Normal => self.writer.preformatted(text),
+            _ => self.writer.text_at(look.level, text),
+        }
+    }
+
+    fn hide(&mut self, text: &str) {
+        if !text.trim().is_empty() && !self.is_counted {
+            self.counts.hidden += 1;
+            self.is_counted = true;
+        }
+    }
+
+    fn start(&mut self, tag: &Tag) {
+        let name = tag.name.as_slice();
+        if !self.is_xml {
+            self.close(self.elements.kept_by_start(name));
+        }
+        if self.skips(tag) {
+            self.script = (name == b"script" && is_tex(tag)).then(String::new);
+            let is_empty = is_void(name) || (tag.is_closed && self.is_xml);
+            self.skipped = (!is_empty).then(|| (name.to_vec(), 1));
+            return;
+        }
+        let declared = self.declared(tag);
+        let is_absent = self.is_absent() || is_absent(tag, &declared);
+        if math::local(name) == b"math" && !tag.is_closed {
+            if !is_absent {
+                self.math = Some((Math::new(tag), 1));
+            } else {
+                self.skipped = Some((name.to_vec(), 1));
+            }
+            return;
+        }
+        if is_void(name) {
+            if !is_absent {
+                self.void(tag);
+            }
+            return;
+        }
+        let look = self.look_of(tag, &declared);
+        let own = [declared.is_absent, declared.is_invisible, declared.is_outside, declared.is_tiny];
+        let begins_hiding = is_absent || own.contains(&Some(true)) || declared.color.is_some();
+        if begins_hiding {
+            self.is_counted &= self.is_absent();
+        }
+        let is_struck =
+            !is_absent && (matches!(name, b"s" | b"strike" | b"del") || declared.is_struck == Some(true));
+        let role = if is_absent { Role::Inline } else { self.begin(tag, &declared) };
+        if let Some(mark) = controls::role(tag).filter(|_| !is_absent) {
+            self.text(mark);
+            self.text(" ");
+        }
+        if is_struck {
+            self.writer.begin_struck();
+        }
+        self.elements.push(name, Open { look, is_absent, is_struck, begins_hiding, role });
+        if tag.is_closed && (self.is_xml || self.svg > 0) {
+            self.close(self.elements.len() - 1);
+        }
+    }
+
+    /// Whether the content of an element is no text.
+    fn skips(&self, tag: &Tag) -> bool {
+        let class = || tag.attribute("class").unwrap_or_default();
+        match tag.name.as_slice() {
+            b"script" | b"style" | b"template" | b"iframe" | b"noembed" | b"noframes" | b"datalist" => true,
+            b"title" | b"desc" | b"defs" | b"metadata" => self.svg > 0,
+            // The same formula a second time, drawn with letters.
+            b"span" | b"div" | b"nobr" if class().contains("katex-html") => true,
+            b"span" | b"div" if self.known.has_tex_scripts => class().starts_with("MathJax"),
+            _ => false,
+        }
+    }
+
+    fn declared(&self, tag: &Tag) -> Declared {
+        let mut declared = Declared::default();
+        let color = |name: &str| tag.attribute(name).map(|color| Color::parse(&color));
+        match tag.name.as_slice() {
+            b"font" => declared.color = color("color"),
+            b"body" => (declared.color, declared.background) = (color("text"), color("bgcolor")),
+            b"table" | b"tr" | b"td" | b"th" => declared.background = color("bgcolor"),
+            b"sup" => declared.level = Some(Level::Raised),
+            b"sub" => declared.level = Some(Level::Lowered),
+            b"mark" => declared.background = Some(Color::Unknown),
+            // Their looks are the browser's.
+            b"button" | b"input" | b"select" | b"textarea" => declared.background = Some(Color::Unknown),
+            _ => {}
+        }
+        if tag.has("background") {
+            declared.background = Some(Color::Unknown);
+        }
+        declared.replaced_by(self.known.sheet.of(tag))
+    }
+
+    fn look_of(&self, tag: &Tag, declared: &Declared) -> Look {
+        let around = self.look();
+        let is_note = tag.is("epub:type", "noteref") || tag.is("role", "doc-noteref");
+        let is_local = |href: String| href.contains('#');
+        let is_link = around.is_link || (tag.name == b"a" && tag.attribute("href").is_some_and(is_local));
+        let level = match declared.level.unwrap_or(around.level) {
+            _ if is_note => Level::Mark,
+            Level::Raised if is_link => Level::Mark,
+            level => level,
+        };
+        let background = match declared.background {
+            Some(Color::Transparent) | None => around.background,
+            Some(color) => color,
+        };
+        Look {
+            is_invisible: declared.is_invisible.unwrap_or(around.is_invisible),
+            is_tiny: declared.is_tiny.unwrap_or(around.is_tiny),
+            is_outside: around.is_outside || declared.is_outside == Some(true),
+            level,
+            is_link,
+            color: declared.color.or(around.color),
+            background,
+        }
+    }
+
+    /// Writes what an element without content stands for.
+    fn void(&mut self, tag: &Tag) {
+        match tag.name.as_slice() {
+            b"br" if self.preformatted > 0 => self.writer.preformatted("\n"),
+            b"br" => self.writer.line(),
+            b"hr" => self.writer.paragraph(),
+            b"input" => {
+                let declared = self.declared(tag);
+                let is_shown = declared.is_outside != Some(true) && !controls::is_switch(tag);
+                if let Some(text) = controls::input(tag).filter(|_| is_shown) {
+                    self.writer.text(" ");
+                    self.text(&text);
+                    self.writer.text(" ");
+                }
+            }
+            b"img" => self.picture(tag),
+            _ => {}
+        }
+    }
+
+    /// A picture is what its description says.
+    fn picture(&mut self, tag: &Tag) {
+        let Some(text) = tag.attribute("alt").filter(|alt| !alt.trim().is_empty()) else { return };
+        let class = tag.attribute("class").unwrap_or_default();
+        let is_formula =
+            text.trim_start().starts_with("{\\") || class.contains("tex") || class.contains("math");
+        match is_formula {
+            true => self.text(&math::written(&text)),
+            false => self.text(&format!(" [image: {}] ", text.trim())),
+        }
+    }
+
+    fn end_tag(&mut self, name: &[u8]) {
+        let kept = self.elements.kept_by_end(name, self.is_xml);
+        if kept == self.elements.len() && !self.is_absent() && (name == b"p" || name == b"br") {
+            self.writer.paragraph();
+        }
+        self.close(kept);
+    }
+
+    /// Closes elements until so many are open.
+    fn close(&mut self, kept: usize) {
+        while self.elements.len() > kept {
+            let Some(open) = self.elements.pop() else { return };
+            if open.is_struck {
+                self.writer.end_struck();
+            }
+            if open.begins_hiding {
+                self.is_counted &= self.is_absent();
+            }
+            if !open.is_absent {
+                self.end(open.role);
+            }
+        }
+    }
+}
+
+/// Whether an element is not shown.
+fn is_absent(tag: &Tag, declared: &Declared) -> bool {
+    let is_hidden = tag.attribute("hidden").is_some_and(|value| !value.eq_ignore_ascii_case("until-found"));
+    match tag.name.as_slice() {
+        // Scripts run where people read pages.
+        b"noscript" => true,
+        b"dialog" if !tag.has("open") => declared.is_absent != Some(false),
+        _ => declared.is_absent.unwrap_or(is_hidden),
+    }
+}

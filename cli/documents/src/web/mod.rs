@@ -1,0 +1,5 @@
+//! Pages of the web, and what is made of them: books, messages, saved pages.
+
+pub(crate) mod epub;
+pub(crate) mod html;
+pub(crate) mod mail;

@@ -1,0 +1,300 @@
+//! Writes text with paragraphs, headings, lists and tables, as Markdown does. Formats call the writer; it knows none of
+//! them. Beside it are what formats share: grids of tables, numbers of lists, formulas, symbols.
+
+pub(crate) mod formula;
+mod grid;
+pub(crate) mod ordinal;
+mod scripts;
+pub(crate) mod symbols;
+mod tables;
+
+pub(crate) use self::grid::{Rows, Span};
+pub(crate) use self::scripts::Level;
+
+use self::scripts::Scripts;
+use self::tables::Table;
+
+/// Deepest indentation of lists.
+const MAX_INDENT: usize = 8;
+/// What raised and lowered text belongs to, is looked for in so many bytes before it.
+const BASE_BYTES: usize = 64;
+/// Stands before and after text that is struck out.
+const STRUCK: &str = "~~";
+
+/// What goes between what is written and what follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Gap {
+    #[default]
+    None,
+    Space,
+    Line,
+    Paragraph,
+}
+
+/// A text that is being written.
+#[derive(Debug, Default)]
+pub(crate) struct Writer {
+    text: String,
+    gap: Gap,
+    /// Written before the next text, for example `- `.
+    marker: String,
+    /// Open tables. Tables within tables mostly are for layout, so their rows are lines as well.
+    tables: Vec<Table>,
+    /// Whether the text is in a cell of a table, where paragraphs end with a space.
+    in_cell: bool,
+    /// Raised and lowered text that is not written yet.
+    scripts: Scripts,
+    /// Elements of struck-out text that are open, and whether the mark before them is written.
+    struck: usize,
+    is_struck: bool,
+    /// Bytes that fill tables, and rows that would need too many.
+    filling: usize,
+    unfilled_rows: usize,
+}
+
+impl Writer {
+    /// Bytes so far.
+    pub(crate) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Rows of tables whose cells may be in other columns, because of too many empty ones.
+    pub(crate) fn unfilled_rows(&self) -> usize {
+        self.unfilled_rows
+    }
+
+    /// Appends text. White space becomes one space.
+    pub(crate) fn text(&mut self, text: &str) {
+        if !self.scripts.is_empty() && !text.is_empty() {
+            if self.scripts.takes(text) {
+                return;
+            }
+            self.end_scripts(text.chars().next());
+        }
+        self.words(text);
+    }
+
+    /// Appends text that may be raised or lowered.
+    pub(crate) fn text_at(&mut self, level: Level, text: &str) {
+        match level {
+            Level::Normal => self.text(text),
+            // A gap before the text is one in the line.
+            _ if self.scripts.is_empty() && text.trim().is_empty() => self.words(text),
+            level => self.scripts.add(level, text),
+        }
+    }
+
+    fn end_scripts(&mut self, next: Option<char>) {
+        if self.scripts.is_empty() {
+            return;
+        }
+        let is_alone = self.gap != Gap::None || !self.marker.is_empty() || self.begins_a_cell();
+        let tail = self.text.len().saturating_sub(BASE_BYTES);
+        let tail = (tail..self.text.len()).find(|at| self.text.is_char_boundary(*at));
+        let tail = tail.filter(|_| !is_alone).map_or("", |start| &self.text[start..]);
+        let base = tail.rsplit(char::is_whitespace).next().unwrap_or_default();
+        let text = self.scripts.take(base, next);
+        self.words(&text);
+    }
+
+    fn words(&mut self, text: &str) {
+        let is_word = |c: char| {
+            !c.is_whitespace() && !c.is_control() && !matches!(c, '\u{ad}' | '\u{200b}' | '\u{feff}' | '|')
+        };
+        let mut rest = text;
+        while let Some(c) = rest.chars().next() {
+            let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+            if end > 0 {
+                self.flush();
+                self.text.push_str(&rest[..end]);
+                rest = &rest[end..];
+                continue;
+            }
+            match c {
+                '\u{a0}' => self.push(' '),
+                '\u{ad}' | '\u{200b}' | '\u{feff}' => {}
+                '|' if self.in_cell => {
+                    self.push('\\');
+                    self.text.push('|');
+                }
+                '|' => self.push('|'),
+                _ => self.gap = self.gap.max(Gap::Space),
+            }
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+
+    /// Appends text with its spaces and line ends.
+    pub(crate) fn preformatted(&mut self, text: &str) {
+        self.end_scripts(text.chars().next());
+        if self.in_cell {
+            return self.words(text);
+        }
+        for c in text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')) {
+            match c {
+                // An end of the line is written when something follows.
+                '\n' if self.gap == Gap::Line => {
+                    self.flush();
+                    self.gap = Gap::Line;
+                }
+                '\n' => self.gap = self.gap.max(Gap::Line),
+                c => self.push(c),
+            }
+        }
+    }
+
+    fn push(&mut self, c: char) {
+        self.flush();
+        self.text.push(c);
+    }
+
+    /// Writes what goes before the next text.
+    fn flush(&mut self) {
+        if self.begins_a_cell() {
+            self.begin_cell();
+        }
+        if self.struck == 0 {
+            self.close_struck();
+        }
+        let gap = std::mem::take(&mut self.gap);
+        if !self.text.is_empty() {
+            self.text.push_str(match gap {
+                Gap::None => "",
+                Gap::Space => " ",
+                Gap::Line => "\n",
+                Gap::Paragraph => "\n\n",
+            });
+        }
+        self.text.push_str(&std::mem::take(&mut self.marker));
+        if self.struck > 0 && !self.is_struck {
+            self.text.push_str(STRUCK);
+            self.is_struck = true;
+        }
+    }
+
+    /// Begins text that is struck out.
+    pub(crate) fn begin_struck(&mut self) {
+        self.end_scripts(None);
+        self.struck += 1;
+    }
+
+    /// Ends text that is struck out.
+    pub(crate) fn end_struck(&mut self) {
+        self.end_scripts(None);
+        self.struck = self.struck.saturating_sub(1);
+    }
+
+    /// The mark stands on the line of the text. It is written again before text that goes on behind it.
+    fn close_struck(&mut self) {
+        if std::mem::take(&mut self.is_struck) {
+            self.text.push_str(STRUCK);
+        }
+    }
+
+    /// Ends the line.
+    pub(crate) fn line(&mut self) {
+        self.end(Gap::Line);
+    }
+
+    /// Ends the paragraph.
+    pub(crate) fn paragraph(&mut self) {
+        self.end(Gap::Paragraph);
+    }
+
+    fn end(&mut self, gap: Gap) {
+        self.end_scripts(None);
+        self.close_struck();
+        if self.in_cell {
+            self.gap = self.gap.max(Gap::Space);
+        } else if self.marker.is_empty() {
+            // A paragraph that begins an item is on the line of its mark.
+            self.gap = self.gap.max(gap);
+        }
+    }
+
+    /// Ends a heading or an item of a list; its mark is not written if it had no text.
+    pub(crate) fn end_item(&mut self) {
+        self.end_scripts(None);
+        self.marker.clear();
+        self.line();
+    }
+
+    /// Begins a heading of a level from 1 to 6.
+    pub(crate) fn heading(&mut self, level: usize) {
+        self.end_item();
+        self.paragraph();
+        if !self.in_cell {
+            self.marker = "#".repeat(level.clamp(1, 6)) + " ";
+        }
+    }
+
+    /// Begins an item of a list with a mark such as `-`. The outermost list has depth 0.
+    pub(crate) fn item(&mut self, depth: usize, mark: &str) {
+        self.end_item();
+        let indent = if self.in_cell { 0 } else { depth.min(MAX_INDENT) };
+        self.marker = format!("{}{mark} ", "  ".repeat(indent));
+    }
+
+    /// Writes a mark before the next text, behind that of a heading or an item: the number of a heading.
+    pub(crate) fn number(&mut self, mark: &str) {
+        self.marker.extend([mark, " "]);
+    }
+
+    /// The text, with an end of the line.
+    pub(crate) fn finish(mut self) -> String {
+        self.end_tables();
+        self.close_struck();
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_written_between_texts_only() {
+        let mut writer = Writer::default();
+        writer.paragraph();
+        writer.heading(2);
+        writer.text(" A\n heading ");
+        writer.paragraph();
+        writer.line();
+        writer.item(1, "-");
+        writer.item(1, "-");
+        writer.paragraph();
+        writer.text("item");
+        writer.heading(1);
+        writer.end_item();
+        writer.text("end");
+        writer.paragraph();
+        assert_eq!(writer.finish(), "## A heading\n\n  - item\n\nend\n");
+    }
+
+    #[test]
+    fn struck_text_is_marked() {
+        let mut writer = Writer::default();
+        writer.text("was ");
+        writer.begin_struck();
+        writer.text(" 80 euros ");
+        writer.paragraph();
+        writer.text("or 90");
+        writer.end_struck();
+        writer.text(" now 70");
+        assert_eq!(writer.finish(), "was ~~80 euros~~\n\n~~or 90~~ now 70\n");
+    }
+
+    #[test]
+    fn preformatted_text_keeps_its_lines() {
+        let mut writer = Writer::default();
+        writer.text("code:");
+        writer.paragraph();
+        writer.preformatted("\n  if x {\n\n    y\n  }\n");
+        writer.paragraph();
+        writer.text("end");
+        assert_eq!(writer.finish(), "code:\n\n  if x {\n\n    y\n  }\n\nend\n");
+    }
+}

@@ -1,0 +1,511 @@
+//! The other formats: spreadsheets, presentations, OpenDocument, RTF, messages, notebooks, subtitles, archives.
+
+mod parts;
+
+use documents::{Kind, Limits, Problem, read_bytes};
+
+use self::parts::{archive, archive_of_bytes, notes, read};
+
+#[track_caller]
+fn check(name: &str, bytes: &[u8], wanted: &str, note: &str) {
+    let document = read(name, bytes);
+    assert_eq!((document.text.as_str(), notes(&document).as_str()), (wanted, note));
+}
+
+/// A workbook with these sheets `(attributes, content)` and other parts.
+fn xlsx(sheets: &[(&str, &str)], more: &[(&str, &str)]) -> Vec<u8> {
+    let names: String = sheets
+        .iter()
+        .enumerate()
+        .map(|(i, (attributes, _))| format!("<sheet {attributes} r:id='r{i}'/>"))
+        .collect();
+    let relations: String = (0..sheets.len())
+        .map(|i| format!("<Relationship Id='r{i}' Type='x/worksheet' Target='worksheets/sheet{i}.xml'/>"))
+        .collect();
+    let workbook = format!("<workbook><sheets>{names}</sheets></workbook>");
+    let relations = format!(
+        "<Relationships>{relations}<Relationship Id='s' Type='x/sharedStrings' Target='sharedStrings.xml'/>\
+         <Relationship Id='t' Type='x/styles' Target='styles.xml'/></Relationships>"
+    );
+    let names: Vec<String> = (0..sheets.len()).map(|i| format!("xl/worksheets/sheet{i}.xml")).collect();
+    let mut entries =
+        vec![("xl/workbook.xml", workbook.as_str()), ("xl/_rels/workbook.xml.rels", &relations)];
+    entries.extend(names.iter().map(String::as_str).zip(sheets.iter().map(|(_, content)| *content)));
+    entries.extend(more);
+    archive(&entries)
+}
+
+#[test]
+fn sheets_are_tables_with_what_they_show() {
+    let strings = "<sst><si><t>Name</t></si><si><t>Born</t></si><si><r><t>Area m</t></r><r><rPr><vertAlign val='superscript'/></rPr><t>2</t></r></si></sst>";
+    let styles = "<styleSheet><numFmts><numFmt numFmtId='164' formatCode='#,##0.00\\ &quot;€&quot;'/></numFmts>\
+        <cellStyleXfs><xf numFmtId='9'/></cellStyleXfs><cellXfs><xf numFmtId='0'/><xf numFmtId='14'/><xf numFmtId='164'/><xf numFmtId='10'/></cellXfs></styleSheet>";
+    let sheet = "<worksheet><sheetData>\
+        <row r='2'><c r='B2' t='s'><v>0</v></c><c r='C2' t='s'><v>1</v></c><c r='E2' t='s'><v>2</v></c></row>\
+        <row r='3'><c r='B3' t='inlineStr'><is><t>Olaf</t></is></c><c r='C3' s='1'><v>45356</v></c><c r='E3' s='2'><v>1234.5</v></c></row>\
+        <row r='4'><c r='B4' t='str'><f>A1</f><v>Mary</v></c><c r='E4' s='3'><v>0.256</v></c></row>\
+        <row r='5'><c r='B5' t='b'><v>1</v></c><c r='C5' t='e'><v>#DIV/0!</v></c><c r='E5'><f>SUM(E3:E4)</f></c></row>\
+        <row r='8'><c r='B8'><v>4006381333931</v></c></row></sheetData></worksheet>";
+    check(
+        "a.xlsx",
+        &xlsx(&[("name='One'", sheet)], &[("xl/sharedStrings.xml", strings), ("xl/styles.xml", styles)]),
+        "Name | Born | Area m^2\nOlaf | 2024-03-05 | 1,234.50 €\nMary | | 25.60%\nTRUE | #DIV/0! | =SUM(E3:E4)\n\n4006381333931\n",
+        "the file has no result for the formulas of 1 cell",
+    );
+}
+
+#[test]
+fn merged_and_hidden_cells_of_sheets() {
+    let text = |place: &str, text: &str| format!("<c r='{place}' t='str'><v>{text}</v></c>");
+    let sheet = format!(
+        "<worksheet><cols><col min='4' max='4' hidden='1'/></cols><sheetData><row r='1'>{}{}{}</row><row r='2'>{}{}</row><row r='3' hidden='1'>{}</row><row r='4'>{}{}</row></sheetData>\
+         <mergeCells><mergeCell ref='A1:A2'/><mergeCell ref='A4:B4'/></mergeCells></worksheet>",
+        text("A1", "North"),
+        text("B1", "Cable"),
+        text("C1", "12"),
+        text("B2", "Hub"),
+        text("D2", "secret"),
+        text("A3", "hidden"),
+        text("A4", "Total"),
+        text("C4", "19"),
+    );
+    let plain = format!(
+        "<worksheet><sheetData><row>{}</row></sheetData></worksheet>",
+        "<c t='str'><v>x</v></c><c><v>2</v></c>"
+    );
+    check(
+        "a.xlsx",
+        &xlsx(
+            &[("name='First'", &sheet), ("name='Gone' state='hidden'", &plain), ("name='Last'", &plain)],
+            &[],
+        ),
+        "## First\n\nNorth | Cable | 12\nNorth | Hub\n\nTotal | | 19\n\n## Last\n\nx | 2\n",
+        "text that a reader does not see was left out in 2 places; 1 hidden slide or sheet left out",
+    );
+}
+
+const CHART: &str = "<c:chart><c:title><a:t>Boats sold</a:t></c:title><c:ser><c:tx><c:strCache><c:pt idx='0'><c:v>2023</c:v></c:pt></c:strCache></c:tx>\
+    <c:cat><c:pt idx='0'><c:v>North</c:v></c:pt><c:pt idx='1'><c:v>South</c:v></c:pt></c:cat><c:val><c:pt idx='0'><c:v>7</c:v></c:pt></c:val></c:ser>\
+    <c:ser><c:tx><c:v>2024</c:v></c:tx><c:val><c:pt idx='0'><c:v>8</c:v></c:pt><c:pt idx='1'><c:v>9</c:v></c:pt></c:val></c:ser></c:chart>";
+const CHART_TEXT: &str = "[chart: Boats sold]\n\n| 2023 | 2024\nNorth | 7 | 8\nSouth | | 9\n";
+
+#[test]
+fn charts_are_the_numbers_that_they_show() {
+    let relations =
+        "<Relationships><Relationship Id='k' Type='x/chart' Target='../charts/c.xml'/></Relationships>";
+    let slide = "<p:sld><p:graphicFrame><c:chart r:id='k'/></p:graphicFrame></p:sld>";
+    check(
+        "a.pptx",
+        &pptx(&[slide], &[("ppt/slides/_rels/slide1.xml.rels", relations), ("ppt/charts/c.xml", CHART)]),
+        &format!("# Slide 1\n\n{CHART_TEXT}"),
+        "",
+    );
+    let document = "<w:document><w:p><w:r><w:t>See:</w:t></w:r><w:r><w:drawing><wp:docPr/><c:chart r:id='k'/></w:drawing></w:r></w:p></w:document>";
+    let parts = [
+        ("word/document.xml", document),
+        ("word/_rels/document.xml.rels", relations),
+        ("charts/c.xml", CHART),
+    ];
+    check("a.docx", &archive(&parts), &format!("See:\n\n{CHART_TEXT}"), "");
+    let sheet = "<worksheet><sheetData><row r='1'><c r='A1'><v>1</v></c></row></sheetData></worksheet>";
+    let drawing = "<xdr:wsDr><xdr:graphicFrame><c:chart r:id='k'/></xdr:graphicFrame></xdr:wsDr>";
+    let drawings =
+        "<Relationships><Relationship Id='d' Type='x/drawing' Target='../drawings/d.xml'/></Relationships>";
+    check(
+        "a.xlsx",
+        &xlsx(
+            &[("name='a'", sheet)],
+            &[
+                ("xl/worksheets/_rels/sheet0.xml.rels", drawings),
+                ("xl/drawings/d.xml", drawing),
+                ("xl/drawings/_rels/d.xml.rels", relations),
+                ("xl/charts/c.xml", CHART),
+            ],
+        ),
+        &format!("1\n\n{CHART_TEXT}"),
+        "",
+    );
+}
+
+#[test]
+fn shapes_and_remarks_of_sheets_are_read() {
+    let sheet = "<worksheet><sheetData><row r='1'><c r='A1'><v>1</v></c></row></sheetData></worksheet>";
+    let relations = "<Relationships><Relationship Id='d' Type='x/drawing' Target='../drawings/d.xml'/>\
+        <Relationship Id='c' Type='x/comments' Target='../comments1.xml'/></Relationships>";
+    let drawing = "<xdr:wsDr><xdr:sp><xdr:txBody><a:p><a:r><a:t>Only an</a:t></a:r></a:p><a:p><a:r><a:t>estimate</a:t></a:r></a:p></xdr:txBody></xdr:sp><xdr:pic/></xdr:wsDr>";
+    let comments = "<comments><authors><author>Ann</author></authors><commentList><comment ref='A1' authorId='0'><text><r><t>Why?</t></r></text></comment></commentList></comments>";
+    check(
+        "a.xlsx",
+        &xlsx(
+            &[("name='a'", sheet)],
+            &[
+                ("xl/worksheets/_rels/sheet0.xml.rels", relations),
+                ("xl/drawings/d.xml", drawing),
+                ("xl/comments1.xml", comments),
+            ],
+        ),
+        "1\n\nOnly an estimate\n\n[A1] Ann comments: Why?\n",
+        "1 picture without text",
+    );
+}
+
+#[test]
+fn hostile_sheets_end() {
+    let far =
+        |row: usize| format!("<row r='{row}'><c r='A{row}'><v>1</v></c><c r='XFD{row}'><v>2</v></c></row>");
+    let rows: String = (1..2000).map(far).collect();
+    let middle: String = (1..16_000).map(|_| "<c><v>1</v></c>").collect();
+    let sheet = format!(
+        "<worksheet><sheetData>{rows}<row r='5000'>{middle}</row></sheetData><mergeCells><mergeCell ref='A1:XFD1048576'/><mergeCell ref='B9:A1'/></mergeCells></worksheet>"
+    );
+    let document = read("a.xlsx", &xlsx(&[("name='a'", &sheet)], &[]));
+    assert!(document.text.len() < 8 << 20, "{}", document.text.len());
+    let _ = read_bytes(
+        "a.xlsx",
+        &xlsx(&[("name='a'", "<c r='ZZZZZZZZ99999999999999999999'/>")], &[]),
+        &Limits::default(),
+    );
+}
+
+/// A presentation with these slides and other parts.
+fn pptx(slides: &[&str], more: &[(&str, &str)]) -> Vec<u8> {
+    let ids: String = (0..slides.len()).map(|i| format!("<p:sldId id='{}' r:id='r{i}'/>", 256 + i)).collect();
+    let relations: String = (0..slides.len())
+        .map(|i| {
+            format!("<Relationship Id='r{i}' Type='x/slide' Target='slides/slide{}.xml'/>", slides.len() - i)
+        })
+        .collect();
+    let presentation = format!("<p:presentation><p:sldIdLst>{ids}</p:sldIdLst></p:presentation>");
+    let relations = format!("<Relationships>{relations}</Relationships>");
+    let names: Vec<String> =
+        (0..slides.len()).map(|i| format!("ppt/slides/slide{}.xml", slides.len() - i)).collect();
+    let mut entries = vec![
+        ("ppt/presentation.xml", presentation.as_str()),
+        ("ppt/_rels/presentation.xml.rels", &relations),
+    ];
+    entries.extend(names.iter().map(String::as_str).zip(slides.iter().copied()));
+    entries.extend(more);
+    archive(&entries)
+}
+
+#[test]
+fn slides_are_in_their_order() {
+    let shape = |kind: &str, paragraphs: &str| {
+        format!(
+            "<p:sp><p:nvSpPr><p:cNvPr/><p:nvPr><p:ph type='{kind}'/></p:nvPr></p:nvSpPr><p:txBody>{paragraphs}</p:txBody></p:sp>"
+        )
+    };
+    let p = |properties: &str, text: &str| format!("<a:p>{properties}<a:r><a:t>{text}</a:t></a:r></a:p>");
+    let auto = |start: &str| format!("<a:pPr><a:buAutoNum type='arabicParenR' {start}/></a:pPr>");
+    let first = format!(
+        "<p:sld>{}{}{}{}</p:sld>",
+        shape(
+            "body",
+            &(p("", "one") + &p("<a:pPr lvl='1'/>", "below") + &p("<a:pPr><a:buNone/></a:pPr>", "plain"))
+        ),
+        shape("title", &p("", "The boat")),
+        shape("sldNum", &p("", "1")),
+        shape("body", &(p(&auto("startAt='3'"), "x") + &p(&auto("startAt='3'"), "y")))
+    );
+    let cell = |attributes: &str, text: &str| {
+        format!("<a:tc {attributes}><a:txBody>{}</a:txBody></a:tc>", p("", text))
+    };
+    let table = format!(
+        "<p:sld><p:graphicFrame><a:tbl><a:tr>{}{}</a:tr><a:tr>{}{}</a:tr><a:tr>{}{}</a:tr></a:tbl></p:graphicFrame>\
+         <p:pic><p:cNvPr descr='A map'/><a:blip/></p:pic><p:pic><p:cNvPr/><a:blip/></p:pic>\
+         <p:sp><p:txBody><a:p><a:r><a:t>10</a:t></a:r><a:r><a:rPr baseline='30000'/><a:t>6</a:t></a:r></a:p></p:txBody></p:sp></p:sld>",
+        cell("rowSpan='2'", "a"),
+        cell("", "b"),
+        cell("vMerge='1'", ""),
+        cell("", "c"),
+        cell("gridSpan='2'", "d"),
+        cell("hMerge='1'", ""),
+    );
+    let hidden = format!("<p:sld show='0'>{}</p:sld>", shape("body", &p("", "secret")));
+    let relations = "<Relationships><Relationship Id='n' Type='x/notesSlide' Target='../notesSlides/n.xml'/></Relationships>";
+    let notes_part = format!(
+        "<p:notes>{}{}</p:notes>",
+        shape("body", &p("<a:pPr><a:buNone/></a:pPr>", "Say hello.")),
+        shape("sldNum", &p("", "1"))
+    );
+    check(
+        "a.pptx",
+        &pptx(
+            &[&first, &hidden, &table],
+            &[("ppt/slides/_rels/slide3.xml.rels", relations), ("ppt/notesSlides/n.xml", &notes_part)],
+        ),
+        "# Slide 1: The boat\n\n- one\n  - below\nplain\n\n3) x\n4) y\n\n[Notes] Say hello.\n\n# Slide 3\n\na | b\na | c\nd\n\n[image: A map]\n10^6\n",
+        "1 hidden slide or sheet left out; 1 picture without text",
+    );
+}
+
+/// A document of LibreOffice.
+fn odf(kind: &str, styles: &str, body: &str) -> Vec<u8> {
+    let content = format!(
+        "<office:document-content><office:automatic-styles>{styles}</office:automatic-styles><office:body><office:{kind}>{body}</office:{kind}></office:body></office:document-content>"
+    );
+    archive(&[("mimetype", "application/vnd.oasis.opendocument.text"), ("content.xml", &content)])
+}
+
+#[test]
+fn open_documents_are_read() {
+    let styles = "<style:style style:name='up'><style:text-properties style:text-position='super 58%'/></style:style>\
+        <style:style style:name='gone'><style:text-properties text:display='none'/></style:style>\
+        <style:style style:name='old'><style:text-properties style:text-line-through-style='solid'/></style:style>\
+        <text:list-style style:name='L'><text:list-level-style-number text:level='1' style:num-format='1' style:num-suffix='.' text:start-value='4'/>\
+        <text:list-level-style-number text:level='2' style:num-format='a' style:num-suffix=')' text:display-levels='2'/></text:list-style>\
+        <text:list-style style:name='B'><text:list-level-style-bullet text:level='1' text:bullet-char='•'/></text:list-style>";
+    let item = |inner: &str| format!("<text:list-item>{inner}</text:list-item>");
+    let p = |text: &str| format!("<text:p>{text}</text:p>");
+    let list = format!(
+        "<text:list text:style-name='L'>{}{}</text:list>",
+        item(&(p("a") + "<text:list>" + &item(&p("b")) + &item(&p("c")) + "</text:list>")),
+        item(&p("d"))
+    );
+    let body = format!(
+        "<text:tracked-changes><text:changed-region><text:deletion><text:p>deleted</text:p></text:deletion></text:changed-region></text:tracked-changes>\
+         <text:h text:outline-level='2'>Head</text:h><text:p>10<text:span text:style-name='up'>6</text:span> cells<text:s text:c='3'/>and<text:tab/>more<text:line-break/>line\
+         <text:span text:style-name='gone'>hidden</text:span> <text:span text:style-name='old'>80</text:span></text:p>{list}\
+         <text:list text:continue-numbering='true' text:style-name='L'>{}</text:list><text:list text:style-name='B'>{}</text:list>\
+         <text:p>note<text:note><text:note-citation>1</text:note-citation><text:note-body><text:p>Below.</text:p></text:note-body></text:note></text:p>\
+         <text:p>x<office:annotation><dc:creator>Ann</dc:creator><dc:date>2024</dc:date><text:p>Why?</text:p></office:annotation>y</text:p>",
+        item(&p("e")),
+        item(&p("f"))
+    );
+    check(
+        "a.odt",
+        &odf("text", styles, &body),
+        "## Head\n\n10^6 cells and more\nline ~~80~~\n\n4. a\n  4.a) b\n  4.b) c\n5. d\n\n6. e\n\n- f\n\nnote[^1]\n\nx[^c1]y\n\n[^1]: Below.\n\n[^c1]: Ann comments: Why?\n",
+        "text that a reader does not see was left out in 1 place; text that is marked as deleted was left out in 1 place",
+    );
+}
+
+#[test]
+fn tables_of_open_documents_keep_their_columns() {
+    let cell = |attributes: &str, text: &str| {
+        format!("<table:table-cell {attributes}><text:p>{text}</text:p></table:table-cell>")
+    };
+    let row = |cells: &str| format!("<table:table-row>{cells}</table:table-row>");
+    let covered = "<table:covered-table-cell/>";
+    let table = format!(
+        "<table:table table:name='T'>{}{}{}{}{}</table:table>",
+        row(&(cell("table:number-rows-spanned='2'", "North") + &cell("", "Cable") + &cell("", "12"))),
+        row(&(covered.to_owned() + &cell("", "Hub") + &cell("", "7"))),
+        row(&(cell("table:number-columns-spanned='2'", "Total") + covered + &cell("", "19"))),
+        row(&("<table:table-cell table:number-columns-repeated='2'/>".to_owned() + &cell("", "x"))),
+        row("<table:table-cell table:number-columns-repeated='16384'/>"),
+    );
+    let wanted = "North | Cable | 12\nNorth | Hub | 7\nTotal | | 19\n| | x\n";
+    check("a.odt", &odf("text", "", &table), wanted, "");
+    check("a.ods", &odf("spreadsheet", "", &table), &format!("## T\n\n{wanted}"), "");
+    let flat = format!(
+        "<?xml version='1.0'?><office:document><office:styles/><office:body><office:text>{table}</office:text></office:body></office:document>"
+    );
+    check("a.fodt", flat.as_bytes(), wanted, "");
+    let many = format!(
+        "<table:table><table:table-row table:number-rows-repeated='1048576'>{}</table:table-row></table:table>",
+        cell("table:number-columns-repeated='16384' table:number-columns-spanned='99999'", "x")
+    );
+    assert!(read("a.ods", &odf("spreadsheet", "", &many)).text.len() < 32 << 20);
+}
+
+#[test]
+fn forms_formulas_headings_and_hidden_parts_of_open_documents() {
+    let body = "<office:forms><form:form><form:checkbox xml:id='c1' form:label='Alarm' form:current-state='checked'/>\
+        <form:checkbox xml:id='c2' form:label='Lift'/><form:text xml:id='c3' form:current-value='Olaf'/></form:form></office:forms>\
+        <text:h text:outline-level='1'>One</text:h><text:h text:outline-level='2'>Two</text:h><text:h text:outline-level='2' text:is-list-header='true'>None</text:h>\
+        <text:p><draw:control draw:control='c1'/><draw:control draw:control='c2'/> by <draw:control draw:control='c3'/></text:p>\
+        <text:p>half is <draw:frame><draw:object xlink:href='./Object 1'/><draw:image xlink:href='x.png'/></draw:frame> of it</text:p>\
+        <text:p><draw:frame><draw:image/><svg:desc>A map</svg:desc></draw:frame><draw:frame><draw:image/></draw:frame></text:p>";
+    let styles = "<office:document-styles><text:outline-style><text:outline-level-style text:level='1' style:num-format='I' style:num-suffix='.'/>\
+        <text:outline-level-style text:level='2' style:num-format='1' text:display-levels='2'/></text:outline-style></office:document-styles>";
+    let content = format!(
+        "<office:document-content><office:body><office:text>{body}</office:text></office:body></office:document-content>"
+    );
+    let formula = "<math xmlns='x'><semantics><mfrac><mn>1</mn><mn>2</mn></mfrac><annotation encoding='StarMath 5.0'>{1} over {2}</annotation></semantics></math>";
+    check(
+        "a.odt",
+        &archive(&[
+            ("mimetype", "application/vnd.oasis.opendocument.text"),
+            ("content.xml", &content),
+            ("styles.xml", styles),
+            ("Object 1/content.xml", formula),
+        ]),
+        "# I. One\n\n## I.1 Two\n\n## None\n\n☒ Alarm ☐ Lift by Olaf\n\nhalf is 1/2 of it\n\n[image: A map]\n",
+        "1 picture without text",
+    );
+    let cell = |text: &str| format!("<table:table-cell><text:p>{text}</text:p></table:table-cell>");
+    let sheets = format!(
+        "<table:table table:name='A'><table:table-column/><table:table-column table:visibility='collapse'/><table:table-column/>\
+         <table:table-row>{0}{1}{2}</table:table-row><table:table-row table:visibility='filter'>{1}</table:table-row></table:table>\
+         <table:table table:name='B' table:style-name='gone'><table:table-row>{1}</table:table-row></table:table>",
+        cell("a"),
+        cell("hidden"),
+        cell("c")
+    );
+    check(
+        "a.ods",
+        &odf(
+            "spreadsheet",
+            "<style:style style:name='gone'><style:table-properties table:display='false'/></style:style>",
+            &sheets,
+        ),
+        "## A\n\na | c\n",
+        "text that a reader does not see was left out in 2 places; 1 hidden slide or sheet left out",
+    );
+}
+
+#[test]
+fn rich_text_is_read() {
+    check(
+        "a.rtf",
+        br"{\rtf1\ansi\ansicpg1252{\fonttbl{\f0 Times;}{\f1\fcharset2 Symbol;}{\f2\fcharset204 Arial Cyr;}{\f3\fcharset2 Wingdings;}}{\stylesheet{\s1 heading 1;}}{\info{\title no}}
+\pard\s1 Title\par\pard caf\'e9 \u8364 ? {\f1 a} {\f2 \'cf\'f0} {\f3 \'fe} 10{\super 6} {\strike 80} {\v hidden}{\deleted gone}x\line y\~z\par
+{\listtext 1.\tab}\pard first\par{\listtext\f1 \'b7\tab}\pard\ilvl1 second\par
+\pard a{\footnote \pard note}b{\*\unknown no}{\pict 00ff}\par
+\trowd\cellx100\cellx200\pard\intbl a\cell b|c\cell\row\trowd\clvmgf\cellx100\cellx200\pard\intbl d\cell e\cell\row\trowd\clvmrg\cellx100\cellx200\pard\intbl\cell f\cell\row\pard end\par}",
+        "# Title\n\ncaf\u{e9} € α Пр ☒ 10^6 ~~80~~ x\ny z\n1. first\n  - second\n\na[^1]b\n\na | b\\|c\nd | e\nd | f\n\nend\n\n[^1]: note\n",
+        "text that a reader does not see was left out in 1 place; text that is marked as deleted was left out in 1 place; 1 picture without text",
+    );
+    check(
+        "form.rtf",
+        br"{\rtf1 {\field{\*\fldinst FORMCHECKBOX {\*\formfield{\fftype1\ffdefres1}}}{\fldrslt}} yes {\field{\*\fldinst HYPERLINK x}{\fldrslt link}}\u-10179 ?\u-8704 ?\par}",
+        "☒ yes link\u{1f600}\n",
+        "",
+    );
+    let deep = [b"{\\rtf1 ".to_vec(), b"{\\b ".repeat(200_000), b"x".to_vec(), b"{\\footnote ".repeat(1000)]
+        .concat();
+    assert!(read("deep.rtf", &deep).text.starts_with("x[^1]"));
+    let _ = read_bytes("a.rtf", b"{\\rtf1\\bin999999999 x", &Limits::default());
+}
+
+#[test]
+fn tables_with_separators_are_tables() {
+    check(
+        "a.csv",
+        b"Name,Number\r\n\"Olaf, the old\",34251\r\nMary,\r\n,\"a|b\nc\"\r\n",
+        "Name | Number\nOlaf, the old | 34251\nMary\n| a\\|b c\n",
+        "",
+    );
+    check("a.csv", b"a;1,5;b\nc;2,5;d\n", "a | 1,5 | b\nc | 2,5 | d\n", "");
+    check("a.tsv", b"a\tb\nc\td\n", "a | b\nc | d\n", "");
+    check("a.csv", b"sep=|\na|b\n", "a | b\n", "");
+    check(
+        "a.csv",
+        b"one line\nand another, with a comma\nthird\n",
+        "one line\nand another, with a comma\nthird\n",
+        "",
+    );
+    check(
+        "a.csv",
+        b"caf\xe9,x\nb,c\n",
+        "caf\u{e9} | x\nb | c\n",
+        "decoded as windows-1252, which is a guess",
+    );
+}
+
+#[test]
+fn notebooks_are_text_and_code() {
+    let notebook = r#"{"metadata":{"kernelspec":{"language":"python"}},"cells":[
+        {"cell_type":"markdown","source":["Boats\n","sink"]},
+        {"cell_type":"code","source":"print(1)","outputs":[{"output_type":"stream","text":["1\n"]},
+            {"data":{"image/png":"iVBOR","text/plain":"<Figure>"}},{"traceback":["\u001b[0;31mError\u001b[0m: no"]}]}]}"#;
+    check(
+        "a.ipynb",
+        notebook.as_bytes(),
+        "Boats\nsink\n\n```python\nprint(1)\n```\n\n```\n1\n```\n\n```\nError: no\n```\n",
+        "1 picture without text",
+    );
+    let error = read_bytes("a.ipynb", &b"[".repeat(100_000), &Limits::default()).expect_err("too deep");
+    assert!(matches!(error.problem, Problem::Damaged { .. }), "{error}");
+}
+
+#[test]
+fn subtitles_say_who_says_what_and_when() {
+    check(
+        "a.srt",
+        b"1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>Hello</i>\r\nthere {\\an8}\r\n\r\n2\r\n01:02:03,000 --> 01:02:05,000\r\nx < y\r\n",
+        "[0:01] Hello there\n[1:02:03] x < y\n",
+        "",
+    );
+    check(
+        "a.vtt",
+        b"WEBVTT\n\nNOTE no\n\nSTYLE\n::cue { color: red }\n\n00:01.000 --> 00:02.000 align:start\n<v Ann>one\n\n00:02.000 --> 00:03.000\nAnn: one\ntwo &amp; three\n",
+        "[0:01] Ann: one\n[0:02] two & three\n",
+        "",
+    );
+    check("a.srt", b"only text", "only text", "");
+    let open = [b"00:01.000 --> 00:02.000\n".to_vec(), b"<".repeat(1 << 20)].concat();
+    assert_eq!(read("a.srt", &open).text.len(), (1 << 20) + "[0:01] \n".len());
+}
+
+#[test]
+fn messages_and_saved_pages_are_read() {
+    let message = "From: Ann <ann@example.org>\r\nTo: =?utf-8?q?B=C3=B6b?= <bob@example.org>\r\nSubject: The boat\r\nDate: Tue, 5 Mar 2024 12:00:00 +0000\r\nMIME-Version: 1.0\r\n\
+        Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\nContent-Type: multipart/alternative; boundary=y\r\n\r\n--y\r\nContent-Type: text/plain\r\n\r\nplain\r\n--y\r\nContent-Type: text/html\r\n\r\n<p>It sank at 10<sup>6</sup> m.</p><p hidden>no</p>\r\n--y--\r\n\
+        --x\r\nContent-Type: text/csv\r\nContent-Disposition: attachment; filename=a.csv\r\n\r\na,b\r\n1,2\r\n--x\r\nContent-Type: image/png\r\nContent-Transfer-Encoding: base64\r\nContent-Disposition: attachment; filename=a.png\r\n\r\niVBORw0KGgoAAAA=\r\n--x--\r\n";
+    check(
+        "a.eml",
+        message.as_bytes(),
+        "From: Ann <ann@example.org>\nTo: B\u{f6}b <bob@example.org>\nDate: Tue, 5 Mar 2024 12:00:00 +0000\nSubject: The boat\n\nIt sank at 10^6 m.\n\n==> a.csv <==\na | b\n1 | 2\n",
+        "text that a reader does not see was left out in 1 place; 1 file in it left out: a.png",
+    );
+    let page = "From: <Saved by Blink>\r\nSubject: Page\r\nMIME-Version: 1.0\r\nContent-Type: multipart/related; type=\"text/html\"; boundary=x\r\n\r\n--x\r\nContent-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n<h1>Caf=C3=A9</h1>\r\n\
+        --x\r\nContent-Type: image/png\r\nContent-Transfer-Encoding: base64\r\nContent-Location: http://x/a.png\r\n\r\niVBORw0KGgo=\r\n--x\r\nContent-Type: text/css\r\nContent-Location: http://x/a.css\r\n\r\np { color: red }\r\n--x--\r\n";
+    check("a.mht", page.as_bytes(), "# Caf\u{e9}\n", "");
+}
+
+#[test]
+fn archives_of_documents_are_read() {
+    let inner = archive(&[("c.txt", "three")]);
+    let outer = archive_of_bytes(&[
+        ("b10.txt", b"ten"),
+        ("b9.html", b"<p>nine<p hidden>x"),
+        ("more/inner.zip", &inner),
+        (".hidden", b"no"),
+        ("__MACOSX/b", b"no"),
+        ("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"),
+        ("empty.txt", b" "),
+    ]);
+    let document = read("a.zip", &outer);
+    assert_eq!(document.kind, Kind::Archive);
+    assert_eq!(
+        document.text,
+        "==> b9.html <==\nnine\n\n==> b10.txt <==\nten\n\n==> more/inner.zip <==\n==> c.txt <==\nthree\n"
+    );
+    assert_eq!(
+        notes(&document),
+        "text that a reader does not see was left out in 1 place; 1 file in it left out: a.png"
+    );
+    let mut nested = archive(&[("x.txt", "x")]);
+    for _ in 0..8 {
+        nested = archive_of_bytes(&[("n.zip", &nested), ("y.txt", b"y")]);
+    }
+    let document = read("nested.zip", &nested);
+    assert!(
+        document.text.matches("==> y.txt").count() == 4 && notes(&document).contains("n.zip"),
+        "{}",
+        document.text
+    );
+    let error = read_bytes(
+        "a.zip",
+        &archive_of_bytes(&[("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")]),
+        &Limits::default(),
+    );
+    assert!(error.expect_err("pictures").to_string().contains("without documents"));
+}
+
+#[test]
+fn encrypted_office_documents_are_named() {
+    let name: Vec<u8> = "EncryptedPackage".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let file = [b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0".as_slice(), &[0; 500], &name].concat();
+    for name in ["a.docx", "a.doc"] {
+        let error = read_bytes(name, &file, &Limits::default()).expect_err("a password");
+        assert!(matches!(error.problem, Problem::Encrypted), "{error}");
+    }
+    // Where the name of that part is not at the beginning, the name of the file says it.
+    let error = read_bytes("a.xlsx", &file[..500], &Limits::default()).expect_err("a password");
+    assert!(matches!(error.problem, Problem::Encrypted), "{error}");
+    let error = read_bytes("a.xls", &file[..500], &Limits::default()).expect_err("an old one");
+    assert!(error.to_string().contains("old kind"), "{error}");
+}

@@ -1,0 +1,417 @@
+//! Documents of office programs: what a reader sees, and where it stands.
+
+mod parts;
+
+use self::parts::{archive, notes, read};
+
+const DOCUMENT: &str = "word/document.xml";
+
+/// A document of Word with this body and other parts.
+fn docx(body: &str, entries: &[(&str, &str)]) -> documents::Document {
+    let document = format!("<w:document xmlns:w='x'><w:body>{body}</w:body></w:document>");
+    read("a.docx", &archive(&[&[(DOCUMENT, document.as_str())], entries].concat()))
+}
+
+#[track_caller]
+fn check(body: &str, wanted: &str) {
+    let document = docx(body, &[]);
+    assert_eq!((document.text.as_str(), notes(&document).as_str()), (wanted, ""), "{body}");
+}
+
+#[track_caller]
+fn check_note(body: &str, wanted: &str, note: &str) {
+    let document = docx(body, &[]);
+    assert_eq!((document.text.as_str(), notes(&document).as_str()), (wanted, note), "{body}");
+}
+
+/// A run of text with properties.
+fn run(properties: &str, text: &str) -> String {
+    format!("<w:r><w:rPr>{properties}</w:rPr><w:t>{text}</w:t></w:r>")
+}
+
+fn paragraph(properties: &str, text: &str) -> String {
+    format!("<w:p><w:pPr>{properties}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>")
+}
+
+#[test]
+fn paragraphs_become_readable_text() {
+    check(
+        "<w:p><w:r><w:t>One &amp; </w:t></w:r><w:r><w:t>two</w:t></w:r></w:p> <w:p><w:t>three</w:t></w:p>",
+        "One & two\n\nthree\n",
+    );
+    check("<w:p><w:t>a</w:t><w:tab/><w:t>b</w:t><w:br/><w:t>c&#228;</w:t></w:p>", "a b\ncä\n");
+    check(
+        "<w:p><w:ruby><w:rt><w:r><w:t>ji</w:t></w:r></w:rt><w:rubyBase><w:r><w:t>字</w:t></w:r></w:rubyBase></w:ruby></w:p>",
+        "字(ji)\n",
+    );
+}
+
+#[test]
+fn headings_follow_from_the_names_of_styles() {
+    let styles = "<w:styles><w:style w:styleId='berschrift2'><w:name w:val='heading 2'/></w:style>\
+        <w:style w:styleId='own'><w:basedOn w:val='berschrift2'/></w:style>\
+        <w:style w:styleId='ring'><w:basedOn w:val='ring2'/></w:style><w:style w:styleId='ring2'><w:basedOn w:val='ring'/></w:style></w:styles>";
+    let body = ["berschrift2", "own", "ring"]
+        .map(|style| paragraph(&format!("<w:pStyle w:val='{style}'/>"), style))
+        .concat();
+    assert_eq!(docx(&body, &[("word/styles.xml", styles)]).text, "## berschrift2\n\n## own\n\nring\n");
+}
+
+#[test]
+fn entities_are_not_expanded() {
+    let bomb =
+        "<!DOCTYPE d [<!ENTITY a 'aaaaaaaaaa'><!ENTITY b '&a;&a;&a;'>]><d><w:p><w:t>x&b;y</w:t></w:p></d>";
+    assert_eq!(read("a.docx", &archive(&[(DOCUMENT, bomb)])).text, "xy\n");
+}
+
+fn cell(properties: &str, text: &str) -> String {
+    format!("<w:tc><w:tcPr>{properties}</w:tcPr><w:p><w:r><w:t>{text}</w:t></w:r></w:p><w:p/></w:tc>")
+}
+
+#[test]
+fn merged_cells_stay_in_their_column() {
+    let rows = |rows: &[&[String]]| {
+        let rows: String = rows.iter().map(|cells| format!("<w:tr>{}</w:tr>", cells.concat())).collect();
+        format!("<w:tbl>{rows}</w:tbl><w:p><w:t>x</w:t></w:p>")
+    };
+    let one = |text: &str| cell("", text);
+    let (begin, below) = (|text: &str| cell("<w:vMerge w:val='restart'/>", text), || cell("<w:vMerge/>", ""));
+    check(&rows(&[&[one("a"), one("b")], &[one("c"), one("d")]]), "a | b\nc | d\n\nx\n");
+    check(
+        &rows(&[
+            &[begin("North"), one("Cable"), one("12")],
+            &[below(), one("Hub"), one("7")],
+            &[cell("<w:gridSpan w:val='2'/>", "South total"), one("55")],
+            &[one("e"), one(""), one("f")],
+        ]),
+        "North | Cable | 12\nNorth | Hub | 7\nSouth total | | 55\ne | | f\n\nx\n",
+    );
+    // Two merged cells one below the other, and a wide one.
+    check(
+        &rows(&[
+            &[begin("A"), one("1")],
+            &[below(), one("2")],
+            &[begin("B"), one("3")],
+            &[below(), one("4")],
+            &[cell("<w:gridSpan w:val='2'/><w:vMerge w:val='restart'/>", "wide"), one("5")],
+            &[cell("<w:gridSpan w:val='2'/><w:vMerge/>", ""), one("6")],
+        ]),
+        "A | 1\nA | 2\nB | 3\nB | 4\nwide | | 5\nwide | | 6\n\nx\n",
+    );
+    check(
+        "<w:tbl><w:tr><w:trPr><w:gridBefore w:val='2'/></w:trPr><w:tc><w:p><w:t>a</w:t></w:p></w:tc></w:tr></w:tbl>",
+        "| | a\n",
+    );
+    let document = docx(&rows(&[&[cell("<w:gridSpan w:val='99999999999'/>", "a"), one("b")]]), &[]);
+    assert!(document.text.len() < 100_000);
+}
+
+#[test]
+fn raised_text_and_formulas_are_not_joined() {
+    let raised = |text: &str| run("<w:vertAlign w:val='superscript'/>", text);
+    let lowered = |text: &str| run("<w:vertAlign w:val='subscript'/>", text);
+    check(
+        &format!("<w:p>{}{}{}{}</w:p>", run("", "3 x 10"), raised("-"), raised("6"), run("", " cells")),
+        "3 x 10^-6 cells\n",
+    );
+    check(&format!("<w:p>{}{}{}{}</w:p>", run("", "a "), raised("1"), run("", "/"), lowered("2")), "a 1/2\n");
+    check(&format!("<w:p>{}{}</w:p>", run("", "10"), run("<w:position w:val='8'/>", "6")), "10^6\n");
+    let styles = "<w:styles><w:style w:styleId='up'><w:rPr><w:vertAlign w:val='superscript'/></w:rPr></w:style></w:styles>";
+    let body = format!("<w:p>{}{}</w:p>", run("", "10"), run("<w:rStyle w:val='up'/>", "6"));
+    assert_eq!(docx(&body, &[("word/styles.xml", styles)]).text, "10^6\n");
+    let math = |inner: &str| {
+        format!("<w:p><w:r><w:t>is </w:t></w:r><m:oMath>{inner}</m:oMath><w:r><w:t>.</w:t></w:r></w:p>")
+    };
+    let t = |text: &str| format!("<m:r><m:rPr/><m:t>{text}</m:t></m:r>");
+    let of = |name: &str, text: &str| format!("<m:{name}>{}</m:{name}>", t(text));
+    check(&math(&format!("<m:f>{}{}</m:f>", of("num", "1"), of("den", "2"))), "is 1/2.\n");
+    check(
+        &math(&format!(
+            "<m:sSup><m:sSupPr><m:ctrlPr/></m:sSupPr>{}{}</m:sSup>",
+            of("e", "10"),
+            of("sup", "4")
+        )),
+        "is 10^4.\n",
+    );
+    check(
+        &math(&format!("<m:rad><m:radPr><m:degHide m:val='1'/></m:radPr><m:deg/>{}</m:rad>", of("e", "9"))),
+        "is √(9).\n",
+    );
+    check(&math(&format!("<m:rad>{}{}</m:rad>", of("deg", "3"), of("e", "27"))), "is ∛(27).\n");
+    check(
+        &math(&format!(
+            "<m:nary><m:naryPr><m:chr m:val='∑'/></m:naryPr>{}{}{}</m:nary>",
+            of("sub", "i=1"),
+            of("sup", "n"),
+            of("e", "i")
+        )),
+        "is ∑_(i=1)^n i.\n",
+    );
+    check(
+        &math(&format!(
+            "<m:func><m:fName><m:sSub>{}{}</m:sSub></m:fName>{}</m:func>",
+            of("e", "log"),
+            of("sub", "10"),
+            of("e", "5")
+        )),
+        "is log_10 5.\n",
+    );
+    check(
+        &math(&format!(
+            "<m:d><m:dPr><m:begChr m:val='['/><m:endChr m:val=')'/></m:dPr>{}</m:d>",
+            of("e", "a")
+        )),
+        "is [a).\n",
+    );
+}
+
+const NUMBERING: &str = "word/numbering.xml";
+
+/// Lists: each a pattern of levels `(format, text)` from its number on.
+fn numbering(levels: &[(&str, &str)], more: &str) -> String {
+    let levels: String = levels
+        .iter()
+        .enumerate()
+        .map(|(i, (format, text))| {
+            format!("<w:lvl w:ilvl='{i}'><w:start w:val='1'/><w:numFmt w:val='{format}'/><w:lvlText w:val='{text}'/></w:lvl>")
+        })
+        .collect();
+    format!(
+        "<w:numbering><w:abstractNum w:abstractNumId='7'>{levels}</w:abstractNum><w:num w:numId='1'><w:abstractNumId w:val='7'/></w:num>{more}</w:numbering>"
+    )
+}
+
+fn item(list: usize, level: usize, text: &str) -> String {
+    paragraph(&format!("<w:numPr><w:ilvl w:val='{level}'/><w:numId w:val='{list}'/></w:numPr>"), text)
+}
+
+#[track_caller]
+fn check_numbers(numbering: &str, items: &[(usize, usize)], wanted: &str) {
+    let body: String = items.iter().map(|(list, level)| item(*list, *level, "x")).collect();
+    let written = docx(&body, &[(NUMBERING, numbering)]).text;
+    let marks: Vec<_> = written.lines().map(|line| line.trim().trim_end_matches('x').trim()).collect();
+    assert_eq!(marks.join(" "), wanted, "{numbering}");
+}
+
+#[test]
+fn numbers_of_lists_are_counted() {
+    let legal = [("decimal", "%1."), ("decimal", "%1.%2"), ("lowerLetter", "(%3)")];
+    let plain = numbering(&legal, "");
+    check_numbers(
+        &plain,
+        &[(1, 0), (1, 1), (1, 1), (1, 0), (1, 1), (1, 2), (1, 2), (1, 1)],
+        "1. 1.1 1.2 2. 2.1 (a) (b) 2.2",
+    );
+    check_numbers(&plain, &[(1, 1), (1, 1)], "1.1 1.2");
+    for (format, wanted) in [
+        ("upperRoman", "I. II."),
+        ("decimalZero", "01. 02."),
+        ("ordinal", "1st. 2nd."),
+        ("bullet", "- -"),
+        ("unheard", "1. 2."),
+    ] {
+        check_numbers(&numbering(&[(format, "%1.")], ""), &[(1, 0), (1, 0)], wanted);
+    }
+    // Lists of one pattern count on; one with a start of its own begins anew, once.
+    let two = "<w:num w:numId='2'><w:abstractNumId w:val='7'/></w:num>\
+        <w:num w:numId='3'><w:abstractNumId w:val='7'/><w:lvlOverride w:ilvl='0'><w:startOverride w:val='5'/></w:lvlOverride></w:num>";
+    check_numbers(&numbering(&legal, two), &[(1, 0), (2, 0), (3, 0), (3, 0), (1, 0)], "1. 2. 5. 6. 7.");
+    let other = "<w:num w:numId='2'><w:abstractNumId w:val='7'/><w:lvlOverride w:ilvl='0'><w:lvl w:ilvl='0'><w:start w:val='3'/><w:numFmt w:val='upperLetter'/><w:lvlText w:val='%1)'/></w:lvl></w:lvlOverride></w:num>";
+    check_numbers(&numbering(&legal, other), &[(2, 0), (2, 0)], "C) D)");
+    // All numbers in digits, a level that never begins anew, one that begins anew after the first level only.
+    let level = |i: usize, format: &str, text: &str, more: &str| {
+        format!(
+            "<w:lvl w:ilvl='{i}'><w:start w:val='1'/><w:numFmt w:val='{format}'/>{more}<w:lvlText w:val='{text}'/></w:lvl>"
+        )
+    };
+    let own = |levels: &[String]| {
+        format!(
+            "<w:numbering><w:abstractNum w:abstractNumId='0'>{}</w:abstractNum><w:num w:numId='1'><w:abstractNumId w:val='0'/></w:num></w:numbering>",
+            levels.concat()
+        )
+    };
+    check_numbers(
+        &own(&[level(0, "upperRoman", "%1", ""), level(1, "decimal", "%1.%2", "<w:isLgl/>")]),
+        &[(1, 0), (1, 1)],
+        "I 1.1",
+    );
+    check_numbers(
+        &own(&[level(0, "decimal", "%1", ""), level(1, "decimal", "Q%2", "<w:lvlRestart w:val='0'/>")]),
+        &[(1, 0), (1, 1), (1, 0), (1, 1)],
+        "1 Q1 2 Q2",
+    );
+    check_numbers(
+        &own(&[
+            level(0, "decimal", "%1", ""),
+            level(1, "decimal", "%2", ""),
+            level(2, "lowerLetter", "%3", "<w:lvlRestart w:val='1'/>"),
+        ]),
+        &[(1, 0), (1, 1), (1, 2), (1, 1), (1, 2), (1, 0), (1, 2)],
+        "1 1 a 2 b 2 a",
+    );
+}
+
+#[test]
+fn numbers_follow_from_styles() {
+    let styles = "<w:styles>\
+        <w:style w:styleId='H1'><w:name w:val='heading 1'/><w:pPr><w:numPr><w:numId w:val='1'/></w:numPr></w:pPr></w:style>\
+        <w:style w:styleId='H2'><w:name w:val='heading 2'/><w:pPr><w:numPr><w:ilvl w:val='1'/><w:numId w:val='1'/></w:numPr></w:pPr></w:style>\
+        <w:style w:styleId='Clause'><w:pPr><w:numPr><w:numId w:val='1'/></w:numPr></w:pPr></w:style>\
+        <w:style w:type='numbering' w:styleId='Linked'><w:pPr><w:numPr><w:numId w:val='1'/></w:numPr></w:pPr></w:style></w:styles>";
+    let levels = "<w:lvl w:ilvl='0'><w:start w:val='1'/><w:numFmt w:val='decimal'/><w:lvlText w:val='Article %1.'/></w:lvl>\
+        <w:lvl w:ilvl='1'><w:start w:val='1'/><w:numFmt w:val='decimal'/><w:lvlText w:val='%1.%2'/></w:lvl>\
+        <w:lvl w:ilvl='2'><w:start w:val='1'/><w:numFmt w:val='lowerLetter'/><w:pStyle w:val='Clause'/><w:lvlText w:val='%3)'/></w:lvl>";
+    let numbering = format!(
+        "<w:numbering><w:abstractNum w:abstractNumId='0'>{levels}</w:abstractNum><w:abstractNum w:abstractNumId='1'><w:numStyleLink w:val='Linked'/></w:abstractNum>\
+         <w:num w:numId='1'><w:abstractNumId w:val='0'/></w:num><w:num w:numId='2'><w:abstractNumId w:val='1'/></w:num></w:numbering>"
+    );
+    let of =
+        |style: &str, more: &str, text: &str| paragraph(&format!("<w:pStyle w:val='{style}'/>{more}"), text);
+    let body = of("H1", "", "Rent")
+        + &of("H2", "", "Late payment")
+        + &of("Clause", "", "costs 40 euros")
+        + &of("H2", "<w:numPr><w:numId w:val='0'/></w:numPr>", "Not counted")
+        + &of("H2", "", "Interest")
+        + &item(2, 0, "linked");
+    assert_eq!(
+        docx(&body, &[("word/styles.xml", styles), (NUMBERING, &numbering)]).text,
+        "# Article 1. Rent\n\n## 1.1 Late payment\n    a) costs 40 euros\n\n## Not counted\n\n## 1.2 Interest\nArticle 2. linked\n"
+    );
+    // What a paragraph was before a tracked change does not count.
+    let changed = paragraph(
+        "<w:pPrChange><w:pPr><w:numPr><w:ilvl w:val='0'/><w:numId w:val='1'/></w:numPr></w:pPr></w:pPrChange>",
+        "plain",
+    );
+    assert_eq!(docx(&changed, &[(NUMBERING, &numbering)]).text, "plain\n");
+}
+
+#[test]
+fn symbols_and_boxes_are_what_they_show() {
+    let sym = |font: &str, number: &str| format!("<w:r><w:sym w:font='{font}' w:char='{number}'/></w:r>");
+    let text = |text: &str| run("", text);
+    check(
+        &format!(
+            "<w:p>{}{}</w:p><w:p>{}{}</w:p>",
+            sym("Wingdings", "F0FE"),
+            text(" Alarm"),
+            sym("Wingdings", "F0A8"),
+            text(" Lift")
+        ),
+        "☒ Alarm\n\n☐ Lift\n",
+    );
+    check(
+        &format!("<w:p>{}{}{}</w:p>", sym("Symbol", "F061"), text(" x "), sym("Symbol", "F0A3")),
+        "α x ≤\n",
+    );
+    check(&format!("<w:p>{}</w:p>", run("<w:rFonts w:ascii='Symbol'/>", "b &#xF0B3; 5")), "β ≥ 5\n");
+    check_note(&format!("<w:p>{}</w:p>", sym("Unheard", "F012")), "\u{fffd}\n", "1 unknown character");
+    let sdt = |checked: &str| {
+        format!(
+            "<w:sdt><w:sdtPr><w14:checkbox><w14:checked w14:val='{checked}'/></w14:checkbox></w:sdtPr><w:sdtContent><w:r><w:t>?</w:t></w:r></w:sdtContent></w:sdt>"
+        )
+    };
+    check(
+        &format!("<w:p>{}{}</w:p><w:p>{}{}</w:p>", sdt("1"), text(" yes"), sdt("0"), text(" no")),
+        "☒ yes\n\n☐ no\n",
+    );
+    let field = |data: &str, instruction: &str| {
+        format!(
+            "<w:r><w:fldChar w:fldCharType='begin'>{data}</w:fldChar></w:r><w:r><w:instrText>{instruction}</w:instrText></w:r><w:r><w:fldChar w:fldCharType='end'/></w:r>"
+        )
+    };
+    let check_box = |inner: &str| {
+        field(&format!("<w:ffData><w:checkBox><w:sizeAuto/>{inner}</w:checkBox></w:ffData>"), "FORMCHECKBOX")
+    };
+    check(
+        &format!(
+            "<w:p>{}{}{}</w:p>",
+            check_box("<w:default w:val='1'/>"),
+            check_box("<w:default w:val='1'/><w:checked w:val='0'/>"),
+            check_box("<w:default w:val='0'/><w:checked/>")
+        ),
+        "☒☐☒\n",
+    );
+    let list = "<w:ffData><w:ddList><w:result w:val='1'/><w:listEntry w:val='red'/><w:listEntry w:val='blue'/></w:ddList></w:ffData>";
+    check(&format!("<w:p>{}</w:p>", field(list, "FORMDROPDOWN")), "blue\n");
+    check(&format!("<w:p>{}</w:p>", field("", r"SYMBOL 254 \f Wingdings")), "☒\n");
+    check(&format!("<w:p>{}{}</w:p>", text("half is "), field("", r"EQ \f(1,2)")), "half is 1/2\n");
+    // An instruction may have fields of its own; only the result is shown.
+    check(
+        "<w:p><w:fldChar w:fldCharType='begin'/><w:instrText>IF </w:instrText><w:fldChar w:fldCharType='begin'/><w:instrText>X</w:instrText>\
+         <w:fldChar w:fldCharType='separate'/><w:t>no</w:t><w:fldChar w:fldCharType='end'/><w:fldChar w:fldCharType='separate'/><w:t>yes</w:t><w:fldChar w:fldCharType='end'/></w:p>",
+        "yes\n",
+    );
+    let numbering = numbering(&[("bullet", "&#xF0A8;")], "")
+        .replace("<w:lvlText", "<w:rPr><w:rFonts w:ascii='Wingdings'/></w:rPr><w:lvlText");
+    assert_eq!(docx(&item(1, 0, "Lift"), &[(NUMBERING, &numbering)]).text, "☐ Lift\n");
+}
+
+#[test]
+fn deleted_and_hidden_text_is_left_out_and_counted() {
+    check_note(
+        "<w:p><w:t>kept</w:t><w:del><w:r><w:delText>x</w:delText></w:r></w:del><w:ins><w:t>!</w:t></w:ins></w:p>",
+        "kept!\n",
+        "text that is marked as deleted was left out in 1 place",
+    );
+    let hidden = "text that a reader does not see was left out in 1 place";
+    for properties in ["<w:vanish/>", "<w:color w:val='FFFFFF'/>", "<w:sz w:val='2'/>"] {
+        check_note(
+            &format!("<w:p>{}{}{}</w:p>", run("", "a "), run(properties, "no"), run("", "b")),
+            "a b\n",
+            hidden,
+        );
+    }
+    check(&format!("<w:p>{}</w:p>", run("<w:vanish w:val='0'/>", "a")), "a\n");
+    check(&format!("<w:p>{}</w:p>", run("<w:color w:val='FFFFFF'/><w:shd w:fill='000080'/>", "a")), "a\n");
+    check(
+        &format!(
+            "<w:p>{}{}{}</w:p>",
+            run("<w:strike/>", "80 "),
+            run("<w:dstrike/>", "euros"),
+            run("", " 90")
+        ),
+        "~~80 euros~~ 90\n",
+    );
+}
+
+#[test]
+fn notes_comments_headers_and_pictures_are_told() {
+    let relations = "<Relationships>\
+        <Relationship Id='h1' Type='x/header' Target='header1.xml'/><Relationship Id='h2' Type='x/header' Target='header2.xml'/>\
+        <Relationship Id='f1' Type='x/footer' Target='footer1.xml'/></Relationships>";
+    let header = "<w:hdr><w:p><w:r><w:t>ACME Ltd, secret</w:t></w:r></w:p></w:hdr>";
+    let footer = "<w:ftr><w:p><w:r><w:t>Page </w:t></w:r><w:fldSimple w:instr=' PAGE '><w:r><w:t>1</w:t></w:r></w:fldSimple></w:p></w:ftr>";
+    let notes_part = "<w:footnotes><w:footnote w:type='separator' w:id='-1'><w:p><w:t>no</w:t></w:p></w:footnote>\
+        <w:footnote w:id='20'><w:p><w:r><w:t>second</w:t></w:r></w:p></w:footnote><w:footnote w:id='31'><w:p><w:r><w:t>first</w:t></w:r></w:p></w:footnote></w:footnotes>";
+    let comments = "<w:comments><w:comment w:id='5' w:author='Ann'><w:p><w:r><w:t>Really?</w:t></w:r></w:p></w:comment></w:comments>";
+    let body = "<w:p><w:r><w:t>One</w:t></w:r><w:r><w:footnoteReference w:id='31'/></w:r><w:r><w:t> two</w:t></w:r><w:r><w:footnoteReference w:id='20'/></w:r>\
+        <w:r><w:commentReference w:id='5'/></w:r></w:p><w:p><w:drawing><wp:docPr descr='A boat'/><a:blip/></w:drawing><w:drawing><wp:docPr name='x'/><a:blip/></w:drawing></w:p>\
+        <w:sectPr><w:headerReference w:type='first' r:id='h1'/><w:headerReference w:type='default' r:id='h2'/><w:footerReference r:id='f1'/></w:sectPr>";
+    let document = docx(
+        body,
+        &[
+            ("word/_rels/document.xml.rels", relations),
+            ("word/header1.xml", header),
+            ("word/header2.xml", header),
+            ("word/footer1.xml", footer),
+            ("word/footnotes.xml", notes_part),
+            ("word/comments.xml", comments),
+        ],
+    );
+    assert_eq!(
+        document.text,
+        "[page header]\nACME Ltd, secret\n\nOne[^1] two[^2][^c1]\n\n[image: A boat]\n\n[^1]: first\n\n[^2]: second\n\n[^c1]: Ann comments: Really?\n"
+    );
+    assert_eq!(notes(&document), "1 picture without text");
+}
+
+#[test]
+fn hostile_documents_end() {
+    let ring = "<w:numbering><w:abstractNum w:abstractNumId='0'><w:numStyleLink w:val='S'/></w:abstractNum><w:num w:numId='1'><w:abstractNumId w:val='0'/></w:num></w:numbering>";
+    let styles = "<w:styles><w:style w:styleId='S'><w:basedOn w:val='S'/><w:pPr><w:numPr><w:numId w:val='1'/></w:numPr></w:pPr></w:style></w:styles>";
+    assert_eq!(docx(&item(1, 0, "x"), &[(NUMBERING, ring), ("word/styles.xml", styles)]).text, "x\n");
+    let deep = "<w:tbl><w:tr><w:tc><w:p><w:sdt><w:sdtContent><w:r><m:oMath><m:f>".repeat(20_000);
+    let document = format!("{deep}<m:t>x</m:t>");
+    let _ =
+        documents::read_bytes("deep.docx", &archive(&[(DOCUMENT, &document)]), &documents::Limits::default());
+}

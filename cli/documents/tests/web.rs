@@ -1,0 +1,320 @@
+//! Pages and books: what a reader sees, and where it stands.
+
+mod parts;
+
+use documents::{Limits, read_bytes};
+
+use self::parts::{archive, notes, read};
+
+#[track_caller]
+fn check(page: &str, wanted: &str) {
+    assert_eq!(read("page.html", page.as_bytes()).text, wanted, "{page}");
+}
+
+/// What is hidden is left out with a note that counts it.
+#[track_caller]
+fn check_hidden(page: &str, wanted: &str, places: usize) {
+    let document = read("page.html", page.as_bytes());
+    assert_eq!(document.text, wanted, "{page}");
+    let s = if places == 1 { "" } else { "s" };
+    let note = format!("text that a reader does not see was left out in {places} place{s}");
+    assert_eq!(notes(&document), if places == 0 { String::new() } else { note }, "{page}");
+}
+
+#[test]
+fn pages_become_readable_text() {
+    check("<p>One &amp; two<p>Three<br>four <b>bold</b>er", "One & two\n\nThree\nfour bolder\n");
+    check("<h2>Head</h2>text<div><div>deep</div></div>", "## Head\n\ntext\n\ndeep\n");
+    check("see <a href='https://x.y/z'>the page</a>.", "see the page.\n");
+    check("<pre>\n  a\n\n    b</pre>c", "  a\n\n    b\n\nc\n");
+    check("<dl><dt>term<dd>meaning</dl>", "term\nmeaning\n");
+    check("<q>yes</q>, 漢<ruby>字<rp>(</rp><rt>ji</rt><rp>)</rp></ruby>", "“yes”, 漢字(ji)\n");
+    check("<ruby>字<rt>ji</rt></ruby>", "字(ji)\n");
+}
+
+#[test]
+fn scripts_and_styles_are_left_out() {
+    check("<style>p > a { }</style><script>if (a < b) '<p>'</script>x<!-- no -->", "x\n");
+    check("<p>x<script>var a = '</p>'; <!-- </script> y", "x y\n");
+    check("<template><p>no</p></template>yes", "yes\n");
+    check("<svg><title>a</title><defs><text>b</text></defs><text>c</text></svg>d", "c\nd\n");
+}
+
+#[test]
+fn a_title_is_the_heading_of_a_page_without_one() {
+    check("<title>Boats</title><p>x", "# Boats\n\nx\n");
+    check("<title>Boats</title><h1>Rivers</h1>x", "# Rivers\n\nx\n");
+    check("<?xml version='1.0'?><html><title/><script src='x'/><body>x</body></html>", "x\n");
+    check("<title>Boats</title><svg><title>no</title></svg><p>x", "# Boats\n\nx\n");
+}
+
+#[test]
+fn declared_encodings_are_used() {
+    let document = read("a.html", b"<meta charset=\"iso-8859-2\"><p>\xbf\xf3\xb3w");
+    assert_eq!((document.text.as_str(), notes(&document).as_str()), ("żółw\n", "decoded as iso-8859-2"));
+    let document = read("a.html", b"<meta charset=latin1><p>ok \xc3\xa4");
+    assert_eq!(document.text, "ok ä\n", "valid UTF-8 is UTF-8, whatever is declared");
+}
+
+#[test]
+fn merged_cells_stay_in_their_column() {
+    check(
+        "<table><tr><th>Region<th>Product<th>Sold<tr><td rowspan=2>North<td>Cable<td>12<tr><td>Hub<td>7\
+         <tr><td colspan=2>South total<td>55</table>",
+        "Region | Product | Sold\nNorth | Cable | 12\nNorth | Hub | 7\nSouth total | | 55\n",
+    );
+    check(
+        "<table><tr><th>Name<th>Number<tr><td><p>Mary</p></td><td>34251</td></tr></table>end",
+        "Name | Number\nMary | 34251\n\nend\n",
+    );
+    // Rows that end before the last column, cells without text, and a rowspan to the end.
+    check(
+        "<table><tr><td>a<td rowspan=0>b<td>c<tr><td><td>d<tr><td>e<tr></table>",
+        "a | b | c\n| b | d\ne | b\n",
+    );
+    check(
+        "<table><thead><tr><td colspan=2>2023<td colspan=2>2024<tbody><tr><td>Q1<td>Q2<td>Q1<td>Q2</table>",
+        "2023 | | 2024\nQ1 | Q2 | Q1 | Q2\n",
+    );
+    // A cell ends with its group of rows.
+    check("<table><thead><tr><th rowspan=3>a<th>b<tbody><tr><td>c<td>d</table>", "a | b\nc | d\n");
+    check("<table><tr><td>a|b<td>c<ul><li>d<li>e</ul></table>", "a\\|b | c - d - e\n");
+    check(
+        "<table><tr><td>a<table><tr><td>b<td>c</table><td>d<tr><td>e<td>f</table>",
+        "a\n\nb | c\n\nd\ne | f\n",
+    );
+    check("<table role=presentation><tr><td><h1>A</h1><p>b<td>c</table>", "# A\n\nb\n\nc\n");
+}
+
+#[test]
+fn raised_and_lowered_text_is_not_joined() {
+    check(
+        "<p>The sample has 3 × 10<sup>6</sup> cells and H<sub>2</sub>O. Footnote mark<sup>12</sup> here. See 2<sup>10</sup>.",
+        "The sample has 3 × 10^6 cells and H2O. Footnote mark[12] here. See 2^10.\n",
+    );
+    check("<sup>1</sup>/<sub>2</sub> tablet, log<sub>10</sub> 5", "1/2 tablet, log_10 5\n");
+    check("it ended<sup><a href='#n1'>1</a></sup> so", "it ended[1] so\n");
+    check(
+        "m<a epub:type='noteref' href='#n1'>1</a> and x<a role=doc-noteref href='#a'>[2]</a>",
+        "m[1] and x[2]\n",
+    );
+    check("<pre>x = 10<sup>6</sup>\n  y</pre>", "x = 10^6\n  y\n");
+    check("the 1<sup>st</sup> of m<span style='vertical-align:super'>2</span>", "the 1st of m^2\n");
+    check("<style>.up{vertical-align:super}</style>10<span class=up>6</span>", "10^6\n");
+}
+
+#[test]
+fn formulas_are_tex_or_a_line() {
+    check("half <math><mfrac><mn>1</mn><mn>2</mn></mfrac></math> tablet", "half 1/2 tablet\n");
+    check(
+        "<math><semantics><mrow><msup><mi>x</mi><mn>2</mn></msup></mrow><annotation encoding='application/x-tex'>x^{2}</annotation></semantics></math>",
+        "$x^{2}$\n",
+    );
+    check(
+        "<math><munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover><mi>i</mi></math>",
+        "∑_(i = 1)^n i\n",
+    );
+    check(
+        "<math><mroot><mn>27</mn><mn>3</mn></mroot><mo>=</mo><msqrt><mn>9</mn></msqrt></math>",
+        "∛(27) = √(9)\n",
+    );
+    check(
+        "<math><mover><mi>x</mi><mo>¯</mo></mover><mo>≠</mo><msup><mi>x</mi><mo>′</mo></msup></math>",
+        "bar(x) ≠ x′\n",
+    );
+    check("<math alttext='\\alpha_1'><mi>α</mi></math>", "$\\alpha_1$\n");
+    check(
+        "<span class=katex><span class=katex-mathml><math><annotation encoding='application/x-tex'>a</annotation></math></span><span class=katex-html aria-hidden=true><span>a</span></span></span> end",
+        "$a$ end\n",
+    );
+    check("<span class=MathJax>x2</span><script type='math/tex'>x^2</script> end", "$x^2$ end\n");
+    check("<img class=mwe-math alt='{\\displaystyle E=mc^{2}}'>", "$E=mc^{2}$\n");
+}
+
+#[test]
+fn lists_keep_their_numbers() {
+    check("<ul><li>a<ul><li>b</ul><li>c</ul><ol><li><p>x</p><li>y</ol>", "- a\n  - b\n- c\n\n1. x\n\n2. y\n");
+    check("<ol start=5><li>a<li value=9>b<li>c</ol>", "5. a\n9. b\n10. c\n");
+    check("<ol reversed><li>a<ol><li>x</ol><li>b<li>c</ol>", "3. a\n  1. x\n2. b\n1. c\n");
+    check("<ol reversed start=10><li>a<li>b</ol>", "10. a\n9. b\n");
+    check("<ol type=a><li>a<li>b<li type=I>c</ol>", "a. a\nb. b\nIII. c\n");
+    check("<ol style='list-style-type: upper-roman'><li>a<li>b</ol>", "I. a\nII. b\n");
+    check("<style>ol.x{list-style:lower-alpha inside}</style><ol class=x start=27><li>a</ol>", "aa. a\n");
+    check("<ol start=-1><li>a<li>b<li>c</ol>", "-1. a\n0. b\n1. c\n");
+}
+
+#[test]
+fn hidden_text_is_left_out_and_counted() {
+    check_hidden("a<p hidden>b</p><p>c", "a\n\nc\n", 1);
+    check_hidden("a<p style='display:none'>b<div>c</div>", "a\n\nc\n", 1);
+    check_hidden("<p hidden>a<p hidden>b<p>c", "c\n", 2);
+    check_hidden("<div hidden>a<div>b</div>c</div><p hidden></p>d", "d\n", 1);
+    check_hidden("a<div aria-hidden=true>decoration</div>", "a\n\ndecoration\n", 0);
+    check_hidden("a <span style='visibility:hidden'>b<i style='visibility:visible'>c</i></span>", "a c\n", 1);
+    check_hidden("a <span style='font-size:0'>b</span>", "a\n", 1);
+    check_hidden("a <span style='color:#fff'>b</span>", "a\n", 1);
+    check_hidden("<div style='background:navy'>a <span style='color:#fff'>b</span></div>", "a b\n", 0);
+    check_hidden("<link rel=stylesheet href=x><b style='color:white'>a</b>", "a\n", 0);
+    check_hidden("<table bgcolor=#000000><tr><td><font color=white>a</font></table>", "a\n", 0);
+    check_hidden("<style>.gone,#x{display:none}</style><p class='b gone'>a</p><i id=x>b</i>c", "c\n", 2);
+    check_hidden("<style>@media print{p{display:none}}</style><p>c", "c\n", 0);
+    check_hidden("<noscript>no</noscript><dialog>no</dialog><details>yes</details>", "yes\n", 2);
+    check_hidden("<p hidden=until-found>a", "a\n", 0);
+    check_hidden("<ol><li>a<li hidden>b<li>c</ol>", "1. a\n2. c\n", 1);
+    check_hidden("<table><tr><td>a<td style='display:none'>b<td>c</table>", "a | c\n", 1);
+    check_hidden("<div style='position:absolute;left:-9999px'>a</div><p style='opacity:0'>b</p>c", "c\n", 2);
+}
+
+#[test]
+fn fields_show_what_is_in_them() {
+    check(
+        "<input type=checkbox checked> Alarm<br><input type=checkbox> Lift<br><input type=radio checked>yes<input type=radio>no",
+        "☒ Alarm\n☐ Lift\n◉ yes ○ no\n",
+    );
+    check(
+        "Name: <input value='Olaf'><input type=hidden value=x><textarea>typed</textarea>",
+        "Name: Olaf\n\ntyped\n",
+    );
+    check(
+        "<a role=checkbox aria-checked=true>Alarm</a> <a role=radio aria-checked=false>x</a>",
+        "☒ Alarm ○ x\n",
+    );
+    check("<select><option>red<option selected>blue</select>", "○ red\n◉ blue\n");
+    check("<select multiple><option>red<option selected>blue</select>", "☐ red\n☒ blue\n");
+    let many = "<option>x".repeat(199);
+    check(&format!("<select>{many}<option selected>Wales</select>"), "◉ Wales\n(200 choices)\n");
+    check("<input type=checkbox class=hidden id=menu>x", "x\n");
+    check("a<img alt=b>c", "a [image: b] c\n");
+    check("<img alt='A chart that shows 44 boats'> <img alt=''>", "[image: A chart that shows 44 boats]\n");
+}
+
+#[test]
+fn struck_text_is_marked() {
+    check("<p>Price <del>80</del> <ins>120</ins> <s>x <b>y</b></s>", "Price ~~80~~ 120 ~~x y~~\n");
+    check("<b style='text-decoration: line-through'>a</b>b", "~~a~~b\n");
+    check("<del><p>a</p><p>b</p></del>c", "~~a~~\n\n~~b~~\n\nc\n");
+}
+
+#[test]
+fn deep_and_broken_pages_end() {
+    let deep = "<div><ul><li><table><tr><td>".repeat(50_000) + "x";
+    read("deep.html", deep.as_bytes());
+    let ends = "<b>".repeat(100_000) + &"</i></td></p>".repeat(100_000) + "x";
+    read("ends.html", ends.as_bytes());
+    let math = "<math>".to_owned() + &"<mfrac>".repeat(100_000) + "x";
+    read("math.html", math.as_bytes());
+    let spans = "<table>".to_owned() + &"<tr><td colspan=1000000 rowspan=1000000>x<td>y".repeat(20_000);
+    read("spans.html", spans.as_bytes());
+    let rules = "<style>".to_owned()
+        + &".a{color:red}".repeat(100_000)
+        + "</style>"
+        + &"<b class=a>".repeat(50_000)
+        + "x";
+    read("rules.html", rules.as_bytes());
+    let scripts = "a<sup>1</sup>".repeat(200_000);
+    read("scripts.html", scripts.as_bytes());
+    for page in [
+        "<",
+        "<p",
+        "</",
+        "<!--",
+        "<script>",
+        "<title>",
+        "&#x",
+        "<pre>",
+        "<![CDATA[",
+        "</td></table></ul>",
+        "<math>",
+        "<select>",
+        "<style>a{",
+        "<sup>",
+    ] {
+        let _ = read_bytes("a.html", page.as_bytes(), &Limits::default());
+    }
+}
+
+const CONTAINER: (&str, &str) =
+    ("META-INF/container.xml", "<container><rootfile full-path='OEBPS/content.opf'/></container>");
+
+#[track_caller]
+fn check_book(package: &str, entries: &[(&str, &str)], wanted: &str, note: &str) {
+    let all = [&[CONTAINER, ("OEBPS/content.opf", package)], entries].concat();
+    let document = read("book.epub", &archive(&all));
+    assert_eq!((document.text.as_str(), notes(&document).as_str()), (wanted, note), "{package}");
+}
+
+#[test]
+fn chapters_are_found_however_they_are_named() {
+    let package = |hrefs: &[&str], media_type: &str| {
+        let items: String = hrefs
+            .iter()
+            .enumerate()
+            .map(|(i, href)| {
+                format!("<item id='{i}' href='{href}' media-type='{media_type}'/><itemref idref='{i}'/>")
+            })
+            .collect();
+        format!("<package>{items}</package>")
+    };
+    let (one, two) = ("<p>One.</p>", "<p>Two.</p>");
+    let xhtml = "application/xhtml+xml";
+    let both = "One.\n\nTwo.\n";
+    for (href, name) in [
+        ("Caf%C3%A9.xhtml", "OEBPS/Cafe\u{301}.xhtml"),
+        ("Cafe%CC%81.xhtml", "OEBPS/Café.xhtml"),
+        ("Cafe\u{301}.xhtml", "OEBPS/Café.xhtml"),
+        ("a%20b.xhtml", "OEBPS/a b.xhtml"),
+        ("a%20b.xhtml", "OEBPS/a%20b.xhtml"),
+        ("Two.xhtml", "OEBPS/two.XHTML"),
+        ("../text/two.xhtml#begin", "text/two.xhtml"),
+        ("/OEBPS/two.xhtml", "OEBPS/two.xhtml"),
+        ("two.xhtml", "OEBPS/text/two.xhtml"),
+    ] {
+        check_book(&package(&["one.xhtml", href], xhtml), &[("OEBPS/one.xhtml", one), (name, two)], both, "");
+    }
+    for media_type in ["text/x-oeb1-document", "text/html", "application/octet-stream"] {
+        check_book(
+            &package(&["one.html", "two.htm"], media_type),
+            &[("OEBPS/one.html", one), ("OEBPS/two.htm", two)],
+            both,
+            "",
+        );
+    }
+    check_book(
+        &package(&["one.xhtml", "gone.xhtml", "more.xhtml"], xhtml),
+        &[("OEBPS/one.xhtml", one)],
+        "One.\n",
+        "2 chapters are missing: gone.xhtml, more.xhtml",
+    );
+}
+
+#[test]
+fn a_book_without_an_order_is_read_in_that_of_its_contents() {
+    let item =
+        |id: &str, href: &str| format!("<item id='{id}' href='{href}' media-type='application/xhtml+xml'/>");
+    let pages: &[(&str, &str)] =
+        &[("OEBPS/1.xhtml", "<p>One."), ("OEBPS/2.xhtml", "<p>Two."), ("OEBPS/10.xhtml", "<p>Ten.")];
+    let items = item("a", "2.xhtml") + &item("b", "1.xhtml") + &item("c", "10.xhtml");
+    check_book(&format!("<package>{items}</package>"), pages, "Two.\n\nOne.\n\nTen.\n", "");
+    let ncx = "<ncx><navPoint><content src='1.xhtml#a'/></navPoint><navPoint><content src='2.xhtml'/></navPoint></ncx>";
+    let with_ncx = [pages, &[("OEBPS/toc.ncx", ncx)]].concat();
+    let ncx_item = "<item id='n' href='toc.ncx' media-type='application/x-dtbncx+xml'/>";
+    check_book(&format!("<package>{items}{ncx_item}</package>"), &with_ncx, "One.\n\nTwo.\n\nTen.\n", "");
+    // The spine comes first, then what only the contents lead to; the rest is counted.
+    check_book(
+        &format!("<package>{items}{ncx_item}<itemref idref='a'/></package>"),
+        &with_ncx,
+        "Two.\n\nOne.\n",
+        "1 page is not in the book's order of reading, and left out",
+    );
+    let document =
+        read("book.epub", &archive(&[("mimetype", "application/epub+zip"), pages[0], pages[2], pages[1]]));
+    assert_eq!(document.text, "One.\n\nTwo.\n\nTen.\n", "no description: in the order of the names");
+}
+
+#[test]
+fn a_book_without_any_chapter_names_them() {
+    let package = "<package><item id='a' href='a.xhtml' media-type='application/xhtml+xml'/><itemref idref='a'/></package>";
+    let book = archive(&[CONTAINER, ("OEBPS/content.opf", package)]);
+    let error = read_bytes("book.epub", &book, &Limits::default()).expect_err("no chapter");
+    assert_eq!(error.to_string(), "book.epub: it is damaged: 1 chapter is missing: a.xhtml");
+}
