@@ -121,6 +121,11 @@ pub enum Note {
         /// Their number.
         glyphs: usize,
     },
+    /// Text of a page that a reader does not see: outside of it, covered, or in the colour of what is behind it.
+    HiddenText {
+        /// Its characters without spaces.
+        characters: usize,
+    },
 }
 
 impl fmt::Display for Note {
@@ -137,6 +142,9 @@ impl fmt::Display for Note {
             Note::Replaced { places } => write!(f, "invalid characters in {places} place{}", s(*places)),
             Note::PagesWithoutText { pages } => write!(f, "{pages} page{} without text", s(*pages)),
             Note::UnknownGlyphs { glyphs } => write!(f, "{glyphs} unknown character{}", s(*glyphs)),
+            Note::HiddenText { characters } => {
+                write!(f, "{characters} hidden character{} left out", s(*characters))
+            }
         }
     }
 }

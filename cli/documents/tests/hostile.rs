@@ -1,5 +1,7 @@
 //! Hostile and damaged documents: each ends as an error or as text, within the limits, and this process goes on.
 
+mod common;
+
 use std::io::{Cursor, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -7,6 +9,8 @@ use std::time::Duration;
 use documents::{Document, DocumentError, Limits, Problem, read_bytes};
 use zip::write::SimpleFileOptions;
 use zip::{ZipArchive, ZipWriter};
+
+use self::common::{CATALOGUE, FONT, pdf, stream};
 
 const FIXTURES: [&str; 6] =
     ["boat.html", "boat.docx", "boat.epub", "boat.pdf", "columns.pdf", "protected.pdf"];
@@ -103,26 +107,9 @@ fn deep_nesting_ends() {
     let _ = read("deep.docx", &zip.finish().expect("an archive").into_inner());
 }
 
-/// A PDF of these objects, numbered from 1 on, without a table of where they are. Object 1 is the catalogue.
-fn pdf(objects: &[&str]) -> Vec<u8> {
-    let mut pdf = b"%PDF-1.7\n".to_vec();
-    for (i, object) in objects.iter().enumerate() {
-        pdf.extend(format!("{} 0 obj\n{object}\nendobj\n", i + 1).bytes());
-    }
-    pdf.extend(b"trailer\n<< /Root 1 0 R /Size 99 >>\n%%EOF\n");
-    pdf
-}
-
-const CATALOGUE: &str = "<< /Type /Catalog /Pages 2 0 R >>";
 const PAGE: &str = "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 200 200] /Contents 4 0 R /Resources << /Font << /F 5 0 R >> /XObject << /X 6 0 R >> >> >>";
-const FONT: &str = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>";
-
 /// A form whose content may draw the form itself.
 const FORM: &str = "/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X 6 0 R >> >>";
-
-fn stream(dictionary: &str, content: &str) -> String {
-    format!("<< {dictionary} /Length {} >>\nstream\n{content}\nendstream", content.len())
-}
 
 #[test]
 fn a_pdf_without_a_table_of_objects_is_read() {

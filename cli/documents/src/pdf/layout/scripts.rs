@@ -1,0 +1,200 @@
+//! Exponents, indices, marks of notes and fractions: glyphs that are raised or lowered and mostly smaller. The main text
+//! of a cell is its largest size that is not rare, on the baseline that most of it has.
+//!
+//! `10^6` and `x_i` are written as in plain formulas, `e^(x+1)` with brackets. A raised number after a word or after
+//! punctuation is the mark of a note: `bridge.[12]`. Raised and lowered numbers around a slash are a fraction: `3 1/2`.
+
+use super::words::{Letter, write as write_plain};
+
+/// Distances and sizes in those of the main text.
+/// What is not larger than this is small.
+const SMALL: f64 = 0.85;
+/// Small glyphs that are so much higher or lower are raised or lowered.
+const RAISED: f64 = 0.12;
+const LOWERED: f64 = 0.06;
+/// The same for glyphs that are not small.
+const RAISED_MAIN: f64 = 0.25;
+const LOWERED_MAIN: f64 = 0.2;
+/// A size that less of the glyphs have is rare.
+const RARE: f64 = 0.1;
+/// Sizes and baselines differ by less than this, in points or shares.
+const SAME: f64 = 0.02;
+
+/// Two letters that are a unit, not a word.
+const UNITS: [&str; 26] = [
+    "mm", "cm", "dm", "km", "nm", "pm", "µm", "μm", "mg", "kg", "ms", "ns", "µs", "μs", "Hz", "Pa", "ft",
+    "yd", "mi", "in", "dB", "eV", "Wh", "Nm", "ha", "cd",
+];
+/// Words after which a number is an exponent.
+const FUNCTIONS: [&str; 14] =
+    ["sin", "cos", "tan", "cot", "log", "exp", "mol", "min", "sec", "rad", "sinh", "cosh", "tanh", "bar"];
+/// Endings of ordinal numbers, and other raised letters that are read as text.
+const ENDINGS: [&str; 16] =
+    ["st", "nd", "rd", "th", "er", "re", "e", "o", "a", "os", "as", "ème", "TM", "SM", "de", "ste"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Script {
+    Main,
+    Raised,
+    Lowered,
+}
+
+/// Writes the letters of a cell.
+pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
+    let is_flat = |letter: &Letter<'_>| {
+        letter.glyph.y == letters[0].glyph.y && letter.glyph.size == letters[0].glyph.size
+    };
+    if letters.iter().all(is_flat) || letters.iter().any(|letter| letter.glyph.is_layer) {
+        write_plain(letters, out);
+        return;
+    }
+    let (size, baseline) = main_text(letters);
+    let script = |letter: &Letter<'_>| script(letter, size, baseline);
+    // Spaces before a part, and within it, as those of plain text.
+    let parts: Vec<(Script, String, bool)> = letters
+        .chunk_by(|a, b| script(a) == script(b))
+        .map(|part| {
+            let mut text = String::new();
+            write_plain(part, &mut text);
+            (script(&part[0]), text, part[0].is_apart)
+        })
+        .collect();
+    let mut last_script: Option<char> = None;
+    for (i, (script, text, is_apart)) in parts.iter().enumerate() {
+        let after = parts.get(i + 1);
+        if *is_apart && i > 0 {
+            out.push(' ');
+            last_script = None;
+        }
+        let is_fraction =
+            *script == Script::Raised && after.is_some_and(|(_, after, _)| begins_with_slash(after));
+        let is_denominator = i > 0 && *script != Script::Raised && parts[i - 1].1.ends_with(['/', '⁄']);
+        match script {
+            Script::Main => {
+                if let (Some(last), Some(next)) = (last_script, text.chars().next())
+                    && !*is_apart
+                    && are_one_word(last, next)
+                {
+                    out.push(' ');
+                }
+                out.push_str(&text.replace('⁄', "/"));
+                last_script = None;
+                continue;
+            }
+            _ if is_fraction && is_number(text) => {
+                if out.ends_with(|c: char| c.is_ascii_digit()) {
+                    out.push(' ');
+                }
+                out.push_str(text);
+            }
+            _ if is_denominator => out.push_str(text),
+            Script::Raised => raised(text, out, *is_apart, after.is_some_and(|(_, _, is_apart)| *is_apart)),
+            Script::Lowered if *is_apart || out.is_empty() => out.push_str(text),
+            Script::Lowered => script_text('_', text, out),
+        }
+        last_script = out.chars().next_back();
+    }
+}
+
+/// The size and the baseline of the main text.
+fn main_text(letters: &[Letter<'_>]) -> (f64, f64) {
+    let mut sizes: Vec<f64> = letters.iter().map(|letter| letter.glyph.size).collect();
+    sizes.sort_by(|a, b| b.total_cmp(a));
+    let groups = sizes.chunk_by(|a, b| (a - b).abs() < SAME * a);
+    let is_common = |group: &&[f64]| group.len() as f64 >= RARE * letters.len() as f64;
+    let size = groups.into_iter().find(is_common).map_or(sizes[0], |group| group[0]);
+    let is_main = |letter: &&Letter<'_>| (letter.glyph.size - size).abs() < 2.0 * SAME * size;
+    let mut baselines: Vec<f64> = letters.iter().filter(is_main).map(|letter| letter.glyph.y).collect();
+    baselines.sort_by(f64::total_cmp);
+    let most = baselines.chunk_by(|a, b| (a - b).abs() < SAME * size).max_by_key(|group| group.len());
+    (size, most.map_or(letters[0].glyph.y, |group| group[group.len() / 2]))
+}
+
+fn script(letter: &Letter<'_>, size: f64, baseline: f64) -> Script {
+    let (relative, up) = (letter.glyph.size / size, (letter.glyph.y - baseline) / size);
+    let is_number = letter.glyph.first().is_some_and(|c| c.is_numeric() || matches!(c, '+' | '-' | '−'));
+    let (raised, lowered) = match relative {
+        ..=SMALL => (RAISED, LOWERED),
+        // A letter on another baseline may be a decoration; numbers mean something.
+        _ if relative < 1.0 + SAME && is_number => (RAISED_MAIN, LOWERED_MAIN),
+        _ => return Script::Main,
+    };
+    match up {
+        up if up >= raised => Script::Raised,
+        up if up <= -lowered => Script::Lowered,
+        _ => Script::Main,
+    }
+}
+
+fn begins_with_slash(text: &str) -> bool {
+    text.starts_with(['/', '⁄'])
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_digit())
+}
+
+/// Whether two characters would be read as one word or number.
+fn are_one_word(last: char, next: char) -> bool {
+    (last.is_numeric() && next.is_numeric()) || (last.is_alphabetic() && next.is_alphabetic())
+}
+
+/// A raised part after `out`. `is_apart` says whether a space is between them, `is_last` whether one follows.
+fn raised(text: &str, out: &mut String, is_apart: bool, is_last: bool) {
+    let is_list = text.chars().all(|c| c.is_ascii_digit() || matches!(c, ',' | ' ' | '–' | '-'))
+        && text.starts_with(|c: char| c.is_ascii_digit());
+    let before = out.chars().next_back();
+    let word: String =
+        out.chars().rev().take_while(|c| c.is_alphabetic()).collect::<Vec<_>>().into_iter().rev().collect();
+    let number: String =
+        out.chars().rev().take_while(|c| c.is_ascii_digit()).collect::<Vec<_>>().into_iter().rev().collect();
+    match before {
+        None if is_list => {
+            out.push('[');
+            out.push_str(text);
+            out.push_str("] ");
+        }
+        None => out.push_str(text),
+        Some(_) if is_apart => out.push_str(text),
+        _ if text.chars().all(|c| !c.is_alphanumeric() && !matches!(c, '+' | '-' | '−')) => {
+            out.push_str(text)
+        }
+        Some(c) if ENDINGS.contains(&text) && (c.is_ascii_digit() || word.chars().count() > 1) => {
+            out.push_str(text)
+        }
+        Some(c) if is_list && is_after_text(c, &word, &number, is_last) => {
+            out.push('[');
+            out.push_str(text);
+            out.push(']');
+        }
+        _ => script_text('^', text, out),
+    }
+}
+
+/// Whether a raised number after this is the mark of a note.
+fn is_after_text(before: char, word: &str, number: &str, is_last: bool) -> bool {
+    let is_year = number.len() == 4 && (number.starts_with("19") || number.starts_with("20"));
+    match (before, word.chars().count()) {
+        (_, 3..) => !FUNCTIONS.contains(&word),
+        (_, 2) => !UNITS.contains(&word) && word.chars().all(char::is_lowercase),
+        (_, 1) => false,
+        (c, _) if c.is_ascii_digit() => is_year && is_last,
+        (')' | ']' | '}' | '|', _) => false,
+        _ => true,
+    }
+}
+
+/// A raised or lowered part with its sign, in brackets if it has several parts.
+fn script_text(sign: char, text: &str, out: &mut String) {
+    let unsigned = text.strip_prefix(['+', '-', '−']).unwrap_or(text);
+    let is_simple = unsigned.chars().all(char::is_alphanumeric)
+        || text.strip_suffix(['+', '-', '−']).is_some_and(is_number);
+    out.push(sign);
+    if is_simple {
+        out.push_str(text);
+    } else {
+        out.push('(');
+        out.push_str(text);
+        out.push(')');
+    }
+}

@@ -1,0 +1,109 @@
+//! Words and cells of a line: a gap is a space, a wide gap separates cells. Glyphs for spaces are gaps as well.
+
+use super::PlacedText;
+use super::lines::Line;
+use super::{direction, letters, scripts, tracking};
+
+/// All distances are shares of the size of the font.
+/// A gap of this width is a space.
+const SPACE: f64 = 0.15;
+/// A gap of this width separates cells.
+const CELL: f64 = 2.0;
+/// The same where glyphs for spaces fill the gap.
+const CELL_OF_SPACES: f64 = 3.0;
+
+/// Cells on a line.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    /// From left to right; none is empty.
+    pub(super) cells: Vec<Cell>,
+    pub(super) y: f64,
+    pub(super) size: f64,
+    pub(super) turn: i16,
+    pub(super) begins_paragraph: bool,
+}
+
+/// Text between wide gaps.
+#[derive(Clone, Debug)]
+pub(super) struct Cell {
+    pub(super) text: String,
+    pub(super) left: f64,
+    pub(super) right: f64,
+}
+
+/// A glyph in its line.
+#[derive(Debug)]
+pub(super) struct Letter<'a> {
+    pub(super) glyph: &'a PlacedText,
+    /// The gap to the glyph before, in sizes of the font.
+    pub(super) gap: f64,
+    /// Whether the gap has glyphs for spaces.
+    pub(super) has_space: bool,
+    /// Whether the gap is one of words.
+    pub(super) is_apart: bool,
+}
+
+/// The cells of a line. `page_is_rtl` decides where a line has as much text from the right as from the left.
+pub(super) fn row(mut line: Line, page_is_rtl: bool) -> Row {
+    let direction = direction::of_line(&line.glyphs, page_is_rtl);
+    if line.is_mixed || direction.has_rtl {
+        line.glyphs.sort_by(|a, b| a.x.total_cmp(&b.x));
+    }
+    let mut letters = letters_of(&line.glyphs);
+    let tracking = tracking::find(&letters);
+    for letter in &mut letters {
+        letter.is_apart = match tracking {
+            Some(tracking) if tracking.is_none(letter) => false,
+            _ => letter.has_space || letter.gap >= SPACE,
+        };
+    }
+    let begins_cell = |letter: &Letter<'_>| {
+        letter.is_apart
+            && letter.gap
+                >= if letter.has_space { CELL_OF_SPACES } else { CELL } + tracking.map_or(0.0, |t| t.width)
+    };
+    let mut cells = Vec::new();
+    for letters in letters.chunk_by(|_, next| !begins_cell(next)) {
+        let mut text = String::new();
+        match direction.has_rtl {
+            true => direction::write(letters, direction.is_rtl, &mut text),
+            false => scripts::write(letters, &mut text),
+        }
+        let text = text.trim();
+        if !text.is_empty() {
+            let right = letters.iter().map(|letter| letter.glyph.end).fold(f64::MIN, f64::max);
+            cells.push(Cell { text: text.to_owned(), left: letters[0].glyph.x, right });
+        }
+    }
+    let first = line.glyphs.iter().find(|glyph| !glyph.is_space()).unwrap_or(&line.glyphs[0]);
+    let size = line.glyphs.iter().map(|glyph| glyph.size).fold(first.size, f64::max);
+    Row { cells, y: first.y, size, turn: first.turn, begins_paragraph: line.begins_paragraph }
+}
+
+/// The glyphs that are no spaces, with the gaps between them.
+fn letters_of(glyphs: &[PlacedText]) -> Vec<Letter<'_>> {
+    let mut letters = Vec::with_capacity(glyphs.len());
+    let (mut end, mut has_space) = (None, false);
+    for glyph in glyphs {
+        if glyph.is_space() {
+            has_space = true;
+            continue;
+        }
+        let gap = end.map_or(0.0, |end| (glyph.x - end) / glyph.size);
+        let has_space_before = std::mem::take(&mut has_space) && end.is_some();
+        letters.push(Letter { glyph, gap, has_space: has_space_before, is_apart: false });
+        end =
+            Some(end.map_or(glyph.end, |end: f64| if gap < -CELL { glyph.end } else { end.max(glyph.end) }));
+    }
+    letters
+}
+
+/// Writes letters with the spaces between them.
+pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
+    for (i, letter) in letters.iter().enumerate() {
+        if letter.is_apart && i > 0 {
+            out.push(' ');
+        }
+        letters::write(&letter.glyph.text, out);
+    }
+}
