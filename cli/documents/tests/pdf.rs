@@ -560,7 +560,7 @@ fn values_of_a_form_stand_beside_their_labels() {
     assert_eq!(
         made.text(),
         "Name:\tIda Lindqvist\n\nCountry:\tSweden\n\nLanguages:\tFinnish, Danish\n\n☒ Married\n\n☐ Children\n\n\
-         Sex: ◉ female\t○ male\n\nRemarks:\tfirst line\n–\tsecond line\n\nPassword:\t••••••\n"
+         Sex: ◉ female\t○ male\n\nRemarks:\tfirst line\nsecond line\n\nPassword:\t••••••\n"
     );
 }
 

@@ -18,6 +18,21 @@ use super::text_string;
 const MAX_ANNOTATIONS: usize = 100_000;
 /// Fields in a field that are followed upwards.
 const MAX_PARENTS: usize = 32;
+/// Annotations whose content is what somebody wrote about a place.
+const COMMENTS: [&str; 12] = [
+    "Text",
+    "Highlight",
+    "Underline",
+    "StrikeOut",
+    "Squiggly",
+    "Caret",
+    "Ink",
+    "Line",
+    "Square",
+    "Circle",
+    "Polygon",
+    "PolyLine",
+];
 /// Flags of annotations: what has one of these is not shown (`Hidden`, `NoView`).
 const NOT_SHOWN: u32 = 1 << 1 | 1 << 5;
 /// Flags of fields.
@@ -64,7 +79,7 @@ pub(super) fn read<'a>(page: &Page<'a>, upright: Affine) -> Annotations<'a> {
             Some(values) => read.values.extend(values),
             None => read.appearances.extend(appearance(&annotation, place, page)),
         }
-        if !is_field && !matches!(kind.as_deref(), Some(b"Popup" | b"Link" | b"FreeText")) {
+        if kind.is_some_and(|kind| COMMENTS.contains(&kind.as_str())) {
             read.comments.extend(comment(&annotation));
         }
     }

@@ -30,7 +30,8 @@ pub(super) fn join(rows: Vec<Row>) -> Vec<Row> {
             Some(table) if belongs_to(table, &block) => {
                 let mut block = block.into_iter().peekable();
                 for row in table {
-                    if let Some(cell) = block.next_if(|cell| is_same_line(row, cell)) {
+                    if let Some(mut cell) = block.next_if(|cell| is_same_line(row, cell)) {
+                        cell.cells[0].is_apart = true;
                         row.cells.extend(cell.cells);
                     }
                 }
@@ -53,31 +54,32 @@ fn is_same_line(a: &Row, b: &Row) -> bool {
 
 /// Whether a block is a column right of a table.
 fn belongs_to(table: &[Row], block: &[Row]) -> bool {
-    let is_column = |rows: &[Row]| rows.iter().all(|row| row.cells.len() == 1 && is_short(row, 0));
+    let is_one = |row: &Row| row.cells[1..].iter().all(|cell| !cell.is_apart) && length(row) < SHORT;
+    let is_label = |row: &Row| row.cells.len() < MAX_COLUMNS && row.cells[0].text.len() < SHORT;
     let is_right_of =
         |cell: &Row, row: &Row| row.cells.last().is_some_and(|last| last.right <= cell.cells[0].left);
     let mut lines = table.iter();
     if table.len() < 2
-        || !is_column(block)
-        || !table.iter().all(|row| row.cells.len() < MAX_COLUMNS && is_short(row, 0))
+        || !block.iter().all(is_one)
+        || !table.iter().all(is_label)
         || !block.iter().all(|cell| lines.any(|row| is_same_line(row, cell) && is_right_of(cell, row)))
     {
         return false;
     }
     let most = |count: usize, of: usize| of > 0 && 10 * count >= MOST * of;
     // The first cell may be the head of the column.
-    let numbers = block.iter().filter(|row| is_number(&row.cells[0].text)).count();
-    let has_head = !is_number(&block[0].cells[0].text);
+    let numbers = block.iter().filter(|row| is_number(row)).count();
+    let has_head = !is_number(&block[0]);
     let labels = table.iter().filter(|row| row.cells[0].text.ends_with(':')).count();
     most(numbers, block.len() - usize::from(has_head)) || most(labels, table.len())
 }
 
-fn is_short(row: &Row, cell: usize) -> bool {
-    row.cells[cell].text.len() < SHORT
+fn length(row: &Row) -> usize {
+    row.cells.iter().map(|cell| cell.text.len()).sum()
 }
 
 /// Whether a cell is a number with its unit, rather than words.
-fn is_number(text: &str) -> bool {
-    let letters = text.chars().filter(|c| c.is_alphabetic()).count();
-    text.chars().any(char::is_numeric) && letters <= 3
+fn is_number(row: &Row) -> bool {
+    let characters = || row.cells.iter().flat_map(|cell| cell.text.chars());
+    characters().any(char::is_numeric) && characters().filter(|c| c.is_alphabetic()).count() <= 3
 }

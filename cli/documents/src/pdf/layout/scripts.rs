@@ -20,6 +20,9 @@ const RARE: f64 = 0.1;
 /// Sizes and baselines differ by less than this, in points or shares.
 const SAME: f64 = 0.02;
 
+/// A number with so many digits and points is hardly the base of an exponent.
+const LONG_NUMBER: usize = 5;
+
 /// Two letters that are a unit, not a word.
 const UNITS: [&str; 26] = [
     "mm", "cm", "dm", "km", "nm", "pm", "µm", "μm", "mg", "kg", "ms", "ns", "µs", "μs", "Hz", "Pa", "ft",
@@ -144,15 +147,16 @@ fn raised(text: &str, out: &mut String, is_apart: bool, is_last: bool) {
     let is_list = text.chars().all(|c| c.is_ascii_digit() || matches!(c, ',' | ' ' | '–' | '-'))
         && text.starts_with(|c: char| c.is_ascii_digit());
     let before = out.chars().next_back();
-    let word: String =
-        out.chars().rev().take_while(|c| c.is_alphabetic()).collect::<Vec<_>>().into_iter().rev().collect();
-    let number: String =
-        out.chars().rev().take_while(|c| c.is_ascii_digit()).collect::<Vec<_>>().into_iter().rev().collect();
+    let word = trailing(out, char::is_alphabetic);
+    let number = trailing(out, |c| c.is_ascii_digit() || matches!(c, '.' | ','));
     match before {
         None if is_list => {
             out.push('[');
             out.push_str(text);
-            out.push_str("] ");
+            out.push(']');
+            if !is_last {
+                out.push(' ');
+            }
         }
         None => out.push_str(text),
         Some(_) if is_apart => out.push_str(text),
@@ -171,6 +175,11 @@ fn raised(text: &str, out: &mut String, is_apart: bool, is_last: bool) {
     }
 }
 
+/// The end of a text that has only such characters.
+fn trailing(text: &str, is_one: impl Fn(char) -> bool) -> String {
+    text[text.trim_end_matches(is_one).len()..].to_owned()
+}
+
 /// Whether a raised number after this is the mark of a note.
 fn is_after_text(before: char, word: &str, number: &str, is_last: bool) -> bool {
     let is_year = number.len() == 4 && (number.starts_with("19") || number.starts_with("20"));
@@ -178,7 +187,7 @@ fn is_after_text(before: char, word: &str, number: &str, is_last: bool) -> bool 
         (_, 3..) => !FUNCTIONS.contains(&word),
         (_, 2) => !UNITS.contains(&word) && word.chars().all(char::is_lowercase),
         (_, 1) => false,
-        (c, _) if c.is_ascii_digit() => is_year && is_last,
+        (c, _) if c.is_ascii_digit() => is_year && is_last || number.len() >= LONG_NUMBER,
         (')' | ']' | '}' | '|', _) => false,
         _ => true,
     }

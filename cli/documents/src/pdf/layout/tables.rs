@@ -1,7 +1,10 @@
 //! Rows as text. Cells are separated by tabs. Where cells of rows that follow each other stand in the same columns, they
 //! are a table: a cell that is empty there is written as a dash, so that each value stays in its column.
+//!
+//! The rows with most cells tell where the columns are. A cell that is over two columns belongs to none, and its row to
+//! no table. If rows of a table are the exception among the others, there is none.
 
-use super::words::Row;
+use super::words::{Cell, Row};
 
 /// Rows of a table are not farther apart than this, in sizes of the font.
 const PITCH: f64 = 3.2;
@@ -10,9 +13,14 @@ const OVERLAP: f64 = 0.2;
 /// Rows with more cells are no rows of a table.
 const MAX_CELLS: usize = 200;
 /// Rows of a table, after which another one begins.
-const MAX_ROWS: usize = 2_000;
-/// So many rows have cells in a column.
-const ROWS_OF_A_COLUMN: usize = 2;
+const MAX_ROWS: usize = 1_000;
+/// Text with so many words on a line is no cell.
+const WORDS_OF_PROSE: usize = 10;
+/// A table has so many rows; if no gap in it is wide, so many.
+const ROWS: usize = 2;
+const ROWS_WITHOUT_GAPS: usize = 3;
+/// So many of ten rows are those of the table.
+const MOST: usize = 6;
 const EMPTY: &str = "–";
 
 /// Where a column is.
@@ -20,7 +28,6 @@ const EMPTY: &str = "–";
 struct Column {
     left: f64,
     right: f64,
-    rows: usize,
 }
 
 /// Writes rows, with empty lines between paragraphs.
@@ -36,103 +43,151 @@ pub(super) fn write(rows: &[Row], is_rtl: bool) -> String {
     text
 }
 
-/// Whether a row is below another, near enough for a table.
+/// Whether two rows may be of the same table.
 fn is_next(row: &Row, next: &Row) -> bool {
     let down = row.y - next.y;
-    row.turn == next.turn && down > 0.0 && down < PITCH * row.size.max(next.size)
+    let is_near = row.turn == next.turn && down > 0.0 && down < PITCH * row.size.max(next.size);
+    is_near && !is_prose(row) && !is_prose(next)
 }
 
-/// Rows that may have a table among them.
+fn is_prose(row: &Row) -> bool {
+    let words = |cell: &Cell| cell.text.bytes().filter(|byte| *byte == b' ').count() + 1;
+    row.cells.iter().any(|cell| words(cell) >= WORDS_OF_PROSE)
+}
+
+/// Writes rows that may be a table.
 fn write_group(rows: &[Row], is_rtl: bool, text: &mut String) {
-    let columns = columns(rows);
-    let is_wide = |row: &Row| row.cells.len() > 1;
-    let first = rows.iter().position(is_wide).unwrap_or(rows.len());
-    let last = rows.iter().rposition(is_wide).unwrap_or(0);
-    for (i, row) in rows.iter().enumerate() {
+    let places = places_in_table(rows);
+    for (row, places) in rows.iter().zip(places) {
         if row.begins_paragraph && !text.is_empty() {
             text.push('\n');
         }
-        let is_within = (first..=last).contains(&i);
-        let places = columns.as_ref().filter(|_| is_within).and_then(|columns| places(row, columns, is_rtl));
-        let mut next = 0;
-        let mut order: Vec<usize> = (0..row.cells.len()).collect();
-        if is_rtl {
-            order.reverse();
-        }
-        for (n, &cell) in order.iter().enumerate() {
-            if n > 0 {
-                text.push('\t');
-            }
-            if let Some(places) = &places {
-                for _ in next..places[cell] {
-                    text.push_str(EMPTY);
-                    text.push('\t');
+        // What is in the same column, or in the same cell where there is no table.
+        let mut number = 0;
+        let mut cells: Vec<(usize, String)> = Vec::new();
+        for (i, cell) in row.cells.iter().enumerate() {
+            number = match &places {
+                Some(places) => places[i],
+                None => number + usize::from(cell.is_apart && i > 0),
+            };
+            match cells.last_mut() {
+                Some((last, text)) if *last == number => {
+                    text.push(' ');
+                    text.push_str(&cell.text);
                 }
-                next = places[cell] + 1;
+                _ => cells.push((number, cell.text.clone())),
             }
-            text.push_str(&row.cells[cell].text);
         }
+        let mut line: Vec<&str> = Vec::new();
+        let empty = std::iter::repeat(EMPTY);
+        if is_rtl {
+            cells.reverse();
+            for (number, cell) in &cells {
+                let before = places.as_ref().map_or(0, |places| places.columns - 1 - number);
+                line.extend(empty.clone().take(before.saturating_sub(line.len())));
+                line.push(cell);
+            }
+        } else {
+            for (number, cell) in &cells {
+                line.extend(empty.clone().take(number - line.len()));
+                line.push(cell);
+            }
+        }
+        text.push_str(&line.join("\t"));
         text.push('\n');
     }
 }
 
-/// The columns of a table; none if the rows are none. The rows with most cells tell most about them.
-fn columns(rows: &[Row]) -> Option<Vec<Column>> {
-    let mut wide: Vec<&Row> = rows.iter().filter(|row| (2..=MAX_CELLS).contains(&row.cells.len())).collect();
-    if wide.len() < ROWS_OF_A_COLUMN {
-        return None;
+/// The columns of the cells of a row.
+#[derive(Clone, Debug)]
+struct Places {
+    cells: Vec<usize>,
+    /// The number of columns of the table.
+    columns: usize,
+}
+
+impl std::ops::Index<usize> for Places {
+    type Output = usize;
+
+    fn index(&self, cell: usize) -> &usize {
+        &self.cells[cell]
     }
-    wide.sort_by_key(|row| std::cmp::Reverse(row.cells.len()));
+}
+
+/// The places of the cells of each row; none for a row that is not one of a table.
+fn places_in_table(rows: &[Row]) -> Vec<Option<Places>> {
+    let none = || vec![None; rows.len()];
+    let columns = columns(rows);
+    if columns.len() < 2 {
+        return none();
+    }
+    let mut places: Vec<Option<Places>> = rows.iter().map(|row| places(row, &columns)).collect();
+    let is_of_table =
+        |places: &Option<Places>| places.as_ref().is_some_and(|row| row.cells.first() != row.cells.last());
+    let (Some(first), Some(last)) =
+        (places.iter().position(is_of_table), places.iter().rposition(is_of_table))
+    else {
+        return none();
+    };
+    let count = places.iter().filter(|row| is_of_table(row)).count();
+    let has_gaps = rows
+        .iter()
+        .zip(&places)
+        .any(|(row, places)| is_of_table(places) && row.cells[1..].iter().any(|cell| cell.is_apart));
+    if count < if has_gaps { ROWS } else { ROWS_WITHOUT_GAPS } || 10 * count < MOST * (last - first + 1) {
+        return none();
+    }
+    places[..first].fill(None);
+    places[last + 1..].fill(None);
+    places
+}
+
+/// Where the columns of these rows are.
+fn columns(rows: &[Row]) -> Vec<Column> {
+    let mut rows: Vec<&Row> = rows.iter().filter(|row| (2..=MAX_CELLS).contains(&row.cells.len())).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.cells.len()));
     let mut columns: Vec<Column> = Vec::new();
-    for row in wide {
+    for row in rows {
         for cell in &row.cells {
-            let slack = OVERLAP * row.size;
-            let over: Vec<usize> = over(&columns, cell.left + slack, cell.right - slack).take(2).collect();
-            match (over.first(), over.get(1)) {
-                (None, _) => {
+            match over(&columns, cell, row.size) {
+                (None, _) if columns.len() < MAX_CELLS => {
                     let at = columns.partition_point(|column| column.left < cell.left);
-                    if columns.len() < MAX_CELLS {
-                        columns.insert(at, Column { left: cell.left, right: cell.right, rows: 1 });
-                    }
+                    columns.insert(at, Column { left: cell.left, right: cell.right });
                 }
-                (Some(&i), None) => {
-                    let (left, right) = (
-                        i.checked_sub(1).map(|i| columns[i].right),
-                        columns.get(i + 1).map(|next| next.left),
-                    );
-                    let column = &mut columns[i];
-                    column.rows += 1;
-                    column.left = column.left.min(left.map_or(cell.left, |left| cell.left.max(left)));
-                    column.right = column.right.max(right.map_or(cell.right, |right| cell.right.min(right)));
+                (Some(i), None) => {
+                    // A column does not grow over its neighbours.
+                    let left =
+                        i.checked_sub(1).map_or(cell.left, |before| cell.left.max(columns[before].right));
+                    let right = columns.get(i + 1).map_or(cell.right, |after| cell.right.min(after.left));
+                    columns[i].left = columns[i].left.min(left);
+                    columns[i].right = columns[i].right.max(right);
                 }
                 // A cell over several columns tells nothing about them.
                 _ => {}
             }
         }
     }
-    let shared = columns.iter().filter(|column| column.rows >= ROWS_OF_A_COLUMN).count();
-    (shared >= 2).then_some(columns)
+    columns
 }
 
-/// The columns that a cell is over.
-fn over(columns: &[Column], left: f64, right: f64) -> impl Iterator<Item = usize> {
-    let is_over = move |column: &Column| left < column.right && column.left < right.max(left);
-    columns.iter().enumerate().filter(move |(_, column)| is_over(column)).map(|(i, _)| i)
+/// The first two columns that a cell is over.
+fn over(columns: &[Column], cell: &Cell, size: f64) -> (Option<usize>, Option<usize>) {
+    let slack = (OVERLAP * size).min((cell.right - cell.left) / 4.0);
+    let (left, right) = (cell.left + slack, cell.right - slack);
+    let first = columns.partition_point(|column| column.right <= left);
+    let is_over = |i: &usize| columns.get(*i).is_some_and(|column| column.left < right);
+    (Some(first).filter(is_over), Some(first + 1).filter(is_over))
 }
 
-/// The numbers of the columns of a row's cells in the order of reading; none if two cells are in the same column.
-fn places(row: &Row, columns: &[Column], is_rtl: bool) -> Option<Vec<usize>> {
-    let slack = OVERLAP * row.size;
-    let mut places = Vec::with_capacity(row.cells.len());
+/// The columns of a row's cells; none if a cell is over two columns, or a wide gap is within one.
+fn places(row: &Row, columns: &[Column]) -> Option<Places> {
+    let mut cells: Vec<usize> = Vec::with_capacity(row.cells.len());
     for cell in &row.cells {
-        let place = over(columns, cell.left + slack, cell.right - slack).next()?;
-        if places.last().is_some_and(|last| *last >= place) {
+        let (Some(place), None) = over(columns, cell, row.size) else { return None };
+        if cells.last() == Some(&place) && cell.is_apart {
             return None;
         }
-        places.push(place);
+        cells.push(place);
     }
-    if is_rtl {
-        places.iter_mut().for_each(|place| *place = columns.len() - 1 - *place);
-    }
-    Some(places)
+    Some(Places { cells, columns: columns.len() })
 }

@@ -1,4 +1,5 @@
-//! Words and cells of a line: a gap is a space, a wide gap separates cells. Glyphs for spaces are gaps as well.
+//! Words and cells of a line: a gap is a space, a wide gap separates cells. Glyphs for spaces are gaps as well. A gap
+//! between the two may separate cells, if the lines above or below say so; that is decided in `tables.rs`.
 
 use super::PlacedText;
 use super::lines::Line;
@@ -7,6 +8,8 @@ use super::{direction, letters, scripts, tracking};
 /// All distances are shares of the size of the font.
 /// A gap of this width is a space.
 const SPACE: f64 = 0.15;
+/// A gap of this width may separate cells.
+const MAYBE_CELL: f64 = 0.8;
 /// A gap of this width separates cells.
 const CELL: f64 = 2.0;
 /// The same where glyphs for spaces fill the gap.
@@ -15,7 +18,7 @@ const CELL_OF_SPACES: f64 = 3.0;
 /// Cells on a line.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
-    /// From left to right; none is empty.
+    /// From left to right; none is empty. Those that are not apart may be parts of a cell.
     pub(super) cells: Vec<Cell>,
     pub(super) y: f64,
     pub(super) size: f64,
@@ -29,6 +32,8 @@ pub(super) struct Cell {
     pub(super) text: String,
     pub(super) left: f64,
     pub(super) right: f64,
+    /// Whether the gap before it separates cells.
+    pub(super) is_apart: bool,
 }
 
 /// A glyph in its line.
@@ -57,13 +62,15 @@ pub(super) fn row(mut line: Line, page_is_rtl: bool) -> Row {
             _ => letter.has_space || letter.gap >= SPACE,
         };
     }
-    let begins_cell = |letter: &Letter<'_>| {
+    let tracked = tracking.map_or(0.0, |tracking| tracking.width);
+    let is_cell =
+        |letter: &Letter<'_>| letter.gap >= tracked + if letter.has_space { CELL_OF_SPACES } else { CELL };
+    let may_be_cell = |letter: &Letter<'_>| {
         letter.is_apart
-            && letter.gap
-                >= if letter.has_space { CELL_OF_SPACES } else { CELL } + tracking.map_or(0.0, |t| t.width)
+            && if direction.has_rtl { is_cell(letter) } else { letter.gap >= tracked + MAYBE_CELL }
     };
     let mut cells = Vec::new();
-    for letters in letters.chunk_by(|_, next| !begins_cell(next)) {
+    for letters in letters.chunk_by(|_, next| !may_be_cell(next)) {
         let mut text = String::new();
         match direction.has_rtl {
             true => direction::write(letters, direction.is_rtl, &mut text),
@@ -72,7 +79,8 @@ pub(super) fn row(mut line: Line, page_is_rtl: bool) -> Row {
         let text = text.trim();
         if !text.is_empty() {
             let right = letters.iter().map(|letter| letter.glyph.end).fold(f64::MIN, f64::max);
-            cells.push(Cell { text: text.to_owned(), left: letters[0].glyph.x, right });
+            let is_apart = is_cell(&letters[0]);
+            cells.push(Cell { text: text.to_owned(), left: letters[0].glyph.x, right, is_apart });
         }
     }
     let first = line.glyphs.iter().find(|glyph| !glyph.is_space()).unwrap_or(&line.glyphs[0]);
