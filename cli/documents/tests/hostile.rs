@@ -148,6 +148,39 @@ fn loops_in_a_pdf_end() {
 }
 
 #[test]
+fn pages_that_are_hard_to_lay_out_end() {
+    let pages = "<< /Type /Pages /Kids [3 0 R] /Count 1 >>";
+    let line = |text: &str| format!("BT /F 10 Tf 20 100 Td {} ET", text.repeat(100_000));
+    for content in [
+        line("(a) Tj "),
+        line("(a) Tj -30 0 Td "),
+        line("(ab) Tj 20 0 Td (c) Tj -31 0 Td "),
+        line("0 0.01 Td (a) Tj "),
+        line("/Span << /A << << /ActualText (x "),
+        line("/Span << /ActualText (x) >> BDC (a) Tj "),
+        "1 g 0 0 200 200 re f ".repeat(30_000) + &line("(a) Tj "),
+        line("(a) Tj ") + &"0.5 g 0 0 200 200 re f ".repeat(30_000),
+        "q 0 0 9 9 re W n ".repeat(50_000) + &line("(a) Tj "),
+    ] {
+        let _ = read("layout.pdf", &pdf(&[CATALOGUE, pages, PAGE, &stream("", &content), FONT]));
+    }
+}
+
+#[test]
+fn fields_and_fonts_that_refer_to_themselves_end() {
+    let pages = "<< /Type /Pages /Kids [3 0 R] /Count 1 >>";
+    let page =
+        "<< /Type /Page /Parent 2 0 R /Contents 4 0 R /Resources 5 0 R /Annots [6 0 R 6 0 R 6 0 R 7 0 R] >>";
+    let content = stream("", "BT /F 10 Tf 20 100 Td (text) Tj ET /X Do");
+    let resources = "<< /Font << /F << /Type /Font /Subtype /Type3 /Encoding << /Differences [0 /a_b 300 /c -7 /d.e 255 /f /g] >> \
+        /CharProcs 5 0 R /FontMatrix [0 0 0 0 0 0] >> /G 5 0 R >> /XObject << /X 8 0 R >> >>";
+    let field = "<< /Type /Annot /Subtype /Widget /Rect [0 0 1e9 -1e9] /Parent 6 0 R /FT /Ch /V [6 0 R (a)] /Opt [[6 0 R] [(a)]] >>";
+    let stamp = "<< /Type /Annot /Subtype /Stamp /Rect [0 0 0 0] /AP << /N 8 0 R >> >>";
+    let form = stream("/Type /XObject /Subtype /Form /BBox [0 0 0 0] /Resources 5 0 R", "/X Do");
+    let _ = read("loops.pdf", &pdf(&[CATALOGUE, pages, page, &content, resources, field, stamp, &form]));
+}
+
+#[test]
 fn deep_nesting_in_a_pdf_ends() {
     let deep = format!("{}{}", "[".repeat(500_000), "]".repeat(500_000));
     let _ = read("deep.pdf", &pdf(&[CATALOGUE, &format!("<< /Type /Pages /Kids {deep} >>")]));

@@ -219,6 +219,21 @@ fn exponents_and_indices_are_told_from_the_text() {
         (&[(11.0, 0.0, "the bridge."), (small, 4.0, "12"), (11.0, 0.0, " It was")], "the bridge.[12] It was"),
         (&[(11.0, 0.0, "as Smith"), (small, 4.0, "3"), (11.0, 0.0, " says")], "as Smith[3] says"),
         (&[(small, 4.0, "3"), (9.0, 0.0, "Smith, page 7")], "[3] Smith, page 7"),
+        (
+            &[(10.0, 0.0, "ax"), (7.0, 4.0, "2"), (10.0, 0.0, " + z"), (7.0, 4.0, "p"), (5.0, 7.0, "2")],
+            "ax^2 + z^(p^2)",
+        ),
+        (
+            &[
+                (10.0, 0.0, "in F"),
+                (7.0, -1.5, "3"),
+                (5.0, 1.5, "2"),
+                (10.0, 0.0, " of L"),
+                (7.0, 2.0, "A"),
+                (10.0, 0.0, "TEX"),
+            ],
+            "in F_(3^2) of LATEX",
+        ),
         (&[(11.0, 0.0, "the 5"), (small, 4.0, "th"), (11.0, 0.0, " of May")], "the 5th of May"),
     ] {
         assert_text(&risen(parts), &format!("{expected}\n"));
@@ -478,6 +493,8 @@ fn text_on_a_background_is_seen() {
         "q 50 590 200 50 re W n BT /F 10 Tf 72 600 Td (seen) Tj ET Q",
         "1 g 0 0 600 800 re f 0 g BT /F 10 Tf 72 600 Td (seen) Tj ET",
         "BT /F 10 Tf 72 600 Td (seen) Tj ET 0 G 60 590 100 30 re S",
+        "30 w 60 603 m 160 603 l S 1 g BT /F 10 Tf 72 600 Td (seen) Tj ET",
+        "0 0 1 rg 60 590 m 160 590 l 160 630 l 110 640 l 60 630 l f 1 g BT /F 10 Tf 72 600 Td (seen) Tj ET",
         "BT 1 Tr 0 G 1 g /F 10 Tf 72 600 Td (seen) Tj ET",
         "BT 2 Tr 0 G 1 g /F 10 Tf 72 600 Td (seen) Tj ET",
     ] {
@@ -631,4 +648,23 @@ fn a_password_is_asked_for() {
     let error = read_bytes("a.pdf", protected, &Limits::default()).expect_err("a password");
     assert!(matches!(error.problem, Problem::Encrypted), "{error}");
     assert!(error.hint().contains("password"), "{}", error.hint());
+}
+
+#[test]
+fn names_of_mathematical_signs_are_read() {
+    let widths: String = (32..=122)
+        .map(|code| match code {
+            65 => "0 ",
+            67 => "1000 ",
+            _ => "500 ",
+        })
+        .collect();
+    let mut made = Made::new(
+        "BT /F 10 Tf 72 700 Td (nA=B0) Tj 30 0 Td (c) Tj ET BT /F 10 Tf 99.5 700 Td (C) Tj 12 0 Td (DE1) Tj ET",
+    );
+    made.fonts[0] = format!(
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /FirstChar 32 /LastChar 122 /Widths [{widths}] /Encoding << \
+         /Differences [65 /negationslash /lscript /circlecopyrt /parenleftbig /summationdisplay] >> >>"
+    );
+    assert_eq!(made.text(), "n≠ℓ0 © (∑1\n");
 }

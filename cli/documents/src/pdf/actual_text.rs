@@ -13,7 +13,10 @@ const KEY: &[u8] = b"/ActualText";
 /// Numbers from this one downwards stand for texts; documents have positive ones.
 const FIRST_NUMBER: i32 = -1_000_000_000;
 /// Dictionaries within that of a part of the content that are looked into.
-const MAX_INNER: usize = 16;
+const MAX_INNER: usize = 4;
+/// The dictionary begins at most so many bytes before its text, and is not longer than so many.
+const MAX_BEFORE: usize = 1 << 10;
+const MAX_LENGTH: usize = 32 << 10;
 
 /// The content of a page with numbers for its texts.
 pub(super) struct ActualText<'a> {
@@ -90,11 +93,11 @@ impl ActualText<'_> {
 
 /// The dictionary that has the key at `at`: where it begins and ends, and its text.
 fn dictionary_around(content: &[u8], at: usize) -> Option<(usize, usize, String)> {
+    let first = at.saturating_sub(MAX_BEFORE);
     let mut before = at;
     for _ in 0..MAX_INNER {
-        let start = before.checked_sub(2)?;
-        let start = content[..start + 2].windows(2).rposition(|two| two == b"<<")?;
-        if let Some(dictionary) = Dict::from_bytes(&content[start..]) {
+        let start = first + content[first..before].windows(2).rposition(|two| two == b"<<")?;
+        if let Some(dictionary) = Dict::from_bytes(&content[start..content.len().min(start + MAX_LENGTH)]) {
             let end = start + dictionary.data().len();
             if end > at {
                 return Some((start, end, text_of(&dictionary)?));

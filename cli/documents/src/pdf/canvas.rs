@@ -97,12 +97,20 @@ impl Canvas {
         self.fills.push(Fill { place, color });
     }
 
-    /// Draws a path that is no rectangle.
-    pub(super) fn draw_path(&mut self, place: Rect, is_filled: bool) {
+    /// Draws a path that is no rectangle, as a line or filled.
+    pub(super) fn draw_path(&mut self, place: Rect) {
         let place = self.clipped(place);
         self.add_picture(place);
-        if is_filled {
+        // A line may be thick enough for text on it.
+        if place.width() >= THIN && place.height() >= THIN {
             self.fills.push(Fill { place, color: None });
+        }
+    }
+
+    /// Draws a frame with lines of this width.
+    pub(super) fn frame(&mut self, place: Rect, width: f64) {
+        if width >= THIN {
+            self.fills.push(Fill { place: self.clipped(place), color: None });
         }
     }
 

@@ -15,7 +15,7 @@ use super::layout::PlacedText;
 use super::text_string;
 
 /// Annotations of a page that are read.
-const MAX_ANNOTATIONS: usize = 100_000;
+const MAX_ANNOTATIONS: usize = 10_000;
 /// Fields in a field that are followed upwards.
 const MAX_PARENTS: usize = 32;
 /// Annotations whose content is what somebody wrote about a place.

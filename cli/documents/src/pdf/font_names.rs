@@ -1,5 +1,5 @@
-//! Fonts whose glyphs have names that the interpreter does not know: `f_f_i`, `a.sc`, `uni00660069`, and all names of
-//! fonts whose glyphs are drawings (Type 3). Such a font gets a table of its characters (`/ToUnicode`), which the
+//! Fonts whose glyphs have names that the interpreter does not know: `f_f_i`, `a.sc`, `uni00660069`, those of TeX for
+//! mathematical signs, and all names of fonts whose glyphs are drawings (Type 3). Such a font gets a table of its characters (`/ToUnicode`), which the
 //! interpreter reads. The table is added as PDFs are changed: at the end of the file. Names consist of parts, as Adobe's
 //! rules for names say. Which character a part is, the interpreter is asked: it knows the list of names, so that no
 //! second list is needed here.
@@ -17,12 +17,16 @@ use hayro_interpret::{
 };
 use kurbo::{Affine, BezPath, Rect};
 
+use super::tex_names;
+
 /// Forms in forms that are looked into for fonts.
 const MAX_DEPTH: usize = 16;
 /// The numbers of objects that are added begin here; the largest that PDF allows is 8,388,607.
 const FIRST_OBJECT: usize = 8_000_000;
 /// Fonts that get a table.
 const MAX_FONTS: usize = 10_000;
+/// The names of a font's program are looked for in so many bytes.
+const PROGRAM_HEAD: usize = 32 << 10;
 /// Parts of names that the interpreter is asked for at a time.
 const PARTS_AT_ONCE: usize = 250;
 
@@ -40,13 +44,15 @@ pub(super) fn mend(pdf: &Pdf) -> Option<Vec<u8>> {
     if fonts.names.is_empty() {
         return None;
     }
-    let parts: BTreeSet<String> = fonts
-        .names
-        .iter()
-        .flat_map(|font| font.names.values())
-        .flat_map(|name| parts(name))
-        .map(str::to_owned)
-        .collect();
+    let all_parts = |name: &String| -> Vec<String> {
+        parts(name)
+            .flat_map(|part| [Some(part), tex_names::without_size(part)])
+            .flatten()
+            .map(str::to_owned)
+            .collect()
+    };
+    let parts: BTreeSet<String> =
+        fonts.names.iter().flat_map(|font| font.names.values()).flat_map(all_parts).collect();
     let characters = ask(&parts.into_iter().collect::<Vec<_>>());
     let mut objects = Vec::new();
     for (i, font) in fonts.names.iter().enumerate() {
@@ -120,27 +126,52 @@ fn names(font: &Dict<'_>) -> Option<BTreeMap<u8, String>> {
     if font.contains_key("ToUnicode") {
         return None;
     }
+    let differences =
+        font.get::<Dict<'_>>("Encoding").and_then(|encoding| encoding.get::<Array<'_>>("Differences"));
+    let names = match differences {
+        Some(differences) => names_of_differences(&differences),
+        None if font.contains_key("Encoding") => return None,
+        None => names_of_program(&font.get::<Dict<'_>>("FontDescriptor")?.get::<Stream<'_>>("FontFile")?)?,
+    };
+    let needs_table = are_drawings || names.values().any(|name| is_unknown(name));
+    (needs_table && !names.is_empty()).then_some(names)
+}
+
+fn names_of_differences(differences: &Array<'_>) -> BTreeMap<u8, String> {
     let mut names = BTreeMap::new();
     let mut code = 0;
-    for entry in font.get::<Dict<'_>>("Encoding")?.get::<Array<'_>>("Differences")?.iter::<Object<'_>>() {
+    for entry in differences.iter::<Object<'_>>() {
         match entry {
             Object::Number(number) => code = Number::as_i64(&number),
             Object::Name(name) => {
                 if let Ok(code) = u8::try_from(code) {
                     names.insert(code, name.as_str().to_owned());
                 }
-                code += 1;
+                code = code.saturating_add(1);
             }
             _ => {}
         }
     }
-    let needs_table = are_drawings || names.values().any(|name| has_parts(name));
-    (needs_table && !names.is_empty()).then_some(names)
+    names
 }
 
-/// Whether the interpreter does not know a name because it has parts.
-fn has_parts(name: &str) -> bool {
-    name.trim_start_matches('.').contains(['_', '.']) || (name.starts_with("uni") && name.len() > 7)
+/// The names that the program of a font begins with: `dup 65 /A put`.
+fn names_of_program(program: &Stream<'_>) -> Option<BTreeMap<u8, String>> {
+    let program = program.decoded().ok()?;
+    let head = String::from_utf8_lossy(&program[..program.len().min(PROGRAM_HEAD)]).into_owned();
+    let names = head.split("dup ").skip(1).filter_map(|entry| {
+        let (code, name) = entry.split_once('/')?;
+        let name = name.split_ascii_whitespace().next()?;
+        Some((code.trim().parse().ok()?, name.to_owned()))
+    });
+    Some(names.collect())
+}
+
+/// Whether the interpreter does not know a name: because it has parts, or is one of TeX.
+fn is_unknown(name: &str) -> bool {
+    let has_parts =
+        name.trim_start_matches('.').contains(['_', '.']) || (name.starts_with("uni") && name.len() > 7);
+    has_parts || tex_names::characters(name).is_some() || tex_names::without_size(name).is_some()
 }
 
 /// The parts of a name. What comes after a dot tells how they look.
@@ -159,12 +190,18 @@ fn several(part: &str) -> Option<String> {
     String::from_utf16(&units?).ok()
 }
 
+/// The characters of a part of a name. `asked` has those that the interpreter knows.
+fn characters_of(part: &str, asked: &HashMap<String, String>) -> Option<String> {
+    let known =
+        |name: &str| tex_names::characters(name).map(str::to_owned).or_else(|| asked.get(name).cloned());
+    several(part).or_else(|| known(part)).or_else(|| known(tex_names::without_size(part)?))
+}
+
 /// The table of characters of a font.
 fn table(names: &BTreeMap<u8, String>, characters: &HashMap<String, String>) -> String {
     let mut table = String::from("1 begincodespacerange <00> <ff> endcodespacerange\n");
     for (code, name) in names {
-        let text: Option<String> =
-            parts(name).map(|part| several(part).or_else(|| characters.get(part).cloned())).collect();
+        let text: Option<String> = parts(name).map(|part| characters_of(part, characters)).collect();
         if let Some(text) = text.filter(|text| !text.is_empty()) {
             let utf16: String = text.encode_utf16().map(|unit| format!("{unit:04x}")).collect();
             table += &format!("1 beginbfchar <{code:02x}> <{utf16}> endbfchar\n");
@@ -265,7 +302,16 @@ mod tests {
         }
         assert_eq!(several("uni00660069").as_deref(), Some("fi"));
         assert_eq!((several("uni0066"), several("unimportant"), several("uniéé00")), (None, None, None));
-        assert!(has_parts("f_i") && has_parts("a.sc") && !has_parts(".notdef") && !has_parts("eacute"));
+        for (name, expected) in [
+            ("f_i", true),
+            ("a.sc", true),
+            ("floorleftBig", true),
+            ("prime", true),
+            (".notdef", false),
+            ("context", false),
+        ] {
+            assert_eq!(is_unknown(name), expected, "{name}");
+        }
         let asked = ask(&["eacute", "unknown", "one", "uni20AC"].map(str::to_owned));
         assert_eq!(
             (asked["eacute"].as_str(), asked["one"].as_str(), asked["uni20AC"].as_str()),

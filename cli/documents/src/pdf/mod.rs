@@ -9,6 +9,7 @@ mod fields;
 mod font_names;
 mod layout;
 mod page;
+mod tex_names;
 mod text_string;
 
 use hayro_interpret::InterpreterCache;

@@ -164,6 +164,14 @@ fn color(paint: &Paint<'_>) -> Option<[u8; 4]> {
     }
 }
 
+/// Half of the width of a line.
+fn half(mode: &PathDrawMode) -> f64 {
+    match mode {
+        PathDrawMode::Fill(_) => 0.0,
+        PathDrawMode::Stroke(line) => f64::from(line.line_width) / 2.0,
+    }
+}
+
 impl Device<'_> for PageReader {
     fn draw_glyph(
         &mut self,
@@ -209,15 +217,16 @@ impl Device<'_> for PageReader {
 
     fn draw_path(&mut self, path: &BezPath, transform: Affine, _: &Paint<'_>, mode: &PathDrawMode) {
         self.pictures += 1;
-        let place = transform.transform_rect_bbox(path.control_box());
-        self.canvas.draw_path(place, matches!(mode, PathDrawMode::Fill(_)));
+        self.canvas
+            .draw_path(transform.transform_rect_bbox(path.control_box().inflate(half(mode), half(mode))));
     }
 
     fn draw_rect(&mut self, rect: &Rect, transform: Affine, paint: &Paint<'_>, mode: &PathDrawMode) {
         self.pictures += 1;
-        if matches!(mode, PathDrawMode::Fill(_)) {
-            let place = transform.transform_rect_bbox(*rect);
-            self.canvas.fill(place, color(paint), self.drawn.len());
+        let place = transform.transform_rect_bbox(rect.inflate(half(mode), half(mode)));
+        match mode {
+            PathDrawMode::Fill(_) => self.canvas.fill(place, color(paint), self.drawn.len()),
+            PathDrawMode::Stroke(_) => self.canvas.frame(place, 2.0 * half(mode)),
         }
     }
 

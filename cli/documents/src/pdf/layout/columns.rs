@@ -68,18 +68,12 @@ fn belongs_to(table: &[Row], block: &[Row]) -> bool {
     }
     let most = |count: usize, of: usize| of > 0 && 10 * count >= MOST * of;
     // The first cell may be the head of the column.
-    let numbers = block.iter().filter(|row| is_number(row)).count();
-    let has_head = !is_number(&block[0]);
+    let numbers = block.iter().filter(|row| row.is_number()).count();
+    let has_head = !block[0].is_number();
     let labels = table.iter().filter(|row| row.cells[0].text.ends_with(':')).count();
     most(numbers, block.len() - usize::from(has_head)) || most(labels, table.len())
 }
 
 fn length(row: &Row) -> usize {
     row.cells.iter().map(|cell| cell.text.len()).sum()
-}
-
-/// Whether a cell is a number with its unit, rather than words.
-fn is_number(row: &Row) -> bool {
-    let characters = || row.cells.iter().flat_map(|cell| cell.text.chars());
-    characters().any(char::is_numeric) && characters().filter(|c| c.is_alphabetic()).count() <= 3
 }

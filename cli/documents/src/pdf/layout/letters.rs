@@ -124,12 +124,15 @@ pub(super) fn combine(last: &mut PlacedText, glyph: &PlacedText) -> bool {
         (letter.x - slack..=letter.end + slack).contains(&mark.middle())
             && (mark.y - letter.y).abs() < ACCENT_HEIGHT * letter.size
     };
+    // These are drawn before their letter, at its place; other marks after it.
+    let is_early =
+        matches!(glyph.text, BfString::Char('\u{338}' | '\u{20d7}')) && glyph.middle() > last.middle();
     match (is_mark(last), is_mark(glyph)) {
-        (false, true) if !last.is_space() && is_on(glyph, last, MARK_SLACK) => {
+        (false, true) if !last.is_space() && !is_early && is_on(glyph, last, MARK_SLACK) => {
             last.text = joined(&last.text, &glyph.text);
             return true;
         }
-        (true, false) if !glyph.is_space() && is_on(last, glyph, 0.0) => {
+        (true, false) if !glyph.is_space() && is_on(last, glyph, ACCENT_SLACK / 2.0) => {
             *last = PlacedText { text: joined(&glyph.text, &last.text), ..glyph.clone() };
             return true;
         }
@@ -151,7 +154,19 @@ pub(super) fn combine(last: &mut PlacedText, glyph: &PlacedText) -> bool {
     true
 }
 
+/// A letter with a mark: as one character if there is one.
 fn joined(letter: &BfString, mark: &BfString) -> BfString {
+    if let (BfString::Char(letter), BfString::Char(mark)) = (letter, mark) {
+        let composed = match (letter, mark) {
+            ('c' | 'C', '\u{20dd}') => Some('©'),
+            ('R' | 'r', '\u{20dd}') => Some('®'),
+            // Hebrew is written with marks; its composed letters are forms.
+            (letter, mark) => compose(*letter, *mark).filter(|c| !is_form(*c)),
+        };
+        if let Some(composed) = composed {
+            return BfString::Char(composed);
+        }
+    }
     let mut text = String::new();
     for part in [letter, mark] {
         match part {

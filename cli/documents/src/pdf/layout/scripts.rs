@@ -23,11 +23,9 @@ const SAME: f64 = 0.02;
 /// A number with so many digits and points is hardly the base of an exponent.
 const LONG_NUMBER: usize = 5;
 
-/// Two letters that are a unit, not a word.
-const UNITS: [&str; 26] = [
-    "mm", "cm", "dm", "km", "nm", "pm", "µm", "μm", "mg", "kg", "ms", "ns", "µs", "μs", "Hz", "Pa", "ft",
-    "yd", "mi", "in", "dB", "eV", "Wh", "Nm", "ha", "cd",
-];
+/// Words of two letters after which a number is the mark of a note. After other two letters it is an exponent.
+const SHORT_WORDS: [&str; 16] =
+    ["EU", "US", "UN", "UK", "EC", "is", "it", "to", "us", "we", "so", "no", "on", "of", "by", "he"];
 /// Words after which a number is an exponent.
 const FUNCTIONS: [&str; 14] =
     ["sin", "cos", "tan", "cot", "log", "exp", "mol", "min", "sec", "rad", "sinh", "cosh", "tanh", "bar"];
@@ -52,14 +50,27 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
         return;
     }
     let (size, baseline) = main_text(letters);
-    let script = |letter: &Letter<'_>| script(letter, size, baseline);
-    // Spaces before a part, and within it, as those of plain text.
-    let parts: Vec<(Script, String, bool)> = letters
-        .chunk_by(|a, b| script(a) == script(b))
-        .map(|part| {
+    // Parts with their scripts, and whether a space is before them. A part may have scripts of its own.
+    let mut scripts: Vec<(Script, f64)> = Vec::with_capacity(letters.len());
+    for letter in letters {
+        let own = (script(letter, size, baseline), letter.glyph.size);
+        let nested = scripts.last().filter(|(before, size)| {
+            *before != Script::Main && !letter.is_apart && letter.glyph.size <= SMALL * size
+        });
+        scripts.push(nested.copied().unwrap_or(own));
+    }
+    let mut rest = letters;
+    let parts: Vec<(Script, String, bool)> = scripts
+        .chunk_by(|a, b| a.0 == b.0)
+        .map(|scripts| {
+            let (part, after) = rest.split_at(scripts.len());
+            rest = after;
             let mut text = String::new();
-            write_plain(part, &mut text);
-            (script(&part[0]), text, part[0].is_apart)
+            match scripts[0].0 {
+                Script::Raised | Script::Lowered if part.len() < letters.len() => write(part, &mut text),
+                _ => write_plain(part, &mut text),
+            }
+            (scripts[0].0, text, part[0].is_apart)
         })
         .collect();
     let mut last_script: Option<char> = None;
@@ -91,6 +102,11 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
                 out.push_str(text);
             }
             _ if is_denominator => out.push_str(text),
+            // The name of the program LaTeX.
+            Script::Raised if text == "A" && out.ends_with('L') => {
+                out.push_str(text);
+                continue;
+            }
             Script::Raised => raised(text, out, *is_apart, after.is_some_and(|(_, _, is_apart)| *is_apart)),
             Script::Lowered if *is_apart || out.is_empty() => out.push_str(text),
             Script::Lowered => script_text('_', text, out),
@@ -185,7 +201,7 @@ fn is_after_text(before: char, word: &str, number: &str, is_last: bool) -> bool 
     let is_year = number.len() == 4 && (number.starts_with("19") || number.starts_with("20"));
     match (before, word.chars().count()) {
         (_, 3..) => !FUNCTIONS.contains(&word),
-        (_, 2) => !UNITS.contains(&word) && word.chars().all(char::is_lowercase),
+        (_, 2) => SHORT_WORDS.contains(&word),
         (_, 1) => false,
         (c, _) if c.is_ascii_digit() => is_year && is_last || number.len() >= LONG_NUMBER,
         (')' | ']' | '}' | '|', _) => false,

@@ -52,7 +52,8 @@ fn is_next(row: &Row, next: &Row) -> bool {
 
 fn is_prose(row: &Row) -> bool {
     let words = |cell: &Cell| cell.text.bytes().filter(|byte| *byte == b' ').count() + 1;
-    row.cells.iter().any(|cell| words(cell) >= WORDS_OF_PROSE)
+    row.cells[1..].iter().all(|cell| !cell.is_apart)
+        && row.cells.iter().map(words).sum::<usize>() >= WORDS_OF_PROSE
 }
 
 /// Writes rows that may be a table.
@@ -139,6 +140,17 @@ fn places_in_table(rows: &[Row]) -> Vec<Option<Places>> {
     }
     places[..first].fill(None);
     places[last + 1..].fill(None);
+    // Columns before those that rows which follow each other have are of another table.
+    for rows in places.chunk_by_mut(|a, b| a.is_some() == b.is_some()) {
+        let unused =
+            |places: &Places| (places.cells[0], places.columns - 1 - places.cells[places.cells.len() - 1]);
+        let (left, right) =
+            rows.iter().flatten().map(unused).reduce(|a, b| (a.0.min(b.0), a.1.min(b.1))).unwrap_or_default();
+        for places in rows.iter_mut().flatten() {
+            places.cells.iter_mut().for_each(|place| *place -= left);
+            places.columns -= left + right;
+        }
+    }
     places
 }
 
@@ -179,7 +191,8 @@ fn over(columns: &[Column], cell: &Cell, size: f64) -> (Option<usize>, Option<us
     (Some(first).filter(is_over), Some(first + 1).filter(is_over))
 }
 
-/// The columns of a row's cells; none if a cell is over two columns, or a wide gap is within one.
+/// The columns of a row's cells; none if a cell is over two columns, or a wide gap is within one. Words of their own
+/// continue the cell above them, wherever they are.
 fn places(row: &Row, columns: &[Column]) -> Option<Places> {
     let mut cells: Vec<usize> = Vec::with_capacity(row.cells.len());
     for cell in &row.cells {
@@ -189,5 +202,6 @@ fn places(row: &Row, columns: &[Column]) -> Option<Places> {
         }
         cells.push(place);
     }
-    Some(Places { cells, columns: columns.len() })
+    let is_continued = cells.first() == cells.last() && !row.is_number();
+    (!is_continued).then_some(Places { cells, columns: columns.len() })
 }

@@ -13,7 +13,7 @@ const MAYBE_CELL: f64 = 0.8;
 /// A gap of this width separates cells.
 const CELL: f64 = 2.0;
 /// The same where glyphs for spaces fill the gap.
-const CELL_OF_SPACES: f64 = 3.0;
+const CELL_OF_SPACES: f64 = 2.3;
 
 /// Cells on a line.
 #[derive(Clone, Debug)]
@@ -24,6 +24,15 @@ pub(super) struct Row {
     pub(super) size: f64,
     pub(super) turn: i16,
     pub(super) begins_paragraph: bool,
+}
+
+impl Row {
+    /// Whether it is a number with its unit, or a sign, rather than words.
+    pub(super) fn is_number(&self) -> bool {
+        let characters = || self.cells.iter().flat_map(|cell| cell.text.chars());
+        let has_number = characters().any(char::is_numeric) || characters().count() == 1;
+        has_number && characters().filter(|c| c.is_alphabetic()).count() <= 3
+    }
 }
 
 /// Text between wide gaps.
