@@ -110,10 +110,11 @@ fn empty_cells_keep_their_place() {
         (72.0, 644.0, "Total"),
         (172.0, 644.0, "86"),
         (272.0, 644.0, "0"),
+        (372.0, 630.0, "961"),
     ]);
     assert_text(
         &table,
-        "Account\tJanuary\tFebruary\tMarch\nRent\t–\t–\t900\nPower\t80\t–\t75\n–\t6\nTotal\t86\t0\n",
+        "Account\tJanuary\tFebruary\tMarch\nRent\t–\t–\t900\nPower\t80\t–\t75\n–\t6\nTotal\t86\t0\n–\t–\t–\t961\n",
     );
 }
 
@@ -241,6 +242,25 @@ fn exponents_and_indices_are_told_from_the_text() {
 }
 
 #[test]
+fn fractions_above_each_other_are_written_with_a_slash() {
+    // As TeX sets them: both parts smaller, one above the line of writing and one below it.
+    for (above, below, x, expected) in [
+        ("1", "2", 108.5, "the half 1/2 of it"),
+        ("n+1", "2", 112.0, "the half (n+1)/2 of it"),
+        ("1", "10x", 107.0, "the half 1/10x of it"),
+    ] {
+        let content = format!(
+            "BT /F 10 Tf 72 700 Td (the half) Tj ET BT /F 7 Tf 107.5 703.9 Td ({above}) Tj ET BT /F 7 Tf {x} 696.5 Td ({below}) \
+             Tj ET BT /F 10 Tf 121 700 Td (of it) Tj ET"
+        );
+        assert_text(&content, &format!("{expected}\n"));
+    }
+    let both = "BT /F 10 Tf 72 700 Td (x) Tj ET BT /F 7 Tf 77 703.6 Td (2) Tj ET BT /F 7 Tf 77 697.5 Td (i) Tj ET BT /F 10 Tf 81 \
+        700 Td ( = 5) Tj ET";
+    assert_text(both, "x^2_i = 5\n");
+}
+
+#[test]
 fn smaller_text_on_the_same_line_is_no_exponent() {
     assert_text(&risen(&[(11.0, 0.0, "Total 10"), (7.0, 0.0, "5")]), "Total 105\n");
     assert_text(&risen(&[(7.0, 0.0, "net"), (14.0, 0.0, " 450")]), "net 450\n");
@@ -357,6 +377,7 @@ fn right_to_left_text_is_read_from_the_right() {
         ("(םלוע) םולש", "שלום (עולם)"),
         (".םולש", "שלום."),
         ("50% דוק", "קוד 50%"),
+        ("2024-05-12 דוק", "קוד 2024-05-12"),
         ("a line is in latin, םלוע םולש, end", "a line is in latin, שלום עולם, end"),
         ("the code", "the code"),
     ] {
@@ -508,6 +529,7 @@ fn the_text_of_a_scanned_picture_is_kept() {
     let layer = "BT 3 Tr /F 10 Tf 72 600 Td (seen) Tj ET";
     assert_hidden(&format!("{picture} {layer}"), "seen", 0);
     assert_hidden(&format!("{layer} {picture}"), "seen", 0);
+    assert_hidden(layer, "seen", 0);
     assert_hidden(&format!("BT /F 10 Tf 72 600 Td (seen) Tj ET {picture}"), "seen", 0);
     assert_hidden(&format!("{picture} q 0 0 1 1 re W n BT /F 10 Tf 72 600 Td (seen) Tj ET Q"), "seen", 0);
 }

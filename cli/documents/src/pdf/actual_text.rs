@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use hayro_interpret::hayro_syntax::object::{Dict, FromBytes, Name, String as PdfString};
 use hayro_interpret::hayro_syntax::page::Page;
+use memchr::memmem;
 
 use super::text_string;
 
@@ -54,7 +55,7 @@ impl ActualText<'_> {
     /// Replaces the dictionaries with texts before `BDC`.
     fn replace_dictionaries(&mut self, content: &[u8]) {
         let (mut copied, mut from, mut replaced) = (0, 0, Vec::new());
-        while let Some(at) = find(&content[from..], KEY) {
+        while let Some(at) = memmem::find(&content[from..], KEY) {
             let at = from + at;
             from = at + KEY.len();
             let Some((start, end, text)) = dictionary_around(content, at) else { continue };
@@ -76,7 +77,7 @@ impl ActualText<'_> {
         let number = self.number(text);
         let content = std::mem::take(&mut self.content);
         let (mut copied, mut from, mut replaced) = (0, 0, Vec::new());
-        while let Some(at) = find(&content[from..], &name) {
+        while let Some(at) = memmem::find(&content[from..], &name) {
             let (start, end) = (from + at, from + at + name.len());
             from = end;
             let after = content[end..].trim_ascii_start();
@@ -96,7 +97,7 @@ fn dictionary_around(content: &[u8], at: usize) -> Option<(usize, usize, String)
     let first = at.saturating_sub(MAX_BEFORE);
     let mut before = at;
     for _ in 0..MAX_INNER {
-        let start = first + content[first..before].windows(2).rposition(|two| two == b"<<")?;
+        let start = first + memmem::rfind(&content[first..before], b"<<")?;
         if let Some(dictionary) = Dict::from_bytes(&content[start..content.len().min(start + MAX_LENGTH)]) {
             let end = start + dictionary.data().len();
             if end > at {
@@ -110,8 +111,4 @@ fn dictionary_around(content: &[u8], at: usize) -> Option<(usize, usize, String)
 
 fn text_of(dictionary: &Dict<'_>) -> Option<String> {
     dictionary.get::<PdfString<'_>>(&KEY[1..]).map(|text| text_string::decode(&text))
-}
-
-fn find(content: &[u8], what: &[u8]) -> Option<usize> {
-    content.windows(what.len()).position(|window| window == what)
 }

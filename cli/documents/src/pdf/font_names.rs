@@ -16,6 +16,7 @@ use hayro_interpret::{
     PathDrawMode, SoftMask, interpret_page,
 };
 use kurbo::{Affine, BezPath, Rect};
+use memchr::memmem;
 
 use super::tex_names;
 
@@ -34,7 +35,7 @@ const PARTS_AT_ONCE: usize = 250;
 pub(super) fn mend(pdf: &Pdf) -> Option<Vec<u8>> {
     let data = pdf.data().as_ref();
     // In an encrypted file, what is added would have to be encrypted too.
-    if data.windows(8).any(|window| window == b"/Encrypt") {
+    if memmem::find(data, b"/Encrypt").is_some() {
         return None;
     }
     let mut fonts = Fonts::default();
@@ -222,7 +223,7 @@ fn add(data: &[u8], root: ObjectIdentifier, objects: &[(usize, Vec<u8>)]) -> Vec
         file.extend(b"\nendobj\n");
     }
     let start = file.len();
-    let previous = data.windows(9).rposition(|window| window == b"startxref").and_then(|at| {
+    let previous = memmem::rfind(data, b"startxref").and_then(|at| {
         let after = String::from_utf8_lossy(&data[at + 9..data.len().min(at + 40)]).into_owned();
         after.split_ascii_whitespace().next()?.parse::<usize>().ok()
     });

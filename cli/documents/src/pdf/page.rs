@@ -138,8 +138,12 @@ impl PageReader {
         for (i, glyph) in self.drawn.iter_mut().enumerate() {
             glyph.seen = canvas.seen_at_last(glyph.seen, glyph.middle, i);
         }
-        // Text that belongs to a picture, as OCR programs add it, is hidden in many ways.
-        let is_layer = self.pictures > 0 && self.drawn.iter().all(|glyph| glyph.seen != Seen::Yes);
+        // Text that belongs to a picture, as OCR programs add it, is hidden in many ways. Invisible text that is all of a
+        // page was made to be read.
+        let is_layer = self
+            .drawn
+            .iter()
+            .all(|glyph| glyph.seen != Seen::Yes && (self.pictures > 0 || glyph.text.is_layer));
         for Drawn { text, seen, .. } in self.drawn {
             let letters = letters::visible(&text.text);
             if seen != Seen::Yes && !is_layer {

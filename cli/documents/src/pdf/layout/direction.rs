@@ -3,7 +3,6 @@
 
 use super::PlacedText;
 use super::letters;
-use super::lines::Line;
 use super::words::Letter;
 
 /// A direction is clear if it has so many times as many letters as the other.
@@ -36,41 +35,45 @@ fn is_digit(c: char) -> bool {
     c.is_ascii_digit() || matches!(c, '\u{660}'..='\u{669}' | '\u{6f0}'..='\u{6f9}')
 }
 
-/// Letters from the right, and others.
-fn count(glyphs: &[PlacedText]) -> (usize, usize) {
-    let mut counts = (0, 0);
-    for c in glyphs.iter().filter_map(PlacedText::first) {
-        if c.is_ascii() {
-            counts.1 += usize::from(c.is_ascii_alphabetic());
-        } else if is_rtl(c) {
-            counts.0 += 1;
-        } else {
-            counts.1 += usize::from(c.is_alphabetic());
+/// The letters of a line.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Count {
+    rtl: usize,
+    ltr: usize,
+}
+
+impl Count {
+    pub(super) fn of(glyphs: &[PlacedText]) -> Count {
+        let mut count = Count::default();
+        for c in glyphs.iter().filter_map(PlacedText::first) {
+            if c.is_ascii() {
+                count.ltr += usize::from(c.is_ascii_alphabetic());
+            } else if is_rtl(c) {
+                count.rtl += 1;
+            } else {
+                count.ltr += usize::from(c.is_alphabetic());
+            }
         }
+        count
     }
-    counts
-}
 
-/// Whether most text of a page is from the right.
-pub(super) fn is_right_to_left(lines: &[Line]) -> bool {
-    let (mut rtl, mut ltr) = (0, 0);
-    for line in lines {
-        let counts = count(&line.glyphs);
-        rtl += counts.0;
-        ltr += counts.1;
+    /// Whether most text of a page with these lines is from the right.
+    pub(super) fn is_rtl(lines: &[Count]) -> bool {
+        let (rtl, ltr) = lines.iter().fold((0, 0), |(rtl, ltr), line| (rtl + line.rtl, ltr + line.ltr));
+        rtl > ltr
     }
-    rtl > ltr
-}
 
-pub(super) fn of_line(glyphs: &[PlacedText], page_is_rtl: bool) -> Direction {
-    let (rtl, ltr) = count(glyphs);
-    let is_rtl = match rtl {
-        0 => false,
-        _ if rtl >= CLEAR * ltr => true,
-        _ if ltr >= CLEAR * rtl => false,
-        _ => page_is_rtl,
-    };
-    Direction { has_rtl: rtl > 0, is_rtl }
+    /// The direction of the line.
+    pub(super) fn direction(self, page_is_rtl: bool) -> Direction {
+        let Count { rtl, ltr } = self;
+        let is_rtl = match rtl {
+            0 => false,
+            _ if rtl >= CLEAR * ltr => true,
+            _ if ltr >= CLEAR * rtl => false,
+            _ => page_is_rtl,
+        };
+        Direction { has_rtl: rtl > 0, is_rtl }
+    }
 }
 
 /// A glyph as it is written, and what it is.
@@ -164,7 +167,7 @@ fn number(items: &[Item]) -> Option<usize> {
         items.get(i).is_some_and(|item| signs.contains(&item.text) && item.kind == Kind::Other)
     };
     const UNITS: &str = "%$€£₪°#‰";
-    let start = usize::from(is_one_of(0, UNITS));
+    let start = usize::from(is_one_of(0, UNITS) || is_one_of(0, "+"));
     if !is_digit(start) {
         return None;
     }

@@ -2,6 +2,7 @@
 //! place. If it is farther away, as for a shadow, the glyphs after both must be the same as well.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use hayro_interpret::hayro_cmap::BfString;
 
@@ -19,13 +20,40 @@ const GLYPHS_OF_A_SHADOW: usize = 4;
 /// So many glyphs at about the same place are compared.
 const MAX_COMPARED: usize = 32;
 
-/// A glyph by its character, direction, and the square of its own size in which it is.
-type Place = (char, i16, i32, i32);
+/// The last glyph with a character in a square of its own size. Few bits of each are the key, for speed: a glyph that
+/// is elsewhere and has the same key is told apart later.
+type Places = HashMap<u64, usize, BuildHasherDefault<PlaceHasher>>;
+
+/// Hashes keys of places: one multiplication.
+#[derive(Default)]
+struct PlaceHasher(u64);
+
+impl Hasher for PlaceHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        let product = (self.0 ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ (product >> 32);
+    }
+}
+
+fn key(c: char, (x, y): (i32, i32)) -> u64 {
+    u64::from(u32::from(c)) << 42 ^ u64::from(x as u32) << 21 ^ u64::from(y as u32)
+}
 
 /// Removes the second drawing.
 pub(super) fn remove(glyphs: &mut Vec<PlacedText>) {
+    if !overlap(glyphs) {
+        return;
+    }
     // The last glyph of each place, and for each glyph the one before it at its place.
-    let mut last: HashMap<Place, usize> = HashMap::with_capacity(glyphs.len());
+    let mut last = Places::with_capacity_and_hasher(glyphs.len(), BuildHasherDefault::default());
     let mut before: Vec<Option<usize>> = vec![None; glyphs.len()];
     let mut is_double = vec![false; glyphs.len()];
     // The first drawing of the glyph before, if that was a double.
@@ -38,8 +66,8 @@ pub(super) fn remove(glyphs: &mut Vec<PlacedText>) {
             if c.is_whitespace() {
                 return None;
             }
-            squares(&glyphs[i]).find_map(|(x, y)| {
-                let mut candidate = last.get(&(c, glyphs[i].turn, x, y)).copied();
+            squares(&glyphs[i]).find_map(|square| {
+                let mut candidate = last.get(&key(c, square)).copied();
                 for _ in 0..MAX_COMPARED {
                     let first = candidate?;
                     if is_drawn_twice(glyphs, first, i) {
@@ -55,12 +83,42 @@ pub(super) fn remove(glyphs: &mut Vec<PlacedText>) {
         if double.is_none()
             && let BfString::Char(c) = glyphs[i].text
         {
-            let (x, y) = square(&glyphs[i], 0.0, 0.0);
-            before[i] = last.insert((c, glyphs[i].turn, x, y), i);
+            before[i] = last.insert(key(c, square(&glyphs[i], 0.0, 0.0)), i);
         }
     }
     let mut is_double = is_double.iter();
     glyphs.retain(|_| is_double.next() != Some(&true));
+}
+
+/// Glyphs that follow each other on a line.
+struct Run {
+    y: f64,
+    x: f64,
+    end: f64,
+    size: f64,
+}
+
+/// Whether any text is drawn over other text. Mostly none is, and that is found out without a look at each glyph.
+fn overlap(glyphs: &[PlacedText]) -> bool {
+    let follows = |last: &PlacedText, glyph: &PlacedText| {
+        last.turn == glyph.turn
+            && last.y == glyph.y
+            && last.size == glyph.size
+            && glyph.x >= last.x + (last.end - last.x) / 2.0
+    };
+    let run = |glyphs: &[PlacedText]| {
+        let (first, last) = (&glyphs[0], &glyphs[glyphs.len() - 1]);
+        Run { y: first.y, x: first.x, end: last.end, size: first.size }
+    };
+    let mut runs: Vec<Run> = glyphs.chunk_by(follows).map(run).collect();
+    runs.sort_by(|a, b| a.y.total_cmp(&b.y));
+    runs.iter().enumerate().any(|(i, run)| {
+        let near = runs[i + 1..].iter().take_while(|other| other.y - run.y < SHADOW * run.size);
+        near.enumerate().any(|(n, other)| {
+            n >= MAX_COMPARED
+                || (other.x < run.end - SAME_PLACE * run.size && run.x < other.end - SAME_PLACE * run.size)
+        })
+    })
 }
 
 fn square(glyph: &PlacedText, dx: f64, dy: f64) -> (i32, i32) {

@@ -14,6 +14,9 @@ const OTHER_LINE: f64 = 0.6;
 const PARAGRAPH: f64 = 1.7;
 /// Glyphs may overlap by this much.
 const OVERLAP: f64 = 0.3;
+/// Glyphs of a fraction are smaller than those of the line by this factor, and differ by less than this.
+const SMALL: f64 = 0.85;
+const SAME_SIZE: f64 = 0.1;
 /// In a line with more glyphs than this, no free place is looked for.
 const MAX_GLYPHS: usize = 2_000;
 /// So many glyphs before a mark may be its letter.
@@ -28,18 +31,36 @@ pub(super) struct Line {
     pub(super) begins_paragraph: bool,
     left: f64,
     right: f64,
+    /// The size and the baseline of its largest glyph.
+    main: (f64, f64),
 }
 
 impl Line {
     fn new(glyph: PlacedText, begins_paragraph: bool) -> Line {
         let (left, right) = (glyph.x, glyph.end);
-        Line { glyphs: vec![glyph], is_mixed: false, begins_paragraph, left, right }
+        let main = (glyph.size, glyph.y);
+        Line { glyphs: vec![glyph], is_mixed: false, begins_paragraph, left, right, main }
     }
 
     fn push(&mut self, glyph: PlacedText) {
         self.left = self.left.min(glyph.x);
         self.right = self.right.max(glyph.end);
+        if glyph.size > self.main.0 {
+            self.main = (glyph.size, glyph.y);
+        }
         self.glyphs.push(glyph);
+    }
+
+    /// Whether a glyph is the first one below a fraction, of which the last glyph is above.
+    fn is_denominator(&self, last: &PlacedText, glyph: &PlacedText) -> bool {
+        let (size, y) = self.main;
+        let down = (y - glyph.y) / size;
+        last.turn == glyph.turn
+            && last.y > y
+            && (0.0..OTHER_LINE).contains(&down)
+            && glyph.size < SMALL * size
+            && (glyph.size - last.size).abs() < SAME_SIZE * last.size
+            && glyph.x < last.end
     }
 
     /// Whether there is room for a glyph that goes back.
@@ -84,6 +105,7 @@ pub(super) fn lines(glyphs: Vec<PlacedText>) -> Vec<Line> {
         let last = &line.glyphs[line.glyphs.len() - 1];
         match step(last, &glyph) {
             Step::Along => line.push(glyph),
+            _ if line.is_denominator(last, &glyph) => line.push(glyph),
             Step::Back if line.has_room(&glyph) => {
                 line.is_mixed = true;
                 line.push(glyph);

@@ -20,6 +20,8 @@ mod words;
 use hayro_interpret::hayro_cmap::BfString;
 use kurbo::{Point, Vec2};
 
+use self::direction::Count;
+
 /// Width of a glyph whose width is not known, in sizes of the font.
 const UNKNOWN_WIDTH: f64 = 0.5;
 
@@ -48,8 +50,14 @@ impl PlacedText {
     /// A glyph without text. `em` and `up` are the size of the font in the direction of writing and upwards; `advance` is
     /// the width in thousandths of the size. None if these are no numbers, or the size is zero.
     pub(super) fn new(start: Point, em: Vec2, up: Vec2, advance: Option<f64>) -> Option<PlacedText> {
-        let (size, height) = (em.hypot(), up.hypot());
-        let turn = em.atan2().to_degrees().round();
+        // Mostly text is upright; this is called for each glyph.
+        let length = |vector: Vec2| match vector {
+            Vec2 { x, y: 0.0 } => x.abs(),
+            Vec2 { x: 0.0, y } => y.abs(),
+            vector => vector.hypot(),
+        };
+        let (size, height) = (length(em), length(up));
+        let turn = if em.y == 0.0 && em.x > 0.0 { 0.0 } else { em.atan2().to_degrees().round() };
         let place = if turn == 0.0 { start.to_vec2() } else { turned(start.to_vec2(), -turn) };
         let end = place.x + size * advance.map_or(UNKNOWN_WIDTH, |advance| advance / 1000.0);
         let is_valid = [place.x, place.y, end, size, height].iter().all(|number| number.is_finite());
@@ -109,9 +117,10 @@ pub(super) fn text(mut glyphs: Vec<PlacedText>, values: Vec<PlacedText>) -> Stri
     for value in values {
         lines::insert(&mut lines, value);
     }
-    let is_rtl = direction::is_right_to_left(&lines);
-    let rows =
-        lines.into_iter().map(|line| words::row(line, is_rtl)).filter(|row| !row.cells.is_empty()).collect();
+    let counts: Vec<Count> = lines.iter().map(|line| Count::of(&line.glyphs)).collect();
+    let is_rtl = Count::is_rtl(&counts);
+    let rows = lines.into_iter().zip(counts).map(|(line, count)| words::row(line, count.direction(is_rtl)));
+    let rows = rows.filter(|row| !row.cells.is_empty()).collect();
     let rows = columns::join(rows);
     hyphens::join(&tables::write(&rows, is_rtl))
 }

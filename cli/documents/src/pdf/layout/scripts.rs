@@ -15,6 +15,8 @@ const LOWERED: f64 = 0.06;
 /// The same for glyphs that are not small.
 const RAISED_MAIN: f64 = 0.25;
 const LOWERED_MAIN: f64 = 0.2;
+/// Above and below a fraction's line, text is farther apart than this.
+const FRACTION: f64 = 0.68;
 /// A size that less of the glyphs have is rare.
 const RARE: f64 = 0.1;
 /// Sizes and baselines differ by less than this, in points or shares.
@@ -60,7 +62,7 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
         scripts.push(nested.copied().unwrap_or(own));
     }
     let mut rest = letters;
-    let parts: Vec<(Script, String, bool)> = scripts
+    let parts: Vec<Part<'_>> = scripts
         .chunk_by(|a, b| a.0 == b.0)
         .map(|scripts| {
             let (part, after) = rest.split_at(scripts.len());
@@ -70,23 +72,21 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
                 Script::Raised | Script::Lowered if part.len() < letters.len() => write(part, &mut text),
                 _ => write_plain(part, &mut text),
             }
-            (scripts[0].0, text, part[0].is_apart)
+            Part { script: scripts[0].0, text, is_apart: part[0].is_apart, letters: part }
         })
         .collect();
     let mut last_script: Option<char> = None;
-    for (i, (script, text, is_apart)) in parts.iter().enumerate() {
-        let after = parts.get(i + 1);
-        if *is_apart && i > 0 {
+    for (i, part) in parts.iter().enumerate() {
+        let (before, after) = (i.checked_sub(1).map(|i| &parts[i]), parts.get(i + 1));
+        let text = &part.text;
+        if part.is_apart && i > 0 {
             out.push(' ');
             last_script = None;
         }
-        let is_fraction =
-            *script == Script::Raised && after.is_some_and(|(_, after, _)| begins_with_slash(after));
-        let is_denominator = i > 0 && *script != Script::Raised && parts[i - 1].1.ends_with(['/', '⁄']);
-        match script {
+        match part.script {
             Script::Main => {
                 if let (Some(last), Some(next)) = (last_script, text.chars().next())
-                    && !*is_apart
+                    && !part.is_apart
                     && are_one_word(last, next)
                 {
                     out.push(' ');
@@ -95,23 +95,65 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
                 last_script = None;
                 continue;
             }
-            _ if is_fraction && is_number(text) => {
-                if out.ends_with(|c: char| c.is_ascii_digit()) {
-                    out.push(' ');
-                }
+            Script::Raised if after.is_some_and(|after| part.is_above(after, size)) => {
+                separate_number(out);
+                push_bracketed(text, out);
+            }
+            Script::Lowered if before.is_some_and(|before| before.is_above(part, size)) => {
+                out.push('/');
+                push_bracketed(text, out);
+            }
+            Script::Raised
+                if is_number(text) && after.is_some_and(|after| after.text.starts_with(['/', '⁄'])) =>
+            {
+                separate_number(out);
                 out.push_str(text);
             }
-            _ if is_denominator => out.push_str(text),
+            Script::Lowered if before.is_some_and(|before| before.text.ends_with(['/', '⁄'])) => {
+                out.push_str(text)
+            }
             // The name of the program LaTeX.
             Script::Raised if text == "A" && out.ends_with('L') => {
                 out.push_str(text);
                 continue;
             }
-            Script::Raised => raised(text, out, *is_apart, after.is_some_and(|(_, _, is_apart)| *is_apart)),
-            Script::Lowered if *is_apart || out.is_empty() => out.push_str(text),
-            Script::Lowered => script_text('_', text, out),
+            Script::Raised => raised(text, out, part.is_apart, after.is_some_and(|after| after.is_apart)),
+            Script::Lowered if part.is_apart || out.is_empty() => out.push_str(text),
+            Script::Lowered => {
+                out.push('_');
+                push_bracketed(text, out);
+            }
         }
         last_script = out.chars().next_back();
+    }
+}
+
+/// Letters that follow each other and are raised or lowered alike.
+struct Part<'a> {
+    script: Script,
+    text: String,
+    /// Whether a space is before it.
+    is_apart: bool,
+    letters: &'a [Letter<'a>],
+}
+
+impl Part<'_> {
+    /// Whether this is above the other in a fraction: farther apart than an exponent and an index of the same letter.
+    /// `size` is that of the main text.
+    fn is_above(&self, other: &Part<'_>, size: f64) -> bool {
+        let (above, below) = (&self.letters[0].glyph, &other.letters[0].glyph);
+        let end = self.letters[self.letters.len() - 1].glyph.end;
+        self.script == Script::Raised
+            && other.script == Script::Lowered
+            && below.x < end
+            && above.y - below.y > FRACTION * size
+    }
+}
+
+/// Puts a space after a number before a fraction: `3 1/2`.
+fn separate_number(out: &mut String) {
+    if out.ends_with(|c: char| c.is_ascii_digit()) {
+        out.push(' ');
     }
 }
 
@@ -143,10 +185,6 @@ fn script(letter: &Letter<'_>, size: f64, baseline: f64) -> Script {
         up if up <= -lowered => Script::Lowered,
         _ => Script::Main,
     }
-}
-
-fn begins_with_slash(text: &str) -> bool {
-    text.starts_with(['/', '⁄'])
 }
 
 fn is_number(text: &str) -> bool {
@@ -187,7 +225,10 @@ fn raised(text: &str, out: &mut String, is_apart: bool, is_last: bool) {
             out.push_str(text);
             out.push(']');
         }
-        _ => script_text('^', text, out),
+        _ => {
+            out.push('^');
+            push_bracketed(text, out);
+        }
     }
 }
 
@@ -209,12 +250,11 @@ fn is_after_text(before: char, word: &str, number: &str, is_last: bool) -> bool 
     }
 }
 
-/// A raised or lowered part with its sign, in brackets if it has several parts.
-fn script_text(sign: char, text: &str, out: &mut String) {
+/// Writes a part, in brackets if it has parts itself.
+fn push_bracketed(text: &str, out: &mut String) {
     let unsigned = text.strip_prefix(['+', '-', '−']).unwrap_or(text);
     let is_simple = unsigned.chars().all(char::is_alphanumeric)
         || text.strip_suffix(['+', '-', '−']).is_some_and(is_number);
-    out.push(sign);
     if is_simple {
         out.push_str(text);
     } else {

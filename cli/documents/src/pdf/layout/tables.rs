@@ -90,7 +90,7 @@ fn write_group(rows: &[Row], is_rtl: bool, text: &mut String) {
             }
         } else {
             for (number, cell) in &cells {
-                line.extend(empty.clone().take(number - line.len()));
+                line.extend(empty.clone().take(number.saturating_sub(line.len())));
                 line.push(cell);
             }
         }
@@ -138,8 +138,10 @@ fn places_in_table(rows: &[Row]) -> Vec<Option<Places>> {
     if count < if has_gaps { ROWS } else { ROWS_WITHOUT_GAPS } || 10 * count < MOST * (last - first + 1) {
         return none();
     }
+    // Numbers of their own may follow.
+    let numbers = places[last + 1..].iter().take_while(|places| places.is_some()).count();
     places[..first].fill(None);
-    places[last + 1..].fill(None);
+    places[last + 1 + numbers..].fill(None);
     // Columns before those that rows which follow each other have are of another table.
     for rows in places.chunk_by_mut(|a, b| a.is_some() == b.is_some()) {
         let unused =

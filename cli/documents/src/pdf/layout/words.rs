@@ -2,8 +2,9 @@
 //! between the two may separate cells, if the lines above or below say so; that is decided in `tables.rs`.
 
 use super::PlacedText;
+use super::direction::{self, Direction};
 use super::lines::Line;
-use super::{direction, letters, scripts, tracking};
+use super::{letters, scripts, tracking};
 
 /// All distances are shares of the size of the font.
 /// A gap of this width is a space.
@@ -57,9 +58,8 @@ pub(super) struct Letter<'a> {
     pub(super) is_apart: bool,
 }
 
-/// The cells of a line. `page_is_rtl` decides where a line has as much text from the right as from the left.
-pub(super) fn row(mut line: Line, page_is_rtl: bool) -> Row {
-    let direction = direction::of_line(&line.glyphs, page_is_rtl);
+/// The cells of a line that is read in this direction.
+pub(super) fn row(mut line: Line, direction: Direction) -> Row {
     if line.is_mixed || direction.has_rtl {
         line.glyphs.sort_by(|a, b| a.x.total_cmp(&b.x));
     }
