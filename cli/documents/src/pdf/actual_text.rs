@@ -15,6 +15,8 @@ const KEY: &[u8] = b"/ActualText";
 const FIRST_NUMBER: i32 = -1_000_000_000;
 /// Dictionaries within that of a part of the content that are looked into.
 const MAX_INNER: usize = 4;
+/// Texts that are in no dictionary, after which no more are looked for.
+const MAX_BROKEN: usize = 100;
 /// The dictionary begins at most so many bytes before its text, and is not longer than so many.
 const MAX_BEFORE: usize = 1 << 10;
 const MAX_LENGTH: usize = 32 << 10;
@@ -55,10 +57,17 @@ impl ActualText<'_> {
     /// Replaces the dictionaries with texts before `BDC`.
     fn replace_dictionaries(&mut self, content: &[u8]) {
         let (mut copied, mut from, mut replaced) = (0, 0, Vec::new());
+        let mut broken = 0;
         while let Some(at) = memmem::find(&content[from..], KEY) {
             let at = from + at;
             from = at + KEY.len();
-            let Some((start, end, text)) = dictionary_around(content, at) else { continue };
+            let Some((start, end, text)) = dictionary_around(content, at) else {
+                broken += 1;
+                if broken == MAX_BROKEN {
+                    break;
+                }
+                continue;
+            };
             if start >= copied && content[end..].trim_ascii_start().starts_with(b"BDC") {
                 replaced.extend_from_slice(&content[copied..start]);
                 replaced.extend(self.number(text).bytes());
