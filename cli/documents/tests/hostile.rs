@@ -157,7 +157,6 @@ fn pages_that_are_hard_to_lay_out_end() {
         line("(a) Tj -30 0 Td "),
         line("(ab) Tj 20 0 Td (c) Tj -31 0 Td "),
         line("0 0.01 Td (a) Tj "),
-        line("/Span << /A << << /ActualText (x "),
         line("/Span << /ActualText (x) >> BDC (a) Tj "),
         "1 g 0 0 200 200 re f ".repeat(30_000) + &line("(a) Tj "),
         line("(a) Tj ") + &"0.5 g 0 0 200 200 re f ".repeat(30_000),

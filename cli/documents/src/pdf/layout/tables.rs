@@ -63,6 +63,11 @@ fn write_group(rows: &[Row], is_rtl: bool, text: &mut String) {
         if row.begins_paragraph && !text.is_empty() {
             text.push('\n');
         }
+        if let ([cell], None) = (&row.cells[..], &places) {
+            text.push_str(&cell.text);
+            text.push('\n');
+            continue;
+        }
         // What is in the same column, or in the same cell where there is no table.
         let mut number = 0;
         let mut cells: Vec<(usize, String)> = Vec::new();

@@ -80,16 +80,17 @@ pub(super) fn row(mut line: Line, direction: Direction) -> Row {
     };
     let mut cells = Vec::new();
     for letters in letters.chunk_by(|_, next| !may_be_cell(next)) {
-        let mut text = String::new();
+        let mut text = String::with_capacity(letters.len());
         match direction.has_rtl {
             true => direction::write(letters, direction.is_rtl, &mut text),
             false => scripts::write(letters, &mut text),
         }
-        let text = text.trim();
+        if text.starts_with(' ') || text.ends_with(' ') {
+            text = text.trim().to_owned();
+        }
         if !text.is_empty() {
             let right = letters.iter().map(|letter| letter.glyph.end).fold(f64::MIN, f64::max);
-            let is_apart = is_cell(&letters[0]);
-            cells.push(Cell { text: text.to_owned(), left: letters[0].glyph.x, right, is_apart });
+            cells.push(Cell { text, left: letters[0].glyph.x, right, is_apart: is_cell(&letters[0]) });
         }
     }
     let first = line.glyphs.iter().find(|glyph| !glyph.is_space()).unwrap_or(&line.glyphs[0]);
