@@ -161,6 +161,19 @@ fn columns_of_a_newspaper_are_no_table() {
 }
 
 #[test]
+fn dots_that_lead_to_a_number_are_no_column() {
+    let contents = at(&[
+        (72.0, 700.0, "1"),
+        (92.0, 700.0, "The bridge"),
+        (400.0, 700.0, "3"),
+        (92.0, 688.0, "Its keeper"),
+        (160.0, 688.0, ". . . . . . . . . . ."),
+        (400.0, 688.0, "4"),
+    ]);
+    assert_text(&contents, "1\tThe bridge\t3\n–\tIts keeper\t4\n");
+}
+
+#[test]
 fn values_that_are_drawn_after_all_labels_stand_beside_them() {
     let table = at(&[
         (72.0, 700.0, "Name:"),

@@ -67,11 +67,14 @@ pub(super) fn read<'a>(page: &Page<'a>, upright: Affine) -> Annotations<'a> {
     let mut read = Annotations::default();
     let annotations = page.raw().get::<Array<'_>>("Annots").unwrap_or_default();
     for annotation in annotations.iter::<Dict<'_>>().take(MAX_ANNOTATIONS) {
-        if annotation.get::<u32>("F").unwrap_or(0) & NOT_SHOWN != 0 {
+        let kind = annotation.get::<Name<'_>>("Subtype");
+        // Most annotations are links, which show nothing.
+        if matches!(kind.as_deref(), Some(b"Link" | b"Popup"))
+            || annotation.get::<u32>("F").unwrap_or(0) & NOT_SHOWN != 0
+        {
             continue;
         }
         let Some(place) = annotation.get::<PdfRect>("Rect").map(|rect| rect.to_kurbo()) else { continue };
-        let kind = annotation.get::<Name<'_>>("Subtype");
         let is_field = kind.as_deref() == Some(b"Widget");
         let values =
             if is_field { Field::new(&annotation).values(upright.transform_rect_bbox(place)) } else { None };

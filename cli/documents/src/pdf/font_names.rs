@@ -57,15 +57,16 @@ pub(super) fn mend(pdf: &Pdf) -> Option<Vec<u8>> {
     let characters = ask(&parts.into_iter().collect::<Vec<_>>());
     let mut objects = Vec::new();
     for (i, font) in fonts.names.iter().enumerate() {
+        let Some(table) = table(&font.names, &characters) else { continue };
         let number = FIRST_OBJECT + i;
         let dictionary = font.dictionary.data().strip_suffix(b">>")?;
-        objects.push((
-            font.id.obj_number as usize,
-            [dictionary, format!(" /ToUnicode {number} 0 R >>").as_bytes()].concat(),
-        ));
-        let table = table(&font.names, &characters);
+        let dictionary = [dictionary, format!(" /ToUnicode {number} 0 R >>").as_bytes()].concat();
+        objects.push((font.id.obj_number as usize, dictionary));
         let stream = format!("<< /Length {} >>\nstream\n{table}\nendstream", table.len());
         objects.push((number, stream.into_bytes()));
+    }
+    if objects.is_empty() {
+        return None;
     }
     Some(add(data, pdf.xref().root_id(), &objects))
 }
@@ -198,9 +199,9 @@ fn characters_of(part: &str, asked: &HashMap<String, String>) -> Option<String> 
     several(part).or_else(|| known(part)).or_else(|| known(tex_names::without_size(part)?))
 }
 
-/// The table of characters of a font.
-fn table(names: &BTreeMap<u8, String>, characters: &HashMap<String, String>) -> String {
-    let mut table = String::from("1 begincodespacerange <00> <ff> endcodespacerange\n");
+/// The table of characters of a font; none if no name is known.
+fn table(names: &BTreeMap<u8, String>, characters: &HashMap<String, String>) -> Option<String> {
+    let mut table = String::new();
     for (code, name) in names {
         let text: Option<String> = parts(name).map(|part| characters_of(part, characters)).collect();
         if let Some(text) = text.filter(|text| !text.is_empty()) {
@@ -208,7 +209,7 @@ fn table(names: &BTreeMap<u8, String>, characters: &HashMap<String, String>) -> 
             table += &format!("1 beginbfchar <{code:02x}> <{utf16}> endbfchar\n");
         }
     }
-    table
+    (!table.is_empty()).then(|| format!("1 begincodespacerange <00> <ff> endcodespacerange\n{table}"))
 }
 
 /// The file with these objects, as PDFs are changed: objects, where they are, and what remains of the trailer.
@@ -228,7 +229,7 @@ fn add(data: &[u8], root: ObjectIdentifier, objects: &[(usize, Vec<u8>)]) -> Vec
         after.split_ascii_whitespace().next()?.parse::<usize>().ok()
     });
     let previous = previous.map(|at| format!(" /Prev {at}")).unwrap_or_default();
-    let size = FIRST_OBJECT + objects.len();
+    let size = FIRST_OBJECT + MAX_FONTS;
     let root = format!("{} {}", root.obj_number, root.gen_number);
     file.extend(
         format!("{places}trailer\n<< /Size {size} /Root {root} R{previous} >>\nstartxref\n{start}\n%%EOF\n")

@@ -16,6 +16,9 @@ const CELL: f64 = 2.0;
 /// The same where glyphs for spaces fill the gap.
 const CELL_OF_SPACES: f64 = 2.3;
 
+/// So many dots alone lead to the next cell.
+const DOTS: usize = 5;
+
 /// Cells on a line.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
@@ -78,7 +81,7 @@ pub(super) fn row(mut line: Line, direction: Direction) -> Row {
         letter.is_apart
             && if direction.has_rtl { is_cell(letter) } else { letter.gap >= tracked + MAYBE_CELL }
     };
-    let mut cells = Vec::new();
+    let (mut cells, mut is_after_leader) = (Vec::new(), false);
     for letters in letters.chunk_by(|_, next| !may_be_cell(next)) {
         let mut text = String::with_capacity(letters.len());
         match direction.has_rtl {
@@ -88,14 +91,24 @@ pub(super) fn row(mut line: Line, direction: Direction) -> Row {
         if text.starts_with(' ') || text.ends_with(' ') {
             text = text.trim().to_owned();
         }
-        if !text.is_empty() {
+        if is_leader(&text) {
+            is_after_leader = true;
+        } else if !text.is_empty() {
             let right = letters.iter().map(|letter| letter.glyph.end).fold(f64::MIN, f64::max);
-            cells.push(Cell { text, left: letters[0].glyph.x, right, is_apart: is_cell(&letters[0]) });
+            let is_apart = std::mem::take(&mut is_after_leader) || is_cell(&letters[0]);
+            cells.push(Cell { text, left: letters[0].glyph.x, right, is_apart });
         }
     }
     let first = line.glyphs.iter().find(|glyph| !glyph.is_space()).unwrap_or(&line.glyphs[0]);
     let size = line.glyphs.iter().map(|glyph| glyph.size).fold(first.size, f64::max);
     Row { cells, y: first.y, size, turn: first.turn, begins_paragraph: line.begins_paragraph }
+}
+
+/// Whether a cell is only the dots that lead from one cell to another.
+fn is_leader(text: &str) -> bool {
+    text.len() >= DOTS
+        && text.bytes().all(|byte| matches!(byte, b'.' | b' '))
+        && text.matches('.').count() >= DOTS
 }
 
 /// The glyphs that are no spaces, with the gaps between them.
