@@ -44,9 +44,9 @@ enum Script {
 
 /// Writes the letters of a cell.
 pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
-    let is_flat = |letter: &Letter<'_>| {
-        letter.glyph.y == letters[0].glyph.y && letter.glyph.size == letters[0].glyph.size
-    };
+    let first = letters[0].glyph;
+    let is_flat =
+        |letter: &Letter<'_>| (letter.glyph.y - first.y).abs() < LOWERED * letter.glyph.size.min(first.size);
     if letters.iter().all(is_flat) || letters.iter().any(|letter| letter.glyph.is_layer) {
         write_plain(letters, out);
         return;
