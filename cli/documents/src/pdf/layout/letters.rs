@@ -95,7 +95,7 @@ fn is_form(c: char) -> bool {
     matches!(
         c,
         '\u{fb00}'..='\u{fb4f}'
-            | '\u{fb50}'..='\u{fdcf}'
+            | '\u{fb50}'..='\u{fdfc}'
             | '\u{fe10}'..='\u{fe19}'
             | '\u{fe30}'..='\u{fe4f}'
             | '\u{fe70}'..='\u{fefc}'
