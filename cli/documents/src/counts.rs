@@ -21,6 +21,8 @@ pub(crate) struct Counts {
     pub(crate) unknown_characters: usize,
     /// Rows of tables that lost their columns.
     pub(crate) unfilled_rows: usize,
+    /// Characters of pages that nobody sees.
+    pub(crate) hidden_characters: usize,
     /// Slides and sheets that are hidden.
     pub(crate) hidden_parts: usize,
     /// Formulas of cells without a result.
@@ -76,6 +78,7 @@ impl Counts {
         let (count, more) = match note {
             Note::HiddenText { places } => (&mut self.hidden, *places),
             Note::Deletions { places } => (&mut self.deletions, *places),
+            Note::HiddenCharacters { characters } => (&mut self.hidden_characters, *characters),
             Note::HiddenParts { parts } => (&mut self.hidden_parts, *parts),
             Note::Pictures { pictures } => (&mut self.pictures, *pictures),
             Note::UnreadFormulas { formulas } => (&mut self.formulas, *formulas),
@@ -105,6 +108,7 @@ impl Counts {
         self.formulas += part.formulas;
         self.unknown_characters += part.unknown_characters;
         self.unfilled_rows += part.unfilled_rows;
+        self.hidden_characters += part.hidden_characters;
         self.hidden_parts += part.hidden_parts;
         self.no_results += part.no_results;
         self.unordered_chapters += part.unordered_chapters;
@@ -122,6 +126,7 @@ impl Counts {
         [
             count(self.hidden, |places| Note::HiddenText { places }),
             count(self.deletions, |places| Note::Deletions { places }),
+            count(self.hidden_characters, |characters| Note::HiddenCharacters { characters }),
             count(self.hidden_parts, |parts| Note::HiddenParts { parts }),
             count(self.pictures, |pictures| Note::Pictures { pictures }),
             count(self.formulas, |formulas| Note::UnreadFormulas { formulas }),

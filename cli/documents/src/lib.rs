@@ -194,6 +194,11 @@ pub enum Note {
         /// The names of the first of them.
         names: Vec<String>,
     },
+    /// Text of a page that a reader does not see: outside of it, covered, or in the colour of what is behind it.
+    HiddenCharacters {
+        /// Its characters without spaces.
+        characters: usize,
+    },
 }
 
 impl fmt::Display for Note {
@@ -244,6 +249,9 @@ impl fmt::Display for Note {
             ),
             Note::SkippedFiles { count, names } => {
                 write!(f, "{count} file{} in it left out: {}", s(*count), list(names, *count))
+            }
+            Note::HiddenCharacters { characters } => {
+                write!(f, "{characters} hidden character{} left out", s(*characters))
             }
         }
     }

@@ -8,6 +8,8 @@ use documents::{Document, DocumentError, Limits, Problem, read_bytes};
 use zip::write::SimpleFileOptions;
 use zip::{ZipArchive, ZipWriter};
 
+use crate::common::{CATALOGUE, FONT, pdf, stream};
+
 const FIXTURES: [&str; 6] =
     ["boat.html", "boat.docx", "boat.epub", "boat.pdf", "columns.pdf", "protected.pdf"];
 
@@ -112,26 +114,9 @@ fn deep_nesting_ends() {
     let _ = read("deep.docx", &zip.finish().expect("an archive").into_inner());
 }
 
-/// A PDF of these objects, numbered from 1 on, without a table of where they are. Object 1 is the catalogue.
-fn pdf(objects: &[&str]) -> Vec<u8> {
-    let mut pdf = b"%PDF-1.7\n".to_vec();
-    for (i, object) in objects.iter().enumerate() {
-        pdf.extend(format!("{} 0 obj\n{object}\nendobj\n", i + 1).bytes());
-    }
-    pdf.extend(b"trailer\n<< /Root 1 0 R /Size 99 >>\n%%EOF\n");
-    pdf
-}
-
-const CATALOGUE: &str = "<< /Type /Catalog /Pages 2 0 R >>";
 const PAGE: &str = "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 200 200] /Contents 4 0 R /Resources << /Font << /F 5 0 R >> /XObject << /X 6 0 R >> >> >>";
-const FONT: &str = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>";
-
 /// A form whose content may draw the form itself.
 const FORM: &str = "/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X 6 0 R >> >>";
-
-fn stream(dictionary: &str, content: &str) -> String {
-    format!("<< {dictionary} /Length {} >>\nstream\n{content}\nendstream", content.len())
-}
 
 #[test]
 fn a_pdf_without_a_table_of_objects_is_read() {
@@ -167,6 +152,39 @@ fn loops_in_a_pdf_end() {
     previous
         .extend(b"xref\n0 1\n0000000000 65535 f \ntrailer\n<< /Root 1 0 R /Prev 9 >>\nstartxref\n9\n%%EOF\n");
     let _ = read_within(Duration::from_secs(1), "previous.pdf", &previous);
+}
+
+#[test]
+fn pages_that_are_hard_to_lay_out_end() {
+    let pages = "<< /Type /Pages /Kids [3 0 R] /Count 1 >>";
+    let page = PAGE.replace("[0 0 200 200]", "[-9999999 -9999999 9999999 9999999]");
+    let line = |text: &str| format!("BT /F 10 Tf 20 100 Td {} ET", text.repeat(100_000));
+    for content in [
+        line("(a) Tj "),
+        line("(a) Tj -30 0 Td "),
+        line("(ab) Tj 20 0 Td (c) Tj -31 0 Td "),
+        line("0 0.01 Td (a) Tj "),
+        line("/Span << /ActualText (x) >> BDC (a) Tj "),
+        "1 g 0 0 200 200 re f ".repeat(30_000) + &line("(a) Tj "),
+        line("(a) Tj ") + &"0.5 g 0 0 200 200 re f ".repeat(30_000),
+        "q 0 0 9 9 re W n ".repeat(50_000) + &line("(a) Tj "),
+    ] {
+        let _ = read("layout.pdf", &pdf(&[CATALOGUE, pages, &page, &stream("", &content), FONT]));
+    }
+}
+
+#[test]
+fn fields_and_fonts_that_refer_to_themselves_end() {
+    let pages = "<< /Type /Pages /Kids [3 0 R] /Count 1 >>";
+    let page =
+        "<< /Type /Page /Parent 2 0 R /Contents 4 0 R /Resources 5 0 R /Annots [6 0 R 6 0 R 6 0 R 7 0 R] >>";
+    let content = stream("", "BT /F 10 Tf 20 100 Td (text) Tj ET /X Do");
+    let resources = "<< /Font << /F << /Type /Font /Subtype /Type3 /Encoding << /Differences [0 /a_b 300 /c -7 /d.e 255 /f /g] >> \
+        /CharProcs 5 0 R /FontMatrix [0 0 0 0 0 0] >> /G 5 0 R >> /XObject << /X 8 0 R >> >>";
+    let field = "<< /Type /Annot /Subtype /Widget /Rect [0 0 1e9 -1e9] /Parent 6 0 R /FT /Ch /V [6 0 R (a)] /Opt [[6 0 R] [(a)]] >>";
+    let stamp = "<< /Type /Annot /Subtype /Stamp /Rect [0 0 0 0] /AP << /N 8 0 R >> >>";
+    let form = stream("/Type /XObject /Subtype /Form /BBox [0 0 0 0] /Resources 5 0 R", "/X Do");
+    let _ = read("loops.pdf", &pdf(&[CATALOGUE, pages, page, &content, resources, field, stamp, &form]));
 }
 
 #[test]

@@ -1,5 +1,11 @@
 //! Documents of every kind.
 
+mod common;
 mod documents;
 mod folders;
+mod formats;
 mod hostile;
+mod office;
+mod parts;
+mod pdf;
+mod web;

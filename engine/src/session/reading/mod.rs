@@ -48,6 +48,7 @@ impl Session {
     ///     println!("{:.0} %", 100.0 * progress.share);
     ///     answering.push(4)?; // a token of another session
     /// }
+    /// drop(reading);
     /// assert_eq!(session.tokens(), document);
     /// # Ok::<(), longhand::EngineError>(())
     /// ```

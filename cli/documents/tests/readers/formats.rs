@@ -1,10 +1,8 @@
 //! The other formats: spreadsheets, presentations, OpenDocument, RTF, messages, notebooks, subtitles, archives.
 
-mod parts;
-
 use documents::{Kind, Limits, Problem, read_bytes};
 
-use self::parts::{archive, archive_of_bytes, notes, read};
+use crate::parts::{archive, archive_of_bytes, notes, read};
 
 #[track_caller]
 fn check(name: &str, bytes: &[u8], wanted: &str, note: &str) {

@@ -1,10 +1,8 @@
 //! Pages and books: what a reader sees, and where it stands.
 
-mod parts;
-
 use documents::{Limits, read_bytes};
 
-use self::parts::{archive, notes, read};
+use crate::parts::{archive, notes, read};
 
 #[track_caller]
 fn check(page: &str, wanted: &str) {

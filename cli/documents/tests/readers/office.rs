@@ -1,8 +1,6 @@
 //! Documents of office programs: what a reader sees, and where it stands.
 
-mod parts;
-
-use self::parts::{archive, notes, read};
+use crate::parts::{archive, notes, read};
 
 const DOCUMENT: &str = "word/document.xml";
 

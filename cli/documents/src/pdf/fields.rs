@@ -1,0 +1,262 @@
+//! What is on a page besides its content: the values of its form, comments, and the appearances of stamps and the like.
+//! A value is taken from the field, which is true even where its appearance is old or missing.
+
+use std::fmt::Write as _;
+
+use hayro_interpret::RectExt;
+use hayro_interpret::hayro_cmap::BfString;
+use hayro_interpret::hayro_syntax::object::{
+    Array, Dict, Name, Object, Rect as PdfRect, Stream, String as PdfString,
+};
+use hayro_interpret::hayro_syntax::page::{Page, Resources};
+use kurbo::{Affine, Rect};
+
+use super::layout::PlacedText;
+use super::text_string;
+
+/// Annotations of a page that are read.
+const MAX_ANNOTATIONS: usize = 10_000;
+/// Fields in a field that are followed upwards.
+const MAX_PARENTS: usize = 32;
+/// Annotations whose content is what somebody wrote about a place.
+const COMMENTS: [&str; 12] = [
+    "Text",
+    "Highlight",
+    "Underline",
+    "StrikeOut",
+    "Squiggly",
+    "Caret",
+    "Ink",
+    "Line",
+    "Square",
+    "Circle",
+    "Polygon",
+    "PolyLine",
+];
+/// Flags of annotations: what has one of these is not shown (`Hidden`, `NoView`).
+const NOT_SHOWN: u32 = 1 << 1 | 1 << 5;
+/// Flags of fields.
+const MULTILINE: u32 = 1 << 12;
+const PASSWORD: u32 = 1 << 13;
+const RADIO: u32 = 1 << 15;
+const PUSH_BUTTON: u32 = 1 << 16;
+/// Size of the text of a field in points, where it follows from nothing.
+const TEXT_SIZE: f64 = 10.0;
+/// Largest such size.
+const MAX_TEXT_SIZE: f64 = 12.0;
+/// From one line of a field to the next, in sizes of its text.
+const LINE_PITCH: f64 = 1.2;
+/// Mean width of a letter in sizes of the text.
+const LETTER_WIDTH: f64 = 0.5;
+
+#[derive(Default)]
+pub(super) struct Annotations<'a> {
+    pub(super) appearances: Vec<Appearance<'a>>,
+    pub(super) values: Vec<PlacedText>,
+    pub(super) comments: Vec<String>,
+}
+
+/// Content that is drawn over the page.
+pub(super) struct Appearance<'a> {
+    pub(super) content: Vec<u8>,
+    pub(super) resources: Resources<'a>,
+}
+
+/// Reads the annotations of a page. Places become those on the upright page.
+pub(super) fn read<'a>(page: &Page<'a>, upright: Affine) -> Annotations<'a> {
+    let mut read = Annotations::default();
+    let annotations = page.raw().get::<Array<'_>>("Annots").unwrap_or_default();
+    for annotation in annotations.iter::<Dict<'_>>().take(MAX_ANNOTATIONS) {
+        let kind = annotation.get::<Name<'_>>("Subtype");
+        // Most annotations are links, which show nothing.
+        if matches!(kind.as_deref(), Some(b"Link" | b"Popup"))
+            || annotation.get::<u32>("F").unwrap_or(0) & NOT_SHOWN != 0
+        {
+            continue;
+        }
+        let Some(place) = annotation.get::<PdfRect>("Rect").map(|rect| rect.to_kurbo()) else { continue };
+        let is_field = kind.as_deref() == Some(b"Widget");
+        let values =
+            if is_field { Field::new(&annotation).values(upright.transform_rect_bbox(place)) } else { None };
+        match values {
+            Some(values) => read.values.extend(values),
+            None => read.appearances.extend(appearance(&annotation, place, page)),
+        }
+        if kind.is_some_and(|kind| COMMENTS.contains(&kind.as_str())) {
+            read.comments.extend(comment(&annotation));
+        }
+    }
+    read
+}
+
+/// What somebody wrote about a place of the page.
+fn comment(annotation: &Dict<'_>) -> Option<String> {
+    let text = text_string::decode(&annotation.get::<PdfString<'_>>("Contents")?);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    (!text.is_empty()).then_some(text)
+}
+
+/// The appearance of an annotation, in the state that it has, moved to its place: what its matrix makes of its box is
+/// stretched to that place.
+fn appearance<'a>(annotation: &Dict<'a>, place: Rect, page: &Page<'a>) -> Option<Appearance<'a>> {
+    let appearances = annotation.get::<Dict<'_>>("AP")?;
+    let form = appearances.get::<Stream<'_>>("N").or_else(|| {
+        let state = annotation.get::<Name<'_>>("AS")?;
+        appearances.get::<Dict<'_>>("N")?.get::<Stream<'_>>(&*state)
+    })?;
+    let bounds = form.dict().get::<PdfRect>("BBox")?.to_kurbo();
+    let matrix = form.dict().get::<[f32; 6]>("Matrix");
+    let matrix = matrix.map_or(Affine::IDENTITY, |matrix| Affine::new(matrix.map(f64::from)));
+    let drawn = matrix.transform_rect_bbox(bounds);
+    let stretch = |to: f64, from: f64| if from == 0.0 { 1.0 } else { to / from };
+    let (x, y) = (stretch(place.width(), drawn.width()), stretch(place.height(), drawn.height()));
+    let to_place = Affine::new([x, 0.0, 0.0, y, place.x0 - x * drawn.x0, place.y0 - y * drawn.y0]) * matrix;
+    let mut content = String::from("q ");
+    for number in to_place.as_coeffs() {
+        let _ = write!(content, "{number:.6} ");
+    }
+    let _ = write!(content, "cm {} {} {} {} re W n ", bounds.x0, bounds.y0, bounds.width(), bounds.height());
+    let mut content = content.into_bytes();
+    content.extend_from_slice(&form.decoded().ok()?);
+    content.extend_from_slice(b" Q");
+    let resources = form.dict().get::<Dict<'_>>("Resources").unwrap_or_default();
+    Some(Appearance { content, resources: Resources::from_parent(resources, page.resources().clone()) })
+}
+
+/// A field of a form: what is shown of it, and the fields that it belongs to and has values from.
+struct Field<'a>(Vec<Dict<'a>>);
+
+impl<'a> Field<'a> {
+    fn new(shown: &Dict<'a>) -> Field<'a> {
+        let mut chain = vec![shown.clone()];
+        while let Some(parent) = chain.last().and_then(|field| field.get::<Dict<'_>>("Parent")) {
+            chain.push(parent);
+            if chain.len() > MAX_PARENTS {
+                break;
+            }
+        }
+        Field(chain)
+    }
+
+    fn name(&self, key: &str) -> Option<Name<'a>> {
+        self.0.iter().find_map(|field| field.get::<Name<'_>>(key))
+    }
+
+    fn object(&self, key: &str) -> Option<Object<'a>> {
+        self.0.iter().find_map(|field| field.get::<Object<'_>>(key))
+    }
+
+    /// The values at their places; none if the appearance has more to say.
+    fn values(&self, place: Rect) -> Option<Vec<PlacedText>> {
+        let flags = self.0.iter().find_map(|field| field.get::<u32>("Ff")).unwrap_or(0);
+        match self.name("FT").as_deref()? {
+            b"Btn" if flags & PUSH_BUTTON != 0 => None,
+            b"Btn" => Some(vec![one_line(self.mark(flags & RADIO != 0).to_owned(), place)]),
+            b"Tx" => {
+                let text = text(&self.object("V")?)?;
+                match text.trim() {
+                    "" => None,
+                    text if flags & PASSWORD != 0 => {
+                        Some(vec![one_line("•".repeat(text.chars().count()), place)])
+                    }
+                    text if flags & MULTILINE != 0 => Some(self.lines(text, place)),
+                    text => {
+                        Some(vec![one_line(text.split_whitespace().collect::<Vec<_>>().join(" "), place)])
+                    }
+                }
+            }
+            b"Ch" => {
+                let value = self.choices().join(", ");
+                (!value.is_empty()).then(|| vec![one_line(value, place)])
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a box is ticked.
+    fn mark(&self, is_radio: bool) -> &'static str {
+        let state = self.0[0].get::<Name<'_>>("AS").or_else(|| {
+            // Without a state, the value is that of the ticked box.
+            let value = self.name("V")?;
+            let states = self.0[0].get::<Dict<'_>>("AP").and_then(|shown| shown.get::<Dict<'_>>("N"));
+            states.is_none_or(|states| states.contains_key(&*value)).then_some(value)
+        });
+        match (is_radio, state.is_some_and(|state| &*state != b"Off")) {
+            (false, true) => "☒",
+            (false, false) => "☐",
+            (true, true) => "◉",
+            (true, false) => "○",
+        }
+    }
+
+    /// What is chosen, as it is shown.
+    fn choices(&self) -> Vec<String> {
+        let shown: Vec<(String, String)> = match self.object("Opt") {
+            Some(Object::Array(options)) => options
+                .iter::<Object<'_>>()
+                .take(MAX_ANNOTATIONS)
+                .filter_map(|option| match &option {
+                    Object::Array(two) => {
+                        let mut two = two.iter::<Object<'_>>().filter_map(|part| text(&part));
+                        Some((two.next()?, two.next()?))
+                    }
+                    option => text(option).map(|text| (text.clone(), text)),
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
+        let chosen: Vec<String> = match self.object("V") {
+            Some(Object::Array(values)) => {
+                values.iter::<Object<'_>>().filter_map(|value| text(&value)).collect()
+            }
+            Some(value) => text(&value).into_iter().collect(),
+            None => Vec::new(),
+        };
+        let as_shown = |value: String| match shown.iter().find(|(exported, _)| *exported == value) {
+            Some((_, shown)) => shown.clone(),
+            None => value,
+        };
+        chosen.into_iter().filter(|value| !value.is_empty()).map(as_shown).collect()
+    }
+
+    /// Text in several lines, from the upper end of a field.
+    fn lines(&self, text: &str, place: Rect) -> Vec<PlacedText> {
+        let size = self.text_size().unwrap_or(TEXT_SIZE);
+        let lines = text.split(['\r', '\n']).filter(|line| !line.trim().is_empty());
+        let place = |(i, line): (usize, &str)| {
+            let y = place.y1 - size * (1.0 + LINE_PITCH * i as f64);
+            value(line.trim().to_owned(), place.x0, y, size, size)
+        };
+        lines.enumerate().map(place).collect()
+    }
+
+    /// The size before the operator `Tf`; it is 0 where a program chooses.
+    fn text_size(&self) -> Option<f64> {
+        let Some(Object::String(appearance)) = self.object("DA") else { return None };
+        let appearance = String::from_utf8_lossy(&appearance).into_owned();
+        let words: Vec<&str> = appearance.split_ascii_whitespace().collect();
+        let at = words.iter().position(|word| *word == "Tf")?;
+        words.get(at.checked_sub(1)?)?.parse().ok().filter(|size: &f64| *size > 1.0 && *size < 100.0)
+    }
+}
+
+/// The text of a value.
+fn text(value: &Object<'_>) -> Option<String> {
+    match value {
+        Object::String(text) => Some(text_string::decode(text)),
+        Object::Name(name) => Some(text_string::decode(name)),
+        Object::Stream(stream) => Some(text_string::decode(&stream.decoded().ok()?)),
+        _ => None,
+    }
+}
+
+/// A value in the middle of its field.
+fn one_line(text: String, place: Rect) -> PlacedText {
+    let size = (place.height() * 0.7).min(MAX_TEXT_SIZE);
+    value(text, place.x0, place.center().y - 0.3 * size, size, place.height().max(size))
+}
+
+fn value(text: String, x: f64, y: f64, size: f64, height: f64) -> PlacedText {
+    let end = x + LETTER_WIDTH * size * text.chars().count() as f64;
+    PlacedText { text: BfString::String(text), x, y, end, size, height, turn: 0, is_layer: false }
+}

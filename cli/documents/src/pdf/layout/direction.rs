@@ -1,0 +1,209 @@
+//! Text from the right: Hebrew, Arabic. A page shows it in the order of the eye. In that order from left to right, it is
+//! turned into the order of reading: words from the right, but numbers and Latin words within them as they stand.
+
+use super::PlacedText;
+use super::letters;
+use super::words::Letter;
+
+/// A direction is clear if it has so many times as many letters as the other.
+const CLEAR: usize = 2;
+
+/// Where the text of a line begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Direction {
+    /// Whether any of it is from the right.
+    pub(super) has_rtl: bool,
+    /// Whether the line as a whole is.
+    pub(super) is_rtl: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Rtl,
+    Ltr,
+    Digit,
+    Other,
+}
+
+fn is_rtl(c: char) -> bool {
+    matches!(c, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}' | '\u{10800}'..='\u{10fff}' | '\u{1e800}'..='\u{1efff}')
+        && !is_digit(c)
+}
+
+/// Arabic has two kinds of digits of its own.
+fn is_digit(c: char) -> bool {
+    c.is_ascii_digit() || matches!(c, '\u{660}'..='\u{669}' | '\u{6f0}'..='\u{6f9}')
+}
+
+/// The letters of a line.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Count {
+    rtl: usize,
+    ltr: usize,
+}
+
+impl Count {
+    pub(super) fn of(glyphs: &[PlacedText]) -> Count {
+        let mut count = Count::default();
+        for c in glyphs.iter().filter_map(PlacedText::first) {
+            if c.is_ascii() {
+                count.ltr += usize::from(c.is_ascii_alphabetic());
+            } else if is_rtl(c) {
+                count.rtl += 1;
+            } else {
+                count.ltr += usize::from(c.is_alphabetic());
+            }
+        }
+        count
+    }
+
+    /// Whether most text of a page with these lines is from the right.
+    pub(super) fn is_rtl(lines: &[Count]) -> bool {
+        let (rtl, ltr) = lines.iter().fold((0, 0), |(rtl, ltr), line| (rtl + line.rtl, ltr + line.ltr));
+        rtl > ltr
+    }
+
+    /// The direction of the line.
+    pub(super) fn direction(self, page_is_rtl: bool) -> Direction {
+        let Count { rtl, ltr } = self;
+        let is_rtl = match rtl {
+            0 => false,
+            _ if rtl >= CLEAR * ltr => true,
+            _ if ltr >= CLEAR * rtl => false,
+            _ => page_is_rtl,
+        };
+        Direction { has_rtl: rtl > 0, is_rtl }
+    }
+}
+
+/// A glyph as it is written, and what it is.
+struct Item {
+    text: String,
+    kind: Kind,
+}
+
+/// Writes letters, which stand from left to right, in the order of reading.
+pub(super) fn write(letters: &[Letter<'_>], is_rtl: bool, out: &mut String) {
+    let mut items = Vec::new();
+    for (i, letter) in letters.iter().enumerate() {
+        if letter.is_apart && i > 0 {
+            items.push(Item { text: " ".to_owned(), kind: Kind::Other });
+        }
+        let mut text = String::new();
+        letters::write(&letter.glyph.text, &mut text);
+        let kind = kind(&text);
+        items.push(Item { text, kind });
+    }
+    if is_rtl {
+        write_from_right(&items, out);
+        return;
+    }
+    // In a line from the left, what is between words from the right belongs to them.
+    let mut rest = &items[..];
+    while !rest.is_empty() {
+        let length = match rest[0].kind {
+            Kind::Rtl => length(rest, |kind| kind != Kind::Ltr, |kind| kind == Kind::Rtl),
+            _ => 1,
+        };
+        let (part, after) = rest.split_at(length);
+        match part[0].kind {
+            Kind::Rtl => write_from_right(part, out),
+            _ => out.push_str(&part[0].text),
+        }
+        rest = after;
+    }
+}
+
+fn kind(text: &str) -> Kind {
+    let strong = |c: char| match c {
+        c if is_digit(c) => Some(Kind::Digit),
+        c if is_rtl(c) => Some(Kind::Rtl),
+        c if c.is_alphabetic() => Some(Kind::Ltr),
+        _ => None,
+    };
+    text.chars().find_map(strong).unwrap_or(Kind::Other)
+}
+
+/// How many items from the first on are allowed, up to the last that may be the end.
+fn length(items: &[Item], is_allowed: impl Fn(Kind) -> bool, may_end: impl Fn(Kind) -> bool) -> usize {
+    let allowed = items.iter().take_while(|item| is_allowed(item.kind));
+    allowed.enumerate().filter(|(_, item)| may_end(item.kind)).last().map_or(1, |(i, _)| i + 1)
+}
+
+/// Writes items from the right. Latin words with what is between them, and numbers, are written from the left.
+fn write_from_right(items: &[Item], out: &mut String) {
+    let mut parts: Vec<&[Item]> = Vec::new();
+    let mut rest = items;
+    while !rest.is_empty() {
+        let length = match rest[0].kind {
+            Kind::Ltr => {
+                let may_end = |kind| matches!(kind, Kind::Ltr | Kind::Digit);
+                length(rest, |kind| kind != Kind::Rtl, may_end)
+            }
+            _ => number(rest).unwrap_or(1),
+        };
+        let (part, after) = rest.split_at(length);
+        parts.push(part);
+        rest = after;
+    }
+    parts.reverse();
+    let is_plain = |part: &[Item]| part.len() == 1 && part[0].kind == Kind::Other;
+    let brackets = || parts.iter().filter(|part| is_plain(part)).flat_map(|part| part[0].text.chars());
+    // Some files tell how a bracket looks, others which one it is: the one that opens comes first.
+    let is_mirrored = unmatched(brackets().map(mirrored)) < unmatched(brackets());
+    for part in parts {
+        if is_mirrored && is_plain(part) {
+            out.extend(part[0].text.chars().map(mirrored));
+        } else {
+            part.iter().for_each(|item| out.push_str(&item.text));
+        }
+    }
+}
+
+/// How many items are a number: digits with single signs between them, and with a sign of a unit or currency.
+fn number(items: &[Item]) -> Option<usize> {
+    let is_digit = |i: usize| items.get(i).is_some_and(|item| item.kind == Kind::Digit);
+    let is_one_of = |i: usize, signs: &str| {
+        items.get(i).is_some_and(|item| signs.contains(&item.text) && item.kind == Kind::Other)
+    };
+    const UNITS: &str = "%$€£₪°#‰";
+    let start = usize::from(is_one_of(0, UNITS) || is_one_of(0, "+"));
+    if !is_digit(start) {
+        return None;
+    }
+    let mut end = start;
+    while is_digit(end) || (is_one_of(end, ".,:/-–٫٬") && is_digit(end + 1)) {
+        end += 1;
+    }
+    Some(end + usize::from(is_one_of(end, UNITS)))
+}
+
+fn mirrored(c: char) -> char {
+    match c {
+        '(' => ')',
+        ')' => '(',
+        '[' => ']',
+        ']' => '[',
+        '{' => '}',
+        '}' => '{',
+        '<' => '>',
+        '>' => '<',
+        '«' => '»',
+        '»' => '«',
+        c => c,
+    }
+}
+
+/// Brackets that close without an opening one, or the other way round.
+fn unmatched(text: impl Iterator<Item = char>) -> usize {
+    let (mut open, mut wrong) = (0, 0);
+    for c in text {
+        match c {
+            '(' | '[' | '{' | '<' | '«' => open += 1,
+            ')' | ']' | '}' | '>' | '»' if open == 0 => wrong += 1,
+            ')' | ']' | '}' | '>' | '»' => open -= 1,
+            _ => {}
+        }
+    }
+    wrong + open
+}

@@ -1,0 +1,161 @@
+//! Lines from glyphs in the order in which they are drawn: a line ends where the next glyph is higher or lower, or goes
+//! back to a place that is taken. A place that is free is filled, as in text from the right, or in a table that is drawn
+//! from the right.
+
+use super::PlacedText;
+use super::letters;
+
+/// All distances are shares of the size of the font.
+/// Going back by this much is a jump.
+const BACK: f64 = 0.6;
+/// A glyph that is so much higher or lower is in another line. Superscripts are in the same.
+const OTHER_LINE: f64 = 0.6;
+/// A line that is so much lower begins a paragraph.
+const PARAGRAPH: f64 = 1.7;
+/// Glyphs may overlap by this much.
+const OVERLAP: f64 = 0.3;
+/// Glyphs of a fraction are smaller than those of the line by this factor, and differ by less than this.
+const SMALL: f64 = 0.85;
+const SAME_SIZE: f64 = 0.1;
+/// In a line with more glyphs than this, no free place is looked for.
+const MAX_GLYPHS: usize = 2_000;
+/// So many glyphs before a mark may be its letter.
+const MARK_DISTANCE: usize = 64;
+
+/// Glyphs on a line.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) glyphs: Vec<PlacedText>,
+    /// Whether glyphs are not in the order of their places.
+    pub(super) is_mixed: bool,
+    pub(super) begins_paragraph: bool,
+    left: f64,
+    right: f64,
+    /// The size and the baseline of its largest glyph.
+    main: (f64, f64),
+}
+
+impl Line {
+    fn new(glyph: PlacedText, begins_paragraph: bool) -> Line {
+        let (left, right) = (glyph.x, glyph.end);
+        let main = (glyph.size, glyph.y);
+        Line { glyphs: vec![glyph], is_mixed: false, begins_paragraph, left, right, main }
+    }
+
+    fn push(&mut self, glyph: PlacedText) {
+        self.left = self.left.min(glyph.x);
+        self.right = self.right.max(glyph.end);
+        if glyph.size > self.main.0 {
+            self.main = (glyph.size, glyph.y);
+        }
+        self.glyphs.push(glyph);
+    }
+
+    /// Whether a glyph is the first one below a fraction, of which the last glyph is above.
+    fn is_denominator(&self, last: &PlacedText, glyph: &PlacedText) -> bool {
+        let (size, y) = self.main;
+        let down = (y - glyph.y) / size;
+        last.turn == glyph.turn
+            && last.y > y
+            && (0.0..OTHER_LINE).contains(&down)
+            && glyph.size < SMALL * size
+            && (glyph.size - last.size).abs() < SAME_SIZE * last.size
+            && glyph.x < last.end
+    }
+
+    /// Whether there is room for a glyph that goes back.
+    fn has_room(&self, glyph: &PlacedText) -> bool {
+        let overlap = OVERLAP * glyph.size;
+        let is_apart = |other: &PlacedText| {
+            other.is_space() || glyph.end <= other.x + overlap || glyph.x >= other.end - overlap
+        };
+        glyph.end <= self.left + overlap
+            || (self.glyphs.len() <= MAX_GLYPHS && self.glyphs.iter().all(is_apart))
+    }
+}
+
+/// What is between two glyphs.
+enum Step {
+    Along,
+    Back,
+    Line,
+    Paragraph,
+}
+
+/// The lines of these glyphs.
+pub(super) fn lines(glyphs: Vec<PlacedText>) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for glyph in glyphs {
+        let Some(line) = lines.last_mut() else {
+            lines.push(Line::new(glyph, false));
+            continue;
+        };
+        if let Some(last) = line.glyphs.last_mut()
+            && last.turn == glyph.turn
+            && letters::combine(last, &glyph)
+        {
+            continue;
+        }
+        let is_mark = letters::is_mark(&glyph);
+        if is_mark
+            && line.glyphs.iter_mut().rev().take(MARK_DISTANCE).any(|letter| letters::combine(letter, &glyph))
+        {
+            continue;
+        }
+        let last = &line.glyphs[line.glyphs.len() - 1];
+        match step(last, &glyph) {
+            Step::Along => line.push(glyph),
+            _ if line.is_denominator(last, &glyph) => line.push(glyph),
+            Step::Back if line.has_room(&glyph) => {
+                line.is_mixed = true;
+                line.push(glyph);
+            }
+            Step::Back | Step::Line => lines.push(Line::new(glyph, false)),
+            Step::Paragraph => lines.push(Line::new(glyph, true)),
+        }
+    }
+    lines
+}
+
+fn step(last: &PlacedText, glyph: &PlacedText) -> Step {
+    let size = glyph.size;
+    if last.turn != glyph.turn {
+        return Step::Paragraph;
+    }
+    // A superscript is small, and the text it belongs to is not.
+    let larger = (last.size / size).max(1.0);
+    let down = (last.y - glyph.y) / size / larger;
+    if down.abs() > OTHER_LINE {
+        return if (0.0..PARAGRAPH).contains(&down) { Step::Line } else { Step::Paragraph };
+    }
+    match (glyph.x - last.end) / size {
+        right if right < -BACK * larger => Step::Back,
+        _ => Step::Along,
+    }
+}
+
+/// Adds a value of a form to the line that its field is beside, or as a line of its own below what is above it.
+pub(super) fn insert(lines: &mut Vec<Line>, value: PlacedText) {
+    let y = |line: &Line| line.glyphs[0].y;
+    let is_upright = |line: &Line| line.glyphs[0].turn == 0;
+    let gap = |line: &Line| (line.left - value.end).max(value.x - line.right).max(0.0);
+    let beside = lines
+        .iter_mut()
+        .filter(|line| is_upright(line) && (y(line) - value.y).abs() < value.height.max(value.size) / 2.0)
+        .min_by(|a, b| gap(a).total_cmp(&gap(b)));
+    if let Some(line) = beside {
+        line.is_mixed = true;
+        line.push(value);
+        return;
+    }
+    let above = lines.iter().enumerate().filter(|(_, line)| is_upright(line) && y(line) > value.y);
+    let lowest = above.min_by(|(_, a), (_, b)| y(a).total_cmp(&y(b)));
+    let (place, begins_paragraph) = match lowest {
+        Some((i, line)) => (i + 1, y(line) - value.y > PARAGRAPH * value.size),
+        None => (0, false),
+    };
+    if let Some(next) = lines.get_mut(place).filter(|_| place == 0) {
+        next.begins_paragraph = true;
+    }
+    lines.insert(place, Line::new(value, begins_paragraph));
+}

@@ -1,0 +1,265 @@
+//! Exponents, indices, marks of notes and fractions: glyphs that are raised or lowered and mostly smaller. The main text
+//! of a cell is its largest size that is not rare, on the baseline that most of it has.
+//!
+//! `10^6` and `x_i` are written as in plain formulas, `e^(x+1)` with brackets. A raised number after a word or after
+//! punctuation is the mark of a note: `bridge.[12]`. Raised and lowered numbers around a slash are a fraction: `3 1/2`.
+
+use super::words::{Letter, write as write_plain};
+
+/// Distances and sizes in those of the main text.
+/// What is not larger than this is small.
+const SMALL: f64 = 0.85;
+/// Small glyphs that are so much higher or lower are raised or lowered.
+const RAISED: f64 = 0.12;
+const LOWERED: f64 = 0.06;
+/// The same for glyphs that are not small.
+const RAISED_MAIN: f64 = 0.25;
+const LOWERED_MAIN: f64 = 0.2;
+/// Above and below a fraction's line, text is farther apart than this.
+const FRACTION: f64 = 0.68;
+/// A size that less of the glyphs have is rare.
+const RARE: f64 = 0.1;
+/// Sizes and baselines differ by less than this, in points or shares.
+const SAME: f64 = 0.02;
+
+/// A number with so many digits and points is hardly the base of an exponent.
+const LONG_NUMBER: usize = 5;
+
+/// Words of two letters after which a number is the mark of a note. After other two letters it is an exponent.
+const SHORT_WORDS: [&str; 16] =
+    ["EU", "US", "UN", "UK", "EC", "is", "it", "to", "us", "we", "so", "no", "on", "of", "by", "he"];
+/// Words after which a number is an exponent.
+const FUNCTIONS: [&str; 14] =
+    ["sin", "cos", "tan", "cot", "log", "exp", "mol", "min", "sec", "rad", "sinh", "cosh", "tanh", "bar"];
+/// Endings of ordinal numbers, and other raised letters that are read as text.
+const ENDINGS: [&str; 16] =
+    ["st", "nd", "rd", "th", "er", "re", "e", "o", "a", "os", "as", "ème", "TM", "SM", "de", "ste"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Script {
+    Main,
+    Raised,
+    Lowered,
+}
+
+/// Writes the letters of a cell.
+pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
+    let first = letters[0].glyph;
+    let is_flat =
+        |letter: &Letter<'_>| (letter.glyph.y - first.y).abs() < LOWERED * letter.glyph.size.min(first.size);
+    if letters.iter().all(is_flat) || letters.iter().any(|letter| letter.glyph.is_layer) {
+        write_plain(letters, out);
+        return;
+    }
+    let (size, baseline) = main_text(letters);
+    // Parts with their scripts, and whether a space is before them. A part may have scripts of its own.
+    let mut scripts: Vec<(Script, f64)> = Vec::with_capacity(letters.len());
+    for letter in letters {
+        let own = (script(letter, size, baseline), letter.glyph.size);
+        let nested = scripts.last().filter(|(before, size)| {
+            *before != Script::Main && !letter.is_apart && letter.glyph.size <= SMALL * size
+        });
+        scripts.push(nested.copied().unwrap_or(own));
+    }
+    let mut rest = letters;
+    let parts: Vec<Part<'_>> = scripts
+        .chunk_by(|a, b| a.0 == b.0)
+        .map(|scripts| {
+            let (part, after) = rest.split_at(scripts.len());
+            rest = after;
+            let mut text = String::new();
+            match scripts[0].0 {
+                Script::Raised | Script::Lowered if part.len() < letters.len() => write(part, &mut text),
+                _ => write_plain(part, &mut text),
+            }
+            Part { script: scripts[0].0, text, is_apart: part[0].is_apart, letters: part }
+        })
+        .collect();
+    let mut last_script: Option<char> = None;
+    for (i, part) in parts.iter().enumerate() {
+        let (before, after) = (i.checked_sub(1).map(|i| &parts[i]), parts.get(i + 1));
+        let text = &part.text;
+        if part.is_apart && i > 0 {
+            out.push(' ');
+            last_script = None;
+        }
+        match part.script {
+            Script::Main => {
+                if let (Some(last), Some(next)) = (last_script, text.chars().next())
+                    && !part.is_apart
+                    && are_one_word(last, next)
+                {
+                    out.push(' ');
+                }
+                out.push_str(&text.replace('⁄', "/"));
+                last_script = None;
+                continue;
+            }
+            Script::Raised if after.is_some_and(|after| part.is_above(after, size)) => {
+                separate_number(out);
+                push_bracketed(text, out);
+            }
+            Script::Lowered if before.is_some_and(|before| before.is_above(part, size)) => {
+                out.push('/');
+                push_bracketed(text, out);
+            }
+            Script::Raised
+                if is_number(text) && after.is_some_and(|after| after.text.starts_with(['/', '⁄'])) =>
+            {
+                separate_number(out);
+                out.push_str(text);
+            }
+            Script::Lowered if before.is_some_and(|before| before.text.ends_with(['/', '⁄'])) => {
+                out.push_str(text)
+            }
+            // The name of the program LaTeX.
+            Script::Raised if text == "A" && out.ends_with('L') => {
+                out.push_str(text);
+                continue;
+            }
+            Script::Raised => raised(text, out, part.is_apart, after.is_some_and(|after| after.is_apart)),
+            Script::Lowered if part.is_apart || out.is_empty() => out.push_str(text),
+            Script::Lowered => {
+                out.push('_');
+                push_bracketed(text, out);
+            }
+        }
+        last_script = out.chars().next_back();
+    }
+}
+
+/// Letters that follow each other and are raised or lowered alike.
+struct Part<'a> {
+    script: Script,
+    text: String,
+    /// Whether a space is before it.
+    is_apart: bool,
+    letters: &'a [Letter<'a>],
+}
+
+impl Part<'_> {
+    /// Whether this is above the other in a fraction: farther apart than an exponent and an index of the same letter.
+    /// `size` is that of the main text.
+    fn is_above(&self, other: &Part<'_>, size: f64) -> bool {
+        let (above, below) = (&self.letters[0].glyph, &other.letters[0].glyph);
+        let end = self.letters[self.letters.len() - 1].glyph.end;
+        self.script == Script::Raised
+            && other.script == Script::Lowered
+            && below.x < end
+            && above.y - below.y > FRACTION * size
+    }
+}
+
+/// Puts a space after a number before a fraction: `3 1/2`.
+fn separate_number(out: &mut String) {
+    if out.ends_with(|c: char| c.is_ascii_digit()) {
+        out.push(' ');
+    }
+}
+
+/// The size and the baseline of the main text.
+fn main_text(letters: &[Letter<'_>]) -> (f64, f64) {
+    let mut sizes: Vec<f64> = letters.iter().map(|letter| letter.glyph.size).collect();
+    sizes.sort_by(|a, b| b.total_cmp(a));
+    let groups = sizes.chunk_by(|a, b| (a - b).abs() < SAME * a);
+    let is_common = |group: &&[f64]| group.len() as f64 >= RARE * letters.len() as f64;
+    let size = groups.into_iter().find(is_common).map_or(sizes[0], |group| group[0]);
+    let is_main = |letter: &&Letter<'_>| (letter.glyph.size - size).abs() < 2.0 * SAME * size;
+    let mut baselines: Vec<f64> = letters.iter().filter(is_main).map(|letter| letter.glyph.y).collect();
+    baselines.sort_by(f64::total_cmp);
+    let most = baselines.chunk_by(|a, b| (a - b).abs() < SAME * size).max_by_key(|group| group.len());
+    (size, most.map_or(letters[0].glyph.y, |group| group[group.len() / 2]))
+}
+
+fn script(letter: &Letter<'_>, size: f64, baseline: f64) -> Script {
+    let (relative, up) = (letter.glyph.size / size, (letter.glyph.y - baseline) / size);
+    let is_number = letter.glyph.first().is_some_and(|c| c.is_numeric() || matches!(c, '+' | '-' | '−'));
+    let (raised, lowered) = match relative {
+        ..=SMALL => (RAISED, LOWERED),
+        // A letter on another baseline may be a decoration; numbers mean something.
+        _ if relative < 1.0 + SAME && is_number => (RAISED_MAIN, LOWERED_MAIN),
+        _ => return Script::Main,
+    };
+    match up {
+        up if up >= raised => Script::Raised,
+        up if up <= -lowered => Script::Lowered,
+        _ => Script::Main,
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_digit())
+}
+
+/// Whether two characters would be read as one word or number.
+fn are_one_word(last: char, next: char) -> bool {
+    (last.is_numeric() && next.is_numeric()) || (last.is_alphabetic() && next.is_alphabetic())
+}
+
+/// A raised part after `out`. `is_apart` says whether a space is between them, `is_last` whether one follows.
+fn raised(text: &str, out: &mut String, is_apart: bool, is_last: bool) {
+    let is_list = text.chars().all(|c| c.is_ascii_digit() || matches!(c, ',' | ' ' | '–' | '-'))
+        && text.starts_with(|c: char| c.is_ascii_digit());
+    let before = out.chars().next_back();
+    let word = trailing(out, char::is_alphabetic);
+    let number = trailing(out, |c| c.is_ascii_digit() || matches!(c, '.' | ','));
+    match before {
+        None if is_list => {
+            out.push('[');
+            out.push_str(text);
+            out.push(']');
+            if !is_last {
+                out.push(' ');
+            }
+        }
+        None => out.push_str(text),
+        Some(_) if is_apart => out.push_str(text),
+        _ if text.chars().all(|c| !c.is_alphanumeric() && !matches!(c, '+' | '-' | '−')) => {
+            out.push_str(text)
+        }
+        Some(c) if ENDINGS.contains(&text) && (c.is_ascii_digit() || word.chars().count() > 1) => {
+            out.push_str(text)
+        }
+        Some(c) if is_list && is_after_text(c, &word, &number, is_last) => {
+            out.push('[');
+            out.push_str(text);
+            out.push(']');
+        }
+        _ => {
+            out.push('^');
+            push_bracketed(text, out);
+        }
+    }
+}
+
+/// The end of a text that has only such characters.
+fn trailing(text: &str, is_one: impl Fn(char) -> bool) -> String {
+    text[text.trim_end_matches(is_one).len()..].to_owned()
+}
+
+/// Whether a raised number after this is the mark of a note.
+fn is_after_text(before: char, word: &str, number: &str, is_last: bool) -> bool {
+    let is_year = number.len() == 4 && (number.starts_with("19") || number.starts_with("20"));
+    match (before, word.chars().count()) {
+        (_, 3..) => !FUNCTIONS.contains(&word),
+        (_, 2) => SHORT_WORDS.contains(&word),
+        (_, 1) => false,
+        (c, _) if c.is_ascii_digit() => is_year && is_last || number.len() >= LONG_NUMBER,
+        (')' | ']' | '}' | '|', _) => false,
+        _ => true,
+    }
+}
+
+/// Writes a part, in brackets if it has parts itself.
+fn push_bracketed(text: &str, out: &mut String) {
+    let unsigned = text.strip_prefix(['+', '-', '−']).unwrap_or(text);
+    let is_simple = unsigned.chars().all(char::is_alphanumeric)
+        || text.strip_suffix(['+', '-', '−']).is_some_and(is_number);
+    if is_simple {
+        out.push_str(text);
+    } else {
+        out.push('(');
+        out.push_str(text);
+        out.push(')');
+    }
+}

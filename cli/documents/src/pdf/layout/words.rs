@@ -1,0 +1,140 @@
+//! Words and cells of a line: a gap is a space, a wide gap separates cells. Glyphs for spaces are gaps as well. A gap
+//! between the two may separate cells, if the lines above or below say so; that is decided in `tables.rs`.
+
+use super::PlacedText;
+use super::direction::{self, Direction};
+use super::lines::Line;
+use super::{letters, scripts, tracking};
+
+/// All distances are shares of the size of the font.
+/// A gap of this width is a space.
+const SPACE: f64 = 0.15;
+/// A gap of this width may separate cells.
+const MAYBE_CELL: f64 = 0.8;
+/// A gap of this width separates cells.
+const CELL: f64 = 2.0;
+/// The same where glyphs for spaces fill the gap.
+const CELL_OF_SPACES: f64 = 2.3;
+
+/// So many dots alone lead to the next cell.
+const DOTS: usize = 5;
+
+/// Cells on a line.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    /// From left to right; none is empty. Those that are not apart may be parts of a cell.
+    pub(super) cells: Vec<Cell>,
+    pub(super) y: f64,
+    pub(super) size: f64,
+    pub(super) turn: i16,
+    pub(super) begins_paragraph: bool,
+}
+
+impl Row {
+    /// Whether it is a number with its unit, or a sign, rather than words.
+    pub(super) fn is_number(&self) -> bool {
+        let characters = || self.cells.iter().flat_map(|cell| cell.text.chars());
+        let has_number = characters().any(char::is_numeric) || characters().count() == 1;
+        has_number && characters().filter(|c| c.is_alphabetic()).count() <= 3
+    }
+}
+
+/// Text between wide gaps.
+#[derive(Clone, Debug)]
+pub(super) struct Cell {
+    pub(super) text: String,
+    pub(super) left: f64,
+    pub(super) right: f64,
+    /// Whether the gap before it separates cells.
+    pub(super) is_apart: bool,
+}
+
+/// A glyph in its line.
+#[derive(Debug)]
+pub(super) struct Letter<'a> {
+    pub(super) glyph: &'a PlacedText,
+    /// The gap to the glyph before, in sizes of the font.
+    pub(super) gap: f64,
+    /// Whether the gap has glyphs for spaces.
+    pub(super) has_space: bool,
+    /// Whether the gap is one of words.
+    pub(super) is_apart: bool,
+}
+
+/// The cells of a line that is read in this direction.
+pub(super) fn row(mut line: Line, direction: Direction) -> Row {
+    if line.is_mixed || direction.has_rtl {
+        line.glyphs.sort_by(|a, b| a.x.total_cmp(&b.x));
+    }
+    let mut letters = letters_of(&line.glyphs);
+    let tracking = tracking::find(&letters);
+    for letter in &mut letters {
+        letter.is_apart = match tracking {
+            Some(tracking) if tracking.is_none(letter) => false,
+            _ => letter.has_space || letter.gap >= SPACE,
+        };
+    }
+    let tracked = tracking.map_or(0.0, |tracking| tracking.width);
+    let is_cell =
+        |letter: &Letter<'_>| letter.gap >= tracked + if letter.has_space { CELL_OF_SPACES } else { CELL };
+    let may_be_cell = |letter: &Letter<'_>| {
+        letter.is_apart
+            && if direction.has_rtl { is_cell(letter) } else { letter.gap >= tracked + MAYBE_CELL }
+    };
+    let (mut cells, mut is_after_leader) = (Vec::new(), false);
+    for letters in letters.chunk_by(|_, next| !may_be_cell(next)) {
+        let mut text = String::with_capacity(letters.len());
+        match direction.has_rtl {
+            true => direction::write(letters, direction.is_rtl, &mut text),
+            false => scripts::write(letters, &mut text),
+        }
+        if text.starts_with(' ') || text.ends_with(' ') {
+            text = text.trim().to_owned();
+        }
+        if is_leader(&text) {
+            is_after_leader = true;
+        } else if !text.is_empty() {
+            let right = letters.iter().map(|letter| letter.glyph.end).fold(f64::MIN, f64::max);
+            let is_apart = std::mem::take(&mut is_after_leader) || is_cell(&letters[0]);
+            cells.push(Cell { text, left: letters[0].glyph.x, right, is_apart });
+        }
+    }
+    let first = line.glyphs.iter().find(|glyph| !glyph.is_space()).unwrap_or(&line.glyphs[0]);
+    let size = line.glyphs.iter().map(|glyph| glyph.size).fold(first.size, f64::max);
+    Row { cells, y: first.y, size, turn: first.turn, begins_paragraph: line.begins_paragraph }
+}
+
+/// Whether a cell is only the dots that lead from one cell to another.
+fn is_leader(text: &str) -> bool {
+    text.len() >= DOTS
+        && text.bytes().all(|byte| matches!(byte, b'.' | b' '))
+        && text.matches('.').count() >= DOTS
+}
+
+/// The glyphs that are no spaces, with the gaps between them.
+fn letters_of(glyphs: &[PlacedText]) -> Vec<Letter<'_>> {
+    let mut letters = Vec::with_capacity(glyphs.len());
+    let (mut end, mut has_space) = (None, false);
+    for glyph in glyphs {
+        if glyph.is_space() {
+            has_space = true;
+            continue;
+        }
+        let gap = end.map_or(0.0, |end| (glyph.x - end) / glyph.size);
+        let has_space_before = std::mem::take(&mut has_space) && end.is_some();
+        letters.push(Letter { glyph, gap, has_space: has_space_before, is_apart: false });
+        end =
+            Some(end.map_or(glyph.end, |end: f64| if gap < -CELL { glyph.end } else { end.max(glyph.end) }));
+    }
+    letters
+}
+
+/// Writes letters with the spaces between them.
+pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
+    for (i, letter) in letters.iter().enumerate() {
+        if letter.is_apart && i > 0 {
+            out.push(' ');
+        }
+        letters::write(&letter.glyph.text, out);
+    }
+}

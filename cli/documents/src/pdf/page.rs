@@ -1,0 +1,280 @@
+//! Interprets a page and collects its glyphs, in the order in which they are drawn, and what hides or shows them.
+
+use hayro_interpret::font::Glyph;
+use hayro_interpret::hayro_cmap::BfString;
+use hayro_interpret::hayro_syntax::content::TypedIter;
+use hayro_interpret::hayro_syntax::page::{Page, Resources};
+use hayro_interpret::{
+    BlendMode, ClipPath, Context, Device, GlyphDrawMode, Image, InterpreterCache, InterpreterSettings, Paint,
+    PathDrawMode, SoftMask, TransformExt, interpret,
+};
+use kurbo::{Affine, BezPath, Point, Rect};
+
+use super::actual_text::ActualText;
+use super::canvas::{Canvas, Seen};
+use super::fields;
+use super::layout::{PlacedText, letters};
+
+/// Glyphs are drawn in units of a thousandth of the font's size.
+const UNITS_PER_EM: f64 = 1000.0;
+/// Written for a glyph of which the file does not say which character it is.
+const UNKNOWN: char = '\u{fffd}';
+/// A colour that is so transparent is not seen.
+const TRANSPARENT: u8 = 8;
+
+/// What a page shows.
+#[derive(Debug, Default)]
+pub(super) struct PageText {
+    /// Its text, in the order in which it is drawn.
+    pub(super) glyphs: Vec<PlacedText>,
+    /// Values of its form, which have a place but are not drawn.
+    pub(super) values: Vec<PlacedText>,
+    /// Comments in its margin.
+    pub(super) comments: Vec<String>,
+    /// Characters besides white space that are known, and glyphs that are not.
+    pub(super) known: usize,
+    pub(super) unknown: usize,
+    /// Characters that a reader does not see. They are not among the glyphs.
+    pub(super) hidden: usize,
+    /// Pictures and drawings.
+    pub(super) pictures: usize,
+}
+
+/// Interprets a page.
+pub(super) fn read<'a>(page: &Page<'a>, cache: &InterpreterCache<'a>) -> PageText {
+    let (width, height) = page.render_dimensions();
+    let size = Rect::new(0.0, 0.0, f64::from(width), f64::from(height));
+    let upright = page.initial_transform(false).to_kurbo();
+    let mut reader = PageReader::new(size);
+    let actual_text = ActualText::of(page);
+    reader.actual_texts = actual_text.texts;
+    let draw = |content: &[u8], resources: &Resources<'a>, reader: &mut PageReader| {
+        let mut context = Context::new(upright, size, cache, page.xref(), InterpreterSettings::default());
+        interpret(TypedIter::new(content), resources, &mut context, reader);
+    };
+    draw(&actual_text.content, page.resources(), &mut reader);
+    reader.open.clear();
+    let annotations = fields::read(page, upright);
+    for appearance in &annotations.appearances {
+        draw(&appearance.content, &appearance.resources, &mut reader);
+    }
+    let mut text = reader.finish();
+    text.known += annotations.values.iter().map(|value| letters::visible(&value.text)).sum::<usize>();
+    text.values = annotations.values;
+    text.comments = annotations.comments;
+    text
+}
+
+/// A glyph and whether it is seen.
+struct Drawn {
+    text: PlacedText,
+    middle: Point,
+    seen: Seen,
+}
+
+/// A part of the content whose text the file gives.
+struct Replaced {
+    /// Which of the texts; none where the file gives no text.
+    text: Option<usize>,
+    /// Glyphs before it.
+    glyphs: usize,
+}
+
+struct PageReader {
+    drawn: Vec<Drawn>,
+    canvas: Canvas,
+    actual_texts: Vec<String>,
+    /// Parts of the content that have begun.
+    open: Vec<Replaced>,
+    pictures: usize,
+}
+
+impl PageReader {
+    fn new(size: Rect) -> PageReader {
+        PageReader {
+            drawn: Vec::new(),
+            canvas: Canvas::new(size),
+            actual_texts: Vec::new(),
+            open: Vec::new(),
+            pictures: 0,
+        }
+    }
+
+    /// The text of a glyph. Blank glyphs without a character are nothing.
+    fn text(glyph: &Glyph<'_>) -> Option<BfString> {
+        match glyph.as_unicode() {
+            Some(BfString::Char(c)) if letters::is_private(c) => {}
+            Some(text) => return Some(text),
+            None => {
+                if let Glyph::Outline(outline) = glyph
+                    && outline.glyph_id().to_u32() != 0
+                    && outline.outline().is_empty()
+                {
+                    return None;
+                }
+            }
+        }
+        Some(BfString::Char(UNKNOWN))
+    }
+
+    /// Replaces what was drawn since the part began by the text that the file gives for it.
+    fn replace(&mut self, replaced: &Replaced, text: String) {
+        let mut drawn = self.drawn.drain(replaced.glyphs..);
+        let Some(mut first) = drawn.next() else { return };
+        for next in drawn {
+            if next.text.is_beside(&first.text) {
+                first.text.end = first.text.end.max(next.text.end);
+            }
+        }
+        if !text.is_empty() {
+            first.text.text = BfString::String(text);
+            self.drawn.push(first);
+        }
+    }
+
+    fn finish(mut self) -> PageText {
+        let mut page = PageText { pictures: self.pictures, ..PageText::default() };
+        let canvas = &self.canvas;
+        for (i, glyph) in self.drawn.iter_mut().enumerate() {
+            glyph.seen = canvas.seen_at_last(glyph.seen, glyph.middle, i);
+        }
+        // Text that belongs to a picture, as OCR programs add it, is hidden in many ways. Invisible text that is all of a
+        // page was made to be read.
+        let is_layer = self
+            .drawn
+            .iter()
+            .all(|glyph| glyph.seen != Seen::Yes && (self.pictures > 0 || glyph.text.is_layer));
+        for Drawn { text, seen, .. } in self.drawn {
+            let letters = letters::visible(&text.text);
+            if seen != Seen::Yes && !is_layer {
+                page.hidden += letters;
+                continue;
+            }
+            match text.text {
+                BfString::Char(UNKNOWN) => page.unknown += 1,
+                _ => page.known += letters,
+            }
+            page.glyphs.push(text);
+        }
+        page
+    }
+}
+
+/// The colour of a paint; none for a pattern.
+fn color(paint: &Paint<'_>) -> Option<[u8; 4]> {
+    match paint {
+        Paint::Color(color) => Some(color.to_rgba().to_rgba8()),
+        Paint::Pattern(_) => None,
+    }
+}
+
+/// Half of the width of a line.
+fn half(mode: &PathDrawMode) -> f64 {
+    match mode {
+        PathDrawMode::Fill(_) => 0.0,
+        PathDrawMode::Stroke(line) => f64::from(line.line_width) / 2.0,
+    }
+}
+
+impl Device<'_> for PageReader {
+    fn draw_glyph(
+        &mut self,
+        glyph: &Glyph<'_>,
+        transform: Affine,
+        glyph_transform: Affine,
+        paint: &Paint<'_>,
+        mode: &GlyphDrawMode,
+    ) {
+        let advance = match glyph {
+            Glyph::Outline(glyph) => glyph.advance_width().map(f64::from),
+            Glyph::Type3(_) => None,
+        };
+        let place = transform * glyph_transform;
+        let at = |x: f64, y: f64| place * Point::new(x, y);
+        let (start, up) = (at(0.0, 0.0), at(0.0, UNITS_PER_EM));
+        let is_invisible = matches!(mode, GlyphDrawMode::Invisible);
+        let Some(mut text) = PlacedText::new(start, at(UNITS_PER_EM, 0.0) - start, up - start, advance)
+        else {
+            return;
+        };
+        let Some(characters) = PageReader::text(glyph) else { return };
+        text.text = characters;
+        text.is_layer = is_invisible;
+        let middle = at(advance.unwrap_or(UNITS_PER_EM / 2.0) / 2.0, UNITS_PER_EM / 3.0);
+        let seen = match color(paint) {
+            _ if is_invisible => Seen::OnPicture,
+            _ if !self.canvas.shows(middle, text.height) => Seen::No,
+            Some([.., alpha]) if alpha < TRANSPARENT => Seen::No,
+            Some([r, g, b, _]) => self.canvas.stands_out(middle, [r, g, b]),
+            None => Seen::Yes,
+        };
+        if matches!(mode, GlyphDrawMode::Stroke(_))
+            && let Some(last) = self.drawn.last_mut()
+            && last.text.start() == text.start()
+        {
+            // The outline of the glyph that was filled before.
+            last.seen = if seen == Seen::Yes { seen } else { last.seen };
+            return;
+        }
+        self.drawn.push(Drawn { text, middle, seen });
+    }
+
+    fn draw_path(&mut self, path: &BezPath, transform: Affine, _: &Paint<'_>, mode: &PathDrawMode) {
+        self.pictures += 1;
+        self.canvas
+            .draw_path(transform.transform_rect_bbox(path.control_box().inflate(half(mode), half(mode))));
+    }
+
+    fn draw_rect(&mut self, rect: &Rect, transform: Affine, paint: &Paint<'_>, mode: &PathDrawMode) {
+        self.pictures += 1;
+        let place = transform.transform_rect_bbox(rect.inflate(half(mode), half(mode)));
+        match mode {
+            PathDrawMode::Fill(_) => self.canvas.fill(place, color(paint), self.drawn.len()),
+            PathDrawMode::Stroke(_) => self.canvas.frame(place, 2.0 * half(mode)),
+        }
+    }
+
+    fn draw_image(&mut self, image: Image<'_, '_>, transform: Affine) {
+        self.pictures += 1;
+        let size = Rect::new(0.0, 0.0, f64::from(image.width()), f64::from(image.height()));
+        self.canvas.draw_picture(transform.transform_rect_bbox(size));
+    }
+
+    fn set_soft_mask(&mut self, mask: Option<SoftMask<'_>>) {
+        self.canvas.is_masked = mask.is_some();
+    }
+
+    fn set_blend_mode(&mut self, mode: BlendMode) {
+        self.canvas.is_blended = mode != BlendMode::Normal;
+    }
+
+    fn push_clip_path(&mut self, clip: &ClipPath) {
+        self.canvas.push_clip(clip.path.control_box());
+    }
+
+    fn pop_clip_path(&mut self) {
+        self.canvas.pop_clip();
+    }
+
+    fn push_transparency_group(&mut self, opacity: f32, mask: Option<SoftMask<'_>>, mode: BlendMode) {
+        self.canvas.push_group(opacity < 1.0 || mask.is_some() || mode != BlendMode::Normal);
+    }
+
+    fn pop_transparency_group(&mut self) {
+        self.canvas.pop_group();
+    }
+
+    fn begin_marked_content(&mut self, _: &[u8], id: Option<i32>) {
+        let text = id.and_then(ActualText::index).filter(|index| *index < self.actual_texts.len());
+        self.open.push(Replaced { text, glyphs: self.drawn.len() });
+    }
+
+    fn end_marked_content(&mut self) {
+        if let Some(replaced) = self.open.pop()
+            && let Some(text) = replaced.text
+        {
+            let text = self.actual_texts[text].clone();
+            self.replace(&replaced, text);
+        }
+    }
+}

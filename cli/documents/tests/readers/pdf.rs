@@ -1,0 +1,703 @@
+//! What a person sees on a page of a PDF, and what is written of it. The PDFs are made here from text.
+
+use documents::{Document, DocumentError, Limits, Note, Problem, read_bytes};
+
+use crate::common::{CATALOGUE, FONT, pdf, stream};
+
+/// A document of one page: the first eight objects are the catalogue, pages, page, content, three fonts and a picture.
+struct Made {
+    catalogue: &'static str,
+    page: &'static str,
+    content: String,
+    fonts: [String; 3],
+    more: Vec<String>,
+}
+
+impl Made {
+    fn new(content: impl Into<String>) -> Made {
+        Made {
+            catalogue: "",
+            page: "",
+            content: content.into(),
+            fonts: [FONT.into(), FONT.into(), "null".into()],
+            more: Vec::new(),
+        }
+    }
+
+    /// Font `/G` shows these characters; the code of each is its place, from 1 on.
+    fn with_characters(mut self, characters: &str) -> Made {
+        let mut map = String::from("1 begincodespacerange <00> <ff> endcodespacerange\n");
+        for (i, c) in characters.chars().enumerate() {
+            let utf16: String =
+                c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("{unit:04x}")).collect();
+            map += &format!("1 beginbfchar <{:02x}> <{utf16}> endbfchar\n", i + 1);
+        }
+        let widths = "500 ".repeat(characters.chars().count());
+        self.fonts[1] = format!(
+            "<< /Type /Font /Subtype /Type1 /BaseFont /Made /FirstChar 1 /LastChar {} /Widths [{widths}] \
+             /FontDescriptor << /Type /FontDescriptor /FontName /Made /Flags 4 >> /ToUnicode 7 0 R >>",
+            characters.chars().count()
+        );
+        self.fonts[2] = stream("", &map);
+        self
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let picture = stream(
+            "/Type /XObject /Subtype /Image /Width 1 /Height 1 /BitsPerComponent 8 /ColorSpace /DeviceGray",
+            "x",
+        );
+        let mut objects = vec![
+            CATALOGUE.replace(" >>", &format!(" {} >>", self.catalogue)),
+            "<< /Type /Pages /Kids [3 0 R] /Count 1 >>".into(),
+            format!(
+                "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 4 0 R /Resources << /Font << /F 5 0 R \
+                 /G 6 0 R >> /XObject << /X 8 0 R >> >> {} >>",
+                self.page
+            ),
+            stream("", &self.content),
+        ];
+        objects.extend(self.fonts.iter().cloned());
+        objects.push(picture);
+        objects.extend(self.more.iter().cloned());
+        pdf(&objects)
+    }
+
+    fn read(&self) -> Result<Document, DocumentError> {
+        read_bytes("made.pdf", &self.bytes(), &Limits::default())
+    }
+
+    #[track_caller]
+    fn text(&self) -> String {
+        self.read().expect("a document").text
+    }
+}
+
+/// Texts in Helvetica of size 10, each at its place.
+fn at(texts: &[(f64, f64, &str)]) -> String {
+    texts.iter().map(|(x, y, text)| format!("BT /F 10 Tf {x} {y} Td ({text}) Tj ET\n")).collect()
+}
+
+/// Text for font `/G` that shows `characters`.
+fn codes(characters: &str, text: &str) -> String {
+    let code = |c| 1 + characters.chars().position(|other| other == c).expect("a character of the font");
+    let codes: String = text.chars().map(|c| format!("{:02x}", code(c))).collect();
+    format!("<{codes}>")
+}
+
+#[track_caller]
+fn assert_text(content: &str, expected: &str) {
+    assert_eq!(Made::new(content).text(), expected, "{content}");
+}
+
+// Tables.
+
+#[test]
+fn empty_cells_keep_their_place() {
+    let table = at(&[
+        (72.0, 700.0, "Account"),
+        (172.0, 700.0, "January"),
+        (272.0, 700.0, "February"),
+        (372.0, 700.0, "March"),
+        (72.0, 686.0, "Rent"),
+        (372.0, 686.0, "900"),
+        (72.0, 672.0, "Power"),
+        (172.0, 672.0, "80"),
+        (372.0, 672.0, "75"),
+        (172.0, 658.0, "6"),
+        (72.0, 644.0, "Total"),
+        (172.0, 644.0, "86"),
+        (272.0, 644.0, "0"),
+        (372.0, 630.0, "961"),
+    ]);
+    assert_text(
+        &table,
+        "Account\tJanuary\tFebruary\tMarch\nRent\t–\t–\t900\nPower\t80\t–\t75\n–\t6\nTotal\t86\t0\n–\t–\t–\t961\n",
+    );
+}
+
+#[test]
+fn numbers_that_end_at_the_same_place_are_a_column() {
+    let table = at(&[
+        (150.0, 700.0, "2023"),
+        (250.0, 700.0, "2024"),
+        (72.0, 688.0, "Sales"),
+        (139.0, 688.0, "1,250.00"),
+        (250.0, 688.0, "1.50"),
+        (72.0, 676.0, "Refunds"),
+        (239.0, 676.0, "1,000.00"),
+    ]);
+    assert_text(&table, "–\t2023\t2024\nSales\t1,250.00\t1.50\nRefunds\t–\t1,000.00\n");
+}
+
+#[test]
+fn a_table_that_is_drawn_column_by_column_is_read_by_rows() {
+    let table = at(&[
+        (72.0, 700.0, "Account"),
+        (72.0, 688.0, "Rent"),
+        (72.0, 676.0, "Power"),
+        (172.0, 700.0, "January"),
+        (172.0, 676.0, "80"),
+        (272.0, 700.0, "March"),
+        (272.0, 688.0, "900"),
+        (272.0, 676.0, "75"),
+    ]);
+    assert_text(&table, "Account\tJanuary\tMarch\nRent\t–\t900\nPower\t80\t75\n");
+}
+
+#[test]
+fn columns_of_a_newspaper_are_no_table() {
+    let left =
+        ["The left column of this page is", "read before the right one, as", "a person does it who reads"];
+    let right =
+        ["The right column is read when", "the left one has ended, and it", "has as many lines as that"];
+    let mut texts = Vec::new();
+    for (x, column) in [(72.0, left), (320.0, right)] {
+        texts.extend(column.iter().enumerate().map(|(i, line)| (x, 700.0 - 12.0 * i as f64, *line)));
+    }
+    assert_text(&at(&texts), &format!("{}\n\n{}\n", left.join("\n"), right.join("\n")));
+}
+
+#[test]
+fn dots_that_lead_to_a_number_are_no_column() {
+    let contents = at(&[
+        (72.0, 700.0, "1"),
+        (92.0, 700.0, "The bridge"),
+        (400.0, 700.0, "3"),
+        (92.0, 688.0, "Its keeper"),
+        (160.0, 688.0, ". . . . . . . . . . ."),
+        (400.0, 688.0, "4"),
+    ]);
+    assert_text(&contents, "1\tThe bridge\t3\n–\tIts keeper\t4\n");
+}
+
+#[test]
+fn values_that_are_drawn_after_all_labels_stand_beside_them() {
+    let table = at(&[
+        (72.0, 700.0, "Name:"),
+        (72.0, 680.0, "Place of birth:"),
+        (72.0, 660.0, "Number:"),
+        (200.0, 700.0, "Ida Lindqvist"),
+        (200.0, 660.0, "34251"),
+    ]);
+    assert_text(&table, "Name:\tIda Lindqvist\n\nPlace of birth:\n\nNumber:\t34251\n");
+}
+
+// Exponents, indices, fractions and marks of notes.
+
+/// Text with parts that are raised or lowered: `(size, rise, text)`.
+fn risen(parts: &[(f64, f64, &str)]) -> String {
+    let parts: String =
+        parts.iter().map(|(size, rise, text)| format!("/F {size} Tf {rise} Ts ({text}) Tj ")).collect();
+    format!("BT 72 700 Td {parts}ET")
+}
+
+#[test]
+fn exponents_and_indices_are_told_from_the_text() {
+    let small = 7.0;
+    for (parts, expected) in [
+        (
+            &[(11.0, 0.0, "The limit is 10"), (small, 5.0, "5"), (11.0, 0.0, " units.")][..],
+            "The limit is 10^5 units.",
+        ),
+        (&[(11.0, 0.0, "10"), (11.0, 5.0, "6"), (11.0, 0.0, " cells")], "10^6 cells"),
+        (
+            &[(11.0, 0.0, "2 mol s"), (small, 4.0, "-1"), (11.0, 0.0, " and 5 m"), (small, 4.0, "2")],
+            "2 mol s^-1 and 5 m^2",
+        ),
+        (&[(11.0, 0.0, "e"), (small, 4.0, "x+1"), (11.0, 0.0, "=3")], "e^(x+1)=3"),
+        (&[(11.0, 0.0, "log"), (small, -2.0, "10"), (11.0, 0.0, "5")], "log_10 5"),
+        (&[(11.0, 0.0, "H"), (small, -2.0, "2"), (11.0, 0.0, "O and x"), (small, -2.0, "i")], "H_2O and x_i"),
+        (
+            &[
+                (11.0, 0.0, "The dose is "),
+                (small, 4.0, "1"),
+                (11.0, 0.0, "/"),
+                (small, 0.0, "2"),
+                (11.0, 0.0, " tablet"),
+            ],
+            "The dose is 1/2 tablet",
+        ),
+        (
+            &[
+                (11.0, 0.0, "3"),
+                (small, 4.0, "1"),
+                (11.0, 0.0, "/"),
+                (small, -1.0, "2"),
+                (11.0, 0.0, " cups"),
+            ],
+            "3 1/2 cups",
+        ),
+        (&[(11.0, 0.0, "the bridge."), (small, 4.0, "12"), (11.0, 0.0, " It was")], "the bridge.[12] It was"),
+        (&[(11.0, 0.0, "as Smith"), (small, 4.0, "3"), (11.0, 0.0, " says")], "as Smith[3] says"),
+        (&[(small, 4.0, "3"), (9.0, 0.0, "Smith, page 7")], "[3] Smith, page 7"),
+        (
+            &[(10.0, 0.0, "ax"), (7.0, 4.0, "2"), (10.0, 0.0, " + z"), (7.0, 4.0, "p"), (5.0, 7.0, "2")],
+            "ax^2 + z^(p^2)",
+        ),
+        (
+            &[
+                (10.0, 0.0, "in F"),
+                (7.0, -1.5, "3"),
+                (5.0, 1.5, "2"),
+                (10.0, 0.0, " of L"),
+                (7.0, 2.0, "A"),
+                (10.0, 0.0, "TEX"),
+            ],
+            "in F_(3^2) of LATEX",
+        ),
+        (&[(11.0, 0.0, "the 5"), (small, 4.0, "th"), (11.0, 0.0, " of May")], "the 5th of May"),
+    ] {
+        assert_text(&risen(parts), &format!("{expected}\n"));
+    }
+}
+
+#[test]
+fn fractions_above_each_other_are_written_with_a_slash() {
+    // As TeX sets them: both parts smaller, one above the line of writing and one below it.
+    for (above, below, x, expected) in [
+        ("1", "2", 108.5, "the half 1/2 of it"),
+        ("n+1", "2", 112.0, "the half (n+1)/2 of it"),
+        ("1", "10x", 107.0, "the half 1/10x of it"),
+    ] {
+        let content = format!(
+            "BT /F 10 Tf 72 700 Td (the half) Tj ET BT /F 7 Tf 107.5 703.9 Td ({above}) Tj ET BT /F 7 Tf {x} 696.5 Td ({below}) \
+             Tj ET BT /F 10 Tf 121 700 Td (of it) Tj ET"
+        );
+        assert_text(&content, &format!("{expected}\n"));
+    }
+    let both = "BT /F 10 Tf 72 700 Td (x) Tj ET BT /F 7 Tf 77 703.6 Td (2) Tj ET BT /F 7 Tf 77 697.5 Td (i) Tj ET BT /F 10 Tf 81 \
+        700 Td ( = 5) Tj ET";
+    assert_text(both, "x^2_i = 5\n");
+}
+
+#[test]
+fn smaller_text_on_the_same_line_is_no_exponent() {
+    assert_text(&risen(&[(11.0, 0.0, "Total 10"), (7.0, 0.0, "5")]), "Total 105\n");
+    assert_text(&risen(&[(7.0, 0.0, "net"), (14.0, 0.0, " 450")]), "net 450\n");
+}
+
+// Letters.
+
+#[test]
+fn names_of_glyphs_with_several_letters_are_read() {
+    let mut made = Made::new("BT /F 11 Tf 72 700 Td (ofAce: A B C D E H I J) Tj ET");
+    made.fonts[0] =
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding << /Type /Encoding /Differences \
+        [65 /f_i /f_f_l /uni20AC /u1F600 /g12 /a.sc /Euro /T_h /uni00660069 /eacute.alt] >> >>"
+            .into();
+    let document = made.read().expect("a document");
+    assert_eq!(document.text, "office: fi ffl € 😀 � Th fi é\n");
+    assert_eq!(document.notes, [Note::UnknownGlyphs { glyphs: 1 }]);
+}
+
+#[test]
+fn names_of_glyphs_that_are_drawings_are_read() {
+    let glyph = stream("", "500 0 0 0 400 700 d1 0 0 400 700 re f");
+    let mut made = Made::new("BT /F 10 Tf 72 700 Td (ABA) Tj ET");
+    made.fonts[0] = "<< /Type /Font /Subtype /Type3 /FontBBox [0 0 500 700] /FontMatrix [.001 0 0 .001 0 0] /FirstChar 65 \
+        /LastChar 66 /Widths [500 500] /Encoding << /Differences [65 /n /o] >> /CharProcs << /n 9 0 R /o 9 0 R >> >>"
+        .into();
+    made.more = vec![glyph];
+    assert_eq!(made.text(), "non\n");
+}
+
+#[test]
+fn spaced_letters_are_words() {
+    for (content, expected) in [
+        ("BT /F 14 Tf 4 Tc 72 700 Td (INVOICE 4471) Tj ET", "INVOICE 4471"),
+        ("BT /F 11 Tf 0.8 Tc 72 700 Td (The payment is due.) Tj ET", "The payment is due."),
+        ("BT /F 11 Tf 2.2 Tc 72 700 Td (The payment is due.) Tj ET", "The payment is due."),
+        ("BT /F 11 Tf 72 700 Td [(I)-300(N)-300(V)-300(O)-300(I)-300(C)-300(E)] TJ ET", "INVOICE"),
+        (
+            "BT /F 11 Tf 72 700 Td (It is ) Tj 2 Tc (important) Tj 0 Tc ( to us) Tj ET",
+            "It is important to us",
+        ),
+        ("BT /F 11 Tf 72 700 Td (I N V O I C E   D U E) Tj ET", "INVOICE DUE"),
+        // Numbers that stand apart are numbers.
+        ("BT /F 11 Tf 72 700 Td (1 0 0 1 0 0 1) Tj ET", "1 0 0 1 0 0 1"),
+        ("BT /F 11 Tf 72 700 Td [(1)-400(0)-400(0)-400(1)-400(0)-400(1)] TJ ET", "1 0 0 1 0 1"),
+    ] {
+        assert_text(content, &format!("{expected}\n"));
+    }
+}
+
+#[test]
+fn text_that_is_drawn_twice_is_read_once() {
+    for (dx, dy) in [(0.0, 0.0), (0.3, 0.0), (1.0, -1.0), (1.5, -1.2)] {
+        let content = at(&[
+            (72.0, 700.0, "Total amount due: little"),
+            (72.0 + dx, 700.0 + dy, "Total amount due: little"),
+            (72.0, 680.0, "450 euros"),
+            (72.0 + dx, 680.0 + dy, "450 euros"),
+            (72.0, 660.0, "Thank you."),
+        ]);
+        let text = Made::new(content).text();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+        assert_eq!(lines, ["Total amount due: little", "450 euros", "Thank you."], "{dx} {dy}");
+    }
+    // First all shadows, then all text.
+    let shadow = format!(
+        "0.7 g {} 0 g {}",
+        at(&[(73.0, 699.0, "One"), (73.0, 686.0, "Two")]),
+        at(&[(72.0, 700.0, "One"), (72.0, 687.0, "Two")])
+    );
+    assert_text(&shadow, "One\nTwo\n");
+    // Letters that are drawn as outlines too.
+    assert_text("BT /F 10 Tf 2 Tr 72 700 Td (outlined ill) Tj ET", "outlined ill\n");
+    // Dots are close together, and not the same.
+    assert_text("BT /F 10 Tf 72 700 Td (1.......2 llll) Tj ET", "1.......2 llll\n");
+}
+
+#[test]
+fn accents_are_put_on_their_letters() {
+    let characters = "´ecaf¨un\u{301}";
+    let text = codes(characters, "´");
+    let content = format!(
+        "BT /G 10 Tf 72 700 Td {} Tj 15.5 0 Td {text} Tj -0.5 0 Td {} Tj 7 0 Td {} Tj ET",
+        codes(characters, "caf"),
+        codes(characters, "e"),
+        codes(characters, "n")
+    );
+    assert_eq!(Made::new(content).with_characters(characters).text(), "café n\n");
+}
+
+// Right to left.
+
+const HEBREW: &str = "שלוםעקדתןחרב .,()-:0123456789abcdegilnospwr%₪";
+
+/// A page with these texts in font `/G`.
+fn right_to_left(texts: &[(f64, f64, String)]) -> String {
+    let content: String =
+        texts.iter().map(|(x, y, text)| format!("BT /G 10 Tf {x} {y} Td {text} Tj ET\n")).collect();
+    Made::new(content).with_characters(HEBREW).text()
+}
+
+fn reversed(text: &str) -> String {
+    text.chars().rev().collect()
+}
+
+#[test]
+fn right_to_left_text_is_read_from_the_right() {
+    let line = |visual: &str| right_to_left(&[(72.0, 700.0, codes(HEBREW, visual))]);
+    for (visual, expected) in [
+        ("םלוע םולש", "שלום עולם"),
+        ("5521 דוק םלוע םולש", "שלום עולם קוד 5521"),
+        ("12.50 דוק 34", "34 קוד 12.50"),
+        ("םולש world 12 םלוע", "עולם world 12 שלום"),
+        ("(םלוע) םולש", "שלום (עולם)"),
+        (".םולש", "שלום."),
+        ("50% דוק", "קוד 50%"),
+        ("2024-05-12 דוק", "קוד 2024-05-12"),
+        ("a line is in latin, םלוע םולש, end", "a line is in latin, שלום עולם, end"),
+        ("the code", "the code"),
+    ] {
+        let visual: String = visual.replace('t', "a").replace('h', "b").replace('m', "n").replace('f', "g");
+        let expected = expected.replace('t', "a").replace('h', "b").replace('m', "n").replace('f', "g");
+        assert_eq!(line(&visual), format!("{expected}\n"), "{visual}");
+    }
+}
+
+#[test]
+fn right_to_left_text_may_be_drawn_by_glyph_or_by_word() {
+    // In the order of reading, each glyph left of the one before.
+    let mut texts = Vec::new();
+    for (i, c) in "שלום עולם".chars().enumerate() {
+        texts.push((300.0 - 5.0 * i as f64, 700.0, codes(HEBREW, &c.to_string())));
+    }
+    assert_eq!(right_to_left(&texts), "שלום עולם\n");
+    // Each word from its left end, the words from the right.
+    let words = [(280.0, "שלום"), (255.0, "1234"), (230.0, "עולם"), (200.0, "abcde")];
+    let words: Vec<_> = words
+        .iter()
+        .map(|&(x, word)| {
+            let is_latin = word.is_ascii();
+            (x, 700.0, codes(HEBREW, &if is_latin { word.to_owned() } else { reversed(word) }))
+        })
+        .collect();
+    assert_eq!(right_to_left(&words), "שלום 1234 עולם abcde\n");
+}
+
+#[test]
+fn a_table_from_right_to_left_begins_at_the_right() {
+    let cell = |x: f64, y: f64, visual: &str| (x, y, codes(HEBREW, visual));
+    let text = right_to_left(&[
+        cell(300.0, 700.0, &reversed("קוד")),
+        cell(200.0, 700.0, &reversed("שלום")),
+        cell(100.0, 700.0, &reversed("עולם")),
+        cell(300.0, 686.0, &reversed("רחוב")),
+        cell(100.0, 686.0, "900"),
+    ]);
+    assert_eq!(text, "קוד\tשלום\tעולם\nרחוב\t–\t900\n");
+}
+
+#[test]
+fn presentation_forms_become_letters() {
+    // "salam", "la ilaha": forms of Arabic letters, drawn from the left.
+    let shaped = "ﻡﻼﺳ";
+    let made =
+        Made::new(format!("BT /G 10 Tf 72 700 Td {} Tj ET", codes(shaped, shaped))).with_characters(shaped);
+    assert_eq!(made.text(), "سلام\n");
+    let shaped = "שׁﬁ⼀︒";
+    let made =
+        Made::new(format!("BT /G 10 Tf 72 700 Td {} Tj ET", codes(shaped, "ﬁ⼀︒"))).with_characters(shaped);
+    assert_eq!(made.text(), "fi一。\n");
+}
+
+#[test]
+fn marks_stay_with_their_letters() {
+    // A vowel is drawn over each letter, after it.
+    let characters = "בגַ";
+    let mut content = String::new();
+    for (x, text) in [(80.0, "ב"), (82.0, "ַ"), (75.0, "ג"), (77.0, "ַ")] {
+        let width = if text == "ַ" { "0.01" } else { "1" };
+        content += &format!("BT /G 10 Tf {width} 0 0 1 {x} 700 Tm {} Tj ET\n", codes(characters, text));
+    }
+    assert_eq!(Made::new(content).with_characters(characters).text(), "בַגַ\n");
+}
+
+// Directions.
+
+#[test]
+fn vertical_text_is_read_downwards() {
+    let characters = "日本語の文章";
+    let mut content = String::new();
+    for (column, text) in [(200.0, "日本語"), (184.0, "の文章")] {
+        for (i, c) in text.chars().enumerate() {
+            let y = 700.0 - 10.0 * i as f64;
+            content += &format!("BT /G 10 Tf {column} {y} Td {} Tj ET\n", codes(characters, &c.to_string()));
+        }
+    }
+    assert_eq!(Made::new(content).with_characters(characters).text(), "日本語\nの文章\n");
+}
+
+#[test]
+fn a_font_for_vertical_text_is_read_downwards() {
+    let mut made = Made::new("BT /F 10 Tf 200 700 Td <65e5672c> Tj ET BT /F 10 Tf 184 700 Td <8a9e> Tj ET");
+    made.fonts[0] = "<< /Type /Font /Subtype /Type0 /BaseFont /Made /Encoding /UniJIS-UTF16-V /DescendantFonts [<< /Type \
+        /Font /Subtype /CIDFontType0 /BaseFont /Made /CIDSystemInfo << /Registry (Adobe) /Ordering (Japan1) /Supplement \
+        6 >> /FontDescriptor << /Type /FontDescriptor /FontName /Made /Flags 4 >> >>] >>"
+        .into();
+    assert_eq!(made.text(), "日本\n語\n");
+}
+
+#[test]
+fn turned_pages_and_turned_text_are_read() {
+    let mut made = Made::new("BT /F 10 Tf 0 1 -1 0 300 100 Tm (One) Tj 0 -12 Td (Two) Tj ET");
+    made.page = "/Rotate 90";
+    assert_eq!(made.text(), "One\nTwo\n");
+    assert_text("BT /F 10 Tf 0 1 -1 0 300 100 Tm (Side 1) Tj 100 0 Td (B) Tj ET", "Side 1\tB\n");
+}
+
+// What is not seen.
+
+#[track_caller]
+fn assert_hidden(content: &str, seen: &str, hidden: usize) {
+    let document = Made::new(content).read().expect("a document");
+    assert_eq!(document.text, format!("{seen}\n"), "{content}");
+    let notes = if hidden == 0 { vec![] } else { vec![Note::HiddenCharacters { characters: hidden }] };
+    assert_eq!(document.notes, notes, "{content}");
+}
+
+#[test]
+fn hidden_text_is_left_out_and_counted() {
+    let seen = at(&[(72.0, 700.0, "seen")]);
+    for hidden in [
+        "1 g BT /F 10 Tf 72 600 Td (not) Tj ET",
+        "0.99 1 1 rg BT /F 10 Tf 72 600 Td (not) Tj ET",
+        "0 0 1 rg 0 500 400 150 re f BT /F 10 Tf 72 600 Td (not) Tj ET",
+        "BT /F 10 Tf 72 900 Td (not) Tj ET",
+        "BT /F 10 Tf -300 700 Td (not) Tj ET",
+        "q 100 100 20 20 re W n BT /F 10 Tf 72 600 Td (not) Tj ET Q",
+        "BT 3 Tr /F 10 Tf 72 600 Td (not) Tj ET",
+        "BT /F 10 Tf 72 600 Td (not) Tj ET 0.3 g 60 590 100 30 re f",
+        "BT /F 0.2 Tf 72 600 Td (not) Tj ET",
+    ] {
+        assert_hidden(&format!("{seen}{hidden}"), "seen", 3);
+    }
+}
+
+#[test]
+fn text_on_a_background_is_seen() {
+    for content in [
+        "0 g 0 500 400 150 re f 1 g BT /F 10 Tf 72 600 Td (seen) Tj ET",
+        "q 400 0 0 150 0 500 cm /X Do Q 1 g BT /F 10 Tf 72 600 Td (seen) Tj ET",
+        "q 50 590 200 50 re W n BT /F 10 Tf 72 600 Td (seen) Tj ET Q",
+        "1 g 0 0 600 800 re f 0 g BT /F 10 Tf 72 600 Td (seen) Tj ET",
+        "BT /F 10 Tf 72 600 Td (seen) Tj ET 0 G 60 590 100 30 re S",
+        "30 w 60 603 m 160 603 l S 1 g BT /F 10 Tf 72 600 Td (seen) Tj ET",
+        "0 0 1 rg 60 590 m 160 590 l 160 630 l 110 640 l 60 630 l f 1 g BT /F 10 Tf 72 600 Td (seen) Tj ET",
+        "BT 1 Tr 0 G 1 g /F 10 Tf 72 600 Td (seen) Tj ET",
+        "BT 2 Tr 0 G 1 g /F 10 Tf 72 600 Td (seen) Tj ET",
+    ] {
+        assert_hidden(content, "seen", 0);
+    }
+}
+
+#[test]
+fn the_text_of_a_scanned_picture_is_kept() {
+    let picture = "q 600 0 0 800 0 0 cm /X Do Q";
+    let layer = "BT 3 Tr /F 10 Tf 72 600 Td (seen) Tj ET";
+    assert_hidden(&format!("{picture} {layer}"), "seen", 0);
+    assert_hidden(&format!("{layer} {picture}"), "seen", 0);
+    assert_hidden(layer, "seen", 0);
+    assert_hidden(&format!("BT /F 10 Tf 72 600 Td (seen) Tj ET {picture}"), "seen", 0);
+    assert_hidden(&format!("{picture} q 0 0 1 1 re W n BT /F 10 Tf 72 600 Td (seen) Tj ET Q"), "seen", 0);
+}
+
+// Text that the file gives besides its glyphs.
+
+#[test]
+fn the_actual_text_is_used() {
+    for (content, expected) in [
+        ("/Span << /ActualText (first) >> BDC (f1) Tj EMC ( and more) Tj", "first and more"),
+        ("/Span<</ActualText<FEFF00660066>>>BDC (X) Tj EMC (ect) Tj", "ffect"),
+        ("(soft) Tj /Span << /MCID 3 /ActualText <FEFF00AD> >> BDC (-) Tj EMC 0 -12 Td (ly) Tj", "softly"),
+        ("/Span /P0 BDC (X) Tj EMC ( and more) Tj", "named and more"),
+        ("/Span << /ActualText () >> BDC (decoration) Tj EMC (text) Tj", "text"),
+        ("/Span << /Lang (de) /ActualText (a \\(b\\) >>) >> BDC (X) Tj EMC (.) Tj", "a (b) >>."),
+        ("(says /ActualText (x) BDC here) Tj", "says /ActualText (x) BDC here"),
+        ("/Span << /MCID -5 >> BDC (text) Tj EMC", "text"),
+    ] {
+        let content = content.replace("(x) BDC here", "\\(x\\) BDC here");
+        let mut made = Made::new(format!("BT /F 10 Tf 72 700 Td {content} ET"));
+        made.page = "/Resources << /Font << /F 5 0 R >> /Properties << /P0 << /ActualText (named) >> >> >>";
+        assert_eq!(made.text(), format!("{expected}\n"), "{content}");
+    }
+}
+
+// Forms.
+
+/// A page with labels and these fields, of which the first is object 9.
+fn form(labels: &[(f64, f64, &str)], fields: &[&str]) -> Made {
+    let mut made = Made::new(at(labels));
+    made.catalogue = "/AcroForm << /DA (/F 0 Tf 0 g) /Fields [9 0 R] >>";
+    made.page = "/Annots [9 0 R 10 0 R 11 0 R 12 0 R 13 0 R 14 0 R 15 0 R 16 0 R 17 0 R]";
+    made.more =
+        fields.iter().map(|field| format!("<< /Type /Annot /Subtype /Widget /F 4 {field} >>")).collect();
+    made
+}
+
+#[test]
+fn values_of_a_form_stand_beside_their_labels() {
+    let mut made = form(
+        &[
+            (72.0, 700.0, "Name:"),
+            (72.0, 680.0, "Country:"),
+            (72.0, 660.0, "Languages:"),
+            (90.0, 640.0, "Married"),
+            (90.0, 620.0, "Children"),
+            (72.0, 600.0, "Sex:"),
+            (120.0, 600.0, "female"),
+            (200.0, 600.0, "male"),
+            (72.0, 580.0, "Remarks:"),
+            (72.0, 540.0, "Password:"),
+        ],
+        &[
+            "/FT /Tx /T (name) /V (Ida Lindqvist) /Rect [150 695 350 713]",
+            "/FT /Ch /Ff 131072 /T (country) /V (se) /Opt [[(no) (Norway)] [(se) (Sweden)]] /Rect [150 675 350 693]",
+            "/FT /Ch /Ff 2097152 /T (languages) /V [(Finnish) (Danish)] /Opt [(Danish) (Finnish) (German)] /Rect [150 655 350 673]",
+            "/FT /Btn /T (married) /V /Yes /AS /Yes /Rect [72 638 84 650]",
+            "/FT /Btn /T (children) /V /Off /AS /Off /Rect [72 618 84 630]",
+            "/Parent 18 0 R /AS /f /Rect [105 598 117 610] /AP << /N << /f 19 0 R /Off 19 0 R >> >>",
+            "/Parent 18 0 R /AS /Off /Rect [185 598 197 610] /AP << /N << /m 19 0 R /Off 19 0 R >> >>",
+            "/FT /Tx /Ff 4096 /T (remarks) /V (first line\\rsecond line) /Rect [150 555 350 591]",
+            "/FT /Tx /Ff 8192 /T (secret) /V (s3cret) /Rect [150 535 350 553]",
+        ],
+    );
+    made.more.push("<< /FT /Btn /Ff 32768 /T (sex) /V /f >>".into());
+    made.more.push(stream("/Type /XObject /Subtype /Form /BBox [0 0 12 12]", "BT /F 9 Tf 2 2 Td (4) Tj ET"));
+    assert_eq!(
+        made.text(),
+        "Name:\tIda Lindqvist\n\nCountry:\tSweden\n\nLanguages:\tFinnish, Danish\n\n☒ Married\n\n☐ Children\n\n\
+         Sex: ◉ female\t○ male\n\nRemarks:\tfirst line\nsecond line\n\nPassword:\t••••••\n"
+    );
+}
+
+#[test]
+fn a_value_that_is_drawn_too_is_read_once() {
+    let mut made = form(
+        &[(72.0, 700.0, "Name:"), (72.0, 680.0, "Fee:")],
+        &[
+            "/FT /Tx /T (name) /V (Ida) /Rect [150 695 350 713] /AP << /N 11 0 R >>",
+            "/FT /Tx /T (fee) /Rect [150 675 350 693] /AP << /N 12 0 R >>",
+        ],
+    );
+    let drawn = |text: &str| {
+        stream(
+            "/Type /XObject /Subtype /Form /BBox [0 0 200 18] /Resources << /Font << /F 5 0 R >> >>",
+            &format!("/Tx BMC BT /F 10 Tf 2 5 Td ({text}) Tj ET EMC"),
+        )
+    };
+    made.page = "/Annots [9 0 R 10 0 R]";
+    made.more.extend([drawn("Ida"), drawn("450 euros")]);
+    assert_eq!(made.text(), "Name:\tIda\n\nFee:\t450 euros\n");
+}
+
+#[test]
+fn fields_that_are_not_shown_are_left_out() {
+    let made = form(
+        &[(72.0, 700.0, "Name:")],
+        &[
+            "/F 2 /FT /Tx /T (a) /V (hidden) /Rect [150 695 350 713]",
+            "/F 6 /FT /Tx /V (too) /Rect [150 655 350 673]",
+        ],
+    );
+    // The first /F of these wins in no reader; the dictionary is made so that the flags are those of the field.
+    let text =
+        Made { more: made.more.iter().map(|field| field.replace("/F 4 ", "")).collect(), ..made }.text();
+    assert_eq!(text, "Name:\n");
+}
+
+#[test]
+fn text_of_other_annotations_is_read() {
+    let mut made = Made::new(at(&[(72.0, 700.0, "Draft")]));
+    made.page = "/Annots [9 0 R 11 0 R]";
+    made.more = vec![
+        "<< /Type /Annot /Subtype /FreeText /Rect [72 600 200 620] /Contents (unseen) /AP << /N 10 0 R >> >>"
+            .into(),
+        stream(
+            "/Type /XObject /Subtype /Form /BBox [0 0 100 20] /Matrix [1 0 0 1 0 0] /Resources << /Font << /F 5 0 R >> >>",
+            "BT /F 10 Tf 0 5 Td (Approved) Tj ET",
+        ),
+        "<< /Type /Annot /Subtype /Text /Rect [300 600 320 620] /Contents (Is this right?) >>".into(),
+    ];
+    assert_eq!(made.text(), "Draft\n\nApproved\n\n[Comment: Is this right?]\n");
+}
+
+// Lines.
+
+#[test]
+fn divided_words_are_joined() {
+    assert_text(
+        &at(&[(72.0, 700.0, "an exam-"), (72.0, 688.0, "ple of three-"), (72.0, 676.0, "4 and")]),
+        "an example of three-\n4 and\n",
+    );
+}
+
+#[test]
+fn a_password_is_asked_for() {
+    let protected = include_bytes!("../fixtures/encrypted.pdf");
+    let error = read_bytes("a.pdf", protected, &Limits::default()).expect_err("a password");
+    assert!(matches!(error.problem, Problem::Encrypted), "{error}");
+    assert!(error.hint().contains("password"), "{}", error.hint());
+}
+
+#[test]
+fn names_of_mathematical_signs_are_read() {
+    let widths: String = (32..=122)
+        .map(|code| match code {
+            65 => "0 ",
+            67 => "1000 ",
+            _ => "500 ",
+        })
+        .collect();
+    let mut made = Made::new(
+        "BT /F 10 Tf 72 700 Td (nA=B0) Tj 30 0 Td (c) Tj ET BT /F 10 Tf 99.5 700 Td (C) Tj 12 0 Td (DE1) Tj ET",
+    );
+    made.fonts[0] = format!(
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /FirstChar 32 /LastChar 122 /Widths [{widths}] /Encoding << \
+         /Differences [65 /negationslash /lscript /circlecopyrt /parenleftbig /summationdisplay] >> >>"
+    );
+    assert_eq!(made.text(), "n≠ℓ0 © (∑1\n");
+}
