@@ -133,10 +133,12 @@ pub fn run(
     results::check(&args.output)?;
     let mut records = Records::open(&args.output, args.shard)?;
     let options = options();
-    for (model, caches) in models.iter().zip(&caches) {
-        evaluate(lab, args, model, &options, caches, &mut records)
-            .map_err(|error| or_resume(error, &args.output))?;
-    }
+    // One work, so that Ctrl-C between two computations stops it with the hint.
+    let evaluated = lab.interrupt.in_steps(|| {
+        let mut models = models.iter().zip(&caches);
+        models.try_for_each(|(model, caches)| evaluate(lab, args, model, &options, caches, &mut records))
+    });
+    evaluated.map_err(|error| or_resume(error, &args.output))?;
     report::finish(lab, args, &mut records)
 }
 

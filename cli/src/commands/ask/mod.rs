@@ -52,7 +52,7 @@ pub struct AskArgs {
     /// question is a name in `longhand models`. All else is a question
     #[arg(value_name = "MODEL] [FILE]... [QUESTION")]
     arguments: Vec<OsString>,
-    /// Document to ask about: a file (text, HTML, PDF, DOCX, EPUB), a folder, or a pattern such as 'src/**/*.rs'. - is
+    /// Document to ask about: a file (text, HTML, PDF, EPUB, office), a folder, or a pattern such as 'src/**/*.rs'. - is
     /// stdin; a document that is piped in needs no -f. Repeat for several
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,

@@ -45,7 +45,7 @@ pub struct ChatArgs {
     /// `longhand models`
     #[arg(value_name = "MODEL] [FILE")]
     arguments: Vec<OsString>,
-    /// Document to talk about: a file (text, HTML, PDF, DOCX, EPUB), a folder, or a pattern such as 'src/**/*.rs'. - is
+    /// Document to talk about: a file (text, HTML, PDF, EPUB, office), a folder, or a pattern such as 'src/**/*.rs'. - is
     /// stdin. It is read while you type. Repeat for several
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
