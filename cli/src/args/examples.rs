@@ -257,6 +257,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "text",
+        &[
+            ("what a model reads of a document", "longhand text book.txt"),
+            ("with the notes, for a program", "longhand text --json book.txt"),
+        ],
+    ),
+    (
         "tokenize",
         &[
             ("a text", "longhand tokenize -p \"Who wrote it?\""),

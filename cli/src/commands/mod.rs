@@ -22,7 +22,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use terminal::console::Console;
 use terminal::interrupt;
 
-use self::inspect::{devices, logits, model, models, policies, tokenize};
+use self::inspect::{devices, logits, model, models, policies, text, tokenize};
 use self::stored::{config, documents, sessions};
 use crate::app::App;
 use crate::args::session::policy_or_auto;
@@ -74,6 +74,7 @@ enum Command {
     Ask(ask::AskArgs),
     Read(read::ReadArgs),
     Documents(documents::DocumentsArgs),
+    Text(text::TextArgs),
     Sessions(sessions::SessionsArgs),
     Plan(plan::PlanArgs),
     #[command(aliases = ["list", "ls"])]
@@ -136,6 +137,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Eval(args) => lab::run_eval(&app, &args),
         Command::Devices(args) => devices::run(&app, &args),
         Command::Inspect(args) => model::run(&app, &args),
+        Command::Text(args) => text::run(&app, &args),
         Command::Tokenize(args) => tokenize::run(&app, &args),
         Command::Logits(args) => logits::run(&app, &args),
     };

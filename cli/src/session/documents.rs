@@ -25,13 +25,15 @@ pub struct Documents {
 }
 
 /// What one path, folder or pattern has given.
-struct Part {
-    name: String,
+pub struct Part {
+    /// As it was given.
+    pub name: String,
     /// Whether it is a folder or a pattern.
     is_collection: bool,
     /// `38 pages`, `212 files`; empty where there is nothing to count.
-    count: String,
-    notes: Vec<String>,
+    pub count: String,
+    /// What to know about it, such as what was left out.
+    pub notes: Vec<String>,
     /// Its place in the text.
     range: Range<usize>,
 }
@@ -124,6 +126,11 @@ impl Documents {
         self.parts.iter().map(name).collect()
     }
 
+    /// What each path, folder or pattern has given, with its text.
+    pub fn parts(&self) -> impl Iterator<Item = (&Part, &str)> {
+        self.parts.iter().map(|part| (part, self.text[part.range.clone()].trim_end()))
+    }
+
     fn bytes_left(&self) -> u64 {
         Limits::default().bytes.saturating_sub(self.text.len() as u64)
     }
@@ -157,6 +164,17 @@ impl Documents {
 }
 
 impl Part {
+    /// `paper.pdf: 38 pages (3 pages without text)`; `None` where there is nothing to say.
+    pub fn about(&self) -> Option<String> {
+        let notes = self.notes.join("; ");
+        match (self.count.is_empty(), notes.is_empty()) {
+            (true, true) => None,
+            (true, false) => Some(format!("{}: {notes}", self.name)),
+            (false, true) => Some(format!("{}: {}", self.name, self.count)),
+            (false, false) => Some(format!("{}: {} ({notes})", self.name, self.count)),
+        }
+    }
+
     /// `paper.pdf: 38 pages, 13,204 tokens (3 pages without text)`
     fn line(&self, tokens: usize) -> String {
         let count = if self.count.is_empty() { String::new() } else { format!("{}, ", self.count) };
