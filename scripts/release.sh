@@ -54,29 +54,16 @@ for library in $needed; do
     esac
 done
 
-# A root folder with nothing but the file and its libraries: no driver, no /proc, no home, no network.
-root=$(mktemp -d)
-trap 'rm -rf "$root"' EXIT
-cp "$file" "$root/longhand"
-ldd "$file" | grep -o '/[^ ]*' | while read -r library; do
-    mkdir -p "$root$(dirname "$library")"
-    cp -L "$library" "$root$library"
-done
-mkdir "$root/tmp"
-bare() { env -i unshare --user --map-root-user --net --root="$root" /longhand "$@"; }
-
-printf '\nin a bare root:\n'
-bare --version
-bare devices
-bare demo
+scripts/bare-root.sh "$file"
 
 if [[ $features == *cuda* ]]; then
     # A driver that knows nothing after CUDA 12.2 must be refused by name, and the CPU compute.
-    libc=$(ldd "$file" | grep -o '/[^ ]*/libc\.so\.6')
+    driver=$(mktemp -d)
+    trap 'rm -rf "$driver"' EXIT
     echo 'int cuDriverGetVersion(int *version) { *version = 12020; return 0; }' |
-        cc -shared -fPIC -x c - -o "$root$(dirname "$libc")/libcuda.so.1"
+        cc -shared -fPIC -x c - -o "$driver/libcuda.so.1"
     printf '\nwith an old driver:\n'
-    bare devices | tee "$root/output"
-    grep -q 'knows CUDA 12.2 at most' "$root/output" || fail "the old driver was not refused"
-    bare demo --tokens 2000
+    LD_LIBRARY_PATH=$driver "$file" devices | tee "$driver/output"
+    grep -q 'knows CUDA 12.2 at most' "$driver/output" || fail "the old driver was not refused"
+    LD_LIBRARY_PATH=$driver "$file" demo --tokens 2000
 fi

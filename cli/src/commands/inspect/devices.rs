@@ -47,7 +47,13 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
     }
     let memory = free_memory.map_or("?".into(), |free| format::bytes(free.bytes));
     let mut table = Table::new(["--device", "name", ">memory", ">free", "can compute"]);
-    table.row(["cpu".into(), format!("{threads} threads"), String::new(), memory, "yes".into()]);
+    table.row([
+        "cpu".into(),
+        format!("{threads} thread{}", if threads == 1 { "" } else { "s" }),
+        String::new(),
+        memory,
+        "yes".into(),
+    ]);
     for gpu in gpus.iter().flatten() {
         table.row([
             format!("cuda:{}", gpu.index),
