@@ -13,7 +13,7 @@ use terminal::console::Console;
 use terminal::interrupt::Interrupt;
 use terminal::reporter::{self, Reporter};
 
-use crate::failure::{self, IntoFailure as _};
+use crate::failure::{self, Hinted as _};
 
 /// What a model is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

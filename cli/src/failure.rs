@@ -44,28 +44,144 @@ pub fn or_offer(failure: Failure, offers: &Offers) -> Failure {
     }
 }
 
-/// Errors of the libraries that become failures, with flags in their hints.
-pub trait IntoFailure {
-    /// The failure.
-    fn into_failure(self) -> Failure;
-}
+/// An error with a hint. Each type of the libraries has its line in [`HINTED`].
+pub trait Hinted: Error + Sized + 'static {
+    /// What to do about it, as a sentence with flags; `None` where nothing better than the text is known.
+    fn hint_with_flags(&self) -> Option<String>;
 
-impl IntoFailure for EngineError {
+    /// The exit code of the program: 2 for errors that only the arguments can cause, else 1.
+    fn exit_code(&self) -> u8 {
+        1
+    }
+
+    /// The error as a failure of a command.
     fn into_failure(self) -> Failure {
-        let hint = self.hint().map_or_else(|| "see `longhand help`".to_owned(), |hint| hint_text(&hint));
-        Failure::new(message(&self), hint).with_exit_code(exit_code(&self))
+        let hint = self.hint_with_flags().unwrap_or_else(|| "see `longhand help`".to_owned());
+        Failure::new(message(&self), hint).with_exit_code(self.exit_code())
     }
 }
 
-impl IntoFailure for ShapeError {
-    fn into_failure(self) -> Failure {
-        Failure::usage(self.to_string(), shape_hint(&self))
+/// The hint of an error if it has the type of the entry.
+const HINTED: [fn(&(dyn Error + 'static)) -> Option<String>; 10] = [
+    of::<Failure>,
+    of::<EngineError>,
+    of::<ggml::Error>,
+    of::<HeadsError>,
+    of::<SamplerError>,
+    of::<LoadError>,
+    of::<TokenizerError>,
+    of::<ChatError>,
+    of::<ShapeError>,
+    of::<DocumentError>,
+];
+
+fn of<E: Hinted>(error: &(dyn Error + 'static)) -> Option<String> {
+    error.downcast_ref::<E>()?.hint_with_flags()
+}
+
+impl Hinted for Failure {
+    fn hint_with_flags(&self) -> Option<String> {
+        Some(self.hint().to_owned())
     }
 }
 
-impl IntoFailure for SamplerError {
-    fn into_failure(self) -> Failure {
-        Failure::usage(self.to_string(), hint_text(&self.hint()))
+impl Hinted for EngineError {
+    fn hint_with_flags(&self) -> Option<String> {
+        match self {
+            EngineError::Load(error) => error.hint_with_flags(),
+            EngineError::NotFinite { .. } => Some(format!(
+                "{}. `longhand inspect -hf OWNER/REPOSITORY:QUANT --redownload` compares a file of Hugging Face with its \
+                 checksum",
+                self.hint()?
+            )),
+            _ => self.hint().as_ref().map(hint_text),
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            EngineError::Policy { .. }
+            | EngineError::UnusedProfile { .. }
+            | EngineError::NoHeadScores { .. }
+            | EngineError::NoRowShares { .. }
+            | EngineError::Sampling(_)
+            | EngineError::Compute(ggml::Error::NoCuda(_) | ggml::Error::NoSuchGpu { .. }) => 2,
+            _ => 1,
+        }
+    }
+}
+
+impl Hinted for ggml::Error {
+    fn hint_with_flags(&self) -> Option<String> {
+        Hint::for_compute(self).as_ref().map(hint_text)
+    }
+}
+
+impl Hinted for HeadsError {
+    fn hint_with_flags(&self) -> Option<String> {
+        Some(hint_text(&self.hint()))
+    }
+}
+
+impl Hinted for SamplerError {
+    fn hint_with_flags(&self) -> Option<String> {
+        Some(hint_text(&self.hint()))
+    }
+
+    fn exit_code(&self) -> u8 {
+        2
+    }
+}
+
+impl Hinted for LoadError {
+    /// A damaged file that Hugging Face has is fetched again.
+    fn hint_with_flags(&self) -> Option<String> {
+        let name = self.path().filter(|_| self.is_damage()).and_then(hub::name_of);
+        Some(match name {
+            Some(name) => format!(
+                "{}. `longhand inspect -hf {name} --redownload` compares the file with its checksum, and downloads it again if \
+                 it is damaged",
+                self.hint()
+            ),
+            None => self.hint().to_owned(),
+        })
+    }
+}
+
+impl Hinted for TokenizerError {
+    fn hint_with_flags(&self) -> Option<String> {
+        Some(self.hint().to_owned())
+    }
+}
+
+impl Hinted for ChatError {
+    fn hint_with_flags(&self) -> Option<String> {
+        Some(self.hint().to_owned())
+    }
+}
+
+impl Hinted for ShapeError {
+    /// With the name that is most like one that is not known.
+    fn hint_with_flags(&self) -> Option<String> {
+        Some(match self {
+            ShapeError::UnknownShape { found, known } | ShapeError::UnknownFileType { found, known } => {
+                suggest::did_you_mean(found, known.split(", ")) + &self.hint()
+            }
+            ShapeError::Layers { .. } => self.hint(),
+        })
+    }
+
+    fn exit_code(&self) -> u8 {
+        2
+    }
+}
+
+impl Hinted for DocumentError {
+    fn hint_with_flags(&self) -> Option<String> {
+        Some(match self.problem {
+            Problem::Empty => format!("{}, or leave -f out to ask without a document", self.hint()),
+            _ => self.hint().to_owned(),
+        })
     }
 }
 
@@ -81,19 +197,6 @@ fn offers_text(offers: &Offers) -> String {
 fn free_text(offers: &Offers) -> String {
     let place = if offers.on_gpu { " on the GPU" } else { "" };
     offers.free.map(|free| format!("; {} are free{place}", format::bytes(free))).unwrap_or_default()
-}
-
-/// 2 for errors that only the arguments can cause, else 1.
-fn exit_code(error: &EngineError) -> u8 {
-    match error {
-        EngineError::Policy { .. }
-        | EngineError::UnusedProfile { .. }
-        | EngineError::NoHeadScores { .. }
-        | EngineError::NoRowShares { .. }
-        | EngineError::Sampling(_)
-        | EngineError::Compute(ggml::Error::NoCuda(_) | ggml::Error::NoSuchGpu { .. }) => 2,
-        _ => 1,
-    }
 }
 
 /// The text of an error. The error that memory is not enough has units here.
@@ -139,7 +242,7 @@ pub fn report(error: &anyhow::Error) -> Report {
     }
     let exit_code = match error.downcast_ref::<Failure>() {
         Some(failure) => failure.exit_code(),
-        None => error.downcast_ref::<EngineError>().map_or(1, exit_code),
+        None => error.downcast_ref::<EngineError>().map_or(1, Hinted::exit_code),
     };
     let mut messages = String::new();
     for cause in error.chain().map(message) {
@@ -152,7 +255,11 @@ pub fn report(error: &anyhow::Error) -> Report {
     }
     let io_hint = || error.chain().find_map(|cause| cause.downcast_ref().map(Hint::for_io));
     let mut text = format!("error: {}\n", messages.trim_end());
-    if let Some(hint) = error.chain().find_map(hint).or_else(|| io_hint().as_ref().map(hint_text)) {
+    if let Some(hint) = error
+        .chain()
+        .find_map(|cause| HINTED.iter().find_map(|hint| hint(cause)))
+        .or_else(|| io_hint().as_ref().map(hint_text))
+    {
         text.push_str(&format!("hint: {hint}\n"));
     }
     Report { text: console::visible(&text), exit_code }
@@ -173,68 +280,6 @@ pub fn report_fatal(error: &ggml::Error) -> Report {
         text += &format!("hint: {}\n", hint_text(&hint));
     }
     Report { text: console::visible(&text), exit_code: 1 }
-}
-
-/// The hint of an error, if its type has hints.
-fn hint(error: &(dyn Error + 'static)) -> Option<String> {
-    fn of<E: Error + 'static>(
-        error: &(dyn Error + 'static),
-        hint: fn(&E) -> Option<String>,
-    ) -> Option<String> {
-        error.downcast_ref().and_then(hint)
-    }
-    of::<Failure>(error, |failure| Some(failure.hint().to_owned()))
-        .or_else(|| {
-            of::<EngineError>(error, |error| match error {
-                EngineError::Load(error) => Some(load_hint(error)),
-                EngineError::NotFinite { .. } => Some(format!(
-                    "{}. `longhand inspect -hf OWNER/REPOSITORY:QUANT --redownload` compares a file of Hugging Face with its \
-                     checksum",
-                    error.hint()?
-                )),
-                _ => None,
-            })
-        })
-        .or_else(|| of::<EngineError>(error, |error| error.hint().as_ref().map(hint_text)))
-        .or_else(|| of::<ggml::Error>(error, |error| Hint::for_compute(error).as_ref().map(hint_text)))
-        .or_else(|| of::<HeadsError>(error, |error| Some(hint_text(&error.hint()))))
-        .or_else(|| of::<SamplerError>(error, |error| Some(hint_text(&error.hint()))))
-        .or_else(|| of::<LoadError>(error, |error| Some(load_hint(error))))
-        .or_else(|| of::<TokenizerError>(error, |error| Some(error.hint().to_owned())))
-        .or_else(|| of::<ChatError>(error, |error| Some(error.hint().to_owned())))
-        .or_else(|| of::<ShapeError>(error, |error| Some(shape_hint(error))))
-        .or_else(|| of::<DocumentError>(error, |error| Some(document_hint(error))))
-}
-
-/// The hint of a model file. A damaged one that Hugging Face has is fetched again.
-fn load_hint(error: &LoadError) -> String {
-    let name = error.path().filter(|_| error.is_damage()).and_then(hub::name_of);
-    match name {
-        Some(name) => format!(
-            "{}. `longhand inspect -hf {name} --redownload` compares the file with its checksum, and downloads it again if it \
-             is damaged",
-            error.hint()
-        ),
-        None => error.hint().to_owned(),
-    }
-}
-
-/// The hint of a shape that is not known, with the name that is most like it.
-fn shape_hint(error: &ShapeError) -> String {
-    match error {
-        ShapeError::UnknownShape { found, known } | ShapeError::UnknownFileType { found, known } => {
-            suggest::did_you_mean(found, known.split(", ")) + &error.hint()
-        }
-        ShapeError::Layers { .. } => error.hint(),
-    }
-}
-
-/// The hint of an error of a document, with flags where they help.
-fn document_hint(error: &DocumentError) -> String {
-    match error.problem {
-        Problem::Empty => format!("{}, or leave -f out to ask without a document", error.hint()),
-        _ => error.hint().to_owned(),
-    }
 }
 
 /// A hint as a sentence with flags and commands. Hints about neither have the library's text.

@@ -11,7 +11,7 @@ use terminal::prefill::PrefillArg;
 use terminal::suggest::did_you_mean;
 use terminal::values;
 
-use crate::failure::{Failure, IntoFailure as _};
+use crate::failure::{Failure, Hinted as _};
 
 /// Flags of commands that make a session.
 #[derive(Clone, Debug, Args)]

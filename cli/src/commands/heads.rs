@@ -14,7 +14,7 @@ use terminal::console::{Console, visible};
 use terminal::values;
 
 use crate::app::App;
-use crate::failure::{Failure, IntoFailure};
+use crate::failure::{Failure, Hinted};
 use crate::models::args::{ModelArg, ModelArgs};
 
 /// Find, show and import retrieval heads: those that look things up far back in the text.
@@ -201,7 +201,7 @@ fn run_import(app: &App, args: &ImportArgs) -> Result<()> {
         }
         (name, None) => {
             let (shape, _) =
-                ModelShape::parse(name.as_deref().unwrap_or_default()).map_err(IntoFailure::into_failure)?;
+                ModelShape::parse(name.as_deref().unwrap_or_default()).map_err(Hinted::into_failure)?;
             HeadShape::new(shape.n_layers, shape.n_heads, shape.n_kv_heads)?
         }
     };

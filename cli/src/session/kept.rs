@@ -10,7 +10,7 @@ use longhand::saved::ChatFile;
 use longhand::{Chat, EngineError};
 use terminal::console;
 
-use crate::failure::{Failure, IntoFailure};
+use crate::failure::{Failure, Hinted};
 
 /// The extension of their files.
 const EXTENSION: &str = "session";
@@ -103,7 +103,7 @@ impl KeptChats {
         }
         let to = self.new_path(name)?;
         let renamed = ChatFile::open(path).and_then(|(file, _)| file.rename(&to));
-        renamed.map_err(IntoFailure::into_failure)
+        renamed.map_err(Hinted::into_failure)
     }
 
     /// Copies a conversation to a new one, which goes on separately. Without a name it is called as the first one, with a
@@ -124,7 +124,7 @@ impl KeptChats {
                 path.unwrap_or_else(|| self.path("chat"))
             }
         };
-        ChatFile::fork(path, &to).map_err(IntoFailure::into_failure)?;
+        ChatFile::fork(path, &to).map_err(Hinted::into_failure)?;
         Ok(self.name(&to).unwrap_or_default().to_owned())
     }
 

@@ -14,11 +14,11 @@ use terminal::format;
 use terminal::progress::ProgressBar;
 
 use crate::app::App;
-use crate::failure::{Failure, IntoFailure};
+use crate::failure::{Failure, Hinted};
 
 /// The file of a shape such as `llama-3.2-1b:q4_k_m`. It is written if it does not exist or is incomplete.
 pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
-    let (shape, file_type) = ModelShape::parse(text).map_err(IntoFailure::into_failure)?;
+    let (shape, file_type) = ModelShape::parse(text).map_err(Hinted::into_failure)?;
     let folder = folders::cache().unwrap_or_else(|| std::env::temp_dir().join("longhand"));
     let folder = folder.join("shapes");
     let path = folder.join(format!("{shape}-{}.gguf", file_type.name()));

@@ -22,7 +22,7 @@ use self::gpus::KnownGpu;
 pub use self::gpus::names as gpu_names;
 use crate::app::App;
 use crate::args::session::{self, BudgetArgs, ChunkArgs};
-use crate::failure::{Failure, IntoFailure};
+use crate::failure::{Failure, Hinted};
 use crate::models::args::{ModelArg, ModelArgs, shape_help};
 use terminal::format;
 use terminal::prefill::PrefillArg;
@@ -210,7 +210,7 @@ fn forecast(app: &App, args: &PlanArgs) -> Result<(String, Forecast)> {
     };
     match &args.shape {
         Some(text) => {
-            let (shape, file_type) = ModelShape::parse(text).map_err(IntoFailure::into_failure)?;
+            let (shape, file_type) = ModelShape::parse(text).map_err(Hinted::into_failure)?;
             let name = format!("{shape}:{}", file_type.name());
             Ok((name, Forecast::of_shape(&shape, file_type, &options)?))
         }

@@ -3,7 +3,7 @@
 use clap::Args;
 use terminal::values;
 
-use crate::failure::{Failure, IntoFailure};
+use crate::failure::{Failure, Hinted};
 use crate::session::sampling::{self, Values};
 
 /// Flags of commands that generate. What they leave open is decided by [`Sampling`](crate::session::sampling::Sampling).
@@ -62,7 +62,7 @@ impl SamplingArgs {
             seed: self.seed.and_then(sampling::seed),
             answer_limit: of("-n", self.n_predict, sampling::answer_limit)?,
         };
-        values.check().map_err(IntoFailure::into_failure)?;
+        values.check().map_err(Hinted::into_failure)?;
         Ok(values)
     }
 }
