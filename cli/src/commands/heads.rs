@@ -122,8 +122,8 @@ fn run_calibrate(app: &App, args: &CalibrateArgs) -> Result<()> {
     let model = app.open(args.model.source(app, args.model_arg.path.as_deref())?)?;
     let setup_options = args.model.setup_options(app);
     let engine = load(app, &model, &setup_options)?;
-    let options =
-        CalibrationOptions { period: args.period, seed: args.seed, ..calibration_options(&engine)? };
+    let asked = CalibrationOptions { period: args.period, seed: args.seed, ..CalibrationOptions::default() };
+    let options = calibration_options(&engine, asked)?;
     let rule = SelectionRule { induction: args.induction, echo: args.echo, ..SelectionRule::default() };
     let (mut reporter, flag) = (app.reporter(), app.interrupt.flag());
     let profile = app.interrupt.computing(|| {

@@ -148,7 +148,8 @@ impl Chat {
         // The conversation's flag stops it, whoever made the session.
         session.set_interrupt(self.session.interrupt());
         let reading = Reading::of(&mut session, &self.timeline, progress)?;
-        (self.session, self.ahead) = (session, None);
+        self.session.make_way_for(session);
+        self.ahead = None;
         Ok(reading)
     }
 
@@ -170,10 +171,10 @@ impl Chat {
         let mut reading = Reading::default();
         if self.has_questions() {
             let options = self.session.options().clone();
-            setup::fit_instead_of(&self.session, options.clone(), timeline.len())?;
+            setup::fit_instead_of(&self.session, options.clone(), None, timeline.len())?;
             let mut session = Session::new(&engine, options)?.with_interrupt(self.session.interrupt());
             reading = Reading::of(&mut session, &timeline, progress)?;
-            self.session = session;
+            self.session.make_way_for(session);
         }
         (self.preamble, self.messages, self.ahead) = (preamble, messages, None);
         (self.timeline, self.turns) = (timeline, turns);
@@ -309,7 +310,7 @@ impl Chat {
             // Rows were evicted. The old session stays until all is read.
             false => {
                 let engine = self.session.engine().clone();
-                setup::fit_instead_of(&self.session, options.clone(), timeline.len())?;
+                setup::fit_instead_of(&self.session, options.clone(), None, timeline.len())?;
                 let new = Session::new(&engine, options)?.with_interrupt(self.session.interrupt());
                 Some(std::mem::replace(&mut self.session, new))
             }
@@ -319,7 +320,10 @@ impl Chat {
             Ok(Reading::of_documents(&documents) + reading)
         });
         let reading = match (read, old) {
-            (Ok(reading), _) => reading,
+            (Ok(reading), old) => {
+                old.into_iter().for_each(|old| self.session.take_promises_of(old));
+                reading
+            }
             (Err(error), old) => {
                 old.into_iter().for_each(|old| self.session = old);
                 return Err(error);

@@ -324,13 +324,14 @@ impl Chat {
         }
         let options = SessionOptions { context, ..self.session.options().clone() };
         if self.rereads_in(context) {
-            setup::fit_instead_of(&self.session, options.clone(), self.timeline.len())?;
+            setup::fit_instead_of(&self.session, options.clone(), None, self.timeline.len())?;
             let session =
                 Session::new(self.session.engine(), options)?.with_interrupt(self.session.interrupt());
             return self.move_to(session, progress);
         }
-        setup::fit_instead_of(&self.session, options, 0)?;
-        (self.session, self.ahead) = (snapshot::in_context(&self.session, context)?, None);
+        setup::fit_instead_of(&self.session, options, None, 0)?;
+        self.session.make_way_for(snapshot::in_context(&self.session, context)?);
+        self.ahead = None;
         Ok(Reading::default())
     }
 

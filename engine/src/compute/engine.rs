@@ -12,11 +12,9 @@ use models::gguf::GgufFile;
 use models::spec::{KvHeads, ModelSpec};
 
 use crate::compute::forward::{Forward, Workers};
-#[cfg(feature = "testing")]
-use crate::compute::weights::WeightBytes;
-use crate::compute::weights::Weights;
+use crate::compute::weights::{WeightBytes, Weights};
 use crate::devices::backends::{Backends, copy_bandwidth};
-use crate::devices::ledger::{DeviceLedger, Ledger};
+use crate::devices::ledger::{DeviceLedger, Ledger, WeightsInUse};
 use crate::devices::placement::{Place, Placement};
 use crate::heads::HeadShape;
 use crate::{EngineError, Hint, Model, ModelSource, Progress, Task, heads};
@@ -128,6 +126,8 @@ pub struct Engine {
     fingerprint: String,
     /// What memory its sessions are promised: the host's, and the device's.
     pub(crate) ledgers: (Ledger, DeviceLedger),
+    /// Its copied weights, for the ledger.
+    _weights: WeightsInUse,
     /// Whether it is known that no weight is NaN or infinite.
     pub(crate) has_finite_weights: AtomicBool,
     // Last: what computes must outlive everything it has allocated.
@@ -180,8 +180,10 @@ impl Engine {
         }
         let has_finite_weights = AtomicBool::new(false);
         let model = model.clone();
+        let WeightBytes { repacked, copied, .. } = forward.weights().bytes;
         let ledgers = (options.ledger.clone(), DeviceLedger::default());
-        Ok(Arc::new(Engine { forward, model, fingerprint, ledgers, has_finite_weights, backends }))
+        let _weights = ledgers.0.with_weights(repacked + copied);
+        Ok(Arc::new(Engine { forward, model, fingerprint, ledgers, _weights, has_finite_weights, backends }))
     }
 
     /// The model it was loaded from.
@@ -297,7 +299,7 @@ fn check_products(file: &GgufFile, spec: &ModelSpec, backends: &Backends) -> Res
 
 /// What the attention kernels ask of the heads of a model, whose file has this path.
 fn check_heads(spec: &ModelSpec, path: Option<&Path>) -> Result<(), EngineError> {
-    // Heads without latent attention are padded to it: see `stored_dim` in `kv/layout.rs`.
+    // Heads without latent attention are padded to it: see `stored_dim` in `kv/layout/mod.rs`.
     const GRANULE: usize = 8;
     let most = kernels::attention::MAX_KV_HEADS;
     for KvHeads { count, dim } in (0..spec.n_layers).map(|layer| spec.kv_heads(layer)) {

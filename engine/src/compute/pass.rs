@@ -68,8 +68,8 @@ impl Pass {
     /// `interrupt` is set.
     ///
     /// # Errors
-    /// Where the computation fails or is interrupted, or an embedding of several tokens is not finite. That of a single
-    /// token shows in what [`Pass::read_logits`] checks.
+    /// Where the computation fails or is interrupted, or an embedding is not finite. That of a single token with logits
+    /// shows in what [`Pass::read_logits`] checks.
     pub(crate) fn compute(
         &self,
         backends: &Backends,

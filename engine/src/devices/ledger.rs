@@ -1,9 +1,13 @@
 //! Memory that is promised: what sessions were planned to take, and have not taken yet. The system counts it as free.
 //! Without a ledger, two sessions that are planned at the same time would both get the last gigabyte.
 //!
-//! A session is promised its memory when it is planned, and keeps it until it is dropped. What of it is in use already is
-//! no longer free, so it is not subtracted a second time. How much that is, is not known for each session, but for all:
-//! it is what the process has taken since the first promise.
+//! A session is promised its memory when a setup plans it, and keeps that until it is dropped, but for what only reading
+//! its first text needs: that is given back when the text is read, and not promised again for another first text. A session
+//! that takes the place of another one, as after a change of its context or its policy, keeps what that one was promised.
+//! Sessions that no setup has planned are promised nothing.
+//!
+//! What of a promise is in use already is no longer free, so it is not subtracted a second time. How much that is, is not
+//! known for each session, but for all: it is what the process has taken since the first promise, without weights.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -44,6 +48,12 @@ pub(crate) struct Reservation {
     lasting: usize,
 }
 
+/// Weights that are copied in main memory. As long as this lives they count as in use before the first promise.
+pub(crate) struct WeightsInUse {
+    account: SharedAccount,
+    bytes: usize,
+}
+
 /// What is left to be promised.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
@@ -70,6 +80,13 @@ impl Account {
         self.promised.saturating_sub(now.saturating_sub(before))
     }
 
+    /// The same account without the promise of `own` bytes, of which so many may be in use.
+    fn without(&self, own: usize, in_use: usize) -> Account {
+        let mut before = self.before;
+        before.change(|used| used.saturating_add(in_use));
+        Account { promised: self.promised.saturating_sub(own), before }
+    }
+
     fn promise(&mut self, bytes: usize, now: Usage) {
         if self.promised == 0 {
             self.before = now;
@@ -83,7 +100,7 @@ impl SharedAccount {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Promises `bytes`, if they are free. `instead` is given back before.
+    /// Promises `bytes`, if they are free. `instead` is given back before, to the account that promised it.
     fn reserve(
         &self,
         bytes: usize,
@@ -91,9 +108,11 @@ impl SharedAccount {
         instead: Option<Reservation>,
         free: impl FnOnce(&Account) -> Option<FreeMemory>,
     ) -> Result<Reservation, Left> {
+        // What another account has promised is given back there, by dropping it.
+        let own = instead.filter(|other| other.is_of(self));
         let mut account = self.lock();
-        if let Some(mut other) = instead {
-            account.promised -= std::mem::take(&mut other.bytes);
+        if let Some(mut own) = own {
+            account.promised -= std::mem::take(&mut own.bytes);
         }
         match free(&account) {
             Some(free) if bytes > free.bytes => Err(Left { free, reserved: account.promised }),
@@ -132,14 +151,31 @@ impl Ledger {
 
     /// What is left, as far as that is known. `mapped` as for [`free_beside_promised`].
     pub(crate) fn left(&self, mapped: usize) -> Option<Left> {
-        self.left_with(0, mapped)
+        let account = *self.account.lock();
+        Some(Left { free: self.free_of(&account, mapped)?, reserved: account.promised })
     }
 
-    /// The same for a session that may use `own` bytes that are promised already.
-    pub(crate) fn left_with(&self, own: usize, mapped: usize) -> Option<Left> {
-        let mut account = *self.account.lock();
-        account.promised = account.promised.saturating_sub(own);
-        Some(Left { free: self.free_of(&account, mapped)?, reserved: account.promised })
+    /// What is left for a session that was promised `own` and has taken nothing of it.
+    pub(crate) fn left_for(&self, own: Option<&Reservation>) -> Option<Left> {
+        self.left_without(own, 0)
+    }
+
+    /// What is left for one that takes the place of a session that was promised `own`. How much of it that one has taken is
+    /// not known, so it is assumed to be all: only what is in use beyond that was promised to others.
+    pub(crate) fn left_instead_of(&self, own: Option<&Reservation>) -> Option<Left> {
+        self.left_without(own, usize::MAX)
+    }
+
+    fn left_without(&self, own: Option<&Reservation>, in_use: usize) -> Option<Left> {
+        let own = own.filter(|own| own.is_of(&self.account)).map_or(0, Reservation::bytes);
+        let account = self.account.lock().without(own, in_use.min(own));
+        Some(Left { free: self.free_of(&account, 0)?, reserved: account.promised })
+    }
+
+    /// Notes that so many bytes of weights are in use: they were promised to no session.
+    pub(crate) fn with_weights(&self, bytes: usize) -> WeightsInUse {
+        self.account.lock().before.change(|used| used.saturating_add(bytes));
+        WeightsInUse { account: self.account.clone(), bytes }
     }
 
     fn free_of(&self, account: &Account, mapped: usize) -> Option<FreeMemory> {
@@ -181,6 +217,11 @@ impl Reservation {
         self.bytes
     }
 
+    /// Whether this account has promised it.
+    fn is_of(&self, account: &SharedAccount) -> bool {
+        Arc::ptr_eq(&self.account.0, &account.0)
+    }
+
     /// The same, of which only `bytes` are needed when the first text is read.
     pub(crate) fn with_lasting(mut self, bytes: usize) -> Reservation {
         self.lasting = bytes.min(self.bytes);
@@ -192,18 +233,8 @@ impl Reservation {
         self.shrink_to(self.lasting);
     }
 
-    /// `bytes` of it are in use for longer than it lasts: they count as in use from now on.
-    pub(crate) fn settle(&mut self, bytes: usize) {
-        let bytes = bytes.min(self.bytes);
-        let mut account = self.account.lock();
-        account.promised -= bytes;
-        let Usage { resident, address_space, data } = &mut account.before;
-        [resident, address_space, data].into_iter().for_each(|used| *used += bytes);
-        self.bytes -= bytes;
-    }
-
     /// Gives back all but `bytes`.
-    fn shrink_to(&mut self, bytes: usize) {
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
         if self.bytes > bytes {
             self.account.lock().promised -= self.bytes - bytes;
             self.bytes = bytes;
@@ -214,6 +245,13 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.shrink_to(0);
+    }
+}
+
+impl Drop for WeightsInUse {
+    fn drop(&mut self) {
+        let bytes = self.bytes;
+        self.account.lock().before.change(|used| used.saturating_sub(bytes));
     }
 }
 
@@ -242,5 +280,40 @@ mod tests {
         account.promise(100, Usage { resident: 1000, ..Usage::default() });
         let outstanding = |now| account.outstanding(account.before.resident, now);
         assert_eq!([1000, 1030, 1100, 5000, 900].map(outstanding), [100, 70, 0, 0, 100]);
+    }
+
+    /// One session was promised 40 bytes and has taken them, the other 40 and has taken nothing.
+    #[test]
+    fn what_a_session_has_taken_is_not_taken_for_the_promise_of_another() {
+        let mut account = Account::default();
+        let before = Usage { resident: 1000, ..Usage::default() };
+        [40, 40].into_iter().for_each(|bytes| account.promise(bytes, before));
+        let outstanding = |account: Account| account.outstanding(account.before.resident, 1040);
+        assert_eq!(outstanding(account), 40);
+        assert_eq!(outstanding(account.without(40, 40)), 40, "of the other");
+        assert_eq!(outstanding(account.without(40, 0)), 0, "where the other has taken them");
+    }
+
+    #[test]
+    fn a_promise_is_given_back_to_the_ledger_that_made_it() {
+        let [first, second] = [Ledger::with_limit(100), Ledger::with_limit(100)];
+        let of_first = first.reserve(60, None).map_err(|_| ()).expect("60 of 100");
+        assert_eq!(second.left_for(Some(&of_first)).map(|left| left.free.bytes), Some(100));
+        let of_second = second.reserve(30, Some(of_first)).map_err(|_| ()).expect("30 of 100");
+        assert_eq!((first.reserved(), second.reserved()), (0, 30));
+        drop(of_second);
+        assert_eq!(second.reserved(), 0);
+    }
+
+    #[test]
+    fn weights_are_not_taken_for_what_was_promised() {
+        let ledger = Ledger::with_limit(100);
+        let promised = ledger.reserve(60, None).map_err(|_| ()).expect("60 of 100");
+        let before = || ledger.account.lock().before.resident;
+        let first = before();
+        let weights = ledger.with_weights(1000);
+        assert_eq!(before(), first + 1000);
+        drop(weights);
+        assert_eq!((before(), promised.bytes()), (first, 60));
     }
 }

@@ -203,6 +203,19 @@ impl Session {
         })
     }
 
+    /// Another session takes the place of this one, and has what this one was promised, unless it was promised its own.
+    pub(crate) fn make_way_for(&mut self, other: Session) {
+        let old = std::mem::replace(self, other);
+        self.take_promises_of(old);
+    }
+
+    /// Takes what a session was promised whose place this one has taken, unless it was promised its own.
+    pub(crate) fn take_promises_of(&mut self, mut old: Session) {
+        if self.reservations.is_empty() {
+            self.reservations = std::mem::take(&mut old.reservations);
+        }
+    }
+
     /// The same session with this interrupt flag.
     pub fn with_interrupt(mut self, interrupt: &InterruptFlag) -> Session {
         self.set_interrupt(interrupt);

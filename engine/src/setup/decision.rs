@@ -25,14 +25,16 @@ pub(super) struct Decider<'a> {
     target: Target,
     measurements: Measurements,
     /// What is known of the heads, by policy.
-    heads: RefCell<Vec<(String, Heads)>>,
+    heads: RefCell<Vec<(String, PlannedHeads)>>,
+    /// What a calibration needs, by the place of the layers.
+    calibrations: RefCell<Vec<(Placement, usize)>>,
 }
 
 /// A session to decide about.
 pub(super) struct Case {
     /// Without its head profile, which is in `heads`.
     pub(super) session: SessionOptions,
-    pub(super) heads: Heads,
+    pub(super) heads: PlannedHeads,
     /// How much bounded heads keep, instead of the policy's own parameters.
     pub(super) budget: Option<KvBudget>,
     /// Tokens of the first text.
@@ -54,6 +56,9 @@ pub(super) struct Decision {
     pub(super) placement: Placement,
     /// Tokens of the first text.
     pub(super) prompt: usize,
+    /// Bytes of main memory besides the weights that the session is promised: what it is planned to take, or where only
+    /// smaller heads than the assumed ones fit, the least that it may take.
+    pub(super) promised: usize,
     /// See [`Setup::fits`](super::Setup::fits).
     pub(super) fits: bool,
     /// See [`Setup::weights_fit`](super::Setup::weights_fit).
@@ -65,7 +70,7 @@ pub(super) struct Decision {
 
 /// What is known of a session's heads before the model is loaded.
 #[derive(Clone)]
-pub(super) struct Heads {
+pub(super) struct PlannedHeads {
     /// Whether there is a profile, or none is needed.
     known: bool,
     /// The profile, or an assumed one of the usual size.
@@ -74,9 +79,9 @@ pub(super) struct Heads {
     smallest: Option<HeadProfile>,
 }
 
-impl Heads {
-    pub(super) fn known(profile: Option<HeadProfile>) -> Heads {
-        Heads { known: true, expected: profile.clone(), smallest: profile }
+impl PlannedHeads {
+    pub(super) fn known(profile: Option<HeadProfile>) -> PlannedHeads {
+        PlannedHeads { known: true, expected: profile.clone(), smallest: profile }
     }
 
     fn find(
@@ -84,12 +89,12 @@ impl Heads {
         options: &SetupOptions,
         policy: &PolicyChoice,
         observer: &mut dyn Observer,
-    ) -> Result<Heads, EngineError> {
+    ) -> Result<PlannedHeads, EngineError> {
         let shape = model.head_shape()?;
         Ok(match Profiles::new(model, options).find(policy, observer)? {
-            Found::NotNeeded => Heads::known(None),
-            Found::Profile(profile) => Heads::known(Some(profile)),
-            Found::Missing { .. } => Heads {
+            Found::NotNeeded => PlannedHeads::known(None),
+            Found::Profile(profile) => PlannedHeads::known(Some(profile)),
+            Found::Missing { .. } => PlannedHeads {
                 known: false,
                 expected: Some(spread(shape, assumed_share(shape))?),
                 smallest: Some(smallest(shape)?),
@@ -114,6 +119,7 @@ impl<'a> Decider<'a> {
             outline: ModelOutline::of_model(model),
             measurements: Measurements::default(),
             heads: RefCell::default(),
+            calibrations: RefCell::default(),
             model,
             options,
         })
@@ -133,12 +139,12 @@ impl<'a> Decider<'a> {
         &self,
         policy: &PolicyChoice,
         observer: &mut dyn Observer,
-    ) -> Result<Heads, EngineError> {
+    ) -> Result<PlannedHeads, EngineError> {
         let name = policy.to_string();
         if let Some((_, heads)) = self.heads.borrow().iter().find(|(other, _)| *other == name) {
             return Ok(heads.clone());
         }
-        let heads = Heads::find(self.model, self.options, policy, observer)?;
+        let heads = PlannedHeads::find(self.model, self.options, policy, observer)?;
         self.heads.borrow_mut().push((name, heads.clone()));
         Ok(heads)
     }
@@ -169,7 +175,8 @@ impl<'a> Decider<'a> {
         Ok(Case { session, heads, budget: options.budget, prompt, longest, check_memory: true })
     }
 
-    /// Decides about a session. With [`Precision::Arithmetic`] no graph is built for it.
+    /// Decides about a session. With [`Precision::Arithmetic`] no graph is built for it, but once for each place of the
+    /// layers those of a calibration, where its heads are not known.
     ///
     /// # Errors
     /// If options contradict each other, the session does not fit the free memory of the host, or the interrupt flag is
@@ -192,15 +199,17 @@ impl<'a> Decider<'a> {
             place(target, layers, precision, &|placement, precision| plan(longest, placement, precision));
         let planned = plan(prompt, placement, precision)?;
         let left = self.left();
+        let mut promised = needed_on_host(&planned.bytes);
         if *check_memory && check_unloaded(&planned.bytes, session.context, left).is_err() {
             // Only what does not fit whatever the heads do is refused.
             let smallest = planner.plan(&with(&heads.smallest)?, prompt, placement, precision)?;
             check_unloaded(&smallest.bytes, session.context, left)?;
+            promised = needed_on_host(&smallest.bytes);
         }
-        if *check_memory && !heads.known {
+        if let Some(left) = left.filter(|_| *check_memory && !heads.known) {
             // Calibration comes before the session is made.
-            let free = left.map(|left| left.free.bytes.saturating_sub(copies(&planned.bytes)));
-            calibrate::fitting(&self.planner(None), placement, free, 0)?;
+            let free = left.free.bytes.saturating_sub(copies(&planned.bytes));
+            calibrate::check_memory(self.needed_to_calibrate(placement)?, free)?;
         }
         // The steps of a setup are too short to look at the flag, and none of them resets it.
         self.options.interrupt.check()?;
@@ -220,11 +229,22 @@ impl<'a> Decider<'a> {
             plan: planned.bytes,
             placement,
             prompt,
+            promised,
             fits,
             weights_fit,
             left,
             target: *target,
         })
+    }
+
+    /// The least bytes of main memory besides the weights that a calibration takes, which does not depend on the session.
+    fn needed_to_calibrate(&self, placement: Placement) -> Result<usize, EngineError> {
+        if let Some((_, needed)) = self.calibrations.borrow().iter().find(|(other, _)| *other == placement) {
+            return Ok(*needed);
+        }
+        let needed = calibrate::least_needed(&self.planner(None), placement)?;
+        self.calibrations.borrow_mut().push((placement, needed));
+        Ok(needed)
     }
 }
 
@@ -295,12 +315,12 @@ impl Decision {
         check_unloaded(&self.plan, self.session.context, self.left).is_ok()
     }
 
-    /// Promises the session the main memory that it takes, with what is copied of the weights.
+    /// Promises the session its main memory, with what will be copied of the weights.
     ///
     /// # Errors
     /// If others were promised it meanwhile.
     pub(super) fn reserve(&self, ledger: &Ledger) -> Result<Reservation, EngineError> {
-        let bytes = needed_on_host(&self.plan) + copies(&self.plan);
+        let bytes = self.promised + copies(&self.plan);
         ledger.reserve(bytes, None).map_err(|left| left.error(self.session.context, bytes))
     }
 

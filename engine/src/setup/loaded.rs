@@ -49,16 +49,49 @@ pub(super) fn promise_new(
     observer: &mut dyn Observer,
 ) -> Result<Promised, EngineError> {
     let session = options.session(context);
-    session.policy.check(engine.spec())?;
-    if session.policy.uses_profile() && !session.policy.uses_shares() {
-        // What does not fit whatever the heads do is refused before they are calibrated.
-        let session = SessionOptions { profile: Some(smallest(engine.head_shape()?)?), ..session.clone() };
-        own = promise(engine, session, options.budget, prompt, own)?.reservations.into_iter().next();
+    if let Some(smallest) = with_smallest_heads(engine, &session)? {
+        own = promise(engine, smallest, options.budget, prompt, own)?.reservations.into_iter().next();
     }
     let profiles = Profiles::new(engine.model(), options);
-    let own_bytes = own.as_ref().map_or(0, Reservation::bytes);
-    let profile = profiles.find_or_calibrate_within(engine, &session.policy, own_bytes, observer)?;
+    let left = engine.ledgers.0.left_for(own.as_ref());
+    let beside = own.as_ref().map_or(0, Reservation::bytes);
+    let profile = profiles.find_or_calibrate_within(engine, &session.policy, left, beside, observer)?;
     promise(engine, SessionOptions { profile, ..session }, options.budget, prompt, own)
+}
+
+/// As [`prepare_session`], for a session of the same context on the engine of `old`, whose place it takes later: what that
+/// one was promised and has not taken is free.
+///
+/// # Errors
+/// As for [`prepare_session`].
+pub fn prepare_instead_of(
+    old: &Session,
+    options: &SetupOptions,
+    prompt: usize,
+    observer: &mut dyn Observer,
+) -> Result<(SessionOptions, Plan), EngineError> {
+    let (engine, session) = (old.engine(), options.session(old.options().context));
+    let mut beside = 0;
+    if let Some(smallest) = with_smallest_heads(engine, &session)? {
+        beside = needed_on_host(&fit_instead_of(old, smallest, options.budget, prompt)?.1);
+    }
+    let profiles = Profiles::new(engine.model(), options);
+    let left = engine.ledgers.0.left_instead_of(old.reservations.first());
+    let profile = profiles.find_or_calibrate_within(engine, &session.policy, left, beside, observer)?;
+    fit_instead_of(old, SessionOptions { profile, ..session }, options.budget, prompt)
+}
+
+/// The session with heads that take no more memory than any others, where it has some that may have to be calibrated: what
+/// does not fit whatever the heads do is refused before that.
+fn with_smallest_heads(
+    engine: &Engine,
+    session: &SessionOptions,
+) -> Result<Option<SessionOptions>, EngineError> {
+    session.policy.check(engine.spec())?;
+    if !session.policy.uses_profile() || session.policy.uses_shares() {
+        return Ok(None);
+    }
+    Ok(Some(SessionOptions { profile: Some(smallest(engine.head_shape()?)?), ..session.clone() }))
 }
 
 /// Refuses a session that does not fit whatever its heads do, before they are calibrated.
@@ -92,13 +125,13 @@ pub fn fit_session(
 pub(crate) fn fit_instead_of(
     old: &Session,
     options: SessionOptions,
+    budget: Option<KvBudget>,
     prompt: usize,
-) -> Result<(), EngineError> {
+) -> Result<(SessionOptions, Plan), EngineError> {
     let engine = old.engine();
-    let (session, plan) = plan_session(engine, options, None, prompt)?;
+    let (session, plan) = plan_session(engine, options, budget, prompt)?;
     let (context, needed) = (session.context, needed_on_host(&plan));
-    let own = old.reservations.first().map_or(0, Reservation::bytes);
-    let left = engine.ledgers.0.left_with(own, 0);
+    let left = engine.ledgers.0.left_instead_of(old.reservations.first());
     if let Some(left) = left.filter(|left| needed > left.free.bytes) {
         return Err(left.error(context, needed));
     }
@@ -107,7 +140,7 @@ pub(crate) fn fit_instead_of(
         Some(free) if needed > free => {
             Err(EngineError::Memory { context, needed, free, on_device: true, bound: None, reserved: 0 })
         }
-        _ => Ok(()),
+        _ => Ok((session, plan)),
     }
 }
 
@@ -150,28 +183,34 @@ pub fn plan_session(
     Ok((prepared.session, planned.bytes))
 }
 
-/// How the heads of a loaded model are calibrated in `free` bytes of main memory, which leaves `beside` bytes if that is
-/// possible.
+/// How the heads of a loaded model are calibrated, as `asked`, in what is `left` of main memory, of which `beside` bytes
+/// stay free if that is possible.
 pub(super) fn calibration_within(
     engine: &Engine,
-    free: Option<usize>,
+    left: Option<Left>,
     beside: usize,
+    asked: CalibrationOptions,
 ) -> Result<CalibrationOptions, EngineError> {
     let (outline, measurements) = (ModelOutline::of_model(engine.model()), Measurements::default());
     calibrate::fitting(
         &planner(engine, &outline, None, &measurements),
         engine.backends.placement(),
-        free,
+        left.map(|left| left.free.bytes),
         beside,
+        asked,
     )
 }
 
-/// How the heads of a loaded model are calibrated in the main memory that is free.
+/// How the heads of a loaded model are calibrated, as `asked`, in the main memory that is free: with the largest parts of
+/// the text and of the attention at a time for which that is enough.
 ///
 /// # Errors
-/// If that is not enough.
-pub fn calibration_options(engine: &Engine) -> Result<CalibrationOptions, EngineError> {
-    calibration_within(engine, engine.ledgers.0.left(0).map(|left| left.free.bytes), 0)
+/// If it is enough for none.
+pub fn calibration_options(
+    engine: &Engine,
+    asked: CalibrationOptions,
+) -> Result<CalibrationOptions, EngineError> {
+    calibration_within(engine, engine.ledgers.0.left(0), 0, asked)
 }
 
 /// The planner for a model that is loaded.

@@ -22,10 +22,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use self::advice::{Advice, FULL, Offer, Offers, Reason, Recipe, TYPES, rank, recipes, share};
 pub use self::calibrate::{CalibrationOptions, calibrate};
-use self::decision::{Case, Decider, Decision, Heads, copies};
+use self::decision::{Case, Decider, Decision, PlannedHeads};
 pub use self::forecast::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast};
 pub(crate) use self::loaded::fit_instead_of;
-pub use self::loaded::{calibration_options, check_session, fit_session, plan_session, prepare_session};
+pub use self::loaded::{
+    calibration_options, check_session, fit_session, plan_session, prepare_instead_of, prepare_session,
+};
 use self::loaded::{promise, promise_new};
 use self::options::CONVERSATION_TOKENS;
 pub use self::options::{Context, HeadSource, SetupOptions};
@@ -105,6 +107,7 @@ impl Setup {
     /// real one.
     ///
     /// The session is promised its main memory until the setup is dropped, and the session that it makes: see [`Ledger`].
+    /// With assumed heads that do not fit it is promised the least that it may take.
     ///
     /// # Errors
     /// If options contradict each other, or the device cannot be used. If the session does not fit the free
@@ -125,7 +128,11 @@ impl Setup {
         loop {
             let (changed, decision, advice) = match (&options.policy, options.budget) {
                 (Some(_), _) => {
-                    let case = decider.case(options, prompt, observer)?;
+                    // What is to be told is told once.
+                    let case = match tries {
+                        0 => decider.case(options, prompt, observer)?,
+                        _ => decider.case(options, prompt, &mut ())?,
+                    };
                     (options.clone(), decider.decide(&case, Precision::Graphs)?, None)
                 }
                 (None, Some(budget)) => advice::for_budget(&decider, options, budget, prompt)?.parts(),
@@ -157,7 +164,8 @@ impl Setup {
     }
 
     /// Decides how `model` is run for a session that was saved: `session` are the options it was made with.
-    /// Of `options`, those of the engine are used, and those of the head profile where the session has lost its own.
+    /// Of `options`, those of the engine are used, and those of the head profile where the session has lost its own. All
+    /// else is the session's.
     /// The session is not promised its memory yet.
     ///
     /// # Errors
@@ -168,11 +176,20 @@ impl Setup {
         session: SessionOptions,
         observer: &mut dyn Observer,
     ) -> Result<Setup, EngineError> {
-        let policy = Some(session.policy.clone());
-        let options = SetupOptions { policy, budget: None, ..options.clone() };
+        // Where heads are calibrated first, the session is made by these options.
+        let options = SetupOptions {
+            policy: Some(session.policy.clone()),
+            budget: None,
+            context: Context::Tokens(session.context),
+            k_type: Some(session.types.0),
+            v_type: Some(session.types.1),
+            prefill: Some(session.prefill),
+            chunk: Some(session.chunk),
+            ..options.clone()
+        };
         let decider = Decider::new(model, &options, observer)?;
         let heads = match &session.profile {
-            Some(profile) => Heads::known(Some(profile.clone())),
+            Some(profile) => PlannedHeads::known(Some(profile.clone())),
             None => decider.heads(&session.policy, observer)?,
         };
         let longest = if options.only_text { 0 } else { session.context };
@@ -195,7 +212,7 @@ impl Setup {
         let session = SessionOptions { context, ..SessionOptions::default() };
         let policy = Some(session.policy.clone());
         let options = SetupOptions { policy, budget: None, ..options.clone() };
-        let heads = Heads::known(None);
+        let heads = PlannedHeads::known(None);
         let case =
             Case { session, heads, budget: None, prompt: context, longest: context, check_memory: false };
         let decision = Decider::new(model, &options, observer)?.decide(&case, Precision::Graphs)?;
@@ -283,18 +300,22 @@ impl Setup {
     /// # Errors
     /// As for [`Engine::load`].
     pub fn load(&self, observer: &mut dyn Observer) -> Result<Arc<Engine>, EngineError> {
-        Engine::load(&self.model, &self.engine, &mut |progress| observer.progress(progress))
+        let engine = Engine::load(&self.model, &self.engine, &mut |progress| observer.progress(progress))?;
+        // The copied weights are in use now.
+        if let Some(promised) = &mut *self.reservation.lock().unwrap_or_else(PoisonError::into_inner) {
+            promised.shrink_to(self.decision.promised);
+        }
+        Ok(engine)
     }
 
-    /// Makes the session on a loaded engine; calibrates the head profile first if one is missing.
+    /// Makes the session on a loaded engine; calibrates the head profile first if one is missing. The engine's ledger
+    /// promises it its memory: what that of [`SetupOptions::ledger`] has promised is given back, if it is another one.
     ///
     /// # Errors
     /// If the session does not fit the free memory of the host or the device, or the interrupt flag is set.
     pub fn session(&self, engine: &Arc<Engine>, observer: &mut dyn Observer) -> Result<Session, EngineError> {
-        let Decision { session, known, prompt, plan, .. } = &self.decision;
-        let mut own = self.reservation.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // The weights are loaded, and may be there for longer than the session.
-        own.iter_mut().for_each(|own| own.settle(copies(plan)));
+        let Decision { session, known, prompt, .. } = &self.decision;
+        let own = self.reservation.lock().unwrap_or_else(PoisonError::into_inner).take();
         let promised = match known {
             true => promise(engine, session.clone(), None, *prompt, own)?,
             false => promise_new(engine, &self.options, session.context, *prompt, own, observer)?,

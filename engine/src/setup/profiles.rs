@@ -9,12 +9,13 @@ use models::gguf::is_sample_fingerprint;
 use models::regular_file;
 
 use super::{HeadSource, SetupOptions};
+use crate::devices::ledger::Left;
 use crate::files::folders;
 use crate::heads::{HeadProfile, HeadShape, HeadsError, Provenance, SelectionRule};
 use crate::kv::PolicyChoice;
 use crate::kv::alibi::{self, ScopeOptions};
 use crate::progress::{Notice, Observer, Task};
-use crate::setup::calibrate::calibrate;
+use crate::setup::calibrate::{CalibrationOptions, calibrate};
 use crate::setup::loaded::calibration_within;
 use crate::{Engine, EngineError, Hint, Model};
 
@@ -140,15 +141,16 @@ impl<'a> Profiles<'a> {
         policy: &PolicyChoice,
         observer: &mut dyn Observer,
     ) -> Result<Option<HeadProfile>, EngineError> {
-        self.find_or_calibrate_within(engine, policy, 0, observer)
+        self.find_or_calibrate_within(engine, policy, engine.ledgers.0.left(0), 0, observer)
     }
 
-    /// The same, where a session that is not made yet was promised `own` bytes, which calibration may use.
+    /// The same in what is `left` of main memory, for a session that will take `beside` bytes of it.
     pub(super) fn find_or_calibrate_within(
         &self,
         engine: &Arc<Engine>,
         policy: &PolicyChoice,
-        own: usize,
+        left: Option<Left>,
+        beside: usize,
         observer: &mut dyn Observer,
     ) -> Result<Option<HeadProfile>, EngineError> {
         match self.find(policy, observer)? {
@@ -158,8 +160,7 @@ impl<'a> Profiles<'a> {
             Found::Missing { unusable: None } => {}
         }
         observer.notice(Notice::Begins(Task::Calibrate));
-        let left = engine.ledgers.0.left_with(own, 0).map(|left| left.free.bytes);
-        let options = calibration_within(engine, left, own)?;
+        let options = calibration_within(engine, left, beside, CalibrationOptions::default())?;
         let rule = SelectionRule::default();
         let profile = calibrate(engine, &options, &rule, &self.options.interrupt, &mut |progress| {
             observer.progress(progress)

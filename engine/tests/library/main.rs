@@ -3,5 +3,6 @@
 mod chat_documents;
 mod chat_file;
 mod fingerprints;
+mod memory;
 mod rooms;
 mod threads;

@@ -6,12 +6,17 @@ use std::sync::Arc;
 
 use longhand::heads::SelectionRule;
 use longhand::plan::{Plan, PlanOptions};
+use longhand::policy::KvBudget;
+use longhand::setup::DeviceRequest;
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::kv::PolicyChoice;
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{Engine, EngineOptions, InterruptFlag, ModelSource, Prefill, Session, SessionOptions};
+use longhand::{
+    Context, Engine, EngineOptions, InterruptFlag, ModelSource, Prefill, Session, SessionOptions, Setup,
+    SetupOptions,
+};
 use models::arch::{Arch, Gating};
 use models::gguf::GgufFile;
 use models::gguf::write::GgufWriter;
@@ -135,6 +140,28 @@ fn learned_positions_bound_the_context() {
     let error = Session::new(&case.engine, fixtures::options(65, "full")).err().expect("too long");
     let expected = "a session holds 1 to 64 tokens: the model has no more positions";
     assert!(error.to_string().contains(expected), "{error}");
+}
+
+/// The random tokens of a calibration are no more than the model has positions.
+#[test]
+fn memory_is_planned_for_a_calibration_within_learned_positions() {
+    let case = cases().find(|case| case.name == "gpt2-4-f32").expect("the case");
+    let asked = CalibrationOptions::default();
+    longhand::setup::calibration_options(&case.engine, asked).expect("64 positions are enough");
+}
+
+/// What the error says is about what was asked for, and no policy was.
+#[test]
+fn a_budget_alone_is_refused_without_rope() {
+    let case = cases().find(|case| case.name == "gpt2-4-f32").expect("the case");
+    let options = SetupOptions {
+        context: Context::Tokens(60),
+        budget: Some(KvBudget::Share(0.3)),
+        device: DeviceRequest::Cpu,
+        ..SetupOptions::default()
+    };
+    let error = Setup::resolve(case.engine.model(), &options, 20, &mut ()).err().expect("a refusal");
+    assert!(error.to_string().starts_with("a KV budget without a policy"), "{error}");
 }
 
 /// LongRoPE's model was trained with 32 tokens.

@@ -252,6 +252,31 @@ fn a_damaged_embedding_is_found_when_its_token_is_read() {
     }
 }
 
+/// Also where tokens are computed one at a time, and most of them have no logits.
+#[test]
+fn a_damaged_embedding_is_found_in_a_chunk_of_one_token() {
+    const BAD: u32 = 7;
+    let engine = changed("llama-mha-f32", "token_embd.weight", |_, data| {
+        let row = data.len() / 264;
+        data[BAD as usize * row..][..row].fill(0xff);
+    });
+    let mut tokens: Vec<u32> =
+        random_tokens(&engine, 100, 44).into_iter().map(|t| if t == BAD { 8 } else { t }).collect();
+    tokens[50] = BAD;
+    let options = SessionOptions { prefill: Prefill::Streaming, chunk: 1, ..options(200, "full") };
+    let mut session = session(&engine, options);
+    let mut reading = session.read(&tokens).expect("a reading");
+    let mut read = 0.0;
+    let error = loop {
+        match reading.step() {
+            Ok(progress) => read = progress.expect("the text is not read").share,
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("from token_embd.weight on"), "{error}");
+    assert!(read < 0.6, "it was found after {read} of the text");
+}
+
 /// Sessions that read a text together.
 #[test]
 fn sessions_that_read_together_name_the_tensor_and_are_empty() {

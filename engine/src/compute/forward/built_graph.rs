@@ -136,7 +136,8 @@ pub struct BuiltGraph {
     /// `[n_embd, n]` f32: where the stages of the graph end but for the last one. What such a tensor holds then is for
     /// the graph of the other place, whose next stage gives what it must hold before the next stage here.
     pub exchanges: Vec<Tensor>,
-    /// `[1, n]` f32: whether the embeddings of several tokens are finite, see `compute/finite.rs`.
+    /// `[1, n]` f32: whether the embeddings of the tokens are finite, see `compute/finite.rs`. None for a single token
+    /// with logits.
     pub probes: Vec<Tensor>,
 }
 
@@ -191,13 +192,15 @@ pub(super) struct Effects {
     pub(super) appended: BTreeMap<usize, Tensor>,
     /// As [`BuiltGraph::probes`].
     pub(super) probes: Vec<Tensor>,
+    /// Whether the same pass gives logits. Then the embeddings of a single token are not checked: they show in the
+    /// residual stream before its logits.
+    pub(super) has_logits: bool,
 }
 
 impl Effects {
-    /// Has it checked that embeddings `[m, n]` are finite. A single one is not: it shows in the residual stream of the
-    /// token whose logits are wanted.
+    /// Has it checked that embeddings `[m, n]` are finite.
     pub(super) fn check_embeddings(&mut self, ctx: &Context, embeddings: &Tensor) {
-        if embeddings.dim(1) > 1 {
+        if embeddings.dim(1) > 1 || !self.has_logits {
             self.probes.push(finite::probe(ctx, embeddings));
         }
     }

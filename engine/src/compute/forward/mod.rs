@@ -344,6 +344,7 @@ impl Forward {
             let tensors = self.layer_tensors() * (layers + 1) + RECORDER_TENSORS * recorders;
             self.draft(tensors, n)
         });
+        drafts.iter_mut().for_each(|draft| draft.effects.has_logits = outputs != OutputTokens::None);
         let GraphDraft { ctx, inputs, effects, .. } = &mut drafts[Place::Host as usize];
         let (mut place, mut x) = (Place::Host, self.embed(ctx, inputs));
         effects.check_embeddings(ctx, &x);

@@ -91,6 +91,12 @@ impl Usage {
         Usage::of(&fs::read_to_string("/proc/self/status").unwrap_or_default())
     }
 
+    /// Changes each of the numbers.
+    pub(crate) fn change(&mut self, change: impl Fn(usize) -> usize) {
+        let Usage { resident, address_space, data } = self;
+        [resident, address_space, data].into_iter().for_each(|used| *used = change(*used));
+    }
+
     fn of(status: &str) -> Usage {
         let bytes = |name: &str| kibibytes(status, name).unwrap_or(0);
         Usage { resident: bytes("RssAnon:"), address_space: bytes("VmSize:"), data: bytes("VmData:") }

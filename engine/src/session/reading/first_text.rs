@@ -78,8 +78,8 @@ impl Session {
 
 /// Reads the same first text into several sessions of one engine, as [`Session::sync`] would into each of
 /// them. It is computed only once: with full attention a text is the same whatever is kept of it. For
-/// comparing policies. The interrupt flag of the first session stops it. What the sessions held before is removed, and after an error in the computation all of
-/// them are empty.
+/// comparing policies. The interrupt flag of the first session stops it. What the sessions held before is
+/// removed, and after an error in the computation all of them are empty.
 ///
 /// # Errors
 /// Where the sessions differ in more than their policy, and as [`Session::sync`].

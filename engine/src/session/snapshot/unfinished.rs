@@ -2,7 +2,7 @@
 //! process too.
 //!
 //! The format is that of a saved session. Behind the description there are the tokens of the whole text (u32) and what the
-//! session has of it (`session/unfinished.rs`). The tokens of the description are none: as a session it would be empty.
+//! session has of it (`session/reading/unfinished.rs`). The tokens of the description are none: as a session it would be empty.
 
 use std::io::Write;
 use std::time::Duration;

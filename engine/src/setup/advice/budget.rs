@@ -4,16 +4,17 @@ use super::choice::{Candidate, Chosen, MAX_PLANNINGS, Search};
 use super::offers::Offer;
 use super::recipes::{FULL, KVZIP, Recipe, TYPES, recipes, share};
 use super::{Advice, Reason};
-use crate::EngineError;
 use crate::kv::KvBudget;
 use crate::setup::SetupOptions;
 use crate::setup::decision::Decider;
 use crate::setup::planner::Precision;
+use crate::{EngineError, Hint};
 
 /// How a session runs that keeps as much as `given` allows. If that is enough for no recipe, `kvzip` keeps it.
 ///
 /// # Errors
-/// No policy can keep so little, the session does not fit the memory, or the interrupt flag is set.
+/// No policy can keep so little, none is known for the model, the session does not fit the memory, or the interrupt flag is
+/// set.
 pub(in crate::setup) fn for_budget(
     decider: &Decider,
     options: &SetupOptions,
@@ -55,6 +56,13 @@ impl Search<'_> {
             if plannings == MAX_PLANNINGS - 1 {
                 break;
             }
+        }
+        if self.decider.model.spec().position_encoding.rope().is_none() {
+            return Err(EngineError::Setting {
+                what: "a KV budget without a policy".into(),
+                reason: "for a model without RoPE none is known that keeps less than everything".into(),
+                hint: Hint::advice("choose a policy too, or give no budget"),
+            });
         }
         // The error says why not.
         let change = Offer { policy: Some(KVZIP), ..Offer::default() };

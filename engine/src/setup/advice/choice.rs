@@ -8,7 +8,7 @@ use crate::setup::planner::Precision;
 use crate::setup::{SetupOptions, advice};
 use crate::{Context, EngineError};
 
-/// Sessions that are planned with graphs for one choice, at most.
+/// Sessions that are planned with graphs for one choice, at most; one more where none of them fits.
 pub(super) const MAX_PLANNINGS: usize = 3;
 /// Offers that are shown.
 const MAX_OFFERS: usize = 3;
@@ -47,7 +47,7 @@ pub(super) struct Search<'a> {
 }
 
 /// What a search has found.
-pub(super) struct Found {
+pub(super) struct SearchResult {
     /// What was asked for, or why it is impossible.
     pub(super) unchanged: Result<Candidate, EngineError>,
     /// What fits, the closest to what was asked for first. Only one if nothing has to change.
@@ -65,7 +65,7 @@ pub(in crate::setup) fn choose(
     prompt: usize,
 ) -> Result<Chosen, EngineError> {
     let search = Search { decider, options: options.clone(), prompt };
-    let Found { unchanged, fitting } = search.find(1)?;
+    let SearchResult { unchanged, fitting } = search.find(1)?;
     let best = fitting.into_iter().next();
     let reason = match &unchanged {
         Ok(asked) if asked.decision.fits => return Ok(Chosen { candidate: asked.clone(), advice: None }),
@@ -86,13 +86,13 @@ impl Search<'_> {
     ///
     /// # Errors
     /// If the interrupt flag is set.
-    pub(super) fn find(&self, planned: usize) -> Result<Found, EngineError> {
+    pub(super) fn find(&self, planned: usize) -> Result<SearchResult, EngineError> {
         let unchanged = match self.candidate(Offer::default(), Precision::Graphs) {
             Err(error) if error.is_interrupt() => return Err(error),
             result => result.map(|found| found.expect("what changes nothing is allowed")),
         };
         if !matches!(unchanged, Ok(_) | Err(EngineError::Memory { .. })) {
-            return Ok(Found { unchanged, fitting: Vec::new() });
+            return Ok(SearchResult { unchanged, fitting: Vec::new() });
         }
         if let Ok(asked) = &unchanged
             && asked.decision.is_expected_to_fit()
@@ -101,13 +101,26 @@ impl Search<'_> {
             // used.
             let Decision { fits, weights_fit, .. } = asked.decision;
             if fits || !weights_fit || self.options.policy.is_some() {
-                return Ok(Found { fitting: vec![asked.clone()], unchanged });
+                return Ok(SearchResult { fitting: vec![asked.clone()], unchanged });
             }
         }
-        // What was planned with graphs; `None` for what does not fit.
-        let mut known: Vec<(Offer, Option<Candidate>)> = Vec::new();
+        let fitting = self.planned(unchanged.as_ref().ok(), Vec::new(), planned)?;
+        Ok(SearchResult { unchanged, fitting })
+    }
+
+    /// What fits, the closest to what was asked for first, by the graphs of the first `planned` of it. `known` was planned
+    /// with graphs already; `None` for what does not fit.
+    ///
+    /// # Errors
+    /// If the interrupt flag is set.
+    pub(super) fn planned(
+        &self,
+        unchanged: Option<&Candidate>,
+        mut known: Vec<(Offer, Option<Candidate>)>,
+        planned: usize,
+    ) -> Result<Vec<Candidate>, EngineError> {
         loop {
-            let mut fitting = self.by_arithmetic(unchanged.as_ref().ok(), &known)?;
+            let mut fitting = self.by_arithmetic(unchanged, &known)?;
             let next = fitting.iter().take(planned).position(|candidate| !candidate.is_planned);
             match next {
                 Some(next) if known.len() + 1 < MAX_PLANNINGS => {
@@ -116,12 +129,29 @@ impl Search<'_> {
                 }
                 _ => {
                     // Without graphs nothing is promised but what needs less than something that was planned.
-                    let first = fitting.iter().position(|candidate| candidate.is_planned);
-                    let fitting = first.map_or(Vec::new(), |first| fitting.split_off(first));
-                    return Ok(Found { unchanged, fitting });
+                    return Ok(match fitting.iter().position(|candidate| candidate.is_planned) {
+                        Some(first) => fitting.split_off(first),
+                        None => Vec::from_iter(self.smallest(&known)?),
+                    });
                 }
             }
         }
+    }
+
+    /// The smallest change that fits by arithmetic, planned with its graphs: the last that is tried.
+    fn smallest(&self, known: &[(Offer, Option<Candidate>)]) -> Result<Option<Candidate>, EngineError> {
+        let mut smallest: Option<Candidate> = None;
+        let key = |candidate: &Candidate| (!candidate.decision.fits, candidate.offer.bytes);
+        for change in changes(self.decider.model) {
+            if known.iter().any(|(offer, _)| offer.is_same(&change)) {
+                continue;
+            }
+            let Some(candidate) = self.fitting(change, Precision::Arithmetic)? else { continue };
+            if smallest.as_ref().is_none_or(|smallest| key(&candidate) < key(smallest)) {
+                smallest = Some(candidate);
+            }
+        }
+        smallest.map_or(Ok(None), |smallest| self.fitting(smallest.offer, Precision::Graphs))
     }
 
     /// What fits by arithmetic, the closest to what was asked for first. What is `known` is known from graphs.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ggml::Type;
 
-use super::choice::{Found, Search};
+use super::choice::{Search, SearchResult};
 use super::recipes::{EXACT_TYPES, FULL, OTHER_TYPES, RAZOR, Recipe, TYPES, recipes, share};
 use crate::kv::PolicyChoice;
 use crate::setup::SetupOptions;
@@ -86,7 +86,7 @@ impl Offers {
                 Ok((candidate, _)) => vec![candidate],
             },
             _ => {
-                let Found { fitting, .. } = search.find(usize::MAX)?;
+                let SearchResult { fitting, .. } = search.find(usize::MAX)?;
                 fitting
             }
         };

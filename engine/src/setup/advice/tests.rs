@@ -141,6 +141,31 @@ fn a_choice_plans_three_sessions_at_most() {
     }
 }
 
+/// Where arithmetic was wrong as often as sessions are planned, what is smallest is still tried.
+#[test]
+fn a_choice_that_was_wrong_too_often_is_the_smallest() {
+    let model = Model::open(ModelSource::Embedded).expect("the embedded model");
+    for (device, full, weights) in limits(&model) {
+        let options = limited(device, weights + (full - weights) / 2);
+        let decider = Decider::new(&model, &options, &mut ()).expect("a device");
+        let search = Search::with_context(&decider, &options, 3900, 4000);
+        let unchanged = search.fitting(Offer::default(), Precision::Graphs).expect("no interrupt");
+        let mut known = Vec::new();
+        while known.len() + 1 < MAX_PLANNINGS {
+            let fitting = search.by_arithmetic(None, &known).expect("no interrupt");
+            known.push((fitting[0].offer.clone(), None));
+        }
+        let next = search.by_arithmetic(None, &known).expect("no interrupt");
+        let before = plannings();
+        let chosen = search.planned(unchanged.as_ref(), known, 1).expect("no interrupt");
+        assert_eq!(plannings() - before, 1, "{device:?}");
+        let [chosen] = &chosen[..] else { panic!("{device:?}: {} candidates", chosen.len()) };
+        assert!(chosen.decision.fits && !chosen.offer.is_none(), "{:?}", chosen.offer);
+        let is_smallest = |other: &Offer| chosen.offer.is_same(other) || chosen.offer.bytes < other.bytes;
+        assert!(next.iter().all(|other| is_smallest(&other.offer)), "{:?}", chosen.offer);
+    }
+}
+
 /// Arithmetic chooses what a search would choose that plans everything with graphs.
 #[test]
 fn the_choice_is_that_of_an_exhaustive_search() {

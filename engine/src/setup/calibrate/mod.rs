@@ -19,7 +19,7 @@ use kernels::graph::AttentionShape;
 use models::random::Random;
 use models::spec::PositionEncoding;
 use models::tokenizer::Tokenizer;
-pub(super) use needs::fitting;
+pub(super) use needs::{check_memory, fitting, least_needed};
 
 use crate::compute::layered_text::{LayeredText, Purpose};
 use crate::devices::workspace::Workspace;

@@ -14,8 +14,8 @@ use crate::{EngineError, Hint, SessionOptions};
 const SIZES: [(usize, usize); 5] =
     [(512, 32 << 20), (512, 8 << 20), (512, 2 << 20), (128, 1 << 20), (32, 512 << 10)];
 
-/// How a model is calibrated in `free` bytes of main memory besides the weights; `None` for as many as it takes. If that
-/// is possible, it leaves `beside` bytes: what it gives back may stay with the process.
+/// `asked`, with the largest parts that fit `free` bytes of main memory besides the weights; `None` for as many as it
+/// takes. If that is possible, `beside` bytes are left: what calibration gives back may stay with the process.
 ///
 /// # Errors
 /// If they are not enough.
@@ -24,25 +24,37 @@ pub(in crate::setup) fn fitting(
     placement: Placement,
     free: Option<usize>,
     beside: usize,
+    asked: CalibrationOptions,
 ) -> Result<CalibrationOptions, EngineError> {
-    let default = CalibrationOptions::default();
-    let Some(free) = free else { return Ok(default) };
-    let mut least = (0, default);
+    let Some(free) = free else { return Ok(asked) };
+    let mut least = (0, asked);
     for (chunk, block_bytes) in SIZES {
-        let options = CalibrationOptions { chunk, block_bytes, ..default };
+        let options = CalibrationOptions { chunk, block_bytes, ..asked };
         least = (needed(planner, placement, &options)?, options);
         if least.0.saturating_add(beside) <= free {
             return Ok(options);
         }
     }
-    match least {
-        (needed, options) if needed <= free => Ok(options),
-        (needed, _) => Err(EngineError::Setting {
-            what: "calibration of the model's heads".into(),
-            reason: format!("it needs {needed} bytes besides the weights, but only {free} are free"),
-            hint: Hint::GiveHeadProfile,
-        }),
+    let (needed, options) = least;
+    check_memory(needed, free).map(|()| options)
+}
+
+/// Bytes of main memory besides the weights that a calibration with the default period takes at least.
+pub(in crate::setup) fn least_needed(planner: &Planner, placement: Placement) -> Result<usize, EngineError> {
+    let [.., (chunk, block_bytes)] = SIZES;
+    needed(planner, placement, &CalibrationOptions { chunk, block_bytes, ..CalibrationOptions::default() })
+}
+
+/// Refuses a calibration that needs more than what is `free`.
+pub(in crate::setup) fn check_memory(needed: usize, free: usize) -> Result<(), EngineError> {
+    if needed <= free {
+        return Ok(());
     }
+    Err(EngineError::Setting {
+        what: "calibration of the model's heads".into(),
+        reason: format!("it needs {needed} bytes besides the weights, but only {free} are free"),
+        hint: Hint::GiveHeadProfile,
+    })
 }
 
 /// Bytes of main memory besides the weights that a calibration takes at its peak.
@@ -58,7 +70,8 @@ fn needed(
         Ok::<_, EngineError>((prepared.layout, planned.bytes))
     };
     // The random tokens: one layer's rows at a time, and a block of its attention.
-    let tokens = 1 + REPEATS * options.period.min(spec.n_ctx_train / REPEATS).max(1);
+    // Before them there may be one that begins the text.
+    let tokens = options.period.saturating_mul(REPEATS).saturating_add(1).clamp(1, spec.n_ctx_train.max(1));
     let chunk = options.chunk.min(tokens);
     let (layout, bytes) =
         plan(SessionOptions { context: tokens, types: CACHE_TYPES, chunk, ..SessionOptions::default() })?;

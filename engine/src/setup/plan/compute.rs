@@ -153,14 +153,14 @@ pub(in crate::setup) struct Measurements {
 struct Known {
     weights: Vec<(Placement, WeightSizes)>,
     /// Decode steps, and chunks through all layers.
-    model: Vec<(Case, (Bytes, Bytes))>,
+    model: Vec<(GraphCase, (Bytes, Bytes))>,
     /// Chunks through one layer.
-    layer: Vec<(Case, Bytes)>,
+    layer: Vec<(GraphCase, Bytes)>,
 }
 
 /// What graphs depend on.
 #[derive(Clone, Debug, PartialEq)]
-struct Case {
+struct GraphCase {
     shape: GraphShape,
     placement: Placement,
     /// Tokens of the longest chunk.
@@ -234,8 +234,8 @@ enum Nearness {
     Same,
 }
 
-impl Case {
-    fn nearness(&self, other: &Case) -> Nearness {
+impl GraphCase {
+    fn nearness(&self, other: &GraphCase) -> Nearness {
         let places = |placement: Placement| {
             let on_device = placement.on_device();
             let has_split = on_device > 0 && placement.host_experts() > placement.layers(Place::Host).len();
@@ -253,12 +253,12 @@ impl Case {
 }
 
 /// The entry of `case`.
-fn same<T: Copy>(list: &[(Case, T)], case: &Case) -> Option<T> {
+fn same<T: Copy>(list: &[(GraphCase, T)], case: &GraphCase) -> Option<T> {
     list.iter().find(|(other, _)| other == case).map(|(_, value)| *value)
 }
 
 /// The entry nearest to `case`, the newest of equals.
-fn nearest<'a, T>(list: &'a [(Case, T)], case: &Case) -> Option<(Nearness, &'a T)> {
+fn nearest<'a, T>(list: &'a [(GraphCase, T)], case: &GraphCase) -> Option<(Nearness, &'a T)> {
     list.iter().map(|(other, value)| (case.nearness(other), value)).max_by_key(|(nearness, _)| *nearness)
 }
 
@@ -344,12 +344,12 @@ impl Measurements {
 }
 
 /// The graphs of a session: those through all layers, and those through one, which exact prefill has.
-fn cases(layout: &Layout, options: &PlanOptions) -> (Case, Option<Case>) {
+fn cases(layout: &Layout, options: &PlanOptions) -> (GraphCase, Option<GraphCase>) {
     let (shape, placement) = (GraphShape::of(layout), options.placement.without_residual());
     let chunk = options.chunk_in(layout);
     let of_layer = options.exact.then(|| {
         let chunk = chunk.min(options.prompt_in(layout));
-        Case { shape: shape.clone(), placement, chunk }
+        GraphCase { shape: shape.clone(), placement, chunk }
     });
-    (Case { shape, placement, chunk }, of_layer)
+    (GraphCase { shape, placement, chunk }, of_layer)
 }

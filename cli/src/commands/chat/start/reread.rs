@@ -88,7 +88,7 @@ pub fn change_policy(
         ..given.clone()
     };
     let tokens = chat.tokens();
-    let prepare = || setup::prepare_session(&engine, &options, old.context, tokens, &mut app.reporter());
+    let prepare = || setup::prepare_instead_of(chat.session(), &options, tokens, &mut app.reporter());
     let (new, _) = app.interrupt.computing(prepare)?;
     if new.policy == old.policy && new.profile == old.profile {
         let hint = "/policy shows its parameters";
