@@ -46,7 +46,10 @@ impl Failure {
         let place =
             if in_answer { format!(" in the answer to question {}", answered + 1) } else { String::new() };
         let message = format!("interrupted{place}; {answered} of {total} questions were answered");
-        let hint = "ask the other questions in another run";
+        let hint = match total {
+            1 => "ask again",
+            _ => "ask the other questions in another run",
+        };
         Failure { exit_code: interrupt::EXIT_CODE, ..Failure::new(message, hint) }
     }
 

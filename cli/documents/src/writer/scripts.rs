@@ -130,8 +130,10 @@ fn raised(before: &str, text: &str, next: Option<char>, may_be_note: bool) -> St
     if text.starts_with('[') && text.ends_with(']') || is_sign(text) {
         return text.to_owned();
     }
-    // Prices are written so: $5⁹⁹.
-    let is_price = before.starts_with(['$', '€', '£', '¥']) && before.contains(|c: char| c.is_ascii_digit());
+    // Prices are written so: $5⁹⁹, 5⁹⁹€.
+    let currency = ['$', '€', '£', '¥'];
+    let has_currency = before.starts_with(currency) || next.is_some_and(|c| currency.contains(&c));
+    let is_price = has_currency && last.is_some_and(|c| c.is_ascii_digit() || ".,".contains(c));
     if is_price && text.len() == 2 && text.bytes().all(|c| c.is_ascii_digit()) {
         return if before.ends_with(['.', ',']) { text.to_owned() } else { format!(".{text}") };
     }
@@ -266,6 +268,7 @@ mod tests {
     fn ordinals_and_signs_are_joined() {
         check("the 1^{st} and n^{th} of the XX^{e}", "the 1st and nth of the XXe");
         check("$5^{99} and €12,^{50}", "$5.99 and €12,50");
+        check("12^{90}€ and 3^{2}", "12.90€ and 3^2");
         check("Boat^{TM} n^{o} 5", "BoatTM no 5");
     }
 }
