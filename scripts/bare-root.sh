@@ -25,7 +25,7 @@ bare() { env -i unshare --user --map-root-user --net --root="$root" /longhand "$
 printf '\nin a bare root:\n'
 bare --version
 bare devices
-printf 'Mary'"'"'s favorite number is 34251.\n' > "$root/tmp/note.txt"
-bare ask -f /tmp/note.txt "What is Mary's favorite number?" | tee "$root/answer"
+printf 'Mary'"'"'s favorite number is 34251.\n' > "$root/note.txt"
+bare ask -f /note.txt "What is Mary's favorite number?" | tee "$root/answer"
 grep -q 34251 "$root/answer"
 bare demo --tokens 2k

@@ -101,7 +101,7 @@ fn paths_that_do_not_exist_are_errors() {
             "is an address; longhand reads files",
             "-hf OWNER/REPOSITORY",
         ),
-        (&["ask", "file:///tmp/a.pdf", QUESTION], 2, "is an address", "give its path: /tmp/a.pdf"),
+        (&["ask", "file:///books/a.pdf", QUESTION], 2, "is an address", "give its path: /books/a.pdf"),
         (&["ask", "old.session", QUESTION], 2, "is a saved conversation", "chat --session old.session"),
         (
             &["chat", "book.txt", QUESTION],

@@ -101,7 +101,7 @@ fn what_ends_a_child_is_known() {
 
 /// The process that is killed: it starts a child that computes for ever, and prints its number.
 #[test]
-#[ignore = "a part of the next test"]
+#[ignore = "a_child_ends_when_its_parent_is_killed runs it, as a process of its own"]
 fn parent_of_an_endless_child() {
     if env::var_os(IS_PARENT).is_none() {
         return;

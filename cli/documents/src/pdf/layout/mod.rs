@@ -1,9 +1,14 @@
 //! Text from glyphs and their places. It knows nothing of PDF: a glyph has characters, a place, a width and a size.
 //!
-//! In this order: what is drawn twice is dropped (`doubles.rs`), vertical text is laid down (`vertical.rs`), glyphs become
-//! lines in the order in which they are drawn (`lines.rs`), lines become words and cells (`words.rs`, with `tracking.rs`
-//! for spaced letters, `scripts.rs` for exponents and `direction.rs` for text from the right), cells find their columns
-//! (`columns.rs`, `tables.rs`), and divided words are joined (`hyphens.rs`).
+//! The steps, in this order:
+//!
+//! 1. What is drawn twice is dropped (`doubles.rs`).
+//! 2. Vertical text is laid down (`vertical.rs`).
+//! 3. Glyphs become lines, in the order in which they are drawn (`lines.rs`).
+//! 4. Lines become words and cells (`words.rs`). `tracking.rs` is for spaced letters, `scripts.rs` for exponents,
+//!    `direction.rs` for text from the right.
+//! 5. Cells find their columns (`columns.rs`, `tables.rs`).
+//! 6. Divided words are joined (`hyphens.rs`).
 
 mod columns;
 mod direction;
