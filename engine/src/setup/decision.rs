@@ -61,7 +61,7 @@ pub(super) struct Decision {
     pub(super) promised: usize,
     /// See [`Setup::fits`](super::Setup::fits).
     pub(super) fits: bool,
-    /// See [`Setup::weights_fit`](super::Setup::weights_fit).
+    /// Whether the memory could hold the weights with the longest first text. If so, a smaller cache may fit.
     pub(super) weights_fit: bool,
     /// The main memory that was left.
     pub(super) left: Option<Left>,

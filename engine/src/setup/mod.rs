@@ -268,21 +268,11 @@ impl Setup {
         self.decision.is_expected_to_fit()
     }
 
-    /// Whether a GPU was to compute, even if nothing fits it.
-    pub fn is_for_gpu(&self) -> bool {
-        self.decision.is_for_gpu()
-    }
-
     /// Whether weights and session fit the memory with the longest first text, as far as that is known: that of the GPU
     /// with all layers it was to compute, or main memory. [`Setup::resolve`] does not refuse what makes this false:
     /// layers are then on the host, or weights are read from the file again and again.
     pub fn fits(&self) -> bool {
         self.decision.fits
-    }
-
-    /// Whether that memory could hold the weights. If so, a smaller cache may fit.
-    pub fn weights_fit(&self) -> bool {
-        self.decision.weights_fit
     }
 
     /// Bytes that the session takes besides the weights: on the GPU that computes layers, else on the host.

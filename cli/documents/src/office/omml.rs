@@ -1,6 +1,6 @@
 //! Formulas of Office (ECMA-376, Office Math Markup Language).
 
-use crate::package::xml::Element;
+use crate::package::xml::{Element, Piece};
 use crate::writer::formula::{Formula, Shape};
 
 /// Elements whose parts are properties.
@@ -27,6 +27,25 @@ const PROPERTIES: &[&str] = &[
 ];
 /// Elements that say nothing about the formula.
 const SKIPPED: &[&str] = &["ctrlPr", "rPr", "argPr", "del", "moveFrom", "delText", "instrText"];
+
+/// A piece of a document, unless it is in an element that is left out, `skipping` levels deep, or in a formula, which reads
+/// it.
+pub(super) fn outside<'a>(
+    piece: Piece<'a>,
+    skipping: &mut usize,
+    formula: &mut Option<Omml>,
+) -> Option<Piece<'a>> {
+    match (piece, formula) {
+        (Piece::Start(_), _) if *skipping > 0 => *skipping += 1,
+        (Piece::End(_), _) if *skipping > 0 => *skipping -= 1,
+        (Piece::Text(_), _) if *skipping > 0 => {}
+        (Piece::Start(element), Some(formula)) if element.name != "oMath" => formula.start(&element),
+        (Piece::End(name), Some(formula)) if name != "oMath" => formula.end(),
+        (Piece::Text(text), Some(formula)) => formula.text(&text),
+        (piece, _) => return Some(piece),
+    }
+    None
+}
 
 /// A formula while it is read.
 #[derive(Debug, Default)]

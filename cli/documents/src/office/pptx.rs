@@ -2,7 +2,7 @@
 //! Hidden slides are left out.
 
 use super::chart::Charts;
-use super::omml::Omml;
+use super::omml::{self, Omml};
 use super::relations::{Relations, main_part};
 use crate::counts::Counts;
 use crate::package::Archive;
@@ -156,23 +156,11 @@ impl Slide {
     }
 
     fn piece(&mut self, piece: Piece) {
-        match piece {
-            Piece::Start(_) if self.skipping > 0 => self.skipping += 1,
-            Piece::End(_) if self.skipping > 0 => self.skipping -= 1,
-            Piece::Text(_) if self.skipping > 0 => {}
-            Piece::Start(element) => match &mut self.math {
-                Some(math) if element.name != "oMath" => math.start(&element),
-                _ => self.start(&element),
-            },
-            Piece::End(name) => match &mut self.math {
-                Some(math) if name != "oMath" => math.end(),
-                _ => self.end(&name),
-            },
-            Piece::Text(text) => match &mut self.math {
-                Some(math) => math.text(&text),
-                None if self.in_text => self.text(&text),
-                None => {}
-            },
+        match omml::outside(piece, &mut self.skipping, &mut self.math) {
+            Some(Piece::Start(element)) => self.start(&element),
+            Some(Piece::End(name)) => self.end(&name),
+            Some(Piece::Text(text)) if self.in_text => self.text(&text),
+            Some(Piece::Text(_)) | None => {}
         }
     }
 

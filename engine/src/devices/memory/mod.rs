@@ -66,7 +66,7 @@ impl fmt::Display for MemoryBound {
 
 /// The memory that is free; `None` where that is not known.
 pub fn free_memory() -> Option<FreeMemory> {
-    free_beside(0)
+    free_in(Path::new("/"), 0, |_, _| 0)
 }
 
 /// Bytes that can be allocated without swapping; `None` where that is not known.
@@ -101,11 +101,6 @@ impl Usage {
         let bytes = |name: &str| kibibytes(status, name).unwrap_or(0);
         Usage { resident: bytes("RssAnon:"), address_space: bytes("VmSize:"), data: bytes("VmData:") }
     }
-}
-
-/// The memory that is free; `None` where that is not known.
-fn free_beside(mapped: usize) -> Option<FreeMemory> {
-    free_in(Path::new("/"), mapped, |_, _| 0)
 }
 
 /// The memory that is free for a session together with its weights, of which `mapped` bytes are mapped already: they are

@@ -10,7 +10,7 @@ use super::styles::{RunLook, Styles, is_on};
 use crate::Problem;
 use crate::counts::Counts;
 use crate::office::chart::Charts;
-use crate::office::omml::Omml;
+use crate::office::omml::{self, Omml};
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
 use crate::writer::symbols::{EMPTY, TICKED};
@@ -237,24 +237,12 @@ impl Body {
     }
 
     fn piece(&mut self, piece: Piece) {
-        match piece {
-            Piece::Start(_) if self.skipping > 0 => self.skipping += 1,
-            Piece::End(_) if self.skipping > 0 => self.skipping -= 1,
-            Piece::Text(_) if self.skipping > 0 => {}
-            Piece::Start(element) => match &mut self.math {
-                Some(math) if element.name != "oMath" => math.start(&element),
-                _ => self.start(&element),
-            },
-            Piece::End(name) => match &mut self.math {
-                Some(math) if name != "oMath" => math.end(),
-                _ => self.end(&name),
-            },
-            Piece::Text(text) => match &mut self.math {
-                Some(math) => math.text(&text),
-                None if self.in_instruction => self.fields.instruction(&text),
-                None if self.in_text => self.text(&text),
-                None => {}
-            },
+        match omml::outside(piece, &mut self.skipping, &mut self.math) {
+            Some(Piece::Start(element)) => self.start(&element),
+            Some(Piece::End(name)) => self.end(&name),
+            Some(Piece::Text(text)) if self.in_instruction => self.fields.instruction(&text),
+            Some(Piece::Text(text)) if self.in_text => self.text(&text),
+            Some(Piece::Text(_)) | None => {}
         }
     }
 
