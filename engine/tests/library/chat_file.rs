@@ -67,6 +67,15 @@ fn refused(path: &Path) -> String {
     ChatFile::open(path).err().expect("an error").to_string()
 }
 
+/// A conversation with one question, and its file.
+fn begun(engine: &Arc<Engine>, path: &Path) -> (Chat, ChatFile) {
+    let mut chat = chat(engine);
+    let mut file = ChatFile::create(path, &chat).expect("created");
+    ask(&mut chat, NUMBER);
+    file.save(&chat).expect("saved");
+    (chat, file)
+}
+
 #[test]
 fn a_saved_conversation_goes_on_without_its_cache_and_with_it() {
     let (folder, path) = scratch();
@@ -104,10 +113,7 @@ fn a_saved_conversation_goes_on_without_its_cache_and_with_it() {
 fn the_last_cache_stays_beside_newer_turns() {
     let (folder, path) = scratch();
     let engine = engine();
-    let mut chat = chat(&engine);
-    let mut file = ChatFile::create(&path, &chat).expect("created");
-    ask(&mut chat, NUMBER);
-    file.save(&chat).expect("saved");
+    let (mut chat, mut file) = begun(&engine, &path);
     let tokens_with_cache = chat.session().tokens().len();
     for question in [KEY, NUMBER] {
         ask(&mut chat, question);
@@ -189,10 +195,7 @@ fn a_file_is_there_at_any_moment_of_a_save() {
 fn a_process_that_ends_while_it_saves_leaves_the_last_whole_file() {
     let (folder, path) = scratch();
     let engine = engine();
-    let mut chat = chat(&engine);
-    let mut file = ChatFile::create(&path, &chat).expect("created");
-    ask(&mut chat, NUMBER);
-    file.save(&chat).expect("saved");
+    let (_chat, file) = begun(&engine, &path);
     drop(file);
     fs::rename(&path, folder.path().join("talk.cache")).expect("renamed");
     // What is no temporary file of this program is the user's: known by its name and its content.
@@ -264,10 +267,7 @@ fn a_file_that_is_gone_is_written_again() {
 fn a_cache_is_removed_and_the_conversation_stays() {
     let (folder, path) = scratch();
     let engine = engine();
-    let mut chat = chat(&engine);
-    let mut file = ChatFile::create(&path, &chat).expect("created");
-    ask(&mut chat, NUMBER);
-    file.save(&chat).expect("saved");
+    let (chat, mut file) = begun(&engine, &path);
     let with_cache = fs::metadata(&path).expect("a file").len();
     file.remove_cache().expect("removed");
     assert!(fs::metadata(&path).expect("a file").len() < with_cache / 10);
@@ -420,10 +420,7 @@ fn a_cache_replaces_no_file_of_the_user() {
 fn an_older_cache_of_other_settings_does_not_count() {
     let (folder, path) = scratch();
     let engine = engine();
-    let mut chat = chat(&engine);
-    let mut file = ChatFile::create(&path, &chat).expect("created");
-    ask(&mut chat, NUMBER);
-    file.save(&chat).expect("saved");
+    let (mut chat, mut file) = begun(&engine, &path);
     let policy = "streaming:sinks=4,window=200,slack=0".parse().expect("a policy");
     let other = SessionOptions { policy, ..SessionOptions::default() };
     chat.move_to(Session::new(&engine, other).expect("a session"), &mut |_| ()).expect("moved");
@@ -440,10 +437,7 @@ fn an_older_cache_of_other_settings_does_not_count() {
 fn a_renamed_conversation_and_a_copy_keep_their_caches() {
     let (folder, path) = scratch();
     let engine = engine();
-    let mut chat = chat(&engine);
-    let mut file = ChatFile::create(&path, &chat).expect("created");
-    ask(&mut chat, NUMBER);
-    file.save(&chat).expect("saved");
+    let (mut chat, mut file) = begun(&engine, &path);
     ask(&mut chat, KEY);
     file.save_conversation(&chat).expect("saved");
     let (renamed, copy) = (folder.path().join("renamed"), folder.path().join("copy"));
