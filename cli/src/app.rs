@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use longhand::error::Shortage;
 use longhand::files::folders;
 use longhand::setup::Offers;
 use longhand::{
@@ -105,7 +106,7 @@ impl App {
     ) -> anyhow::Result<Session> {
         match self.resolve(model, options, prompt) {
             Ok(setup) => Ok(self.start(&setup)?),
-            Err(error @ EngineError::Memory { context, .. }) if options.policy.is_some() => {
+            Err(error @ EngineError::Memory(Shortage { context, .. })) if options.policy.is_some() => {
                 let find = || Offers::find(model, options, prompt, context);
                 let offers = self.interrupt.computing(find)?;
                 Err(failure::or_offer(error.into_failure(), &offers).into())

@@ -202,9 +202,7 @@ fn free_text(offers: &Offers) -> String {
 /// The text of an error. The error that memory is not enough has units here.
 pub fn message(error: &(dyn Error + 'static)) -> String {
     match error.downcast_ref() {
-        Some(EngineError::Memory { context, needed, free, on_device, bound, reserved }) => {
-            memory_text(*context, *needed, *free, *on_device, *bound, *reserved)
-        }
+        Some(EngineError::Memory(shortage)) => memory_text(shortage),
         _ => error.to_string(),
     }
 }

@@ -102,26 +102,8 @@ pub enum EngineError {
         path: PathBuf,
     },
     /// A session does not fit the memory that is free.
-    #[error(
-        "a context of {context} tokens needs {needed} bytes besides the weights{}, but {free} are free{}{}",
-        if *on_device { " on the GPU" } else { "" },
-        bound.map_or(String::new(), |bound| bound.to_string()),
-        if *reserved > 0 { format!("; {reserved} are reserved for other sessions") } else { String::new() }
-    )]
-    Memory {
-        /// Tokens of the session.
-        context: usize,
-        /// Bytes that it needs.
-        needed: usize,
-        /// Bytes that are free.
-        free: usize,
-        /// Whether it is the device's memory, not the host's.
-        on_device: bool,
-        /// What limits the host's memory; `None` for the device's.
-        bound: Option<MemoryBound>,
-        /// Bytes that other sessions of this process were promised.
-        reserved: usize,
-    },
+    #[error("{0}")]
+    Memory(Shortage),
     /// The model computed numbers that are not finite.
     #[error("{}", not_finite(origin))]
     NotFinite {
@@ -191,7 +173,7 @@ impl EngineError {
             EngineError::NoRowShares { .. } => {
                 Some(Hint::advice("calibrate the model again, or use the policy with heads=on"))
             }
-            EngineError::Memory { on_device, .. } => Some(Hint::SmallerSession { on_device: *on_device }),
+            EngineError::Memory(shortage) => Some(Hint::SmallerSession { on_device: shortage.on_device }),
             EngineError::NotFinite { .. } => Some(Hint::advice(
                 "the model file is damaged, or its numbers overflow: download or convert it again, or use another one",
             )),
@@ -207,6 +189,39 @@ impl EngineError {
     /// Whether the computation was stopped by its interrupt flag.
     pub fn is_interrupt(&self) -> bool {
         matches!(self, EngineError::Compute(ggml::Error::Interrupted))
+    }
+}
+
+/// How much memory a session needs, and how much there is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shortage {
+    /// Tokens of the session.
+    pub context: usize,
+    /// Bytes that it needs.
+    pub needed: usize,
+    /// Bytes that are free.
+    pub free: usize,
+    /// Whether it is the device's memory, not the host's.
+    pub on_device: bool,
+    /// What limits the host's memory; `None` for the device's.
+    pub bound: Option<MemoryBound>,
+    /// Bytes that other sessions of this process were promised.
+    pub reserved: usize,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Shortage { context, needed, free, on_device, bound, reserved } = self;
+        let place = if *on_device { " on the GPU" } else { "" };
+        write!(
+            f,
+            "a context of {context} tokens needs {needed} bytes besides the weights{place}, but {free} are free"
+        )?;
+        bound.map_or(Ok(()), |bound| write!(f, "{bound}"))?;
+        match reserved {
+            0 => Ok(()),
+            reserved => write!(f, "; {reserved} are reserved for other sessions"),
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use ggml::Type;
-use longhand::setup::{MemoryBound, Offer};
+use longhand::error::Shortage;
+use longhand::setup::Offer;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// `512 B`, `4.0 KiB`, `1.21 GiB`.
@@ -206,15 +207,9 @@ pub fn offer_flags(offer: &Offer) -> String {
     flags.join(" ")
 }
 
-/// The text of [`EngineError::Memory`](longhand::EngineError::Memory), with units.
-pub fn memory_text(
-    context: usize,
-    needed: usize,
-    free: usize,
-    on_device: bool,
-    bound: Option<MemoryBound>,
-    reserved: usize,
-) -> String {
+/// The text of a shortage of memory, with units.
+pub fn memory_text(shortage: &Shortage) -> String {
+    let Shortage { context, needed, free, on_device, bound, reserved } = *shortage;
     let reserved = match reserved {
         0 => String::new(),
         size => format!("; {} are reserved for other sessions", bytes(size)),

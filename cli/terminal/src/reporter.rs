@@ -130,9 +130,7 @@ fn notice_text(notice: &Notice) -> Option<String> {
 fn advice_text(advice: &Advice) -> String {
     let (offer, flags) = (&advice.offer, offer_flags(&advice.offer));
     let why = match advice.reason {
-        Reason::Memory { context, needed, free, on_device, bound, reserved } => {
-            memory_text(context, needed, free, on_device, bound, reserved)
-        }
+        Reason::Memory(shortage) => memory_text(&shortage),
         Reason::Layers { types } => {
             format!("with a full cache in {} not all layers fit the GPU", format::types(types))
         }

@@ -10,6 +10,7 @@ use super::target::GpuLayers;
 use super::{SetupOptions, Target, calibrate};
 use crate::devices::ledger::{Ledger, Left, Reservation};
 use crate::devices::memory::FreeMemory;
+use crate::error::Shortage;
 use crate::heads::HeadProfile;
 use crate::kv::{KvBudget, PolicyChoice};
 use crate::progress::{Notice, Observer};
@@ -386,6 +387,13 @@ impl Left {
     /// The error of a session of `context` tokens that needs so many bytes of main memory.
     pub(super) fn error(&self, context: usize, needed: usize) -> EngineError {
         let (FreeMemory { bytes: free, bound }, reserved) = (self.free, self.reserved);
-        EngineError::Memory { context, needed, free, on_device: false, bound: Some(bound), reserved }
+        EngineError::Memory(Shortage {
+            context,
+            needed,
+            free,
+            on_device: false,
+            bound: Some(bound),
+            reserved,
+        })
     }
 }

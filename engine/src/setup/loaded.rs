@@ -9,6 +9,7 @@ use super::planner::{ModelOutline, Planner, Precision};
 use super::profiles::{Profiles, smallest};
 use crate::devices::ledger::{Left, Reservation};
 use crate::devices::placement::Place;
+use crate::error::Shortage;
 use crate::kv::KvBudget;
 use crate::progress::Observer;
 use crate::setup::plan::{Measurements, Plan};
@@ -137,9 +138,14 @@ pub(crate) fn fit_instead_of(
     }
     let needed = plan.device_allocated() - plan.weights.device;
     match engine.backends.at(Place::Device).memory_left() {
-        Some(free) if needed > free => {
-            Err(EngineError::Memory { context, needed, free, on_device: true, bound: None, reserved: 0 })
-        }
+        Some(free) if needed > free => Err(EngineError::Memory(Shortage {
+            context,
+            needed,
+            free,
+            on_device: true,
+            bound: None,
+            reserved: 0,
+        })),
         _ => Ok((session, plan)),
     }
 }
@@ -161,7 +167,8 @@ pub(super) fn promise(
     if let (Some(left), Some((used, _))) = (backend.memory_left(), backend.memory_used()) {
         let needed = plan.device_allocated() - plan.weights.device;
         let promised = device.reserve(needed, used, left).map_err(|Left { free, reserved }| {
-            EngineError::Memory { context, needed, free: free.bytes, on_device: true, bound: None, reserved }
+            let free = free.bytes;
+            EngineError::Memory(Shortage { context, needed, free, on_device: true, bound: None, reserved })
         })?;
         reservations.push(promised.with_lasting(plan.device.store + plan.device.compute));
     }

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ggml::Type;
+use longhand::error::Shortage;
 use longhand::generate;
 use longhand::plan::{DRIVER_BYTES, Plan, PlanOptions};
 use longhand::policy::KvBudget;
@@ -228,7 +229,7 @@ fn a_saved_chat_that_does_not_fit_the_device_is_refused() {
     let restored = SavedChat::open(&path).expect("a saved chat").restore(&small, ChatOptions::default());
     std::fs::remove_file(&path).expect("removed");
     let error = restored.err().expect("it does not fit");
-    assert!(matches!(error, EngineError::Memory { on_device: true, .. }), "{error}");
+    assert!(matches!(error, EngineError::Memory(Shortage { on_device: true, .. })), "{error}");
 }
 
 /// Remembers whether a calibration began.
@@ -258,7 +259,7 @@ fn a_session_that_cannot_fit_the_device_is_refused_before_the_calibration() {
     };
     let mut calibrations = Calibrations(false);
     let error = prepare_session(&small, &asked, 4096, 4000, &mut calibrations).expect_err("it does not fit");
-    assert!(matches!(error, EngineError::Memory { on_device: true, .. }), "{error}");
+    assert!(matches!(error, EngineError::Memory(Shortage { on_device: true, .. })), "{error}");
     assert!(!calibrations.0, "a calibration began");
 }
 

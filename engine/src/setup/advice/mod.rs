@@ -23,6 +23,7 @@ pub use self::offers::{Offer, Offers};
 pub use self::recipes::{FULL, Recipe, TYPES, rank, recipes, share};
 use crate::EngineError;
 use crate::devices::memory::MemoryBound;
+use crate::error::Shortage;
 
 /// What auto changed, and why.
 ///
@@ -31,7 +32,7 @@ use crate::devices::memory::MemoryBound;
 ///
 /// fn tell(advice: &Advice) -> String {
 ///     match advice.reason {
-///         Reason::Memory { needed, free, .. } => format!("{needed} bytes are needed, {free} are free"),
+///         Reason::Memory(shortage) => format!("{} bytes are needed, {} are free", shortage.needed, shortage.free),
 ///         _ => advice.offer.known_cost().to_owned(),
 ///     }
 /// }
@@ -49,21 +50,8 @@ pub struct Advice {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// A session that keeps everything does not fit the free memory: the fields of [`EngineError::Memory`].
-    Memory {
-        /// Tokens of the session.
-        context: usize,
-        /// Bytes that it needs.
-        needed: usize,
-        /// Bytes that are free.
-        free: usize,
-        /// Whether it is the device's memory, not the host's.
-        on_device: bool,
-        /// What limits the host's memory; `None` for the device's.
-        bound: Option<MemoryBound>,
-        /// Bytes that other sessions of this process were promised.
-        reserved: usize,
-    },
+    /// A session that keeps everything does not fit the free memory.
+    Memory(Shortage),
     /// With a cache that keeps everything not all layers fit the GPU.
     Layers {
         /// Types of its keys and values.
@@ -86,10 +74,8 @@ pub enum Reason {
 impl Reason {
     /// The reason of a session that does not fit; `None` of another error.
     fn of_error(error: &EngineError) -> Option<Reason> {
-        match *error {
-            EngineError::Memory { context, needed, free, on_device, bound, reserved } => {
-                Some(Reason::Memory { context, needed, free, on_device, bound, reserved })
-            }
+        match error {
+            EngineError::Memory(shortage) => Some(Reason::Memory(*shortage)),
             _ => None,
         }
     }

@@ -8,6 +8,7 @@ use super::choice::{MAX_PLANNINGS, Search};
 use super::offers::changes;
 use super::recipes::TYPES;
 use super::{Advice, Offer, Offers, Reason};
+use crate::error::Shortage;
 use crate::kv::{KvBudget, PolicyChoice};
 use crate::setup::decision::{Decider, copies};
 use crate::setup::loaded::{plan_session, promise};
@@ -229,7 +230,7 @@ fn two_threads_do_not_get_the_same_memory() {
         (Ok(setup), Err(error)) | (Err(error), Ok(setup)) => (setup, error),
         (one, _) => panic!("one of two: {}", one.is_ok()),
     };
-    assert!(matches!(error, EngineError::Memory { reserved, .. } if reserved == needed), "{error}");
+    assert!(matches!(error, EngineError::Memory(shortage) if shortage.reserved == needed), "{error}");
     assert!(error.to_string().contains("reserved for other sessions"), "{error}");
     // What was promised is the session's until it is dropped.
     let session = setup.start(&mut ()).expect("a session");
@@ -266,7 +267,7 @@ fn sessions_of_an_engine_do_not_get_the_same_memory_of_a_device() {
     let first = promised().expect("there is room");
     let session = Session::new(&engine, first.session).expect("a session");
     let error = promised().err().expect("a refusal");
-    assert!(matches!(error, EngineError::Memory { on_device: true, reserved: 1.., .. }), "{error}");
+    assert!(matches!(error, EngineError::Memory(Shortage { on_device: true, reserved: 1.., .. })), "{error}");
     drop((session, first.reservations));
     promised().expect("the memory is free again");
 }

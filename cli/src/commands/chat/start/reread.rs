@@ -189,14 +189,14 @@ mod tests {
             report(full.into()),
             "error: 42 tokens do not fit a context of 10\nhint: /ctx 5000 has room for it and for more questions"
         );
-        let memory = EngineError::Memory {
+        let memory = EngineError::Memory(longhand::error::Shortage {
             context: 1 << 30,
             needed: 2 << 30,
             free: 1 << 30,
             on_device: false,
             bound: None,
             reserved: 0,
-        };
+        });
         let memory = report(memory.into());
         assert!(memory.starts_with("error: a context of 1,073,741,824 tokens needs 2.00 GiB"), "{memory}");
         assert!(memory.contains("(/ctx)") && !memory.contains(" -"), "{memory}");
