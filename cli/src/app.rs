@@ -6,8 +6,7 @@ use longhand::error::Shortage;
 use longhand::files::folders;
 use longhand::setup::Offers;
 use longhand::{
-    ChatFormat, Engine, EngineError, Model, ModelSource, Observer as _, Session, SessionOptions, Setup,
-    SetupOptions,
+    ChatFormat, Engine, EngineError, Model, ModelSource, Observer as _, Session, Setup, SetupOptions,
 };
 use models::chat::TemplateOrigin;
 use terminal::console::Console;
@@ -145,10 +144,5 @@ impl App {
         let options = setup.session_options();
         reporter::note_prefill(&self.console, [(options.prefill, &options.policy)]);
         self.interrupt.computing(|| setup.start(&mut self.reporter()))
-    }
-
-    /// A session of a loaded model that Ctrl-C stops.
-    pub fn new_session(&self, engine: &Arc<Engine>, options: SessionOptions) -> Result<Session, EngineError> {
-        Ok(Session::new(engine, options)?.with_interrupt(&self.interrupt.flag()))
     }
 }

@@ -15,7 +15,7 @@ pub mod recall;
 
 use std::sync::Arc;
 
-use longhand::{Engine, EngineError, Model, Session, SessionOptions, Setup, SetupOptions};
+use longhand::{Engine, EngineError, Model, Setup, SetupOptions};
 use terminal::console::Console;
 use terminal::interrupt::Interrupt;
 use terminal::reporter::Reporter;
@@ -29,11 +29,6 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// A session of a loaded model that Ctrl-C stops.
-    fn new_session(&self, engine: &Arc<Engine>, options: SessionOptions) -> Result<Session, EngineError> {
-        Ok(Session::new(engine, options)?.with_interrupt(&self.interrupt.flag()))
-    }
-
     /// Shows progress and notices of the library.
     fn reporter(&self) -> Reporter<'_> {
         Reporter::new(&self.console)

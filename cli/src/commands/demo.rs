@@ -195,7 +195,7 @@ impl<'a> Demo<'a> {
             answer_limit: Some(ANSWER_LIMIT),
             ..ChatOptions::default()
         };
-        let mut chat = Chat::new(app.new_session(engine, session_options)?, chat_options)?;
+        let mut chat = Chat::new(app.interrupt.new_session(engine, session_options)?, chat_options)?;
         let (mut answered, mut prefill_tps, mut usage) = (0, 0.0, chat.session().kv_usage());
         for (number, fact) in document.facts.iter().enumerate() {
             let reading = turn::read(app, &mut chat, &fact.question)?;

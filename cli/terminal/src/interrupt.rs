@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use longhand::InterruptFlag;
+use longhand::{Engine, EngineError, InterruptFlag, Session, SessionOptions};
 #[cfg(unix)]
 use signal_hook::consts as signals;
 #[cfg(unix)]
@@ -144,6 +144,14 @@ impl Interrupt {
     /// The flag for the library's calls and sessions.
     pub fn flag(&self) -> InterruptFlag {
         self.0.flag.clone()
+    }
+
+    /// A session of a loaded model that Ctrl-C stops.
+    ///
+    /// # Errors
+    /// Those of [`Session::new`].
+    pub fn new_session(&self, engine: &Arc<Engine>, options: SessionOptions) -> Result<Session, EngineError> {
+        Ok(Session::new(engine, options)?.with_interrupt(&self.flag()))
     }
 
     /// Runs `work`, in which Ctrl-C sets [`Interrupt::flag`].

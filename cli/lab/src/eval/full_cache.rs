@@ -37,7 +37,7 @@ impl FullCache {
         exercise: &Exercise,
     ) -> Result<FullCache, EngineError> {
         let options = || SessionOptions { context: exercise.context(), ..SessionOptions::default() };
-        let session = || lab.new_session(engine, options());
+        let session = || lab.interrupt.new_session(engine, options());
         Ok(match &exercise.content {
             Content::Question(..) | Content::Retention(_) => FullCache::None,
             Content::Prediction(text, rest) => {

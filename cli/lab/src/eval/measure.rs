@@ -191,7 +191,10 @@ impl<'a> Evaluation<'a> {
     }
 
     fn new_sessions(&self, group: &[(usize, SessionOptions)]) -> Result<Vec<Session>, EngineError> {
-        group.iter().map(|(_, options)| self.lab.new_session(self.engine, options.clone())).collect()
+        group
+            .iter()
+            .map(|(_, options)| self.lab.interrupt.new_session(self.engine, options.clone()))
+            .collect()
     }
 
     /// Reads a text, asks its question, and records the scores of the answers.

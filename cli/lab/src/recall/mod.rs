@@ -209,7 +209,8 @@ fn measure(lab: &Lab, engine: &Arc<Engine>, trials: &mut [Trial]) -> Result<()> 
         let options = |(index, cell): (usize, &Cell)| Some((index, cell.options.as_ref().ok()?.clone()));
         let possible: Vec<_> = cells.iter().enumerate().filter_map(options).collect();
         for group in groups(engine, possible, *context, free)? {
-            let new = |(_, options): &(usize, SessionOptions)| lab.new_session(engine, options.clone());
+            let new =
+                |(_, options): &(usize, SessionOptions)| lab.interrupt.new_session(engine, options.clone());
             let mut sessions = group.iter().map(new).collect::<Result<Vec<_>, _>>()?;
             for (number, text) in texts.iter().enumerate() {
                 let detail = format!("document {} of {}", number + 1, format::count(*tokens));

@@ -140,7 +140,7 @@ fn session(
     if let Some(Loaded { engine, .. }) = loaded.as_ref().filter(|loaded| context <= loaded.context) {
         let prepare = || setup::prepare_session(engine, options, context, prompt, &mut app.reporter());
         match app.interrupt.computing(prepare) {
-            Ok((prepared, _)) => return Ok(app.new_session(engine, prepared)?),
+            Ok((prepared, _)) => return Ok(app.interrupt.new_session(engine, prepared)?),
             Err(EngineError::Memory { .. }) => {}
             Err(error) => return Err(error.into()),
         }

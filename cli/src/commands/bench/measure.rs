@@ -123,7 +123,7 @@ impl Bench<'_> {
         let policy = options.policy.clone();
         let mut runner = Runner {
             app,
-            session: app.new_session(self.engine, options)?,
+            session: app.interrupt.new_session(self.engine, options)?,
             tokens: tokens(length, self.engine.spec().n_vocab),
             test,
             random_fill: self.random_fill,

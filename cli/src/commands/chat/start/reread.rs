@@ -95,7 +95,7 @@ pub fn change_policy(
         return Err(Failure::usage(format!("the policy is {} already", new.policy), hint).into());
     }
     announce(app, tokens, rate);
-    let session = app.new_session(&engine, new)?;
+    let session = app.interrupt.new_session(&engine, new)?;
     read(app, |progress| chat.move_to(session, progress))
 }
 
