@@ -7,8 +7,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::panic;
 use std::process;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError, TryLockError};
+use std::thread;
+use std::time::Duration;
 
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{self, InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
@@ -24,6 +26,8 @@ static ORIGINAL: OnceLock<Termios> = OnceLock::new();
 static CHANGED_BY: AtomicU32 = AtomicU32::new(0);
 /// Whether the program ends, so that another thread must not change the modes again.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
+/// Held while the modes are changed, so that whoever ends the program waits for that.
+static CHANGING: Mutex<()> = Mutex::new(());
 /// Whether the terminal was asked to mark what is pasted.
 static MARKS_PASTES: AtomicBool = AtomicBool::new(false);
 /// Bytes that were typed before the last [`enter`] and are not read yet.
@@ -49,6 +53,10 @@ pub fn enter(mark_pastes: bool) -> io::Result<()> {
         LocalModes::ICANON | LocalModes::ECHO | LocalModes::ECHONL | LocalModes::IEXTEN | LocalModes::ISIG;
     modes.special_codes[SpecialCodeIndex::VMIN] = 1;
     modes.special_codes[SpecialCodeIndex::VTIME] = 0;
+    let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+    if IS_OVER.load(Ordering::SeqCst) {
+        return Ok(());
+    }
     MARKS_PASTES.store(mark_pastes, Ordering::SeqCst);
     let was_changed = CHANGED_BY.swap(process::id(), Ordering::SeqCst) == process::id();
     termios::tcsetattr(stdin(), OptionalActions::Now, &modes)?;
@@ -58,9 +66,6 @@ pub fn enter(mark_pastes: bool) -> io::Result<()> {
     }
     if mark_pastes {
         write(BRACKETED_PASTE_ON);
-    }
-    if IS_OVER.load(Ordering::SeqCst) {
-        restore();
     }
     Ok(())
 }
@@ -72,8 +77,17 @@ pub fn take_typed_before(bytes: usize) -> usize {
     before
 }
 
-/// Gives the terminal back as it was. Does nothing if it was not changed.
+/// Gives the terminal back as it was. Does nothing if it was not changed. Another thread that changes the modes is waited
+/// for, but not longer than a moment: it may be the one that has failed.
 pub fn restore() {
+    let mut changing = CHANGING.try_lock();
+    for _ in 0..100 {
+        match changing {
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
+            _ => break,
+        }
+        changing = CHANGING.try_lock();
+    }
     if CHANGED_BY.compare_exchange(process::id(), 0, Ordering::SeqCst, Ordering::SeqCst).is_err() {
         return;
     }
@@ -152,30 +166,62 @@ mod tests {
 
     use super::*;
 
-    /// Runs itself in a pseudo-terminal, where it panics.
-    #[test]
-    fn a_panic_restores_the_terminal() {
-        const INSIDE: &str = "LONGHAND_TEST_IN_TERMINAL";
-        if env::var_os(INSIDE).is_some() {
-            enter(true).expect("a terminal");
-            panic!("a defect");
-        }
+    const INSIDE: &str = "LONGHAND_TEST_IN_TERMINAL";
+
+    /// Runs a test of this file by itself in a pseudo-terminal. Returns what it showed, its exit code, and the modes of the
+    /// terminal before and after.
+    fn run_inside(test: &str) -> (String, Option<i32>, [Termios; 2]) {
         let (mut pty, pts) = open().expect("a pseudo-terminal");
         let before = termios::tcgetattr(&pty).expect("its modes");
         let mut child = Command::new(env::current_exe().expect("this program"))
-            .args(["tty::tests::a_panic_restores_the_terminal", "--exact", "--nocapture"])
+            .args([&format!("tty::tests::{test}"), "--exact", "--nocapture"])
             .env(INSIDE, "1")
             .spawn(pts)
             .expect("a process");
         let mut shown = Vec::new();
         // EIO says that the process has ended.
         let _ = pty.read_to_end(&mut shown);
-        let shown = String::from_utf8_lossy(&shown);
-        assert_eq!(child.wait().expect("an end").code(), Some(101), "{shown}");
+        let code = child.wait().expect("an end").code();
+        let after = termios::tcgetattr(&pty).expect("its modes");
+        (String::from_utf8_lossy(&shown).into_owned(), code, [before, after])
+    }
+
+    #[test]
+    fn a_panic_restores_the_terminal() {
+        if env::var_os(INSIDE).is_some() {
+            enter(true).expect("a terminal");
+            panic!("a defect");
+        }
+        let (shown, code, [before, after]) = run_inside("a_panic_restores_the_terminal");
+        assert_eq!(code, Some(101), "{shown}");
         let (_, marked) = shown.split_once(BRACKETED_PASTE_ON).expect("entered");
         let (_, behind) = marked.split_once(BRACKETED_PASTE_OFF).expect("restored");
         assert!(behind.contains("a defect"), "{shown}");
-        let after = termios::tcgetattr(&pty).expect("its modes");
         assert_eq!((after.local_modes, after.input_modes), (before.local_modes, before.input_modes));
+    }
+
+    #[test]
+    fn an_end_restores_the_terminal_while_other_threads_change_it() {
+        if env::var_os(INSIDE).is_some() {
+            enter(true).expect("a terminal");
+            for _ in 0..4 {
+                thread::spawn(|| {
+                    loop {
+                        restore();
+                        enter(true).expect("a terminal");
+                    }
+                });
+            }
+            thread::sleep(Duration::from_millis(5));
+            restore_for_good();
+            low_level::exit(7);
+        }
+        for run in 0..20 {
+            let (shown, code, [before, after]) =
+                run_inside("an_end_restores_the_terminal_while_other_threads_change_it");
+            assert_eq!(code, Some(7), "{shown}");
+            assert_eq!(after.local_modes, before.local_modes, "run {run}");
+            assert!(shown.rfind(BRACKETED_PASTE_OFF) > shown.rfind(BRACKETED_PASTE_ON), "run {run}");
+        }
     }
 }

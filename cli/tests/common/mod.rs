@@ -42,6 +42,14 @@ impl Run {
         object
     }
 
+    /// Checks that stderr has each of these texts.
+    #[track_caller]
+    pub fn says(&self, parts: &[&str]) {
+        for part in parts {
+            assert!(self.stderr.contains(part), "{part}: {}", self.stderr);
+        }
+    }
+
     /// The name under which a conversation was kept, from the line that says so.
     #[track_caller]
     pub fn kept_name(&self) -> String {
