@@ -2,7 +2,7 @@
 //! single, in folders or in archives. Knows nothing of terminals and models.
 //!
 //! Files are untrusted. What is more than text is looked into and converted in a child process with limits on time,
-//! memory and stack (`convert.rs`). So a hostile file cannot end or block the program.
+//! memory and stack (`convert/mod.rs`). So a hostile file cannot end or block the program.
 //!
 //! ```
 //! use documents::{Kind, Limits};
