@@ -59,6 +59,11 @@ pub mod saved {
     pub use crate::session::snapshot::Outdated;
 }
 
+/// Where in the documents an answer comes from.
+pub mod sources {
+    pub use crate::chat::sources::{Evidence, NoSources, Ranked, Ranking, Source, Sources, rank, sentences};
+}
+
 /// What a session's store holds, and what attention paid to it.
 pub mod store {
     pub use crate::session::{KvHeadRows, KvMap, KvUsage};
