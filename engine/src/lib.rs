@@ -43,6 +43,7 @@ pub use ggml::{InterruptFlag, Type};
 pub use kv::policy;
 pub use model::{ChatFormat, Model, ModelSource};
 pub use models::chat::Message;
+pub use outline;
 pub use progress::{Notice, Observer, Progress, Task};
 pub use session::generate::sampler::{Sampler, SamplerOptions};
 pub use session::generate::{Generated, Stop, generate};

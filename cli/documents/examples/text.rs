@@ -24,7 +24,7 @@ fn main() -> ExitCode {
                     notes.join("; ")
                 );
             }
-            print!("{}", source.into_text());
+            print!("{}", source.into_text().0);
             ExitCode::SUCCESS
         }
         Err(error) => {

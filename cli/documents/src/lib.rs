@@ -19,6 +19,7 @@ mod convert;
 mod counts;
 mod error;
 mod kind;
+mod marks;
 mod office;
 mod package;
 mod pdf;
@@ -33,9 +34,8 @@ use std::io::{Cursor, Read};
 use std::path::Path;
 use std::time::Duration;
 
+use outline::Outline;
 use serde::{Deserialize, Serialize};
-
-use self::plain::decode;
 
 pub use self::convert::convert_in_process;
 pub use self::counts::total;
@@ -73,6 +73,8 @@ pub struct Document {
     pub text: String,
     /// Pages of a PDF.
     pub pages: Option<usize>,
+    /// Where its pages and sections begin, and documents within it.
+    pub outline: Outline,
     /// What a reader should know about the text.
     pub notes: Vec<Note>,
 }
@@ -310,7 +312,7 @@ pub fn read_stream(stream: impl Read, limits: &Limits) -> Result<Vec<u8>, Proble
 pub fn read_bytes(name: &str, bytes: &[u8], limits: &Limits) -> Result<Document, DocumentError> {
     let read = || {
         let (kind, converted) = match kind::detect(name, bytes)? {
-            Some(kind @ (Kind::Text | Kind::Markdown)) => (kind, decode::text(bytes)?),
+            Some(kind @ (Kind::Text | Kind::Markdown)) => (kind, convert_in_process(kind, bytes, limits)?),
             kind => convert::convert(kind, bytes, limits)?,
         };
         match converted.text.trim().is_empty() {
@@ -319,8 +321,8 @@ pub fn read_bytes(name: &str, bytes: &[u8], limits: &Limits) -> Result<Document,
         }
     };
     match read() {
-        Ok((kind, Converted { text, pages, notes })) => {
-            Ok(Document { name: name.to_owned(), kind, text, pages, notes })
+        Ok((kind, Converted { text, pages, notes, outline })) => {
+            Ok(Document { name: name.to_owned(), kind, text, pages, outline, notes })
         }
         Err(problem) => Err(DocumentError { name: name.to_owned(), problem }),
     }
@@ -336,4 +338,6 @@ pub struct Converted {
     pub pages: Option<usize>,
     /// As of [`Document`].
     pub notes: Vec<Note>,
+    /// As of [`Document`].
+    pub outline: Outline,
 }

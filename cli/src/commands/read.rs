@@ -74,7 +74,7 @@ pub fn run(app: &App, args: &ReadArgs) -> Result<()> {
     let documents = Documents::read(&files)?;
     let preamble = Preamble::new(chat_format, args.system_prompt.as_deref(), documents.text())?;
     documents.announce(app, chat_format, preamble.document_tokens())?;
-    let preamble = preamble.with_names(documents.names());
+    let preamble = preamble.with_names(documents.names()).with_outline(documents.outline().clone());
     drop(documents);
     let prompt = preamble.min_tokens();
     let context = options.context.tokens(prompt, model.spec().n_ctx_train);

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Result;
 use documents::{Document, Limits, Note, Problem, Source};
 use longhand::ChatFormat;
+use longhand::outline::Outline;
 use terminal::{format, stdin};
 
 use crate::app::App;
@@ -21,6 +22,7 @@ const MAX_IGNORE_FILES: usize = 2;
 #[derive(Default)]
 pub struct Documents {
     text: String,
+    outline: Outline,
     parts: Vec<Part>,
 }
 
@@ -117,6 +119,11 @@ impl Documents {
         &self.text
     }
 
+    /// What begins where in the whole text.
+    pub fn outline(&self) -> &Outline {
+        &self.outline
+    }
+
     /// The names of the files, without their folders; folders and patterns as they were given.
     pub fn names(&self) -> Vec<String> {
         let name = |part: &Part| match Path::new(&part.name).file_name() {
@@ -142,9 +149,11 @@ impl Documents {
         let (name, count, notes) = (source.name.clone(), count(&source), notes(&source));
         let is_collection = source.is_collection;
         let start = self.text.len();
+        let (text, outline) = source.into_text();
+        self.outline.append(start, outline);
         match self.text.is_empty() {
-            true => self.text = source.into_text(),
-            false => self.text.push_str(&source.into_text()),
+            true => self.text = text,
+            false => self.text.push_str(&text),
         }
         self.parts.push(Part { name, is_collection, count, notes, range: start..self.text.len() });
     }
@@ -164,6 +173,11 @@ impl Documents {
 }
 
 impl Part {
+    /// Where it begins in the whole text.
+    pub fn start(&self) -> usize {
+        self.range.start
+    }
+
     /// `paper.pdf: 38 pages (3 pages without text)`; `None` where there is nothing to say.
     pub fn about(&self) -> Option<String> {
         let notes = self.notes.join("; ");

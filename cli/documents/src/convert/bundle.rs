@@ -3,6 +3,7 @@
 use super::convert_within;
 use crate::counts::Counts;
 use crate::kind::{self, binary};
+use crate::marks::MARK;
 use crate::package::{self, Archive, natural_order};
 use crate::{Converted, Kind, Limits, Note, Problem};
 
@@ -50,7 +51,7 @@ impl<'a> Parts<'a> {
             Ok(converted) if converted.text.trim().is_empty() => Ok(()),
             Ok(converted) => {
                 let name: String =
-                    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+                    name.chars().map(|c| if c.is_control() || c == MARK { '\u{fffd}' } else { c }).collect();
                 for note in converted.notes {
                     if !self.counts.add_note(&note)
                         && self.notes.len() < MAX_NOTES
@@ -59,7 +60,7 @@ impl<'a> Parts<'a> {
                         self.notes.push(note);
                     }
                 }
-                self.push_text(&format!("==> {name} <==\n{}\n", converted.text.trim_end()))
+                self.push_text(&format!("{MARK}==> {name} <==\n{}\n", converted.text.trim_end()))
             }
             Err(problem @ (Problem::TooLong { .. } | Problem::Unpacked { .. })) => Err(problem),
             Err(_) => {

@@ -6,7 +6,7 @@ mod bundle;
 use crate::office::{docx, odf, pptx, rtf, xlsx};
 use crate::plain::{csv, decode, notebook, subtitles};
 use crate::web::{epub, html, mail};
-use crate::{Converted, Kind, Limits, Problem, package, pdf};
+use crate::{Converted, Kind, Limits, Problem, marks, package, pdf};
 
 pub(crate) use self::bundle::Parts;
 
@@ -20,13 +20,15 @@ const STACK_BYTES: usize = 64 << 20;
 /// stack, take all memory, or never end.
 #[doc(hidden)]
 pub fn convert_in_process(kind: Kind, bytes: &[u8], limits: &Limits) -> Result<Converted, Problem> {
-    convert_within(kind, bytes, limits, 0)
+    let converted = convert_within(kind, bytes, limits, 0)?;
+    let (text, outline) = marks::take(converted.text);
+    Ok(Converted { text, outline, ..converted })
 }
 
 /// The same for a document within others: so many are around it.
 fn convert_within(kind: Kind, bytes: &[u8], limits: &Limits, depth: usize) -> Result<Converted, Problem> {
     match kind {
-        Kind::Text | Kind::Markdown => decode::text(bytes),
+        Kind::Text | Kind::Markdown => plain_text(kind, bytes),
         Kind::Html => html::convert(bytes, limits.bytes),
         Kind::Pdf => pdf::convert(bytes, limits.bytes),
         Kind::Docx => docx::convert(bytes, limits.bytes),
@@ -41,6 +43,16 @@ fn convert_within(kind: Kind, bytes: &[u8], limits: &Limits, depth: usize) -> Re
         Kind::Mail => mail::convert(bytes, Parts::new(limits, depth)),
         Kind::Archive => bundle::convert(bytes, Parts::new(limits, depth)),
     }
+}
+
+/// A text file as it is, with marks where a page or a heading begins.
+fn plain_text(kind: Kind, bytes: &[u8]) -> Result<Converted, Problem> {
+    let converted = decode::text(bytes)?;
+    let text = match kind {
+        Kind::Markdown => marks::markdown(&converted.text),
+        _ => marks::form_feeds(converted.text),
+    };
+    Ok(Converted { text, ..converted })
 }
 
 /// The same with the kind. Without one, it is an archive, which is looked into.
@@ -64,6 +76,7 @@ mod child {
     use std::time::{Duration, Instant};
 
     use fork::{Child, Ending};
+    use outline::Outline;
     use serde::{Deserialize, Serialize};
 
     use super::{STACK_BYTES, detect_and_convert};
@@ -74,12 +87,12 @@ mod child {
     /// More time for each byte of the file, in microseconds.
     const MICROSECONDS_PER_BYTE: u64 = 1;
     /// Maximum length of a reply without the text.
-    const MAX_HEAD_BYTES: u64 = 64 << 10;
+    const MAX_HEAD_BYTES: u64 = 64 << 20;
 
     /// What the child sends before the text.
     #[derive(Serialize, Deserialize)]
     struct Head {
-        result: Result<(Kind, Option<usize>, Vec<Note>), Problem>,
+        result: Result<(Kind, Option<usize>, Vec<Note>, Outline), Problem>,
         text_bytes: u64,
     }
 
@@ -124,7 +137,9 @@ mod child {
 
     fn write_reply(out: &mut impl Write, result: Result<(Kind, Converted), Problem>) -> io::Result<()> {
         let (result, text) = match result {
-            Ok((kind, Converted { text, pages, notes })) => (Ok((kind, pages, notes)), text),
+            Ok((kind, Converted { text, pages, notes, outline })) => {
+                (Ok((kind, pages, notes, outline)), text)
+            }
             // The error of a read in memory is a damaged file, and cannot be sent.
             Err(Problem::Read(error)) => (Err(Problem::Damaged { what: error.to_string() }), String::new()),
             Err(problem) => (Err(problem), String::new()),
@@ -144,7 +159,10 @@ mod child {
         let Head { result, text_bytes } = serde_json::from_slice(&head)?;
         let text = read_bytes(from, text_bytes, limits.bytes)?;
         let text = String::from_utf8(text).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        Ok(result.map(|(kind, pages, notes)| (kind, Converted { text, pages, notes })))
+        if result.as_ref().is_ok_and(|(_, _, _, outline)| !outline.is_of(&text)) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(result.map(|(kind, pages, notes, outline)| (kind, Converted { text, pages, notes, outline })))
     }
 
     fn read_bytes(from: &mut impl Read, length: u64, limit: u64) -> io::Result<Vec<u8>> {

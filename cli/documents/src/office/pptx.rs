@@ -5,6 +5,7 @@ use super::chart::Charts;
 use super::omml::{self, Omml};
 use super::relations::{Relations, main_part};
 use crate::counts::Counts;
+use crate::marks::{self, MARK};
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
 use crate::writer::ordinal::Format;
@@ -44,7 +45,7 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
         let gap = if text.is_empty() { "" } else { "\n" };
         let title = slide.title.finish().split_whitespace().collect::<Vec<_>>().join(" ");
         let colon = if title.is_empty() { "" } else { ": " };
-        text.push_str(&format!("{gap}# Slide {}{colon}{title}\n", i + 1));
+        text.push_str(&format!("{gap}{}{MARK}# Slide {}{colon}{title}\n", marks::page(i + 1), i + 1));
         counts.unfilled_rows += slide.writer.unfilled_rows();
         let body = slide.writer.finish();
         if !body.is_empty() {

@@ -16,7 +16,7 @@ use hayro_interpret::InterpreterCache;
 use hayro_interpret::hayro_syntax::{DecryptionError, LoadPdfError, Pdf};
 
 use self::page::PageText;
-use crate::{Converted, Note, Problem};
+use crate::{Converted, Note, Problem, marks};
 
 /// Converts a document.
 ///
@@ -33,21 +33,24 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
     let cache = InterpreterCache::new();
     let mut text = String::new();
     let mut totals = Totals::default();
-    for page in pdf.pages().iter() {
+    for (i, page) in pdf.pages().iter().enumerate() {
         let page = page::read(page, &cache);
         totals.add(&page);
         let page = write(page);
         if !page.is_empty() && !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&page);
+        if !page.is_empty() {
+            text.push_str(&marks::page(i + 1));
+            text.push_str(&marks::without_marks(page));
+        }
         if text.len() as u64 > max_bytes {
             return Err(Problem::TooLong { limit: max_bytes });
         }
     }
     let pages = pdf.pages().len();
     totals.check(pages)?;
-    Ok(Converted { text, pages: Some(pages), notes: totals.notes() })
+    Ok(Converted { text, pages: Some(pages), notes: totals.notes(), ..Converted::default() })
 }
 
 fn open(bytes: Vec<u8>) -> Result<Pdf, Problem> {

@@ -5,6 +5,7 @@ use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 use super::western::{self, Charset};
 use crate::kind::binary;
+use crate::marks::without_marks;
 use crate::{Converted, Note, Problem};
 
 /// The encoding is guessed from this many bytes.
@@ -19,6 +20,11 @@ const END_OF_FILE: u8 = 0x1a;
 /// # Errors
 /// The bytes are not text.
 pub(crate) fn text(bytes: &[u8]) -> Result<Converted, Problem> {
+    let converted = decoded(bytes)?;
+    Ok(Converted { text: without_marks(converted.text), ..converted })
+}
+
+fn decoded(bytes: &[u8]) -> Result<Converted, Problem> {
     let without_mark = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     match (utf16(bytes), std::str::from_utf8(without_mark)) {
         (None, Ok(text)) => Ok(Converted { text: text.to_owned(), ..Converted::default() }),

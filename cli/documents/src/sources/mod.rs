@@ -7,6 +7,8 @@ mod walk;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use outline::{Begins, Mark, Outline};
+
 use self::pattern::Pattern;
 use self::walk::Walk;
 use crate::{Document, DocumentError, Kind, Limits, Problem, read_file};
@@ -45,19 +47,43 @@ impl From<Document> for Source {
 }
 
 impl Source {
-    /// The whole text. The documents of a folder or a pattern each follow a line with their path.
-    pub fn into_text(self) -> String {
-        if !self.is_collection {
-            return self.documents.into_iter().map(|document| document.text).collect();
-        }
-        let mut whole = String::new();
-        for Document { name, text, .. } in self.documents {
-            let name: String = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    /// The whole text, and what begins where in it. The documents of a folder or a pattern each follow a line with their
+    /// path. In the outline, single files have no folder.
+    pub fn into_text(self) -> (String, Outline) {
+        let (mut whole, mut outline) = (String::new(), Outline::default());
+        for document in self.documents {
+            let name: String =
+                document.name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+            let start = whole.len();
+            if !self.is_collection {
+                let file = Path::new(&name).file_name().map(|file| file.to_string_lossy().into_owned());
+                let name = file.unwrap_or(name);
+                outline.push(start, Begins::Document(name.clone()));
+                outline.append(start, within(&name, document.outline));
+                whole.push_str(&document.text);
+                continue;
+            }
             let gap = if whole.is_empty() { "" } else { "\n\n" };
-            whole.extend([gap, "==> ", &name, " <==\n", text.trim_end()]);
+            whole.extend([gap, "==> ", &name, " <==\n"]);
+            outline.push(start + gap.len(), Begins::Document(name.clone()));
+            outline.append(whole.len(), within(&name, document.outline));
+            whole.push_str(document.text.trim_end());
         }
-        whole
+        (whole, outline)
     }
+}
+
+/// An outline in which documents within a document have its name before theirs.
+fn within(name: &str, outline: Outline) -> Outline {
+    let mut inner = Outline::default();
+    for Mark(start, begins) in outline.marks() {
+        let begins = match begins {
+            Begins::Document(own) => Begins::Document(format!("{name}/{own}")),
+            begins => begins.clone(),
+        };
+        inner.push(*start, begins);
+    }
+    inner
 }
 
 /// Reads a file, all documents of a folder, or all documents that match a pattern such as `src/**/*.rs`. A file or a

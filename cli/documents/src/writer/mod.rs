@@ -13,6 +13,7 @@ pub(crate) use self::scripts::Level;
 
 use self::scripts::Scripts;
 use self::tables::Table;
+use crate::marks::{self, MARK};
 
 /// Deepest indentation of lists.
 const MAX_INDENT: usize = 8;
@@ -99,7 +100,9 @@ impl Writer {
 
     fn words(&mut self, text: &str) {
         let is_word = |c: char| {
-            !c.is_whitespace() && !c.is_control() && !matches!(c, '\u{ad}' | '\u{200b}' | '\u{feff}' | '|')
+            !c.is_whitespace()
+                && !c.is_control()
+                && !matches!(c, '\u{ad}' | '\u{200b}' | '\u{feff}' | MARK | '|')
         };
         let mut rest = text;
         while let Some(c) = rest.chars().next() {
@@ -112,7 +115,7 @@ impl Writer {
             }
             match c {
                 '\u{a0}' => self.push(' '),
-                '\u{ad}' | '\u{200b}' | '\u{feff}' => {}
+                '\u{ad}' | '\u{200b}' | '\u{feff}' | MARK => {}
                 '|' if self.in_cell => {
                     self.push('\\');
                     self.text.push('|');
@@ -130,7 +133,7 @@ impl Writer {
         if self.in_cell {
             return self.words(text);
         }
-        for c in text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')) {
+        for c in text.chars().filter(|c| *c != MARK && (!c.is_control() || matches!(c, '\n' | '\t'))) {
             match c {
                 // An end of the line is written when something follows.
                 '\n' if self.gap == Gap::Line => {
@@ -224,8 +227,13 @@ impl Writer {
         self.end_item();
         self.paragraph();
         if !self.in_cell {
-            self.marker = "#".repeat(level.clamp(1, 6)) + " ";
+            self.marker = format!("{MARK}{} ", "#".repeat(level.clamp(1, 6)));
         }
+    }
+
+    /// Begins a page or a slide, before the heading that was begun.
+    pub(crate) fn page(&mut self, number: usize) {
+        self.marker.insert_str(0, &marks::page(number));
     }
 
     /// Begins an item of a list with a mark such as `-`. The outermost list has depth 0.
@@ -271,7 +279,7 @@ mod tests {
         writer.end_item();
         writer.text("end");
         writer.paragraph();
-        assert_eq!(writer.finish(), "## A heading\n\n  - item\n\nend\n");
+        assert_eq!(writer.finish(), "\u{fdd0}## A heading\n\n  - item\n\nend\n");
     }
 
     #[test]

@@ -53,7 +53,7 @@ fn a_folder_gives_its_documents_sorted_by_path() {
     assert_eq!((skipped.binary, skipped.empty, skipped.unreadable.len()), (1, 1, 1));
     assert!(skipped.unreadable[0].to_string().contains("broken.docx: it is damaged"));
     let path = folder.display().to_string();
-    let text = source.into_text().replace(&path, "F");
+    let text = source.into_text().0.replace(&path, "F");
     assert_eq!(text, "==> F/a/z.md <==\nfirst\n\n==> F/b.txt <==\nsecond\n\n==> F/page.html <==\nthird");
 }
 

@@ -210,7 +210,7 @@ impl Asking<'_> {
     fn preamble(&self, documents: &Documents) -> Result<Preamble> {
         let preamble = Preamble::new(&self.format, self.args.system_prompt.as_deref(), documents.text())?;
         documents.announce(self.app, &self.format, preamble.document_tokens())?;
-        Ok(preamble.with_names(documents.names()))
+        Ok(preamble.with_names(documents.names()).with_outline(documents.outline().clone()))
     }
 
     /// A chat that begins with `preamble`, in a session that `start` makes for a first prompt of so many tokens. With it

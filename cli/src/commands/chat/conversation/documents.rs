@@ -163,7 +163,8 @@ impl Conversation<'_, '_> {
             );
             return Err(Failure::new(message, format!("type /ctx {larger}, and then /read again")).into());
         }
-        self.chat.attach(&documents.names().join(", "), documents.text())?;
+        let (names, outline) = (documents.names().join(", "), documents.outline().clone());
+        self.chat.attach_with_outline(&names, documents.text(), outline)?;
         documents.announce(self.app, self.chat.session().engine().model().chat_format()?, tokens)?;
         let policy = &self.chat.session().options().policy;
         if policy.reads_twice() && self.chat.has_questions() {

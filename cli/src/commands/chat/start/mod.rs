@@ -76,7 +76,7 @@ impl Opening<'_> {
             None => {
                 let preamble = Preamble::new(format, args.system.as_deref(), documents.text())?;
                 documents.announce(app, format, preamble.document_tokens())?;
-                preamble.with_names(documents.names())
+                preamble.with_names(documents.names()).with_outline(documents.outline().clone())
             }
         };
         Ok(Opening { args, options, model, sampling, preamble, saved, kept })

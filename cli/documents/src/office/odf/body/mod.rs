@@ -272,6 +272,7 @@ impl Body {
             "page" => {
                 self.slides += 1;
                 self.writer.heading(1);
+                self.writer.page(self.slides);
                 let title = format!("Slide {}", self.slides);
                 self.writer.text(&title);
                 self.writer.end_item();
