@@ -4,6 +4,7 @@ use super::convert_within;
 use crate::counts::Counts;
 use crate::kind::{self, binary};
 use crate::package::{self, Archive, natural_order};
+use crate::plain::decode;
 use crate::{Converted, Kind, Limits, Note, Problem};
 
 /// Archives and messages within each other.
@@ -74,6 +75,9 @@ impl<'a> Parts<'a> {
             Some(kind) => kind,
             None => package::kind(bytes)?,
         };
+        if matches!(kind, Kind::Text | Kind::Markdown) {
+            return decode::file(name, kind, bytes);
+        }
         let is_bundle = matches!(kind, Kind::Archive | Kind::Mail);
         if is_bundle && self.depth >= MAX_DEPTH {
             return Err(Problem::TooDeep);

@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::app::App;
+use crate::args::documents::DocumentArgs;
 use crate::failure::Failure;
 use crate::session::documents::{Documents, Part};
 
@@ -21,13 +22,15 @@ pub struct TextArgs {
     /// Print a JSON array with an object for each FILE: name, count, notes, text
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    documents: DocumentArgs,
 }
 
 /// Runs the command.
 pub fn run(app: &App, args: &TextArgs) -> Result<()> {
     let documents = match args.files.is_empty() {
         true => Documents::piped(app)?,
-        false => Documents::read(&args.files)?,
+        false => Documents::read(&args.files, &args.documents.options()?)?,
     };
     if documents.text().is_empty() {
         return Err(Failure::usage("no document is given", "name one: longhand text report.pdf").into());
