@@ -141,7 +141,7 @@ impl Problem {
             }
             Problem::TooManyFiles { .. } => "give a smaller folder, or a pattern that matches fewer files",
             Problem::NoDocuments | Problem::NoMatch => {
-                "hidden files and those that .gitignore names are left out; name such a file itself to read it"
+                "hidden files, those that .gitignore names and what programs made for programs are left out; name such a file itself to read it"
             }
             Problem::Pattern { .. } => "check the name, or give a pattern such as src/**/*.rs",
             Problem::IgnoreFile { .. } => "check that it is a short text file that you may read",

@@ -40,7 +40,8 @@ use serde::{Deserialize, Serialize};
 pub use self::convert::convert_in_process;
 pub use self::counts::total;
 pub use self::error::{DocumentError, Problem};
-pub use self::sources::{Skipped, Source, read};
+pub use self::package::natural_path_order;
+pub use self::sources::{LeftOut, Skipped, Source, Waste, read};
 
 /// What a document may take.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +63,21 @@ impl Default for Limits {
     }
 }
 
+/// What is read, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What a document may take.
+    pub limits: Limits,
+    /// Whether files of folders are read that are left out otherwise.
+    pub all_files: bool,
+}
+
+impl From<Limits> for Options {
+    fn from(limits: Limits) -> Options {
+        Options { limits, ..Options::default() }
+    }
+}
+
 /// A document as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
@@ -69,7 +85,8 @@ pub struct Document {
     pub name: String,
     /// What it was.
     pub kind: Kind,
-    /// Its text, never empty. Text files are unchanged except for a byte order mark.
+    /// Its text, never empty. Text files are unchanged except for a byte order mark, and for dots, empty lines and spaces
+    /// that say nothing; source code is not changed.
     pub text: String,
     /// Pages of a PDF.
     pub pages: Option<usize>,
@@ -272,7 +289,8 @@ const HEAD_BYTES: u64 = 64 << 10;
 ///
 /// # Errors
 /// It cannot be read, is no document, is too large, or has no text.
-pub fn read_file(path: &Path, limits: &Limits) -> Result<Document, DocumentError> {
+pub fn read_file(path: &Path, options: &Options) -> Result<Document, DocumentError> {
+    let limits = &options.limits;
     let name = path.display().to_string();
     let bytes = || {
         let mut file = File::open(path).map_err(Problem::Read)?;
@@ -312,7 +330,7 @@ pub fn read_stream(stream: impl Read, limits: &Limits) -> Result<Vec<u8>, Proble
 pub fn read_bytes(name: &str, bytes: &[u8], limits: &Limits) -> Result<Document, DocumentError> {
     let read = || {
         let (kind, converted) = match kind::detect(name, bytes)? {
-            Some(kind @ (Kind::Text | Kind::Markdown)) => (kind, convert_in_process(kind, bytes, limits)?),
+            Some(kind @ (Kind::Text | Kind::Markdown)) => (kind, convert::text_file(name, kind, bytes)?),
             kind => convert::convert(kind, bytes, limits)?,
         };
         match converted.text.trim().is_empty() {

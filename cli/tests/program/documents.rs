@@ -77,6 +77,7 @@ fn folders_and_patterns_are_read_with_one_note() {
     write(&folder, "src/deep/er.md", "# A heading\n");
     write(&folder, "src/image.png", b"\x89PNG\r\n\x1a\n\0\0");
     write(&folder, "src/.hidden", "hidden");
+    write(&folder, "src/yarn.lock", "a lock file");
     write(&folder, "src/left-out.txt", "left out");
     write(&folder, ".gitignore", "left-out.txt\n");
     let ask = |path: &str| {
@@ -85,8 +86,13 @@ fn folders_and_patterns_are_read_with_one_note() {
     };
     let run = ask("src");
     let note = run.stderr.lines().find(|line| line.starts_with("src: 2 files, ")).expect("a note");
-    assert!(note.ends_with(" tokens (1 binary left out)"), "{note}");
+    let left_out =
+        "1 binary left out; 1 named by ignore files, 1 hidden, 1 lock file left out (--all-files reads them)";
+    assert!(note.ends_with(&format!(" tokens ({left_out})")), "{note}");
     assert_eq!(run.ok(), ANSWER);
+    let mut all = command(&["text", "src", "--all-files"]);
+    let run = finished(all.current_dir(&folder).output().expect("runs"));
+    assert!(run.stderr.contains("src: 5 files (1 binary left out)"), "{}", run.stderr);
     let run = ask("src/**/*.txt");
     assert!(run.stderr.contains("src/**/*.txt: 1 file, "), "{}", run.stderr);
     assert_eq!(run.ok(), ANSWER);

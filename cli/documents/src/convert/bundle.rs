@@ -1,10 +1,11 @@
 //! Documents within a document: files of an archive, attachments of a message.
 
-use super::convert_within;
+use super::{convert_within, marked_text};
 use crate::counts::Counts;
 use crate::kind::{self, binary};
 use crate::marks::MARK;
 use crate::package::{self, Archive, natural_order};
+use crate::plain::decode;
 use crate::{Converted, Kind, Limits, Note, Problem};
 
 /// Archives and messages within each other.
@@ -75,6 +76,9 @@ impl<'a> Parts<'a> {
             Some(kind) => kind,
             None => package::kind(bytes)?,
         };
+        if matches!(kind, Kind::Text | Kind::Markdown) {
+            return marked_text(name, kind, bytes);
+        }
         let is_bundle = matches!(kind, Kind::Archive | Kind::Mail);
         if is_bundle && self.depth >= MAX_DEPTH {
             return Err(Problem::TooDeep);

@@ -20,15 +20,26 @@ const STACK_BYTES: usize = 64 << 20;
 /// stack, take all memory, or never end.
 #[doc(hidden)]
 pub fn convert_in_process(kind: Kind, bytes: &[u8], limits: &Limits) -> Result<Converted, Problem> {
-    let converted = convert_within(kind, bytes, limits, 0)?;
+    Ok(without_marks(convert_within(kind, bytes, limits, 0)?))
+}
+
+/// A text file of this name.
+///
+/// # Errors
+/// It is not text.
+pub(crate) fn text_file(name: &str, kind: Kind, bytes: &[u8]) -> Result<Converted, Problem> {
+    Ok(without_marks(marked_text(name, kind, bytes)?))
+}
+
+fn without_marks(converted: Converted) -> Converted {
     let (text, outline) = marks::take(converted.text);
-    Ok(Converted { text, outline, ..converted })
+    Converted { text, outline, ..converted }
 }
 
 /// The same for a document within others: so many are around it.
 fn convert_within(kind: Kind, bytes: &[u8], limits: &Limits, depth: usize) -> Result<Converted, Problem> {
     match kind {
-        Kind::Text | Kind::Markdown => plain_text(kind, bytes),
+        Kind::Text | Kind::Markdown => marked_text("", kind, bytes),
         Kind::Html => html::convert(bytes, limits.bytes),
         Kind::Pdf => pdf::convert(bytes, limits.bytes),
         Kind::Docx => docx::convert(bytes, limits.bytes),
@@ -45,9 +56,9 @@ fn convert_within(kind: Kind, bytes: &[u8], limits: &Limits, depth: usize) -> Re
     }
 }
 
-/// A text file as it is, with marks where a page or a heading begins.
-fn plain_text(kind: Kind, bytes: &[u8]) -> Result<Converted, Problem> {
-    let converted = decode::text(bytes)?;
+/// A text file of this name, with marks where a page or a heading begins.
+fn marked_text(name: &str, kind: Kind, bytes: &[u8]) -> Result<Converted, Problem> {
+    let converted = decode::file(name, kind, bytes)?;
     let text = match kind {
         Kind::Markdown => marks::markdown(&converted.text),
         _ => marks::form_feeds(converted.text),

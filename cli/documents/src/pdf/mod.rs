@@ -16,6 +16,7 @@ use hayro_interpret::InterpreterCache;
 use hayro_interpret::hayro_syntax::{DecryptionError, LoadPdfError, Pdf};
 
 use self::page::PageText;
+use crate::writer::tidy;
 use crate::{Converted, Note, Problem, marks};
 
 /// Converts a document.
@@ -63,7 +64,8 @@ fn open(bytes: Vec<u8>) -> Result<Pdf, Problem> {
 
 /// The text of a page and the comments in its margin.
 fn write(page: PageText) -> String {
-    let mut text = layout::text(page.glyphs, page.values);
+    let text = layout::text(page.glyphs, page.values);
+    let mut text = tidy::without_leaders(&text).into_owned();
     for comment in page.comments {
         if !text.is_empty() {
             text.push('\n');

@@ -6,7 +6,8 @@ use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 use super::western::{self, Charset};
 use crate::kind::binary;
 use crate::marks::without_marks;
-use crate::{Converted, Note, Problem};
+use crate::writer::tidy;
+use crate::{Converted, Kind, Note, Problem};
 
 /// The encoding is guessed from this many bytes.
 const SAMPLE_BYTES: usize = 1 << 20;
@@ -37,6 +38,18 @@ fn decoded(bytes: &[u8]) -> Result<Converted, Problem> {
             }
         },
     }
+}
+
+/// The text of a file of this name, without what says nothing in a text of paragraphs.
+///
+/// # Errors
+/// It is not text.
+pub(crate) fn file(name: &str, kind: Kind, bytes: &[u8]) -> Result<Converted, Problem> {
+    let mut converted = text(bytes)?;
+    if tidy::is_prose(name) {
+        converted.text = tidy::prose(&converted.text, kind == Kind::Markdown);
+    }
+    Ok(converted)
 }
 
 /// Decodes bytes whose encoding is declared somewhere; `None` is for none, or one that does not exist.

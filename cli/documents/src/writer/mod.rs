@@ -7,6 +7,7 @@ pub(crate) mod ordinal;
 mod scripts;
 pub(crate) mod symbols;
 mod tables;
+pub(crate) mod tidy;
 
 pub(crate) use self::grid::{Rows, Span};
 pub(crate) use self::scripts::Level;
@@ -48,6 +49,9 @@ pub(crate) struct Writer {
     /// Elements of struck-out text that are open, and whether the mark before them is written.
     struck: usize,
     is_struck: bool,
+    /// Where the last line begins, and whether it is code.
+    line_start: usize,
+    is_preformatted: bool,
     /// Bytes that fill tables, and rows that would need too many.
     filling: usize,
     unfilled_rows: usize,
@@ -141,9 +145,27 @@ impl Writer {
                     self.gap = Gap::Line;
                 }
                 '\n' => self.gap = self.gap.max(Gap::Line),
-                c => self.push(c),
+                c => {
+                    self.push(c);
+                    self.is_preformatted = true;
+                }
             }
         }
+    }
+
+    /// Shortens dots that lead to a number in the line that ends here. Tables and code stay.
+    fn tidy_line(&mut self) {
+        let is_code = std::mem::take(&mut self.is_preformatted);
+        let written = self.text.get(self.line_start..).unwrap_or_default();
+        let line = written.trim_start_matches('\n');
+        if !is_code
+            && !line.contains(['\n', '|'])
+            && let Some(short) = tidy::without_leader(line)
+        {
+            self.text.truncate(self.text.len() - line.len());
+            self.text.push_str(&short);
+        }
+        self.line_start = self.text.len();
     }
 
     fn push(&mut self, c: char) {
@@ -160,6 +182,9 @@ impl Writer {
             self.close_struck();
         }
         let gap = std::mem::take(&mut self.gap);
+        if gap >= Gap::Line {
+            self.tidy_line();
+        }
         if !self.text.is_empty() {
             self.text.push_str(match gap {
                 Gap::None => "",
@@ -252,6 +277,7 @@ impl Writer {
     pub(crate) fn finish(mut self) -> String {
         self.end_tables();
         self.close_struck();
+        self.tidy_line();
         if !self.text.is_empty() {
             self.text.push('\n');
         }

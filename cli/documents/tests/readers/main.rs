@@ -8,4 +8,5 @@ mod hostile;
 mod office;
 mod parts;
 mod pdf;
+mod waste;
 mod web;

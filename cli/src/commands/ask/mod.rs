@@ -26,6 +26,7 @@ use terminal::{format, stdin};
 use crate::app::{App, Purpose};
 use crate::args::answer::AnswerArgs;
 use crate::args::disk::DiskArgs;
+use crate::args::documents::DocumentArgs;
 use crate::args::session::SessionArgs;
 use crate::failure::{self, Failure};
 use crate::models::args::ModelArgs;
@@ -76,6 +77,8 @@ pub struct AskArgs {
     /// code is 4 if an answer was cut off
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    documents: DocumentArgs,
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
@@ -164,7 +167,7 @@ pub fn run(app: &App, mut args: AskArgs) -> Result<()> {
     }
     let documents = match args.files.is_empty() {
         true => Documents::piped(app)?,
-        false => Documents::read(&args.files)?,
+        false => Documents::read(&args.files, &args.documents.options()?)?,
     };
     let preamble = asking.preamble(&documents)?;
     drop(documents);

@@ -8,6 +8,7 @@ use longhand::outline;
 use serde_json::{Value, json};
 
 use crate::app::App;
+use crate::args::documents::DocumentArgs;
 use crate::failure::Failure;
 use crate::session::documents::{Documents, Part};
 
@@ -23,13 +24,15 @@ pub struct TextArgs {
     /// start and end (bytes of the text)
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    documents: DocumentArgs,
 }
 
 /// Runs the command.
 pub fn run(app: &App, args: &TextArgs) -> Result<()> {
     let documents = match args.files.is_empty() {
         true => Documents::piped(app)?,
-        false => Documents::read(&args.files)?,
+        false => Documents::read(&args.files, &args.documents.options()?)?,
     };
     if documents.text().is_empty() {
         return Err(Failure::usage("no document is given", "name one: longhand text report.pdf").into());
