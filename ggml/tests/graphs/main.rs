@@ -2,6 +2,8 @@
 
 mod device;
 mod fatal;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod levels;
 mod misuse;
 mod threads;
 mod waiting;
