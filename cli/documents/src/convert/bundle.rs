@@ -5,7 +5,6 @@ use crate::counts::Counts;
 use crate::kind::{self, binary};
 use crate::marks::MARK;
 use crate::package::{self, Archive, natural_order};
-use crate::plain::decode;
 use crate::{Converted, Kind, Limits, Note, Problem};
 
 /// Archives and messages within each other.
