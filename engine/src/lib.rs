@@ -62,7 +62,9 @@ pub mod saved {
 
 /// Where in the documents an answer comes from.
 pub mod sources {
-    pub use crate::chat::sources::{Evidence, NoSources, Ranked, Ranking, Source, Sources, rank, sentences};
+    pub use crate::chat::sources::{
+        Evidence, NoSources, PromptBytes, Ranked, Ranking, Source, Sources, TextPlace, rank, sentences,
+    };
 }
 
 /// What a session's store holds, and what attention paid to it.

@@ -4,12 +4,14 @@
 //! in the conversation, and what was paid to them is added up by sentence (`sentences`, `rank`), which are functions of texts
 //! and numbers only.
 
+mod places;
 mod rank;
 mod sentences;
 
 use std::fmt;
 use std::ops::Range;
 
+pub use self::places::{PromptBytes, TextPlace};
 pub use self::rank::{Evidence, Ranked, Ranking, rank};
 pub use self::sentences::sentences;
 use super::Chat;
@@ -112,7 +114,7 @@ impl Chat {
         // The first token of the answer is chosen with the last one of the question.
         let by = turn.answer.saturating_sub(1)..self.timeline.len();
         let places = self.document_places();
-        let (Some(first), Some(last)) = (places.first(), places.last()) else {
+        let (Some((_, first)), Some((_, last))) = (places.first(), places.last()) else {
             return Ok(NoSources::NoDocuments.into());
         };
         let from = first.first_token;
@@ -126,10 +128,10 @@ impl Chat {
         let texts = self.document_texts();
         let (mut text, mut token_ends, mut attention, mut starts) =
             (String::new(), Vec::new(), Vec::new(), Vec::new());
-        for place in &places {
+        for (part, place) in &places {
             let start = text.len();
-            starts.push((start, place.part));
-            text += texts[place.part];
+            starts.push((start, *part));
+            text += texts[*part];
             text += "\n\n";
             token_ends.extend(place.token_ends.iter().map(|end| start + end));
             attention.extend_from_slice(&paid[place.first_token - from..][..place.token_ends.len()]);
@@ -169,49 +171,10 @@ impl Chat {
         !self.awaits_answer() && self.has_answers()
     }
 
-    /// Where the documents are in the timeline, in their order; those that are not there as they are are left out.
-    fn document_places(&self) -> Vec<Place> {
-        let tokenizer = self.format.tokenizer();
-        let mut bytes: Vec<u8> = Vec::new();
-        let mut ends = Vec::new();
-        for token in &self.timeline {
-            bytes.extend_from_slice(tokenizer.token_bytes(*token).unwrap_or_default());
-            ends.push(bytes.len());
-        }
-        let mut from = 0;
-        let place = |(part, text): (usize, &str)| {
-            // Many templates remove white space around messages.
-            let trimmed = text.trim();
-            let at = from + find(&bytes[from..], trimmed.as_bytes())?;
-            from = at + trimmed.len();
-            let before = text.len() - text.trim_start().len();
-            let first_token = ends.partition_point(|end| *end <= at);
-            let after = ends.partition_point(|end| *end < from) + 1;
-            let in_text = |end: &usize| before + end.saturating_sub(at).min(trimmed.len());
-            let token_ends = ends[first_token..after.min(ends.len())].iter().map(in_text).collect();
-            Some(Place { part, first_token, token_ends })
-        };
-        self.document_texts()
-            .into_iter()
-            .enumerate()
-            .filter(|(_, text)| !text.trim().is_empty())
-            .filter_map(place)
-            .collect()
+    /// Where the documents are in the timeline, by part; those that are not there as they are are left out.
+    fn document_places(&self) -> Vec<(usize, TextPlace)> {
+        let mut prompt = PromptBytes::new(self.format.tokenizer(), &self.timeline);
+        let texts = self.document_texts().into_iter().enumerate();
+        texts.filter_map(|(part, text)| Some((part, prompt.find(text)?))).collect()
     }
-}
-
-/// Where a text of documents is in the timeline.
-struct Place {
-    part: usize,
-    /// The index of its first token in the timeline.
-    first_token: usize,
-    /// For each token where it ends in the text, in bytes.
-    token_ends: Vec<usize>,
-}
-
-/// Where a part begins in bytes.
-fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
-    let first = *part.first()?;
-    let last = bytes.len().checked_sub(part.len())?;
-    (0..=last).find(|at| bytes[*at] == first && bytes[*at..].starts_with(part))
 }
