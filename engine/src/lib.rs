@@ -60,6 +60,13 @@ pub mod saved {
     pub use crate::session::snapshot::Outdated;
 }
 
+/// Where in the documents an answer comes from.
+pub mod sources {
+    pub use crate::chat::sources::{
+        Evidence, NoSources, PromptBytes, Ranked, Ranking, Source, Sources, TextPlace, rank, sentences,
+    };
+}
+
 /// What a session's store holds, and what attention paid to it.
 pub mod store {
     pub use crate::session::{KvHeadRows, KvMap, KvUsage};
