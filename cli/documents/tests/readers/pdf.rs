@@ -183,6 +183,144 @@ fn values_that_are_drawn_after_all_labels_stand_beside_them() {
     assert_text(&table, "Name:\tIda Lindqvist\n\nPlace of birth:\n\nNumber:\t34251\n");
 }
 
+#[test]
+fn text_that_continues_a_cell_is_written_there() {
+    let table = at(&[
+        (72.0, 700.0, "Item"),
+        (172.0, 700.0, "Note"),
+        (372.0, 700.0, "Price"),
+        (72.0, 686.0, "Lamp"),
+        (172.0, 686.0, "with a long cable that"),
+        (372.0, 686.0, "20"),
+        (172.0, 674.0, "is wound on a drum"),
+        (72.0, 660.0, "Chair for the"),
+        (372.0, 660.0, "30"),
+        (72.0, 648.0, "north room"),
+        (172.0, 634.0, "old"),
+        (372.0, 634.0, "40"),
+        (172.0, 622.0, "oak"),
+        (72.0, 608.0, "Table"),
+        (172.0, 608.0, "new"),
+        (372.0, 608.0, "90"),
+        (372.0, 596.0, "95"),
+    ]);
+    assert_text(
+        &table,
+        "Item\tNote\tPrice\nLamp\twith a long cable that is wound on a drum\t20\nChair for the north room\t–\t30\n–\told oak\t40\n\
+         Table\tnew\t90\n–\t–\t95\n",
+    );
+}
+
+#[test]
+fn a_header_over_several_columns_moves_none() {
+    let body = [
+        (72.0, 672.0, "North"),
+        (180.0, 672.0, "10"),
+        (280.0, 672.0, "100"),
+        (380.0, 672.0, "12"),
+        (480.0, 672.0, "130"),
+        (72.0, 658.0, "South"),
+        (180.0, 658.0, "20"),
+        (380.0, 658.0, "22"),
+        (480.0, 658.0, "230"),
+        (72.0, 644.0, "West"),
+        (180.0, 644.0, "30"),
+        (280.0, 644.0, "300"),
+        (380.0, 644.0, "32"),
+        (480.0, 644.0, "330"),
+    ];
+    for (header, expected) in [
+        (
+            &[(72.0, 686.0, "Region"), (225.0, 686.0, "2023"), (425.0, 686.0, "2024")][..],
+            "Region\t2023\t–\t2024\n",
+        ),
+        (&[(215.0, 686.0, "First half"), (415.0, 686.0, "Second half")], "–\tFirst half\t–\tSecond half\n"),
+        (
+            &[
+                (72.0, 686.0, "Region"),
+                (150.0, 686.0, "The first half of the year"),
+                (350.0, 686.0, "The second half of the year"),
+            ],
+            "Region\tThe first half of the year\t–\tThe second half of the year\n",
+        ),
+    ] {
+        let expected =
+            format!("{expected}North\t10\t100\t12\t130\nSouth\t20\t–\t22\t230\nWest\t30\t300\t32\t330\n");
+        assert_text(&at(&[header, &body].concat()), &expected);
+    }
+    // A column that few rows have is one.
+    let sparse = at(&[
+        (72.0, 700.0, "Rent"),
+        (272.0, 700.0, "900"),
+        (72.0, 686.0, "Power"),
+        (172.0, 686.0, "80"),
+        (372.0, 686.0, "75"),
+        (72.0, 672.0, "Gas"),
+        (172.0, 672.0, "60"),
+        (272.0, 672.0, "65"),
+    ]);
+    assert_text(&sparse, "Rent\t–\t900\nPower\t80\t–\t75\nGas\t60\t65\n");
+}
+
+#[test]
+fn columns_of_text_that_are_drawn_line_by_line_are_read_one_after_the_other() {
+    let left = [
+        "The left column of this page is",
+        "read before the right one, as",
+        "a person does it who reads",
+        "to the end.",
+    ];
+    let right =
+        ["The right column is read when", "the left one has ended, and it", "has one line less than that."];
+    let mut texts = vec![(72.0, 730.0, "A title")];
+    for (i, line) in left.iter().enumerate() {
+        let y = 700.0 - 12.0 * i as f64;
+        texts.push((72.0, y, *line));
+        texts.extend(right.get(i).map(|line| (320.0, y, *line)));
+    }
+    assert_text(&at(&texts), &format!("A title\n\n{}\n\n{}\n", left.join("\n"), right.join("\n")));
+    // Terms and what they mean are a table.
+    let table = at(&[
+        (72.0, 700.0, "Bridge"),
+        (172.0, 700.0, "the way over the river in the north"),
+        (72.0, 688.0, "Keeper"),
+        (172.0, 688.0, "the one who opens and closes the bridge"),
+        (72.0, 676.0, "Toll"),
+        (172.0, 676.0, "what a person pays to the keeper there"),
+    ]);
+    assert_text(
+        &table,
+        "Bridge\tthe way over the river in the north\nKeeper\tthe one who opens and closes the bridge\n\
+         Toll\twhat a person pays to the keeper there\n",
+    );
+}
+
+#[test]
+fn listings_are_indented() {
+    let expected = "fn main() {\n  if x > 1 {\n    print(1);\n  }\n}\n";
+    let mut made = Made::new(at(&[
+        (72.0, 700.0, "fn main\\(\\) {"),
+        (84.0, 688.0, "if x > 1 {"),
+        (96.0, 676.0, "print\\(1\\);"),
+        (84.0, 664.0, "}"),
+        (72.0, 652.0, "}"),
+    ]));
+    made.fonts[0] = FONT.replace("Helvetica", "Courier");
+    assert_eq!(made.text(), expected);
+    // With spaces.
+    let lines: String = expected
+        .lines()
+        .map(|line| format!("({}) Tj T* ", line.replace('(', "\\(").replace(')', "\\)")))
+        .collect();
+    made.content = format!("BT /F 10 Tf 12 TL 72 700 Td {lines} ET");
+    assert_eq!(made.text(), expected);
+    // In other fonts, the place of a line means nothing.
+    assert_text(
+        &at(&[(72.0, 700.0, "The first line"), (84.0, 688.0, "and the second")]),
+        "The first line\nand the second\n",
+    );
+}
+
 // Exponents, indices, fractions and marks of notes.
 
 /// Text with parts that are raised or lowered: `(size, rise, text)`.
@@ -268,7 +406,43 @@ fn fractions_above_each_other_are_written_with_a_slash() {
     }
     let both = "BT /F 10 Tf 72 700 Td (x) Tj ET BT /F 7 Tf 77 703.6 Td (2) Tj ET BT /F 7 Tf 77 697.5 Td (i) Tj ET BT /F 10 Tf 81 \
         700 Td ( = 5) Tj ET";
-    assert_text(both, "x^2_i = 5\n");
+    // The index is said first, whichever is drawn first.
+    assert_text(both, "x_i^2 = 5\n");
+}
+
+#[test]
+fn an_exponent_after_an_index_stays_on_the_line() {
+    let stacked = |index: &str, exponent: &str, next: f64| {
+        format!(
+            "BT /F 10 Tf 72 700 Td (x) Tj ET BT /F 7 Tf 77 697.5 Td ({index}) Tj ET BT /F 7 Tf 77 703.6 Td ({exponent}) Tj ET \
+             BT /F 10 Tf {next} 700 Td ( = 5) Tj ET"
+        )
+    };
+    for (index, exponent, next, expected) in [
+        ("i", "2", 81.0, "x_i^2 = 5"),
+        ("i,j", "n+1", 91.0, "x_(i,j)^(n+1) = 5"),
+        ("max", "2", 91.0, "x_max^2 = 5"),
+        ("12", "3", 85.0, "x_12^3 = 5"),
+    ] {
+        assert_text(&stacked(index, exponent, next), &format!("{expected}\n"));
+    }
+}
+
+#[test]
+fn raised_cents_are_cents() {
+    let small = 7.0;
+    for (parts, expected) in [
+        (&[(11.0, 0.0, "only 12"), (small, 4.0, "90"), (11.0, 0.0, " EUR each")][..], "only 12.90 EUR each"),
+        (&[(11.0, 0.0, "$1,012"), (small, 4.0, "90"), (11.0, 0.0, " each")], "$1,012.90 each"),
+        (&[(11.0, 0.0, "EUR 12,"), (small, 4.0, "90"), (11.0, 0.0, " each")], "EUR 12,90 each"),
+        (&[(11.0, 0.0, "EUR 12"), (small, 4.0, "6")], "EUR 12^6"),
+        (&[(11.0, 0.0, "in 10"), (small, 4.0, "12"), (11.0, 0.0, " years")], "in 10^12 years"),
+    ] {
+        assert_text(&risen(parts), &format!("{expected}\n"));
+    }
+    // The currency is as small as the cents, and lower.
+    let price = "BT /F 22 Tf 72 700 Td (12) Tj ET BT /F 11 Tf 98 709 Td (90) Tj ET BT /F 11 Tf 114 700 Td (EUR) Tj ET";
+    assert_text(price, "12.90 EUR\n");
 }
 
 #[test]

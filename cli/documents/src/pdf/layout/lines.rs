@@ -17,6 +17,8 @@ const OVERLAP: f64 = 0.3;
 /// Glyphs of a fraction are smaller than those of the line by this factor, and differ by less than this.
 const SMALL: f64 = 0.85;
 const SAME_SIZE: f64 = 0.1;
+/// Baselines that differ by less than this are the same.
+const SAME_BASELINE: f64 = 0.05;
 /// In a line with more glyphs than this, no free place is looked for.
 const MAX_GLYPHS: usize = 2_000;
 /// So many glyphs before a mark may be its letter.
@@ -33,13 +35,15 @@ pub(super) struct Line {
     right: f64,
     /// The size and the baseline of its largest glyph.
     main: (f64, f64),
+    /// Where the last glyph ends that is about as large as the largest one.
+    main_end: f64,
 }
 
 impl Line {
     fn new(glyph: PlacedText, begins_paragraph: bool) -> Line {
         let (left, right) = (glyph.x, glyph.end);
         let main = (glyph.size, glyph.y);
-        Line { glyphs: vec![glyph], is_mixed: false, begins_paragraph, left, right, main }
+        Line { glyphs: vec![glyph], is_mixed: false, begins_paragraph, left, right, main, main_end: right }
     }
 
     fn push(&mut self, glyph: PlacedText) {
@@ -47,6 +51,9 @@ impl Line {
         self.right = self.right.max(glyph.end);
         if glyph.size > self.main.0 {
             self.main = (glyph.size, glyph.y);
+        }
+        if glyph.size > SMALL * self.main.0 {
+            self.main_end = glyph.end;
         }
         self.glyphs.push(glyph);
     }
@@ -61,6 +68,21 @@ impl Line {
             && glyph.size < SMALL * size
             && (glyph.size - last.size).abs() < SAME_SIZE * last.size
             && glyph.x < last.end
+    }
+
+    /// Whether a glyph continues the line after an exponent or an index, or is one: with an index, an exponent of the same
+    /// letter is farther apart from it than lines are. So their distance is that from the line's own baseline.
+    fn is_near_script(&self, last: &PlacedText, glyph: &PlacedText) -> bool {
+        let (size, y) = self.main;
+        let is_near = |glyph: &PlacedText| (glyph.y - y).abs() < OTHER_LINE * size;
+        let is_main = |glyph: &PlacedText| (glyph.y - y).abs() < SAME_BASELINE * size;
+        let is_script = |glyph: &PlacedText| glyph.size <= SMALL * size && !is_main(glyph);
+        last.turn == glyph.turn
+            && is_script(last)
+            && is_near(last)
+            && is_near(glyph)
+            && (is_main(glyph) || is_script(glyph))
+            && (self.main_end - OVERLAP * size..last.end + size).contains(&glyph.x)
     }
 
     /// Whether there is room for a glyph that goes back.
@@ -106,6 +128,10 @@ pub(super) fn lines(glyphs: Vec<PlacedText>) -> Vec<Line> {
         match step(last, &glyph) {
             Step::Along => line.push(glyph),
             _ if line.is_denominator(last, &glyph) => line.push(glyph),
+            Step::Back | Step::Line | Step::Paragraph if line.is_near_script(last, &glyph) => {
+                line.is_mixed = true;
+                line.push(glyph);
+            }
             Step::Back if line.has_room(&glyph) => {
                 line.is_mixed = true;
                 line.push(glyph);

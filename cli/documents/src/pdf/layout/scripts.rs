@@ -3,6 +3,9 @@
 //!
 //! `10^6` and `x_i` are written as in plain formulas, `e^(x+1)` with brackets. A raised number after a word or after
 //! punctuation is the mark of a note: `bridge.[12]`. Raised and lowered numbers around a slash are a fraction: `3 1/2`.
+//! Raised cents of a price are cents: `12.90 EUR`.
+
+use std::borrow::Cow;
 
 use super::words::{Letter, write as write_plain};
 
@@ -35,6 +38,12 @@ const FUNCTIONS: [&str; 14] =
 const ENDINGS: [&str; 16] =
     ["st", "nd", "rd", "th", "er", "re", "e", "o", "a", "os", "as", "ème", "TM", "SM", "de", "ste"];
 
+/// Signs before or after a price, whose cents may be raised.
+const CURRENCIES: [&str; 18] = [
+    "€", "$", "£", "EUR", "Euro", "euro", "USD", "US$", "dollar", "GBP", "CHF", "Fr.", "PLN", "zł", "CZK",
+    "Kč", "SEK", "kr",
+];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Script {
     Main,
@@ -52,6 +61,7 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
         return;
     }
     let (size, baseline) = main_text(letters);
+    let letters = &*in_order(letters, size, baseline);
     // Parts with their scripts, and whether a space is before them. A part may have scripts of its own.
     let mut scripts: Vec<(Script, f64)> = Vec::with_capacity(letters.len());
     for letter in letters {
@@ -76,13 +86,16 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
         })
         .collect();
     let mut last_script: Option<char> = None;
+    let mut is_after_index = false;
     for (i, part) in parts.iter().enumerate() {
         let (before, after) = (i.checked_sub(1).map(|i| &parts[i]), parts.get(i + 1));
         let text = &part.text;
         if part.is_apart && i > 0 {
             out.push(' ');
             last_script = None;
+            is_after_index = false;
         }
+        let is_after_index = std::mem::replace(&mut is_after_index, part.script == Script::Lowered);
         match part.script {
             Script::Main => {
                 if let (Some(last), Some(next)) = (last_script, text.chars().next())
@@ -117,6 +130,16 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
                 out.push_str(text);
                 continue;
             }
+            Script::Raised if is_after_index => {
+                out.push('^');
+                push_bracketed(text, out);
+            }
+            Script::Raised if !part.is_apart && is_cents(text, out, after) => {
+                if out.ends_with(|c: char| c.is_ascii_digit()) {
+                    out.push('.');
+                }
+                out.push_str(text);
+            }
             Script::Raised => raised(text, out, part.is_apart, after.is_some_and(|after| after.is_apart)),
             Script::Lowered if part.is_apart || out.is_empty() => out.push_str(text),
             Script::Lowered => {
@@ -126,6 +149,49 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
         }
         last_script = out.chars().next_back();
     }
+}
+
+/// The letters with each index before the exponent that is above it, and the parts of a fraction one after the other.
+fn in_order<'a, 'b>(letters: &'b [Letter<'a>], size: f64, baseline: f64) -> Cow<'b, [Letter<'a>]> {
+    let script = |letter: &Letter<'_>| script(letter, size, baseline);
+    let mut ordered = Cow::Borrowed(letters);
+    let mut end = 0;
+    for run in letters.chunk_by(|a, b| (script(a) == Script::Main) == (script(b) == Script::Main)) {
+        let start = end;
+        end += run.len();
+        let raised = run.iter().filter(|letter| script(letter) == Script::Raised);
+        let lowered = run.iter().filter(|letter| script(letter) == Script::Lowered);
+        let (Some(above), Some(below)) = (raised.clone().next(), lowered.clone().next()) else { continue };
+        let ends = |letters: &mut dyn Iterator<Item = &Letter<'a>>| {
+            letters.map(|letter| letter.glyph.end).fold(f64::MIN, f64::max)
+        };
+        if above.glyph.x >= ends(&mut lowered.clone()) || below.glyph.x >= ends(&mut raised.clone()) {
+            continue;
+        }
+        let is_fraction = above.glyph.y - below.glyph.y > FRACTION * size;
+        let first = if is_fraction { Script::Raised } else { Script::Lowered };
+        let run = &mut ordered.to_mut()[start..end];
+        let is_apart = run[0].is_apart;
+        run.sort_by_key(|letter| script(letter) != first);
+        run[0].is_apart = is_apart;
+        if let Some(second) = run.iter_mut().find(|letter| script(letter) != first) {
+            second.is_apart = false;
+        }
+    }
+    ordered
+}
+
+/// Whether a raised text is the cents of the price that `out` ends with.
+fn is_cents(text: &str, out: &str, after: Option<&Part<'_>>) -> bool {
+    let euros = out.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | ','));
+    let has_euros = out[euros.len()..].contains(|c: char| c.is_ascii_digit());
+    let after = after.map_or("", |after| after.text.trim_start());
+    text.len() == 2
+        && is_number(text)
+        && has_euros
+        && CURRENCIES
+            .iter()
+            .any(|currency| after.starts_with(currency) || euros.trim_end().ends_with(currency))
 }
 
 /// Letters that follow each other and are raised or lowered alike.

@@ -3,7 +3,11 @@
 //!
 //! The rows with most cells tell where the columns are. A cell that is over two columns belongs to none, and its row to
 //! no table. If rows of a table are the exception among the others, there is none.
+//!
+//! A header in the middle above several columns stands in the first of them. Text that continues a cell of the row above
+//! is written there.
 
+use super::prose;
 use super::words::{Cell, Row};
 
 /// Rows of a table are not farther apart than this, in sizes of the font.
@@ -22,6 +26,16 @@ const ROWS_WITHOUT_GAPS: usize = 3;
 /// So many of ten rows are those of the table.
 const MOST: usize = 6;
 const EMPTY: &str = "–";
+/// Text that continues a cell is not farther below it than this, in sizes of the font.
+const CONTINUED: f64 = 1.7;
+/// It is so much nearer than the next row, where only that tells.
+const NEARER: f64 = 0.93;
+/// So many rows below a header are looked at.
+const MAX_HEADER_DISTANCE: usize = 20;
+/// Below a header over several columns, so many rows have cells in each of them.
+const ROWS_BELOW_HEADER: usize = 2;
+/// The middle of such a header is nearer to that of its columns than this share of their width.
+const CENTERED: f64 = 0.3;
 
 /// Where a column is.
 #[derive(Clone, Copy, Debug)]
@@ -58,14 +72,44 @@ fn is_prose(row: &Row) -> bool {
 
 /// Writes rows that may be a table.
 fn write_group(rows: &[Row], is_rtl: bool, text: &mut String) {
-    let places = places_in_table(rows);
-    for (row, places) in rows.iter().zip(places) {
-        if row.begins_paragraph && !text.is_empty() {
-            text.push('\n');
+    if !is_rtl && let Some((columns, end)) = prose::columns(rows) {
+        let start = columns.start;
+        write_table(&rows[..start], is_rtl, text);
+        prose::write(&rows[start..end], &columns, text);
+        if end < rows.len() {
+            write_group(&rows[end..], is_rtl, text);
         }
-        if let ([cell], None) = (&row.cells[..], &places) {
-            text.push_str(&cell.text);
-            text.push('\n');
+        return;
+    }
+    write_table(rows, is_rtl, text);
+}
+
+/// A row of a table, or another one, with the cells of each column.
+struct Written {
+    begins_paragraph: bool,
+    indent: usize,
+    /// The number of columns; none for a row that is in no table.
+    columns: Option<usize>,
+    /// The number of columns before those of the table.
+    first: usize,
+    cells: Vec<(usize, String)>,
+}
+
+fn write_table(rows: &[Row], is_rtl: bool, text: &mut String) {
+    let Table { places, columns } = Table::of(rows);
+    let pitch = row_pitch(rows, &places);
+    let mut table: Vec<Written> = Vec::with_capacity(rows.len());
+    for (i, (row, places)) in rows.iter().zip(places).enumerate() {
+        if let Some(above) = table.last_mut()
+            && !is_rtl
+            && places.is_none()
+            && let Some(cells) = continued(row, above, &columns, (rows[i - 1].y - row.y, pitch))
+        {
+            for (cell, at) in row.cells.iter().zip(cells) {
+                let above = &mut above.cells[at].1;
+                above.push(' ');
+                above.push_str(&cell.text);
+            }
             continue;
         }
         // What is in the same column, or in the same cell where there is no table.
@@ -84,30 +128,79 @@ fn write_group(rows: &[Row], is_rtl: bool, text: &mut String) {
                 _ => cells.push((number, cell.text.clone())),
             }
         }
+        let indent = if places.is_none() { row.indent } else { 0 };
+        let (columns, first) = places.map_or((None, 0), |places| (Some(places.columns), places.first));
+        table.push(Written { begins_paragraph: row.begins_paragraph, indent, columns, first, cells });
+    }
+    for row in table {
+        row.write(is_rtl, text);
+    }
+}
+
+impl Written {
+    fn write(mut self, is_rtl: bool, text: &mut String) {
+        if self.begins_paragraph && !text.is_empty() {
+            text.push('\n');
+        }
+        text.extend(std::iter::repeat_n(' ', self.indent));
         let mut line: Vec<&str> = Vec::new();
-        let empty = std::iter::repeat(EMPTY);
         if is_rtl {
-            cells.reverse();
-            for (number, cell) in &cells {
-                let before = places.as_ref().map_or(0, |places| places.columns - 1 - number);
-                line.extend(empty.clone().take(before.saturating_sub(line.len())));
-                line.push(cell);
-            }
-        } else {
-            for (number, cell) in &cells {
-                line.extend(empty.clone().take(number.saturating_sub(line.len())));
-                line.push(cell);
-            }
+            self.cells.reverse();
+        }
+        for (number, cell) in &self.cells {
+            let before = match self.columns {
+                Some(columns) if is_rtl => columns - 1 - number,
+                None if is_rtl => 0,
+                _ => *number,
+            };
+            line.extend(std::iter::repeat_n(EMPTY, before.saturating_sub(line.len())));
+            line.push(cell);
         }
         text.push_str(&line.join("\t"));
         text.push('\n');
     }
 }
 
+/// The usual distance between rows of a table, of those that begin in its first column.
+fn row_pitch(rows: &[Row], places: &[Option<Places>]) -> f64 {
+    let firsts = rows.iter().zip(places);
+    let firsts =
+        firsts.filter(|(_, places)| places.as_ref().is_some_and(|places| places.cells.first() == Some(&0)));
+    let y: Vec<f64> = firsts.map(|(row, _)| row.y).collect();
+    let mut pitches: Vec<f64> = y.windows(2).map(|two| two[0] - two[1]).collect();
+    pitches.sort_by(f64::total_cmp);
+    pitches.get(pitches.len() / 2).copied().unwrap_or_default()
+}
+
+/// The cells of the row above that a row continues, if each of its cells is text under text of that row. `pitch` is the
+/// distance to that row and the usual one.
+fn continued(row: &Row, above: &Written, columns: &[Column], pitch: (f64, f64)) -> Option<Vec<usize>> {
+    above.columns.filter(|_| above.cells.len() > 1)?;
+    let is_near = pitch.0 < CONTINUED * row.size && !row.begins_paragraph;
+    let mut cells = Vec::with_capacity(row.cells.len());
+    for cell in &row.cells {
+        let (Some(column), None) = over(columns, cell, row.size) else { return None };
+        let at = above.cells.iter().position(|(number, _)| number + above.first == column)?;
+        let is_text = |text: &str| text.chars().filter(|c| c.is_alphabetic()).count() > text.len() / 3;
+        if !is_near || !is_text(&cell.text) || !is_text(&above.cells[at].1) {
+            return None;
+        }
+        // A label without values may be a row; unless it is nearer than rows are, or goes on with a small letter.
+        let is_first = column == 0;
+        if is_first && pitch.0 > NEARER * pitch.1 && !cell.text.starts_with(char::is_lowercase) {
+            return None;
+        }
+        cells.push(at);
+    }
+    Some(cells)
+}
+
 /// The columns of the cells of a row.
 #[derive(Clone, Debug)]
 struct Places {
     cells: Vec<usize>,
+    /// The number of columns before those of the table.
+    first: usize,
     /// The number of columns of the table.
     columns: usize,
 }
@@ -120,14 +213,28 @@ impl std::ops::Index<usize> for Places {
     }
 }
 
-/// The places of the cells of each row; none for a row that is not one of a table.
-fn places_in_table(rows: &[Row]) -> Vec<Option<Places>> {
+/// Where the columns of rows are, and the places of the cells of each row; none for a row that is not one of a table.
+struct Table {
+    columns: Vec<Column>,
+    places: Vec<Option<Places>>,
+}
+
+impl Table {
+    fn of(rows: &[Row]) -> Table {
+        let columns = columns(rows);
+        let places = places_in_table(rows, &columns);
+        Table { columns, places }
+    }
+}
+
+/// The places of the cells of each row.
+fn places_in_table(rows: &[Row], columns: &[Column]) -> Vec<Option<Places>> {
     let none = || vec![None; rows.len()];
-    let columns = columns(rows);
     if columns.len() < 2 {
         return none();
     }
-    let mut places: Vec<Option<Places>> = rows.iter().map(|row| places(row, &columns)).collect();
+    let place = |(i, row): (usize, &Row)| places(row, columns).or_else(|| places_of_header(rows, i, columns));
+    let mut places: Vec<Option<Places>> = rows.iter().enumerate().map(place).collect();
     let is_of_table =
         |places: &Option<Places>| places.as_ref().is_some_and(|row| row.cells.first() != row.cells.last());
     let (Some(first), Some(last)) =
@@ -147,8 +254,17 @@ fn places_in_table(rows: &[Row]) -> Vec<Option<Places>> {
     let numbers = places[last + 1..].iter().take_while(|places| places.is_some()).count();
     places[..first].fill(None);
     places[last + 1 + numbers..].fill(None);
-    // Columns before those that rows which follow each other have are of another table.
-    for rows in places.chunk_by_mut(|a, b| a.is_some() == b.is_some()) {
+    // Columns before those that rows which follow each other have are of another table. Text that continues cells is
+    // between rows of the same.
+    let is_inner =
+        |row: &Row| row.cells.iter().all(|cell| matches!(over(columns, cell, row.size), (Some(_), None)));
+    let mut rest = &mut places[..];
+    while !rest.is_empty() {
+        let start = rows.len() - rest.len();
+        let is_in = |i: usize, places: &[Option<Places>]| places[i].is_some() || is_inner(&rows[start + i]);
+        let length = (1..rest.len()).find(|i| is_in(*i, rest) != is_in(0, rest)).unwrap_or(rest.len());
+        let rows;
+        (rows, rest) = rest.split_at_mut(length);
         let unused =
             |places: &Places| (places.cells[0], places.columns - 1 - places.cells[places.cells.len() - 1]);
         let (left, right) =
@@ -156,6 +272,7 @@ fn places_in_table(rows: &[Row]) -> Vec<Option<Places>> {
         for places in rows.iter_mut().flatten() {
             places.cells.iter_mut().for_each(|place| *place -= left);
             places.columns -= left + right;
+            places.first = left;
         }
     }
     places
@@ -163,12 +280,14 @@ fn places_in_table(rows: &[Row]) -> Vec<Option<Places>> {
 
 /// Where the columns of these rows are.
 fn columns(rows: &[Row]) -> Vec<Column> {
-    let mut rows: Vec<&Row> = rows.iter().filter(|row| (2..=MAX_CELLS).contains(&row.cells.len())).collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.cells.len()));
+    let has_cells = |(_, row): &(usize, &Row)| (2..=MAX_CELLS).contains(&row.cells.len());
+    let mut by_cells: Vec<(usize, &Row)> = rows.iter().enumerate().filter(has_cells).collect();
+    by_cells.sort_by_key(|(_, row)| std::cmp::Reverse(row.cells.len()));
     let mut columns: Vec<Column> = Vec::new();
-    for row in rows {
+    for (i, row) in by_cells {
         for cell in &row.cells {
             match over(&columns, cell, row.size) {
+                (None, _) if columns_below(rows, i, cell, &columns).is_some() => {}
                 (None, _) if columns.len() < MAX_CELLS => {
                     let at = columns.partition_point(|column| column.left < cell.left);
                     columns.insert(at, Column { left: cell.left, right: cell.right });
@@ -210,5 +329,44 @@ fn places(row: &Row, columns: &[Column]) -> Option<Places> {
         cells.push(place);
     }
     let is_continued = cells.first() == cells.last() && !row.is_number();
-    (!is_continued).then_some(Places { cells, columns: columns.len() })
+    (!is_continued).then_some(Places { cells, first: 0, columns: columns.len() })
+}
+
+/// The columns of the cells of a header, some of which are over several columns.
+fn places_of_header(rows: &[Row], at: usize, columns: &[Column]) -> Option<Places> {
+    let row = &rows[at];
+    let place = |cell: &Cell| match over(columns, cell, row.size) {
+        (Some(place), None) => Some(place),
+        _ => columns_below(rows, at, cell, columns).map(|(first, _)| first),
+    };
+    let cells: Vec<usize> = row.cells.iter().map(place).collect::<Option<_>>()?;
+    let are_apart = cells.len() > 1 && cells.windows(2).all(|two| two[0] < two[1]);
+    are_apart.then_some(Places { cells, first: 0, columns: columns.len() })
+}
+
+/// The columns that a cell is the header of: those that it is over, or those on both sides if it is between two. No other
+/// cell of its row is over them, and the rows below it have cells in each of them.
+fn columns_below(rows: &[Row], at: usize, cell: &Cell, columns: &[Column]) -> Option<(usize, usize)> {
+    let row = &rows[at];
+    let before = columns.partition_point(|column| column.right <= cell.left + OVERLAP * row.size);
+    let after = columns.partition_point(|column| column.left < cell.right - OVERLAP * row.size);
+    // From the first to the last column.
+    let (first, last) = match after.checked_sub(before)? {
+        0 => (before.checked_sub(1)?, before),
+        1 => return None,
+        _ => (before, after - 1),
+    };
+    let (left, right) = (columns.get(first)?.left, columns.get(last)?.right);
+    let middle = (cell.left + cell.right - left - right).abs() / 2.0;
+    let is_over = |cell: &Cell, row: &Row, column: usize| matches!(over(columns, cell, row.size), (Some(a), b) if a == column || b == Some(column));
+    let is_alone = row
+        .cells
+        .iter()
+        .filter(|other| other.left != cell.left)
+        .all(|other| (first..=last).all(|column| !is_over(other, row, column)));
+    let has =
+        |row: &&Row| (first..=last).all(|column| row.cells.iter().any(|cell| is_over(cell, row, column)));
+    let below = rows[at + 1..].iter().take(MAX_HEADER_DISTANCE);
+    (middle < CENTERED * (right - left) && is_alone && below.filter(has).count() >= ROWS_BELOW_HEADER)
+        .then_some((first, last))
 }

@@ -4,6 +4,7 @@
 use super::PlacedText;
 use super::direction::{self, Direction};
 use super::lines::Line;
+use super::listings::{self, Pitch};
 use super::{letters, scripts, tracking};
 
 /// All distances are shares of the size of the font.
@@ -28,6 +29,10 @@ pub(super) struct Row {
     pub(super) size: f64,
     pub(super) turn: i16,
     pub(super) begins_paragraph: bool,
+    /// The width of its letters if all have the same.
+    pub(super) pitch: Option<Pitch>,
+    /// Spaces before it in a listing.
+    pub(super) indent: usize,
 }
 
 impl Row {
@@ -50,7 +55,7 @@ pub(super) struct Cell {
 }
 
 /// A glyph in its line.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Letter<'a> {
     pub(super) glyph: &'a PlacedText,
     /// The gap to the glyph before, in sizes of the font.
@@ -101,7 +106,16 @@ pub(super) fn row(mut line: Line, direction: Direction) -> Row {
     }
     let first = line.glyphs.iter().find(|glyph| !glyph.is_space()).unwrap_or(&line.glyphs[0]);
     let size = line.glyphs.iter().map(|glyph| glyph.size).fold(first.size, f64::max);
-    Row { cells, y: first.y, size, turn: first.turn, begins_paragraph: line.begins_paragraph }
+    let pitch = if direction.has_rtl { None } else { listings::pitch(&letters) };
+    Row {
+        cells,
+        y: first.y,
+        size,
+        turn: first.turn,
+        begins_paragraph: line.begins_paragraph,
+        pitch,
+        indent: 0,
+    }
 }
 
 /// Whether a cell is only the dots that lead from one cell to another.

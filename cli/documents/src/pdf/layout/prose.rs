@@ -1,0 +1,126 @@
+//! Columns of text that are drawn line by line, across all columns: as those of a newspaper they are read one after the
+//! other. Their cells are lines of words that fill the column; those of a table are not.
+
+use super::words::{Cell, Row};
+
+/// Distances in sizes of the font.
+/// Between columns there is so much room.
+const GUTTER: f64 = 1.0;
+/// A line begins within this of the left end of its column.
+const INDENT: f64 = 3.0;
+/// So many lines have text in each column.
+const LINES: usize = 3;
+/// Lines have so many words and characters on average.
+const WORDS: usize = 4;
+const CHARACTERS: usize = 20;
+/// A line fills its column if it has this share of its width. So many of ten lines do so.
+const FULL: f64 = 0.85;
+const MOST: usize = 6;
+/// Columns of a page of text.
+const MAX_COLUMNS: usize = 4;
+
+/// Where columns of text are.
+#[derive(Debug)]
+pub(super) struct Columns {
+    /// Their first row.
+    pub(super) start: usize,
+    columns: Vec<(f64, f64)>,
+}
+
+/// The cells of a row between wide gaps: `(left, right, cells)`.
+type Pieces<'a> = Vec<(f64, f64, &'a [Cell])>;
+
+fn pieces(row: &Row) -> Pieces<'_> {
+    let pieces = row.cells.chunk_by(|_, next| !next.is_apart);
+    pieces.map(|cells| (cells[0].left, cells[cells.len() - 1].right, cells)).collect()
+}
+
+fn text(cells: &[Cell]) -> String {
+    cells.iter().map(|cell| cell.text.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+/// The first columns of text among rows that follow each other, and the number of the row after them.
+pub(super) fn columns(rows: &[Row]) -> Option<(Columns, usize)> {
+    let mut start = 0;
+    while start + LINES <= rows.len() {
+        if let Some((columns, end)) = columns_from(rows, start) {
+            return Some((columns, end));
+        }
+        start += 1;
+    }
+    None
+}
+
+fn columns_from(rows: &[Row], start: usize) -> Option<(Columns, usize)> {
+    let size = rows[start].size;
+    let mut columns: Vec<(f64, f64)> =
+        pieces(&rows[start]).iter().map(|(left, right, _)| (*left, *right)).collect();
+    if !(2..=MAX_COLUMNS).contains(&columns.len()) {
+        return None;
+    }
+    let mut end = start + 1;
+    'rows: while let Some(row) = rows.get(end) {
+        let mut wider = columns.clone();
+        for (left, right, _) in pieces(row) {
+            let Some(at) = columns.iter().position(|column| (left - column.0).abs() < INDENT * size) else {
+                break 'rows;
+            };
+            wider[at] = (wider[at].0.min(left), wider[at].1.max(right));
+        }
+        if wider.windows(2).any(|two| two[1].0 - two[0].1 < GUTTER * size) {
+            break;
+        }
+        columns = wider;
+        end += 1;
+    }
+    let found = Columns { start, columns };
+    found.are_text(&rows[start..end]).then_some((found, end))
+}
+
+impl Columns {
+    fn column(&self, left: f64) -> usize {
+        let distance = |at: &usize| (self.columns[*at].0 - left).abs();
+        (0..self.columns.len()).min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or_default()
+    }
+
+    /// Whether each column has lines of text.
+    fn are_text(&self, rows: &[Row]) -> bool {
+        (0..self.columns.len()).all(|column| {
+            let (left, right) = self.columns[column];
+            let (mut lines, mut full, mut words, mut characters) = (0, 0, 0, 0);
+            for (start, end, cells) in rows.iter().flat_map(pieces) {
+                if self.column(start) == column {
+                    let text = text(cells);
+                    lines += 1;
+                    full += usize::from(end - left >= FULL * (right - left));
+                    words += text.split(' ').filter(|word| word.contains(char::is_alphabetic)).count();
+                    characters += text.chars().count();
+                }
+            }
+            lines >= LINES
+                && 10 * full >= MOST * lines
+                && words >= WORDS * lines
+                && characters >= CHARACTERS * lines
+        })
+    }
+}
+
+/// Writes columns of text one after the other.
+pub(super) fn write(rows: &[Row], columns: &Columns, out: &mut String) {
+    for column in 0..columns.columns.len() {
+        let mut is_first = true;
+        for row in rows {
+            for (left, _, cells) in pieces(row) {
+                if columns.column(left) != column {
+                    continue;
+                }
+                if !out.is_empty() && (row.begins_paragraph || (is_first && column > 0)) {
+                    out.push('\n');
+                }
+                is_first = false;
+                out.push_str(&text(cells));
+                out.push('\n');
+            }
+        }
+    }
+}
