@@ -24,6 +24,7 @@ mod office;
 mod package;
 mod pdf;
 mod plain;
+mod selection;
 mod sources;
 mod web;
 mod writer;
@@ -41,6 +42,7 @@ pub use self::convert::convert_in_process;
 pub use self::counts::total;
 pub use self::error::{DocumentError, Problem};
 pub use self::package::natural_path_order;
+pub use self::selection::{Selection, Unit, split_numbers};
 pub use self::sources::{LeftOut, Skipped, Source, Waste, read};
 
 /// What a document may take.
@@ -70,6 +72,8 @@ pub struct Options {
     pub limits: Limits,
     /// Whether files of folders are read that are left out otherwise.
     pub all_files: bool,
+    /// Which pages, chapters, slides or sheets are read; `None` for all.
+    pub selection: Option<Selection>,
 }
 
 impl From<Limits> for Options {
@@ -88,7 +92,7 @@ pub struct Document {
     /// Its text, never empty. Text files are unchanged except for a byte order mark, and for dots, empty lines and spaces
     /// that say nothing; source code is not changed.
     pub text: String,
-    /// Pages of a PDF.
+    /// Pages of a PDF that were read.
     pub pages: Option<usize>,
     /// Where its pages and sections begin, and documents within it.
     pub outline: Outline,
@@ -144,6 +148,15 @@ pub enum Note {
     },
     /// It begins or ends within a character.
     CutOff,
+    /// Only some of its pages, chapters, slides or sheets were read.
+    Chosen {
+        /// Their numbers: `3,10-12`.
+        numbers: String,
+        /// What it is divided into.
+        unit: Unit,
+        /// How many it has.
+        count: usize,
+    },
     /// These bytes were no text of its encoding and were replaced.
     Replaced {
         /// Number of replaced places.
@@ -231,6 +244,10 @@ impl fmt::Display for Note {
             Note::CutOff => {
                 f.write_str("the file begins or ends within a character: a part of it may be missing")
             }
+            Note::Chosen { numbers, unit, count } => {
+                let is_one = numbers.bytes().all(|byte| byte.is_ascii_digit());
+                write!(f, "{} {numbers} of {count}", unit.name(if is_one { 1 } else { 2 }))
+            }
             Note::Replaced { places } => write!(f, "invalid characters in {places} place{}", s(*places)),
             Note::PagesWithoutText { pages } => write!(f, "{pages} page{} without text", s(*pages)),
             Note::UnknownGlyphs { glyphs } => write!(f, "{glyphs} unknown character{}", s(*glyphs)),
@@ -307,7 +324,7 @@ pub fn read_file(path: &Path, options: &Options) -> Result<Document, DocumentErr
         read_stream(Cursor::new(head).chain(file), limits)
     };
     match bytes() {
-        Ok(bytes) => read_bytes(&name, &bytes, limits),
+        Ok(bytes) => read_bytes_with(&name, &bytes, options),
         Err(problem) => Err(DocumentError { name, problem }),
     }
 }
@@ -328,10 +345,19 @@ pub fn read_stream(stream: impl Read, limits: &Limits) -> Result<Vec<u8>, Proble
 /// # Errors
 /// It is no document, too large, or has no text.
 pub fn read_bytes(name: &str, bytes: &[u8], limits: &Limits) -> Result<Document, DocumentError> {
+    read_bytes_with(name, bytes, &Options::from(*limits))
+}
+
+/// The same, of what `options` choose.
+///
+/// # Errors
+/// Also, there is no such part.
+pub fn read_bytes_with(name: &str, bytes: &[u8], options: &Options) -> Result<Document, DocumentError> {
     let read = || {
         let (kind, converted) = match kind::detect(name, bytes)? {
+            Some(Kind::Text | Kind::Markdown) if options.selection.is_some() => return Err(Problem::NoParts),
             Some(kind @ (Kind::Text | Kind::Markdown)) => (kind, convert::text_file(name, kind, bytes)?),
-            kind => convert::convert(kind, bytes, limits)?,
+            kind => convert::convert(kind, bytes, options)?,
         };
         match converted.text.trim().is_empty() {
             true => Err(Problem::Empty),

@@ -6,7 +6,7 @@ mod bundle;
 use crate::office::{docx, odf, pptx, rtf, xlsx};
 use crate::plain::{csv, decode, notebook, subtitles};
 use crate::web::{epub, html, mail};
-use crate::{Converted, Kind, Limits, Problem, marks, package, pdf};
+use crate::{Converted, Kind, Limits, Options, Problem, marks, package, pdf};
 
 pub(crate) use self::bundle::Parts;
 
@@ -20,7 +20,11 @@ const STACK_BYTES: usize = 64 << 20;
 /// stack, take all memory, or never end.
 #[doc(hidden)]
 pub fn convert_in_process(kind: Kind, bytes: &[u8], limits: &Limits) -> Result<Converted, Problem> {
-    Ok(without_marks(convert_within(kind, bytes, limits, 0)?))
+    convert_whole(kind, bytes, &Options::from(*limits))
+}
+
+fn convert_whole(kind: Kind, bytes: &[u8], options: &Options) -> Result<Converted, Problem> {
+    Ok(without_marks(convert_within(kind, bytes, options, 0)?))
 }
 
 /// A text file of this name.
@@ -37,22 +41,27 @@ fn without_marks(converted: Converted) -> Converted {
 }
 
 /// The same for a document within others: so many are around it.
-fn convert_within(kind: Kind, bytes: &[u8], limits: &Limits, depth: usize) -> Result<Converted, Problem> {
+fn convert_within(kind: Kind, bytes: &[u8], options: &Options, depth: usize) -> Result<Converted, Problem> {
+    let limits = &options.limits;
+    let has_parts = matches!(kind, Kind::Pdf | Kind::Epub | Kind::OpenDocument | Kind::Pptx | Kind::Xlsx);
+    if options.selection.is_some() && !has_parts {
+        return Err(Problem::NoParts);
+    }
     match kind {
         Kind::Text | Kind::Markdown => marked_text("", kind, bytes),
         Kind::Html => html::convert(bytes, limits.bytes),
-        Kind::Pdf => pdf::convert(bytes, limits.bytes),
+        Kind::Pdf => pdf::convert(bytes, options),
         Kind::Docx => docx::convert(bytes, limits.bytes),
-        Kind::Epub => epub::convert(bytes, limits.bytes),
-        Kind::OpenDocument => odf::convert(bytes, limits.bytes),
+        Kind::Epub => epub::convert(bytes, options),
+        Kind::OpenDocument => odf::convert(bytes, options),
         Kind::Rtf => rtf::convert(bytes, limits.bytes),
-        Kind::Pptx => pptx::convert(bytes, limits.bytes),
-        Kind::Xlsx => xlsx::convert(bytes, limits.bytes),
+        Kind::Pptx => pptx::convert(bytes, options),
+        Kind::Xlsx => xlsx::convert(bytes, options),
         Kind::Csv => csv::convert(bytes, limits.bytes),
         Kind::Notebook => notebook::convert(bytes, limits.bytes),
         Kind::Subtitles => subtitles::convert(bytes, limits.bytes),
-        Kind::Mail => mail::convert(bytes, Parts::new(limits, depth)),
-        Kind::Archive => bundle::convert(bytes, Parts::new(limits, depth)),
+        Kind::Mail => mail::convert(bytes, Parts::new(options, depth)),
+        Kind::Archive => bundle::convert(bytes, Parts::new(options, depth)),
     }
 }
 
@@ -70,10 +79,10 @@ fn marked_text(name: &str, kind: Kind, bytes: &[u8]) -> Result<Converted, Proble
 fn detect_and_convert(
     kind: Option<Kind>,
     bytes: &[u8],
-    limits: &Limits,
+    options: &Options,
 ) -> Result<(Kind, Converted), Problem> {
     let kind = kind.map_or_else(|| package::kind(bytes), Ok)?;
-    Ok((kind, convert_in_process(kind, bytes, limits)?))
+    Ok((kind, convert_whole(kind, bytes, options)?))
 }
 
 #[cfg(unix)]
@@ -91,7 +100,7 @@ mod child {
     use serde::{Deserialize, Serialize};
 
     use super::{STACK_BYTES, detect_and_convert};
-    use crate::{Converted, Kind, Limits, Note, Problem};
+    use crate::{Converted, Kind, Limits, Note, Options, Problem};
 
     /// More memory for each byte of the file, in bytes.
     const MEMORY_PER_BYTE: u64 = 16;
@@ -114,15 +123,16 @@ mod child {
     pub(crate) fn convert(
         kind: Option<Kind>,
         bytes: &[u8],
-        limits: &Limits,
+        options: &Options,
     ) -> Result<(Kind, Converted), Problem> {
+        let limits = &options.limits;
         let time = limits.time + Duration::from_micros(bytes.len() as u64 * MICROSECONDS_PER_BYTE);
         let memory = limits.memory_bytes.saturating_add(bytes.len() as u64 * MEMORY_PER_BYTE);
         let limits_of_child = fork::Limits { stack_bytes: STACK_BYTES, memory_bytes: memory };
         let child = Child::start(limits_of_child, |socket| {
             // For a parent that is gone and cannot keep the deadline, where the child does not end with it.
             fork::limit_time(Some(time.as_secs() as u32 + 2));
-            let result = detect_and_convert(kind, bytes, limits);
+            let result = detect_and_convert(kind, bytes, options);
             // An error means that the parent is gone.
             let _ = write_reply(&mut BufWriter::new(socket), result);
         });
@@ -192,7 +202,7 @@ mod child {
 #[cfg(not(unix))]
 mod thread {
     use super::{STACK_BYTES, detect_and_convert};
-    use crate::{Converted, Kind, Limits, Problem};
+    use crate::{Converted, Kind, Options, Problem};
 
     /// Converts a document on a thread of its own. Without a kind, it is an archive, which is looked into there.
     ///
@@ -201,12 +211,12 @@ mod thread {
     pub(crate) fn convert(
         kind: Option<Kind>,
         bytes: &[u8],
-        limits: &Limits,
+        options: &Options,
     ) -> Result<(Kind, Converted), Problem> {
         let failed = |why: &str| Problem::Failed { why: why.to_owned() };
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
-            let work = || detect_and_convert(kind, bytes, limits);
+            let work = || detect_and_convert(kind, bytes, options);
             let thread = thread.spawn_scoped(scope, work).map_err(|error| failed(&error.to_string()))?;
             thread.join().unwrap_or_else(|_| Err(failed("the converter does not understand it")))
         })

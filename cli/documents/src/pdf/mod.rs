@@ -16,14 +16,16 @@ use hayro_interpret::InterpreterCache;
 use hayro_interpret::hayro_syntax::{DecryptionError, LoadPdfError, Pdf};
 
 use self::page::PageText;
+use crate::selection::Chooser;
 use crate::writer::tidy;
-use crate::{Converted, Note, Problem, marks};
+use crate::{Converted, Note, Options, Problem, Unit, marks};
 
 /// Converts a document.
 ///
 /// # Errors
-/// It is damaged or encrypted, has no text, or more than `max_bytes`.
-pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem> {
+/// It is damaged or encrypted, has no text or too much, or not the pages that are chosen.
+pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Problem> {
+    let max_bytes = options.limits.bytes;
     let mut pdf = open(bytes.to_vec())?;
     if let Some(mended) = font_names::mend(&pdf)
         && let Ok(mended) = open(mended)
@@ -34,7 +36,11 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
     let cache = InterpreterCache::new();
     let mut text = String::new();
     let mut totals = Totals::default();
+    let mut chooser = Chooser::new(options.selection.as_ref(), Unit::Page);
     for (i, page) in pdf.pages().iter().enumerate() {
+        if !chooser.takes_next() {
+            continue;
+        }
         let page = page::read(page, &cache);
         totals.add(&page);
         let page = write(page);
@@ -49,9 +55,10 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
             return Err(Problem::TooLong { limit: max_bytes });
         }
     }
-    let pages = pdf.pages().len();
+    let (chosen, pages) = (chooser.note()?, chooser.chosen());
     totals.check(pages)?;
-    Ok(Converted { text, pages: Some(pages), notes: totals.notes(), ..Converted::default() })
+    let notes = chosen.into_iter().chain(totals.notes()).collect();
+    Ok(Converted { text, pages: Some(pages), notes, ..Converted::default() })
 }
 
 fn open(bytes: Vec<u8>) -> Result<Pdf, Problem> {

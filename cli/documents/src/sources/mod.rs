@@ -14,7 +14,7 @@ use outline::{Begins, Mark, Outline};
 use self::pattern::Pattern;
 use self::walk::Walk;
 pub use self::waste::Waste;
-use crate::{Document, DocumentError, Kind, Options, Problem, read_file};
+use crate::{Document, DocumentError, Kind, Options, Problem, Selection, read_file, split_numbers};
 
 /// What one path, folder or pattern gives.
 #[derive(Debug)]
@@ -110,7 +110,8 @@ fn within(name: &str, outline: Outline) -> Outline {
 }
 
 /// Reads a file, all documents of a folder, or all documents that match a pattern such as `src/**/*.rs`. A file or a
-/// folder whose name has the characters of patterns is not taken for a pattern.
+/// folder whose name has the characters of patterns is not taken for a pattern. Numbers behind a name choose pages,
+/// chapters, slides or sheets: `book.pdf:10-40`.
 ///
 /// In folders and for patterns, hidden files, those that `.gitignore` and `.ignore` name (also where these are in a folder
 /// above), and what programs made for programs are left out, unless [`Options::all_files`] is set. Files that are no
@@ -122,6 +123,16 @@ fn within(name: &str, outline: Outline) -> Outline {
 pub fn read(path: &Path, options: &Options, stop: &AtomicBool) -> Result<Source, DocumentError> {
     let name = path.display().to_string();
     let failed = |problem| DocumentError { name: name.clone(), problem };
+    if let Some((path, numbers)) = split_numbers(path) {
+        let selection = Selection::parse(numbers).map_err(failed)?;
+        let options = Options { selection: Some(selection), ..options.clone() };
+        let named = |of: &str| format!("{of}:{numbers}");
+        let read = read(&path, &options, stop);
+        let mut source = read.map_err(|error| DocumentError { name: named(&error.name), ..error })?;
+        source.name = named(&source.name);
+        source.documents.iter_mut().for_each(|document| document.name = named(&document.name));
+        return Ok(source);
+    }
     let walk = Walk { options, stop };
     if path.is_dir() {
         return collect(&name, walk.files(path, None).map_err(failed)?, Problem::NoDocuments, &walk);
