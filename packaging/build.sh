@@ -3,7 +3,7 @@
 #
 #     build.sh PROGRAM DIST       # what scripts/release.sh made, and a folder
 #
-# The program is asked for its version and target, so it must run here; RUN as in stage.sh.
+# A program with CUDA becomes an archive only. The program is asked for its version and target, so it must run here; RUN as in stage.sh.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 program=$1 dist=$2
@@ -17,6 +17,11 @@ trap 'rm -rf "$root"' EXIT
 "$here/stage.sh" "$program" "$root"
 formats=(tarball.py wheel.py npm.py)
 case $target in *-linux-gnu) formats+=(deb.sh oci.py) ;; esac
+if grep -q '^backends: .*, CUDA' <<< "$about"; then
+    # Too large for the registries.
+    target=$target-cuda
+    formats=(tarball.py)
+fi
 for format in "${formats[@]}"; do
     run=()
     case $format in *.py) run=(python3) ;; esac

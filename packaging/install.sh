@@ -3,6 +3,7 @@
 #
 #     curl -fsSL URL/install.sh | sh
 #     sh install.sh --to DIRECTORY      # instead of ~/.local
+#     sh install.sh --cuda              # with code for NVIDIA GPUs (Linux on x86-64)
 #     sh install.sh ARCHIVE             # an archive that is here already, with its .sha256 beside it
 #
 # It downloads the archive for this system from the release that it belongs to, checks its SHA-256 and says where it put
@@ -16,16 +17,17 @@ URL='@URL@'
 fail() { printf 'install.sh: %s\n' "$*" >&2; exit 1; }
 has() { command -v "$1" > /dev/null 2>&1; }
 
-archive= to=${HOME:-}/.local
+archive= cuda= to=${HOME:-}/.local
 while [ $# -gt 0 ]; do
     case $1 in
         --to) [ $# -gt 1 ] || fail "--to needs a folder"; to=$2; shift ;;
+        --cuda) cuda=-cuda ;;
         -*) fail "unknown option $1" ;;
         *) archive=$1 ;;
     esac
     shift
 done
-case $to in /.local) fail "there is no HOME; use --to DIRECTORY" ;; esac
+case $to in /.local) [ -n "${HOME:-}" ] || fail "there is no HOME; use --to DIRECTORY" ;; esac
 
 case $(uname -s)-$(uname -m) in
     Linux-x86_64) target=x86_64-unknown-linux-gnu ;;
@@ -33,13 +35,14 @@ case $(uname -s)-$(uname -m) in
     Darwin-arm64) target=aarch64-apple-darwin ;;
     *) fail "there is no archive for $(uname -s) on $(uname -m); build from the sources" ;;
 esac
-name=longhand-$VERSION-$target
+name=longhand-$VERSION-$target$cuda
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 if [ -n "$archive" ]; then
     [ -f "$archive" ] || fail "there is no file $archive"
     [ -f "$archive.sha256" ] || fail "there is no file $archive.sha256 with its sum"
+    name=$(basename "$archive" .tar.gz)
     cp "$archive" "$work/$name.tar.gz"
     cp "$archive.sha256" "$work/sum"
 else

@@ -47,6 +47,9 @@ write(
     limits,
     archive.tree(root / "bin", "package/bin"),
 )
+if target != "x86_64-unknown-linux-gnu":
+    sys.exit()
+# Once for all systems.
 pages = sorted(path.relative_to(root).as_posix() for path in (root / "share/man").rglob("*.1"))
 write(
     NAME,

@@ -14,7 +14,7 @@ run() { ${RUN:-} "$program" "$@"; }
 mkdir -p "$root"/bin "$root"/share/{man,doc/longhand,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
 cp "$program" "$root/bin/$name"
 chmod 755 "$root/bin/$name"
-run man "$root/share/man" > /dev/null
+run man "$root/share/man" 2> /dev/null
 run completions bash > "$root/share/bash-completion/completions/longhand"
 run completions zsh > "$root/share/zsh/site-functions/_longhand"
 run completions fish > "$root/share/fish/vendor_completions.d/longhand.fish"

@@ -19,8 +19,8 @@ fail() { printf 'try.sh: %s\n' "$*" >&2; exit 1; }
 works() {
     local what=$1
     shift
-    "$@" --version | grep -q '^commit: ' || fail "$what: no version"
-    "$@" ask -f "$work/note.txt" "What is Mary's favorite number?" 2> "$work/notes" | grep -q 34251 ||
+    "$@" --version | grep '^commit: ' > /dev/null || fail "$what: no version"
+    "$@" ask -f "$work/note.txt" "What is Mary's favorite number?" 2> "$work/notes" | grep 34251 > /dev/null ||
         { cat "$work/notes"; fail "$what: another answer"; }
     printf '%-8s installed, ran and answered: %s\n' "$what" "$*"
 }
@@ -29,7 +29,7 @@ has() { command -v "$1" > /dev/null || { printf '%-8s not tried: no %s here\n' "
 archive=$(only 'longhand-*-unknown-linux-gnu.tar.gz')
 for part in bin/longhand share/man/man1/longhand-ask.1 share/bash-completion/completions/longhand \
     share/zsh/site-functions/_longhand share/fish/vendor_completions.d/longhand.fish share/doc/longhand/LICENSE; do
-    tar -tzf "$archive" | grep -q "/$part$" || fail "tarball: no $part"
+    tar -tzf "$archive" | grep "/$part$" > /dev/null || fail "tarball: no $part"
 done
 sh "$here/install.sh" --to "$work/local" "$archive" > "$work/said"
 while read -r file; do [ -f "$file" ] || [ -f "${file/\*.1/.1}" ] || fail "install.sh named $file, which is not there"; done \
@@ -84,9 +84,23 @@ layer=$work/image/blobs/$(digest '["layers"][0]["digest"]' < "$manifest")
 tar -xzf "$layer" -C "$work/root" --no-same-owner
 cp "$work/note.txt" "$work/root/home/longhand/note.txt"
 # As an engine starts it: its root, its environment, process 1 of its own.
-contained() {
-    env -i HOME=/home/longhand PATH=/usr/bin unshare --user --map-root-user --net --pid --fork --kill-child --root="$work/root" \
-        --wd=/home/longhand /usr/bin/longhand "$@"
-}
-contained ask -f note.txt "What is Mary's favorite number?" 2> "$work/notes" | grep -q 34251 || { cat "$work/notes"; fail "oci: another answer"; }
+contained=(env -i HOME=/home/longhand PATH=/usr/bin unshare --user --map-root-user --net --pid --fork --kill-child
+    --root="$work/root" --wd=/home/longhand /usr/bin/longhand)
+"${contained[@]}" ask -f note.txt "What is Mary's favorite number?" 2> "$work/notes" | grep 34251 > /dev/null ||
+    { cat "$work/notes"; fail "oci: another answer"; }
 echo "oci      its root was entered, and the program answered as process 1"
+# What `docker stop` sends; after ten seconds it kills.
+for line in {1..20000}; do echo "Line $line of a text that takes minutes to read."; done > "$work/root/home/longhand/long.txt"
+"${contained[@]}" ask -f long.txt "What is in line 7?" > "$work/said" 2>&1 &
+engine=$!
+until grep tokens "$work/said" > /dev/null; do
+    kill -0 "$engine" 2> /dev/null || { cat "$work/said"; fail "oci: the program ended by itself"; }
+    sleep 0.1
+done
+kill -TERM "$(cat "/proc/$engine/task/$engine/children")"
+for _ in {1..100}; do kill -0 "$engine" 2> /dev/null || break; sleep 0.1; done
+if kill -9 "$engine" 2> /dev/null; then fail "oci: SIGTERM was not answered in ten seconds"; fi
+status=0
+wait "$engine" || status=$?
+[ "$status" = 143 ] || { cat "$work/said"; fail "oci: exit code $status after SIGTERM"; }
+echo "oci      SIGTERM ended the program"

@@ -64,6 +64,7 @@ fn main() -> Result<()> {
     println!("cargo:rerun-if-changed=build");
     println!("cargo:rerun-if-changed=wrapper.h");
     println!("cargo:rustc-env=GGML_TARGET={}", env::var("TARGET")?);
+    println!("cargo:rustc-check-cfg=cfg(cpu_levels)");
 
     let ggml = sources()?;
     println!("cargo:include={}", ggml.join("include").display());
@@ -188,7 +189,6 @@ fn compile(ggml: &Path) -> Result<()> {
         }
         build
     };
-    println!("cargo:rustc-check-cfg=cfg(cpu_levels)");
     let has_levels = has_levels();
     if has_levels {
         #[cfg(feature = "portable")]

@@ -28,7 +28,7 @@ mod levels {
     use std::ffi::c_int;
 
     macro_rules! cpu_levels {
-        ($($name:ident $title:literal [$($flag:literal)*] [$($feature:literal)*];)*) => {
+        ($($name:ident $title:literal [$($flag:literal)*] [$($feature:tt)*];)*) => {
             /// The levels for which ggml is compiled, lowest first. Empty where it is compiled for one kind of CPU.
             pub const CPU_LEVELS: &[&str] = &[$($title),*];
 
