@@ -16,9 +16,7 @@ pub struct Logits {
 
 /// Whether `sink_logits` has a number for each head.
 fn are_sink_logits(sink_logits: &Tensor, heads: usize) -> bool {
-    is_activation(sink_logits)
-        && sink_logits.is_contiguous()
-        && sink_logits.shape() == Shape::from([heads])
+    is_activation(sink_logits) && sink_logits.is_contiguous() && sink_logits.shape() == Shape::from([heads])
 }
 
 impl Context {

@@ -26,7 +26,8 @@ fn are_bounded(numbers: &Tensor, rows: usize) -> bool {
             return false;
         }
         let clamped = (*cast).src[0];
-        let bounds = [(*clamped).op_params[0], (*clamped).op_params[1]].map(|bits| f32::from_bits(bits as u32));
+        let bounds =
+            [(*clamped).op_params[0], (*clamped).op_params[1]].map(|bits| f32::from_bits(bits as u32));
         (*clamped).op == sys::GGML_OP_CLAMP
             && (*clamped).type_ == sys::GGML_TYPE_F32
             && bounds[0] >= 0.0
@@ -98,9 +99,8 @@ impl Context {
 
     /// Whole numbers in f32 as numbers of rows of a table of `rows` rows, i32. Those outside become the first or the last.
     pub fn bounded_rows(&self, numbers: &Tensor, rows: usize) -> Tensor {
-        let fits = is_activation(numbers)
-            && numbers.is_contiguous()
-            && (1..=MAX_WHOLE as usize).contains(&rows);
+        let fits =
+            is_activation(numbers) && numbers.is_contiguous() && (1..=MAX_WHOLE as usize).contains(&rows);
         let last = rows.clamp(1, MAX_WHOLE as usize) - 1;
         let clamped = self.op("bounded_rows", &[numbers], fits, |raw| {
             // SAFETY: a live operand.

@@ -3,6 +3,7 @@
 mod device;
 mod fatal;
 mod misuse;
+mod rows;
 mod threads;
 mod waiting;
 mod wrapper;
