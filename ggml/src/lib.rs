@@ -59,7 +59,7 @@ pub use error::Error;
 pub use fatal::{Hook, on_fatal};
 pub use graph::{Graph, GraphAllocator, ReadyGraph};
 pub use interrupt::InterruptFlag;
-pub use ops::{RopeMode, RopeParameters};
+pub use ops::{Logits, RopeMode, RopeParameters};
 pub use tensor::{Element, Shape, Tensor};
 pub use types::Type;
 
