@@ -321,7 +321,7 @@ impl Chat {
         });
         let reading = match (read, old) {
             (Ok(reading), old) => {
-                old.into_iter().for_each(|old| self.session.take_promises_of(old));
+                old.into_iter().for_each(|old| self.session.take_over(old));
                 reading
             }
             (Err(error), old) => {

@@ -219,16 +219,21 @@ impl Session {
         })
     }
 
-    /// Another session takes the place of this one, and has what this one was promised, unless it was promised its own.
+    /// Another session takes the place of this one, as [`Session::take_over`] says.
     pub(crate) fn make_way_for(&mut self, other: Session) {
         let old = std::mem::replace(self, other);
-        self.take_promises_of(old);
+        self.take_over(old);
     }
 
-    /// Takes what a session was promised whose place this one has taken, unless it was promised its own.
-    pub(crate) fn take_promises_of(&mut self, mut old: Session) {
+    /// Takes what a session was promised whose place this one has taken, unless it was promised its own, and goes on
+    /// recording attention if that one did.
+    pub(crate) fn take_over(&mut self, mut old: Session) {
         if self.reservations.is_empty() {
             self.reservations = std::mem::take(&mut old.reservations);
+        }
+        if old.records_attention() {
+            // Where there is no memory for it, nothing is recorded. Answers are the same.
+            let _ = self.record_attention(true);
         }
     }
 

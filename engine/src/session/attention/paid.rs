@@ -1,9 +1,14 @@
 //! What recorded queries attend to, computed when it is asked for.
 //!
 //! Not every head looks for what the model writes next. Those that do are found by the answer itself: they attend to
-//! earlier occurrences of the token that follows (the retrieval score of Wu et al. 2024, arXiv 2404.15574). So no head
-//! profile is needed. Where some heads keep every row, only these are asked.
+//! earlier occurrences of the token that follows, as in the retrieval score of Wu et al. 2024 (arXiv 2404.15574). So no head
+//! profile is needed, and an answer that copies nothing is told from one that does: then no head looks anywhere. Heads whose
+//! rows are evicted find nothing, so that those that keep theirs are chosen.
+//!
+//! A token counts for as much as it is rare in the text: names and numbers much, words such as "the" little, and tokens that
+//! the text does not have nothing.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use ggml::{Context, InterruptFlag, Type};
@@ -15,12 +20,28 @@ use crate::devices::workspace::Workspace;
 use crate::kv::HeadKeys;
 use crate::session::Session;
 
-/// Query heads that are asked.
-const HEADS: usize = 8;
+/// Query heads that are asked. One finds the place as often as eight (docs/sources.md); four look less at one token.
+const HEADS: usize = 4;
 /// Queries that choose them.
 const CHOOSING: usize = 16;
+/// The share of their attention, from 0 to 1, that the best head must pay to the tokens that are copied. It is 0.4 to 1 in
+/// answers that come from the text, and 0.01 to 0.1 in answers to questions whose text is gone (docs/sources.md).
+const MIN_COPYING: f32 = 0.1;
 /// Bytes of attention that are computed at once; those of a token at least.
 const BLOCK_BYTES: usize = 4 << 20;
+
+/// A token of the answer.
+#[derive(Clone, Copy)]
+struct Asker {
+    /// Index of its query among those that are kept.
+    query: usize,
+    /// The token that follows it.
+    follower: Option<u32>,
+    /// How often the text has that.
+    count: usize,
+    /// How much that counts: the logarithm of how rare it is in the text.
+    weight: f32,
+}
 
 /// The query heads of a KV head.
 struct Group {
@@ -33,9 +54,9 @@ struct Group {
 
 impl Session {
     /// What the tokens at the positions `by`, those of an answer, paid to the tokens at the positions `to`, those of a text:
-    /// for each of `to` the sum of the attention weights of some retrieval heads. Tokens whose queries were not recorded pay
-    /// nothing, and so do all of them to rows that every such head has evicted. Forgets the queries of the tokens before
-    /// `by`.
+    /// for each of `to` the sum of the attention weights of a few retrieval heads, more for rare tokens. All are 0 where no
+    /// head looked for what the answer says. Tokens whose queries were not recorded pay nothing, and so do all of them to rows
+    /// that every such head has evicted. Forgets the queries of the tokens before `by`.
     ///
     /// `None` where attention is not recorded, nothing of `by` was recorded, or the model has no heads that see the whole
     /// text.
@@ -62,32 +83,39 @@ impl Session {
     ) -> Result<Option<Vec<f32>>, EngineError> {
         record.read_rings()?;
         record.forget_before(by.start);
-        let asking: Vec<usize> =
-            (0..record.positions.len()).filter(|token| by.contains(&record.positions[*token])).collect();
         let groups = self.groups(record);
+        let asking = self.askers(record, &by, &to);
         if asking.is_empty() || groups.is_empty() {
             return Ok(None);
         }
         let mut paid = vec![0.0; to.len()];
-        let mut asked = Asked {
-            engine: &self.engine,
-            workspace: &mut self.workspace,
-            interrupt: &self.interrupt,
-            record,
-        };
-        let groups = asked.best_groups(groups, &asking, &self.tokens, &to)?;
-        for group in &groups {
+        let (engine, workspace, interrupt) = (&self.engine, &mut self.workspace, &self.interrupt);
+        let mut asked = Asked { engine, workspace, interrupt, record };
+        for group in &asked.best_groups(groups, &asking, &self.tokens, &to)? {
             let rows = rows_of(group, &to);
-            asked.weights(group, &asking, &mut |_, _, weights| {
+            asked.weights(group, &asking, &mut |_, query, weights| {
                 for (row, at) in &rows {
-                    paid[*at] += weights[*row];
+                    paid[*at] += asking[query].weight * weights[*row];
                 }
             })?;
         }
         Ok(Some(paid))
     }
 
-    /// The query heads that can be asked, by KV head: those whose KV heads keep every row, if there are any.
+    /// The queries that were recorded of the tokens `by`.
+    fn askers(&self, record: &AttentionRecord, by: &Range<usize>, to: &Range<usize>) -> Vec<Asker> {
+        let mut counts: HashMap<u32, usize> = HashMap::new();
+        self.tokens[to.clone()].iter().for_each(|token| *counts.entry(*token).or_default() += 1);
+        let asker = |(query, position): (usize, &usize)| {
+            let follower = self.tokens.get(position + 1).copied();
+            let count = follower.and_then(|token| counts.get(&token).copied()).unwrap_or(0);
+            let weight = if count > 0 { ((to.len() + 1) as f32 / count as f32).ln() } else { 0.0 };
+            Asker { query, follower, count, weight }
+        };
+        record.positions.iter().enumerate().filter(|(_, at)| by.contains(at)).map(asker).collect()
+    }
+
+    /// All query heads that are recorded, by KV head.
     fn groups(&self, record: &AttentionRecord) -> Vec<Group> {
         let mut groups = Vec::new();
         for (index, RecordedLayer { layer, .. }) in record.layers.iter().enumerate() {
@@ -97,9 +125,6 @@ impl Session {
                 let keys = self.store.head_keys(*layer, kv_head);
                 groups.extend(keys.map(|keys| Group { layer: index, keys, heads }));
             }
-        }
-        if groups.iter().any(|group| group.keys.positions.is_none()) {
-            groups.retain(|group| group.keys.positions.is_none());
         }
         groups
     }
@@ -130,61 +155,62 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The [`HEADS`] query heads that attend most to the tokens that follow the queries `asking`.
+    /// The [`HEADS`] query heads that attend most to the tokens that follow the queries `asking`; none where no head pays them
+    /// [`MIN_COPYING`] of its attention.
     fn best_groups(
         &mut self,
         groups: Vec<Group>,
-        asking: &[usize],
+        asking: &[Asker],
         tokens: &[u32],
         to: &Range<usize>,
     ) -> Result<Vec<Group>, EngineError> {
-        let choosing = spread(asking, CHOOSING);
-        // For each of them the positions of the token that follows.
-        let follow = |query: &usize| tokens.get(self.record.positions[*query] + 1).copied();
-        let followers: Vec<Option<u32>> = choosing.iter().map(follow).collect();
+        let mut choosing = asking.to_vec();
+        choosing.sort_by(|one, other| other.weight.total_cmp(&one.weight));
+        choosing.truncate(CHOOSING);
+        let all: f32 = choosing.iter().map(|asker| asker.weight).sum();
         let mut scores: Vec<(f32, usize, usize)> = Vec::new();
         for (number, group) in groups.iter().enumerate() {
             let rows = rows_of(group, to);
             let mut of_heads = vec![0.0; group.heads.len()];
             self.weights(group, &choosing, &mut |member, query, weights| {
-                let Some(token) = followers[query] else { return };
-                let (mut all, mut found, mut count) = (0.0, 0.0, 0);
+                let Asker { follower, count, weight, .. } = choosing[query];
+                let (mut paid, mut found) = (0.0, 0.0);
                 for (row, at) in &rows {
-                    all += weights[*row];
-                    if tokens[to.start + at] == token {
+                    paid += weights[*row];
+                    if Some(tokens[to.start + at]) == follower {
                         found += weights[*row];
-                        count += 1;
                     }
                 }
-                if count > 0 {
-                    // What a head that looks everywhere would find does not count.
-                    of_heads[member] += found - all * count as f32 / rows.len() as f32;
-                }
+                // What a head that looks everywhere would find does not count.
+                of_heads[member] += weight * (found - paid * count as f32 / to.len() as f32);
             })?;
-            scores.extend(of_heads.into_iter().enumerate().map(|(member, score)| (score, number, member)));
+            let scored = |(member, score)| (score, number, member);
+            scores.extend(of_heads.into_iter().enumerate().map(scored));
         }
         scores.sort_by(|one, other| other.0.total_cmp(&one.0));
         scores.truncate(HEADS);
+        if !scores.first().is_some_and(|(best, ..)| all > 0.0 && *best >= MIN_COPYING * all) {
+            return Ok(Vec::new());
+        }
         let chosen = groups.into_iter().enumerate().filter_map(|(number, group)| {
-            let members =
-                scores.iter().filter(|(_, of, _)| *of == number).map(|(_, _, member)| group.heads[*member]);
-            let heads: Vec<usize> = members.collect();
+            let of_group = scores.iter().filter(|(_, of, _)| *of == number);
+            let heads: Vec<usize> = of_group.map(|(_, _, member)| group.heads[*member]).collect();
             (!heads.is_empty()).then_some(Group { heads, ..group })
         });
         Ok(chosen.collect())
     }
 
-    /// The attention weights of the query heads of a group, for the kept queries of these indices: `each` gets the index of
-    /// the head in the group, the index of the query in `queries`, and the weights of all live rows.
+    /// The attention weights of the query heads of a group, for the queries of tokens: `each` gets the index of the head in the
+    /// group, the index of the token in `askers`, and the weights of all live rows.
     fn weights(
         &mut self,
         group: &Group,
-        queries: &[usize],
+        askers: &[Asker],
         each: &mut dyn FnMut(usize, usize, &[f32]),
     ) -> Result<(), EngineError> {
         let block = (BLOCK_BYTES / (4 * group.keys.live * group.heads.len()).max(1)).clamp(1, 64);
-        for (number, queries) in queries.chunks(block).enumerate() {
-            self.weights_of_block(group, queries, &mut |member, query, weights| {
+        for (number, askers) in askers.chunks(block).enumerate() {
+            self.weights_of_block(group, askers, &mut |member, query, weights| {
                 each(member, number * block + query, weights);
             })?;
         }
@@ -194,7 +220,7 @@ impl Asked<'_> {
     fn weights_of_block(
         &mut self,
         group: &Group,
-        queries: &[usize],
+        askers: &[Asker],
         each: &mut dyn FnMut(usize, usize, &[f32]),
     ) -> Result<(), EngineError> {
         let recorded = &self.record.layers[group.layer];
@@ -202,7 +228,7 @@ impl Asked<'_> {
         let place = self.engine.backends.placement().of(recorded.layer);
         let backend = self.engine.backends.at(place);
         let HeadKeys { keys, number, live, log_weight, positions, sink_logits } = &group.keys;
-        let (d, n, heads) = (shape.head_dim, queries.len(), group.heads.len());
+        let (d, n, heads) = (shape.head_dim, askers.len(), group.heads.len());
         backend.check_products(keys.ty())?;
 
         let ctx = Context::new(16 + 2 * heads);
@@ -231,7 +257,7 @@ impl Asked<'_> {
 
         let mut values = vec![0.0; d * n * heads];
         let mut hidden = vec![0.0; live * n];
-        for (index, query) in queries.iter().enumerate() {
+        for (index, Asker { query, .. }) in askers.iter().enumerate() {
             let of_token = recorded.queries(*query);
             for (member, head) in group.heads.iter().enumerate() {
                 values[(member * n + index) * d..][..d].copy_from_slice(&of_token[head * d..][..d]);
@@ -255,10 +281,4 @@ impl Asked<'_> {
         }
         Ok(())
     }
-}
-
-/// At most `most` of the items, evenly spread.
-fn spread(items: &[usize], most: usize) -> Vec<usize> {
-    let count = items.len().min(most);
-    (0..count).map(|number| items[number * items.len() / count]).collect()
 }
