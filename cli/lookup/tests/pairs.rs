@@ -37,13 +37,19 @@ fn inventions_are_found_and_right_answers_left_alone() {
             }
             "-" => {
                 let text = text.trim_end_matches(" ?");
-                let inventions: Vec<&str> =
-                    text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}")).map(|(inside, _)| inside).collect();
+                let inventions: Vec<&str> = text
+                    .split("{{")
+                    .skip(1)
+                    .filter_map(|rest| rest.split_once("}}"))
+                    .map(|(inside, _)| inside)
+                    .collect();
                 let text = text.replace("{{", "").replace("}}", "");
                 let found = absent(&known, &text);
                 for invention in inventions {
                     wrong.answers += 1;
-                    let is_found = found.iter().any(|found| invention.contains(found.as_str()) || found.contains(invention));
+                    let is_found = found
+                        .iter()
+                        .any(|found| invention.contains(found.as_str()) || found.contains(invention));
                     if is_found {
                         wrong.flagged += 1;
                     } else {
@@ -55,7 +61,12 @@ fn inventions_are_found_and_right_answers_left_alone() {
         }
     }
     let share = |counts: &Counts| 100.0 * counts.flagged as f64 / counts.answers as f64;
-    println!("right answers with a false alarm: {} of {} ({:.1} %)", right.flagged, right.answers, share(&right));
+    println!(
+        "right answers with a false alarm: {} of {} ({:.1} %)",
+        right.flagged,
+        right.answers,
+        share(&right)
+    );
     right.lines.iter().for_each(|line| println!("  {line}"));
     println!("inventions found: {} of {} ({:.1} %)", wrong.flagged, wrong.answers, share(&wrong));
     wrong.lines.iter().for_each(|line| println!("  missed: {line}"));

@@ -7,5 +7,6 @@ pub mod disk;
 pub mod examples;
 pub mod habits;
 pub mod session;
+pub mod sources;
 pub mod usage;
 pub mod version;

@@ -147,9 +147,12 @@ impl Known {
         if let Some(number) = numbers::of_word(word) {
             let mut sum = number;
             // `twenty-five` and `twenty five`.
-            let next = at + 1 + usize::from(tokens.get(at + 1).is_some_and(|token| token.kind == TokenKind::Sign('-')));
+            let next = at
+                + 1
+                + usize::from(tokens.get(at + 1).is_some_and(|token| token.kind == TokenKind::Sign('-')));
             let unit = folded.get(next).and_then(|word| numbers::of_word(word));
-            if let Some(unit) = unit.filter(|unit| number >= 10 && number % 10 == 0 && (1..10).contains(unit)) {
+            if let Some(unit) = unit.filter(|unit| number >= 10 && number % 10 == 0 && (1..10).contains(unit))
+            {
                 sum += unit;
                 self.numbers.insert(sum.to_string());
             }
@@ -237,14 +240,16 @@ impl Known {
         self.dates.insert(Date { year: None, ..date });
         self.dates.insert(Date { day: None, ..date });
         // In documents of digits only, a year is a part of a number.
-        self.numbers.extend([date.year, Some(date.month), date.day].into_iter().flatten().map(|n| n.to_string()));
+        self.numbers
+            .extend([date.year, Some(date.month), date.day].into_iter().flatten().map(|n| n.to_string()));
     }
 
     /// The first day of `3–5 March` and `3 to 5 March`.
     fn add_range(&mut self, text: &str, at: usize, tokens: &[Token], date: Date) {
         let Some([first, between]) = at.checked_sub(2).and_then(|from| tokens.get(from..at)) else { return };
         let word = &text[between.range.clone()];
-        let joins = ["-", "–", "—", "to", "and", "bis", "und", "au", "et", "al", "y", "e", "&", ","].contains(&word);
+        let joins =
+            ["-", "–", "—", "to", "and", "bis", "und", "au", "et", "al", "y", "e", "&", ","].contains(&word);
         let day: Option<u32> = text[first.range.clone()].parse().ok().filter(|day| (1..=31).contains(day));
         if joins && day.is_some() && date.day.is_some() {
             self.add_date(Date { day, ..date });
@@ -345,11 +350,8 @@ impl Line {
 }
 
 fn language_of(text: &str) -> Option<Language> {
-    let words: Vec<String> = text
-        .split(|c: char| !c.is_alphabetic())
-        .filter(|word| !word.is_empty())
-        .map(fold::word)
-        .collect();
+    let words: Vec<String> =
+        text.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty()).map(fold::word).collect();
     words::language(words.iter().map(String::as_str))
 }
 
@@ -363,7 +365,8 @@ fn next_group(text: &str, tokens: &[Token], end: usize) -> Option<(usize, String
     let from = tokens.partition_point(|token| token.range.start < end);
     let is_between = |c: char| matches!(c, '-' | '/' | '(' | ')' | '.' | '\u{2013}');
     let mut at = from;
-    while at < from + 2 && tokens.get(at).is_some_and(|token| matches!(token.kind, TokenKind::Sign(c) if is_between(c)))
+    while at < from + 2
+        && tokens.get(at).is_some_and(|token| matches!(token.kind, TokenKind::Sign(c) if is_between(c)))
     {
         at += 1;
     }

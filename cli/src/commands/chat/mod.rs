@@ -31,6 +31,7 @@ use crate::app::App;
 use crate::args::answer::AnswerArgs;
 use crate::args::disk::DiskArgs;
 use crate::args::session::SessionArgs;
+use crate::args::sources::SourcesArgs;
 use crate::failure::{self, Failure};
 use crate::models::args::ModelArgs;
 use crate::session::plain;
@@ -79,6 +80,8 @@ pub struct ChatArgs {
     sampling: SamplingArgs,
     #[command(flatten)]
     answer: AnswerArgs,
+    #[command(flatten)]
+    sources: SourcesArgs,
 }
 
 impl ChatArgs {
@@ -119,7 +122,12 @@ fn chat(app: &App, args: &ChatArgs, questions: Vec<Message>) -> Result<()> {
     let sampling = opening.sampling().clone();
     front_end.begin_with(questions);
     let (mut chat, mut keeper) = opening.begin(app)?;
-    let given = Given { setup, model: &args.model, thinking: args.answer.thinking() };
+    let given = Given {
+        setup,
+        model: &args.model,
+        thinking: args.answer.thinking(),
+        sources: args.sources.unless_off(),
+    };
     let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &given, sampling);
     drop(front_end);
     turn::keep_reading(app, &mut chat, keeper.documents());
