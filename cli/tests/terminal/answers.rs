@@ -313,7 +313,7 @@ fn inventions_are_underlined() {
         "| b | 7 |\n",
         "\n```\n88\n```\n",
         "See \"the quiet",
-        " green river\".\x1b[31m",
+        " green river\".\x1b[m",
     ];
     let model = talking_model("underlined.gguf", &pieces, None);
     let document = file("underlined.txt", DOCUMENT);
@@ -327,7 +327,7 @@ fn inventions_are_underlined() {
         "\x1b[0;3;4m1,540\x1b[0m",
         "\x1b[0;4mPeter Anderson\x1b[0m",
         "\x1b[0;4mthe quiet green river\x1b[0m",
-        "\x1b[0;4m99\x1b[0m",
+        "\x1b[0;4m7\x1b[0m",
     ] {
         assert!(bytes.contains(part), "{part:?} is not in {bytes:?}");
     }

@@ -66,7 +66,11 @@ impl Conversation<'_, '_> {
             }
             ("/find", words) => {
                 let found = documents::find(self.app, self.chat, words);
-                self.show(found)?;
+                // Its parts are free of control sequences, and it has colours.
+                match found {
+                    Ok(text) => self.app.console.print(&text)?,
+                    Err(error) => self.front_end.note(failure::report(&error).text.trim_end()),
+                }
             }
             ("/sources", "") => self.show_sources()?,
             ("/continue", "") => return self.go_on(),
