@@ -115,3 +115,31 @@ fn marked(known: &Known, pieces: &[&str]) -> String {
     }
     out
 }
+
+/// Whatever a document or an answer is, it is read.
+#[test]
+fn any_text_is_read() {
+    let text: Vec<char> = include_str!("pairs.txt").chars().collect();
+    let signs: Vec<char> = "\"“„»«.,'’-–/:()[]*_|#@0９٣年\u{301}\u{202f}\0\u{fdd0}İßﬁ😀".chars().collect();
+    let mut state = 7u32;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as usize % below
+    };
+    for _ in 0..400 {
+        let start = random(text.len() - 200);
+        let mut piece = text[start..start + random(200)].to_vec();
+        for _ in 0..random(20) {
+            piece.insert(random(piece.len() + 1), signs[random(signs.len())]);
+        }
+        let piece: String = piece.into_iter().collect();
+        let mut known = Known::new();
+        known.add_document(&piece.chars().take(60).collect::<String>());
+        for absent in known.absent_from(&piece) {
+            assert!(!piece[absent.range].trim().is_empty());
+        }
+        let shown = marked(&known, &[&piece.replace('\n', " ")]);
+        assert_eq!(shown.replace(['[', ']'], ""), piece.replace('\n', " ").replace(['[', ']'], ""));
+        lookup::find(&piece, "a b", 10);
+    }
+}

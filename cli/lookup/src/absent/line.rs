@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::words::{Language, is_ordinary, is_title};
-use super::{Absent, Date, Kind, Known, TokenKind, dates, digits_of, numbers};
+use super::{Absent, Date, Kind, Known, MAX_GROUPS, TokenKind, dates, digits_of, numbers};
 use crate::fold;
 use crate::tokens::{Token, is_ideograph, tokens};
 
@@ -132,10 +132,9 @@ impl<'a> Reader<'a> {
     fn has_date(&self, date: Date) -> bool {
         let known = self.known;
         let has_year = |year: Option<u32>| year.is_some_and(|year| known.numbers.contains(&year.to_string()));
-        let has_month = || known.words.iter().any(|word| dates::month(word) == Some(date.month));
         known.dates.contains(&date)
             || known.yearless.contains(&(date.month, date.day)) && has_year(date.year)
-            || date.day.is_none() && has_year(date.year) && has_month()
+            || date.day.is_none() && has_year(date.year) && known.months.contains(&date.month)
     }
 
     /// A number. Returns how many tokens it takes.
@@ -172,8 +171,7 @@ impl<'a> Reader<'a> {
             Some(zeros) => {
                 let scaled = values.iter().any(|value| has(&numbers::scaled(value, zeros)));
                 // A table may say `in millions` elsewhere.
-                let is_named = || self.known.words.iter().any(|word| numbers::scale(word) == Some(zeros));
-                scaled || values.iter().any(has) && is_named()
+                scaled || values.iter().any(has) && self.known.scales.contains(&zeros)
             }
         };
         if !is_known {
@@ -404,7 +402,7 @@ impl Piece<'_> {
                 }
                 _ => true,
             };
-            if self.tokens[from].is_spaced || !is_part {
+            if self.tokens[from].is_spaced || !is_part || at - from > MAX_GROUPS {
                 break;
             }
             from = before;
@@ -424,7 +422,7 @@ impl Piece<'_> {
         let is_group = |token: &&Token| {
             token.kind == TokenKind::Number && !self.text[token.range.clone()].contains(['.', ','])
         };
-        1 + self.tokens[at + 1..].iter().take_while(is_group).count()
+        1 + self.tokens[at + 1..].iter().take(MAX_GROUPS).take_while(is_group).count()
     }
 }
 
