@@ -50,7 +50,8 @@ fn text_says_where_its_parts_are() {
             .collect();
         assert_eq!(whole, text, "{}", object["name"]);
     }
-    let titles: Vec<&Value> = parts(&objects[1]).iter().map(|part| &part["section"]).collect();
+    let markdown_parts = parts(&objects[1]);
+    let titles: Vec<&Value> = markdown_parts.iter().map(|part| &part["section"]).collect();
     assert_eq!(titles, ["Boats", "Numbers", "Résumé"]);
     assert!(
         parts(&objects[1])

@@ -95,6 +95,15 @@ impl<'a> Reader<'a> {
             };
         }
         piece.absent.sort_by_key(|absent| absent.range.start);
+        // A date may reach into a quotation.
+        let mut end = 0;
+        piece.absent.retain(|absent| {
+            let is_behind = absent.range.start >= end;
+            if is_behind {
+                end = absent.range.end;
+            }
+            is_behind
+        });
         piece.absent
     }
 
