@@ -70,8 +70,8 @@ impl<'a> Transcript<'a> {
             out += &format!("\n{}\n", answer.trim_end());
             let sources = self.sources.get(i).and_then(Option::as_ref);
             // Not those of an answer that was replaced.
-            if let Some((_, sources)) =
-                sources.filter(|(text, _)| text.trim_end().ends_with(answer.trim_end()))
+            if let Some((_, sources)) = sources
+                .filter(|(text, _)| !answer.trim().is_empty() && text.trim_end().ends_with(answer.trim_end()))
             {
                 let list = sources.markdown();
                 if !list.is_empty() {

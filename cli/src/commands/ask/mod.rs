@@ -345,7 +345,7 @@ impl Asked {
             {
                 app.console.status(&line);
             }
-            let sources = self.sources_of(app, chat)?;
+            let sources = self.sources_of(app, chat);
             let object = || {
                 let mut object = answer_object(question, reading, &answer);
                 object["sources"] = sources.as_ref().map_or(Value::Null, AnswerSources::json);
@@ -378,14 +378,19 @@ impl Asked {
         Ok(())
     }
 
-    /// Where the last answer comes from, if that is wanted. `None` after Ctrl-C.
-    fn sources_of(&self, app: &App, chat: &mut Chat) -> Result<Option<AnswerSources>> {
+    /// Where the last answer comes from, if that is wanted. `None` after Ctrl-C, and where it cannot be found out.
+    fn sources_of(&self, app: &App, chat: &mut Chat) -> Option<AnswerSources> {
         if !self.finds_sources {
-            return Ok(None);
+            return None;
         }
         match AnswerSources::of_last_answer(app, chat) {
-            Err(error) if error.is_interrupt() => Ok(None),
-            sources => Ok(Some(sources?)),
+            Ok(sources) => Some(sources),
+            Err(error) if error.is_interrupt() => None,
+            // The answer is there all the same.
+            Err(error) => {
+                app.console.note(failure::report(&error.into()).text.trim_end());
+                None
+            }
         }
     }
 

@@ -70,17 +70,26 @@ pub fn show(chat: &Chat, sources: Option<&AnswerSources>, asked: &str) -> Result
 fn meant<'a>(text: &'a str, outline: &'a Outline, asked: &str) -> Vec<Shown<'a>> {
     let asked = asked.to_lowercase();
     let documents = documents(text, outline);
-    let named: Vec<(&str, Range<usize>, &str)> = documents
+    let named: Vec<Inside> = documents
         .iter()
-        .filter_map(|(name, range)| {
-            let rest = begins_with_name(&asked, name)?;
-            Some((*name, range.clone(), rest))
-        })
+        .filter_map(|(name, range)| Some((*name, range.clone(), begins_with_name(&asked, name)?)))
         .collect();
-    let all = documents.iter().map(|(name, range)| (*name, range.clone(), asked.as_str())).collect();
-    let inside: Vec<(&str, Range<usize>, &str)> = if named.is_empty() { all } else { named };
+    let found = meant_inside(text, outline, &named);
+    if !found.is_empty() {
+        return found;
+    }
+    // The name of a document may be the beginning of a title.
+    let all: Vec<Inside> =
+        documents.iter().map(|(name, range)| (*name, range.clone(), asked.as_str())).collect();
+    meant_inside(text, outline, &all)
+}
+
+/// A document, its bytes, and what is asked for in it; nothing if it is the document.
+type Inside<'a> = (&'a str, Range<usize>, &'a str);
+
+fn meant_inside<'a>(text: &'a str, outline: &'a Outline, inside: &[Inside]) -> Vec<Shown<'a>> {
     let mut found = Vec::new();
-    for (name, range, rest) in &inside {
+    for (name, range, rest) in inside {
         if rest.is_empty() {
             found.push(Shown { text, range: range.clone(), name: (*name).to_owned() });
         } else if let Some(page) = page_number(rest) {
@@ -90,25 +99,18 @@ fn meant<'a>(text: &'a str, outline: &'a Outline, asked: &str) -> Vec<Shown<'a>>
     if !found.is_empty() {
         return found;
     }
-    let sections: Vec<(String, Shown)> = inside
-        .iter()
-        .flat_map(|(_, range, rest)| {
-            sections(text, outline, range)
-                .into_iter()
-                .map(|(title, shown)| (*rest, title, shown))
-                .collect::<Vec<_>>()
-        })
-        .filter(|(rest, title, _)| title.to_lowercase().contains(rest))
-        .map(|(rest, title, shown)| {
-            (if title.to_lowercase() == rest { String::new() } else { title.to_owned() }, shown)
-        })
-        .collect();
-    let has_exact = sections.iter().any(|(differs, _)| differs.is_empty());
-    sections
-        .into_iter()
-        .filter(|(differs, _)| !has_exact || differs.is_empty())
-        .map(|(_, shown)| shown)
-        .collect()
+    let (mut exact, mut other) = (Vec::new(), Vec::new());
+    for (_, range, rest) in inside {
+        for (title, shown) in sections(text, outline, range) {
+            let title = title.to_lowercase();
+            if title == *rest {
+                exact.push(shown);
+            } else if title.contains(rest) {
+                other.push(shown);
+            }
+        }
+    }
+    if exact.is_empty() { other } else { exact }
 }
 
 /// What follows the name of a document, or the last part of its path, with or without its ending.
