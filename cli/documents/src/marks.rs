@@ -72,6 +72,7 @@ pub(crate) fn markdown(text: &str) -> String {
         let trimmed = line.trim_end().trim_start_matches(' ');
         let indent = line.len() - line.trim_start_matches(' ').len();
         let begins = |sign: char| trimmed.chars().take_while(|c| *c == sign).count();
+        let was_code = fence.is_some();
         let run = ['`', '~'].into_iter().map(begins).max().unwrap_or(0);
         match fence {
             Some(open) => {
@@ -107,7 +108,7 @@ pub(crate) fn markdown(text: &str) -> String {
                 }
             }
         }
-        is_paragraph = !trimmed.is_empty() && fence.is_none();
+        is_paragraph = !trimmed.is_empty() && !was_code && fence.is_none();
         marked.push_str(line);
     }
     marked

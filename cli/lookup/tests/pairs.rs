@@ -37,13 +37,19 @@ fn inventions_are_found_and_right_answers_left_alone() {
             }
             "-" => {
                 let text = text.trim_end_matches(" ?");
-                let inventions: Vec<&str> =
-                    text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}")).map(|(inside, _)| inside).collect();
+                let inventions: Vec<&str> = text
+                    .split("{{")
+                    .skip(1)
+                    .filter_map(|rest| rest.split_once("}}"))
+                    .map(|(inside, _)| inside)
+                    .collect();
                 let text = text.replace("{{", "").replace("}}", "");
                 let found = absent(&known, &text);
                 for invention in inventions {
                     wrong.answers += 1;
-                    let is_found = found.iter().any(|found| invention.contains(found.as_str()) || found.contains(invention));
+                    let is_found = found
+                        .iter()
+                        .any(|found| invention.contains(found.as_str()) || found.contains(invention));
                     if is_found {
                         wrong.flagged += 1;
                     } else {
@@ -55,7 +61,12 @@ fn inventions_are_found_and_right_answers_left_alone() {
         }
     }
     let share = |counts: &Counts| 100.0 * counts.flagged as f64 / counts.answers as f64;
-    println!("right answers with a false alarm: {} of {} ({:.1} %)", right.flagged, right.answers, share(&right));
+    println!(
+        "right answers with a false alarm: {} of {} ({:.1} %)",
+        right.flagged,
+        right.answers,
+        share(&right)
+    );
     right.lines.iter().for_each(|line| println!("  {line}"));
     println!("inventions found: {} of {} ({:.1} %)", wrong.flagged, wrong.answers, share(&wrong));
     wrong.lines.iter().for_each(|line| println!("  missed: {line}"));
@@ -103,4 +114,32 @@ fn marked(known: &Known, pieces: &[&str]) -> String {
         }
     }
     out
+}
+
+/// Whatever a document or an answer is, it is read.
+#[test]
+fn any_text_is_read() {
+    let text: Vec<char> = include_str!("pairs.txt").chars().collect();
+    let signs: Vec<char> = "\"“„»«.,'’-–/:()[]*_|#@0９٣年\u{301}\u{202f}\0\u{fdd0}İßﬁ😀".chars().collect();
+    let mut state = 7u32;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as usize % below
+    };
+    for _ in 0..400 {
+        let start = random(text.len() - 200);
+        let mut piece = text[start..start + random(200)].to_vec();
+        for _ in 0..random(20) {
+            piece.insert(random(piece.len() + 1), signs[random(signs.len())]);
+        }
+        let piece: String = piece.into_iter().collect();
+        let mut known = Known::new();
+        known.add_document(&piece.chars().take(60).collect::<String>());
+        for absent in known.absent_from(&piece) {
+            assert!(!piece[absent.range].trim().is_empty());
+        }
+        let shown = marked(&known, &[&piece.replace('\n', " ")]);
+        assert_eq!(shown.replace(['[', ']'], ""), piece.replace('\n', " ").replace(['[', ']'], ""));
+        lookup::find(&piece, "a b", 10);
+    }
 }

@@ -8,5 +8,6 @@ pub mod documents;
 pub mod examples;
 pub mod habits;
 pub mod session;
+pub mod sources;
 pub mod usage;
 pub mod version;

@@ -60,6 +60,7 @@ pub const KNOWN: &[Known] = &[
     setting("repeat-last-n", Scope::Session),
     setting("seed", Scope::Session),
     setting("think", Scope::Answers),
+    setting("sources", Scope::Answers),
     setting("plain", Scope::Answers),
     setting("quiet", Scope::All),
 ];

@@ -1,12 +1,14 @@
 //! What the commands that read documents and answer have in common: what arguments without a flag
-//! are, documents, kept conversations, saved prompts, sampling, one question with its answer, and what is saved after a crash.
+//! are, documents, where answers come from and what of them stands in no document, kept conversations, saved prompts, sampling, one question with its answer, and what is saved after a crash.
 
+pub mod checked;
 pub mod crash_save;
 pub mod documents;
 pub mod kept;
 pub mod plain;
 pub mod prompts;
 pub mod sampling;
+pub mod sources;
 pub mod speeds;
 pub mod transcript;
 pub mod turn;

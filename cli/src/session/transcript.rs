@@ -4,6 +4,8 @@ use longhand::Chat;
 use longhand::saved::SavedChat;
 use longhand::text::split_thinking;
 
+use crate::session::sources::AnswerSources;
+
 /// A conversation in words.
 pub struct Transcript<'a> {
     model: &'a str,
@@ -12,6 +14,7 @@ pub struct Transcript<'a> {
     turns: Vec<(&'a str, Option<&'a str>)>,
     /// For each answer the model that gave it, where it is not `model`.
     answered_by: Vec<Option<&'a str>>,
+    sources: &'a [Option<(String, AnswerSources)>],
 }
 
 impl<'a> From<&'a SavedChat> for Transcript<'a> {
@@ -22,6 +25,7 @@ impl<'a> From<&'a SavedChat> for Transcript<'a> {
             system: saved.system(),
             turns: saved.turns(),
             answered_by: saved.answered_by(),
+            sources: &[],
         }
     }
 }
@@ -34,11 +38,17 @@ impl<'a> From<&'a Chat> for Transcript<'a> {
             system: chat.preamble().system(),
             turns: chat.conversation(),
             answered_by: chat.answered_by(),
+            sources: &[],
         }
     }
 }
 
-impl Transcript<'_> {
+impl<'a> Transcript<'a> {
+    /// The same with where answers come from: for each turn the answer and its sources.
+    pub fn with_sources(self, sources: &'a [Option<(String, AnswerSources)>]) -> Transcript<'a> {
+        Transcript { sources, ..self }
+    }
+
     /// The conversation as Markdown. Thinking is folded where HTML is shown.
     pub fn markdown(&self) -> String {
         let mut out = format!("# Conversation with {}\n", self.model);
@@ -58,6 +68,16 @@ impl Transcript<'_> {
                 out += &format!("\n<details><summary>Thinking</summary>\n\n{thinking}\n\n</details>\n");
             }
             out += &format!("\n{}\n", answer.trim_end());
+            let sources = self.sources.get(i).and_then(Option::as_ref);
+            // Not those of an answer that was replaced.
+            if let Some((_, sources)) = sources
+                .filter(|(text, _)| !answer.trim().is_empty() && text.trim_end().ends_with(answer.trim_end()))
+            {
+                let list = sources.markdown();
+                if !list.is_empty() {
+                    out += &format!("\nFrom:\n\n{list}");
+                }
+            }
         }
         out
     }

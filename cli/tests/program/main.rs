@@ -27,6 +27,7 @@ mod own_files;
 mod reading;
 mod recall;
 mod sessions;
+mod sources;
 mod speeds;
 mod streams;
 mod tools;

@@ -1,7 +1,7 @@
 //! What answers look like on a terminal, and elsewhere.
 #![cfg(unix)]
 
-use crate::common::{command, longhand, talking_model};
+use crate::common::{DOCUMENT, command, file, longhand, talking_model};
 use crate::pty::Terminal;
 
 const MARKDOWN: [&str; 12] = [
@@ -297,4 +297,55 @@ fn the_conversation_is_shown_copied_and_exported() {
     let run = crate::common::longhand_with_input(&args, b"Hi\n/history\n/copy\n");
     assert!(run.stderr.contains("error: the terminal does the copying"), "{}", run.stderr);
     assert_eq!(run.ok(), format!("{0}\n> Hi\n{0}\n", THOUGHTFUL.concat()));
+}
+
+/// What stands in no document is underlined, and named below the answer; with sources, pages are named, too.
+#[test]
+fn inventions_are_underlined() {
+    let pieces = [
+        "The number is **34",
+        "251**, or *1,5",
+        "40*, says Pe",
+        "ter Ander",
+        "son.\n\n",
+        "| a | 99 |\n",
+        "|---|---|\n",
+        "| b | 7 |\n",
+        "\n```\n88\n```\n",
+        "See \"the quiet",
+        " green river\".\x1b[m",
+    ];
+    let model = talking_model("underlined.gguf", &pieces, None);
+    let document = file("underlined.txt", DOCUMENT);
+    let mut chat = Terminal::chat("underlined", &["-m", &model, "-f", &document, "--temp", "0"]);
+    chat.wait_for_prompt();
+    chat.send("What is the number of the old boat?\r");
+    chat.wait_for("not in the documents: 1,540; Peter Anderson; 99; 7; the quiet green river");
+    chat.wait_for_prompt();
+    let bytes = chat.bytes();
+    for part in [
+        "\x1b[0;3;4m1,540\x1b[0m",
+        "\x1b[0;4mPeter Anderson\x1b[0m",
+        "\x1b[0;4mthe quiet green river\x1b[0m",
+        "\x1b[0;4m7\x1b[0m",
+    ] {
+        assert!(bytes.contains(part), "{part:?} is not in {bytes:?}");
+    }
+    assert!(!bytes.contains("\x1b[0;4m88") && bytes.contains("\x1b[0;1m34251\x1b[0m"), "{bytes:?}");
+    chat.send("\x04");
+    assert_eq!(chat.exit_code(), Some(0));
+
+    // The model that answers from its document has nothing to underline, and says where it has looked.
+    let mut chat = Terminal::chat("from", &["-f", &document]);
+    chat.wait_for_prompt();
+    chat.send("What is the pass key?\r");
+    chat.wait_for("from: underlined.txt");
+    chat.wait_for_prompt();
+    assert!(!chat.contents().contains("not in the documents"), "{}", chat.contents());
+    chat.send("/sources\r");
+    chat.wait_for("1. underlined.txt (");
+    chat.send("/find PASS KEY\r");
+    chat.wait_for("1 place");
+    chat.send("\x04");
+    assert_eq!(chat.exit_code(), Some(0));
 }

@@ -136,12 +136,10 @@ impl Chat {
         Ok(names)
     }
 
-    /// The texts of all documents, those of the next question included, each with what begins where in it: first the text
-    /// that the conversation begins with, if it has one, then those that were added later, in their order.
-    pub fn documents(&self) -> impl Iterator<Item = (&str, &Outline)> {
-        let first = (self.preamble.documents(), self.preamble.outline());
-        let later = self.attachments.iter().map(|attachment| (attachment.text.as_str(), &attachment.outline));
-        std::iter::once(first).chain(later)
+    /// What begins where in each of [`Chat::document_texts`], as far as that is known.
+    pub fn document_outlines(&self) -> Vec<&Outline> {
+        let attached = self.attachments.iter().map(|attachment| &attachment.outline);
+        [self.preamble.outline()].into_iter().chain(attached).collect()
     }
 
     /// The names of the documents of the next question.

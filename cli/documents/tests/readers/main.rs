@@ -6,6 +6,7 @@ mod folders;
 mod formats;
 mod hostile;
 mod office;
+mod outlines;
 mod parts;
 mod pdf;
 mod selection;

@@ -22,18 +22,85 @@ pub(super) struct Written<T> {
 
 /// The months by the beginnings of their folded names in several languages.
 const MONTHS: [&[&str]; 12] = [
-    &["january", "jan", "januar", "jaenner", "janvier", "janv", "enero", "ene", "gennaio", "gen", "janeiro", "januari", "января", "январь", "stycznia"],
-    &["february", "feb", "februar", "fevrier", "fevr", "febrero", "febbraio", "fevereiro", "februari", "февраля", "февраль", "lutego"],
+    &[
+        "january",
+        "jan",
+        "januar",
+        "jaenner",
+        "janvier",
+        "janv",
+        "enero",
+        "ene",
+        "gennaio",
+        "gen",
+        "janeiro",
+        "januari",
+        "января",
+        "январь",
+        "stycznia",
+    ],
+    &[
+        "february",
+        "feb",
+        "februar",
+        "fevrier",
+        "fevr",
+        "febrero",
+        "febbraio",
+        "fevereiro",
+        "februari",
+        "февраля",
+        "февраль",
+        "lutego",
+    ],
     &["march", "mar", "marz", "mrz", "maerz", "mars", "marzo", "marco", "maart", "марта", "март", "marca"],
     &["april", "apr", "avril", "avr", "abril", "abr", "aprile", "апреля", "апрель", "kwietnia"],
     &["may", "mai", "mayo", "maggio", "mag", "maio", "mei", "мая", "май", "maja"],
     &["june", "jun", "juni", "juin", "junio", "giugno", "giu", "junho", "июня", "июнь", "czerwca"],
     &["july", "jul", "juli", "juillet", "juil", "julio", "luglio", "lug", "julho", "июля", "июль", "lipca"],
     &["august", "aug", "aout", "agosto", "ago", "augustus", "августа", "август", "sierpnia"],
-    &["september", "sept", "sep", "septembre", "septiembre", "settembre", "set", "setembro", "сентября", "сентябрь", "wrzesnia"],
-    &["october", "oct", "oktober", "okt", "octobre", "octubre", "ottobre", "ott", "outubro", "октября", "октябрь", "pazdziernika"],
+    &[
+        "september",
+        "sept",
+        "sep",
+        "septembre",
+        "septiembre",
+        "settembre",
+        "set",
+        "setembro",
+        "сентября",
+        "сентябрь",
+        "wrzesnia",
+    ],
+    &[
+        "october",
+        "oct",
+        "oktober",
+        "okt",
+        "octobre",
+        "octubre",
+        "ottobre",
+        "ott",
+        "outubro",
+        "октября",
+        "октябрь",
+        "pazdziernika",
+    ],
     &["november", "nov", "novembre", "noviembre", "novembro", "ноября", "ноябрь", "listopada"],
-    &["december", "dec", "dezember", "dez", "decembre", "diciembre", "dic", "dicembre", "dezembro", "декабря", "декабрь", "grudnia"],
+    &[
+        "december",
+        "dec",
+        "dezember",
+        "dez",
+        "decembre",
+        "diciembre",
+        "dic",
+        "dicembre",
+        "dezembro",
+        "декабря",
+        "декабрь",
+        "grudnia",
+    ],
 ];
 
 /// The month that a folded word is, from 1 on.
@@ -64,7 +131,9 @@ fn digits(text: &str, token: &Token) -> Option<String> {
 pub(super) fn date(text: &str, tokens: &[Token]) -> Option<Written<Date>> {
     let first = tokens.first()?;
     match first.kind {
-        Kind::Number => numeric(text, tokens).or_else(|| east_asian(text, tokens)).or_else(|| day_first(text, tokens)),
+        Kind::Number => {
+            numeric(text, tokens).or_else(|| east_asian(text, tokens)).or_else(|| day_first(text, tokens))
+        }
         Kind::Word => month_first(text, tokens),
         Kind::Sign(_) => None,
     }
@@ -78,7 +147,9 @@ fn numeric(text: &str, tokens: &[Token]) -> Option<Written<Date>> {
     } else {
         let [a, s, b, t, c] = tokens.get(..5)? else { return None };
         let sign = |token: &Token| match token.kind {
-            Kind::Sign(sign @ ('-' | '/' | '\u{2010}' | '\u{2011}' | '\u{2013}')) if !token.is_spaced => Some(sign),
+            Kind::Sign(sign @ ('-' | '/' | '\u{2010}' | '\u{2011}' | '\u{2013}')) if !token.is_spaced => {
+                Some(sign)
+            }
             _ => None,
         };
         if sign(s)? != sign(t)? || b.is_spaced || c.is_spaced {
@@ -128,7 +199,11 @@ fn day_first(text: &str, tokens: &[Token]) -> Option<Written<Date>> {
     let day = day(&digits(text, tokens.first()?)?)?;
     let mut at = 1;
     let words = |at: usize| tokens.get(at).map(|token| fold::word(&text[token.range.clone()]));
-    let is_small = |at: usize| words(at).is_some_and(|word| ["st", "nd", "rd", "th", "er", "o", "of", "de", "di"].contains(&word.as_str()));
+    let is_small = |at: usize| {
+        words(at).is_some_and(|word| {
+            ["st", "nd", "rd", "th", "er", "o", "of", "de", "di"].contains(&word.as_str())
+        })
+    };
     for _ in 0..2 {
         let is_sign = tokens.get(at).is_some_and(|token| matches!(token.kind, Kind::Sign('.' | 'º' | '°')));
         at += usize::from(is_sign || is_small(at));
@@ -181,7 +256,8 @@ fn year_behind(text: &str, tokens: &[Token], at: usize) -> (Option<u32>, usize) 
 pub(super) fn time(text: &str, tokens: &[Token]) -> Option<Written<u32>> {
     let first = tokens.first().filter(|token| token.kind == Kind::Number)?;
     let own = &text[first.range.clone()];
-    let word = |at: usize| tokens.get(at).map(|token| fold::word(&text[token.range.clone()])).unwrap_or_default();
+    let word =
+        |at: usize| tokens.get(at).map(|token| fold::word(&text[token.range.clone()])).unwrap_or_default();
     let half = |at: usize| match word(at).as_str() {
         "am" | "pm" => 1,
         "a" | "p" if word(at + 2) == "m" => 3 + usize::from(word(at + 3).is_empty() && tokens.len() > at + 3),
@@ -189,7 +265,8 @@ pub(super) fn time(text: &str, tokens: &[Token]) -> Option<Written<u32>> {
         "o" if word(at + 2) == "clock" => 3,
         _ => 0,
     };
-    let minutes = |hours: u32, minutes: u32| (hours < 25 && minutes < 60).then_some((hours % 12) * 60 + minutes);
+    let minutes =
+        |hours: u32, minutes: u32| (hours < 25 && minutes < 60).then_some((hours % 12) * 60 + minutes);
     // `14:30`, `14h30`
     let [sign, second] = [tokens.get(1), tokens.get(2)];
     if let (Some(sign), Some(second)) = (sign, second)
@@ -229,8 +306,19 @@ mod tests {
     fn dates_are_the_same_in_any_form() {
         let full = Date { year: Some(2024), month: 3, day: Some(5) };
         for text in [
-            "2024-03-05", "05.03.2024", "5.3.24", "3/5/2024", "5/3/2024", "5 March 2024", "5th of March, 2024",
-            "March 5, 2024", "Mar. 5, 2024", "5. März 2024", "5 mars 2024", "5 de marzo de 2024", "2024年3月5日",
+            "2024-03-05",
+            "05.03.2024",
+            "5.3.24",
+            "3/5/2024",
+            "5/3/2024",
+            "5 March 2024",
+            "5th of March, 2024",
+            "March 5, 2024",
+            "Mar. 5, 2024",
+            "5. März 2024",
+            "5 mars 2024",
+            "5 de marzo de 2024",
+            "2024年3月5日",
             "March 5th 2024",
         ] {
             let tokens = tokens(text);

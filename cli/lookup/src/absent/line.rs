@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::words::{Language, is_ordinary, is_title};
-use super::{Absent, Date, Kind, Known, TokenKind, dates, digits_of, numbers};
+use super::{Absent, Date, Kind, Known, MAX_GROUPS, TokenKind, dates, digits_of, numbers};
 use crate::fold;
 use crate::tokens::{Token, is_ideograph, tokens};
 
@@ -14,14 +14,16 @@ const MAX_HELD: usize = 300;
 const MAX_QUOTATION: usize = 2000;
 /// What e-mail and web addresses without `https://` end with.
 const TOP_DOMAINS: &[&str] = &[
-    "com", "org", "net", "edu", "gov", "int", "io", "info", "dev", "app", "de", "at", "ch", "fr", "es", "it", "pt", "nl", "be", "uk",
-    "eu", "pl", "cz", "se", "no", "dk", "fi", "ru", "jp", "cn", "kr", "in", "br", "mx", "us", "ca", "au",
+    "com", "org", "net", "edu", "gov", "int", "io", "info", "dev", "app", "de", "at", "ch", "fr", "es", "it",
+    "pt", "nl", "be", "uk", "eu", "pl", "cz", "se", "no", "dk", "fi", "ru", "jp", "cn", "kr", "in", "br",
+    "mx", "us", "ca", "au",
 ];
 /// Words with which a name or a date may go on, or a number be one of an enumeration.
 const CONNECTING: &[&str] = &[
-    "of", "de", "di", "del", "della", "van", "von", "der", "den", "la", "le", "du", "da", "dos", "and", "und", "et", "y", "e", "to",
-    "bis", "the", "for", "am", "pm", "a", "p", "m", "uhr", "h", "st", "nd", "rd", "th", "er", "o", "clock", "at", "step", "option",
-    "point", "item", "part", "no", "nr", "question", "schritt", "punkt",
+    "of", "de", "di", "del", "della", "van", "von", "der", "den", "la", "le", "du", "da", "dos", "and",
+    "und", "et", "y", "e", "to", "bis", "the", "for", "am", "pm", "a", "p", "m", "uhr", "h", "st", "nd",
+    "rd", "th", "er", "o", "clock", "at", "step", "option", "point", "item", "part", "no", "nr", "question",
+    "schritt", "punkt",
 ];
 /// Numbers behind these may be those of an enumeration.
 const ENUMERATED: &[&str] = &["step", "option", "point", "item", "part", "question", "schritt", "punkt"];
@@ -93,6 +95,15 @@ impl<'a> Reader<'a> {
             };
         }
         piece.absent.sort_by_key(|absent| absent.range.start);
+        // A date may reach into a quotation.
+        let mut end = 0;
+        piece.absent.retain(|absent| {
+            let is_behind = absent.range.start >= end;
+            if is_behind {
+                end = absent.range.end;
+            }
+            is_behind
+        });
         piece.absent
     }
 
@@ -130,10 +141,9 @@ impl<'a> Reader<'a> {
     fn has_date(&self, date: Date) -> bool {
         let known = self.known;
         let has_year = |year: Option<u32>| year.is_some_and(|year| known.numbers.contains(&year.to_string()));
-        let has_month = || known.words.iter().any(|word| dates::month(word) == Some(date.month));
         known.dates.contains(&date)
             || known.yearless.contains(&(date.month, date.day)) && has_year(date.year)
-            || date.day.is_none() && has_year(date.year) && has_month()
+            || date.day.is_none() && has_year(date.year) && known.months.contains(&date.month)
     }
 
     /// A number. Returns how many tokens it takes.
@@ -170,8 +180,7 @@ impl<'a> Reader<'a> {
             Some(zeros) => {
                 let scaled = values.iter().any(|value| has(&numbers::scaled(value, zeros)));
                 // A table may say `in millions` elsewhere.
-                let is_named = || self.known.words.iter().any(|word| numbers::scale(word) == Some(zeros));
-                scaled || values.iter().any(has) && is_named()
+                scaled || values.iter().any(has) && self.known.scales.contains(&zeros)
             }
         };
         if !is_known {
@@ -199,7 +208,8 @@ impl<'a> Reader<'a> {
         // `Key Points:` begins what is said, and is no name.
         let is_label = starts && behind == Some(':');
         let is_end = behind.is_none() || behind == Some('.') && at + read + 1 == piece.tokens.len();
-        let is_alone = starts && (run.len() > 1 && (is_end || behind == Some('|')) || self.state.is_only && is_end);
+        let is_alone =
+            starts && (run.len() > 1 && (is_end || behind == Some('|')) || self.state.is_only && is_end);
         let all = is_unknown.iter().all(|unknown| *unknown);
         let has_title = at.checked_sub(1).is_some_and(|before| {
             is_title(&piece.word(before)) || ["herr", "frau", "herrn"].contains(&piece.word(before).as_str())
@@ -239,14 +249,22 @@ impl<'a> Reader<'a> {
         };
         let endings = [("ies", "y"), ("es", ""), ("s", ""), ("n", ""), ("en", "")];
         let without = |(ending, other): &(&str, &str)| {
-            word.strip_suffix(ending).is_some_and(|stem| stem.len() > 2 && known.words.contains(&format!("{stem}{other}")))
+            word.strip_suffix(ending)
+                .is_some_and(|stem| stem.len() > 2 && known.words.contains(&format!("{stem}{other}")))
         };
         // `Mueller` and `Müller`.
         let umlauts = || has(&word.replace("ae", "a").replace("oe", "o").replace("ue", "u"));
         let is_acronym = (2..=6).contains(&length) && own.chars().all(char::is_uppercase);
         let is_inflected = !matches!(
             known.answers_in(),
-            Some(Language::English | Language::French | Language::Spanish | Language::Italian | Language::Portuguese | Language::Dutch)
+            Some(
+                Language::English
+                    | Language::French
+                    | Language::Spanish
+                    | Language::Italian
+                    | Language::Portuguese
+                    | Language::Dutch
+            )
         );
         let stem = || {
             let stem: String = word.chars().take(length.saturating_sub(3).max(4)).collect();
@@ -295,7 +313,8 @@ impl<'a> Reader<'a> {
         let mut found = Vec::new();
         for range in quotations(piece.text).0 {
             let inner = &piece.text[range.clone()];
-            let is_short = inner.split_whitespace().count() < 2 && inner.chars().filter(|c| is_ideograph(*c)).count() < 6;
+            let is_short = inner.split_whitespace().count() < 2
+                && inner.chars().filter(|c| is_ideograph(*c)).count() < 6;
             if is_short || taken.iter().any(|taken| taken.start < range.end && range.start < taken.end) {
                 continue;
             }
@@ -359,7 +378,8 @@ impl Piece<'_> {
     /// The first sign behind a token, without those of Markdown; `None` at the end of the text and before a word.
     fn sign_behind(&self, at: usize) -> Option<char> {
         let behind = self.tokens[at.min(self.tokens.len())..].iter();
-        let mut behind = behind.skip_while(|token| matches!(token.kind, TokenKind::Sign('*' | '_' | '`' | '"')));
+        let mut behind =
+            behind.skip_while(|token| matches!(token.kind, TokenKind::Sign('*' | '_' | '`' | '"')));
         match behind.next() {
             None => None,
             Some(Token { kind: TokenKind::Sign(sign), .. }) => Some(*sign),
@@ -376,7 +396,8 @@ impl Piece<'_> {
         let pair = (sign(at.checked_sub(1)), sign(Some(at + 1)));
         let is_between = matches!(pair, (Some('['), Some(']')) | (Some('('), Some(')')));
         let is_first = at == 0 && matches!(pair.1, Some(')' | '.'));
-        let is_named = at.checked_sub(1).is_some_and(|before| ENUMERATED.contains(&self.word(before).as_str()));
+        let is_named =
+            at.checked_sub(1).is_some_and(|before| ENUMERATED.contains(&self.word(before).as_str()));
         self.tokens[at].range.len() <= 2 && (is_between || is_first || is_named)
     }
 
@@ -385,10 +406,12 @@ impl Piece<'_> {
         let mut from = at;
         while let Some(before) = from.checked_sub(1) {
             let is_part = match self.tokens[before].kind {
-                TokenKind::Sign(sign) => matches!(sign, '-' | '_') && before > 0 && !self.tokens[before].is_spaced,
+                TokenKind::Sign(sign) => {
+                    matches!(sign, '-' | '_') && before > 0 && !self.tokens[before].is_spaced
+                }
                 _ => true,
             };
-            if self.tokens[from].is_spaced || !is_part {
+            if self.tokens[from].is_spaced || !is_part || at - from > MAX_GROUPS {
                 break;
             }
             from = before;
@@ -408,7 +431,7 @@ impl Piece<'_> {
         let is_group = |token: &&Token| {
             token.kind == TokenKind::Number && !self.text[token.range.clone()].contains(['.', ','])
         };
-        1 + self.tokens[at + 1..].iter().take_while(is_group).count()
+        1 + self.tokens[at + 1..].iter().take(MAX_GROUPS).take_while(is_group).count()
     }
 }
 
@@ -421,11 +444,11 @@ fn address(chunk: &str) -> Option<&str> {
     };
     let rest = chunk.get(chunk.len() - without(&lower)..)?;
     let is_web = rest.len() < chunk.len() && rest.contains('.');
-    let host = lower.rsplit('@').next().unwrap_or_default().split(['/', ':', '?', '#']).next().unwrap_or_default();
+    let host =
+        lower.rsplit('@').next().unwrap_or_default().split(['/', ':', '?', '#']).next().unwrap_or_default();
     let mut labels = host.split('.');
-    let is_label = |label: &str| {
-        !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
-    };
+    let is_label =
+        |label: &str| !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     let is_host = host.contains('.')
         && labels.clone().all(is_label)
         && host.chars().any(|c| c.is_ascii_alphabetic())
@@ -486,7 +509,8 @@ pub(super) fn settled(text: &str) -> usize {
                 Some((at @ 1.., _)) => token.range.start + at,
                 _ => end,
             }
-        } else if own.chars().next().is_some_and(char::is_lowercase) && next.is_some_and(char::is_whitespace) {
+        } else if own.chars().next().is_some_and(char::is_lowercase) && next.is_some_and(char::is_whitespace)
+        {
             let word = fold::word(own);
             let is_part = CONNECTING.contains(&word.as_str())
                 || dates::month(&word).is_some()

@@ -19,10 +19,8 @@ use self::words::Language;
 use crate::fold;
 use crate::tokens::{Kind as TokenKind, Token, digit, tokens};
 
-/// Groups of digits that may be one number, such as that of a telephone.
+/// Groups of digits that may be one number.
 const MAX_GROUPS: usize = 8;
-/// Digits of a number whose groups are not those of thousands.
-const MIN_GROUPED_DIGITS: usize = 7;
 /// The language of documents is told from so many bytes.
 const SAMPLE_BYTES: usize = 20_000;
 
@@ -35,6 +33,9 @@ pub struct Known {
     /// Days of months without a year.
     yearless: HashSet<(u32, Option<u32>)>,
     times: HashSet<u32>,
+    /// Months and words such as `million` that are named.
+    months: HashSet<u32>,
+    scales: HashSet<usize>,
     /// Letters and digits of everything, without anything between them.
     compact: String,
     /// First letters of all words, and of words with a capital letter that follow each other.
@@ -147,9 +148,12 @@ impl Known {
         if let Some(number) = numbers::of_word(word) {
             let mut sum = number;
             // `twenty-five` and `twenty five`.
-            let next = at + 1 + usize::from(tokens.get(at + 1).is_some_and(|token| token.kind == TokenKind::Sign('-')));
+            let next = at
+                + 1
+                + usize::from(tokens.get(at + 1).is_some_and(|token| token.kind == TokenKind::Sign('-')));
             let unit = folded.get(next).and_then(|word| numbers::of_word(word));
-            if let Some(unit) = unit.filter(|unit| number >= 10 && number % 10 == 0 && (1..10).contains(unit)) {
+            if let Some(unit) = unit.filter(|unit| number >= 10 && number % 10 == 0 && (1..10).contains(unit))
+            {
                 sum += unit;
                 self.numbers.insert(sum.to_string());
             }
@@ -172,6 +176,8 @@ impl Known {
             }
         }
         if !self.words.contains(word) {
+            self.months.extend(dates::month(word));
+            self.scales.extend(numbers::scale(word));
             self.words.insert(word.clone());
         }
     }
@@ -212,20 +218,16 @@ impl Known {
             self.numbers.extend(own.split([',', '.']).map(numbers::whole));
         }
         self.numbers.extend(values);
+        // `20 000 000`. Longer numbers of other groups, such as those of telephones, are found without what is between them.
         let mut digits = digits_of(own);
-        let mut end = tokens[at].range.end;
-        let mut are_thousands = digits.len() <= 3;
-        for _ in 0..MAX_GROUPS {
-            let Some((next, group)) = next_group(text, tokens, end) else { break };
-            end = tokens[next].range.end;
-            are_thousands &= group.len() == 3;
-            digits += &group;
-            if digits.len() > 40 {
-                break;
-            }
-            if are_thousands || digits.len() >= MIN_GROUPED_DIGITS {
-                self.numbers.insert(numbers::whole(&digits));
-            }
+        let mut next = at;
+        while digits.len() <= 3 * MAX_GROUPS
+            && let Some((group, more)) = next_group(text, tokens, next).filter(|(_, more)| more.len() == 3)
+            && (digits.len() <= 3 || next > at)
+        {
+            digits += &more;
+            next = group;
+            self.numbers.insert(numbers::whole(&digits));
         }
     }
 
@@ -237,14 +239,16 @@ impl Known {
         self.dates.insert(Date { year: None, ..date });
         self.dates.insert(Date { day: None, ..date });
         // In documents of digits only, a year is a part of a number.
-        self.numbers.extend([date.year, Some(date.month), date.day].into_iter().flatten().map(|n| n.to_string()));
+        self.numbers
+            .extend([date.year, Some(date.month), date.day].into_iter().flatten().map(|n| n.to_string()));
     }
 
     /// The first day of `3–5 March` and `3 to 5 March`.
     fn add_range(&mut self, text: &str, at: usize, tokens: &[Token], date: Date) {
         let Some([first, between]) = at.checked_sub(2).and_then(|from| tokens.get(from..at)) else { return };
         let word = &text[between.range.clone()];
-        let joins = ["-", "–", "—", "to", "and", "bis", "und", "au", "et", "al", "y", "e", "&", ","].contains(&word);
+        let joins =
+            ["-", "–", "—", "to", "and", "bis", "und", "au", "et", "al", "y", "e", "&", ","].contains(&word);
         let day: Option<u32> = text[first.range.clone()].parse().ok().filter(|day| (1..=31).contains(day));
         if joins && day.is_some() && date.day.is_some() {
             self.add_date(Date { day, ..date });
@@ -345,11 +349,8 @@ impl Line {
 }
 
 fn language_of(text: &str) -> Option<Language> {
-    let words: Vec<String> = text
-        .split(|c: char| !c.is_alphabetic())
-        .filter(|word| !word.is_empty())
-        .map(fold::word)
-        .collect();
+    let words: Vec<String> =
+        text.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty()).map(fold::word).collect();
     words::language(words.iter().map(String::as_str))
 }
 
@@ -357,17 +358,11 @@ fn digits_of(text: &str) -> String {
     text.chars().filter_map(|c| digit(c).and_then(|digit| char::from_digit(digit, 10))).collect()
 }
 
-/// The next group of digits behind a byte, if at most two signs are between them, as in numbers of telephones: its token
-/// and its digits.
-fn next_group(text: &str, tokens: &[Token], end: usize) -> Option<(usize, String)> {
-    let from = tokens.partition_point(|token| token.range.start < end);
-    let is_between = |c: char| matches!(c, '-' | '/' | '(' | ')' | '.' | '\u{2013}');
-    let mut at = from;
-    while at < from + 2 && tokens.get(at).is_some_and(|token| matches!(token.kind, TokenKind::Sign(c) if is_between(c)))
-    {
-        at += 1;
-    }
-    let token = tokens.get(at).filter(|token| token.kind == TokenKind::Number)?;
+/// The number behind a number, if nothing but a space is between them: its token and its digits.
+fn next_group(text: &str, tokens: &[Token], at: usize) -> Option<(usize, String)> {
+    let token = tokens.get(at + 1).filter(|token| token.kind == TokenKind::Number)?;
     let own = &text[token.range.clone()];
-    (!text[end..token.range.start].contains('\n') && !own.contains(['.', ','])).then(|| (at, digits_of(own)))
+    let between = &text[tokens[at].range.end..token.range.start];
+    let is_group = between.chars().count() <= 1 && !between.contains('\n') && !own.contains(['.', ',']);
+    is_group.then(|| (at + 1, digits_of(own)))
 }

@@ -16,13 +16,55 @@ pub(super) enum Language {
 
 /// Frequent words of each language that others do not have, or seldom.
 const FUNCTION_WORDS: &[(Language, &[&str])] = &[
-    (Language::English, &["the", "of", "and", "is", "what", "which", "who", "does", "are", "was", "with", "for", "that", "how", "many", "when", "where", "to", "by", "this"]),
-    (Language::German, &["der", "die", "das", "und", "ist", "nicht", "ein", "eine", "mit", "von", "fur", "wie", "wer", "welche", "welcher", "auf", "den", "dem", "wird", "im", "wann", "wo"]),
-    (Language::French, &["le", "la", "les", "des", "est", "et", "dans", "pour", "que", "qui", "quel", "quelle", "du", "une", "sur", "avec", "au", "aux", "combien"]),
-    (Language::Spanish, &["el", "los", "las", "del", "es", "y", "en", "para", "que", "cual", "quien", "cuanto", "cuando", "una", "con", "por", "su", "se"]),
-    (Language::Italian, &["il", "gli", "della", "del", "e", "di", "che", "per", "con", "una", "quale", "chi", "quanto", "sono", "nel", "alla", "dei", "le"]),
-    (Language::Portuguese, &["o", "os", "as", "do", "da", "e", "em", "para", "que", "qual", "quem", "quanto", "uma", "com", "por", "ao", "dos", "no", "na"]),
-    (Language::Dutch, &["de", "het", "een", "van", "en", "is", "niet", "met", "voor", "wat", "wie", "hoe", "welke", "op", "zijn", "dat", "wordt", "te"]),
+    (
+        Language::English,
+        &[
+            "the", "of", "and", "is", "what", "which", "who", "does", "are", "was", "with", "for", "that",
+            "how", "many", "when", "where", "to", "by", "this",
+        ],
+    ),
+    (
+        Language::German,
+        &[
+            "der", "die", "das", "und", "ist", "nicht", "ein", "eine", "mit", "von", "fur", "wie", "wer",
+            "welche", "welcher", "auf", "den", "dem", "wird", "im", "wann", "wo",
+        ],
+    ),
+    (
+        Language::French,
+        &[
+            "le", "la", "les", "des", "est", "et", "dans", "pour", "que", "qui", "quel", "quelle", "du",
+            "une", "sur", "avec", "au", "aux", "combien",
+        ],
+    ),
+    (
+        Language::Spanish,
+        &[
+            "el", "los", "las", "del", "es", "y", "en", "para", "que", "cual", "quien", "cuanto", "cuando",
+            "una", "con", "por", "su", "se",
+        ],
+    ),
+    (
+        Language::Italian,
+        &[
+            "il", "gli", "della", "del", "e", "di", "che", "per", "con", "una", "quale", "chi", "quanto",
+            "sono", "nel", "alla", "dei", "le",
+        ],
+    ),
+    (
+        Language::Portuguese,
+        &[
+            "o", "os", "as", "do", "da", "e", "em", "para", "que", "qual", "quem", "quanto", "uma", "com",
+            "por", "ao", "dos", "no", "na",
+        ],
+    ),
+    (
+        Language::Dutch,
+        &[
+            "de", "het", "een", "van", "en", "is", "niet", "met", "voor", "wat", "wie", "hoe", "welke", "op",
+            "zijn", "dat", "wordt", "te",
+        ],
+    ),
 ];
 
 /// The language of these folded words; `None` if it is none of these, or too few words tell.
@@ -50,8 +92,11 @@ pub(super) fn is_ordinary(word: &str) -> bool {
 
 /// Whether a folded word stands before a name: what follows is no beginning of a sentence, despite its full stop.
 pub(super) fn is_title(word: &str) -> bool {
-    ["dr", "mr", "mrs", "ms", "prof", "st", "sr", "jr", "sra", "dra", "mme", "mlle", "hr", "fr", "sig", "dott", "rev", "gen", "col", "capt", "lt", "sen", "gov"]
-        .contains(&word)
+    [
+        "dr", "mr", "mrs", "ms", "prof", "st", "sr", "jr", "sra", "dra", "mme", "mlle", "hr", "fr", "sig",
+        "dott", "rev", "gen", "col", "capt", "lt", "sen", "gov",
+    ]
+    .contains(&word)
 }
 
 #[rustfmt::skip]

@@ -28,12 +28,15 @@ use crate::args::answer::AnswerArgs;
 use crate::args::disk::DiskArgs;
 use crate::args::documents::DocumentArgs;
 use crate::args::session::SessionArgs;
+use crate::args::sources::SourcesArgs;
 use crate::failure::{self, Failure};
 use crate::models::args::ModelArgs;
+use crate::session::checked::{self, Checker};
 use crate::session::documents::Documents;
 use crate::session::plain;
 use crate::session::sampling::args::SamplingArgs;
 use crate::session::sampling::{Exact, Sampling};
+use crate::session::sources::AnswerSources;
 use crate::session::{prompts, turn};
 
 /// The exit code of --json where an answer is incomplete.
@@ -93,6 +96,8 @@ pub struct AskArgs {
     sampling: SamplingArgs,
     #[command(flatten)]
     answer: AnswerArgs,
+    #[command(flatten)]
+    sources: SourcesArgs,
     /// llama.cpp's flags for one answer without a conversation.
     #[arg(long, hide = true)]
     no_conversation: bool,
@@ -275,6 +280,8 @@ impl Asking<'_> {
             hides_thinking: self.args.answer.hides_thinking(),
             together: self.args.query_aware,
             cache: self.args.disk.documents(),
+            prints_sources: self.args.sources.are_on() && !self.args.json,
+            finds_sources: self.args.sources.are_on() || self.args.json && self.args.sources.unless_off(),
             ..Asked::default()
         }
     }
@@ -289,6 +296,10 @@ struct Asked {
     /// Whether the documents are read together with the first question.
     together: bool,
     cache: Option<DocumentCache>,
+    /// Whether the sources of each answer are printed, and whether they are found.
+    prints_sources: bool,
+    finds_sources: bool,
+    checker: Checker,
     /// With --json, from the first answer on.
     stream: Option<JsonStream>,
     /// Whether nothing is printed, and the answers are collected as JSON objects instead.
@@ -321,20 +332,41 @@ impl Asked {
             if shows && app.console.stdout_terminal() {
                 app.console.print(&heading(number, question, |text| app.console.paint(36, text)))?;
             }
-            let mut view = shows.then(|| AnswerView::new(app.console, self.hides_thinking));
+            let known = self.checker.known(chat);
+            let new_view = || AnswerView::new(app.console, self.hides_thinking).compared_with(known.clone());
+            let mut view = shows.then(new_view);
             let answer = turn::generate(app, chat, &mut |piece| {
                 view.as_mut().map_or(Ok(()), |view| view.push(piece))
             })?;
             self.steps += answer.steps;
             self.decoding += answer.elapsed;
-            if let Some(stream) = &mut self.stream {
-                stream.push(&app.console, &answer_object(question, reading, &answer))?;
-            }
-            if self.collects && answer.stop != Stop::Interrupted {
-                self.collected.push(answer_object(question, reading, &answer));
-            }
             if let Some(view) = &mut view {
                 view.finish()?;
+            }
+            if let Some(line) =
+                known.as_deref().filter(|_| shows).and_then(|known| checked::line(known, &answer.text))
+            {
+                app.console.status(&line);
+            }
+            let sources = self.sources_of(app, chat);
+            let object = || {
+                let mut object = answer_object(question, reading, &answer);
+                object["sources"] = sources.as_ref().map_or(Value::Null, AnswerSources::json);
+                if let Some(why) = sources.as_ref().and_then(|sources| sources.missing.as_ref()) {
+                    object["no_sources"] = why.as_str().into();
+                }
+                let text = object["answer"].as_str().unwrap_or_default();
+                object["not_in_documents"] = checked::json(known.as_deref(), text);
+                object
+            };
+            if let Some(stream) = &mut self.stream {
+                stream.push(&app.console, &object())?;
+            }
+            if self.collects && answer.stop != Stop::Interrupted {
+                self.collected.push(object());
+            }
+            if let Some(sources) = sources.filter(|_| self.prints_sources) {
+                app.console.note(sources.list().trim_end());
             }
             if answer.stop == Stop::Interrupted {
                 return Err(interrupted(true).into());
@@ -349,8 +381,25 @@ impl Asked {
         Ok(())
     }
 
+    /// Where the last answer comes from, if that is wanted. `None` after Ctrl-C, and where it cannot be found out.
+    fn sources_of(&self, app: &App, chat: &mut Chat) -> Option<AnswerSources> {
+        if !self.finds_sources {
+            return None;
+        }
+        match AnswerSources::of_last_answer(app, chat) {
+            Ok(sources) => Some(sources),
+            Err(error) if error.is_interrupt() => None,
+            // The answer is there all the same.
+            Err(error) => {
+                app.console.note(failure::report(&error.into()).text.trim_end());
+                None
+            }
+        }
+    }
+
     /// Reads a question; before the first one, the documents.
     fn read(&self, app: &App, chat: &mut Chat, question: &str) -> Result<Reading, EngineError> {
+        chat.record_sources(self.finds_sources)?;
         let documents = match self.together {
             true => Reading::default(),
             false => {

@@ -156,11 +156,6 @@ impl<'a> FrontEnd<'a> {
         AnswerView::new(self.app.console, self.hides_thinking)
     }
 
-    /// Shows the rest of an answer of which `shown` was shown.
-    pub fn resumed_view(&self, shown: &str) -> AnswerView {
-        self.answer_view().resume(shown)
-    }
-
     /// Hides what the model thinks from now on, or shows it.
     pub fn hide_thinking(&mut self, hides: bool) {
         self.hides_thinking = hides;

@@ -32,6 +32,7 @@ use crate::args::answer::AnswerArgs;
 use crate::args::disk::DiskArgs;
 use crate::args::documents::DocumentArgs;
 use crate::args::session::SessionArgs;
+use crate::args::sources::SourcesArgs;
 use crate::failure::{self, Failure};
 use crate::models::args::ModelArgs;
 use crate::session::plain;
@@ -82,6 +83,8 @@ pub struct ChatArgs {
     sampling: SamplingArgs,
     #[command(flatten)]
     answer: AnswerArgs,
+    #[command(flatten)]
+    sources: SourcesArgs,
 }
 
 impl ChatArgs {
@@ -122,8 +125,13 @@ fn chat(app: &App, args: &ChatArgs, questions: Vec<Message>) -> Result<()> {
     let sampling = opening.sampling().clone();
     front_end.begin_with(questions);
     let (mut chat, mut keeper) = opening.begin(app)?;
-    let documents = args.documents.options()?;
-    let given = Given { setup, model: &args.model, thinking: args.answer.thinking(), documents };
+    let given = Given {
+        setup,
+        model: &args.model,
+        thinking: args.answer.thinking(),
+        documents: args.documents.options()?,
+        sources: args.sources.unless_off(),
+    };
     let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &given, sampling);
     drop(front_end);
     turn::keep_reading(app, &mut chat, keeper.documents());

@@ -27,7 +27,7 @@ pub fn habit<'a>(name: &str, argument: &'a str) -> Option<Habit<'a>> {
         ("/image" | "/audio", _) => advice("longhand reads text only; /read FILE reads a document"),
         ("/show", "system") => command("/system"),
         ("/show", "parameters") => command("/set"),
-        ("/show", _) => {
+        ("/show", "info" | "modelfile" | "template" | "license") => {
             advice("/model shows the model, /set the sampling, /system the system message, /stats the sizes")
         }
         ("/set", argument) => setting(argument),

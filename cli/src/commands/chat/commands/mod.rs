@@ -3,6 +3,7 @@
 pub mod another_model;
 pub mod compact;
 pub mod copy;
+pub mod documents;
 pub mod export;
 pub mod habits;
 pub mod kv_head;
@@ -59,6 +60,9 @@ const GROUPS: [(&str, &[Command]); 5] = [
         &[
             Command::with_path("/read", "read a document: /read FILE, a folder or a pattern"),
             Command::new("/files", "list the documents; /files drop removes the unused ones"),
+            Command::new("/show", "list pages and sections; /show 12 or /show NAME prints one"),
+            Command::new("/find", "find words in the documents: /find notice period"),
+            Command::new("/sources", "show where in the documents the last answer comes from"),
             Command::with_path("/save", "save the conversation now; /save FILE saves a copy to a new file"),
             Command::with_path("/export", "write the conversation to a new file as Markdown"),
         ],

@@ -14,7 +14,7 @@ use crate::commands::chat::commands::export::export;
 use crate::commands::chat::commands::habits::{Habit, habit};
 use crate::commands::chat::commands::kv_map::{self, View};
 use crate::commands::chat::commands::thinking::think;
-use crate::commands::chat::commands::{self, another_model, compact, kv_head, settings};
+use crate::commands::chat::commands::{self, another_model, compact, documents, kv_head, settings};
 use crate::commands::chat::conversation::{Conversation, Outcome, TurnStats};
 use crate::commands::chat::line::complete::new_path;
 use crate::commands::chat::start::replay::replay;
@@ -60,12 +60,25 @@ impl Conversation<'_, '_> {
             }
             ("/read", path) => return self.read(path),
             ("/files", argument) => self.files(argument)?,
+            ("/show", asked) => {
+                let shown = documents::show(self.chat, self.last_sources(), asked);
+                self.show_text(shown)?;
+            }
+            ("/find", words) => {
+                let found = documents::find(self.app, self.chat, words);
+                // Its parts are free of control sequences, and it has colours.
+                match found {
+                    Ok(text) => self.app.console.print(&text)?,
+                    Err(error) => self.front_end.note(failure::report(&error).text.trim_end()),
+                }
+            }
+            ("/sources", "") => self.show_sources()?,
             ("/continue", "") => return self.go_on(),
             ("/history", "") => {
                 self.report(replay(self.app, self.front_end, self.chat).map(|()| String::new()))?;
             }
             ("/copy", what) => self.report(copy(self.app, self.chat, what))?,
-            ("/export", file) => self.report(export(self.chat, file))?,
+            ("/export", file) => self.report(export(self.chat, &self.sources, file))?,
             ("/think", what) => {
                 let done = think(self.front_end, self.chat, what);
                 self.report(done)?;
@@ -214,6 +227,15 @@ impl Conversation<'_, '_> {
     fn show(&self, text: Result<String>) -> Result<()> {
         match text {
             Ok(text) => self.front_end.print(&text)?,
+            Err(error) => self.front_end.note(failure::report(&error).text.trim_end()),
+        }
+        Ok(())
+    }
+
+    /// Prints a text that quotes documents, or notes the error.
+    fn show_text(&self, text: Result<String>) -> Result<()> {
+        match text {
+            Ok(text) => self.app.console.print_answer(&text)?,
             Err(error) => self.front_end.note(failure::report(&error).text.trim_end()),
         }
         Ok(())

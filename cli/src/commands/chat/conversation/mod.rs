@@ -4,6 +4,7 @@ mod actions;
 mod compacting;
 mod documents;
 mod model_change;
+mod sources;
 
 use std::time::Duration;
 
@@ -20,7 +21,9 @@ use crate::commands::chat::inbox::{End, Next};
 use crate::commands::chat::keeper::Keeper;
 use crate::failure;
 use crate::models::args::ModelArgs;
+use crate::session::checked::Checker;
 use crate::session::sampling::Sampling;
+use crate::session::sources::AnswerSources;
 use crate::session::turn;
 
 /// Tokens and times of a turn.
@@ -60,6 +63,8 @@ pub struct Given<'a> {
     pub thinking: Option<bool>,
     /// How documents are read.
     pub documents: ::documents::Options,
+    /// Whether it is found out where answers come from.
+    pub sources: bool,
 }
 
 /// Answers messages until the chat ends. `sampling` is how `chat` samples.
@@ -84,6 +89,8 @@ pub fn run(
         is_paused: false,
         save_failed: false,
         is_unanswered: false,
+        checker: Checker::default(),
+        sources: Vec::new(),
     };
     loop {
         let message = match conversation.next()? {
@@ -123,6 +130,10 @@ struct Conversation<'a, 'b> {
     save_failed: bool,
     /// Whether the last question was not answered.
     is_unanswered: bool,
+    /// What stands in the documents.
+    checker: Checker,
+    /// Where answers come from: for each turn the answer, and its sources where they were found.
+    sources: Vec<Option<(String, AnswerSources)>>,
 }
 
 impl Conversation<'_, '_> {
@@ -164,6 +175,7 @@ impl Conversation<'_, '_> {
     /// Reads a question and answers it.
     fn ask(&mut self, question: &str) -> Result<Outcome> {
         self.is_unanswered = true;
+        self.chat.record_sources(self.given.sources && self.has_documents())?;
         if self.chat.awaits_answer() {
             self.front_end.note(
                 "note: the question before this one has no answer; the model reads both as one message",
@@ -181,6 +193,7 @@ impl Conversation<'_, '_> {
     /// Reads a question in place of the last one, and answers it.
     fn revise(&mut self, question: &str) -> Result<Outcome> {
         self.is_unanswered = true;
+        self.chat.record_sources(self.given.sources && self.has_documents())?;
         let reading = turn::revise(self.app, self.chat, question);
         self.answer_question(reading)
     }
@@ -208,7 +221,8 @@ impl Conversation<'_, '_> {
 
     /// Generates the answer to what was read, and prints it.
     fn answer(&mut self, reading: Reading) -> Result<Outcome> {
-        let mut view = self.front_end.answer_view();
+        let known = self.checker.known(self.chat);
+        let mut view = self.front_end.answer_view().compared_with(known);
         let answer = turn::generate(self.app, self.chat, &mut |piece| view.push(piece))?;
         view.finish()?;
         Ok(self.finish_answer(reading, &answer))
@@ -236,7 +250,8 @@ impl Conversation<'_, '_> {
             reading => reading?,
         };
         let shown = self.chat.messages().last().map_or_else(String::new, |last| last.content.clone());
-        let mut view = self.front_end.resumed_view(&shown);
+        let known = self.checker.known(self.chat);
+        let mut view = self.front_end.answer_view().compared_with(known).resume(&shown);
         let answer = turn::go_on(self.app, self.chat, &mut |piece| view.push(piece))?;
         view.finish()?;
         Ok(self.finish_answer(reading, &answer))
@@ -245,6 +260,7 @@ impl Conversation<'_, '_> {
     /// Keeps an answer, and says why it has ended.
     fn finish_answer(&mut self, reading: Reading, answer: &Generated) -> Outcome {
         self.is_unanswered = false;
+        self.compare_answer(answer);
         let front_end = &self.front_end;
         self.app.console.status(&summary(self.chat, answer, &self.sampling));
         self.keeper.keep(self.app, self.chat, answer.elapsed);

@@ -1,0 +1,157 @@
+//! Where pages, sections and documents within a document begin, in every kind of document.
+
+use std::sync::atomic::AtomicBool;
+
+use documents::Limits;
+use outline::Outline;
+
+use crate::common::{CATALOGUE, FONT, pdf, stream};
+use crate::parts::{archive, archive_of_bytes, read};
+
+/// `location: text` for each part, on one line.
+fn parts(text: &str, outline: &Outline) -> Vec<String> {
+    assert!(outline.is_of(text));
+    let parts = outline.parts(text);
+    assert_eq!(parts.iter().map(|part| &text[part.range.clone()]).collect::<String>(), text);
+    let line = |part: outline::Part| {
+        let text = text[part.range].split_whitespace().collect::<Vec<_>>().join(" ");
+        let section = part.location.section.unwrap_or_default();
+        let page = part.location.page.map_or_else(String::new, |page| format!("{page} "));
+        format!("{page}{section}: {text}")
+    };
+    parts.into_iter().map(line).collect()
+}
+
+#[track_caller]
+fn check(name: &str, bytes: &[u8], expected: &[&str]) {
+    let document = read(name, bytes);
+    assert_eq!(parts(&document.text, &document.outline), expected, "{name}");
+    // The signs of the readers are not in the text.
+    assert!(!document.text.contains('\u{fdd0}'), "{name}");
+}
+
+fn pages(texts: &[&str]) -> Vec<u8> {
+    let kids: Vec<String> = (0..texts.len()).map(|i| format!("{} 0 R", 4 + 2 * i)).collect();
+    let mut objects = vec![
+        CATALOGUE.to_owned(),
+        format!("<< /Type /Pages /Kids [{}] /Count {} >>", kids.join(" "), texts.len()),
+        FONT.to_owned(),
+    ];
+    for (i, text) in texts.iter().enumerate() {
+        objects.push(format!(
+            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 300 300] /Contents {} 0 R \
+             /Resources << /Font << /F 3 0 R >> >> >>",
+            5 + 2 * i
+        ));
+        objects.push(stream("", &format!("BT /F 12 Tf 20 200 Td ({text}) Tj ET")));
+    }
+    pdf(&objects)
+}
+
+#[test]
+fn pages_of_a_pdf_have_their_numbers() {
+    let expected = ["1 : The first page.", "3 : The third page.", "4 : # no heading"];
+    check("a.pdf", &pages(&["The first page.", "", "The third page.", "# no heading"]), &expected);
+}
+
+#[test]
+fn texts_with_headings_have_sections() {
+    let html =
+        "<!doctype html><title>Boats</title><p>intro<h2>Small <b>boats</b></h2><pre># no heading\n</pre><p>x";
+    check("a.html", html.as_bytes(), &["Boats: # Boats intro", "Small boats: ## Small boats # no heading x"]);
+    check(
+        "a.md",
+        b"before\n# One\na\n```\n# code\n```\nTwo\n---\nb\n",
+        &[": before", "One: # One a ``` # code ```", "Two: Two --- b"],
+    );
+    // A comment is no heading, and form feeds are pages.
+    check("a.py", b"# comment\nx = 1\n", &[": # comment x = 1"]);
+    check("a.txt", b"one\n\x0ctwo\n", &["1 : one", "2 : two"]);
+    let notebook = r##"{"cells": [{"cell_type": "markdown", "source": "# Data\nx"}, {"cell_type": "code", "source": "# no"}],
+        "nbformat": 4, "metadata": {}}"##;
+    check("a.ipynb", notebook.as_bytes(), &["Data: # Data x ``` # no ```"]);
+    let rtf = br"{\rtf1 {\stylesheet{\s1\outlinelevel0 heading 1;}}\pard\s1\outlinelevel0 Rent\par\pard It is 450.\par}";
+    check("a.rtf", rtf, &["Rent: # Rent It is 450."]);
+}
+
+#[test]
+fn slides_and_sheets_have_names() {
+    let slide = |text: &str| {
+        format!(
+            "<p:sld><p:sp><p:nvSpPr><p:nvPr><p:ph type='title'/></p:nvPr></p:nvSpPr><p:txBody><a:p><a:r><a:t>{text}</a:t></a:r>\
+             </a:p></p:txBody></p:sp></p:sld>"
+        )
+    };
+    let presentation = archive(&[
+        ("[Content_Types].xml", "<Types/>"),
+        (
+            "ppt/presentation.xml",
+            "<p:presentation><p:sldIdLst><p:sldId id='256' r:id='a'/><p:sldId id='257' r:id='b'/></p:sldIdLst></p:presentation>",
+        ),
+        (
+            "ppt/_rels/presentation.xml.rels",
+            "<Relationships><Relationship Id='a' Type='x/slide' Target='slides/slide1.xml'/><Relationship Id='b' Type='x/slide' Target='slides/slide2.xml'/></Relationships>",
+        ),
+        ("ppt/slides/slide1.xml", &slide("Plan")),
+        ("ppt/slides/slide2.xml", &slide("Cost")),
+    ]);
+    check("a.pptx", &presentation, &["1 Slide 1: Plan: # Slide 1: Plan", "2 Slide 2: Cost: # Slide 2: Cost"]);
+}
+
+#[test]
+fn documents_within_a_document_have_names() {
+    let inner = archive(&[("deep.md", "# Deep\nz")]);
+    let zip = archive_of_bytes(&[
+        ("a.md", b"# One\nx"),
+        ("b.pdf", &pages(&["first", "second"])),
+        ("c.zip", &inner),
+        // Signs of the readers in a document are not taken for their own.
+        ("d.txt", "a\u{fdd0}9\u{fdd0}b".as_bytes()),
+    ]);
+    let document = read("a.zip", &zip);
+    let locations: Vec<String> =
+        document.outline.parts(&document.text).iter().map(|part| part.location.to_string()).collect();
+    assert_eq!(
+        locations,
+        [
+            "a.md",
+            "a.md, One",
+            "b.pdf",
+            "b.pdf p. 1",
+            "b.pdf p. 2",
+            "c.zip",
+            "deep.md",
+            "deep.md, Deep",
+            "d.txt"
+        ]
+    );
+    assert!(document.text.contains("a\u{fffd}9\u{fffd}b"), "{}", document.text);
+}
+
+#[test]
+fn folders_and_files_have_names() {
+    let folder = std::env::temp_dir().join(format!("longhand-outlines-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("a.md"), "# One\nx\n").expect("a file");
+    std::fs::write(folder.join("b.zip.txt"), "plain").expect("a file");
+    let read = |path: &std::path::Path| documents::read(path, &Limits::default(), &AtomicBool::new(false));
+    let (text, outline) = read(&folder).expect("documents").into_text();
+    let name = folder.display().to_string();
+    let locations: Vec<String> =
+        outline.parts(&text).iter().map(|part| part.location.to_string().replace(&name, "F")).collect();
+    assert_eq!(locations, ["F/a.md", "F/a.md, One", "F/b.zip.txt"]);
+    let (text, outline) = read(&folder.join("a.md")).expect("a document").into_text();
+    assert_eq!(outline.location(&text, 0).to_string(), "a.md, One");
+    std::fs::remove_dir_all(&folder).expect("gone");
+}
+
+/// A hostile document has as many headings as it likes.
+#[test]
+fn outlines_are_bounded() {
+    let text = "# a\n## b\n".repeat(200_000);
+    let document = read("a.md", text.as_bytes());
+    assert_eq!(document.text, text);
+    assert!(document.outline.marks().len() <= 100_000);
+    let html = "<h1>a</h1>".repeat(200_000);
+    assert!(read("a.html", html.as_bytes()).outline.is_empty());
+}

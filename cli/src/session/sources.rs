@@ -1,0 +1,204 @@
+//! Where in the documents an answer comes from, in words: documents, pages, sections and sentences.
+
+use longhand::outline::Location;
+use longhand::{Chat, EngineError};
+use serde_json::{Value, json};
+
+use crate::app::App;
+
+/// Sources of an answer that are looked for.
+const LIMIT: usize = 5;
+/// Sources that the line below an answer names, and what they weigh at least beside the first one.
+const LINE: usize = 3;
+const LINE_SHARE: f32 = 0.2;
+/// Longest sentence that is shown, in characters.
+const MAX_TEXT: usize = 400;
+
+/// Where an answer comes from.
+#[derive(Clone, Debug, Default)]
+pub struct AnswerSources {
+    /// The best first.
+    pub found: Vec<AnswerSource>,
+    /// Why there are none.
+    pub missing: Option<String>,
+}
+
+/// A sentence of a document that an answer comes from.
+#[derive(Clone, Debug)]
+pub struct AnswerSource {
+    /// The text of the conversation that has it: see [`longhand::sources::Source`].
+    pub part: usize,
+    /// Its bytes there.
+    pub range: std::ops::Range<usize>,
+    document: Option<String>,
+    page: Option<usize>,
+    section: Option<String>,
+    text: String,
+    weight: f32,
+}
+
+impl AnswerSources {
+    /// Finds the sources of the last answer.
+    ///
+    /// # Errors
+    /// Those of [`Chat::sources`].
+    pub fn of_last_answer(app: &App, chat: &mut Chat) -> Result<AnswerSources, EngineError> {
+        let sources = app.interrupt.computing(|| chat.sources(LIMIT))?;
+        let (texts, outlines) = (chat.document_texts(), chat.document_outlines());
+        let found = sources.found.into_iter().map(|source| {
+            let text = texts.get(source.part).copied().unwrap_or_default();
+            let outline = outlines.get(source.part);
+            let location =
+                outline.map(|outline| outline.location(text, source.range.start)).unwrap_or_default();
+            AnswerSource {
+                part: source.part,
+                document: location.document.map(str::to_owned),
+                page: location.page,
+                section: location.section.map(str::to_owned),
+                text: text.get(source.range.clone()).unwrap_or_default().to_owned(),
+                range: source.range,
+                weight: source.weight,
+            }
+        });
+        Ok(AnswerSources { found: found.collect(), missing: sources.missing.map(|why| why.to_string()) })
+    }
+
+    /// `from: report.pdf p. 12, p. 31; notes.md, Rent`; `None` where nothing is to be said.
+    pub fn line(&self) -> Option<String> {
+        let Some(first) = self.found.first() else {
+            return self.missing.as_ref().map(|why| format!("from: {why}"));
+        };
+        let mut groups: Vec<(Option<&str>, Vec<String>)> = Vec::new();
+        for source in self.found.iter().take(LINE).filter(|source| source.weight >= first.weight * LINE_SHARE)
+        {
+            let document = source.document.as_deref();
+            let inside = Location { document: None, ..source.location() }.to_string();
+            match groups.iter_mut().find(|(known, _)| *known == document) {
+                Some((_, parts)) if parts.contains(&inside) => {}
+                Some((_, parts)) => parts.push(inside),
+                None => groups.push((document, vec![inside])),
+            }
+        }
+        let group = |(document, mut parts): (Option<&str>, Vec<String>)| {
+            parts.retain(|part| !part.is_empty());
+            let gap = match (document, source_is_page(&parts)) {
+                (None, _) => "",
+                (Some(_), true) => " ",
+                (Some(_), false) => ", ",
+            };
+            let parts = parts.join(", ");
+            let gap = if parts.is_empty() { "" } else { gap };
+            format!("{}{gap}{parts}", document.unwrap_or_default())
+        };
+        let line =
+            groups.into_iter().map(group).filter(|group| !group.is_empty()).collect::<Vec<_>>().join("; ");
+        match line.is_empty() {
+            // Of texts of which nothing is known.
+            true => Some(format!("from: \u{201c}{}\u{201d}", first.shown())),
+            false => Some(format!("from: {line}")),
+        }
+    }
+
+    /// The sentences with where they stand, one below the other.
+    pub fn list(&self) -> String {
+        if let Some(why) = &self.missing {
+            return format!("{why}\n");
+        }
+        let source = |(i, source): (usize, &AnswerSource)| {
+            let location = source.location().to_string();
+            let gap = if location.is_empty() { "" } else { " " };
+            let percent = (source.weight * 100.0).round();
+            format!("{}. {location}{gap}({percent} %)\n   {}\n", i + 1, source.shown())
+        };
+        self.found.iter().enumerate().map(source).collect()
+    }
+
+    /// The sources as JSON.
+    pub fn json(&self) -> Value {
+        let object = |source: &AnswerSource| {
+            json!({
+                "document": source.document,
+                "page": source.page,
+                "section": source.section,
+                "start": source.range.start,
+                "end": source.range.end,
+                "text": source.text,
+                "weight": (f64::from(source.weight) * 1e4).round() / 1e4,
+            })
+        };
+        self.found.iter().map(object).collect()
+    }
+
+    /// The sources as items of a list in Markdown.
+    pub fn markdown(&self) -> String {
+        let item = |source: &AnswerSource| {
+            let location = source.location().to_string();
+            let colon = if location.is_empty() { "" } else { ": " };
+            format!("- {location}{colon}{}\n", source.shown())
+        };
+        self.found.iter().map(item).collect()
+    }
+}
+
+fn source_is_page(parts: &[String]) -> bool {
+    parts.first().is_some_and(|part| part.starts_with("p. "))
+}
+
+impl AnswerSource {
+    /// Where it stands.
+    pub fn location(&self) -> Location<'_> {
+        Location { document: self.document.as_deref(), page: self.page, section: self.section.as_deref() }
+    }
+
+    /// The sentence in one line, not too long.
+    fn shown(&self) -> String {
+        one_line(&self.text, MAX_TEXT)
+    }
+}
+
+/// A text in one line of at most so many characters.
+pub fn one_line(text: &str, max: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(max) {
+        Some((end, _)) => format!("{}\u{2026}", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(document: &str, page: Option<usize>, section: Option<&str>, weight: f32) -> AnswerSource {
+        AnswerSource {
+            part: 0,
+            range: 0..1,
+            document: Some(document.to_owned()).filter(|document| !document.is_empty()),
+            page,
+            section: section.map(str::to_owned),
+            text: "The\nrent.".to_owned(),
+            weight,
+        }
+    }
+
+    #[test]
+    fn the_line_names_pages_and_sections_once() {
+        let line = |found: Vec<AnswerSource>| AnswerSources { found, missing: None }.line();
+        let page = |page, weight| source("a.pdf", Some(page), None, weight);
+        assert_eq!(
+            line(vec![page(12, 0.5), page(31, 0.3), page(12, 0.2)]).as_deref(),
+            Some("from: a.pdf p. 12, p. 31")
+        );
+        assert_eq!(line(vec![page(12, 0.9), page(31, 0.05)]).as_deref(), Some("from: a.pdf p. 12"));
+        let mixed =
+            vec![source("b.md", None, Some("Rent"), 0.4), page(2, 0.4), source("c.txt", None, None, 0.2)];
+        assert_eq!(line(mixed).as_deref(), Some("from: b.md, Rent; a.pdf p. 2; c.txt"));
+        assert_eq!(
+            line(vec![source("", None, None, 1.0)]).as_deref(),
+            Some("from: \u{201c}The rent.\u{201d}")
+        );
+        assert_eq!(line(Vec::new()), None);
+        let missing = AnswerSources { missing: Some("nothing points anywhere".into()), ..Default::default() };
+        assert_eq!(missing.line().as_deref(), Some("from: nothing points anywhere"));
+    }
+}
