@@ -1,12 +1,15 @@
 //! PDF. The interpreter draws a page; what it draws is collected (`page.rs`), without what nobody sees (`canvas.rs`), and
 //! with what a file says besides its drawings: the names of glyphs (`font_names.rs`), texts in place of glyphs
-//! (`actual_text.rs`), values of forms and comments (`fields.rs`). Lines, words and tables follow from where glyphs are
+//! (`actual_text.rs`), values of forms and comments (`fields.rs`). What the interpreter does not hand over is changed in
+//! the file before (`changes.rs`); so are drawings that repeat each other without end (`forms.rs`). Lines, words and tables follow from where glyphs are
 //! (`layout/`), which knows nothing of PDF.
 
 mod actual_text;
 mod canvas;
+mod changes;
 mod fields;
 mod font_names;
+mod forms;
 mod layout;
 mod page;
 mod tex_names;
@@ -24,17 +27,24 @@ use crate::{Converted, Note, Problem};
 /// It is damaged or encrypted, has no text, or more than `max_bytes`.
 pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem> {
     let mut pdf = open(bytes.to_vec())?;
-    if let Some(mended) = font_names::mend(&pdf)
-        && let Ok(mended) = open(mended)
-        && mended.pages().len() == pdf.pages().len()
-    {
-        pdf = mended;
+    let mut forms = forms::change(&pdf);
+    if changes::are_possible(&pdf) {
+        let mut objects = font_names::tables(&pdf);
+        objects.append(&mut forms.objects);
+        if !objects.is_empty()
+            && let Ok(changed) = open(changes::add(&pdf, &objects))
+            && changed.pages().len() == pdf.pages().len()
+        {
+            pdf = changed;
+        }
+    } else if forms.repeated > 0 {
+        return Err(Problem::Damaged { what: "its drawings contain each other too often".to_owned() });
     }
     let cache = InterpreterCache::new();
     let mut text = String::new();
-    let mut totals = Totals::default();
+    let mut totals = Totals { repeated: forms.repeated, ..Totals::default() };
     for page in pdf.pages().iter() {
-        let page = page::read(page, &cache);
+        let page = page::read(page, &cache, &mut forms.texts);
         totals.add(&page);
         let page = write(page);
         if !page.is_empty() && !text.is_empty() {
@@ -78,6 +88,8 @@ struct Totals {
     hidden: usize,
     pictures: usize,
     empty_pages: usize,
+    other_numbers: usize,
+    repeated: usize,
 }
 
 impl Totals {
@@ -87,6 +99,7 @@ impl Totals {
         self.hidden += page.hidden;
         self.pictures += page.pictures;
         self.empty_pages += usize::from(page.known == 0);
+        self.other_numbers += page.other_numbers;
     }
 
     fn check(&self, pages: usize) -> Result<(), Problem> {
@@ -108,6 +121,12 @@ impl Totals {
         }
         if self.hidden > 0 {
             notes.push(Note::HiddenCharacters { characters: self.hidden });
+        }
+        if self.other_numbers > 0 {
+            notes.push(Note::OtherNumbers { places: self.other_numbers });
+        }
+        if self.repeated > 0 {
+            notes.push(Note::RepeatedDrawings { drawings: self.repeated });
         }
         notes
     }

@@ -740,6 +740,39 @@ fn the_actual_text_is_used() {
     }
 }
 
+#[test]
+fn the_actual_text_of_drawings_is_used() {
+    let drawing = |text: &str| {
+        stream(
+            "/Type /XObject /Subtype /Form /BBox [0 0 600 800] /Resources << /Font << /F 5 0 R >> >>",
+            &format!("BT /F 10 Tf 72 700 Td /Span << /ActualText (o{text}) >> BDC (oXce) Tj EMC ET"),
+        )
+    };
+    let mut made = Made::new(
+        "BT /F 10 Tf 72 720 Td /Span << /ActualText (first) >> BDC (f1) Tj EMC ET /A Do /B Do BT /F 10 Tf 72 660 Td /Span << \
+         /ActualText (last) >> BDC (X) Tj EMC ET",
+    );
+    made.page = "/Resources << /Font << /F 5 0 R >> /XObject << /A 9 0 R /B 10 0 R >> >>";
+    made.more = vec![drawing("ffice"), drawing("ther").replace("72 700", "72 680")];
+    assert_eq!(made.text(), "first\noffice\nother\n\nlast\n");
+}
+
+#[test]
+fn numbers_that_are_seen_are_read_if_the_actual_text_has_others() {
+    for (content, expected, places) in [
+        ("/Span << /ActualText (450) >> BDC (120) Tj EMC ( EUR) Tj", "120 EUR", 1),
+        ("/Span << /ActualText (no price) >> BDC (120 EUR) Tj EMC", "120 EUR", 1),
+        ("/Span << /ActualText () >> BDC (120) Tj EMC ( EUR) Tj", "120 EUR", 1),
+        ("/Span << /ActualText (120) >> BDC (1 20) Tj EMC ( EUR) Tj", "120 EUR", 0),
+        ("/Span << /ActualText <FEFF00310030207600200045> >> BDC (106 E) Tj EMC", "10\u{2076} E", 0),
+    ] {
+        let document = Made::new(format!("BT /F 10 Tf 72 700 Td {content} ET")).read().expect("a document");
+        assert_eq!(document.text, format!("{expected}\n"), "{content}");
+        let notes = if places == 0 { vec![] } else { vec![Note::OtherNumbers { places }] };
+        assert_eq!(document.notes, notes, "{content}");
+    }
+}
+
 // Forms.
 
 /// A page with labels and these fields, of which the first is object 9.
