@@ -719,6 +719,13 @@ fn the_text_of_a_scanned_picture_is_kept() {
     assert_hidden(&format!("{picture} q 0 0 1 1 re W n BT /F 10 Tf 72 600 Td (seen) Tj ET Q"), "seen", 0);
 }
 
+#[test]
+fn lines_of_a_scanned_picture_that_overlap_are_not_mixed() {
+    // The first line has room at its spaces.
+    let content = "q 600 0 0 800 0 0 cm /X Do Q BT 3 Tr /F 12 Tf 72 600 Td (net a of all) Tj ET BT 3 Tr /F 12 Tf 89 597 Td (share of) Tj ET";
+    assert_text(content, "net a of all\nshare of\n");
+}
+
 // Text that the file gives besides its glyphs.
 
 #[test]
@@ -819,6 +826,18 @@ fn values_of_a_form_stand_beside_their_labels() {
         "Name:\tIda Lindqvist\n\nCountry:\tSweden\n\nLanguages:\tFinnish, Danish\n\n☒ Married\n\n☐ Children\n\n\
          Sex: ◉ female\t○ male\n\nRemarks:\tfirst line\nsecond line\n\nPassword:\t••••••\n"
     );
+}
+
+#[test]
+fn a_list_shows_what_can_be_chosen() {
+    let made = form(
+        &[(72.0, 700.0, "Colour:")],
+        &[
+            "/FT /Ch /T (a) /Opt [(red) [(g) (green)]] /DA (/F 10 Tf) /Rect [72 600 200 690]",
+            "/FT /Ch /T (b) /Ff 131072 /Opt [(one) (two)] /Rect [72 560 200 580]",
+        ],
+    );
+    assert_eq!(made.text(), "Colour:\n☐ red\n☐ green\n");
 }
 
 #[test]
