@@ -131,8 +131,10 @@ impl PageReader {
         let mut drawn = String::new();
         let glyphs = self.drawn.get(replaced.glyphs..).unwrap_or_default();
         glyphs.iter().for_each(|glyph| letters::write(&glyph.text.text, &mut drawn));
-        let digits = letters::digits(&drawn);
-        if !digits.is_empty() && digits != letters::digits(&text) && !drawn.contains(UNKNOWN) {
+        // A digit among letters may be one of a font that has other characters in its place.
+        let is_number = |word: &str| !word.contains(char::is_alphabetic) && !letters::digits(word).is_empty();
+        let has_number = drawn.split_whitespace().any(is_number) && !drawn.contains(UNKNOWN);
+        if has_number && letters::digits(&drawn) != letters::digits(&text) {
             self.other_numbers += 1;
             return;
         }
