@@ -272,7 +272,8 @@ fn a_pdf_that_takes_too_much_memory_is_refused() {
 #[test]
 fn a_conversion_that_takes_too_long_is_ended() {
     // A long drawing is drawn many times.
-    let (content, form) = (stream("", &"/X Do ".repeat(100_000)), stream(FORM, &"0 0 m 9 9 l S ".repeat(1_000)));
+    let (content, form) =
+        (stream("", &"/X Do ".repeat(100_000)), stream(FORM, &"0 0 m 9 9 l S ".repeat(1_000)));
     let one_page = "<< /Type /Pages /Kids [3 0 R] /Count 1 >>";
     let slow = pdf(&[CATALOGUE, one_page, PAGE, &content, FONT, &form]);
     let limits = Limits { time: Duration::from_millis(500), ..Limits::default() };
