@@ -180,6 +180,9 @@ impl Hinted for DocumentError {
     fn hint_with_flags(&self) -> Option<String> {
         Some(match self.problem {
             Problem::Empty => format!("{}, or leave -f out to ask without a document", self.hint()),
+            Problem::NoDocuments | Problem::NoMatch => {
+                format!("{}, or read them all with --all-files", self.hint())
+            }
             _ => self.hint().to_owned(),
         })
     }

@@ -43,6 +43,7 @@ pub use ggml::{InterruptFlag, Type};
 pub use kv::policy;
 pub use model::{ChatFormat, Model, ModelSource};
 pub use models::chat::Message;
+pub use outline;
 pub use progress::{Notice, Observer, Progress, Task};
 pub use session::generate::sampler::{Sampler, SamplerOptions};
 pub use session::generate::{Generated, Stop, generate};
@@ -57,6 +58,13 @@ pub mod saved {
         CachedContents, CachedDocuments, ChatFile, DocumentCache, DocumentReading, SavedChat,
     };
     pub use crate::session::snapshot::Outdated;
+}
+
+/// Where in the documents an answer comes from.
+pub mod sources {
+    pub use crate::chat::sources::{
+        Evidence, NoSources, PromptBytes, Ranked, Ranking, Source, Sources, TextPlace, rank, sentences,
+    };
 }
 
 /// What a session's store holds, and what attention paid to it.

@@ -429,7 +429,7 @@ impl Context {
             if let Some(owner) = &owner {
                 add_access(&mut state.foreign, owner, Access::Write);
             }
-            if has_numbers(target) {
+            if has_numbers(&target.context.handle(target.root())) {
                 let bounds = owner.as_ref().map_or(&self.inner.bounds, |owner| &owner.bounds);
                 state.parts.overwritten.push(bounds.of(target.root()));
             }

@@ -59,7 +59,7 @@ pub use error::Error;
 pub use fatal::{Hook, on_fatal};
 pub use graph::{Graph, GraphAllocator, ReadyGraph};
 pub use interrupt::InterruptFlag;
-pub use ops::{RopeMode, RopeParameters};
+pub use ops::{Logits, RopeMode, RopeParameters};
 pub use tensor::{Element, Shape, Tensor};
 pub use types::Type;
 
@@ -81,7 +81,30 @@ pub fn provider() -> String {
     unsafe { std::ffi::CStr::from_ptr(ggml_sys::ggml_commit()) }.to_string_lossy().into_owned()
 }
 
-/// The CPU features that ggml is compiled for, by ggml's names.
+/// The system that ggml is compiled for, by Rust's name, such as `x86_64-unknown-linux-gnu`.
+pub const TARGET: &str = ggml_sys::TARGET;
+
+/// For which CPUs ggml's code is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CpuLevel {
+    /// For one kind only: that of the build machine, or an older one.
+    Fixed,
+    /// For several levels of CPUs; this one is used, the highest that this CPU has. Such as `x86-64-v3`.
+    Chosen(&'static str),
+    /// For several levels, and this CPU lacks instructions of the lowest, which is named.
+    TooOld(&'static str),
+}
+
+/// For which CPUs ggml's code is compiled, and what of it is used.
+pub fn cpu_level() -> CpuLevel {
+    match (ggml_sys::CPU_LEVELS, ggml_sys::cpu_level()) {
+        ([], _) => CpuLevel::Fixed,
+        (levels, Some(level)) => CpuLevel::Chosen(levels[level]),
+        ([lowest, ..], None) => CpuLevel::TooOld(lowest),
+    }
+}
+
+/// The CPU features that ggml's code uses, by ggml's names.
 pub fn cpu_features() -> Vec<&'static str> {
     use ggml_sys as sys;
     let all: [(&str, unsafe extern "C" fn() -> std::ffi::c_int); 15] = [

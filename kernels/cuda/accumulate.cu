@@ -33,7 +33,7 @@ constexpr int QT = 8;
 constexpr int GROUPS = 4;
 constexpr int TILE_ROWS = WARPS * GROUPS * ROWS;
 
-// The numbers of src/graph/scores.rs's Gain.
+// The numbers of src/graph/scores/mod.rs's Gain.
 enum Gain : int32_t { ONE = 0, ENTROPY = 1, LITERAL = 2 };
 
 // The factor on the logits of the `seen`-th token, counted from 1.

@@ -12,7 +12,7 @@ namespace {
 constexpr int WARPS = 8;
 constexpr int THREADS = 32 * WARPS;
 
-// The numbers of src/measure.rs's Measure (src/graph/scores.rs).
+// The numbers of src/measure.rs's Measure (src/graph/scores/mod.rs).
 enum Measure : int32_t { NORM = 0, SQUARED_NORM = 1, MAX_ABS = 2, SPREAD = 3, OWN_SPREAD = 4 };
 
 __device__ float2 read_pair_of(int type, const unsigned char* row, int p) {

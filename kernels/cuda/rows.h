@@ -1,5 +1,5 @@
 // Reading and writing rows of keys and values in ggml's byte layouts. Written bytes and read numbers are exactly those
-// of src/quant.rs. row_types.h is generated from src/quant/types.rs, which describes the layouts.
+// of src/quant/mod.rs. row_types.h is generated from src/quant/types.rs, which describes the layouts.
 #pragma once
 
 #include "device.h"
@@ -126,7 +126,7 @@ __device__ __forceinline__ void with_type(int type, Work work) {
 static_assert(ROW_TYPES(COUNT) == 5, "write_block needs a branch for the new type");
 #undef COUNT
 
-// The sum of a number of each thread of the warp. The order of the additions is that of src/quant.rs.
+// The sum of a number of each thread of the warp. The order of the additions is that of src/quant/mod.rs.
 template <typename T>
 __device__ __forceinline__ T add_warp(T x) {
     for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(ALL_LANES, x, offset);
@@ -171,7 +171,7 @@ __device__ inline void write_iq4_nl(unsigned char* block, float x, float extreme
     if (lane_id == 0) store(block, __float2half_rn(best_scale));
 }
 
-// Writes elements `first .. first + 32` of a row, one per thread of the warp, with the rounding of src/quant.rs.
+// Writes elements `first .. first + 32` of a row, one per thread of the warp, with the rounding of src/quant/mod.rs.
 // `first` is a multiple of 32. Threads with `valid` false have no element; this happens at the end of rows without
 // blocks.
 __device__ inline void write_block(int type, unsigned char* row, int first, float x, bool valid) {

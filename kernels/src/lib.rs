@@ -9,7 +9,7 @@
 //!
 //! *What it never does.* It knows no models, policies or files. It keeps no state between calls, allocates no tensors,
 //! starts no threads but to measure memory ([`bandwidth`]), and reads no environment variables: the caller brings
-//! memory, threads and a backend, and the processor alone decides which instructions are used. Except for [`graph`], it
+//! memory, threads and a backend, and the processor alone decides which instructions are used. Except for [`graph`] and [`portable`], it
 //! works on slices and strides, not on ggml's tensors.
 //!
 //! - [`attention`]: the description of an attention call: queries, lanes of K and V rows, log-weights.
@@ -21,6 +21,8 @@
 //! - [`rows`]: eviction of rows, and their sums for the compensation entry.
 //! - [`quant`]: the element types of rows.
 //! - `device`: all of these as kernels for NVIDIA GPUs (cuda/), launched by [`graph`].
+//! - [`portable`]: the operations of [`graph`] as ggml's own nodes, which each of its backends computes. A [`Form`]
+//!   is one of the two.
 //! - [`mod@reference`]: attention in f64, the expected result of the tests.
 //! - [`bandwidth`]: measures the speed of memory and multipliers, so that speeds can be reported as fractions
 //!   of it.
@@ -31,8 +33,10 @@ pub mod bandwidth;
 pub mod decode;
 mod device;
 mod exp;
+mod form;
 pub mod graph;
 pub mod measure;
+pub mod portable;
 pub mod prefill;
 pub mod product;
 pub mod quant;
@@ -41,5 +45,6 @@ pub mod rows;
 mod simd;
 
 pub use attention::{Alibi, Attention, LaneView, Queries, RowTensor, ShapeError, Window};
+pub use form::Form;
 pub use quant::RowType;
 pub use simd::Isa;

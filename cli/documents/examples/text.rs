@@ -5,14 +5,14 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-use documents::Limits;
+use documents::Options;
 
 fn main() -> ExitCode {
     let Some(path) = std::env::args().nth(1) else {
         eprintln!("usage: text PATH");
         return ExitCode::FAILURE;
     };
-    match documents::read(Path::new(&path), &Limits::default(), &AtomicBool::new(false)) {
+    match documents::read(Path::new(&path), &Options::default(), &AtomicBool::new(false)) {
         Ok(source) => {
             for document in &source.documents {
                 let notes: Vec<String> = document.notes.iter().map(ToString::to_string).collect();
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
                     notes.join("; ")
                 );
             }
-            print!("{}", source.into_text());
+            print!("{}", source.into_text().0);
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -5,6 +5,8 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::Unit;
+
 /// A document cannot be read.
 #[derive(Debug, Error)]
 #[error("{}", match problem { Problem::Read(_) => format!("cannot read {name}: {problem}"), _ => format!("{name}: {problem}") })]
@@ -101,6 +103,25 @@ pub enum Problem {
         /// Why.
         why: String,
     },
+    /// It has no pages, chapters, slides or sheets.
+    #[error("it has no pages, chapters, slides or sheets, of which some could be read")]
+    NoParts,
+    /// It has no part of these numbers.
+    #[error("it has {count} {}: there is no {} {asked}", unit.name(*count), unit.name(1))]
+    NoSuchPart {
+        /// The numbers that were asked for.
+        asked: String,
+        /// What it is divided into.
+        unit: Unit,
+        /// How many it has.
+        count: usize,
+    },
+    /// What stands behind the name of a document are no numbers of parts.
+    #[error("{text} are no numbers of pages or other parts")]
+    InvalidParts {
+        /// What stands there.
+        text: String,
+    },
     /// The rules of a `.gitignore` or `.ignore` file are not used.
     #[error("its rules were not used: {why}")]
     IgnoreFile {
@@ -141,7 +162,14 @@ impl Problem {
             }
             Problem::TooManyFiles { .. } => "give a smaller folder, or a pattern that matches fewer files",
             Problem::NoDocuments | Problem::NoMatch => {
-                "hidden files and those that .gitignore names are left out; name such a file itself to read it"
+                "hidden files, those that .gitignore names and what programs made for programs are left out; name such a file itself to read it"
+            }
+            Problem::NoParts => {
+                "leave the numbers behind its name out, or save the part that you need as a file"
+            }
+            Problem::NoSuchPart { .. } => "give other numbers, or leave them out to read all of it",
+            Problem::InvalidParts { .. } => {
+                "give numbers from 1 on, for example book.pdf:10-40, :7, :3,10-12 or :10-"
             }
             Problem::Pattern { .. } => "check the name, or give a pattern such as src/**/*.rs",
             Problem::IgnoreFile { .. } => "check that it is a short text file that you may read",

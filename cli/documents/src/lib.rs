@@ -2,7 +2,7 @@
 //! single, in folders or in archives. Knows nothing of terminals and models.
 //!
 //! Files are untrusted. What is more than text is looked into and converted in a child process with limits on time,
-//! memory and stack (`convert.rs`). So a hostile file cannot end or block the program.
+//! memory and stack (`convert/mod.rs`). So a hostile file cannot end or block the program.
 //!
 //! ```
 //! use documents::{Kind, Limits};
@@ -19,10 +19,12 @@ mod convert;
 mod counts;
 mod error;
 mod kind;
+mod marks;
 mod office;
 mod package;
 mod pdf;
 mod plain;
+mod selection;
 mod sources;
 mod web;
 mod writer;
@@ -33,14 +35,15 @@ use std::io::{Cursor, Read};
 use std::path::Path;
 use std::time::Duration;
 
+use outline::Outline;
 use serde::{Deserialize, Serialize};
-
-use self::plain::decode;
 
 pub use self::convert::convert_in_process;
 pub use self::counts::total;
 pub use self::error::{DocumentError, Problem};
-pub use self::sources::{Skipped, Source, read};
+pub use self::package::natural_path_order;
+pub use self::selection::{Selection, Unit, split_numbers};
+pub use self::sources::{LeftOut, Skipped, Source, Waste, read};
 
 /// What a document may take.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +65,23 @@ impl Default for Limits {
     }
 }
 
+/// What is read, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What a document may take.
+    pub limits: Limits,
+    /// Whether files of folders are read that are left out otherwise.
+    pub all_files: bool,
+    /// Which pages, chapters, slides or sheets are read; `None` for all.
+    pub selection: Option<Selection>,
+}
+
+impl From<Limits> for Options {
+    fn from(limits: Limits) -> Options {
+        Options { limits, ..Options::default() }
+    }
+}
+
 /// A document as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
@@ -69,10 +89,13 @@ pub struct Document {
     pub name: String,
     /// What it was.
     pub kind: Kind,
-    /// Its text, never empty. Text files are unchanged except for a byte order mark.
+    /// Its text, never empty. Text files are unchanged except for a byte order mark, and for dots, empty lines and spaces
+    /// that say nothing; source code is not changed.
     pub text: String,
-    /// Pages of a PDF.
+    /// Pages of a PDF that were read.
     pub pages: Option<usize>,
+    /// Where its pages and sections begin, and documents within it.
+    pub outline: Outline,
     /// What a reader should know about the text.
     pub notes: Vec<Note>,
 }
@@ -125,6 +148,15 @@ pub enum Note {
     },
     /// It begins or ends within a character.
     CutOff,
+    /// Only some of its pages, chapters, slides or sheets were read.
+    Chosen {
+        /// Their numbers: `3,10-12`.
+        numbers: String,
+        /// What it is divided into.
+        unit: Unit,
+        /// How many it has.
+        count: usize,
+    },
     /// These bytes were no text of its encoding and were replaced.
     Replaced {
         /// Number of replaced places.
@@ -222,6 +254,10 @@ impl fmt::Display for Note {
             Note::CutOff => {
                 f.write_str("the file begins or ends within a character: a part of it may be missing")
             }
+            Note::Chosen { numbers, unit, count } => {
+                let is_one = numbers.bytes().all(|byte| byte.is_ascii_digit());
+                write!(f, "{} {numbers} of {count}", unit.name(if is_one { 1 } else { 2 }))
+            }
             Note::Replaced { places } => write!(f, "invalid characters in {places} place{}", s(*places)),
             Note::PagesWithoutText { pages } => write!(f, "{pages} page{} without text", s(*pages)),
             Note::UnknownGlyphs { glyphs } => write!(f, "{glyphs} unknown character{}", s(*glyphs)),
@@ -288,7 +324,8 @@ const HEAD_BYTES: u64 = 64 << 10;
 ///
 /// # Errors
 /// It cannot be read, is no document, is too large, or has no text.
-pub fn read_file(path: &Path, limits: &Limits) -> Result<Document, DocumentError> {
+pub fn read_file(path: &Path, options: &Options) -> Result<Document, DocumentError> {
+    let limits = &options.limits;
     let name = path.display().to_string();
     let bytes = || {
         let mut file = File::open(path).map_err(Problem::Read)?;
@@ -305,7 +342,7 @@ pub fn read_file(path: &Path, limits: &Limits) -> Result<Document, DocumentError
         read_stream(Cursor::new(head).chain(file), limits)
     };
     match bytes() {
-        Ok(bytes) => read_bytes(&name, &bytes, limits),
+        Ok(bytes) => read_bytes_with(&name, &bytes, options),
         Err(problem) => Err(DocumentError { name, problem }),
     }
 }
@@ -326,10 +363,19 @@ pub fn read_stream(stream: impl Read, limits: &Limits) -> Result<Vec<u8>, Proble
 /// # Errors
 /// It is no document, too large, or has no text.
 pub fn read_bytes(name: &str, bytes: &[u8], limits: &Limits) -> Result<Document, DocumentError> {
+    read_bytes_with(name, bytes, &Options::from(*limits))
+}
+
+/// The same, of what `options` choose.
+///
+/// # Errors
+/// Also, there is no such part.
+pub fn read_bytes_with(name: &str, bytes: &[u8], options: &Options) -> Result<Document, DocumentError> {
     let read = || {
         let (kind, converted) = match kind::detect(name, bytes)? {
-            Some(kind @ (Kind::Text | Kind::Markdown)) => (kind, decode::text(bytes)?),
-            kind => convert::convert(kind, bytes, limits)?,
+            Some(Kind::Text | Kind::Markdown) if options.selection.is_some() => return Err(Problem::NoParts),
+            Some(kind @ (Kind::Text | Kind::Markdown)) => (kind, convert::text_file(name, kind, bytes)?),
+            kind => convert::convert(kind, bytes, options)?,
         };
         match converted.text.trim().is_empty() {
             true => Err(Problem::Empty),
@@ -337,8 +383,8 @@ pub fn read_bytes(name: &str, bytes: &[u8], limits: &Limits) -> Result<Document,
         }
     };
     match read() {
-        Ok((kind, Converted { text, pages, notes })) => {
-            Ok(Document { name: name.to_owned(), kind, text, pages, notes })
+        Ok((kind, Converted { text, pages, notes, outline })) => {
+            Ok(Document { name: name.to_owned(), kind, text, pages, outline, notes })
         }
         Err(problem) => Err(DocumentError { name: name.to_owned(), problem }),
     }
@@ -354,4 +400,6 @@ pub struct Converted {
     pub pages: Option<usize>,
     /// As of [`Document`].
     pub notes: Vec<Note>,
+    /// As of [`Document`].
+    pub outline: Outline,
 }

@@ -45,6 +45,10 @@ pub struct Answer<'a> {
     pub question: usize,
     /// The session's KV cache after the text.
     pub usage: KvUsage,
+    /// The session as the answer has left it.
+    pub state: &'a mut Session,
+    /// Tokens before the answer.
+    pub prompt: usize,
     /// The answer.
     pub text: &'a str,
 }
@@ -82,7 +86,8 @@ pub fn examine(
             if answer.stop == Stop::Interrupted {
                 return Err(Failure::interrupted().into());
             }
-            on_answer(Answer { session: index, question: number, usage, text: &answer.text })?;
+            let (prompt, text) = (prompt.len(), answer.text.as_str());
+            on_answer(Answer { session: index, question: number, usage, state: session, prompt, text })?;
             asked += 1;
             progress(0.5 + format::share(asked, all) / 2.0);
         }

@@ -4,6 +4,7 @@
 pub mod answer;
 pub mod device;
 pub mod disk;
+pub mod documents;
 pub mod examples;
 pub mod habits;
 pub mod session;

@@ -2,10 +2,11 @@
 
 use std::sync::LazyLock;
 
+use ggml::CpuLevel;
 use kernels::Isa;
 
-/// The version, then ggml's, the backends that are compiled in and the CPU features in use, each on a line.
-/// clap takes only texts that live as long as the program.
+/// The version, then the commit and the target, ggml's version, the backends that are compiled in, for which CPUs, and the CPU
+/// features in use, each on a line. clap takes only texts that live as long as the program.
 pub fn long() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(text);
     &TEXT
@@ -13,9 +14,21 @@ pub fn long() -> &'static str {
 
 fn text() -> String {
     let backends = if cfg!(feature = "cuda") { "CPU, CUDA" } else { "CPU (compiled without CUDA)" };
+    // Set by scripts/release.sh.
+    let commit = option_env!("LONGHAND_COMMIT").unwrap_or("not recorded (built from sources)");
+    let level = match ggml::cpu_level() {
+        CpuLevel::Fixed if cfg!(feature = "portable") => "one for all CPUs".to_owned(),
+        CpuLevel::Fixed => "that of the machine it was built on".to_owned(),
+        CpuLevel::Chosen(level) => format!("{level}, the best of this file for this CPU"),
+        CpuLevel::TooOld(lowest) => {
+            format!("none; this CPU lacks instructions of {lowest}, the lowest of this file")
+        }
+    };
     format!(
-        "{}\nggml: {}, from {}\nbackends: {backends}\nCPU features: {}; attention uses {:?}",
+        "{}\ncommit: {commit}\ntarget: {}\nggml: {}, from {}\nbackends: {backends}\nCPU level: {level}\n\
+         CPU features: {}; attention uses {:?}",
         env!("CARGO_PKG_VERSION"),
+        ggml::TARGET,
         ggml::version(),
         ggml::provider(),
         ggml::cpu_features().join(" "),

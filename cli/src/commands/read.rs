@@ -13,6 +13,7 @@ use terminal::{format, interrupt};
 use crate::app::{App, Purpose};
 use crate::args::answer::AnswerArgs;
 use crate::args::disk::DiskArgs;
+use crate::args::documents::DocumentArgs;
 use crate::args::session::SessionArgs;
 use crate::failure::{self, Failure};
 use crate::models::args::ModelArgs;
@@ -37,6 +38,8 @@ pub struct ReadArgs {
     /// System message, also -sys
     #[arg(long, value_name = "TEXT")]
     system_prompt: Option<String>,
+    #[command(flatten)]
+    documents: DocumentArgs,
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
@@ -71,10 +74,10 @@ pub fn run(app: &App, args: &ReadArgs) -> Result<()> {
     // Before the documents are read: the process that this starts would keep a copy of them.
     let chat_format = &args.answer.chat_format(&model)?;
     app.note_template(chat_format);
-    let documents = Documents::read(&files)?;
+    let documents = Documents::read(&files, &args.documents.options()?)?;
     let preamble = Preamble::new(chat_format, args.system_prompt.as_deref(), documents.text())?;
     documents.announce(app, chat_format, preamble.document_tokens())?;
-    let preamble = preamble.with_names(documents.names());
+    let preamble = preamble.with_names(documents.names()).with_outline(documents.outline().clone());
     drop(documents);
     let prompt = preamble.min_tokens();
     let context = options.context.tokens(prompt, model.spec().n_ctx_train);
@@ -221,6 +224,7 @@ fn question_command(args: &ReadArgs, given: &SetupOptions, chat: &Chat, files: &
         flag("-c", options.context.to_string());
     }
     words.extend(args.session.chunk.words());
+    words.extend(args.documents.words());
     words.extend(args.answer.words());
     // With less room it would be removed for the next documents.
     words.extend(args.disk.words());

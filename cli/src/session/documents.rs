@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
-use documents::{Document, Limits, Note, Problem, Source};
+use documents::{Document, Limits, Note, Options, Problem, Source, natural_path_order};
 use longhand::ChatFormat;
+use longhand::outline::Outline;
 use terminal::{format, stdin};
 
 use crate::app::App;
@@ -21,6 +22,7 @@ const MAX_IGNORE_FILES: usize = 2;
 #[derive(Default)]
 pub struct Documents {
     text: String,
+    outline: Outline,
     parts: Vec<Part>,
 }
 
@@ -40,22 +42,22 @@ pub struct Part {
 
 impl Documents {
     /// Reads these files, folders and patterns. `-` is stdin. Empty lines separate them in the text.
-    pub fn read(paths: &[PathBuf]) -> Result<Documents> {
-        Documents::read_until(paths, &AtomicBool::new(false))
+    pub fn read(paths: &[PathBuf], options: &Options) -> Result<Documents> {
+        Documents::read_until(paths, options, &AtomicBool::new(false))
     }
 
     /// The same. Ends with an error before the next file of a folder when `stop` is set.
-    pub fn read_until(paths: &[PathBuf], stop: &AtomicBool) -> Result<Documents> {
+    pub fn read_until(paths: &[PathBuf], options: &Options, stop: &AtomicBool) -> Result<Documents> {
         if paths.iter().filter(|path| is_stdin(path)).count() > 1 {
             return Err(Failure::usage("-f -: stdin is given twice", "give -f - only once").into());
         }
         let mut documents = Documents::default();
         for path in paths {
-            let limits = Limits { bytes: documents.bytes_left(), ..Limits::default() };
+            let limits = Limits { bytes: documents.bytes_left(), ..options.limits };
             documents.push(if is_stdin(path) {
                 read_stdin(&limits)?.into()
             } else {
-                documents::read(path, &limits, stop)?
+                documents::read(path, &Options { limits, ..options.clone() }, stop)?
             });
         }
         Ok(documents)
@@ -63,11 +65,10 @@ impl Documents {
 
     /// The files of a path, of a folder or of a pattern, each on its own with its name, and which files of a folder were
     /// left out. A path that cannot be read is one file with its error.
-    pub fn each(path: &Path) -> (Vec<(String, Result<Documents>)>, Option<String>) {
-        let limits = Limits::default();
+    pub fn each(path: &Path, options: &Options) -> (Vec<(String, Result<Documents>)>, Option<String>) {
         let read = match is_stdin(path) {
-            true => read_stdin(&limits).map(Source::from),
-            false => documents::read(path, &limits, &AtomicBool::new(false)),
+            true => read_stdin(&options.limits).map(Source::from),
+            false => documents::read(path, options, &AtomicBool::new(false)),
         };
         let mut source = match read {
             Ok(source) => source,
@@ -86,13 +87,13 @@ impl Documents {
             .map(|document| (document.name.clone(), Ok(one(document))))
             .chain(unreadable.into_iter().map(|error| (error.name.clone(), Err(error.into()))))
             .collect();
-        each.sort_by(|(a, _), (b, _)| Path::new(a).cmp(Path::new(b)));
+        each.sort_by(|(a, _), (b, _)| natural_path_order(Path::new(a), Path::new(b)));
         (each, Some(left_out.join("; ")).filter(|text| !text.is_empty()))
     }
 
     /// The documents of a chat. If stdin was one of them, the terminal becomes stdin, for the questions.
-    pub fn for_chat(paths: &[PathBuf]) -> Result<Documents> {
-        let documents = Documents::read(paths)?;
+    pub fn for_chat(paths: &[PathBuf], options: &Options) -> Result<Documents> {
+        let documents = Documents::read(paths, options)?;
         if paths.iter().any(|path| is_stdin(path)) {
             stdin::open_terminal()?;
         }
@@ -115,6 +116,11 @@ impl Documents {
     /// The whole text.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// What begins where in the whole text.
+    pub fn outline(&self) -> &Outline {
+        &self.outline
     }
 
     /// The names of the files, without their folders; folders and patterns as they were given.
@@ -142,9 +148,11 @@ impl Documents {
         let (name, count, notes) = (source.name.clone(), count(&source), notes(&source));
         let is_collection = source.is_collection;
         let start = self.text.len();
+        let (text, outline) = source.into_text();
+        self.outline.append(start, outline);
         match self.text.is_empty() {
-            true => self.text = source.into_text(),
-            false => self.text.push_str(&source.into_text()),
+            true => self.text = text,
+            false => self.text.push_str(&text),
         }
         self.parts.push(Part { name, is_collection, count, notes, range: start..self.text.len() });
     }
@@ -164,6 +172,11 @@ impl Documents {
 }
 
 impl Part {
+    /// Where it begins in the whole text.
+    pub fn start(&self) -> usize {
+        self.range.start
+    }
+
     /// `paper.pdf: 38 pages (3 pages without text)`; `None` where there is nothing to say.
     pub fn about(&self) -> Option<String> {
         let notes = self.notes.join("; ");
@@ -251,10 +264,19 @@ fn notes(source: &Source) -> Vec<String> {
 /// Which files of a folder or a pattern were left out.
 fn skipped(source: &Source) -> Vec<String> {
     let skipped = &source.skipped;
-    let counts = [(skipped.binary, "binary left out"), (skipped.empty, "empty left out")];
+    let counts =
+        [(skipped.binary, "binary"), (skipped.empty, "empty"), (skipped.links_out, "outside of the folder")];
     let counts = counts.into_iter().filter(|(count, _)| *count > 0);
-    let mut notes: Vec<String> =
+    let counts: Vec<String> =
         counts.map(|(count, what)| format!("{} {what}", format::count(count))).collect();
+    let waste: Vec<String> = skipped.left_out.reasons().map(|(why, count)| why.count(count)).collect();
+    let mut notes = Vec::new();
+    if !counts.is_empty() {
+        notes.push(format!("{} left out", counts.join(", ")));
+    }
+    if !waste.is_empty() {
+        notes.push(format!("{} left out (--all-files reads them)", waste.join(", ")));
+    }
     if let Some(first) = skipped.unreadable.first() {
         notes.push(format!("{} not readable: {first}", format::count(skipped.unreadable.len())));
     }

@@ -148,6 +148,7 @@ pub fn is_path(argument: &OsStr) -> bool {
     argument == "-"
         || ends_in(path, &["gguf"])
         || path.exists()
+        || documents::split_numbers(path).is_some_and(|(path, _)| path.exists())
         || matches!(kind_of_missing(argument), Kind::Document | Kind::MissingPath)
 }
 
@@ -195,6 +196,12 @@ fn kind(argument: &OsStr, model: &ModelArgs) -> Result<Kind, Failure> {
             ));
         }
         return Ok(Kind::Document);
+    }
+    if let Some((path, _)) = documents::split_numbers(path) {
+        return Ok(match path.exists() || is_pattern(&path.to_string_lossy()) {
+            true if !is_gguf(&path) => Kind::Document,
+            _ => kind_of_missing(path.as_os_str()),
+        });
     }
     if text.contains("://") && !text.contains(char::is_whitespace) {
         return Err(web_address(&text));
@@ -268,7 +275,10 @@ fn names_document(text: &str) -> bool {
 
 /// Whether a text names a document that is given.
 fn mentions(text: &str, documents: &[PathBuf]) -> bool {
-    let name = |path: &PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
+    let name = |path: &PathBuf| {
+        let path = documents::split_numbers(path).map_or_else(|| path.clone(), |(path, _)| path);
+        Some(path.file_name()?.to_string_lossy().into_owned())
+    };
     documents.iter().filter_map(name).any(|name| text.contains(&name))
 }
 

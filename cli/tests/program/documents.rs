@@ -77,6 +77,7 @@ fn folders_and_patterns_are_read_with_one_note() {
     write(&folder, "src/deep/er.md", "# A heading\n");
     write(&folder, "src/image.png", b"\x89PNG\r\n\x1a\n\0\0");
     write(&folder, "src/.hidden", "hidden");
+    write(&folder, "src/yarn.lock", "a lock file");
     write(&folder, "src/left-out.txt", "left out");
     write(&folder, ".gitignore", "left-out.txt\n");
     let ask = |path: &str| {
@@ -85,8 +86,13 @@ fn folders_and_patterns_are_read_with_one_note() {
     };
     let run = ask("src");
     let note = run.stderr.lines().find(|line| line.starts_with("src: 2 files, ")).expect("a note");
-    assert!(note.ends_with(" tokens (1 binary left out)"), "{note}");
+    let left_out =
+        "1 binary left out; 1 named by ignore files, 1 hidden, 1 lock file left out (--all-files reads them)";
+    assert!(note.ends_with(&format!(" tokens ({left_out})")), "{note}");
     assert_eq!(run.ok(), ANSWER);
+    let mut all = command(&["text", "src", "--all-files"]);
+    let run = finished(all.current_dir(&folder).output().expect("runs"));
+    assert!(run.stderr.contains("src: 5 files (1 binary left out)"), "{}", run.stderr);
     let run = ask("src/**/*.txt");
     assert!(run.stderr.contains("src/**/*.txt: 1 file, "), "{}", run.stderr);
     assert_eq!(run.ok(), ANSWER);
@@ -171,4 +177,28 @@ fn the_text_of_documents_is_printed_with_its_notes() {
     assert_eq!(longhand_with_input(&["text"], b"piped\n").ok(), "piped\n");
     longhand(&["text"]).assert_failed(2, "no document is given");
     longhand(&["text", "missing.pdf"]).assert_failed(1, "missing.pdf");
+}
+
+#[test]
+fn pages_by_their_numbers_are_read_with_one_note() {
+    let pdf = fixture("boat.pdf");
+    let part = format!("{pdf}:1");
+    for args in [&["ask", "-f", &part, QUESTION][..], &["ask", &part, QUESTION]] {
+        let run = longhand(args);
+        let note = run.stderr.lines().find(|line| line.starts_with(&part)).expect("a note");
+        assert!(note.contains(": 1 page, ") && note.ends_with(" tokens (page 1 of 3)"), "{note}");
+        assert_eq!(run.ok(), ANSWER);
+    }
+    longhand(&["ask", "-f", &format!("{pdf}:7-9"), QUESTION])
+        .assert_failed(1, "it has 3 pages: there is no page 7-9");
+    longhand(&["text", &file("selection.txt", "x"), &format!("{}:2", file("selection.txt", "x"))])
+        .assert_failed(1, "it has no pages");
+    longhand(&["ask", "missing.pdf:2", QUESTION]).assert_failed(1, "missing.pdf");
+    let chat = longhand_with_input(&["chat"], format!("/read {part}\n{QUESTION}\n").as_bytes());
+    assert!(
+        chat.stderr.contains("(page 1 of 3)") && chat.stdout.contains("9078648"),
+        "{}{}",
+        chat.stderr,
+        chat.stdout
+    );
 }

@@ -15,8 +15,11 @@ fn the_long_version_has_what_a_report_needs() {
     let text = longhand(&["--version"]).ok();
     for part in [
         concat!("longhand ", env!("CARGO_PKG_VERSION"), "\n"),
+        "\ncommit: ",
+        &format!("\ntarget: {}-", std::env::consts::ARCH),
         "\nggml: ",
         "\nbackends: CPU",
+        "\nCPU level: ",
         "\nCPU features: ",
     ] {
         assert!(text.contains(part), "{part}: {text}");

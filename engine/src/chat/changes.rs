@@ -166,7 +166,7 @@ impl Chat {
     ) -> Result<Reading, EngineError> {
         let engine = self.session.engine().clone();
         let preamble = Preamble::new(&self.format, system, self.preamble.documents())?;
-        let preamble = preamble.with_names(self.preamble.names().to_vec());
+        let preamble = preamble.described_as(&self.preamble);
         let Rendered { messages, timeline, turns } = self.rendered(&self.format, &preamble, true)?;
         let mut reading = Reading::default();
         if self.has_questions() {
@@ -224,7 +224,7 @@ impl Chat {
         let thinking = self.thinking.filter(|thinks| format.with_thinking(*thinks).is_ok());
         let format = thinking.map_or_else(|| Ok(format.clone()), |thinks| format.with_thinking(thinks))?;
         let preamble = Preamble::new(&format, self.system(), self.preamble.documents())?;
-        let preamble = preamble.with_names(self.preamble.names().to_vec());
+        let preamble = preamble.described_as(&self.preamble);
         let Rendered { messages, timeline, mut turns } = self.rendered(&format, &preamble, false)?;
         for (turn, before) in turns.iter_mut().zip(&self.turns) {
             turn.model = before.model.clone().or_else(|| Some(old.clone()));

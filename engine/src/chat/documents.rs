@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use models::chat::{Message, NextTurn, Prompt};
+use outline::Outline;
 use serde::{Deserialize, Serialize};
 
 use super::preamble::{QUESTION, SEPARATOR, end_of_documents, with_documents};
@@ -46,6 +47,8 @@ pub(super) struct Attachment {
     pub name: String,
     /// Without white space at its end.
     pub text: String,
+    #[serde(default, skip_serializing_if = "Outline::is_empty")]
+    pub outline: Outline,
 }
 
 /// What is read before the next question is known.
@@ -88,15 +91,32 @@ impl Chat {
     /// # Errors
     /// Where the chat template refuses it, or the text cannot be encoded. The conversation is as it was.
     pub fn attach(&mut self, name: &str, document: &str) -> Result<(), EngineError> {
+        self.attach_with_outline(name, document, Outline::default())
+    }
+
+    /// The same with what begins where in the text. An outline that is not of this text is left out.
+    ///
+    /// # Errors
+    /// As for [`Chat::attach`].
+    pub fn attach_with_outline(
+        &mut self,
+        name: &str,
+        document: &str,
+        mut outline: Outline,
+    ) -> Result<(), EngineError> {
         let text = document.trim_end().to_owned();
+        outline.truncate(text.len());
+        if !outline.is_of(&text) {
+            outline = Outline::default();
+        }
         if self.has_questions() {
-            self.attachments.push(Attachment { turn: self.turns.len(), name: name.to_owned(), text });
+            let turn = self.turns.len();
+            self.attachments.push(Attachment { turn, name: name.to_owned(), text, outline });
             self.ahead = None;
             return self.ahead().map(|_| ()).inspect_err(|_| _ = self.attachments.pop());
         }
-        let mut names = self.preamble.names().to_vec();
-        names.push(name.to_owned());
-        self.preamble = self.preamble.with_more(&self.format, &text)?.with_names(names);
+        let more = self.preamble.with_more(&self.format, &text)?;
+        self.preamble = more.with_last(name, &text, &outline);
         self.ahead = None;
         Ok(())
     }
@@ -114,6 +134,14 @@ impl Chat {
         self.ahead = None;
         self.session.forget_first_text()?;
         Ok(names)
+    }
+
+    /// The texts of all documents, those of the next question included, each with what begins where in it: first the text
+    /// that the conversation begins with, if it has one, then those that were added later, in their order.
+    pub fn documents(&self) -> impl Iterator<Item = (&str, &Outline)> {
+        let first = (self.preamble.documents(), self.preamble.outline());
+        let later = self.attachments.iter().map(|attachment| (attachment.text.as_str(), &attachment.outline));
+        std::iter::once(first).chain(later)
     }
 
     /// The names of the documents of the next question.
@@ -406,19 +434,19 @@ impl Chat {
         self.ahead = None;
         if self.preamble.first_tokens().is_none() && !self.preamble.documents().is_empty() {
             // It was restored, and its documents are not tokens yet.
-            let names = self.preamble.names().to_vec();
             let preamble = Preamble::new(&self.format, self.preamble.system(), self.preamble.documents());
             if let Ok(preamble) = preamble {
-                self.preamble = preamble.with_names(names);
+                self.preamble = preamble.described_as(&self.preamble);
             }
         }
-        for Attachment { name, text, .. } in std::mem::take(&mut self.attachments) {
-            let mut names = self.preamble.names().to_vec();
-            names.push(name);
+        for Attachment { name, text, outline, .. } in std::mem::take(&mut self.attachments) {
             let more = self.preamble.with_more(&self.format, &text);
             // The first question meets the error again.
-            let all = || Preamble::unencoded(self.preamble.system(), &self.preamble.first_text(&text));
-            self.preamble = more.unwrap_or_else(|_| all()).with_names(names);
+            let all = || {
+                let all = self.preamble.first_text(&text);
+                Preamble::unencoded(self.preamble.system(), &all).described_as(&self.preamble)
+            };
+            self.preamble = more.unwrap_or_else(|_| all()).with_last(&name, &text, &outline);
         }
     }
 

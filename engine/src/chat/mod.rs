@@ -12,6 +12,7 @@ mod file;
 mod preamble;
 mod reading_file;
 mod saved;
+pub mod sources;
 mod unanswered;
 
 use std::collections::BTreeMap;

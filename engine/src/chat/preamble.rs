@@ -2,6 +2,7 @@
 //! once.
 
 use models::chat::{Message, Prompt};
+use outline::Outline;
 
 use crate::EngineError;
 use crate::model::ChatFormat;
@@ -20,6 +21,7 @@ pub struct Preamble {
     system: Option<String>,
     documents: String,
     names: Vec<String>,
+    outline: Outline,
     /// `None` where there are no documents, or the chat template does not write documents and question one
     /// after the other.
     encoded: Option<Encoded>,
@@ -76,11 +78,10 @@ impl Preamble {
     /// As for [`Preamble::new`].
     pub(super) fn with_more(&self, format: &ChatFormat, document: &str) -> Result<Preamble, EngineError> {
         if self.documents.is_empty() {
-            return Ok(Preamble::new(format, self.system(), document)?.with_names(self.names.clone()));
+            return Ok(Preamble::new(format, self.system(), document)?.described_as(self));
         }
         let documents = format!("{}{SEPARATOR}{document}", self.documents);
-        let mut more =
-            Preamble { names: self.names.clone(), ..Preamble::unencoded(self.system(), &documents) };
+        let mut more = Preamble::unencoded(self.system(), &documents).described_as(self);
         let mut head = format.prompt(&more.messages(more.first_text(QUESTION)))?;
         let added = self.encoded.as_ref().and_then(|encoded| {
             let tail = more.end_of_documents(&head).and_then(|end| head.split_off(end))?;
@@ -88,7 +89,7 @@ impl Preamble {
             Some((encoded, head.split_off(before)?, tail))
         });
         let Some((encoded, added, tail)) = added else {
-            return Ok(Preamble::new(format, self.system(), &documents)?.with_names(more.names));
+            return Ok(Preamble::new(format, self.system(), &documents)?.described_as(self));
         };
         let added = format.encode(&added)?;
         let tokens = [&encoded.tokens[..], &added].concat();
@@ -116,6 +117,31 @@ impl Preamble {
     /// The same with names for the documents. They are saved with the conversation; the model does not see them.
     pub fn with_names(self, names: Vec<String>) -> Preamble {
         Preamble { names, ..self }
+    }
+
+    /// The same with an outline of the text of the documents. It is saved with the conversation, too; the model does not
+    /// see it. One that is not of this text is left out.
+    pub fn with_outline(self, mut outline: Outline) -> Preamble {
+        outline.truncate(self.documents.len());
+        let outline = if outline.is_of(&self.documents) { outline } else { Outline::default() };
+        Preamble { outline, ..self }
+    }
+
+    /// The same with the names and the outline of another one, whose documents these begin with.
+    pub(super) fn described_as(self, other: &Preamble) -> Preamble {
+        Preamble { names: other.names.clone(), outline: other.outline.clone(), ..self }
+    }
+
+    /// The same with the name and the outline of the document that was added last.
+    pub(super) fn with_last(mut self, name: &str, text: &str, outline: &Outline) -> Preamble {
+        self.names.push(name.to_owned());
+        self.outline.append(self.documents.len().saturating_sub(text.len()), outline.clone());
+        self
+    }
+
+    /// Where documents, pages and sections begin in the text of the documents, as far as that is known.
+    pub fn outline(&self) -> &Outline {
+        &self.outline
     }
 
     /// The names of the documents.

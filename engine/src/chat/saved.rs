@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use models::chat::Message;
+use outline::Outline;
 use serde::{Deserialize, Serialize};
 
 use super::changes::other_model;
@@ -23,6 +24,8 @@ struct Record {
     documents: String,
     /// The names of the documents.
     names: Vec<String>,
+    #[serde(default, skip_serializing_if = "Outline::is_empty")]
+    outline: Outline,
     /// Documents that were added later.
     #[serde(default)]
     attachments: Vec<Attachment>,
@@ -98,6 +101,7 @@ impl Chat {
             },
             documents: self.preamble.documents().to_owned(),
             names: self.preamble.names().to_owned(),
+            outline: self.preamble.outline().clone(),
             attachments: self.attachments.clone(),
             settings: self.settings.clone(),
             origin: origin.clone(),
@@ -224,12 +228,14 @@ impl SavedChat {
 
     /// Whether turns, messages and documents belong together.
     fn check_turns(&self) -> Result<(), EngineError> {
-        let Record { conversation, attachments, .. } = &self.record;
+        let Record { conversation, documents, outline, attachments, .. } = &self.record;
         let Conversation { messages, timeline, turns } = conversation;
         let roles = messages.iter().map(|(role, _)| role.as_str());
         match questions(roles) == Some(turns.len())
             && turns_fit(turns, timeline.len())
             && attachments.iter().all(|attachment| (1..=turns.len()).contains(&attachment.turn))
+            && outline.is_of(documents)
+            && attachments.iter().all(|attachment| attachment.outline.is_of(&attachment.text))
         {
             true => Ok(()),
             false => Err(self.damaged()),
@@ -310,7 +316,7 @@ impl SavedChat {
         if !self.is_outdated && timeline.iter().chain(replaced).any(|token| *token as usize >= vocabulary) {
             return Err(self.damaged());
         }
-        let Record { conversation, documents, names, attachments, settings, .. } = self.record;
+        let Record { conversation, documents, names, outline, attachments, settings, .. } = self.record;
         let Conversation { messages, timeline, turns } = conversation;
         let system = messages.first().filter(|(role, _)| role == "system").map(|(_, text)| text.as_str());
         let has_answers = messages.iter().any(|(role, _)| role == "assistant");
@@ -333,7 +339,8 @@ impl SavedChat {
             }
             Some(Err(error)) => return Err(error),
         };
-        let mut chat = Chat::new(session, ChatOptions { preamble: preamble.with_names(names), ..options })?;
+        let preamble = preamble.with_names(names).with_outline(outline);
+        let mut chat = Chat::new(session, ChatOptions { preamble, ..options })?;
         chat.messages = messages.into_iter().map(|(role, content)| Message { role, content }).collect();
         (chat.timeline, chat.turns, chat.attachments) = (timeline, turns, attachments);
         if self.is_outdated {

@@ -1,5 +1,17 @@
 //! Where a model is computed: the backends of host and device, which layers each has, memory for their graphs, how
 //! much memory is free, and what of it is promised.
+//!
+//! The last layers of a model may be on a device, the others are on the host ([`placement`]). Layers are placed so that
+//! the longest first text can be read. Each place has one graph, in *stages*: a stage ends with a tensor that the caller
+//! reads, and overwrites with what the other place computed (`ggml::Context::exchange`). `compute/pass.rs` lets the
+//! stages take turns.
+//!
+//! ggml's CUDA backend knows nothing of our operations. A custom node has two implementations: a closure for the CPU,
+//! and a launch of a kernel of `kernels/cuda`. `ggml::Backend::compute` gives runs of ggml's nodes to ggml and launches
+//! ours between them, on one stream. A graph that is computed again is recorded as a CUDA graph the second time and
+//! replayed from then on, because launches never wait, allocate or copy from the host. Without a GPU, two things stand
+//! in for one in tests (feature `testing`): the *emulator* (`kernels/cuda/emulator.h`) runs the kernels on the host, and
+//! the *CUDA mock* (`tests/mock-cuda`) replaces CUDA's runtime library and checks every call.
 
 pub mod backends;
 pub(crate) mod ledger;

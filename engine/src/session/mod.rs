@@ -14,6 +14,7 @@
 //! Errors and interrupts: a chunk, a reading layer by layer or a step counts when all of it is done. What
 //! stops before is taken back, so that a session always is as if only [`Session::tokens`] had been read.
 
+mod attention;
 pub(crate) mod generate;
 mod kv_map;
 mod kv_usage;
@@ -27,6 +28,7 @@ pub mod text;
 use std::sync::Arc;
 use std::time::Duration;
 
+use attention::AttentionRecord;
 use ggml::InterruptFlag;
 pub use kv_map::{KvHeadRows, KvMap};
 pub use kv_usage::KvUsage;
@@ -74,6 +76,8 @@ pub struct Session {
     pub(crate) work: ReadingWork,
     /// The memory that it was promised, where a setup planned it.
     pub(crate) reservations: Vec<Reservation>,
+    /// The queries of the last tokens, where they are recorded.
+    attention: Option<Box<AttentionRecord>>,
     /// Builds graphs for the session's context.
     forward: Forward,
     interrupt: InterruptFlag,
@@ -116,11 +120,15 @@ impl Session {
         read: impl FnOnce(&Pass, &mut Vec<f32>) -> Result<T, EngineError>,
     ) -> Result<(usize, T, Evictions), EngineError> {
         let tokens = &wanted[..self.make_room(wanted.len())?];
-        let (pass, memory) = self.pass(how, tokens.len(), outputs(tokens.len())?)?;
+        let outputs = outputs(tokens.len())?;
+        let (pass, memory) = self.pass(how, tokens.len(), outputs)?;
         let (backends, interrupt) = (&self.engine.backends, how.interrupt(&self.interrupt));
         pass.compute(backends, tokens, self.store.seen(), &self.store.state(), interrupt)?;
         let result = read(&pass, &mut self.next_logits)?;
         self.store.advance(tokens.len());
+        if let Some(attention) = &mut self.attention {
+            attention.computed(self.store.seen() - 1, how == Advance::Step, outputs)?;
+        }
         let rows = self.store.plan_evictions(how.event(), false, backends, &mut self.workspace)?;
         self.decode = memory.map(|memory| (pass, memory)).or(self.decode.take());
         Ok((tokens.len(), result, rows))
@@ -154,7 +162,14 @@ impl Session {
         n: usize,
         outputs: OutputTokens,
     ) -> Result<(Pass, Option<Workspace>), EngineError> {
-        let graphs = || self.forward.model_graphs(n, outputs, |layer| self.store.rows(layer));
+        let rows = |layer| {
+            let mut rows = self.store.rows(layer);
+            if let Some(attention) = &self.attention {
+                attention.record(layer, how == Advance::Step, outputs, &mut rows);
+            }
+            rows
+        };
+        let graphs = || self.forward.model_graphs(n, outputs, rows);
         match (how, self.decode.take()) {
             (Advance::Step, Some((pass, memory))) => Ok((pass, Some(memory))),
             (Advance::Step, None) => {
@@ -197,6 +212,7 @@ impl Session {
             compressing: Duration::ZERO,
             work: ReadingWork::new(spec),
             reservations: Vec::new(),
+            attention: None,
             forward,
             interrupt: InterruptFlag::new(),
             engine: engine.clone(),
@@ -387,6 +403,7 @@ impl Session {
             self.logits.clear();
             self.last_text = LastText::Whole;
         }
+        self.forget_attention();
     }
 
     /// The error of computing `tokens`, with where numbers stop being finite, if it is that error.
@@ -412,6 +429,7 @@ impl Session {
                 self.store.truncate(cut);
                 self.tokens.truncate(cut);
                 self.logits.clear();
+                self.forget_attention();
                 Ok(())
             }
             _ => self.clear(),
@@ -431,6 +449,7 @@ impl Session {
         let result = self.store.rewind(seen);
         self.forget_chunks();
         self.tokens.truncate(self.store.seen());
+        self.forget_attention();
         self.logits.clear();
         self.logits = result?;
         Ok(())
@@ -448,6 +467,7 @@ impl Session {
         self.last_text = LastText::Whole;
         self.tokens.clear();
         self.logits.clear();
+        self.forget_attention();
         self.store.clear()
     }
 

@@ -9,6 +9,8 @@
 
 #[cfg(all(feature = "cuda", not(feature = "generate-bindings")))]
 mod cuda;
+#[cfg(all(feature = "portable", not(feature = "generate-bindings")))]
+mod levels;
 
 use std::env;
 #[cfg(not(feature = "generate-bindings"))]
@@ -21,6 +23,10 @@ use anyhow::{Context, Result, bail};
 const PROVIDER: &str = "llama-cpp-sys-2";
 #[cfg(not(feature = "generate-bindings"))]
 const GGML_VERSION: &str = "0.26.0";
+
+#[cfg(not(feature = "generate-bindings"))]
+const COMPILER_HINT: &str =
+    "compiling ggml failed\nhint: a C11 and C++17 compiler is needed (gcc 9 or clang 10 and later)";
 
 #[cfg(not(feature = "generate-bindings"))]
 const BASE: &[&str] = &[
@@ -57,6 +63,8 @@ const CPU: &[&str] = &[
 fn main() -> Result<()> {
     println!("cargo:rerun-if-changed=build");
     println!("cargo:rerun-if-changed=wrapper.h");
+    println!("cargo:rustc-env=GGML_TARGET={}", env::var("TARGET")?);
+    println!("cargo:rustc-check-cfg=cfg(cpu_levels)");
 
     let ggml = sources()?;
     println!("cargo:include={}", ggml.join("include").display());
@@ -133,28 +141,25 @@ fn compile(ggml: &Path) -> Result<()> {
         "aarch64" => Some("arm"),
         _ => None,
     };
-    let mut files: Vec<PathBuf> = BASE.iter().map(|file| src.join(file)).collect();
-    files.extend(CPU.iter().map(|file| cpu.join(file)));
+    let mut base: Vec<PathBuf> = BASE.iter().map(|file| src.join(file)).collect();
+    let mut for_cpu: Vec<PathBuf> = CPU.iter().map(|file| cpu.join(file)).collect();
     let own = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     println!("cargo:rerun-if-changed=device");
-    files.push(own.join("device/segment.cpp"));
+    base.push(own.join("device/segment.cpp"));
     println!("cargo:rerun-if-changed=cpu");
     let relax = env::var_os("CARGO_CFG_UNIX").map(|_| own.join("cpu/relax.h"));
     if relax.is_some() {
-        files.push(own.join("cpu/relax.c"));
+        base.push(own.join("cpu/relax.c"));
         check_relax(&cpu.join("ggml-cpu.c"))?;
     }
     if let Some(arch) = arch {
-        files.push(cpu.join("arch").join(arch).join("quants.c"));
-        files.push(cpu.join("arch").join(arch).join("repack.cpp"));
+        for_cpu.push(cpu.join("arch").join(arch).join("quants.c"));
+        for_cpu.push(cpu.join("arch").join(arch).join("repack.cpp"));
     }
 
-    let (c, cpp): (Vec<_>, Vec<_>) =
-        files.into_iter().partition(|file| file.extension().is_some_and(|e| e == "c"));
-    for (language, files) in [("c", c), ("cpp", cpp)] {
+    let build = |is_cpp: bool| {
         let mut build = cc::Build::new();
         build
-            .files(files)
             .include(ggml.join("include"))
             .include(&src)
             .include(&cpu)
@@ -174,8 +179,7 @@ fn compile(ggml: &Path) -> Result<()> {
         if arch.is_none() {
             build.define("GGML_CPU_GENERIC", None);
         }
-        cpu_level(&mut build);
-        if language == "cpp" {
+        if is_cpp {
             build.cpp(true).std("c++17");
         } else {
             build.std("c11");
@@ -183,9 +187,30 @@ fn compile(ggml: &Path) -> Result<()> {
                 build.flag("-include").flag(header);
             }
         }
-        build.try_compile(&format!("ggml_{language}")).context(
-            "compiling ggml failed\nhint: a C11 and C++17 compiler is needed (gcc 9 or clang 10 and later)",
-        )?;
+        build
+    };
+    let has_levels = has_levels();
+    if has_levels {
+        #[cfg(feature = "portable")]
+        levels::compile(&for_cpu, &build, &own, &out).context(COMPILER_HINT)?;
+        println!("cargo:rustc-cfg=cpu_levels");
+    } else {
+        base.append(&mut for_cpu);
+    }
+    for is_cpp in [false, true] {
+        let mut build = build(is_cpp);
+        build.files(base.iter().filter(|file| is_cpp == file.extension().is_some_and(|e| e == "cpp")));
+        // Where there are levels, all else runs on every CPU: it has to look at the CPU and say what is missing.
+        if !has_levels {
+            cpu_level(&mut build);
+        }
+        build.try_compile(if is_cpp { "ggml_cpp" } else { "ggml_c" }).context(COMPILER_HINT)?;
+    }
+    if has_levels {
+        // The three refer to each other, and linkers search them in this order, each once.
+        println!("cargo:rustc-link-lib=static=ggml_levels");
+        println!("cargo:rustc-link-lib=static=ggml_c");
+        println!("cargo:rustc-link-lib=static=ggml_cpp");
     }
     if env::var("CARGO_CFG_TARGET_OS")? == "linux" {
         println!("cargo:rustc-link-lib=m");
@@ -232,7 +257,16 @@ fn static_cpp_library(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Local builds use all instructions of the build machine; `portable` builds run on any x86-64-v3 CPU.
+/// Whether ggml's code for CPUs is compiled for several levels: in `portable` builds for Linux on x86-64. The tools that join
+/// a level's code work otherwise on other systems.
+#[cfg(not(feature = "generate-bindings"))]
+fn has_levels() -> bool {
+    let is = |name: &str, value: &str| env::var(name).is_ok_and(|found| found == value);
+    cfg!(feature = "portable") && is("CARGO_CFG_TARGET_ARCH", "x86_64") && is("CARGO_CFG_TARGET_OS", "linux")
+}
+
+/// For builds without levels. Local builds use all instructions of the build machine, `portable` builds run on any x86-64-v3
+/// CPU.
 ///
 /// AMX stays off: ggml's AMX matrix product crashed with Q8_0 weights when compiled by gcc 12.
 #[cfg(not(feature = "generate-bindings"))]
@@ -241,7 +275,7 @@ fn cpu_level(build: &mut cc::Build) {
     let cross = env::var("HOST").ok() != env::var("TARGET").ok();
     match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
         Ok("x86_64") if portable || cross => {
-            build.flag("-march=x86-64-v3").flag("-mtune=generic");
+            build.flag("-march=x86-64-v3");
         }
         Ok("x86_64") => {
             build.flag("-march=native");

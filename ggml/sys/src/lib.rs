@@ -18,6 +18,48 @@ unsafe extern "C" {
     ) -> ggml_status;
 }
 
+/// The system that this is compiled for, by Rust's name, such as `x86_64-unknown-linux-gnu`.
+pub const TARGET: &str = env!("GGML_TARGET");
+
+/// ggml's code for CPUs by level, in portable builds.
+#[cfg(cpu_levels)]
+mod levels {
+    use std::arch::is_x86_feature_detected;
+    use std::ffi::c_int;
+
+    macro_rules! cpu_levels {
+        ($($name:ident $title:literal [$($flag:literal)*] [$($feature:tt)*];)*) => {
+            /// The levels for which ggml is compiled, lowest first. Empty where it is compiled for one kind of CPU.
+            pub const CPU_LEVELS: &[&str] = &[$($title),*];
+
+            /// The number of this CPU's level in [`CPU_LEVELS`]: its code is used. `None` below the lowest. The standard
+            /// library remembers what the CPU has.
+            pub fn cpu_level() -> Option<usize> {
+                let present = [$(true $(&& is_x86_feature_detected!($feature))*),*];
+                present.iter().take_while(|&&present| present).count().checked_sub(1)
+            }
+        };
+    }
+    include!("../cpu/levels.rs");
+
+    /// For cpu/levels.c.
+    #[unsafe(no_mangle)]
+    extern "C" fn longhand_cpu_level() -> c_int {
+        cpu_level().unwrap_or(0) as c_int
+    }
+}
+
+#[cfg(not(cpu_levels))]
+mod levels {
+    pub const CPU_LEVELS: &[&str] = &[];
+
+    pub fn cpu_level() -> Option<usize> {
+        None
+    }
+}
+
+pub use levels::*;
+
 /// Our CUDA functions, defined in cuda/. Each `c_int` result is a `cudaError_t`; 0 is success.
 #[cfg(feature = "cuda")]
 mod cuda {

@@ -2,7 +2,10 @@
 
 mod device;
 mod fatal;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod levels;
 mod misuse;
+mod rows;
 mod threads;
 mod waiting;
 mod wrapper;

@@ -23,19 +23,19 @@ fn read_only(n: usize) -> Tensor {
 
 /// Records one operation, or several, and returns the graph's error.
 #[track_caller]
-fn error_of(what: &str, record: impl FnOnce(&Context) -> Tensor) -> Error {
+pub(crate) fn error_of(what: &str, record: impl FnOnce(&Context) -> Tensor) -> Error {
     let context = Context::new(32);
     let result = record(&context);
     context.graph(&[&result]).err().unwrap_or_else(|| panic!("{what} was accepted: {result:?}"))
 }
 
 #[track_caller]
-fn refused(what: &str, record: impl FnOnce(&Context) -> Tensor) {
+pub(crate) fn refused(what: &str, record: impl FnOnce(&Context) -> Tensor) {
     let error = error_of(what, record);
     assert!(matches!(error, Error::Operands { .. }), "{what}: {error}");
 }
 
-fn f32s(ctx: &Context, shape: [usize; 4]) -> Tensor {
+pub(crate) fn f32s(ctx: &Context, shape: [usize; 4]) -> Tensor {
     ctx.input("x", Type::F32, shape)
 }
 

@@ -39,7 +39,7 @@ pub fn append(ctx: &Context, (k, v): (&Tensor, &Tensor), lanes: &[GraphLane], in
     operands.node(ctx, Type::F32, [1], node)
 }
 
-fn check((k, v): (&Tensor, &Tensor), lanes: &[GraphLane], inputs: &LaneInputs) -> Check {
+pub(crate) fn check((k, v): (&Tensor, &Tensor), lanes: &[GraphLane], inputs: &LaneInputs) -> Check {
     let [head_dim, kv_heads, new, _] = k.shape().0;
     is_heads("new keys", k, [head_dim, kv_heads, new])?;
     is_heads("new values", v, [head_dim, kv_heads, new])?;

@@ -88,20 +88,30 @@ fn check(
     inputs: &LaneInputs,
     split: Split,
 ) -> Check {
-    let AttentionShape { head_dim, n_kv_heads, .. } = shape;
-    check_queries(shape, "queries", queries)?;
-    check_lanes(lanes, head_dim, n_kv_heads)?;
-    lanes.iter().try_for_each(|lane| check_distances(lane, shape))?;
+    check_call(shape, queries, lanes, inputs)?;
     // A node has ten operands.
     let fits = queries.sink_logits.is_none() || lanes.len() < MAX_LANES;
     ensure(fits, || {
         format!("{} lanes with sink logits, at most {} are possible", lanes.len(), MAX_LANES - 1)
     })?;
-    let heads: usize = lanes.iter().map(|lane| lane.kv_heads.len()).sum();
-    ensure(heads == n_kv_heads, || format!("the lanes have {heads} of {n_kv_heads} KV heads"))?;
-    check_inputs(inputs)?;
     let (Split::Threads(parts) | Split::Blocks(parts)) = split;
     ensure((1..=MAX_SPLIT).contains(&parts), || format!("{split:?} is not a split into 1 to {MAX_SPLIT}"))
+}
+
+/// What is true of attention in each of its forms.
+pub(crate) fn check_call(
+    shape: AttentionShape,
+    queries: QueryHeads,
+    lanes: &[GraphLane],
+    inputs: &LaneInputs,
+) -> Check {
+    let AttentionShape { head_dim, n_kv_heads, .. } = shape;
+    check_queries(shape, "queries", queries)?;
+    check_lanes(lanes, head_dim, n_kv_heads)?;
+    lanes.iter().try_for_each(|lane| check_distances(lane, shape))?;
+    let heads: usize = lanes.iter().map(|lane| lane.kv_heads.len()).sum();
+    ensure(heads == n_kv_heads, || format!("the lanes have {heads} of {n_kv_heads} KV heads"))?;
+    check_inputs(inputs)
 }
 
 /// [`attend`] for many queries: one node, whose threads share the work through a counter.

@@ -8,7 +8,7 @@ use ggml::{Tensor, Type};
 use super::{AttentionShape, GraphLane, LaneInputs, MAX_LANES, QueryHeads, row_type};
 use crate::attention::MAX_KV_HEADS;
 
-pub(super) type Check = Result<(), String>;
+pub(crate) type Check = Result<(), String>;
 
 /// Fails with `problem` unless `fits`.
 pub(super) fn ensure(fits: bool, problem: impl FnOnce() -> String) -> Check {

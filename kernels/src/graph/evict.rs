@@ -145,7 +145,7 @@ impl EvictRows {
     }
 }
 
-fn check_eviction(lane: &GraphLane, sums: Option<&Tensor>, eviction: &Eviction) -> Check {
+pub(crate) fn check_eviction(lane: &GraphLane, sums: Option<&Tensor>, eviction: &Eviction) -> Check {
     check_lane(lane, usize::MAX)?;
     let [_, capacity, heads, _] = lane.k.shape().0;
     let Eviction { evicted, moves, .. } = eviction;
@@ -281,7 +281,7 @@ impl SelectRows {
     }
 }
 
-fn check_selection(
+pub(crate) fn check_selection(
     (k, v): (&Tensor, &Tensor),
     lane: &GraphLane,
     sums: Option<&Tensor>,

@@ -1,5 +1,5 @@
 //! The kernels as nodes of a ggml graph. Each node has two implementations: one for the CPU and one that
-//! launches device kernels.
+//! launches device kernels. [`portable`](crate::portable) has the same operations as nodes of ggml's own.
 //!
 //! The tensors of a lane are operands of the nodes. What changes from step to step comes in two small input
 //! tensors ([`LaneInputs`]): the number of live rows and the log-weight of the compensation entry. So a graph
@@ -9,16 +9,16 @@
 //! do not fit, such as more live rows than a lane has room for, fail the computation on the CPU; devices
 //! ignore rows that are not there.
 
-mod append;
-mod attend;
+pub(crate) mod append;
+pub(crate) mod attend;
 mod checks;
-mod evict;
+pub(crate) mod evict;
 mod launch;
 mod lists;
 mod operands;
 mod product;
 mod progress;
-mod scores;
+pub(crate) mod scores;
 
 use std::sync::Arc;
 
@@ -143,7 +143,7 @@ impl AttentionShape {
     }
 
     /// `[n_heads]`: the ALiBi slopes, in layers that have them.
-    fn alibi_slopes(&self) -> Option<Arc<[f32]>> {
+    pub(crate) fn alibi_slopes(&self) -> Option<Arc<[f32]>> {
         let slopes = alibi_slopes(self.n_heads(), self.max_alibi_bias?);
         Some(slopes.iter().map(|slope| *slope as f32).collect())
     }

@@ -4,7 +4,7 @@
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::attention::alibi_slopes;
 use kernels::graph::{LaneInputs, MAX_LANES};
-use kernels::{Alibi, Attention, Isa, LaneView, Queries, RowTensor, RowType, Window, reference};
+use kernels::{Alibi, Attention, Form, Isa, LaneView, Queries, RowTensor, RowType, Window, reference};
 
 /// The device under test: the first GPU where `LONGHAND_TEST_DEVICE` is `cuda`, otherwise the emulator.
 pub fn device() -> Backend {
@@ -19,6 +19,57 @@ pub fn backends() -> [Backend; 2] {
     [Backend::cpu(2).expect("the CPU backend is always there"), device()]
 }
 
+/// A backend, and the form in which it has the operations.
+pub struct Place {
+    pub backend: Backend,
+    pub form: Form,
+    /// The bytes of rows that no query sees. Own kernels do not read them: they decode to NaN or huge numbers. Portable
+    /// operations need numbers there, which are huge.
+    pub behind: u8,
+}
+
+impl Place {
+    /// The CPU, where portable operations are compared with own ones that find the same behind the rows.
+    pub fn cpu(form: Form) -> Place {
+        Place { backend: Backend::cpu(2).expect("the CPU backend is always there"), form, behind: 0x5a }
+    }
+}
+
+/// The CPU and the device under test, with own kernels.
+pub fn places() -> [Place; 2] {
+    backends().map(|backend| Place { backend, form: Form::Own, behind: 0xff })
+}
+
+/// The difference between two neighbouring numbers of a row type, as a fraction of the largest of a block: half of it for
+/// the rounding of each of two encoders, which may choose other scales.
+pub fn step(ty: RowType) -> f32 {
+    match ty {
+        RowType::F32 => 1e-6,
+        RowType::F16 => 1e-3,
+        RowType::Q8_0 => 1.0 / 127.0,
+        RowType::Q4_0 => 1.0 / 8.0,
+        RowType::Iq4Nl => 24.0 / 113.0,
+    }
+}
+
+/// Compares rows `[head_dim, n]`, which may differ by one step of their type.
+#[track_caller]
+pub fn assert_one_step(ty: RowType, head_dim: usize, have: &[u8], want: &[u8]) {
+    assert_eq!(have.len(), want.len());
+    let bytes = ty.row_bytes(head_dim);
+    for (have, want) in have.chunks_exact(bytes).zip(want.chunks_exact(bytes)) {
+        let [have, want] = [have, want].map(|row| {
+            let mut numbers = vec![0f32; head_dim];
+            ty.decode(row, &mut numbers);
+            numbers
+        });
+        let largest = want.iter().fold(0f32, |most, x| most.max(x.abs()));
+        for (a, b) in have.iter().zip(&want) {
+            assert!((a - b).abs() <= largest * step(ty) * 1.01, "{ty:?}: {a}, not {b}");
+        }
+    }
+}
+
 /// The bytes of tensors.
 pub fn bytes_of(tensors: &[&Tensor]) -> Vec<Vec<u8>> {
     tensors
@@ -31,12 +82,11 @@ pub fn bytes_of(tensors: &[&Tensor]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Writes random rows `begin .. live` to a tensor `[head_dim, capacity, heads]`. The others have bytes that
-/// decode to NaN or huge numbers.
-pub fn write_rows(random: &mut Random, tensor: &Tensor, ty: RowType, begin: usize, live: usize) {
+/// Writes random rows `begin .. live` to a tensor `[head_dim, capacity, heads]`. The others have the bytes `behind`.
+pub fn write_rows(random: &mut Random, behind: u8, tensor: &Tensor, ty: RowType, begin: usize, live: usize) {
     let (d, capacity, heads) = (tensor.dim(0), tensor.dim(1), tensor.dim(2));
     let bytes = ty.row_bytes(d);
-    let mut all = vec![0xffu8; bytes * capacity * heads];
+    let mut all = vec![behind; bytes * capacity * heads];
     for head in 0..heads {
         for row in begin..live {
             let x: Vec<f32> = (0..d).map(|_| random.normal()).collect();

@@ -1,18 +1,35 @@
 //! Device kernels that append rows and attend, on a GPU or the emulator, against the reference and the CPU's
-//! bytes. Each call runs twice. The emulator reverses the order of threads the second time; the results must
+//! bytes; and the portable operations. Each call runs twice. The emulator reverses the order of threads the second time; the results must
 //! be equal bit for bit.
 #![cfg(any(feature = "testing", feature = "cuda"))]
 
-use crate::common::{Case, Data, LaneCase, Random, backends, bits, bytes_of, compute, device, lane_inputs};
+use crate::common::{
+    Case, Data, LaneCase, Place, Random, assert_one_step, backends, bits, bytes_of, compute, lane_inputs,
+    places,
+};
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::{
     self, Appended, AttentionShape, GraphLane, MAX_LANES, QueryHeads, RowPositions, Split, tensor_type,
 };
-use kernels::{Attention, RowType, reference};
+use kernels::{Attention, Form, LaneView, Queries, RowTensor, RowType, reference};
 
-/// The device's result of a call, split over `blocks`. A lane has the log-weight of its first head.
-fn attend(call: &Attention, max_alibi_bias: Option<f32>, blocks: usize) -> Vec<f32> {
-    let backend = device();
+/// Rows of a lane in which those that no query sees have the bytes `behind`.
+fn with_behind(lane: &LaneView, rows: &RowTensor, head_dim: usize, behind: u8) -> Vec<u8> {
+    let (heads, row) = (lane.kv_heads.len(), rows.ty.row_bytes(head_dim));
+    let mut all = rows.data.to_vec();
+    for (head, rows) in all.chunks_exact_mut(rows.data.len() / heads).enumerate() {
+        let is_unused = lane.log_weight.is_some_and(|weights| weights[head] == f32::NEG_INFINITY);
+        rows[lane.rows * row..].fill(behind);
+        if is_unused {
+            rows[..row].fill(behind);
+        }
+    }
+    all
+}
+
+/// A place's result of a call, split over `blocks` on the device. A lane has the log-weight of its first head.
+fn attend(place: &Place, call: &Attention, max_alibi_bias: Option<f32>, blocks: usize) -> Vec<f32> {
+    let backend = &place.backend;
     let memory = Context::new(16);
     let of_window = call.window.and_then(|window| window.positions);
     let all_positions = call.alibi.map(|alibi| alibi.positions).or(of_window);
@@ -34,8 +51,8 @@ fn attend(call: &Attention, max_alibi_bias: Option<f32>, blocks: usize) -> Vec<f
     let mut rows = [0i32; 2 * MAX_LANES];
     let mut weights = [f32::NAN; 2 * MAX_LANES];
     for (number, (lane, (k, v, capacity, first))) in call.lanes.iter().zip(&lanes).enumerate() {
-        k.write(0, lane.k.data).expect("keys");
-        v.write(0, lane.v.data).expect("values");
+        k.write(0, &with_behind(lane, &lane.k, call.head_dim, place.behind)).expect("keys");
+        v.write(0, &with_behind(lane, &lane.v, call.head_dim, place.behind)).expect("values");
         rows[MAX_LANES + number] = lane.rows as i32;
         weights[MAX_LANES + number] = lane.log_weight.map_or(f32::NAN, |weights| weights[0]);
         for (at, head) in lane.kv_heads.iter().enumerate() {
@@ -58,7 +75,7 @@ fn attend(call: &Attention, max_alibi_bias: Option<f32>, blocks: usize) -> Vec<f
         })
         .collect();
 
-    let ctx = Context::new(16);
+    let ctx = Context::new(500);
     let inputs = lane_inputs(&ctx, 1);
     let stored = ctx.input("stored", Type::F32, [1]);
     let shape = AttentionShape {
@@ -71,7 +88,8 @@ fn attend(call: &Attention, max_alibi_bias: Option<f32>, blocks: usize) -> Vec<f
     };
     let appended = Appended { node: &stored, rows: 0 };
     let queries = QueryHeads { q: &q, sink_logits: call.sink_logits.map(|_| &sink_logits) };
-    let out = graph::attend(&ctx, shape, queries, appended, &lanes, &inputs, Split::Blocks(blocks)).output();
+    let out = place.form.attend(&ctx, shape, queries, appended, &lanes, &inputs, Split::Blocks(blocks));
+    let out = if place.form == Form::Own { out } else { ctx.cont(&out) }.output();
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
     let ready = allocator.prepare(ctx.graph(&[&out]).expect("a graph")).expect("memory");
     let run = || -> Vec<f32> {
@@ -92,9 +110,11 @@ fn attend(call: &Attention, max_alibi_bias: Option<f32>, blocks: usize) -> Vec<f
 fn check_blocks(case: Case, blocks: &[usize]) {
     let data = Data::new(case, 7);
     data.with(|call| {
-        let want = reference::attend(call).expect("shapes fit").out;
+        let want = reference::attend(call).expect("shapes fit");
+        compare_portable(&data.case, call, &want);
+        let (want, [_, device]) = (want.out, places());
         for &blocks in blocks {
-            let out = attend(call, data.case.max_alibi_bias, blocks);
+            let out = attend(&device, call, data.case.max_alibi_bias, blocks);
             assert_eq!(out.len(), want.len());
             for (i, (a, b)) in out.iter().zip(&want).enumerate() {
                 let close = (f64::from(*a) - b).abs() < tolerance(&data.case);
@@ -102,6 +122,35 @@ fn check_blocks(case: Case, blocks: &[usize]) {
             }
         }
     });
+}
+
+/// Compares portable attention with the reference, for queries that see a row.
+#[track_caller]
+fn compare_portable(case: &Case, call: &Attention, want: &reference::Attended) {
+    let out = attend(&Place::cpu(Form::Portable), call, case.max_alibi_bias, 1);
+    let d = case.head_dim;
+    let mut worst = 0f64;
+    for (query, _) in want.lse.iter().enumerate().filter(|(_, lse)| lse.is_finite()) {
+        for (a, b) in out[query * d..][..d].iter().zip(&want.out[query * d..][..d]) {
+            assert!(a.is_finite(), "{case:?}: query {query} gives {a}, not {b}");
+            worst = worst.max((f64::from(*a) - b).abs());
+        }
+    }
+    if std::env::var_os("SHOW").is_some() {
+        println!("WORST {worst:e} {case:?}");
+    }
+    assert!(worst < portable_tolerance(case), "{case:?}: portable attention differs by {worst:e}");
+}
+
+/// ggml's CPU rounds queries to the precision of the keys, 8 bits where these are quantised, and adds up f16 values in
+/// f16. The error of a logit grows with its size.
+fn portable_tolerance(case: &Case) -> f64 {
+    let of = |ty: RowType| match ty {
+        RowType::F32 => 2e-5,
+        RowType::F16 => 1e-2,
+        _ => 5e-2,
+    };
+    of(case.k_type).max(of(case.v_type).min(1e-2)) + 1e-6 * f64::from(case.key_size)
 }
 
 /// The tolerance: f32 rounding for few queries, f16 rounding of queries, rows and weights for many.
@@ -289,15 +338,12 @@ fn many_queries_add_up_small_weights() {
         // The first row weighs e^19 = 2^27.4 times as much as each other row.
         let (k, v) = (encode(19.0 * 8.0, 0.0, 0), encode(0.0, 30_000.0, 1));
         let q: Vec<f32> = (0..d * n_q).map(|i| if i % d == 0 { 1.0 } else { 0.0 }).collect();
-        let lanes = [kernels::LaneView {
-            k: kernels::RowTensor { data: &k, ..lane.k },
-            v: kernels::RowTensor { data: &v, ..lane.v },
-            ..lane
-        }];
-        let call = Attention { lanes: &lanes, q: kernels::Queries::contiguous(&q, d, 1), ..*call };
+        let lanes =
+            [LaneView { k: RowTensor { data: &k, ..lane.k }, v: RowTensor { data: &v, ..lane.v }, ..lane }];
+        let call = Attention { lanes: &lanes, q: Queries::contiguous(&q, d, 1), ..*call };
         let want = reference::attend(&call).expect("shapes fit").out;
         for blocks in [1, splitting(&data.case, 4)] {
-            for (a, b) in attend(&call, None, blocks).iter().zip(&want) {
+            for (a, b) in attend(&places()[1], &call, None, blocks).iter().zip(&want) {
                 assert!((f64::from(*a) - b).abs() < 1e-2 * b.abs() + 1e-6, "{a}, not {b}");
             }
         }
@@ -333,9 +379,11 @@ fn windows_soft_caps_and_sink_logits() {
 #[test]
 fn nan_in_a_row_reaches_the_output() {
     let data = Data::new(Case { group: 2, ..Case::plain(64, 2, 100) }, 8);
-    let out = data.with_keys(&data.keys_with_nan(), |call| attend(call, None, 4));
-    assert!(out[..2 * 64].iter().all(|x| x.is_nan()));
-    assert!(out[2 * 64..].iter().all(|x| x.is_finite()));
+    for place in [&places()[1], &Place::cpu(Form::Portable)] {
+        let out = data.with_keys(&data.keys_with_nan(), |call| attend(place, call, None, 4));
+        assert!(out[..2 * 64].iter().all(|x| x.is_nan()));
+        assert!(out[2 * 64..].iter().all(|x| x.is_finite()));
+    }
 }
 
 #[test]
@@ -374,7 +422,7 @@ fn random_calls() {
 
 /// All bytes of two lanes and of their positions after a backend has appended some tokens.
 fn appended(
-    backend: &Backend,
+    place: &Place,
     types: (RowType, RowType),
     head_dim: usize,
     tokens: usize,
@@ -392,7 +440,7 @@ fn appended(
         })
         .collect();
     let positions = memory.tensor(Type::I32, [2 * capacities[0] + 3 * capacities[1]]);
-    memory.allocate(&backend.buffer_type()).expect("memory");
+    memory.allocate(&place.backend.buffer_type()).expect("memory");
     for tensor in [&k, &v] {
         let mut x: Vec<f32> = (0..head_dim * 5 * tokens).map(|_| random.normal() * 3.0).collect();
         x[..head_dim.min(32)].fill(0.0); // a block of zeros
@@ -410,10 +458,10 @@ fn appended(
             ..GraphLane::new(k.clone(), v.clone(), heads.as_slice())
         })
         .collect();
-    let ctx = Context::new(16);
+    let ctx = Context::new(300);
     let inputs = lane_inputs(&ctx, tokens);
-    let node = graph::append(&ctx, (&k, &v), &lanes, &inputs);
-    compute(backend, &ctx, &node, || {
+    let node = place.form.append(&ctx, (&k, &v), &lanes, &inputs);
+    compute(&place.backend, &ctx, &node, || {
         inputs.rows.write(0, &[-1, -1, -1, live[0] as i32, live[1] as i32, 0]).expect("rows");
         if alibi {
             let new: Vec<i32> = (0..tokens as i32).map(|t| 900 + t).collect();
@@ -425,7 +473,7 @@ fn appended(
 
 #[test]
 fn appended_bytes_equal_the_cpus() {
-    let [cpu, device] = backends();
+    let ([cpu, device], portable) = (places(), Place::cpu(Form::Portable));
     for ty in RowType::ALL {
         for head_dim in [8, 32, 80, 96, 128, 256] {
             if head_dim % ty.granule() == 0 {
@@ -435,6 +483,11 @@ fn appended_bytes_equal_the_cpus() {
                     let want = appended(&cpu, types, head_dim, tokens, alibi);
                     assert!(want.iter().flatten().any(|byte| *byte != 0x11));
                     assert_eq!(appended(&device, types, head_dim, tokens, alibi), want, "{ty:?} {head_dim}");
+                    let have = appended(&portable, types, head_dim, tokens, alibi);
+                    for (number, (have, want)) in have.iter().zip(&want).enumerate().take(4) {
+                        assert_one_step([types.0, types.1][number % 2], head_dim, have, want);
+                    }
+                    assert!(have[4] == want[4], "positions");
                 }
             }
         }
@@ -473,5 +526,71 @@ fn rounded_blocks_equal_the_cpus() {
     let [cpu, device] = backends();
     for ty in RowType::ALL {
         assert_eq!(bytes(&device, ty), bytes(&cpu, ty), "{ty:?}");
+    }
+}
+
+/// The nearest f16 of ln 98,765 is wrong by 2e-3; a mask of it alone would be seen here.
+#[test]
+fn portable_compensation_entries_weigh_what_they_stand_for() {
+    let weight = 98_765f32.ln();
+    for (n_q, has_sink_logits) in [(1, false), (5, false), (3, true)] {
+        let lanes = vec![lane(&[0, 1], 300, Some(weight))];
+        let case = Case {
+            k_type: RowType::F32,
+            v_type: RowType::F32,
+            group: 3,
+            n_q,
+            has_sink_logits,
+            key_size: 0.1,
+            lanes,
+            ..Case::plain(64, 1, 1)
+        };
+        let data = Data::new(case.clone(), 5);
+        data.with(|call| compare_portable(&case, call, &reference::attend(call).expect("shapes fit")));
+    }
+}
+
+/// Sizes of heads that own kernels of devices do not have, and values in the rows of keys.
+#[test]
+fn portable_attention_of_large_heads() {
+    for head_dim in [320, 512, 576] {
+        for ty in [RowType::F32, RowType::F16, RowType::Q8_0] {
+            let case = Case { group: 4, n_q: 3, k_type: ty, v_type: ty, ..Case::plain(head_dim, 1, 90) };
+            let data = Data::new(case.clone(), 5);
+            data.with(|call| {
+                compare_portable(&case, call, &reference::attend(call).expect("shapes fit"));
+                let lanes = [LaneView { v: call.lanes[0].k, ..call.lanes[0] }];
+                let latent = Attention { lanes: &lanes, ..*call };
+                compare_portable(&case, &latent, &reference::attend(&latent).expect("shapes fit"));
+            });
+        }
+    }
+}
+
+/// Rows for which a lane has no room are an error before anything is computed.
+#[test]
+fn portable_rows_without_room_are_an_error() {
+    let place = Place::cpu(Form::Portable);
+    let memory = Context::new(4);
+    let [k, v] = [(); 2].map(|()| memory.tensor(Type::F16, [64, 8, 1]));
+    memory.allocate(&place.backend.buffer_type()).expect("memory");
+    let ctx = Context::new(100);
+    let inputs = lane_inputs(&ctx, 3);
+    let new = ctx.input("new", Type::F32, [64, 1, 3]);
+    let node = place.form.append(&ctx, (&new, &new), &[GraphLane::new(k.clone(), v, [0])], &inputs);
+    let mut allocator = GraphAllocator::new(&place.backend.buffer_type());
+    let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("memory");
+    let mut run = |live: i32| {
+        k.clear().expect("zeros");
+        new.write(0, &[1f32; 3 * 64]).expect("rows");
+        inputs.rows.write(0, &[0, 0, 0, live, 0, 0]).expect("rows");
+        place.backend.compute(&ready)
+    };
+    for live in [0, 5] {
+        run(live).expect("there is room");
+    }
+    for live in [6, 8, 1000, i32::MAX, -1, i32::MIN] {
+        assert!(matches!(run(live), Err(ggml::Error::Row { row, .. }) if row == live), "{live}");
+        assert!(bytes_of(&[&k])[0].iter().all(|byte| *byte == 0), "nothing was written");
     }
 }

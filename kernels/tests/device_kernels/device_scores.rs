@@ -1,17 +1,17 @@
-//! Device kernels for the numbers that policies score by, on a GPU or the emulator, against the CPU:
+//! The numbers that policies score by, of device kernels on a GPU or the emulator and of portable operations, against the CPU:
 //! accumulated attention, window attention, stored queries and measured rows.
 #![cfg(any(feature = "testing", feature = "cuda"))]
 
 use std::sync::Arc;
 
-use crate::common::{Random, backends, bits, compute, lane_inputs, write_rows};
-use ggml::{Backend, Context, Tensor, Type};
-use kernels::RowType;
+use crate::common::{Place, Random, bits, compute, lane_inputs, places, write_rows};
+use ggml::{Context, Tensor, Type};
 use kernels::graph::{
-    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Gain, GraphLane, MAX_LANES,
+    AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Gain, GraphLane, MAX_LANES,
     QueryHeads, RowLists, RowPositions, SeenPart, WindowQueries, tensor_type,
 };
 use kernels::measure::Measure;
+use kernels::{Form, RowType};
 
 /// The shape of a layer with three KV heads.
 fn shape(head_dim: usize, group: usize) -> AttentionShape {
@@ -55,6 +55,29 @@ fn assert_close(have: &[f32], want: &[f32], tolerance: f32) {
     }
 }
 
+/// Compares with the largest number.
+#[track_caller]
+fn assert_near(what: &str, have: &[f32], want: &[f32], tolerance: f32) {
+    assert_eq!(have.len(), want.len(), "{what}");
+    let largest = want.iter().fold(0f32, |most, x| most.max(x.abs()));
+    let worst = have.iter().zip(want).map(|(have, want)| (have - want).abs()).fold(0f32, f32::max);
+    assert!(have.iter().all(|x| x.is_finite()), "{what}: {have:?}");
+    if std::env::var_os("SHOW").is_some() {
+        println!("WORST {:e} {what}", worst / largest);
+    }
+    assert!(worst <= tolerance * largest, "{what}: differs by {worst:e} of {largest:e}");
+}
+
+/// What ggml's products on the CPU differ by from f32: it rounds queries to the precision of the keys, 8 bits where these
+/// are quantised.
+fn portable_tolerance(ty: RowType) -> f32 {
+    match ty {
+        RowType::F32 => 1e-5,
+        RowType::F16 => 2e-3,
+        _ => 3e-2,
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct AccumulationCase {
     shape: AttentionShape,
@@ -72,7 +95,7 @@ struct AccumulationCase {
 }
 
 /// The accumulated attention of a lane with all KV heads except the first. The last head does not accumulate.
-fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
+fn accumulated(place: &Place, case: AccumulationCase) -> Vec<f32> {
     let AccumulationCase { shape, ty, live, new, .. } = case;
     let (d, heads, capacity, seen) = (shape.head_dim, shape.n_kv_heads - 1, live + new + 9, 300);
     let mut random = Random::new(31);
@@ -82,10 +105,10 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
     let positions = memory.tensor(Type::I32, [7 + capacity * heads]);
     let q = memory.tensor(Type::F32, [d, shape.n_kv_heads * shape.group, new]);
     let sink_logits = SinkLogits::new(&memory, shape);
-    memory.allocate(&backend.buffer_type()).expect("memory");
+    memory.allocate(&place.backend.buffer_type()).expect("memory");
     let sink_logits = sink_logits.write(case.has_sink_logits);
     let unused = case.log_weight == Some(f32::NEG_INFINITY);
-    write_rows(&mut random, &k, ty, usize::from(unused), live + new);
+    write_rows(&mut random, place.behind, &k, ty, usize::from(unused), live + new);
     q.write(0, &normal(&mut random, q.bytes() / 4)).expect("queries");
     let before: Vec<f32> = (0..capacity * heads).map(|i| (i % 13) as f32 / 8.0).collect();
     accumulated.write(0, &before).expect("numbers");
@@ -100,7 +123,7 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
         positions: shape.max_alibi_bias.map(|_| RowPositions { all: positions, first: 7 }),
         ..GraphLane::new(k.clone(), k, (1..shape.n_kv_heads as u32).collect::<Vec<_>>())
     };
-    let ctx = Context::new(8);
+    let ctx = Context::new(300);
     let inputs = lane_inputs(&ctx, new);
     let stored = ctx.input("stored", Type::F32, [1]);
     let AccumulationCase { queries, replace, combine, gain, part, .. } = case;
@@ -108,10 +131,11 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
     let accumulating: Arc<[u32]> = (0..(heads as u32 - 1).max(1)).collect();
     let to = AccumulatingLane { lane: &lane, number: 1, heads: accumulating };
     let q = QueryHeads { q: &q, sink_logits };
-    let node =
-        graph::accumulate_attention(&ctx, shape, q, Appended { node: &stored, rows: new }, to, &inputs, how)
-            .expect("the lane accumulates");
-    compute(backend, &ctx, &node, || {
+    let node = place
+        .form
+        .accumulate_attention(&ctx, shape, q, Appended { node: &stored, rows: new }, to, &inputs, how)
+        .expect("the lane accumulates");
+    compute(&place.backend, &ctx, &node, || {
         inputs.rows.write(0, &[-1, -1, -1, -1, live as i32, -1]).expect("rows");
         let mut weights = [f32::NAN; 2 * MAX_LANES];
         weights[MAX_LANES + 1] = case.log_weight.unwrap_or(f32::NAN);
@@ -124,7 +148,7 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
 
 #[test]
 fn accumulated_attention_equals_the_cpus() {
-    let [cpu, device] = backends();
+    let [cpu, device] = places();
     let plain = AccumulationCase {
         shape: shape(64, 2),
         ty: RowType::F16,
@@ -188,7 +212,14 @@ fn accumulated_attention_equals_the_cpus() {
             ..plain
         },
     ];
+    let [own, portable] = [Form::Own, Form::Portable].map(Place::cpu);
     for case in cases {
+        // Behind the rows, portable operations may clear what is there.
+        let rows = |place: &Place| -> Vec<f32> {
+            let (seen, capacity) = (case.live + case.new, case.live + case.new + 9);
+            accumulated(place, case).chunks(capacity).flat_map(|head| head[..seen].to_vec()).collect()
+        };
+        assert_near(&format!("{case:?}"), &rows(&portable), &rows(&own), portable_tolerance(case.ty));
         let (want, have) = (accumulated(&cpu, case), accumulated(&device, case));
         assert!(want.iter().all(|x| x.is_finite()), "{case:?}");
         assert_close(&have, &want, 2e-5);
@@ -212,7 +243,7 @@ struct WindowCase {
     has_sink_logits: bool,
 }
 
-fn window_attention(backend: &Backend, case: WindowCase) -> Vec<f32> {
+fn window_attention(place: &Place, case: WindowCase) -> Vec<f32> {
     const RING: usize = 12;
     let WindowCase { shape, ty, rows, tokens, first, .. } = case;
     let mut random = Random::new(77);
@@ -220,10 +251,10 @@ fn window_attention(backend: &Backend, case: WindowCase) -> Vec<f32> {
     let k = memory.tensor(tensor_type(ty), [shape.head_dim, first + rows + 3, 2]);
     let ring = memory.tensor(Type::F32, [shape.head_dim, shape.n_kv_heads * shape.group, RING]);
     let sink_logits = SinkLogits::new(&memory, shape);
-    memory.allocate(&backend.buffer_type()).expect("memory");
+    memory.allocate(&place.backend.buffer_type()).expect("memory");
     let sink_logits = sink_logits.write(case.has_sink_logits);
     let unused = first > 0 && case.log_weight == f32::NEG_INFINITY;
-    write_rows(&mut random, &k, ty, usize::from(unused), first + rows);
+    write_rows(&mut random, place.behind, &k, ty, usize::from(unused), first + rows);
     ring.write(0, &normal(&mut random, ring.bytes() / 4)).expect("queries");
     let end = 500;
     let listed = |head: usize| -> Arc<Vec<u32>> {
@@ -238,15 +269,15 @@ fn window_attention(backend: &Backend, case: WindowCase) -> Vec<f32> {
         log_weight: case.log_weight,
         sink_logits: sink_logits.cloned(),
     };
-    let ctx = Context::new(4);
-    let node = graph::window_attention(&ctx, shape, &k, &ring, which, window);
-    compute(backend, &ctx, &node, || ());
+    let ctx = Context::new(300);
+    let node = place.form.window_attention(&ctx, shape, &k, &ring, which, window);
+    compute(&place.backend, &ctx, &node, || ());
     node.to_vec().expect("numbers")
 }
 
 #[test]
 fn window_attention_equals_the_cpus() {
-    let [cpu, device] = backends();
+    let [cpu, device] = places();
     let plain = WindowCase {
         shape: shape(64, 2),
         ty: RowType::F16,
@@ -272,7 +303,10 @@ fn window_attention_equals_the_cpus() {
         },
         WindowCase { shape: with_alibi(64, 2), gain: Gain::Entropy { budget: 60 }, ..plain },
     ];
+    let [own, portable] = [Form::Own, Form::Portable].map(Place::cpu);
     for case in cases {
+        let (want, have) = (window_attention(&own, case), window_attention(&portable, case));
+        assert_near(&format!("{case:?}"), &have, &want, portable_tolerance(case.ty));
         let (want, have) = (window_attention(&cpu, case), window_attention(&device, case));
         assert!(want.iter().all(|x| x.is_finite()) && want.iter().any(|x| *x > 0.0), "{case:?}");
         assert_close(&have, &want, 2e-5);
@@ -282,52 +316,53 @@ fn window_attention_equals_the_cpus() {
 
 #[test]
 fn stored_queries_equal_the_cpus() {
-    let [cpu, device] = backends();
-    let stored = |backend: &Backend, tokens: usize| -> Vec<f32> {
+    let [cpu, device] = places();
+    let stored = |place: &Place, tokens: usize| -> Vec<f32> {
         let mut random = Random::new(4);
         let memory = Context::new(4);
         let q = memory.tensor(Type::F32, [40, 6, tokens]);
         let ring = memory.tensor(Type::F32, [40, 6, 5]);
-        memory.allocate(&backend.buffer_type()).expect("memory");
+        memory.allocate(&place.backend.buffer_type()).expect("memory");
         q.write(0, &normal(&mut random, 240 * tokens)).expect("queries");
         ring.write(0, &vec![-7f32; 40 * 6 * 5]).expect("ring");
-        let ctx = Context::new(4);
+        let ctx = Context::new(300);
         // There are positions of two more tokens than queries.
         let positions = ctx.input("positions", Type::I32, [tokens + 2]);
-        let node = graph::store_queries(&ctx, &q, &positions, &ring);
-        compute(backend, &ctx, &node, || {
+        let node = place.form.store_queries(&ctx, &q, &positions, &ring);
+        compute(&place.backend, &ctx, &node, || {
             let all: Vec<i32> = (0..tokens as i32 + 2).map(|t| 43 + t).collect();
             positions.write(0, &all).expect("positions");
         });
         ring.to_vec().expect("ring")
     };
     for tokens in [1, 3, 5, 8] {
-        assert_eq!(stored(&device, tokens), stored(&cpu, tokens), "{tokens} tokens");
+        let want = stored(&cpu, tokens);
+        assert_eq!(stored(&device, tokens), want, "{tokens} tokens");
+        assert_eq!(stored(&Place::cpu(Form::Portable), tokens), want, "{tokens} tokens, portable");
     }
 }
 
 #[test]
 fn measured_rows_equal_the_cpus() {
-    let [cpu, device] = backends();
-    let measured =
-        |backend: &Backend, ty: RowType, head_dim: usize, offset: bool, what: Measure| -> Vec<f32> {
-            let mut random = Random::new(12);
-            let memory = Context::new(2);
-            let tensor = memory.tensor(tensor_type(ty), [head_dim, 60, 3]);
-            memory.allocate(&backend.buffer_type()).expect("memory");
-            write_rows(&mut random, &tensor, ty, 0, 55);
-            let listed =
-                |head: u32| Arc::new((0..50u32).map(|row| (row * 3 + head) % 55).collect::<Vec<u32>>());
-            let which = RowLists { heads: vec![2, 0], rows: vec![listed(2), listed(0)] };
-            let ctx = Context::new(5);
-            let offset = offset.then(|| {
-                let numbers = normal(&mut random, 2 * head_dim);
-                ctx.reshape(&ctx.constant_f32(&numbers), [head_dim, 2])
-            });
-            let node = graph::measure_rows(&ctx, &tensor, offset.as_ref(), which, what);
-            compute(backend, &ctx, &node, || ());
-            node.to_vec().expect("numbers")
-        };
+    let [cpu, device] = places();
+    let measured = |place: &Place, ty: RowType, head_dim: usize, offset: bool, what: Measure| -> Vec<f32> {
+        let mut random = Random::new(12);
+        let memory = Context::new(2);
+        let tensor = memory.tensor(tensor_type(ty), [head_dim, 60, 3]);
+        memory.allocate(&place.backend.buffer_type()).expect("memory");
+        write_rows(&mut random, place.behind, &tensor, ty, 0, 55);
+        let listed = |head: u32| Arc::new((0..50u32).map(|row| (row * 3 + head) % 55).collect::<Vec<u32>>());
+        let which = RowLists { heads: vec![2, 0], rows: vec![listed(2), listed(0)] };
+        let ctx = Context::new(300);
+        let offset = offset.then(|| {
+            let numbers = normal(&mut random, 2 * head_dim);
+            ctx.reshape(&ctx.constant_f32(&numbers), [head_dim, 2])
+        });
+        let node = place.form.measure_rows(&ctx, &tensor, offset.as_ref(), which, what);
+        compute(&place.backend, &ctx, &node, || ());
+        node.to_vec().expect("numbers")
+    };
+    let portable = Place::cpu(Form::Portable);
     let spreads = [(8, false), (8, true), (25, false), (60, false)];
     let spreads = spreads.map(|(lag, own)| Measure::Spread { lag, own });
     for ty in RowType::ALL {
@@ -341,6 +376,9 @@ fn measured_rows_equal_the_cpus() {
                     assert!(want.iter().all(|x| x.is_finite()), "{ty:?} {head_dim} {offset} {what:?}");
                     // The sums are f64 in another order, rounded to f32.
                     assert_close(&have, &want, 1.2e-7);
+                    let have = measured(&portable, ty, head_dim, offset, what);
+                    // f32 throughout, and a spread is a small difference of numbers that may be large.
+                    assert_near(&format!("{ty:?} {head_dim} {offset} {what:?}"), &have, &want, 3e-6);
                 }
             }
         }

@@ -476,7 +476,7 @@ def g_kvzip():
 
 
 def g_row_shares():
-    """Cases of `row_shares`. A unit test of the engine (`heads/profile.rs`) reads the file, so it is not in the index of the golden
+    """Cases of `row_shares`. A unit test of the engine (`heads/profile`) reads the file, so it is not in the index of the golden
     runner. With its own random numbers it leaves the other files as they are. f32 orders the scores as f64 does."""
     draw = np.random.default_rng(A_.seed + 1)
     out = []

@@ -19,6 +19,7 @@ mod policies_of_models;
 mod reconstruction;
 mod recurrent;
 mod rotation;
+mod sources;
 mod types;
 mod unfinished;
 mod windows;

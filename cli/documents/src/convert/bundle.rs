@@ -1,10 +1,11 @@
 //! Documents within a document: files of an archive, attachments of a message.
 
-use super::convert_within;
+use super::{convert_within, marked_text};
 use crate::counts::Counts;
 use crate::kind::{self, binary};
+use crate::marks::MARK;
 use crate::package::{self, Archive, natural_order};
-use crate::{Converted, Kind, Limits, Note, Problem};
+use crate::{Converted, Kind, Limits, Note, Options, Problem};
 
 /// Archives and messages within each other.
 const MAX_DEPTH: usize = 3;
@@ -16,7 +17,7 @@ const LEFT_OUT: &[&str] = &["__MACOSX", "node_modules", "__pycache__"];
 
 /// Documents within one, one behind the other.
 pub(crate) struct Parts<'a> {
-    limits: &'a Limits,
+    options: &'a Options,
     depth: usize,
     text: String,
     notes: Vec<Note>,
@@ -24,8 +25,8 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    pub(super) fn new(limits: &'a Limits, depth: usize) -> Parts<'a> {
-        Parts { limits, depth, text: String::new(), notes: Vec::new(), counts: Counts::default() }
+    pub(super) fn new(options: &'a Options, depth: usize) -> Parts<'a> {
+        Parts { options, depth, text: String::new(), notes: Vec::new(), counts: Counts::default() }
     }
 
     /// Appends text of the document around them.
@@ -35,8 +36,8 @@ impl<'a> Parts<'a> {
     pub(crate) fn push_text(&mut self, text: &str) -> Result<(), Problem> {
         let gap = if self.text.is_empty() || text.is_empty() { "" } else { "\n" };
         self.text.extend([gap, text]);
-        match self.text.len() as u64 > self.limits.bytes {
-            true => Err(Problem::TooLong { limit: self.limits.bytes }),
+        match self.text.len() as u64 > self.options.limits.bytes {
+            true => Err(Problem::TooLong { limit: self.options.limits.bytes }),
             false => Ok(()),
         }
     }
@@ -50,7 +51,7 @@ impl<'a> Parts<'a> {
             Ok(converted) if converted.text.trim().is_empty() => Ok(()),
             Ok(converted) => {
                 let name: String =
-                    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+                    name.chars().map(|c| if c.is_control() || c == MARK { '\u{fffd}' } else { c }).collect();
                 for note in converted.notes {
                     if !self.counts.add_note(&note)
                         && self.notes.len() < MAX_NOTES
@@ -59,7 +60,7 @@ impl<'a> Parts<'a> {
                         self.notes.push(note);
                     }
                 }
-                self.push_text(&format!("==> {name} <==\n{}\n", converted.text.trim_end()))
+                self.push_text(&format!("{MARK}==> {name} <==\n{}\n", converted.text.trim_end()))
             }
             Err(problem @ (Problem::TooLong { .. } | Problem::Unpacked { .. })) => Err(problem),
             Err(_) => {
@@ -74,12 +75,16 @@ impl<'a> Parts<'a> {
             Some(kind) => kind,
             None => package::kind(bytes)?,
         };
+        if matches!(kind, Kind::Text | Kind::Markdown) {
+            return marked_text(name, kind, bytes);
+        }
         let is_bundle = matches!(kind, Kind::Archive | Kind::Mail);
         if is_bundle && self.depth >= MAX_DEPTH {
             return Err(Problem::TooDeep);
         }
-        let left = self.limits.bytes.saturating_sub(self.text.len() as u64);
-        convert_within(kind, bytes, &Limits { bytes: left, ..*self.limits }, self.depth + 1)
+        let left = self.options.limits.bytes.saturating_sub(self.text.len() as u64);
+        let limits = Limits { bytes: left, ..self.options.limits };
+        convert_within(kind, bytes, &Options { limits, ..self.options.clone() }, self.depth + 1)
     }
 
     /// All of them.

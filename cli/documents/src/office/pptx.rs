@@ -5,11 +5,13 @@ use super::chart::Charts;
 use super::omml::{self, Omml};
 use super::relations::{Relations, main_part};
 use crate::counts::Counts;
+use crate::marks::{self, MARK};
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
+use crate::selection::Chooser;
 use crate::writer::ordinal::Format;
 use crate::writer::{Level, Span, Writer, symbols};
-use crate::{Converted, Problem};
+use crate::{Converted, Options, Problem, Unit};
 
 const PRESENTATION: &str = "ppt/presentation.xml";
 /// Levels of lists.
@@ -20,8 +22,9 @@ const RAISED: i64 = 5_000;
 /// Converts a presentation.
 ///
 /// # Errors
-/// It is damaged, or has more than `max_bytes` of text.
-pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem> {
+/// It is damaged, has too much text, or not the slides that are chosen.
+pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Problem> {
+    let max_bytes = options.limits.bytes;
     let mut archive = Archive::new(bytes)?;
     let part = main_part(&mut archive, PRESENTATION)?;
     let relations = Relations::of(&mut archive, &part)?;
@@ -36,7 +39,11 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
         Ok(())
     })?;
     let (mut text, mut counts) = (String::new(), Counts::default());
+    let mut chooser = Chooser::new(options.selection.as_ref(), Unit::Slide);
     for (i, part) in ids.iter().filter_map(|id| relations.target(id)).enumerate() {
+        if !chooser.takes_next() {
+            continue;
+        }
         let Some(slide) = Slide::read(&mut archive, part, &mut counts)? else {
             counts.hidden_parts += 1;
             continue;
@@ -44,7 +51,7 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
         let gap = if text.is_empty() { "" } else { "\n" };
         let title = slide.title.finish().split_whitespace().collect::<Vec<_>>().join(" ");
         let colon = if title.is_empty() { "" } else { ": " };
-        text.push_str(&format!("{gap}# Slide {}{colon}{title}\n", i + 1));
+        text.push_str(&format!("{gap}{}{MARK}# Slide {}{colon}{title}\n", marks::page(i + 1), i + 1));
         counts.unfilled_rows += slide.writer.unfilled_rows();
         let body = slide.writer.finish();
         if !body.is_empty() {
@@ -55,7 +62,8 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
             return Err(Problem::TooLong { limit: max_bytes });
         }
     }
-    Ok(Converted { text, notes: counts.notes(), ..Converted::default() })
+    let notes = chooser.note()?.into_iter().chain(counts.notes()).collect();
+    Ok(Converted { text, notes, ..Converted::default() })
 }
 
 /// What the text of a shape is.

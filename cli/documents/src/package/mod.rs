@@ -6,4 +6,5 @@ mod names;
 pub(crate) mod xml;
 
 pub(crate) use self::archive::{Archive, kind};
+pub use self::names::natural_path_order;
 pub(crate) use self::names::{natural_order, percent_decode, resolve};

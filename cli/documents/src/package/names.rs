@@ -1,6 +1,7 @@
 //! Names of entries, as parts of a package refer to them.
 
 use std::cmp::Ordering;
+use std::path::Path;
 
 /// The name of the entry that `href` means in a folder of the archive, without its fragment.
 pub(crate) fn resolve(folder: &str, href: &str) -> String {
@@ -39,6 +40,15 @@ pub(crate) fn percent_decode(text: &str) -> String {
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The order of paths in which people count, folder by folder.
+pub fn natural_path_order(a: &Path, b: &Path) -> Ordering {
+    let names = |path: &Path| path.iter().map(|name| name.to_string_lossy().into_owned()).collect::<Vec<_>>();
+    let (names_a, names_b) = (names(a), names(b));
+    let pairs = names_a.iter().zip(&names_b).map(|(a, b)| natural_order(a, b));
+    let first = pairs.fold(Ordering::Equal, Ordering::then);
+    first.then(names_a.len().cmp(&names_b.len())).then_with(|| a.cmp(b))
 }
 
 /// The order in which people count: `chapter 2` before `chapter 10`.

@@ -1,8 +1,8 @@
 //! PDF. The interpreter draws a page; what it draws is collected (`page.rs`), without what nobody sees (`canvas.rs`), and
 //! with what a file says besides its drawings: the names of glyphs (`font_names.rs`), texts in place of glyphs
 //! (`actual_text.rs`), values of forms and comments (`fields.rs`). What the interpreter does not hand over is changed in
-//! the file before (`changes.rs`); so are drawings that repeat each other without end (`forms.rs`). Lines, words and tables follow from where glyphs are
-//! (`layout/`), which knows nothing of PDF.
+//! the file before (`changes.rs`); so are drawings that repeat each other without end (`forms.rs`). Lines, words and
+//! tables follow from where glyphs are (`layout/`), which knows nothing of PDF.
 
 mod actual_text;
 mod canvas;
@@ -19,13 +19,16 @@ use hayro_interpret::InterpreterCache;
 use hayro_interpret::hayro_syntax::{DecryptionError, LoadPdfError, Pdf};
 
 use self::page::PageText;
-use crate::{Converted, Note, Problem};
+use crate::selection::Chooser;
+use crate::writer::tidy;
+use crate::{Converted, Note, Options, Problem, Unit, marks};
 
 /// Converts a document.
 ///
 /// # Errors
-/// It is damaged or encrypted, has no text, or more than `max_bytes`.
-pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem> {
+/// It is damaged or encrypted, has no text or too much, or not the pages that are chosen.
+pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Problem> {
+    let max_bytes = options.limits.bytes;
     let mut pdf = open(bytes.to_vec())?;
     let mut forms = forms::change(&pdf);
     if changes::are_possible(&pdf) {
@@ -43,21 +46,29 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
     let cache = InterpreterCache::new();
     let mut text = String::new();
     let mut totals = Totals { repeated: forms.repeated, ..Totals::default() };
-    for page in pdf.pages().iter() {
+    let mut chooser = Chooser::new(options.selection.as_ref(), Unit::Page);
+    for (i, page) in pdf.pages().iter().enumerate() {
+        if !chooser.takes_next() {
+            continue;
+        }
         let page = page::read(page, &cache, &mut forms.texts);
         totals.add(&page);
         let page = write(page);
         if !page.is_empty() && !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&page);
+        if !page.is_empty() {
+            text.push_str(&marks::page(i + 1));
+            text.push_str(&marks::without_marks(page));
+        }
         if text.len() as u64 > max_bytes {
             return Err(Problem::TooLong { limit: max_bytes });
         }
     }
-    let pages = pdf.pages().len();
+    let (chosen, pages) = (chooser.note()?, chooser.chosen());
     totals.check(pages)?;
-    Ok(Converted { text, pages: Some(pages), notes: totals.notes() })
+    let notes = chosen.into_iter().chain(totals.notes()).collect();
+    Ok(Converted { text, pages: Some(pages), notes, ..Converted::default() })
 }
 
 fn open(bytes: Vec<u8>) -> Result<Pdf, Problem> {
@@ -70,7 +81,8 @@ fn open(bytes: Vec<u8>) -> Result<Pdf, Problem> {
 
 /// The text of a page and the comments in its margin.
 fn write(page: PageText) -> String {
-    let mut text = layout::text(page.glyphs, page.values);
+    let text = layout::text(page.glyphs, page.values);
+    let mut text = tidy::without_leaders(&text).into_owned();
     for comment in page.comments {
         if !text.is_empty() {
             text.push('\n');

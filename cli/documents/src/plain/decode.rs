@@ -5,7 +5,9 @@ use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 use super::western::{self, Charset};
 use crate::kind::binary;
-use crate::{Converted, Note, Problem};
+use crate::marks::without_marks;
+use crate::writer::tidy;
+use crate::{Converted, Kind, Note, Problem};
 
 /// The encoding is guessed from this many bytes.
 const SAMPLE_BYTES: usize = 1 << 20;
@@ -19,6 +21,11 @@ const END_OF_FILE: u8 = 0x1a;
 /// # Errors
 /// The bytes are not text.
 pub(crate) fn text(bytes: &[u8]) -> Result<Converted, Problem> {
+    let converted = decoded(bytes)?;
+    Ok(Converted { text: without_marks(converted.text), ..converted })
+}
+
+fn decoded(bytes: &[u8]) -> Result<Converted, Problem> {
     let without_mark = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     match (utf16(bytes), std::str::from_utf8(without_mark)) {
         (None, Ok(text)) => Ok(Converted { text: text.to_owned(), ..Converted::default() }),
@@ -31,6 +38,18 @@ pub(crate) fn text(bytes: &[u8]) -> Result<Converted, Problem> {
             }
         },
     }
+}
+
+/// The text of a file of this name, without what says nothing in a text of paragraphs.
+///
+/// # Errors
+/// It is not text.
+pub(crate) fn file(name: &str, kind: Kind, bytes: &[u8]) -> Result<Converted, Problem> {
+    let mut converted = text(bytes)?;
+    if tidy::is_prose(name) {
+        converted.text = tidy::prose(&converted.text, kind == Kind::Markdown);
+    }
+    Ok(converted)
 }
 
 /// Decodes bytes whose encoding is declared somewhere; `None` is for none, or one that does not exist.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::decode;
 use crate::counts::Counts;
-use crate::{Converted, Problem};
+use crate::{Converted, Problem, marks};
 
 /// Converts a notebook.
 ///
@@ -34,9 +34,9 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
             }
             "heading" => {
                 let level = cell.get("level").and_then(Value::as_u64).unwrap_or(1).clamp(1, 6);
-                push(&mut written, &format!("{} {source}", "#".repeat(level as usize)));
+                push(&mut written, &marks::markdown(&format!("{} {source}", "#".repeat(level as usize))));
             }
-            _ => push(&mut written, &source),
+            _ => push(&mut written, &marks::markdown(&source)),
         }
         if written.len() as u64 > max_bytes {
             return Err(Problem::TooLong { limit: max_bytes });

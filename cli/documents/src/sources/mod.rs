@@ -3,20 +3,26 @@
 mod ignore_rules;
 mod pattern;
 mod walk;
+mod waste;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use outline::{Begins, Mark, Outline};
+
 use self::pattern::Pattern;
 use self::walk::Walk;
-use crate::{Document, DocumentError, Kind, Limits, Problem, read_file};
+pub use self::waste::Waste;
+use crate::{Document, DocumentError, Kind, Options, Problem, Selection, read_file, split_numbers};
 
 /// What one path, folder or pattern gives.
 #[derive(Debug)]
 pub struct Source {
     /// As it was asked for.
     pub name: String,
-    /// Its documents: exactly one for a file, at least one for a folder or a pattern, sorted by path.
+    /// Its documents: exactly one for a file, at least one for a folder or a pattern, in the
+    /// natural order of their paths.
     pub documents: Vec<Document>,
     /// Whether it is a folder or a pattern.
     pub is_collection: bool,
@@ -35,6 +41,25 @@ pub struct Skipped {
     pub unreadable: Vec<DocumentError>,
     /// Files such as `.gitignore` whose rules were not used, so that more was read.
     pub ignore_files: Vec<DocumentError>,
+    /// Files and folders that [`Options::all_files`] reads.
+    pub left_out: LeftOut,
+    /// Links to files outside of the folder.
+    pub links_out: usize,
+}
+
+/// Files and folders that are left out, counted by the reason.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct LeftOut(BTreeMap<Waste, usize>);
+
+impl LeftOut {
+    fn add(&mut self, why: Waste) {
+        *self.0.entry(why).or_default() += 1;
+    }
+
+    /// The reasons, each with its count.
+    pub fn reasons(&self) -> impl Iterator<Item = (Waste, usize)> {
+        self.0.iter().map(|(why, count)| (*why, *count))
+    }
 }
 
 impl From<Document> for Source {
@@ -45,34 +70,70 @@ impl From<Document> for Source {
 }
 
 impl Source {
-    /// The whole text. The documents of a folder or a pattern each follow a line with their path.
-    pub fn into_text(self) -> String {
-        if !self.is_collection {
-            return self.documents.into_iter().map(|document| document.text).collect();
-        }
-        let mut whole = String::new();
-        for Document { name, text, .. } in self.documents {
-            let name: String = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    /// The whole text, and what begins where in it. The documents of a folder or a pattern each follow a line with their
+    /// path. In the outline, single files have no folder.
+    pub fn into_text(self) -> (String, Outline) {
+        let (mut whole, mut outline) = (String::new(), Outline::default());
+        for document in self.documents {
+            let name: String =
+                document.name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+            let start = whole.len();
+            if !self.is_collection {
+                let file = Path::new(&name).file_name().map(|file| file.to_string_lossy().into_owned());
+                let name = file.unwrap_or(name);
+                outline.push(start, Begins::Document(name.clone()));
+                outline.append(start, within(&name, document.outline));
+                whole.push_str(&document.text);
+                continue;
+            }
             let gap = if whole.is_empty() { "" } else { "\n\n" };
-            whole.extend([gap, "==> ", &name, " <==\n", text.trim_end()]);
+            whole.extend([gap, "==> ", &name, " <==\n"]);
+            outline.push(start + gap.len(), Begins::Document(name.clone()));
+            outline.append(whole.len(), within(&name, document.outline));
+            whole.push_str(document.text.trim_end());
         }
-        whole
+        (whole, outline)
     }
 }
 
+/// An outline in which documents within a document have its name before theirs.
+fn within(name: &str, outline: Outline) -> Outline {
+    let mut inner = Outline::default();
+    for Mark(start, begins) in outline.marks() {
+        let begins = match begins {
+            Begins::Document(own) => Begins::Document(format!("{name}/{own}")),
+            begins => begins.clone(),
+        };
+        inner.push(*start, begins);
+    }
+    inner
+}
+
 /// Reads a file, all documents of a folder, or all documents that match a pattern such as `src/**/*.rs`. A file or a
-/// folder whose name has the characters of patterns is not taken for a pattern.
+/// folder whose name has the characters of patterns is not taken for a pattern. Numbers behind a name choose pages,
+/// chapters, slides or sheets: `book.pdf:10-40`.
 ///
-/// In folders and for patterns, hidden files and those that `.gitignore` and `.ignore` name are left out, also where
-/// these are in a folder above. Files that are no documents are skipped. Links to folders are not followed. When `stop`
-/// is set, no other file is read.
+/// In folders and for patterns, hidden files, those that `.gitignore` and `.ignore` name (also where these are in a folder
+/// above), and what programs made for programs are left out, unless [`Options::all_files`] is set. Files that are no
+/// documents are skipped. Links to folders and out of the folder are not followed. When `stop` is set, no other file is
+/// read.
 ///
 /// # Errors
 /// The file cannot be read, there are no documents or too many, or `stop` was set before the last one.
-pub fn read(path: &Path, limits: &Limits, stop: &AtomicBool) -> Result<Source, DocumentError> {
+pub fn read(path: &Path, options: &Options, stop: &AtomicBool) -> Result<Source, DocumentError> {
     let name = path.display().to_string();
     let failed = |problem| DocumentError { name: name.clone(), problem };
-    let walk = Walk { limits, stop };
+    if let Some((path, numbers)) = split_numbers(path) {
+        let selection = Selection::parse(numbers).map_err(failed)?;
+        let options = Options { selection: Some(selection), ..options.clone() };
+        let named = |of: &str| format!("{of}:{numbers}");
+        let read = read(&path, &options, stop);
+        let mut source = read.map_err(|error| DocumentError { name: named(&error.name), ..error })?;
+        source.name = named(&source.name);
+        source.documents.iter_mut().for_each(|document| document.name = named(&document.name));
+        return Ok(source);
+    }
+    let walk = Walk { options, stop };
     if path.is_dir() {
         return collect(&name, walk.files(path, None).map_err(failed)?, Problem::NoDocuments, &walk);
     }
@@ -81,7 +142,7 @@ pub fn read(path: &Path, limits: &Limits, stop: &AtomicBool) -> Result<Source, D
             let files = Pattern::new(&pattern).and_then(|pattern| walk.files(&folder, Some(&pattern)));
             collect(&name, files.map_err(failed)?, Problem::NoMatch, &walk)
         }
-        None => read_file(path, limits).map(Source::from),
+        None => read_file(path, options).map(Source::from),
     }
 }
 
@@ -90,15 +151,16 @@ fn collect(
     name: &str,
     found: walk::Found,
     if_none: Problem,
-    Walk { limits, stop }: &Walk,
+    Walk { options, stop }: &Walk,
 ) -> Result<Source, DocumentError> {
     let failed = |problem| DocumentError { name: name.to_owned(), problem };
-    let walk::Found { files, unreadable, ignore_files } = found;
+    let limits = &options.limits;
+    let walk::Found { files, unreadable, ignore_files, left_out, links_out } = found;
     let mut source = Source {
         name: name.to_owned(),
         documents: Vec::new(),
         is_collection: true,
-        skipped: Skipped { unreadable, ignore_files, ..Skipped::default() },
+        skipped: Skipped { unreadable, ignore_files, left_out, links_out, ..Skipped::default() },
     };
     let too_long = || failed(Problem::TooLong { limit: limits.bytes });
     let mut left = limits.bytes;
@@ -106,7 +168,7 @@ fn collect(
         if stop.load(Ordering::Relaxed) {
             return Err(failed(walk::stopped()));
         }
-        match read_file(&path, limits) {
+        match read_file(&path, options) {
             // Archives in folders are releases and test data more often than documents. One that is named is read.
             Ok(document) if document.kind == Kind::Archive => source.skipped.binary += 1,
             Ok(document) => {

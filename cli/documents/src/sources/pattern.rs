@@ -1,5 +1,6 @@
 //! Patterns of paths, such as `src/**/*.rs`.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
@@ -19,6 +20,9 @@ pub(super) struct Pattern {
     folders: Vec<GlobSet>,
     /// Levels below the folder at which there can be matches; `None` with `**`.
     levels: Option<usize>,
+    /// The names in it without special characters, and the extension of the last one.
+    names: Vec<String>,
+    extension: Option<String>,
 }
 
 impl Pattern {
@@ -49,17 +53,32 @@ impl Pattern {
     pub(super) fn new(text: &str) -> Result<Pattern, Problem> {
         let whole = compile(text).map_err(|why| Problem::Pattern { why })?;
         let names = text.split('/').take_while(|name| !name.contains("**"));
+        let last = text.rsplit('/').next().unwrap_or_default();
+        let extension = last.rsplit_once('.').map(|(_, extension)| extension.to_owned());
         Ok(Pattern {
             whole,
             // A part of alternatives that extend over several levels is no pattern.
             folders: names.map_while(|name| compile(name).ok()).collect(),
             levels: (!text.contains("**")).then(|| text.split('/').count()),
+            names: text.split('/').filter(|name| !name.contains(SPECIAL)).map(str::to_owned).collect(),
+            extension: extension.filter(|extension| !extension.contains(SPECIAL)),
         })
     }
 
     /// Whether a file matches, by its path below the folder.
     pub(super) fn matches(&self, path: &Path) -> bool {
         self.whole.is_match(path)
+    }
+
+    /// Whether the name of a file or folder, or what kind of style sheet, drawing or map it is, stands in the pattern:
+    /// `**/*.css` means style sheets, `*/node_modules/*` means packages.
+    pub(super) fn spells_out(&self, path: &Path) -> bool {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let is_kind = || {
+            let extension = self.extension.as_deref().unwrap_or_default();
+            ["css", "svg", "map", "lock"].contains(&extension) && name.ends_with(&format!(".{extension}"))
+        };
+        self.names.iter().any(|spelled| spelled == name) || is_kind()
     }
 
     /// Whether there may be matches in a folder, by its path below the pattern's folder.

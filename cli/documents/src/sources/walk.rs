@@ -9,14 +9,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ignore::Match;
 
+use super::LeftOut;
 use super::ignore_rules::Rules;
 use super::pattern::Pattern;
-use crate::{DocumentError, Limits, Problem};
+use super::waste::{self, Waste};
+use crate::package::natural_path_order;
+use crate::{DocumentError, Options, Problem};
+
+/// Files and folders of programs for version control.
+const VERSION_CONTROL: &[&str] =
+    &[".git", ".gitignore", ".gitattributes", ".gitmodules", ".ignore", ".hg", ".hgignore", ".svn", ".jj"];
 
 /// How folders are walked.
 pub(super) struct Walk<'a> {
-    /// How many files there may be.
-    pub(super) limits: &'a Limits,
+    /// How many files there may be, and whether all are read.
+    pub(super) options: &'a Options,
     /// Stops it.
     pub(super) stop: &'a AtomicBool,
 }
@@ -24,12 +31,16 @@ pub(super) struct Walk<'a> {
 /// What was found.
 #[derive(Default)]
 pub(super) struct Found {
-    /// Files, sorted by path.
+    /// Files, in the natural order of their paths.
     pub(super) files: Vec<PathBuf>,
     /// Folders and links that cannot be read.
     pub(super) unreadable: Vec<DocumentError>,
     /// Files with rules that were not used.
     pub(super) ignore_files: Vec<DocumentError>,
+    /// Files and folders that are left out.
+    pub(super) left_out: LeftOut,
+    /// Links to files that are not in the folder.
+    pub(super) links_out: usize,
 }
 
 /// A folder that is still to be read.
@@ -41,8 +52,8 @@ struct Folder {
 }
 
 impl Walk<'_> {
-    /// The files below a folder that match. Files that rules name and hidden ones are left out, and so is what cannot be
-    /// read.
+    /// The files below a folder that match. Files that rules name, hidden ones and waste are left out unless all files are
+    /// wanted, and so is what cannot be read. Version control's own folders and links out of the folder always are.
     ///
     /// # Errors
     /// The folder itself cannot be read, there are too many files, or the walk was stopped.
@@ -82,24 +93,31 @@ impl Walk<'_> {
                     true => pattern.may_match_in(&path),
                     false => pattern.matches(&path),
                 };
-                if !pattern.is_none_or(may_match) || is_left_out(&rules, &absolute.join(&path), is_folder) {
+                if !pattern.is_none_or(may_match) || is_version_control(&path) {
+                    continue;
+                }
+                if !self.options.all_files
+                    && let Some(why) = left_out(&rules, &absolute.join(&path), is_folder, pattern)
+                {
+                    found.left_out.add(why);
                     continue;
                 }
                 if is_folder {
                     folders.push(Folder { path, above: Some(rules.clone()) });
                     continue;
                 }
-                match is_file(&entry) {
-                    Ok(true) if found.files.len() == self.limits.files => {
-                        return Err(Problem::TooManyFiles { limit: self.limits.files });
+                match is_file(&entry, &absolute) {
+                    Ok(IsFile::Yes) if found.files.len() == self.options.limits.files => {
+                        return Err(Problem::TooManyFiles { limit: self.options.limits.files });
                     }
-                    Ok(true) => found.files.push(named(root, &path)),
-                    Ok(false) => {}
+                    Ok(IsFile::Yes) => found.files.push(named(root, &path)),
+                    Ok(IsFile::Outside) => found.links_out += 1,
+                    Ok(IsFile::No) => {}
                     Err(error) => found.unreadable.push(unreadable(root, &path, error)),
                 }
             }
         }
-        found.files.sort();
+        found.files.sort_by(|a, b| natural_path_order(a, b));
         Ok(found)
     }
 }
@@ -109,21 +127,44 @@ pub(super) fn stopped() -> Problem {
     Problem::Read(io::ErrorKind::Interrupted.into())
 }
 
-/// Whether an entry is a file. A link counts as what it leads to. Devices and pipes are no files.
-fn is_file(entry: &DirEntry) -> io::Result<bool> {
-    match entry.file_type()? {
-        ty if ty.is_symlink() => Ok(fs::metadata(entry.path())?.is_file()),
-        ty => Ok(ty.is_file()),
+/// Whether an entry is a file.
+enum IsFile {
+    Yes,
+    No,
+    /// A link to one that is not in the folder.
+    Outside,
+}
+
+/// Whether an entry is a file below the folder `root`. A link counts as what it leads to. Devices and pipes are no files.
+fn is_file(entry: &DirEntry, root: &Path) -> io::Result<IsFile> {
+    let ty = entry.file_type()?;
+    let of = |is_file: bool| if is_file { IsFile::Yes } else { IsFile::No };
+    if !ty.is_symlink() {
+        return Ok(of(ty.is_file()));
+    }
+    let target = fs::canonicalize(entry.path())?;
+    match of(fs::metadata(&target)?.is_file()) {
+        IsFile::Yes if !target.starts_with(root) => Ok(IsFile::Outside),
+        found => Ok(found),
     }
 }
 
-/// Whether rules name a path, or it is hidden and they do not except it.
-fn is_left_out(rules: &Rules, path: &Path, is_folder: bool) -> bool {
+/// Why a path is left out: rules name it, or it is hidden or waste and they do not except it. What the pattern spells out
+/// is no waste.
+fn left_out(rules: &Rules, path: &Path, is_folder: bool, pattern: Option<&Pattern>) -> Option<Waste> {
     match rules.matched(path, is_folder) {
-        Match::Ignore(()) => true,
-        Match::Whitelist(()) => false,
-        Match::None => path.file_name().is_some_and(is_hidden),
+        Match::Ignore(()) => Some(Waste::Ignored),
+        Match::Whitelist(()) => None,
+        Match::None if path.file_name().is_some_and(is_hidden) => Some(Waste::Hidden),
+        Match::None if pattern.is_some_and(|pattern| pattern.spells_out(path)) => None,
+        Match::None if is_folder => waste::is_tool_folder(path).then_some(Waste::ToolFolder),
+        Match::None => waste::of_file(path),
     }
+}
+
+/// Whether a path is of a program for version control, which everybody knows to be there.
+fn is_version_control(path: &Path) -> bool {
+    path.file_name().and_then(OsStr::to_str).is_some_and(|name| VERSION_CONTROL.contains(&name))
 }
 
 fn is_hidden(name: &OsStr) -> bool {

@@ -9,8 +9,9 @@ use super::html;
 use crate::counts::Counts;
 use crate::package::xml::{self, Element, Piece};
 use crate::package::{Archive, natural_order, percent_decode, resolve};
+use crate::selection::Chooser;
 use crate::writer::Writer;
-use crate::{Converted, Note, Problem};
+use crate::{Converted, Note, Options, Problem, Unit};
 
 const CONTAINER: &str = "META-INF/container.xml";
 const ENCRYPTION: &str = "META-INF/encryption.xml";
@@ -20,13 +21,18 @@ const PAGES: &[&str] = &["html", "htm", "xhtml", "xht", "xml"];
 /// Converts a book.
 ///
 /// # Errors
-/// It is damaged or encrypted, or has more than `max_bytes` of text.
-pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem> {
+/// It is damaged or encrypted, has too much text, or not the chapters that are chosen.
+pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Problem> {
+    let max_bytes = options.limits.bytes;
     let mut archive = Archive::new(bytes)?;
     let entries = Entries::new(&archive);
     let encrypted = encrypted_entries(&mut archive, &entries)?;
     let (mut writer, mut counts) = (Writer::default(), Counts::default());
+    let mut chooser = Chooser::new(options.selection.as_ref(), Unit::Chapter);
     for chapter in chapters(&mut archive, &entries, &mut counts)? {
+        if !chooser.takes_next() {
+            continue;
+        }
         if encrypted.contains(&chapter) {
             return Err(Problem::Encrypted);
         }
@@ -46,7 +52,8 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
         }
     }
     counts.unfilled_rows += writer.unfilled_rows();
-    let (text, notes) = (writer.finish(), counts.notes());
+    let notes = chooser.note()?.into_iter().chain(counts.notes()).collect::<Vec<_>>();
+    let text = writer.finish();
     let missing = notes.iter().find(|note| matches!(note, Note::MissingChapters { .. }));
     match missing.filter(|_| text.trim().is_empty()) {
         Some(missing) => Err(Problem::Damaged { what: missing.to_string() }),

@@ -4,6 +4,7 @@ use mail_parser::{Address, Message, MessageParser, MessagePart, MimeHeaders, Par
 
 use super::html;
 use crate::convert::Parts;
+use crate::marks::{MARK, without_marks};
 use crate::{Converted, Problem};
 
 /// Messages within messages.
@@ -30,7 +31,7 @@ fn write(message: &Message, parts: &mut Parts, depth: usize) -> Result<(), Probl
                 && kind.subtype().is_some_and(|kind| kind.eq_ignore_ascii_case("related"))
         });
     if !is_page {
-        parts.push_text(&headers(message))?;
+        parts.push_text(&without_marks(headers(message)))?;
     }
     let part = |id: &u32| message.parts.get(*id as usize);
     let is_html = |part: &&MessagePart| matches!(part.body, PartType::Html(_));
@@ -43,7 +44,7 @@ fn write(message: &Message, parts: &mut Parts, depth: usize) -> Result<(), Probl
                 parts.counts.add(counts);
                 parts.push_text(&text)?;
             }
-            PartType::Text(text) => parts.push_text(&plain(text))?,
+            PartType::Text(text) => parts.push_text(&without_marks(plain(text)))?,
             _ => {}
         }
     }
@@ -53,7 +54,8 @@ fn write(message: &Message, parts: &mut Parts, depth: usize) -> Result<(), Probl
             attachment.content_type().map(|kind| kind.ctype().to_ascii_lowercase()).unwrap_or_default();
         match &attachment.body {
             PartType::Message(inner) if depth < MAX_DEPTH => {
-                parts.push_text(&format!("==> {} <==\n", inner.subject().unwrap_or("message")))?;
+                let subject = without_marks(inner.subject().unwrap_or("message").to_owned());
+                parts.push_text(&format!("{MARK}==> {subject} <==\n"))?;
                 write(inner, parts, depth + 1)?;
             }
             PartType::Html(page) if !is_page => parts.push(&format!("{name}.html"), page.as_bytes())?,

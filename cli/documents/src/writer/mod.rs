@@ -7,12 +7,14 @@ pub(crate) mod ordinal;
 mod scripts;
 pub(crate) mod symbols;
 mod tables;
+pub(crate) mod tidy;
 
 pub(crate) use self::grid::{Rows, Span};
 pub(crate) use self::scripts::Level;
 
 use self::scripts::Scripts;
 use self::tables::Table;
+use crate::marks::{self, MARK};
 
 /// Deepest indentation of lists.
 const MAX_INDENT: usize = 8;
@@ -47,6 +49,9 @@ pub(crate) struct Writer {
     /// Elements of struck-out text that are open, and whether the mark before them is written.
     struck: usize,
     is_struck: bool,
+    /// Where the last line begins, and whether it is code.
+    line_start: usize,
+    is_preformatted: bool,
     /// Bytes that fill tables, and rows that would need too many.
     filling: usize,
     unfilled_rows: usize,
@@ -99,7 +104,9 @@ impl Writer {
 
     fn words(&mut self, text: &str) {
         let is_word = |c: char| {
-            !c.is_whitespace() && !c.is_control() && !matches!(c, '\u{ad}' | '\u{200b}' | '\u{feff}' | '|')
+            !c.is_whitespace()
+                && !c.is_control()
+                && !matches!(c, '\u{ad}' | '\u{200b}' | '\u{feff}' | MARK | '|')
         };
         let mut rest = text;
         while let Some(c) = rest.chars().next() {
@@ -112,7 +119,7 @@ impl Writer {
             }
             match c {
                 '\u{a0}' => self.push(' '),
-                '\u{ad}' | '\u{200b}' | '\u{feff}' => {}
+                '\u{ad}' | '\u{200b}' | '\u{feff}' | MARK => {}
                 '|' if self.in_cell => {
                     self.push('\\');
                     self.text.push('|');
@@ -130,7 +137,7 @@ impl Writer {
         if self.in_cell {
             return self.words(text);
         }
-        for c in text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')) {
+        for c in text.chars().filter(|c| *c != MARK && (!c.is_control() || matches!(c, '\n' | '\t'))) {
             match c {
                 // An end of the line is written when something follows.
                 '\n' if self.gap == Gap::Line => {
@@ -138,9 +145,27 @@ impl Writer {
                     self.gap = Gap::Line;
                 }
                 '\n' => self.gap = self.gap.max(Gap::Line),
-                c => self.push(c),
+                c => {
+                    self.push(c);
+                    self.is_preformatted = true;
+                }
             }
         }
+    }
+
+    /// Shortens dots that lead to a number in the line that ends here. Tables and code stay.
+    fn tidy_line(&mut self) {
+        let is_code = std::mem::take(&mut self.is_preformatted);
+        let written = self.text.get(self.line_start..).unwrap_or_default();
+        let line = written.trim_start_matches('\n');
+        if !is_code
+            && !line.contains(['\n', '|'])
+            && let Some(short) = tidy::without_leader(line)
+        {
+            self.text.truncate(self.text.len() - line.len());
+            self.text.push_str(&short);
+        }
+        self.line_start = self.text.len();
     }
 
     fn push(&mut self, c: char) {
@@ -157,6 +182,9 @@ impl Writer {
             self.close_struck();
         }
         let gap = std::mem::take(&mut self.gap);
+        if gap >= Gap::Line {
+            self.tidy_line();
+        }
         if !self.text.is_empty() {
             self.text.push_str(match gap {
                 Gap::None => "",
@@ -224,8 +252,13 @@ impl Writer {
         self.end_item();
         self.paragraph();
         if !self.in_cell {
-            self.marker = "#".repeat(level.clamp(1, 6)) + " ";
+            self.marker = format!("{MARK}{} ", "#".repeat(level.clamp(1, 6)));
         }
+    }
+
+    /// Begins a page or a slide, before the heading that was begun.
+    pub(crate) fn page(&mut self, number: usize) {
+        self.marker.insert_str(0, &marks::page(number));
     }
 
     /// Begins an item of a list with a mark such as `-`. The outermost list has depth 0.
@@ -244,6 +277,7 @@ impl Writer {
     pub(crate) fn finish(mut self) -> String {
         self.end_tables();
         self.close_struck();
+        self.tidy_line();
         if !self.text.is_empty() {
             self.text.push('\n');
         }
@@ -271,7 +305,7 @@ mod tests {
         writer.end_item();
         writer.text("end");
         writer.paragraph();
-        assert_eq!(writer.finish(), "## A heading\n\n  - item\n\nend\n");
+        assert_eq!(writer.finish(), "\u{fdd0}## A heading\n\n  - item\n\nend\n");
     }
 
     #[test]

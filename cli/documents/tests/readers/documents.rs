@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use documents::{Document, DocumentError, Kind, Limits, Note, Problem, read_file};
+use documents::{Document, DocumentError, Kind, Limits, Note, Options, Problem, read_file};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
 fn read(name: &str) -> Result<Document, DocumentError> {
-    read_file(&fixture(name), &Limits::default())
+    read_file(&fixture(name), &Options::default())
 }
 
 #[track_caller]

@@ -11,7 +11,7 @@ fn check(name: &str, bytes: &[u8], wanted: &str, note: &str) {
 }
 
 /// A workbook with these sheets `(attributes, content)` and other parts.
-fn xlsx(sheets: &[(&str, &str)], more: &[(&str, &str)]) -> Vec<u8> {
+pub fn xlsx(sheets: &[(&str, &str)], more: &[(&str, &str)]) -> Vec<u8> {
     let names: String = sheets
         .iter()
         .enumerate()
@@ -166,7 +166,7 @@ fn hostile_sheets_end() {
 }
 
 /// A presentation with these slides and other parts.
-fn pptx(slides: &[&str], more: &[(&str, &str)]) -> Vec<u8> {
+pub fn pptx(slides: &[&str], more: &[(&str, &str)]) -> Vec<u8> {
     let ids: String = (0..slides.len()).map(|i| format!("<p:sldId id='{}' r:id='r{i}'/>", 256 + i)).collect();
     let relations: String = (0..slides.len())
         .map(|i| {
@@ -238,7 +238,7 @@ fn slides_are_in_their_order() {
 }
 
 /// A document of LibreOffice.
-fn odf(kind: &str, styles: &str, body: &str) -> Vec<u8> {
+pub fn odf(kind: &str, styles: &str, body: &str) -> Vec<u8> {
     let content = format!(
         "<office:document-content><office:automatic-styles>{styles}</office:automatic-styles><office:body><office:{kind}>{body}</office:{kind}></office:body></office:document-content>"
     );

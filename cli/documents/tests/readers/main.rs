@@ -8,4 +8,6 @@ mod hostile;
 mod office;
 mod parts;
 mod pdf;
+mod selection;
+mod waste;
 mod web;

@@ -16,12 +16,13 @@ use terminal::progress::ProgressBar;
 use crate::Lab;
 use crate::eval::EvalArgs;
 use crate::eval::caches::{Cache, F16, full_bytes};
+use crate::eval::compare::sources::{SourceRanks, Told};
 use crate::eval::full_cache::FullCache;
 use crate::eval::peer::{Peer, PeerCommand};
 use crate::eval::results::records::{Key, Record, Records};
 use crate::eval::texts::contents::exercises;
 use crate::eval::texts::exercise::{Content, Exercise};
-use crate::examine::{Text, examine, groups, read};
+use crate::examine::{Answer, Text, examine, groups, read};
 
 /// Most tokens that a chat template writes around a prompt.
 pub const TEMPLATE_TOKENS: usize = 256;
@@ -84,7 +85,10 @@ impl<'a> Evaluation<'a> {
                 };
                 match &exercise.content {
                     Content::Question(text, score) => {
-                        self.ask(exercise, text, score, &group, records, &mut progress)?;
+                        self.ask(exercise, text, score, None, &group, records, &mut progress)?;
+                    }
+                    Content::Sources(text, score, told) => {
+                        self.ask(exercise, text, score, Some(told), &group, records, &mut progress)?;
                     }
                     _ => self.compare(exercise, &full, &group, records, &mut progress)?,
                 }
@@ -197,21 +201,29 @@ impl<'a> Evaluation<'a> {
             .collect()
     }
 
-    /// Reads a text, asks its question, and records the scores of the answers.
+    /// Reads a text, asks its question, and records the scores of the answers; with `told`, their sources too.
     fn ask(
         &self,
         exercise: &Exercise,
         text: &Text,
         score: &dyn Fn(&str) -> f64,
+        told: Option<&Told>,
         group: &[(usize, SessionOptions)],
         records: &mut Records,
         progress: &mut dyn FnMut(f64),
     ) -> Result<()> {
         let mut sessions = self.new_sessions(group)?;
+        if told.is_some() {
+            sessions.iter_mut().try_for_each(|session| session.record_attention(true))?;
+        }
         examine(self.lab, &self.format, &mut sessions, text, progress, &mut |answer| {
-            let record = self.record_of(exercise, &group[answer.session], answer.usage);
-            let score = score(answer.text);
-            Ok(records.add(Record { score, answer: answer.text.to_owned(), ..record })?)
+            let Answer { session, usage, state, prompt, text, .. } = answer;
+            let record = self.record_of(exercise, &group[session], usage);
+            let ranks = told.map(|told| {
+                self.lab.interrupt.computing(|| SourceRanks::of_answer(state, told, prompt, text))
+            });
+            let sources = ranks.transpose()?;
+            Ok(records.add(Record { score: score(text), answer: text.to_owned(), sources, ..record })?)
         })
     }
 
@@ -264,6 +276,7 @@ impl<'a> Evaluation<'a> {
             agreement: None,
             retention: None,
             attention_loss: None,
+            sources: None,
         }
     }
 }

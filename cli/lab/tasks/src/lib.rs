@@ -20,6 +20,8 @@
 //!
 //! The same options, data and token counter give the same samples on every machine.
 
+use std::ops::Range;
+
 mod data;
 mod error;
 mod haystack;
@@ -47,8 +49,23 @@ pub struct Sample {
     pub answer_prefix: String,
     /// Right answers.
     pub references: Vec<String>,
+    /// Where right answers stand in `context`, in bytes: in each of the sentences that say so, where such sentences are the
+    /// task.
+    pub needles: Vec<Range<usize>>,
     /// Tokens of the prompt and of the longest answer. May be fewer than asked for where there are no more data.
     pub tokens: usize,
+}
+
+/// Where any of the answers stands in a part of a text, in bytes of the text.
+fn places(text: &str, part: Range<usize>, answers: &[String]) -> Vec<Range<usize>> {
+    let of_answer = |answer: &String| {
+        let found = text[part.clone()].match_indices(answer.as_str());
+        found.map(|(at, found)| part.start + at..part.start + at + found.len()).collect::<Vec<_>>()
+    };
+    let mut places: Vec<Range<usize>> =
+        answers.iter().filter(|answer| !answer.is_empty()).flat_map(of_answer).collect();
+    places.sort_by_key(|place| (place.start, place.end));
+    places
 }
 
 /// Which samples are generated.

@@ -7,7 +7,7 @@
 use crate::haystack::{background, fill};
 use crate::random::PythonRandom;
 use crate::sentences::sentences;
-use crate::{Data, MAX_TOKENS, Sample, TaskError};
+use crate::{Data, MAX_TOKENS, Sample, TaskError, places};
 
 /// Tokens that a model may answer with.
 pub const ANSWER_TOKENS: usize = 32;
@@ -71,7 +71,9 @@ pub fn samples(grid: &Grid, data: &Data, count: &dyn Fn(&str) -> usize) -> Resul
                 TaskError::TooShort { tokens: length, minimum: minimum + ANSWER_TOKENS }
             })?;
             let (context, tokens) = (filled.text, filled.tokens + ANSWER_TOKENS);
-            let sample = Sample { context, question, answer_prefix, references: vec![number], tokens };
+            let references = vec![number];
+            let needles = places(&context, 0..context.len(), &references);
+            let sample = Sample { context, question, answer_prefix, references, needles, tokens };
             cells.push(Cell { length, depth, sample });
         }
     }
@@ -124,6 +126,8 @@ mod tests {
             let (before, after) = text.split_once("The magic number").unwrap();
             assert!(after.contains(&format!(" is {}.", sample.references[0])));
             assert!(before.is_empty() || before.ends_with(". "));
+            let [place] = &sample.needles[..] else { panic!("{:?}", sample.needles) };
+            assert_eq!(sample.context[place.clone()], sample.references[0]);
             assert!((words(before) as f64 / words(text) as f64 - depth).abs() < 0.03);
             assert!(
                 sample.tokens <= *length && sample.tokens + length / 200 + 5 >= *length,

@@ -8,7 +8,7 @@
 
 use crate::haystack::{background, fill};
 use crate::random::PythonRandom;
-use crate::{Data, Sample, SampleOptions, TaskError};
+use crate::{Data, Sample, SampleOptions, TaskError, places};
 
 /// Digits of the easy task.
 pub const SHORT: usize = 7;
@@ -60,11 +60,13 @@ pub fn samples(
         let max_tokens = options.tokens.saturating_sub(reserved);
         let filled = fill(&background, max_tokens, &build, &count)
             .map_err(|minimum| TaskError::TooShort { tokens: options.tokens, minimum: minimum + reserved })?;
+        let references = vec![pass_key];
         Ok(Sample {
+            needles: places(&filled.text, 0..filled.text.len(), &references),
             context: filled.text,
             question: QUESTION.to_owned(),
             answer_prefix: ANSWER_PREFIX.to_owned(),
-            references: vec![pass_key],
+            references,
             tokens: filled.tokens + reserved,
         })
     };
@@ -148,6 +150,7 @@ mod tests {
             let pass_key = &sample.references[0];
             assert_eq!(pass_key.len(), LONG);
             assert_eq!(sample.context.matches(pass_key.as_str()).count(), 2);
+            assert_eq!(sample.needles.len(), 2);
             let before = words(sample.context.split(pass_key.as_str()).next().unwrap());
             let depth = before as f64 / words(&sample.context) as f64;
             assert!((depth - index as f64 / 4.0).abs() < 0.03, "{depth}");

@@ -63,8 +63,9 @@ pub fn run(asking: &Asking) -> Result<()> {
 fn ask_each(asking: &Asking, count: &mut Count) -> Result<()> {
     let app = asking.app;
     let mut loaded = None;
+    let options = asking.args.documents.options()?;
     for path in &asking.args.files {
-        let (documents, left_out) = Documents::each(path);
+        let (documents, left_out) = Documents::each(path, &options);
         if let Some(left_out) = left_out {
             app.console.note(&format!("{}: {left_out}", path.display()));
         }

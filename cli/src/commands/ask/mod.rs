@@ -26,6 +26,7 @@ use terminal::{format, stdin};
 use crate::app::{App, Purpose};
 use crate::args::answer::AnswerArgs;
 use crate::args::disk::DiskArgs;
+use crate::args::documents::DocumentArgs;
 use crate::args::session::SessionArgs;
 use crate::failure::{self, Failure};
 use crate::models::args::ModelArgs;
@@ -76,6 +77,8 @@ pub struct AskArgs {
     /// code is 4 if an answer was cut off
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    documents: DocumentArgs,
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
@@ -164,7 +167,7 @@ pub fn run(app: &App, mut args: AskArgs) -> Result<()> {
     }
     let documents = match args.files.is_empty() {
         true => Documents::piped(app)?,
-        false => Documents::read(&args.files)?,
+        false => Documents::read(&args.files, &args.documents.options()?)?,
     };
     let preamble = asking.preamble(&documents)?;
     drop(documents);
@@ -210,7 +213,7 @@ impl Asking<'_> {
     fn preamble(&self, documents: &Documents) -> Result<Preamble> {
         let preamble = Preamble::new(&self.format, self.args.system_prompt.as_deref(), documents.text())?;
         documents.announce(self.app, &self.format, preamble.document_tokens())?;
-        Ok(preamble.with_names(documents.names()))
+        Ok(preamble.with_names(documents.names()).with_outline(documents.outline().clone()))
     }
 
     /// A chat that begins with `preamble`, in a session that `start` makes for a first prompt of so many tokens. With it

@@ -158,7 +158,7 @@ impl<'a> FrontEnd<'a> {
 
     /// Shows the rest of an answer of which `shown` was shown.
     pub fn resumed_view(&self, shown: &str) -> AnswerView {
-        AnswerView::resume(self.app.console, self.hides_thinking, shown)
+        self.answer_view().resume(shown)
     }
 
     /// Hides what the model thinks from now on, or shows it.

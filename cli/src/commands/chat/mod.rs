@@ -30,6 +30,7 @@ use self::start::Opening;
 use crate::app::App;
 use crate::args::answer::AnswerArgs;
 use crate::args::disk::DiskArgs;
+use crate::args::documents::DocumentArgs;
 use crate::args::session::SessionArgs;
 use crate::failure::{self, Failure};
 use crate::models::args::ModelArgs;
@@ -71,6 +72,8 @@ pub struct ChatArgs {
     /// System message, also -sys
     #[arg(long = "system-prompt", value_name = "TEXT")]
     system: Option<String>,
+    #[command(flatten)]
+    documents: DocumentArgs,
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
@@ -119,7 +122,8 @@ fn chat(app: &App, args: &ChatArgs, questions: Vec<Message>) -> Result<()> {
     let sampling = opening.sampling().clone();
     front_end.begin_with(questions);
     let (mut chat, mut keeper) = opening.begin(app)?;
-    let given = Given { setup, model: &args.model, thinking: args.answer.thinking() };
+    let documents = args.documents.options()?;
+    let given = Given { setup, model: &args.model, thinking: args.answer.thinking(), documents };
     let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &given, sampling);
     drop(front_end);
     turn::keep_reading(app, &mut chat, keeper.documents());

@@ -6,7 +6,10 @@
 //! so that it can be copied. A table is shown when it ends ([`table`](crate::answer::table)). What is not in the subset (HTML,
 //! references, formulas) is shown as it is.
 
+use std::sync::Arc;
+
 use longhand::text::sanitize_for_terminal;
+use lookup::absent::Known;
 
 use crate::answer::code::Colors;
 use crate::answer::fence::Fence;
@@ -14,6 +17,7 @@ use crate::answer::inline::{Span, first_span};
 use crate::answer::rows::{Rows, Run};
 use crate::answer::style::Style;
 use crate::answer::table::Table;
+use crate::answer::underline::Underline;
 
 const CODE: Style = Style::color(36);
 /// Columns of a rule.
@@ -27,6 +31,7 @@ const MAX_DEPTH: usize = 12;
 /// Shows one text.
 pub struct Markdown {
     rows: Rows,
+    underline: Option<Underline>,
     /// What is not shown yet of the current line.
     pending: String,
     line: Line,
@@ -89,6 +94,7 @@ impl Markdown {
     pub fn new(colors: bool) -> Markdown {
         Markdown {
             rows: Rows::new(colors),
+            underline: None,
             pending: String::new(),
             line: Line::Begins,
             block: None,
@@ -97,6 +103,11 @@ impl Markdown {
             before: None,
             held_return: false,
         }
+    }
+
+    /// Underlines what does not stand in what is known.
+    pub fn underline(&mut self, known: Arc<Known>) {
+        self.underline = Some(Underline::new(known));
     }
 
     /// Adds a piece of the text. Returns what can be shown of it, on a terminal of so many columns.
@@ -116,7 +127,7 @@ impl Markdown {
         let mut lines = text.split('\n');
         self.push_to_line(lines.next().unwrap_or_default());
         for line in lines {
-            self.end_line();
+            self.end_line(false);
             self.push_to_line(line);
         }
         self.rows.take()
@@ -129,7 +140,7 @@ impl Markdown {
             self.push_to_line(&sanitize_for_terminal("\r"));
         }
         if !matches!(self.line, Line::Begins) || !self.pending.is_empty() {
-            self.end_line();
+            self.end_line(true);
         }
         self.end_table();
         self.rows.take()
@@ -139,14 +150,18 @@ impl Markdown {
     pub fn resume(&mut self, shown: &str) {
         self.push(shown, usize::MAX);
         self.show(true);
+        self.underline.iter_mut().for_each(|underline| _ = underline.end_line(false));
         self.end_table();
         self.rows.forget();
     }
 
     fn end_table(&mut self) {
         if !self.table.is_empty() {
-            let has_colors = self.rows.has_colors();
-            self.table.end(&mut self.rows, &|style, text| spans(text, style, has_colors));
+            let (has_colors, underline) = (self.rows.has_colors(), &self.underline);
+            self.table.end(&mut self.rows, &|style, text| {
+                let runs = spans(text, style, has_colors);
+                underline.as_ref().map_or_else(|| runs.clone(), |underline| underline.cell(runs.clone()))
+            });
         }
     }
 
@@ -155,8 +170,13 @@ impl Markdown {
         self.show(false);
     }
 
-    fn end_line(&mut self) {
+    fn end_line(&mut self, is_last: bool) {
         self.show(true);
+        if let Some(underline) = &mut self.underline {
+            for (style, text) in underline.end_line(is_last) {
+                self.rows.push(style, &text);
+            }
+        }
         match std::mem::replace(&mut self.line, Line::Begins) {
             Line::Row { first, others } => {
                 let text = std::mem::take(&mut self.pending);
@@ -194,7 +214,7 @@ impl Markdown {
         let mut rest = self.pending.as_str();
         while !rest.is_empty() {
             let Some((span, bytes)) = first_span(rest, self.before, is_whole) else { break };
-            push_span(&mut self.rows, style, span);
+            push_span(&mut self.rows, &mut self.underline, style, span);
             self.before = rest[..bytes].chars().next_back();
             rest = &rest[bytes..];
         }
@@ -250,7 +270,10 @@ impl Markdown {
         self.line = match kind {
             Kind::Empty => Line::Begins,
             Kind::Text => Line::Text(Style::PLAIN),
-            Kind::Heading => Line::Text(Style::BOLD),
+            Kind::Heading => {
+                self.underline.iter_mut().for_each(Underline::begin_heading);
+                Line::Text(Style::BOLD)
+            }
             Kind::Verbatim | Kind::Table => Line::Verbatim,
             Kind::Rule => {
                 self.rows.push(Style::DIM, &"─".repeat(RULE));
@@ -268,9 +291,12 @@ impl Markdown {
 }
 
 /// Adds a span and those in it.
-fn push_span(rows: &mut Rows, style: Style, span: Span) {
+fn push_span(rows: &mut Rows, underline: &mut Option<Underline>, style: Style, span: Span) {
     let mut runs = Vec::new();
     add_span(&mut runs, style, span, rows.has_colors());
+    if let Some(underline) = underline {
+        runs = runs.into_iter().flat_map(|run| underline.push(run)).collect();
+    }
     runs.iter().for_each(|(style, text)| rows.push(*style, text));
 }
 

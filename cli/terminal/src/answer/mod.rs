@@ -9,10 +9,13 @@ mod rows;
 mod style;
 mod table;
 mod thoughts;
+mod underline;
 
 use std::io;
+use std::sync::Arc;
 
 use longhand::text::{Split, ThinkingStream};
+use lookup::absent::Known;
 
 use self::markdown::Markdown;
 use self::thoughts::Thoughts;
@@ -39,14 +42,21 @@ impl AnswerView {
         }
     }
 
+    /// Underlines what of the answer does not stand in what is known; nothing if that is `None`.
+    pub fn compared_with(mut self, known: Option<Arc<Known>>) -> AnswerView {
+        if let (Some((_, markdown)), Some(known)) = (&mut self.formatted, known) {
+            markdown.underline(known);
+        }
+        self
+    }
+
     /// Goes on with an answer of which `shown` was shown. It begins on a new row.
-    pub fn resume(console: Console, hides_thinking: bool, shown: &str) -> AnswerView {
-        let mut view = AnswerView::new(console, hides_thinking);
-        let split = view.parts.push(shown);
-        if let Some((_, markdown)) = &mut view.formatted {
+    pub fn resume(mut self, shown: &str) -> AnswerView {
+        let split = self.parts.push(shown);
+        if let Some((_, markdown)) = &mut self.formatted {
             markdown.resume(&split.answer);
         }
-        view
+        self
     }
 
     /// Shows a piece of the answer.

@@ -82,6 +82,22 @@ struct LaneState {
     last_eviction_at: usize,
 }
 
+/// The keys that a KV head of a layer holds.
+pub(crate) struct HeadKeys {
+    /// Keys of some heads of the layer, `[head_dim, capacity, heads]`.
+    pub(crate) keys: Tensor,
+    /// Which of these heads.
+    pub(crate) number: usize,
+    /// Rows in use, the compensation entry's row included.
+    pub(crate) live: usize,
+    /// The natural logarithm of the weight of row 0, in a lane with a compensation entry; `-inf` if it is not used.
+    pub(crate) log_weight: Option<f32>,
+    /// The positions of the rows behind the compensation entry; `None` where these are all, in their order.
+    pub(crate) positions: Option<Arc<Vec<u32>>>,
+    /// `[n_heads]` f32: learned logits of the layer's query heads.
+    pub(crate) sink_logits: Option<Tensor>,
+}
+
 /// What the compensation entry of a KV head stands for.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg(feature = "testing")]
@@ -392,6 +408,22 @@ impl Store {
         held.sort_unstable();
         held.drain(..lane.tokens() - lane.kept());
         Some(held)
+    }
+
+    /// The keys of a KV head of a layer; `None` for a head that it does not have.
+    pub(crate) fn head_keys(&self, layer: usize, kv_head: usize) -> Option<HeadKeys> {
+        let Layer { lanes, sink_logits, .. } = self.layers.get(layer)?;
+        lanes.iter().find_map(|lane| {
+            let number = lane.layout.kv_heads.iter().position(|head| *head as usize == kv_head)?;
+            Some(HeadKeys {
+                keys: lane.graph.k.clone(),
+                number,
+                live: lane.state.live,
+                log_weight: lane.layout.compensated.then(|| lane.log_weight()),
+                positions: lane.positions.get(number).cloned(),
+                sink_logits: sink_logits.clone(),
+            })
+        })
     }
 
     /// The positions that each KV head of a layer holds, ascending.

@@ -118,7 +118,7 @@ pub fn accumulate_attention<'a>(
     Some(operands.node(ctx, Type::F32, stats, node))
 }
 
-fn check(
+pub(crate) fn check(
     shape: AttentionShape,
     queries: QueryHeads,
     to: &AccumulatingLane,

@@ -6,7 +6,7 @@ use ggml::{Context, CustomTask, DeviceTask, Tensor, Type};
 
 use super::{RowLists, check_lists};
 use crate::device;
-use crate::graph::checks::{is, is_rows};
+use crate::graph::checks::{Check, is, is_rows};
 use crate::graph::launch::device_type;
 use crate::graph::lists;
 use crate::graph::operands::{ListsAt, Node, Operands, TensorAt, column};
@@ -23,13 +23,7 @@ pub fn measure_rows(
 ) -> Tensor {
     // A spread is the same with an offset.
     let offset = offset.filter(|_| !matches!(what, Measure::Spread { .. }));
-    let check = is_rows("keys or values", tensor)
-        .and_then(|()| check_lists(&lists, tensor.dim(2), tensor.dim(1)))
-        .and_then(|()| {
-            let shape = [tensor.dim(0), lists.heads.len(), 1, 1];
-            offset.map_or(Ok(()), |offset| is("offsets", offset, Type::F32, shape))
-        });
-    if let Err(problem) = check {
+    if let Err(problem) = check(tensor, offset, &lists) {
         return ctx.refuse("measure_rows", problem);
     }
     let RowLists { heads, rows: lists } = lists;
@@ -45,6 +39,13 @@ pub fn measure_rows(
         what,
     };
     operands.node(ctx, Type::F32, shape, node).output()
+}
+
+pub(crate) fn check(tensor: &Tensor, offset: Option<&Tensor>, lists: &RowLists) -> Check {
+    is_rows("keys or values", tensor)?;
+    check_lists(lists, tensor.dim(2), tensor.dim(1))?;
+    let shape = [tensor.dim(0), lists.heads.len(), 1, 1];
+    offset.map_or(Ok(()), |offset| is("offsets", offset, Type::F32, shape))
 }
 
 /// The node of [`measure_rows`].

@@ -5,9 +5,9 @@
 //! - [`window`]: what each row receives from the last queries, which a ring has stored;
 //! - [`measured`]: norms, maxima and spreads of keys and values.
 
-mod accumulated;
-mod measured;
-mod window;
+pub(crate) mod accumulated;
+pub(crate) mod measured;
+pub(crate) mod window;
 
 use std::cell::RefCell;
 use std::f32::consts::LOG2_E;

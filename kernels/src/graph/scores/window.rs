@@ -24,11 +24,7 @@ use crate::graph::{AttentionShape, QueryHeads};
 /// `[head_dim, heads, window]` f32. The token at position p goes to slot p modulo `window`. The result has no
 /// data.
 pub fn store_queries(ctx: &Context, q: &Tensor, positions: &Tensor, ring: &Tensor) -> Tensor {
-    let [head_dim, heads, n, _] = q.shape().0;
-    let check = is_heads("queries", q, [head_dim, heads, n])
-        .and_then(|()| is_vector("positions", positions, 1))
-        .and_then(|()| is("queries in the ring", ring, Type::F32, [head_dim, heads, ring.dim(2), 1]));
-    if let Err(problem) = check {
+    if let Err(problem) = check_store(q, positions, ring) {
         return ctx.refuse("store_queries", problem);
     }
     let mut operands = Operands::default();
@@ -38,6 +34,13 @@ pub fn store_queries(ctx: &Context, q: &Tensor, positions: &Tensor, ring: &Tenso
         ring: operands.write(ring),
     };
     operands.node(ctx, Type::F32, [1], node)
+}
+
+pub(crate) fn check_store(q: &Tensor, positions: &Tensor, ring: &Tensor) -> Check {
+    let [head_dim, heads, n, _] = q.shape().0;
+    is_heads("queries", q, [head_dim, heads, n])?;
+    is_vector("positions", positions, 1)?;
+    is("queries in the ring", ring, Type::F32, [head_dim, heads, ring.dim(2), 1])
 }
 
 /// The node of [`store_queries`].
@@ -152,7 +155,7 @@ pub fn window_attention(
     operands.node(ctx, Type::F32, out, node).output()
 }
 
-fn check(
+pub(crate) fn check(
     shape: AttentionShape,
     k: &Tensor,
     ring: &Tensor,

@@ -8,7 +8,7 @@ use self::styles::Styles;
 use crate::package::Archive;
 use crate::plain::decode;
 use crate::web::html;
-use crate::{Converted, Problem};
+use crate::{Converted, Options, Problem};
 
 const CONTENT: &str = "content.xml";
 const STYLES: &str = "styles.xml";
@@ -17,10 +17,10 @@ const MANIFEST: &str = "META-INF/manifest.xml";
 /// Converts a document.
 ///
 /// # Errors
-/// It is damaged or encrypted, or has more than `max_bytes` of text.
-pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem> {
+/// It is damaged or encrypted, has too much text, or not the slides or sheets that are chosen.
+pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Problem> {
     if !bytes.starts_with(b"PK") {
-        return flat(&decode::text(bytes)?.text, max_bytes);
+        return flat(&decode::text(bytes)?.text, options);
     }
     let mut archive = Archive::new(bytes)?;
     if archive.text(MANIFEST).is_ok_and(|manifest| manifest.contains("encryption-data")) {
@@ -32,7 +32,7 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
         styles.read(&archive.text(STYLES)?, STYLES)?;
     }
     styles.read(&content, CONTENT)?;
-    let mut body = Body::new(styles, max_bytes);
+    let mut body = Body::new(styles, options);
     // Formulas and charts are parts of their own.
     body.read(&content, |object| {
         let part = format!("{}/{CONTENT}", object.trim_start_matches("./").trim_end_matches('/'));
@@ -40,22 +40,27 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
         let is_formula = text.contains("<math") || text.contains("<math:math");
         is_formula.then(|| html::to_text(&text, true).0)
     })?;
-    finish(body, max_bytes)
+    finish(body, options)
 }
 
 /// A document that is a single file of XML.
-fn flat(content: &str, max_bytes: u64) -> Result<Converted, Problem> {
+fn flat(content: &str, options: &Options) -> Result<Converted, Problem> {
     let mut styles = Styles::default();
     styles.read(content, CONTENT)?;
-    let mut body = Body::new(styles, max_bytes);
+    let mut body = Body::new(styles, options);
     body.read(content, |_| None)?;
-    finish(body, max_bytes)
+    finish(body, options)
 }
 
-fn finish(body: Body, max_bytes: u64) -> Result<Converted, Problem> {
+fn finish(body: Body, options: &Options) -> Result<Converted, Problem> {
+    let max_bytes = options.limits.bytes;
+    let chosen = body.chosen()?;
     let (text, counts) = body.finish();
     match text.len() as u64 > max_bytes {
         true => Err(Problem::TooLong { limit: max_bytes }),
-        false => Ok(Converted { text, notes: counts.notes(), ..Converted::default() }),
+        false => {
+            let notes = chosen.into_iter().chain(counts.notes()).collect();
+            Ok(Converted { text, notes, ..Converted::default() })
+        }
     }
 }

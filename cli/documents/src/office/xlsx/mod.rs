@@ -11,16 +11,18 @@ use super::relations::{Relations, main_part};
 use crate::counts::Counts;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
+use crate::selection::Chooser;
 use crate::writer::{Level, Writer};
-use crate::{Converted, Problem};
+use crate::{Converted, Options, Problem, Unit};
 
 const WORKBOOK: &str = "xl/workbook.xml";
 
 /// Converts a workbook.
 ///
 /// # Errors
-/// It is damaged, or has more than `max_bytes` of text.
-pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem> {
+/// It is damaged, has too much text, or not the sheets that are chosen.
+pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Problem> {
+    let max_bytes = options.limits.bytes;
     let mut archive = Archive::new(bytes)?;
     let part = main_part(&mut archive, WORKBOOK)?;
     let relations = Relations::of(&mut archive, &part)?;
@@ -34,7 +36,11 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
         book.formats.read(&archive.text(styles)?, styles)?;
     }
     let mut writer = Writer::default();
+    let mut chooser = Chooser::new(options.selection.as_ref(), Unit::Sheet);
     for entry in &workbook.sheets {
+        if !chooser.takes_next() {
+            continue;
+        }
         let Some(part) = relations.target(&entry.id) else { continue };
         if entry.is_hidden {
             book.counts.hidden_parts += 1;
@@ -52,7 +58,8 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
         sheet.write(&mut writer, max_bytes)?;
     }
     book.counts.unfilled_rows += writer.unfilled_rows();
-    Ok(Converted { text: writer.finish(), notes: book.counts.notes(), ..Converted::default() })
+    let notes = chooser.note()?.into_iter().chain(book.counts.notes()).collect();
+    Ok(Converted { text: writer.finish(), notes, ..Converted::default() })
 }
 
 /// What sheets share.

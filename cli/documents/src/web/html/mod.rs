@@ -16,6 +16,7 @@ use html5gum::{Span, Tokenizer};
 use self::page::Page;
 use self::prepass::Prepass;
 use crate::counts::Counts;
+use crate::marks::MARK;
 use crate::plain::decode;
 use crate::writer::Writer;
 use crate::{Converted, Problem};
@@ -53,7 +54,7 @@ pub(crate) fn to_text(page: &str, is_xml: bool) -> (String, Counts) {
     counts.unfilled_rows += writer.unfilled_rows();
     let mut text = writer.finish();
     if let Some(title) = title {
-        text.insert_str(0, &format!("# {title}\n\n"));
+        text.insert_str(0, &format!("{MARK}# {title}\n\n"));
     }
     (text, counts)
 }

@@ -14,6 +14,7 @@ use terminal::prefill::PrefillArg;
 use crate::eval::compare::agreement::Agreement;
 use crate::eval::compare::attention_loss::AttentionLoss;
 use crate::eval::compare::prediction::Prediction;
+use crate::eval::compare::sources::SourceRanks;
 use crate::eval::results::outputs;
 
 /// Longest line that is read, in bytes.
@@ -119,6 +120,9 @@ pub struct Record {
     /// The attention that is lost, where that was the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attention_loss: Option<AttentionLoss>,
+    /// Which sentences the answer seems to come from, where that was the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources: Option<SourceRanks>,
 }
 
 /// The results in a folder.
@@ -323,6 +327,7 @@ mod tests {
             agreement: None,
             retention: None,
             attention_loss: None,
+            sources: None,
         }
     }
 

@@ -9,6 +9,7 @@ use crate::eval::compare::agreement::Agreement;
 use crate::eval::compare::attention_loss::AttentionLoss;
 use crate::eval::compare::prediction::Prediction;
 use crate::eval::compare::retention;
+use crate::eval::compare::sources::SourceShares;
 use crate::eval::results::records::{Key, Record, inexact};
 
 /// Digits of a fingerprint that are shown.
@@ -52,6 +53,9 @@ pub struct Summary {
     /// Means of the attention that is lost, where that was the task. The score is 0 then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention_loss: Option<AttentionLoss>,
+    /// How often the sources of answers are right, where that was the task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sources: Option<SourceShares>,
 }
 
 /// What a task measures. Each kind has tables of its own.
@@ -62,6 +66,7 @@ pub enum Kind {
     Agreement,
     Retention,
     AttentionLoss,
+    Sources,
 }
 
 /// A row of a table: a cache.
@@ -197,6 +202,9 @@ impl Summary {
             attention_loss: AttentionLoss::mean(
                 records.iter().filter_map(|record| record.attention_loss.as_ref()),
             ),
+            sources: SourceShares::of(
+                records.iter().filter_map(|record| Some((record.score, record.sources.as_ref()?))),
+            ),
         }
     }
 
@@ -207,6 +215,7 @@ impl Summary {
             Summary { agreement: Some(_), .. } => Kind::Agreement,
             Summary { retention: Some(_), .. } => Kind::Retention,
             Summary { attention_loss: Some(_), .. } => Kind::AttentionLoss,
+            Summary { sources: Some(_), .. } => Kind::Sources,
             _ => Kind::Score,
         }
     }

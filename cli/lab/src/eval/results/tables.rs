@@ -3,6 +3,7 @@
 use terminal::format;
 use terminal::table::Table;
 
+use crate::eval::compare::sources::{RANKINGS, Shares, SourceShares};
 use crate::eval::results::summary::{FINGERPRINT, Kind, Summary, error_of_mean, mean};
 
 /// Parts of a text in a table of what is kept.
@@ -23,7 +24,14 @@ pub fn markdown(summaries: &[Summary]) -> String {
     let mut sorted: Vec<&Summary> = summaries.iter().collect();
     sorted.sort_by_key(|summary| key(summary));
     for group in sorted.chunk_by(|a, b| key(a) == key(b)) {
-        for kind in [Kind::Score, Kind::Prediction, Kind::Agreement, Kind::Retention, Kind::AttentionLoss] {
+        for kind in [
+            Kind::Score,
+            Kind::Prediction,
+            Kind::Agreement,
+            Kind::Retention,
+            Kind::AttentionLoss,
+            Kind::Sources,
+        ] {
             let rows: Vec<&Summary> =
                 group.iter().copied().filter(|summary| summary.kind() == kind).collect();
             if let Some(first) = rows.first() {
@@ -74,6 +82,11 @@ impl Rows<'_> {
                 "{without}. Lost: attention of the next token that evicted rows would receive, in %, mean of all heads; least: \
                  what as many rows receive at least"
             ),
+            Kind::Sources => format!(
+                "{context} tokens, seed {seed}, texts for each task: {samples}, {question}. Of the right answers, in %, those \
+                 whose first source has the answer / one of whose first three has it; wrong: the same by both of the other \
+                 answers"
+            ),
             Kind::Retention => {
                 format!(
                     "{without}. Share of the rows that are kept of each eighth of the text, in %, all KV heads"
@@ -106,6 +119,7 @@ impl Rows<'_> {
                 let numbers = [loss.lost, loss.least, loss.lost - loss.least];
                 Some(numbers.map(|share| format!("{:.1}", 100.0 * share)))
             }),
+            Kind::Sources => self.sources(),
             Kind::Retention => {
                 let headers: [String; PARTS] = std::array::from_fn(|part| format!(">{}/{PARTS}", part + 1));
                 self.measured(headers.each_ref().map(String::as_str), |summary| {
@@ -163,6 +177,27 @@ impl Rows<'_> {
             if let Some(numbers) = numbers(summary) {
                 table.row(self.cells(&[summary]).chain(numbers));
             }
+        }
+        table
+    }
+
+    /// A line for each cache and task.
+    fn sources(&self) -> Table {
+        let rankings = RANKINGS.map(|(name, _)| format!(">{name}"));
+        let columns =
+            ["task", ">right"].into_iter().chain(rankings.iter().map(String::as_str)).chain([">wrong"]);
+        let mut table = self.empty(columns);
+        for summary in self.rows {
+            let Some(SourceShares { right, wrong, of_right, of_wrong }) = &summary.sources else { continue };
+            let shares = |count: usize, shares: &Shares| match count {
+                0 => "-".to_owned(),
+                _ => format!("{:.0} / {:.0}", 100.0 * shares.first, 100.0 * shares.first_three),
+            };
+            let task = summary.task.strip_prefix("sources_").unwrap_or(&summary.task);
+            let counts = [task.to_owned(), format!("{right} of {}", right + wrong)];
+            let of_right = of_right.iter().map(|of| shares(*right, of));
+            let of_wrong = of_wrong.last().map(|of| shares(*wrong, of));
+            table.row(self.cells(&[summary]).chain(counts).chain(of_right).chain(of_wrong));
         }
         table
     }

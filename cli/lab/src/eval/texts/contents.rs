@@ -1,6 +1,7 @@
 //! The texts of the tasks as tokens of a model, with what is asked about them.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use anyhow::Result;
 use longhand::ChatFormat;
@@ -13,8 +14,9 @@ use terminal::progress::ProgressBar;
 use crate::Lab;
 use crate::eval::EvalArgs;
 use crate::eval::compare::agreement;
-use crate::eval::texts::books;
-use crate::eval::texts::exercise::{Content, Exercise, Task};
+use crate::eval::compare::sources::Told;
+use crate::eval::texts::exercise::{Content, Exercise, SourceTask, Task};
+use crate::eval::texts::{books, facts};
 use crate::examine::Text;
 
 /// Tokens of a book that follow the text: one that is read, and 128 that are predicted.
@@ -47,14 +49,10 @@ impl Source<'_> {
                     task.score(answer, right)
                 })
             }
+            Task::Sources(task) => self.sources(task, &options, is_wanted),
             Task::LongBench(task) => self.long_bench(task, &options, is_wanted),
             Task::Needle => {
-                let depths =
-                    (0..options.samples).filter_map(|sample| Task::Needle.depth(sample, args.samples));
-                let depths = depths.collect();
-                let grid = needle::Grid { lengths: vec![length], depths, seed: options.seed };
-                let samples = needle::samples(&grid, data, &count);
-                let samples = samples.map(|cells| cells.into_iter().map(|cell| cell.sample).collect());
+                let samples = self.needles(&options, &count);
                 self.questions(samples, is_wanted, needle::ANSWER_TOKENS, needle::score)
             }
             Task::Passkey(digits) => {
@@ -76,6 +74,62 @@ impl Source<'_> {
                 })
             }
         }
+    }
+
+    /// Texts with a number at different depths.
+    fn needles(
+        &self,
+        options: &SampleOptions,
+        count: &dyn Fn(&str) -> usize,
+    ) -> Result<Vec<Sample>, TaskError> {
+        let depths = (0..options.samples).filter_map(|sample| Task::Needle.depth(sample, self.args.samples));
+        let grid =
+            needle::Grid { lengths: vec![options.tokens], depths: depths.collect(), seed: options.seed };
+        let cells = needle::samples(&grid, &self.data, count)?;
+        Ok(cells.into_iter().map(|cell| cell.sample).collect())
+    }
+
+    /// Texts that tell where the answer to their question stands, or why there are none.
+    fn sources(
+        &self,
+        task: SourceTask,
+        options: &SampleOptions,
+        is_wanted: &dyn Fn(usize) -> bool,
+    ) -> Result<Result<Vec<(usize, Content)>, String>> {
+        let count = |text: &str| self.format.count(text).unwrap_or(0);
+        type Score = Box<dyn Fn(&str, &[String]) -> f64>;
+        let (samples, limit, score): (_, _, Score) = match task {
+            SourceTask::Ruler(task) => (
+                task.samples(options, &self.data, &count),
+                task.answer_tokens(),
+                Box::new(move |answer, right| task.score(answer, right)),
+            ),
+            SourceTask::Needle => {
+                (self.needles(options, &count), needle::ANSWER_TOKENS, Box::new(needle::score))
+            }
+            SourceTask::Passkey(digits) => (
+                passkey::samples(digits, options, &self.data, &count),
+                passkey::answer_tokens(digits),
+                Box::new(passkey::score),
+            ),
+            SourceTask::Facts => {
+                (Ok(facts::samples(options, &count)), facts::ANSWER_TOKENS, Box::new(facts::score))
+            }
+        };
+        let samples = match possible(samples)? {
+            Ok(samples) => samples,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let score = Rc::new(score);
+        wanted(samples, is_wanted, |sample| {
+            let text = self.text(&sample, limit)?;
+            let parts = [&sample.context, &sample.question, &sample.answer_prefix].map(String::as_str);
+            let Some(told) = Told::new(self.format, &text.document, parts, sample.needles.clone()) else {
+                return Err(not_as_it_is().into());
+            };
+            let score = score.clone();
+            Ok(Content::Sources(text, Box::new(move |answer| score(answer, &sample.references)), told))
+        })
     }
 
     /// Parts of books, or why there are none.
@@ -115,6 +169,7 @@ impl Source<'_> {
                 question: agreement::QUESTION.to_owned(),
                 answer_prefix: String::new(),
                 references: Vec::new(),
+                needles: Vec::new(),
                 tokens: options.tokens,
             };
             Ok(Content::Agreement(self.text(&sample, answer_limit)?))
@@ -201,17 +256,21 @@ impl Source<'_> {
             prompt.split_off(range.start + context.len())
         });
         let Some(tail) = tail else {
-            return Err(Failure::new(
-                "the model's chat template does not write messages as they are",
-                "use a model file with another chat template",
-            )
-            .into());
+            return Err(not_as_it_is().into());
         };
         let document = self.format.encode(&prompt)?;
         let mut question = self.format.encode(&tail)?;
         question.extend(self.format.encode_text(answer_prefix)?);
         Ok(self.split(document, question, answer_limit))
     }
+}
+
+/// The error of a chat template that changes what it is given.
+fn not_as_it_is() -> Failure {
+    Failure::new(
+        "the model's chat template does not write messages as they are",
+        "use a model file with another chat template",
+    )
 }
 
 /// The error of a task, with flags in its hint.

@@ -7,6 +7,7 @@ use terminal::failure::Failure;
 use terminal::suggest::did_you_mean;
 use twox_hash::XxHash3_64;
 
+use crate::eval::compare::sources::Told;
 use crate::examine::Text;
 
 /// A task.
@@ -28,6 +29,40 @@ pub enum Task {
     Retention,
     /// The attention of a book's next token that is lost.
     AttentionLoss,
+    /// Which sentence the answer to a question comes from.
+    Sources(SourceTask),
+}
+
+/// What is asked where the sources of answers are measured: tasks whose texts tell where the answer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceTask {
+    /// One of RULER's with needles, or of its questions.
+    Ruler(RulerTask),
+    /// As [`Task::Needle`].
+    Needle,
+    /// As [`Task::Passkey`].
+    Passkey(usize),
+    /// Facts of the kinds that the embedded model was trained on.
+    Facts,
+}
+
+impl SourceTask {
+    fn all() -> impl Iterator<Item = SourceTask> {
+        let of_ruler = RulerTask::ALL.into_iter().filter(|task| task.tells_needles()).map(SourceTask::Ruler);
+        [SourceTask::Facts, SourceTask::Needle, SourceTask::Passkey(passkey::SHORT)]
+            .into_iter()
+            .chain(of_ruler)
+    }
+
+    /// The task with the same texts, where there is one.
+    fn task(self) -> Option<Task> {
+        match self {
+            SourceTask::Ruler(task) => Some(Task::Ruler(task)),
+            SourceTask::Needle => Some(Task::Needle),
+            SourceTask::Passkey(digits) => Some(Task::Passkey(digits)),
+            SourceTask::Facts => None,
+        }
+    }
 }
 
 impl Task {
@@ -37,12 +72,16 @@ impl Task {
         all.extend([passkey::SHORT, passkey::LONG].map(Task::Passkey));
         all.extend([Task::Perplexity, Task::Agreement, Task::Retention, Task::AttentionLoss]);
         all.extend(LongBenchTask::ALL.map(Task::LongBench));
+        all.extend(SourceTask::all().map(Task::Sources));
         all
     }
 
     /// How deep in the text the answer is, from 0 to 1, where that is the task.
     pub fn depth(self, sample: usize, samples: u32) -> Option<f64> {
-        let is_deep = matches!(self, Task::Needle | Task::Passkey(_));
+        let is_deep = matches!(
+            self,
+            Task::Needle | Task::Passkey(_) | Task::Sources(SourceTask::Needle | SourceTask::Passkey(_))
+        );
         let depth = if samples == 1 { 0.5 } else { sample as f64 / f64::from(samples - 1) };
         is_deep.then_some(depth)
     }
@@ -59,6 +98,10 @@ impl fmt::Display for Task {
             Task::Agreement => f.write_str("agreement"),
             Task::Retention => f.write_str("retention"),
             Task::AttentionLoss => f.write_str("attention-loss"),
+            Task::Sources(task) => match task.task() {
+                Some(task) => write!(f, "sources_{task}"),
+                None => f.write_str("sources_facts"),
+            },
         }
     }
 }
@@ -69,6 +112,7 @@ pub fn parse(text: &str) -> Result<Vec<Task>, Failure> {
         "ruler" => matches!(task, Task::Ruler(_)),
         "longbench" => matches!(task, Task::LongBench(_)),
         "passkey" => matches!(task, Task::Passkey(_)),
+        "sources" => matches!(task, Task::Sources(_)),
         name => task.to_string() == name,
     };
     let tasks: Vec<Task> = Task::all().into_iter().filter(is_meant).collect();
@@ -81,7 +125,7 @@ pub fn parse(text: &str) -> Result<Vec<Task>, Failure> {
             "choose other tasks; longbench is all that are not in Chinese",
         ));
     }
-    let mut names = ["ruler", "passkey", "longbench"].map(str::to_owned).to_vec();
+    let mut names = ["ruler", "passkey", "longbench", "sources"].map(str::to_owned).to_vec();
     names.extend(Task::all().iter().map(Task::to_string));
     let similar = did_you_mean(text, names.iter().map(String::as_str));
     Err(Failure::usage(format!("no such task{similar}"), format!("the tasks are {}", names.join(", "))))
@@ -107,6 +151,8 @@ pub enum Content {
     Question(Text, Box<dyn Fn(&str) -> f64>),
     /// A text, and the tokens that are to be predicted.
     Prediction(Vec<u32>, Vec<u32>),
+    /// The same with where in the text the answer stands.
+    Sources(Text, Box<dyn Fn(&str) -> f64>, Told),
     /// A text with one question, whose answer is compared with that of a full cache.
     Agreement(Text),
     /// A text, and nothing more.
@@ -119,20 +165,24 @@ impl Exercise {
     /// Tokens that are read at once.
     pub fn document(&self) -> &[u32] {
         match &self.content {
-            Content::Question(text, _) | Content::Agreement(text) => &text.document,
+            Content::Question(text, _) | Content::Sources(text, ..) | Content::Agreement(text) => {
+                &text.document
+            }
             Content::Prediction(text, _) | Content::Retention(text) | Content::AttentionLoss(text, _) => text,
         }
     }
 
     /// Whether something is asked about the text.
     pub fn has_question(&self) -> bool {
-        matches!(self.content, Content::Question(..) | Content::Agreement(_))
+        matches!(self.content, Content::Question(..) | Content::Sources(..) | Content::Agreement(_))
     }
 
     /// A checksum of the whole prompt.
     pub fn checksum(&self) -> String {
         let rest = match &self.content {
-            Content::Question(text, _) | Content::Agreement(text) => text.questions[0].as_slice(),
+            Content::Question(text, _) | Content::Sources(text, ..) | Content::Agreement(text) => {
+                text.questions[0].as_slice()
+            }
             Content::Prediction(_, rest) => rest,
             Content::AttentionLoss(_, next) => next,
             Content::Retention(_) => &[],
@@ -145,7 +195,9 @@ impl Exercise {
     /// Tokens of a session for all of it.
     pub fn context(&self) -> usize {
         match &self.content {
-            Content::Question(text, _) | Content::Agreement(text) => text.context(),
+            Content::Question(text, _) | Content::Sources(text, ..) | Content::Agreement(text) => {
+                text.context()
+            }
             Content::Prediction(text, rest) => text.len() + rest.len(),
             Content::Retention(text) | Content::AttentionLoss(text, _) => text.len(),
         }

@@ -3,3 +3,4 @@
 mod books;
 pub mod contents;
 pub mod exercise;
+pub mod facts;

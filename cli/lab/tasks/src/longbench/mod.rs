@@ -155,6 +155,7 @@ impl LongBenchTask {
             question,
             answer_prefix: String::new(),
             references: line.answers,
+            needles: Vec::new(),
             tokens: tokens + self.answer_tokens(),
         };
         LongBenchSample { sample, classes: line.all_classes.unwrap_or_default() }

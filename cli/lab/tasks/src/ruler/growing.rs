@@ -1,9 +1,9 @@
 //! Texts that grow until they have the length that was asked for, as RULER's scripts grow them. The state of this search
 //! is part of the prompt: every draft draws random numbers, also one whose tokens are not counted.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
-use crate::{Sample, TaskError};
+use crate::{Sample, TaskError, places};
 
 /// A prompt in one piece.
 pub(super) struct Draft {
@@ -13,6 +13,8 @@ pub(super) struct Draft {
     /// Where the beginning of the answer begins, in bytes.
     pub(super) answer_start: usize,
     pub(super) references: Vec<String>,
+    /// As [`Sample::needles`].
+    pub(super) needles: Vec<Range<usize>>,
 }
 
 impl Draft {
@@ -24,13 +26,21 @@ impl Draft {
     ) -> Draft {
         let question_start = context.len();
         let answer_start = question_start + question.len();
-        Draft { text: context + question + answer_prefix, question_start, answer_start, references }
+        let text = context + question + answer_prefix;
+        Draft { text, question_start, answer_start, references, needles: Vec::new() }
+    }
+
+    /// The same with the places of right answers: those in these parts of the text.
+    pub(super) fn with_answers_in(self, parts: impl IntoIterator<Item = Range<usize>>) -> Draft {
+        let needles = parts.into_iter().flat_map(|part| places(&self.text, part, &self.references)).collect();
+        Draft { needles, ..self }
     }
 
     pub(super) fn into_sample(mut self, tokens: usize) -> Sample {
         let answer_prefix = self.text.split_off(self.answer_start);
         let question = self.text.split_off(self.question_start);
-        Sample { context: self.text, question, answer_prefix, references: self.references, tokens }
+        let Draft { text: context, references, needles, .. } = self;
+        Sample { context, question, answer_prefix, references, needles, tokens }
     }
 }
 

@@ -114,6 +114,11 @@ impl RulerTask {
         }
     }
 
+    /// Whether samples tell where right answers stand: [`Sample::needles`].
+    pub fn tells_needles(self) -> bool {
+        self.needles().is_some() || matches!(self, RulerTask::Qa1 | RulerTask::Qa2)
+    }
+
     /// What kind of needles a task hides, if it hides any.
     fn needles(self) -> Option<NeedleTask> {
         let one = NeedleTask {

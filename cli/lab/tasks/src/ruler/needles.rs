@@ -118,7 +118,9 @@ impl Growing for Needles<'_> {
         let queries = self.random.sample(self.task.keys, self.task.queries);
         let references = queries.iter().flat_map(|&query| values[query].clone()).collect();
         let queried: Vec<&str> = queries.iter().map(|&query| keys[query].as_str()).collect();
-        Some(self.prompt(&haystack, &queried, references))
+        let draft = self.prompt(&haystack, &queried, references);
+        let context = 0..draft.question_start;
+        Some(draft.with_answers_in([context]))
     }
 
     fn answer(&self, references: &[String]) -> String {

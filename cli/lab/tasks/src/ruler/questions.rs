@@ -87,7 +87,14 @@ impl Growing for Documents<'_> {
             numbered.collect::<Vec<_>>().join("\n\n")
         );
         let answers = question.answers.clone();
-        Some(Draft::new(context, &format!("Question: {}", question.question), " Answer:", answers))
+        let own = question.documents.iter().filter_map(|index| {
+            let document = self.questions.documents.get(*index)?;
+            let at = context.find(document.as_str())?;
+            Some(at..at + document.len())
+        });
+        let own: Vec<_> = own.collect();
+        let draft = Draft::new(context, &format!("Question: {}", question.question), " Answer:", answers);
+        Some(draft.with_answers_in(own))
     }
 
     fn answer(&self, references: &[String]) -> String {

@@ -111,6 +111,7 @@ impl Growing for Chains {
             answer_start: before.len() + draft.answer_start,
             text: before + &draft.text,
             references: draft.references,
+            needles: draft.needles,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
+use documents::Options;
 use longhand::{ChatFormat, EngineError};
 use terminal::format;
 
@@ -147,8 +148,11 @@ impl Conversation<'_, '_> {
             return Err(Failure::new("messages come from standard input", "give a file").into());
         }
         let (typed, model) = (path.to_owned(), self.chat.session().engine().model().clone());
-        let reading =
-            self.app.interrupt.until_pressed(move |stop| read_and_count(&typed, model.chat_format()?, stop));
+        let options = self.given.documents.clone();
+        let reading = self
+            .app
+            .interrupt
+            .until_pressed(move |stop| read_and_count(&typed, &options, model.chat_format()?, stop));
         let Some(read) = reading.context("cannot start a thread")? else { return Ok(false) };
         let (documents, tokens) = read?;
         let held = self.chat.tokens().max(self.chat.tokens_with_documents()?);
@@ -163,7 +167,8 @@ impl Conversation<'_, '_> {
             );
             return Err(Failure::new(message, format!("type /ctx {larger}, and then /read again")).into());
         }
-        self.chat.attach(&documents.names().join(", "), documents.text())?;
+        let (names, outline) = (documents.names().join(", "), documents.outline().clone());
+        self.chat.attach_with_outline(&names, documents.text(), outline)?;
         documents.announce(self.app, self.chat.session().engine().model().chat_format()?, tokens)?;
         let policy = &self.chat.session().options().policy;
         if policy.reads_twice() && self.chat.has_questions() {
@@ -237,14 +242,19 @@ impl Conversation<'_, '_> {
 }
 
 /// The documents at a path that was typed, and their tokens. `stop`: as for [`Documents::read_until`].
-fn read_and_count(typed: &str, format: &ChatFormat, stop: &AtomicBool) -> Result<(Documents, usize)> {
+fn read_and_count(
+    typed: &str,
+    options: &Options,
+    format: &ChatFormat,
+    stop: &AtomicBool,
+) -> Result<(Documents, usize)> {
     let path = document_path(typed);
     // A pipe may give nothing for ever, and a terminal gives the user's keys.
     if fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         let error = format!("{} is neither a file nor a folder", path.display());
         return Err(Failure::new(error, "give a file, a folder or a pattern").into());
     }
-    let documents = Documents::read_until(&[path], stop)?;
+    let documents = Documents::read_until(&[path], options, stop)?;
     let tokens = format.count(documents.text().trim_end())?;
     Ok((documents, tokens))
 }

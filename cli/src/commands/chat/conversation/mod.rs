@@ -58,6 +58,8 @@ pub struct Given<'a> {
     pub model: &'a ModelArgs,
     /// Whether the model thinks; `None` where its chat template decides.
     pub thinking: Option<bool>,
+    /// How documents are read.
+    pub documents: ::documents::Options,
 }
 
 /// Answers messages until the chat ends. `sampling` is how `chat` samples.

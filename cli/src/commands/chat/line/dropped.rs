@@ -80,11 +80,12 @@ fn path_of(text: &str) -> Option<String> {
         Some(url) => path_of_url(url)?,
         None => expand_home(text),
     };
-    let found = fs::metadata(&path).ok()?;
+    let named = documents::split_numbers(&path).map_or_else(|| path.clone(), |(path, _)| path);
+    let found = fs::metadata(&named).ok()?;
     let is_clear = match found.is_dir() {
         // `/tmp` may be a command with a typing error.
         true => text.ends_with('/') && text.len() > 1 || path.is_absolute() && path.components().count() > 2,
-        false => found.is_file() && (text.contains('/') || path.extension().is_some()),
+        false => found.is_file() && (text.contains('/') || named.extension().is_some()),
     };
     is_clear.then(|| path.into_os_string().into_string().ok())?
 }
@@ -156,7 +157,8 @@ fn mentioned(text: &str) -> Option<(String, usize)> {
 
 /// Whether there is a file or a folder, and no device or pipe.
 fn is_document(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|found| found.is_file() || found.is_dir())
+    let named = documents::split_numbers(path).map_or_else(|| path.to_owned(), |(path, _)| path);
+    fs::metadata(named).is_ok_and(|found| found.is_file() || found.is_dir())
 }
 
 #[cfg(test)]

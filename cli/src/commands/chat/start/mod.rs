@@ -57,7 +57,7 @@ impl Opening<'_> {
                 .context(format!("the model {} of this conversation cannot be opened", saved.model_name())),
             None => error,
         })?;
-        let documents = Documents::for_chat(&args.files)?;
+        let documents = Documents::for_chat(&args.files, &args.documents.options()?)?;
         let format = &args.answer.chat_format(&model)?;
         app.note_template(format);
         let has_documents = saved.as_ref().map_or(!documents.text().trim().is_empty(), |(_, saved)| {
@@ -76,7 +76,7 @@ impl Opening<'_> {
             None => {
                 let preamble = Preamble::new(format, args.system.as_deref(), documents.text())?;
                 documents.announce(app, format, preamble.document_tokens())?;
-                preamble.with_names(documents.names())
+                preamble.with_names(documents.names()).with_outline(documents.outline().clone())
             }
         };
         Ok(Opening { args, options, model, sampling, preamble, saved, kept })

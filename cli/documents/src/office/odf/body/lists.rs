@@ -4,7 +4,7 @@ use super::{Body, List};
 use crate::office::odf::styles::LEVELS;
 use crate::package::xml::Element;
 
-impl Body {
+impl Body<'_> {
     pub(super) fn begin_paragraph(&mut self, element: &Element) {
         self.paragraph_depth += 1;
         self.is_counted = false;

@@ -6,11 +6,12 @@ mod tables;
 use std::collections::HashMap;
 
 use super::styles::{LEVELS, Look, Styles};
-use crate::Problem;
 use crate::counts::Counts;
 use crate::package::xml::{self, Element, Piece};
+use crate::selection::Chooser;
 use crate::writer::symbols::{self, EMPTY, TICKED};
 use crate::writer::{Level, Span, Writer};
+use crate::{Note, Options, Problem, Selection, Unit};
 
 /// Elements whose content is not part of the text. The alternatives of an object repeat it.
 const SKIPPED: &[&str] = &[
@@ -70,7 +71,10 @@ enum Cell {
 }
 
 /// The text of a document while it is read.
-pub(super) struct Body {
+pub(super) struct Body<'a> {
+    /// Chooses slides or sheets.
+    chooser: Option<Chooser<'a>>,
+    selection: Option<&'a Selection>,
     styles: Styles,
     max_bytes: u64,
     writer: Writer,
@@ -105,11 +109,13 @@ pub(super) struct Body {
     in_date: bool,
 }
 
-impl Body {
-    pub(super) fn new(styles: Styles, max_bytes: u64) -> Body {
+impl<'a> Body<'a> {
+    pub(super) fn new(styles: Styles, options: &'a Options) -> Body<'a> {
         Body {
+            chooser: None,
+            selection: options.selection.as_ref(),
             styles,
-            max_bytes,
+            max_bytes: options.limits.bytes,
             writer: Writer::default(),
             counts: Counts::default(),
             looks: Vec::new(),
@@ -179,6 +185,23 @@ impl Body {
                 false => Ok(()),
             }
         })
+    }
+
+    /// Whether the next slide or sheet is read.
+    pub(super) fn takes_next(&mut self, unit: Unit) -> bool {
+        self.chooser.get_or_insert_with(|| Chooser::new(self.selection, unit)).takes_next()
+    }
+
+    /// Which slides or sheets were chosen, if not all were.
+    ///
+    /// # Errors
+    /// There are none, or not these.
+    pub(super) fn chosen(&self) -> Result<Option<Note>, Problem> {
+        match &self.chooser {
+            Some(chooser) => chooser.note(),
+            None if self.selection.is_some() => Err(Problem::NoParts),
+            None => Ok(None),
+        }
     }
 
     /// The text with its notes, and what is not in it.
@@ -271,7 +294,12 @@ impl Body {
             }
             "page" => {
                 self.slides += 1;
+                if !self.takes_next(Unit::Slide) {
+                    self.skipping = 1;
+                    return;
+                }
                 self.writer.heading(1);
+                self.writer.page(self.slides);
                 let title = format!("Slide {}", self.slides);
                 self.writer.text(&title);
                 self.writer.end_item();

@@ -1,11 +1,16 @@
 //! Tables: cells and rows may be there many times, and some are hidden.
 
 use super::{Body, Cell, MAX_REPEATED, Table};
+use crate::Unit;
 use crate::package::xml::Element;
 use crate::writer::Span;
 
-impl Body {
+impl Body<'_> {
     pub(super) fn begin_table(&mut self, element: &Element) {
+        if self.is_spreadsheet && self.tables.is_empty() && !self.takes_next(Unit::Sheet) {
+            self.skipping = 1;
+            return;
+        }
         let style = element.attribute("style-name");
         if self.tables.is_empty() && self.styles.look(style.as_deref()).is_absent == Some(true) {
             self.counts.hidden_parts += 1;

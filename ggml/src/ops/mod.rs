@@ -2,8 +2,16 @@
 //!
 //! Shapes in the comments are in ggml's order. Each operation checks the shapes that ggml would assert, and
 //! that activations are f32. Weights may be of every type that [`Type::from_id`] gives and ggml multiplies.
+//!
+//! - [`attention`]: softmax, and attention in one operation;
+//! - [`rows`]: rows of tables that are taken and written by number, and the memory of a tensor seen as something else.
+
+mod attention;
+mod rows;
 
 use ggml_sys as sys;
+
+pub use self::attention::Logits;
 
 use crate::{Context, Operand, Shape, Tensor, Type};
 
@@ -95,50 +103,41 @@ fn is_ranking(ids: &Tensor, count: usize) -> bool {
         && (n2, n3) == (1, 1)
 }
 
+/// Up to here f32 has all whole numbers.
+const MAX_WHOLE: i64 = 1 << 24;
+
+const FLOATS: [Type; 3] = [Type::F32, Type::F16, Type::BF16];
+
+/// Whether ggml can convert the elements of `from` to a new tensor of type `to`.
+fn casts(from: &Tensor, to: Type) -> bool {
+    let a = from.ty();
+    match (a.block_elements(), to.block_elements()) {
+        (1, 1) => {
+            FLOATS.contains(&a) && FLOATS.contains(&to)
+                || matches!((a, to), (Type::F32, Type::I32) | (Type::I32, Type::F32))
+        }
+        (1, block) => {
+            FLOATS.contains(&a)
+                && from.has_dense_rows()
+                && from.dim(0).is_multiple_of(block)
+                && to.takes_floats()
+        }
+        _ => to == Type::F32 && from.is_contiguous() && a.has_rows(),
+    }
+}
+
 /// Whether ggml can copy and convert the elements of `from` to `to`, of which there are as many.
 fn converts(from: &Tensor, to: &Tensor) -> bool {
-    const FLOATS: [Type; 3] = [Type::F32, Type::F16, Type::BF16];
     let (a, b) = (from.ty(), to.ty());
     let contiguous = from.is_contiguous() && to.is_contiguous();
     if a == b {
         return a.block_elements() == 1 || contiguous || from.shape() == to.shape();
     }
-    match (a.block_elements(), b.block_elements()) {
-        (1, 1) => {
-            FLOATS.contains(&a) && FLOATS.contains(&b)
-                || matches!((a, b), (Type::F32, Type::I32) | (Type::I32, Type::F32))
-        }
-        (1, block) => {
-            let rows = from.has_dense_rows() && from.dim(0).is_multiple_of(block);
-            FLOATS.contains(&a) && rows && to.is_contiguous() && b.takes_floats()
-        }
-        _ => b == Type::F32 && contiguous && a.has_rows(),
-    }
+    let has_blocks = a.block_elements() > 1 || b.block_elements() > 1;
+    casts(from, b) && (!has_blocks || to.is_contiguous())
 }
 
 impl Context {
-    /// Rows `indices` `[n]` (i32) of `table` `[d, rows]` as f32: `[d, n]`; with a third dimension
-    /// [d, rows, h] and [n, h], per h. Integer tables stay integer. `indices` is written before the graph is
-    /// computed, and not by it. The numbers are looked at when they are written. A number without a row is an
-    /// error of the computation ([`Error::Row`](crate::Error::Row)).
-    pub fn get_rows(&self, table: &Tensor, indices: &Tensor) -> Tensor {
-        let (t, i) = (table.shape().0, indices.shape().0);
-        let fits = t[2] == i[1]
-            && t[3] == i[2]
-            && i[3] == 1
-            && table.ty().has_rows()
-            && table.has_dense_rows()
-            && indices.ty() == Type::I32
-            && indices.is_contiguous()
-            && indices.is_written_by_caller();
-        let rows = self.op("get_rows", &[table, indices], fits, |raw| {
-            // SAFETY: live operands, shapes checked.
-            unsafe { sys::ggml_get_rows(raw, table.raw.as_ptr(), indices.raw.as_ptr()) }
-        });
-        self.select(indices, t[1]);
-        rows
-    }
-
     /// Matrix product: `a` [k, m, ...] and `b` [k, n, ...] give [m, n, ...] = aᵀ·b in f32; the outer
     /// dimensions of `a` are repeated to those of `b`.
     pub fn mul_mat(&self, a: &Tensor, b: &Tensor) -> Tensor {
@@ -373,6 +372,36 @@ impl Context {
         self.unary("square", a, |raw, a| unsafe { sys::ggml_sqr(raw, a) })
     }
 
+    /// The square root of a.
+    pub fn sqrt(&self, a: &Tensor) -> Tensor {
+        // SAFETY: a live operand.
+        self.unary("sqrt", a, |raw, a| unsafe { sys::ggml_sqrt(raw, a) })
+    }
+
+    /// The natural logarithm of a; `-inf` for 0.
+    pub fn log(&self, a: &Tensor) -> Tensor {
+        // SAFETY: a live operand.
+        self.unary("log", a, |raw, a| unsafe { sys::ggml_log(raw, a) })
+    }
+
+    /// The absolute value of a.
+    pub fn abs(&self, a: &Tensor) -> Tensor {
+        // SAFETY: a live operand.
+        self.unary("abs", a, |raw, a| unsafe { sys::ggml_abs(raw, a) })
+    }
+
+    /// -a.
+    pub fn neg(&self, a: &Tensor) -> Tensor {
+        // SAFETY: a live operand.
+        self.unary("neg", a, |raw, a| unsafe { sys::ggml_neg(raw, a) })
+    }
+
+    /// 1 where a is above 0, otherwise 0.
+    pub fn step(&self, a: &Tensor) -> Tensor {
+        // SAFETY: a live operand.
+        self.unary("step", a, |raw, a| unsafe { sys::ggml_step(raw, a) })
+    }
+
     /// tanh(a).
     pub fn tanh(&self, a: &Tensor) -> Tensor {
         // SAFETY: a live operand.
@@ -505,60 +534,63 @@ impl Context {
         })
     }
 
-    /// softmax(a · scale + mask) along the first dimension; `mask` [n_kv, n_q] is f16 or f32.
-    pub fn soft_max(&self, a: &Tensor, mask: Option<&Tensor>, scale: f32) -> Tensor {
-        let fits = is_activation(a)
-            && a.is_contiguous()
-            && mask.is_none_or(|m| {
-                m.dim(0) == a.dim(0)
-                    && m.dim(1) >= a.dim(1)
-                    && a.dim(2).is_multiple_of(m.dim(2))
-                    && a.dim(3).is_multiple_of(m.dim(3))
-                    && m.has_dense_rows()
-                    && m.is_contiguous()
-                    && matches!(m.ty(), Type::F16 | Type::F32)
-            });
-        let mut inputs = vec![a];
-        inputs.extend(mask);
-        self.op("soft_max", &inputs, fits, |raw| {
-            let mask = mask.map_or(std::ptr::null_mut(), |m| m.raw.as_ptr());
-            // SAFETY: live operands, shapes checked; a null mask means none.
-            unsafe { sys::ggml_soft_max_ext(raw, a.raw.as_ptr(), mask, scale, 0.0) }
-        })
-    }
-
-    /// As [`Context::soft_max`] of `a` `[n_kv, n_q, heads]`. Each head's sum also has e to the power of its element of
-    /// `sink_logits` `[heads]`, so that the results sum to less than 1.
-    pub fn soft_max_with_sink_logits(
-        &self,
-        a: &Tensor,
-        mask: &Tensor,
-        scale: f32,
-        sink_logits: Option<&Tensor>,
-    ) -> Tensor {
-        let weights = self.soft_max(a, Some(mask), scale);
-        let Some(sink_logits) = sink_logits else { return weights };
-        let fits = is_activation(sink_logits)
-            && sink_logits.is_contiguous()
-            && sink_logits.shape() == Shape::from([a.dim(2)]);
-        // A view keeps the sink logits alive, and makes the operation known where they are used.
-        let view = self.op("soft_max_with_sink_logits", &[sink_logits], fits, |raw| {
-            // SAFETY: a live operand.
-            unsafe { sys::ggml_view_tensor(raw, sink_logits.raw.as_ptr()) }
-        });
-        if self.check().is_err() {
-            return weights;
-        }
-        // SAFETY: a softmax that was just recorded, and a vector with an element for each of its heads.
-        weights.change(|raw| unsafe { sys::ggml_soft_max_add_sinks(raw, view.raw.as_ptr()) })
-    }
-
     /// Sums along the first dimension: [n, ...] to [1, ...].
     pub fn sum_rows(&self, a: &Tensor) -> Tensor {
         self.op("sum_rows", &[a], is_activation(a), |raw| {
             // SAFETY: live operand.
             unsafe { sys::ggml_sum_rows(raw, a.raw.as_ptr()) }
         })
+    }
+
+    /// Means along the first dimension: [n, ...] to [1, ...].
+    pub fn mean(&self, a: &Tensor) -> Tensor {
+        self.op("mean", &[a], is_activation(a), |raw| {
+            // SAFETY: live operand.
+            unsafe { sys::ggml_mean(raw, a.raw.as_ptr()) }
+        })
+    }
+
+    /// The maximum of each `n` neighbours along the first dimension: [n * m, ...] to [m, ...].
+    pub fn max_of(&self, a: &Tensor, n: usize) -> Tensor {
+        let length = i32::try_from(n).ok().filter(|n| *n > 0);
+        let fits = is_activation(a)
+            && a.is_contiguous()
+            && has_even_rows(a)
+            && length.is_some()
+            && a.dim(0).is_multiple_of(n.max(1));
+        self.op("max_of", &[a], fits, |raw| {
+            let n = length.unwrap_or(1);
+            // SAFETY: a live operand, whose rows are whole numbers of n elements.
+            unsafe { sys::ggml_pool_1d(raw, a.raw.as_ptr(), sys::GGML_OP_POOL_MAX, n, n, 0) }
+        })
+    }
+
+    /// The whole numbers `first`, `first` + 1, ... as f32 `[n]`, all of them below 2^24 and above -2^24, so that f32
+    /// has them.
+    pub fn arange(&self, first: i32, n: usize) -> Tensor {
+        let end = i64::try_from(n).ok().and_then(|n| i64::from(first).checked_add(n));
+        let exact = -MAX_WHOLE..=MAX_WHOLE;
+        let fits = n > 0 && exact.contains(&i64::from(first)) && end.is_some_and(|end| exact.contains(&end));
+        self.record("arange", &[("f32", Shape::from([n]))], &[], fits, |raw| {
+            let end = end.unwrap_or(1);
+            // SAFETY: the end is behind the start, and all numbers between are exact.
+            unsafe { sys::ggml_arange(raw, first as f32, end as f32, 1.0) }
+        })
+    }
+
+    /// The elements of `a` as another type. f32 becomes i32 by dropping what is behind the point.
+    pub fn cast(&self, a: &Tensor, ty: Type) -> Tensor {
+        let shape = a.shape();
+        let fits = shape.bytes(ty).is_some() && shape.elements() <= i32::MAX as usize && casts(a, ty);
+        self.op("cast", &[a], fits, |raw| {
+            // SAFETY: a live operand, whose type and layout ggml can convert.
+            unsafe { sys::ggml_cast(raw, a.raw.as_ptr(), ty.raw()) }
+        })
+    }
+
+    /// `a` [n, m, ...] as [m, n, ...] without gaps. Types with blocks cannot be transposed.
+    pub fn transposed(&self, a: &Tensor) -> Tensor {
+        self.cont(&self.permute(a, [1, 0, 2, 3]))
     }
 
     /// Another shape over the same elements; `a` must be contiguous.

@@ -1,0 +1,9 @@
+//! Looks things up in the text of documents: where words stand ([`find`]), and what of an answer stands nowhere
+//! ([`absent`]). Knows no models, no files and no terminals.
+
+pub mod absent;
+mod find;
+mod fold;
+mod tokens;
+
+pub use self::find::find;

@@ -1,0 +1,180 @@
+//! Where in the documents an answer comes from: the sentences that it attended to while it was written.
+//!
+//! The session records what tokens of an answer attend to (`session/attention`). Here the tokens of the documents are found
+//! in the conversation, and what was paid to them is added up by sentence (`sentences`, `rank`), which are functions of texts
+//! and numbers only.
+
+mod places;
+mod rank;
+mod sentences;
+
+use std::fmt;
+use std::ops::Range;
+
+pub use self::places::{PromptBytes, TextPlace};
+pub use self::rank::{Evidence, Ranked, Ranking, rank};
+pub use self::sentences::sentences;
+use super::Chat;
+use crate::EngineError;
+
+/// A place in the documents that an answer comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    /// The text: 0 for the documents that the conversation began with ([`Preamble::documents`](crate::Preamble::documents)), n
+    /// for the n-th document that was attached to it later. See [`Chat::document_texts`].
+    pub part: usize,
+    /// Bytes of that text: a sentence, an item of a list, a heading or a line of a table.
+    pub range: Range<usize>,
+    /// Its share of all that the answer points at, from 0 to 1.
+    pub weight: f32,
+}
+
+/// Where an answer comes from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sources {
+    /// The sources, the best first.
+    pub found: Vec<Source>,
+    /// Why there are none, where there are none.
+    pub missing: Option<NoSources>,
+}
+
+/// Why nothing can be said about where an answer comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoSources {
+    /// Nothing was recorded while the answer was written: it is older than the session or the recording.
+    NotRecorded,
+    /// The conversation has no documents, or they are not in the prompt as they are.
+    NoDocuments,
+    /// The model has no heads that see the whole text.
+    NoHeads,
+    /// The answer attended to nothing in the documents that is still kept.
+    NothingAttended,
+}
+
+impl fmt::Display for NoSources {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            NoSources::NotRecorded => "what the answer comes from was not recorded while it was written",
+            NoSources::NoDocuments => "there are no documents that the answer could come from",
+            NoSources::NoHeads => "no head of this model sees the whole text",
+            NoSources::NothingAttended => "nothing points anywhere in the documents",
+        })
+    }
+}
+
+impl From<NoSources> for Sources {
+    fn from(reason: NoSources) -> Sources {
+        Sources { found: Vec::new(), missing: Some(reason) }
+    }
+}
+
+impl Chat {
+    /// Records from now on what answers attend to, for [`Chat::sources`], or stops recording. Nothing is recorded, and
+    /// nothing computed for it, at first. Answers are the same.
+    ///
+    /// # Errors
+    /// As [`Session::record_attention`](crate::Session::record_attention).
+    pub fn record_sources(&mut self, on: bool) -> Result<(), EngineError> {
+        self.session.record_attention(on)
+    }
+
+    /// Whether [`Chat::record_sources`] is on.
+    pub fn records_sources(&self) -> bool {
+        self.session.records_attention()
+    }
+
+    /// Where in the documents the last answer comes from: at most `limit` sentences, the best first. This is computed when it
+    /// is asked for, from what was recorded while the answer was written.
+    ///
+    /// # Errors
+    /// Where the computation fails or is interrupted, or there is no memory for it. The conversation is as it was.
+    ///
+    /// ```
+    /// use longhand::{Chat, ChatOptions, Model, ModelSource, Preamble, Setup, SetupOptions};
+    ///
+    /// let model = Model::open(ModelSource::Embedded)?;
+    /// let document = "The old boat crossed the river. Mary's favorite number is 34251. It rained.";
+    /// let preamble = Preamble::new(model.chat_format()?, None, document)?;
+    /// let setup = Setup::resolve(&model, &SetupOptions::default(), preamble.min_tokens(), &mut ())?;
+    /// let mut chat = Chat::new(setup.start(&mut ())?, ChatOptions { preamble, ..ChatOptions::default() })?;
+    /// chat.record_sources(true)?;
+    /// chat.ask("What is Mary's favorite number?", &mut |_| ())?;
+    /// let sources = chat.sources(3)?;
+    /// assert_eq!(chat.source_text(&sources.found[0]), "Mary's favorite number is 34251.");
+    /// # Ok::<(), longhand::EngineError>(())
+    /// ```
+    pub fn sources(&mut self, limit: usize) -> Result<Sources, EngineError> {
+        let (Some(turn), true) = (self.turns.last(), self.has_answer()) else {
+            return Ok(NoSources::NotRecorded.into());
+        };
+        if !self.session.records_attention() {
+            return Ok(NoSources::NotRecorded.into());
+        }
+        // The first token of the answer is chosen with the last one of the question.
+        let by = turn.answer.saturating_sub(1)..self.timeline.len();
+        let places = self.document_places();
+        let (Some((_, first)), Some((_, last))) = (places.first(), places.last()) else {
+            return Ok(NoSources::NoDocuments.into());
+        };
+        let from = first.first_token;
+        let to = from..last.first_token + last.token_ends.len();
+        let paid = match self.session.attention_paid(by, to)? {
+            Some(paid) => paid,
+            None if self.session.has_recorded_layers() => return Ok(NoSources::NotRecorded.into()),
+            None => return Ok(NoSources::NoHeads.into()),
+        };
+        // One text of all parts, so that sentences of different parts are compared with each other.
+        let texts = self.document_texts();
+        let (mut text, mut token_ends, mut attention, mut starts) =
+            (String::new(), Vec::new(), Vec::new(), Vec::new());
+        for (part, place) in &places {
+            let start = text.len();
+            starts.push((start, *part));
+            text += texts[*part];
+            text += "\n\n";
+            token_ends.extend(place.token_ends.iter().map(|end| start + end));
+            attention.extend_from_slice(&paid[place.first_token - from..][..place.token_ends.len()]);
+        }
+        let conversation = self.conversation();
+        let (question, answer) = conversation.last().copied().unwrap_or_default();
+        let answer = answer.unwrap_or_default();
+        let evidence =
+            Evidence { text: &text, token_ends: &token_ends, attention: &attention, question, answer };
+        let source = |Ranked { range, weight }: Ranked| {
+            let part = starts.partition_point(|(start, _)| *start <= range.start) - 1;
+            let (start, part) = starts[part];
+            Source { part, range: range.start - start..range.end - start, weight }
+        };
+        let is_pointed_at = attention.iter().any(|paid| *paid > 0.0);
+        let ranked = if is_pointed_at { rank(&evidence, Ranking::Combined, limit) } else { Vec::new() };
+        match ranked.is_empty() && limit > 0 {
+            true => Ok(NoSources::NothingAttended.into()),
+            false => Ok(Sources { found: ranked.into_iter().map(source).collect(), missing: None }),
+        }
+    }
+
+    /// The text of a source; empty for a source of another conversation.
+    pub fn source_text(&self, source: &Source) -> &str {
+        let text = self.document_texts().get(source.part).copied().unwrap_or_default();
+        text.get(source.range.clone()).unwrap_or_default()
+    }
+
+    /// The texts of the documents: first those that the conversation began with, in one text, then each that was attached
+    /// later.
+    pub fn document_texts(&self) -> Vec<&str> {
+        let attached = self.attachments.iter().map(|attachment| attachment.text.as_str());
+        [self.preamble.documents()].into_iter().chain(attached).collect()
+    }
+
+    fn has_answer(&self) -> bool {
+        !self.awaits_answer() && self.has_answers()
+    }
+
+    /// Where the documents are in the timeline, by part; those that are not there as they are are left out.
+    fn document_places(&self) -> Vec<(usize, TextPlace)> {
+        let mut prompt = PromptBytes::new(self.format.tokenizer(), &self.timeline);
+        let texts = self.document_texts().into_iter().enumerate();
+        texts.filter_map(|(part, text)| Some((part, prompt.find(text)?))).collect()
+    }
+}

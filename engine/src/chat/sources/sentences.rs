@@ -1,0 +1,132 @@
+//! Sentences of a text, as byte ranges. A line of a table, an item of a list and a heading count as sentences. Lines of
+//! prose that were broken at a width are read on.
+
+use std::ops::Range;
+
+use unicode_segmentation::UnicodeSegmentation;
+
+/// Lines of prose that are shorter than this many bytes end what they are in.
+const BROKEN_LINE: usize = 40;
+/// A sentence that is longer, in bytes, is one of a text without full stops: its lines count.
+const MAX_SENTENCE: usize = 600;
+
+/// The sentences of a text in their order, without the white space around them.
+///
+/// ```
+/// let text = "# Boats\n\nThe old boat crossed\nthe river. It sank.\n- one\n- two\n| a | b |\n";
+/// let of = |range: &std::ops::Range<usize>| text[range.clone()].to_owned();
+/// let sentences: Vec<String> = longhand::sources::sentences(text).iter().map(of).collect();
+/// assert_eq!(sentences[0], "# Boats");
+/// assert_eq!(sentences[3..], ["- one", "- two", "| a | b |"]);
+/// ```
+pub fn sentences(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut block: Option<Range<usize>> = None;
+    let mut previous = "";
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let range = start..start + line.len();
+        start = range.end;
+        let goes_on = block.is_some() && goes_on(previous, line);
+        match (&mut block, goes_on) {
+            (Some(block), true) => block.end = range.end,
+            (before, _) => {
+                if let Some(block) = before.replace(range) {
+                    add_block(text, block, &mut found);
+                }
+            }
+        }
+        previous = line;
+    }
+    if let Some(block) = block {
+        add_block(text, block, &mut found);
+    }
+    found
+}
+
+/// Whether a line goes on with the one before it.
+fn goes_on(previous: &str, line: &str) -> bool {
+    let (before, line) = (previous.trim(), line.trim());
+    !before.is_empty()
+        && !line.is_empty()
+        && !stands_alone(before)
+        && !begins(line)
+        && before.len() >= BROKEN_LINE
+}
+
+/// Whether nothing follows a line that belongs to it.
+fn stands_alone(line: &str) -> bool {
+    line.starts_with(['#', '|']) || line.contains('\t')
+}
+
+/// Whether a line begins something: a list item, a heading, a line of a table, a quotation, a block of code.
+fn begins(line: &str) -> bool {
+    let rest = line.trim_start_matches(|sign: char| sign.is_ascii_digit());
+    let is_numbered = rest.len() < line.len() && line.len() - rest.len() <= 3 && rest.starts_with([')', '.']);
+    let is_item = is_numbered && rest[1..].starts_with(char::is_whitespace);
+    let mark = line.chars().next().unwrap_or(' ');
+    let has_mark = "-*+•◦‣–".contains(mark) && line[mark.len_utf8()..].starts_with(char::is_whitespace);
+    is_item || has_mark || stands_alone(line) || line.starts_with(['>', '`'])
+}
+
+/// Adds the sentences of lines that belong together.
+fn add_block(text: &str, block: Range<usize>, found: &mut Vec<Range<usize>>) {
+    // A line break ends a sentence otherwise. The bytes stay where they are.
+    let joined = text[block.clone()].replace(['\n', '\r'], " ");
+    for (at, sentence) in joined.split_sentence_bound_indices() {
+        let range = block.start + at..block.start + at + sentence.len();
+        if range.len() <= MAX_SENTENCE {
+            add(text, range, found);
+            continue;
+        }
+        let mut start = range.start;
+        for line in text[range].split_inclusive('\n') {
+            add(text, start..start + line.len(), found);
+            start += line.len();
+        }
+    }
+}
+
+/// Adds a sentence, unless it has no letters and no digits.
+fn add(text: &str, range: Range<usize>, found: &mut Vec<Range<usize>>) {
+    let part = &text[range.clone()];
+    if part.contains(char::is_alphanumeric) {
+        let start = range.end - part.trim_start().len();
+        found.push(start..start + part.trim().len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &[&str]) {
+        let found: Vec<&str> = sentences(text).into_iter().map(|range| &text[range]).collect();
+        assert_eq!(found, expected, "{text:?}");
+    }
+
+    #[test]
+    fn lines_of_prose_are_read_on_and_others_stand_alone() {
+        check("", &[]);
+        check(" \n\n---\n", &[]);
+        check("It rained. Mary's number is 7!\n\nReally?", &["It rained.", "Mary's number is 7!", "Really?"]);
+        let broken = "The old boat crossed the quiet river, and then\nit sank in the rain. Nobody saw it.";
+        check(
+            broken,
+            &["The old boat crossed the quiet river, and then\nit sank in the rain.", "Nobody saw it."],
+        );
+        check("A heading\nThe text below it.", &["A heading", "The text below it."]);
+        check("# One\ntwo\n- a b c\n- d\n1. e\n12) f", &["# One", "two", "- a b c", "- d", "1. e", "12) f"]);
+        check("| a | 1 |\n| b | 2 |\nname\tvalue\n", &["| a | 1 |", "| b | 2 |", "name\tvalue"]);
+        check("一。二三。", &["一。", "二三。"]);
+        check("The price is 3.14 in 2020.\r\nNext.\r\n", &["The price is 3.14 in 2020.", "Next."]);
+    }
+
+    #[test]
+    fn a_text_without_full_stops_is_cut_at_its_lines() {
+        let line = format!("{}\n", "word ".repeat(20).trim());
+        let text = line.repeat(10);
+        assert_eq!(sentences(&text).len(), 10);
+        assert!(sentences(&text).iter().all(|range| text[range.clone()] == *line.trim()));
+    }
+}

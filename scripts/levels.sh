@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Runs a portable program on CPUs of several levels, which QEMU emulates, and on this machine: each takes its level of
+# ggml's code (ggml/sys/cpu/levels.rs), and all give the same answers.
+#
+#     scripts/levels.sh target/release/longhand
+#
+# Needs qemu-user; two minutes. QEMU 7 emulates no AVX-512: the levels with it run only where this machine has it.
+set -euo pipefail
+
+program=$(realpath "${1:?the program}")
+fail() { printf 'levels.sh: %s\n' "$*" >&2; exit 1; }
+command -v qemu-x86_64 > /dev/null || fail "qemu-x86_64 is needed (Debian: apt-get install qemu-user)"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export HOME=$work XDG_CACHE_HOME=$work/cache XDG_CONFIG_HOME=$work/config XDG_STATE_HOME=$work/state
+
+{
+    printf "Mary's favorite number is 34251.\n"
+    for line in {1..40}; do printf 'Line %s of the note says that the boat of the harbour is painted green.\n' "$line"; done
+    printf "Peter's favorite number is 90817.\n"
+} > "$work/note.txt"
+# The answers with quantised keys and values too, whose code differs most between levels.
+answers() {
+    local name
+    for name in Mary Peter; do
+        "$@" "$program" ask --private -f "$work/note.txt" "What is $name's favorite number?" -n 12 2> "$work/notes" ||
+            { cat "$work/notes" >&2; return 1; }
+    done
+    "$@" "$program" ask --private -f "$work/note.txt" -ctk q8_0 -ctv iq4_nl "What is Mary's favorite number?" -n 12 2> "$work/notes" ||
+        { cat "$work/notes" >&2; return 1; }
+}
+level() { "$@" "$program" --version | sed -n 's/^CPU level: //p' | sed 's/, .*the best.*//'; }
+
+answers env > "$work/here"
+grep -q 34251 "$work/here" && grep -q 90817 "$work/here" || { cat "$work/here"; fail "wrong answers on this machine"; }
+printf '%-18s %s\n' "this machine" "$(level env)"
+# The last one has all of x86-64-v3 but an instruction.
+for case in Nehalem=x86-64-v2 SandyBridge=x86-64-v2 Haswell=x86-64-v3 Haswell,-movbe=x86-64-v2; do
+    cpu=${case%=*} expected=${case##*=}
+    found=$(level qemu-x86_64 -cpu "$cpu")
+    [ "$found" = "$expected" ] || fail "$cpu takes the level $found instead of $expected"
+    answers qemu-x86_64 -cpu "$cpu" > "$work/there" || fail "$cpu: the program failed"
+    diff "$work/here" "$work/there" || fail "$cpu gives other answers than this machine"
+    printf '%-18s %s: the same answers\n' "$cpu" "$found"
+done
