@@ -1,10 +1,12 @@
 //! PDF. The interpreter draws a page; what it draws is collected (`page.rs`), without what nobody sees (`canvas.rs`), and
 //! with what a file says besides its drawings: the names of glyphs (`font_names.rs`), texts in place of glyphs
-//! (`actual_text.rs`), values of forms and comments (`fields.rs`). What the interpreter does not hand over is changed in
+//! (`actual_text.rs`), values of forms and comments (`fields.rs`), bookmarks
+//! (`bookmarks.rs`). What the interpreter does not hand over is changed in
 //! the file before (`changes.rs`); so are drawings that repeat each other without end (`forms.rs`). Lines, words and
 //! tables follow from where glyphs are (`layout/`), which knows nothing of PDF.
 
 mod actual_text;
+mod bookmarks;
 mod canvas;
 mod changes;
 mod fields;
@@ -18,6 +20,7 @@ mod text_string;
 use hayro_interpret::InterpreterCache;
 use hayro_interpret::hayro_syntax::{DecryptionError, LoadPdfError, Pdf};
 
+use self::bookmarks::Bookmarks;
 use self::page::PageText;
 use crate::selection::Chooser;
 use crate::writer::tidy;
@@ -43,6 +46,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     } else if forms.repeated > 0 {
         return Err(Problem::Damaged { what: "its drawings contain each other too often".to_owned() });
     }
+    let bookmarks = Bookmarks::of(&pdf);
     let cache = InterpreterCache::new();
     let mut text = String::new();
     let mut totals = Totals { repeated: forms.repeated, ..Totals::default() };
@@ -51,15 +55,15 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
         if !chooser.takes_next() {
             continue;
         }
-        let page = page::read(page, &cache, &mut forms.texts);
-        totals.add(&page);
-        let page = write(page);
-        if !page.is_empty() && !text.is_empty() {
+        let read = page::read(page, &cache, &mut forms.texts);
+        totals.add(&read);
+        let written = write(read);
+        if !written.is_empty() && !text.is_empty() {
             text.push('\n');
         }
-        if !page.is_empty() {
+        if !written.is_empty() {
             text.push_str(&marks::page(i + 1));
-            text.push_str(&marks::without_marks(page));
+            text.push_str(&bookmarks.mark(page, marks::without_marks(written)));
         }
         if text.len() as u64 > max_bytes {
             return Err(Problem::TooLong { limit: max_bytes });

@@ -780,6 +780,32 @@ fn numbers_that_are_seen_are_read_if_the_actual_text_has_others() {
     }
 }
 
+#[test]
+fn bookmarks_are_headings() {
+    let mut made = Made::new(at(&[
+        (72.0, 700.0, "1 The bridge"),
+        (72.0, 680.0, "It is old."),
+        (72.0, 660.0, "1.1 Its keeper"),
+        (72.0, 640.0, "Its keeper is tired."),
+        (72.0, 620.0, "The river"),
+    ]));
+    made.catalogue =
+        "/Outlines 9 0 R /Names << /Dests << /Kids [<< /Names [(k) << /D [3 0 R /XYZ 0 0 0] >>] >>] >> >>";
+    made.more = [
+        "<< /Type /Outlines /First 10 0 R >>",
+        "<< /Title (The Bridge) /Dest [3 0 R /Fit] /First 11 0 R /Next 12 0 R >>",
+        "<< /Title (Its keeper) /A << /S /GoTo /D (k) >> /Next 11 0 R >>",
+        "<< /Title (Elsewhere) /Dest [99 0 R /Fit] >>",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let document = made.read().expect("a document");
+    let parts = document.outline.parts(&document.text);
+    let sections: Vec<&str> = parts.iter().filter_map(|part| part.location.section).collect();
+    assert_eq!(sections.len(), 2, "{parts:?}");
+    assert!(sections[0].contains("The bridge") && sections[1].contains("Its keeper"), "{sections:?}");
+}
+
 // Forms.
 
 /// A page with labels and these fields, of which the first is object 9.
