@@ -23,6 +23,10 @@ pub(crate) struct Counts {
     pub(crate) unfilled_rows: usize,
     /// Characters of pages that nobody sees.
     pub(crate) hidden_characters: usize,
+    /// Places of pages whose numbers differ from the text for copying.
+    pub(crate) other_numbers: usize,
+    /// Drawings that repeat others too often.
+    pub(crate) repeated_drawings: usize,
     /// Slides and sheets that are hidden.
     pub(crate) hidden_parts: usize,
     /// Formulas of cells without a result.
@@ -79,6 +83,8 @@ impl Counts {
             Note::HiddenText { places } => (&mut self.hidden, *places),
             Note::Deletions { places } => (&mut self.deletions, *places),
             Note::HiddenCharacters { characters } => (&mut self.hidden_characters, *characters),
+            Note::OtherNumbers { places } => (&mut self.other_numbers, *places),
+            Note::RepeatedDrawings { drawings } => (&mut self.repeated_drawings, *drawings),
             Note::HiddenParts { parts } => (&mut self.hidden_parts, *parts),
             Note::Pictures { pictures } => (&mut self.pictures, *pictures),
             Note::UnreadFormulas { formulas } => (&mut self.formulas, *formulas),
@@ -109,6 +115,8 @@ impl Counts {
         self.unknown_characters += part.unknown_characters;
         self.unfilled_rows += part.unfilled_rows;
         self.hidden_characters += part.hidden_characters;
+        self.other_numbers += part.other_numbers;
+        self.repeated_drawings += part.repeated_drawings;
         self.hidden_parts += part.hidden_parts;
         self.no_results += part.no_results;
         self.unordered_chapters += part.unordered_chapters;
@@ -127,6 +135,8 @@ impl Counts {
             count(self.hidden, |places| Note::HiddenText { places }),
             count(self.deletions, |places| Note::Deletions { places }),
             count(self.hidden_characters, |characters| Note::HiddenCharacters { characters }),
+            count(self.other_numbers, |places| Note::OtherNumbers { places }),
+            count(self.repeated_drawings, |drawings| Note::RepeatedDrawings { drawings }),
             count(self.hidden_parts, |parts| Note::HiddenParts { parts }),
             count(self.pictures, |pictures| Note::Pictures { pictures }),
             count(self.formulas, |formulas| Note::UnreadFormulas { formulas }),

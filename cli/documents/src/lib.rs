@@ -231,6 +231,16 @@ pub enum Note {
         /// Its characters without spaces.
         characters: usize,
     },
+    /// The text that a PDF gives in place of what is drawn has other numbers. Those that are drawn were read.
+    OtherNumbers {
+        /// The number of places.
+        places: usize,
+    },
+    /// Drawings of a PDF that repeat others too often were left out.
+    RepeatedDrawings {
+        /// Their number.
+        drawings: usize,
+    },
 }
 
 impl fmt::Display for Note {
@@ -288,6 +298,14 @@ impl fmt::Display for Note {
             }
             Note::HiddenCharacters { characters } => {
                 write!(f, "{characters} hidden character{} left out", s(*characters))
+            }
+            Note::OtherNumbers { places } => write!(
+                f,
+                "in {places} place{} the text for copying has other numbers than are drawn; those that are drawn were read",
+                s(*places)
+            ),
+            Note::RepeatedDrawings { drawings } => {
+                write!(f, "{drawings} drawing{} that repeat others too often left out", s(*drawings))
             }
         }
     }

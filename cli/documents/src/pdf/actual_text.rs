@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use hayro_interpret::hayro_syntax::object::{Dict, FromBytes, Name, String as PdfString};
-use hayro_interpret::hayro_syntax::page::Page;
+use hayro_interpret::hayro_syntax::page::Resources;
 use memchr::memmem;
 
 use super::text_string;
@@ -33,12 +33,11 @@ impl ActualText<'_> {
         usize::try_from(FIRST_NUMBER.checked_sub(number)?).ok()
     }
 
-    /// Reads the content of a page.
-    pub(super) fn of<'a>(page: &'a Page<'_>) -> ActualText<'a> {
-        let content = page.page_stream().unwrap_or_default();
-        let mut found = ActualText { content: Cow::Borrowed(content), texts: Vec::new() };
+    /// Reads a content with these resources. Its texts come after others.
+    pub(super) fn of<'a>(content: &'a [u8], resources: &Resources<'_>, texts: Vec<String>) -> ActualText<'a> {
+        let mut found = ActualText { content: Cow::Borrowed(content), texts };
         found.replace_dictionaries(content);
-        let properties = &page.resources().properties;
+        let properties = &resources.properties;
         for name in properties.keys() {
             if let Some(text) = properties.get::<Dict<'_>>(&*name).and_then(|properties| text_of(&properties))
             {

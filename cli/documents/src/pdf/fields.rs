@@ -40,6 +40,7 @@ const MULTILINE: u32 = 1 << 12;
 const PASSWORD: u32 = 1 << 13;
 const RADIO: u32 = 1 << 15;
 const PUSH_BUTTON: u32 = 1 << 16;
+const COMBO: u32 = 1 << 17;
 /// Size of the text of a field in points, where it follows from nothing.
 const TEXT_SIZE: f64 = 10.0;
 /// Largest such size.
@@ -165,10 +166,14 @@ impl<'a> Field<'a> {
                     }
                 }
             }
-            b"Ch" => {
-                let value = self.choices().join(", ");
-                (!value.is_empty()).then(|| vec![one_line(value, place)])
-            }
+            b"Ch" => match self.choices().join(", ") {
+                // A list shows what can be chosen.
+                value if value.is_empty() && flags & COMBO == 0 => {
+                    let options = self.options().into_iter().map(|(_, shown)| format!("☐ {shown}\n"));
+                    Some(self.lines(&options.collect::<String>(), place)).filter(|lines| !lines.is_empty())
+                }
+                value => (!value.is_empty()).then(|| vec![one_line(value, place)]),
+            },
             _ => None,
         }
     }
@@ -189,9 +194,9 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// What is chosen, as it is shown.
-    fn choices(&self) -> Vec<String> {
-        let shown: Vec<(String, String)> = match self.object("Opt") {
+    /// What can be chosen: the value and how it is shown.
+    fn options(&self) -> Vec<(String, String)> {
+        match self.object("Opt") {
             Some(Object::Array(options)) => options
                 .iter::<Object<'_>>()
                 .take(MAX_ANNOTATIONS)
@@ -204,7 +209,12 @@ impl<'a> Field<'a> {
                 })
                 .collect(),
             _ => Vec::new(),
-        };
+        }
+    }
+
+    /// What is chosen, as it is shown.
+    fn choices(&self) -> Vec<String> {
+        let shown = self.options();
         let chosen: Vec<String> = match self.object("V") {
             Some(Object::Array(values)) => {
                 values.iter::<Object<'_>>().filter_map(|value| text(&value)).collect()

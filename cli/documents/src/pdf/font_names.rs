@@ -1,6 +1,6 @@
 //! Fonts whose glyphs have names that the interpreter does not know: `f_f_i`, `a.sc`, `uni00660069`, those of TeX for
 //! mathematical signs, and all names of fonts whose glyphs are drawings (Type 3). Such a font gets a table of its characters (`/ToUnicode`), which the
-//! interpreter reads. The table is added as PDFs are changed: at the end of the file. Names consist of parts, as Adobe's
+//! interpreter reads. Names consist of parts, as Adobe's
 //! rules for names say. Which character a part is, the interpreter is asked: it knows the list of names, so that no
 //! second list is needed here.
 
@@ -16,34 +16,27 @@ use hayro_interpret::{
     PathDrawMode, SoftMask, interpret_page,
 };
 use kurbo::{Affine, BezPath, Rect};
-use memchr::memmem;
 
+use super::changes::{FIRST_OBJECT, MAX_OBJECTS, Objects};
 use super::tex_names;
 
 /// Forms in forms that are looked into for fonts.
 const MAX_DEPTH: usize = 16;
-/// The numbers of objects that are added begin here; the largest that PDF allows is 8,388,607.
-const FIRST_OBJECT: usize = 8_000_000;
 /// Fonts that get a table.
-const MAX_FONTS: usize = 10_000;
+const MAX_FONTS: usize = MAX_OBJECTS / 2;
 /// The names of a font's program are looked for in so many bytes.
 const PROGRAM_HEAD: usize = 32 << 10;
 /// Parts of names that the interpreter is asked for at a time.
 const PARTS_AT_ONCE: usize = 250;
 
-/// The file with tables for such fonts, if it has any.
-pub(super) fn mend(pdf: &Pdf) -> Option<Vec<u8>> {
-    let data = pdf.data().as_ref();
-    // In an encrypted file, what is added would have to be encrypted too.
-    if memmem::find(data, b"/Encrypt").is_some() {
-        return None;
-    }
+/// Such fonts with their tables.
+pub(super) fn tables(pdf: &Pdf) -> Objects {
     let mut fonts = Fonts::default();
     for page in pdf.pages().iter() {
         fonts.add(page.resources(), 0);
     }
     if fonts.names.is_empty() {
-        return None;
+        return Objects::new();
     }
     let all_parts = |name: &String| -> Vec<String> {
         parts(name)
@@ -59,16 +52,13 @@ pub(super) fn mend(pdf: &Pdf) -> Option<Vec<u8>> {
     for (i, font) in fonts.names.iter().enumerate() {
         let Some(table) = table(&font.names, &characters) else { continue };
         let number = FIRST_OBJECT + i;
-        let dictionary = font.dictionary.data().strip_suffix(b">>")?;
+        let Some(dictionary) = font.dictionary.data().strip_suffix(b">>") else { continue };
         let dictionary = [dictionary, format!(" /ToUnicode {number} 0 R >>").as_bytes()].concat();
         objects.push((font.id.obj_number as usize, dictionary));
         let stream = format!("<< /Length {} >>\nstream\n{table}\nendstream", table.len());
         objects.push((number, stream.into_bytes()));
     }
-    if objects.is_empty() {
-        return None;
-    }
-    Some(add(data, pdf.xref().root_id(), &objects))
+    objects
 }
 
 /// A font and the names of its glyphs by their codes.
@@ -210,32 +200,6 @@ fn table(names: &BTreeMap<u8, String>, characters: &HashMap<String, String>) -> 
         }
     }
     (!table.is_empty()).then(|| format!("1 begincodespacerange <00> <ff> endcodespacerange\n{table}"))
-}
-
-/// The file with these objects, as PDFs are changed: objects, where they are, and what remains of the trailer.
-fn add(data: &[u8], root: ObjectIdentifier, objects: &[(usize, Vec<u8>)]) -> Vec<u8> {
-    let mut file = data.to_vec();
-    let mut places = String::from("xref\n");
-    for (number, object) in objects {
-        file.push(b'\n');
-        places += &format!("{number} 1\n{:010} 00000 n \n", file.len());
-        file.extend(format!("{number} 0 obj\n").bytes());
-        file.extend(object);
-        file.extend(b"\nendobj\n");
-    }
-    let start = file.len();
-    let previous = memmem::rfind(data, b"startxref").and_then(|at| {
-        let after = String::from_utf8_lossy(&data[at + 9..data.len().min(at + 40)]).into_owned();
-        after.split_ascii_whitespace().next()?.parse::<usize>().ok()
-    });
-    let previous = previous.map(|at| format!(" /Prev {at}")).unwrap_or_default();
-    let size = FIRST_OBJECT + MAX_FONTS;
-    let root = format!("{} {}", root.obj_number, root.gen_number);
-    file.extend(
-        format!("{places}trailer\n<< /Size {size} /Root {root} R{previous} >>\nstartxref\n{start}\n%%EOF\n")
-            .bytes(),
-    );
-    file
 }
 
 /// Asks the interpreter which characters these names stand for, with a document whose font has them.

@@ -1,12 +1,17 @@
 //! PDF. The interpreter draws a page; what it draws is collected (`page.rs`), without what nobody sees (`canvas.rs`), and
 //! with what a file says besides its drawings: the names of glyphs (`font_names.rs`), texts in place of glyphs
-//! (`actual_text.rs`), values of forms and comments (`fields.rs`). Lines, words and tables follow from where glyphs are
-//! (`layout/`), which knows nothing of PDF.
+//! (`actual_text.rs`), values of forms and comments (`fields.rs`), bookmarks
+//! (`bookmarks.rs`). What the interpreter does not hand over is changed in
+//! the file before (`changes.rs`); so are drawings that repeat each other without end (`forms.rs`). Lines, words and
+//! tables follow from where glyphs are (`layout/`), which knows nothing of PDF.
 
 mod actual_text;
+mod bookmarks;
 mod canvas;
+mod changes;
 mod fields;
 mod font_names;
+mod forms;
 mod layout;
 mod page;
 mod tex_names;
@@ -15,6 +20,7 @@ mod text_string;
 use hayro_interpret::InterpreterCache;
 use hayro_interpret::hayro_syntax::{DecryptionError, LoadPdfError, Pdf};
 
+use self::bookmarks::Bookmarks;
 use self::page::PageText;
 use crate::selection::Chooser;
 use crate::writer::tidy;
@@ -27,29 +33,37 @@ use crate::{Converted, Note, Options, Problem, Unit, marks};
 pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Problem> {
     let max_bytes = options.limits.bytes;
     let mut pdf = open(bytes.to_vec())?;
-    if let Some(mended) = font_names::mend(&pdf)
-        && let Ok(mended) = open(mended)
-        && mended.pages().len() == pdf.pages().len()
-    {
-        pdf = mended;
+    let mut forms = forms::change(&pdf);
+    if changes::are_possible(&pdf) {
+        let mut objects = font_names::tables(&pdf);
+        objects.append(&mut forms.objects);
+        if !objects.is_empty()
+            && let Ok(changed) = open(changes::add(&pdf, &objects))
+            && changed.pages().len() == pdf.pages().len()
+        {
+            pdf = changed;
+        }
+    } else if forms.repeated > 0 {
+        return Err(Problem::Damaged { what: "its drawings contain each other too often".to_owned() });
     }
+    let bookmarks = Bookmarks::of(&pdf);
     let cache = InterpreterCache::new();
     let mut text = String::new();
-    let mut totals = Totals::default();
+    let mut totals = Totals { repeated: forms.repeated, ..Totals::default() };
     let mut chooser = Chooser::new(options.selection.as_ref(), Unit::Page);
     for (i, page) in pdf.pages().iter().enumerate() {
         if !chooser.takes_next() {
             continue;
         }
-        let page = page::read(page, &cache);
-        totals.add(&page);
-        let page = write(page);
-        if !page.is_empty() && !text.is_empty() {
+        let read = page::read(page, &cache, &mut forms.texts);
+        totals.add(&read);
+        let written = write(read);
+        if !written.is_empty() && !text.is_empty() {
             text.push('\n');
         }
-        if !page.is_empty() {
+        if !written.is_empty() {
             text.push_str(&marks::page(i + 1));
-            text.push_str(&marks::without_marks(page));
+            text.push_str(&bookmarks.mark(page, marks::without_marks(written)));
         }
         if text.len() as u64 > max_bytes {
             return Err(Problem::TooLong { limit: max_bytes });
@@ -90,6 +104,8 @@ struct Totals {
     hidden: usize,
     pictures: usize,
     empty_pages: usize,
+    other_numbers: usize,
+    repeated: usize,
 }
 
 impl Totals {
@@ -99,6 +115,7 @@ impl Totals {
         self.hidden += page.hidden;
         self.pictures += page.pictures;
         self.empty_pages += usize::from(page.known == 0);
+        self.other_numbers += page.other_numbers;
     }
 
     fn check(&self, pages: usize) -> Result<(), Problem> {
@@ -120,6 +137,12 @@ impl Totals {
         }
         if self.hidden > 0 {
             notes.push(Note::HiddenCharacters { characters: self.hidden });
+        }
+        if self.other_numbers > 0 {
+            notes.push(Note::OtherNumbers { places: self.other_numbers });
+        }
+        if self.repeated > 0 {
+            notes.push(Note::RepeatedDrawings { drawings: self.repeated });
         }
         notes
     }

@@ -38,15 +38,19 @@ pub(super) struct PageText {
     pub(super) hidden: usize,
     /// Pictures and drawings.
     pub(super) pictures: usize,
+    /// Places where the text in place of glyphs has other numbers than they have.
+    pub(super) other_numbers: usize,
 }
 
-/// Interprets a page.
-pub(super) fn read<'a>(page: &Page<'a>, cache: &InterpreterCache<'a>) -> PageText {
+/// Interprets a page. `texts` are those in place of glyphs in drawings.
+pub(super) fn read<'a>(page: &Page<'a>, cache: &InterpreterCache<'a>, texts: &mut Vec<String>) -> PageText {
     let (width, height) = page.render_dimensions();
     let size = Rect::new(0.0, 0.0, f64::from(width), f64::from(height));
     let upright = page.initial_transform(false).to_kurbo();
     let mut reader = PageReader::new(size);
-    let actual_text = ActualText::of(page);
+    let content = page.page_stream().unwrap_or_default();
+    let texts_of_drawings = texts.len();
+    let actual_text = ActualText::of(content, page.resources(), std::mem::take(texts));
     reader.actual_texts = actual_text.texts;
     let draw = |content: &[u8], resources: &Resources<'a>, reader: &mut PageReader| {
         let mut context = Context::new(upright, size, cache, page.xref(), InterpreterSettings::default());
@@ -58,6 +62,8 @@ pub(super) fn read<'a>(page: &Page<'a>, cache: &InterpreterCache<'a>) -> PageTex
     for appearance in &annotations.appearances {
         draw(&appearance.content, &appearance.resources, &mut reader);
     }
+    *texts = std::mem::take(&mut reader.actual_texts);
+    texts.truncate(texts_of_drawings);
     let mut text = reader.finish();
     text.known += annotations.values.iter().map(|value| letters::visible(&value.text)).sum::<usize>();
     text.values = annotations.values;
@@ -87,6 +93,7 @@ struct PageReader {
     /// Parts of the content that have begun.
     open: Vec<Replaced>,
     pictures: usize,
+    other_numbers: usize,
 }
 
 impl PageReader {
@@ -97,6 +104,7 @@ impl PageReader {
             actual_texts: Vec::new(),
             open: Vec::new(),
             pictures: 0,
+            other_numbers: 0,
         }
     }
 
@@ -117,8 +125,19 @@ impl PageReader {
         Some(BfString::Char(UNKNOWN))
     }
 
-    /// Replaces what was drawn since the part began by the text that the file gives for it.
+    /// Replaces what was drawn since the part began by the text that the file gives for it. If numbers are drawn that the
+    /// text does not have, a reader sees those.
     fn replace(&mut self, replaced: &Replaced, text: String) {
+        let mut drawn = String::new();
+        let glyphs = self.drawn.get(replaced.glyphs..).unwrap_or_default();
+        glyphs.iter().for_each(|glyph| letters::write(&glyph.text.text, &mut drawn));
+        // A digit among letters may be one of a font that has other characters in its place.
+        let is_number = |word: &str| !word.contains(char::is_alphabetic) && !letters::digits(word).is_empty();
+        let has_number = drawn.split_whitespace().any(is_number) && !drawn.contains(UNKNOWN);
+        if has_number && letters::digits(&drawn) != letters::digits(&text) {
+            self.other_numbers += 1;
+            return;
+        }
         let mut drawn = self.drawn.drain(replaced.glyphs..);
         let Some(mut first) = drawn.next() else { return };
         for next in drawn {
@@ -133,7 +152,8 @@ impl PageReader {
     }
 
     fn finish(mut self) -> PageText {
-        let mut page = PageText { pictures: self.pictures, ..PageText::default() };
+        let mut page =
+            PageText { pictures: self.pictures, other_numbers: self.other_numbers, ..PageText::default() };
         let canvas = &self.canvas;
         for (i, glyph) in self.drawn.iter_mut().enumerate() {
             glyph.seen = canvas.seen_at_last(glyph.seen, glyph.middle, i);

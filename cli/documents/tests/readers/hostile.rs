@@ -4,7 +4,7 @@ use std::io::{Cursor, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use documents::{Document, DocumentError, Limits, Problem, read_bytes};
+use documents::{Document, DocumentError, Limits, Note, Problem, read_bytes};
 use zip::write::SimpleFileOptions;
 use zip::{ZipArchive, ZipWriter};
 
@@ -29,6 +29,56 @@ fn read_within(time: Duration, name: &str, bytes: &[u8]) -> Result<Document, Doc
         Err(error) => assert!(!error.to_string().is_empty() && !error.hint().is_empty()),
     }
     result
+}
+
+/// A PDF whose drawings contain each other: drawing `i` draws those of `inner(i)`, and says its number.
+fn drawings(count: usize, inner: impl Fn(usize) -> Vec<usize>) -> Vec<u8> {
+    let number = |i: usize| 6 + i;
+    let mut objects = vec![
+        CATALOGUE.to_owned(),
+        "<< /Type /Pages /Kids [3 0 R] /Count 1 >>".to_owned(),
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 4 0 R /Resources << /Font << /F 5 0 R >> /XObject << \
+         /A0 6 0 R >> >> >>"
+            .to_owned(),
+        stream("", "BT /F 10 Tf 72 780 Td (page) Tj ET /A0 Do"),
+        FONT.to_owned(),
+    ];
+    for i in 0..count {
+        let names: String = inner(i).iter().map(|i| format!("/A{i} {} 0 R ", number(*i))).collect();
+        let draw: String = inner(i).iter().map(|i| format!("/A{i} Do ")).collect();
+        objects.push(stream(
+            &format!(
+                "/Type /XObject /Subtype /Form /BBox [0 0 600 800] /Resources << /Font << /F 5 0 R >> /XObject << {names} >> >>"
+            ),
+            &format!("{draw} BT /F 10 Tf 72 {} Td (drawing {i}) Tj ET", 760 - 12 * i),
+        ));
+    }
+    pdf(&objects)
+}
+
+#[test]
+fn drawings_that_contain_each_other_many_times_are_drawn_once() {
+    // Each draws the next one twice.
+    let double = drawings(40, |i| if i < 39 { vec![i + 1; 2] } else { vec![] });
+    // Each draws both of the next level.
+    let both = drawings(41, |i| (i + 1 + i % 2..41).take(2).collect());
+    // One draws itself.
+    let itself = drawings(1, |_| vec![0, 0]);
+    for (name, file, count) in [("double", double, 40), ("both", both, 41), ("itself", itself, 1)] {
+        let document = read_within(Duration::from_secs(20), "made.pdf", &file).expect(name);
+        for i in 0..count {
+            let line = format!("drawing {i}");
+            assert_eq!(document.text.lines().filter(|found| **found == line).count(), 1, "{name} {i}");
+        }
+        assert!(
+            matches!(document.notes[..], [Note::RepeatedDrawings { drawings: 1.. }]),
+            "{name}: {:?}",
+            document.notes
+        );
+    }
+    // A few levels are as they are.
+    let few = drawings(3, |i| if i < 2 { vec![i + 1; 2] } else { vec![] });
+    assert_eq!(read("made.pdf", &few).expect("a document").notes, []);
 }
 
 #[test]
@@ -221,8 +271,9 @@ fn a_pdf_that_takes_too_much_memory_is_refused() {
 
 #[test]
 fn a_conversion_that_takes_too_long_is_ended() {
-    // Each form draws itself twice, so that the work doubles with each level.
-    let (content, form) = (stream("", "/X Do"), stream(FORM, "/X Do /X Do"));
+    // A long drawing is drawn many times.
+    let (content, form) =
+        (stream("", &"/X Do ".repeat(100_000)), stream(FORM, &"0 0 m 9 9 l S ".repeat(1_000)));
     let one_page = "<< /Type /Pages /Kids [3 0 R] /Count 1 >>";
     let slow = pdf(&[CATALOGUE, one_page, PAGE, &content, FONT, &form]);
     let limits = Limits { time: Duration::from_millis(500), ..Limits::default() };

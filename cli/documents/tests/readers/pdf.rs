@@ -719,6 +719,13 @@ fn the_text_of_a_scanned_picture_is_kept() {
     assert_hidden(&format!("{picture} q 0 0 1 1 re W n BT /F 10 Tf 72 600 Td (seen) Tj ET Q"), "seen", 0);
 }
 
+#[test]
+fn lines_of_a_scanned_picture_that_overlap_are_not_mixed() {
+    // The first line has room at its spaces.
+    let content = "q 600 0 0 800 0 0 cm /X Do Q BT 3 Tr /F 12 Tf 72 600 Td (net a of all) Tj ET BT 3 Tr /F 12 Tf 89 597 Td (share of) Tj ET";
+    assert_text(content, "net a of all\nshare of\n");
+}
+
 // Text that the file gives besides its glyphs.
 
 #[test]
@@ -738,6 +745,65 @@ fn the_actual_text_is_used() {
         made.page = "/Resources << /Font << /F 5 0 R >> /Properties << /P0 << /ActualText (named) >> >> >>";
         assert_eq!(made.text(), format!("{expected}\n"), "{content}");
     }
+}
+
+#[test]
+fn the_actual_text_of_drawings_is_used() {
+    let drawing = |text: &str| {
+        stream(
+            "/Type /XObject /Subtype /Form /BBox [0 0 600 800] /Resources << /Font << /F 5 0 R >> >>",
+            &format!("BT /F 10 Tf 72 700 Td /Span << /ActualText (o{text}) >> BDC (oXce) Tj EMC ET"),
+        )
+    };
+    let mut made = Made::new(
+        "BT /F 10 Tf 72 720 Td /Span << /ActualText (first) >> BDC (f1) Tj EMC ET /A Do /B Do BT /F 10 Tf 72 660 Td /Span << \
+         /ActualText (last) >> BDC (X) Tj EMC ET",
+    );
+    made.page = "/Resources << /Font << /F 5 0 R >> /XObject << /A 9 0 R /B 10 0 R >> >>";
+    made.more = vec![drawing("ffice"), drawing("ther").replace("72 700", "72 680")];
+    assert_eq!(made.text(), "first\noffice\nother\n\nlast\n");
+}
+
+#[test]
+fn numbers_that_are_seen_are_read_if_the_actual_text_has_others() {
+    for (content, expected, places) in [
+        ("/Span << /ActualText (450) >> BDC (120) Tj EMC ( EUR) Tj", "120 EUR", 1),
+        ("/Span << /ActualText (no price) >> BDC (120 EUR) Tj EMC", "120 EUR", 1),
+        ("/Span << /ActualText () >> BDC (120) Tj EMC ( EUR) Tj", "120 EUR", 1),
+        ("/Span << /ActualText (120) >> BDC (1 20) Tj EMC ( EUR) Tj", "120 EUR", 0),
+        ("/Span << /ActualText <FEFF00310030207600200045> >> BDC (106 E) Tj EMC", "10\u{2076} E", 0),
+    ] {
+        let document = Made::new(format!("BT /F 10 Tf 72 700 Td {content} ET")).read().expect("a document");
+        assert_eq!(document.text, format!("{expected}\n"), "{content}");
+        let notes = if places == 0 { vec![] } else { vec![Note::OtherNumbers { places }] };
+        assert_eq!(document.notes, notes, "{content}");
+    }
+}
+
+#[test]
+fn bookmarks_are_headings() {
+    let mut made = Made::new(at(&[
+        (72.0, 700.0, "1 The bridge"),
+        (72.0, 680.0, "It is old."),
+        (72.0, 660.0, "1.1 Its keeper"),
+        (72.0, 640.0, "Its keeper is tired."),
+        (72.0, 620.0, "The river"),
+    ]));
+    made.catalogue =
+        "/Outlines 9 0 R /Names << /Dests << /Kids [<< /Names [(k) << /D [3 0 R /XYZ 0 0 0] >>] >>] >> >>";
+    made.more = [
+        "<< /Type /Outlines /First 10 0 R >>",
+        "<< /Title (The Bridge) /Dest [3 0 R /Fit] /First 11 0 R /Next 12 0 R >>",
+        "<< /Title (Its keeper) /A << /S /GoTo /D (k) >> /Next 11 0 R >>",
+        "<< /Title (Elsewhere) /Dest [99 0 R /Fit] >>",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let document = made.read().expect("a document");
+    let parts = document.outline.parts(&document.text);
+    let sections: Vec<&str> = parts.iter().filter_map(|part| part.location.section).collect();
+    assert_eq!(sections.len(), 2, "{parts:?}");
+    assert!(sections[0].contains("The bridge") && sections[1].contains("Its keeper"), "{sections:?}");
 }
 
 // Forms.
@@ -786,6 +852,18 @@ fn values_of_a_form_stand_beside_their_labels() {
         "Name:\tIda Lindqvist\n\nCountry:\tSweden\n\nLanguages:\tFinnish, Danish\n\n☒ Married\n\n☐ Children\n\n\
          Sex: ◉ female\t○ male\n\nRemarks:\tfirst line\nsecond line\n\nPassword:\t••••••\n"
     );
+}
+
+#[test]
+fn a_list_shows_what_can_be_chosen() {
+    let made = form(
+        &[(72.0, 700.0, "Colour:")],
+        &[
+            "/FT /Ch /T (a) /Opt [(red) [(g) (green)]] /DA (/F 10 Tf) /Rect [72 600 200 690]",
+            "/FT /Ch /T (b) /Ff 131072 /Opt [(one) (two)] /Rect [72 560 200 580]",
+        ],
+    );
+    assert_eq!(made.text(), "Colour:\n☐ red\n☐ green\n");
 }
 
 #[test]

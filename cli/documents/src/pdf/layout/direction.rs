@@ -76,6 +76,11 @@ impl Count {
     }
 }
 
+/// Whether a glyph is a letter of text from the right.
+pub(super) fn is_from_right(glyph: &PlacedText) -> bool {
+    glyph.first().is_some_and(is_rtl)
+}
+
 /// A glyph as it is written, and what it is.
 struct Item {
     text: String,

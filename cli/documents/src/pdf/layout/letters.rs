@@ -62,8 +62,18 @@ pub(in super::super) fn visible(text: &BfString) -> usize {
     }
 }
 
+/// The digits of a text, whatever they look like.
+pub(in super::super) fn digits(text: &str) -> String {
+    let plain = |c: char| match c {
+        '\u{660}'..='\u{669}' => Some(u32::from(c) - 0x660),
+        '\u{6f0}'..='\u{6f9}' => Some(u32::from(c) - 0x6f0),
+        c => c.to_digit(10),
+    };
+    text.nfkc().filter_map(|c| char::from_digit(plain(c)?, 10)).collect()
+}
+
 /// Writes the characters of a glyph.
-pub(super) fn write(text: &BfString, out: &mut String) {
+pub(in super::super) fn write(text: &BfString, out: &mut String) {
     match text {
         BfString::Char(c) => write_char(*c, out),
         BfString::String(text) => text.chars().for_each(|c| write_char(c, out)),

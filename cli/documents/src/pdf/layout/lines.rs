@@ -3,7 +3,7 @@
 //! from the right.
 
 use super::PlacedText;
-use super::letters;
+use super::{direction, letters};
 
 /// All distances are shares of the size of the font.
 /// Going back by this much is a jump.
@@ -91,8 +91,10 @@ impl Line {
         let is_apart = |other: &PlacedText| {
             other.is_space() || glyph.end <= other.x + overlap || glyph.x >= other.end - overlap
         };
-        glyph.end <= self.left + overlap
-            || (self.glyphs.len() <= MAX_GLYPHS && self.glyphs.iter().all(is_apart))
+        // The lines of a picture's text may overlap, and no words of it are filled in.
+        let is_next_line = glyph.is_layer && !direction::is_from_right(glyph);
+        !is_next_line && glyph.end <= self.left + overlap
+            || (!is_next_line && self.glyphs.len() <= MAX_GLYPHS && self.glyphs.iter().all(is_apart))
     }
 }
 

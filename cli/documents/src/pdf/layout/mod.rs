@@ -7,18 +7,16 @@
 //! 3. Glyphs become lines, in the order in which they are drawn (`lines.rs`).
 //! 4. Lines become words and cells (`words.rs`). `tracking.rs` is for spaced letters, `scripts.rs` for exponents,
 //!    `direction.rs` for text from the right.
-//! 5. Cells find their columns (`columns.rs`, `tables.rs`, `prose.rs`), and lines of listings their indents
+//! 5. Cells find their columns (`tables/`), and lines of listings their indents
 //!    (`listings.rs`).
 //! 6. Divided words are joined (`hyphens.rs`).
 
-mod columns;
 mod direction;
 mod doubles;
 mod hyphens;
 pub(super) mod letters;
 mod lines;
 mod listings;
-mod prose;
 mod scripts;
 mod tables;
 mod tracking;
@@ -129,7 +127,7 @@ pub(super) fn text(mut glyphs: Vec<PlacedText>, values: Vec<PlacedText>) -> Stri
     let is_rtl = Count::is_rtl(&counts);
     let rows = lines.into_iter().zip(counts).map(|(line, count)| words::row(line, count.direction(is_rtl)));
     let rows = rows.filter(|row| !row.cells.is_empty()).collect();
-    let mut rows = columns::join(rows);
+    let mut rows = tables::columns::join(rows);
     listings::indent(&mut rows);
     hyphens::join(&tables::write(&rows, is_rtl))
 }

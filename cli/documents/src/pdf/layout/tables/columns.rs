@@ -2,7 +2,7 @@
 //! other if each stands on the line of a label, is short, and is a number or the value of a label with a colon. Columns
 //! of other text are read one after the other, as those of a newspaper.
 
-use super::words::Row;
+use super::super::words::Row;
 
 /// Lines of a column are not farther apart than this, in sizes of the font.
 const PITCH: f64 = 3.2;
@@ -16,7 +16,7 @@ const MOST: usize = 6;
 const MAX_COLUMNS: usize = 100;
 
 /// Joins columns to rows.
-pub(super) fn join(rows: Vec<Row>) -> Vec<Row> {
+pub(in super::super) fn join(rows: Vec<Row>) -> Vec<Row> {
     let mut blocks: Vec<Vec<Row>> = Vec::new();
     for row in rows {
         match blocks.last_mut() {

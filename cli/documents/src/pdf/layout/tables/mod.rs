@@ -6,8 +6,12 @@
 //!
 //! A header in the middle above several columns stands in the first of them. Text that continues a cell of the row above
 //! is written there.
+//!
+//! `columns.rs` joins the columns of tables that are drawn one after the other; `prose.rs` is for columns of text.
 
-use super::prose;
+pub(super) mod columns;
+mod prose;
+
 use super::words::{Cell, Row};
 
 /// Rows of a table are not farther apart than this, in sizes of the font.

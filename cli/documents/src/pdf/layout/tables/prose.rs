@@ -1,7 +1,7 @@
 //! Columns of text that are drawn line by line, across all columns: as those of a newspaper they are read one after the
 //! other. Their cells are lines of words that fill the column; those of a table are not.
 
-use super::words::{Cell, Row};
+use super::super::words::{Cell, Row};
 
 /// Distances in sizes of the font.
 /// Between columns there is so much room.

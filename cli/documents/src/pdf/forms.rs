@@ -1,0 +1,254 @@
+//! Drawings that pages and other drawings contain (form XObjects). Two things of them are changed before the interpreter
+//! draws them:
+//!
+//! - Each text in place of glyphs gets a number, as on pages (`actual_text.rs`).
+//! - Drawings that contain each other many times take a time that doubles with each level. Where a page would draw more
+//!   than a limit, each drawing is drawn once within the others.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use hayro_interpret::hayro_syntax::Pdf;
+use hayro_interpret::hayro_syntax::object::{Array, Dict, Name, ObjectIdentifier, Stream};
+use hayro_interpret::hayro_syntax::page::Resources;
+use memchr::memmem;
+
+use super::actual_text::ActualText;
+use super::changes::{MAX_OBJECTS, Objects};
+
+/// Drawings in drawings that are looked into, as the interpreter does.
+const MAX_DEPTH: usize = 50;
+/// So many drawings within others are drawn for a page.
+const MAX_DRAWN: u64 = 10_000;
+
+type Id = (i32, i32);
+
+/// The drawings of a document that are changed.
+#[derive(Default)]
+pub(super) struct Changed {
+    pub(super) objects: Objects,
+    /// Texts in place of glyphs, by their numbers.
+    pub(super) texts: Vec<String>,
+    /// Drawings that repeat others and were left out.
+    pub(super) repeated: usize,
+}
+
+/// Changes what must be changed.
+pub(super) fn change(pdf: &Pdf) -> Changed {
+    let mut forms = Forms::default();
+    for page in pdf.pages().iter() {
+        let mut roots = forms.add(page.resources(), 0);
+        for annotation in page.raw().get::<Array<'_>>("Annots").unwrap_or_default().iter::<Dict<'_>>() {
+            if let Some(appearances) = annotation.get::<Dict<'_>>("AP") {
+                roots.extend(forms.add_appearance(&appearances, page.resources()));
+            }
+        }
+        forms.check(&roots, || page.page_stream().unwrap_or_default());
+    }
+    forms.changed()
+}
+
+struct Form<'a> {
+    stream: Stream<'a>,
+    resources: Resources<'a>,
+    /// The drawings that it may contain, by name.
+    inner: HashMap<Vec<u8>, Id>,
+    /// Whether it may have text.
+    has_fonts: bool,
+}
+
+#[derive(Default)]
+struct Forms<'a> {
+    forms: HashMap<Id, Form<'a>>,
+    /// What each drawing draws, with itself.
+    drawn: HashMap<Id, u64>,
+    /// Drawings that are reached where pages draw too much, and their content without repetitions.
+    reached: HashSet<Id>,
+    contents: HashMap<Id, Vec<u8>>,
+    repeated: usize,
+}
+
+impl<'a> Forms<'a> {
+    /// Adds the drawings of a page or of a drawing. Returns their numbers by names.
+    fn add(&mut self, resources: &Resources<'a>, depth: usize) -> HashMap<Vec<u8>, Id> {
+        let mut names = HashMap::new();
+        for key in resources.x_objects.keys() {
+            let Some(id) = resources.x_objects.get_ref(&*key).map(ObjectIdentifier::from) else { continue };
+            let id = (id.obj_number, id.gen_number);
+            if self.forms.contains_key(&id) {
+                names.insert(key.to_vec(), id);
+            } else if depth < MAX_DEPTH
+                && let Some(stream) = resources.x_objects.get::<Stream<'_>>(&*key)
+                && stream.dict().get::<Name<'_>>("Subtype").as_deref() == Some(b"Form")
+            {
+                names.insert(key.to_vec(), id);
+                self.add_form(id, stream, resources, depth);
+            }
+        }
+        names
+    }
+
+    fn add_form(&mut self, id: Id, stream: Stream<'a>, outer: &Resources<'a>, depth: usize) {
+        let own = stream.dict().get::<Dict<'_>>("Resources");
+        let has_own = own.is_some();
+        let resources = Resources::from_parent(own.unwrap_or_default(), outer.clone());
+        let has_fonts = !has_own || !resources.fonts.is_empty();
+        let form = Form { stream, resources: resources.clone(), inner: HashMap::new(), has_fonts };
+        self.forms.insert(id, form);
+        let inner = self.add(if has_own { &resources } else { outer }, depth + 1);
+        if let Some(form) = self.forms.get_mut(&id) {
+            form.inner = inner;
+        }
+    }
+
+    /// Adds the drawings of an annotation.
+    fn add_appearance(&mut self, appearances: &Dict<'a>, page: &Resources<'a>) -> HashMap<Vec<u8>, Id> {
+        let shown = appearances.get::<Stream<'_>>("N");
+        let resources = shown.and_then(|shown| shown.dict().get::<Dict<'_>>("Resources"));
+        match resources {
+            Some(resources) => self.add(&Resources::from_parent(resources, page.clone()), 0),
+            None => HashMap::new(),
+        }
+    }
+
+    /// How many drawings a drawing draws, with itself: one that contains itself is without end.
+    fn drawn(&mut self, id: Id) -> u64 {
+        if let Some(drawn) = self.drawn.get(&id) {
+            return *drawn;
+        }
+        let Some(form) = self.forms.get(&id) else { return 0 };
+        if form.inner.is_empty() {
+            self.drawn.insert(id, 1);
+            return 1;
+        }
+        self.drawn.insert(id, u64::MAX);
+        let content = form.stream.decoded().unwrap_or_default();
+        let inner: Vec<Id> = draws(&content, &form.inner).map(|(_, _, id)| id).collect();
+        let drawn = inner.into_iter().fold(1, |sum: u64, id| sum.saturating_add(self.drawn(id)));
+        self.drawn.insert(id, drawn);
+        drawn
+    }
+
+    /// Removes repetitions from the drawings of a page, if it would draw too much.
+    fn check<'b>(&mut self, roots: &HashMap<Vec<u8>, Id>, content: impl FnOnce() -> &'b [u8]) {
+        let mut many = HashMap::new();
+        for (name, id) in roots {
+            let within = self.drawn(*id).saturating_sub(1);
+            if within > 0 {
+                many.insert(name.clone(), *id);
+            }
+        }
+        if many.is_empty() {
+            return;
+        }
+        let content = content();
+        let within = |id: Id| self.drawn.get(&id).map_or(0, |drawn| drawn - 1);
+        // Those of annotations are drawn once.
+        let once = many.values().fold(0, |sum: u64, id| sum.saturating_add(within(*id)));
+        let drawn = draws(content, &many).fold(0, |sum: u64, (_, _, id)| sum.saturating_add(within(id)));
+        if once.max(drawn) > MAX_DRAWN {
+            many.into_values().for_each(|id| self.draw_once(id));
+        }
+    }
+
+    /// Removes the drawings within a drawing that were reached before.
+    fn draw_once(&mut self, id: Id) {
+        let mut rest = vec![id];
+        self.reached.insert(id);
+        while let Some(id) = rest.pop() {
+            let Some(form) = self.forms.get(&id).filter(|form| !form.inner.is_empty()) else { continue };
+            if self.contents.contains_key(&id) {
+                continue;
+            }
+            let mut content = form.stream.decoded().unwrap_or_default().into_owned();
+            let inner: Vec<_> = draws(&content, &form.inner).collect();
+            for (start, end, inner) in inner {
+                if self.reached.insert(inner) {
+                    rest.push(inner);
+                } else {
+                    content[start..end].fill(b' ');
+                    self.repeated += 1;
+                }
+            }
+            self.contents.insert(id, content);
+        }
+    }
+
+    /// The drawings that are changed.
+    fn changed(mut self) -> Changed {
+        let mut changed = Changed { repeated: self.repeated, ..Changed::default() };
+        let mut ids: Vec<Id> = self.forms.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids {
+            let form = &self.forms[&id];
+            let without_repetitions = self.contents.remove(&id);
+            let is_changed = without_repetitions.is_some();
+            let content = match without_repetitions {
+                Some(content) => Cow::Owned(content),
+                None if form.has_fonts => form.stream.decoded().unwrap_or_default(),
+                None => continue,
+            };
+            let before = changed.texts.len();
+            let mut actual_text =
+                ActualText::of(&content, &form.resources, std::mem::take(&mut changed.texts));
+            let has_texts = actual_text.texts.len() > before;
+            changed.texts = std::mem::take(&mut actual_text.texts);
+            if (is_changed || has_texts) && changed.objects.len() < MAX_OBJECTS / 2 {
+                changed.objects.push((id.0 as usize, stream(form.stream.dict(), &actual_text.content)));
+            }
+        }
+        changed
+    }
+}
+
+/// Where a content draws which drawings: `/Name Do`.
+fn draws<'b>(content: &'b [u8], names: &'b HashMap<Vec<u8>, Id>) -> impl Iterator<Item = (usize, usize, Id)> {
+    memmem::find_iter(content, b"Do").filter_map(|at| {
+        let end = at + 2;
+        let is_end =
+            content.get(end).is_none_or(|byte| byte.is_ascii_whitespace() || b"/[(<%".contains(byte));
+        let before = content[..at].trim_ascii_end();
+        let start = before.iter().rposition(|byte| *byte == b'/')?;
+        let name = &before[start + 1..];
+        let id = names.get(name).or_else(|| names.get(&unescaped(name)?))?;
+        (is_end && before.len() < at).then_some((start, end, *id))
+    })
+}
+
+/// A name whose characters are written as `#41`.
+fn unescaped(name: &[u8]) -> Option<Vec<u8>> {
+    if !name.contains(&b'#') || name.len() > 256 {
+        return None;
+    }
+    let (mut plain, mut rest) = (Vec::new(), name);
+    while let [first, after @ ..] = rest {
+        let code = (*first == b'#').then(|| std::str::from_utf8(after.get(..2)?).ok()).flatten();
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) => {
+                plain.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                plain.push(*first);
+                rest = after;
+            }
+        }
+    }
+    Some(plain)
+}
+
+/// A stream with another content, which is not packed.
+fn stream(dictionary: &Dict<'_>, content: &[u8]) -> Vec<u8> {
+    let mut dictionary = dictionary.data().to_vec();
+    for key in [&b"/Filter"[..], b"/DecodeParms", b"/Length"] {
+        let places: Vec<usize> = memmem::find_iter(&dictionary, key).collect();
+        places.into_iter().for_each(|at| dictionary[at + 1] = b'X');
+    }
+    if dictionary.ends_with(b">>") {
+        dictionary.truncate(dictionary.len() - 2);
+    }
+    dictionary.extend(format!(" /Length {} >>\nstream\n", content.len()).bytes());
+    dictionary.extend_from_slice(content);
+    dictionary.extend_from_slice(b"\nendstream");
+    dictionary
+}
