@@ -19,17 +19,17 @@ export HOME=$work XDG_CACHE_HOME=$work/cache XDG_CONFIG_HOME=$work/config XDG_ST
     for line in {1..40}; do printf 'Line %s of the note says that the boat of the harbour is painted green.\n' "$line"; done
     printf "Peter's favorite number is 90817.\n"
 } > "$work/note.txt"
-# The answers with quantised keys and values too, whose code differs most between levels.
+# Nothing that was read on another CPU is found again. The answers with quantised keys and values too, whose code differs most between levels.
 answers() {
     local name
     for name in Mary Peter; do
-        "$@" "$program" ask --private -f "$work/note.txt" "What is $name's favorite number?" -n 12 2> "$work/notes" ||
+        "$@" "$program" ask --disk-cache 0 -f "$work/note.txt" "What is $name's favorite number?" -n 12 2> "$work/notes" ||
             { cat "$work/notes" >&2; return 1; }
     done
-    "$@" "$program" ask --private -f "$work/note.txt" -ctk q8_0 -ctv iq4_nl "What is Mary's favorite number?" -n 12 2> "$work/notes" ||
+    "$@" "$program" ask --disk-cache 0 -f "$work/note.txt" -ctk q8_0 -ctv iq4_nl "What is Mary's favorite number?" -n 12 2> "$work/notes" ||
         { cat "$work/notes" >&2; return 1; }
 }
-level() { "$@" "$program" --version | sed -n 's/^CPU level: //p' | sed 's/, .*the best.*//'; }
+level() { "$@" "$program" --version | sed -n 's/^CPU level: //p' | sed 's/, the best of this file.*//'; }
 
 answers env > "$work/here"
 grep -q 34251 "$work/here" && grep -q 90817 "$work/here" || { cat "$work/here"; fail "wrong answers on this machine"; }
