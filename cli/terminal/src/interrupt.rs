@@ -261,7 +261,9 @@ impl State {
             let Ok(mut signals) = receive.recv() else { return };
             signals.forever().for_each(|signal| shared.receive(signal));
         })?;
-        let signals = Signals::new([signals::SIGINT])?;
+        // The system ignores a signal to process 1, as in a container, that it does not handle.
+        let also = Some(signals::SIGTERM).filter(|_| std::process::id() == 1);
+        let signals = Signals::new([signals::SIGINT].into_iter().chain(also))?;
         let _ = state.handle.set(signals.handle());
         send.send(signals).map_err(io::Error::other)
     }
