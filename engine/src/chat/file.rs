@@ -19,7 +19,7 @@ use models::regular_file;
 use serde::{Deserialize, Serialize};
 
 use super::{Chat, SavedChat};
-use crate::files::atomic_file::{self, Access, Draft, Links};
+use crate::files::atomic_file::{self, Access, DraftFile, Links};
 use crate::session::snapshot::{self, SaveError, error_in, io_error};
 use crate::{EngineError, Hint};
 
@@ -133,7 +133,7 @@ impl ChatFile {
     pub fn create(path: &Path, chat: &Chat) -> Result<ChatFile, EngineError> {
         let created = (|| {
             let origin = Origin::new(path);
-            let draft = Draft::new(path, Access::Owner, Links::Follow)?;
+            let draft = DraftFile::new(path, Access::Owner, Links::Follow)?;
             draft.write(|to| chat.write_to(false, &origin, to).map_err(SaveError))?;
             let state = State::new(&draft.metadata()?);
             let file = draft.create_new()?;
@@ -332,7 +332,7 @@ impl ChatFile {
         content: impl FnOnce(&mut dyn Write) -> Result<(), EngineError>,
         keep_cache: bool,
     ) -> Result<(), SaveError> {
-        let draft = Draft::new(&self.path, Access::Owner, Links::Follow)?;
+        let draft = DraftFile::new(&self.path, Access::Owner, Links::Follow)?;
         draft.write(|to| content(to).map_err(SaveError))?;
         // Before the file has its name: after that nothing may fail.
         let state = State::new(&draft.metadata()?);
