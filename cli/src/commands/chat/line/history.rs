@@ -208,14 +208,14 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::commands::chat::line::draft::Draft;
+    use crate::commands::chat::line::draft::DraftMessage;
 
     fn typed(text: &str) -> Vec<Atom> {
-        Draft::typed(text).atoms().to_vec()
+        DraftMessage::typed(text).atoms().to_vec()
     }
 
     fn texts(history: &History) -> Vec<String> {
-        (0..history.len()).map(|at| Draft::new(history.get(at).expect("an entry").to_vec()).text()).collect()
+        (0..history.len()).map(|at| DraftMessage::new(history.get(at).expect("an entry").to_vec()).text()).collect()
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("new/longhand/history");
         let mut history = History::at(&file).expect("a history");
-        let mut draft = Draft::typed("why \"this\"?\n\\ \u{1b}");
+        let mut draft = DraftMessage::typed("why \"this\"?\n\\ \u{1b}");
         draft.insert_paste(&"line\n".repeat(10));
         for entry in [typed("one"), draft.atoms().to_vec(), typed("two"), typed("two"), Vec::new()] {
             history.add(&entry).expect("written");
