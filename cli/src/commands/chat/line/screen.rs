@@ -20,7 +20,7 @@ const TAB: &str = "    ";
 /// Where and how the text is drawn.
 pub enum Screen {
     /// A terminal that understands control sequences.
-    Rows(Rows),
+    Rows(ScreenRows),
     /// One that does not. The text is only appended to and taken back from its end.
     Plain(Plain),
 }
@@ -93,17 +93,17 @@ impl Screen {
 }
 
 /// Draws on a terminal that understands control sequences.
-pub struct Rows {
+pub struct ScreenRows {
     console: Console,
     drawn: Layout,
     /// The last row of the output, if it is not ended. It is drawn above the text.
     open_row: OpenRow,
 }
 
-impl Rows {
+impl ScreenRows {
     /// Draws with this console's colours.
-    pub fn new(console: Console) -> Rows {
-        Rows { console, drawn: Layout::default(), open_row: OpenRow::default() }
+    pub fn new(console: Console) -> ScreenRows {
+        ScreenRows { console, drawn: Layout::default(), open_row: OpenRow::default() }
     }
 
     fn draw(&mut self, view: &View, size: (usize, usize)) -> io::Result<()> {
