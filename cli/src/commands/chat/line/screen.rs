@@ -205,7 +205,7 @@ impl ScreenRows {
 /// Rows of a terminal.
 #[derive(Debug, Default, PartialEq)]
 struct Layout {
-    rows: Vec<Row>,
+    rows: Vec<ScreenRow>,
     /// Row and column of the cursor.
     cursor: (usize, usize),
     /// The row with the prompt.
@@ -213,7 +213,7 @@ struct Layout {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Row {
+struct ScreenRow {
     text: String,
     /// Columns that the text takes.
     width: usize,
@@ -224,7 +224,7 @@ struct Row {
 impl Layout {
     /// The rows of a text behind a prompt, in a terminal of `columns`.
     fn new(prompt: &str, draft: &DraftMessage, columns: usize) -> Layout {
-        let mut layout = Layout { rows: vec![Row::default()], cursor: (0, 0), prompt_row: Some(0) };
+        let mut layout = Layout { rows: vec![ScreenRow::default()], cursor: (0, 0), prompt_row: Some(0) };
         layout.push(prompt, columns);
         let mut at = 0;
         for piece in pieces(draft) {
@@ -233,7 +233,7 @@ impl Layout {
             }
             at += piece.atoms;
             match piece.shown.as_str() {
-                "\n" => layout.rows.push(Row::default()),
+                "\n" => layout.rows.push(ScreenRow::default()),
                 shown => layout.push(shown, columns),
             }
         }
@@ -244,7 +244,7 @@ impl Layout {
             // Behind a full row the cursor is on the next one.
             layout.cursor = (layout.cursor.0 + 1, 0);
             if layout.cursor.0 == layout.rows.len() {
-                layout.rows.push(Row::default());
+                layout.rows.push(ScreenRow::default());
             }
         }
         layout
@@ -255,7 +255,7 @@ impl Layout {
         for c in shown.chars() {
             let width = c.width().unwrap_or(0);
             if self.rows.last().is_some_and(|row| row.width + width > columns) {
-                self.rows.push(Row::default());
+                self.rows.push(ScreenRow::default());
             }
             if let Some(row) = self.rows.last_mut() {
                 row.text.push(c);
@@ -269,10 +269,10 @@ impl Layout {
         let mut above = Vec::new();
         if open_row.width() > 0 {
             let (text, width) = (open_row.text().to_owned(), open_row.width());
-            above.push(Row { text, width, is_above: false });
+            above.push(ScreenRow { text, width, is_above: false });
         }
         for line in lines {
-            let mut row = Row { is_above: true, ..Row::default() };
+            let mut row = ScreenRow { is_above: true, ..ScreenRow::default() };
             for c in visible(&escape_invisible(line)).chars() {
                 let width = c.width().unwrap_or(0);
                 if row.width + width >= columns {
