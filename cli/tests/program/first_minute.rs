@@ -18,6 +18,7 @@ fn the_long_version_has_what_a_report_needs() {
         "\nggml: ",
         "\nbackends: CPU",
         "\nCPU features: ",
+        "\ncompiled for: ",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
