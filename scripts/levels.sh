@@ -43,3 +43,8 @@ for case in Nehalem=x86-64-v2 SandyBridge=x86-64-v2 Haswell=x86-64-v3 Haswell,-m
     diff "$work/here" "$work/there" || fail "$cpu gives other answers than this machine"
     printf '%-18s %s: the same answers\n' "$cpu" "$found"
 done
+# A CPU below the lowest level gets a sentence.
+code=0
+qemu-x86_64 -cpu qemu64 "$program" ask -f "$work/note.txt" "Who?" > "$work/there" 2>&1 || code=$?
+[ "$code" = 1 ] && grep -q 'x86-64-v2, which this one lacks' "$work/there" || { cat "$work/there"; fail "qemu64: exit code $code"; }
+printf '%-18s none: it is told so\n' qemu64

@@ -35,6 +35,7 @@ pub(crate) use reading::{FirstText, Reached};
 pub use reading::{TextReading, sync_all};
 
 use crate::compute::forward::{Forward, OutputTokens};
+use crate::compute::pace::PieceTimes;
 use crate::compute::pass::Pass;
 use crate::compute::reading_work::ReadingWork;
 use crate::devices::ledger::Reservation;
@@ -71,7 +72,9 @@ pub struct Session {
     /// The graphs of a decode step, built once, and their memory. After a step that failed they are built again.
     decode: Option<(Pass, Workspace)>,
     compressing: Duration,
-    pub(crate) work: ReadingWork,
+    work: ReadingWork,
+    /// Of the text that was read last.
+    pieces: PieceTimes,
     /// The memory that it was promised, where a setup planned it.
     pub(crate) reservations: Vec<Reservation>,
     /// Builds graphs for the session's context.
@@ -196,6 +199,7 @@ impl Session {
             decode: None,
             compressing: Duration::ZERO,
             work: ReadingWork::new(spec),
+            pieces: PieceTimes::default(),
             reservations: Vec::new(),
             forward,
             interrupt: InterruptFlag::new(),

@@ -119,7 +119,7 @@ fn chat(app: &App, args: &ChatArgs, questions: Vec<Message>) -> Result<()> {
     let sampling = opening.sampling().clone();
     front_end.begin_with(questions);
     let (mut chat, mut keeper) = opening.begin(app)?;
-    let given = Given { setup, model: &args.model, thinking: args.answer.thinking() };
+    let given = Given { setup, model: &args.model, thinking: args.answer.thinking(), yes: args.answer.yes };
     let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &given, sampling);
     drop(front_end);
     turn::keep_reading(app, &mut chat, keeper.documents());

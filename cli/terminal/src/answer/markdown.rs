@@ -11,7 +11,7 @@ use longhand::text::sanitize_for_terminal;
 use crate::answer::code::Colors;
 use crate::answer::fence::Fence;
 use crate::answer::inline::{Span, first_span};
-use crate::answer::rows::{Rows, Run};
+use crate::answer::rows::{Run, TextRows};
 use crate::answer::style::Style;
 use crate::answer::table::Table;
 
@@ -26,7 +26,7 @@ const MAX_DEPTH: usize = 12;
 
 /// Shows one text.
 pub struct Markdown {
-    rows: Rows,
+    rows: TextRows,
     /// What is not shown yet of the current line.
     pending: String,
     line: Line,
@@ -88,7 +88,7 @@ impl Markdown {
     /// Nothing yet.
     pub fn new(colors: bool) -> Markdown {
         Markdown {
-            rows: Rows::new(colors),
+            rows: TextRows::new(colors),
             pending: String::new(),
             line: Line::Begins,
             block: None,
@@ -268,7 +268,7 @@ impl Markdown {
 }
 
 /// Adds a span and those in it.
-fn push_span(rows: &mut Rows, style: Style, span: Span) {
+fn push_span(rows: &mut TextRows, style: Style, span: Span) {
     let mut runs = Vec::new();
     add_span(&mut runs, style, span, rows.has_colors());
     runs.iter().for_each(|(style, text)| rows.push(*style, text));

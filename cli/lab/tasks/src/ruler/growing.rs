@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use crate::{Sample, TaskError};
 
 /// A prompt in one piece.
-pub(super) struct Draft {
+pub(super) struct DraftSample {
     pub(super) text: String,
     /// Where the question begins, in bytes.
     pub(super) question_start: usize,
@@ -15,16 +15,16 @@ pub(super) struct Draft {
     pub(super) references: Vec<String>,
 }
 
-impl Draft {
+impl DraftSample {
     pub(super) fn new(
         context: String,
         question: &str,
         answer_prefix: &str,
         references: Vec<String>,
-    ) -> Draft {
+    ) -> DraftSample {
         let question_start = context.len();
         let answer_start = question_start + question.len();
-        Draft { text: context + question + answer_prefix, question_start, answer_start, references }
+        DraftSample { text: context + question + answer_prefix, question_start, answer_start, references }
     }
 
     pub(super) fn into_sample(mut self, tokens: usize) -> Sample {
@@ -50,13 +50,13 @@ pub(super) trait Growing {
     }
 
     /// A prompt. `None` if this size, or these random numbers, make none.
-    fn draft(&mut self, sample: usize, size: usize) -> Option<Draft>;
+    fn draft(&mut self, sample: usize, size: usize) -> Option<DraftSample>;
 
     /// What is added to a prompt before its tokens are counted to choose the size.
     fn answer(&self, references: &[String]) -> String;
 
     /// Completes a prompt that fits.
-    fn finish(&mut self, draft: Draft) -> Draft {
+    fn finish(&mut self, draft: DraftSample) -> DraftSample {
         draft
     }
 }

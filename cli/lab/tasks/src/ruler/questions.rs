@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::growing::{self, Budget, Draft, Growing};
+use super::growing::{self, Budget, DraftSample, Growing};
 use crate::data::{Question, Questions};
 use crate::python::list;
 use crate::random::PythonRandom;
@@ -70,7 +70,7 @@ impl Growing for Documents<'_> {
         }
     }
 
-    fn draft(&mut self, sample: usize, size: usize) -> Option<Draft> {
+    fn draft(&mut self, sample: usize, size: usize) -> Option<DraftSample> {
         let question = &self.questions.questions[sample];
         let mut shuffler = PythonRandom::new(self.seed);
         let chosen = if size < self.order.len() {
@@ -87,7 +87,7 @@ impl Growing for Documents<'_> {
             numbered.collect::<Vec<_>>().join("\n\n")
         );
         let answers = question.answers.clone();
-        Some(Draft::new(context, &format!("Question: {}", question.question), " Answer:", answers))
+        Some(DraftSample::new(context, &format!("Question: {}", question.question), " Answer:", answers))
     }
 
     fn answer(&self, references: &[String]) -> String {

@@ -58,6 +58,8 @@ pub struct Given<'a> {
     pub model: &'a ModelArgs,
     /// Whether the model thinks; `None` where its chat template decides.
     pub thinking: Option<bool>,
+    /// Whether documents are read however long that takes.
+    pub yes: bool,
 }
 
 /// Answers messages until the chat ends. `sampling` is how `chat` samples.
@@ -80,9 +82,11 @@ pub fn run(
         last,
         read,
         is_paused: false,
+        is_wanted: given.yes,
         save_failed: false,
         is_unanswered: false,
     };
+    conversation.announce_reading()?;
     loop {
         let message = match conversation.next()? {
             Next::Message(message) => message,
@@ -117,6 +121,8 @@ struct Conversation<'a, 'b> {
     read: Reading,
     /// Whether the user has stopped the reading of documents.
     is_paused: bool,
+    /// Whether the next documents are read however long that takes.
+    is_wanted: bool,
     /// Whether the user knows that the conversation cannot be saved.
     save_failed: bool,
     /// Whether the last question was not answered.
