@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs a program in a root folder with nothing but the program, its libraries and /tmp: no driver, no /proc, no /dev, no home,
-# no network.
+# no network. Then as containers run it: with a read-only root, as a user without a name, with a small stack, and as process 1,
+# which must answer SIGTERM.
 #
 #     scripts/bare-root.sh target/release/longhand
 #
@@ -29,3 +30,26 @@ printf 'Mary'"'"'s favorite number is 34251.\n' > "$root/note.txt"
 bare ask -f /note.txt "What is Mary's favorite number?" | tee "$root/answer"
 grep -q 34251 "$root/answer"
 bare demo --tokens 2k
+
+question="What is Mary's favorite number?"
+answers() { "$@" /longhand ask -f /note.txt "$question" | grep -q 34251; }
+
+printf '\nwith a read-only root, as user 54321:\n'
+read_only='mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && cd "$0" && exec unshare --user --map-user=54321 --root="$0" "$@"'
+answers env -i PATH="$PATH" unshare --user --map-root-user --net --mount sh -c "$read_only" "$root"
+
+printf '\nwith a stack of 64 KiB:\n'
+(ulimit -s 64 && answers env -i unshare --user --map-root-user --net --root="$root")
+
+printf '\nas process 1:\n'
+mkfifo "$root/silent"
+exec 3<> "$root/silent"
+env -i unshare --user --map-root-user --net --pid --fork --root="$root" /longhand ask -f - "$question" <&3 &
+parent=$!
+# The document never comes: SIGTERM must end the wait.
+until first=$(pgrep -P "$parent"); do sleep 0.1; done
+sleep 1
+kill -TERM "$first"
+code=0
+wait "$parent" || code=$?
+test "$code" = 143 || { echo "bare-root.sh: SIGTERM to process 1 gave exit code $code"; exit 1; }

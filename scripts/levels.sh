@@ -19,17 +19,17 @@ export HOME=$work XDG_CACHE_HOME=$work/cache XDG_CONFIG_HOME=$work/config XDG_ST
     for line in {1..40}; do printf 'Line %s of the note says that the boat of the harbour is painted green.\n' "$line"; done
     printf "Peter's favorite number is 90817.\n"
 } > "$work/note.txt"
-# The answers with quantised keys and values too, whose code differs most between levels.
+# Nothing that was read on another CPU is found again. The answers with quantised keys and values too, whose code differs most between levels.
 answers() {
     local name
     for name in Mary Peter; do
-        "$@" "$program" ask --private -f "$work/note.txt" "What is $name's favorite number?" -n 12 2> "$work/notes" ||
+        "$@" "$program" ask --disk-cache 0 -f "$work/note.txt" "What is $name's favorite number?" -n 12 2> "$work/notes" ||
             { cat "$work/notes" >&2; return 1; }
     done
-    "$@" "$program" ask --private -f "$work/note.txt" -ctk q8_0 -ctv iq4_nl "What is Mary's favorite number?" -n 12 2> "$work/notes" ||
+    "$@" "$program" ask --disk-cache 0 -f "$work/note.txt" -ctk q8_0 -ctv iq4_nl "What is Mary's favorite number?" -n 12 2> "$work/notes" ||
         { cat "$work/notes" >&2; return 1; }
 }
-level() { "$@" "$program" --version | sed -n 's/^CPU level: //p' | sed 's/, .*the best.*//'; }
+level() { "$@" "$program" --version | sed -n 's/^CPU level: //p' | sed 's/, the best of this file.*//'; }
 
 answers env > "$work/here"
 grep -q 34251 "$work/here" && grep -q 90817 "$work/here" || { cat "$work/here"; fail "wrong answers on this machine"; }
@@ -43,3 +43,8 @@ for case in Nehalem=x86-64-v2 SandyBridge=x86-64-v2 Haswell=x86-64-v3 Haswell,-m
     diff "$work/here" "$work/there" || fail "$cpu gives other answers than this machine"
     printf '%-18s %s: the same answers\n' "$cpu" "$found"
 done
+# A CPU below the lowest level gets a sentence.
+code=0
+qemu-x86_64 -cpu qemu64 "$program" ask -f "$work/note.txt" "Who?" > "$work/there" 2>&1 || code=$?
+[ "$code" = 1 ] && grep -q 'x86-64-v2, which this one lacks' "$work/there" || { cat "$work/there"; fail "qemu64: exit code $code"; }
+printf '%-18s none: it is told so\n' qemu64

@@ -67,6 +67,12 @@ pub mod sources {
     };
 }
 
+/// How much work it is to read a text, and how fast that is done.
+pub mod reading {
+    pub use crate::compute::pace::Pace;
+    pub use crate::compute::reading_work::Work;
+}
+
 /// What a session's store holds, and what attention paid to it.
 pub mod store {
     pub use crate::session::{KvHeadRows, KvMap, KvUsage};

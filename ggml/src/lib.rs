@@ -104,26 +104,61 @@ pub fn cpu_level() -> CpuLevel {
     }
 }
 
-/// The CPU features that ggml's code uses, by ggml's names.
+/// A feature of CPUs: ggml's name, whether ggml is compiled for it, and whether this CPU has it.
+type CpuFeature = (&'static str, unsafe extern "C" fn() -> std::ffi::c_int, fn() -> bool);
+
+/// Whether this CPU has all features of these names. The detection needs literals.
+macro_rules! detected {
+    ($macro:ident $($name:tt)+) => {
+        || true $(&& std::arch::$macro!($name))+
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+const CPU_FEATURES: &[CpuFeature] = &[
+    ("AVX", ggml_sys::ggml_cpu_has_avx, detected!(is_x86_feature_detected "avx")),
+    ("AVX2", ggml_sys::ggml_cpu_has_avx2, detected!(is_x86_feature_detected "avx2")),
+    ("F16C", ggml_sys::ggml_cpu_has_f16c, detected!(is_x86_feature_detected "f16c")),
+    ("FMA", ggml_sys::ggml_cpu_has_fma, detected!(is_x86_feature_detected "fma")),
+    ("BMI2", ggml_sys::ggml_cpu_has_bmi2, detected!(is_x86_feature_detected "bmi1" "bmi2")),
+    ("AVX_VNNI", ggml_sys::ggml_cpu_has_avx_vnni, detected!(is_x86_feature_detected "avxvnni")),
+    (
+        "AVX512",
+        ggml_sys::ggml_cpu_has_avx512,
+        detected!(is_x86_feature_detected "avx512f" "avx512cd" "avx512bw" "avx512dq" "avx512vl"),
+    ),
+    ("AVX512_VBMI", ggml_sys::ggml_cpu_has_avx512_vbmi, detected!(is_x86_feature_detected "avx512vbmi")),
+    ("AVX512_VNNI", ggml_sys::ggml_cpu_has_avx512_vnni, detected!(is_x86_feature_detected "avx512vnni")),
+    ("AVX512_BF16", ggml_sys::ggml_cpu_has_avx512_bf16, detected!(is_x86_feature_detected "avx512bf16")),
+];
+#[cfg(target_arch = "aarch64")]
+const CPU_FEATURES: &[CpuFeature] = &[
+    ("NEON", ggml_sys::ggml_cpu_has_neon, detected!(is_aarch64_feature_detected "neon")),
+    ("DOTPROD", ggml_sys::ggml_cpu_has_dotprod, detected!(is_aarch64_feature_detected "dotprod")),
+    ("MATMUL_INT8", ggml_sys::ggml_cpu_has_matmul_int8, detected!(is_aarch64_feature_detected "i8mm")),
+    ("SVE", ggml_sys::ggml_cpu_has_sve, detected!(is_aarch64_feature_detected "sve")),
+];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const CPU_FEATURES: &[CpuFeature] = &[];
+
+/// The features of this CPU that ggml knows, by ggml's names.
 pub fn cpu_features() -> Vec<&'static str> {
-    use ggml_sys as sys;
-    let all: [(&str, unsafe extern "C" fn() -> std::ffi::c_int); 15] = [
-        ("AVX", sys::ggml_cpu_has_avx),
-        ("AVX2", sys::ggml_cpu_has_avx2),
-        ("F16C", sys::ggml_cpu_has_f16c),
-        ("FMA", sys::ggml_cpu_has_fma),
-        ("BMI2", sys::ggml_cpu_has_bmi2),
-        ("AVX_VNNI", sys::ggml_cpu_has_avx_vnni),
-        ("AVX512", sys::ggml_cpu_has_avx512),
-        ("AVX512_VBMI", sys::ggml_cpu_has_avx512_vbmi),
-        ("AVX512_VNNI", sys::ggml_cpu_has_avx512_vnni),
-        ("AVX512_BF16", sys::ggml_cpu_has_avx512_bf16),
-        ("AMX_INT8", sys::ggml_cpu_has_amx_int8),
-        ("NEON", sys::ggml_cpu_has_neon),
-        ("DOTPROD", sys::ggml_cpu_has_dotprod),
-        ("MATMUL_INT8", sys::ggml_cpu_has_matmul_int8),
-        ("SVE", sys::ggml_cpu_has_sve),
-    ];
+    CPU_FEATURES.iter().filter(|(.., has)| has()).map(|(name, ..)| *name).collect()
+}
+
+/// The features that ggml's code uses, by ggml's names.
+pub fn compiled_cpu_features() -> Vec<&'static str> {
     // SAFETY: these functions take nothing, and return a number that was known at compile time.
-    all.into_iter().filter_map(|(name, has)| (unsafe { has() } != 0).then_some(name)).collect()
+    let is_compiled = |(_, compiled, _): &&CpuFeature| unsafe { compiled() } != 0;
+    CPU_FEATURES.iter().filter(is_compiled).map(|(name, ..)| *name).collect()
+}
+
+/// The features that ggml is compiled for and this CPU lacks; where ggml has several levels, the lowest. Where there are any, nothing can be computed: the system
+/// would end the process at the first instruction that the CPU does not know.
+pub fn missing_cpu_features() -> Vec<&'static str> {
+    if let CpuLevel::TooOld(lowest) = cpu_level() {
+        return vec![lowest];
+    }
+    let found = cpu_features();
+    compiled_cpu_features().into_iter().filter(|name| !found.contains(name)).collect()
 }

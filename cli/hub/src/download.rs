@@ -18,7 +18,7 @@ use terminal::progress::ProgressBar;
 use crate::HubModel;
 use crate::cache::Repository;
 use crate::choose::{Choice, NoChoice, choose};
-use crate::part::{self, Part};
+use crate::part::{self, PartialFile};
 use crate::patience::{Again, Patience};
 use crate::server::{MIN_RATE, Refusal, RemoteFile, Revision, Server};
 
@@ -217,7 +217,7 @@ impl Download {
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         while !self.is_here(file)? {
-            let mut part = Part::open(&path, file.size).map_err(failed)?;
+            let mut part = PartialFile::open(&path, file.size).map_err(failed)?;
             let before = part.length();
             self.announce(file, before)?;
             self.receive_all(commit, file, &mut part).map_err(|error| error.of(&path))?;
@@ -281,7 +281,7 @@ impl Download {
     }
 
     /// Receives the rest of a file. A connection that ends too early is made again.
-    fn receive_all(&self, commit: &str, file: &RemoteFile, part: &mut Part) -> Result<(), Trouble> {
+    fn receive_all(&self, commit: &str, file: &RemoteFile, part: &mut PartialFile) -> Result<(), Trouble> {
         let mut patience = Patience::default();
         // The most that was there: a server that begins anew each time brings nothing.
         let mut most = part.length();
@@ -303,7 +303,7 @@ impl Download {
     }
 
     /// Receives what one connection gives.
-    fn receive(&self, commit: &str, file: &RemoteFile, part: &mut Part) -> Result<(), Trouble> {
+    fn receive(&self, commit: &str, file: &RemoteFile, part: &mut PartialFile) -> Result<(), Trouble> {
         let opened = self.server.open(&self.model.repository, commit, file, part.length());
         let (begins, mut body) = opened.map_err(Trouble::Server)?;
         // A server that does not know ranges sends what is there, too.

@@ -9,20 +9,20 @@ use models::regular_file;
 use ring::digest::{Context, SHA256};
 
 /// The beginning of a file.
-pub struct Part {
+pub struct PartialFile {
     file: File,
     length: u64,
 }
 
-impl Part {
+impl PartialFile {
     /// Opens or creates the file, which is to have `size` bytes. A file that is too long is emptied.
     ///
     /// # Errors
     /// It is no regular file; the system's errors.
-    pub fn open(path: &Path, size: u64) -> io::Result<Part> {
+    pub fn open(path: &Path, size: u64) -> io::Result<PartialFile> {
         let mut options = OpenOptions::new();
         let file = regular_file::open_own(path, options.read(true).write(true).create(true).truncate(false))?;
-        let mut part = Part { length: file.metadata()?.len(), file };
+        let mut part = PartialFile { length: file.metadata()?.len(), file };
         if part.length > size {
             part.empty()?;
         }
@@ -88,7 +88,7 @@ mod tests {
     fn a_part_goes_on_where_it_stopped() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("part");
-        let open = |size| Part::open(&path, size).expect("a file");
+        let open = |size| PartialFile::open(&path, size).expect("a file");
         open(3).append(b"ab").expect("written");
         let mut part = open(3);
         assert_eq!(part.length(), 2);
@@ -103,7 +103,7 @@ mod tests {
     fn the_checksum_is_that_of_the_file_on_the_disk() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("part");
-        let mut part = Part::open(&path, 3).expect("a file");
+        let mut part = PartialFile::open(&path, 3).expect("a file");
         part.append(b"abc").expect("written");
         std::fs::write(&path, b"abd").expect("another program");
         assert_ne!(part.finish(|_| Ok(())).expect("on the disk"), ABC);
@@ -115,7 +115,7 @@ mod tests {
         let path = folder.path().join("part");
         std::fs::write(&path, vec![0; 5 << 20]).expect("a file");
         let mut calls = 0;
-        let stopped = Part::open(&path, 5 << 20).expect("a file").finish(|_| {
+        let stopped = PartialFile::open(&path, 5 << 20).expect("a file").finish(|_| {
             calls += 1;
             Err(io::Error::other("stop"))
         });
@@ -129,7 +129,7 @@ mod tests {
         let (path, other) = (folder.path().join("part"), folder.path().join("other"));
         std::fs::write(&other, b"precious").expect("a file");
         std::os::unix::fs::symlink(&other, &path).expect("a link");
-        assert_eq!(Part::open(&path, 3).expect("a file in place of the link").length(), 0);
+        assert_eq!(PartialFile::open(&path, 3).expect("a file in place of the link").length(), 0);
         assert!(regular_file::is_own(&path));
         assert_eq!(std::fs::read(&other).expect("a file"), b"precious");
     }

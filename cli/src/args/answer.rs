@@ -14,6 +14,10 @@ pub struct AnswerArgs {
     /// Show answers as the model writes them, also on a terminal: no wrapping, no formatting, no colours in them
     #[arg(long)]
     pub plain: bool,
+    /// Read documents without asking, however long that takes. Otherwise a reading of more than ten minutes is asked about
+    /// on a terminal
+    #[arg(short = 'y', long)]
+    pub yes: bool,
 }
 
 /// What becomes of thinking.

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use ggml::CpuLevel;
 use kernels::Isa;
 
-/// The version, then the commit and the target, ggml's version, the backends that are compiled in, for which CPUs, and the CPU
-/// features in use, each on a line. clap takes only texts that live as long as the program.
+/// The version, then the commit and the target, ggml's version, the backends that are compiled in, for which CPUs, the features
+/// of this CPU and those that the program uses, each on a line. clap takes only texts that live as long as the program.
 pub fn long() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(text);
     &TEXT
@@ -26,12 +26,13 @@ fn text() -> String {
     };
     format!(
         "{}\ncommit: {commit}\ntarget: {}\nggml: {}, from {}\nbackends: {backends}\nCPU level: {level}\n\
-         CPU features: {}; attention uses {:?}",
+         CPU features: {}; attention uses {:?}\ncompiled for: {}",
         env!("CARGO_PKG_VERSION"),
         ggml::TARGET,
         ggml::version(),
         ggml::provider(),
         ggml::cpu_features().join(" "),
         Isa::best(),
+        ggml::compiled_cpu_features().join(" "),
     )
 }

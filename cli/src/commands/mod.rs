@@ -96,6 +96,30 @@ enum Command {
     Man(completions::ManArgs),
 }
 
+impl Command {
+    /// Refuses what the CPU cannot compute, before the system ends the program at an instruction that it lacks.
+    fn check_cpu(&self) -> Result<(), Failure> {
+        let computes_nothing = matches!(
+            self,
+            Command::Devices(_)
+                | Command::Config(_)
+                | Command::Completions(_)
+                | Command::Man(_)
+                | Command::Policies(_)
+                | Command::Text(_)
+        );
+        let missing = ggml::missing_cpu_features().join(", ");
+        if missing.is_empty() || computes_nothing {
+            return Ok(());
+        }
+        Err(Failure::new(
+            format!("this program was compiled for a CPU with {missing}, which this one lacks"),
+            "build it on this machine, or for any x86-64 CPU since 2009 with --features portable; `longhand --version` \
+             lists what the CPU has and what the program needs",
+        ))
+    }
+}
+
 /// Runs the program. The first argument is its name.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     if arguments.get(1).is_some_and(|first| first == COMPLETE) {
@@ -112,6 +136,9 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
+    if let Err(failure) = cli.command.check_cpu() {
+        return failure::print(&failure.into());
+    }
     let app = App::new(cli.quiet);
     if let Some(problem) = settings.problem() {
         app.console.note(problem);

@@ -102,16 +102,25 @@ pub fn run(app: &App, args: &ReadArgs) -> Result<()> {
         .into());
     }
     check_room(app, &mut chat, &cache)?;
-    turn::announce_reading(app, &mut chat, Some(&cache))?;
     app.interrupt.end_in_order();
     let what = names(&chat.next_documents());
-    match turn::read_documents_with_notes(app, &mut chat, Some(&cache)) {
+    let mut read = || -> Result<DocumentReading> {
+        match turn::begin_documents(app, &mut chat, Some(&cache), args.answer.yes)? {
+            Some(reading) => Ok(reading),
+            None => Ok(turn::read_documents_with_notes(app, &mut chat, Some(&cache))?),
+        }
+    };
+    match read() {
         Ok(reading) => report(app, &what, &reading, &command),
-        Err(error) if error.is_interrupt() => Err(interrupted(app, &mut chat, &cache, &what).into()),
+        // The user does not want it to be read.
+        Err(error) if error.is::<Failure>() => Err(error),
+        Err(error) if terminal::failure::is_interrupt(&error) => {
+            Err(interrupted(app, &mut chat, &cache, &what).into())
+        }
         Err(error) => {
             // A lost GPU, for example: what was read before is good.
             turn::keep_reading(app, &mut chat, Some(&cache));
-            Err(error.into())
+            Err(error)
         }
     }
 }

@@ -44,7 +44,14 @@ pub fn read(path: &Path) -> Result<Vec<Setting>, Failure> {
 /// # Errors
 /// Why the file is not used.
 pub fn check_trusted(path: &Path) -> Result<(), String> {
-    let checked = path.parent().filter(|_| path.exists()).map_or(Ok(()), folders::check_trusted);
+    let checked = match path.symlink_metadata() {
+        // The folder is another user's, or closed: with `sudo -u` and the like, HOME is often somebody else's.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(error.to_string()),
+        Err(_) => Ok(()),
+        Ok(_) => path
+            .parent()
+            .map_or(Ok(()), |folder| folders::check_trusted(folder).map_err(|error| error.to_string())),
+    };
     checked.map_err(|error| format!("note: the config file {} is not used: {error}", path.display()))
 }
 

@@ -1,5 +1,6 @@
-//! How fast this machine has read with each model: for an estimate before documents are read. Kept in a file of the
-//! cache folder, which can be removed at any time.
+//! How fast this machine has read with each model: for an estimate before documents are read. These are two numbers, one
+//! for each token and one for attention, which grows with the square of a text's length. Kept in a file of the cache
+//! folder, which can be removed at any time.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -7,33 +8,30 @@ use std::time::Duration;
 
 use longhand::files::atomic_file::{self, Access};
 use longhand::files::folders;
+use longhand::reading::Pace;
 use longhand::saved::DocumentReading;
 use longhand::{Prefill, Session};
 use models::regular_file;
 
 /// Shorter readings say little.
-const MIN_TOKENS: usize = 256;
+pub const MIN_TOKENS: usize = 256;
 /// Entries that are kept, the latest ones.
 const MAX_ENTRIES: usize = 64;
-/// The class of the longest texts.
-const MAX_CLASS: u32 = usize::BITS / 2;
 /// A larger file is no file of ours.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// Work per second ([`Session::reading_work`]) by what it depends on.
-type Entries = Vec<(String, f64)>;
+/// Seconds for each unit of work ([`Pace`]) by what they depend on: of products with the weights, and of attention.
+type Entries = Vec<(String, [f64; 2])>;
 
-/// How long `tokens` tokens of documents behind `before` others take to read, as fast as the last ones of about this
-/// length; `None` if nothing was read yet. Attention to many rows may be slower than it should be by their number.
+/// How long `tokens` tokens of documents behind `before` others take to read, as fast as the last ones; `None` if nothing
+/// was read yet.
 pub fn estimate(session: &Session, before: usize, tokens: usize) -> Option<Duration> {
-    let (entries, wanted) = (load(), length_class(before + tokens));
-    let known = |class: u32| {
-        let key = key(session, class);
-        entries.iter().find(|(known, speed)| *known == key && *speed > 0.0).map(|(_, speed)| *speed)
-    };
-    let nearest = (0..=MAX_CLASS).flat_map(|away| [wanted.checked_add(away), wanted.checked_sub(away)]);
-    let speed = nearest.flatten().filter(|class| *class <= MAX_CLASS).find_map(known)?;
-    Duration::try_from_secs_f64(session.reading_work(before, tokens) / speed).ok()
+    known(&load(), &key(session, before))?.time(session.reading_work(before, tokens))
+}
+
+/// The same, as fast as the part of them that was read in this process; `None` if nothing was.
+pub fn guess(session: &Session, before: usize, tokens: usize) -> Option<Duration> {
+    session.reading_pace(None)?.time(session.reading_work(before, tokens))
 }
 
 /// Remembers how fast documents were read. Failures are ignored: there is no estimate then.
@@ -43,38 +41,42 @@ pub fn remember(session: &Session, reading: &DocumentReading) {
     }
     let mut entries = load();
     let all = session.tokens().len().max(reading.tokens);
-    let key = key(session, length_class(all));
-    let work = session.reading_work(all - reading.tokens, reading.tokens);
+    let key = key(session, all - reading.tokens);
+    // A short text says little about attention.
+    let Some(pace) = session.reading_pace(known(&entries, &key)) else { return };
     entries.retain(|(known, _)| *known != key);
-    entries.insert(0, (key, work / reading.elapsed.as_secs_f64().max(1e-9)));
+    entries.insert(0, (key, [pace.weights, pace.attention]));
     entries.truncate(MAX_ENTRIES);
     let _ = save(&entries);
+}
+
+fn known(entries: &Entries, key: &str) -> Option<Pace> {
+    let (_, [weights, attention]) = entries.iter().find(|(known, _)| known == key)?;
+    (*weights > 0.0 && *attention >= 0.0).then_some(Pace { weights: *weights, attention: *attention })
 }
 
 fn path() -> Option<PathBuf> {
     Some(folders::cache()?.join("speeds.json"))
 }
 
-/// Texts of a class differ by a factor of four in their length.
-fn length_class(tokens: usize) -> u32 {
-    tokens.max(1).ilog2() / 2
-}
-
-/// What the speed depends on: the model, the policy, where and how it is computed, and the length of the text.
-fn key(session: &Session, class: u32) -> String {
+/// What the speed depends on: the model, the policy, the types of the cache, and where and how it is computed. Documents
+/// behind others are read chunk by chunk.
+fn key(session: &Session, before: usize) -> String {
     let (engine, options) = (session.engine(), session.options());
-    let prefill = if options.prefill == Prefill::Exact { "exact" } else { "streaming" };
+    let prefill = if options.prefill == Prefill::Exact && before == 0 { "exact" } else { "streaming" };
     let experts = match engine.placement().split_layers(engine.spec()) {
         0 => String::new(),
         layers => format!(", experts of {layers} on the CPU"),
     };
     format!(
-        "{} {} {prefill}, {} threads, {} layers on a GPU{experts}, texts below {} tokens",
+        "{} {} {}/{} {prefill} by {}, {} threads, {} layers on a GPU{experts}",
         engine.fingerprint(),
         options.policy.name(),
+        options.types.0.name(),
+        options.types.1.name(),
+        options.chunk,
         engine.threads(),
         engine.layers_on_device(),
-        4u64.saturating_pow(class + 1)
     )
 }
 

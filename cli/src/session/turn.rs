@@ -2,40 +2,151 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use longhand::saved::{DocumentCache, DocumentReading};
 use longhand::{Chat, EngineError, Generated, Observer, Progress, Reading};
-use terminal::format;
+use terminal::{format, stdin};
 
 use crate::app::App;
-use crate::failure;
+use crate::failure::{self, Failure};
 use crate::session::documents::names;
 use crate::session::{crash_save, speeds};
 
+/// A longer reading begins when the user wants it.
+pub const LONG: Duration = Duration::from_secs(600);
+/// After so much reading one can guess how long the rest takes.
+pub const FIRST_SECONDS: Duration = Duration::from_secs(2);
+
 /// Says how much of the documents was read before, and how long the rest takes, if the machine has read with this model
-/// before.
+/// before. Returns that time.
 pub fn announce_reading(
     app: &App,
     chat: &mut Chat,
     cache: Option<&DocumentCache>,
-) -> Result<(), EngineError> {
+) -> Result<Option<Duration>, EngineError> {
     /// Shorter readings need no announcement.
     const SHORT: Duration = Duration::from_secs(2);
     let known = cache.map_or(Ok(0.0), |cache| chat.known_share(cache))?;
-    let (tokens, all) = (chat.tokens_to_read(cache)?, chat.tokens_with_documents()?);
-    let time = speeds::estimate(chat.session(), all.saturating_sub(tokens), tokens);
-    let time = time.map(|time| time.mul_f64(1.0 - known)).filter(|time| *time > SHORT);
+    let (before, tokens) = to_read(chat, cache)?;
+    let time = speeds::estimate(chat.session(), before, tokens).map(|time| time.mul_f64(1.0 - known));
     let about = |time| format!("takes about {}, at the speed of last time", format::duration(time));
+    let long = time.filter(|time| *time > SHORT);
     if known > 0.0 && known < 1.0 {
         let (what, known) = (names(&chat.next_documents()), format::whole_percent(known));
-        let rest = time.map_or_else(String::new, |time| format!("; the rest {}", about(time)));
+        let rest = long.map_or_else(String::new, |time| format!("; the rest {}", about(time)));
         app.console.note(&format!("found {what}: {known} read{rest}"));
-    } else if let Some(time) = time {
+    } else if let Some(time) = long {
         app.console.note(&format!("reading {} tokens {}", format::count(tokens), about(time)));
     }
-    Ok(())
+    Ok(time)
+}
+
+/// Tokens before the documents that are to be read, and theirs.
+fn to_read(chat: &mut Chat, cache: Option<&DocumentCache>) -> Result<(usize, usize), EngineError> {
+    let (tokens, all) = (chat.tokens_to_read(cache)?, chat.tokens_with_documents()?);
+    Ok((all.saturating_sub(tokens), tokens))
+}
+
+/// Whether documents are read, after what is known of the time is said. A reading of more than ten minutes is asked
+/// about on a terminal, unless `yes`. Where nothing is known, the first seconds of the reading tell.
+///
+/// Returns the reading if it has ended by then.
+///
+/// # Errors
+/// The documents cannot be read, or the user does not want them to be.
+pub fn begin_documents(
+    app: &App,
+    chat: &mut Chat,
+    cache: Option<&DocumentCache>,
+    yes: bool,
+) -> Result<Option<DocumentReading>> {
+    let (_, tokens) = to_read(chat, cache)?;
+    let time = match announce_reading(app, chat, cache)? {
+        None if tokens >= speeds::MIN_TOKENS => {
+            if let Some(reading) = read_first_seconds(app, chat, cache)? {
+                return Ok(Some(reading));
+            }
+            guess(chat, cache)?.inspect(|(note, _)| app.console.note(note)).map(|(_, time)| time)
+        }
+        time => time,
+    };
+    let confirmed = confirm_reading(app, chat, time, yes);
+    if confirmed.is_err() {
+        keep_reading(app, chat, cache);
+    }
+    confirmed.map(|()| None)
+}
+
+/// Asks whether documents are read that take so much time, if that is long, unless `yes`.
+///
+/// # Errors
+/// The user does not want them to be.
+pub fn confirm_reading(app: &App, chat: &Chat, time: Option<Duration>, yes: bool) -> Result<()> {
+    let what = names(&chat.next_documents());
+    let is_short = time.is_none_or(|time| time < LONG);
+    if yes || is_short || stdin::confirm(&app.console, &app.interrupt, &format!("Read {what}?"))? {
+        return Ok(());
+    }
+    let hint = "give a part of it, or use a smaller model; -y reads without asking";
+    Err(Failure::interrupted_with(format!("{what}: not read"), hint).into())
+}
+
+/// How long the documents take that were begun, as fast as their first pieces were, and a note about it. `None` where it
+/// is too short to be told, or not known.
+pub fn guess(
+    chat: &mut Chat,
+    cache: Option<&DocumentCache>,
+) -> Result<Option<(String, Duration)>, EngineError> {
+    /// The progress shows what shorter readings take.
+    const SHORT: Duration = Duration::from_secs(20);
+    let (before, tokens) = to_read(chat, cache)?;
+    let time = speeds::guess(chat.session(), before, tokens).filter(|time| *time > SHORT);
+    let note = |time| {
+        let (tokens, time) = (format::count(tokens), format::duration(time));
+        format!("reading {tokens} tokens takes about {time}: a guess from the first seconds")
+    };
+    Ok(time.map(|time| (note(time), time)))
+}
+
+/// Reads documents until their time can be guessed. `None` where more is to be read.
+fn read_first_seconds(
+    app: &App,
+    chat: &mut Chat,
+    cache: Option<&DocumentCache>,
+) -> Result<Option<DocumentReading>, EngineError> {
+    let (started, flag, mut is_enough) = (Instant::now(), app.interrupt.flag(), false);
+    let mut reporter = app.reporter();
+    let (read, is_pressed) = app.interrupt.computing(|| {
+        let read = chat.read_documents(cache, &mut |progress| {
+            reporter.progress(progress);
+            if !is_enough && started.elapsed() > FIRST_SECONDS {
+                is_enough = true;
+                flag.set();
+            }
+        });
+        (read, app.interrupt.is_pressed())
+    });
+    drop(reporter);
+    match read {
+        Err(error) if error.is_interrupt() && is_enough && !is_pressed => Ok(None),
+        read => read.map(|reading| Some(finished(app, chat, cache, reading))),
+    }
+}
+
+/// Documents were read: remembers how fast, and says what is to be known of that.
+fn finished(
+    app: &App,
+    chat: &Chat,
+    cache: Option<&DocumentCache>,
+    reading: DocumentReading,
+) -> DocumentReading {
+    if cache.is_some() {
+        speeds::remember(chat.session(), &reading);
+    }
+    notes(&reading).iter().for_each(|note| app.console.note(note));
+    reading
 }
 
 /// Reads the documents, with a progress bar, or finds them in the cache. Says what is to be known of that.
@@ -58,11 +169,7 @@ pub fn read_documents_with_notes(
         .interrupt
         .computing(|| chat.read_documents(cache, &mut |progress| reporter.progress(progress)))?;
     drop(reporter);
-    if cache.is_some() {
-        speeds::remember(chat.session(), &reading);
-    }
-    notes(&reading).iter().for_each(|note| app.console.note(note));
-    Ok(reading)
+    Ok(finished(app, chat, cache, reading))
 }
 
 /// Keeps how far the documents are read, so that the reading goes on from there the next time, and says so. Returns how

@@ -62,7 +62,7 @@ type Listener = Box<dyn Fn(Event) -> bool + Send + Sync>;
 
 /// Shared with the handler's thread.
 #[derive(Default)]
-struct State {
+struct InterruptState {
     phase: AtomicU8,
     pressed: AtomicBool,
     /// Whether another key than Ctrl-C has stopped the work.
@@ -79,14 +79,14 @@ struct State {
 
 /// The program's handler of signals.
 #[derive(Clone)]
-pub struct Interrupt(Arc<State>);
+pub struct Interrupt(Arc<InterruptState>);
 
 impl Interrupt {
     /// Installs the handler of Ctrl-C. If that fails, Ctrl-C ends the program, which is the system's default.
     pub fn install() -> Interrupt {
-        let state = Arc::new(State::default());
+        let state = Arc::new(InterruptState::default());
         #[cfg(unix)]
-        let _ = State::receive_signals(&state);
+        let _ = InterruptState::receive_signals(&state);
         Interrupt(state)
     }
 
@@ -251,17 +251,19 @@ fn is_ignored(signal: i32) -> bool {
     mask & 1 << (signal - 1) != 0
 }
 
-impl State {
+impl InterruptState {
     /// Receives signals in a thread. They are registered when the thread is there: nothing else would deal with them.
     #[cfg(unix)]
-    fn receive_signals(state: &Arc<State>) -> io::Result<()> {
+    fn receive_signals(state: &Arc<InterruptState>) -> io::Result<()> {
         let (send, receive) = mpsc::channel::<Signals>();
         let shared = state.clone();
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
             let Ok(mut signals) = receive.recv() else { return };
             signals.forever().for_each(|signal| shared.receive(signal));
         })?;
-        let signals = Signals::new([signals::SIGINT])?;
+        // The system ignores a signal to process 1, as in a container, that it does not handle.
+        let also = Some(signals::SIGTERM).filter(|_| std::process::id() == 1);
+        let signals = Signals::new([signals::SIGINT].into_iter().chain(also))?;
         let _ = state.handle.set(signals.handle());
         send.send(signals).map_err(io::Error::other)
     }
@@ -383,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_press_sets_the_flag_or_is_pressed() {
-        let interrupt = Interrupt(Arc::new(State::default()));
+        let interrupt = Interrupt(Arc::new(InterruptState::default()));
         let flag = interrupt.flag();
         interrupt.computing(|| {
             assert!(!flag.is_set());
@@ -400,7 +402,7 @@ mod tests {
 
     #[test]
     fn a_press_in_one_step_stops_the_following_steps() {
-        let interrupt = Interrupt(Arc::new(State::default()));
+        let interrupt = Interrupt(Arc::new(InterruptState::default()));
         let flag = interrupt.flag();
         interrupt.in_steps(|| {
             interrupt.generating(|| interrupt.0.press());
@@ -416,7 +418,7 @@ mod tests {
 
     #[test]
     fn a_stop_is_no_press_of_ctrl_c() {
-        let interrupt = Interrupt(Arc::new(State::default()));
+        let interrupt = Interrupt(Arc::new(InterruptState::default()));
         let flag = interrupt.flag();
         interrupt.stop();
         assert!(!interrupt.is_pressed(), "nothing works");
@@ -435,7 +437,7 @@ mod tests {
 
     #[test]
     fn a_press_ends_the_wait_for_a_thread() {
-        let interrupt = Interrupt(Arc::new(State::default()));
+        let interrupt = Interrupt(Arc::new(InterruptState::default()));
         assert_eq!(interrupt.until_pressed(|_| 1).expect("a thread"), Some(1));
         let (end, ended) = mpsc::channel::<()>();
         let (seen, stopped) = mpsc::channel::<bool>();
@@ -454,7 +456,7 @@ mod tests {
 
     #[test]
     fn a_signal_that_ends_the_chat_stops_work_that_begins_later() {
-        let interrupt = Interrupt(Arc::new(State::default()));
+        let interrupt = Interrupt(Arc::new(InterruptState::default()));
         let flag = interrupt.flag();
         interrupt.listen(|event| event == Event::End(15));
         interrupt.end(15);
@@ -465,7 +467,7 @@ mod tests {
 
     #[test]
     fn ctrl_c_belongs_to_the_program_that_has_the_terminal() {
-        let interrupt = Interrupt(Arc::new(State::default()));
+        let interrupt = Interrupt(Arc::new(InterruptState::default()));
         interrupt.prompting(|| {
             interrupt.waiting_for_child(|| {
                 interrupt.press();

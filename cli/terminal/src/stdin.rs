@@ -1,12 +1,14 @@
 //! Standard input: whether a document is piped into the program, and the terminal behind it.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IsTerminal as _};
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 
-use crate::console::Console;
+use crate::console::{self, Console};
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 
 /// How long a pipe may stay silent before it counts as one that nobody writes to.
 #[cfg(unix)]
@@ -81,12 +83,40 @@ fn has_input(seconds: Option<i64>) -> bool {
     poll(&mut [PollFd::new(&stdin, PollFlags::IN)], timeout.as_ref()).map_or(true, |ready| ready > 0)
 }
 
+/// Asks a question that is answered with yes or no; Enter is yes, and the end of input no. Without a terminal there is
+/// nobody to ask, and the answer is yes.
+///
+/// # Errors
+/// Where standard input cannot be read, or Ctrl-C is pressed.
+pub fn confirm(console: &Console, interrupt: &Interrupt, question: &str) -> Result<bool> {
+    if !(io::stdin().is_terminal() && console.stderr_terminal()) {
+        return Ok(true);
+    }
+    loop {
+        console::print_progress(&format!("{question} [Y/n] "));
+        let read_line = |_: &AtomicBool| {
+            let mut line = String::new();
+            io::stdin().read_line(&mut line).map(|bytes| (bytes > 0).then_some(line))
+        };
+        let line = interrupt.until_pressed(read_line)?.ok_or_else(Failure::interrupted)??;
+        match line.as_deref().map(|line| line.trim().to_lowercase()).as_deref() {
+            Some("" | "y" | "yes") => return Ok(true),
+            Some("n" | "no") => return Ok(false),
+            None => {
+                console::print_progress("\n");
+                return Ok(false);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
 /// Makes the terminal standard input, after a document was read from it.
 ///
 /// # Errors
 /// The program has no terminal.
 pub fn open_terminal() -> Result<()> {
-    if io::IsTerminal::is_terminal(&io::stdin()) {
+    if io::stdin().is_terminal() {
         return Ok(());
     }
     terminal().map_err(|error| {

@@ -21,6 +21,7 @@ fn the_long_version_has_what_a_report_needs() {
         "\nbackends: CPU",
         "\nCPU level: ",
         "\nCPU features: ",
+        "\ncompiled for: ",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }

@@ -19,19 +19,30 @@ fn a_reading_is_announced_with_the_speed_of_the_last_one() {
     };
     assert!(!ask(1).contains("takes about"));
     let known = fs::read_to_string(&speeds).expect("a file");
-    let mut entries: Vec<(String, f64)> = serde_json::from_str(&known).expect("speeds");
-    assert!(entries.len() == 1 && entries[0].1 > 0.0, "{known}");
-    entries[0].1 = 10.0;
-    fs::write(&speeds, serde_json::to_string(&entries).expect("JSON")).expect("written");
-    let shown = ask(2);
-    assert!(shown.contains("reading ") && shown.contains(" s, at the speed of last time"), "{shown}");
-    for damaged in ["", "[[\"x\", 1e999]]", "[", "[[1, 2]]"] {
+    let mut entries: Vec<(String, [f64; 2])> = serde_json::from_str(&known).expect("speeds");
+    assert!(entries.len() == 1 && entries[0].1.iter().all(|seconds| *seconds > 0.0), "{known}");
+    let write = |entries: &[(String, [f64; 2])]| {
+        fs::write(&speeds, serde_json::to_string(entries).expect("JSON")).expect("written");
+    };
+    // Without a terminal there is nobody to ask.
+    entries[0].1 = [100.0, 100.0];
+    write(&entries);
+    let shown = ask(3);
+    assert!(shown.contains("reading ") && shown.contains(" min, at the speed of last time"), "{shown}");
+    // Two numbers: of the tokens, and of the square of the text.
+    for (number, pace, unit) in [(4, [1.0, 0.0], " min "), (5, [1.0, 1e6], " h ")] {
+        entries[0].1 = pace;
+        write(&entries);
+        let shown = ask(number);
+        let (_, time) = shown.split_once("takes about ").expect("a time");
+        assert!(time.split(',').next().is_some_and(|time| time.contains(unit)), "{pace:?}: {shown}");
+    }
+    for damaged in ["", "[[\"x\", [1e999, 1]]]", "[", "[[1, 2]]", "[[\"of an older version\", 3.5]]"] {
         fs::write(&speeds, damaged).expect("written");
         assert!(!ask(2).contains("takes about"), "{damaged}");
     }
     // What was read before takes no time.
-    entries[0].1 = 1e-300;
-    fs::write(&speeds, serde_json::to_string(&entries).expect("JSON")).expect("written");
-    assert!(!ask(2).contains("takes about"));
-    assert!(!ask(3).contains("takes about"), "no such time");
+    entries[0].1 = [100.0, 100.0];
+    write(&entries);
+    assert!(!ask(5).contains("takes about"));
 }

@@ -71,16 +71,7 @@ impl Ahead {
         let of_layers =
             session.first_text_share().filter(|_| session.is_reading(&self.tokens)).unwrap_or(0.0);
         let held = common_prefix(session.tokens(), &self.tokens).saturating_sub(before);
-        of_layers.max(share_of(session, before, held, self.tokens.len().saturating_sub(before)))
-    }
-}
-
-/// The work of the first `read` of `all` tokens behind `before` others, as a share of the work of all.
-fn share_of(session: &Session, before: usize, read: usize, all: usize) -> f64 {
-    match read {
-        0 => 0.0,
-        _ if read >= all => 1.0,
-        _ => session.reading_work(before, read) / session.reading_work(before, all),
+        of_layers.max(session.reading_share(before, held, self.tokens.len().saturating_sub(before)))
     }
 }
 
@@ -255,7 +246,7 @@ impl Chat {
         if !reading.found {
             // What was read chunk by chunk before an interrupt counts, too.
             let (size, mut latest) = (tokens.len() - before, Duration::ZERO);
-            let begun = share_of(&self.session, before, held - before.min(held), size);
+            let begun = self.session.reading_share(before, held - before.min(held), size);
             let synced = self.session.sync_with(tokens, &mut |session, now: Progress| {
                 let share = begun + now.share * (1.0 - begun);
                 let elapsed = if begun > 0.0 { earlier + now.elapsed } else { now.elapsed };

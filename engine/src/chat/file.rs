@@ -19,7 +19,7 @@ use models::regular_file;
 use serde::{Deserialize, Serialize};
 
 use super::{Chat, SavedChat};
-use crate::files::atomic_file::{self, Access, Draft, Links};
+use crate::files::atomic_file::{self, Access, DraftFile, Links};
 use crate::session::snapshot::{self, SaveError, error_in, io_error};
 use crate::{EngineError, Hint};
 
@@ -51,7 +51,7 @@ pub struct ChatFile {
     /// What the path led to when it was opened or written last. It is locked.
     file: File,
     /// What this was like then.
-    state: State,
+    state: FileState,
     /// What tells this conversation's files from others.
     origin: Origin,
     /// Whether it has a KV cache.
@@ -64,7 +64,7 @@ pub struct ChatFile {
 struct Older {
     path: PathBuf,
     /// What it was like when it was made or found.
-    state: State,
+    state: FileState,
 }
 
 /// Which session file a conversation was written to. Files from before there were origins have none.
@@ -105,18 +105,18 @@ impl Origin {
 
 /// What tells whether another program has changed a file.
 #[derive(Debug, PartialEq, Eq)]
-struct State {
+struct FileState {
     bytes: u64,
     modified: Option<SystemTime>,
     #[cfg(unix)]
     inode: (u64, u64),
 }
 
-impl State {
-    fn new(metadata: &Metadata) -> State {
+impl FileState {
+    fn new(metadata: &Metadata) -> FileState {
         #[cfg(unix)]
         use std::os::unix::fs::MetadataExt as _;
-        State {
+        FileState {
             bytes: metadata.len(),
             modified: metadata.modified().ok(),
             #[cfg(unix)]
@@ -133,9 +133,9 @@ impl ChatFile {
     pub fn create(path: &Path, chat: &Chat) -> Result<ChatFile, EngineError> {
         let created = (|| {
             let origin = Origin::new(path);
-            let draft = Draft::new(path, Access::Owner, Links::Follow)?;
+            let draft = DraftFile::new(path, Access::Owner, Links::Follow)?;
             draft.write(|to| chat.write_to(false, &origin, to).map_err(SaveError))?;
-            let state = State::new(&draft.metadata()?);
+            let state = FileState::new(&draft.metadata()?);
             let file = draft.create_new()?;
             Ok(ChatFile { path: path.to_owned(), file, state, origin, has_cache: false, older: None })
         })();
@@ -248,7 +248,7 @@ impl ChatFile {
                 // Not every file system can do this, and nothing depends on it but an order.
                 let _ = self.file.set_modified(modified);
                 let metadata = self.file.metadata().map_err(|error| io_error(&self.path, error))?;
-                self.state = State::new(&metadata);
+                self.state = FileState::new(&metadata);
             }
         }
         self.remove_older().map_err(error_in(&self.path))
@@ -332,10 +332,10 @@ impl ChatFile {
         content: impl FnOnce(&mut dyn Write) -> Result<(), EngineError>,
         keep_cache: bool,
     ) -> Result<(), SaveError> {
-        let draft = Draft::new(&self.path, Access::Owner, Links::Follow)?;
+        let draft = DraftFile::new(&self.path, Access::Owner, Links::Follow)?;
         draft.write(|to| content(to).map_err(SaveError))?;
         // Before the file has its name: after that nothing may fail.
-        let state = State::new(&draft.metadata()?);
+        let state = FileState::new(&draft.metadata()?);
         self.check_unchanged()?;
         let older = match keep_cache && self.path.try_exists()? {
             true => self.keep_as_older()?,
@@ -361,11 +361,13 @@ impl ChatFile {
     /// An error if the file is another one than this process has opened or written.
     fn check_unchanged(&self) -> Result<(), SaveError> {
         match fs::metadata(&self.path) {
-            Ok(metadata) if State::new(&metadata) != self.state => Err(SaveError(EngineError::Snapshot {
-                path: self.path.clone(),
-                what: "another program has changed it".into(),
-                hint: Hint::advice("save to another file"),
-            })),
+            Ok(metadata) if FileState::new(&metadata) != self.state => {
+                Err(SaveError(EngineError::Snapshot {
+                    path: self.path.clone(),
+                    what: "another program has changed it".into(),
+                    hint: Hint::advice("save to another file"),
+                }))
+            }
             // What is gone cannot be overwritten.
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),
@@ -374,7 +376,7 @@ impl ChatFile {
 }
 
 /// Opens and locks a file. Where the file system knows no locks it is only opened.
-fn lock(path: &Path) -> Result<(File, State), SaveError> {
+fn lock(path: &Path) -> Result<(File, FileState), SaveError> {
     loop {
         let file = crate::session::snapshot::open(path).map_err(EngineError::from)?;
         match file.try_lock() {
@@ -386,8 +388,8 @@ fn lock(path: &Path) -> Result<(File, State), SaveError> {
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
         // Until it was locked, its owner may have replaced it.
-        let state = State::new(&file.metadata()?);
-        if State::new(&fs::metadata(path)?) == state {
+        let state = FileState::new(&file.metadata()?);
+        if FileState::new(&fs::metadata(path)?) == state {
             return Ok((file, state));
         }
     }
@@ -398,7 +400,7 @@ fn older_state(saved: &SavedChat) -> Option<(Older, SavedChat)> {
     ChatFile::cache_paths(saved.path()).into_iter().find_map(|path| {
         let metadata = fs::symlink_metadata(&path).ok().filter(Metadata::is_file)?;
         let older = SavedChat::open(&path).ok().filter(|older| older.is_earlier_state_of(saved))?;
-        Some((Older { path, state: State::new(&metadata) }, older))
+        Some((Older { path, state: FileState::new(&metadata) }, older))
     })
 }
 
@@ -422,8 +424,8 @@ fn left_behind(path: &Path) -> Option<PathBuf> {
 }
 
 /// Whether a path still leads to the file that was like this.
-fn is_at(path: &Path, state: &State) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|metadata| State::new(&metadata) == *state)
+fn is_at(path: &Path, state: &FileState) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| FileState::new(&metadata) == *state)
 }
 
 /// Renames a file to a name that no file has.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use models::regular_file;
 
-use crate::files::atomic_file::{Access, Draft, Links};
+use crate::files::atomic_file::{Access, DraftFile, Links};
 use crate::session::snapshot::unfinished::UnfinishedText;
 use crate::session::snapshot::{SaveError, error_in};
 use crate::{EngineError, Session};
@@ -98,7 +98,7 @@ impl ReadingFile {
             return Ok(());
         }
         let (started, is_new) = (Instant::now(), fs::symlink_metadata(&self.path).is_err());
-        let draft = Draft::new(&self.path, Access::Owner, Links::Replace)?;
+        let draft = DraftFile::new(&self.path, Access::Owner, Links::Replace)?;
         draft.write(|to| text.write(session, caller, to).map_err(SaveError))?;
         let bytes = draft.metadata()?.len();
         let file = match is_new {

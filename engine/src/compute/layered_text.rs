@@ -12,8 +12,9 @@ use ggml::{InterruptFlag, Type};
 use kernels::graph::GraphLane;
 
 use crate::compute::forward::{Forward, OutputTokens, TextChunk};
+use crate::compute::pace::Pace;
 use crate::compute::pass::Pass;
-use crate::compute::reading_work::ReadingWork;
+use crate::compute::reading_work::{NeededOutputs, ReadingWork, Work};
 use crate::compute::scratch::{Chunk, Residual, Scratch, chunks, embeddings};
 use crate::devices::placement::Place;
 use crate::devices::workspace::Workspace;
@@ -146,20 +147,28 @@ impl LayeredText {
         &self.tokens
     }
 
-    /// How much of the work is done, from 0 to 1.
-    pub fn share(&self) -> f64 {
-        let of_chunk = |layer: usize, chunk: &Chunk| self.work.of_layer(layer, chunk.at, chunk.tokens.len());
-        let of_layer = |layer: usize, chunks: &[Chunk]| -> f64 {
-            chunks.iter().map(|chunk| of_chunk(layer, chunk)).sum()
+    /// The work that is done, and that of the whole text.
+    pub fn work(&self) -> (Work, Work) {
+        let outputs = match self.purpose {
+            Purpose::Intermediates => NeededOutputs::All,
+            Purpose::Logits | Purpose::Rows => NeededOutputs::ByLayer,
         };
-        let of_layers =
-            |layers: Range<usize>| layers.map(|layer| of_layer(layer, self.chunks_of(layer))).sum::<f64>();
+        let of_layer = |layer: usize, chunks: &[Chunk]| -> Work {
+            chunks.iter().map(|chunk| self.work.of_layer(layer, outputs, chunk.at, chunk.tokens.len())).sum()
+        };
+        let of_layers = |layers: Range<usize>| -> Work {
+            layers.map(|layer| of_layer(layer, self.chunks_of(layer))).sum()
+        };
         let n_layers = self.engine.spec().n_layers;
-        if self.layer == n_layers {
-            return 1.0;
-        }
-        let begun = of_layer(self.layer, &self.chunks_of(self.layer)[..self.chunks_read]);
-        (of_layers(0..self.layer) + begun) / of_layers(0..n_layers)
+        let done = of_layers(0..self.layer.min(n_layers));
+        let begun = self.chunks_of(self.layer).get(..self.chunks_read).filter(|_| !self.is_read());
+        (done + of_layer(self.layer.min(n_layers - 1), begun.unwrap_or_default()), of_layers(0..n_layers))
+    }
+
+    /// How much of the time of the whole text is over at this pace, from 0 to 1.
+    pub fn share(&self, pace: Pace) -> f64 {
+        let (done, all) = self.work();
+        if self.is_read() { 1.0 } else { pace.seconds(done) / pace.seconds(all) }
     }
 
     /// Bytes that [`LayeredText::write_to`] writes, but for the rows of earlier layers.

@@ -6,6 +6,7 @@ pub(crate) mod engine;
 pub(crate) mod finite;
 pub mod forward;
 pub(crate) mod layered_text;
+pub(crate) mod pace;
 pub(crate) mod pass;
 pub(crate) mod reading_work;
 pub mod scratch;

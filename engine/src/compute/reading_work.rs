@@ -2,74 +2,185 @@
 //! attention to the rows before it, which are more and more: the time of long texts grows with the square of their length.
 //! Progress and estimates of time count work, not tokens.
 
-use models::spec::{ModelSpec, ModelTensors};
+use std::iter::Sum;
+use std::ops::{Add, Mul, Sub};
+
+use models::spec::{ModelSpec, ModelTensors, TensorSpec};
 
 use crate::kv::Layout;
 
-/// How much longer a multiplication of attention takes than one with the weights. Measured on CPUs with four models: 1.6
-/// to 2.4 (`tests/results/2026-11-23-depth.md`, `tests/results/2026-11-25-100k.md`).
-const ATTENTION_COST: f64 = 2.0;
+/// The work of reading, by kind: each takes a time of its own ([`Pace`](crate::reading::Pace)). Both count
+/// multiplications; the unit is as many as a token has with the weights.
+///
+/// ```
+/// use longhand::{Engine, EngineOptions, ModelSource, Session, SessionOptions};
+///
+/// let engine = Engine::open(&ModelSource::Embedded, &EngineOptions::default())?;
+/// let session = Session::new(&engine, SessionOptions::default())?;
+/// let (short, long) = (session.reading_work(0, 1000), session.reading_work(0, 2000));
+/// assert!(long.weights < 2.01 * short.weights && long.attention > 3.9 * short.attention);
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Work {
+    /// Products with the weights: about the number of tokens.
+    pub weights: f64,
+    /// Attention: products of queries and keys, and of weights and values.
+    pub attention: f64,
+}
 
-/// The work of reading, by layer. Its unit is a token that sees no other one, in all layers.
+impl Add for Work {
+    type Output = Work;
+
+    fn add(self, other: Work) -> Work {
+        Work { weights: self.weights + other.weights, attention: self.attention + other.attention }
+    }
+}
+
+impl Sub for Work {
+    type Output = Work;
+
+    fn sub(self, other: Work) -> Work {
+        self + other * -1.0
+    }
+}
+
+impl Mul<f64> for Work {
+    type Output = Work;
+
+    fn mul(self, factor: f64) -> Work {
+        Work { weights: self.weights * factor, attention: self.attention * factor }
+    }
+}
+
+impl Sum for Work {
+    fn sum<I: Iterator<Item = Work>>(all: I) -> Work {
+        all.fold(Work::default(), Add::add)
+    }
+}
+
+/// The work of reading, by layer.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadingWork {
-    /// A layer's share of a token's weights.
-    weights: f64,
     layers: Vec<LayerWork>,
+    /// Behind this layer none has rows of its own.
+    last_rows: usize,
+}
+
+/// The layers whose outputs are computed of all tokens. Of another layer only the rows are, if it has any: nothing reads
+/// the outputs of most tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NeededOutputs {
+    /// All layers.
+    All,
+    /// All but the last one: a text is read chunk by chunk.
+    ByChunk,
+    /// Those before the last layer that has rows: a text is read layer by layer.
+    ByLayer,
 }
 
 #[derive(Clone, Debug)]
 struct LayerWork {
+    /// A token's products with the weights.
+    weights: f64,
+    /// Those that its rows or its state need.
+    weights_of_rows: f64,
     /// Attention of a token to a row.
     row: f64,
     /// Rows that a token sees at most.
     window: usize,
+    /// Whether the layer has keys and values of its own.
+    has_rows: bool,
+}
+
+impl LayerWork {
+    /// The work of tokens that see so many rows on average, if the layer has no window.
+    fn of(&self, rows: f64, tokens: usize) -> Work {
+        let attention = self.row * rows.min(self.window as f64);
+        Work { weights: self.weights, attention } * tokens as f64
+    }
+
+    /// The work of tokens whose outputs nothing reads.
+    fn of_rows(&self, tokens: usize) -> Work {
+        Work { weights: self.weights_of_rows, attention: 0.0 } * tokens as f64
+    }
 }
 
 impl ReadingWork {
     pub(crate) fn new(spec: &ModelSpec) -> ReadingWork {
-        let weights = weights_of_token(spec).max(1.0);
         let layers = (0..spec.n_layers).map(|layer| {
             // A product of queries and keys, and one of weights and values.
-            let attention = 2 * spec.n_heads * spec.kv_heads(layer).dim;
-            let attends = spec.recurrent_layer(layer).is_none();
+            let attention = (2 * spec.n_heads * spec.kv_heads(layer).dim) as f64;
+            let is_recurrent = spec.recurrent_layer(layer).is_some();
             LayerWork {
-                row: if attends { ATTENTION_COST * attention as f64 / weights } else { 0.0 },
+                weights: 0.0,
+                weights_of_rows: 0.0,
+                row: if is_recurrent { 0.0 } else { attention },
                 window: spec.window(layer).unwrap_or(usize::MAX),
+                has_rows: !spec.shares_kv(layer),
             }
         });
-        ReadingWork { weights: 1.0 / spec.n_layers.max(1) as f64, layers: layers.collect() }
+        let mut layers: Vec<LayerWork> = layers.collect();
+        for matrix in ModelTensors::in_file(spec).iter().filter(|tensor| tensor.dims.len() > 1) {
+            let Some((layer, part)) = layer_and_part(&matrix.name) else { continue };
+            // A recurrent layer computes its state with most of its weights.
+            let is_of_rows = is_of_rows(part) || spec.recurrent_layer(layer).is_some();
+            if let Some(layer) = layers.get_mut(layer) {
+                let products = multiplications(spec, matrix);
+                layer.weights += products;
+                layer.weights_of_rows += if is_of_rows { products } else { 0.0 };
+            }
+        }
+        let of_token = layers.iter().map(|layer| layer.weights).sum::<f64>().max(1.0);
+        for layer in &mut layers {
+            for products in [&mut layer.weights, &mut layer.weights_of_rows, &mut layer.row] {
+                *products /= of_token;
+            }
+        }
+        let last_rows = layers.iter().rposition(|layer| layer.has_rows).unwrap_or(0);
+        ReadingWork { layers, last_rows }
     }
 
     /// The work of a layer with `tokens` tokens behind `at` others, where all rows are there.
-    pub(crate) fn of_layer(&self, layer: usize, at: usize, tokens: usize) -> f64 {
-        self.of_layer_with(layer, (at + tokens / 2) as f64, tokens)
+    pub(crate) fn of_layer(&self, layer: usize, outputs: NeededOutputs, at: usize, tokens: usize) -> Work {
+        self.of_layer_with(layer, outputs, (at + tokens / 2) as f64, tokens)
     }
 
     /// The same where a token sees so many rows on average, if the layer has no window.
-    fn of_layer_with(&self, layer: usize, rows: f64, tokens: usize) -> f64 {
-        let LayerWork { row, window } = &self.layers[layer];
-        tokens as f64 * (self.weights + row * rows.min(*window as f64))
+    fn of_layer_with(&self, layer: usize, outputs: NeededOutputs, rows: f64, tokens: usize) -> Work {
+        let is_read = match outputs {
+            NeededOutputs::All => true,
+            NeededOutputs::ByChunk => layer + 1 < self.layers.len(),
+            NeededOutputs::ByLayer => layer < self.last_rows,
+        };
+        match &self.layers[layer] {
+            of_layer if is_read => of_layer.of(rows, tokens),
+            of_layer => of_layer.of_rows(tokens),
+        }
     }
 
     /// The work of reading `tokens` tokens behind `before` others, layer by layer or against what a store of this layout
     /// keeps.
-    pub(crate) fn of_text(&self, layout: &Layout, is_exact: bool, before: usize, tokens: usize) -> f64 {
+    pub(crate) fn of_text(&self, layout: &Layout, is_exact: bool, before: usize, tokens: usize) -> Work {
         /// Tokens over which the number of rows hardly changes.
         const STEP: usize = 512;
-        let of_layer = |layer: usize, at: usize, tokens: usize| match is_exact {
-            true => self.of_layer(layer, at, tokens),
-            false => self.of_layer_with(layer, kept_rows(layout, layer, at + tokens / 2), tokens),
+        let outputs = if is_exact { NeededOutputs::ByLayer } else { NeededOutputs::ByChunk };
+        let of_layer = |layer: usize, at: usize, tokens: usize| {
+            let seen = at + tokens / 2;
+            let rows = if is_exact { seen as f64 } else { kept_rows(layout, layer, seen) };
+            self.of_layer_with(layer, outputs, rows, tokens)
         };
-        let of_step = |at: usize| -> f64 {
+        let of_step = |at: usize| -> Work {
             let step = STEP.min(before + tokens - at);
             (0..self.layers.len()).map(|layer| of_layer(layer, at, step)).sum()
         };
-        let once = (before..before + tokens).step_by(STEP).map(of_step).sum::<f64>();
-        // The second time every token sees the whole text.
-        let again =
-            || (0..self.layers.len()).map(|layer| self.of_layer_with(layer, tokens as f64, tokens)).sum();
-        once + if is_exact && layout.reconstructs() { again() } else { 0.0 }
+        let once: Work = (before..before + tokens).step_by(STEP).map(of_step).sum();
+        // The second time every token sees the whole text, in the layers up to the last one with rows.
+        let again = || -> Work {
+            let layers = (0..self.layers.len()).filter(|layer| self.layers[*layer].has_rows);
+            layers.map(|layer| self.of_layer_with(layer, outputs, tokens as f64, tokens)).sum()
+        };
+        once + if is_exact && layout.reconstructs() { again() } else { Work::default() }
     }
 }
 
@@ -83,16 +194,22 @@ fn kept_rows(layout: &Layout, layer: usize, seen: usize) -> f64 {
     rows as f64 / heads.max(1) as f64
 }
 
-/// Multiplications of a token with the weights of all layers.
-fn weights_of_token(spec: &ModelSpec) -> f64 {
-    let of_tensor = |tensor: &models::spec::TensorSpec| {
-        let elements = tensor.dims.iter().map(|n| *n as f64).product::<f64>();
-        let used = spec.experts.as_ref().filter(|_| tensor.name.contains("_exps"));
-        elements * used.map_or(1.0, |experts| experts.used as f64 / experts.count.max(1) as f64)
-    };
-    let is_matrix =
-        |tensor: &&models::spec::TensorSpec| tensor.name.starts_with("blk.") && tensor.dims.len() > 1;
-    ModelTensors::in_file(spec).iter().filter(is_matrix).map(of_tensor).sum()
+/// `blk.3.attn_k.weight` is `attn_k.weight` of layer 3.
+fn layer_and_part(name: &str) -> Option<(usize, &str)> {
+    let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
+    Some((layer.parse().ok()?, part))
+}
+
+/// Whether keys or values are computed with a tensor.
+fn is_of_rows(part: &str) -> bool {
+    ["attn_k", "attn_v", "attn_qkv"].iter().any(|name| part.starts_with(name))
+}
+
+/// Multiplications of a token with a matrix.
+fn multiplications(spec: &ModelSpec, matrix: &TensorSpec) -> f64 {
+    let elements = matrix.dims.iter().map(|n| *n as f64).product::<f64>();
+    let used = spec.experts.as_ref().filter(|_| matrix.name.contains("_exps"));
+    elements * used.map_or(1.0, |experts| experts.used as f64 / experts.count.max(1) as f64)
 }
 
 #[cfg(test)]
@@ -102,13 +219,15 @@ mod tests {
 
     use super::*;
     use crate::kv::{PolicyChoice, StoreOptions};
+    use crate::reading::Pace;
 
     fn work(shape: &str, policy: &str, is_exact: bool, before: usize, tokens: usize) -> f64 {
         let spec = ModelShape::find(shape).expect("a shape").spec();
         let policy: PolicyChoice = policy.parse().expect("a policy");
         let options = StoreOptions { context: 1 << 20, types: (Type::F16, Type::F16), reserve: None };
         let layout = Layout::new(&spec, &policy, None, options).expect("a layout");
-        ReadingWork::new(&spec).of_text(&layout, is_exact, before, tokens)
+        let work = ReadingWork::new(&spec).of_text(&layout, is_exact, before, tokens);
+        Pace::relative(None).seconds(work)
     }
 
     /// How much longer 512 tokens take at this depth than at the beginning.
@@ -130,7 +249,7 @@ mod tests {
             slower_at("llama-3.2-1b", 100_000)
         );
         let text = |tokens| work("llama-3.1-8b", "full", true, 0, tokens);
-        assert!((1000.0..1100.0).contains(&text(1000)), "a token is the unit: {}", text(1000));
+        assert!((950.0..1050.0).contains(&text(1000)), "a token is the unit: {}", text(1000));
         assert!(text(100_000) > 30.0 * text(10_000) && text(100_000) < 100.0 * text(10_000));
         // In parts it is as much.
         let parts = work("llama-3.1-8b", "full", false, 0, 40_000)

@@ -51,7 +51,7 @@ pub fn write<E: From<io::Error>>(
     access: Access,
     content: impl FnOnce(&mut BufWriter<&File>) -> Result<(), E>,
 ) -> Result<(), E> {
-    Draft::written(path, access, Links::Follow, content)?.replace()?;
+    DraftFile::written(path, access, Links::Follow, content)?.replace()?;
     Ok(())
 }
 
@@ -65,7 +65,7 @@ pub fn write_own<E: From<io::Error>>(
     access: Access,
     content: impl FnOnce(&mut BufWriter<&File>) -> Result<(), E>,
 ) -> Result<(), E> {
-    Draft::written(path, access, Links::Replace, content)?.replace()?;
+    DraftFile::written(path, access, Links::Replace, content)?.replace()?;
     Ok(())
 }
 
@@ -78,7 +78,7 @@ pub fn write_new<E: From<io::Error>>(
     access: Access,
     content: impl FnOnce(&mut BufWriter<&File>) -> Result<(), E>,
 ) -> Result<(), E> {
-    Draft::written(path, access, Links::Follow, content)?.create_new()?;
+    DraftFile::written(path, access, Links::Follow, content)?.create_new()?;
     Ok(())
 }
 
@@ -93,15 +93,15 @@ pub(crate) enum Links {
 
 /// A temporary file that will replace a file or become a new one. It is locked, and removed if it is dropped
 /// before that.
-pub(crate) struct Draft {
+pub(crate) struct DraftFile {
     temporary: NamedTempFile,
     /// The file, behind all links.
     path: PathBuf,
 }
 
-impl Draft {
+impl DraftFile {
     /// An empty temporary file beside `path`.
-    pub(crate) fn new(path: &Path, access: Access, links: Links) -> io::Result<Draft> {
+    pub(crate) fn new(path: &Path, access: Access, links: Links) -> io::Result<DraftFile> {
         let (path, existing) = match links {
             Links::Follow => target(path)?,
             Links::Replace => (path.to_owned(), if_found(fs::symlink_metadata(path))?),
@@ -126,7 +126,7 @@ impl Draft {
         if let Some(existing) = existing.filter(|_| links == Links::Follow) {
             temporary.as_file().set_permissions(existing.permissions())?;
         }
-        Ok(Draft { temporary, path })
+        Ok(DraftFile { temporary, path })
     }
 
     /// A temporary file beside `path` with this content.
@@ -135,8 +135,8 @@ impl Draft {
         access: Access,
         links: Links,
         content: impl FnOnce(&mut BufWriter<&File>) -> Result<(), E>,
-    ) -> Result<Draft, E> {
-        let draft = Draft::new(path, access, links)?;
+    ) -> Result<DraftFile, E> {
+        let draft = DraftFile::new(path, access, links)?;
         draft.write(content)?;
         Ok(draft)
     }
@@ -165,7 +165,7 @@ impl Draft {
         Ok(file)
     }
 
-    /// As [`Draft::replace`]; an error if a file has the name already.
+    /// As [`DraftFile::replace`]; an error if a file has the name already.
     pub(crate) fn create_new(self) -> io::Result<File> {
         let file = self.temporary.persist_noclobber(&self.path)?;
         sync_folder(folder(&self.path));
@@ -178,7 +178,7 @@ impl Draft {
 /// # Errors
 /// Those of [`write()`].
 pub fn check_writable(path: &Path) -> io::Result<()> {
-    Draft::new(path, Access::Owner, Links::Follow).map(drop)
+    DraftFile::new(path, Access::Owner, Links::Follow).map(drop)
 }
 
 /// Removes the temporary files of killed processes from a folder: all of them, or those of the file `name`. Only files
@@ -437,7 +437,7 @@ mod tests {
         write(&ours[0], "a letter to my mother");
         remove_leftovers(folder.path(), path.file_name(), b"MAGIC");
         assert!(names(folder.path()).contains(&ours[0]));
-        let draft = Draft::new(&path, Access::Owner, Links::Follow).expect("a draft");
+        let draft = DraftFile::new(&path, Access::Owner, Links::Follow).expect("a draft");
         remove_leftovers(folder.path(), None, b"MAGIC");
         assert!(draft.temporary.path().exists());
         let left = names(folder.path()).len();

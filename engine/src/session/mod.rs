@@ -37,6 +37,7 @@ pub(crate) use reading::{FirstText, Reached};
 pub use reading::{TextReading, sync_all};
 
 use crate::compute::forward::{Forward, OutputTokens};
+use crate::compute::pace::PieceTimes;
 use crate::compute::pass::Pass;
 use crate::compute::reading_work::ReadingWork;
 use crate::devices::ledger::Reservation;
@@ -73,7 +74,9 @@ pub struct Session {
     /// The graphs of a decode step, built once, and their memory. After a step that failed they are built again.
     decode: Option<(Pass, Workspace)>,
     compressing: Duration,
-    pub(crate) work: ReadingWork,
+    work: ReadingWork,
+    /// Of the text that was read last.
+    pieces: PieceTimes,
     /// The memory that it was promised, where a setup planned it.
     pub(crate) reservations: Vec<Reservation>,
     /// The queries of the last tokens, where they are recorded.
@@ -211,6 +214,7 @@ impl Session {
             decode: None,
             compressing: Duration::ZERO,
             work: ReadingWork::new(spec),
+            pieces: PieceTimes::default(),
             reservations: Vec::new(),
             attention: None,
             forward,

@@ -51,7 +51,7 @@ pub struct RecallArgs {
 }
 
 /// A policy with bounded heads: a row of every table.
-struct Row {
+struct RecallRow {
     /// As given. A budget sets other parameters.
     name: String,
     policy: PolicyChoice,
@@ -123,10 +123,10 @@ fn rows(
     engine: &Arc<Engine>,
     setup_options: &SetupOptions,
     policies: Vec<(String, PolicyChoice)>,
-) -> Result<Vec<Row>> {
+) -> Result<Vec<RecallRow>> {
     let row = |(name, policy): (String, PolicyChoice)| {
         let profile = find_profile(lab, engine, setup_options, args.heads.as_deref(), &policy)?;
-        Ok(Row { name, policy, profile })
+        Ok(RecallRow { name, policy, profile })
     };
     policies.into_iter().map(row).collect()
 }
@@ -153,7 +153,7 @@ impl Trial {
         args: &RecallArgs,
         types: (Type, Type),
         engine: &Engine,
-        rows: &[Row],
+        rows: &[RecallRow],
         tokens: usize,
     ) -> Result<Trial> {
         let texts =
@@ -169,7 +169,7 @@ impl Trial {
         };
         let full = PolicyChoice::default();
         let mut cells = vec![cell(full.name(), None, Ok(session_options(types, &full, None, context)))];
-        for Row { name, policy, profile } in rows {
+        for RecallRow { name, policy, profile } in rows {
             for budget in &args.kv_budget {
                 let unlimited = session_options(types, policy, profile.clone(), context);
                 let options = match unlimited.within(*budget, engine.spec()) {

@@ -13,8 +13,8 @@ use longhand::saved::DocumentCache;
 use longhand::setup::Offers;
 use longhand::text::{sanitize_for_terminal, split_thinking};
 use longhand::{
-    Chat, ChatFormat, ChatOptions, Context, EngineError, Generated, Model, ModelSource, Preamble, Reading,
-    Session, SetupOptions, Stop,
+    Chat, ChatFormat, ChatOptions, Context, Generated, Model, ModelSource, Preamble, Reading, Session,
+    SetupOptions, Stop,
 };
 use models::embedded::EMBEDDED_NAME;
 use serde_json::{Value, json};
@@ -279,6 +279,7 @@ impl Asking<'_> {
         Asked {
             hides_thinking: self.args.answer.hides_thinking(),
             together: self.args.query_aware,
+            reads_long: self.args.answer.yes,
             cache: self.args.disk.documents(),
             prints_sources: self.args.sources.are_on() && !self.args.json,
             finds_sources: self.args.sources.are_on() || self.args.json && self.args.sources.unless_off(),
@@ -295,6 +296,8 @@ struct Asked {
     hides_thinking: bool,
     /// Whether the documents are read together with the first question.
     together: bool,
+    /// Whether documents are read without asking, however long that takes.
+    reads_long: bool,
     cache: Option<DocumentCache>,
     /// Whether the sources of each answer are printed, and whether they are found.
     prints_sources: bool,
@@ -318,7 +321,7 @@ impl Asked {
         for (number, question) in questions.iter().enumerate() {
             let interrupted = |in_answer| Failure::interrupted_after(number, questions.len(), in_answer);
             let reading = match self.read(app, chat, question) {
-                Err(error) if error.is_interrupt() => {
+                Err(error) if terminal::failure::is_interrupt(&error) && !error.is::<Failure>() => {
                     turn::keep_reading(app, chat, self.cache.as_ref());
                     return Err(interrupted(false).into());
                 }
@@ -398,14 +401,18 @@ impl Asked {
     }
 
     /// Reads a question; before the first one, the documents.
-    fn read(&self, app: &App, chat: &mut Chat, question: &str) -> Result<Reading, EngineError> {
+    fn read(&self, app: &App, chat: &mut Chat, question: &str) -> Result<Reading> {
         chat.record_sources(self.finds_sources)?;
         let documents = match self.together {
-            true => Reading::default(),
-            false => {
-                turn::announce_reading(app, chat, self.cache.as_ref())?;
-                turn::read_documents(app, chat, self.cache.as_ref())?
+            true => {
+                let time = turn::announce_reading(app, chat, None)?;
+                turn::confirm_reading(app, chat, time, self.reads_long)?;
+                Reading::default()
             }
+            false => match turn::begin_documents(app, chat, self.cache.as_ref(), self.reads_long)? {
+                Some(reading) => turn::cost(&reading),
+                None => turn::read_documents(app, chat, self.cache.as_ref())?,
+            },
         };
         Ok(documents + turn::read(app, chat, question)?)
     }

@@ -3,7 +3,9 @@
 //! between two chunks.
 
 use std::panic;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use longhand::saved::{DocumentCache, DocumentReading};
 use longhand::{Chat, EngineError, InterruptFlag, Progress};
@@ -14,34 +16,41 @@ use crate::commands::chat::status::Status;
 use crate::session::documents::names;
 use crate::session::turn;
 
+/// What is said of documents that are not read yet, because that takes long.
+pub const WAITS: &str =
+    "that is long, so it waits: /read reads it, and so does a question. /files drop gives it up";
+
 /// Reads documents during `wait`, which waits for the user, and stops when it returns. What is read by then is kept.
-/// `flag` stops the chat's session.
+/// `flag` stops the chat's session. `None` where the documents wait for the user: they take longer than `long`, as their
+/// first seconds tell, and the user was told.
 pub fn read_during<T>(
     chat: &mut Chat,
     cache: Option<&DocumentCache>,
     status: &Status,
     flag: &InterruptFlag,
+    long: Option<Duration>,
     wait: impl FnOnce() -> T,
-) -> (T, Result<DocumentReading, EngineError>) {
+) -> (T, Result<Option<DocumentReading>, EngineError>) {
     let what = names(&chat.next_documents());
     status.show(format!("reading {what}"));
+    let stop = Stop { flag, is_wanted: AtomicBool::new(false) };
     thread::scope(|scope| {
         let reader = thread::Builder::new().name("reading".to_owned()).spawn_scoped(scope, || {
-            let read =
-                chat.read_documents(cache, &mut |progress| status.show(progress_line(&what, progress)));
+            let read = read(chat, cache, status, &stop, long);
             status.end(match &read {
-                Ok(reading) => finished(&what, reading),
+                Ok(Ok(reading)) => finished(&what, reading),
+                Ok(Err(waits)) => waits.clone(),
                 Err(error) if error.is_interrupt() => Vec::new(),
                 Err(error) => vec![failed(&what, error)],
             });
-            read
+            read.map(Result::ok)
         });
         let Ok(reader) = reader else {
             // Without a thread the next question reads the documents.
             status.end(Vec::new());
-            return (wait(), Ok(DocumentReading::default()));
+            return (wait(), Ok(Some(DocumentReading::default())));
         };
-        let stop = StopAtEnd(flag);
+        let stop = StopAtEnd(&stop);
         let waited = wait();
         drop(stop);
         let read = reader.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
@@ -50,12 +59,64 @@ pub fn read_during<T>(
     })
 }
 
-/// Sets the flag when it is dropped, also by a panic: the reader would go on for hours.
-struct StopAtEnd<'a>(&'a InterruptFlag);
+/// Reads documents; or gives notes for the user, if that takes longer than `long`. Unless a reading was known to be short,
+/// its first seconds tell.
+fn read(
+    chat: &mut Chat,
+    cache: Option<&DocumentCache>,
+    status: &Status,
+    stop: &Stop,
+    long: Option<Duration>,
+) -> Result<Result<DocumentReading, Vec<String>>, EngineError> {
+    let what = names(&chat.next_documents());
+    let (started, mut is_guessed) = (Instant::now(), long.is_none());
+    loop {
+        let read = chat.read_documents(cache, &mut |progress| {
+            status.show(progress_line(&what, progress));
+            if !is_guessed && started.elapsed() > turn::FIRST_SECONDS {
+                is_guessed = true;
+                stop.flag.set();
+            }
+        });
+        match read {
+            Err(error) if error.is_interrupt() && is_guessed && stop.goes_on() => {}
+            read => return Ok(Ok(read?)),
+        }
+        if let Some((note, time)) = turn::guess(chat, cache)?
+            && long.is_some_and(|long| time >= long)
+        {
+            return Ok(Err(vec![note, WAITS.to_owned()]));
+        }
+    }
+}
+
+/// How a reading is stopped.
+struct Stop<'a> {
+    flag: &'a InterruptFlag,
+    /// Whether the user has a message. Otherwise the reading has stopped itself.
+    is_wanted: AtomicBool,
+}
+
+impl Stop<'_> {
+    /// Whether the reading goes on after it was stopped.
+    fn goes_on(&self) -> bool {
+        // In this order: a stop that comes in between is seen.
+        self.flag.clear();
+        let goes_on = !self.is_wanted.load(Ordering::SeqCst);
+        if !goes_on {
+            self.flag.set();
+        }
+        goes_on
+    }
+}
+
+/// Stops the reading when it is dropped, also by a panic: the reader would go on for hours.
+struct StopAtEnd<'a>(&'a Stop<'a>);
 
 impl Drop for StopAtEnd<'_> {
     fn drop(&mut self) {
-        self.0.set();
+        self.0.is_wanted.store(true, Ordering::SeqCst);
+        self.0.flag.set();
     }
 }
 
@@ -101,8 +162,6 @@ fn progress_line(what: &str, progress: Progress) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use longhand::Task;
 
     use super::*;

@@ -27,11 +27,11 @@ pub enum Next {
 
 /// A queue between threads. `T` is a key or a line.
 pub struct Inbox<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<InboxState<T>>,
     changed: Condvar,
 }
 
-struct State<T> {
+struct InboxState<T> {
     items: VecDeque<T>,
     end: Option<End>,
     /// Whether the chat waits at its prompt.
@@ -41,7 +41,7 @@ struct State<T> {
 impl<T> Inbox<T> {
     /// An empty queue.
     pub fn new() -> Inbox<T> {
-        let state = State { items: VecDeque::new(), end: None, at_prompt: false };
+        let state = InboxState { items: VecDeque::new(), end: None, at_prompt: false };
         Inbox { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -150,7 +150,7 @@ impl<T> Inbox<T> {
         matches!(state.end, Some(End::Signal(_)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, InboxState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -26,7 +26,7 @@ const WITHOUT_CACHE: &str = "the text of the conversation is kept, without its K
 
 /// Where and when a conversation is kept.
 pub struct Keeper {
-    place: Place,
+    place: KeptIn,
     /// Time spent on reading and answering since the KV cache was written, or could not be.
     computed: Duration,
     /// Most bytes of all kept KV caches.
@@ -37,7 +37,7 @@ pub struct Keeper {
     documents: Option<DocumentCache>,
 }
 
-enum Place {
+enum KeptIn {
     /// Nowhere, because the user wants it so.
     Private,
     /// Nowhere, because there is no folder for it.
@@ -52,31 +52,31 @@ enum Place {
 impl Keeper {
     /// Keeps nothing, because the user wants it so.
     pub fn private() -> Keeper {
-        Keeper::at(Place::Private, u64::MAX)
+        Keeper::at(KeptIn::Private, u64::MAX)
     }
 
     /// Keeps nothing, because there is no folder for it.
     pub fn nothing() -> Keeper {
-        Keeper::at(Place::Nowhere, u64::MAX)
+        Keeper::at(KeptIn::Nowhere, u64::MAX)
     }
 
     /// Keeps a new conversation in the folder of kept ones, once something was said. All KV caches there take at
     /// most `limit` bytes.
     pub fn new(kept: KeptChats, title: String, limit: u64) -> Keeper {
-        Keeper::at(Place::Kept { kept, title, first: None, file: None }, limit)
+        Keeper::at(KeptIn::Kept { kept, title, first: None, file: None }, limit)
     }
 
     /// Goes on keeping a conversation that is kept already.
     pub fn resumed(kept: KeptChats, title: String, file: ChatFile, limit: u64) -> Keeper {
-        Keeper::at(Place::Kept { kept, title, first: None, file: Some(file) }, limit)
+        Keeper::at(KeptIn::Kept { kept, title, first: None, file: Some(file) }, limit)
     }
 
     /// Keeps a conversation in a file of the user's.
     pub fn named(file: ChatFile) -> Keeper {
-        Keeper::at(Place::Named(file), u64::MAX)
+        Keeper::at(KeptIn::Named(file), u64::MAX)
     }
 
-    fn at(place: Place, limit: u64) -> Keeper {
+    fn at(place: KeptIn, limit: u64) -> Keeper {
         Keeper { place, computed: Duration::ZERO, limit, reported: None, documents: None }
     }
 
@@ -122,18 +122,18 @@ impl Keeper {
 
     /// Whether the conversation is kept anywhere.
     pub fn has_place(&self) -> bool {
-        !matches!(self.place, Place::Private | Place::Nowhere)
+        !matches!(self.place, KeptIn::Private | KeptIn::Nowhere)
     }
 
     /// Whether an error would lose the conversation, and the user does not want that.
     pub fn is_missing(&self) -> bool {
-        matches!(self.place, Place::Nowhere)
+        matches!(self.place, KeptIn::Nowhere)
     }
 
     /// The name under which the conversation is kept in the folder of kept ones.
     pub fn name(&self) -> Option<&str> {
         match &self.place {
-            Place::Kept { kept, file: Some(file), .. } => kept.name(file.path()),
+            KeptIn::Kept { kept, file: Some(file), .. } => kept.name(file.path()),
             _ => None,
         }
     }
@@ -141,14 +141,14 @@ impl Keeper {
     /// The user's own file in which the conversation is kept.
     pub fn own_file(&self) -> Option<&Path> {
         match &self.place {
-            Place::Named(file) => Some(file.path()),
+            KeptIn::Named(file) => Some(file.path()),
             _ => None,
         }
     }
 
     /// Another conversation begins. The last one stays as it was kept, except in a file of the user's.
     pub fn begin_another(&mut self) {
-        if let Place::Kept { first, file, .. } = &mut self.place {
+        if let KeptIn::Kept { first, file, .. } = &mut self.place {
             (*first, *file) = (None, None);
         }
         self.computed = Duration::ZERO;
@@ -157,11 +157,11 @@ impl Keeper {
     /// The same where a summary takes the place of a conversation with this first question.
     pub fn begin_summary(&mut self, question: Option<String>) {
         let before = match &mut self.place {
-            Place::Kept { first, .. } => first.take(),
+            KeptIn::Kept { first, .. } => first.take(),
             _ => None,
         };
         self.begin_another();
-        if let Place::Kept { first, .. } = &mut self.place {
+        if let KeptIn::Kept { first, .. } = &mut self.place {
             *first = before.or(question);
         }
     }
@@ -181,11 +181,11 @@ impl Keeper {
             self.report(app, error, WITHOUT_CACHE);
         }
         match &self.place {
-            Place::Private | Place::Nowhere => {}
-            Place::Named(file) => {
+            KeptIn::Private | KeptIn::Nowhere => {}
+            KeptIn::Named(file) => {
                 app.console.note(&format!("saved the conversation to {}", file.path().display()));
             }
-            Place::Kept { kept, file, .. } => {
+            KeptIn::Kept { kept, file, .. } => {
                 if let Some(name) = file.as_ref().and_then(|file| kept.name(file.path())) {
                     app.console.note(&format!("kept: longhand chat --resume {}", console::visible(name)));
                 }
@@ -196,7 +196,7 @@ impl Keeper {
 
     /// Whether nothing was said yet. Documents that were read are kept apart.
     fn has_nothing_to_keep(&self, chat: &Chat) -> bool {
-        matches!(&self.place, Place::Kept { file: None, .. }) && !chat.has_questions()
+        matches!(&self.place, KeptIn::Kept { file: None, .. }) && !chat.has_questions()
     }
 
     /// Writes the conversation; also its KV cache, if that is wanted and there is room. Returns the error with which
@@ -204,9 +204,9 @@ impl Keeper {
     fn write(&mut self, chat: &Chat, cache: bool) -> Result<Option<EngineError>, EngineError> {
         let bytes = chat.session().kv_usage().bytes as u64;
         let file = match &mut self.place {
-            Place::Private | Place::Nowhere => return Ok(None),
-            Place::Named(file) => file,
-            Place::Kept { kept, title, first, file } => {
+            KeptIn::Private | KeptIn::Nowhere => return Ok(None),
+            KeptIn::Named(file) => file,
+            KeptIn::Kept { kept, title, first, file } => {
                 let file = match file {
                     Some(file) => file,
                     None => {

@@ -131,6 +131,7 @@ fn chat(app: &App, args: &ChatArgs, questions: Vec<Message>) -> Result<()> {
         thinking: args.answer.thinking(),
         documents: args.documents.options()?,
         sources: args.sources.unless_off(),
+        yes: args.answer.yes,
     };
     let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &given, sampling);
     drop(front_end);

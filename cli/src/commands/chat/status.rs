@@ -4,13 +4,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The state of the work. The thread that works changes it, and the one that draws the prompt shows it.
 pub struct Status {
-    state: Mutex<State>,
+    state: Mutex<StatusState>,
     /// Called after each change.
     changed: Box<dyn Fn() + Send + Sync>,
 }
 
 #[derive(Default)]
-struct State {
+struct StatusState {
     /// `None` while nothing is done.
     line: Option<String>,
     notes: Vec<String>,
@@ -49,7 +49,7 @@ impl Status {
         std::mem::take(&mut self.lock().notes)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, StatusState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -45,6 +45,7 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
         });
         return app.console.print_json(&object);
     }
+    let lacking = Some(ggml::missing_cpu_features().join(", ")).filter(|missing| !missing.is_empty());
     let memory = free_memory.map_or("?".into(), |free| format::bytes(free.bytes));
     let mut table = Table::new(["--device", "name", ">memory", ">free", "can compute"]);
     table.row([
@@ -52,7 +53,7 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
         format!("{threads} thread{}", if threads == 1 { "" } else { "s" }),
         String::new(),
         memory,
-        "yes".into(),
+        lacking.as_ref().map_or("yes".into(), |lacking| format!("no: it lacks {lacking}")),
     ]);
     for gpu in gpus.iter().flatten() {
         table.row([

@@ -9,14 +9,14 @@ use terminal::format;
 use terminal::prefill::PrefillArg;
 use terminal::table::Table;
 
-use crate::commands::plan::{PlanArgs, Row};
+use crate::commands::plan::{PlanArgs, PlanRow};
 
 /// Most rows of the short table.
 const ROWS: usize = 5;
 
 /// A possible choice of policy and types.
 struct Choice<'a> {
-    row: &'a Row,
+    row: &'a PlanRow,
     forecast: &'a SessionForecast,
     /// See [`rank`].
     rank: Option<usize>,
@@ -72,7 +72,7 @@ pub struct Answer<'a> {
 
 impl<'a> Answer<'a> {
     /// Chooses among the rows; `None` if all of them are impossible.
-    pub fn choose(args: &'a PlanArgs, forecast: &'a Forecast, rows: &'a [Row]) -> Option<Answer<'a>> {
+    pub fn choose(args: &'a PlanArgs, forecast: &'a Forecast, rows: &'a [PlanRow]) -> Option<Answer<'a>> {
         let mut choices: Vec<Choice> = rows
             .iter()
             .enumerate()

@@ -121,7 +121,7 @@ impl Wanted {
 }
 
 /// A policy with types, and what it needs.
-struct Row {
+struct PlanRow {
     /// The policy.
     wanted: Wanted,
     /// Types of keys and values.
@@ -172,11 +172,11 @@ fn rows(
     forecast: &Forecast,
     policies: &[Wanted],
     types: &[(Type, Type)],
-) -> Result<Vec<Row>, EngineError> {
+) -> Result<Vec<PlanRow>, EngineError> {
     let mut rows = Vec::new();
     for wanted in policies {
         let plans = forecast.sessions(&wanted.policy, wanted.budget(), types, &mut app.reporter())?;
-        let row = |(types, plan): (&(Type, Type), _)| Row { wanted: wanted.clone(), types: *types, plan };
+        let row = |(types, plan): (&(Type, Type), _)| PlanRow { wanted: wanted.clone(), types: *types, plan };
         rows.extend(types.iter().zip(plans).map(row));
     }
     Ok(rows)

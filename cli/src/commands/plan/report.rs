@@ -7,7 +7,7 @@ use terminal::format;
 use terminal::table::Table;
 
 use crate::commands::plan::answer::{Answer, fits_cell};
-use crate::commands::plan::{PlanArgs, Row};
+use crate::commands::plan::{PlanArgs, PlanRow};
 
 /// Where the head profile is from.
 fn source(heads: &ForecastHeads) -> String {
@@ -90,7 +90,7 @@ pub fn about(args: &PlanArgs, name: &str, forecast: &Forecast, answer: Option<&A
 }
 
 /// All rows with all parts of the memory, in lines of `width` columns where that is possible.
-pub fn full_table(forecast: &Forecast, rows: &[Row], width: usize) -> String {
+pub fn full_table(forecast: &Forecast, rows: &[PlanRow], width: usize) -> String {
     let target = forecast.target();
     let limit = target.limit;
     let mut table = Table::new([
@@ -137,7 +137,7 @@ pub fn full_table(forecast: &Forecast, rows: &[Row], width: usize) -> String {
 }
 
 /// Why policies and types are impossible, a line for each reason.
-pub fn impossible(rows: &[Row]) -> String {
+pub fn impossible(rows: &[PlanRow]) -> String {
     let failed = rows.iter().filter_map(|row| Some((row, row.plan.as_ref().err()?.to_string())));
     let mut reasons: Vec<(String, String, Vec<String>)> = Vec::new();
     for (row, why) in failed {
@@ -156,12 +156,12 @@ pub fn object(
     args: &PlanArgs,
     name: &str,
     forecast: &Forecast,
-    rows: &[Row],
+    rows: &[PlanRow],
     answer: Option<&Answer>,
 ) -> Value {
     let (target, heads) = (forecast.target(), forecast.heads());
     let limit = target.limit;
-    let row = |row: &Row| {
+    let row = |row: &PlanRow| {
         let mut object = json!({
             "policy": row.plan.as_ref().map_or(&row.wanted.policy, |plan| &plan.session().policy).to_string(),
             "kv_budget": args.kv_budget(&row.wanted),

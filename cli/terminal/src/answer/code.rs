@@ -14,14 +14,14 @@ const REMOVED: Style = Style::color(31);
 /// Colours the lines of a code block.
 pub struct Colors {
     language: Option<&'static Language>,
-    state: State,
+    state: CodeState,
     /// The character before the text that comes next; `None` at the beginning of a line.
     before: Option<char>,
 }
 
 /// What the text is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum CodeState {
     Code,
     /// A line of this style.
     Line(Style),
@@ -37,7 +37,7 @@ enum State {
 impl Colors {
     /// For code of a language as a code block names it. Code of an unknown language has no colours.
     pub fn new(language: &str) -> Colors {
-        Colors { language: Language::find(language), state: State::Code, before: None }
+        Colors { language: Language::find(language), state: CodeState::Code, before: None }
     }
 
     /// The first bytes of a line's text and their style. `None` if that depends on text that is not there yet, which is
@@ -47,12 +47,12 @@ impl Colors {
             _ if text.is_empty() => None,
             None => Some((Style::PLAIN, text.len())),
             Some(language) => match self.state {
-                State::Code => self.code(language, text, is_whole),
-                State::Line(style) => Some((style, text.len())),
-                State::Until { end, style, escapes, .. } => {
+                CodeState::Code => self.code(language, text, is_whole),
+                CodeState::Line(style) => Some((style, text.len())),
+                CodeState::Until { end, style, escapes, .. } => {
                     let (bytes, ends) = until(text, end, escapes, is_whole)?;
                     if ends {
-                        self.state = State::Code;
+                        self.state = CodeState::Code;
                     }
                     Some((style, bytes))
                 }
@@ -67,8 +67,8 @@ impl Colors {
     /// A line has ended.
     pub fn end_line(&mut self) {
         self.before = None;
-        if !matches!(self.state, State::Until { may_span_lines: true, .. }) {
-            self.state = State::Code;
+        if !matches!(self.state, CodeState::Until { may_span_lines: true, .. }) {
+            self.state = CodeState::Code;
         }
     }
 
@@ -81,7 +81,7 @@ impl Colors {
                 b'@' => COMMENT,
                 _ => Style::PLAIN,
             };
-            self.state = State::Line(style);
+            self.state = CodeState::Line(style);
             return Some((style, text.len()));
         }
         // What begins a comment or a string may be incomplete.
@@ -90,8 +90,10 @@ impl Colors {
             let is_comment = *start != "#" || self.before.is_none_or(|c| c.is_whitespace() || c == ';');
             if is_comment && text.starts_with(start) {
                 self.state = match end {
-                    Some(end) => State::Until { end, style: COMMENT, escapes: false, may_span_lines: true },
-                    None => State::Line(COMMENT),
+                    Some(end) => {
+                        CodeState::Until { end, style: COMMENT, escapes: false, may_span_lines: true }
+                    }
+                    None => CodeState::Line(COMMENT),
                 };
                 return Some((COMMENT, start.len()));
             }
@@ -105,7 +107,7 @@ impl Colors {
             }
             if text.starts_with(quotes) {
                 let may_span_lines = quotes.len() > 1 || *quotes == "`";
-                self.state = State::Until { end: quotes, style: STRING, escapes: true, may_span_lines };
+                self.state = CodeState::Until { end: quotes, style: STRING, escapes: true, may_span_lines };
                 return Some((STRING, quotes.len()));
             }
         }

@@ -14,7 +14,7 @@ use lookup::absent::Known;
 use crate::answer::code::Colors;
 use crate::answer::fence::Fence;
 use crate::answer::inline::{Span, first_span};
-use crate::answer::rows::{Rows, Run};
+use crate::answer::rows::{Run, TextRows};
 use crate::answer::style::Style;
 use crate::answer::table::Table;
 use crate::answer::underline::Underline;
@@ -30,7 +30,7 @@ const MAX_DEPTH: usize = 12;
 
 /// Shows one text.
 pub struct Markdown {
-    rows: Rows,
+    rows: TextRows,
     underline: Option<Underline>,
     /// What is not shown yet of the current line.
     pending: String,
@@ -93,7 +93,7 @@ impl Markdown {
     /// Nothing yet.
     pub fn new(colors: bool) -> Markdown {
         Markdown {
-            rows: Rows::new(colors),
+            rows: TextRows::new(colors),
             underline: None,
             pending: String::new(),
             line: Line::Begins,
@@ -291,7 +291,7 @@ impl Markdown {
 }
 
 /// Adds a span and those in it.
-fn push_span(rows: &mut Rows, underline: &mut Option<Underline>, style: Style, span: Span) {
+fn push_span(rows: &mut TextRows, underline: &mut Option<Underline>, style: Style, span: Span) {
     let mut runs = Vec::new();
     add_span(&mut runs, style, span, rows.has_colors());
     if let Some(underline) = underline {

@@ -10,8 +10,8 @@ use crate::answer::style::Style;
 /// Styled text.
 pub type Run = (Style, String);
 
-/// Writes rows. What is taken with [`Rows::take`] always ends in the plain style.
-pub struct Rows {
+/// Writes rows. What is taken with [`TextRows::take`] always ends in the plain style.
+pub struct TextRows {
     out: String,
     /// Columns of a row.
     columns: usize,
@@ -34,10 +34,10 @@ pub struct Rows {
     is_long: bool,
 }
 
-impl Rows {
+impl TextRows {
     /// No rows yet.
-    pub fn new(colors: bool) -> Rows {
-        Rows {
+    pub fn new(colors: bool) -> TextRows {
+        TextRows {
             out: String::new(),
             columns: usize::MAX,
             colors,

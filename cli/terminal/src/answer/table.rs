@@ -5,7 +5,7 @@
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-use crate::answer::rows::{Rows, Run};
+use crate::answer::rows::{Run, TextRows};
 use crate::answer::style::Style;
 use crate::table::column_widths;
 
@@ -54,7 +54,7 @@ const MAX_CELLS: usize = 100_000;
 
 impl Table {
     /// Adds a line. Shows lines that turn out not to begin a table.
-    pub fn push(&mut self, rows: &mut Rows, text: String, first: Vec<Run>, others: Vec<Run>) {
+    pub fn push(&mut self, rows: &mut TextRows, text: String, first: Vec<Run>, others: Vec<Run>) {
         self.lines.push(Line { text, first, others });
         if self.lines.len() == 2 && !self.is_table() {
             let line = self.lines.remove(0);
@@ -68,7 +68,7 @@ impl Table {
     }
 
     /// The table has ended: shows it.
-    pub fn end(&mut self, rows: &mut Rows, spans: Spans) {
+    pub fn end(&mut self, rows: &mut TextRows, spans: Spans) {
         let lines = std::mem::take(&mut self.lines);
         match (Table { lines }).into_cells() {
             Ok(cells) => cells.show(rows, spans),
@@ -101,7 +101,7 @@ impl Table {
 
 impl Line {
     /// Shows the line as it is.
-    fn show(&self, rows: &mut Rows) {
+    fn show(&self, rows: &mut TextRows) {
         rows.begin_line(&self.first, self.others.clone());
         rows.write_verbatim(Style::PLAIN, &self.text);
         rows.end_line();
@@ -118,7 +118,7 @@ struct Cells {
 }
 
 impl Cells {
-    fn show(&self, rows: &mut Rows, spans: Spans) {
+    fn show(&self, rows: &mut TextRows, spans: Spans) {
         let styled: Vec<Vec<Vec<Word>>> = (self.lines.iter().enumerate())
             .map(|(row, (cells, _))| {
                 let style = if row == 0 { Style::BOLD } else { Style::PLAIN };
@@ -140,8 +140,8 @@ impl Cells {
     }
 
     /// Shows columns of these widths. `is_ruled`: with a line between rows, since they are of several rows.
-    fn show_columns(&self, rows: &mut Rows, styled: &[Vec<Vec<Word>>], widths: &[usize], is_ruled: bool) {
-        let rule = |rows: &mut Rows, before: &[Run], has_marks: bool| {
+    fn show_columns(&self, rows: &mut TextRows, styled: &[Vec<Vec<Word>>], widths: &[usize], is_ruled: bool) {
+        let rule = |rows: &mut TextRows, before: &[Run], has_marks: bool| {
             let dashes = |(width, align): (&usize, &Align)| {
                 let (left, right) = match align {
                     _ if !has_marks => ("-", "-"),
@@ -187,7 +187,7 @@ impl Cells {
     }
 
     /// Shows each row as a list of its cells, with the headers before them.
-    fn show_lists(&self, rows: &mut Rows, styled: &[Vec<Vec<Word>>]) {
+    fn show_lists(&self, rows: &mut TextRows, styled: &[Vec<Vec<Word>>]) {
         let headers = &styled[0];
         for (row, ((_, line), cells)) in self.lines.iter().zip(styled).enumerate().skip(1) {
             if row > 1 {
@@ -328,7 +328,7 @@ fn broken(words: &[Word], columns: usize) -> Vec<&[Word]> {
     rows
 }
 
-fn write_words(rows: &mut Rows, words: &[Word]) {
+fn write_words(rows: &mut TextRows, words: &[Word]) {
     for (at, word) in words.iter().enumerate() {
         if at > 0 && word.is_spaced {
             rows.write_verbatim(Style::PLAIN, " ");
@@ -337,7 +337,7 @@ fn write_words(rows: &mut Rows, words: &[Word]) {
     }
 }
 
-fn push_words(rows: &mut Rows, words: &[Word]) {
+fn push_words(rows: &mut TextRows, words: &[Word]) {
     for (at, word) in words.iter().enumerate() {
         if at > 0 && (word.is_spaced || word.is_break) {
             rows.push(Style::PLAIN, " ");

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use longhand::text::sanitize_for_terminal;
 
-use crate::answer::rows::Rows;
+use crate::answer::rows::TextRows;
 use crate::answer::style::Style;
 
 /// Shows the thinking of one answer.
 pub struct Thoughts {
-    rows: Rows,
+    rows: TextRows,
     /// Whether something of it is shown.
     is_shown: bool,
     /// If it is hidden: since when, and for how long as it is shown.
@@ -20,7 +20,7 @@ impl Thoughts {
     /// Nothing yet.
     pub fn new(hidden: bool) -> Thoughts {
         let counter = hidden.then(|| (Instant::now(), None));
-        Thoughts { rows: Rows::new(false), is_shown: false, counter }
+        Thoughts { rows: TextRows::new(false), is_shown: false, counter }
     }
 
     /// Adds a piece. Returns what is shown.

@@ -1,6 +1,9 @@
 //! Documents that are read behind the prompt: the user types meanwhile, stops the reading and lets it go on.
 
-use crate::common::{DOCUMENT, file, longhand_with_input};
+use std::fs;
+use std::process::{Command, Stdio};
+
+use crate::common::{DOCUMENT, command, file, finished, longhand_with_input, scratch};
 use crate::pty::Terminal;
 
 const MARY: &str = "What is Mary's favorite number?\r";
@@ -153,4 +156,80 @@ fn documents_are_read_in_their_turn_without_a_terminal() {
     let input = format!("/read {second}\nWhat is the pass key?\n/read\n/files\n");
     let answer = longhand_with_input(&["chat"], input.as_bytes()).ok();
     assert_eq!(answer, format!("{PASS_IS}\nreading-piped.txt\n"));
+}
+
+/// A cache folder of a machine that has read with the built-in model, and needs so many seconds for a token.
+fn slow_machine(name: &str, seconds: f64) -> impl Fn(&mut Command) + use<> {
+    let cache = scratch(name);
+    let _ = fs::remove_dir_all(&cache);
+    let change = move |command: &mut Command| {
+        command.env("XDG_CACHE_HOME", &cache).env("LONGHAND_DISK_CACHE", "1GiB");
+        command.env("TERM", "xterm-256color");
+    };
+    let document = file(&format!("{name}-before.txt"), DOCUMENT.repeat(20));
+    let mut ask = command(&["ask", "-t", "1", "-f", &document, "What is Mary's favorite number?"]);
+    change(&mut ask);
+    finished(ask.stdin(Stdio::null()).output().expect("it runs"));
+    let speeds = scratch(name).join("longhand/speeds.json");
+    let known = fs::read_to_string(&speeds).expect("a file");
+    let mut entries: Vec<(String, [f64; 2])> = serde_json::from_str(&known).expect("speeds");
+    entries[0].1 = [seconds, seconds];
+    fs::write(&speeds, serde_json::to_string(&entries).expect("JSON")).expect("written");
+    change
+}
+
+#[test]
+fn a_long_reading_is_asked_about() {
+    let question = "What is Mary's favorite number?";
+    let document =
+        |number: usize| file(&format!("asked-{number}.txt"), format!("{number} {}", DOCUMENT.repeat(20)));
+    for (number, answer, goes_on) in
+        [(1, "n\r", false), (2, "what\rY\r", true), (3, "\r", true), (4, "\x04", false)]
+    {
+        let change = slow_machine("asked-cache", 1000.0);
+        let mut ask = command(&["ask", "-t", "1", "-f", &document(number), question]);
+        change(&mut ask);
+        let mut terminal = Terminal::start(ask);
+        terminal.wait_for(&format!("Read asked-{number}.txt? [Y/n]"));
+        assert!(terminal.contents().contains(" h"), "{}", terminal.contents());
+        terminal.send(answer);
+        assert_eq!(terminal.exit_code(), Some(if goes_on { 0 } else { 130 }), "{}", terminal.contents());
+        let shown = terminal.contents();
+        assert_eq!(shown.contains("34251"), goes_on, "{shown}");
+        assert_eq!(shown.contains("error: asked-"), !goes_on, "{shown}");
+    }
+    // Who says so is not asked, and nobody is where it is short.
+    for (seconds, flags) in [(1000.0, &["-y"][..]), (1e-5, &[])] {
+        let change = slow_machine("asked-cache", seconds);
+        let mut ask = command(&[&["ask", "-t", "1", "-f", &document(5), question], flags].concat());
+        change(&mut ask);
+        let mut terminal = Terminal::start(ask);
+        assert_eq!(terminal.exit_code(), Some(0), "{}", terminal.contents());
+        assert!(!terminal.contents().contains("[Y/n]"), "{}", terminal.contents());
+    }
+}
+
+#[test]
+fn a_long_reading_waits_in_a_chat() {
+    let document = file("waits.txt", format!("Once more. {}", DOCUMENT.repeat(20)));
+    let change = slow_machine("waits-cache", 1000.0);
+    let mut chat = Terminal::chat_again("waits", &["-t", "1", "-f", &document], |command| change(command));
+    chat.wait_for("that is long, so it waits");
+    chat.wait_for_prompt();
+    chat.send("/files\r");
+    chat.wait_for("waits.txt (0 % read, for the next question)");
+    chat.send("/read\r");
+    chat.wait_for("read waits.txt: ");
+    chat.send(MARY);
+    chat.wait_for(MARY_IS);
+    chat.wait_for_prompt();
+    chat.send("/exit\r");
+    assert_eq!(chat.exit_code(), Some(0));
+    let change = slow_machine("waits-cache", 1000.0);
+    let mut chat =
+        Terminal::chat_again("waits", &["-y", "-t", "1", "-f", &document], |command| change(command));
+    chat.wait_for("read waits.txt: ");
+    assert!(!chat.contents().contains("so it waits"), "{}", chat.contents());
+    chat.send("/exit\r");
+    assert_eq!(chat.exit_code(), Some(0));
 }

@@ -12,6 +12,7 @@ use ggml::InterruptFlag;
 use kernels::graph::GraphLane;
 
 use crate::compute::layered_text::{LayeredText, Purpose};
+use crate::compute::pace::{Pace, PieceTimes};
 use crate::compute::scratch::first_text_chunks;
 use crate::devices::ledger::Reservation;
 use crate::files::codec::{Input, Output, SnapshotError};
@@ -38,6 +39,7 @@ impl Session {
         let interrupt = self.interrupt.clone();
         match text.read_next(&mut [self], &interrupt) {
             Ok(progress) if text.is_read() => {
+                self.pieces = text.pieces;
                 self.finish_exact(tokens, text.logits);
                 self.reservations.iter_mut().for_each(Reservation::first_text_is_read);
                 Ok(progress)
@@ -61,7 +63,7 @@ impl Session {
 
     /// How much of a first text is read, from 0 to 1, where its reading layer by layer was interrupted.
     pub fn first_text_share(&self) -> Option<f64> {
-        self.first_text().map(|text| text.layers.share())
+        self.first_text().map(|text| text.layers.share(self.relative_pace()))
     }
 
     /// Whether the reading of this first text was interrupted.
@@ -147,6 +149,8 @@ pub(crate) struct FirstText {
     logits: Vec<f32>,
     /// Time so far.
     elapsed: Duration,
+    /// What its pieces took in this process.
+    pub(super) pieces: PieceTimes,
 }
 
 impl FirstText {
@@ -165,7 +169,7 @@ impl FirstText {
         let layers =
             LayeredText::new(engine, forward, tokens, chunks, Purpose::Logits, &layouts, &in_scratch)?;
         sessions.iter_mut().for_each(|session| session.compressing = Duration::ZERO);
-        Ok(FirstText { layers, logits: Vec::new(), elapsed: Duration::ZERO })
+        Ok(FirstText { layers, logits: Vec::new(), elapsed: Duration::ZERO, pieces: PieceTimes::default() })
     }
 
     pub(super) fn is_of(&self, tokens: &[u32]) -> bool {
@@ -253,13 +257,16 @@ impl FirstText {
         sessions: &mut [&mut Session],
         interrupt: &InterruptFlag,
     ) -> Result<Progress, EngineError> {
-        let started = Instant::now();
+        let (started, (before, _)) = (Instant::now(), self.layers.work());
         self.layers.embed_next(&mut sessions[0].workspace, interrupt)?;
         if self.layers.is_embedded() {
             self.read_layer(sessions, interrupt)?;
         }
-        self.elapsed += started.elapsed();
-        let (share, size) = (self.layers.share(), self.layers.tokens().len());
+        let (elapsed, (done, _)) = (started.elapsed(), self.layers.work());
+        self.elapsed += elapsed;
+        self.pieces.add(done - before, elapsed);
+        let pace = Pace::relative(self.pieces.pace(None));
+        let (share, size) = (self.layers.share(pace), self.layers.tokens().len());
         Ok(Progress { task: Task::Prefill, share, size, elapsed: self.elapsed })
     }
 

@@ -16,7 +16,9 @@ pub use self::first_text::sync_all;
 pub(crate) use self::unfinished::Reached;
 use super::{Advance, LastText, not_finite};
 use crate::compute::forward::OutputTokens;
+use crate::compute::pace::{Pace, PieceTimes};
 use crate::compute::pass::Pass;
+use crate::compute::reading_work::Work;
 use crate::{EngineError, Prefill, Progress, Session, Task};
 
 /// A text on its way into a session: see [`Session::read`].
@@ -62,11 +64,32 @@ impl Session {
         Ok(TextReading { session: self, tokens, before, is_begun: false, elapsed: Duration::ZERO })
     }
 
-    /// The work of reading `tokens` tokens behind `before` others. Its unit is the work of a token that sees no other one.
-    /// Reading takes a time in proportion to it: tokens that see many others take longer.
-    pub fn reading_work(&self, before: usize, tokens: usize) -> f64 {
+    /// The work of reading `tokens` tokens behind `before` others. A text without others before it is a first text.
+    pub fn reading_work(&self, before: usize, tokens: usize) -> Work {
         let is_exact = before == 0 && self.options.prefill == Prefill::Exact;
         self.work.of_text(self.store.layout(), is_exact, before, tokens)
+    }
+
+    /// How fast the last text was read, or is read until now; `None` where none was. How much longer attention takes is
+    /// found from the times of the pieces. Where these say little, it is as `expected`, else as is usual on CPUs.
+    pub fn reading_pace(&self, expected: Option<Pace>) -> Option<Pace> {
+        self.first_text().map_or(&self.pieces, |text| &text.pieces).pace(expected)
+    }
+
+    /// The same for shares of a time.
+    fn relative_pace(&self) -> Pace {
+        Pace::relative(self.reading_pace(None))
+    }
+
+    /// How much of the time of reading `tokens` tokens behind `before` others is over when the first `read` of them are
+    /// read, from 0 to 1.
+    pub(crate) fn reading_share(&self, before: usize, read: usize, tokens: usize) -> f64 {
+        let seconds = |tokens: usize| self.relative_pace().seconds(self.reading_work(before, tokens));
+        match read {
+            0 => 0.0,
+            _ if read >= tokens => 1.0,
+            _ => seconds(read) / seconds(tokens),
+        }
     }
 }
 
@@ -123,6 +146,9 @@ impl TextReading<'_> {
             true => session.first_text().is_some(),
             false => session.is_reading(self.tokens),
         };
+        if !goes_on && !matches!(session.last_text, LastText::SomeChunks) {
+            session.pieces = PieceTimes::default();
+        }
         if is_first && !goes_on {
             session.begin_first_text(self.tokens)?;
         }
@@ -145,18 +171,22 @@ impl TextReading<'_> {
     /// Reads the next chunk against what the store keeps.
     fn read_chunk(&mut self, rest: &[u32]) -> Result<Progress, EngineError> {
         let (session, started) = (&mut *self.session, Instant::now());
+        let before = session.tokens.len();
         let outputs = |n| Ok(if n == rest.len() { OutputTokens::Last } else { OutputTokens::None });
         let begins_turn = self.before > 0 && !matches!(session.last_text, LastText::SomeChunks);
         session.advance(rest, Advance::Chunk { begins_turn }, outputs, Pass::read_logits_into)?;
         session.last_text = LastText::SomeChunks;
+        let read = session.tokens.len();
+        let work = session.work.of_text(session.store.layout(), false, before, read - before);
+        session.pieces.add(work, started.elapsed());
         Ok(self.progress(started))
     }
 
     /// How far the reading is after a piece that began at this time.
     fn progress(&mut self, started: Instant) -> Progress {
         self.elapsed += started.elapsed();
-        let work = |tokens: usize| self.session.reading_work(self.before, tokens);
-        let share = work(self.session.tokens.len() - self.before) / work(self.missing());
+        let read = self.session.tokens.len() - self.before;
+        let share = self.session.reading_share(self.before, read, self.missing());
         Progress { task: Task::Prefill, share, size: self.missing(), elapsed: self.elapsed }
     }
 }

@@ -22,6 +22,7 @@ use models::tokenizer::Tokenizer;
 pub(super) use needs::{check_memory, fitting, least_needed};
 
 use crate::compute::layered_text::{LayeredText, Purpose};
+use crate::compute::pace::Pace;
 use crate::devices::workspace::Workspace;
 use crate::heads::{HeadProfile, Provenance, SelectionRule};
 use crate::kv::PolicyChoice;
@@ -245,7 +246,7 @@ fn score_layers(
             if is_scored {
                 scorer.add(&queries, at, &rows.lanes[0].k, backends.at(place), workspace.at(place))?;
             }
-            progress(text.share());
+            progress(text.share(Pace::relative(None)));
         }
         layers.push(scorer.finish(n));
         text.end_layer();

@@ -36,7 +36,7 @@ pub fn markdown(summaries: &[Summary]) -> String {
                 group.iter().copied().filter(|summary| summary.kind() == kind).collect();
             if let Some(first) = rows.first() {
                 let model = if is_one { format!("{}, ", name(first)) } else { String::new() };
-                let table = Rows { rows: &rows, has_models: !is_one };
+                let table = TableRows { rows: &rows, has_models: !is_one };
                 text += &format!("\n{model}{}\n\n{}", table.heading(first), table.table(kind).markdown());
             }
         }
@@ -51,13 +51,13 @@ fn name(summary: &Summary) -> String {
 }
 
 /// The results of one table.
-struct Rows<'a> {
+struct TableRows<'a> {
     rows: &'a [&'a Summary],
     /// Whether there is a column for the model.
     has_models: bool,
 }
 
-impl Rows<'_> {
+impl TableRows<'_> {
     /// What all rows have in common.
     fn heading(&self, first: &Summary) -> String {
         let Summary { context, seed, query_aware, .. } = first;

@@ -24,7 +24,7 @@ struct Matcher<'a> {
 
 /// A part of both texts.
 #[derive(Clone, Copy, Default)]
-struct Part {
+struct CommonPart {
     a: usize,
     b: usize,
     len: usize,
@@ -59,8 +59,8 @@ impl<'a> Matcher<'a> {
     }
 
     /// The longest common part within these ends, the first one of several.
-    fn longest(&self, [a_begin, a_end]: [usize; 2], [b_begin, b_end]: [usize; 2]) -> Part {
-        let mut best = Part { a: a_begin, b: b_begin, len: 0 };
+    fn longest(&self, [a_begin, a_end]: [usize; 2], [b_begin, b_end]: [usize; 2]) -> CommonPart {
+        let mut best = CommonPart { a: a_begin, b: b_begin, len: 0 };
         // Lengths of the common parts that end at the last character of `a`, by their ends in `b`.
         let mut lengths: HashMap<usize, usize> = HashMap::new();
         for i in a_begin..a_end {
@@ -71,16 +71,16 @@ impl<'a> Matcher<'a> {
                 let len = before.copied().unwrap_or(0) + 1;
                 longer.insert(j, len);
                 if len > best.len {
-                    best = Part { a: i + 1 - len, b: j + 1 - len, len };
+                    best = CommonPart { a: i + 1 - len, b: j + 1 - len, len };
                 }
             }
             lengths = longer;
         }
         // Popular characters on both sides belong to it.
         while best.a > a_begin && best.b > b_begin && self.a[best.a - 1] == self.b[best.b - 1] {
-            best = Part { a: best.a - 1, b: best.b - 1, len: best.len + 1 };
+            best = CommonPart { a: best.a - 1, b: best.b - 1, len: best.len + 1 };
         }
-        let ends = |part: Part| (part.a + part.len, part.b + part.len);
+        let ends = |part: CommonPart| (part.a + part.len, part.b + part.len);
         while ends(best).0 < a_end && ends(best).1 < b_end && self.a[ends(best).0] == self.b[ends(best).1] {
             best.len += 1;
         }

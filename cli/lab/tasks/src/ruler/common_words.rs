@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use super::growing::{self, Budget, Draft, Growing};
+use super::growing::{self, Budget, DraftSample, Growing};
 use crate::random::PythonRandom;
 use crate::{Data, Sample, SampleOptions, TaskError};
 
@@ -58,7 +58,7 @@ impl Growing for Lists<'_> {
         }
     }
 
-    fn draft(&mut self, _: usize, size: usize) -> Option<Draft> {
+    fn draft(&mut self, _: usize, size: usize) -> Option<DraftSample> {
         if size == 0 {
             return None;
         }
@@ -72,7 +72,12 @@ impl Growing for Lists<'_> {
             "{INSTRUCTION}{example}{QUESTION}{ANSWER_PREFIX}{}\n{INSTRUCTION}{list}",
             numbered(&example_answer)
         );
-        Some(Draft::new(context, QUESTION, ANSWER_PREFIX, answer.into_iter().map(str::to_owned).collect()))
+        Some(DraftSample::new(
+            context,
+            QUESTION,
+            ANSWER_PREFIX,
+            answer.into_iter().map(str::to_owned).collect(),
+        ))
     }
 
     fn answer(&self, references: &[String]) -> String {

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use super::growing::{Counter, Draft};
+use super::growing::{Counter, DraftSample};
 use crate::random::PythonRandom;
 use crate::{Sample, SampleOptions, TaskError};
 
@@ -90,7 +90,7 @@ impl Vocabulary {
     }
 
     /// A text of about `size` words. `None` if not all answers are in it.
-    fn text(&self, size: usize) -> Option<Draft> {
+    fn text(&self, size: usize) -> Option<DraftSample> {
         let repeats = |rank: usize| (size as f64 * (1.0 / (rank * rank) as f64) / ZETA) as usize;
         if repeats(ANSWERS.end) == 0 {
             return None;
@@ -100,6 +100,6 @@ impl Vocabulary {
             ranked.flat_map(|(index, word)| vec![word.as_str(); repeats(index + 1)]).collect();
         PythonRandom::new(self.seed).shuffle(&mut text);
         let context = format!("{INSTRUCTION}{}", text.join(" "));
-        Some(Draft::new(context, QUESTION, ANSWER_PREFIX, self.words[ANSWERS].to_vec()))
+        Some(DraftSample::new(context, QUESTION, ANSWER_PREFIX, self.words[ANSWERS].to_vec()))
     }
 }

@@ -6,7 +6,7 @@ use std::ops::{ControlFlow, Range};
 use crate::{Sample, TaskError, places};
 
 /// A prompt in one piece.
-pub(super) struct Draft {
+pub(super) struct DraftSample {
     pub(super) text: String,
     /// Where the question begins, in bytes.
     pub(super) question_start: usize,
@@ -17,23 +17,23 @@ pub(super) struct Draft {
     pub(super) needles: Vec<Range<usize>>,
 }
 
-impl Draft {
+impl DraftSample {
     pub(super) fn new(
         context: String,
         question: &str,
         answer_prefix: &str,
         references: Vec<String>,
-    ) -> Draft {
+    ) -> DraftSample {
         let question_start = context.len();
         let answer_start = question_start + question.len();
         let text = context + question + answer_prefix;
-        Draft { text, question_start, answer_start, references, needles: Vec::new() }
+        DraftSample { text, question_start, answer_start, references, needles: Vec::new() }
     }
 
     /// The same with the places of right answers: those in these parts of the text.
-    pub(super) fn with_answers_in(self, parts: impl IntoIterator<Item = Range<usize>>) -> Draft {
+    pub(super) fn with_answers_in(self, parts: impl IntoIterator<Item = Range<usize>>) -> DraftSample {
         let needles = parts.into_iter().flat_map(|part| places(&self.text, part, &self.references)).collect();
-        Draft { needles, ..self }
+        DraftSample { needles, ..self }
     }
 
     pub(super) fn into_sample(mut self, tokens: usize) -> Sample {
@@ -60,13 +60,13 @@ pub(super) trait Growing {
     }
 
     /// A prompt. `None` if this size, or these random numbers, make none.
-    fn draft(&mut self, sample: usize, size: usize) -> Option<Draft>;
+    fn draft(&mut self, sample: usize, size: usize) -> Option<DraftSample>;
 
     /// What is added to a prompt before its tokens are counted to choose the size.
     fn answer(&self, references: &[String]) -> String;
 
     /// Completes a prompt that fits.
-    fn finish(&mut self, draft: Draft) -> Draft {
+    fn finish(&mut self, draft: DraftSample) -> DraftSample {
         draft
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::growing::{self, Budget, Draft, Growing};
+use super::growing::{self, Budget, DraftSample, Growing};
 use crate::data::Words;
 use crate::haystack::{FILLER, WordText};
 use crate::python::strip;
@@ -99,7 +99,7 @@ impl Growing for Needles<'_> {
         }
     }
 
-    fn draft(&mut self, _: usize, size: usize) -> Option<Draft> {
+    fn draft(&mut self, _: usize, size: usize) -> Option<DraftSample> {
         let mut keys = Vec::new();
         let mut values = Vec::new();
         let mut needles = Vec::new();
@@ -187,7 +187,7 @@ impl Needles<'_> {
         Some(lines.join("\n"))
     }
 
-    fn prompt(&self, haystack: &str, queries: &[&str], references: Vec<String>) -> Draft {
+    fn prompt(&self, haystack: &str, queries: &[&str], references: Vec<String>) -> DraftSample {
         let values = self.task.value.plural();
         let query = match queries {
             [others @ .., last] if !others.is_empty() => format!("{}, and {last}", others.join(", ")),
@@ -200,7 +200,7 @@ impl Needles<'_> {
                  quiz you about the {value} afterwards.\n{haystack}"
             );
             let subject = format!("the special magic {value} for {query} mentioned in the provided text");
-            return Draft::new(
+            return DraftSample::new(
                 context,
                 &format!("\nWhat is {subject}?"),
                 &format!(" T{} is", &subject[1..]),
@@ -212,7 +212,7 @@ impl Needles<'_> {
              you about the {values} afterwards.\n{haystack}"
         );
         let subject = format!("the special magic {values} for {query} mentioned in the provided text");
-        Draft::new(
+        DraftSample::new(
             context,
             &format!("\nWhat are all {subject}?"),
             &format!(" T{} are", &subject[1..]),

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::growing::{self, Budget, Draft, Growing};
+use super::growing::{self, Budget, DraftSample, Growing};
 use crate::data::{Question, Questions};
 use crate::python::list;
 use crate::random::PythonRandom;
@@ -70,7 +70,7 @@ impl Growing for Documents<'_> {
         }
     }
 
-    fn draft(&mut self, sample: usize, size: usize) -> Option<Draft> {
+    fn draft(&mut self, sample: usize, size: usize) -> Option<DraftSample> {
         let question = &self.questions.questions[sample];
         let mut shuffler = PythonRandom::new(self.seed);
         let chosen = if size < self.order.len() {
@@ -93,7 +93,7 @@ impl Growing for Documents<'_> {
             Some(at..at + document.len())
         });
         let own: Vec<_> = own.collect();
-        let draft = Draft::new(context, &format!("Question: {}", question.question), " Answer:", answers);
+        let draft = DraftSample::new(context, &format!("Question: {}", question.question), " Answer:", answers);
         Some(draft.with_answers_in(own))
     }
 

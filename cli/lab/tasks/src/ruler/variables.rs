@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::growing::{self, Budget, Draft, Growing};
+use super::growing::{self, Budget, DraftSample, Growing};
 use crate::haystack::FILLER;
 use crate::python::list;
 use crate::random::{NumpyRandom, PythonRandom};
@@ -79,7 +79,7 @@ impl Growing for Chains {
         20
     }
 
-    fn draft(&mut self, _: usize, size: usize) -> Option<Draft> {
+    fn draft(&mut self, _: usize, size: usize) -> Option<DraftSample> {
         let (variables, value) = self.variables()?;
         let mut chain = vec![format!("VAR {} = {value}", variables[0])];
         chain.extend(variables.windows(2).map(|pair| format!("VAR {} = VAR {} ", pair[1], pair[0])));
@@ -91,7 +91,7 @@ impl Growing for Chains {
             " Answer: According to the chain(s) of variable assignment in the text above, {VARIABLES} variables are \
              assgined the value {value}, they are: "
         );
-        Some(Draft::new(format!("{INSTRUCTION}{text}"), &question, &answer_prefix, variables))
+        Some(DraftSample::new(format!("{INSTRUCTION}{text}"), &question, &answer_prefix, variables))
     }
 
     fn answer(&self, references: &[String]) -> String {
@@ -99,14 +99,14 @@ impl Growing for Chains {
     }
 
     /// Adds the example, with new names.
-    fn finish(&mut self, draft: Draft) -> Draft {
+    fn finish(&mut self, draft: DraftSample) -> DraftSample {
         let Some(example) = &self.example else { return draft };
         let mut text = example.text.clone();
         for variable in &example.variables {
             text = text.replace(variable.as_str(), &self.random.word(LETTERS, variable.len()));
         }
         let before = format!(" {text}\n\n");
-        Draft {
+        DraftSample {
             question_start: before.len() + draft.question_start,
             answer_start: before.len() + draft.answer_start,
             text: before + &draft.text,

@@ -14,7 +14,7 @@ pub mod thinking;
 
 use terminal::format;
 
-use crate::commands::chat::line::draft::Draft;
+use crate::commands::chat::line::draft::DraftMessage;
 
 /// A command of a chat.
 pub struct Command {
@@ -145,7 +145,7 @@ impl Message {
     }
 
     /// A message that was edited; `None` if it is empty.
-    pub fn from_draft(draft: &Draft) -> Option<Message> {
+    pub fn from_draft(draft: &DraftMessage) -> Option<Message> {
         let text = draft.text();
         match draft.begins_with_paste() {
             true => (!text.trim().is_empty()).then_some(Message::Exact(text)),
@@ -237,7 +237,7 @@ mod tests {
         ] {
             assert_eq!(Message::from_text(text), expected, "{text:?}");
         }
-        let mut draft = Draft::default();
+        let mut draft = DraftMessage::default();
         draft.insert_paste(&"/help ".repeat(1000));
         assert_eq!(Message::from_draft(&draft), exact(&"/help ".repeat(1000)));
     }

@@ -179,8 +179,7 @@ impl Conversation<'_, '_> {
 
     /// Goes on under another policy.
     fn change_policy(&mut self, policy: &str) -> Outcome {
-        let rate = format::rate(self.read.tokens, self.read.elapsed);
-        let reading = reread::change_policy(self.app, self.chat, &self.given.setup, policy, rate);
+        let reading = reread::change_policy(self.app, self.chat, &self.given.setup, policy);
         self.reread(reading, |chat| {
             let (session, usage) = (chat.session(), chat.session().kv_usage());
             let kept = format::bytes_of(usage.bytes, usage.full_bytes);
@@ -190,15 +189,13 @@ impl Conversation<'_, '_> {
 
     /// Goes on with another system message.
     fn change_system(&mut self, text: &str) -> Outcome {
-        let rate = format::rate(self.read.tokens, self.read.elapsed);
-        let reading = reread::change_system(self.app, self.chat, text, rate);
+        let reading = reread::change_system(self.app, self.chat, text);
         self.reread(reading, |_| "the system message is changed".to_owned())
     }
 
     /// Gives the conversation room for so many tokens.
     fn change_context(&mut self, tokens: &str) -> Outcome {
-        let rate = format::rate(self.read.tokens, self.read.elapsed);
-        let reading = reread::change_context(self.app, self.chat, tokens, rate);
+        let reading = reread::change_context(self.app, self.chat, tokens);
         // What did not fit may fit now.
         self.is_paused &= reading.is_err();
         self.reread(reading, |chat| {

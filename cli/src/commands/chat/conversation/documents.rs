@@ -28,10 +28,13 @@ impl Conversation<'_, '_> {
         let (interrupt, flag) = (&self.app.interrupt, self.app.interrupt.flag());
         let (chat, front_end, cache) = (&mut *self.chat, &mut *self.front_end, self.keeper.documents());
         // The last chunk may go on for a while behind the message: Ctrl-C is a key as long.
-        let (next, read) = interrupt
-            .prompting(|| background::read_during(chat, cache, &status, &flag, || front_end.next_message()));
+        let long = (!self.is_wanted).then_some(turn::LONG);
+        let (next, read) = interrupt.prompting(|| {
+            background::read_during(chat, cache, &status, &flag, long, || front_end.next_message())
+        });
         match read {
-            Ok(reading) => {
+            Ok(None) => self.is_paused = true,
+            Ok(Some(reading)) => {
                 if self.keeper.documents().is_some() {
                     speeds::remember(self.chat.session(), &reading);
                 }
@@ -45,6 +48,18 @@ impl Conversation<'_, '_> {
         next
     }
 
+    /// Says how long the next documents take, where that is known. If it is long, they wait for `/read` or a question.
+    pub(super) fn announce_reading(&mut self) -> Result<()> {
+        let time = turn::announce_reading(self.app, self.chat, self.keeper.documents())?;
+        let is_long = time.is_some_and(|time| time >= turn::LONG);
+        self.is_wanted = self.given.yes;
+        self.is_paused = is_long && !self.is_wanted && self.front_end.status().is_some();
+        if self.is_paused {
+            self.front_end.note(background::WAITS);
+        }
+        Ok(())
+    }
+
     /// Reading stops until the user wants it to go on.
     pub(super) fn stop_reading(&mut self) {
         self.is_paused = true;
@@ -56,11 +71,17 @@ impl Conversation<'_, '_> {
 
     /// `/read` goes on reading, `/read PATH` adds a document.
     pub(super) fn read(&mut self, path: &str) -> Result<Outcome> {
-        if !path.is_empty() && !self.add_typed_document(path) {
-            return Ok(Outcome::Nothing);
+        match path {
+            "" => (self.is_paused, self.is_wanted) = (false, true),
+            path if !self.add_typed_document(path) => return Ok(Outcome::Nothing),
+            _ => {}
         }
-        self.is_paused = false;
-        if self.front_end.status().is_some() {
+        self.begin_reading()
+    }
+
+    /// Reads the documents that were added, unless they wait for the user.
+    fn begin_reading(&mut self) -> Result<Outcome> {
+        if self.is_paused || self.front_end.status().is_some() {
             return Ok(Outcome::Nothing);
         }
         // Without a prompt that shows how far it is, it is read now.
@@ -97,7 +118,7 @@ impl Conversation<'_, '_> {
         }
         if question.is_empty() {
             self.front_end.note("/files drop gives it up");
-            return self.read("");
+            return self.begin_reading();
         }
         self.ask(&question)
     }
@@ -179,7 +200,7 @@ impl Conversation<'_, '_> {
             ));
         }
         self.adapt_sampling()?;
-        turn::announce_reading(self.app, self.chat, self.keeper.documents())?;
+        self.announce_reading()?;
         Ok(true)
     }
 

@@ -65,6 +65,8 @@ pub struct Given<'a> {
     pub documents: ::documents::Options,
     /// Whether it is found out where answers come from.
     pub sources: bool,
+    /// Whether documents are read however long that takes.
+    pub yes: bool,
 }
 
 /// Answers messages until the chat ends. `sampling` is how `chat` samples.
@@ -87,11 +89,13 @@ pub fn run(
         last,
         read,
         is_paused: false,
+        is_wanted: given.yes,
         save_failed: false,
         is_unanswered: false,
         checker: Checker::default(),
         sources: Vec::new(),
     };
+    conversation.announce_reading()?;
     loop {
         let message = match conversation.next()? {
             Next::Message(message) => message,
@@ -126,6 +130,8 @@ struct Conversation<'a, 'b> {
     read: Reading,
     /// Whether the user has stopped the reading of documents.
     is_paused: bool,
+    /// Whether the next documents are read however long that takes.
+    is_wanted: bool,
     /// Whether the user knows that the conversation cannot be saved.
     save_failed: bool,
     /// Whether the last question was not answered.

@@ -6,7 +6,6 @@ use terminal::format;
 use crate::commands::chat::commands::another_model;
 use crate::commands::chat::conversation::{Conversation, Outcome, TurnStats};
 use crate::commands::chat::start::{self, reread};
-use crate::session::turn;
 
 impl Conversation<'_, '_> {
     /// Goes on with the model of this name.
@@ -24,7 +23,7 @@ impl Conversation<'_, '_> {
                 match self.chat.has_questions() {
                     true => self.keeper.keep(self.app, self.chat, reading.elapsed),
                     // Where the time is not known, the reading says what is wrong.
-                    false => _ = turn::announce_reading(self.app, self.chat, self.keeper.documents()),
+                    false => _ = self.announce_reading(),
                 }
                 // Speeds of the old model say nothing about this one.
                 self.read = Default::default();

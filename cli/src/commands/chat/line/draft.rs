@@ -51,21 +51,21 @@ impl Atom {
 
 /// A text with a cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Draft {
+pub struct DraftMessage {
     atoms: Vec<Atom>,
     /// Atoms before the cursor.
     cursor: usize,
 }
 
-impl Draft {
+impl DraftMessage {
     /// These atoms, with the cursor at the end.
-    pub fn new(atoms: Vec<Atom>) -> Draft {
-        Draft { cursor: atoms.len(), atoms }
+    pub fn new(atoms: Vec<Atom>) -> DraftMessage {
+        DraftMessage { cursor: atoms.len(), atoms }
     }
 
     /// A typed text, with the cursor at the end.
-    pub fn typed(text: &str) -> Draft {
-        Draft::new(text.chars().map(Atom::Char).collect())
+    pub fn typed(text: &str) -> DraftMessage {
+        DraftMessage::new(text.chars().map(Atom::Char).collect())
     }
 
     pub fn atoms(&self) -> &[Atom] {
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn a_long_paste_is_one_atom_and_a_short_one_is_text() {
         let long = "line\n".repeat(4);
-        let mut draft = Draft::typed("a");
+        let mut draft = DraftMessage::typed("a");
         draft.insert_paste(&long);
         draft.insert_paste("b\nc\n");
         draft.insert_paste(&"x".repeat(1025));
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn the_cursor_moves_over_visible_characters() {
         let family = "👨\u{200d}👩\u{200d}👧";
-        let mut draft = Draft::typed(&format!("e\u{301}{family}中"));
+        let mut draft = DraftMessage::typed(&format!("e\u{301}{family}中"));
         draft.insert_paste(&"\n".repeat(9));
         let mut places = Vec::new();
         while draft.cursor() > 0 {
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn the_cursor_moves_over_words_and_lines() {
-        let mut draft = Draft::typed("one two, three\nfour\n");
+        let mut draft = DraftMessage::typed("one two, three\nfour\n");
         draft.move_to(14);
         assert_eq!((draft.word_before(), draft.blank_before()), (9, 9));
         draft.move_to(8);
@@ -322,10 +322,10 @@ mod tests {
 
     #[test]
     fn characters_are_transposed() {
-        let mut draft = Draft::typed("ab");
+        let mut draft = DraftMessage::typed("ab");
         draft.transpose();
         assert_eq!((draft.text().as_str(), draft.cursor()), ("ba", 2));
-        let mut empty = Draft::default();
+        let mut empty = DraftMessage::default();
         empty.transpose();
         assert!(empty.is_empty());
     }

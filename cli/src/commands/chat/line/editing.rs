@@ -18,7 +18,7 @@ use crate::commands::chat::line::history::{History, not_kept};
 use crate::commands::chat::line::input_line::{InputLine, Waiting};
 use crate::commands::chat::line::keyboard::Keyboard;
 use crate::commands::chat::line::keys::Key;
-use crate::commands::chat::line::screen::{Plain, Rows, Screen, columns};
+use crate::commands::chat::line::screen::{Plain, Screen, ScreenRows, columns};
 use crate::commands::chat::outside;
 use crate::commands::chat::status::Status;
 use crate::failure;
@@ -295,7 +295,7 @@ impl Drop for Editing {
 /// Where the text is drawn: on stdout, or else on stderr, so that a file behind stdout holds answers only.
 fn screen_for(console: Console) -> Screen {
     if console.control_sequences() {
-        return Screen::Rows(Rows::new(console));
+        return Screen::Rows(ScreenRows::new(console));
     }
     Screen::Plain(Plain::new(match (console.stdout_terminal(), console.stderr_terminal()) {
         (true, _) => Box::new(io::stdout()),

@@ -3,7 +3,7 @@
 
 use crate::commands::chat::commands;
 use crate::commands::chat::line::complete::{self, Completions};
-use crate::commands::chat::line::draft::{Atom, Draft};
+use crate::commands::chat::line::draft::{Atom, DraftMessage};
 use crate::commands::chat::line::history::History;
 use crate::commands::chat::line::keys::Key;
 use crate::commands::chat::line::screen;
@@ -37,16 +37,16 @@ pub enum Action {
 
 /// A text that is being edited, with its history.
 pub struct Editor {
-    draft: Draft,
+    draft: DraftMessage,
     history: History,
     /// The entry of the history that is shown, and the text that was there before.
-    recalled: Option<(usize, Draft)>,
+    recalled: Option<(usize, DraftMessage)>,
     search: Option<Search>,
     /// What was deleted last, and whether the last key did that.
     killed: Vec<Atom>,
     was_kill: bool,
     /// Earlier texts, and whether the last key was typed text.
-    undo: Vec<Draft>,
+    undo: Vec<DraftMessage>,
     was_typed: bool,
 }
 
@@ -57,13 +57,13 @@ struct Search {
     found: Option<usize>,
     /// Whether there is no other entry with the query.
     is_missing: bool,
-    before: Draft,
+    before: DraftMessage,
 }
 
 impl Editor {
     pub fn new(history: History) -> Editor {
         Editor {
-            draft: Draft::default(),
+            draft: DraftMessage::default(),
             history,
             recalled: None,
             search: None,
@@ -75,7 +75,7 @@ impl Editor {
     }
 
     /// What stands before the text, and the text.
-    pub fn view(&self) -> (String, &Draft) {
+    pub fn view(&self) -> (String, &DraftMessage) {
         let prompt = match &self.search {
             None => PROMPT.to_owned(),
             Some(search) => {
@@ -87,7 +87,7 @@ impl Editor {
     }
 
     /// The text.
-    pub fn draft(&self) -> &Draft {
+    pub fn draft(&self) -> &DraftMessage {
         &self.draft
     }
 
@@ -98,11 +98,11 @@ impl Editor {
 
     /// Replaces the text. That can be undone.
     pub fn set_text(&mut self, text: &str) {
-        self.set_draft(Draft::typed(text));
+        self.set_draft(DraftMessage::typed(text));
     }
 
     /// Replaces the text by this one. That can be undone.
-    pub fn set_draft(&mut self, draft: Draft) {
+    pub fn set_draft(&mut self, draft: DraftMessage) {
         self.remember();
         self.draft = draft;
     }
@@ -116,7 +116,7 @@ impl Editor {
     ///
     /// # Errors
     /// The text, and why the history cannot be written.
-    pub fn take(&mut self) -> (Draft, std::io::Result<()>) {
+    pub fn take(&mut self) -> (DraftMessage, std::io::Result<()>) {
         let draft = std::mem::take(&mut self.draft);
         let kept = match draft.text().trim().is_empty() {
             true => Ok(()),
@@ -128,7 +128,7 @@ impl Editor {
 
     /// Empties the text.
     pub fn discard(&mut self) {
-        self.draft = Draft::default();
+        self.draft = DraftMessage::default();
         self.recalled = None;
         self.search = None;
         self.undo.clear();
@@ -201,7 +201,7 @@ impl Editor {
                 let killed = self.killed.clone();
                 self.change(|draft| draft.insert(killed));
             }
-            Key::Ctrl('t') => self.change(Draft::transpose),
+            Key::Ctrl('t') => self.change(DraftMessage::transpose),
             Key::Alt('u') => self.change_word(|c, _| c.to_uppercase().collect()),
             Key::Alt('l') => self.change_word(|c, _| c.to_lowercase().collect()),
             Key::Alt('c') => self.change_word(|c, is_first| match is_first {
@@ -218,7 +218,7 @@ impl Editor {
     }
 
     /// Changes the text in a way that can be undone.
-    fn change(&mut self, change: impl FnOnce(&mut Draft)) {
+    fn change(&mut self, change: impl FnOnce(&mut DraftMessage)) {
         self.remember();
         change(&mut self.draft);
     }
@@ -304,7 +304,7 @@ impl Editor {
 
     fn recall(&mut self, index: usize) {
         let Some(entry) = self.history.get(index) else { return };
-        let shown = std::mem::replace(&mut self.draft, Draft::new(entry.to_vec()));
+        let shown = std::mem::replace(&mut self.draft, DraftMessage::new(entry.to_vec()));
         let before = self.recalled.take().map_or(shown, |(_, before)| before);
         self.recalled = Some((index, before));
     }
@@ -350,12 +350,12 @@ impl Editor {
             Some(found) => found + 1,
             None => self.history.len(),
         };
-        let contains = |entry: &[Atom]| Draft::new(entry.to_vec()).text().contains(&search.query);
+        let contains = |entry: &[Atom]| DraftMessage::new(entry.to_vec()).text().contains(&search.query);
         let found = (0..end).rev().find(|index| self.history.get(*index).is_some_and(contains));
         search.is_missing = found.is_none();
         if let Some(entry) = found.and_then(|index| self.history.get(index)) {
             search.found = found;
-            self.draft = Draft::new(entry.to_vec());
+            self.draft = DraftMessage::new(entry.to_vec());
         }
     }
 }
@@ -367,7 +367,7 @@ mod tests {
 
     fn editor(history: &[&str]) -> Editor {
         Editor::new(History::in_memory(
-            history.iter().map(|text| Draft::typed(text).atoms().to_vec()).collect(),
+            history.iter().map(|text| DraftMessage::typed(text).atoms().to_vec()).collect(),
         ))
     }
 

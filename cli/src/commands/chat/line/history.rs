@@ -31,7 +31,7 @@ const LOCK_WAIT: Duration = Duration::from_millis(10);
 /// A part of an entry in the file.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Part {
+enum MessagePart {
     Typed(String),
     Pasted { paste: String },
 }
@@ -180,9 +180,9 @@ fn to_line(entry: &[Atom]) -> io::Result<String> {
     let mut parts = Vec::new();
     for atom in entry {
         match (atom, parts.last_mut()) {
-            (Atom::Char(c), Some(Part::Typed(text))) => text.push(*c),
-            (Atom::Char(c), _) => parts.push(Part::Typed(c.to_string())),
-            (Atom::Paste(paste), _) => parts.push(Part::Pasted { paste: paste.to_string() }),
+            (Atom::Char(c), Some(MessagePart::Typed(text))) => text.push(*c),
+            (Atom::Char(c), _) => parts.push(MessagePart::Typed(c.to_string())),
+            (Atom::Paste(paste), _) => parts.push(MessagePart::Pasted { paste: paste.to_string() }),
         }
     }
     Ok(serde_json::to_string(&parts)? + "\n")
@@ -190,10 +190,10 @@ fn to_line(entry: &[Atom]) -> io::Result<String> {
 
 /// An entry; `None` for a line that is damaged.
 fn parse(line: &str) -> Option<Vec<Atom>> {
-    let parts: Vec<Part> = serde_json::from_str(line).ok()?;
+    let parts: Vec<MessagePart> = serde_json::from_str(line).ok()?;
     let atoms = parts.into_iter().flat_map(|part| match part {
-        Part::Typed(text) => text.chars().map(Atom::Char).collect(),
-        Part::Pasted { paste } => vec![Atom::Paste(paste.into())],
+        MessagePart::Typed(text) => text.chars().map(Atom::Char).collect(),
+        MessagePart::Pasted { paste } => vec![Atom::Paste(paste.into())],
     });
     Some(atoms.collect())
 }
@@ -208,14 +208,16 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::commands::chat::line::draft::Draft;
+    use crate::commands::chat::line::draft::DraftMessage;
 
     fn typed(text: &str) -> Vec<Atom> {
-        Draft::typed(text).atoms().to_vec()
+        DraftMessage::typed(text).atoms().to_vec()
     }
 
     fn texts(history: &History) -> Vec<String> {
-        (0..history.len()).map(|at| Draft::new(history.get(at).expect("an entry").to_vec()).text()).collect()
+        (0..history.len())
+            .map(|at| DraftMessage::new(history.get(at).expect("an entry").to_vec()).text())
+            .collect()
     }
 
     #[test]
@@ -223,7 +225,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("new/longhand/history");
         let mut history = History::at(&file).expect("a history");
-        let mut draft = Draft::typed("why \"this\"?\n\\ \u{1b}");
+        let mut draft = DraftMessage::typed("why \"this\"?\n\\ \u{1b}");
         draft.insert_paste(&"line\n".repeat(10));
         for entry in [typed("one"), draft.atoms().to_vec(), typed("two"), typed("two"), Vec::new()] {
             history.add(&entry).expect("written");

@@ -11,7 +11,7 @@ use terminal::tty;
 
 use crate::commands::chat::commands::Message;
 use crate::commands::chat::inbox::Inbox;
-use crate::commands::chat::line::draft::Draft;
+use crate::commands::chat::line::draft::DraftMessage;
 use crate::commands::chat::line::editor::{Action, Editor, PROMPT};
 use crate::commands::chat::line::history::not_kept;
 use crate::commands::chat::line::keys::Key;
@@ -25,7 +25,7 @@ const SHOWN: usize = 3;
 /// A message that was sent while the model worked, or the end of the chat.
 pub enum Waiting {
     Message {
-        draft: Draft,
+        draft: DraftMessage,
         /// Whether it replaces the last question.
         is_revision: bool,
     },
@@ -199,7 +199,7 @@ impl InputLine {
     }
 
     /// Leaves a message that is sent on the screen.
-    pub fn finish_message(&self, draft: &Draft) -> io::Result<()> {
+    pub fn finish_message(&self, draft: &DraftMessage) -> io::Result<()> {
         self.lock().screen.finish(PROMPT, draft, tty::size())
     }
 }

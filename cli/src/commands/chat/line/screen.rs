@@ -11,7 +11,7 @@ use terminal::format;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthChar;
 
-use crate::commands::chat::line::draft::{Atom, Draft};
+use crate::commands::chat::line::draft::{Atom, DraftMessage};
 use crate::commands::chat::line::open_row::OpenRow;
 
 /// A tab is shown as this many spaces.
@@ -20,7 +20,7 @@ const TAB: &str = "    ";
 /// Where and how the text is drawn.
 pub enum Screen {
     /// A terminal that understands control sequences.
-    Rows(Rows),
+    Rows(ScreenRows),
     /// One that does not. The text is only appended to and taken back from its end.
     Plain(Plain),
 }
@@ -31,7 +31,7 @@ pub struct View<'a> {
     pub above: &'a [String],
     /// What stands before the text. It has no control sequences.
     pub prompt: &'a str,
-    pub draft: &'a Draft,
+    pub draft: &'a DraftMessage,
 }
 
 impl Screen {
@@ -59,7 +59,7 @@ impl Screen {
     }
 
     /// Draws the whole text for the last time, and begins a new line.
-    pub fn finish(&mut self, prompt: &str, draft: &Draft, size: (usize, usize)) -> io::Result<()> {
+    pub fn finish(&mut self, prompt: &str, draft: &DraftMessage, size: (usize, usize)) -> io::Result<()> {
         match self {
             Screen::Rows(rows) => rows.finish(prompt, draft, size),
             Screen::Plain(plain) => plain.finish(prompt, draft),
@@ -93,17 +93,17 @@ impl Screen {
 }
 
 /// Draws on a terminal that understands control sequences.
-pub struct Rows {
+pub struct ScreenRows {
     console: Console,
     drawn: Layout,
     /// The last row of the output, if it is not ended. It is drawn above the text.
     open_row: OpenRow,
 }
 
-impl Rows {
+impl ScreenRows {
     /// Draws with this console's colours.
-    pub fn new(console: Console) -> Rows {
-        Rows { console, drawn: Layout::default(), open_row: OpenRow::default() }
+    pub fn new(console: Console) -> ScreenRows {
+        ScreenRows { console, drawn: Layout::default(), open_row: OpenRow::default() }
     }
 
     fn draw(&mut self, view: &View, size: (usize, usize)) -> io::Result<()> {
@@ -148,7 +148,7 @@ impl Rows {
         out
     }
 
-    fn finish(&mut self, prompt: &str, draft: &Draft, (columns, _): (usize, usize)) -> io::Result<()> {
+    fn finish(&mut self, prompt: &str, draft: &DraftMessage, (columns, _): (usize, usize)) -> io::Result<()> {
         let mut draft = draft.clone();
         draft.move_to(0);
         let layout = Layout::new(prompt, &draft, columns);
@@ -205,7 +205,7 @@ impl Rows {
 /// Rows of a terminal.
 #[derive(Debug, Default, PartialEq)]
 struct Layout {
-    rows: Vec<Row>,
+    rows: Vec<ScreenRow>,
     /// Row and column of the cursor.
     cursor: (usize, usize),
     /// The row with the prompt.
@@ -213,7 +213,7 @@ struct Layout {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Row {
+struct ScreenRow {
     text: String,
     /// Columns that the text takes.
     width: usize,
@@ -223,8 +223,8 @@ struct Row {
 
 impl Layout {
     /// The rows of a text behind a prompt, in a terminal of `columns`.
-    fn new(prompt: &str, draft: &Draft, columns: usize) -> Layout {
-        let mut layout = Layout { rows: vec![Row::default()], cursor: (0, 0), prompt_row: Some(0) };
+    fn new(prompt: &str, draft: &DraftMessage, columns: usize) -> Layout {
+        let mut layout = Layout { rows: vec![ScreenRow::default()], cursor: (0, 0), prompt_row: Some(0) };
         layout.push(prompt, columns);
         let mut at = 0;
         for piece in pieces(draft) {
@@ -233,7 +233,7 @@ impl Layout {
             }
             at += piece.atoms;
             match piece.shown.as_str() {
-                "\n" => layout.rows.push(Row::default()),
+                "\n" => layout.rows.push(ScreenRow::default()),
                 shown => layout.push(shown, columns),
             }
         }
@@ -244,7 +244,7 @@ impl Layout {
             // Behind a full row the cursor is on the next one.
             layout.cursor = (layout.cursor.0 + 1, 0);
             if layout.cursor.0 == layout.rows.len() {
-                layout.rows.push(Row::default());
+                layout.rows.push(ScreenRow::default());
             }
         }
         layout
@@ -255,7 +255,7 @@ impl Layout {
         for c in shown.chars() {
             let width = c.width().unwrap_or(0);
             if self.rows.last().is_some_and(|row| row.width + width > columns) {
-                self.rows.push(Row::default());
+                self.rows.push(ScreenRow::default());
             }
             if let Some(row) = self.rows.last_mut() {
                 row.text.push(c);
@@ -269,10 +269,10 @@ impl Layout {
         let mut above = Vec::new();
         if open_row.width() > 0 {
             let (text, width) = (open_row.text().to_owned(), open_row.width());
-            above.push(Row { text, width, is_above: false });
+            above.push(ScreenRow { text, width, is_above: false });
         }
         for line in lines {
-            let mut row = Row { is_above: true, ..Row::default() };
+            let mut row = ScreenRow { is_above: true, ..ScreenRow::default() };
             for c in visible(&escape_invisible(line)).chars() {
                 let width = c.width().unwrap_or(0);
                 if row.width + width >= columns {
@@ -314,7 +314,7 @@ struct Piece {
 }
 
 /// What is shown of a text, in visible characters. Control characters are replaced by visible ones.
-fn pieces(draft: &Draft) -> Vec<Piece> {
+fn pieces(draft: &DraftMessage) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut run = String::new();
     for atom in draft.atoms() {
@@ -375,7 +375,7 @@ impl Plain {
         Plain { stream, shown: String::new() }
     }
 
-    fn draw(&mut self, prompt: &str, draft: &Draft) -> io::Result<()> {
+    fn draw(&mut self, prompt: &str, draft: &DraftMessage) -> io::Result<()> {
         let mut text = prompt.to_owned();
         text.extend(pieces(draft).into_iter().map(|piece| piece.shown));
         let shown = std::mem::take(&mut self.shown);
@@ -390,7 +390,7 @@ impl Plain {
         self.write(&out)
     }
 
-    fn finish(&mut self, prompt: &str, draft: &Draft) -> io::Result<()> {
+    fn finish(&mut self, prompt: &str, draft: &DraftMessage) -> io::Result<()> {
         self.draw(prompt, draft)?;
         self.end_line()
     }
@@ -412,7 +412,7 @@ mod tests {
 
     /// The rows of a text in a terminal of 10 columns, and the cursor.
     fn layout(text: &str, cursor: usize) -> (Vec<String>, (usize, usize)) {
-        let mut draft = Draft::typed(text);
+        let mut draft = DraftMessage::typed(text);
         draft.move_to(cursor);
         let layout = Layout::new("> ", &draft, 10);
         assert!(layout.rows.iter().all(|row| row.width <= 10));
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn a_text_of_more_rows_than_the_terminal_is_shown_around_the_cursor() {
-        let mut draft = Draft::typed(&"x\n".repeat(50));
+        let mut draft = DraftMessage::typed(&"x\n".repeat(50));
         for cursor in 0..=100 {
             draft.move_to(cursor);
             let layout = Layout::new("> ", &draft, 80).window(5);
@@ -466,9 +466,9 @@ mod tests {
         let out = Shared::default();
         let mut plain = Plain::new(Box::new(out.clone()));
         for text in ["", "a", "ab中", "ab", "xy"] {
-            plain.draw("> ", &Draft::typed(text)).expect("drawn");
+            plain.draw("> ", &DraftMessage::typed(text)).expect("drawn");
         }
-        plain.finish("> ", &Draft::typed("xyz")).expect("drawn");
+        plain.finish("> ", &DraftMessage::typed("xyz")).expect("drawn");
         let shown = String::from_utf8(out.0.lock().expect("the bytes").clone()).expect("text");
         assert_eq!(shown, "> ab中\x08 \x08\x08 \x08\n> xyz\n");
     }

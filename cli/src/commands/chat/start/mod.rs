@@ -99,8 +99,7 @@ impl Opening<'_> {
         let limit = args.disk.limit();
         let Some((file, saved)) = saved else {
             let title = title(preamble.names());
-            let mut chat = start(app, args, &model, &options, &sampling, preamble)?;
-            turn::announce_reading(app, &mut chat, cache.as_ref())?;
+            let chat = start(app, args, &model, &options, &sampling, preamble)?;
             let keeper = match (&args.session_file, kept) {
                 _ if args.private => Keeper::private(),
                 (Some(path), _) => Keeper::named(ChatFile::create(path, &chat)?),

@@ -1,8 +1,6 @@
 //! Commands after which the conversation may be read again: `/policy NAME`, `/system TEXT` and `/ctx TOKENS`. Until the
 //! reading is done, the conversation stays as it is.
 
-use std::time::Duration;
-
 use anyhow::Result;
 use longhand::heads::HeadProfile;
 use longhand::policy::policies;
@@ -18,7 +16,7 @@ use crate::app::App;
 use crate::args::session;
 use crate::commands::chat::conversation::larger_context;
 use crate::failure::{self, Failure};
-use crate::session::crash_save;
+use crate::session::{crash_save, speeds};
 
 /// What `/policy` prints, in lines of at most `width` columns.
 pub fn policy(session: &Session, width: usize) -> String {
@@ -49,18 +47,12 @@ pub fn policy(session: &Session, width: usize) -> String {
 }
 
 /// Does `/policy NAME:parameters BUDGET`: reads the conversation again under another policy. The types and the prefill
-/// stay. `rate`: tokens read per second so far.
+/// stay.
 ///
 /// # Errors
 /// Where the policy or the budget cannot be used, there is no memory for the old and the new KV cache at once, or the
 /// reading is interrupted. Nothing has changed then.
-pub fn change_policy(
-    app: &App,
-    chat: &mut Chat,
-    given: &SetupOptions,
-    text: &str,
-    rate: f64,
-) -> Result<Reading> {
+pub fn change_policy(app: &App, chat: &mut Chat, given: &SetupOptions, text: &str) -> Result<Reading> {
     let (name, budget) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let policy = session::policy(name)?;
     let budget = match budget.trim() {
@@ -94,8 +86,8 @@ pub fn change_policy(
         let hint = "/policy shows its parameters";
         return Err(Failure::usage(format!("the policy is {} already", new.policy), hint).into());
     }
-    announce(app, tokens, rate);
     let session = app.interrupt.new_session(&engine, new)?;
+    announce(app, &session, tokens);
     read(app, |progress| chat.move_to(session, progress))
 }
 
@@ -111,9 +103,9 @@ pub fn system(chat: &Chat) -> String {
 ///
 /// # Errors
 /// As for [`change_policy`], and where the chat template refuses a system message.
-pub fn change_system(app: &App, chat: &mut Chat, text: &str, rate: f64) -> Result<Reading> {
+pub fn change_system(app: &App, chat: &mut Chat, text: &str) -> Result<Reading> {
     let text = Some(text).filter(|text| *text != "\"\"");
-    announce(app, chat.tokens(), rate);
+    announce(app, chat.session(), chat.tokens());
     let reading = read(app, |progress| chat.set_system(text, progress))?;
     crash_save::set_messages(chat.messages());
     Ok(reading)
@@ -123,28 +115,24 @@ pub fn change_system(app: &App, chat: &mut Chat, text: &str, rate: f64) -> Resul
 ///
 /// # Errors
 /// As for [`change_policy`], and where the conversation has more tokens.
-pub fn change_context(app: &App, chat: &mut Chat, context: &str, rate: f64) -> Result<Reading> {
+pub fn change_context(app: &App, chat: &mut Chat, context: &str) -> Result<Reading> {
     if context.is_empty() {
         return Err(Failure::usage("no number of tokens is given", "for example: /ctx 32k").into());
     }
     let context = values::tokens(context)?;
     if chat.rereads_in(context) {
-        announce(app, chat.tokens(), rate);
+        announce(app, chat.session(), chat.tokens());
     }
     read(app, |progress| chat.set_context(context, progress))
 }
 
 /// Says how long the reading of so many tokens takes, where that is known.
-fn announce(app: &App, tokens: usize, rate: f64) {
+fn announce(app: &App, session: &Session, tokens: usize) {
     if tokens == 0 {
         return;
     }
-    let time = match rate > 0.0 {
-        true => {
-            format!(", about {}", format::duration(Duration::from_secs_f64(tokens as f64 / rate)))
-        }
-        false => String::new(),
-    };
+    let time = speeds::estimate(session, 0, tokens).or_else(|| speeds::guess(session, 0, tokens));
+    let time = time.map_or_else(String::new, |time| format!(", about {}", format::duration(time)));
     let tokens = format::count(tokens);
     app.console
         .note(&format!("reading the conversation again: {tokens} tokens{time}; Ctrl-C leaves it as it is"));
