@@ -145,12 +145,14 @@ fn compare_portable(case: &Case, call: &Attention, want: &reference::Attended) {
 /// ggml's CPU rounds queries to the precision of the keys, 8 bits where these are quantised, and adds up f16 values in
 /// f16. The error of a logit grows with its size.
 fn portable_tolerance(case: &Case) -> f64 {
-    let of = |ty: RowType| match ty {
-        RowType::F32 => 2e-5,
-        RowType::F16 => 1e-2,
-        _ => 5e-2,
+    let of = |ty: RowType| -> f64 {
+        match ty {
+            RowType::F32 => 2e-5,
+            RowType::F16 => 2e-2,
+            _ => 5e-2,
+        }
     };
-    of(case.k_type).max(of(case.v_type).min(1e-2)) + 1e-6 * f64::from(case.key_size)
+    of(case.k_type).max(of(case.v_type).min(2e-2)) + 1e-6 * f64::from(case.key_size)
 }
 
 /// The tolerance: f32 rounding for few queries, f16 rounding of queries, rows and weights for many.
@@ -580,7 +582,7 @@ fn portable_rows_without_room_are_an_error() {
     let node = place.form.append(&ctx, (&new, &new), &[GraphLane::new(k.clone(), v, [0])], &inputs);
     let mut allocator = GraphAllocator::new(&place.backend.buffer_type());
     let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("memory");
-    let mut run = |live: i32| {
+    let run = |live: i32| {
         k.clear().expect("zeros");
         new.write(0, &[1f32; 3 * 64]).expect("rows");
         inputs.rows.write(0, &[0, 0, 0, live, 0, 0]).expect("rows");
