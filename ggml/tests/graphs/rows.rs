@@ -126,7 +126,9 @@ fn a_softmax_takes_sink_logits_that_are_computed() {
     let sinks = ctx.log(&ctx.reshape(&ctx.arange(2, 1), [1]));
     let weights = ctx.soft_max_with_sink_logits(&x, &mask, 1.0, Some(&sinks));
     let have = computed(&ctx, &weights, || {
-        [&x, &mask].map(|zeros| zeros.write(0, &[0f32; 2]).expect("zeros"));
+        for zeros in [&x, &mask] {
+            zeros.write(0, &[0f32; 2]).expect("zeros");
+        }
     });
     assert!(have.iter().all(|weight| (weight - 0.25).abs() < 1e-6), "{have:?}");
 }
