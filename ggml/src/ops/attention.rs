@@ -64,8 +64,8 @@ impl Context {
     /// A view of sink logits, one for each head. It keeps them alive, and makes the operation known where they are used.
     fn sink_logits(&self, op: &'static str, sink_logits: &Tensor, heads: usize) -> Tensor {
         self.op(op, &[sink_logits], are_sink_logits(sink_logits, heads), |raw| {
-            // SAFETY: a live operand.
-            unsafe { sys::ggml_view_tensor(raw, sink_logits.raw.as_ptr()) }
+            // SAFETY: all of a live operand, which is computed first.
+            unsafe { sys::ggml_view_1d(raw, sink_logits.raw.as_ptr(), heads as i64, 0) }
         })
     }
 

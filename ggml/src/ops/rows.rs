@@ -6,7 +6,7 @@
 
 use ggml_sys as sys;
 
-use super::{MAX_WHOLE, is_activation};
+use super::{FLOATS, MAX_WHOLE, is_activation};
 use crate::{Context, Operand, Shape, Tensor, Type};
 
 /// Whether these numbers select rows of a table of `rows` rows: the caller writes them, or they are bounded.
@@ -79,12 +79,13 @@ impl Context {
     /// the table, as operand for what must come after. It may not lie in read-only memory, nor share memory with the values.
     pub fn set_rows(&self, table: &Tensor, values: &Tensor, numbers: &Tensor) -> Tensor {
         let (t, v, n) = (table.shape().0, values.shape().0, numbers.shape().0);
+        let has_blocks = table.ty().block_elements() > 1;
         let fits = (t[0], t[2], t[3]) == (v[0], v[2], 1)
             && v[3] == 1
             && n[0] == v[1]
             && (n[1] == 1 || n[1] == v[2])
             && (n[2], n[3]) == (1, 1)
-            && table.ty().takes_floats()
+            && (FLOATS.contains(&table.ty()) || has_blocks && table.ty().takes_floats())
             && table.has_dense_rows()
             && is_activation(values)
             && are_numbers(numbers, t[1]);

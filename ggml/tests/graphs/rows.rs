@@ -99,19 +99,38 @@ fn attention_in_one_operation_equals_a_calculation_by_hand() {
         let sinks = ctx.input("sinks", Type::F32, [1]).output();
         let logits = Logits { scale: 1.0, softcap: None };
         let mask_f16 = ctx.cast(&mask, Type::F16);
-        let out = ctx.flash_attention(&q, [&k, &v], &mask_f16, logits, sink.is_some().then_some(&sinks));
+        // Sink logits that the graph computes.
+        let computed_sinks = sink.map(|_| ctx.scale_add(&ctx.scale(&sinks, 2.0), 1.0, -1.0));
+        let out = ctx.flash_attention(&q, [&k, &v], &mask_f16, logits, computed_sinks.as_ref());
         computed(&ctx, &out, || {
             q.write(0, &[1f32, 0., 0., 0., 0., 0., 0., 0.]).expect("a query");
             let row = |first: f32| [first, 0., 0., 0., 0., 0., 0., 0.];
             k.write(0, &[row(0.0), row(3f32.ln())].concat()).expect("keys");
             v.write(0, &[row(4.0), row(8.0)].concat()).expect("values");
             mask.write(0, &[if hidden { f32::NEG_INFINITY } else { 0.0 }, 0.0]).expect("a mask");
-            sinks.write(0, &[sink.unwrap_or(0.0)]).expect("sink logits");
+            if let Some(sink) = sink {
+                sinks.write(0, &[sink]).expect("sink logits");
+            }
         })[0]
     };
     assert!((with(false, None) - 7.0).abs() < 1e-4);
     assert!((with(true, None) - 8.0).abs() < 1e-4);
-    assert!((with(false, Some(4f32.ln())) - 3.5).abs() < 1e-4);
+    assert!((with(false, Some((4f32.ln() + 1.0) / 2.0)) - 3.5).abs() < 1e-4);
+}
+
+/// Logits of 0 and a sink logit of ln 2 that the graph computes: each weighs a quarter.
+#[test]
+fn a_softmax_takes_sink_logits_that_are_computed() {
+    let ctx = Context::new(16);
+    let [x, mask] = [(); 2].map(|()| ctx.input("x", Type::F32, [2, 1, 1]));
+    let sinks = ctx.log(&ctx.reshape(&ctx.arange(2, 1), [1]));
+    let weights = ctx.soft_max_with_sink_logits(&x, &mask, 1.0, Some(&sinks));
+    let have = computed(&ctx, &weights, || {
+        for zeros in [&x, &mask] {
+            zeros.write(0, &[0f32; 2]).expect("zeros");
+        }
+    });
+    assert!(have.iter().all(|weight| (weight - 0.25).abs() < 1e-6), "{have:?}");
 }
 
 #[test]

@@ -53,7 +53,8 @@ pub fn accumulate_attention<'a>(
             call.write(accumulated, run.clone(), &call.of_heads(run))
         })
         .collect();
-    Some(after_all(ctx, &written))
+    // Inputs that have memory, as in the other form, also where nothing depends on them.
+    Some(ctx.after(&after_all(ctx, &written), &[&inputs.log_weights, &inputs.positions]))
 }
 
 /// What is computed for each run of the lane's heads.

@@ -41,7 +41,10 @@ pub fn attend<'a>(
         };
         results.extend(if lane.positions.is_some() { call.by_products() } else { vec![call.at_once()] });
     }
-    in_order(ctx, &results)
+    let attended = in_order(ctx, &results);
+    let has_positions = lanes.iter().any(|lane| lane.positions.is_some());
+    // An input that has memory, as in the other form, also where no lane is compensated.
+    if has_positions { attended } else { ctx.after(&attended, &[&inputs.log_weights]) }
 }
 
 /// The attention of a lane.

@@ -41,7 +41,11 @@ fn attend(place: &Place, call: &Attention, max_alibi_bias: Option<f32>, blocks: 
             let shape = [call.head_dim, capacity, heads];
             let tensor = |ty| memory.tensor(tensor_type(ty), shape);
             first += capacity * heads;
-            (tensor(lane.k.ty), tensor(lane.v.ty), capacity, first - capacity * heads)
+            let k = tensor(lane.k.ty);
+            // Values that are the keys are in their rows.
+            let within = std::ptr::eq(lane.k.data, lane.v.data);
+            let v = if within { k.clone() } else { tensor(lane.v.ty) };
+            (k, v, capacity, first - capacity * heads)
         })
         .collect();
     let positions = memory.tensor(Type::I32, [first.max(1)]);
@@ -136,21 +140,20 @@ fn compare_portable(case: &Case, call: &Attention, want: &reference::Attended) {
             worst = worst.max((f64::from(*a) - b).abs());
         }
     }
-    if std::env::var_os("SHOW").is_some() {
-        println!("WORST {worst:e} {case:?}");
-    }
     assert!(worst < portable_tolerance(case), "{case:?}: portable attention differs by {worst:e}");
 }
 
-/// ggml's CPU rounds queries to the precision of the keys, 8 bits where these are quantised, and adds up f16 values in
-/// f16. The error of a logit grows with its size.
+/// Twice what was measured on ggml's CPU. It rounds queries to the precision of the keys, 8 bits where these are
+/// quantised, and adds up f16 values in f16, before they are divided by the sum of the weights. Of f32, only the shift
+/// of log-weights is wrong, by the rounding of an f16 below 0.004.
 fn portable_tolerance(case: &Case) -> f64 {
-    let of = |ty: RowType| match ty {
-        RowType::F32 => 2e-5,
-        RowType::F16 => 1e-2,
-        _ => 5e-2,
+    let of_keys: f64 = match case.k_type {
+        RowType::F32 => 1e-5,
+        RowType::F16 => 1e-3,
+        _ => 2.5e-2,
     };
-    of(case.k_type).max(of(case.v_type).min(1e-2)) + 1e-6 * f64::from(case.key_size)
+    let of_values = if case.v_type == RowType::F16 { 3e-2 } else { 0.0 };
+    of_keys.max(of_values) + 1e-6 * f64::from(case.key_size)
 }
 
 /// The tolerance: f32 rounding for few queries, f16 rounding of queries, rows and weights for many.
@@ -580,7 +583,7 @@ fn portable_rows_without_room_are_an_error() {
     let node = place.form.append(&ctx, (&new, &new), &[GraphLane::new(k.clone(), v, [0])], &inputs);
     let mut allocator = GraphAllocator::new(&place.backend.buffer_type());
     let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("memory");
-    let mut run = |live: i32| {
+    let run = |live: i32| {
         k.clear().expect("zeros");
         new.write(0, &[1f32; 3 * 64]).expect("rows");
         inputs.rows.write(0, &[0, 0, 0, live, 0, 0]).expect("rows");

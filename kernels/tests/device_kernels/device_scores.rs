@@ -62,19 +62,16 @@ fn assert_near(what: &str, have: &[f32], want: &[f32], tolerance: f32) {
     let largest = want.iter().fold(0f32, |most, x| most.max(x.abs()));
     let worst = have.iter().zip(want).map(|(have, want)| (have - want).abs()).fold(0f32, f32::max);
     assert!(have.iter().all(|x| x.is_finite()), "{what}: {have:?}");
-    if std::env::var_os("SHOW").is_some() {
-        println!("WORST {:e} {what}", worst / largest);
-    }
     assert!(worst <= tolerance * largest, "{what}: differs by {worst:e} of {largest:e}");
 }
 
-/// What ggml's products on the CPU differ by from f32: it rounds queries to the precision of the keys, 8 bits where these
-/// are quantised.
+/// Twice what was measured of ggml's products on the CPU, which round queries to the precision of the keys: 8 bits where
+/// these are quantised.
 fn portable_tolerance(ty: RowType) -> f32 {
     match ty {
-        RowType::F32 => 1e-5,
-        RowType::F16 => 2e-3,
-        _ => 3e-2,
+        RowType::F32 => 5e-7,
+        RowType::F16 => 4e-4,
+        _ => 2e-2,
     }
 }
 
@@ -377,8 +374,8 @@ fn measured_rows_equal_the_cpus() {
                     // The sums are f64 in another order, rounded to f32.
                     assert_close(&have, &want, 1.2e-7);
                     let have = measured(&portable, ty, head_dim, offset, what);
-                    // f32 throughout, and a spread is a small difference of numbers that may be large.
-                    assert_near(&format!("{ty:?} {head_dim} {offset} {what:?}"), &have, &want, 3e-6);
+                    // Sums of f32.
+                    assert_near(&format!("{ty:?} {head_dim} {offset} {what:?}"), &have, &want, 4e-7);
                 }
             }
         }
