@@ -31,3 +31,4 @@ mod speeds;
 mod streams;
 mod tools;
 mod unanswered;
+mod web;
