@@ -202,3 +202,21 @@ fn pages_by_their_numbers_are_read_with_one_note() {
         chat.stdout
     );
 }
+
+#[test]
+fn a_password_comes_from_a_file() {
+    let (right, wrong) = (file("password.txt", "secret\n"), file("password-wrong.txt", "Secret\n"));
+    for name in ["agile.docx", "standard.docx", "encrypted.pdf"] {
+        let path = fixture(name);
+        let text = longhand(&["text", &path, "--password-file", &right]).ok();
+        assert!(text.contains("9078648"), "{text}");
+        longhand(&["text", &path, "--password-file", &wrong]).assert_failed(1, "the password is wrong");
+        let none = longhand(&["text", &path]);
+        none.says(&["hint: give its password with --password-file FILE"]);
+        none.assert_failed(1, "it is encrypted");
+    }
+    let empty = file("password-empty.txt", "\n");
+    longhand(&["text", &fixture("agile.docx"), "--password-file", &empty])
+        .assert_failed(1, "its first line is empty");
+    longhand(&["text", &right, "--password-file", "missing"]).assert_failed(1, "--password-file missing");
+}

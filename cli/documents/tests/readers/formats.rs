@@ -530,7 +530,7 @@ fn documents_with_a_password_are_read() {
         ("a.zip", &zip, "==> a.txt <==\nThe pass key is 9078648.\n"),
     ] {
         let found = with_password(name, bytes, "secret").unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(found == text || text.is_empty() && found.contains("harbour"), "{name}: {found}");
+        assert!(found == text || text.is_empty() && found.starts_with("Two columns\n"), "{name}: {found}");
         let wrong = with_password(name, bytes, "Secret").expect_err("a wrong one");
         assert!(matches!(wrong, Problem::WrongPassword), "{name}: {wrong}");
         let none = read_bytes(name, bytes, &Limits::default()).expect_err("none");
