@@ -180,6 +180,9 @@ impl Hinted for DocumentError {
     fn hint_with_flags(&self) -> Option<String> {
         Some(match self.problem {
             Problem::Empty => format!("{}, or leave -f out to ask without a document", self.hint()),
+            Problem::Encrypted => {
+                "give its password with --password-file FILE, or save a copy without it".to_owned()
+            }
             Problem::NoDocuments | Problem::NoMatch => {
                 format!("{}, or read them all with --all-files", self.hint())
             }

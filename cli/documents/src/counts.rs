@@ -31,6 +31,8 @@ pub(crate) struct Counts {
     pub(crate) hidden_parts: usize,
     /// Formulas of cells without a result.
     pub(crate) no_results: usize,
+    /// Rows that repeat the one above.
+    pub(crate) repeated_rows: usize,
     /// Chapters that the book names and does not have, or that cannot be read.
     pub(crate) missing_chapters: Names,
     /// Pages that are in the book, but not in its order of reading.
@@ -91,6 +93,7 @@ impl Counts {
             Note::UnknownGlyphs { glyphs } => (&mut self.unknown_characters, *glyphs),
             Note::LostColumns { rows } => (&mut self.unfilled_rows, *rows),
             Note::NoResults { cells } => (&mut self.no_results, *cells),
+            Note::RepeatedRows { rows } => (&mut self.repeated_rows, *rows),
             Note::UnorderedChapters { chapters } => (&mut self.unordered_chapters, *chapters),
             Note::MissingChapters { count, names } => {
                 self.missing_chapters.add(*count, names);
@@ -119,6 +122,7 @@ impl Counts {
         self.repeated_drawings += part.repeated_drawings;
         self.hidden_parts += part.hidden_parts;
         self.no_results += part.no_results;
+        self.repeated_rows += part.repeated_rows;
         self.unordered_chapters += part.unordered_chapters;
         for (names, more) in [
             (&mut self.missing_chapters, part.missing_chapters),
@@ -143,6 +147,7 @@ impl Counts {
             count(self.unknown_characters, |glyphs| Note::UnknownGlyphs { glyphs }),
             count(self.unfilled_rows, |rows| Note::LostColumns { rows }),
             count(self.no_results, |cells| Note::NoResults { cells }),
+            count(self.repeated_rows, |rows| Note::RepeatedRows { rows }),
             self.missing_chapters.note(|count, names| Note::MissingChapters { count, names }),
             count(self.unordered_chapters, |chapters| Note::UnorderedChapters { chapters }),
             self.skipped_files.note(|count, names| Note::SkippedFiles { count, names }),

@@ -43,9 +43,15 @@ pub enum Problem {
     /// Its fonts do not say which characters their glyphs are.
     #[error("its text cannot be read: its fonts do not say which characters they show")]
     UnknownGlyphs,
-    /// It needs a password or is protected against copying.
+    /// It needs a password, or its text cannot be read although it needs none.
     #[error("it is encrypted")]
     Encrypted,
+    /// The password is not that of the document.
+    #[error("it is encrypted, and the password is wrong")]
+    WrongPassword,
+    /// It is encrypted in a way that is not known.
+    #[error("it is encrypted in a way that longhand does not know")]
+    UnknownEncryption,
     /// It is not what it should be.
     #[error("it is damaged: {what}")]
     Damaged {
@@ -103,6 +109,9 @@ pub enum Problem {
         /// Why.
         why: String,
     },
+    /// A page of the web has no text without its scripts.
+    #[error("its scripts make the page: there is hardly any text in it")]
+    NeedsBrowser,
     /// It has no pages, chapters, slides or sheets.
     #[error("it has no pages, chapters, slides or sheets, of which some could be read")]
     NoParts,
@@ -150,7 +159,10 @@ impl Problem {
             Problem::OnlyPictures { .. } | Problem::UnknownGlyphs => {
                 "an OCR program adds the text, for example: ocrmypdf --force-ocr in.pdf out.pdf"
             }
-            Problem::Encrypted => "save a copy without password or copy protection",
+            Problem::Encrypted | Problem::UnknownEncryption => {
+                "save a copy without password or copy protection"
+            }
+            Problem::WrongPassword => "check the password",
             Problem::Damaged { .. } | Problem::Failed { .. } | Problem::TooDeep => {
                 "check that the file is complete, or save it as text with the program that made it"
             }
@@ -163,6 +175,9 @@ impl Problem {
             Problem::TooManyFiles { .. } => "give a smaller folder, or a pattern that matches fewer files",
             Problem::NoDocuments | Problem::NoMatch => {
                 "hidden files, those that .gitignore names and what programs made for programs are left out; name such a file itself to read it"
+            }
+            Problem::NeedsBrowser => {
+                "open it in a browser, save the page or print it to a PDF there, and give that file"
             }
             Problem::NoParts => {
                 "leave the numbers behind its name out, or save the part that you need as a file"

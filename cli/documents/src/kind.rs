@@ -49,7 +49,7 @@ pub(crate) fn is_named_as_document(path: &Path) -> bool {
         .any(|known| extension.eq_ignore_ascii_case(known))
 }
 
-/// What the bytes are. `None` for an archive: what that is, its entries say.
+/// What the bytes are. `None` for an archive, also an encrypted one of an office program: what that is, its entries say.
 ///
 /// # Errors
 /// They are no document.
@@ -76,7 +76,7 @@ pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Option<Kind>, Problem> 
         let is_old = known.is_some_and(|(_, signature, _)| signature.starts_with(b"\xd0\xcf"));
         let is_new = is_old && is_named_as_document(Path::new(&format!("x.{extension}")));
         if is_new || (is_old && bytes.windows(name.len()).any(|window| window == name)) {
-            return Err(Problem::Encrypted);
+            return Ok(None);
         }
         return Err(binary(known.map_or("binary data", |(_, _, what)| what)));
     }

@@ -38,6 +38,8 @@ use std::time::Duration;
 use outline::Outline;
 use serde::{Deserialize, Serialize};
 
+use self::web::media_type;
+
 pub use self::convert::convert_in_process;
 pub use self::counts::total;
 pub use self::error::{DocumentError, Problem};
@@ -74,6 +76,10 @@ pub struct Options {
     pub all_files: bool,
     /// Which pages, chapters, slides or sheets are read; `None` for all.
     pub selection: Option<Selection>,
+    /// The password of documents that are encrypted.
+    pub password: Option<String>,
+    /// What a server says that the document is, if it came from one: `text/html; charset=utf-8`. Its name is its address.
+    pub media_type: Option<String>,
 }
 
 impl From<Limits> for Options {
@@ -161,6 +167,13 @@ pub enum Note {
     Replaced {
         /// Number of replaced places.
         places: usize,
+    },
+    /// A quotation mark of a table is not closed, so that all of them were read as characters.
+    OpenQuote,
+    /// Rows that a spreadsheet repeats were left out.
+    RepeatedRows {
+        /// Their number.
+        rows: usize,
     },
     /// Pages that have no text.
     PagesWithoutText {
@@ -259,6 +272,12 @@ impl fmt::Display for Note {
                 write!(f, "{} {numbers} of {count}", unit.name(if is_one { 1 } else { 2 }))
             }
             Note::Replaced { places } => write!(f, "invalid characters in {places} place{}", s(*places)),
+            Note::OpenQuote => f.write_str(
+                "a quotation mark is not closed: marks were read as characters, and rows may be divided wrongly",
+            ),
+            Note::RepeatedRows { rows } => {
+                write!(f, "{rows} row{} left out, which {} the one above", s(*rows), if *rows == 1 { "repeats" } else { "repeat" })
+            }
             Note::PagesWithoutText { pages } => write!(f, "{pages} page{} without text", s(*pages)),
             Note::UnknownGlyphs { glyphs } => write!(f, "{glyphs} unknown character{}", s(*glyphs)),
             Note::HiddenText { places } => {
@@ -371,12 +390,19 @@ pub fn read_bytes(name: &str, bytes: &[u8], limits: &Limits) -> Result<Document,
 /// # Errors
 /// Also, there is no such part.
 pub fn read_bytes_with(name: &str, bytes: &[u8], options: &Options) -> Result<Document, DocumentError> {
+    let media_type = options.media_type.as_deref();
+    let named = media_type.map_or(name, |media_type| media_type::file_name(name, media_type));
+    let decoded = media_type.map(|media_type| media_type::decode(bytes, media_type));
+    let bytes = decoded.as_deref().unwrap_or(bytes);
     let read = || {
-        let (kind, converted) = match kind::detect(name, bytes)? {
+        let (kind, converted) = match kind::detect(named, bytes)? {
             Some(Kind::Text | Kind::Markdown) if options.selection.is_some() => return Err(Problem::NoParts),
-            Some(kind @ (Kind::Text | Kind::Markdown)) => (kind, convert::text_file(name, kind, bytes)?),
+            Some(kind @ (Kind::Text | Kind::Markdown)) => (kind, convert::text_file(named, kind, bytes)?),
             kind => convert::convert(kind, bytes, options)?,
         };
+        if kind == Kind::Html && media_type.is_some() && media_type::needs_browser(bytes, &converted.text) {
+            return Err(Problem::NeedsBrowser);
+        }
         match converted.text.trim().is_empty() {
             true => Err(Problem::Empty),
             false => Ok((kind, converted)),

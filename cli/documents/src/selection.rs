@@ -88,10 +88,22 @@ impl fmt::Display for Selection {
     }
 }
 
+/// Ends of the names of files that have such parts.
+const PARTED: &[&str] = &[".pdf", ".epub", ".pptx", ".xlsx", ".odp", ".ods"];
+
 /// A path without the numbers of parts behind it, and these numbers: `book.pdf` and `10-40` of `book.pdf:10-40`. `None`
 /// for a path that has none, or that a file has as its name.
 pub fn split_numbers(path: &Path) -> Option<(PathBuf, &str)> {
-    let (name, numbers) = path.to_str()?.rsplit_once(':')?;
+    let text = path.to_str()?;
+    let (name, numbers) = text.rsplit_once(':')?;
+    // The port of a server, or a part of an address that is no file.
+    let is_file = |address: &str| {
+        let path = address.split_once("://").and_then(|(_, rest)| rest.split_once('/'));
+        path.is_some_and(|(_, path)| PARTED.iter().any(|end| path.to_ascii_lowercase().ends_with(end)))
+    };
+    if text.contains("://") && !is_file(name) {
+        return None;
+    }
     let is_numbers = numbers.starts_with(|c: char| c.is_ascii_digit() || c == '-')
         && numbers.contains(|c: char| c.is_ascii_digit())
         && numbers.chars().all(|c| c.is_ascii_digit() || matches!(c, '-' | ',' | ' '));
@@ -176,6 +188,9 @@ mod tests {
             ("book.pdf:x", None),
             (":3", None),
             ("book.pdf:-", None),
+            ("https://example.com/book.pdf:3-", Some(("https://example.com/book.pdf", "3-"))),
+            ("https://example.com:8080", None),
+            ("https://example.com:8080/Chapter:3", None),
         ] {
             let found = split_numbers(Path::new(path));
             assert_eq!(found, split.map(|(path, numbers)| (path.into(), numbers)), "{path}");

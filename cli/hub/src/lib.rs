@@ -1,5 +1,6 @@
 //! Models of Hugging Face by name: `-hf OWNER/REPOSITORY[:QUANT]`. They are downloaded once into the cache that
-//! Hugging Face's own programs use, and a file that is there needs no network. Nothing else in the program uses one.
+//! Hugging Face's own programs use, and a file that is there needs no network. Documents of the web are fetched by address (`web.rs`). Nothing else in the program uses
+//! one.
 //!
 //! What the server says is foreign: names become paths only if they are plain, and a file gets its name in the cache when the
 //! checksum of what is on the disk is right. A download may end at any moment, by Ctrl-C, a full disk or a server that is
@@ -8,6 +9,8 @@
 //!
 //! Without the feature `download` the cache is only read.
 
+#[cfg(feature = "download")]
+mod agent;
 #[cfg(feature = "download")]
 mod cache;
 mod choose;
@@ -25,6 +28,7 @@ mod server;
 #[cfg(feature = "download")]
 mod token;
 pub mod walk;
+pub mod web;
 
 use std::fmt;
 use std::path::{Path, PathBuf};

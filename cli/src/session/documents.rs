@@ -1,4 +1,4 @@
-//! Documents of the command line: files, folders, patterns and standard input.
+//! Documents of the command line: files, folders, patterns, addresses of the web and standard input.
 
 use std::fs;
 use std::io::{self, Read};
@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
-use documents::{Document, Limits, Note, Options, Problem, Source, natural_path_order};
+use documents::{
+    Document, DocumentError, Limits, Note, Options, Problem, Selection, Source, natural_path_order,
+};
+use hub::web;
 use longhand::ChatFormat;
 use longhand::outline::Outline;
 use terminal::{format, stdin};
@@ -15,6 +18,8 @@ use terminal::{format, stdin};
 use crate::app::App;
 use crate::failure::Failure;
 
+/// How often a password is asked for.
+const MAX_PASSWORDS: usize = 3;
 /// Files such as `.gitignore` that are named in a note because their rules were not used.
 const MAX_IGNORE_FILES: usize = 2;
 
@@ -54,11 +59,7 @@ impl Documents {
         let mut documents = Documents::default();
         for path in paths {
             let limits = Limits { bytes: documents.bytes_left(), ..options.limits };
-            documents.push(if is_stdin(path) {
-                read_stdin(&limits)?.into()
-            } else {
-                documents::read(path, &Options { limits, ..options.clone() }, stop)?
-            });
+            documents.push(read_source(path, &Options { limits, ..options.clone() }, stop)?);
         }
         Ok(documents)
     }
@@ -66,13 +67,12 @@ impl Documents {
     /// The files of a path, of a folder or of a pattern, each on its own with its name, and which files of a folder were
     /// left out. A path that cannot be read is one file with its error.
     pub fn each(path: &Path, options: &Options) -> (Vec<(String, Result<Documents>)>, Option<String>) {
-        let read = match is_stdin(path) {
-            true => read_stdin(&options.limits).map(Source::from),
-            false => documents::read(path, options, &AtomicBool::new(false)),
-        };
-        let mut source = match read {
+        let mut source = match read_source(path, options, &AtomicBool::new(false)) {
             Ok(source) => source,
-            Err(error) => return (vec![(error.name.clone(), Err(error.into()))], None),
+            Err(error) => {
+                let name = error.downcast_ref().map(|error: &DocumentError| error.name.clone());
+                return (vec![(name.unwrap_or_else(|| path.display().to_string()), Err(error))], None);
+            }
         };
         let unreadable = std::mem::take(&mut source.skipped.unreadable);
         let left_out = if source.is_collection { skipped(&source) } else { Vec::new() };
@@ -126,7 +126,9 @@ impl Documents {
     /// The names of the files, without their folders; folders and patterns as they were given.
     pub fn names(&self) -> Vec<String> {
         let name = |part: &Part| match Path::new(&part.name).file_name() {
-            Some(name) if !part.is_collection => name.to_string_lossy().into_owned(),
+            Some(name) if !part.is_collection && !web::is_address(&part.name) => {
+                name.to_string_lossy().into_owned()
+            }
             _ => part.name.clone(),
         };
         self.parts.iter().map(name).collect()
@@ -207,7 +209,7 @@ pub fn read_utf8(path: &Path) -> Result<String> {
         false => fs::File::open(path).map(|file| Box::new(file) as Box<dyn Read>).map_err(Problem::Read),
     };
     let bytes = source.and_then(|source| documents::read_stream(source, &Limits::default()));
-    let bytes = bytes.map_err(|problem| documents::DocumentError { name: name.clone(), problem })?;
+    let bytes = bytes.map_err(|problem| DocumentError { name: name.clone(), problem })?;
     String::from_utf8(bytes).map_err(|error| {
         let utf16 = [[0xff, 0xfe], [0xfe, 0xff]].iter().any(|mark| error.as_bytes().starts_with(mark));
         let encoding = if utf16 { "utf-16" } else { "latin1" };
@@ -221,11 +223,65 @@ fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-fn read_stdin(limits: &Limits) -> Result<Document, documents::DocumentError> {
+/// What a path, a folder, a pattern, an address of the web or `-` names.
+fn read_source(path: &Path, options: &Options, stop: &AtomicBool) -> Result<Source> {
+    match path.to_str() {
+        Some("-") => Ok(read_stdin(&options.limits)?.into()),
+        Some(address) if web::is_address(address) => read_address(address, options),
+        _ => with_password(&path.display().to_string(), options, |options| {
+            documents::read(path, options, stop)
+        }),
+    }
+}
+
+/// Reads what may need a password, which a terminal is asked for. A wrong one is asked for again.
+fn with_password(
+    name: &str,
+    options: &Options,
+    read: impl Fn(&Options) -> Result<Source, DocumentError>,
+) -> Result<Source> {
+    let mut read_with = read(options);
+    let mut attempts = 0;
+    while let Err(DocumentError { problem: Problem::Encrypted | Problem::WrongPassword, .. }) = &read_with
+        && options.password.is_none()
+        && attempts < MAX_PASSWORDS
+        && let Some(password) = terminal::password::ask(&match attempts {
+            0 => format!("password of {name}: "),
+            _ => format!("wrong; password of {name}: "),
+        })?
+    {
+        attempts += 1;
+        read_with = read(&Options { password: Some(password), ..options.clone() });
+    }
+    Ok(read_with?)
+}
+
+/// The document at an address, perhaps with the numbers of pages behind it.
+fn read_address(named: &str, options: &Options) -> Result<Source> {
+    let split = documents::split_numbers(Path::new(named));
+    let (address, selection) = match &split {
+        Some((path, numbers)) => {
+            let failed = |problem| DocumentError { name: named.to_owned(), problem };
+            (path.to_str().unwrap_or(named), Some(Selection::parse(numbers).map_err(failed)?))
+        }
+        None => (named, None),
+    };
+    let document = web::fetch(address)?;
+    let media_type = Some(document.media_type.unwrap_or_default());
+    let options = Options { selection, media_type, ..options.clone() };
+    with_password(named, &options, |options| {
+        let read = documents::read_bytes_with(address, &document.bytes, options);
+        let mut document = read.map_err(|error| DocumentError { name: named.to_owned(), ..error })?;
+        document.name = named.to_owned();
+        Ok(document.into())
+    })
+}
+
+fn read_stdin(limits: &Limits) -> Result<Document, DocumentError> {
     let name = "stdin";
     match documents::read_stream(io::stdin().lock(), limits) {
         Ok(bytes) => documents::read_bytes(name, &bytes, limits),
-        Err(problem) => Err(documents::DocumentError { name: name.to_owned(), problem }),
+        Err(problem) => Err(DocumentError { name: name.to_owned(), problem }),
     }
 }
 

@@ -10,6 +10,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Command;
+use hub::web;
 use terminal::format::shell_word;
 use terminal::suggest::did_you_mean;
 
@@ -146,6 +147,7 @@ pub fn note_unread_files(app: &App, questions: &[String], documents: &[PathBuf])
 pub fn is_path(argument: &OsStr) -> bool {
     let path = Path::new(argument);
     argument == "-"
+        || web::is_address(&argument.to_string_lossy())
         || ends_in(path, &["gguf"])
         || path.exists()
         || documents::split_numbers(path).is_some_and(|(path, _)| path.exists())
@@ -195,6 +197,10 @@ fn kind(argument: &OsStr, model: &ModelArgs) -> Result<Kind, Failure> {
                 "give the path of a model file in it; model files end in .gguf",
             ));
         }
+        return Ok(Kind::Document);
+    }
+    // A model is meant, which another flag downloads.
+    if web::is_address(&text) && hub::of_address(&text).is_none() && !text.contains(char::is_whitespace) {
         return Ok(Kind::Document);
     }
     if let Some((path, _)) = documents::split_numbers(path) {
@@ -333,12 +339,15 @@ fn missing(argument: &OsStr) -> Failure {
 fn web_address(address: &str) -> Failure {
     let hint = match address.split_once("://") {
         Some(("file", path)) => format!("give its path: {}", shell_word(path)),
-        _ if address.contains("huggingface.co/") => {
-            "-hf OWNER/REPOSITORY downloads a model of Hugging Face".to_owned()
+        _ if hub::of_address(address).is_some() => {
+            "-hf OWNER/REPOSITORY downloads a model of Hugging Face; -f reads a page".to_owned()
         }
-        _ => format!("download it first, for example: curl -LO {}", shell_word(address)),
+        _ => "download it, and give its path".to_owned(),
     };
-    Failure::usage(format!("{address} is an address; longhand reads files"), hint)
+    Failure::usage(
+        format!("{address} is an address that is not read; addresses of documents begin with https://"),
+        hint,
+    )
 }
 
 fn model_in_wrong_place(argument: &OsStr, is_model_given: bool) -> Failure {

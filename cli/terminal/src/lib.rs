@@ -14,6 +14,7 @@ pub mod failure;
 pub mod format;
 pub mod interrupt;
 pub mod json_stream;
+pub mod password;
 pub mod prefill;
 pub mod progress;
 pub mod reporter;

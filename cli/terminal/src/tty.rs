@@ -125,6 +125,11 @@ pub fn suspend() {
     }
 }
 
+/// Whether this process has the terminal, since [`enter`] and until [`restore`].
+pub fn is_entered() -> bool {
+    CHANGED_BY.load(Ordering::SeqCst) == process::id()
+}
+
 /// Whether the terminal was closed.
 pub fn is_gone() -> bool {
     ORIGINAL.get().is_some() && termios::tcgetattr(stdin()).is_err()

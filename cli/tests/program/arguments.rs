@@ -89,16 +89,11 @@ fn paths_that_do_not_exist_are_errors() {
         (&["chat", "x.pdf"], 1, "x.pdf: No such file", "check the path"),
         (&["chat", "my book.pdf"], 1, "my book.pdf: No such file", "check the path"),
         (&["x.pdf"], 1, "x.pdf: No such file", "check the path"),
-        (
-            &["ask", "https://example.com/a.pdf", QUESTION],
-            2,
-            "is an address; longhand reads files",
-            "curl -LO https://example.com/a.pdf",
-        ),
+        (&["ask", "ftp://example.com/a.pdf", QUESTION], 2, "is an address that is not read", "give its path"),
         (
             &["chat", "https://huggingface.co/a/b"],
             2,
-            "is an address; longhand reads files",
+            "is an address that is not read",
             "-hf OWNER/REPOSITORY",
         ),
         (&["ask", "file:///books/a.pdf", QUESTION], 2, "is an address", "give its path: /books/a.pdf"),

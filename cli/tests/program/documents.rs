@@ -182,11 +182,11 @@ fn the_text_of_documents_is_printed_with_its_notes() {
 #[test]
 fn pages_by_their_numbers_are_read_with_one_note() {
     let pdf = fixture("boat.pdf");
-    let part = format!("{pdf}:1");
+    let part = format!("{pdf}:2");
     for args in [&["ask", "-f", &part, QUESTION][..], &["ask", &part, QUESTION]] {
         let run = longhand(args);
         let note = run.stderr.lines().find(|line| line.starts_with(&part)).expect("a note");
-        assert!(note.contains(": 1 page, ") && note.ends_with(" tokens (page 1 of 3)"), "{note}");
+        assert!(note.contains(": 1 page, ") && note.ends_with(" tokens (page 2 of 3)"), "{note}");
         assert_eq!(run.ok(), ANSWER);
     }
     longhand(&["ask", "-f", &format!("{pdf}:7-9"), QUESTION])
@@ -196,9 +196,27 @@ fn pages_by_their_numbers_are_read_with_one_note() {
     longhand(&["ask", "missing.pdf:2", QUESTION]).assert_failed(1, "missing.pdf");
     let chat = longhand_with_input(&["chat"], format!("/read {part}\n{QUESTION}\n").as_bytes());
     assert!(
-        chat.stderr.contains("(page 1 of 3)") && chat.stdout.contains("9078648"),
+        chat.stderr.contains("(page 2 of 3)") && chat.stdout.contains("9078648"),
         "{}{}",
         chat.stderr,
         chat.stdout
     );
+}
+
+#[test]
+fn a_password_comes_from_a_file() {
+    let (right, wrong) = (file("password.txt", "secret\n"), file("password-wrong.txt", "Secret\n"));
+    for name in ["agile.docx", "standard.docx", "encrypted.pdf"] {
+        let path = fixture(name);
+        let text = longhand(&["text", &path, "--password-file", &right]).ok();
+        assert!(text.contains("9078648"), "{text}");
+        longhand(&["text", &path, "--password-file", &wrong]).assert_failed(1, "the password is wrong");
+        let none = longhand(&["text", &path]);
+        none.says(&["hint: give its password with --password-file FILE"]);
+        none.assert_failed(1, "it is encrypted");
+    }
+    let empty = file("password-empty.txt", "\n");
+    longhand(&["text", &fixture("agile.docx"), "--password-file", &empty])
+        .assert_failed(1, "its first line is empty");
+    longhand(&["text", &right, "--password-file", "missing"]).assert_failed(1, "--password-file missing");
 }

@@ -32,3 +32,4 @@ mod speeds;
 mod streams;
 mod tools;
 mod unanswered;
+mod web;

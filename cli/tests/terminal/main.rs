@@ -5,6 +5,7 @@ mod answers;
 #[path = "../common/mod.rs"]
 mod common;
 mod keys;
+mod passwords;
 mod pictures;
 mod pty;
 mod svg;

@@ -4,7 +4,7 @@ use super::{convert_within, marked_text};
 use crate::counts::Counts;
 use crate::kind::{self, binary};
 use crate::marks::MARK;
-use crate::package::{self, Archive, natural_order};
+use crate::package::{Archive, natural_order};
 use crate::{Converted, Kind, Limits, Note, Options, Problem};
 
 /// Archives and messages within each other.
@@ -72,12 +72,17 @@ impl<'a> Parts<'a> {
 
     fn convert(&self, name: &str, bytes: &[u8]) -> Result<Converted, Problem> {
         let kind = match kind::detect(name, bytes)? {
+            Some(kind @ (Kind::Text | Kind::Markdown)) => return marked_text(name, kind, bytes),
             Some(kind) => kind,
-            None => package::kind(bytes)?,
+            None => {
+                let (kind, package) = super::open(bytes, self.options)?;
+                return self.convert_kind(kind, &package);
+            }
         };
-        if matches!(kind, Kind::Text | Kind::Markdown) {
-            return marked_text(name, kind, bytes);
-        }
+        self.convert_kind(kind, bytes)
+    }
+
+    fn convert_kind(&self, kind: Kind, bytes: &[u8]) -> Result<Converted, Problem> {
         let is_bundle = matches!(kind, Kind::Archive | Kind::Mail);
         if is_bundle && self.depth >= MAX_DEPTH {
             return Err(Problem::TooDeep);
@@ -99,9 +104,11 @@ impl<'a> Parts<'a> {
 /// # Errors
 /// It is damaged or encrypted, has no documents, or has too much text.
 pub(super) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Problem> {
-    let mut archive = Archive::new(bytes)?;
+    let mut archive = Archive::new(bytes)?.with_password(parts.options.password.as_deref());
     let is_read = |name: &&str| {
-        let is_hidden = |part: &str| part.starts_with('.') || LEFT_OUT.contains(&part);
+        // Nothing is written, so a name may lead anywhere.
+        let is_hidden =
+            |part: &str| (part.starts_with('.') && !matches!(part, "." | "..")) || LEFT_OUT.contains(&part);
         !name.ends_with('/') && !name.split('/').any(is_hidden)
     };
     let mut names: Vec<String> = archive.names().filter(is_read).map(str::to_owned).collect();
@@ -115,6 +122,9 @@ pub(super) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Probl
             Ok(bytes) => parts.push(name, &bytes)?,
             Err(problem @ Problem::Unpacked { .. }) => return Err(problem),
             Err(problem) => {
+                if matches!(problem, Problem::WrongPassword) {
+                    return Err(problem);
+                }
                 encrypted += usize::from(matches!(problem, Problem::Encrypted));
                 parts.counts.skipped_files.push(name);
             }

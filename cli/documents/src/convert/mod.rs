@@ -3,7 +3,9 @@
 
 mod bundle;
 
-use crate::office::{docx, odf, pptx, rtf, xlsx};
+use std::borrow::Cow;
+
+use crate::office::{docx, encrypted, odf, pptx, rtf, xlsx};
 use crate::plain::{csv, decode, notebook, subtitles};
 use crate::web::{epub, html, mail};
 use crate::{Converted, Kind, Limits, Options, Problem, marks, package, pdf};
@@ -81,8 +83,23 @@ fn detect_and_convert(
     bytes: &[u8],
     options: &Options,
 ) -> Result<(Kind, Converted), Problem> {
-    let kind = kind.map_or_else(|| package::kind(bytes), Ok)?;
-    Ok((kind, convert_whole(kind, bytes, options)?))
+    if let Some(kind) = kind {
+        return Ok((kind, convert_whole(kind, bytes, options)?));
+    }
+    let (kind, package) = open(bytes, options)?;
+    Ok((kind, convert_whole(kind, &package, options)?))
+}
+
+/// What an archive is, decrypted where an office program has encrypted it.
+///
+/// # Errors
+/// It is damaged, or encrypted and the password is not known.
+fn open<'a>(bytes: &'a [u8], options: &Options) -> Result<(Kind, Cow<'a, [u8]>), Problem> {
+    let package = match encrypted::is_container(bytes) {
+        true => Cow::Owned(encrypted::decrypt(bytes, options.password.as_deref())?),
+        false => Cow::Borrowed(bytes),
+    };
+    Ok((package::kind(&package)?, package))
 }
 
 #[cfg(unix)]

@@ -2,6 +2,7 @@
 
 mod chart;
 pub(crate) mod docx;
+pub(crate) mod encrypted;
 pub(crate) mod odf;
 mod omml;
 pub(crate) mod pptx;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::{Cursor, Read};
 
 use zip::ZipArchive;
+use zip::read::ZipReadOptions;
 use zip::result::ZipError;
 
 use crate::kind::binary;
@@ -23,6 +24,8 @@ pub(crate) struct Archive<'a> {
     /// Bytes it may unpack to in all, and how many are left.
     limit: u64,
     left: u64,
+    /// Of entries that are encrypted.
+    password: Option<&'a str>,
 }
 
 impl<'a> Archive<'a> {
@@ -43,7 +46,12 @@ impl<'a> Archive<'a> {
             // Some programs of Windows write its separator.
             places.insert(utf8.unwrap_or(name).replace('\\', "/"), place);
         }
-        Ok(Archive { zip, places, limit, left: limit })
+        Ok(Archive { zip, places, limit, left: limit, password: None })
+    }
+
+    /// The same with a password for entries that are encrypted.
+    pub(crate) fn with_password(self, password: Option<&'a str>) -> Archive<'a> {
+        Archive { password, ..self }
     }
 
     /// Whether there is an entry of this name.
@@ -63,10 +71,12 @@ impl<'a> Archive<'a> {
     pub(crate) fn bytes(&mut self, name: &str) -> Result<Vec<u8>, Problem> {
         let in_entry = |error: ZipError| match error {
             ZipError::UnsupportedArchive(ZipError::PASSWORD_REQUIRED) => Problem::Encrypted,
+            ZipError::InvalidPassword => Problem::WrongPassword,
             error => Problem::Damaged { what: format!("{name}: {error}") },
         };
         let place = self.places.get(name).copied().ok_or(ZipError::FileNotFound).map_err(in_entry)?;
-        let entry = self.zip.by_index(place).map_err(in_entry)?;
+        let options = ZipReadOptions::new().password(self.password.map(str::as_bytes));
+        let entry = self.zip.by_index_with_options(place, options).map_err(in_entry)?;
         let mut bytes = Vec::new();
         entry.take(self.left + 1).read_to_end(&mut bytes).map_err(|error| in_entry(error.into()))?;
         match self.left.checked_sub(bytes.len() as u64) {

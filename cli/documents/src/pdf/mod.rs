@@ -17,6 +17,8 @@ mod page;
 mod tex_names;
 mod text_string;
 
+use std::sync::Arc;
+
 use hayro_interpret::InterpreterCache;
 use hayro_interpret::hayro_syntax::{DecryptionError, LoadPdfError, Pdf};
 
@@ -32,13 +34,14 @@ use crate::{Converted, Note, Options, Problem, Unit, marks};
 /// It is damaged or encrypted, has no text or too much, or not the pages that are chosen.
 pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Problem> {
     let max_bytes = options.limits.bytes;
-    let mut pdf = open(bytes.to_vec())?;
+    let password = options.password.as_deref();
+    let mut pdf = open(bytes.to_vec(), password)?;
     let mut forms = forms::change(&pdf);
     if changes::are_possible(&pdf) {
         let mut objects = font_names::tables(&pdf);
         objects.append(&mut forms.objects);
         if !objects.is_empty()
-            && let Ok(changed) = open(changes::add(&pdf, &objects))
+            && let Ok(changed) = open(changes::add(&pdf, &objects), password)
             && changed.pages().len() == pdf.pages().len()
         {
             pdf = changed;
@@ -75,10 +78,22 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     Ok(Converted { text, pages: Some(pages), notes, ..Converted::default() })
 }
 
-fn open(bytes: Vec<u8>) -> Result<Pdf, Problem> {
-    Pdf::new(bytes).map_err(|error| match error {
+/// Opens a document. Most that are encrypted have an empty password, and forbid something else than reading.
+fn open(bytes: Vec<u8>, password: Option<&str>) -> Result<Pdf, Problem> {
+    let bytes = Arc::new(bytes);
+    let open = |password: &str| Pdf::new_with_password(bytes.clone(), password);
+    let is_asked =
+        |error: &LoadPdfError| matches!(error, LoadPdfError::Decryption(DecryptionError::PasswordProtected));
+    let opened = match (open(""), password) {
+        (Err(error), Some(password)) if is_asked(&error) => open(password),
+        (opened, _) => opened,
+    };
+    opened.map_err(|error| match error {
+        LoadPdfError::Decryption(DecryptionError::PasswordProtected) if password.is_some() => {
+            Problem::WrongPassword
+        }
         LoadPdfError::Decryption(DecryptionError::PasswordProtected) => Problem::Encrypted,
-        LoadPdfError::Decryption(_) => Problem::Encrypted,
+        LoadPdfError::Decryption(_) => Problem::UnknownEncryption,
         LoadPdfError::Invalid => Problem::Damaged { what: "no pages are found in it".to_owned() },
     })
 }

@@ -4,7 +4,7 @@ use csv::{ReaderBuilder, Trim};
 
 use super::decode;
 use crate::writer::{Span, Writer};
-use crate::{Converted, Problem};
+use crate::{Converted, Note, Problem};
 
 /// Signs between the values of a row, the likeliest first.
 const SEPARATORS: &[u8] = b",;\t|";
@@ -23,9 +23,15 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
         None => (None, converted.text.as_str()),
     };
     let Some(separator) = named.or_else(|| separator(text)) else { return Ok(converted) };
+    // A mark that is not closed would take all that follows into its cell.
+    let is_quoted = text.matches('"').count().is_multiple_of(2);
+    let mut notes = converted.notes;
+    if !is_quoted {
+        notes.push(Note::OpenQuote);
+    }
     let mut writer = Writer::default();
     writer.begin_table();
-    for record in reader(text, separator).records() {
+    for record in reader(text, separator, is_quoted).records() {
         let record = record.map_err(|error| Problem::Damaged { what: error.to_string() })?;
         writer.row();
         for value in &record {
@@ -36,19 +42,20 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
             return Err(Problem::TooLong { limit: max_bytes });
         }
     }
-    Ok(Converted { text: writer.finish(), ..converted })
+    Ok(Converted { text: writer.finish(), notes, ..Converted::default() })
 }
 
-fn reader(text: &str, separator: u8) -> csv::Reader<&[u8]> {
+fn reader(text: &str, separator: u8, is_quoted: bool) -> csv::Reader<&[u8]> {
     let mut builder = ReaderBuilder::new();
-    builder.delimiter(separator).has_headers(false).flexible(true).trim(Trim::All);
+    builder.delimiter(separator).has_headers(false).flexible(true).trim(Trim::All).quoting(is_quoted);
     builder.from_reader(text.as_bytes())
 }
 
 /// The sign that divides most rows into equally many values.
 fn separator(text: &str) -> Option<u8> {
+    let is_quoted = text.matches('"').count().is_multiple_of(2);
     let score = |separator: u8| {
-        let rows = reader(text, separator).into_records().take(SAMPLE_ROWS);
+        let rows = reader(text, separator, is_quoted).into_records().take(SAMPLE_ROWS);
         let widths: Vec<usize> = rows.filter_map(|row| row.ok().map(|row| row.len())).collect();
         let first = widths.first().copied().unwrap_or(0);
         let alike = widths.iter().filter(|width| **width == first).count();

@@ -3,3 +3,4 @@
 pub(crate) mod epub;
 pub(crate) mod html;
 pub(crate) mod mail;
+pub(crate) mod media_type;

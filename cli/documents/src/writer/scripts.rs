@@ -18,6 +18,8 @@ pub(crate) enum Level {
 /// What follows a number that it makes an ordinal: 1st, 2nd, nᵒ, XXᵉ.
 const ORDINALS: &[&str] =
     &["st", "nd", "rd", "th", "er", "ère", "re", "e", "ème", "eme", "nde", "o", "a", "º", "ª", "os", "as"];
+/// Ends of abbreviated words: Mᵐᵉ, Cⁱᵉ, Sᵗᵉ.
+const ABBREVIATIONS: &[&str] = &["me", "mes", "lle", "lles", "gr", "ie", "te", "ve"];
 /// Signs that are raised by custom.
 const SIGNS: &[&str] = &["TM", "SM", "™", "℠", "®", "©", "°", "º", "ª", "'", "′", "″"];
 /// Signs that mark notes.
@@ -123,6 +125,7 @@ fn raised(before: &str, text: &str, next: Option<char>, may_be_note: bool) -> St
     let is_joined = SIGNS.contains(&text)
         || (last.is_some_and(|c| c.is_numeric() || "IVXLCM".contains(c)) && ORDINALS.contains(&&*lower))
         || (last.is_some_and(char::is_alphabetic) && lower == "th")
+        || (before.chars().count() == 1 && "MCDSV".contains(before) && ABBREVIATIONS.contains(&text))
         || (last.is_some_and(|c| "nN".contains(c)) && ["o", "os", "º"].contains(&&*lower));
     if is_joined {
         return text.to_owned();

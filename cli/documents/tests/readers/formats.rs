@@ -507,3 +507,87 @@ fn encrypted_office_documents_are_named() {
     let error = read_bytes("a.xls", &file[..500], &Limits::default()).expect_err("an old one");
     assert!(error.to_string().contains("old kind"), "{error}");
 }
+
+/// What is read with a password.
+#[track_caller]
+fn with_password(name: &str, bytes: &[u8], password: &str) -> Result<String, Problem> {
+    let options = documents::Options { password: Some(password.to_owned()), ..Default::default() };
+    let read = documents::read_bytes_with(name, bytes, &options);
+    read.map(|document| document.text).map_err(|error| error.problem)
+}
+
+#[test]
+fn documents_with_a_password_are_read() {
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let aes = zip::write::SimpleFileOptions::default().with_aes_encryption(zip::AesMode::Aes256, "secret");
+    zip.start_file("a.txt", aes).expect("an entry");
+    std::io::Write::write_all(&mut zip, b"The pass key is 9078648.").expect("memory");
+    let zip = zip.finish().expect("an archive").into_inner();
+    for (name, bytes, text) in [
+        ("agile.docx", &include_bytes!("../fixtures/agile.docx")[..], "The pass key is 9078648.\n"),
+        ("standard.docx", include_bytes!("../fixtures/standard.docx"), "The pass key is 9078648.\n"),
+        ("a.pdf", include_bytes!("../fixtures/encrypted.pdf"), ""),
+        ("a.zip", &zip, "==> a.txt <==\nThe pass key is 9078648.\n"),
+    ] {
+        let found = with_password(name, bytes, "secret").unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(found == text || text.is_empty() && found.starts_with("Two columns\n"), "{name}: {found}");
+        let wrong = with_password(name, bytes, "Secret").expect_err("a wrong one");
+        assert!(matches!(wrong, Problem::WrongPassword), "{name}: {wrong}");
+        let none = read_bytes(name, bytes, &Limits::default()).expect_err("none");
+        assert!(matches!(none.problem, Problem::Encrypted), "{name}: {none}");
+        // Damaged and cut files end.
+        for at in (0..bytes.len()).step_by(bytes.len() / 20) {
+            let mut damaged = bytes.to_vec();
+            damaged[at] ^= 0xff;
+            let _ = with_password(name, &damaged, "secret");
+            let _ = with_password(name, &bytes[..at], "secret");
+        }
+    }
+    // One that needs none is read with any.
+    let open = with_password("a.pdf", include_bytes!("../fixtures/protected.pdf"), "anything");
+    assert!(open.is_ok());
+    assert_eq!(with_password("a.txt", b"text", "anything").expect("text"), "text");
+}
+
+/// A mark that is not closed took all rows behind it into one cell.
+#[test]
+fn an_open_quotation_mark_does_not_swallow_a_table() {
+    let rows = (1..200).map(|i| format!("{i},x\n")).collect::<String>();
+    let document = read("a.csv", format!("size,name\n7\",pipe\n{rows}").as_bytes());
+    assert!(document.text.starts_with("size | name\n7\" | pipe\n1 | x\n2 | x\n"), "{:.60}", document.text);
+    assert!(document.text.ends_with("199 | x\n"));
+    assert!(notes(&document).contains("a quotation mark is not closed"), "{}", notes(&document));
+    check("a.csv", b"a,b\n\"1\n2\",3\n", "a | b\n1 2 | 3\n", "");
+}
+
+#[test]
+fn entries_of_archives_may_have_any_path() {
+    let zip = archive(&[("../up.txt", "one"), ("./a.txt", "two"), (".hidden/x.txt", "no")]);
+    check("a.zip", &zip, "==> ../up.txt <==\none\n\n==> ./a.txt <==\ntwo\n", "");
+}
+
+#[test]
+fn repeated_rows_and_collapsed_columns_of_sheets() {
+    let cell = |text: &str| format!("<table:table-cell><text:p>{text}</text:p></table:table-cell>");
+    let table = format!(
+        "<office:spreadsheet><table:table table:name='A'><table:table-column/>\
+         <table:table-column table:visibility='collapse' table:number-columns-repeated='2'/><table:table-column \
+         table:number-columns-repeated='2'/><table:table-row>{}{}{}{}{}</table:table-row><table:table-row><table:table-cell \
+         table:number-columns-repeated='4'/>{}</table:table-row><table:table-row \
+         table:number-rows-repeated='1000000'>{}</table:table-row></table:table></office:spreadsheet>",
+        cell("a"),
+        cell("no"),
+        cell("no"),
+        cell("d"),
+        cell("e"),
+        cell("under e"),
+        cell("again")
+    );
+    let document = read("a.ods", &odf("spreadsheet", "", &table));
+    assert!(document.text.starts_with("## A\n\na | d | e\n| | under e\nagain\n"), "{:.80}", document.text);
+    assert!(
+        notes(&document).contains("999000 rows left out, which repeat the one above"),
+        "{}",
+        notes(&document)
+    );
+}

@@ -45,7 +45,7 @@ fn one(path: &Path, numbers: &str) -> (String, String) {
 fn pages_of_a_pdf() {
     let pdf = fixture("boat.pdf");
     let (text, said) = one(&pdf, "2");
-    assert!(text.contains("back. Nobody was on board") == text.contains("The way back"), "{text}");
+    assert!(text.starts_with("The old boat\n") && !text.contains("The way back"), "{text}");
     assert_eq!(said, "page 2 of 3");
     let (first, said) = one(&pdf, "-2");
     assert_eq!(said, "pages 1-2 of 3");

@@ -316,3 +316,10 @@ fn a_book_without_any_chapter_names_them() {
     let error = read_bytes("book.epub", &book, &Limits::default()).expect_err("no chapter");
     assert_eq!(error.to_string(), "book.epub: it is damaged: 1 chapter is missing: a.xhtml");
 }
+
+#[test]
+fn abbreviations_are_words() {
+    let page = "<p>M<sup>me</sup> Curie et C<sup>ie</sup>, M<sup>lle</sup> B, x<sup>me</sup>";
+    let text = read_bytes("a.html", page.as_bytes(), &Limits::default()).expect("a page").text;
+    assert_eq!(text, "Mme Curie et Cie, Mlle B, x^me\n");
+}

@@ -3,21 +3,18 @@
 mod refusal;
 
 use std::collections::HashMap;
-use std::env;
 use std::io::Read;
 use std::net::IpAddr;
-use std::path::Path;
 use std::time::Duration;
 
-use models::regular_file;
 use serde::Deserialize;
 use ureq::config::RedirectAuthHeaders;
 use ureq::http::Uri;
 use ureq::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, RANGE};
-use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, BodyReader};
 
 pub use self::refusal::Refusal;
+use crate::agent::{self, variable};
 use crate::patience::Again;
 use crate::proxy::{self, NamedProxy};
 use crate::token::{self, Token};
@@ -31,8 +28,6 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const TIMEOUTS: u32 = 4;
 /// Bytes a second below which a download counts as stalled.
 pub const MIN_RATE: u64 = 4 << 10;
-/// Largest file of certificates, in bytes.
-const MAX_CERTIFICATES: u64 = 16 << 20;
 /// Largest list of files, in bytes.
 const MAX_LIST: u64 = 32 << 20;
 
@@ -135,20 +130,10 @@ impl Server {
             Some(uri) => proxy::from_environment(uri)?,
             None => None,
         };
-        let config = Agent::config_builder()
-            .user_agent(concat!("longhand/", env!("CARGO_PKG_VERSION")))
-            .http_status_as_error(false)
+        let config = agent::settings(proxy.as_ref(), timeout)?
             .https_only(is_encrypted)
             // A redirect leads to another company's server.
-            .redirect_auth_headers(RedirectAuthHeaders::SameHost)
-            .proxy(proxy.as_ref().map(|named| named.proxy.clone()))
-            .tls_config(TlsConfig::builder().root_certs(root_certificates()?).build())
-            .timeout_resolve(Some(timeout))
-            .timeout_connect(Some(timeout))
-            .timeout_send_request(Some(timeout))
-            .timeout_recv_response(Some(timeout))
-            .timeout_per_read(Some(timeout))
-            .timeout_per_write(Some(timeout));
+            .redirect_auth_headers(RedirectAuthHeaders::SameHost);
         let (agent, token) = (config.build().new_agent(), token::read()?);
         // A token is not for everyone who listens.
         let keeps_token = token.is_some() && !is_local && !is_encrypted;
@@ -252,37 +237,6 @@ impl Server {
         }
         Ok((parts.headers, body.into_reader()))
     }
-}
-
-/// Certificates that are trusted: those of `SSL_CERT_FILE`, which networks with a proxy of their own need, else
-/// Mozilla's, which are in the program.
-fn root_certificates() -> Result<RootCerts, Failure> {
-    let Some(path) = variable("SSL_CERT_FILE") else { return Ok(RootCerts::WebPki) };
-    let wrong = |what: String| {
-        Failure::new(format!("SSL_CERT_FILE: {path}: {what}"), "give a PEM file, or unset SSL_CERT_FILE")
-    };
-    let file = Path::new(&path);
-    let pem = regular_file::read(file, MAX_CERTIFICATES).map_err(|error| {
-        wrong(match file.exists() && !file.is_file() {
-            true => format!("there is no certificate in it: {error}"),
-            false => error.to_string(),
-        })
-    })?;
-    let certificates: Vec<_> = parse_pem(&pem)
-        .filter_map(|item| match item {
-            Ok(PemItem::Certificate(certificate)) => Some(certificate),
-            _ => None,
-        })
-        .collect();
-    match certificates.is_empty() {
-        true => Err(wrong("there is no certificate in it".to_owned())),
-        false => Ok(RootCerts::new_with_certs(&certificates)),
-    }
-}
-
-/// An environment variable; an empty one counts as none.
-fn variable(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Whether an answer begins as a web page does.

@@ -7,8 +7,8 @@ use terminal::failure::Failure;
 use terminal::format;
 use ureq::http::header::{DATE, HeaderMap, RETRY_AFTER};
 
+use crate::agent;
 use crate::patience::{Again, retry_after};
-use crate::proxy::NamedProxy;
 use crate::server::{MIN_RATE, Server};
 
 /// Largest error text of a server that is quoted, in characters.
@@ -50,45 +50,22 @@ impl Server {
 
     /// The error of a server that cannot be reached, or that answers nonsense.
     pub(super) fn no_answer(&self, error: ureq::Error) -> Refusal {
-        let text = match &error {
-            ureq::Error::Io(error) => error.to_string(),
-            ureq::Error::HostNotFound => "its name is not found".to_owned(),
-            error => error.to_string(),
-        };
-        let (proxy, variable) = match &self.proxy {
-            Some(named) => (format!(" through the proxy {}", named.address()), named.variable),
-            None => (String::new(), "HTTPS_PROXY"),
-        };
+        let (message, hint) = agent::no_answer(&self.host, self.proxy.as_ref(), &error);
         let hint = match &error {
             ureq::Error::TooManyRedirects => "check HF_ENDPOINT and the network's proxy".to_owned(),
-            ureq::Error::ConnectProxyFailed(reason) if reason.contains("407") => format!(
-                "the proxy asks for a login: give it in {variable}, such as http://NAME:PASSWORD@{}",
-                self.proxy.as_ref().map(NamedProxy::address).unwrap_or_default()
-            ),
-            ureq::Error::ConnectProxyFailed(_) => {
-                format!("check {variable}, or name {} in NO_PROXY if it needs no proxy", self.host)
-            }
-            _ if text.contains("certificate") => {
-                let is_clock = ["Expired", "NotValidYet"].iter().any(|kind| text.contains(kind));
-                let clock = if is_clock { "check the clock of this machine; " } else { "" };
+            _ => hint.unwrap_or_else(|| {
                 format!(
-                    "{clock}if the network has a proxy with a certificate of its own, give that in a PEM file with \
-                     SSL_CERT_FILE"
+                    "check the network{}, and run the command again: a download resumes. Models that are on this machine \
+                     need no network: `longhand models`, or -m FILE",
+                    match &self.proxy {
+                        Some(named) => format!(" and {}", named.variable),
+                        None => " (behind a firewall, name its proxy in HTTPS_PROXY, or a mirror in HF_ENDPOINT)".to_owned(),
+                    }
                 )
-            }
-            _ => format!(
-                "check the network{}, and run the command again: a download resumes. Models that are on this machine need \
-                 no network: `longhand models`, or -m FILE",
-                match &self.proxy {
-                    Some(_) => format!(" and {variable}"),
-                    None => format!(
-                        " (behind a firewall, name its proxy in {variable}, or a mirror in HF_ENDPOINT)"
-                    ),
-                }
-            ),
+            }),
         };
         let again = if matches!(error, ureq::Error::TooManyRedirects) { Again::Never } else { Again::Soon };
-        Refusal { failure: Failure::new(format!("no answer of {}{proxy}: {text}", self.host), hint), again }
+        Refusal { failure: Failure::new(message, hint), again }
     }
 
     /// The error of a network that sends a page to people instead of what was asked for.

@@ -24,7 +24,10 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     }
     let mut archive = Archive::new(bytes)?;
     if archive.text(MANIFEST).is_ok_and(|manifest| manifest.contains("encryption-data")) {
-        return Err(Problem::Encrypted);
+        return Err(match options.password {
+            Some(_) => Problem::UnknownEncryption,
+            None => Problem::Encrypted,
+        });
     }
     let content = archive.text(CONTENT)?;
     let mut styles = Styles::default();

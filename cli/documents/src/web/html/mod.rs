@@ -63,7 +63,12 @@ pub(crate) fn to_text(page: &str, is_xml: bool) -> (String, Counts) {
 /// heading of the first level.
 pub(crate) fn write(page: &str, is_xml: bool, writer: &mut Writer, counts: &mut Counts) -> Option<String> {
     let mut prepass = Prepass::default();
-    read(page, is_xml, |token| prepass.token(token));
+    // Most large pages have nothing that must be known before.
+    let small = page.to_ascii_lowercase();
+    let needed = ["<style", ":style", "stylesheet", "reversed", "math/tex"];
+    if needed.iter().any(|word| memchr::memmem::find(small.as_bytes(), word.as_bytes()).is_some()) {
+        read(page, is_xml, |token| prepass.token(token));
+    }
     let mut page_writer = Page::new(writer, counts, prepass.finish(), is_xml);
     read(page, is_xml, |token| page_writer.token(token));
     page_writer.finish()

@@ -39,7 +39,7 @@ impl DraftSample {
     pub(super) fn into_sample(mut self, tokens: usize) -> Sample {
         let answer_prefix = self.text.split_off(self.answer_start);
         let question = self.text.split_off(self.question_start);
-        let Draft { text: context, references, needles, .. } = self;
+        let DraftSample { text: context, references, needles, .. } = self;
         Sample { context, question, answer_prefix, references, needles, tokens }
     }
 }

@@ -5,6 +5,19 @@ use crate::Unit;
 use crate::package::xml::Element;
 use crate::writer::Span;
 
+impl Table {
+    /// How many of so many columns, from `first` on, are shown.
+    fn shown(&self, first: usize, count: usize) -> usize {
+        let last = first.saturating_add(count);
+        // Columns are defined in their order, so that none is hidden twice.
+        let hidden = self
+            .hidden
+            .iter()
+            .map(|(from, to)| to.saturating_add(1).min(last).saturating_sub(*from.max(&first)));
+        count.saturating_sub(hidden.sum())
+    }
+}
+
 impl Body<'_> {
     pub(super) fn begin_table(&mut self, element: &Element) {
         if self.is_spreadsheet && self.tables.is_empty() && !self.takes_next(Unit::Sheet) {
@@ -41,11 +54,12 @@ impl Body<'_> {
         let text = std::mem::replace(&mut self.writer, outer).finish();
         let first = table.column;
         table.column = table.column.saturating_add(repeated.max(span.columns));
-        let is_hidden = table.hidden.iter().any(|(from, to)| (*from..=*to).contains(&first));
+        // A cell may be there in shown and in hidden columns.
+        let shown = table.shown(first, repeated);
         match text.trim().is_empty() {
-            _ if is_hidden => self.counts.hidden += usize::from(!text.trim().is_empty()),
-            true if span == Span::ONE => table.cells.push(Cell::Empty(repeated)),
-            _ => table.cells.push(Cell::Text(span, text, repeated.min(MAX_REPEATED))),
+            _ if shown == 0 => self.counts.hidden += usize::from(!text.trim().is_empty()),
+            true if span == Span::ONE => table.cells.push(Cell::Empty(shown)),
+            _ => table.cells.push(Cell::Text(span, text, shown.min(MAX_REPEATED))),
         }
     }
 
@@ -59,6 +73,9 @@ impl Body<'_> {
             return;
         }
         let times = if is_filled { table.repeated.clamp(1, MAX_REPEATED) } else { 1 };
+        if is_filled {
+            self.counts.repeated_rows += table.repeated.saturating_sub(times);
+        }
         for _ in 0..times {
             self.writer.row();
             for cell in &cells {
