@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use documents::Limits;
+use documents::Options;
 use outline::Outline;
 
 use crate::common::{CATALOGUE, FONT, pdf, stream};
@@ -134,7 +134,7 @@ fn folders_and_files_have_names() {
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("a.md"), "# One\nx\n").expect("a file");
     std::fs::write(folder.join("b.zip.txt"), "plain").expect("a file");
-    let read = |path: &std::path::Path| documents::read(path, &Limits::default(), &AtomicBool::new(false));
+    let read = |path: &std::path::Path| documents::read(path, &Options::default(), &AtomicBool::new(false));
     let (text, outline) = read(&folder).expect("documents").into_text();
     let name = folder.display().to_string();
     let locations: Vec<String> =

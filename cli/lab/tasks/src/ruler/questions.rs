@@ -93,7 +93,8 @@ impl Growing for Documents<'_> {
             Some(at..at + document.len())
         });
         let own: Vec<_> = own.collect();
-        let draft = DraftSample::new(context, &format!("Question: {}", question.question), " Answer:", answers);
+        let draft =
+            DraftSample::new(context, &format!("Question: {}", question.question), " Answer:", answers);
         Some(draft.with_answers_in(own))
     }
 
