@@ -17,6 +17,9 @@ pub use self::sentences::sentences;
 use super::Chat;
 use crate::EngineError;
 
+/// Sentences with a smaller share of the attention are no sources: heads look a little at many tokens.
+const MIN_WEIGHT: f32 = 0.02;
+
 /// A place in the documents that an answer comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Source {
@@ -147,7 +150,8 @@ impl Chat {
             Source { part, range: range.start - start..range.end - start, weight }
         };
         let is_pointed_at = attention.iter().any(|paid| *paid > 0.0);
-        let ranked = if is_pointed_at { rank(&evidence, Ranking::Combined, limit) } else { Vec::new() };
+        let mut ranked = if is_pointed_at { rank(&evidence, Ranking::Attention, limit) } else { Vec::new() };
+        ranked.retain(|ranked| ranked.weight >= MIN_WEIGHT);
         match ranked.is_empty() && limit > 0 {
             true => Ok(NoSources::NothingAttended.into()),
             false => Ok(Sources { found: ranked.into_iter().map(source).collect(), missing: None }),

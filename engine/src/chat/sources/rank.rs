@@ -41,11 +41,11 @@ pub struct Evidence<'a> {
 /// How sentences are ranked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ranking {
-    /// By attention, and among sentences with about as much of it by words.
-    #[default]
-    Combined,
     /// By the attention that the answer paid to their tokens.
+    #[default]
     Attention,
+    /// By attention and BM25 of the words of the answer, in equal shares.
+    Combined,
     /// By how many words they have in common with the answer.
     CommonWords,
     /// By BM25 of the words of the question and the answer.
@@ -80,7 +80,7 @@ pub fn rank(evidence: &Evidence, ranking: Ranking, limit: usize) -> Vec<Ranked> 
     order.into_iter().map(ranked).collect()
 }
 
-/// What was paid to each sentence beyond what each token gets on average.
+/// What was paid to the tokens of each sentence. A token belongs to the sentence that its last byte is in.
 fn attention(evidence: &Evidence, sentences: &[Range<usize>]) -> Vec<f64> {
     let Evidence { token_ends, attention, .. } = evidence;
     let mut scores = vec![0.0; sentences.len()];
@@ -90,8 +90,7 @@ fn attention(evidence: &Evidence, sentences: &[Range<usize>]) -> Vec<f64> {
             sentence += 1;
         }
         // A token of white space before a sentence belongs to none.
-        if let Some(range) = sentences.get(sentence).filter(|range| range.start < *end) {
-            let _ = range;
+        if sentences.get(sentence).is_some_and(|range| range.start < *end) {
             scores[sentence] += f64::from(*paid);
         }
     }
