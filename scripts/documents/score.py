@@ -21,6 +21,7 @@ import json
 import pathlib
 import re
 import statistics
+import sys
 import tomllib
 
 import fetch
@@ -48,7 +49,11 @@ def main() -> None:
         results = Results(file, arguments)
         if arguments.max_pages and file.suffix == ".pdf" and len(results.of("pdftotext")["pages"]) > arguments.max_pages:
             continue
-        known = truth.of(file, lambda name: results.of(name).get("pages", []))
+        try:
+            known = truth.of(file, lambda name: results.of(name).get("pages", []))
+        except Exception as error:  # The libraries that truth.py uses raise anything.
+            print(f"left out, because what it contains is not known: {file}: {error}", file=sys.stderr)
+            continue
         for tool in arguments.tool or tools.READS:
             if tools.reads(tool, file):
                 result = results.of(tool)

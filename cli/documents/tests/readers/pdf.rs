@@ -761,7 +761,7 @@ fn the_actual_text_of_drawings_is_used() {
     );
     made.page = "/Resources << /Font << /F 5 0 R >> /XObject << /A 9 0 R /B 10 0 R >> >>";
     made.more = vec![drawing("ffice"), drawing("ther").replace("72 700", "72 680")];
-    assert_eq!(made.text(), "first\noffice\nother\n\nlast\n");
+    assert_eq!(made.text(), "first\n\noffice\n\nother\n\nlast\n");
 }
 
 #[test]
@@ -863,7 +863,7 @@ fn a_list_shows_what_can_be_chosen() {
             "/FT /Ch /T (b) /Ff 131072 /Opt [(one) (two)] /Rect [72 560 200 580]",
         ],
     );
-    assert_eq!(made.text(), "Colour:\n☐ red\n☐ green\n");
+    assert_eq!(made.text(), "Colour:\n\n☐ red\n☐ green\n");
 }
 
 #[test]
