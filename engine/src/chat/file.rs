@@ -361,11 +361,13 @@ impl ChatFile {
     /// An error if the file is another one than this process has opened or written.
     fn check_unchanged(&self) -> Result<(), SaveError> {
         match fs::metadata(&self.path) {
-            Ok(metadata) if FileState::new(&metadata) != self.state => Err(SaveError(EngineError::Snapshot {
-                path: self.path.clone(),
-                what: "another program has changed it".into(),
-                hint: Hint::advice("save to another file"),
-            })),
+            Ok(metadata) if FileState::new(&metadata) != self.state => {
+                Err(SaveError(EngineError::Snapshot {
+                    path: self.path.clone(),
+                    what: "another program has changed it".into(),
+                    hint: Hint::advice("save to another file"),
+                }))
+            }
             // What is gone cannot be overwritten.
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),

@@ -90,7 +90,9 @@ impl Colors {
             let is_comment = *start != "#" || self.before.is_none_or(|c| c.is_whitespace() || c == ';');
             if is_comment && text.starts_with(start) {
                 self.state = match end {
-                    Some(end) => CodeState::Until { end, style: COMMENT, escapes: false, may_span_lines: true },
+                    Some(end) => {
+                        CodeState::Until { end, style: COMMENT, escapes: false, may_span_lines: true }
+                    }
                     None => CodeState::Line(COMMENT),
                 };
                 return Some((COMMENT, start.len()));

@@ -11,7 +11,7 @@ use longhand::text::sanitize_for_terminal;
 use crate::answer::code::Colors;
 use crate::answer::fence::Fence;
 use crate::answer::inline::{Span, first_span};
-use crate::answer::rows::{TextRows, Run};
+use crate::answer::rows::{Run, TextRows};
 use crate::answer::style::Style;
 use crate::answer::table::Table;
 

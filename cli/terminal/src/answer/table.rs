@@ -5,7 +5,7 @@
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-use crate::answer::rows::{TextRows, Run};
+use crate::answer::rows::{Run, TextRows};
 use crate::answer::style::Style;
 use crate::table::column_widths;
 

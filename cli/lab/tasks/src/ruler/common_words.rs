@@ -72,7 +72,12 @@ impl Growing for Lists<'_> {
             "{INSTRUCTION}{example}{QUESTION}{ANSWER_PREFIX}{}\n{INSTRUCTION}{list}",
             numbered(&example_answer)
         );
-        Some(DraftSample::new(context, QUESTION, ANSWER_PREFIX, answer.into_iter().map(str::to_owned).collect()))
+        Some(DraftSample::new(
+            context,
+            QUESTION,
+            ANSWER_PREFIX,
+            answer.into_iter().map(str::to_owned).collect(),
+        ))
     }
 
     fn answer(&self, references: &[String]) -> String {

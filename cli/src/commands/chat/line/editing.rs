@@ -18,7 +18,7 @@ use crate::commands::chat::line::history::{History, not_kept};
 use crate::commands::chat::line::input_line::{InputLine, Waiting};
 use crate::commands::chat::line::keyboard::Keyboard;
 use crate::commands::chat::line::keys::Key;
-use crate::commands::chat::line::screen::{Plain, ScreenRows, Screen, columns};
+use crate::commands::chat::line::screen::{Plain, Screen, ScreenRows, columns};
 use crate::commands::chat::outside;
 use crate::commands::chat::status::Status;
 use crate::failure;

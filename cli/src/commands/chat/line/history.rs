@@ -215,7 +215,9 @@ mod tests {
     }
 
     fn texts(history: &History) -> Vec<String> {
-        (0..history.len()).map(|at| DraftMessage::new(history.get(at).expect("an entry").to_vec()).text()).collect()
+        (0..history.len())
+            .map(|at| DraftMessage::new(history.get(at).expect("an entry").to_vec()).text())
+            .collect()
     }
 
     #[test]
