@@ -17,14 +17,27 @@ use std::thread;
 #[global_allocator]
 static ALLOCATOR: ggml::FatalAllocator = ggml::FatalAllocator;
 
-/// Bytes of the stack on which the program runs, whatever `ulimit -s` and the system say.
+/// Bytes of stack that every command can do with.
 const STACK: usize = 8 << 20;
 
 fn main() -> ExitCode {
     let run = || commands::run(std::env::args_os().collect());
+    if has_enough_stack() {
+        return run();
+    }
     match thread::Builder::new().name("main".to_owned()).stack_size(STACK).spawn(run) {
         Ok(thread) => thread.join().unwrap_or_else(|panic| panic::resume_unwind(panic)),
-        // Without room for another stack, the system's is what there is.
+        // Without room for another stack, this one is what there is.
         Err(_) => run(),
     }
+}
+
+/// Whether the stack on which the program starts (`ulimit -s`) is large enough.
+fn has_enough_stack() -> bool {
+    #[cfg(unix)]
+    return rustix::process::getrlimit(rustix::process::Resource::Stack)
+        .current
+        .is_none_or(|bytes| bytes >= STACK as u64);
+    #[cfg(not(unix))]
+    false
 }
