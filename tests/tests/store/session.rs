@@ -154,29 +154,35 @@ fn a_reading_that_is_dropped_goes_on_or_is_given_up() {
     }
 }
 
-/// Pieces are bounded: a chunk of one layer in a first text, a chunk of all layers in a later one, and some thousand
-/// embeddings before the first layer.
+/// Pieces are bounded: a chunk of one layer in a first text, a chunk of all layers in a later one.
 #[test]
 fn a_piece_is_a_chunk() {
     let engine = tiny_model();
-    let (layers, tokens) = (engine.spec().n_layers, random_tokens(&engine, 9000, 25));
-    let pieces = |session: &mut Session, end: usize| {
-        let mut reading = session.read(&tokens[..end]).expect("a reading");
-        std::iter::from_fn(|| reading.step().expect("a piece"))
-            .map(|progress| progress.share)
-            .collect::<Vec<_>>()
-    };
+    let (layers, tokens) = (engine.spec().n_layers, random_tokens(&engine, 2201, 25));
     for (prefill, chunks_read) in [(Prefill::Exact, layers), (Prefill::Streaming, 1)] {
-        let mut session = session(&engine, SessionOptions { prefill, chunk: 500, ..options(9000, "full") });
-        assert_eq!(pieces(&mut session, 1000).len(), 2 * chunks_read, "{prefill:?}");
-        assert_eq!(pieces(&mut session, 2200).len(), 3, "a later text goes through all layers");
-        assert_eq!(pieces(&mut session, 2201), [1.0], "one token");
-        assert!(pieces(&mut session, 2201).is_empty());
+        let mut session = session(&engine, SessionOptions { prefill, chunk: 500, ..options(2201, "full") });
+        assert_eq!(pieces(&mut session, &tokens[..1000]).len(), 2 * chunks_read, "{prefill:?}");
+        assert_eq!(pieces(&mut session, &tokens[..2200]).len(), 3, "a later text goes through all layers");
+        assert_eq!(pieces(&mut session, &tokens[..2201]), [1.0], "one token");
+        assert!(pieces(&mut session, &tokens[..2201]).is_empty());
     }
+}
+
+/// Some thousand embeddings are a piece of their own before the first layer.
+#[test]
+fn a_long_text_begins_with_a_piece_of_embeddings() {
+    let engine = tiny_model();
+    let (layers, tokens) = (engine.spec().n_layers, random_tokens(&engine, 9000, 25));
     let mut session = session(&engine, SessionOptions { chunk: 500, ..options(9000, "full") });
-    let shares = pieces(&mut session, 9000);
+    let shares = pieces(&mut session, &tokens);
     assert_eq!(shares.len(), 1 + 18 * layers, "the first embeddings, and the rest with the first chunk");
     assert!(shares[0] == 0.0 && shares[1] > 0.0, "{shares:?}");
+}
+
+/// How far a session is after each piece of the tokens.
+fn pieces(session: &mut Session, tokens: &[u32]) -> Vec<f64> {
+    let mut reading = session.read(tokens).expect("a reading");
+    std::iter::from_fn(|| reading.step().expect("a piece")).map(|progress| progress.share).collect()
 }
 
 /// Exact prefill and decoding token by token keep the same rows and the same compensation entries. This is
