@@ -4,7 +4,7 @@
 #
 #     scripts/levels.sh target/release/longhand
 #
-# Needs qemu-user; two minutes. QEMU 7 emulates no AVX-512: the levels with it run only where this machine has it.
+# Needs qemu-user; a minute or two. QEMU 7 emulates no AVX-512: the levels with it run only where this machine has it.
 set -euo pipefail
 
 program=$(realpath "${1:?the program}")
@@ -16,7 +16,7 @@ export HOME=$work XDG_CACHE_HOME=$work/cache XDG_CONFIG_HOME=$work/config XDG_ST
 
 {
     printf "Mary's favorite number is 34251.\n"
-    for line in {1..40}; do printf 'Line %s of the note says that the boat of the harbour is painted green.\n' "$line"; done
+    for line in {1..6}; do printf 'Line %s of the note says that the boat of the harbour is painted green.\n' "$line"; done
     printf "Peter's favorite number is 90817.\n"
 } > "$work/note.txt"
 # Nothing that was read on another CPU is found again. The answers with quantised keys and values too, whose code differs most between levels.
@@ -29,7 +29,8 @@ answers() {
     "$@" "$program" ask --disk-cache 0 -f "$work/note.txt" -ctk q8_0 -ctv iq4_nl "What is Mary's favorite number?" -n 12 2> "$work/notes" ||
         { cat "$work/notes" >&2; return 1; }
 }
-level() { "$@" "$program" --version | sed -n 's/^CPU level: //p' | sed 's/, the best of this file.*//'; }
+# QEMU warns of features that do not matter.
+level() { "$@" "$program" --version 2> /dev/null | sed -n 's/^CPU level: //p' | sed 's/, the best of this file.*//'; }
 
 answers env > "$work/here"
 grep -q 34251 "$work/here" && grep -q 90817 "$work/here" || { cat "$work/here"; fail "wrong answers on this machine"; }
