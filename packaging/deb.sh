@@ -41,5 +41,5 @@ find "$work" -type d -exec chmod 755 {} +
 find "$work" -type f ! -path '*/bin/*' -exec chmod 644 {} +
 find "$work" -exec touch -hd @1000000000 {} +
 package=$dist/longhand_${version}_$architecture.deb
-SOURCE_DATE_EPOCH=0 dpkg-deb --root-owner-group -Zxz --build "$work" "$package" > /dev/null
+SOURCE_DATE_EPOCH=1000000000 dpkg-deb --root-owner-group -Zxz --build "$work" "$package" > /dev/null
 echo "$package"
