@@ -20,7 +20,7 @@ cp -R "$root"/* "$work/usr"
 find "$work/usr/share/man" -name '*.1' -exec gzip -9n {} +
 mv "$work/usr/share/zsh/site-functions" "$work/usr/share/zsh/vendor-completions"
 mv "$work/usr/share/doc/longhand/LICENSE" "$work/usr/share/doc/longhand/copyright"
-printf 'longhand (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md in the sources.\n\n -- %s  Thu, 01 Jan 1970 00:00:00 +0000\n' \
+printf 'longhand (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md in the sources.\n\n -- %s  Sun, 09 Sep 2001 01:46:40 +0000\n' \
     "$version" "${MAINTAINER:-longhand <longhand@localhost>}" | gzip -9n > "$work/usr/share/doc/longhand/changelog.gz"
 # 2.28 is the glibc that scripts/release.sh links for.
 cat > "$work/DEBIAN/control" <<END
@@ -39,7 +39,7 @@ Description: asks local models about long documents
 END
 find "$work" -type d -exec chmod 755 {} +
 find "$work" -type f ! -path '*/bin/*' -exec chmod 644 {} +
-find "$work" -exec touch -hd @0 {} +
+find "$work" -exec touch -hd @1000000000 {} +
 package=$dist/longhand_${version}_$architecture.deb
-SOURCE_DATE_EPOCH=0 dpkg-deb --root-owner-group -Zxz --build "$work" "$package" > /dev/null
+SOURCE_DATE_EPOCH=1000000000 dpkg-deb --root-owner-group -Zxz --build "$work" "$package" > /dev/null
 echo "$package"
