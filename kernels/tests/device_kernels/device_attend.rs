@@ -570,6 +570,21 @@ fn portable_attention_of_large_heads() {
     }
 }
 
+/// So many rows, tokens or heads that intermediate tensors would be too large: they are computed in parts.
+#[test]
+fn portable_attention_in_parts() {
+    let plain =
+        |heads, rows| Case { k_type: RowType::F32, v_type: RowType::F32, ..Case::plain(8, heads, rows) };
+    for case in [
+        Case { n_q: 300, ..plain(1, 60_000) },
+        Case { n_q: 300, max_alibi_bias: Some(8.0), ..plain(1, 60_000) },
+        Case { max_alibi_bias: Some(8.0), ..plain(32, 70_000) },
+    ] {
+        let data = Data::new(case.clone(), 5);
+        data.with(|call| compare_portable(&case, call, &reference::attend(call).expect("shapes fit")));
+    }
+}
+
 /// Rows for which a lane has no room are an error before anything is computed.
 #[test]
 fn portable_rows_without_room_are_an_error() {

@@ -228,6 +228,30 @@ fn accumulated_attention_equals_the_cpus() {
     }
 }
 
+/// So many rows and queries that their weights would be too large a tensor: they are computed in parts.
+#[test]
+fn portable_accumulated_attention_in_parts() {
+    let [own, portable] = [Form::Own, Form::Portable].map(Place::cpu);
+    for combine in [Combine::Sum, Combine::Max] {
+        let case = AccumulationCase {
+            shape: shape(8, 1),
+            ty: RowType::F32,
+            live: 60_000,
+            new: 300,
+            queries: 300,
+            replace: false,
+            combine,
+            gain: Gain::One,
+            log_weight: None,
+            has_sink_logits: false,
+            part: None,
+        };
+        let (have, want) = (accumulated(&portable, case), accumulated(&own, case));
+        // Own kernels add each weight to a number of about 1 and round 300 times; portable ones add them up first.
+        assert_near(&format!("{case:?}"), &have, &want, 4e-6);
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct WindowCase {
     shape: AttentionShape,
