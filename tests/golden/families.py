@@ -17,7 +17,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import brotli
 import numpy as np
 import torch
 import transformers
@@ -399,6 +398,7 @@ def main():
     args.out.mkdir(parents=True, exist_ok=True)
     index = {entry["name"]: entry for entry in json.loads((args.out / "index.json").read_text())} if args.names else {}
     steps, kept_logits = (packed.read(args.out / f"{what}.json.br") if args.names else {} for what in ("intermediates", "logits"))
+    models = packed.read_models(args.out / "models.zip.br") if args.names else {}
     for number, case in CASES:
         if args.names and case.name not in args.names:
             continue
@@ -425,13 +425,13 @@ def main():
                           "rms": above(2 * max(float(np.sqrt(np.mean(x * x))) for x in differences))}
                 beside = ""
             assert np.isfinite(logits).all(), name
-            compressed = brotli.compress(model.read_bytes(), quality=11)
-            (args.out / f"{name}.gguf.br").write_bytes(compressed)
+            models[name] = model.read_bytes()
             kept = N_LOGITS_MOE if "num_experts_per_tok" in case.config or case.stem == "Gemma4" else N_LOGITS
             kept_logits[name] = packed.rounded(logits[-kept:], packed.LOGITS)
             index[name] = {"name": name, "reference": "transformers" if case.kind == "f32" else "llama.cpp",
                            **limits, "tokens": ids}
-            print(f"{name:28} std {logits.std():.2f} limits {limits} {len(compressed)} bytes {beside}", flush=True)
+            print(f"{name:28} std {logits.std():.2f} limits {limits} {beside}", flush=True)
+    packed.write_models(args.out / "models.zip.br", models)
     packed.write(args.out / "intermediates.json.br", steps)
     packed.write(args.out / "logits.json.br", kept_logits)
     lines = ",\n".join(json.dumps(entry) for entry in index.values())

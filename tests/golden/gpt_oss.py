@@ -10,7 +10,6 @@ import math
 import tempfile
 from pathlib import Path
 
-import brotli
 import numpy as np
 from gguf import GGUFReader
 
@@ -85,7 +84,8 @@ def main():
     source = next(entry for entry in index if entry["name"] == SOURCE)
     all_logits = packed.read(FAMILIES / "logits.json.br")
     golden = np.array(all_logits[SOURCE]).reshape(-1, 264)
-    model = brotli.decompress((FAMILIES / f"{SOURCE}.gguf.br").read_bytes())
+    models = packed.read_models(FAMILIES / "models.zip.br")
+    model = models[SOURCE]
     at = model.index(KEY) + len(KEY)
     changed = model[:at] + np.float32(BETA_SLOW).tobytes() + model[at + 4 :]
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +96,7 @@ def main():
         path.write_bytes(changed)
         logits = forward(path, source["tokens"])[-len(golden) :].astype(np.float32)
     print(f"{SOURCE} differs from transformers by {difference:.1e}, {NAME} from {SOURCE} by {np.abs(logits - golden).max():.2f}")
-    (FAMILIES / f"{NAME}.gguf.br").write_bytes(brotli.compress(changed, quality=11))
+    packed.write_models(FAMILIES / "models.zip.br", models | {NAME: changed})
     packed.write(FAMILIES / "logits.json.br", all_logits | {NAME: packed.rounded(logits, packed.LOGITS)})
     entry = source | {"name": NAME, "reference": "numpy"}
     index = [entry for entry in index if entry["name"] != NAME] + [entry]

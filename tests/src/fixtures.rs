@@ -2,8 +2,8 @@
 //! work.
 
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::sync::Arc;
+use std::io::{Cursor, Read};
+use std::sync::{Arc, LazyLock};
 
 use brotli_decompressor::Decompressor;
 use ggml::Type;
@@ -16,6 +16,7 @@ use models::gguf::GgufFile;
 use models::shapes::{ExpertShape, FileType, ModelShape};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use zip::ZipArchive;
 
 /// The cases of `golden/index.json`.
 pub fn golden_cases() -> Vec<Value> {
@@ -65,7 +66,12 @@ pub fn model_in_memory(name: &str, bytes: Vec<u8>, options: &EngineOptions) -> A
 
 /// A packed model of `golden/families` by its name, unpacked.
 pub fn family_file(name: &str) -> Vec<u8> {
-    unpacked(&format!("golden/families/{name}.gguf.br"))
+    static MODELS: LazyLock<Vec<u8>> = LazyLock::new(|| unpacked("golden/families/models.zip.br"));
+    let mut models = ZipArchive::new(Cursor::new(MODELS.as_slice())).expect("a ZIP file");
+    let mut bytes = Vec::new();
+    let mut file = models.by_name(&format!("{name}.gguf")).unwrap_or_else(|error| panic!("{name}: {error}"));
+    file.read_to_end(&mut bytes).expect("the file is whole");
+    bytes
 }
 
 /// Numbers of a packed file of `golden`, by name; `golden/packed.py` writes them.
