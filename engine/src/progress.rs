@@ -32,7 +32,8 @@ pub enum Task {
 /// use longhand::{Progress, Task};
 /// use std::time::Duration;
 ///
-/// let progress = Progress { task: Task::Prefill, share: 0.25, size: 8000, elapsed: Duration::from_secs(10) };
+/// let elapsed = Duration::from_secs(10);
+/// let progress = Progress { task: Task::LoadWeights, share: 0.25, size: 8000, elapsed, left: None };
 /// assert_eq!(progress.remaining(), Some(Duration::from_secs(30)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,12 +47,15 @@ pub struct Progress {
     pub size: usize,
     /// Time since the task began.
     pub elapsed: Duration,
+    /// Time that the rest takes, where the task measures that: later work may be slower than earlier work.
+    pub left: Option<Duration>,
 }
 
 impl Progress {
-    /// Time that the rest will take at the pace so far; `None` at the very beginning.
+    /// Time that the rest will take, as measured or as long as so far; `None` at the very beginning.
     pub fn remaining(&self) -> Option<Duration> {
-        (self.share > 0.0).then(|| self.elapsed.mul_f64((1.0 - self.share).max(0.0) / self.share))
+        let like_before = || self.elapsed.mul_f64((1.0 - self.share).max(0.0) / self.share);
+        self.left.or_else(|| (self.share > 0.0).then(like_before))
     }
 }
 

@@ -59,13 +59,12 @@ pub fn tokens(text: &str) -> Vec<Token> {
         let kind = if digit(c).is_some() {
             let mut chars = text[at..].chars();
             while let Some(next) = chars.next() {
-                if digit(next).is_some() {
-                    at += next.len_utf8();
-                } else if groups(next) && chars.clone().next().is_some_and(|c| digit(c).is_some()) {
-                    at += next.len_utf8();
-                } else {
+                let is_digit = |c| digit(c).is_some();
+                let goes_on = is_digit(next) || groups(next) && chars.clone().next().is_some_and(is_digit);
+                if !goes_on {
                     break;
                 }
+                at += next.len_utf8();
             }
             Kind::Number
         } else if c.is_alphabetic() {

@@ -34,7 +34,7 @@ impl ProgressBar {
 
     /// Shows the progress of a task of the library.
     pub fn show(&mut self, progress: Progress) {
-        let Progress { task, share, size, elapsed } = progress;
+        let Progress { task, share, size, elapsed, .. } = progress;
         let detail = match task {
             Task::Identify | Task::LoadWeights => format::bytes((share * size as f64) as usize),
             Task::ComputeWindows => String::new(),

@@ -166,7 +166,13 @@ impl Engine {
         let started = Instant::now();
         let weights = Weights::load(file, spec, options.repack, &backends, &mut |done, all| {
             let share = if all == 0 { 1.0 } else { done as f64 / all as f64 };
-            progress(Progress { task: Task::LoadWeights, share, size: all, elapsed: started.elapsed() });
+            progress(Progress {
+                task: Task::LoadWeights,
+                share,
+                size: all,
+                elapsed: started.elapsed(),
+                left: None,
+            });
             Ok(interrupt.check()?)
         })?;
         file.check_complete()?;

@@ -12,7 +12,6 @@ use ggml::{InterruptFlag, Type};
 use kernels::graph::GraphLane;
 
 use crate::compute::forward::{Forward, OutputTokens, TextChunk};
-use crate::compute::pace::Pace;
 use crate::compute::pass::Pass;
 use crate::compute::reading_work::{NeededOutputs, ReadingWork, Work};
 use crate::compute::scratch::{Chunk, Residual, Scratch, chunks, embeddings};
@@ -165,10 +164,10 @@ impl LayeredText {
         (done + of_layer(self.layer.min(n_layers - 1), begun.unwrap_or_default()), of_layers(0..n_layers))
     }
 
-    /// How much of the time of the whole text is over at this pace, from 0 to 1.
-    pub fn share(&self, pace: Pace) -> f64 {
+    /// How much of the work of the whole text is done, from 0 to 1.
+    pub fn share(&self) -> f64 {
         let (done, all) = self.work();
-        if self.is_read() { 1.0 } else { pace.seconds(done) / pace.seconds(all) }
+        if self.is_read() { 1.0 } else { done.usual() / all.usual() }
     }
 
     /// Bytes that [`LayeredText::write_to`] writes, but for the rows of earlier layers.

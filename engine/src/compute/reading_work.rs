@@ -219,15 +219,13 @@ mod tests {
 
     use super::*;
     use crate::kv::{PolicyChoice, StoreOptions};
-    use crate::reading::Pace;
 
     fn work(shape: &str, policy: &str, is_exact: bool, before: usize, tokens: usize) -> f64 {
         let spec = ModelShape::find(shape).expect("a shape").spec();
         let policy: PolicyChoice = policy.parse().expect("a policy");
         let options = StoreOptions { context: 1 << 20, types: (Type::F16, Type::F16), reserve: None };
         let layout = Layout::new(&spec, &policy, None, options).expect("a layout");
-        let work = ReadingWork::new(&spec).of_text(&layout, is_exact, before, tokens);
-        Pace::relative(None).seconds(work)
+        ReadingWork::new(&spec).of_text(&layout, is_exact, before, tokens).usual()
     }
 
     /// How much longer 512 tokens take at this depth than at the beginning.

@@ -157,7 +157,13 @@ pub fn scopes(
         };
         scopes.push(in_threads(spec.n_kv_heads, threads, scope)?);
         let share = (layer + 1) as f64 / spec.n_layers as f64;
-        progress(Progress { task: Task::ComputeWindows, share, size: 0, elapsed: started.elapsed() });
+        progress(Progress {
+            task: Task::ComputeWindows,
+            share,
+            size: 0,
+            elapsed: started.elapsed(),
+            left: None,
+        });
     }
     Ok(scopes)
 }

@@ -167,7 +167,7 @@ impl Model {
             (Instant::now(), self.gguf.tensors().iter().map(|tensor| tensor.bytes).sum::<u64>());
         let mut go_on = |done: u64| {
             let (share, elapsed) = (done as f64 / size as f64, started.elapsed());
-            progress(Progress { task: Task::Identify, share, size: size as usize, elapsed });
+            progress(Progress { task: Task::Identify, share, size: size as usize, elapsed, left: None });
             !interrupt.is_set()
         };
         let (time, files) = (SystemTime::now(), fingerprints::states(&self.gguf));

@@ -265,7 +265,8 @@ fn attention_is_what_the_model_computes() {
         paid.iter().zip(&reference).map(|(paid, other)| (paid - other).abs() / largest).fold(0.0, f32::max)
     });
     let difference = differences[0].min(differences[1]);
-    assert!(difference < 5e-3 + device_tolerance(), "{differences:?}");
+    // Queries are kept in f16.
+    assert!(difference < 2e-2 + device_tolerance(), "{differences:?}");
     let best = (0..40).max_by(|one, other| paid[*one].total_cmp(&paid[*other]));
     assert_eq!(best, Some(19));
 }

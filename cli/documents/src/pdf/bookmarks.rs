@@ -72,7 +72,7 @@ impl Bookmarks {
         for line in text.split_inclusive('\n') {
             let (plain, without_number) = (comparable(line), comparable(without_number(line)));
             let is_it = |(_, title): &&(usize, String)| *title == plain || *title == without_number;
-            if let Some(at) = titles.iter().position(|title| is_it(title)) {
+            if let Some(at) = titles.iter().position(is_it) {
                 let (level, _) = titles.remove(at);
                 marked.push(MARK);
                 marked.push_str(&"#".repeat(*level));

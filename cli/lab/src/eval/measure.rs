@@ -30,6 +30,15 @@ pub const TEMPLATE_TOKENS: usize = 256;
 /// Longest name of a model that is recorded, in characters.
 const MAX_NAME: usize = 200;
 
+/// A text with a question.
+struct Asked<'a> {
+    text: &'a Text,
+    /// The score of an answer.
+    score: &'a dyn Fn(&str) -> f64,
+    /// Where right answers stand, if their sources are wanted.
+    told: Option<&'a Told>,
+}
+
 /// An evaluation of one model.
 pub struct Evaluation<'a> {
     lab: &'a Lab,
@@ -85,10 +94,17 @@ impl<'a> Evaluation<'a> {
                 };
                 match &exercise.content {
                     Content::Question(text, score) => {
-                        self.ask(exercise, text, score, None, &group, records, &mut progress)?;
+                        self.ask(
+                            exercise,
+                            &Asked { text, score, told: None },
+                            &group,
+                            records,
+                            &mut progress,
+                        )?;
                     }
                     Content::Sources(text, score, told) => {
-                        self.ask(exercise, text, score, Some(told), &group, records, &mut progress)?;
+                        let asked = Asked { text, score, told: Some(told) };
+                        self.ask(exercise, &asked, &group, records, &mut progress)?;
                     }
                     _ => self.compare(exercise, &full, &group, records, &mut progress)?,
                 }
@@ -201,13 +217,11 @@ impl<'a> Evaluation<'a> {
             .collect()
     }
 
-    /// Reads a text, asks its question, and records the scores of the answers; with `told`, their sources too.
+    /// Reads a text, asks its question, and records the scores of the answers, and their sources where these are known.
     fn ask(
         &self,
         exercise: &Exercise,
-        text: &Text,
-        score: &dyn Fn(&str) -> f64,
-        told: Option<&Told>,
+        Asked { text, score, told }: &Asked,
         group: &[(usize, SessionOptions)],
         records: &mut Records,
         progress: &mut dyn FnMut(f64),

@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
         if is_name {
             // An ordinary word before the name is no part of it.
             let first = is_unknown.iter().position(|unknown| *unknown).unwrap_or(0);
-            let is_part = |i: usize| !(i == 0 && starts) && !is_ordinary(&piece.word(run[i]));
+            let is_part = |i: usize| (i > 0 || !starts) && !is_ordinary(&piece.word(run[i]));
             let from = (0..=first).find(|i| *i == first || is_part(*i)).unwrap_or(first);
             let last = is_unknown.iter().rposition(|unknown| *unknown).unwrap_or(first);
             let (from, last) = (run[from], run[last]);

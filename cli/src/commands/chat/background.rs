@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn the_line_says_what_is_read_and_how_long_it_takes() {
-        let progress =
-            Progress { task: Task::Prefill, share: 0.25, size: 1000, elapsed: Duration::from_secs(40) };
+        let elapsed = Duration::from_secs(40);
+        let progress = Progress { task: Task::Prefill, share: 0.25, size: 1000, elapsed, left: None };
         assert_eq!(progress_line("a.txt", progress), "reading a.txt 25 % · 2 min 00 s left");
         let some = ["a.txt", "b.txt", "c.txt"].map(str::to_owned);
         assert_eq!(

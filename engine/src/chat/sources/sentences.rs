@@ -13,7 +13,7 @@ const MAX_SENTENCE: usize = 600;
 /// The sentences of a text in their order, without the white space around them.
 ///
 /// ```
-/// let text = "# Boats\n\nThe old boat crossed\nthe river. It sank.\n- one\n- two\n| a | b |\n";
+/// let text = "# Boats\n\nThe old boat crossed the river in the early\nmorning. It sank.\n- one\n- two\n| a | b |\n";
 /// let of = |range: &std::ops::Range<usize>| text[range.clone()].to_owned();
 /// let sentences: Vec<String> = longhand::sources::sentences(text).iter().map(of).collect();
 /// assert_eq!(sentences[0], "# Boats");

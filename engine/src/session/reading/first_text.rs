@@ -12,7 +12,7 @@ use ggml::InterruptFlag;
 use kernels::graph::GraphLane;
 
 use crate::compute::layered_text::{LayeredText, Purpose};
-use crate::compute::pace::{Pace, PieceTimes};
+use crate::compute::pace::PieceTimes;
 use crate::compute::scratch::first_text_chunks;
 use crate::devices::ledger::Reservation;
 use crate::files::codec::{Input, Output, SnapshotError};
@@ -63,7 +63,7 @@ impl Session {
 
     /// How much of a first text is read, from 0 to 1, where its reading layer by layer was interrupted.
     pub fn first_text_share(&self) -> Option<f64> {
-        self.first_text().map(|text| text.layers.share(self.relative_pace()))
+        self.first_text().map(|text| text.layers.share())
     }
 
     /// Whether the reading of this first text was interrupted.
@@ -262,12 +262,12 @@ impl FirstText {
         if self.layers.is_embedded() {
             self.read_layer(sessions, interrupt)?;
         }
-        let (elapsed, (done, _)) = (started.elapsed(), self.layers.work());
+        let (elapsed, (done, all)) = (started.elapsed(), self.layers.work());
         self.elapsed += elapsed;
         self.pieces.add(done - before, elapsed);
-        let pace = Pace::relative(self.pieces.pace(None));
-        let (share, size) = (self.layers.share(pace), self.layers.tokens().len());
-        Ok(Progress { task: Task::Prefill, share, size, elapsed: self.elapsed })
+        let left = self.pieces.pace(None).and_then(|pace| pace.time(all - done));
+        let (share, size) = (self.layers.share(), self.layers.tokens().len());
+        Ok(Progress { task: Task::Prefill, share, size, elapsed: self.elapsed, left })
     }
 
     fn read_layer(

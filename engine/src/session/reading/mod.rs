@@ -76,19 +76,13 @@ impl Session {
         self.first_text().map_or(&self.pieces, |text| &text.pieces).pace(expected)
     }
 
-    /// The same for shares of a time.
-    fn relative_pace(&self) -> Pace {
-        Pace::relative(self.reading_pace(None))
-    }
-
-    /// How much of the time of reading `tokens` tokens behind `before` others is over when the first `read` of them are
+    /// How much of the work of reading `tokens` tokens behind `before` others is done when the first `read` of them are
     /// read, from 0 to 1.
     pub(crate) fn reading_share(&self, before: usize, read: usize, tokens: usize) -> f64 {
-        let seconds = |tokens: usize| self.relative_pace().seconds(self.reading_work(before, tokens));
         match read {
             0 => 0.0,
             _ if read >= tokens => 1.0,
-            _ => seconds(read) / seconds(tokens),
+            _ => self.reading_work(before, read).usual() / self.reading_work(before, tokens).usual(),
         }
     }
 }
@@ -186,8 +180,12 @@ impl TextReading<'_> {
     fn progress(&mut self, started: Instant) -> Progress {
         self.elapsed += started.elapsed();
         let read = self.session.tokens.len() - self.before;
-        let share = self.session.reading_share(self.before, read, self.missing());
-        Progress { task: Task::Prefill, share, size: self.missing(), elapsed: self.elapsed }
+        let session = &self.session;
+        let share = session.reading_share(self.before, read, self.missing());
+        let (done, all) =
+            (session.reading_work(self.before, read), session.reading_work(self.before, self.missing()));
+        let left = session.pieces.pace(None).and_then(|pace| pace.time(all - done));
+        Progress { task: Task::Prefill, share, size: self.missing(), elapsed: self.elapsed, left }
     }
 }
 

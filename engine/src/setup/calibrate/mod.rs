@@ -22,7 +22,6 @@ use models::tokenizer::Tokenizer;
 pub(super) use needs::{check_memory, fitting, least_needed};
 
 use crate::compute::layered_text::{LayeredText, Purpose};
-use crate::compute::pace::Pace;
 use crate::devices::workspace::Workspace;
 use crate::heads::{HeadProfile, Provenance, SelectionRule};
 use crate::kv::PolicyChoice;
@@ -128,7 +127,13 @@ pub fn calibrate(
     let started = Instant::now();
     let mut part = |before: usize, size: usize, share: f64| {
         let share = (before as f64 + size as f64 * share) / computed.iter().sum::<usize>() as f64;
-        progress(Progress { task: Task::Calibrate, share, size: tokens.len(), elapsed: started.elapsed() });
+        progress(Progress {
+            task: Task::Calibrate,
+            share,
+            size: tokens.len(),
+            elapsed: started.elapsed(),
+            left: None,
+        });
     };
     let of_pattern = &mut |share| part(0, computed[0], share);
     let scores = score_layers(engine, &tokens, pattern, options, interrupt, of_pattern);
@@ -246,7 +251,7 @@ fn score_layers(
             if is_scored {
                 scorer.add(&queries, at, &rows.lanes[0].k, backends.at(place), workspace.at(place))?;
             }
-            progress(text.share(Pace::relative(None)));
+            progress(text.share());
         }
         layers.push(scorer.finish(n));
         text.end_layer();

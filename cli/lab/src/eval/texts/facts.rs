@@ -1,6 +1,8 @@
 //! Questions about documents with facts, of the kinds that the embedded model was trained on. Each text is asked about one
 //! of its facts.
 
+use std::iter;
+
 use ::facts::{DEMO_KINDS, DocumentOptions, FactDocument, FactKind};
 use tasks::{Sample, SampleOptions};
 
@@ -26,11 +28,12 @@ pub fn samples(options: &SampleOptions, count: &dyn Fn(&str) -> usize) -> Vec<Sa
         let fact = facts.get(number % facts.len().max(1))?;
         // A fact about something stands there once.
         let at = text.find(&fact.text)? + fact.text.find(&fact.key)?;
+        let needle = at..at + fact.key.len();
         Some(Sample {
             question: format!("{SEPARATOR}{}", fact.question),
             answer_prefix: String::new(),
             references: vec![fact.key.clone()],
-            needles: vec![at..at + fact.key.len()],
+            needles: iter::once(needle).collect(),
             tokens: count(&text) + ANSWER_TOKENS,
             context: text.trim_end().to_owned(),
         })

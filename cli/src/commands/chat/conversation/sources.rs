@@ -4,6 +4,7 @@ use anyhow::Result;
 use longhand::Generated;
 use longhand::text::split_thinking;
 
+use crate::commands::chat::background::ends_chat;
 use crate::commands::chat::conversation::Conversation;
 use crate::failure;
 use crate::session::checked;
@@ -28,7 +29,8 @@ impl Conversation<'_, '_> {
                 }
                 self.sources.push(Some((answer.text.clone(), sources)));
             }
-            Err(error) if error.is_interrupt() => {}
+            // What ends the chat is said when the next question is read.
+            Err(error) if error.is_interrupt() || ends_chat(&error) => {}
             Err(error) => self.front_end.note(failure::report(&error.into()).text.trim_end()),
         }
     }
