@@ -35,8 +35,11 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0, b"\0asm", "an executable (WebAssembly)"),
     (0, b"GGUF", "a model (GGUF)"),
     (0, b"SQLite format 3\0", "a database (SQLite)"),
-    (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Office document of the old kind (.doc, .xls, .ppt)"),
+    (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", OLD_OFFICE),
 ];
+
+/// What Office wrote until 2003.
+pub(crate) const OLD_OFFICE: &str = "an Office document of the old kind (.doc, .xls, .ppt)";
 
 /// How ZIP archives begin.
 const ARCHIVE: &[u8] = b"PK\x03\x04";

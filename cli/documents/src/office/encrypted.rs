@@ -11,6 +11,7 @@ use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
 use crate::Problem;
+use crate::kind::{OLD_OFFICE, binary};
 use crate::package::xml::{self, Piece};
 
 /// How containers of the old kind begin.
@@ -40,11 +41,15 @@ pub(crate) fn is_container(bytes: &[u8]) -> bool {
 /// The package of a document that is encrypted.
 ///
 /// # Errors
-/// There is no password, it is wrong, or the document is damaged or encrypted in another way.
+/// There is no password, it is wrong, or the document is damaged, not encrypted, or encrypted in another way.
 pub(crate) fn decrypt(bytes: &[u8], password: Option<&str>) -> Result<Vec<u8>, Problem> {
-    let password = password.ok_or(Problem::Encrypted)?;
     let damaged = |error: std::io::Error| Problem::Damaged { what: error.to_string() };
-    let mut container = CompoundFile::open(Cursor::new(bytes)).map_err(damaged)?;
+    let container = CompoundFile::open(Cursor::new(bytes));
+    if container.as_ref().is_ok_and(|container| !container.is_stream(INFO)) {
+        return Err(binary(OLD_OFFICE));
+    }
+    let password = password.ok_or(Problem::Encrypted)?;
+    let mut container = container.map_err(damaged)?;
     let mut info = Vec::new();
     container.open_stream(INFO).map_err(damaged)?.take(MAX_INFO).read_to_end(&mut info).map_err(damaged)?;
     let mut package = Vec::new();
@@ -214,10 +219,15 @@ impl Agile {
                 if text("cipherAlgorithm") != "AES" || text("cipherChaining") != "ChainingModeCBC" {
                     return Err(Problem::UnknownEncryption);
                 }
-                let bits: usize = text("keyBits").parse().map_err(|_| Problem::UnknownEncryption)?;
+                let key_bytes = match text("keyBits").as_str() {
+                    "128" => 16,
+                    "192" => 24,
+                    "256" => 32,
+                    _ => return Err(Problem::UnknownEncryption),
+                };
                 Ok(Method {
                     salt: bytes("saltValue")?,
-                    key_bytes: bits / 8,
+                    key_bytes,
                     hash: Hash::named(&text("hashAlgorithm"))?,
                 })
             };

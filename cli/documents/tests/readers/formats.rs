@@ -547,6 +547,12 @@ fn documents_with_a_password_are_read() {
     let open = with_password("a.pdf", include_bytes!("../fixtures/protected.pdf"), "anything");
     assert!(open.is_ok());
     assert_eq!(with_password("a.txt", b"text", "anything").expect("text"), "text");
+    // A document of the old kind under a new name is not encrypted.
+    let mut old = cfb::CompoundFile::create(std::io::Cursor::new(Vec::new())).expect("memory");
+    old.create_stream("WordDocument").expect("a stream");
+    let old = old.into_inner().into_inner();
+    let error = with_password("a.docx", &old, "secret").expect_err("not encrypted");
+    assert!(error.to_string().contains("old kind"), "{error}");
 }
 
 /// A mark that is not closed took all rows behind it into one cell.
