@@ -9,7 +9,7 @@
 set -euo pipefail
 
 program=${1:?the program}
-if ! unshare --user --map-root-user --net true 2> /dev/null; then
+if ! unshare --user --map-root-user --net --mount --pid --fork true 2> /dev/null; then
     echo "bare-root.sh: not run: this system lets nobody make namespaces"
     exit 0
 fi
@@ -47,7 +47,12 @@ exec 3<> "$root/silent"
 env -i unshare --user --map-root-user --net --pid --fork --root="$root" /longhand ask -f - "$question" <&3 &
 parent=$!
 # The document never comes: SIGTERM must end the wait.
-until first=$(pgrep -P "$parent"); do sleep 0.1; done
+first=
+for _ in {1..100}; do
+    first=$(pgrep -P "$parent") && break
+    sleep 0.1
+done
+test -n "$first" || { echo "bare-root.sh: process 1 did not start"; exit 1; }
 sleep 1
 kill -TERM "$first"
 code=0
