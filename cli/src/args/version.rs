@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use ggml::CpuLevel;
 use kernels::Isa;
 
-/// The version, then the commit and the target, ggml's version, the backends that are compiled in, for which CPUs, the features
-/// of this CPU and those that the program uses, each on a line. clap takes only texts that live as long as the program.
+/// The version, then what the program was made of and for, and what this CPU has, each on a line. clap takes only texts that
+/// live as long as the program.
 pub fn long() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(text);
     &TEXT

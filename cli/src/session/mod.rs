@@ -1,5 +1,6 @@
-//! What the commands that read documents and answer have in common: what arguments without a flag
-//! are, documents, where answers come from and what of them stands in no document, kept conversations, saved prompts, sampling, one question with its answer, and what is saved after a crash.
+//! What the commands that read documents and answer have in common: what arguments without a flag are, documents, kept
+//! conversations, saved prompts, sampling, and one question with its answer. Also where answers come from, what of them
+//! stands in no document, and what is saved after a crash.
 
 pub mod checked;
 pub mod crash_save;

@@ -1,8 +1,8 @@
 //! ggml's code for CPUs, compiled once for each level of cpu/levels.rs, in one library. cpu/levels.c chooses at run time.
 //!
 //! The objects of a level are joined to one. Of its symbols only the functions of cpu/levels.c stay visible, with the
-//! level's name at their end. So no level can call another's code, not even by inline functions and templates of C++, of
-//! which a linker otherwise keeps the first that it meets, with whatever instructions it was compiled to.
+//! level's name at their end. So no level can call another's code. Of inline functions and templates of C++, a linker
+//! would otherwise keep the first that it meets, with whatever instructions it was compiled to.
 
 use std::fs;
 use std::path::{Path, PathBuf};

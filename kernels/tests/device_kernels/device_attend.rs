@@ -143,8 +143,8 @@ fn compare_portable(case: &Case, call: &Attention, want: &reference::Attended) {
     assert!(worst < portable_tolerance(case), "{case:?}: portable attention differs by {worst:e}");
 }
 
-/// Twice what was measured on ggml's CPU. It rounds queries to the precision of the keys, 8 bits where these are
-/// quantised, and adds up f16 values in f16, before they are divided by the sum of the weights. Of f32, only the shift
+/// Twice what was measured on ggml's CPU. It rounds queries to the precision of the keys: 8 bits where these are
+/// quantised. It adds up f16 values in f16, before they are divided by the sum of the weights. Of f32, only the shift
 /// of log-weights is wrong, by the rounding of an f16 below 0.004.
 fn portable_tolerance(case: &Case) -> f64 {
     let of_keys: f64 = match case.k_type {

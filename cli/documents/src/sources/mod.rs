@@ -113,8 +113,8 @@ fn within(name: &str, outline: Outline) -> Outline {
 /// folder whose name has the characters of patterns is not taken for a pattern. Numbers behind a name choose pages,
 /// chapters, slides or sheets: `book.pdf:10-40`.
 ///
-/// In folders and for patterns, hidden files, those that `.gitignore` and `.ignore` name (also where these are in a folder
-/// above), and what programs made for programs are left out, unless [`Options::all_files`] is set. Files that are no
+/// In folders and for patterns some files are left out, unless [`Options::all_files`] is set: hidden ones, what programs made
+/// for programs, and those that `.gitignore` and `.ignore` name, also where these are in a folder above. Files that are no
 /// documents are skipped. Links to folders and out of the folder are not followed. When `stop` is set, no other file is
 /// read.
 ///

@@ -35,9 +35,9 @@ pub struct EvalArgs {
     /// Tasks: ruler (all thirteen of RULER) or one of them by its name, such as niah_single_1 or vt. Also needle,
     /// passkey, and longbench (the sixteen that are not in Chinese) or one of them. Of books: perplexity, agreement
     /// (with a full cache's summary), retention (positions that are kept), attention-loss (attention that evicted rows
-    /// would receive, at the number of rows that a policy keeps; the L2 paper's ALR is the sum over all numbers). sources:
-    /// which sentences answers come from, for every task above whose texts tell where the answer stands, or one of these
-    /// (sources_needle), and for the facts that the embedded model knows (sources_facts)
+    /// would receive, at the number of rows that a policy keeps; the L2 paper's ALR is the sum over all numbers). Where
+    /// answers come from: sources, or one such as sources_needle, in all tasks above whose texts tell where the answer
+    /// stands; sources_facts for what the embedded model knows
     #[arg(value_name = "TASK", required = true, value_parser = exercise::parse, help_heading = "Tasks")]
     tasks: Vec<Vec<Task>>,
     /// Lengths of the texts in tokens, with the question and the answer but without the chat template, comma-separated.
