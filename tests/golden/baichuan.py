@@ -146,9 +146,9 @@ def main():
     sys.path.insert(0, str(a.llama_cpp / "gguf-py"))
     a.work.mkdir(parents=True, exist_ok=True)
     doc = json.loads((a.out / "index.json").read_text())
-    logits = packed.read(a.out / "logits.json.br")
+    logits = packed.read_logits(a.out / "logits.br")
     doc["cases"] = [case for case in doc["cases"] if case["name"] != NAME] + [make(a.out, a.dumper, a.work, logits)]
-    packed.write(a.out / "logits.json.br", logits)
+    packed.write_logits(a.out / "logits.br", logits)
     generate.write_index(a.out, doc)
 
 

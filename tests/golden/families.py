@@ -433,7 +433,7 @@ def main():
             print(f"{name:28} std {logits.std():.2f} limits {limits} {beside}", flush=True)
     packed.write_models(args.out / "models.zip.br", models)
     packed.write(args.out / "intermediates.json.br", steps)
-    packed.write(args.out / "logits.json.br", kept_logits)
+    packed.write_logits(args.out / "logits.br", kept_logits)
     lines = ",\n".join(json.dumps(entry) for entry in index.values())
     (args.out / "index.json").write_text(f"[\n{lines}\n]\n")
 

@@ -395,7 +395,7 @@ def main():
               f"(rms {seen['rms']:.1e})  " + "  ".join(f"{k} {v['max_abs']:.1e} ({v['rms']:.1e})" for k, v in spread.items()), flush=True)
     import baichuan
     index.append(baichuan.make(a.out, a.dumper, a.work, logits))
-    packed.write(a.out / "logits.json.br", logits)
+    packed.write_logits(a.out / "logits.br", logits)
     packed.write(a.out / "intermediates.json.br", steps)
     doc = {
         "about": "Logits float32 [tokens, vocab]; row i follows token i. Differences must stay below the tolerances.",

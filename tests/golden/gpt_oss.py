@@ -82,7 +82,7 @@ def forward(path, ids):
 def main():
     index = json.loads((FAMILIES / "index.json").read_text())
     source = next(entry for entry in index if entry["name"] == SOURCE)
-    all_logits = packed.read(FAMILIES / "logits.json.br")
+    all_logits = packed.read_logits(FAMILIES / "logits.br")
     golden = np.array(all_logits[SOURCE]).reshape(-1, 264)
     models = packed.read_models(FAMILIES / "models.zip.br")
     model = models[SOURCE]
@@ -97,7 +97,7 @@ def main():
         logits = forward(path, source["tokens"])[-len(golden) :].astype(np.float32)
     print(f"{SOURCE} differs from transformers by {difference:.1e}, {NAME} from {SOURCE} by {np.abs(logits - golden).max():.2f}")
     packed.write_models(FAMILIES / "models.zip.br", models | {NAME: changed})
-    packed.write(FAMILIES / "logits.json.br", all_logits | {NAME: packed.rounded(logits, packed.LOGITS)})
+    packed.write_logits(FAMILIES / "logits.br", all_logits | {NAME: packed.rounded(logits, packed.LOGITS)})
     entry = source | {"name": NAME, "reference": "numpy"}
     index = [entry for entry in index if entry["name"] != NAME] + [entry]
     (FAMILIES / "index.json").write_text("[\n" + ",\n".join(json.dumps(entry) for entry in index) + "\n]\n")

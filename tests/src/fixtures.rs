@@ -15,7 +15,7 @@ use models::arch::Arch;
 use models::gguf::GgufFile;
 use models::shapes::{ExpertShape, FileType, ModelShape};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use zip::ZipArchive;
 
 /// The cases of `golden/index.json`.
@@ -77,6 +77,22 @@ pub fn family_file(name: &str) -> Vec<u8> {
 /// Numbers of a packed file of `golden`, by name; `golden/packed.py` writes them.
 pub fn numbers<T: DeserializeOwned>(path: &str) -> BTreeMap<String, T> {
     serde_json::from_slice(&unpacked(path)).expect(path)
+}
+
+/// Logits of a packed file of `golden`, by name; `golden/packed.py` writes them.
+pub fn golden_logits(path: &str) -> BTreeMap<String, Vec<f32>> {
+    let bytes = unpacked(path);
+    let end = bytes.iter().position(|byte| *byte == b'\n').expect(path);
+    let counts: Map<String, Value> = serde_json::from_slice(&bytes[..end]).expect(path);
+    let planes = &bytes[end + 1..];
+    let n = planes.len() / 3;
+    let number = |i: usize| i32::from_le_bytes([0, planes[i], planes[n + i], planes[2 * n + i]]) >> 8;
+    let mut logits = (0..n).map(|i| (f64::from(number(i)) / 1e4) as f32);
+    let mut of_name = |(name, count): (String, Value)| {
+        let count = count.as_u64().expect(path) as usize;
+        (name, logits.by_ref().take(count).collect())
+    };
+    counts.into_iter().map(&mut of_name).collect()
 }
 
 /// A packed file, unpacked.

@@ -24,8 +24,8 @@ use models::spec::{KvHeads, LocalLayers, ModelSpec, ModelTensors, PositionEncodi
 use models::types::TensorType;
 use serde_json::Value;
 use tests::fixtures::{
-    blamed_tensor, case_tokens, family_cases, family_file, family_model, max_difference, numbers, session,
-    sync, with_policy,
+    blamed_tensor, case_tokens, family_cases, family_file, family_model, golden_logits, max_difference,
+    session, sync, with_policy,
 };
 use tests::{device_tolerance, fixtures};
 
@@ -54,7 +54,7 @@ impl Case {
 }
 
 fn cases() -> impl Iterator<Item = Case> {
-    let mut logits: BTreeMap<String, Vec<f32>> = numbers("golden/families/logits.json.br");
+    let mut logits: BTreeMap<String, Vec<f32>> = golden_logits("golden/families/logits.br");
     family_cases().into_iter().map(move |json| {
         let name = json["name"].as_str().expect("a name").to_owned();
         Case {

@@ -14,7 +14,7 @@ use longhand::testing::outline::tensor_outlines;
 use longhand::{Engine, EngineOptions, Hint, InterruptFlag, ModelSource, Prefill, Session, SessionOptions};
 use models::random::Random;
 use serde_json::Value;
-use tests::fixtures::{case_tokens, golden_cases, max_difference, numbers, session, sync};
+use tests::fixtures::{case_tokens, golden_cases, golden_logits, max_difference, session, sync};
 use tests::{device_tolerance, fixtures};
 
 const NAME: &str = "baichuan-alibi-f16";
@@ -42,7 +42,7 @@ fn logits_of_bounded_heads_equal_the_formulas() {
     let policy = bounded["policy"].as_str().expect("a policy");
     let prompt = bounded["prompt"].as_u64().expect("a prompt") as usize;
     let limit = case["tolerance_numpy"]["max_abs"].as_f64().expect("a tolerance") as f32;
-    let references: BTreeMap<String, Vec<f32>> = numbers("golden/logits.json.br");
+    let references: BTreeMap<String, Vec<f32>> = golden_logits("golden/logits.br");
     // The logits after token `at`.
     let expected = |name: &str, at: usize| {
         let logits = &references[bounded[name].as_str().expect(name)];
