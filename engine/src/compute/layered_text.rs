@@ -158,16 +158,17 @@ impl LayeredText {
         let of_layers = |layers: Range<usize>| -> Work {
             layers.map(|layer| of_layer(layer, self.chunks_of(layer))).sum()
         };
-        let n_layers = self.engine.spec().n_layers;
-        let done = of_layers(0..self.layer.min(n_layers));
-        let begun = self.chunks_of(self.layer).get(..self.chunks_read).filter(|_| !self.is_read());
-        (done + of_layer(self.layer.min(n_layers - 1), begun.unwrap_or_default()), of_layers(0..n_layers))
+        let begun = match self.is_read() {
+            true => Work::default(),
+            false => of_layer(self.layer, &self.chunks_of(self.layer)[..self.chunks_read]),
+        };
+        (of_layers(0..self.layer) + begun, of_layers(0..self.engine.spec().n_layers))
     }
 
     /// How much of the work of the whole text is done, from 0 to 1.
     pub fn share(&self) -> f64 {
         let (done, all) = self.work();
-        if self.is_read() { 1.0 } else { done.usual() / all.usual() }
+        done.share_of(all)
     }
 
     /// Bytes that [`LayeredText::write_to`] writes, but for the rows of earlier layers.

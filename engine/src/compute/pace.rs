@@ -69,6 +69,11 @@ impl Work {
     pub(crate) fn usual(self) -> f64 {
         Pace::relative(None).seconds(self)
     }
+
+    /// How much of `all` it is, from 0 to 1.
+    pub(crate) fn share_of(self, all: Work) -> f64 {
+        if self == all { 1.0 } else { self.usual() / all.usual() }
+    }
 }
 
 impl PieceTimes {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use ggml::{Context, Tensor};
 
-use super::heads::{head_rows, query_heads, runs, take_heads, take_numbers};
+use super::heads::{head_rows, query_heads, runs, take_heads_of, take_numbers};
 use super::seen::{
     Queries, alibi, distances, hidden_but, live_rows, log_weight, numbers_from, of_first_row, row_positions,
 };
@@ -90,7 +90,7 @@ impl Call<'_> {
             let queries = Queries { live: self.live, added: self.appended.rows, n_q, tokens };
             let n = part.len();
             let gains = self.gains(&queries);
-            let logits = logits(ctx, shape, &k, &self.queries_of(&heads, &queries.tokens));
+            let logits = logits(ctx, shape, &k, &take_heads_of(ctx, self.queries.q, &heads, &queries.tokens));
             let mask = self.mask(&heads, run.clone(), &queries, gains.as_ref());
             let beside = Beside { mask: &mask, sink_logits: sink_logits.as_ref(), gains: gains.as_ref() };
             let weights = softmax(ctx, &logits, beside);
@@ -112,14 +112,6 @@ impl Call<'_> {
             Combine::Sum => self.ctx.add(a, b),
             Combine::Max => self.ctx.add(a, &self.ctx.relu(&self.ctx.sub(b, a))),
         }
-    }
-
-    /// The queries of these heads and tokens: `[head_dim, n, heads]`.
-    fn queries_of(&self, heads: &[u32], tokens: &Range<usize>) -> Tensor {
-        let ([d, all, ..], [_, of_head, of_token, _]) = (self.queries.q.shape().0, self.queries.q.strides());
-        let strides = [of_head, of_token, of_token * tokens.len()];
-        let shape = [d, all, tokens.len()];
-        take_heads(self.ctx, &self.ctx.view(self.queries.q, shape, strides, tokens.start * of_token), heads)
     }
 
     /// The positions of tokens, and `more`: `[n]` f32.
@@ -158,10 +150,7 @@ impl Call<'_> {
         let (Some(slopes), Some(positions)) = (&self.slopes, &lane.positions) else { return mask };
         let of_rows = row_positions(ctx, positions, capacity, run, self.appended.node);
         let distances = distances(ctx, &of_rows, &self.positions(queries, 0));
-        let slopes: Vec<f32> = heads.iter().map(|head| slopes[*head as usize]).collect();
-        let biases = alibi(ctx, &distances, &slopes);
-        let biases = gains.map_or(biases.clone(), |gains| ctx.mul(&biases, gains));
-        ctx.add(&biases, &mask)
+        ctx.add(&alibi(ctx, &distances, slopes, heads, gains), &mask)
     }
 
     /// Combines the accumulated attention of some heads with `weights` `[capacity, heads]`.

@@ -2,7 +2,7 @@
 
 use ggml::{Context, Logits, Tensor, Type};
 
-use super::heads::{head_rows, in_order, query_heads, runs, take_heads, take_numbers};
+use super::heads::{head_rows, in_order, query_heads, runs, take_heads_of, take_numbers};
 use super::seen::{
     Queries, alibi, distances, live_rows, log_weight, of_first_row, of_query_heads, outside_window,
     row_positions,
@@ -73,11 +73,7 @@ impl LaneCall<'_> {
 
     /// The queries of these heads and tokens: `[head_dim, n, heads]`.
     fn queries(&self, heads: &[u32], tokens: &Queries) -> Tensor {
-        let (q, tokens) = (self.heads.q, &tokens.tokens);
-        let ([d, all, ..], [_, of_head, of_token, _]) = (q.shape().0, q.strides());
-        let strides = [of_head, of_token, of_token * tokens.len()];
-        let q = self.ctx.view(q, [d, all, tokens.len()], strides, tokens.start * of_token);
-        take_heads(self.ctx, &q, heads)
+        take_heads_of(self.ctx, self.heads.q, heads, &tokens.tokens)
     }
 
     /// The tokens in parts whose intermediate tensors have `elements` for each token.
@@ -165,10 +161,7 @@ impl LaneCall<'_> {
         let of_queries = ctx.get_rows(&ctx.reshape(&of_first, [1, capacity]), &last);
         let distances = distances(ctx, &of_rows, &of_queries);
         let biases = match (self.slopes, lane.window) {
-            (Some(slopes), _) => {
-                let slopes: Vec<f32> = heads.iter().map(|head| slopes[*head as usize]).collect();
-                alibi(ctx, &distances, &slopes)
-            }
+            (Some(slopes), _) => alibi(ctx, &distances, slopes, heads, None),
             (None, Some(tokens)) => {
                 of_query_heads(ctx, &outside_window(ctx, &distances, tokens), self.shape.group)
             }

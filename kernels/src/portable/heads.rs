@@ -41,6 +41,13 @@ pub(super) fn take_heads(ctx: &Context, x: &Tensor, heads: &[u32]) -> Tensor {
     ctx.reshape(&taken, [d, n, heads.len()])
 }
 
+/// The same of some tokens: `[d, tokens, heads]`.
+pub(super) fn take_heads_of(ctx: &Context, x: &Tensor, heads: &[u32], tokens: &Range<usize>) -> Tensor {
+    let ([d, all, ..], [_, of_head, of_token, _]) = (x.shape().0, x.strides());
+    let strides = [of_head, of_token, of_token * tokens.len()];
+    take_heads(ctx, &ctx.view(x, [d, all, tokens.len()], strides, tokens.start * of_token), heads)
+}
+
 /// The numbers of these heads of `x` `[heads]`.
 pub(super) fn take_numbers(ctx: &Context, x: &Tensor, heads: &[u32]) -> Tensor {
     let numbers = constant(ctx, heads.iter().map(|head| *head as usize));

@@ -122,15 +122,23 @@ pub(super) fn row_positions(
     ctx.cast(&view, Type::F32)
 }
 
-/// Distances `[capacity, n, heads]` as biases of ALiBi for each query head, `[capacity, n, query heads]`. There are
-/// `slopes` for them, head after head.
-pub(super) fn alibi(ctx: &Context, distances: &Tensor, slopes: &[f32]) -> Tensor {
+/// Distances `[capacity, n, heads]` as biases of ALiBi for the query heads of these KV heads, `[capacity, n, query heads]`,
+/// times the `gains` of the queries. There are `slopes` for all query heads of the layer.
+pub(super) fn alibi(
+    ctx: &Context,
+    distances: &Tensor,
+    slopes: &[f32],
+    query_heads: &[u32],
+    gains: Option<&Tensor>,
+) -> Tensor {
     let heads = distances.dim(2);
-    let group = slopes.len() / heads;
-    let slopes = ctx.reshape(&ctx.constant_f32(slopes), [1, group, heads]);
+    let group = query_heads.len() / heads;
+    let slopes: Vec<f32> = query_heads.iter().map(|head| slopes[*head as usize]).collect();
+    let slopes = ctx.reshape(&ctx.constant_f32(&slopes), [1, group, heads]);
     let [capacity, n, ..] = distances.shape().0;
     let of_queries = ctx.repeat(&ctx.reshape(distances, [capacity * n, 1, heads]), group);
-    ctx.reshape(&ctx.mul(&of_queries, &slopes), [capacity, n, group * heads])
+    let biases = ctx.reshape(&ctx.mul(&of_queries, &slopes), [capacity, n, group * heads]);
+    gains.map_or(biases.clone(), |gains| ctx.mul(&biases, gains))
 }
 
 /// A mask of KV heads `[capacity, n, heads]` for each of the `group` query heads of each: `[capacity, n, query heads]`.

@@ -139,9 +139,6 @@ impl Call<'_> {
         }
         let mask = of_query_heads(ctx, &mask, shape.group);
         let Some(slopes) = shape.alibi_slopes() else { return mask };
-        let slopes: Vec<f32> = heads.iter().map(|head| slopes[*head as usize]).collect();
-        let biases = alibi(ctx, &distances, &slopes);
-        let biases = gains.map_or(biases.clone(), |gains| ctx.mul(&biases, gains));
-        ctx.add(&biases, &mask)
+        ctx.add(&alibi(ctx, &distances, &slopes, heads, gains), &mask)
     }
 }

@@ -266,7 +266,7 @@ impl FirstText {
         self.elapsed += elapsed;
         self.pieces.add(done - before, elapsed);
         let left = self.pieces.pace(None).and_then(|pace| pace.time(all - done));
-        let (share, size) = (self.layers.share(), self.layers.tokens().len());
+        let (share, size) = (done.share_of(all), self.layers.tokens().len());
         Ok(Progress { task: Task::Prefill, share, size, elapsed: self.elapsed, left })
     }
 

@@ -82,7 +82,7 @@ impl Session {
         match read {
             0 => 0.0,
             _ if read >= tokens => 1.0,
-            _ => self.reading_work(before, read).usual() / self.reading_work(before, tokens).usual(),
+            _ => self.reading_work(before, read).share_of(self.reading_work(before, tokens)),
         }
     }
 }
@@ -179,13 +179,12 @@ impl TextReading<'_> {
     /// How far the reading is after a piece that began at this time.
     fn progress(&mut self, started: Instant) -> Progress {
         self.elapsed += started.elapsed();
-        let read = self.session.tokens.len() - self.before;
-        let session = &self.session;
-        let share = session.reading_share(self.before, read, self.missing());
-        let (done, all) =
-            (session.reading_work(self.before, read), session.reading_work(self.before, self.missing()));
+        let (session, size) = (&self.session, self.missing());
+        let read = session.tokens.len() - self.before;
+        let [done, all] = [read, size].map(|tokens| session.reading_work(self.before, tokens));
         let left = session.pieces.pace(None).and_then(|pace| pace.time(all - done));
-        Progress { task: Task::Prefill, share, size: self.missing(), elapsed: self.elapsed, left }
+        let share = done.share_of(all);
+        Progress { task: Task::Prefill, share, size, elapsed: self.elapsed, left }
     }
 }
 
