@@ -20,7 +20,6 @@ TAGS = {
     "aarch64-unknown-linux-gnu": "manylinux_2_28_aarch64",
     "x86_64-pc-windows-gnu": "win_amd64",
     "aarch64-apple-darwin": "macosx_11_0_arm64",
-    "x86_64-apple-darwin": "macosx_10_12_x86_64",
 }
 
 root, version, target, dist = sys.argv[1:]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::office::encrypted;
 use crate::plain::decode;
 use crate::{Kind, Problem};
 
@@ -35,7 +36,7 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0, b"\0asm", "an executable (WebAssembly)"),
     (0, b"GGUF", "a model (GGUF)"),
     (0, b"SQLite format 3\0", "a database (SQLite)"),
-    (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", OLD_OFFICE),
+    (0, encrypted::CONTAINER, OLD_OFFICE),
 ];
 
 /// What Office wrote until 2003.
@@ -75,10 +76,10 @@ pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Option<Kind>, Problem> 
             .iter()
             .find(|(at, signature, _)| bytes.get(*at..).is_some_and(|rest| rest.starts_with(signature)));
         // Office programs put what they encrypt into a file of the old kind.
-        let name: Vec<u8> = "EncryptedPackage".encode_utf16().flat_map(u16::to_le_bytes).collect();
-        let is_old = known.is_some_and(|(_, signature, _)| signature.starts_with(b"\xd0\xcf"));
+        let name: Vec<u8> = encrypted::PACKAGE.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let is_old = encrypted::is_container(bytes);
         let is_new = is_old && is_named_as_document(Path::new(&format!("x.{extension}")));
-        if is_new || (is_old && bytes.windows(name.len()).any(|window| window == name)) {
+        if is_new || (is_old && memchr::memmem::find(bytes, &name).is_some()) {
             return Ok(None);
         }
         return Err(binary(known.map_or("binary data", |(_, _, what)| what)));

@@ -44,7 +44,7 @@ pub use self::convert::convert_in_process;
 pub use self::counts::total;
 pub use self::error::{DocumentError, Problem};
 pub use self::package::natural_path_order;
-pub use self::selection::{Selection, Unit, split_numbers};
+pub use self::selection::{Selection, Unit, split_numbers, without_numbers};
 pub use self::sources::{LeftOut, Skipped, Source, Waste, read};
 
 /// What a document may take.

@@ -110,6 +110,11 @@ pub fn split_numbers(path: &Path) -> Option<(PathBuf, &str)> {
     (is_numbers && !name.is_empty() && path.symlink_metadata().is_err()).then(|| (name.into(), numbers))
 }
 
+/// A path without the numbers of parts behind it.
+pub fn without_numbers(path: &Path) -> PathBuf {
+    split_numbers(path).map_or_else(|| path.to_owned(), |(path, _)| path)
+}
+
 /// Counts the parts of a document while it is converted, and chooses those that are read.
 pub(crate) struct Chooser<'a> {
     selection: Option<&'a Selection>,

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use longhand::saved::{DocumentCache, DocumentReading};
 use longhand::setup::Offers;
-use longhand::{Chat, ChatOptions, Preamble, SetupOptions};
+use longhand::{Chat, ChatOptions, SetupOptions};
 use terminal::prefill::PrefillArg;
 use terminal::{format, interrupt};
 
@@ -75,9 +75,7 @@ pub fn run(app: &App, args: &ReadArgs) -> Result<()> {
     let chat_format = &args.answer.chat_format(&model)?;
     app.note_template(chat_format);
     let documents = Documents::read(&files, &args.documents.options()?)?;
-    let preamble = Preamble::new(chat_format, args.system_prompt.as_deref(), documents.text())?;
-    documents.announce(app, chat_format, preamble.document_tokens())?;
-    let preamble = preamble.with_names(documents.names()).with_outline(documents.outline().clone());
+    let preamble = documents.preamble(app, chat_format, args.system_prompt.as_deref())?;
     drop(documents);
     let prompt = preamble.min_tokens();
     let context = options.context.tokens(prompt, model.spec().n_ctx_train);

@@ -11,8 +11,8 @@ use documents::{
     Document, DocumentError, Limits, Note, Options, Problem, Selection, Source, natural_path_order,
 };
 use hub::web;
-use longhand::ChatFormat;
 use longhand::outline::Outline;
+use longhand::{ChatFormat, Preamble};
 use terminal::{format, stdin};
 
 use crate::app::App;
@@ -157,6 +157,13 @@ impl Documents {
             false => self.text.push_str(&text),
         }
         self.parts.push(Part { name, is_collection, count, notes, range: start..self.text.len() });
+    }
+
+    /// What a chat about them begins with. Says how large they are.
+    pub fn preamble(&self, app: &App, format: &ChatFormat, system: Option<&str>) -> Result<Preamble> {
+        let preamble = Preamble::new(format, system, &self.text)?;
+        self.announce(app, format, preamble.document_tokens())?;
+        Ok(preamble.with_names(self.names()).with_outline(self.outline.clone()))
     }
 
     /// Says on stderr what was read: a line for each file, folder or pattern with its tokens. `tokens` are those

@@ -282,7 +282,7 @@ fn names_document(text: &str) -> bool {
 /// Whether a text names a document that is given.
 fn mentions(text: &str, documents: &[PathBuf]) -> bool {
     let name = |path: &PathBuf| {
-        let path = documents::split_numbers(path).map_or_else(|| path.clone(), |(path, _)| path);
+        let path = documents::without_numbers(path);
         Some(path.file_name()?.to_string_lossy().into_owned())
     };
     documents.iter().filter_map(name).any(|name| text.contains(&name))

@@ -150,6 +150,22 @@ impl Outline {
             })
     }
 
+    /// The outline of this text, of which it may be a longer one's; empty if it is another's.
+    pub fn fitted_to(mut self, text: &str) -> Outline {
+        self.truncate(text.len());
+        if self.is_of(text) { self } else { Outline::default() }
+    }
+
+    /// The outline within a document of this name: `name` is before those of its documents.
+    pub fn within(mut self, name: &str) -> Outline {
+        for Mark(_, begins) in &mut self.marks {
+            if let Begins::Document(own) = begins {
+                *own = cut(&format!("{name}/{own}"), MAX_NAME).to_owned();
+            }
+        }
+        self
+    }
+
     /// Where a byte of the text is.
     pub fn location<'a>(&'a self, text: &'a str, at: usize) -> Location<'a> {
         let before = &self.marks[..self.marks.partition_point(|mark| mark.0 <= at)];
@@ -161,7 +177,7 @@ impl Outline {
                     break;
                 }
                 Begins::Page(number) => _ = location.page.get_or_insert(*number),
-                Begins::Heading(_) => _ = location.section.get_or_insert(title(text, *start)),
+                Begins::Heading(_) => _ = location.section.get_or_insert_with(|| title(text, *start)),
             }
         }
         location.section = location.section.filter(|title| !title.is_empty());

@@ -93,13 +93,10 @@ impl Chat {
         &mut self,
         name: &str,
         document: &str,
-        mut outline: Outline,
+        outline: Outline,
     ) -> Result<(), EngineError> {
         let text = document.trim_end().to_owned();
-        outline.truncate(text.len());
-        if !outline.is_of(&text) {
-            outline = Outline::default();
-        }
+        let outline = outline.fitted_to(&text);
         if self.has_questions() {
             let turn = self.turns.len();
             self.attachments.push(Attachment { turn, name: name.to_owned(), text, outline });

@@ -121,9 +121,8 @@ impl Preamble {
 
     /// The same with an outline of the text of the documents. It is saved with the conversation, too; the model does not
     /// see it. One that is not of this text is left out.
-    pub fn with_outline(self, mut outline: Outline) -> Preamble {
-        outline.truncate(self.documents.len());
-        let outline = if outline.is_of(&self.documents) { outline } else { Outline::default() };
+    pub fn with_outline(self, outline: Outline) -> Preamble {
+        let outline = outline.fitted_to(&self.documents);
         Preamble { outline, ..self }
     }
 

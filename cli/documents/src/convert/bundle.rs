@@ -1,6 +1,6 @@
 //! Documents within a document: files of an archive, attachments of a message.
 
-use super::{convert_within, marked_text};
+use super::{convert_within, marked_text, open};
 use crate::counts::Counts;
 use crate::kind::{self, binary};
 use crate::marks::MARK;
@@ -71,25 +71,17 @@ impl<'a> Parts<'a> {
     }
 
     fn convert(&self, name: &str, bytes: &[u8]) -> Result<Converted, Problem> {
-        let kind = match kind::detect(name, bytes)? {
+        let (kind, bytes) = match kind::detect(name, bytes)? {
             Some(kind @ (Kind::Text | Kind::Markdown)) => return marked_text(name, kind, bytes),
-            Some(kind) => kind,
-            None => {
-                let (kind, package) = super::open(bytes, self.options)?;
-                return self.convert_kind(kind, &package);
-            }
+            kind => open(kind, bytes, self.options)?,
         };
-        self.convert_kind(kind, bytes)
-    }
-
-    fn convert_kind(&self, kind: Kind, bytes: &[u8]) -> Result<Converted, Problem> {
         let is_bundle = matches!(kind, Kind::Archive | Kind::Mail);
         if is_bundle && self.depth >= MAX_DEPTH {
             return Err(Problem::TooDeep);
         }
         let left = self.options.limits.bytes.saturating_sub(self.text.len() as u64);
         let limits = Limits { bytes: left, ..self.options.limits };
-        convert_within(kind, bytes, &Options { limits, ..self.options.clone() }, self.depth + 1)
+        convert_within(kind, &bytes, &Options { limits, ..self.options.clone() }, self.depth + 1)
     }
 
     /// All of them.

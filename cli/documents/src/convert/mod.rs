@@ -83,18 +83,22 @@ fn detect_and_convert(
     bytes: &[u8],
     options: &Options,
 ) -> Result<(Kind, Converted), Problem> {
-    if let Some(kind) = kind {
-        return Ok((kind, convert_whole(kind, bytes, options)?));
-    }
-    let (kind, package) = open(bytes, options)?;
-    Ok((kind, convert_whole(kind, &package, options)?))
+    let (kind, bytes) = open(kind, bytes, options)?;
+    Ok((kind, convert_whole(kind, &bytes, options)?))
 }
 
-/// What an archive is, decrypted where an office program has encrypted it.
+/// What a document is, and its bytes. Without a kind it is an archive, decrypted where an office program has encrypted it.
 ///
 /// # Errors
 /// It is damaged, or encrypted and the password is not known.
-fn open<'a>(bytes: &'a [u8], options: &Options) -> Result<(Kind, Cow<'a, [u8]>), Problem> {
+fn open<'a>(
+    kind: Option<Kind>,
+    bytes: &'a [u8],
+    options: &Options,
+) -> Result<(Kind, Cow<'a, [u8]>), Problem> {
+    if let Some(kind) = kind {
+        return Ok((kind, Cow::Borrowed(bytes)));
+    }
     let package = match encrypted::is_container(bytes) {
         true => Cow::Owned(encrypted::decrypt(bytes, options.password.as_deref())?),
         false => Cow::Borrowed(bytes),

@@ -15,10 +15,10 @@ use crate::kind::{OLD_OFFICE, binary};
 use crate::package::xml::{self, Piece};
 
 /// How containers of the old kind begin.
-const CONTAINER: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
+pub(crate) const CONTAINER: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
 /// Parts of the container.
 const INFO: &str = "EncryptionInfo";
-const PACKAGE: &str = "EncryptedPackage";
+pub(crate) const PACKAGE: &str = "EncryptedPackage";
 /// Largest description, in bytes.
 const MAX_INFO: u64 = 1 << 20;
 /// How often the password may be hashed, by the specification.

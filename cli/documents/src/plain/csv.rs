@@ -22,9 +22,9 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
         Some((sign, rest)) => (sign.trim_end_matches('\r').bytes().next(), rest),
         None => (None, converted.text.as_str()),
     };
-    let Some(separator) = named.or_else(|| separator(text)) else { return Ok(converted) };
     // A mark that is not closed would take all that follows into its cell.
     let is_quoted = text.matches('"').count().is_multiple_of(2);
+    let Some(separator) = named.or_else(|| separator(text, is_quoted)) else { return Ok(converted) };
     let mut notes = converted.notes;
     if !is_quoted {
         notes.push(Note::OpenQuote);
@@ -52,8 +52,7 @@ fn reader(text: &str, separator: u8, is_quoted: bool) -> csv::Reader<&[u8]> {
 }
 
 /// The sign that divides most rows into equally many values.
-fn separator(text: &str) -> Option<u8> {
-    let is_quoted = text.matches('"').count().is_multiple_of(2);
+fn separator(text: &str, is_quoted: bool) -> Option<u8> {
     let score = |separator: u8| {
         let rows = reader(text, separator, is_quoted).into_records().take(SAMPLE_ROWS);
         let widths: Vec<usize> = rows.filter_map(|row| row.ok().map(|row| row.len())).collect();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use outline::{Begins, Mark, Outline};
+use outline::{Begins, Outline};
 
 use self::pattern::Pattern;
 use self::walk::Walk;
@@ -82,31 +82,18 @@ impl Source {
                 let file = Path::new(&name).file_name().map(|file| file.to_string_lossy().into_owned());
                 let name = file.unwrap_or(name);
                 outline.push(start, Begins::Document(name.clone()));
-                outline.append(start, within(&name, document.outline));
+                outline.append(start, document.outline.within(&name));
                 whole.push_str(&document.text);
                 continue;
             }
             let gap = if whole.is_empty() { "" } else { "\n\n" };
             whole.extend([gap, "==> ", &name, " <==\n"]);
             outline.push(start + gap.len(), Begins::Document(name.clone()));
-            outline.append(whole.len(), within(&name, document.outline));
+            outline.append(whole.len(), document.outline.within(&name));
             whole.push_str(document.text.trim_end());
         }
         (whole, outline)
     }
-}
-
-/// An outline in which documents within a document have its name before theirs.
-fn within(name: &str, outline: Outline) -> Outline {
-    let mut inner = Outline::default();
-    for Mark(start, begins) in outline.marks() {
-        let begins = match begins {
-            Begins::Document(own) => Begins::Document(format!("{name}/{own}")),
-            begins => begins.clone(),
-        };
-        inner.push(*start, begins);
-    }
-    inner
 }
 
 /// Reads a file, all documents of a folder, or all documents that match a pattern such as `src/**/*.rs`. A file or a

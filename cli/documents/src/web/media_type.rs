@@ -45,9 +45,11 @@ pub(crate) fn needs_browser(page: &[u8], text: &str) -> bool {
     /// A page of people has more characters, or hardly more code than text.
     const MIN_CHARACTERS: usize = 400;
     const MAX_CODE_PER_TEXT: usize = 20;
-    let length = text.chars().filter(|c| !c.is_whitespace()).count();
-    let is_nearly_empty = length < MIN_CHARACTERS;
+    let length = text.chars().filter(|c| !c.is_whitespace()).take(MIN_CHARACTERS).count();
+    if length == MIN_CHARACTERS {
+        return false;
+    }
     let has_script = memchr::memmem::find(&page.to_ascii_lowercase(), b"<script").is_some();
     let says_so = text.to_ascii_lowercase().contains("javascript");
-    is_nearly_empty && has_script && (says_so || length * MAX_CODE_PER_TEXT < page.len())
+    has_script && (says_so || length * MAX_CODE_PER_TEXT < page.len())
 }

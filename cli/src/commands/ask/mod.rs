@@ -216,9 +216,7 @@ struct Asking<'a> {
 impl Asking<'_> {
     /// What is read before the first question. Says how large the documents are.
     fn preamble(&self, documents: &Documents) -> Result<Preamble> {
-        let preamble = Preamble::new(&self.format, self.args.system_prompt.as_deref(), documents.text())?;
-        documents.announce(self.app, &self.format, preamble.document_tokens())?;
-        Ok(preamble.with_names(documents.names()).with_outline(documents.outline().clone()))
+        documents.preamble(self.app, &self.format, self.args.system_prompt.as_deref())
     }
 
     /// A chat that begins with `preamble`, in a session that `start` makes for a first prompt of so many tokens. With it
@@ -283,6 +281,7 @@ impl Asking<'_> {
             cache: self.args.disk.documents(),
             prints_sources: self.args.sources.are_on() && !self.args.json,
             finds_sources: self.args.sources.are_on() || self.args.json && self.args.sources.unless_off(),
+            compares: self.args.json,
             ..Asked::default()
         }
     }
@@ -302,6 +301,8 @@ struct Asked {
     /// Whether the sources of each answer are printed, and whether they are found.
     prints_sources: bool,
     finds_sources: bool,
+    /// Whether answers are compared with the documents also where they are not formatted.
+    compares: bool,
     checker: Checker,
     /// With --json, from the first answer on.
     stream: Option<JsonStream>,
@@ -335,7 +336,9 @@ impl Asked {
             if shows && app.console.stdout_terminal() {
                 app.console.print(&heading(number, question, |text| app.console.paint(36, text)))?;
             }
-            let known = self.checker.known(chat);
+            // Nobody sees more than the answer where it is printed as it is.
+            let is_compared = self.compares || app.console.formats_answers() && !self.collects;
+            let known = is_compared.then(|| self.checker.known(chat)).flatten();
             let new_view = || AnswerView::new(app.console, self.hides_thinking).compared_with(known.clone());
             let mut view = shows.then(new_view);
             let answer = turn::generate(app, chat, &mut |piece| {

@@ -160,7 +160,10 @@ impl Markdown {
             let (has_colors, underline) = (self.rows.has_colors(), &self.underline);
             self.table.end(&mut self.rows, &|style, text| {
                 let runs = spans(text, style, has_colors);
-                underline.as_ref().map_or_else(|| runs.clone(), |underline| underline.cell(runs.clone()))
+                match underline {
+                    Some(underline) => underline.cell(runs),
+                    None => runs,
+                }
             });
         }
     }

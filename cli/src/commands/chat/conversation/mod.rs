@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::Result;
 use longhand::text::split_thinking;
 use longhand::{Chat, EngineError, Generated, Observer, Reading, SetupOptions, Stop};
+use lookup::absent::Known;
 use terminal::format;
 
 use crate::app::App;
@@ -228,10 +229,10 @@ impl Conversation<'_, '_> {
     /// Generates the answer to what was read, and prints it.
     fn answer(&mut self, reading: Reading) -> Result<Outcome> {
         let known = self.checker.known(self.chat);
-        let mut view = self.front_end.answer_view().compared_with(known);
+        let mut view = self.front_end.answer_view().compared_with(known.clone());
         let answer = turn::generate(self.app, self.chat, &mut |piece| view.push(piece))?;
         view.finish()?;
-        Ok(self.finish_answer(reading, &answer))
+        Ok(self.finish_answer(reading, &answer, known.as_deref()))
     }
 
     /// Goes on with the last answer.
@@ -257,16 +258,16 @@ impl Conversation<'_, '_> {
         };
         let shown = self.chat.messages().last().map_or_else(String::new, |last| last.content.clone());
         let known = self.checker.known(self.chat);
-        let mut view = self.front_end.answer_view().compared_with(known).resume(&shown);
+        let mut view = self.front_end.answer_view().compared_with(known.clone()).resume(&shown);
         let answer = turn::go_on(self.app, self.chat, &mut |piece| view.push(piece))?;
         view.finish()?;
-        Ok(self.finish_answer(reading, &answer))
+        Ok(self.finish_answer(reading, &answer, known.as_deref()))
     }
 
-    /// Keeps an answer, and says why it has ended.
-    fn finish_answer(&mut self, reading: Reading, answer: &Generated) -> Outcome {
+    /// Keeps an answer, and says why it has ended. `known` is what stands in the documents.
+    fn finish_answer(&mut self, reading: Reading, answer: &Generated, known: Option<&Known>) -> Outcome {
         self.is_unanswered = false;
-        self.compare_answer(answer);
+        self.compare_answer(answer, known);
         let front_end = &self.front_end;
         self.app.console.status(&summary(self.chat, answer, &self.sampling));
         self.keeper.keep(self.app, self.chat, answer.elapsed);

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use longhand::Generated;
 use longhand::text::split_thinking;
+use lookup::absent::Known;
 
 use crate::commands::chat::background::ends_chat;
 use crate::commands::chat::conversation::Conversation;
@@ -12,9 +13,9 @@ use crate::session::sources::AnswerSources;
 
 impl Conversation<'_, '_> {
     /// Finds out where an answer that was just written comes from, and says so in lines below it.
-    pub(super) fn compare_answer(&mut self, answer: &Generated) {
-        let Some(known) = self.checker.known(self.chat) else { return };
-        if let Some(line) = checked::line(&known, &answer.text) {
+    pub(super) fn compare_answer(&mut self, answer: &Generated, known: Option<&Known>) {
+        let Some(known) = known else { return };
+        if let Some(line) = checked::line(known, &answer.text) {
             self.app.console.status(&line);
         }
         let turn = self.chat.conversation().len().saturating_sub(1);

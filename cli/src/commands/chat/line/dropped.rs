@@ -80,7 +80,7 @@ fn path_of(text: &str) -> Option<String> {
         Some(url) => path_of_url(url)?,
         None => expand_home(text),
     };
-    let named = documents::split_numbers(&path).map_or_else(|| path.clone(), |(path, _)| path);
+    let named = documents::without_numbers(&path);
     let found = fs::metadata(&named).ok()?;
     let is_clear = match found.is_dir() {
         // `/tmp` may be a command with a typing error.
@@ -157,7 +157,7 @@ fn mentioned(text: &str) -> Option<(String, usize)> {
 
 /// Whether there is a file or a folder, and no device or pipe.
 fn is_document(path: &Path) -> bool {
-    let named = documents::split_numbers(path).map_or_else(|| path.to_owned(), |(path, _)| path);
+    let named = documents::without_numbers(path);
     fs::metadata(named).is_ok_and(|found| found.is_file() || found.is_dir())
 }
 

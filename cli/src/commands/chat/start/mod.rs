@@ -73,11 +73,7 @@ impl Opening<'_> {
                 check_saved(app, saved, args, &options, &model, documents.text())?;
                 Preamble::default()
             }
-            None => {
-                let preamble = Preamble::new(format, args.system.as_deref(), documents.text())?;
-                documents.announce(app, format, preamble.document_tokens())?;
-                preamble.with_names(documents.names()).with_outline(documents.outline().clone())
-            }
+            None => documents.preamble(app, format, args.system.as_deref())?,
         };
         Ok(Opening { args, options, model, sampling, preamble, saved, kept })
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use anyhow::Result;
 use longhand::Chat;
-use longhand::outline::{Begins, Mark, Outline};
+use longhand::outline::{Begins, Mark, Outline, Part};
 use terminal::format;
 
 use super::texts;
@@ -171,18 +171,11 @@ fn page_of<'a>(text: &'a str, outline: &'a Outline, within: &Range<usize>, page:
 
 /// Titles of sections, with their text and that of the sections within them.
 fn sections<'a>(text: &'a str, outline: &'a Outline, within: &Range<usize>) -> Vec<(&'a str, Shown<'a>)> {
-    let headings: Vec<(usize, usize)> = outline
-        .marks()
-        .iter()
-        .filter_map(|Mark(start, begins)| match begins {
-            Begins::Heading(level) if within.contains(start) => Some((*start, *level)),
-            _ => None,
-        })
-        .collect();
-    let section = |(i, (start, level)): (usize, &(usize, usize))| {
-        let next = headings[i + 1..].iter().find(|(_, next)| next <= level);
-        let range = *start..next.map_or(within.end, |(next, _)| *next);
-        let location = outline.location(text, *start);
+    let mut headings = outline.parts(text);
+    headings.retain(|part| part.level.is_some() && within.contains(&part.range.start));
+    let section = |(i, Part { range, location, level }): (usize, &Part<'a>)| {
+        let next = headings[i + 1..].iter().find(|next| next.level <= *level);
+        let range = range.start..next.map_or(within.end, |next| next.range.start);
         let document = location.document.map_or_else(String::new, |document| format!("{document}, "));
         let title = location.section.unwrap_or_default();
         (title, Shown { text, range, name: format!("{document}{title}") })
@@ -193,8 +186,8 @@ fn sections<'a>(text: &'a str, outline: &'a Outline, within: &Range<usize>) -> V
 /// What is read: documents with their pages and sections.
 fn list(texts: &[(&str, &Outline)]) -> String {
     let (mut lines, mut left_out) = (Vec::new(), 0);
-    let mut push = |line: String| match lines.len() < MAX_LINES {
-        true => lines.push(line),
+    let mut push = |line: &dyn Fn() -> String| match lines.len() < MAX_LINES {
+        true => lines.push(line()),
         false => left_out += 1,
     };
     for (text, outline) in texts {
@@ -209,13 +202,15 @@ fn list(texts: &[(&str, &Outline)]) -> String {
             };
             let name = if name.is_empty() { "documents" } else { name };
             let characters = text[range.clone()].chars().count();
-            push(format!("{name}: {pages}{} characters", format::count(characters)));
+            push(&|| format!("{name}: {pages}{} characters", format::count(characters)));
             for Mark(start, begins) in marks() {
                 if let Begins::Heading(level) = begins {
-                    let location = outline.location(text, *start);
-                    let page = location.page.map_or_else(String::new, |page| format!(" (p. {page})"));
-                    let title = location.section.unwrap_or("(no title)");
-                    push(format!("{}{title}{page}", "  ".repeat((*level).min(6))));
+                    push(&|| {
+                        let location = outline.location(text, *start);
+                        let page = location.page.map_or_else(String::new, |page| format!(" (p. {page})"));
+                        let title = location.section.unwrap_or("(no title)");
+                        format!("{}{title}{page}", "  ".repeat((*level).min(6)))
+                    });
                 }
             }
         }
