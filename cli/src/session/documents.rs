@@ -28,11 +28,11 @@ const MAX_IGNORE_FILES: usize = 2;
 pub struct Documents {
     text: String,
     outline: Outline,
-    parts: Vec<Part>,
+    attachments: Vec<Attachment>,
 }
 
 /// What one path, folder or pattern has given.
-pub struct Part {
+pub struct Attachment {
     /// As it was given.
     pub name: String,
     /// Whether it is a folder or a pattern.
@@ -125,18 +125,18 @@ impl Documents {
 
     /// The names of the files, without their folders; folders and patterns as they were given.
     pub fn names(&self) -> Vec<String> {
-        let name = |part: &Part| match Path::new(&part.name).file_name() {
-            Some(name) if !part.is_collection && !web::is_address(&part.name) => {
+        let name = |attachment: &Attachment| match Path::new(&attachment.name).file_name() {
+            Some(name) if !attachment.is_collection && !web::is_address(&attachment.name) => {
                 name.to_string_lossy().into_owned()
             }
-            _ => part.name.clone(),
+            _ => attachment.name.clone(),
         };
-        self.parts.iter().map(name).collect()
+        self.attachments.iter().map(name).collect()
     }
 
     /// What each path, folder or pattern has given, with its text.
-    pub fn parts(&self) -> impl Iterator<Item = (&Part, &str)> {
-        self.parts.iter().map(|part| (part, self.text[part.range.clone()].trim_end()))
+    pub fn attachments(&self) -> impl Iterator<Item = (&Attachment, &str)> {
+        self.attachments.iter().map(|attachment| (attachment, self.text[attachment.range.clone()].trim_end()))
     }
 
     fn bytes_left(&self) -> u64 {
@@ -144,7 +144,7 @@ impl Documents {
     }
 
     fn push(&mut self, source: Source) {
-        if !self.parts.is_empty() {
+        if !self.attachments.is_empty() {
             self.text.push_str("\n\n");
         }
         let (name, count, notes) = (source.name.clone(), count(&source), notes(&source));
@@ -156,7 +156,13 @@ impl Documents {
             true => self.text = text,
             false => self.text.push_str(&text),
         }
-        self.parts.push(Part { name, is_collection, count, notes, range: start..self.text.len() });
+        self.attachments.push(Attachment {
+            name,
+            is_collection,
+            count,
+            notes,
+            range: start..self.text.len(),
+        });
     }
 
     /// What a chat about them begins with. Says how large they are.
@@ -169,18 +175,18 @@ impl Documents {
     /// Says on stderr what was read: a line for each file, folder or pattern with its tokens. `tokens` are those
     /// of the whole text.
     pub fn announce(&self, app: &App, format: &ChatFormat, tokens: usize) -> Result<()> {
-        for part in &self.parts {
-            let tokens = match self.parts.len() {
+        for attachment in &self.attachments {
+            let tokens = match self.attachments.len() {
                 1 => tokens,
-                _ => format.count(self.text[part.range.clone()].trim_end())?,
+                _ => format.count(self.text[attachment.range.clone()].trim_end())?,
             };
-            app.console.note(&part.line(tokens));
+            app.console.note(&attachment.line(tokens));
         }
         Ok(())
     }
 }
 
-impl Part {
+impl Attachment {
     /// Where it begins in the whole text.
     pub fn start(&self) -> usize {
         self.range.start
@@ -369,11 +375,17 @@ mod tests {
 
     #[test]
     fn a_line_says_what_was_read() {
-        let part = |count: &str, notes: &[&str]| {
+        let attachment = |count: &str, notes: &[&str]| {
             let notes = notes.iter().map(|note| (*note).to_owned()).collect();
-            Part { name: "paper.pdf".into(), is_collection: false, count: count.into(), notes, range: 0..0 }
+            Attachment {
+                name: "paper.pdf".into(),
+                is_collection: false,
+                count: count.into(),
+                notes,
+                range: 0..0,
+            }
         };
-        assert_eq!(part("38 pages", &[]).line(13204), "paper.pdf: 38 pages, 13,204 tokens");
-        assert_eq!(part("", &["decoded as x", "y"]).line(1), "paper.pdf: 1 token (decoded as x; y)");
+        assert_eq!(attachment("38 pages", &[]).line(13204), "paper.pdf: 38 pages, 13,204 tokens");
+        assert_eq!(attachment("", &["decoded as x", "y"]).line(1), "paper.pdf: 1 token (decoded as x; y)");
     }
 }

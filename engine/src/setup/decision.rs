@@ -32,7 +32,7 @@ pub(super) struct Decider<'a> {
 }
 
 /// A session to decide about.
-pub(super) struct Case {
+pub(super) struct Proposal {
     /// Without its head profile, which is in `heads`.
     pub(super) session: SessionOptions,
     pub(super) heads: PlannedHeads,
@@ -154,12 +154,12 @@ impl<'a> Decider<'a> {
     ///
     /// # Errors
     /// If options contradict each other, or computing the windows of its heads would be in vain.
-    pub(super) fn case(
+    pub(super) fn proposal(
         &self,
         options: &SetupOptions,
         prompt: usize,
         observer: &mut dyn Observer,
-    ) -> Result<Case, EngineError> {
+    ) -> Result<Proposal, EngineError> {
         let (spec, shape) = (self.model.spec(), self.model.head_shape()?);
         let session = options.session(options.context.tokens(prompt, spec.n_ctx_train));
         session.policy.check(spec)?;
@@ -173,7 +173,7 @@ impl<'a> Decider<'a> {
         }
         let longest = if options.only_text { prompt } else { session.context };
         let heads = self.heads(&session.policy, observer)?;
-        Ok(Case { session, heads, budget: options.budget, prompt, longest, check_memory: true })
+        Ok(Proposal { session, heads, budget: options.budget, prompt, longest, check_memory: true })
     }
 
     /// Decides about a session. With [`Precision::Arithmetic`] no graph is built for it, but once for each place of the
@@ -182,8 +182,8 @@ impl<'a> Decider<'a> {
     /// # Errors
     /// If options contradict each other, the session does not fit the free memory of the host, or the interrupt flag is
     /// set.
-    pub(super) fn decide(&self, case: &Case, precision: Precision) -> Result<Decision, EngineError> {
-        let Case { session, heads, budget, prompt, longest, check_memory } = case;
+    pub(super) fn decide(&self, proposal: &Proposal, precision: Precision) -> Result<Decision, EngineError> {
+        let Proposal { session, heads, budget, prompt, longest, check_memory } = proposal;
         let (prompt, longest, target) = (*prompt, *longest, &self.target);
         let layers = self.model.spec().n_layers;
         let planner = self.planner(*budget);

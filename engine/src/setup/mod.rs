@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use self::advice::{Advice, FULL, Offer, Offers, Reason, Recipe, TYPES, rank, recipes, share};
 pub use self::calibrate::{CalibrationOptions, calibrate};
-use self::decision::{Case, Decider, Decision, PlannedHeads};
+use self::decision::{Decider, Decision, PlannedHeads, Proposal};
 pub use self::forecast::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast};
 pub(crate) use self::loaded::fit_instead_of;
 pub use self::loaded::{
@@ -129,11 +129,11 @@ impl Setup {
             let (changed, decision, advice) = match (&options.policy, options.budget) {
                 (Some(_), _) => {
                     // What is to be told is told once.
-                    let case = match tries {
-                        0 => decider.case(options, prompt, observer)?,
-                        _ => decider.case(options, prompt, &mut ())?,
+                    let proposal = match tries {
+                        0 => decider.proposal(options, prompt, observer)?,
+                        _ => decider.proposal(options, prompt, &mut ())?,
                     };
-                    (options.clone(), decider.decide(&case, Precision::Graphs)?, None)
+                    (options.clone(), decider.decide(&proposal, Precision::Graphs)?, None)
                 }
                 (None, Some(budget)) => advice::for_budget(&decider, options, budget, prompt)?.parts(),
                 (None, None) => advice::choose(&decider, options, prompt)?.parts(),
@@ -193,8 +193,8 @@ impl Setup {
             None => decider.heads(&session.policy, observer)?,
         };
         let longest = if options.only_text { 0 } else { session.context };
-        let case = Case { session, heads, budget: None, prompt: 0, longest, check_memory: true };
-        let decision = decider.decide(&case, Precision::Graphs)?;
+        let proposal = Proposal { session, heads, budget: None, prompt: 0, longest, check_memory: true };
+        let decision = decider.decide(&proposal, Precision::Graphs)?;
         Ok(Setup::new(model, &options, decision, observer))
     }
 
@@ -213,9 +213,9 @@ impl Setup {
         let policy = Some(session.policy.clone());
         let options = SetupOptions { policy, budget: None, ..options.clone() };
         let heads = PlannedHeads::known(None);
-        let case =
-            Case { session, heads, budget: None, prompt: context, longest: context, check_memory: false };
-        let decision = Decider::new(model, &options, observer)?.decide(&case, Precision::Graphs)?;
+        let proposal =
+            Proposal { session, heads, budget: None, prompt: context, longest: context, check_memory: false };
+        let decision = Decider::new(model, &options, observer)?.decide(&proposal, Precision::Graphs)?;
         Ok(Setup::new(model, &options, decision, observer))
     }
 

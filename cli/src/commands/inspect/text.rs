@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::args::documents::DocumentArgs;
 use crate::failure::Failure;
-use crate::session::documents::{Documents, Part};
+use crate::session::documents::{Attachment, Documents};
 
 /// Print documents as a model reads them
 ///
@@ -39,17 +39,21 @@ pub fn run(app: &App, args: &TextArgs) -> Result<()> {
     }
     if args.json {
         let parts = documents.outline().parts(documents.text());
-        let objects: Vec<Value> = documents.parts().map(|(part, text)| object(&parts, part, text)).collect();
+        let objects: Vec<Value> =
+            documents.attachments().map(|(attachment, text)| object(&parts, attachment, text)).collect();
         return app.console.print_json(&objects);
     }
-    documents.parts().filter_map(|(part, _)| part.about()).for_each(|line| app.console.note(&line));
+    documents
+        .attachments()
+        .filter_map(|(attachment, _)| attachment.about())
+        .for_each(|line| app.console.note(&line));
     // As an answer: on a terminal without control sequences.
     Ok(app.console.print_answer(&format!("{}\n", documents.text().trim_end()))?)
 }
 
 /// What a FILE has given, with its parts: offsets are bytes of its text.
-fn object(parts: &[outline::Part], part: &Part, text: &str) -> Value {
-    let begin = part.start();
+fn object(parts: &[outline::Part], attachment: &Attachment, text: &str) -> Value {
+    let begin = attachment.start();
     let parts = parts.iter().filter_map(|inner| {
         let start = inner.range.start.max(begin) - begin;
         let end = inner.range.end.min(begin + text.len()).checked_sub(begin)?;
@@ -65,5 +69,5 @@ fn object(parts: &[outline::Part], part: &Part, text: &str) -> Value {
         })
     });
     let parts: Vec<Value> = parts.collect();
-    json!({ "name": part.name, "count": part.count, "notes": part.notes, "parts": parts, "text": text })
+    json!({ "name": attachment.name, "count": attachment.count, "notes": attachment.notes, "parts": parts, "text": text })
 }

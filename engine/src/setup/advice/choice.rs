@@ -220,8 +220,8 @@ impl Search<'_> {
         options: SetupOptions,
         precision: Precision,
     ) -> Result<Candidate, EngineError> {
-        let case = self.decider.case(&options, self.prompt, &mut ())?;
-        let decision = self.decider.decide(&case, precision)?;
+        let proposal = self.decider.proposal(&options, self.prompt, &mut ())?;
+        let decision = self.decider.decide(&proposal, precision)?;
         let offer = Offer { bytes: decision.needed(), ..change };
         Ok(Candidate { offer, options, decision, is_planned: precision == Precision::Graphs })
     }

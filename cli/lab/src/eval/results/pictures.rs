@@ -92,7 +92,7 @@ pub fn of_retention(summaries: &[&Summary]) -> Vec<Picture> {
         x_label: "position in the text".to_owned(),
         y_label: "share of the rows, mean of all KV heads".to_owned(),
         columns: (0..parts).map(column).collect(),
-        rows: summaries.iter().map(|summary| summary.row().name()).collect(),
+        rows: summaries.iter().map(|summary| summary.cache().name()).collect(),
         cells: shares.iter().map(|shares| shares.iter().copied().map(Some).collect()).collect(),
         range: Some((0.0, 1.0)),
         numbers: Numbers::Percent,
@@ -110,7 +110,7 @@ pub fn of_attention_loss(summaries: &[&Summary]) -> Vec<Picture> {
         let cells = |losses: &Vec<f32>| {
             (0..heads).map(|head| losses.get(head).map(|loss| f64::from(*loss))).collect()
         };
-        let cache = summary.row().name();
+        let cache = summary.cache().name();
         let map = HeatMap {
             title: title(&format!("Attention lost beyond the least possible, {cache}"), summary),
             x_label: "query head".to_owned(),
@@ -123,7 +123,7 @@ pub fn of_attention_loss(summaries: &[&Summary]) -> Vec<Picture> {
             is_plain: true,
         };
         let words = [words("attention-loss", summary), vec![cache]].concat();
-        summary.row().evicts().then(|| Picture::new(&words, map.svg()))
+        summary.cache().evicts().then(|| Picture::new(&words, map.svg()))
     };
     summaries.iter().filter_map(picture).collect()
 }
@@ -155,7 +155,7 @@ fn by_position(
         let middle = |part: usize| (PART * part + PART / 2) as f64;
         let has_line = values.iter().any(|value| *value > 0.0);
         let points = values.into_iter().enumerate().map(|(part, value)| (middle(part), value)).collect();
-        has_line.then(|| Series { name: summary.row().name(), points, ..Series::default() })
+        has_line.then(|| Series { name: summary.cache().name(), points, ..Series::default() })
     };
     Plot {
         title,
@@ -179,9 +179,9 @@ fn by_memory(title: String, y: Axis, summaries: &[&Summary]) -> Plot {
     // Memory, score and error of each line, by its name.
     let mut lines: Vec<(String, Vec<[f64; 3]>)> = Vec::new();
     let tasks = summaries.iter().map(|summary| &summary.task).collect::<BTreeSet<_>>().len();
-    for group in summaries.chunk_by(|a, b| a.row() == b.row()).filter(|group| group.len() == tasks) {
+    for group in summaries.chunk_by(|a, b| a.cache() == b.cache()).filter(|group| group.len() == tasks) {
         let (share, score) = (mean(group, |summary| summary.kv_share), mean(group, |summary| summary.score));
-        let row = group[0].row();
+        let row = group[0].cache();
         let name = row.name_without_budget();
         if name == "full" {
             chart.reference = Some(("full, f16".to_owned(), score));
@@ -221,12 +221,12 @@ fn by_task(title: String, summaries: &[&Summary]) -> Plot {
             Some(((number as f64, summary.score), summary.standard_error.unwrap_or(0.0)))
         };
         let (points, errors) = tasks.iter().enumerate().filter_map(of_task).unzip();
-        Series { name: group[0].row().name(), points, errors }
+        Series { name: group[0].cache().name(), points, errors }
     };
     Plot {
         title,
         y: scores("mean score"),
-        series: summaries.chunk_by(|a, b| a.row() == b.row()).map(series).collect(),
+        series: summaries.chunk_by(|a, b| a.cache() == b.cache()).map(series).collect(),
         x: X::Groups(
             tasks.iter().map(|task| task.strip_prefix("niah_").unwrap_or(task).to_owned()).collect(),
         ),

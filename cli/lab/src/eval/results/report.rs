@@ -10,7 +10,7 @@ use crate::Lab;
 use crate::eval::EvalArgs;
 use crate::eval::results::pictures::{self, Picture};
 use crate::eval::results::records::Records;
-use crate::eval::results::summary::{Kind, pictures_of, summaries};
+use crate::eval::results::summary::{Measure, pictures_of, summaries};
 use crate::eval::results::{outputs, tables};
 
 /// Writes the files of the folder, and prints the table or the summary.
@@ -27,12 +27,13 @@ pub fn finish(lab: &Lab, args: &EvalArgs, records: &mut Records) -> Result<()> {
     let summary = serde_json::to_string_pretty(&summaries)? + "\n";
     outputs::write(records.folder(), outputs::SUMMARY, summary.as_bytes())?;
     for group in pictures_of(&summaries) {
-        let of_kind = |kind| group.iter().filter(|summary| summary.kind() == kind).collect::<Vec<_>>();
-        draw(records.folder(), pictures::of_scores(&of_kind(Kind::Score)))?;
-        draw(records.folder(), pictures::of_agreement(&of_kind(Kind::Agreement)))?;
-        draw(records.folder(), pictures::of_predictions(&of_kind(Kind::Prediction)))?;
-        draw(records.folder(), pictures::of_retention(&of_kind(Kind::Retention)))?;
-        draw(records.folder(), pictures::of_attention_loss(&of_kind(Kind::AttentionLoss)))?;
+        let of_measure =
+            |measure| group.iter().filter(|summary| summary.measure() == measure).collect::<Vec<_>>();
+        draw(records.folder(), pictures::of_scores(&of_measure(Measure::Score)))?;
+        draw(records.folder(), pictures::of_agreement(&of_measure(Measure::Agreement)))?;
+        draw(records.folder(), pictures::of_predictions(&of_measure(Measure::Prediction)))?;
+        draw(records.folder(), pictures::of_retention(&of_measure(Measure::Retention)))?;
+        draw(records.folder(), pictures::of_attention_loss(&of_measure(Measure::AttentionLoss)))?;
     }
     draw(records.folder(), pictures::of_needles(records.all()))?;
     if args.json {

@@ -58,9 +58,9 @@ pub struct Summary {
     pub sources: Option<SourceShares>,
 }
 
-/// What a task measures. Each kind has tables of its own.
+/// What a task measures. Each has tables of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum Measure {
     Score,
     Prediction,
     Agreement,
@@ -69,9 +69,9 @@ pub enum Kind {
     Sources,
 }
 
-/// A row of a table: a cache.
+/// Settings of a cache: what the rows of tables differ in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Row {
+pub struct CacheSettings {
     policy: String,
     heads: String,
     budget: String,
@@ -79,7 +79,7 @@ pub struct Row {
     prefill: String,
 }
 
-impl Row {
+impl CacheSettings {
     fn types(&self) -> String {
         match &self.types {
             [k, v] if k == v => k.clone(),
@@ -123,8 +123,8 @@ impl Row {
     }
 
     /// Full caches first, then by type and policy, then by memory.
-    fn order(&self, other: &Row) -> Ordering {
-        let words = |row: &Row| {
+    fn order(&self, other: &CacheSettings) -> Ordering {
+        let words = |row: &CacheSettings| {
             (
                 !row.budget.is_empty(),
                 row.types.clone(),
@@ -133,8 +133,9 @@ impl Row {
                 row.prefill.clone(),
             )
         };
-        let digits = |row: &Row| row.budget.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(0);
-        let size = |row: &Row| row.budget[..digits(row)].parse::<f64>().unwrap_or(0.0);
+        let digits =
+            |row: &CacheSettings| row.budget.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(0);
+        let size = |row: &CacheSettings| row.budget[..digits(row)].parse::<f64>().unwrap_or(0.0);
         words(self)
             .cmp(&words(other))
             .then(size(self).total_cmp(&size(other)))
@@ -163,7 +164,7 @@ pub fn summaries(records: &[Record]) -> Vec<Summary> {
     summaries.sort_by(|a, b| {
         a.picture()
             .cmp(&b.picture())
-            .then_with(|| a.row().order(&b.row()))
+            .then_with(|| a.cache().order(&b.cache()))
             .then_with(|| task(a).cmp(&task(b)))
     });
     summaries
@@ -209,20 +210,20 @@ impl Summary {
     }
 
     /// What the task measures.
-    pub fn kind(&self) -> Kind {
+    pub fn measure(&self) -> Measure {
         match self {
-            Summary { prediction: Some(_), .. } => Kind::Prediction,
-            Summary { agreement: Some(_), .. } => Kind::Agreement,
-            Summary { retention: Some(_), .. } => Kind::Retention,
-            Summary { attention_loss: Some(_), .. } => Kind::AttentionLoss,
-            Summary { sources: Some(_), .. } => Kind::Sources,
-            _ => Kind::Score,
+            Summary { prediction: Some(_), .. } => Measure::Prediction,
+            Summary { agreement: Some(_), .. } => Measure::Agreement,
+            Summary { retention: Some(_), .. } => Measure::Retention,
+            Summary { attention_loss: Some(_), .. } => Measure::AttentionLoss,
+            Summary { sources: Some(_), .. } => Measure::Sources,
+            _ => Measure::Score,
         }
     }
 
     /// The cache.
-    pub fn row(&self) -> Row {
-        Row {
+    pub fn cache(&self) -> CacheSettings {
+        CacheSettings {
             policy: self.policy.clone(),
             heads: self.heads.clone(),
             budget: self.budget.clone(),

@@ -4,7 +4,7 @@ use terminal::format;
 use terminal::table::Table;
 
 use crate::eval::compare::sources::{RANKINGS, Shares, SourceShares};
-use crate::eval::results::summary::{FINGERPRINT, Kind, Summary, error_of_mean, mean};
+use crate::eval::results::summary::{FINGERPRINT, Measure, Summary, error_of_mean, mean};
 
 /// Parts of a text in a table of what is kept.
 const PARTS: usize = 8;
@@ -24,20 +24,20 @@ pub fn markdown(summaries: &[Summary]) -> String {
     let mut sorted: Vec<&Summary> = summaries.iter().collect();
     sorted.sort_by_key(|summary| key(summary));
     for group in sorted.chunk_by(|a, b| key(a) == key(b)) {
-        for kind in [
-            Kind::Score,
-            Kind::Prediction,
-            Kind::Agreement,
-            Kind::Retention,
-            Kind::AttentionLoss,
-            Kind::Sources,
+        for measure in [
+            Measure::Score,
+            Measure::Prediction,
+            Measure::Agreement,
+            Measure::Retention,
+            Measure::AttentionLoss,
+            Measure::Sources,
         ] {
             let rows: Vec<&Summary> =
-                group.iter().copied().filter(|summary| summary.kind() == kind).collect();
+                group.iter().copied().filter(|summary| summary.measure() == measure).collect();
             if let Some(first) = rows.first() {
                 let model = if is_one { format!("{}, ", name(first)) } else { String::new() };
                 let table = TableRows { rows: &rows, has_models: !is_one };
-                text += &format!("\n{model}{}\n\n{}", table.heading(first), table.table(kind).markdown());
+                text += &format!("\n{model}{}\n\n{}", table.heading(first), table.table(measure).markdown());
             }
         }
     }
@@ -66,28 +66,28 @@ impl TableRows<'_> {
         let books = format!("{context} tokens of books, seed {seed}, texts: {samples}");
         let question = format!("the question is {known} while a text is read");
         let without = format!("{books}, without a question");
-        match first.kind() {
-            Kind::Score => {
+        match first.measure() {
+            Measure::Score => {
                 format!("{context} tokens, seed {seed}, texts for each task: {samples}, {question}")
             }
-            Kind::Prediction => format!(
+            Measure::Prediction => format!(
                 "{without}. KL: divergence from the predictions of a full cache in f16; same: most likely tokens that are \
                  equal, in %"
             ),
-            Kind::Agreement => format!(
+            Measure::Agreement => format!(
                 "{books}, {question}. Same: tokens of the summary that a full cache in f16 writes that are the most \
                  likely ones here, too, in %; before: tokens before the first that is not; length: tokens of the summary"
             ),
-            Kind::AttentionLoss => format!(
+            Measure::AttentionLoss => format!(
                 "{without}. Lost: attention of the next token that evicted rows would receive, in %, mean of all heads; least: \
                  what as many rows receive at least"
             ),
-            Kind::Sources => format!(
+            Measure::Sources => format!(
                 "{context} tokens, seed {seed}, texts for each task: {samples}, {question}. Of the right answers, in %, those \
                  whose first source has the answer / one of whose first three has it; wrong: the same by both of the other \
                  answers"
             ),
-            Kind::Retention => {
+            Measure::Retention => {
                 format!(
                     "{without}. Share of the rows that are kept of each eighth of the text, in %, all KV heads"
                 )
@@ -95,10 +95,10 @@ impl TableRows<'_> {
         }
     }
 
-    fn table(&self, kind: Kind) -> Table {
-        match kind {
-            Kind::Score => self.scores(),
-            Kind::Prediction => self.measured([">perplexity", ">KL", ">same"], |summary| {
+    fn table(&self, measure: Measure) -> Table {
+        match measure {
+            Measure::Score => self.scores(),
+            Measure::Prediction => self.measured([">perplexity", ">KL", ">same"], |summary| {
                 let prediction = summary.prediction.as_ref()?;
                 let numbers = [prediction.nll.exp(), prediction.kl, 100.0 * prediction.agreement];
                 Some([
@@ -107,20 +107,20 @@ impl TableRows<'_> {
                     format!("{:.1}", numbers[2]),
                 ])
             }),
-            Kind::Agreement => self.measured([">same", ">before", ">length"], |summary| {
+            Measure::Agreement => self.measured([">same", ">before", ">length"], |summary| {
                 let agreement = summary.agreement.as_ref()?;
                 let error = summary.standard_error.map(|error| format!(" ±{error:.1}")).unwrap_or_default();
                 let numbers = [agreement.tokens_before_difference, agreement.tokens];
                 let [before, length] = numbers.map(|number| format!("{number:.1}"));
                 Some([format!("{:.1}{error}", summary.score), before, length])
             }),
-            Kind::AttentionLoss => self.measured([">lost", ">least", ">difference"], |summary| {
+            Measure::AttentionLoss => self.measured([">lost", ">least", ">difference"], |summary| {
                 let loss = summary.attention_loss.as_ref()?;
                 let numbers = [loss.lost, loss.least, loss.lost - loss.least];
                 Some(numbers.map(|share| format!("{:.1}", 100.0 * share)))
             }),
-            Kind::Sources => self.sources(),
-            Kind::Retention => {
+            Measure::Sources => self.sources(),
+            Measure::Retention => {
                 let headers: [String; PARTS] = std::array::from_fn(|part| format!(">{}/{PARTS}", part + 1));
                 self.measured(headers.each_ref().map(String::as_str), |summary| {
                     let shares = summary.retention.as_ref()?;
@@ -156,14 +156,14 @@ impl TableRows<'_> {
     fn cells(&self, results: &[&Summary]) -> impl Iterator<Item = String> {
         let model = self.has_models.then(|| name(results[0]));
         let share = format!("{:.1}", 100.0 * mean(results, |summary| summary.kv_share));
-        let row = results[0].row();
+        let row = results[0].cache();
         let prefill = self.has_prefill().then(|| row.inexact_prefill().unwrap_or_default().to_owned());
         model.into_iter().chain(row.cells()).chain(prefill).chain([share])
     }
 
     /// Whether there is a column for the prefill: not where all texts were read exactly.
     fn has_prefill(&self) -> bool {
-        self.rows.iter().any(|summary| summary.row().inexact_prefill().is_some())
+        self.rows.iter().any(|summary| summary.cache().inexact_prefill().is_some())
     }
 
     /// A table with a line for each result that has numbers.
@@ -213,7 +213,7 @@ impl TableRows<'_> {
         let names = tasks.iter().map(|task| format!(">{}", task.strip_prefix("niah_").unwrap_or(task)));
         let names: Vec<String> = [">average".to_owned()].into_iter().chain(names).collect();
         let mut table = self.empty(names.iter().map(String::as_str));
-        for group in self.rows.chunk_by(|a, b| a.model() == b.model() && a.row() == b.row()) {
+        for group in self.rows.chunk_by(|a, b| a.model() == b.model() && a.cache() == b.cache()) {
             let average = match group.len() == tasks.len() {
                 true => {
                     let error = error_of_mean(group).map(|error| format!(" ±{error:.1}"));
