@@ -112,6 +112,9 @@ pub enum Problem {
     /// A page of the web has no text without its scripts.
     #[error("its scripts make the page: there is hardly any text in it")]
     NeedsBrowser,
+    /// The address has the name of another document.
+    #[error("the server sends a web page instead, perhaps one that asks for a login")]
+    PageInstead,
     /// It has no pages, chapters, slides or sheets.
     #[error("it has no pages, chapters, slides or sheets, of which some could be read")]
     NoParts,
@@ -176,6 +179,7 @@ impl Problem {
             Problem::NoDocuments | Problem::NoMatch => {
                 "hidden files, those that .gitignore names and what programs made for programs are left out; name such a file itself to read it"
             }
+            Problem::PageInstead => "open it in a browser, save the document there, and give that file",
             Problem::NeedsBrowser => {
                 "open it in a browser, save the page or print it to a PDF there, and give that file"
             }

@@ -396,6 +396,9 @@ pub fn read_bytes_with(name: &str, bytes: &[u8], options: &Options) -> Result<Do
     let bytes = decoded.as_deref().unwrap_or(bytes);
     let read = || {
         let (kind, converted) = match kind::detect(named, bytes)? {
+            Some(Kind::Html) if media_type.is_some() && media_type::names_a_document(name) => {
+                return Err(Problem::PageInstead);
+            }
             Some(Kind::Text | Kind::Markdown) if options.selection.is_some() => return Err(Problem::NoParts),
             Some(kind @ (Kind::Text | Kind::Markdown)) => (kind, convert::text_file(named, kind, bytes)?),
             kind => convert::convert(kind, bytes, options)?,

@@ -99,7 +99,9 @@ pub fn split_numbers(path: &Path) -> Option<(PathBuf, &str)> {
     // The port of a server, or a part of an address that is no file.
     let is_file = |address: &str| {
         let path = address.split_once("://").and_then(|(_, rest)| rest.split_once('/'));
-        path.is_some_and(|(_, path)| PARTED.iter().any(|end| path.to_ascii_lowercase().ends_with(end)))
+        let path =
+            path.map(|(_, path)| path.split(['?', '#']).next().unwrap_or_default().to_ascii_lowercase());
+        path.is_some_and(|path| PARTED.iter().any(|end| path.ends_with(end)))
     };
     if text.contains("://") && !is_file(name) {
         return None;

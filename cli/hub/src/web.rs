@@ -3,6 +3,8 @@
 //! A document has a largest size and a longest time. Redirects are followed a few times, and never from the web to this machine
 //! or its network, which only the user may name.
 
+use std::borrow::Cow;
+
 #[cfg(not(feature = "download"))]
 use terminal::failure::Failure;
 
@@ -21,6 +23,18 @@ pub fn is_address(text: &str) -> bool {
     ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
 }
 
+/// An address without the name and password in it, to be shown and kept.
+pub fn without_login(address: &str) -> Cow<'_, str> {
+    let Some((scheme, rest)) = address.split_once("://").filter(|_| is_address(address)) else {
+        return address.into();
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest[..end].rfind('@') {
+        Some(at) => format!("{scheme}://{}", &rest[at + 1..]).into(),
+        None => address.into(),
+    }
+}
+
 /// Fetches the document at an address.
 ///
 /// # Errors
@@ -28,7 +42,10 @@ pub fn is_address(text: &str) -> bool {
 #[cfg(not(feature = "download"))]
 pub fn fetch(address: &str) -> Result<WebDocument, Failure> {
     Err(Failure::new(
-        format!("{address} is an address, and this longhand was built without the feature `download`"),
+        format!(
+            "{} is an address, and this longhand was built without the feature `download`",
+            without_login(address)
+        ),
         "build it with the default features, or download the document and give its path",
     ))
 }
@@ -48,12 +65,12 @@ mod request {
     use terminal::format;
     use ureq::config::Config;
     use ureq::http::Uri;
-    use ureq::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, LOCATION};
+    use ureq::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, LOCATION};
     use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
     use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
-    use ureq::{Agent, BodyReader};
+    use ureq::{Agent, BodyReader, Timeout};
 
-    use super::WebDocument;
+    use super::{WebDocument, without_login};
     use crate::{agent, proxy};
 
     /// Largest document, in bytes.
@@ -75,9 +92,10 @@ mod request {
     pub fn fetch(address: &str) -> Result<WebDocument, Failure> {
         let until = Instant::now() + TIME;
         let is_local = Arc::new(AtomicBool::new(false));
+        let asked = &without_login(address);
         let mut request = Request {
-            asked: address,
-            uri: parse(address, address)?,
+            asked,
+            uri: parse(address, asked)?,
             address: address.to_owned(),
             allows_local: true,
             is_local: is_local.clone(),
@@ -97,7 +115,7 @@ mod request {
 
     /// A request for a document, after some redirects.
     struct Request<'a> {
-        /// The address that the user gave.
+        /// The address that the user gave, without a password.
         asked: &'a str,
         /// The address that is asked now.
         address: String,
@@ -152,7 +170,7 @@ mod request {
             let uri = parse(&address, self.asked)?;
             if self.uri.scheme_str() == Some("https") && uri.scheme_str() == Some("http") {
                 return Err(self.failed(
-                    &format!("it leads to an address without encryption: {address}"),
+                    &format!("it leads to an address without encryption: {}", without_login(&address)),
                     "give that address, if you trust it",
                 ));
             }
@@ -206,12 +224,22 @@ mod request {
             {
                 return Err(too_large());
             }
+            if let Some(encoding) = text(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
+                let what = format!("{host} sends it compressed ({encoding}), which it was not asked for");
+                return Err(self.failed(&what, "open it in a browser, save it there, and give the file"));
+            }
             let mut bytes = Vec::new();
             body.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| {
-                self.failed(
-                    &format!("{host} broke off: {error}"),
-                    "try again, or download it and give the file",
-                )
+                let reason = match error.get_ref().and_then(|error| error.downcast_ref()) {
+                    Some(ureq::Error::Timeout(Timeout::PerRead)) => {
+                        format!("{host} sends nothing more for {} seconds", SILENCE.as_secs())
+                    }
+                    Some(ureq::Error::Timeout(_)) => {
+                        format!("it takes longer than {} seconds", TIME.as_secs())
+                    }
+                    _ => format!("{host} broke off: {error}"),
+                };
+                self.failed(&reason, "try again, or download it and give the file")
             })?;
             match bytes.len() as u64 > MAX_BYTES {
                 true => Err(too_large()),
@@ -225,7 +253,7 @@ mod request {
 
         fn leads_inside(&self) -> Failure {
             self.failed(
-                &format!("it redirects to {}, and {IS_LOCAL}", self.address),
+                &format!("it redirects to {}, and {IS_LOCAL}", without_login(&self.address)),
                 "give that address itself, if you want what is there",
             )
         }
@@ -277,13 +305,21 @@ mod request {
             })
             .collect();
         let uri: Option<Uri> = encoded.parse().ok();
-        uri.filter(|uri| super::is_address(&encoded) && uri.host().is_some_and(|host| !host.is_empty()))
-            .ok_or_else(|| {
-                Failure::new(
-                    format!("{asked}: {address} is no address of a document"),
-                    "give an address such as https://example.com/report.pdf",
-                )
-            })
+        uri.filter(|uri| super::is_address(&encoded) && has_server(uri)).ok_or_else(|| {
+            Failure::new(
+                format!("{asked}: {} is no address of a document", without_login(address)),
+                "give an address such as https://example.com/report.pdf",
+            )
+        })
+    }
+
+    /// Whether an address has a host, and where it has a port, one that there can be.
+    fn has_server(uri: &Uri) -> bool {
+        let host = uri.host().unwrap_or_default();
+        let server = uri.authority().map_or("", |authority| authority.as_str());
+        let port = server.rsplit('@').next().and_then(|server| server.strip_prefix(host)?.strip_prefix(':'));
+        !host.is_empty()
+            && port.is_none_or(|port| port.is_empty() || uri.port_u16().is_some_and(|port| port > 0))
     }
 
     /// Where a reference of a document leads (RFC 3986, 5.2).
@@ -392,8 +428,35 @@ mod request {
             ] {
                 assert_eq!(joined(&from, reference), address);
             }
-            assert!(parse("file:///etc/passwd", "x").is_err() && parse("https://", "x").is_err());
+            for wrong in [
+                "file:///etc/passwd",
+                "https://",
+                "http://a:74477/",
+                "http://a:b/",
+                "http://a:0/",
+                "http://u:p@",
+            ] {
+                assert!(parse(wrong, "x").is_err(), "{wrong}");
+            }
+            for right in ["http://a", "http://a:/x", "http://[::1]:8080/x", "http://user:1234@a:80/x@y:z"] {
+                assert!(parse(right, "x").is_ok(), "{right}");
+            }
             assert_eq!(parse("https://example.com/ä b#c", "x").expect("an address").path(), "/%C3%A4%20b");
+        }
+
+        #[test]
+        fn an_address_is_shown_without_a_password() {
+            for (address, shown) in [
+                ("https://user:pass@example.com/x?y", "https://example.com/x?y"),
+                ("https://user:p@ss@example.com", "https://example.com"),
+                ("https://user@example.com:80#x", "https://example.com:80#x"),
+                ("https://example.com/a@b", "https://example.com/a@b"),
+                ("https://example.com?a@b", "https://example.com?a@b"),
+                ("notes@home.txt", "notes@home.txt"),
+                ("ftp://user:pass@x", "ftp://user:pass@x"),
+            ] {
+                assert_eq!(without_login(address), shown);
+            }
         }
 
         /// What a name resolves to counts, not only the name.

@@ -71,7 +71,9 @@ impl Documents {
             Ok(source) => source,
             Err(error) => {
                 let name = error.downcast_ref().map(|error: &DocumentError| error.name.clone());
-                return (vec![(name.unwrap_or_else(|| path.display().to_string()), Err(error))], None);
+                let given = path.display().to_string();
+                let name = name.unwrap_or_else(|| web::without_login(&given).into_owned());
+                return (vec![(name, Err(error))], None);
             }
         };
         let unreadable = std::mem::take(&mut source.skipped.unreadable);
@@ -274,12 +276,14 @@ fn read_address(named: &str, options: &Options) -> Result<Source> {
     let split = documents::split_numbers(Path::new(named));
     let (address, selection) = match &split {
         Some((path, numbers)) => {
-            let failed = |problem| DocumentError { name: named.to_owned(), problem };
+            let failed = |problem| DocumentError { name: web::without_login(named).into_owned(), problem };
             (path.to_str().unwrap_or(named), Some(Selection::parse(numbers).map_err(failed)?))
         }
         None => (named, None),
     };
     let document = web::fetch(address)?;
+    // Passwords are for the server alone.
+    let (named, address) = (&*web::without_login(named), &*web::without_login(address));
     let media_type = Some(document.media_type.unwrap_or_default());
     let options = Options { selection, media_type, ..options.clone() };
     with_password(named, &options, |options| {

@@ -65,9 +65,10 @@ fn documents_of_the_web_are_read_by_their_address() {
     let latin = [b"Gr\xf6\xdfe. ", DOCUMENT.as_bytes()].concat();
     let (address, asked) = server(vec![
         ("/page.php?id=3", 200, HTML, html(DOCUMENT)),
-        ("/boat.pdf", 200, "content-type: application/pdf\r\n", pdf),
+        ("/boat.pdf", 200, "content-type: application/pdf\r\n", pdf.clone()),
         ("/notes", 200, "content-type: text/plain; charset=iso-8859-1\r\n", latin),
         ("/moved", 302, "location: page.php?id=3\r\n", Vec::new()),
+        ("/boat.pdf?dl=1", 200, "content-type: application/pdf\r\n", pdf.clone()),
     ]);
     for path in ["page.php?id=3", "boat.pdf", "moved", "page.php?id=3#part"] {
         let run = ask(&format!("{address}/{path}"));
@@ -79,9 +80,11 @@ fn documents_of_the_web_are_read_by_their_address() {
     assert!(text.starts_with("Größe. The old boat"), "{text}");
     let page = longhand(&["text", &format!("{address}/page.php?id=3")]).ok();
     assert!(page.starts_with("# T\n\nThe old boat") && !page.contains("script"), "{page}");
-    let part = ask(&format!("{address}/boat.pdf:2"));
-    part.says(&["boat.pdf:2: 1 page, ", "(page 2 of 3)"]);
-    assert_eq!(part.ok(), ANSWER);
+    for path in ["boat.pdf:2", "boat.pdf?dl=1:2"] {
+        let part = ask(&format!("{address}/{path}"));
+        part.says(&[&format!("{path}: 1 page, "), "(page 2 of 3)"]);
+        assert_eq!(part.ok(), ANSWER);
+    }
     // An argument without a flag, and in a chat.
     assert_eq!(longhand(&["ask", &format!("{address}/moved"), QUESTION]).ok(), ANSWER);
     let chat = longhand_with_input(&["chat"], format!("/read {address}/moved\n{QUESTION}\n").as_bytes());
@@ -104,6 +107,13 @@ fn what_is_no_document_is_refused() {
         ("/loop", 302, "location: /loop\r\n", Vec::new()),
         ("/file", 302, "location: file:///etc/passwd\r\n", Vec::new()),
         ("/login", 403, "", Vec::new()),
+        ("/report.pdf?x=1", 200, HTML, html("Please log in.")),
+        (
+            "/packed",
+            200,
+            "content-type: text/plain\r\ncontent-encoding: gzip\r\n",
+            b"\x1f\x8b\x08\0".to_vec(),
+        ),
     ]);
     for (path, error, hint) in [
         ("app", "its scripts make the page", "open it in a browser"),
@@ -114,6 +124,8 @@ fn what_is_no_document_is_refused() {
         ("loop", "it redirects more than 5 times", "browser"),
         ("file", "file:///etc/passwd is no address of a document", "hint: "),
         ("login", "refuses it (status 403)", "save it there"),
+        ("report.pdf?x=1", "a web page instead", "save the document there"),
+        ("packed", "sends it compressed (gzip)", "save it there"),
         ("missing", "has no such document (status 404)", "check the address"),
     ] {
         let run = ask(&format!("{address}/{path}"));
@@ -121,7 +133,25 @@ fn what_is_no_document_is_refused() {
         run.assert_failed(1, error);
     }
     ask("http://127.0.0.1:1/x").assert_failed(1, "no answer of 127.0.0.1");
-    ask("https://").assert_failed(1, "is no address of a document");
+    for wrong in ["https://", "http://127.0.0.1:74477/", "http://127.0.0.1:x/"] {
+        ask(wrong).assert_failed(1, "is no address of a document");
+    }
+}
+
+#[test]
+fn passwords_in_addresses_are_for_the_server_alone() {
+    let (address, _) = server(vec![("/x", 200, HTML, html(DOCUMENT))]);
+    let with_login = |path: &str| format!("{}/{path}", address.replace("://", "://anna:geheim@"));
+    let read = longhand(&["ask", "-f", &with_login("x"), QUESTION, "--json"]);
+    read.says(&[&format!("{address}/x: ")]);
+    for run in [read, ask(&with_login("missing")), ask("http://anna:geheim@127.0.0.1:x/")] {
+        assert!(
+            !run.stderr.contains("geheim") && !run.stdout.contains("geheim"),
+            "{}{}",
+            run.stdout,
+            run.stderr
+        );
+    }
 }
 
 /// Neither a document nor a question may have the program ask a server.

@@ -1,8 +1,11 @@
 //! What a server says that a document is, such as `text/html; charset=utf-8`.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use encoding_rs::Encoding;
+
+use crate::kind;
 
 /// Kinds of text that bytes do not tell, with the names of files that do.
 const KINDS: &[(&str, &str)] = &[
@@ -24,6 +27,13 @@ pub(crate) fn file_name<'a>(address: &'a str, media_type: &str) -> &'a str {
         Some((_, name)) => name,
         None => address.split(['?', '#']).next().unwrap_or_default(),
     }
+}
+
+/// Whether an address ends as a document does that is no text, so that a page in its place is something else.
+pub(crate) fn names_a_document(address: &str) -> bool {
+    let path = Path::new(address.split(['?', '#']).next().unwrap_or_default());
+    let is_pdf = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("pdf"));
+    is_pdf || kind::is_named_as_document(path)
 }
 
 /// A text as UTF-8, where its type names another encoding. A text that is UTF-8 is not changed, whatever its type says.
