@@ -10,7 +10,7 @@ use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, TryLockError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{self, InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
@@ -80,15 +80,25 @@ pub fn take_typed_before(bytes: usize) -> usize {
 /// Gives the terminal back as it was. Does nothing if it was not changed. Another thread that changes the modes is waited
 /// for, but not longer than a moment: it may be the one that has failed.
 pub fn restore() {
+    restore_within(Duration::from_millis(100));
+}
+
+/// Gives the terminal back before the program ends, whatever other threads do. A thread that changes the modes is waited for,
+/// also on a machine that is busy.
+pub fn restore_for_good() {
+    IS_OVER.store(true, Ordering::SeqCst);
+    restore_within(Duration::from_secs(10));
+}
+
+/// Gives the terminal back. Another thread that changes the modes is waited for so long.
+fn restore_within(time: Duration) {
+    let until = Instant::now() + time;
     let mut changing = CHANGING.try_lock();
-    for _ in 0..100 {
-        match changing {
-            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
-            _ => break,
-        }
+    while matches!(changing, Err(TryLockError::WouldBlock)) && Instant::now() < until {
+        thread::sleep(Duration::from_millis(1));
         changing = CHANGING.try_lock();
     }
-    if CHANGED_BY.compare_exchange(process::id(), 0, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+    if CHANGED_BY.load(Ordering::SeqCst) != process::id() {
         return;
     }
     if MARKS_PASTES.load(Ordering::SeqCst) {
@@ -97,12 +107,8 @@ pub fn restore() {
     if let Some(original) = ORIGINAL.get() {
         let _ = termios::tcsetattr(stdin(), OptionalActions::Now, original);
     }
-}
-
-/// Gives the terminal back before the program ends, whatever other threads do.
-pub fn restore_for_good() {
-    IS_OVER.store(true, Ordering::SeqCst);
-    restore();
+    // Last: who did not get the lock sees what is still to be done.
+    let _ = CHANGED_BY.compare_exchange(process::id(), 0, Ordering::SeqCst, Ordering::SeqCst);
 }
 
 /// Sets the modes again after another program may have changed them. Does nothing after [`restore`].
@@ -228,5 +234,29 @@ mod tests {
             assert_eq!(after.local_modes, before.local_modes, "run {run}");
             assert!(shown.rfind(BRACKETED_PASTE_OFF) > shown.rfind(BRACKETED_PASTE_ON), "run {run}");
         }
+    }
+
+    /// As on a machine that is busy: a thread comes no further for a while.
+    #[test]
+    fn an_end_waits_for_a_thread_in_the_middle_of_a_change() {
+        if env::var_os(INSIDE).is_some() {
+            enter(true).expect("a terminal");
+            let raw = termios::tcgetattr(stdin()).expect("its modes");
+            let (locked, is_locked) = std::sync::mpsc::channel();
+            let changing = thread::spawn(move || {
+                let _changing = CHANGING.lock();
+                locked.send(()).expect("heard");
+                thread::sleep(Duration::from_millis(500));
+                termios::tcsetattr(stdin(), OptionalActions::Now, &raw).expect("set");
+            });
+            is_locked.recv().expect("locked");
+            restore_for_good();
+            changing.join().expect("changed");
+            low_level::exit(7);
+        }
+        let (shown, code, [before, after]) =
+            run_inside("an_end_waits_for_a_thread_in_the_middle_of_a_change");
+        assert_eq!(code, Some(7), "{shown}");
+        assert_eq!(after.local_modes, before.local_modes, "{shown}");
     }
 }

@@ -7,6 +7,7 @@ mod talking;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use models::gguf::GgufFile;
 use models::gguf::write::{GgufWriter, MetaValue};
@@ -159,6 +160,32 @@ pub fn file(name: &str, content: impl AsRef<[u8]>) -> String {
     let path = scratch("files").join(name);
     std::fs::write(&path, content).expect("a test file");
     path.to_str().expect("a path that is text").to_owned()
+}
+
+/// So many tokens that one thread needs some seconds to read them: 8,000, and more on a machine that is fast.
+pub fn many_tokens() -> usize {
+    /// Tokens of the text that is measured.
+    const SAMPLE: usize = 4_000;
+    static TOKENS: OnceLock<usize> = OnceLock::new();
+    *TOKENS.get_or_init(|| {
+        let sample = file("speed.txt", tokens(SAMPLE));
+        let program = command(&["ask", "-t", "1", "--policy", "full", "-f", &sample, "Why?"]);
+        let mut bash = Command::new("bash");
+        // Time of the processor: what else the machine does is no matter.
+        bash.args(["-c", "TIMEFORMAT=%U; time \"$@\" >/dev/null 2>&1", "bash"]);
+        bash.arg(program.get_program()).args(program.get_args());
+        bash.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let seconds =
+            bash.output().ok().and_then(|run| String::from_utf8(run.stderr).ok()?.trim().parse().ok());
+        // Attention takes most of it, and grows with the square of the length.
+        let tokens = seconds.map_or(0.0, |seconds: f64| SAMPLE as f64 * (3.0 / seconds.max(0.01)).sqrt());
+        (tokens as usize).clamp(8_000, 24_000)
+    })
+}
+
+/// A text of about so many tokens of the embedded model.
+pub fn tokens(count: usize) -> String {
+    "The old boat crossed the quiet river. ".repeat(count / 8)
 }
 
 /// Writes a changed copy of the embedded model, with all weights zero. Returns its path.

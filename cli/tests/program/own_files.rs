@@ -13,9 +13,10 @@ const NUMBER: &str = "What is Mary's favorite number?";
 const NUMBER_IS: &str = "Mary's favorite number is 34251.";
 const KEY: &str = "What is the pass key?";
 
-/// A policy that reads a text twice and keeps little of it: writing that takes less than a tenth of the reading time on any
+/// A policy that reads a text twice and keeps little of it. Writing that takes far less than a tenth of the reading time, on any
 /// machine, so that the document is kept.
-const SAVED: [&str; 4] = ["--policy", "kvzip:heads=off", "--kv-budget", "30%"];
+const SAVED: [&str; 8] =
+    ["--policy", "kvzip:heads=off", "--kv-budget", "10%", "-ctk", "q4_0", "-ctv", "q4_0"];
 
 /// A user with folders of its own below one that is empty at first.
 struct User(PathBuf);

@@ -9,22 +9,22 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{DOCUMENT, Run, command, file, finished, scratch};
+use crate::common::{DOCUMENT, Run, command, file, finished, many_tokens, scratch, tokens};
 
 const QUESTION: &str = "What is Mary's favorite number?";
 
-/// A folder for caches that is empty, and a document that takes some seconds to read.
+/// A folder for caches that is empty, and a document.
 struct Setting {
     cache: PathBuf,
     document: String,
 }
 
 impl Setting {
-    fn new(name: &str, tokens: usize) -> Setting {
+    fn new(name: &str, count: usize) -> Setting {
         let cache = scratch(&format!("reading-{name}"));
         let _ = fs::remove_dir_all(&cache);
         let fact = "Mary's favorite number is 34251. ";
-        let text = format!("{name}. {fact}{}", "The old boat crossed the quiet river. ".repeat(tokens / 8));
+        let text = format!("{name}. {fact}{}", tokens(count));
         Setting { cache, document: file(&format!("reading-{name}.txt"), text) }
     }
 
@@ -45,7 +45,7 @@ impl Setting {
 
     /// Starts a command, and waits until a part of the reading is kept.
     fn begin(&self, args: &[&str]) -> Child {
-        // With one thread it takes seconds on any machine.
+        // With one thread that takes some seconds.
         let mut command = self.command(&[args, &["-t", "1"]].concat());
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
@@ -84,7 +84,7 @@ fn a_killed_reading_goes_on_with_the_next_question() {
     for (number, flags) in
         [&["--policy", "full"][..], &["--policy", "razor", "--prefill", "streaming"]].into_iter().enumerate()
     {
-        let setting = Setting::new(&format!("killed-{number}"), 8_000);
+        let setting = Setting::new(&format!("killed-{number}"), many_tokens());
         let ask = ["ask", "-f", &setting.document, QUESTION];
         let mut child = setting.begin(&[&ask[..], flags].concat());
         child.kill().expect("killed");
@@ -106,7 +106,7 @@ fn a_killed_reading_goes_on_with_the_next_question() {
 
 #[test]
 fn an_interrupted_question_keeps_what_was_read() {
-    let setting = Setting::new("interrupted", 8_000);
+    let setting = Setting::new("interrupted", many_tokens());
     let child = setting.begin(&["ask", "-f", &setting.document, QUESTION]);
     terminate(&child);
     let run = finished(child.wait_with_output().expect("ended"));
@@ -119,7 +119,7 @@ fn an_interrupted_question_keeps_what_was_read() {
 
 #[test]
 fn documents_are_read_ahead_and_found() {
-    let setting = Setting::new("ahead", 8_000);
+    let setting = Setting::new("ahead", many_tokens());
     let read = ["read", &setting.document, "--policy", "razor"];
     let child = setting.begin(&read);
     terminate(&child);

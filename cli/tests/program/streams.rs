@@ -1,5 +1,6 @@
 //! Output streams: closed pipes, colours, interrupts.
 
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use crate::common::{DOCUMENT, Running, command, endless_model, file, longhand};
@@ -73,24 +74,34 @@ fn pipes_receive_no_escape_sequences() {
 #[test]
 fn an_interrupt_stops_prefill() {
     let document = file("long.txt", DOCUMENT.repeat(400));
-    let child = command(&["ask", "-f", &document, "What is the pass key?"])
+    let mut child = command(&["ask", "-f", &document, "What is the pass key?"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    // The last line before it is read.
+    assert!(stderr.any(|line| line.expect("text").contains("long.txt: ")));
+    std::thread::sleep(std::time::Duration::from_millis(100));
     let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(kill.is_ok_and(|status| status.success()));
+    let said: Vec<String> = stderr.map_while(Result::ok).collect();
     let output = child.wait_with_output().expect("the program ends");
-    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert_eq!(output.status.code(), Some(130), "{said:?}");
     assert!(output.stdout.is_empty());
+}
+
+/// Arguments of a model whose answer takes seconds on any machine.
+#[cfg(unix)]
+fn endless(model: &str) -> [&str; 6] {
+    ["-m", model, "-n", "100000", "-c", "30000"]
 }
 
 #[cfg(unix)]
 #[test]
 fn an_interrupt_stops_an_answer_and_no_further_question_is_asked() {
     let model = endless_model("endless.gguf");
-    let mut ask = Running::start(&["ask", "-m", &model, "-n", "4000", "Why?", "How?", "Who?"]);
+    let mut ask = Running::start(&[&["ask"], &endless(&model)[..], &["Why?", "How?", "Who?"]].concat());
     ask.wait_for("!!!!");
     ask.interrupt();
     let run = ask.finish();
@@ -116,7 +127,7 @@ fn an_interrupt_while_a_later_question_is_read_keeps_the_earlier_answers() {
 #[test]
 fn json_is_complete_after_an_interrupt() {
     let model = endless_model("endless-json.gguf");
-    let mut ask = Running::start(&["ask", "--json", "-m", &model, "-n", "4000", "Why?", "How?"]);
+    let mut ask = Running::start(&[&["ask", "--json"], &endless(&model)[..], &["Why?", "How?"]].concat());
     ask.wait_for("\"answers\": [");
     ask.interrupt();
     let run = ask.finish();

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{InputModes, LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 /// Time after which a test has failed.
-const WATCHDOG: Duration = Duration::from_secs(60);
+const WATCHDOG: Duration = Duration::from_secs(600);
 const USUAL: LocalModes = LocalModes::ICANON.union(LocalModes::ECHO).union(LocalModes::ISIG);
 /// What is above the input line while the model works.
 pub const WORKING: &str = "working · Esc stops it";

@@ -13,7 +13,7 @@ use fork::{Child, Ending, Limits};
 
 const LIMITS: Limits = Limits { stack_bytes: 1 << 20, memory_bytes: 64 << 20 };
 /// Time after which a test has failed.
-const WATCHDOG: Duration = Duration::from_secs(60);
+const WATCHDOG: Duration = Duration::from_secs(600);
 /// Set for the process that the test of a killed parent starts.
 const IS_PARENT: &str = "FORK_TEST_IS_PARENT";
 

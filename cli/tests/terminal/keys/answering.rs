@@ -321,7 +321,8 @@ fn lists_and_notes_fit_a_narrow_terminal() {
 
 #[test]
 fn ctrl_c_leaves_the_conversation_and_its_model() {
-    let document = file("keys-left.txt", DOCUMENT);
+    // Long enough that Ctrl-C comes while it is read again.
+    let document = file("keys-left.txt", DOCUMENT.repeat(40));
     let model = talking_model("keys-other.gguf", &["I am", " another one."], None);
     let mut chat = Terminal::chat("left", &["-f", &document]);
     chat.wait_for_prompt();

@@ -583,7 +583,8 @@ fn the_last_question_is_edited_in_the_line() {
 
 #[test]
 fn ctrl_c_leaves_the_policy_as_it_was() {
-    let document = file("keys-policy.txt", DOCUMENT);
+    // Long enough that Ctrl-C comes while it is read again.
+    let document = file("keys-policy.txt", DOCUMENT.repeat(40));
     let mut chat = Terminal::chat("policy", &["-f", &document]);
     chat.wait_for_prompt();
     chat.send("What is the pass key?\r");

@@ -3,16 +3,17 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::common::{DOCUMENT, command, file, finished, longhand_with_input, scratch};
+use crate::common::{DOCUMENT, command, file, finished, longhand_with_input, many_tokens, scratch};
 use crate::pty::Terminal;
 
 const MARY: &str = "What is Mary's favorite number?\r";
 const MARY_IS: &str = "Mary's favorite number is 34251.";
 const PASS_IS: &str = "The pass key is 9078648.";
 
-/// A document that takes some seconds to read.
+/// A document that one thread needs some seconds to read.
 pub fn long_document(name: &str) -> String {
-    let filler = "The grass is green. The sky is blue. Here we go, there and back again. ".repeat(200);
+    let filler =
+        "The grass is green. The sky is blue. Here we go, there and back again. ".repeat(many_tokens() / 40);
     file(name, format!("{filler}{DOCUMENT}{filler}"))
 }
 

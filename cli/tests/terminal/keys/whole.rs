@@ -27,7 +27,7 @@ fn chat_after(setup: &str, args: &[&str]) -> Terminal {
 #[test]
 fn a_conversation_from_its_beginning_to_its_end() {
     let document = long_document("whole.txt");
-    let mut chat = Terminal::chat(STATE, &["-c", "20k", "-t", "1", "--policy", "full"]);
+    let mut chat = Terminal::chat(STATE, &["-c", "40k", "-t", "1", "--policy", "full"]);
     chat.wait_for_prompt();
 
     // Reading while the user types; stopped, and on from there.
