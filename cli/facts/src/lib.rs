@@ -105,6 +105,20 @@ impl Fact {
     pub fn is_answered_by(&self, answer: &str) -> bool {
         answer.split(|c: char| !c.is_alphanumeric()).any(|word| word == self.key)
     }
+
+    /// The same of others: so many statements of this kind with the same key, about different persons or things.
+    pub fn of_others(&self, count: usize, seed: u64) -> Vec<Fact> {
+        let mut random = Random(seed);
+        let mut facts = vec![self.clone()];
+        // There may be fewer names and things than that.
+        for _ in 0..100 {
+            let fact = state(self.kind, subject(self.kind, &mut random), self.key.clone());
+            if facts.len() <= count && facts.iter().all(|known| known.text != fact.text) {
+                facts.push(fact);
+            }
+        }
+        facts.split_off(1)
+    }
 }
 
 /// How a document is generated.
@@ -404,6 +418,17 @@ mod tests {
         assert!(fact.is_answered_by("Mary's favorite number is 34251."));
         assert!(!fact.is_answered_by("Mary's favorite number is 342510."));
         assert!(!fact.is_answered_by("3425 1"));
+    }
+
+    #[test]
+    fn others_are_said_to_have_the_same() {
+        let fact = state(FactKind::Number, "Mary", "34251".to_owned());
+        let others = fact.of_others(3, 7);
+        assert_eq!(others.len(), 3);
+        assert!(others.iter().all(|other| other.key == "34251" && !other.text.contains("Mary")));
+        assert!(others[0].text != others[1].text);
+        // There is one pass key.
+        assert!(state(FactKind::PassKey, "pass key", "123".to_owned()).of_others(3, 7).is_empty());
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::fold;
+
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -20,6 +22,8 @@ pub struct Token {
     pub kind: Kind,
     /// Its bytes.
     pub range: Range<usize>,
+    /// A word or a number as it is compared: see [`fold::word`]. Empty for signs.
+    pub folded: String,
     /// Whether white space, or the beginning of the text, is before it.
     pub is_spaced: bool,
 }
@@ -82,7 +86,11 @@ pub fn tokens(text: &str) -> Vec<Token> {
         } else {
             Kind::Sign(c)
         };
-        tokens.push(Token { kind, range: start..at, is_spaced });
+        let folded = match kind {
+            Kind::Sign(_) => String::new(),
+            _ => fold::word(&text[start..at]),
+        };
+        tokens.push(Token { kind, range: start..at, folded, is_spaced });
         is_spaced = false;
     }
     tokens

@@ -39,7 +39,7 @@ impl FullCache {
         let options = || SessionOptions { context: exercise.context(), ..SessionOptions::default() };
         let session = || lab.interrupt.new_session(engine, options());
         Ok(match &exercise.content {
-            Content::Question(..) | Content::Sources(..) | Content::Retention(_) => FullCache::None,
+            Content::Question(_) | Content::Retention(_) => FullCache::None,
             Content::Prediction(text, rest) => {
                 FullCache::Predicts(Reference::new(lab, &mut session()?, text, rest)?)
             }

@@ -16,28 +16,19 @@ use terminal::progress::ProgressBar;
 use crate::Lab;
 use crate::eval::EvalArgs;
 use crate::eval::caches::{Cache, F16, full_bytes};
-use crate::eval::compare::sources::{SourceRanks, Told};
+use crate::eval::compare::sources::SourceRanks;
 use crate::eval::full_cache::FullCache;
 use crate::eval::peer::{Peer, PeerCommand};
 use crate::eval::results::records::{Key, Record, Records};
 use crate::eval::texts::contents::exercises;
-use crate::eval::texts::exercise::{Content, Exercise};
-use crate::examine::{Answer, Text, examine, groups, read};
+use crate::eval::texts::exercise::{Content, Exercise, Question};
+use crate::examine::{Answer, examine, groups, read};
 
 /// Most tokens that a chat template writes around a prompt.
 pub const TEMPLATE_TOKENS: usize = 256;
 
 /// Longest name of a model that is recorded, in characters.
 const MAX_NAME: usize = 200;
-
-/// A text with a question.
-struct Asked<'a> {
-    text: &'a Text,
-    /// The score of an answer.
-    score: &'a dyn Fn(&str) -> f64,
-    /// Where right answers stand, if their sources are wanted.
-    told: Option<&'a Told>,
-}
 
 /// An evaluation of one model.
 pub struct Evaluation<'a> {
@@ -93,18 +84,8 @@ impl<'a> Evaluation<'a> {
                     bar.show_share((done as f64 + share * cost as f64) / all as f64, &detail);
                 };
                 match &exercise.content {
-                    Content::Question(text, score) => {
-                        self.ask(
-                            exercise,
-                            &Asked { text, score, told: None },
-                            &group,
-                            records,
-                            &mut progress,
-                        )?;
-                    }
-                    Content::Sources(text, score, told) => {
-                        let asked = Asked { text, score, told: Some(told) };
-                        self.ask(exercise, &asked, &group, records, &mut progress)?;
+                    Content::Question(question) => {
+                        self.ask(exercise, question, &group, records, &mut progress)?;
                     }
                     _ => self.compare(exercise, &full, &group, records, &mut progress)?,
                 }
@@ -129,7 +110,9 @@ impl<'a> Evaluation<'a> {
             let cache = Cache::full(&command.name, types);
             let mut peer: Option<Peer> = None;
             for (index, exercise) in exercises.iter().enumerate() {
-                let Content::Question(text, score) = &exercise.content else { continue };
+                let Content::Question(Question { text, score, told: None }) = &exercise.content else {
+                    continue;
+                };
                 let key = self.key(exercise, &cache);
                 if records.contains(&key, &exercise.checksum())? {
                     continue;
@@ -221,7 +204,7 @@ impl<'a> Evaluation<'a> {
     fn ask(
         &self,
         exercise: &Exercise,
-        Asked { text, score, told }: &Asked,
+        Question { text, score, told }: &Question,
         group: &[(usize, SessionOptions)],
         records: &mut Records,
         progress: &mut dyn FnMut(f64),
@@ -233,7 +216,7 @@ impl<'a> Evaluation<'a> {
         examine(self.lab, &self.format, &mut sessions, text, progress, &mut |answer| {
             let Answer { session, usage, state, prompt, text, .. } = answer;
             let record = self.record_of(exercise, &group[session], usage);
-            let ranks = told.map(|told| {
+            let ranks = told.as_ref().map(|told| {
                 self.lab.interrupt.computing(|| SourceRanks::of_answer(state, told, prompt, text))
             });
             let sources = ranks.transpose()?;

@@ -1,5 +1,6 @@
 //! Tasks that measure what a model finds in a long text. They are the thirteen tasks of RULER, passkey retrieval, a
-//! needle in a haystack, and the sixteen tasks of LongBench that are not in Chinese. A task makes prompts with their
+//! needle in a haystack, questions about one of many places that are alike, and the sixteen tasks of LongBench that are not
+//! in Chinese. A task makes prompts with their
 //! right answers, and scores what a model answers. It knows no model: lengths come from a function that counts the
 //! tokens of a text.
 //!
@@ -22,6 +23,7 @@
 
 use std::ops::Range;
 
+pub mod alike;
 mod data;
 mod error;
 mod haystack;

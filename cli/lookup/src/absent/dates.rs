@@ -1,7 +1,6 @@
 //! Dates and times, however they are written.
 
 use super::numbers::{values, whole};
-use crate::fold;
 use crate::tokens::{Kind, Token};
 
 /// A date. At least two of its parts are there.
@@ -198,17 +197,15 @@ fn east_asian(text: &str, tokens: &[Token]) -> Option<Written<Date>> {
 fn day_first(text: &str, tokens: &[Token]) -> Option<Written<Date>> {
     let day = day(&digits(text, tokens.first()?)?)?;
     let mut at = 1;
-    let words = |at: usize| tokens.get(at).map(|token| fold::word(&text[token.range.clone()]));
+    let word = |at: usize| tokens.get(at).map(|token| token.folded.as_str());
     let is_small = |at: usize| {
-        words(at).is_some_and(|word| {
-            ["st", "nd", "rd", "th", "er", "o", "of", "de", "di"].contains(&word.as_str())
-        })
+        word(at).is_some_and(|word| ["st", "nd", "rd", "th", "er", "o", "of", "de", "di"].contains(&word))
     };
     for _ in 0..2 {
         let is_sign = tokens.get(at).is_some_and(|token| matches!(token.kind, Kind::Sign('.' | 'º' | '°')));
         at += usize::from(is_sign || is_small(at));
     }
-    let month = month(&words(at)?)?;
+    let month = month(word(at)?)?;
     at += 1;
     let (year, end) = year_behind(text, tokens, at);
     Some(Written { readings: vec![Date { year, month, day: Some(day) }], tokens: end })
@@ -221,7 +218,7 @@ fn month_first(text: &str, tokens: &[Token]) -> Option<Written<Date>> {
     if ["may", "march", "mar", "set", "gen", "ago", "dec", "mag", "mai", "mars"].contains(&name) {
         return None;
     }
-    let month = month(&fold::word(name))?;
+    let month = month(&tokens[0].folded)?;
     let dot = usize::from(tokens.get(1).is_some_and(|token| token.kind == Kind::Sign('.')));
     let of = tokens.get(1 + dot).map(|token| &text[token.range.clone()]);
     let of = usize::from(of.is_some_and(|word| ["de", "of", "the"].contains(&word)));
@@ -256,9 +253,8 @@ fn year_behind(text: &str, tokens: &[Token], at: usize) -> (Option<u32>, usize) 
 pub(super) fn time(text: &str, tokens: &[Token]) -> Option<Written<u32>> {
     let first = tokens.first().filter(|token| token.kind == Kind::Number)?;
     let own = &text[first.range.clone()];
-    let word =
-        |at: usize| tokens.get(at).map(|token| fold::word(&text[token.range.clone()])).unwrap_or_default();
-    let half = |at: usize| match word(at).as_str() {
+    let word = |at: usize| tokens.get(at).map_or("", |token| token.folded.as_str());
+    let half = |at: usize| match word(at) {
         "am" | "pm" => 1,
         "a" | "p" if word(at + 2) == "m" => 3 + usize::from(word(at + 3).is_empty() && tokens.len() > at + 3),
         "uhr" | "oclock" => 1,

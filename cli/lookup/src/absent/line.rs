@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
             '.' => {
                 let before = at.checked_sub(1).map(|before| piece.word(before)).unwrap_or_default();
                 // `Dr. Miller`, `J. Smith`.
-                let is_short = is_title(&before) || before.chars().count() == 1;
+                let is_short = is_title(before) || before.chars().count() == 1;
                 self.state.starts |= !is_short;
             }
             '!' | '?' | ':' | '|' | '\u{2026}' | '。' | '：' => self.state.starts = true,
@@ -173,7 +173,7 @@ impl<'a> Reader<'a> {
             }
         }
         let values = numbers::values(own);
-        let scale = piece.tokens.get(at + 1).and_then(|_| numbers::scale(&piece.word(at + 1)));
+        let scale = piece.tokens.get(at + 1).and_then(|_| numbers::scale(piece.word(at + 1)));
         let has = |value: &String| numbers.contains(value);
         let is_known = match scale {
             None => values.iter().any(has) || own.len() >= 7 && self.known.compact.contains(&digits_of(own)),
@@ -212,9 +212,9 @@ impl<'a> Reader<'a> {
             starts && (run.len() > 1 && (is_end || behind == Some('|')) || self.state.is_only && is_end);
         let all = is_unknown.iter().all(|unknown| *unknown);
         let has_title = at.checked_sub(1).is_some_and(|before| {
-            is_title(&piece.word(before)) || ["herr", "frau", "herrn"].contains(&piece.word(before).as_str())
+            is_title(piece.word(before)) || ["herr", "frau", "herrn"].contains(&piece.word(before))
         });
-        let inner_title = run.iter().any(|at| ["herr", "frau", "herrn"].contains(&piece.word(*at).as_str()));
+        let inner_title = run.iter().any(|at| ["herr", "frau", "herrn"].contains(&piece.word(*at)));
         let is_name = match (self.known.answers_in(), starts) {
             _ if is_label => false,
             _ if is_alone => all && !(run.len() == 1 && piece.word(at).chars().count() < 3),
@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
         if is_name {
             // An ordinary word before the name is no part of it.
             let first = is_unknown.iter().position(|unknown| *unknown).unwrap_or(0);
-            let is_part = |i: usize| (i > 0 || !starts) && !is_ordinary(&piece.word(run[i]));
+            let is_part = |i: usize| (i > 0 || !starts) && !is_ordinary(piece.word(run[i]));
             let from = (0..=first).find(|i| *i == first || is_part(*i)).unwrap_or(first);
             let last = is_unknown.iter().rposition(|unknown| *unknown).unwrap_or(first);
             let (from, last) = (run[from], run[last]);
@@ -238,10 +238,10 @@ impl<'a> Reader<'a> {
     /// Whether a word with a capital letter stands in what is known, or need not.
     fn has_name(&self, piece: &Piece, at: usize) -> bool {
         let own = &piece.text[piece.tokens[at].range.clone()];
-        let word = fold::word(own);
+        let word = piece.word(at);
         let known = self.known;
         let length = word.chars().count();
-        if length < 2 || own.chars().any(is_ideograph) || is_ordinary(&word) {
+        if length < 2 || own.chars().any(is_ideograph) || is_ordinary(word) {
             return true;
         }
         let has = |word: &str| {
@@ -270,16 +270,16 @@ impl<'a> Reader<'a> {
             let stem: String = word.chars().take(length.saturating_sub(3).max(4)).collect();
             length >= 4 && known.compact.contains(&stem)
         };
-        has(&word)
+        has(word)
             || endings.iter().any(without)
             || umlauts()
-            || is_acronym && (length > 3 && known.initials.contains(&word) || known.capitals.contains(&word))
+            || is_acronym && (length > 3 && known.initials.contains(word) || known.capitals.contains(word))
             || is_inflected && stem()
     }
 
     /// Whether words with capital letters stand there as one word, or as their first letters.
     fn has_run(&self, piece: &Piece, at: usize, read: usize) -> bool {
-        let words: Vec<String> = (at..at + read).map(|at| piece.word(at)).collect();
+        let words: Vec<&str> = (at..at + read).map(|at| piece.word(at)).collect();
         let whole = words.concat();
         let initials: String = words.iter().filter_map(|word| word.chars().next()).collect();
         whole.len() >= 6 && self.known.compact.contains(&whole)
@@ -331,8 +331,9 @@ impl<'a> Reader<'a> {
 }
 
 impl Piece<'_> {
-    fn word(&self, at: usize) -> String {
-        self.tokens.get(at).map(|token| fold::word(&self.text[token.range.clone()])).unwrap_or_default()
+    /// A word as it is compared; empty for a sign.
+    fn word(&self, at: usize) -> &str {
+        self.tokens.get(at).map_or("", |token| token.folded.as_str())
     }
 
     fn push(&mut self, kind: Kind, at: usize, tokens: usize) {
@@ -397,7 +398,7 @@ impl Piece<'_> {
         let is_between = matches!(pair, (Some('['), Some(']')) | (Some('('), Some(')')));
         let is_first = at == 0 && matches!(pair.1, Some(')' | '.'));
         let is_named =
-            at.checked_sub(1).is_some_and(|before| ENUMERATED.contains(&self.word(before).as_str()));
+            at.checked_sub(1).is_some_and(|before| ENUMERATED.contains(&self.word(before)));
         self.tokens[at].range.len() <= 2 && (is_between || is_first || is_named)
     }
 
@@ -422,7 +423,7 @@ impl Piece<'_> {
         let is_currency = |word: &str| ["eur", "usd", "chf", "gbp", "us", "rs"].contains(&word);
         let is_code = from < at
             && self.tokens[from..at].iter().any(has_capital)
-            && !(from..at).any(|at| is_currency(&self.word(at)));
+            && !(from..at).any(|at| is_currency(self.word(at)));
         is_code.then_some(from)
     }
 
@@ -511,11 +512,11 @@ pub(super) fn settled(text: &str) -> usize {
             }
         } else if own.chars().next().is_some_and(char::is_lowercase) && next.is_some_and(char::is_whitespace)
         {
-            let word = fold::word(own);
-            let is_part = CONNECTING.contains(&word.as_str())
-                || dates::month(&word).is_some()
-                || numbers::scale(&word).is_some()
-                || is_title(&word);
+            let word = token.folded.as_str();
+            let is_part = CONNECTING.contains(&word)
+                || dates::month(word).is_some()
+                || numbers::scale(word).is_some()
+                || is_title(word);
             let comma = usize::from(behind.starts_with(','));
             let space = next.map_or(0, char::len_utf8);
             if is_part { end } else { token.range.end + comma + space }

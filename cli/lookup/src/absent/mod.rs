@@ -109,18 +109,11 @@ impl Known {
         self.initials.push(' ');
         self.capitals.push(' ');
         let tokens = tokens(text);
-        let folded: Vec<String> = tokens
-            .iter()
-            .map(|token| match token.kind {
-                TokenKind::Word => fold::word(&text[token.range.clone()]),
-                _ => String::new(),
-            })
-            .collect();
         for (at, token) in tokens.iter().enumerate() {
             let own = &text[token.range.clone()];
             match token.kind {
-                TokenKind::Word => self.add_word(own, at, &tokens, &folded),
-                TokenKind::Number => self.add_number(text, at, &tokens, &folded),
+                TokenKind::Word => self.add_word(own, at, &tokens),
+                TokenKind::Number => self.add_number(text, at, &tokens),
                 TokenKind::Sign(_) => {}
             }
             if let Some(found) = dates::date(text, &tokens[at..tokens.len().min(at + 12)]) {
@@ -133,8 +126,8 @@ impl Known {
         }
     }
 
-    fn add_word(&mut self, own: &str, at: usize, tokens: &[Token], folded: &[String]) {
-        let word = &folded[at];
+    fn add_word(&mut self, own: &str, at: usize, tokens: &[Token]) {
+        let word = &tokens[at].folded;
         let is_capital = own.chars().next().is_some_and(char::is_uppercase);
         if let Some(first) = word.chars().next() {
             self.initials.push(first);
@@ -144,22 +137,21 @@ impl Known {
                 self.capitals.push(' ');
             }
         }
-        let scale_of = |at: usize| folded.get(at).and_then(|word| numbers::scale(word));
         if let Some(number) = numbers::of_word(word) {
             let mut sum = number;
             // `twenty-five` and `twenty five`.
             let next = at
                 + 1
                 + usize::from(tokens.get(at + 1).is_some_and(|token| token.kind == TokenKind::Sign('-')));
-            let unit = folded.get(next).and_then(|word| numbers::of_word(word));
+            let unit = tokens.get(next).and_then(|token| numbers::of_word(&token.folded));
             if let Some(unit) = unit.filter(|unit| number >= 10 && number % 10 == 0 && (1..10).contains(unit))
             {
                 sum += unit;
                 self.numbers.insert(sum.to_string());
             }
             self.numbers.insert(number.to_string());
-            self.add_words_behind(sum, at, folded);
-        } else if let Some(zeros) = scale_of(at).filter(|_| word.len() > 3) {
+            self.add_words_behind(sum, at, tokens);
+        } else if let Some(zeros) = numbers::scale(word).filter(|_| word.len() > 3) {
             // `thousand` alone.
             self.numbers.insert(numbers::scaled("1", zeros));
         } else if word == "hundred" || word == "hundert" || word == "cent" || word == "cien" {
@@ -183,10 +175,11 @@ impl Known {
     }
 
     /// Numbers in words such as `two hundred and fifty thousand`, of which the first word is known.
-    fn add_words_behind(&mut self, first: u64, at: usize, folded: &[String]) {
+    fn add_words_behind(&mut self, first: u64, at: usize, tokens: &[Token]) {
         let (mut sum, mut part) = (0u64, first);
         let mut is_larger = false;
-        for word in folded[at + 1..].iter().take(12).filter(|word| !word.is_empty()) {
+        let words = tokens[at + 1..].iter().take(12).map(|token| token.folded.as_str());
+        for word in words.filter(|word| !word.is_empty()) {
             if word == "and" || word == "und" {
                 continue;
             } else if word == "hundred" || word == "hundert" {
@@ -203,11 +196,11 @@ impl Known {
         }
     }
 
-    fn add_number(&mut self, text: &str, at: usize, tokens: &[Token], folded: &[String]) {
+    fn add_number(&mut self, text: &str, at: usize, tokens: &[Token]) {
         let own = &text[tokens[at].range.clone()];
         let values = numbers::values(own);
         // The word behind it, or the unit before that: `€2.5m`, `2.5 million`.
-        if let Some(zeros) = folded.get(at + 1).and_then(|word| numbers::scale(word)) {
+        if let Some(zeros) = tokens.get(at + 1).and_then(|next| numbers::scale(&next.folded)) {
             self.numbers.extend(values.iter().map(|value| numbers::scaled(value, zeros)));
         }
         if own.matches('.').count() == 2 {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use anyhow::Result;
 use longhand::ChatFormat;
 use models::chat::Message;
-use tasks::{Data, LongBenchSample, LongBenchTask, Sample, SampleOptions, TaskError, needle, passkey};
+use tasks::{Data, LongBenchSample, LongBenchTask, Sample, SampleOptions, TaskError, alike, needle, passkey};
 use terminal::failure::Failure;
 use terminal::format;
 use terminal::progress::ProgressBar;
@@ -15,7 +15,7 @@ use crate::Lab;
 use crate::eval::EvalArgs;
 use crate::eval::compare::agreement;
 use crate::eval::compare::sources::Told;
-use crate::eval::texts::exercise::{Content, Exercise, SourceTask, Task};
+use crate::eval::texts::exercise::{Content, Exercise, Question, SourceTask, Task};
 use crate::eval::texts::{books, facts};
 use crate::examine::Text;
 
@@ -115,6 +115,14 @@ impl Source<'_> {
             SourceTask::Facts => {
                 (Ok(facts::samples(options, &count)), facts::ANSWER_TOKENS, Box::new(facts::score))
             }
+            SourceTask::FactsAlike => {
+                (Ok(facts::samples_alike(options, &count)), facts::ANSWER_TOKENS, Box::new(facts::score))
+            }
+            SourceTask::Alike(task) => (
+                alike::samples(task, options, &self.data, &count),
+                alike::ANSWER_TOKENS,
+                Box::new(move |answer, right| alike::score(task, answer, right)),
+            ),
         };
         let samples = match possible(samples)? {
             Ok(samples) => samples,
@@ -128,7 +136,8 @@ impl Source<'_> {
                 return Err(not_as_it_is().into());
             };
             let score = score.clone();
-            Ok(Content::Sources(text, Box::new(move |answer| score(answer, &sample.references)), told))
+            let score = Box::new(move |answer: &str| score(answer, &sample.references));
+            Ok(Content::Question(Question { text, score, told: Some(told) }))
         })
     }
 
@@ -190,7 +199,7 @@ impl Source<'_> {
         wanted(samples, is_wanted, |sample| {
             let text = self.text(&sample, answer_limit)?;
             let score = Box::new(move |answer: &str| score(answer, &sample.references));
-            Ok(Content::Question(text, score))
+            Ok(Content::Question(Question { text, score, told: None }))
         })
     }
 
@@ -211,7 +220,7 @@ impl Source<'_> {
                 false => self.plain_text(&sample, task.answer_tokens())?,
             };
             let score = Box::new(move |answer: &str| task.score(answer, &sample.references, &classes));
-            Ok(Content::Question(text, score))
+            Ok(Content::Question(Question { text, score, told: None }))
         })
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use tasks::alike::AlikeTask;
 use tasks::{LongBenchTask, RulerTask, passkey};
 use terminal::failure::Failure;
 use terminal::suggest::did_you_mean;
@@ -44,23 +45,32 @@ pub enum SourceTask {
     Passkey(usize),
     /// Facts of the kinds that the embedded model was trained on.
     Facts,
+    /// The same where other sentences have the value and the words of the question, too.
+    FactsAlike,
+    /// About one of many places that are alike.
+    Alike(AlikeTask),
 }
 
 impl SourceTask {
     fn all() -> impl Iterator<Item = SourceTask> {
         let of_ruler = RulerTask::ALL.into_iter().filter(|task| task.tells_needles()).map(SourceTask::Ruler);
-        [SourceTask::Facts, SourceTask::Needle, SourceTask::Passkey(passkey::SHORT)]
+        [SourceTask::Facts, SourceTask::FactsAlike, SourceTask::Needle, SourceTask::Passkey(passkey::SHORT)]
             .into_iter()
+            .chain(AlikeTask::ALL.map(SourceTask::Alike))
             .chain(of_ruler)
     }
+}
 
-    /// The task with the same texts, where there is one.
-    fn task(self) -> Option<Task> {
+impl fmt::Display for SourceTask {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("sources_")?;
         match self {
-            SourceTask::Ruler(task) => Some(Task::Ruler(task)),
-            SourceTask::Needle => Some(Task::Needle),
-            SourceTask::Passkey(digits) => Some(Task::Passkey(digits)),
-            SourceTask::Facts => None,
+            SourceTask::Ruler(task) => Task::Ruler(*task).fmt(f),
+            SourceTask::Needle => Task::Needle.fmt(f),
+            SourceTask::Passkey(digits) => Task::Passkey(*digits).fmt(f),
+            SourceTask::Facts => f.write_str("facts"),
+            SourceTask::FactsAlike => f.write_str("facts_alike"),
+            SourceTask::Alike(task) => task.fmt(f),
         }
     }
 }
@@ -98,10 +108,7 @@ impl fmt::Display for Task {
             Task::Agreement => f.write_str("agreement"),
             Task::Retention => f.write_str("retention"),
             Task::AttentionLoss => f.write_str("attention-loss"),
-            Task::Sources(task) => match task.task() {
-                Some(task) => write!(f, "sources_{task}"),
-                None => f.write_str("sources_facts"),
-            },
+            Task::Sources(task) => task.fmt(f),
         }
     }
 }
@@ -145,14 +152,22 @@ pub struct Exercise {
     pub content: Content,
 }
 
+/// A text with one question.
+pub struct Question {
+    /// The text and the question.
+    pub text: Text,
+    /// The score of an answer, from 0 to 1.
+    pub score: Box<dyn Fn(&str) -> f64>,
+    /// Where in the text the answer stands, if it is measured where answers come from.
+    pub told: Option<Told>,
+}
+
 /// What is read, and what comes then.
 pub enum Content {
-    /// A text with one question, and the score of an answer, from 0 to 1.
-    Question(Text, Box<dyn Fn(&str) -> f64>),
+    /// A text with one question.
+    Question(Question),
     /// A text, and the tokens that are to be predicted.
     Prediction(Vec<u32>, Vec<u32>),
-    /// The same with where in the text the answer stands.
-    Sources(Text, Box<dyn Fn(&str) -> f64>, Told),
     /// A text with one question, whose answer is compared with that of a full cache.
     Agreement(Text),
     /// A text, and nothing more.
@@ -165,22 +180,20 @@ impl Exercise {
     /// Tokens that are read at once.
     pub fn document(&self) -> &[u32] {
         match &self.content {
-            Content::Question(text, _) | Content::Sources(text, ..) | Content::Agreement(text) => {
-                &text.document
-            }
+            Content::Question(Question { text, .. }) | Content::Agreement(text) => &text.document,
             Content::Prediction(text, _) | Content::Retention(text) | Content::AttentionLoss(text, _) => text,
         }
     }
 
     /// Whether something is asked about the text.
     pub fn has_question(&self) -> bool {
-        matches!(self.content, Content::Question(..) | Content::Sources(..) | Content::Agreement(_))
+        matches!(self.content, Content::Question(_) | Content::Agreement(_))
     }
 
     /// A checksum of the whole prompt.
     pub fn checksum(&self) -> String {
         let rest = match &self.content {
-            Content::Question(text, _) | Content::Sources(text, ..) | Content::Agreement(text) => {
+            Content::Question(Question { text, .. }) | Content::Agreement(text) => {
                 text.questions[0].as_slice()
             }
             Content::Prediction(_, rest) => rest,
@@ -195,9 +208,7 @@ impl Exercise {
     /// Tokens of a session for all of it.
     pub fn context(&self) -> usize {
         match &self.content {
-            Content::Question(text, _) | Content::Sources(text, ..) | Content::Agreement(text) => {
-                text.context()
-            }
+            Content::Question(Question { text, .. }) | Content::Agreement(text) => text.context(),
             Content::Prediction(text, rest) => text.len() + rest.len(),
             Content::Retention(text) | Content::AttentionLoss(text, _) => text.len(),
         }

@@ -1,0 +1,268 @@
+//! Questions about one of many places that are alike, so that the words of question and answer do not tell which sentence
+//! says it: neighbouring paragraphs have the same words, and the same value stands at several places, of which one is right.
+//!
+//! The text around them is essays where there are any, or else sentences that say nothing.
+
+use std::fmt;
+
+use crate::haystack::{background, fill};
+use crate::random::PythonRandom;
+use crate::sentences::sentences;
+use crate::{Data, Sample, SampleOptions, TaskError};
+
+/// Tokens that a model may answer with.
+pub const ANSWER_TOKENS: usize = 16;
+
+/// Paragraphs that are alike.
+const PARAGRAPHS: usize = 12;
+
+const INSTRUCTION: &str = "Read the following text. A question about it follows.\n\n";
+
+/// Names of villages. No other word of the texts is like one.
+#[rustfmt::skip] // one name a line is too long
+const VILLAGES: [&str; 16] = [
+    "Aldmoor", "Brenwick", "Carrowby", "Dunfold", "Elmsworth", "Fernhithe", "Garstead", "Holmbury",
+    "Inverlay", "Kelstow", "Lanforth", "Morbridge", "Norwell", "Oakhurst", "Penridge", "Quarley",
+];
+const RIVERS: [&str; 4] = ["Tarn", "Wey", "Ouse", "Severn"];
+const KEEPERS: [&str; 4] = ["Hall", "Ward", "Price", "Fox"];
+/// Few, so that each stands in several paragraphs.
+const YEARS: [&str; 4] = ["1784", "1826", "1843", "1871"];
+const COLORS: [&str; 4] = ["red", "brown", "white", "black"];
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AlikeTask {
+    /// The year of a bridge, in the words of the text. The village is named in another sentence of the paragraph.
+    Year,
+    /// The same in other words.
+    Paraphrase,
+    /// A color: a common word that many sentences have.
+    Word,
+    /// Yes or no: words that the text does not have.
+    YesNo,
+    /// The code of a locker among sentences that differ in digits only. Each code is that of several lockers.
+    Key,
+    /// The same where another sentence names the locker.
+    Repeated,
+}
+
+impl AlikeTask {
+    /// All of them.
+    pub const ALL: [AlikeTask; 6] = [
+        AlikeTask::Year,
+        AlikeTask::Paraphrase,
+        AlikeTask::Word,
+        AlikeTask::YesNo,
+        AlikeTask::Key,
+        AlikeTask::Repeated,
+    ];
+}
+
+impl fmt::Display for AlikeTask {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            AlikeTask::Year => "year",
+            AlikeTask::Paraphrase => "paraphrase",
+            AlikeTask::Word => "word",
+            AlikeTask::YesNo => "yes_no",
+            AlikeTask::Key => "key",
+            AlikeTask::Repeated => "repeated",
+        })
+    }
+}
+
+/// A paragraph and what is asked about it.
+struct Paragraph {
+    text: String,
+    question: String,
+    answer_prefix: String,
+    answer: &'static str,
+    /// What of the paragraph says so: it stands there once.
+    says: String,
+}
+
+/// Generates samples. `count` returns the number of tokens of a text, without special tokens.
+///
+/// A prompt with its answer is at most half a percent shorter than `options.tokens`, and never longer.
+///
+/// # Errors
+/// The length is out of range, or the essays are damaged.
+pub fn samples(
+    task: AlikeTask,
+    options: &SampleOptions,
+    data: &Data,
+    count: &dyn Fn(&str) -> usize,
+) -> Result<Vec<Sample>, TaskError> {
+    options.check()?;
+    let background = background(data)?;
+    let mut random = PythonRandom::new(options.seed);
+    let sample = |_| {
+        let paragraphs = paragraphs(task, &mut random);
+        let asked = &paragraphs[random.below(paragraphs.len())];
+        let question = format!("\n\n{}", asked.question);
+        let build = |text: &str| spread(&paragraphs, text);
+        let count = |context: &String| count(&[context, question.as_str(), &asked.answer_prefix].concat());
+        let filled =
+            fill(&background, options.tokens.saturating_sub(ANSWER_TOKENS), &build, &count).map_err(
+                |minimum| TaskError::TooShort { tokens: options.tokens, minimum: minimum + ANSWER_TOKENS },
+            )?;
+        let at = filled.text.find(&asked.text).unwrap_or(0) + asked.text.find(&asked.says).unwrap_or(0);
+        Ok(Sample {
+            needles: vec![at..at + asked.says.len()],
+            context: filled.text,
+            answer_prefix: asked.answer_prefix.clone(),
+            references: vec![asked.answer.to_owned()],
+            tokens: filled.tokens + ANSWER_TOKENS,
+            question,
+        })
+    };
+    (0..options.samples).map(sample).collect()
+}
+
+/// 1 if the answer has the right word as a whole word, otherwise 0. Yes and no must come first.
+pub fn score(task: AlikeTask, answer: &str, references: &[String]) -> f64 {
+    let words = answer.split(|sign: char| !sign.is_alphanumeric()).filter(|word| !word.is_empty());
+    let looked_at = if task == AlikeTask::YesNo { 1 } else { usize::MAX };
+    let is_right = |word: &str| references.iter().any(|right| right.eq_ignore_ascii_case(word));
+    f64::from(words.take(looked_at).any(is_right))
+}
+
+/// Paragraphs about different things, in a random order.
+fn paragraphs(task: AlikeTask, random: &mut PythonRandom) -> Vec<Paragraph> {
+    match task {
+        AlikeTask::Key | AlikeTask::Repeated => lockers(task, random),
+        _ => villages(task, random),
+    }
+}
+
+fn villages(task: AlikeTask, random: &mut PythonRandom) -> Vec<Paragraph> {
+    let mut villages = VILLAGES.to_vec();
+    random.shuffle(&mut villages);
+    let village = |name: &str| {
+        let (river, keeper) = (*random.choice(&RIVERS), *random.choice(&KEEPERS));
+        let (bridge, school) = (*random.choice(&YEARS), *random.choice(&YEARS));
+        let (mill, roof) = (*random.choice(&COLORS), *random.choice(&COLORS));
+        let (library, may_borrow) = *random.choice(&[("open", "yes"), ("closed", "no")]);
+        let text = format!(
+            "{name} lies on the river {river}. A stone bridge was built there in {bridge}. The school opened in {school}. \
+             The door of the mill is {mill}, and that of the inn is not. Mr. {keeper} keeps the inn, which has a {roof} \
+             roof. On Sundays the library is {library}."
+        );
+        let (question, answer_prefix, answer, says) = match task {
+            AlikeTask::Year => (
+                format!("When was the stone bridge in {name} built?"),
+                format!("The stone bridge in {name} was built in"),
+                bridge,
+                format!("built there in {bridge}"),
+            ),
+            AlikeTask::Paraphrase => (
+                format!("In which year could people at {name} cross the water on foot for the first time?"),
+                "It was in".to_owned(),
+                bridge,
+                format!("built there in {bridge}"),
+            ),
+            AlikeTask::Word => (
+                format!("What color is the entrance of the place in {name} where grain is ground?"),
+                "It is".to_owned(),
+                mill,
+                format!("mill is {mill}"),
+            ),
+            _ => (
+                format!(
+                    "Can somebody from {name} borrow a book at the end of the week, on a Sunday? Answer with yes or no."
+                ),
+                String::new(),
+                may_borrow,
+                format!("library is {library}"),
+            ),
+        };
+        Paragraph { text, question, answer_prefix, answer, says }
+    };
+    villages.into_iter().take(PARAGRAPHS).map(village).collect()
+}
+
+fn lockers(task: AlikeTask, random: &mut PythonRandom) -> Vec<Paragraph> {
+    // Numbers with the same digits.
+    let mut lockers =
+        ["4417", "4471", "4741", "7441", "1447", "1474", "1744", "7144", "7414", "4147", "4174", "4714"];
+    random.shuffle(&mut lockers);
+    let locker = |number: &str| {
+        let code = *random.choice(&["82913", "82931", "81923", "28913"]);
+        let keeper = *random.choice(&KEEPERS);
+        let text = match task {
+            AlikeTask::Key => format!("The code of locker {number} in the hall is {code}."),
+            _ => format!(
+                "Locker {number} in the hall belongs to Mr. {keeper}. The code that opens it is {code}."
+            ),
+        };
+        Paragraph {
+            text,
+            question: format!("What is the code of locker {number} in the hall?"),
+            answer_prefix: format!("The code of locker {number} in the hall is"),
+            answer: code,
+            says: format!("is {code}"),
+        }
+    };
+    lockers.into_iter().map(locker).collect()
+}
+
+/// The paragraphs at equal distances in a text.
+fn spread(paragraphs: &[Paragraph], text: &str) -> String {
+    let sentences = sentences(text);
+    let end = |index: usize| sentences.len() * index / (paragraphs.len() + 1);
+    let around = |index: usize| sentences[end(index)..end(index + 1)].join(" ");
+    let mut out = INSTRUCTION.to_owned() + &around(0);
+    for (index, paragraph) in paragraphs.iter().enumerate() {
+        out += &format!("\n\n{}\n\n{}", paragraph.text, around(index + 1));
+    }
+    out.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> usize {
+        text.split_whitespace().count()
+    }
+
+    #[test]
+    fn the_right_place_is_one_of_several() {
+        let options = SampleOptions { tokens: 2000, samples: 6, seed: 3 };
+        let data = Data::open(None).unwrap();
+        for task in AlikeTask::ALL {
+            let samples = samples(task, &options, &data, &words).unwrap();
+            assert_eq!(samples.len(), 6);
+            for sample in &samples {
+                let [needle] = &sample.needles[..] else { panic!("{task}") };
+                let says = &sample.context[needle.clone()];
+                let answer = &sample.references[0];
+                assert!(says.contains(answer.as_str()) || task == AlikeTask::YesNo, "{task}: {says}");
+                assert!(sample.context.matches(answer.as_str()).count() > 1 || task == AlikeTask::YesNo);
+                assert!((1980..=2000).contains(&sample.tokens), "{task}: {} tokens", sample.tokens);
+                // The name of what is asked about stands there once, before the place or in its sentence.
+                let name = sample
+                    .question
+                    .split([' ', '?'])
+                    .find(|word| VILLAGES.contains(word) || word.len() == 4 && word.parse::<u32>().is_ok());
+                let places: Vec<_> = sample.context.match_indices(name.unwrap()).collect();
+                assert!(places.len() == 1 && places[0].0 < needle.start, "{task}: {places:?}");
+                assert!(needle.start - places[0].0 < 400);
+            }
+        }
+        let short = SampleOptions { tokens: 100, ..options };
+        let error = samples(AlikeTask::Year, &short, &data, &words).unwrap_err();
+        assert!(error.to_string().starts_with("100 tokens are too few"), "{error}");
+    }
+
+    #[test]
+    fn answers_are_compared_by_words() {
+        let right = |answer| [String::from(answer)];
+        assert_eq!(score(AlikeTask::Year, " 1843.", &right("1843")), 1.0);
+        assert_eq!(score(AlikeTask::Year, " 18430", &right("1843")), 0.0);
+        assert_eq!(score(AlikeTask::YesNo, "Yes, there is no", &right("yes")), 1.0);
+        assert_eq!(score(AlikeTask::YesNo, "Yes, there is no", &right("no")), 0.0);
+        assert_eq!(score(AlikeTask::Word, "", &right("red")), 0.0);
+    }
+}
