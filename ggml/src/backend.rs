@@ -37,7 +37,7 @@ pub struct Backend {
     number: u64,
     /// Held while a graph is computed.
     computing: Mutex<()>,
-    /// After how many operations of our own an emulated device is lost.
+    /// After how many operations a device of a test is lost.
     #[cfg(feature = "testing")]
     operations_left: Mutex<Option<usize>>,
     /// After how many operations that can be interrupted the flag of their computation is set.
@@ -74,6 +74,9 @@ enum Device {
     /// The host, for tests.
     #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only tests emulate a device"))]
     Emulated,
+    /// A backend that computes ggml's operations only. Here it is the CPU, for tests.
+    #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only tests have such a device"))]
+    Portable,
     /// A GPU.
     #[cfg(feature = "cuda")]
     Cuda(Stream),
@@ -151,6 +154,21 @@ impl Backend {
         Ok(backend)
     }
 
+    /// A device like those of ggml's other backends, for tests: the CPU computes ggml's operations, and ours are refused. Its
+    /// memory holds NaN when it is allocated. At most `memory` bytes are allocated on it.
+    #[cfg(feature = "testing")]
+    pub fn portable(memory: Option<usize>) -> Result<Backend, Error> {
+        let mut backend = Backend::cpu(1)?;
+        backend.device = Some(Device::Portable);
+        backend.budget = memory.map(Budget::new);
+        Ok(backend)
+    }
+
+    /// Whether it computes operations of our own, and not ggml's alone.
+    pub fn has_own_operations(&self) -> bool {
+        !matches!(self.device, Some(Device::Portable))
+    }
+
     /// GPU number `index` in CUDA's order, of whose memory at most `memory` bytes are allocated.
     #[cfg(feature = "cuda")]
     pub fn cuda(index: usize, memory: Option<usize>) -> Result<Backend, Error> {
@@ -176,7 +194,7 @@ impl Backend {
         Err(crate::NoCuda::NotBuilt.into())
     }
 
-    /// Makes an emulated device fail after so many operations of our own.
+    /// Makes a device of a test fail after so many operations: of our own, or of any kind where it has none of ours.
     #[cfg(feature = "testing")]
     pub fn lose_after(&self, operations: usize) {
         *self.operations_left.lock().unwrap_or_else(PoisonError::into_inner) = Some(operations);
@@ -205,7 +223,10 @@ impl Backend {
     pub fn buffer_type(&self) -> BufferType {
         // SAFETY: live backend; the type is static.
         let raw = unsafe { sys::ggml_backend_get_default_buffer_type(self.raw.as_ptr()) };
-        BufferType::from_raw(raw).within(self.budget.clone())
+        let ty = BufferType::from_raw(raw).within(self.budget.clone());
+        #[cfg(feature = "testing")]
+        let ty = if self.has_own_operations() { ty } else { ty.with_nan() };
+        ty
     }
 
     /// Host memory that this backend copies from and to the fastest: page-locked memory for a GPU. Where the system
@@ -288,9 +309,10 @@ impl Backend {
     /// Computes the graph; the caller holds the lock `computing`.
     fn run(&self, graph: &ReadyGraph, watch: Option<&Watch>) -> Result<(), Error> {
         let result = graph.with_locks(|nodes, parts| {
-            graph.check_backend(self.raw, self.number)?;
+            graph.check_backend(self.raw, self.number, self.has_own_operations())?;
             match &self.device {
                 None => self.compute_segment(nodes, nodes.numbers.clone()),
+                Some(Device::Portable) => self.compute_in_segments(nodes, watch),
                 Some(Device::Emulated) => self.launch(nodes, parts, std::ptr::null_mut(), watch),
                 #[cfg(feature = "cuda")]
                 Some(Device::Cuda(stream)) => {
@@ -357,6 +379,21 @@ impl Backend {
         check(unsafe { sys::longhand_compute_segment(self.raw.as_ptr(), nodes.raw.as_ptr(), start, end) })
     }
 
+    /// Computes a graph of ggml's nodes, some at a time, so that it can be interrupted where ggml's backend cannot.
+    fn compute_in_segments(&self, nodes: &GraphNodes, watch: Option<&Watch>) -> Result<(), Error> {
+        /// Those of about one layer.
+        const NODES: usize = 64;
+        let Range { start, end } = nodes.numbers;
+        for first in (start..end).step_by(NODES) {
+            let segment = first..end.min(first + NODES as i32);
+            watch.map_or(Ok(()), |watch| watch.flag.check())?;
+            #[cfg(feature = "testing")]
+            segment.clone().try_for_each(|_| self.count_operation())?;
+            self.compute_segment(nodes, segment)?;
+        }
+        Ok(())
+    }
+
     /// Starts everything that the nodes consist of, in order. Waits for nothing: it may be recorded.
     fn launch(
         &self,
@@ -400,7 +437,7 @@ impl Backend {
         Ok(())
     }
 
-    /// Counts an operation of our own for [`Backend::lose_after`].
+    /// Counts an operation for [`Backend::lose_after`].
     #[cfg(feature = "testing")]
     fn count_operation(&self) -> Result<(), Error> {
         match &mut *self.operations_left.lock().unwrap_or_else(PoisonError::into_inner) {

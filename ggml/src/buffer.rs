@@ -15,6 +15,9 @@ use crate::{Error, Tensor, Type};
 pub struct BufferType {
     raw: sys::ggml_backend_buffer_type_t,
     budget: Option<Arc<Budget>>,
+    /// Whether the memory of tensors holds NaN when it is allocated.
+    #[cfg(feature = "testing")]
+    has_nan: bool,
 }
 
 // SAFETY: ggml's buffer types are static, never change, and allocate from any thread.
@@ -115,12 +118,33 @@ impl BufferType {
     }
 
     pub(crate) fn from_raw(raw: sys::ggml_backend_buffer_type_t) -> BufferType {
-        BufferType { raw, budget: None }
+        BufferType {
+            raw,
+            budget: None,
+            #[cfg(feature = "testing")]
+            has_nan: false,
+        }
     }
 
     /// The same memory with a limit.
     pub(crate) fn within(self, budget: Option<Arc<Budget>>) -> BufferType {
         BufferType { budget, ..self }
+    }
+
+    /// The same memory, which holds NaN when it is allocated: all bits are 1.
+    #[cfg(feature = "testing")]
+    pub(crate) fn with_nan(self) -> BufferType {
+        BufferType { has_nan: true, ..self }
+    }
+
+    /// Gives new memory of this type the content that tests ask for.
+    pub(crate) fn fill(&self, buffer: &Inner) {
+        #[cfg(feature = "testing")]
+        if self.has_nan {
+            // SAFETY: a live buffer, of which no tensor has been written yet.
+            unsafe { sys::ggml_backend_buffer_clear(buffer.raw.as_ptr(), 0xff) };
+        }
+        let _ = buffer;
     }
 
     /// Whether there is a limit.

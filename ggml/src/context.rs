@@ -328,6 +328,7 @@ impl Context {
             bytes,
             device: ty.name(),
         })?;
+        ty.fill(&buffer);
         let bytes = buffer.bytes();
         state.keep(Arc::new(buffer));
         Ok(bytes)

@@ -443,12 +443,13 @@ impl ReadyGraph {
         Ok(())
     }
 
-    /// Checks that a backend, `number`, reaches the graph's memory and can compute its operations. The caller
-    /// holds the locks.
+    /// Checks that a backend, `number`, reaches the graph's memory and can compute its operations, which are of our own only
+    /// if it `has_own` ones. The caller holds the locks.
     pub(crate) fn check_backend(
         &self,
         backend: NonNull<sys::ggml_backend>,
         number: u64,
+        has_own: bool,
     ) -> Result<(), Error> {
         if self.checked_for.load(Ordering::Relaxed) == number {
             return Ok(());
@@ -473,11 +474,11 @@ impl ReadyGraph {
             // SAFETY: a live backend and a node of the live graph. Custom operations are not ggml's.
             let (op, supported) = unsafe {
                 let op = (*node.raw.as_ptr()).op;
-                (
-                    op,
-                    op == sys::GGML_OP_CUSTOM
-                        || sys::ggml_backend_supports_op(backend.as_ptr(), node.raw.as_ptr()),
-                )
+                let supported = match op {
+                    sys::GGML_OP_CUSTOM => has_own,
+                    _ => sys::ggml_backend_supports_op(backend.as_ptr(), node.raw.as_ptr()),
+                };
+                (op, supported)
             };
             if !supported {
                 // SAFETY: a static string.

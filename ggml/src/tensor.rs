@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -230,11 +231,16 @@ impl Tensor {
 
     /// Sets every byte to zero.
     pub fn clear(&self) -> Result<(), Error> {
-        let range = ByteRange { offset: 0, bytes: self.bytes() };
+        self.clear_bytes(0..self.bytes())
+    }
+
+    /// Sets some of the tensor's bytes to zero.
+    pub fn clear_bytes(&self, range: Range<usize>) -> Result<(), Error> {
+        let range = ByteRange { offset: range.start, bytes: range.len() };
         self.access("clear", Access::Write, range, |bounds| {
             bounds.note_write(self, range, || 0);
-            // SAFETY: the tensor has memory of at least so many bytes, which is locked.
-            unsafe { sys::ggml_backend_tensor_memset(self.raw.as_ptr(), 0, 0, range.bytes) }
+            // SAFETY: the tensor has memory, which is locked, and the range lies inside it.
+            unsafe { sys::ggml_backend_tensor_memset(self.raw.as_ptr(), 0, range.offset, range.bytes) }
         })
     }
 

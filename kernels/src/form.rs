@@ -1,140 +1,92 @@
-//! In which form the operations on a layer's lanes are computed: as this crate's own kernels ([`graph`]), which CPUs and
-//! NVIDIA GPUs have, or as ggml's own nodes ([`portable`]), which all of its backends have.
+//! In which form the operations on a layer's lanes are computed: as this crate's own kernels ([`graph`](crate::graph)),
+//! which CPUs and NVIDIA GPUs have, or as ggml's own nodes ([`portable`](crate::portable)), which all of its backends have.
 
 use ggml::{Context, Tensor};
 
-use crate::graph::{
-    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Eviction, GraphLane, LaneInputs,
-    QueryHeads, RowLists, RowSelection, Split, WindowQueries,
-};
-use crate::measure::Measure;
+use crate::graph::{AttentionShape, GraphLane, MAX_DEVICE_HEAD_DIM, MAX_DEVICE_HEADS, Split};
 use crate::portable;
 
-/// The form that a place has. Each method is described by the function of its name in [`graph`].
+/// An operation: its operands, what must be true of them, and the nodes of each form. [`Form::nodes`] builds these.
+pub trait Operation: Sized {
+    /// Its name in errors.
+    const NAME: &'static str;
+
+    /// An error where the operands do not fit each other.
+    fn check(&self) -> Result<(), String>;
+
+    /// The nodes that are computed by own kernels, for operands that fit. Attention splits the rows as `split` says.
+    fn own(self, ctx: &Context, split: Split) -> Tensor;
+
+    /// The nodes that every backend of ggml computes, for operands that fit.
+    fn portable(self, ctx: &Context) -> Tensor;
+}
+
+/// The form in which a place computes the operations of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Kernels of this crate.
-    Own,
-    /// Nodes of ggml. What they need beyond the others is in [`portable`].
+    /// Kernels of this crate. Attention splits the rows like this.
+    Own(Split),
+    /// Nodes of ggml. What they need beyond the others is in [`portable`](crate::portable).
     Portable,
 }
 
 impl Form {
-    /// Writes the rows of new tokens.
-    pub fn append(
-        self,
-        ctx: &Context,
-        kv: (&Tensor, &Tensor),
-        lanes: &[GraphLane],
-        inputs: &LaneInputs,
-    ) -> Tensor {
-        match self {
-            Form::Own => graph::append(ctx, kv, lanes, inputs),
-            Form::Portable => portable::append(ctx, kv, lanes, inputs),
+    /// The nodes of an operation, and their result. Operands that do not fit are a mistake, which
+    /// [`Context::graph`] returns.
+    pub fn nodes<O: Operation>(self, ctx: &Context, operation: O) -> Tensor {
+        match (operation.check(), self) {
+            (Err(problem), _) => ctx.refuse(O::NAME, problem),
+            (Ok(()), Form::Own(split)) => operation.own(ctx, split),
+            (Ok(()), Form::Portable) => operation.portable(ctx),
         }
     }
 
-    /// Attends to rows. Only own kernels need to know what rows are split over.
-    #[allow(clippy::too_many_arguments, reason = "those of the function of this name, and the form")]
-    pub fn attend<'a>(
-        self,
-        ctx: &Context,
-        shape: AttentionShape,
-        queries: impl Into<QueryHeads<'a>>,
-        appended: Appended,
-        lanes: &[GraphLane],
-        inputs: &LaneInputs,
-        split: Split,
-    ) -> Tensor {
-        match self {
-            Form::Own => graph::attend(ctx, shape, queries, appended, lanes, inputs, split),
-            Form::Portable => portable::attend(ctx, shape, queries, appended, lanes, inputs),
-        }
+    /// Whether rows behind the live ones, and compensation entries that are not used yet, are read, so that they must be
+    /// numbers.
+    pub fn reads_whole_lanes(self) -> bool {
+        self == Form::Portable
     }
 
-    /// Combines attention weights with those of earlier queries.
-    #[allow(clippy::too_many_arguments, reason = "those of the function of this name, and the form")]
-    pub fn accumulate_attention<'a>(
-        self,
-        ctx: &Context,
-        shape: AttentionShape,
-        queries: impl Into<QueryHeads<'a>>,
-        appended: Appended,
-        to: AccumulatingLane,
-        inputs: &LaneInputs,
-        how: Accumulation,
-    ) -> Option<Tensor> {
+    /// Maximum number of tensors that any one operation on a lane makes, for `n` tokens and `group` query heads for each
+    /// of its heads.
+    pub fn max_tensors(self, lane: &GraphLane, group: usize, n: usize) -> usize {
+        /// Lists or an offset, statistics, a node for rows and one for positions.
+        const OF_OWN: usize = 4;
         match self {
-            Form::Own => graph::accumulate_attention(ctx, shape, queries, appended, to, inputs, how),
-            Form::Portable => portable::accumulate_attention(ctx, shape, queries, appended, to, inputs, how),
+            Form::Own(_) => OF_OWN,
+            Form::Portable => portable::max_tensors(lane, group, n),
         }
     }
+}
 
-    /// Stores the last queries in a ring.
-    pub fn store_queries(self, ctx: &Context, q: &Tensor, positions: &Tensor, ring: &Tensor) -> Tensor {
-        match self {
-            Form::Own => graph::store_queries(ctx, q, positions, ring),
-            Form::Portable => portable::store_queries(ctx, q, positions, ring),
-        }
-    }
+/// The kernels of this crate that a place has. Where it lacks some, [`Form::Portable`] stands in for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernels {
+    /// Those of the CPU, with this many threads.
+    Cpu {
+        /// The maximum number of threads that a graph is computed with.
+        threads: usize,
+    },
+    /// Those of NVIDIA GPUs.
+    Gpu {
+        /// The maximum number of blocks that work is split over.
+        blocks: usize,
+    },
+    /// None.
+    None,
+}
 
-    /// The attention that rows get from stored queries.
-    pub fn window_attention(
-        self,
-        ctx: &Context,
-        shape: AttentionShape,
-        k: &Tensor,
-        ring: &Tensor,
-        positions: RowLists,
-        window: WindowQueries,
-    ) -> Tensor {
+impl Kernels {
+    /// The form in which such a place computes layers with heads of this shape: own kernels where it has them for these
+    /// heads.
+    pub fn form(self, shape: AttentionShape) -> Form {
+        let AttentionShape { head_dim, n_kv_heads, .. } = shape;
         match self {
-            Form::Own => graph::window_attention(ctx, shape, k, ring, positions, window),
-            Form::Portable => portable::window_attention(ctx, shape, k, ring, positions, window),
-        }
-    }
-
-    /// Measures rows.
-    pub fn measure_rows(
-        self,
-        ctx: &Context,
-        tensor: &Tensor,
-        offset: Option<&Tensor>,
-        lists: RowLists,
-        what: Measure,
-    ) -> Tensor {
-        match self {
-            Form::Own => graph::measure_rows(ctx, tensor, offset, lists, what),
-            Form::Portable => portable::measure_rows(ctx, tensor, offset, lists, what),
-        }
-    }
-
-    /// Takes rows out of a lane.
-    pub fn evict_rows(
-        self,
-        ctx: &Context,
-        lane: &GraphLane,
-        sums: Option<&Tensor>,
-        eviction: Eviction,
-    ) -> Tensor {
-        match self {
-            Form::Own => graph::evict_rows(ctx, lane, sums, eviction),
-            Form::Portable => portable::evict_rows(ctx, lane, sums, eviction),
-        }
-    }
-
-    /// Fills a lane from complete rows.
-    pub fn select_rows(
-        self,
-        ctx: &Context,
-        complete: (&Tensor, &Tensor),
-        lane: &GraphLane,
-        sums: Option<&Tensor>,
-        selection: RowSelection,
-    ) -> Tensor {
-        match self {
-            Form::Own => graph::select_rows(ctx, complete, lane, sums, selection),
-            Form::Portable => portable::select_rows(ctx, complete, lane, sums, selection),
+            Kernels::Cpu { threads } => Form::Own(Split::Threads(threads)),
+            Kernels::Gpu { blocks } if head_dim <= MAX_DEVICE_HEAD_DIM && n_kv_heads <= MAX_DEVICE_HEADS => {
+                Form::Own(Split::Blocks(blocks))
+            }
+            Kernels::Gpu { .. } | Kernels::None => Form::Portable,
         }
     }
 }

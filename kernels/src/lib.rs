@@ -22,7 +22,7 @@
 //! - [`quant`]: the element types of rows.
 //! - `device`: all of these as kernels for NVIDIA GPUs (cuda/), launched by [`graph`].
 //! - [`portable`]: the operations of [`graph`] as ggml's own nodes, which each of its backends computes. A [`Form`]
-//!   is one of the two.
+//!   is one of the two, and builds the nodes of an [`Operation`]. [`Kernels`] says which a place has.
 //! - [`mod@reference`]: attention in f64, the expected result of the tests.
 //! - [`bandwidth`]: measures the speed of memory and multipliers, so that speeds can be reported as fractions
 //!   of it.
@@ -45,6 +45,6 @@ pub mod rows;
 mod simd;
 
 pub use attention::{Alibi, Attention, LaneView, Queries, RowTensor, ShapeError, Window};
-pub use form::Form;
+pub use form::{Form, Kernels, Operation};
 pub use quant::RowType;
 pub use simd::Isa;

@@ -11,16 +11,16 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use ggml::{Backend, Context, Tensor, Type};
-use kernels::graph::{self, Appended, AttentionShape, Gain, GraphLane, LaneInputs, MAX_LANES, Split};
+use kernels::graph::{Append, Appended, Attend, AttentionShape, Gain, GraphLane, LaneInputs, MAX_LANES};
 use longhand::DeviceOptions;
 use longhand::heads::{self, SelectionRule};
 use longhand::testing::alibi::{self, HeadWeights, ScopeOptions};
 use longhand::testing::backends::Backends;
 use longhand::testing::calibrate::{Occurrences, Pattern, score_heads};
-use longhand::testing::forward::record_attention;
+use longhand::testing::forward::{STORE_TENSORS, record_attention};
 use longhand::testing::kv::policy::{Event, Pool, Recent, paper_formulas};
 use longhand::testing::kv::{
-    CompensationSums, LaneValues, LayerRows, Layout, PolicyChoice, Store, StoreOptions,
+    AttentionRecorder, CompensationSums, LaneValues, LayerRows, Layout, PolicyChoice, Store, StoreOptions,
 };
 use longhand::testing::placement::{Place, Placement};
 use longhand::testing::scratch::first_text_chunks;
@@ -246,13 +246,6 @@ impl Runner {
         self.backends.at(self.place())
     }
 
-    fn split(&self) -> Split {
-        match self.place() {
-            Place::Host => Split::Threads(1),
-            Place::Device => Split::Blocks(self.backend().blocks()),
-        }
-    }
-
     /// Fills the store with the first `n` tokens, as exact prefill does. These are read a second time in chunks of at
     /// most `second_reading` tokens, whose keys and queries are the same.
     fn exact_prefill(
@@ -313,18 +306,32 @@ impl Runner {
     ) -> Result<()> {
         let shape = rows.shape();
         let n = tokens.len();
-        let ctx = Context::new(16);
+        let form = self.backends.form(self.place(), shape);
+        let of_lane = |lane: &GraphLane| form.max_tensors(lane, shape.group, n);
+        let of_recorder = |recorder: &AttentionRecorder| {
+            STORE_TENSORS + recorder.accumulators.iter().map(|to| of_lane(&to.lane)).sum::<usize>()
+        };
+        let tensors = to.lanes.iter().map(of_lane).chain(to.recorders.iter().map(of_recorder));
+        let ctx = Context::new(16 + tensors.sum::<usize>());
         let [k, v] = ["k", "v"].map(|name| ctx.input(name, Type::F32, [shape.head_dim, shape.n_kv_heads, n]));
         let state = lane_state(&ctx, layer, n);
         let positions = &state.positions;
-        let stored = graph::append(&ctx, (&k, &v), &to.lanes, &state);
+        let append = Append { k: &k, v: &v, lanes: &to.lanes, inputs: &state };
+        let stored = form.nodes(&ctx, append);
         let known = rows.with_queries(tokens.start, tokens.end);
         let n_heads = shape.n_kv_heads * shape.group;
         let q = ctx.input("queries", Type::F32, [shape.head_dim, n_heads, known.max(1)]);
         let mut effects = vec![stored.clone()];
+        let attend = Attend {
+            shape,
+            queries: (&q).into(),
+            appended: Appended { node: &stored, rows: n },
+            lanes: &to.lanes,
+            inputs: &state,
+        };
         if known > 0 {
             for recorder in &to.recorders {
-                record_attention(&ctx, shape, (&q).into(), &stored, recorder, &state, &mut effects);
+                record_attention(&ctx, form, attend, recorder, &mut effects);
             }
         }
         let ready = workspace.prepare(self.place(), ctx.graph(&effects.iter().collect::<Vec<_>>())?)?;
@@ -348,21 +355,22 @@ impl Runner {
         workspace: &mut Workspace,
     ) -> Result<Vec<f32>> {
         let shape = rows.shape();
-        let ctx = Context::new(8);
+        let form = self.backends.form(self.place(), shape);
+        let lanes = store.rows(layer).lanes;
+        let tensors = lanes.iter().map(|lane| form.max_tensors(lane, shape.group, 1));
+        let ctx = Context::new(8 + tensors.sum::<usize>());
         let q = ctx.input("q", Type::F32, [shape.head_dim, rows.q.shape[0], 1]);
         let nothing = ctx.input("nothing", Type::F32, [1]);
         let state = lane_state(&ctx, layer, 1);
-        let lanes = store.rows(layer).lanes;
-        let out = graph::attend(
-            &ctx,
+        let attend = Attend {
             shape,
-            &q,
-            Appended { node: &nothing, rows: 0 },
-            &lanes,
-            &state,
-            self.split(),
-        );
-        let out: Tensor = out.output();
+            queries: (&q).into(),
+            appended: Appended { node: &nothing, rows: 0 },
+            lanes: &lanes,
+            inputs: &state,
+        };
+        // The last node of portable attention is none that computes.
+        let out: Tensor = ctx.cont(&form.nodes(&ctx, attend)).output();
         let ready = workspace.prepare(self.place(), ctx.graph(&[&out])?)?;
         q.write(0, &rows.q.data)?;
         store.state().write(&state)?;

@@ -18,7 +18,7 @@ pub fn data(path: &str) -> PathBuf {
     home.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from).join(path)
 }
 
-/// The device under test. `LONGHAND_TEST_DEVICE` names it: `cpu` (the default, gives `None`), `emulated` or
+/// The device under test. `LONGHAND_TEST_DEVICE` names it: `cpu` (the default, gives `None`), `emulated`, `portable` or
 /// `cuda`.
 ///
 /// # Panics
@@ -27,8 +27,9 @@ pub fn device() -> Option<DeviceOptions> {
     match std::env::var("LONGHAND_TEST_DEVICE").as_deref() {
         Err(_) | Ok("cpu") => None,
         Ok("emulated") => Some(DeviceOptions::all(DeviceKind::Emulated)),
+        Ok("portable") => Some(DeviceOptions::all(DeviceKind::Portable)),
         Ok("cuda") => Some(DeviceOptions::all(DeviceKind::Cuda(0))),
-        Ok(other) => panic!("LONGHAND_TEST_DEVICE={other}: cpu, emulated or cuda"),
+        Ok(other) => panic!("LONGHAND_TEST_DEVICE={other}: cpu, emulated, portable or cuda"),
     }
 }
 

@@ -36,6 +36,8 @@ impl DeviceArgs {
             DeviceRequest::Cpu => Some("cpu".to_owned()),
             DeviceRequest::Device(DeviceKind::Cuda(0)) => Some("cuda".to_owned()),
             DeviceRequest::Device(DeviceKind::Cuda(number)) => Some(format!("cuda:{number}")),
+            #[cfg(feature = "testing")]
+            DeviceRequest::Device(DeviceKind::Portable) => Some("portable".to_owned()),
             DeviceRequest::Device(_) => Some("emulated".to_owned()),
         };
         let number = |count: usize| if count == usize::MAX { "all".to_owned() } else { count.to_string() };
@@ -66,6 +68,8 @@ fn device(text: &str) -> Result<DeviceRequest, Failure> {
         "cuda" => return Ok(DeviceRequest::Device(DeviceKind::Cuda(0))),
         #[cfg(feature = "testing")]
         "emulated" => return Ok(DeviceRequest::Device(DeviceKind::Emulated)),
+        #[cfg(feature = "testing")]
+        "portable" => return Ok(DeviceRequest::Device(DeviceKind::Portable)),
         _ => {}
     }
     // `cuda:0`, and llama.cpp's `CUDA0`.

@@ -7,11 +7,10 @@ use std::time::Instant;
 
 use ggml::{Backend, InterruptFlag};
 use kernels::bandwidth::Bandwidth;
-use kernels::graph::{MAX_DEVICE_HEAD_DIM, MAX_DEVICE_HEADS};
 use models::gguf::GgufFile;
 use models::spec::{KvHeads, ModelSpec};
 
-use crate::compute::forward::{Forward, Workers};
+use crate::compute::forward::Forward;
 use crate::compute::weights::{WeightBytes, Weights};
 use crate::devices::backends::{Backends, copy_bandwidth};
 use crate::devices::ledger::{DeviceLedger, Ledger, WeightsInUse};
@@ -104,6 +103,9 @@ pub enum DeviceKind {
     /// A device that the host emulates, for tests: see [`Backend::emulated`].
     #[cfg(feature = "testing")]
     Emulated,
+    /// A device without kernels of ours, for tests: see [`Backend::portable`].
+    #[cfg(feature = "testing")]
+    Portable,
     /// An NVIDIA GPU, by CUDA's number.
     Cuda(usize),
 }
@@ -176,11 +178,7 @@ impl Engine {
             Ok(interrupt.check()?)
         })?;
         file.check_complete()?;
-        let workers = Workers {
-            threads: backends.at(Place::Host).threads(),
-            blocks: backends.at(Place::Device).blocks(),
-        };
-        let mut forward = Forward::new(spec, weights, backends.placement(), workers);
+        let mut forward = Forward::new(spec, weights, backends.placement(), backends.kernels());
         if options.trace {
             forward.trace();
         }
@@ -287,6 +285,8 @@ impl DeviceOptions {
         match self.kind {
             #[cfg(feature = "testing")]
             DeviceKind::Emulated => Backend::emulated(self.memory),
+            #[cfg(feature = "testing")]
+            DeviceKind::Portable => Backend::portable(self.memory),
             DeviceKind::Cuda(index) => Backend::cuda(index, self.memory),
         }
     }
@@ -331,18 +331,6 @@ fn check_heads(spec: &ModelSpec, path: Option<&Path>) -> Result<(), EngineError>
 
 /// What devices ask besides.
 pub(crate) fn check_device_model(spec: &ModelSpec, path: Option<&Path>) -> Result<(), EngineError> {
-    let heads = (0..spec.n_layers).map(|layer| spec.kv_heads(layer));
-    let fits = |heads: &KvHeads| heads.count <= MAX_DEVICE_HEADS && heads.dim <= MAX_DEVICE_HEAD_DIM;
-    if let Some(KvHeads { count, dim }) = heads.into_iter().find(|heads| !fits(heads)) {
-        return Err(unfit(
-            path,
-            format!("{count} KV heads of {dim} elements a layer"),
-            format!(
-                "attention on a GPU takes at most {MAX_DEVICE_HEADS} KV heads of {MAX_DEVICE_HEAD_DIM} elements"
-            ),
-            Hint::UseCpu,
-        ));
-    }
     // Their tables are on the host, and a layer's rows have to be in the place of all layers that attend to them.
     let not_on_device = [
         ("embeddings of each layer", spec.per_layer_width.is_some()),

@@ -71,6 +71,10 @@ impl Scratch {
                 let of_stores: Vec<GraphLane> = layouts.iter().map(lane).collect();
                 layers.iter().for_each(|layer| lanes[*layer].clone_from(&of_stores));
                 ctx.allocate(&backends.at(place).buffer_type())?;
+                if backends.form(place, first.heads[layers[0]]).reads_whole_lanes() {
+                    let lanes = of_stores.iter().take(1);
+                    lanes.flat_map(GraphLane::tensors).try_for_each(Tensor::clear)?;
+                }
             }
         }
         Ok(Scratch { lanes, states })

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ggml::{Backend, Context, GraphAllocator, InterruptFlag, ReadyGraph, Tensor, Type};
+use kernels::graph::AttentionShape;
+use kernels::{Form, Kernels};
 
 use crate::devices::placement::{Place, Placement};
 use crate::{EngineError, Model};
@@ -54,6 +56,22 @@ impl Backends {
     /// Which layers are where.
     pub fn placement(&self) -> Placement {
         self.placement
+    }
+
+    /// The kernels of each [`Place`]. Without a device, its place is the host.
+    pub fn kernels(&self) -> [Kernels; 2] {
+        Place::ALL.map(|place| match (place, &self.device) {
+            (Place::Device, Some(device)) if device.has_own_operations() => {
+                Kernels::Gpu { blocks: device.blocks() }
+            }
+            (Place::Device, Some(_)) => Kernels::None,
+            _ => Kernels::Cpu { threads: self.host.threads() },
+        })
+    }
+
+    /// The form in which a place computes layers with heads of this shape.
+    pub fn form(&self, place: Place, heads: AttentionShape) -> Form {
+        self.kernels()[place as usize].form(heads)
     }
 
     /// The backend of a place; for [`Place::Device`] the host's where there is no device.

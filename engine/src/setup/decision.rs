@@ -14,7 +14,7 @@ use crate::error::Shortage;
 use crate::heads::HeadProfile;
 use crate::kv::{KvBudget, PolicyChoice};
 use crate::progress::{Notice, Observer};
-use crate::setup::plan::{ASSUMED_DEVICE_BLOCKS, Measurements, Placement, Plan};
+use crate::setup::plan::{Kernels, Measurements, Placement, Plan};
 use crate::{DeviceOptions, EngineError, EngineOptions, Model, Prefill, SessionOptions};
 
 /// Decides about sessions of one model, on one device.
@@ -350,14 +350,9 @@ impl<'a> Planner<'a> {
         budget: Option<KvBudget>,
         measurements: &'a Measurements,
     ) -> Planner<'a> {
-        Planner {
-            outline,
-            repack: options.repack,
-            threads: options.engine().threads(),
-            budget,
-            blocks: ASSUMED_DEVICE_BLOCKS,
-            measurements,
-        }
+        let kernels =
+            [Kernels::Cpu { threads: options.engine().threads() }, options.device.assumed_kernels()];
+        Planner { outline, repack: options.repack, budget, kernels, measurements }
     }
 }
 

@@ -227,12 +227,5 @@ fn planner<'a>(
     budget: Option<KvBudget>,
     measurements: &'a Measurements,
 ) -> Planner<'a> {
-    Planner {
-        outline,
-        repack: false,
-        threads: engine.threads(),
-        budget,
-        blocks: engine.backends.at(Place::Device).blocks(),
-        measurements,
-    }
+    Planner { outline, repack: false, budget, kernels: engine.backends.kernels(), measurements }
 }

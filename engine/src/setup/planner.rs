@@ -11,7 +11,7 @@ use crate::heads::{HeadShape, HeadsError};
 use crate::kv::{KvBudget, Layout, StoreOptions};
 use crate::model::outline::{TensorOutline, tensor_outlines};
 use crate::setup::Target;
-use crate::setup::plan::{Measurements, Placement, Plan, PlanOptions};
+use crate::setup::plan::{Kernels, Measurements, Placement, Plan, PlanOptions};
 use crate::{EngineError, Model, Prefill, SessionOptions};
 
 /// A model as far as memory is concerned: of a file, or a well-known shape without weights.
@@ -48,12 +48,10 @@ pub(super) struct Planner<'a> {
     pub(super) outline: &'a ModelOutline,
     /// Whether matrices are copied into a faster layout.
     pub(super) repack: bool,
-    /// Threads that compute.
-    pub(super) threads: usize,
     /// How much bounded heads keep, instead of the policy's own parameters.
     pub(super) budget: Option<KvBudget>,
-    /// Blocks of the device, see [`PlanOptions::blocks`].
-    pub(super) blocks: usize,
+    /// See [`PlanOptions::kernels`].
+    pub(super) kernels: [Kernels; 2],
     /// What is known of graphs.
     pub(super) measurements: &'a Measurements,
 }
@@ -118,9 +116,8 @@ impl Planner<'_> {
             prompt,
             chunk: session.chunk,
             exact: session.prefill == Prefill::Exact,
-            threads: self.threads,
             placement,
-            blocks: self.blocks,
+            kernels: self.kernels,
         };
         let (spec, tensors, known) = (&self.outline.spec, &self.outline.tensors, self.measurements);
         let (bytes, margin) = match precision {

@@ -4,12 +4,13 @@
 use std::path::Path;
 
 use ggml::{Error, NoCuda};
+use kernels::Kernels;
 use models::spec::ModelSpec;
 
 use super::SetupOptions;
 use crate::compute::engine::check_device_model;
 use crate::progress::{Notice, Observer};
-use crate::setup::plan::{DRIVER_BYTES, Placement, Plan};
+use crate::setup::plan::{ASSUMED_DEVICE_BLOCKS, DRIVER_BYTES, Placement, Plan};
 use crate::{DeviceKind, EngineError, Model};
 
 /// What was asked for.
@@ -61,6 +62,17 @@ pub struct Target {
     /// Bytes of main memory that are free for the host's part of a plan for a GPU; `None` where they are unknown, or the
     /// GPU is not one of this machine.
     pub host_limit: Option<usize>,
+}
+
+impl DeviceRequest {
+    /// The kernels that the device has, whether it is here or not: those of a GPU unless another device is asked for.
+    pub(super) fn assumed_kernels(self) -> Kernels {
+        match self {
+            #[cfg(feature = "testing")]
+            DeviceRequest::Device(DeviceKind::Portable) => Kernels::None,
+            _ => Kernels::Gpu { blocks: ASSUMED_DEVICE_BLOCKS },
+        }
+    }
 }
 
 impl HostExperts {
@@ -121,7 +133,7 @@ impl Target {
                 Some(find_gpu(Some(index)).unwrap_or((DeviceKind::Cuda(index), None)))
             }
             #[cfg(feature = "testing")]
-            DeviceRequest::Device(kind @ DeviceKind::Emulated) => Some((kind, None)),
+            DeviceRequest::Device(kind) => Some((kind, None)),
         };
         let Some(gpu) = found else { return Ok((Target::host(spec, options, mapped), None)) };
         Ok(match unusable(spec, path, options)? {
@@ -283,7 +295,7 @@ fn choose(
         DeviceRequest::Cpu => Ok(None),
         DeviceRequest::Device(DeviceKind::Cuda(index)) => Ok(Some(find_gpu(Some(index))?)),
         #[cfg(feature = "testing")]
-        DeviceRequest::Device(kind @ DeviceKind::Emulated) => Ok(Some((kind, None))),
+        DeviceRequest::Device(kind) => Ok(Some((kind, None))),
         DeviceRequest::Auto => match find_gpu(None) {
             Ok(found) => Ok(Some(found)),
             Err(Error::NoCuda(reason)) => {

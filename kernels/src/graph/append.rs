@@ -9,43 +9,61 @@ use super::launch::device_heads;
 use super::operands::{
     HeadsAt, LaneAt, LaneColumnAt, Node, NumbersAt, Operands, TensorAt, Which, device_lanes,
 };
-use super::{GraphLane, LaneHeads, LaneInputs, row_positions, row_type, rows_after};
-use crate::device;
+use super::{GraphLane, LaneHeads, LaneInputs, Split, row_positions, row_type, rows_after};
+use crate::form::Operation;
+use crate::{device, portable};
 
-/// Writes the rows `k` and `v` `[head_dim, n_kv_heads, n]` (f32) behind the live rows of the lanes. Lanes whose
-/// values are in the rows of keys ignore `v`. The result has no data; nodes that read the rows take it as an
-/// operand ([`Appended`](super::Appended)).
-pub fn append(ctx: &Context, (k, v): (&Tensor, &Tensor), lanes: &[GraphLane], inputs: &LaneInputs) -> Tensor {
-    if let Err(problem) = check((k, v), lanes, inputs) {
-        return ctx.refuse("append", problem);
-    }
-    let mut operands = Operands::default();
-    let node = AppendRows {
-        k: operands.heads(k),
-        v: operands.heads(v),
-        live: operands.live_rows(inputs),
-        lanes: lanes.iter().map(|lane| operands.write_lane(lane)).collect(),
-    };
-    let rows = operands.node(ctx, Type::F32, [1], node);
-    let Some(all) = row_positions(lanes) else { return rows };
-    let mut operands = Operands::default();
-    operands.after(&rows);
-    let node = AppendPositions {
-        of_rows: operands.write(all),
-        live: operands.live_rows(inputs),
-        of_tokens: operands.numbers(&inputs.positions),
-        lanes: lanes.iter().map(LaneHeads::of).collect(),
-    };
-    operands.node(ctx, Type::F32, [1], node)
+/// Writes the rows of new tokens behind the live rows of the lanes. The result has no data; nodes that read the rows
+/// take it as an operand ([`Appended`](super::Appended)).
+pub struct Append<'a> {
+    /// `[head_dim, n_kv_heads, n]` f32: keys.
+    pub k: &'a Tensor,
+    /// `[head_dim, n_kv_heads, n]` f32: values. Lanes whose values are in the rows of keys ignore them.
+    pub v: &'a Tensor,
+    /// All lanes of the layer.
+    pub lanes: &'a [GraphLane],
+    /// Their state.
+    pub inputs: &'a LaneInputs,
 }
 
-pub(crate) fn check((k, v): (&Tensor, &Tensor), lanes: &[GraphLane], inputs: &LaneInputs) -> Check {
-    let [head_dim, kv_heads, new, _] = k.shape().0;
-    is_heads("new keys", k, [head_dim, kv_heads, new])?;
-    is_heads("new values", v, [head_dim, kv_heads, new])?;
-    check_lanes(lanes, head_dim, kv_heads)?;
-    check_inputs(inputs)?;
-    if row_positions(lanes).is_some() { is_vector("positions", &inputs.positions, new) } else { Ok(()) }
+impl Operation for Append<'_> {
+    const NAME: &'static str = "append";
+
+    fn check(&self) -> Check {
+        let Append { k, v, lanes, inputs } = *self;
+        let [head_dim, kv_heads, new, _] = k.shape().0;
+        is_heads("new keys", k, [head_dim, kv_heads, new])?;
+        is_heads("new values", v, [head_dim, kv_heads, new])?;
+        check_lanes(lanes, head_dim, kv_heads)?;
+        check_inputs(inputs)?;
+        if row_positions(lanes).is_some() { is_vector("positions", &inputs.positions, new) } else { Ok(()) }
+    }
+
+    fn own(self, ctx: &Context, _: Split) -> Tensor {
+        let Append { k, v, lanes, inputs } = self;
+        let mut operands = Operands::default();
+        let node = AppendRows {
+            k: operands.heads(k),
+            v: operands.heads(v),
+            live: operands.live_rows(inputs),
+            lanes: lanes.iter().map(|lane| operands.write_lane(lane)).collect(),
+        };
+        let rows = operands.node(ctx, Type::F32, [1], node);
+        let Some(all) = row_positions(lanes) else { return rows };
+        let mut operands = Operands::default();
+        operands.after(&rows);
+        let node = AppendPositions {
+            of_rows: operands.write(all),
+            live: operands.live_rows(inputs),
+            of_tokens: operands.numbers(&inputs.positions),
+            lanes: lanes.iter().map(LaneHeads::of).collect(),
+        };
+        operands.node(ctx, Type::F32, [1], node)
+    }
+
+    fn portable(self, ctx: &Context) -> Tensor {
+        portable::append(ctx, self)
+    }
 }
 
 /// Writes new keys and values behind the live rows.

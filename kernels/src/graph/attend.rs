@@ -19,7 +19,8 @@ use super::{
     rows_after,
 };
 use crate::device::{self, INVALID_VALUE, MAX_DECODE_QUERIES, TILE_QUERIES};
-use crate::{Alibi, Attention, LaneView, Queries, RowTensor, ShapeError, Window, decode, prefill};
+use crate::form::Operation;
+use crate::{Alibi, Attention, LaneView, Queries, RowTensor, ShapeError, Window, decode, portable, prefill};
 
 /// From this number of queries per KV head on the CPU uses the tiled kernel, which is faster then.
 const MIN_PREFILL_QUERIES: usize = 16;
@@ -38,20 +39,50 @@ pub enum Split {
 
 /// Attends with `n_q` queries of each head to the live rows of all lanes and to the appended rows. The queries
 /// belong to the last `n_q` tokens. Returns `[head_dim * heads, n_q]`.
-pub fn attend<'a>(
-    ctx: &Context,
-    shape: AttentionShape,
-    queries: impl Into<QueryHeads<'a>>,
-    appended: Appended,
-    lanes: &[GraphLane],
-    inputs: &LaneInputs,
-    split: Split,
-) -> Tensor {
-    let heads = queries.into();
-    let n_q = heads.q.dim(2);
-    if let Err(problem) = check(shape, heads, lanes, inputs, split) {
-        return ctx.refuse("attend", problem);
+#[derive(Clone, Copy)]
+pub struct Attend<'a> {
+    /// The heads of the layer.
+    pub shape: AttentionShape,
+    /// The queries.
+    pub queries: QueryHeads<'a>,
+    /// The rows that were appended.
+    pub appended: Appended<'a>,
+    /// All lanes of the layer.
+    pub lanes: &'a [GraphLane],
+    /// Their state.
+    pub inputs: &'a LaneInputs,
+}
+
+impl Operation for Attend<'_> {
+    const NAME: &'static str = "attend";
+
+    fn check(&self) -> Check {
+        let Attend { shape, queries, lanes, inputs, .. } = *self;
+        let AttentionShape { head_dim, n_kv_heads, .. } = shape;
+        check_queries(shape, "queries", queries)?;
+        check_lanes(lanes, head_dim, n_kv_heads)?;
+        lanes.iter().try_for_each(|lane| check_distances(lane, shape))?;
+        let heads: usize = lanes.iter().map(|lane| lane.kv_heads.len()).sum();
+        ensure(heads == n_kv_heads, || format!("the lanes have {heads} of {n_kv_heads} KV heads"))?;
+        check_inputs(inputs)
     }
+
+    fn own(self, ctx: &Context, split: Split) -> Tensor {
+        match check_split(&self, split) {
+            Ok(()) => attend(ctx, self, split),
+            Err(problem) => ctx.refuse(Self::NAME, problem),
+        }
+    }
+
+    fn portable(self, ctx: &Context) -> Tensor {
+        portable::attend(ctx, self)
+    }
+}
+
+/// The nodes of own kernels.
+fn attend(ctx: &Context, operands: Attend, split: Split) -> Tensor {
+    let Attend { shape, queries: heads, appended, lanes, inputs } = operands;
+    let n_q = heads.q.dim(2);
     let call = |previous| Call::new(shape, heads, previous, appended.rows, lanes, inputs);
     let (operands, of_call) = call(appended.node);
     let queries = shape.group * n_q;
@@ -81,14 +112,8 @@ pub fn attend<'a>(
     operands.node(ctx, Type::F32, out, CombinePartials { call: of_call, threads, len, max_splits })
 }
 
-fn check(
-    shape: AttentionShape,
-    queries: QueryHeads,
-    lanes: &[GraphLane],
-    inputs: &LaneInputs,
-    split: Split,
-) -> Check {
-    check_call(shape, queries, lanes, inputs)?;
+/// What own kernels ask besides.
+fn check_split(Attend { queries, lanes, .. }: &Attend, split: Split) -> Check {
     // A node has ten operands.
     let fits = queries.sink_logits.is_none() || lanes.len() < MAX_LANES;
     ensure(fits, || {
@@ -96,22 +121,6 @@ fn check(
     })?;
     let (Split::Threads(parts) | Split::Blocks(parts)) = split;
     ensure((1..=MAX_SPLIT).contains(&parts), || format!("{split:?} is not a split into 1 to {MAX_SPLIT}"))
-}
-
-/// What is true of attention in each of its forms.
-pub(crate) fn check_call(
-    shape: AttentionShape,
-    queries: QueryHeads,
-    lanes: &[GraphLane],
-    inputs: &LaneInputs,
-) -> Check {
-    let AttentionShape { head_dim, n_kv_heads, .. } = shape;
-    check_queries(shape, "queries", queries)?;
-    check_lanes(lanes, head_dim, n_kv_heads)?;
-    lanes.iter().try_for_each(|lane| check_distances(lane, shape))?;
-    let heads: usize = lanes.iter().map(|lane| lane.kv_heads.len()).sum();
-    ensure(heads == n_kv_heads, || format!("the lanes have {heads} of {n_kv_heads} KV heads"))?;
-    check_inputs(inputs)
 }
 
 /// [`attend`] for many queries: one node, whose threads share the work through a counter.

@@ -90,15 +90,19 @@ pub(super) fn check_lane(lane: &GraphLane, n_kv_heads: usize) -> Check {
         format!("the keys {:?} are those of {} KV heads", lane.k, lane.kv_heads.len())
     })?;
     check_heads("KV head", &lane.kv_heads, n_kv_heads)?;
-    if let Some(accumulated) = &lane.accumulated {
-        is("sums of accumulated attention", accumulated, Type::F32, [capacity, heads, 1, 1])?;
-    }
+    lane.accumulated.iter().try_for_each(|accumulated| check_accumulated(lane, accumulated))?;
     ensure(lane.window.is_none_or(|tokens| tokens > 0 && !lane.compensated), || {
         format!("a window of {:?} tokens, compensated: {}", lane.window, lane.compensated)
     })?;
     let Some(positions) = &lane.positions else { return Ok(()) };
     is_vector("positions of rows", &positions.all, positions.first.saturating_add(capacity * heads))?;
     ensure(!lane.compensated, || "a lane with positions of rows is compensated".into())
+}
+
+/// There is a number of accumulated attention for each of a lane's rows.
+pub(super) fn check_accumulated(lane: &GraphLane, accumulated: &Tensor) -> Check {
+    let [_, capacity, heads, _] = lane.k.shape().0;
+    is("sums of accumulated attention", accumulated, Type::F32, [capacity, heads, 1, 1])
 }
 
 /// A layer's lanes fit each other, and each has heads of its own of a model with `n_kv_heads` KV heads.

@@ -9,8 +9,10 @@ use super::checks::{Check, check_lane, check_rows, ensure, is, is_rows};
 use super::launch::device_type;
 use super::lists::{self, Lists};
 use super::operands::{LaneAt, ListsAt, Node, Operands, TensorAt, Which, device_lanes};
-use super::{GraphLane, LaneHeads, row_type};
+use super::{GraphLane, LaneHeads, Split, row_type};
 use crate::device::{self, INVALID_VALUE};
+use crate::form::Operation;
+use crate::portable;
 use crate::rows::{Moves, add_rows, move_rows, write_mean};
 
 /// Rows to evict from a lane: the same number from every head.
@@ -26,13 +28,36 @@ pub struct Eviction {
     pub return_rows: bool,
 }
 
-/// Evicts rows from a lane. In a compensated lane the evicted rows are added to `sums` `[head_dim, heads, 2]`
-/// f32 (K, then V), and their mean becomes row 0. With `return_rows` the result is the bytes of the evicted
-/// rows: first K, then V where it is apart, head after head. Otherwise the result has no data.
-pub fn evict_rows(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, eviction: Eviction) -> Tensor {
-    if let Err(problem) = check_eviction(lane, sums, &eviction) {
-        return ctx.refuse("evict_rows", problem);
+/// Evicts rows from a lane. In a compensated lane the evicted rows are added to the sums, and their mean becomes row 0.
+/// With [`Eviction::return_rows`] the result is the bytes of the evicted rows: first K, then V where it is apart, head after
+/// head. Otherwise the result has no data.
+pub struct EvictRows<'a> {
+    /// The lane.
+    pub lane: &'a GraphLane,
+    /// `[head_dim, heads, 2]` f32: the sums of the rows that were evicted, K, then V. A compensated lane has them.
+    pub sums: Option<&'a Tensor>,
+    /// The rows to evict.
+    pub eviction: Eviction,
+}
+
+impl Operation for EvictRows<'_> {
+    const NAME: &'static str = "evict_rows";
+
+    fn check(&self) -> Check {
+        check_eviction(self.lane, self.sums, &self.eviction)
     }
+
+    fn own(self, ctx: &Context, _: Split) -> Tensor {
+        evict_rows(ctx, self)
+    }
+
+    fn portable(self, ctx: &Context) -> Tensor {
+        portable::evict_rows(ctx, self)
+    }
+}
+
+/// The node of own kernels.
+fn evict_rows(ctx: &Context, EvictRows { lane, sums, eviction }: EvictRows) -> Tensor {
     let Eviction { evicted, moves, total_evicted, return_rows } = eviction;
     let (heads, count) = (evicted.len(), evicted[0].len());
     let k_bytes = heads * count * lane.k.strides()[1];
@@ -41,7 +66,7 @@ pub fn evict_rows(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, evicti
         moves.iter().map(|moves| moves.iter().flat_map(|(to, from)| [*to, *from]).collect()).collect();
     let lists = lists::pack(ctx, evicted.iter().chain(&moves).map(Vec::as_slice));
     let mut operands = Operands::default();
-    let node = EvictRows {
+    let node = EvictRowsNode {
         lane: operands.write_lane(lane),
         lists: operands.lists(&lists, 2 * heads),
         sums: sums.map(|sums| operands.write(sums)),
@@ -58,8 +83,8 @@ pub fn evict_rows(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, evicti
     }
 }
 
-/// The node of [`evict_rows`].
-struct EvictRows {
+/// The node of [`EvictRows`].
+struct EvictRowsNode {
     lane: LaneAt,
     /// Per head the evicted rows, then per head the moves: pairs (to, from).
     lists: ListsAt,
@@ -77,7 +102,7 @@ struct EvictRows {
     return_rows: bool,
 }
 
-impl Node for EvictRows {
+impl Node for EvictRowsNode {
     fn on_cpu(&self, task: &CustomTask) {
         let heads = self.lane.heads.kv_heads.len();
         let lists = self.lists.read(task);
@@ -106,7 +131,7 @@ impl Node for EvictRows {
     }
 }
 
-impl EvictRows {
+impl EvictRowsNode {
     /// Evicts the keys or the values of one head. With the keys go the numbers of accumulated attention.
     fn evict_head(&self, task: &CustomTask, lists: &Lists, which: Which, head: usize) {
         let (heads, at) = (self.lane.heads.kv_heads.len(), self.lane.get(which));
@@ -145,7 +170,7 @@ impl EvictRows {
     }
 }
 
-pub(crate) fn check_eviction(lane: &GraphLane, sums: Option<&Tensor>, eviction: &Eviction) -> Check {
+fn check_eviction(lane: &GraphLane, sums: Option<&Tensor>, eviction: &Eviction) -> Check {
     check_lane(lane, usize::MAX)?;
     let [_, capacity, heads, _] = lane.k.shape().0;
     let Eviction { evicted, moves, .. } = eviction;
@@ -177,22 +202,42 @@ pub struct RowSelection {
     pub evicted: Vec<Vec<u32>>,
 }
 
-/// Fills an empty lane from complete K and V `[head_dim, rows, n_kv_heads]` of the same types. The result has
-/// no data.
-pub fn select_rows(
-    ctx: &Context,
-    (k, v): (&Tensor, &Tensor),
-    lane: &GraphLane,
-    sums: Option<&Tensor>,
-    selection: RowSelection,
-) -> Tensor {
-    if let Err(problem) = check_selection((k, v), lane, sums, &selection) {
-        return ctx.refuse("select_rows", problem);
+/// Fills an empty lane from complete rows. The result has no data.
+pub struct SelectRows<'a> {
+    /// `[head_dim, rows, n_kv_heads]`: complete keys, of the lane's type.
+    pub k: &'a Tensor,
+    /// `[head_dim, rows, n_kv_heads]`: complete values, of the lane's type.
+    pub v: &'a Tensor,
+    /// The lane.
+    pub lane: &'a GraphLane,
+    /// `[head_dim, heads, 2]` f32: where the sums of the other rows are written, K, then V. A compensated lane has them.
+    pub sums: Option<&'a Tensor>,
+    /// The rows to keep.
+    pub selection: RowSelection,
+}
+
+impl Operation for SelectRows<'_> {
+    const NAME: &'static str = "select_rows";
+
+    fn check(&self) -> Check {
+        check_selection((self.k, self.v), self.lane, self.sums, &self.selection)
     }
+
+    fn own(self, ctx: &Context, _: Split) -> Tensor {
+        select_rows(ctx, self)
+    }
+
+    fn portable(self, ctx: &Context) -> Tensor {
+        portable::select_rows(ctx, self)
+    }
+}
+
+/// The node of own kernels.
+fn select_rows(ctx: &Context, SelectRows { k, v, lane, sums, selection }: SelectRows) -> Tensor {
     let lists = lists::pack(ctx, selection.kept.iter().chain(&selection.evicted).map(Vec::as_slice));
     let max_kept = selection.kept.iter().map(Vec::len).max().unwrap_or(0);
     let mut operands = Operands::default();
-    let node = SelectRows {
+    let node = SelectRowsNode {
         k: operands.read(k),
         v: operands.read(v),
         lane: operands.write_lane(lane),
@@ -203,8 +248,8 @@ pub fn select_rows(
     operands.node(ctx, Type::F32, [1], node)
 }
 
-/// The node of [`select_rows`].
-struct SelectRows {
+/// The node of [`SelectRows`].
+struct SelectRowsNode {
     /// `[head_dim, rows, n_kv_heads]`: the complete keys.
     k: TensorAt,
     /// `[head_dim, rows, n_kv_heads]`: the complete values.
@@ -218,7 +263,7 @@ struct SelectRows {
     max_kept: usize,
 }
 
-impl Node for SelectRows {
+impl Node for SelectRowsNode {
     fn on_cpu(&self, task: &CustomTask) {
         let heads = self.lane.heads.kv_heads.len();
         let lists = self.lists.read(task);
@@ -254,7 +299,7 @@ impl Node for SelectRows {
     }
 }
 
-impl SelectRows {
+impl SelectRowsNode {
     /// Fills the keys or the values of one head.
     fn fill_head(&self, task: &CustomTask, lists: &Lists, which: Which, head: usize) {
         let LaneHeads { kv_heads, compensated, .. } = &self.lane.heads;
@@ -281,7 +326,7 @@ impl SelectRows {
     }
 }
 
-pub(crate) fn check_selection(
+fn check_selection(
     (k, v): (&Tensor, &Tensor),
     lane: &GraphLane,
     sums: Option<&Tensor>,

@@ -1,5 +1,6 @@
-//! The kernels as nodes of a ggml graph. Each node has two implementations: one for the CPU and one that
-//! launches device kernels. [`portable`](crate::portable) has the same operations as nodes of ggml's own.
+//! The operations on a layer's lanes, and the kernels as nodes of a ggml graph. An [`Operation`](crate::Operation) is a
+//! description of its operands. A [`Form`](crate::Form) builds its nodes. Those here have two implementations: one for the
+//! CPU and one that launches device kernels. [`portable`](crate::portable) has nodes of ggml's own.
 //!
 //! The tensors of a lane are operands of the nodes. What changes from step to step comes in two small input
 //! tensors ([`LaneInputs`]): the number of live rows and the log-weight of the compensation entry. So a graph
@@ -9,27 +10,27 @@
 //! do not fit, such as more live rows than a lane has room for, fail the computation on the CPU; devices
 //! ignore rows that are not there.
 
-pub(crate) mod append;
-pub(crate) mod attend;
+mod append;
+mod attend;
 mod checks;
-pub(crate) mod evict;
+mod evict;
 mod launch;
 mod lists;
 mod operands;
 mod product;
 mod progress;
-pub(crate) mod scores;
+mod scores;
 
 use std::sync::Arc;
 
-pub use append::append;
-pub use attend::{Split, attend, max_partials_tokens};
-pub use evict::{Eviction, RowSelection, evict_rows, select_rows};
+pub use append::Append;
+pub use attend::{Attend, Split, max_partials_tokens};
+pub use evict::{EvictRows, Eviction, RowSelection, SelectRows};
 use ggml::{Tensor, Type};
 pub use product::{multiplies, multiplies_type, multiply, multiply_by};
 pub use scores::{
-    AccumulatingLane, Accumulation, Combine, Gain, RowLists, SeenPart, WindowQueries, accumulate_attention,
-    measure_rows, store_queries, window_attention,
+    AccumulateAttention, AccumulatingLane, Accumulation, Combine, Gain, MeasureRows, RowLists, SeenPart,
+    StoreQueries, WindowAttention, WindowQueries,
 };
 
 use crate::attention::alibi_slopes;
@@ -55,7 +56,7 @@ pub struct GraphLane {
     /// Whether row 0 is the compensation entry.
     pub compensated: bool,
     /// Accumulated attention of each row, `[capacity, heads]` f32, where a policy needs it (see
-    /// [`accumulate_attention`]).
+    /// [`AccumulateAttention`]).
     pub accumulated: Option<Tensor>,
     /// Positions of the rows, for models with ALiBi and for windows. Either all lanes of a layer have them or none.
     /// Lanes with positions are not compensated. Layers with ALiBi need them.
@@ -164,10 +165,10 @@ pub struct LaneInputs {
     pub layer: usize,
 }
 
-/// The rows that [`append`] has written in this graph.
+/// The rows that [`Append`] has written in this graph.
 #[derive(Clone, Copy)]
 pub struct Appended<'a> {
-    /// The node that [`append`] returned. Nodes that read the new rows have it as an operand, so that they
+    /// The node that [`Append`] returned. Nodes that read the new rows have it as an operand, so that they
     /// run after it.
     pub node: &'a Tensor,
     /// Rows written to every KV head: one per token.

@@ -10,28 +10,15 @@ use super::seen::{
 };
 use super::weights::{Beside, logits, softmax};
 use super::{after_all, parts};
-use crate::graph::scores::accumulated::check;
 use crate::graph::{
-    AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Gain, GraphLane, LaneInputs,
+    AccumulateAttention, AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Gain, GraphLane,
     QueryHeads, SeenPart,
 };
 
-/// As [`graph::accumulate_attention`](crate::graph::accumulate_attention()).
-pub fn accumulate_attention<'a>(
-    ctx: &Context,
-    shape: AttentionShape,
-    queries: impl Into<QueryHeads<'a>>,
-    appended: Appended,
-    to: AccumulatingLane,
-    inputs: &LaneInputs,
-    how: Accumulation,
-) -> Option<Tensor> {
-    let accumulated = to.lane.accumulated.as_ref()?;
-    let queries = queries.into();
-    if let Err(problem) = check(shape, queries, &to, inputs, how) {
-        return Some(ctx.refuse("accumulate_attention", problem));
-    }
-    let AccumulatingLane { lane, number, heads } = to;
+/// The nodes of [`AccumulateAttention`].
+pub(crate) fn accumulate_attention(ctx: &Context, operands: AccumulateAttention) -> Tensor {
+    let AccumulateAttention { shape, queries, appended, to, inputs, how } = operands;
+    let AccumulatingLane { lane, accumulated, number, heads } = to;
     let live = live_rows(ctx, inputs, number);
     let call = Call {
         ctx,
@@ -54,7 +41,7 @@ pub fn accumulate_attention<'a>(
         })
         .collect();
     // Inputs that have memory, as in the other form, also where nothing depends on them.
-    Some(ctx.after(&after_all(ctx, &written), &[&inputs.log_weights, &inputs.positions]))
+    ctx.after(&after_all(ctx, &written), &[&inputs.log_weights, &inputs.positions])
 }
 
 /// What is computed for each run of the lane's heads.

@@ -5,13 +5,10 @@ use ggml::{Context, Tensor};
 use super::after_all;
 use super::heads::take_heads;
 use super::seen::live_rows;
-use crate::graph::{GraphLane, LaneInputs, append::check};
+use crate::graph::{Append, GraphLane, LaneInputs};
 
-/// As [`graph::append`](crate::graph::append()).
-pub fn append(ctx: &Context, (k, v): (&Tensor, &Tensor), lanes: &[GraphLane], inputs: &LaneInputs) -> Tensor {
-    if let Err(problem) = check((k, v), lanes, inputs) {
-        return ctx.refuse("append", problem);
-    }
+/// The nodes of [`Append`].
+pub(crate) fn append(ctx: &Context, Append { k, v, lanes, inputs }: Append) -> Tensor {
     let n = k.dim(2);
     let mut written = Vec::new();
     for (number, lane) in lanes.iter().enumerate() {

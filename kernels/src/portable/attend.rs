@@ -9,22 +9,11 @@ use super::seen::{
 };
 use super::weights::{Beside, logits, softmax};
 use super::{MAX_ELEMENTS, in_a_row, parts};
-use crate::graph::attend::check_call;
-use crate::graph::{Appended, AttentionShape, GraphLane, LaneInputs, QueryHeads};
+use crate::graph::{Appended, Attend, AttentionShape, GraphLane, QueryHeads};
 
-/// As [`graph::attend`](crate::graph::attend()), which also splits the rows.
-pub fn attend<'a>(
-    ctx: &Context,
-    shape: AttentionShape,
-    queries: impl Into<QueryHeads<'a>>,
-    appended: Appended,
-    lanes: &[GraphLane],
-    inputs: &LaneInputs,
-) -> Tensor {
-    let heads = queries.into();
-    if let Err(problem) = check_call(shape, heads, lanes, inputs) {
-        return ctx.refuse("attend", problem);
-    }
+/// The nodes of [`Attend`].
+pub(crate) fn attend(ctx: &Context, operands: Attend) -> Tensor {
+    let Attend { shape, queries: heads, appended, lanes, inputs } = operands;
     let slopes = shape.alibi_slopes();
     let mut results = Vec::new();
     for (number, lane) in lanes.iter().enumerate() {

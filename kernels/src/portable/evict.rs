@@ -6,8 +6,7 @@ use std::collections::HashMap;
 use ggml::{Context, Tensor, Type};
 
 use super::{after_all, constant, in_a_row, parts};
-use crate::graph::evict::{check_eviction, check_selection};
-use crate::graph::{Eviction, GraphLane, RowSelection};
+use crate::graph::{EvictRows, Eviction, RowSelection, SelectRows};
 
 /// Whether rows of `elements` elements are whole numbers of words of 4 bytes, without which they cannot be moved.
 pub fn moves_rows(ty: Type, elements: usize) -> bool {
@@ -76,10 +75,9 @@ fn part_of_sums(ctx: &Context, sums: &Tensor, part: usize) -> Tensor {
     ctx.view(sums, [d, heads], [of_head, of_part, of_part], part * of_part)
 }
 
-/// As [`graph::evict_rows`](crate::graph::evict_rows()). The bytes of evicted rows are the bytes of f32 words.
-pub fn evict_rows(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, eviction: Eviction) -> Tensor {
-    let check = check_eviction(lane, sums, &eviction).and_then(|()| lane.tensors().try_for_each(check_words));
-    if let Err(problem) = check {
+/// The nodes of [`EvictRows`]. The bytes of evicted rows are the bytes of f32 words.
+pub(crate) fn evict_rows(ctx: &Context, EvictRows { lane, sums, eviction }: EvictRows) -> Tensor {
+    if let Err(problem) = lane.tensors().try_for_each(check_words) {
         return ctx.refuse("evict_rows", problem);
     }
     let capacity = lane.k.dim(1);
@@ -152,17 +150,10 @@ fn at_once(moves: &[(u32, u32)]) -> Vec<(u32, u32)> {
     moves
 }
 
-/// As [`graph::select_rows`](crate::graph::select_rows()).
-pub fn select_rows(
-    ctx: &Context,
-    (k, v): (&Tensor, &Tensor),
-    lane: &GraphLane,
-    sums: Option<&Tensor>,
-    selection: RowSelection,
-) -> Tensor {
-    let check = check_selection((k, v), lane, sums, &selection)
-        .and_then(|()| lane.tensors().try_for_each(check_words));
-    if let Err(problem) = check {
+/// The nodes of [`SelectRows`].
+pub(crate) fn select_rows(ctx: &Context, operands: SelectRows) -> Tensor {
+    let SelectRows { k, v, lane, sums, selection } = operands;
+    if let Err(problem) = lane.tensors().try_for_each(check_words) {
         return ctx.refuse("select_rows", problem);
     }
     let (complete, capacity) = (k.dim(1), lane.k.dim(1));

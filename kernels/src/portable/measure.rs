@@ -3,23 +3,13 @@
 use ggml::{Context, Tensor};
 
 use super::constant;
-use crate::graph::RowLists;
-use crate::graph::scores::measured::check;
+use crate::graph::MeasureRows;
 use crate::measure::Measure;
 
-/// As [`graph::measure_rows`](crate::graph::measure_rows()).
-pub fn measure_rows(
-    ctx: &Context,
-    tensor: &Tensor,
-    offset: Option<&Tensor>,
-    lists: RowLists,
-    what: Measure,
-) -> Tensor {
-    // A spread is the same with an offset.
-    let offset = offset.filter(|_| !matches!(what, Measure::Spread { .. }));
-    if let Err(problem) = check(tensor, offset, &lists) {
-        return ctx.refuse("measure_rows", problem);
-    }
+/// The nodes of [`MeasureRows`].
+pub(crate) fn measure_rows(ctx: &Context, operands: MeasureRows) -> Tensor {
+    let offset = operands.used_offset();
+    let MeasureRows { tensor, lists, what, .. } = operands;
     let ([d, capacity, all, _], heads, n) = (tensor.shape().0, lists.heads.len(), lists.rows[0].len());
     let of_head = |(head, rows): (&u32, &std::sync::Arc<Vec<u32>>)| {
         let first = *head as usize * capacity;

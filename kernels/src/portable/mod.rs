@@ -1,5 +1,5 @@
-//! The operations of [`graph`](crate::graph) as plain ggml nodes, so that every backend of ggml computes them. They have
-//! the same operands and results as the nodes there, so that each place can have one form or the other.
+//! The operations of [`graph`](crate::graph) as plain ggml nodes, so that every backend of ggml computes them.
+//! [`Form`](crate::Form) says which of the two a place has.
 //!
 //! *What differs.* Whole lanes are read, and a mask hides what a query does not see. So rows behind the live ones, and
 //! compensation entries that are not used yet, must decode to finite numbers, as those of memory that was cleared do. Each
@@ -11,8 +11,7 @@
 //! are made of the live rows by arithmetic: of what ggml has for these, some backends lack one or the other, and the CPU
 //! aborts at a copy into a part of quantised rows.
 //!
-//! - [`append`](append()), [`attend`](attend()), [`accumulate_attention`], [`window_attention`], [`store_queries`],
-//!   [`measure_rows`], [`evict_rows`], [`select_rows`]: see the functions of these names in [`graph`](crate::graph).
+//! - `append`, `attend`, `accumulate`, `window`, `measure`, `evict`: the nodes of each [`Operation`](crate::Operation).
 //! - `seen`: what queries see, as masks; `weights`: logits and their softmax; `heads`: heads that are taken and put back.
 
 mod accumulate;
@@ -27,15 +26,29 @@ mod window;
 
 use ggml::{Context, Tensor};
 
-pub use self::accumulate::accumulate_attention;
-pub use self::append::append;
-pub use self::attend::attend;
-pub use self::evict::{evict_rows, moves_rows, select_rows};
-pub use self::measure::measure_rows;
-pub use self::window::{store_queries, window_attention};
+use crate::graph::GraphLane;
+
+pub(crate) use self::accumulate::accumulate_attention;
+pub(crate) use self::append::append;
+pub(crate) use self::attend::attend;
+pub use self::evict::moves_rows;
+pub(crate) use self::evict::{evict_rows, select_rows};
+pub(crate) use self::measure::measure_rows;
+pub(crate) use self::window::{store_queries, window_attention};
 
 /// The most elements of an intermediate tensor, where work can be done in parts: 64 MB.
 const MAX_ELEMENTS: usize = 1 << 24;
+
+/// Maximum number of tensors of any one operation on a lane: a number for the operation, one for each of its heads, which may
+/// be computed one by one, and one for each part of the work. A part is at least half as large as it may be.
+pub(crate) fn max_tensors(lane: &GraphLane, group: usize, n: usize) -> usize {
+    /// More than any operation makes for one head and one part.
+    const OF_PART: usize = 128;
+    let [head_dim, capacity, heads, _] = lane.k.shape().0;
+    let elements = capacity.saturating_mul(heads).saturating_mul((group * n).max(head_dim));
+    // Keys and values are worked on one after the other.
+    OF_PART.saturating_mul(1 + 2 * heads + 2 * elements.div_ceil(MAX_ELEMENTS))
+}
 
 /// The parts of `n` things, of each of which an intermediate tensor has `elements`.
 fn parts(n: usize, elements: usize) -> impl Iterator<Item = std::ops::Range<usize>> {

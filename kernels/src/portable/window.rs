@@ -8,14 +8,10 @@ use super::heads::{query_heads, runs, take_numbers};
 use super::seen::{alibi, distances, later, numbers_from, of_first_row, of_query_heads};
 use super::weights::{Beside, logits, softmax};
 use super::{constant, in_a_row, parts};
-use crate::graph::scores::window::{check, check_store};
-use crate::graph::{AttentionShape, Gain, RowLists, WindowQueries};
+use crate::graph::{AttentionShape, Gain, RowLists, StoreQueries, WindowAttention, WindowQueries};
 
-/// As [`graph::store_queries`](crate::graph::store_queries()).
-pub fn store_queries(ctx: &Context, q: &Tensor, positions: &Tensor, ring: &Tensor) -> Tensor {
-    if let Err(problem) = check_store(q, positions, ring) {
-        return ctx.refuse("store_queries", problem);
-    }
+/// The nodes of [`StoreQueries`].
+pub(crate) fn store_queries(ctx: &Context, StoreQueries { q, positions, ring }: StoreQueries) -> Tensor {
     let ([d, heads, n, _], [_, of_head, of_token, _]) = (q.shape().0, q.strides());
     let window = ring.dim(2);
     let stored = window.min(n);
@@ -40,18 +36,9 @@ fn remainders(ctx: &Context, numbers: &Tensor, divisor: usize) -> Tensor {
     ctx.sub(&rest, &ctx.scale(&above, divisor))
 }
 
-/// As [`graph::window_attention`](crate::graph::window_attention()).
-pub fn window_attention(
-    ctx: &Context,
-    shape: AttentionShape,
-    k: &Tensor,
-    ring: &Tensor,
-    positions: RowLists,
-    window: WindowQueries,
-) -> Tensor {
-    if let Err(problem) = check(shape, k, ring, &positions, &window) {
-        return ctx.refuse("window_attention", problem);
-    }
+/// The nodes of [`WindowAttention`].
+pub(crate) fn window_attention(ctx: &Context, operands: WindowAttention) -> Tensor {
+    let WindowAttention { shape, k, ring, positions, window } = operands;
     let rows = window.first + positions.rows[0].len();
     let all = positions.heads.len();
     let call = Call { ctx, shape, k, ring, positions: &positions, window: &window, rows };

@@ -3,7 +3,7 @@
 
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::attention::alibi_slopes;
-use kernels::graph::{LaneInputs, MAX_LANES};
+use kernels::graph::{LaneInputs, MAX_LANES, Split};
 use kernels::{Alibi, Attention, Form, Isa, LaneView, Queries, RowTensor, RowType, Window, reference};
 
 /// The device under test: the first GPU where `LONGHAND_TEST_DEVICE` is `cuda`, otherwise the emulator.
@@ -18,6 +18,9 @@ pub fn device() -> Backend {
 pub fn backends() -> [Backend; 2] {
     [Backend::cpu(2).expect("the CPU backend is always there"), device()]
 }
+
+/// Own kernels. Tests of attention split the rows in their own way.
+pub const OWN: Form = Form::Own(Split::Threads(2));
 
 /// A backend, and the form in which it has the operations.
 pub struct Place {
@@ -37,7 +40,7 @@ impl Place {
 
 /// The CPU and the device under test, with own kernels.
 pub fn places() -> [Place; 2] {
-    backends().map(|backend| Place { backend, form: Form::Own, behind: 0xff })
+    backends().map(|backend| Place { backend, form: OWN, behind: 0xff })
 }
 
 /// The difference between two neighbouring numbers of a row type, as a fraction of the largest of a block: half of it for

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use ggml::{Backend, Context, Tensor, Type};
 use kernels::attention::alibi_slopes;
 use kernels::graph::{
-    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Gain, GraphLane, MAX_LANES,
-    RowLists, RowPositions, SeenPart,
+    AccumulateAttention, AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Gain, GraphLane,
+    MAX_LANES, RowLists, RowPositions, SeenPart, WindowAttention, WindowQueries,
 };
 
-use crate::common::{Random, compute, lane_inputs};
+use crate::common::{OWN, Random, compute, lane_inputs};
 
 const SHAPE: AttentionShape = AttentionShape {
     head_dim: 16,
@@ -126,16 +126,16 @@ fn accumulated_attention_has_alibi_biases() {
         let stored = ctx.input("stored", Type::F32, [1]);
         let how = Accumulation { queries, replace: true, combine, gain, part };
         let heads: Arc<[u32]> = Arc::new([0, 1]);
-        let node = graph::accumulate_attention(
-            &ctx,
-            SHAPE,
-            &q,
-            Appended { node: &stored, rows: NEW },
-            AccumulatingLane { lane: &lane, number: 0, heads },
-            &inputs,
+        let accumulate = AccumulateAttention {
+            shape: SHAPE,
+            queries: (&q).into(),
+            appended: Appended { node: &stored, rows: NEW },
+            to: AccumulatingLane { lane: &lane, accumulated: &accumulated, number: 0, heads },
+            inputs: &inputs,
             how,
-        );
-        compute(&backend, &ctx, &node.expect("the lane accumulates"), || {
+        };
+        let node = OWN.nodes(&ctx, accumulate);
+        compute(&backend, &ctx, &node, || {
             inputs.rows.write(0, &[-1, -1, -1, LIVE as i32, 0, 0]).expect("rows");
             inputs.log_weights.write(0, &[f32::NEG_INFINITY; 2 * MAX_LANES]).expect("weights");
             inputs.positions.write(0, &[SEEN as i32, SEEN as i32 + 1, SEEN as i32 + 2]).expect("positions");
@@ -183,7 +183,7 @@ fn window_attention_has_alibi_biases() {
         }
         let ctx = Context::new(3);
         let rows = data.positions.iter().cloned().map(Arc::new).collect();
-        let window = graph::WindowQueries {
+        let window = WindowQueries {
             positions: SEEN..SEEN + NEW,
             gain,
             kv_heads: vec![0, 1],
@@ -191,8 +191,8 @@ fn window_attention_has_alibi_biases() {
             log_weight: 0.0,
             sink_logits: None,
         };
-        let node =
-            graph::window_attention(&ctx, SHAPE, &k, &ring, RowLists { heads: vec![0, 1], rows }, window);
+        let positions = RowLists { heads: vec![0, 1], rows };
+        let node = OWN.nodes(&ctx, WindowAttention { shape: SHAPE, k: &k, ring: &ring, positions, window });
         compute(&backend, &ctx, &node, || ());
         let have: Vec<f32> = node.to_vec().expect("numbers");
         for head in 0..HEADS {

@@ -4,12 +4,13 @@
 #![cfg(any(feature = "testing", feature = "cuda"))]
 
 use crate::common::{
-    Case, Data, LaneCase, Place, Random, assert_one_step, backends, bits, bytes_of, compute, lane_inputs,
-    places,
+    Case, Data, LaneCase, OWN, Place, Random, assert_one_step, backends, bits, bytes_of, compute,
+    lane_inputs, places,
 };
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::{
-    self, Appended, AttentionShape, GraphLane, MAX_LANES, QueryHeads, RowPositions, Split, tensor_type,
+    Append, Appended, Attend, AttentionShape, GraphLane, MAX_LANES, QueryHeads, RowPositions, Split,
+    tensor_type,
 };
 use kernels::{Attention, Form, LaneView, Queries, RowTensor, RowType, reference};
 
@@ -92,8 +93,12 @@ fn attend(place: &Place, call: &Attention, max_alibi_bias: Option<f32>, blocks: 
     };
     let appended = Appended { node: &stored, rows: 0 };
     let queries = QueryHeads { q: &q, sink_logits: call.sink_logits.map(|_| &sink_logits) };
-    let out = place.form.attend(&ctx, shape, queries, appended, &lanes, &inputs, Split::Blocks(blocks));
-    let out = if place.form == Form::Own { out } else { ctx.cont(&out) }.output();
+    let attend = Attend { shape, queries, appended, lanes: &lanes, inputs: &inputs };
+    let out = match place.form {
+        Form::Own(_) => Form::Own(Split::Blocks(blocks)).nodes(&ctx, attend),
+        Form::Portable => ctx.cont(&Form::Portable.nodes(&ctx, attend)),
+    };
+    let out = out.output();
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
     let ready = allocator.prepare(ctx.graph(&[&out]).expect("a graph")).expect("memory");
     let run = || -> Vec<f32> {
@@ -463,7 +468,7 @@ fn appended(
         .collect();
     let ctx = Context::new(300);
     let inputs = lane_inputs(&ctx, tokens);
-    let node = place.form.append(&ctx, (&k, &v), &lanes, &inputs);
+    let node = place.form.nodes(&ctx, Append { k: &k, v: &v, lanes: &lanes, inputs: &inputs });
     compute(&place.backend, &ctx, &node, || {
         inputs.rows.write(0, &[-1, -1, -1, live[0] as i32, live[1] as i32, 0]).expect("rows");
         if alibi {
@@ -520,7 +525,7 @@ fn rounded_blocks_equal_the_cpus() {
         let lane = GraphLane::new(held.clone(), values, [0]);
         let ctx = Context::new(8);
         let inputs = lane_inputs(&ctx, 1);
-        let node = graph::append(&ctx, (&k, &k), &[lane], &inputs);
+        let node = OWN.nodes(&ctx, Append { k: &k, v: &k, lanes: &[lane], inputs: &inputs });
         compute(backend, &ctx, &node, || {
             inputs.rows.write(0, &[0; 2 * MAX_LANES]).expect("rows");
         });
@@ -595,7 +600,8 @@ fn portable_rows_without_room_are_an_error() {
     let ctx = Context::new(100);
     let inputs = lane_inputs(&ctx, 3);
     let new = ctx.input("new", Type::F32, [64, 1, 3]);
-    let node = place.form.append(&ctx, (&new, &new), &[GraphLane::new(k.clone(), v, [0])], &inputs);
+    let lanes = [GraphLane::new(k.clone(), v, [0])];
+    let node = place.form.nodes(&ctx, Append { k: &new, v: &new, lanes: &lanes, inputs: &inputs });
     let mut allocator = GraphAllocator::new(&place.backend.buffer_type());
     let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("memory");
     let run = |live: i32| {

@@ -2,9 +2,9 @@
 //! CPU's, and the portable ones.
 #![cfg(any(feature = "testing", feature = "cuda"))]
 
-use crate::common::{Place, Random, assert_one_step, bytes_of, compute, places, write_rows};
+use crate::common::{OWN, Place, Random, assert_one_step, bytes_of, compute, places, write_rows};
 use ggml::{Context, Tensor, Type};
-use kernels::graph::{Eviction, GraphLane, RowSelection, tensor_type};
+use kernels::graph::{EvictRows, Eviction, GraphLane, RowSelection, SelectRows, tensor_type};
 use kernels::portable::moves_rows;
 use kernels::rows::fill_holes;
 use kernels::{Form, RowType};
@@ -69,7 +69,8 @@ fn evicted(place: &Place, types: (RowType, RowType), head_dim: usize, kind: Kind
         let moves = evicted.iter().map(|rows| fill_holes(rows, live)).collect();
         let eviction = Eviction { evicted, moves, total_evicted: 25 + count, return_rows: true };
         let ctx = Context::new(300);
-        let node = place.form.evict_rows(&ctx, &lane, compensated.then_some(&sums), eviction);
+        let sums = compensated.then_some(&sums);
+        let node = place.form.nodes(&ctx, EvictRows { lane: &lane, sums, eviction });
         compute(&place.backend, &ctx, &node, || ());
         bytes.push(node.to_vec::<u8>().expect("evicted rows"));
     }
@@ -109,7 +110,7 @@ fn assert_entry_alike(ty: RowType, head_dim: usize, have: &[u8], want: &[u8]) {
 /// Rows are moved as they are. Sums are rounded to f32 once more, so that a mean may be rounded to the other side.
 #[test]
 fn portably_evicted_lanes_equal_the_cpus() {
-    let [own, portable] = [Form::Own, Form::Portable].map(Place::cpu);
+    let [own, portable] = [OWN, Form::Portable].map(Place::cpu);
     for ty in RowType::ALL {
         for head_dim in [8, 64, 80, 96, 128, 256, 576] {
             if head_dim % ty.granule() != 0 || !moves_rows(tensor_type(ty), head_dim) {
@@ -162,8 +163,14 @@ fn selected(
     let others = |kept: &Vec<u32>| (0..ROWS as u32 - 1).filter(|row| !kept.contains(row)).collect();
     let evicted = kept.iter().map(others).collect();
     let ctx = Context::new(300);
-    let sums_taken = compensated.then_some(&sums);
-    let node = place.form.select_rows(&ctx, (&k, &v), &lane, sums_taken, RowSelection { kept, evicted });
+    let select = SelectRows {
+        k: &k,
+        v: &v,
+        lane: &lane,
+        sums: compensated.then_some(&sums),
+        selection: RowSelection { kept, evicted },
+    };
+    let node = place.form.nodes(&ctx, select);
     compute(&place.backend, &ctx, &node, || ());
     bytes_of(&[&to_k, &to_v, &sums])
 }
@@ -208,7 +215,7 @@ fn values_in_keys_change_nothing_of_keys() {
 
 #[test]
 fn portably_selected_rows_equal_the_cpus() {
-    let [own, portable] = [Form::Own, Form::Portable].map(Place::cpu);
+    let [own, portable] = [OWN, Form::Portable].map(Place::cpu);
     for ty in RowType::ALL {
         for (head_dim, kept) in [(8, 70), (64, 65), (80, 1), (96, 130), (128, 64), (576, 10)] {
             if head_dim % ty.granule() != 0 || !moves_rows(tensor_type(ty), head_dim) {
@@ -243,7 +250,7 @@ fn rows_of_half_words_are_not_moved() {
     let ctx = Context::new(100);
     let eviction =
         Eviction { evicted: vec![vec![1]], moves: vec![vec![(1, 9)]], total_evicted: 1, return_rows: false };
-    let node = Form::Portable.evict_rows(&ctx, &lane, None, eviction);
+    let node = Form::Portable.nodes(&ctx, EvictRows { lane: &lane, sums: None, eviction });
     let error = ctx.graph(&[&node]).err().expect("refused").to_string();
     assert!(error.contains("rows of 96 elements in q8_0 have 102 bytes") && error.contains("f16"), "{error}");
 }

@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
-use crate::common::{Place, Random, bits, compute, lane_inputs, places, write_rows};
+use crate::common::{OWN, Place, Random, bits, compute, lane_inputs, places, write_rows};
 use ggml::{Context, Tensor, Type};
 use kernels::graph::{
-    AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Gain, GraphLane, MAX_LANES,
-    QueryHeads, RowLists, RowPositions, SeenPart, WindowQueries, tensor_type,
+    AccumulateAttention, AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Gain, GraphLane,
+    MAX_LANES, MeasureRows, QueryHeads, RowLists, RowPositions, SeenPart, StoreQueries, WindowAttention,
+    WindowQueries, tensor_type,
 };
 use kernels::measure::Measure;
 use kernels::{Form, RowType};
@@ -126,12 +127,15 @@ fn accumulated(place: &Place, case: AccumulationCase) -> Vec<f32> {
     let AccumulationCase { queries, replace, combine, gain, part, .. } = case;
     let how = Accumulation { queries, replace, combine, gain, part };
     let accumulating: Arc<[u32]> = (0..(heads as u32 - 1).max(1)).collect();
-    let to = AccumulatingLane { lane: &lane, number: 1, heads: accumulating };
-    let q = QueryHeads { q: &q, sink_logits };
-    let node = place
-        .form
-        .accumulate_attention(&ctx, shape, q, Appended { node: &stored, rows: new }, to, &inputs, how)
-        .expect("the lane accumulates");
+    let accumulate = AccumulateAttention {
+        shape,
+        queries: QueryHeads { q: &q, sink_logits },
+        appended: Appended { node: &stored, rows: new },
+        to: AccumulatingLane { lane: &lane, accumulated: &accumulated, number: 1, heads: accumulating },
+        inputs: &inputs,
+        how,
+    };
+    let node = place.form.nodes(&ctx, accumulate);
     compute(&place.backend, &ctx, &node, || {
         inputs.rows.write(0, &[-1, -1, -1, -1, live as i32, -1]).expect("rows");
         let mut weights = [f32::NAN; 2 * MAX_LANES];
@@ -209,7 +213,7 @@ fn accumulated_attention_equals_the_cpus() {
             ..plain
         },
     ];
-    let [own, portable] = [Form::Own, Form::Portable].map(Place::cpu);
+    let [own, portable] = [OWN, Form::Portable].map(Place::cpu);
     for case in cases {
         // Behind the rows, portable operations may clear what is there.
         let rows = |place: &Place| -> Vec<f32> {
@@ -231,7 +235,7 @@ fn accumulated_attention_equals_the_cpus() {
 /// So many rows and queries that their weights would be too large a tensor: they are computed in parts.
 #[test]
 fn portable_accumulated_attention_in_parts() {
-    let [own, portable] = [Form::Own, Form::Portable].map(Place::cpu);
+    let [own, portable] = [OWN, Form::Portable].map(Place::cpu);
     for combine in [Combine::Sum, Combine::Max] {
         let case = AccumulationCase {
             shape: shape(8, 1),
@@ -291,7 +295,8 @@ fn window_attention(place: &Place, case: WindowCase) -> Vec<f32> {
         sink_logits: sink_logits.cloned(),
     };
     let ctx = Context::new(300);
-    let node = place.form.window_attention(&ctx, shape, &k, &ring, which, window);
+    let attention = WindowAttention { shape, k: &k, ring: &ring, positions: which, window };
+    let node = place.form.nodes(&ctx, attention);
     compute(&place.backend, &ctx, &node, || ());
     node.to_vec().expect("numbers")
 }
@@ -324,7 +329,7 @@ fn window_attention_equals_the_cpus() {
         },
         WindowCase { shape: with_alibi(64, 2), gain: Gain::Entropy { budget: 60 }, ..plain },
     ];
-    let [own, portable] = [Form::Own, Form::Portable].map(Place::cpu);
+    let [own, portable] = [OWN, Form::Portable].map(Place::cpu);
     for case in cases {
         let (want, have) = (window_attention(&own, case), window_attention(&portable, case));
         assert_near(&format!("{case:?}"), &have, &want, portable_tolerance(case.ty));
@@ -349,7 +354,7 @@ fn stored_queries_equal_the_cpus() {
         let ctx = Context::new(300);
         // There are positions of two more tokens than queries.
         let positions = ctx.input("positions", Type::I32, [tokens + 2]);
-        let node = place.form.store_queries(&ctx, &q, &positions, &ring);
+        let node = place.form.nodes(&ctx, StoreQueries { q: &q, positions: &positions, ring: &ring });
         compute(&place.backend, &ctx, &node, || {
             let all: Vec<i32> = (0..tokens as i32 + 2).map(|t| 43 + t).collect();
             positions.write(0, &all).expect("positions");
@@ -379,7 +384,8 @@ fn measured_rows_equal_the_cpus() {
             let numbers = normal(&mut random, 2 * head_dim);
             ctx.reshape(&ctx.constant_f32(&numbers), [head_dim, 2])
         });
-        let node = place.form.measure_rows(&ctx, &tensor, offset.as_ref(), which, what);
+        let measure = MeasureRows { tensor: &tensor, offset: offset.as_ref(), lists: which, what };
+        let node = place.form.nodes(&ctx, measure);
         compute(&place.backend, &ctx, &node, || ());
         node.to_vec().expect("numbers")
     };

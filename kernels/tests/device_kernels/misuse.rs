@@ -6,13 +6,15 @@ use std::slice::from_ref;
 use std::sync::Arc;
 
 use ggml::{Backend, BufferType, Context, Error, GraphAllocator, Tensor, Type};
+use kernels::Form;
 use kernels::graph::{
-    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Eviction, Gain, GraphLane,
-    LaneInputs, MAX_LANES, RowLists, RowPositions, RowSelection, SeenPart, Split, WindowQueries,
+    AccumulateAttention, AccumulatingLane, Accumulation, Append, Appended, Attend, AttentionShape, Combine,
+    EvictRows, Eviction, Gain, GraphLane, LaneInputs, MAX_LANES, MeasureRows, RowLists, RowPositions,
+    RowSelection, SeenPart, SelectRows, Split, StoreQueries, WindowAttention, WindowQueries,
 };
 use kernels::measure::Measure;
 
-use crate::common::{backends, lane_inputs};
+use crate::common::{OWN, backends, lane_inputs};
 
 const D: usize = 32;
 const CAPACITY: usize = 16;
@@ -36,6 +38,7 @@ struct NodeParts {
     v: Tensor,
     q: Tensor,
     lane: GraphLane,
+    accumulated: Tensor,
     sums: Tensor,
     ring: Tensor,
     inputs: LaneInputs,
@@ -56,7 +59,8 @@ impl NodeParts {
             k: ctx.input("k", Type::F32, [D, HEADS, TOKENS]),
             v: ctx.input("v", Type::F32, [D, HEADS, TOKENS]),
             q: ctx.input("q", Type::F32, [D, HEADS * GROUP, TOKENS]),
-            lane: GraphLane { accumulated: Some(accumulated), ..GraphLane::new(k, v, [1, 0]) },
+            lane: GraphLane { accumulated: Some(accumulated.clone()), ..GraphLane::new(k, v, [1, 0]) },
+            accumulated,
             sums,
             ring,
             inputs: lane_inputs(&ctx, TOKENS),
@@ -66,13 +70,26 @@ impl NodeParts {
     }
 
     fn append(&self) -> Tensor {
-        graph::append(&self.ctx, (&self.k, &self.v), from_ref(&self.lane), &self.inputs)
+        self.append_to(from_ref(&self.lane))
+    }
+
+    fn append_to(&self, lanes: &[GraphLane]) -> Tensor {
+        OWN.nodes(&self.ctx, Append { k: &self.k, v: &self.v, lanes, inputs: &self.inputs })
     }
 
     fn attend(&self, split: Split) -> Tensor {
-        let appended = Appended { node: &self.stored, rows: TOKENS };
-        let lanes = [self.lane.clone()];
-        graph::attend(&self.ctx, SHAPE, &self.q, appended, &lanes, &self.inputs, split)
+        self.attend_by(&self.q, split)
+    }
+
+    fn attend_by(&self, q: &Tensor, split: Split) -> Tensor {
+        let attend = Attend {
+            shape: SHAPE,
+            queries: q.into(),
+            appended: Appended { node: &self.stored, rows: TOKENS },
+            lanes: from_ref(&self.lane),
+            inputs: &self.inputs,
+        };
+        Form::Own(split).nodes(&self.ctx, attend)
     }
 
     fn accumulate(&self, number: usize, heads: &[u32]) -> Tensor {
@@ -80,12 +97,16 @@ impl NodeParts {
     }
 
     fn accumulate_part(&self, number: usize, heads: &[u32], part: Option<SeenPart>) -> Tensor {
-        let appended = Appended { node: &self.stored, rows: TOKENS };
-        let to = AccumulatingLane { lane: &self.lane, number, heads: heads.into() };
-        let (combine, gain) = (Combine::Sum, Gain::One);
-        let how = Accumulation { queries: TOKENS, replace: false, combine, gain, part };
-        graph::accumulate_attention(&self.ctx, SHAPE, &self.q, appended, to, &self.inputs, how)
-            .expect("the lane accumulates")
+        let (lane, combine, gain) = (&self.lane, Combine::Sum, Gain::One);
+        let accumulate = AccumulateAttention {
+            shape: SHAPE,
+            queries: (&self.q).into(),
+            appended: Appended { node: &self.stored, rows: TOKENS },
+            to: AccumulatingLane { lane, accumulated: &self.accumulated, number, heads: heads.into() },
+            inputs: &self.inputs,
+            how: Accumulation { queries: TOKENS, replace: false, combine, gain, part },
+        };
+        OWN.nodes(&self.ctx, accumulate)
     }
 
     fn evict(&self, evicted: [u32; 2], moves: [(u32, u32); 2], sums: bool) -> Tensor {
@@ -95,22 +116,25 @@ impl NodeParts {
             total_evicted: 1,
             return_rows: true,
         };
-        graph::evict_rows(&self.ctx, &self.lane, sums.then_some(&self.sums), eviction)
+        let sums = sums.then_some(&self.sums);
+        OWN.nodes(&self.ctx, EvictRows { lane: &self.lane, sums, eviction })
     }
 
     fn select(&self, kept: [Vec<u32>; 2]) -> Tensor {
         let [k, v] = [(); 2].map(|()| self.ctx.input("rows", Type::F16, [D, 8, HEADS]));
         let selection = RowSelection { kept: kept.to_vec(), evicted: vec![vec![7]; 2] };
-        graph::select_rows(&self.ctx, (&k, &v), &self.lane, Some(&self.sums), selection)
+        let (lane, sums) = (&self.lane, Some(&self.sums));
+        OWN.nodes(&self.ctx, SelectRows { k: &k, v: &v, lane, sums, selection })
     }
 
     fn measure(&self, head: u32, rows: [u32; 2]) -> Tensor {
         let lists = RowLists { heads: vec![0, head], rows: rows.map(|row| Arc::new(vec![row])).to_vec() };
-        graph::measure_rows(&self.ctx, &self.lane.k, None, lists, Measure::Norm)
+        let (tensor, offset, what) = (&self.lane.k, None, Measure::Norm);
+        OWN.nodes(&self.ctx, MeasureRows { tensor, offset, lists, what })
     }
 
     fn window(&self, heads: [u32; 2], rows: usize, change: impl FnOnce(&mut WindowQueries)) -> Tensor {
-        let lists = RowLists {
+        let positions = RowLists {
             heads: heads.to_vec(),
             rows: [(); 2].map(|()| Arc::new((0..rows as u32).collect())).to_vec(),
         };
@@ -123,7 +147,13 @@ impl NodeParts {
             sink_logits: None,
         };
         change(&mut window);
-        graph::window_attention(&self.ctx, SHAPE, &self.lane.k, &self.ring, lists, window)
+        let (shape, k, ring) = (SHAPE, &self.lane.k, &self.ring);
+        OWN.nodes(&self.ctx, WindowAttention { shape, k, ring, positions, window })
+    }
+
+    fn store(&self) -> Tensor {
+        let NodeParts { ctx, q, inputs, ring, .. } = self;
+        OWN.nodes(ctx, StoreQueries { q, positions: &inputs.positions, ring })
     }
 }
 
@@ -195,13 +225,8 @@ fn append_refuses_what_does_not_fit() {
     refused("append", "values", |p| p.v = p.ctx.input("v", Type::F32, [D, HEADS, 1]), NodeParts::append);
     refused("append", "layer", |p| p.inputs.layer = 2, NodeParts::append);
     refused("append", "rows", |p| p.inputs.rows = p.ctx.input("r", Type::I32, [1, 2]), NodeParts::append);
-    refused(
-        "append",
-        "lanes",
-        |_| (),
-        |p| graph::append(&p.ctx, (&p.k, &p.v), &vec![p.lane.clone(); MAX_LANES + 1], &p.inputs),
-    );
-    refused("append", "lanes", |_| (), |p| graph::append(&p.ctx, (&p.k, &p.v), &[], &p.inputs));
+    refused("append", "lanes", |_| (), |p| p.append_to(&vec![p.lane.clone(); MAX_LANES + 1]));
+    refused("append", "lanes", |_| (), |p| p.append_to(&[]));
 }
 
 /// Two threads would write the same bytes.
@@ -296,7 +321,7 @@ fn scores_refuse_what_does_not_fit() {
     refused("window_attention", "row", |_| (), |p| p.window([0, 1], 4, |w| w.first = usize::MAX));
     let spoil = |p: &mut NodeParts| p.ring = placed(Type::F32, [D, HEADS, WINDOW]);
     refused("window_attention", "queries", spoil, |p| p.window([0, 1], 4, |_| ()));
-    let store = |p: &NodeParts| graph::store_queries(&p.ctx, &p.q, &p.inputs.positions, &p.ring);
+    let store = NodeParts::store;
     refused("store_queries", "ring", |p| p.ring = placed(Type::F32, [D, HEADS, WINDOW]), store);
     refused("store_queries", "ring", |p| p.ring = placed(Type::F16, [D, HEADS * GROUP, WINDOW]), store);
     refused("store_queries", "positions", |p| p.inputs.positions = p.ring.clone(), store);
@@ -346,7 +371,7 @@ fn wrong_numbers_of_rows_are_errors() {
         assert!(matches!(&error, Error::Failed(problem) if problem.contains("attend")), "{error}");
     }
     for position in [-1, i32::MIN] {
-        let store = |p: &NodeParts| graph::store_queries(&p.ctx, &p.q, &p.inputs.positions, &p.ring);
+        let store = NodeParts::store;
         assert!(matches!(run(&cpu, 0, position, store), Err(Error::Failed(_))), "position {position}");
         run(&device, 0, position, store).expect("a device ignores them");
     }
@@ -359,8 +384,7 @@ fn more_threads_than_a_graph_was_built_for_are_an_error() {
     let one_token = |p: &NodeParts| {
         let q =
             p.ctx.view(&p.q, [D, HEADS * GROUP, 1], [4 * D, 4 * D * HEADS * GROUP, 4 * D * HEADS * GROUP], 0);
-        let appended = Appended { node: &p.stored, rows: TOKENS };
-        graph::attend(&p.ctx, SHAPE, &q, appended, from_ref(&p.lane), &p.inputs, Split::Threads(2))
+        p.attend_by(&q, Split::Threads(2))
     };
     let error = run(&cpu, 0, 0, one_token).expect_err("3 threads");
     assert!(matches!(&error, Error::Failed(problem) if problem.contains("2 threads")), "{error}");

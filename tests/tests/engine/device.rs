@@ -155,9 +155,8 @@ fn planned_device_bytes_cover_allocated_ones() {
                 prompt: 160,
                 chunk: 64,
                 exact: true,
-                threads: 1,
                 placement: engine.backends().placement(),
-                blocks: engine.backends().at(Place::Device).blocks(),
+                kernels: engine.backends().kernels(),
             };
             let outline = tensor_outlines(engine.file());
             Ok((peak, Plan::new(engine.spec(), &outline, session.store().layout(), &options)?))

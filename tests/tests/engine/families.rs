@@ -11,7 +11,6 @@ use longhand::setup::DeviceRequest;
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::kv::PolicyChoice;
 use longhand::testing::outline::tensor_outlines;
-use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{
     Context, Engine, EngineOptions, InterruptFlag, ModelSource, Prefill, Session, SessionOptions, Setup,
@@ -303,9 +302,8 @@ fn rows_of_layers_that_share_them_are_planned_once() {
         prompt: 40,
         chunk: 16,
         exact: true,
-        threads: 1,
         placement: engine.placement(),
-        blocks: engine.backends().at(Place::Device).blocks(),
+        kernels: engine.backends().kernels(),
     };
     let plan = Plan::new(spec, &tensor_outlines(engine.file()), layout, &options).expect("a plan");
     assert_eq!((plan.weights, plan.host.store), (engine.weight_bytes(), layout.bytes()));

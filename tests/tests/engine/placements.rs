@@ -269,9 +269,8 @@ fn planned_bytes_cover_allocated_ones() {
                 prompt: 200,
                 chunk: 64,
                 exact: prefill == Prefill::Exact,
-                threads: 1,
                 placement: engine.placement(),
-                blocks: engine.backends().at(Place::Device).blocks(),
+                kernels: engine.backends().kernels(),
             };
             let outline = tensor_outlines(engine.file());
             let plan =

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use longhand::plan::{Plan, PlanOptions};
 use longhand::testing::outline::tensor_outlines;
-use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{Engine, Prefill, Session, SessionOptions};
 use tests::fixtures::{family_model, max_difference, options, random_tokens, session, sync};
@@ -135,9 +134,8 @@ fn states_are_planned_and_do_not_grow_with_the_context() {
             prompt: context,
             chunk: 20,
             exact: true,
-            threads: 1,
             placement: engine.backends().placement(),
-            blocks: engine.backends().at(Place::Device).blocks(),
+            kernels: engine.backends().kernels(),
         };
         let plan = Plan::new(spec, &tensor_outlines(engine.file()), layout, &options).expect("a plan");
         assert_eq!(plan.host.store + plan.device.store, layout.bytes());

@@ -240,9 +240,8 @@ fn the_plan_counts_the_bytes_of_positions() {
             prompt: 80,
             chunk: 32,
             exact: true,
-            threads: 1,
             placement: Placement::new(engine.spec().n_layers, 0),
-            blocks: 0,
+            kernels: engine.backends().kernels(),
         },
     )
     .expect("a plan");

@@ -6,7 +6,6 @@ use longhand::plan::{Placement, Plan, PlanOptions};
 use longhand::testing::Weights;
 use longhand::testing::backends::Backends;
 use longhand::testing::outline::tensor_outlines;
-use longhand::testing::placement::Place;
 use longhand::{EngineError, Prefill, Session, SessionOptions};
 use models::gguf::GgufFile;
 use models::gguf::write::{GgufWriter, MetaValue};
@@ -437,9 +436,8 @@ fn planned_bytes_equal_allocated_ones() {
             prompt: 700,
             chunk: 256,
             exact: true,
-            threads: 1,
             placement,
-            blocks: engine.backends().at(Place::Device).blocks(),
+            kernels: engine.backends().kernels(),
         };
         let outline = tensor_outlines(engine.file());
         let plan = Plan::new(engine.spec(), &outline, session.store().layout(), &options).expect("a plan");

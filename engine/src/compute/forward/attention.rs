@@ -2,8 +2,10 @@
 //! recorded for the policies, and the output. The other parts of a layer are in `forward`.
 
 use ggml::{Context, Tensor};
+use kernels::Form;
 use kernels::graph::{
-    self, AccumulatingLane, Accumulation, Appended, AttentionShape, GraphLane, LaneInputs, QueryHeads,
+    AccumulateAttention, AccumulatingLane, Accumulation, Append, Appended, Attend, GraphLane, LaneInputs,
+    QueryHeads, StoreQueries,
 };
 use models::arch::QkNorm;
 use models::spec::AttentionTensors;
@@ -18,6 +20,7 @@ impl Forward {
     pub(super) fn attention(&self, call: LayerCall) -> (Option<Tensor>, Tensor) {
         let LayerCall { ctx, layer, normed, inputs, rows, outputs, effects } = call;
         let (n, heads, of_layer) = (normed.dim(1), self.heads[layer], self.spec.kv_layer(layer));
+        let form = self.form(layer);
         let state = LaneInputs { layer: of_layer, ..inputs.state.clone() };
         let rotation = inputs.rotations.of_lanes(ctx, &rows.lanes, heads.head_dim);
         let stored = match (of_layer == layer, effects.appended.get(&of_layer)) {
@@ -26,7 +29,8 @@ impl Forward {
                 let v = if v.is_same(&k) { None } else { Some(rotation.of_values(ctx, v)) };
                 let k = rotation.of_keys(ctx, self.without_offset(ctx, layer, k, &rows.lanes));
                 let v = v.unwrap_or_else(|| k.clone());
-                let stored = graph::append(ctx, (&k, &v), &rows.lanes, &state);
+                let append = Append { k: &k, v: &v, lanes: &rows.lanes, inputs: &state };
+                let stored = form.nodes(ctx, append);
                 effects.appended.insert(layer, stored.clone());
                 stored
             }
@@ -48,29 +52,28 @@ impl Forward {
             false => self.queries(ctx, layer, &ctx.rows(normed, n - queries, queries), inputs),
         };
         let q = rotation.of_keys(ctx, q);
+        let of_queries = Attend {
+            shape: heads,
+            queries: QueryHeads { q: &q, sink_logits: sink_logits.as_ref() },
+            appended: Appended { node: &stored, rows: n },
+            lanes: &rows.lanes,
+            inputs: &state,
+        };
         for recorder in &rows.recorders {
-            let queries = QueryHeads { q: &q, sink_logits: sink_logits.as_ref() };
-            record_attention(ctx, heads, queries, &stored, recorder, &state, &mut effects.nodes);
+            record_attention(ctx, form, of_queries, recorder, &mut effects.nodes);
         }
         if attending == 0 {
             return (None, stored);
         }
-        let q = if queries == attending {
-            q
+        let attending_q = if queries == attending {
+            q.clone()
         } else {
             let [_, head, token, last] = q.strides();
             let shape = [q.dim(0), q.dim(1), attending];
             ctx.view(&q, shape, [head, token, last], (queries - attending) * token)
         };
-        let attended = graph::attend(
-            ctx,
-            heads,
-            QueryHeads { q: &q, sink_logits: sink_logits.as_ref() },
-            Appended { node: &stored, rows: n },
-            &rows.lanes,
-            &state,
-            self.splits[self.placement.of(layer) as usize],
-        );
+        let of_attending = QueryHeads { q: &attending_q, ..of_queries.queries };
+        let attended = form.nodes(ctx, Attend { queries: of_attending, ..of_queries });
         let attended = self.without_padding(ctx, layer, rotation.of_values(ctx, attended));
         // [heads * head_dim, n or 1]
         let Some(w) = self.attention_weights(layer, attending) else { return (None, stored) };
@@ -264,41 +267,47 @@ fn refuse_recurrent(ctx: &Context, layer: usize) -> Tensor {
     ctx.refuse("attention", format!("layer {layer} is recurrent"))
 }
 
-/// Adds to `effects` the nodes that store queries and accumulate attention for a policy. `heads.q` `[head_dim,
-/// heads, n_q]` are the queries of the last `n_q` of the tokens in `state.positions`. The rows of these
-/// tokens are written when `stored` is computed.
+/// Adds to `effects` the nodes that store the queries of `attend` and accumulate attention for a policy. The rows of all
+/// tokens of the computation are appended.
 pub fn record_attention(
     ctx: &Context,
-    shape: AttentionShape,
-    heads: QueryHeads,
-    stored: &Tensor,
+    form: Form,
+    attend: Attend,
     recorder: &AttentionRecorder,
-    state: &LaneInputs,
     effects: &mut Vec<Tensor>,
 ) {
+    let Attend { shape, queries: heads, appended, inputs, .. } = attend;
     if let Some(ring) = &recorder.queries {
-        effects.push(graph::store_queries(ctx, heads.q, &state.positions, ring));
+        effects.push(form.nodes(ctx, StoreQueries { q: heads.q, positions: &inputs.positions, ring }));
     }
     for accumulator in &recorder.accumulators {
-        let (n, rule) = (state.positions.dim(0), accumulator.accumulation);
+        let Some(accumulated) = &accumulator.lane.accumulated else { continue };
+        let (n, rule) = (appended.rows, accumulator.accumulation);
         let (queries, replace) = match rule.chunk {
             _ if n == 1 => (1, !rule.steps_add),
             Some(CountedQueries::All) => (accumulator.counted_queries(n), false),
             Some(CountedQueries::Last) => (1, true),
             None => continue,
         };
-        effects.extend(graph::accumulate_attention(
-            ctx,
+        let accumulate = AccumulateAttention {
             shape,
-            heads,
-            Appended { node: stored, rows: n },
-            AccumulatingLane {
+            queries: heads,
+            appended,
+            to: AccumulatingLane {
                 lane: &accumulator.lane,
+                accumulated,
                 number: accumulator.lane_index,
                 heads: accumulator.heads.clone(),
             },
-            state,
-            Accumulation { queries, replace, combine: rule.combine, gain: rule.gain, part: accumulator.part },
-        ));
+            inputs,
+            how: Accumulation {
+                queries,
+                replace,
+                combine: rule.combine,
+                gain: rule.gain,
+                part: accumulator.part,
+            },
+        };
+        effects.push(form.nodes(ctx, accumulate));
     }
 }

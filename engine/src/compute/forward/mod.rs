@@ -15,7 +15,8 @@ mod rotation;
 use std::collections::BTreeSet;
 
 use ggml::{Context, RopeMode, RopeParameters, Tensor, Type};
-use kernels::graph::{self, AttentionShape, MAX_LANES, Split};
+use kernels::graph::{self, AttentionShape, GraphLane};
+use kernels::{Form, Kernels};
 use models::arch::{NormKind, RopeStyle};
 use models::spec::{LayerTensors, MixerTensors, ModelSpec, Rope, RopeScaling};
 
@@ -25,16 +26,7 @@ pub use self::built_graph::{BuiltGraph, Inputs, OutputTokens, TextChunk};
 use self::built_graph::{Effects, GraphDraft};
 use crate::compute::weights::Weights;
 use crate::devices::placement::{Place, Placement};
-use crate::kv::{LayerRows, attention_shape, key_offset};
-
-/// How many workers an attention operation is split over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Workers {
-    /// Threads on the host.
-    pub threads: usize,
-    /// Blocks on the device.
-    pub blocks: usize,
-}
+use crate::kv::{AttentionRecorder, LayerRows, attention_shape, key_offset};
 
 /// Builds the graphs of a loaded model.
 #[derive(Clone)]
@@ -49,8 +41,8 @@ pub struct Forward {
     /// Whether contexts are longer than that of LongRoPE's original training.
     long_context: bool,
     placement: Placement,
-    /// How attention is split, by [`Place`].
-    splits: [Split; 2],
+    /// By [`Place`].
+    kernels: [Kernels; 2],
     /// Whether intermediates stay readable after the computation.
     trace: bool,
 }
@@ -81,18 +73,19 @@ pub const RESULT_NORM: &str = "result_norm";
 /// From this number of tokens on, products read the file's layout, which is then faster than the repacked one.
 const PREFILL_MIN_TOKENS: usize = 32;
 
-/// Maximum number of tensors in a layer's graph, without those of recorders and experts.
+/// Maximum number of tensors in a layer's graph, without those of operations on lanes and of experts.
 const LAYER_TENSORS: usize = 128;
+
+/// Maximum number of tensors that store queries.
+pub const STORE_TENSORS: usize = 64;
 
 /// Maximum number of tensors that experts add to a layer's graph, without those of adding up what they give.
 const EXPERT_TENSORS: usize = 96;
 
-/// Maximum number of tensors that [`record_attention`] makes: stored queries, and an accumulation for each lane.
-const RECORDER_TENSORS: usize = 1 + MAX_LANES;
-
 impl Forward {
-    /// Builds graphs for the model `spec` with `weights`, which must be where `placement` says.
-    pub fn new(spec: &ModelSpec, weights: Weights, placement: Placement, workers: Workers) -> Forward {
+    /// Builds graphs for the model `spec` with `weights`, which must be where `placement` says, for places with these
+    /// kernels, by [`Place`].
+    pub fn new(spec: &ModelSpec, weights: Weights, placement: Placement, kernels: [Kernels; 2]) -> Forward {
         Forward {
             spec: spec.clone(),
             weights,
@@ -102,7 +95,7 @@ impl Forward {
                 .collect(),
             long_context: false,
             placement,
-            splits: [Split::Threads(workers.threads), Split::Blocks(workers.blocks)],
+            kernels,
             trace: false,
         }
     }
@@ -110,8 +103,12 @@ impl Forward {
     /// The numbers of tokens, at most `chunk`, for which attention on the device has the most partial results in some
     /// layer; none where rows are never split. See [`graph::max_partials_tokens`].
     pub fn max_partials_tokens(&self, chunk: usize) -> BTreeSet<usize> {
-        let [_, device] = self.splits;
-        self.heads.iter().filter_map(|heads| graph::max_partials_tokens(*heads, device, chunk)).collect()
+        let [_, device] = self.kernels;
+        let of_heads = |heads: &AttentionShape| match device.form(*heads) {
+            Form::Own(split) => graph::max_partials_tokens(*heads, split, chunk),
+            Form::Portable => None,
+        };
+        self.heads.iter().filter_map(of_heads).collect()
     }
 
     /// Makes graphs built from now on keep their intermediates readable. They then take more memory.
@@ -132,6 +129,11 @@ impl Forward {
     /// The heads of a layer and their size.
     pub fn heads(&self, layer: usize) -> AttentionShape {
         self.heads[layer]
+    }
+
+    /// The form in which a layer's operations are computed.
+    fn form(&self, layer: usize) -> Form {
+        self.kernels[self.placement.of(layer) as usize].form(self.heads[layer])
     }
 
     /// The learned logits of a layer's query heads, `[heads]`, where the model has them.
@@ -219,7 +221,20 @@ impl Forward {
         Some(draft.finish(result))
     }
 
-    /// Maximum number of tensors in a layer's graph, without those of recorders.
+    /// Maximum number of tensors that a layer's operations on lanes make for `n` tokens: rows that are appended, attention,
+    /// stored queries, and an accumulation for each lane of a recorder.
+    fn operation_tensors(&self, layer: usize, rows: &LayerRows, n: usize) -> usize {
+        let (form, group) = (self.form(layer), self.heads[layer].group);
+        let of_lane = |lane: &GraphLane| form.max_tensors(lane, group, n);
+        let of_recorder = |recorder: &AttentionRecorder| {
+            let lanes = recorder.accumulators.iter().map(|accumulator| of_lane(&accumulator.lane));
+            STORE_TENSORS + lanes.sum::<usize>()
+        };
+        rows.lanes.iter().map(|lane| 2 * of_lane(lane)).sum::<usize>()
+            + rows.recorders.iter().map(of_recorder).sum::<usize>()
+    }
+
+    /// Maximum number of tensors in a layer's graph, without those of operations on lanes.
     fn layer_tensors(&self) -> usize {
         LAYER_TENSORS + self.spec.experts.map_or(0, |experts| EXPERT_TENSORS + 2 * experts.used)
     }
@@ -338,10 +353,11 @@ impl Forward {
             (0..n_layers).map(|layer| LayerRows::of_layer(&self.spec, layer, &rows)).collect();
         let mut drafts = Place::ALL.map(|place| {
             let layers = self.placement.layers(place);
-            let recorders: usize = rows[layers.clone()].iter().map(|rows| rows.recorders.len()).sum();
+            let operations: usize =
+                layers.clone().map(|layer| self.operation_tensors(layer, &rows[layer], n)).sum();
             let split = if place == Place::Host { self.placement.split_layers(&self.spec) } else { 0 };
             let layers = layers.len() + split;
-            let tensors = self.layer_tensors() * (layers + 1) + RECORDER_TENSORS * recorders;
+            let tensors = self.layer_tensors() * (layers + 1) + operations;
             self.draft(tensors, n)
         });
         drafts.iter_mut().for_each(|draft| draft.effects.has_logits = outputs != OutputTokens::None);
@@ -377,8 +393,8 @@ impl Forward {
         outputs: OutputTokens,
     ) -> Vec<(Place, BuiltGraph)> {
         let place = self.placement.of(layer);
-        let recorders = RECORDER_TENSORS * rows.recorders.len();
-        let mut drafts = Place::ALL.map(|_| self.draft(self.layer_tensors() + recorders, chunk.len));
+        let operations = self.operation_tensors(layer, rows, chunk.len);
+        let mut drafts = Place::ALL.map(|_| self.draft(self.layer_tensors() + operations, chunk.len));
         let ctx = drafts[place as usize].ctx.clone();
         let x = self.layer(&mut drafts, layer, &chunk.input(&ctx), rows, outputs);
         let result = match outputs {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 pub use compress::Evictions;
 use ggml::{Context, Tensor, Type};
+use kernels::Form;
 use kernels::graph::{GraphLane, MAX_LANES};
 use undo::Undo;
 
@@ -47,6 +48,8 @@ struct LaneId {
 
 struct Layer {
     lanes: Vec<Lane>,
+    /// The form in which its operations are computed.
+    form: Form,
     /// Queries of the last tokens, `[head_dim, n_heads, tokens]` f32, where a policy needs them.
     queries: Option<Tensor>,
     /// `[n_heads]` f32: learned logits of the query heads, which take their share of attention.
@@ -193,8 +196,9 @@ impl Store {
         }
         // The host's memory comes last: if there is none for the rows, that is an error; here the process
         // would abort.
-        let layers = (layout.layers.iter().zip(tensors))
-            .map(|(lanes, LayerTensors { lanes: tensors, queries, state })| Layer {
+        let layers = (layout.layers.iter().zip(tensors).enumerate())
+            .map(|(number, (lanes, LayerTensors { lanes: tensors, queries, state }))| Layer {
+                form: backends.form(backends.placement().of(number), layout.heads[number]),
                 lanes: lanes.iter().zip(tensors).map(|(lane, tensors)| Lane::new(lane, tensors)).collect(),
                 queries,
                 sink_logits: None,
@@ -231,9 +235,14 @@ impl Store {
             queries.clear()?;
         }
         self.layers.iter().filter_map(|layer| layer.state.as_ref()).try_for_each(StateTensors::clear)?;
-        for lane in self.lanes() {
+        for (layer, lane) in
+            self.layers.iter().flat_map(|layer| layer.lanes.iter().map(move |lane| (layer, lane)))
+        {
             if let Some(accumulated) = &lane.graph.accumulated {
                 accumulated.clear()?;
+            }
+            if layer.form.reads_whole_lanes() {
+                lane.graph.tensors().try_for_each(Tensor::clear)?;
             }
             let Some(sums) = &lane.sums else { continue };
             sums.clear()?;

@@ -163,7 +163,29 @@ impl Store {
     /// an error the store is empty.
     pub fn roll_back(&mut self) -> Result<(), EngineError> {
         let Some(Attempt { before, evictions, .. }) = self.undo.attempt.take() else { return Ok(()) };
-        self.restore(&before, evictions)
+        self.restore(&before, evictions)?;
+        let cleared = self.clear_behind_rows();
+        if cleared.is_err() {
+            self.clear()?;
+        }
+        cleared
+    }
+
+    /// Clears what a computation that was taken back has left behind the live rows, which may be NaN, where whole lanes are
+    /// read.
+    fn clear_behind_rows(&self) -> Result<(), EngineError> {
+        for layer in self.layers.iter().filter(|layer| layer.form.reads_whole_lanes()) {
+            for lane in &layer.lanes {
+                for tensor in lane.graph.tensors() {
+                    let [_, row, head, _] = tensor.strides();
+                    for number in 0..tensor.dim(2) {
+                        let live = number * head + lane.state.live * row;
+                        tensor.clear_bytes(live..(number + 1) * head)?;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The present state, `with_compensation` where rows will be evicted.

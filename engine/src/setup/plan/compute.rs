@@ -12,7 +12,7 @@ use models::spec::ModelSpec;
 
 use super::{Placement, PlanOptions, WeightBytes};
 use crate::EngineError;
-use crate::compute::forward::{BuiltGraph, Forward, OutputTokens, TextChunk, Workers};
+use crate::compute::forward::{BuiltGraph, Forward, OutputTokens, TextChunk};
 use crate::compute::weights::Weights;
 use crate::devices::placement::Place;
 use crate::kv::policy::AccumulatedAttention;
@@ -60,12 +60,11 @@ impl<'a> Graphs<'a> {
         options: &PlanOptions,
     ) -> Result<Graphs<'a>, EngineError> {
         let no_memory = Buffer::no_memory().ok_or(ggml::Error::Backend("CPU"))?;
-        let workers = Workers { threads: options.threads, blocks: options.blocks };
         Ok(Graphs {
             spec,
             layout,
             placement: options.placement,
-            forward: Forward::new(spec, weights, options.placement, workers),
+            forward: Forward::new(spec, weights, options.placement, options.kernels),
             store: rows_without_memory(layout, &no_memory),
             no_memory,
             allocator: GraphAllocator::new(&BufferType::cpu()),

@@ -7,6 +7,7 @@ mod compute;
 
 pub(super) use compute::Measurements;
 use compute::{ComputeBytes, WeightSizes};
+pub use kernels::Kernels;
 use models::spec::ModelSpec;
 use models::types::TensorType;
 
@@ -29,13 +30,10 @@ pub struct PlanOptions {
     pub chunk: usize,
     /// Whether the first prompt is read with exact prefill, layer by layer.
     pub exact: bool,
-    /// Threads.
-    pub threads: usize,
     /// Which layers are on a device.
     pub placement: Placement,
-    /// Blocks into which the device splits attention: its [`Backend::blocks`](ggml::Backend::blocks), or
-    /// [`ASSUMED_DEVICE_BLOCKS`] for a device that is not present.
-    pub blocks: usize,
+    /// The kernels of the host and of the device. A device that is not here has at most [`ASSUMED_DEVICE_BLOCKS`].
+    pub kernels: [Kernels; 2],
 }
 
 /// Bytes that a session allocates.

@@ -12,15 +12,20 @@ use super::{
 use crate::accumulate::{Combine, Keys, ScoringQuery, add_weights};
 use crate::attention::ShapeError;
 use crate::device;
+use crate::form::Operation;
 use crate::graph::checks::{
-    Check, check_distances, check_heads, check_inputs, check_lane, check_queries, ensure, is_vector,
+    Check, check_accumulated, check_distances, check_heads, check_inputs, check_lane, check_queries, ensure,
+    is_vector,
 };
 use crate::graph::operands::{
     FloatsAt, HeadVectors, HeadsAt, LaneColumnAt, Node, NumbersAt, Operands, TensorAt, address_or_null,
 };
-use crate::graph::{Appended, AttentionShape, GraphLane, LaneInputs, MAX_LANES, QueryHeads, rows_after};
+use crate::graph::{
+    Appended, AttentionShape, GraphLane, LaneInputs, MAX_LANES, QueryHeads, Split, rows_after,
+};
+use crate::portable;
 
-/// Which queries of a computation [`accumulate_attention`] combines, and how.
+/// Which queries of a computation [`AccumulateAttention`] combines, and how.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Accumulation {
     /// Tokens whose queries count: the last of the computation.
@@ -60,8 +65,10 @@ impl SeenPart {
 
 /// The lane whose rows accumulate attention.
 pub struct AccumulatingLane<'a> {
-    /// The lane. Nothing is computed where it has no tensor [`GraphLane::accumulated`].
+    /// The lane.
     pub lane: &'a GraphLane,
+    /// `[capacity, heads]` f32: what each row has received so far.
+    pub accumulated: &'a Tensor,
     /// The lane's number in its layer: its row of the [`LaneInputs`].
     pub number: usize,
     /// The heads that accumulate, by their numbers in the lane.
@@ -72,28 +79,50 @@ pub struct AccumulatingLane<'a> {
 /// row gets the mean over the query heads of its KV head, for a maximum that of the query heads. The queries belong to
 /// the last tokens of `inputs.positions`. Without a part the numbers of the appended rows begin at 0. The result has no
 /// data.
-pub fn accumulate_attention<'a>(
-    ctx: &Context,
-    shape: AttentionShape,
-    queries: impl Into<QueryHeads<'a>>,
-    appended: Appended,
-    to: AccumulatingLane,
-    inputs: &LaneInputs,
-    how: Accumulation,
-) -> Option<Tensor> {
-    let (accumulated, new) = (to.lane.accumulated.as_ref()?, appended.rows);
-    let QueryHeads { q, sink_logits } = queries.into();
-    if let Err(problem) = check(shape, QueryHeads { q, sink_logits }, &to, inputs, how) {
-        return Some(ctx.refuse("accumulate_attention", problem));
+pub struct AccumulateAttention<'a> {
+    /// The heads of the layer.
+    pub shape: AttentionShape,
+    /// The queries.
+    pub queries: QueryHeads<'a>,
+    /// The rows that were appended.
+    pub appended: Appended<'a>,
+    /// Where attention is accumulated.
+    pub to: AccumulatingLane<'a>,
+    /// The state of the layer's lanes.
+    pub inputs: &'a LaneInputs,
+    /// Which queries, and how.
+    pub how: Accumulation,
+}
+
+impl Operation for AccumulateAttention<'_> {
+    const NAME: &'static str = "accumulate_attention";
+
+    fn check(&self) -> Check {
+        let AccumulateAttention { shape, queries, ref to, inputs, how, .. } = *self;
+        check(shape, queries, to, inputs, how)
     }
-    let AccumulatingLane { lane, number, heads } = to;
+
+    fn own(self, ctx: &Context, _: Split) -> Tensor {
+        accumulate_attention(ctx, self)
+    }
+
+    fn portable(self, ctx: &Context) -> Tensor {
+        portable::accumulate_attention(ctx, self)
+    }
+}
+
+/// The node of own kernels.
+fn accumulate_attention(ctx: &Context, operands: AccumulateAttention) -> Tensor {
+    let AccumulateAttention { shape, queries, appended, to, inputs, how } = operands;
+    let (QueryHeads { q, sink_logits }, new) = (queries, appended.rows);
+    let AccumulatingLane { lane, accumulated, number, heads } = to;
     let tokens = how.queries.min(q.dim(2));
     let splits = splits(tokens * shape.group, heads.len(), lane.k.dim(1));
     let stats = [2, splits, tokens * shape.group, heads.len()];
     let mut operands = Operands::default();
     let queries = operands.heads(q);
     operands.after(appended.node);
-    let node = AccumulateAttention {
+    let node = AccumulateAttentionNode {
         queries,
         live: operands.live_rows(inputs),
         log_weights: operands.log_weights(inputs),
@@ -115,22 +144,23 @@ pub fn accumulate_attention<'a>(
         splits,
     };
     // On devices the result has the statistics that the first pass writes and the second reads.
-    Some(operands.node(ctx, Type::F32, stats, node))
+    operands.node(ctx, Type::F32, stats, node)
 }
 
-pub(crate) fn check(
+fn check(
     shape: AttentionShape,
     queries: QueryHeads,
     to: &AccumulatingLane,
     inputs: &LaneInputs,
     how: Accumulation,
 ) -> Check {
-    let AccumulatingLane { lane, number, heads } = to;
+    let AccumulatingLane { lane, accumulated, number, heads } = to;
     let q = queries.q;
     check_queries(shape, "queries", queries)?;
     ensure(lane.window.is_none(), || "a lane with a window accumulates no attention".into())?;
     ensure(how.queries > 0, || "no queries count".into())?;
     check_lane(lane, shape.n_kv_heads)?;
+    check_accumulated(lane, accumulated)?;
     check_distances(lane, shape)?;
     ensure(lane.k.dim(0) == shape.head_dim, || format!("the keys are {:?}, the queries {q:?}", lane.k))?;
     ensure(*number < MAX_LANES, || format!("lane {number} of {MAX_LANES}"))?;
@@ -145,8 +175,8 @@ pub(crate) fn check(
     is_vector("positions", &inputs.positions, 1)
 }
 
-/// The node of [`accumulate_attention`].
-struct AccumulateAttention {
+/// The node of [`AccumulateAttention`].
+struct AccumulateAttentionNode {
     /// `[head_dim, n_heads, n_q]`
     queries: HeadsAt,
     live: LaneColumnAt,
@@ -197,7 +227,7 @@ struct Seen<'a> {
     sink_logits: Option<&'a [f32]>,
 }
 
-impl Node for AccumulateAttention {
+impl Node for AccumulateAttentionNode {
     fn on_cpu(&self, task: &CustomTask) {
         let seen = match self.seen(task) {
             Ok(seen) => seen,
@@ -214,7 +244,7 @@ impl Node for AccumulateAttention {
     }
 
     fn on_device(&self, task: &DeviceTask) -> Result<(), i32> {
-        let AccumulateAttention { shape, how, number, .. } = *self;
+        let AccumulateAttentionNode { shape, how, number, .. } = *self;
         let of_lane = |column: LaneColumnAt| column.address(task).map(|lanes| lanes.wrapping_add(4 * number));
         let k = self.keys.of(task);
         let part = how.part.unwrap_or(SeenPart { first: 0, from: 0, to: 0, last: 0 });
@@ -247,10 +277,10 @@ impl Node for AccumulateAttention {
     }
 }
 
-impl AccumulateAttention {
+impl AccumulateAttentionNode {
     /// What the queries see; an error where the inputs do not fit the lane.
     fn seen<'a>(&self, task: &CustomTask) -> Result<Seen<'a>, String> {
-        let AccumulateAttention { number, new, tokens, how, .. } = *self;
+        let AccumulateAttentionNode { number, new, tokens, how, .. } = *self;
         let live = self.live.read(task)[number];
         let all = rows_after(live, new, self.keys.of(task).shape[1])?;
         ensure(all >= tokens, || format!("{all} rows are fewer than the {tokens} tokens that score"))?;

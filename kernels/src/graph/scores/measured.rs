@@ -5,51 +5,69 @@ use std::ptr::null;
 use ggml::{Context, CustomTask, DeviceTask, Tensor, Type};
 
 use super::{RowLists, check_lists};
-use crate::device;
+use crate::form::Operation;
+use crate::graph::Split;
 use crate::graph::checks::{Check, is, is_rows};
 use crate::graph::launch::device_type;
 use crate::graph::lists;
 use crate::graph::operands::{ListsAt, Node, Operands, TensorAt, column};
 use crate::measure::{Measure, measure};
+use crate::{device, portable};
 
-/// Measures rows of a K or V tensor `[head_dim, capacity, heads]`, with `offset` `[head_dim, lists]` f32 added to the
-/// rows of each list. Returns `[rows, lists]` f32.
-pub fn measure_rows(
-    ctx: &Context,
-    tensor: &Tensor,
-    offset: Option<&Tensor>,
-    lists: RowLists,
-    what: Measure,
-) -> Tensor {
-    // A spread is the same with an offset.
-    let offset = offset.filter(|_| !matches!(what, Measure::Spread { .. }));
-    if let Err(problem) = check(tensor, offset, &lists) {
-        return ctx.refuse("measure_rows", problem);
+/// Measures rows of a K or V tensor. Returns `[rows, lists]` f32.
+pub struct MeasureRows<'a> {
+    /// `[head_dim, capacity, heads]`: keys or values.
+    pub tensor: &'a Tensor,
+    /// `[head_dim, lists]` f32: what is added to the rows of each list.
+    pub offset: Option<&'a Tensor>,
+    /// The rows.
+    pub lists: RowLists,
+    /// What is measured.
+    pub what: Measure,
+}
+
+impl<'a> MeasureRows<'a> {
+    /// What is added to the rows, where that makes a difference: a spread is the same with an offset.
+    pub(crate) fn used_offset(&self) -> Option<&'a Tensor> {
+        self.offset.filter(|_| !matches!(self.what, Measure::Spread { .. }))
     }
-    let RowLists { heads, rows: lists } = lists;
-    let shape = [lists.first().map_or(0, |rows| rows.len()), heads.len()];
-    let lists = lists::pack(ctx, lists.iter().map(|rows| rows.as_slice()));
-    let mut operands = Operands::default();
-    let node = MeasureRows {
-        rows: operands.read(tensor),
-        lists: operands.lists(&lists, heads.len()),
-        offsets: offset.map(|offset| operands.read(offset)),
-        count: shape[0],
-        heads,
-        what,
-    };
-    operands.node(ctx, Type::F32, shape, node).output()
 }
 
-pub(crate) fn check(tensor: &Tensor, offset: Option<&Tensor>, lists: &RowLists) -> Check {
-    is_rows("keys or values", tensor)?;
-    check_lists(lists, tensor.dim(2), tensor.dim(1))?;
-    let shape = [tensor.dim(0), lists.heads.len(), 1, 1];
-    offset.map_or(Ok(()), |offset| is("offsets", offset, Type::F32, shape))
+impl Operation for MeasureRows<'_> {
+    const NAME: &'static str = "measure_rows";
+
+    fn check(&self) -> Check {
+        let MeasureRows { tensor, ref lists, .. } = *self;
+        is_rows("keys or values", tensor)?;
+        check_lists(lists, tensor.dim(2), tensor.dim(1))?;
+        let shape = [tensor.dim(0), lists.heads.len(), 1, 1];
+        self.used_offset().map_or(Ok(()), |offset| is("offsets", offset, Type::F32, shape))
+    }
+
+    fn own(self, ctx: &Context, _: Split) -> Tensor {
+        let offset = self.used_offset();
+        let MeasureRows { tensor, lists: RowLists { heads, rows: lists }, what, .. } = self;
+        let shape = [lists.first().map_or(0, |rows| rows.len()), heads.len()];
+        let lists = lists::pack(ctx, lists.iter().map(|rows| rows.as_slice()));
+        let mut operands = Operands::default();
+        let node = MeasureRowsNode {
+            rows: operands.read(tensor),
+            lists: operands.lists(&lists, heads.len()),
+            offsets: offset.map(|offset| operands.read(offset)),
+            count: shape[0],
+            heads,
+            what,
+        };
+        operands.node(ctx, Type::F32, shape, node).output()
+    }
+
+    fn portable(self, ctx: &Context) -> Tensor {
+        portable::measure_rows(ctx, self)
+    }
 }
 
-/// The node of [`measure_rows`].
-struct MeasureRows {
+/// The node of [`MeasureRows`].
+struct MeasureRowsNode {
     /// `[head_dim, capacity, heads of the tensor]`: keys or values.
     rows: TensorAt,
     /// The rows of each measured head.
@@ -63,7 +81,7 @@ struct MeasureRows {
     what: Measure,
 }
 
-impl Node for MeasureRows {
+impl Node for MeasureRowsNode {
     fn on_cpu(&self, task: &CustomTask) {
         let (rows, lists) = (self.rows.rows(task), self.lists.read(task));
         let head_dim = self.rows.of(task).shape[0];

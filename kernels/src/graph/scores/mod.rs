@@ -5,9 +5,9 @@
 //! - [`window`]: what each row receives from the last queries, which a ring has stored;
 //! - [`measured`]: norms, maxima and spreads of keys and values.
 
-pub(crate) mod accumulated;
-pub(crate) mod measured;
-pub(crate) mod window;
+mod accumulated;
+mod measured;
+mod window;
 
 use std::cell::RefCell;
 use std::f32::consts::LOG2_E;
@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 use ggml::{CustomTask, DeviceTask, RawTensor};
 
-pub use self::accumulated::{AccumulatingLane, Accumulation, SeenPart, accumulate_attention};
-pub use self::measured::measure_rows;
-pub use self::window::{WindowQueries, store_queries, window_attention};
+pub use self::accumulated::{AccumulateAttention, AccumulatingLane, Accumulation, SeenPart};
+pub use self::measured::MeasureRows;
+pub use self::window::{StoreQueries, WindowAttention, WindowQueries};
 use super::AttentionShape;
 use super::checks::{Check, check_rows, ensure};
 use super::launch::device_type;
@@ -71,7 +71,7 @@ impl Gain {
 pub struct RowLists {
     /// Numbers of the heads in the tensor.
     pub heads: Vec<u32>,
-    /// Per head: the rows to measure ([`measure_rows`]), or the positions of its rows ([`window_attention`]).
+    /// Per head: the rows to measure ([`MeasureRows`]), or the positions of its rows ([`WindowAttention`]).
     /// All lists have the same length.
     pub rows: Vec<Arc<Vec<u32>>>,
 }

@@ -12,39 +12,54 @@ use super::{
 };
 use crate::accumulate::{Combine, Keys, ScoringQuery, add_weights};
 use crate::attention::ShapeError;
-use crate::device;
+use crate::form::Operation;
 use crate::graph::checks::{Check, check_queries, ensure, is, is_heads, is_rows, is_vector};
 use crate::graph::lists::{self, Lists};
 use crate::graph::operands::{
     FloatsAt, HeadVectors, HeadsAt, ListsAt, Node, NumbersAt, Operands, TensorAt, address_or_null,
 };
-use crate::graph::{AttentionShape, QueryHeads};
+use crate::graph::{AttentionShape, QueryHeads, Split};
+use crate::{device, portable};
 
-/// Stores the queries `q` `[head_dim, heads, n_q]` (f32) of the last tokens of `positions` in `ring`
-/// `[head_dim, heads, window]` f32. The token at position p goes to slot p modulo `window`. The result has no
-/// data.
-pub fn store_queries(ctx: &Context, q: &Tensor, positions: &Tensor, ring: &Tensor) -> Tensor {
-    if let Err(problem) = check_store(q, positions, ring) {
-        return ctx.refuse("store_queries", problem);
+/// Stores the queries of the last tokens in a ring. The token at position p goes to slot p modulo `window`. The result has
+/// no data.
+pub struct StoreQueries<'a> {
+    /// `[head_dim, heads, n_q]` f32: the queries.
+    pub q: &'a Tensor,
+    /// `[n]` i32: positions of tokens, of which the last have the queries.
+    pub positions: &'a Tensor,
+    /// `[head_dim, heads, window]` f32: the ring.
+    pub ring: &'a Tensor,
+}
+
+impl Operation for StoreQueries<'_> {
+    const NAME: &'static str = "store_queries";
+
+    fn check(&self) -> Check {
+        let StoreQueries { q, positions, ring } = *self;
+        let [head_dim, heads, n, _] = q.shape().0;
+        is_heads("queries", q, [head_dim, heads, n])?;
+        is_vector("positions", positions, 1)?;
+        is("queries in the ring", ring, Type::F32, [head_dim, heads, ring.dim(2), 1])
     }
-    let mut operands = Operands::default();
-    let node = StoreQueries {
-        queries: operands.heads(q),
-        positions: operands.numbers(positions),
-        ring: operands.write(ring),
-    };
-    operands.node(ctx, Type::F32, [1], node)
+
+    fn own(self, ctx: &Context, _: Split) -> Tensor {
+        let mut operands = Operands::default();
+        let node = StoreQueriesNode {
+            queries: operands.heads(self.q),
+            positions: operands.numbers(self.positions),
+            ring: operands.write(self.ring),
+        };
+        operands.node(ctx, Type::F32, [1], node)
+    }
+
+    fn portable(self, ctx: &Context) -> Tensor {
+        portable::store_queries(ctx, self)
+    }
 }
 
-pub(crate) fn check_store(q: &Tensor, positions: &Tensor, ring: &Tensor) -> Check {
-    let [head_dim, heads, n, _] = q.shape().0;
-    is_heads("queries", q, [head_dim, heads, n])?;
-    is_vector("positions", positions, 1)?;
-    is("queries in the ring", ring, Type::F32, [head_dim, heads, ring.dim(2), 1])
-}
-
-/// The node of [`store_queries`].
-struct StoreQueries {
+/// The node of [`StoreQueries`].
+struct StoreQueriesNode {
     /// `[head_dim, heads, n_q]`
     queries: HeadsAt,
     /// Positions of the tokens.
@@ -53,7 +68,7 @@ struct StoreQueries {
     ring: TensorAt,
 }
 
-impl Node for StoreQueries {
+impl Node for StoreQueriesNode {
     fn on_cpu(&self, task: &CustomTask) {
         let (queries, ring) = (self.queries.read(task), self.ring.of(task));
         let window = ring.shape[2];
@@ -94,10 +109,10 @@ impl Node for StoreQueries {
     }
 }
 
-/// The tokens whose attention [`window_attention`] adds up, and the heads of the keys.
+/// The tokens whose attention [`WindowAttention`] adds up, and the heads of the keys.
 #[derive(Clone)]
 pub struct WindowQueries {
-    /// Positions of the tokens. [`store_queries`] has stored their queries.
+    /// Positions of the tokens. [`StoreQueries`] has stored their queries.
     pub positions: Range<usize>,
     /// Factor on the logits.
     pub gain: Gain,
@@ -114,17 +129,38 @@ pub struct WindowQueries {
 /// The attention weights that the rows of some heads of `k` get from each query head of their group, added up
 /// over the tokens of `window`, whose queries are in `ring`. Returns `[first + rows, group, heads]` f32. A
 /// token sees the rows with positions up to its own, and the compensation entry.
-pub fn window_attention(
-    ctx: &Context,
-    shape: AttentionShape,
-    k: &Tensor,
-    ring: &Tensor,
-    positions: RowLists,
-    window: WindowQueries,
-) -> Tensor {
-    if let Err(problem) = check(shape, k, ring, &positions, &window) {
-        return ctx.refuse("window_attention", problem);
+pub struct WindowAttention<'a> {
+    /// The heads of the layer.
+    pub shape: AttentionShape,
+    /// `[head_dim, capacity, heads]`: keys.
+    pub k: &'a Tensor,
+    /// `[head_dim, heads, window]` f32: stored queries.
+    pub ring: &'a Tensor,
+    /// The heads of `k`, and the positions of their rows.
+    pub positions: RowLists,
+    /// The tokens.
+    pub window: WindowQueries,
+}
+
+impl Operation for WindowAttention<'_> {
+    const NAME: &'static str = "window_attention";
+
+    fn check(&self) -> Check {
+        check(self.shape, self.k, self.ring, &self.positions, &self.window)
     }
+
+    fn own(self, ctx: &Context, _: Split) -> Tensor {
+        window_attention(ctx, self)
+    }
+
+    fn portable(self, ctx: &Context) -> Tensor {
+        portable::window_attention(ctx, self)
+    }
+}
+
+/// The nodes of own kernels.
+fn window_attention(ctx: &Context, operands: WindowAttention) -> Tensor {
+    let WindowAttention { shape, k, ring, positions, window } = operands;
     let RowLists { heads, rows: lists } = positions;
     let with_position = lists.first().map_or(0, |rows| rows.len());
     let live = window.first + with_position;
@@ -139,7 +175,7 @@ pub fn window_attention(
     let sink_logits = window.sink_logits.clone();
     let out = [live, shape.group, heads.len()];
     let mut operands = Operands::default();
-    let node = WindowAttention {
+    let node = WindowAttentionNode {
         keys: operands.read(k),
         ring: operands.heads(ring),
         lists: operands.lists(&lists, heads.len()),
@@ -155,7 +191,7 @@ pub fn window_attention(
     operands.node(ctx, Type::F32, out, node).output()
 }
 
-pub(crate) fn check(
+fn check(
     shape: AttentionShape,
     k: &Tensor,
     ring: &Tensor,
@@ -189,8 +225,8 @@ impl Node for Statistics {
     }
 }
 
-/// The node of [`window_attention`].
-struct WindowAttention {
+/// The node of [`WindowAttention`].
+struct WindowAttentionNode {
     /// `[head_dim, capacity, heads of the tensor]`
     keys: TensorAt,
     /// `[head_dim, n_heads, slots]`: the stored queries.
@@ -212,7 +248,7 @@ struct WindowAttention {
     splits: usize,
 }
 
-impl Node for WindowAttention {
+impl Node for WindowAttentionNode {
     fn on_cpu(&self, task: &CustomTask) {
         let (queries, lists) = (self.ring.read(task), self.lists.read(task));
         for at in (task.thread..self.heads.len()).step_by(task.threads) {
@@ -244,7 +280,7 @@ impl Node for WindowAttention {
     }
 }
 
-impl WindowAttention {
+impl WindowAttentionNode {
     /// Adds up the weights of head number `at` for all tokens of the window.
     fn add_up_head(
         &self,

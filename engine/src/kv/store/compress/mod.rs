@@ -6,12 +6,12 @@ mod selection;
 use std::sync::Arc;
 
 use ggml::{Context, Tensor};
-use kernels::graph::{self, Eviction, GraphLane, RowSelection};
+use kernels::graph::{EvictRows, Eviction, GraphLane, RowSelection, SelectRows};
 use kernels::rows::fill_holes;
 
 use self::selection::{Decision, Source};
 use super::undo::EvictedRows;
-use super::{Lane, LaneId, Store};
+use super::{Lane, LaneId, Layer, Store};
 use crate::EngineError;
 use crate::devices::backends::Backends;
 use crate::devices::placement::Place;
@@ -93,7 +93,13 @@ impl Store {
         workspace: &mut Workspace,
     ) -> Result<(), EngineError> {
         let seen = self.seen;
-        let contexts = Place::ALL.map(|_| Context::new(2 * decisions.len() + 1));
+        let mut tensors = [1; 2];
+        for (id, ..) in &decisions {
+            let Layer { lanes, form, .. } = &self.layers[id.layer];
+            let of_lane = form.max_tensors(&lanes[id.lane].graph, 0, 0);
+            tensors[backends.placement().of(id.layer) as usize] += of_lane;
+        }
+        let contexts = tensors.map(Context::new);
         let mut nodes = [Vec::new(), Vec::new()];
         // What undo needs to know of the evicted rows, and the nodes that give their bytes.
         let mut saved = Vec::new();
@@ -125,7 +131,8 @@ impl Store {
             lane.state.last_eviction_at = seen;
             lane.write_positions()?;
             let save = self.undo.must_save(id, count);
-            let lane = &self.layers[id.layer].lanes[id.lane];
+            let Layer { lanes, form, .. } = &self.layers[id.layer];
+            let lane = &lanes[id.lane];
             let undo = save.then(|| EvictedRows {
                 id,
                 live: lane.state.live,
@@ -136,7 +143,8 @@ impl Store {
             });
             let eviction = Eviction { evicted, moves, total_evicted: lane.state.evicted, return_rows: save };
             let place = backends.placement().of(id.layer) as usize;
-            let node = graph::evict_rows(&contexts[place], &lane.graph, lane.sums.as_ref(), eviction);
+            let evict = EvictRows { lane: &lane.graph, sums: lane.sums.as_ref(), eviction };
+            let node = form.nodes(&contexts[place], evict);
             saved.extend(undo.map(|undo| (undo, node.clone())));
             nodes[place].push(node);
         }
@@ -187,7 +195,9 @@ impl Store {
             decisions.push((decision, plan.end()));
         }
 
-        let ctx = Context::new(2 * self.layers[layer].lanes.len() + 1);
+        let form = self.layers[layer].form;
+        let of_lane = |lane: &Lane| form.max_tensors(&lane.graph, 0, 0).max(form.max_tensors(complete, 0, 0));
+        let ctx = Context::new(self.layers[layer].lanes.iter().map(of_lane).sum::<usize>() + 1);
         let mut nodes = Vec::new();
         for (lane, (decision, end)) in self.layers[layer].lanes.iter_mut().zip(decisions) {
             let kept: Vec<Vec<u32>> = decision.evicted.iter().map(|evicted| complement(evicted, n)).collect();
@@ -207,8 +217,8 @@ impl Store {
                 lane.write_accumulated(&of_kept)?;
             }
             let selection = RowSelection { kept, evicted: decision.evicted };
-            let sums = lane.sums.as_ref();
-            nodes.push(graph::select_rows(&ctx, (&complete.k, &complete.v), &lane.graph, sums, selection));
+            let (k, v, sums) = (&complete.k, &complete.v, lane.sums.as_ref());
+            nodes.push(form.nodes(&ctx, SelectRows { k, v, lane: &lane.graph, sums, selection }));
         }
         workspace.run(backends, place, &ctx, &nodes)
     }

@@ -6,7 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ggml::{Context, Tensor};
-use kernels::graph::{self, AttentionShape, GraphLane, WindowQueries};
+use kernels::Form;
+use kernels::graph::{AttentionShape, GraphLane, MeasureRows, RowLists, WindowAttention, WindowQueries};
 
 use super::Lane;
 use crate::devices::backends::Backends;
@@ -34,6 +35,9 @@ pub(super) struct Source<'a> {
     pub(super) status: LaneStatus,
 }
 
+/// Maximum number of tensors of what stored keys lack.
+const OFFSET_TENSORS: usize = 2;
+
 /// Which rows of a lane are evicted.
 pub(super) struct Decision {
     /// For each head the rows, ascending, counted from the first that holds a token.
@@ -60,9 +64,9 @@ impl Source<'_> {
             return Ok(Decision { evicted, accumulated: None });
         };
         self.check_inputs(scoring)?;
-        let ctx = Context::new(5 * scoring.inputs.len() + 1);
         let rows = self.rows_to_score(scoring)?;
-        let nodes = self.input_nodes(&ctx, shape, scoring, rows.as_deref());
+        let form = backends.form(place, shape);
+        let (ctx, nodes) = self.input_nodes(form, shape, scoring, rows.as_deref());
         let computed: Vec<Tensor> = nodes.iter().flatten().cloned().collect();
         workspace.run(backends, place, &ctx, &computed)?;
         let heads = self.candidates(shape, scoring, rows.as_deref(), &nodes)?;
@@ -122,13 +126,20 @@ impl Source<'_> {
     /// For each input the node that computes it; `None` for accumulated attention, which is there already.
     fn input_nodes(
         &self,
-        ctx: &Context,
+        form: Form,
         shape: AttentionShape,
         scoring: &Scoring,
         rows: Option<&[Vec<u32>]>,
-    ) -> Vec<Option<Tensor>> {
+    ) -> (Context, Vec<Option<Tensor>>) {
+        let tensors = |input: &ScoreInput| match input {
+            ScoreInput::Key(_) | ScoreInput::Value(_) | ScoreInput::Accumulated => {
+                form.max_tensors(self.rows, 0, 0) + OFFSET_TENSORS
+            }
+            ScoreInput::WindowAttention { queries, .. } => form.max_tensors(self.rows, shape.group, *queries),
+        };
+        let ctx = &Context::new(scoring.inputs.iter().map(tensors).sum::<usize>() + 1);
         let first = self.first as u32;
-        let scored_rows = || graph::RowLists {
+        let scored_rows = || RowLists {
             heads: self.heads.clone(),
             rows: match rows {
                 Some(rows) => {
@@ -145,10 +156,12 @@ impl Source<'_> {
         let node = |input: &ScoreInput| match input {
             ScoreInput::Key(what) => {
                 let offset = self.key_offset_of_heads(ctx, shape.head_dim);
-                Some(graph::measure_rows(ctx, &self.rows.k, offset.as_ref(), scored_rows(), *what))
+                let (tensor, offset, lists) = (&self.rows.k, offset.as_ref(), scored_rows());
+                Some(form.nodes(ctx, MeasureRows { tensor, offset, lists, what: *what }))
             }
             ScoreInput::Value(what) => {
-                Some(graph::measure_rows(ctx, &self.rows.v, None, scored_rows(), *what))
+                let (tensor, lists) = (&self.rows.v, scored_rows());
+                Some(form.nodes(ctx, MeasureRows { tensor, offset: None, lists, what: *what }))
             }
             ScoreInput::Accumulated => None,
             ScoreInput::WindowAttention { queries, gain } => {
@@ -161,11 +174,13 @@ impl Source<'_> {
                     log_weight: self.lane.log_weight(),
                     sink_logits: self.sink_logits.cloned(),
                 };
-                let which = graph::RowLists { heads: self.heads.clone(), rows: self.positions.clone() };
-                Some(graph::window_attention(ctx, shape, &self.rows.k, stored, which, window))
+                let positions = RowLists { heads: self.heads.clone(), rows: self.positions.clone() };
+                let (k, ring) = (&self.rows.k, stored);
+                Some(form.nodes(ctx, WindowAttention { shape, k, ring, positions, window }))
             }
         };
-        scoring.inputs.iter().map(node).collect()
+        let nodes = scoring.inputs.iter().map(node).collect();
+        (ctx.clone(), nodes)
     }
 
     /// The rows that are scored, with their inputs.
