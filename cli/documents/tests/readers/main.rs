@@ -10,5 +10,6 @@ mod outlines;
 mod parts;
 mod pdf;
 mod selection;
+mod tables;
 mod waste;
 mod web;

@@ -62,6 +62,8 @@ struct Table {
     /// Where text goes behind the cell.
     outer: Option<Writer>,
     span: Option<(Span, usize)>,
+    /// Whether a row is written, in a table within a cell.
+    has_row: bool,
 }
 
 #[derive(Debug)]
@@ -245,7 +247,7 @@ impl<'a> Body<'a> {
                         (true, value("start-value").and_then(|start| start.parse().ok()));
                 }
             }
-            "table" if element.attribute_of("table:is-sub-table").is_none() => self.begin_table(element),
+            "table" => self.begin_table(element),
             "table-column" => {
                 if let Some(table) = self.tables.last_mut() {
                     let count = number("number-columns-repeated").unwrap_or(1).max(1);
@@ -345,10 +347,7 @@ impl<'a> Body<'a> {
                     self.writer.paragraph();
                 }
             }
-            "table" => {
-                self.tables.pop();
-                self.writer.end_table();
-            }
+            "table" => self.end_table(),
             "table-cell" => self.end_cell(),
             "table-row" => self.end_row(),
             "note" => self.end_note(&format!("[^{}]: ", self.note_count)),

@@ -35,8 +35,19 @@ impl Body<'_> {
             self.writer.text(&element.attribute("name").unwrap_or_default());
             self.writer.end_item();
         }
-        self.writer.begin_table();
+        match self.tables.is_empty() {
+            true => self.writer.begin_table(),
+            false => self.writer.paragraph(),
+        }
         self.tables.push(Table::default());
+    }
+
+    pub(super) fn end_table(&mut self) {
+        self.tables.pop();
+        match self.tables.is_empty() {
+            true => self.writer.end_table(),
+            false => self.writer.paragraph(),
+        }
     }
 
     pub(super) fn begin_cell(&mut self, element: &Element) {
@@ -76,6 +87,9 @@ impl Body<'_> {
         if is_filled {
             self.counts.repeated_rows += table.repeated.saturating_sub(times);
         }
+        if self.tables.len() > 1 {
+            return self.write_within_cell(&cells);
+        }
         for _ in 0..times {
             self.writer.row();
             for cell in &cells {
@@ -92,6 +106,19 @@ impl Body<'_> {
             if self.writer.len() as u64 > self.max_bytes {
                 return;
             }
+        }
+    }
+
+    /// Writes the row of a table that is within a cell, as part of its text. A cell that is split is such a table.
+    fn write_within_cell(&mut self, cells: &[Cell]) {
+        let text = |cell: &Cell| match cell {
+            Cell::Text(_, text, _) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
+            Cell::Empty(_) => None,
+        };
+        let texts: Vec<String> = cells.iter().filter_map(text).collect();
+        if let Some(table) = self.tables.last_mut().filter(|_| !texts.is_empty()) {
+            let before = if std::mem::replace(&mut table.has_row, true) { "; " } else { "" };
+            self.writer.text(&format!("{before}{}", texts.join(", ")));
         }
     }
 }
