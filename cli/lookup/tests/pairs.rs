@@ -15,14 +15,25 @@ struct Counts {
 
 #[test]
 fn inventions_are_found_and_right_answers_left_alone() {
+    check("pairs.txt", include_str!("pairs.txt"), 90.0);
+}
+
+/// Answers about other matters, in other forms and other languages: they were written before anybody knew what is found in
+/// them.
+#[test]
+fn it_is_so_in_answers_that_nothing_was_made_for() {
+    check("unseen.txt", include_str!("unseen.txt"), 85.0);
+}
+
+fn check(name: &str, pairs: &str, min_found: f64) {
     let mut right = Counts { answers: 0, flagged: 0, lines: Vec::new() };
     let mut wrong = Counts { answers: 0, flagged: 0, lines: Vec::new() };
     let (mut known, mut title) = (Known::new(), "");
-    for line in include_str!("pairs.txt").lines() {
+    for line in pairs.lines() {
         let Some((kind, text)) = line.split_once(' ') else { continue };
         match kind {
             "#" => (known, title) = (Known::new(), text),
-            "D" => known.add_document(text),
+            "D" => known.add_document(&text.replace("\\n", "\n")),
             "Q" => known.add_question(text),
             "+" => {
                 // What does not stand there is flagged, although it is right.
@@ -62,7 +73,7 @@ fn inventions_are_found_and_right_answers_left_alone() {
     }
     let share = |counts: &Counts| 100.0 * counts.flagged as f64 / counts.answers as f64;
     println!(
-        "right answers with a false alarm: {} of {} ({:.1} %)",
+        "{name}: right answers with a false alarm: {} of {} ({:.1} %)",
         right.flagged,
         right.answers,
         share(&right)
@@ -70,9 +81,9 @@ fn inventions_are_found_and_right_answers_left_alone() {
     right.lines.iter().for_each(|line| println!("  {line}"));
     println!("inventions found: {} of {} ({:.1} %)", wrong.flagged, wrong.answers, share(&wrong));
     wrong.lines.iter().for_each(|line| println!("  missed: {line}"));
-    assert!(right.answers >= 60 && wrong.answers >= 60);
+    assert!(right.answers >= 50 && wrong.answers >= 30);
     assert!(share(&right) < 5.0);
-    assert!(share(&wrong) > 90.0);
+    assert!(share(&wrong) > min_found);
 }
 
 fn absent(known: &Known, answer: &str) -> Vec<String> {

@@ -1,6 +1,8 @@
 //! Where in the documents an answer comes from, in words: documents, pages, sections and sentences.
 
-use longhand::outline::Location;
+use longhand::outline::{Location, Outline};
+use longhand::saved::SavedChat;
+use longhand::sources::Sources;
 use longhand::{Chat, EngineError};
 use serde_json::{Value, json};
 
@@ -44,8 +46,29 @@ impl AnswerSources {
     /// Those of [`Chat::sources`].
     pub fn of_last_answer(app: &App, chat: &mut Chat) -> Result<AnswerSources, EngineError> {
         let sources = app.interrupt.computing(|| chat.sources(LIMIT))?;
-        let (texts, outlines) = (chat.document_texts(), chat.document_outlines());
-        let found = sources.found.into_iter().map(|source| {
+        Ok(AnswerSources::new(&sources, &chat.document_texts(), &chat.document_outlines()))
+    }
+
+    /// The sources of an answer of a chat, by its turn, counted from 0. `None` where they were not found out.
+    pub fn of_turn(chat: &Chat, turn: usize) -> Option<AnswerSources> {
+        let sources = chat.sources_of(turn)?;
+        Some(AnswerSources::new(sources, &chat.document_texts(), &chat.document_outlines()))
+    }
+
+    /// Those of the last answer, where they were found out.
+    pub fn kept_of_last_answer(chat: &Chat) -> Option<AnswerSources> {
+        AnswerSources::of_turn(chat, chat.conversation().len().checked_sub(1)?)
+    }
+
+    /// The same of a saved conversation.
+    pub fn of_saved_turn(saved: &SavedChat, turn: usize) -> Option<AnswerSources> {
+        let sources = saved.sources_of(turn)?;
+        Some(AnswerSources::new(sources, &saved.document_texts(), &saved.document_outlines()))
+    }
+
+    /// Sources among these texts and their outlines.
+    fn new(sources: &Sources, texts: &[&str], outlines: &[&Outline]) -> AnswerSources {
+        let found = sources.found.iter().map(|source| {
             let text = texts.get(source.part).copied().unwrap_or_default();
             let outline = outlines.get(source.part);
             let location =
@@ -56,11 +79,11 @@ impl AnswerSources {
                 page: location.page,
                 section: location.section.map(str::to_owned),
                 text: text.get(source.range.clone()).unwrap_or_default().to_owned(),
-                range: source.range,
+                range: source.range.clone(),
                 weight: source.weight,
             }
         });
-        Ok(AnswerSources { found: found.collect(), missing: sources.missing.map(|why| why.to_string()) })
+        AnswerSources { found: found.collect(), missing: sources.missing.map(|why| why.to_string()) }
     }
 
     /// `from: report.pdf p. 12, p. 31; notes.md, Rent`; `None` where nothing is to be said.

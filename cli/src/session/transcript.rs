@@ -14,41 +14,39 @@ pub struct Transcript<'a> {
     turns: Vec<(&'a str, Option<&'a str>)>,
     /// For each answer the model that gave it, where it is not `model`.
     answered_by: Vec<Option<&'a str>>,
-    sources: &'a [Option<(String, AnswerSources)>],
+    /// For each answer where it comes from, where that was found out.
+    sources: Vec<Option<AnswerSources>>,
 }
 
 impl<'a> From<&'a SavedChat> for Transcript<'a> {
     fn from(saved: &'a SavedChat) -> Transcript<'a> {
+        let turns = saved.turns();
         Transcript {
             model: saved.model_name(),
             documents: saved.document_names(),
             system: saved.system(),
-            turns: saved.turns(),
             answered_by: saved.answered_by(),
-            sources: &[],
+            sources: (0..turns.len()).map(|turn| AnswerSources::of_saved_turn(saved, turn)).collect(),
+            turns,
         }
     }
 }
 
 impl<'a> From<&'a Chat> for Transcript<'a> {
     fn from(chat: &'a Chat) -> Transcript<'a> {
+        let turns = chat.conversation();
         Transcript {
             model: chat.session().engine().model().name(),
             documents: chat.read_document_names(),
             system: chat.preamble().system(),
-            turns: chat.conversation(),
             answered_by: chat.answered_by(),
-            sources: &[],
+            sources: (0..turns.len()).map(|turn| AnswerSources::of_turn(chat, turn)).collect(),
+            turns,
         }
     }
 }
 
 impl<'a> Transcript<'a> {
-    /// The same with where answers come from: for each turn the answer and its sources.
-    pub fn with_sources(self, sources: &'a [Option<(String, AnswerSources)>]) -> Transcript<'a> {
-        Transcript { sources, ..self }
-    }
-
     /// The conversation as Markdown. Thinking is folded where HTML is shown.
     pub fn markdown(&self) -> String {
         let mut out = format!("# Conversation with {}\n", self.model);
@@ -68,15 +66,9 @@ impl<'a> Transcript<'a> {
                 out += &format!("\n<details><summary>Thinking</summary>\n\n{thinking}\n\n</details>\n");
             }
             out += &format!("\n{}\n", answer.trim_end());
-            let sources = self.sources.get(i).and_then(Option::as_ref);
-            // Not those of an answer that was replaced.
-            if let Some((_, sources)) = sources
-                .filter(|(text, _)| !answer.trim().is_empty() && text.trim_end().ends_with(answer.trim_end()))
-            {
-                let list = sources.markdown();
-                if !list.is_empty() {
-                    out += &format!("\nFrom:\n\n{list}");
-                }
+            let list = self.sources.get(i).and_then(Option::as_ref).map(AnswerSources::markdown);
+            if let Some(list) = list.filter(|list| !list.is_empty()) {
+                out += &format!("\nFrom:\n\n{list}");
             }
         }
         out

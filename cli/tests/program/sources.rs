@@ -193,12 +193,41 @@ fn added_documents_and_resumed_chats_know_their_pages() {
     assert!(out.contains("sources-added.md, Numbers\n## Numbers\n"), "{out}");
     let again = ["chat", "--session", &session];
     let run = longhand_with_input(&again, b"/sources\n/show 2\n/show numbers\n/undo\n/undo\n/show numbers\n/show boat.pdf 3\n/find favorite number is\n");
-    run.says(&["error: where the last answer comes from is not known"]);
     let out = run.ok();
-    assert!(out.starts_with("boat.pdf p. 2\n"), "{out}");
+    assert!(out.starts_with("1. ") && out.contains("\nboat.pdf p. 2\n"), "{out}");
     assert_eq!(out.matches("sources-added.md, Numbers\n## Numbers\n").count(), 2, "{out}");
     assert!(out.contains("\nboat.pdf p. 3\n"), "{out}");
     assert!(out.contains("sources-added.md, Numbers: ") && out.contains("boat.pdf p. "), "{out}");
+}
+
+#[test]
+fn sources_of_earlier_answers_are_there_when_a_chat_is_resumed() {
+    let (pdf, folder) = (fixture("boat.pdf"), scratch("sources-resumed"));
+    let session = folder.join("talk.session").display().to_string();
+    let [before, after] = ["before.md", "after.md"].map(|name| folder.join(name).display().to_string());
+    for path in [&session, &before, &after] {
+        let _ = fs::remove_file(path);
+    }
+    let begin = ["chat", "--session", &session, "-f", &pdf];
+    let lines = format!("{KEY}\nWhat is the color of the boat?\n/export {before}\n");
+    longhand_with_input(&begin, lines.as_bytes()).ok();
+    let exported = fs::read_to_string(&before).expect("a file");
+    assert!(exported.contains("\nFrom:\n\n- boat.pdf p. "), "{exported}");
+
+    let shown = longhand(&["sessions", "export", &session]).ok();
+    assert_eq!(shown, exported);
+    let json = longhand(&["sessions", "export", "--json", &session]).json();
+    let source = &json["turns"][0]["sources"][0];
+    assert_eq!(source["document"], "boat.pdf", "{json}");
+    assert!(source["text"].as_str().expect("a text").contains("9078648"), "{json}");
+    let lines = format!("/export {after}\n/undo\n/sources\n/show source\n");
+    let out = longhand_with_input(&["chat", "--session", &session], lines.as_bytes()).ok();
+    assert_eq!(fs::read_to_string(&after).expect("a file"), exported);
+    assert!(out.starts_with("1. boat.pdf p. ") && out.contains("9078648"), "{out}");
+    // Without sources, nothing is kept that was found before.
+    let lines = format!("/undo\n{KEY}\n/sources\n");
+    let off = longhand_with_input(&["chat", "--session", &session, "--sources=off"], lines.as_bytes());
+    off.says(&["error: sources are off"]);
 }
 
 #[test]

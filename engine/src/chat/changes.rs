@@ -337,6 +337,7 @@ impl Chat {
             replaced: Vec::new(),
             is_cut_off: false,
             model: None,
+            sources: None,
         });
         (self.timeline, self.ahead) = (timeline, None);
         self.go_back(usize::MAX);
@@ -400,8 +401,9 @@ impl Chat {
             let before = self.turns.get(turns.len());
             let is_cut_off = before.is_some_and(|turn| turn.is_cut_off);
             let model = before.and_then(|turn| turn.model.clone());
+            let sources = before.and_then(|turn| turn.sources.clone());
             let replaced = timeline.split_off(question);
-            turns.push(Turn { question, answer: prompt.len(), replaced, is_cut_off, model });
+            turns.push(Turn { question, answer: prompt.len(), replaced, is_cut_off, model, sources });
             timeline = prompt;
         }
         Ok(Rendered { messages, timeline, turns })

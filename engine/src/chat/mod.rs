@@ -29,6 +29,7 @@ use models::chat::{Message, THINKING_MARKS};
 pub use preamble::Preamble;
 pub use saved::SavedChat;
 use serde::{Deserialize, Serialize};
+use sources::Sources;
 
 use crate::model::ChatFormat;
 use crate::session::generate::sampler::{Sampler, SamplerOptions};
@@ -160,6 +161,8 @@ struct Turn {
     is_cut_off: bool,
     /// The model that answered, where it is not the session's.
     model: Option<String>,
+    /// Where the answer comes from, where that was found out.
+    sources: Option<Sources>,
 }
 
 /// A turn in a session file.
@@ -174,6 +177,8 @@ enum SavedTurn {
         is_cut_off: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sources: Option<Sources>,
     },
 }
 
@@ -181,20 +186,20 @@ impl From<SavedTurn> for Turn {
     fn from(saved: SavedTurn) -> Turn {
         match saved {
             SavedTurn::Usual(question, answer) => {
-                Turn { question, answer, replaced: Vec::new(), is_cut_off: false, model: None }
+                Turn { question, answer, replaced: Vec::new(), is_cut_off: false, model: None, sources: None }
             }
-            SavedTurn::Other { question, answer, replaced, is_cut_off, model } => {
-                Turn { question, answer, replaced, is_cut_off, model }
+            SavedTurn::Other { question, answer, replaced, is_cut_off, model, sources } => {
+                Turn { question, answer, replaced, is_cut_off, model, sources }
             }
         }
     }
 }
 
 impl From<Turn> for SavedTurn {
-    fn from(Turn { question, answer, replaced, is_cut_off, model }: Turn) -> SavedTurn {
-        match replaced.is_empty() && !is_cut_off && model.is_none() {
+    fn from(Turn { question, answer, replaced, is_cut_off, model, sources }: Turn) -> SavedTurn {
+        match replaced.is_empty() && !is_cut_off && model.is_none() && sources.is_none() {
             true => SavedTurn::Usual(question, answer),
-            false => SavedTurn::Other { question, answer, replaced, is_cut_off, model },
+            false => SavedTurn::Other { question, answer, replaced, is_cut_off, model, sources },
         }
     }
 }
@@ -381,7 +386,7 @@ impl Chat {
         let replaced = self.timeline.split_off(known);
         let was_rewritten = !replaced.is_empty();
         let (question, answer) = (known, tokens.len());
-        self.turns.push(Turn { question, answer, replaced, is_cut_off: false, model: None });
+        self.turns.push(Turn { question, answer, replaced, is_cut_off: false, model: None, sources: None });
         self.timeline = tokens;
         if was_rewritten {
             // What was replaced no longer counts for penalties.
@@ -491,7 +496,7 @@ impl Chat {
         self.timeline.extend_from_slice(&generated.tokens[..kept]);
         if let Some(turn) = self.turns.last_mut() {
             turn.is_cut_off = matches!(generated.stop, Stop::Length | Stop::Context | Stop::Interrupted);
-            turn.model = None;
+            (turn.model, turn.sources) = (None, None);
         }
         Ok(generated)
     }
@@ -512,9 +517,13 @@ impl Chat {
             return Ok(None);
         }
         let read = Reading::of(&mut self.session, &self.timeline, progress);
-        if read.is_err() {
-            (self.messages, self.timeline) = before;
-            self.go_back(usize::MAX);
+        match (&read, self.turns.last_mut()) {
+            (Ok(_), Some(turn)) => turn.sources = None,
+            (Ok(_), None) => {}
+            (Err(_), _) => {
+                (self.messages, self.timeline) = before;
+                self.go_back(usize::MAX);
+            }
         }
         read.map(Some)
     }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::changes::other_model;
 use super::documents::question_in;
 use super::file::Origin;
+use super::sources::Sources;
 use super::{Attachment, Chat, ChatOptions, Preamble, Turn};
 use crate::heads::HeadProfile;
 use crate::session::snapshot::{self, Outdated, Snapshot};
@@ -178,6 +179,25 @@ impl SavedChat {
         self.record.conversation.turns.iter().map(|turn| other_model(turn, name, file)).collect()
     }
 
+    /// The texts of the documents, as [`Chat::document_texts`].
+    pub fn document_texts(&self) -> Vec<&str> {
+        let attached = self.record.attachments.iter().map(|attachment| attachment.text.as_str());
+        [self.documents()].into_iter().chain(attached).collect()
+    }
+
+    /// What begins where in each of them, as far as that is known.
+    pub fn document_outlines(&self) -> Vec<&Outline> {
+        let attached = self.record.attachments.iter().map(|attachment| &attachment.outline);
+        [&self.record.outline].into_iter().chain(attached).collect()
+    }
+
+    /// Where the answer of a turn comes from, as [`Chat::sources_of`]. `None` also where the file names places that its
+    /// documents do not have.
+    pub fn sources_of(&self, turn: usize) -> Option<&Sources> {
+        let sources = self.record.conversation.turns.get(turn)?.sources.as_ref()?;
+        sources.are_of(&self.document_texts()).then_some(sources)
+    }
+
     /// The model it was made with, where it was then.
     pub fn model_source(&self) -> ModelSource {
         self.snapshot.model_file().map_or(ModelSource::Embedded, ModelSource::from)
@@ -231,8 +251,10 @@ impl SavedChat {
         let Record { conversation, documents, outline, attachments, .. } = &self.record;
         let Conversation { messages, timeline, turns } = conversation;
         let roles = messages.iter().map(|(role, _)| role.as_str());
+        let texts = self.document_texts();
         match questions(roles) == Some(turns.len())
             && turns_fit(turns, timeline.len())
+            && turns.iter().flat_map(|turn| &turn.sources).all(|sources| sources.are_of(&texts))
             && attachments.iter().all(|attachment| (1..=turns.len()).contains(&attachment.turn))
             && outline.is_of(documents)
             && attachments.iter().all(|attachment| attachment.outline.is_of(&attachment.text))
@@ -435,6 +457,7 @@ mod tests {
             replaced: vec![7; replaced],
             is_cut_off: false,
             model: None,
+            sources: None,
         };
         for (turns, tokens, fits) in [
             (vec![], 0, true),

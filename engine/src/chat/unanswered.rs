@@ -90,6 +90,7 @@ mod tests {
             replaced: replaced.to_vec(),
             is_cut_off: false,
             model: None,
+            sources: None,
         };
         let turns = [turn(0, &[]), turn(3, &[]), turn(4, &[9, 8])];
         let timeline = [1, 2, 3, 4, 5, 6, 7];

@@ -5,18 +5,22 @@ use std::sync::Arc;
 
 use longhand::heads::HeadProfile;
 use longhand::policy::PolicyChoice;
+use longhand::saved::SavedChat;
 use longhand::sources::{NoSources, Source};
 use longhand::store::last_attention;
 use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{
-    Chat, ChatOptions, Engine, InterruptFlag, ModelSource, Preamble, Session, SessionOptions, Type,
+    Chat, ChatOptions, Engine, EngineError, InterruptFlag, ModelSource, Preamble, Session, SessionOptions,
+    Type,
 };
 use models::spec::PositionEncoding;
+use serde_json::{Value, json};
 use tests::fixtures::{
     bounded_policies, case_tokens, embedded_model, family_cases, family_model, options, random_tokens,
     session, sync, with_policy,
 };
 use tests::{device_tolerance, engine_options};
+use twox_hash::XxHash3_64;
 
 const QUESTION: &str = "What is Mary's favorite number?";
 const NEEDLE: &str = "Mary's favorite number is 34251.";
@@ -153,6 +157,114 @@ fn a_conversation_without_documents_has_no_sources() {
     assert_eq!(missing(&mut chat), Some(NoSources::NotRecorded));
     chat.ask(&format!("{NEEDLE} {QUESTION}"), &mut |_| ()).expect("an answer");
     assert_eq!(missing(&mut chat), Some(NoSources::NoDocuments));
+}
+
+/// Where the sources of the answers of a chat stand, by turn.
+fn kept(chat: &Chat) -> Vec<Option<Vec<String>>> {
+    let of_turn = |turn| {
+        let found = &chat.sources_of(turn)?.found;
+        Some(found.iter().map(|source| chat.source_text(source).to_owned()).collect())
+    };
+    (0..chat.conversation().len()).map(of_turn).collect()
+}
+
+#[test]
+fn sources_of_earlier_answers_are_kept_until_these_change() {
+    let bob = "Bob's favorite number is 7690.";
+    let first = |chat: &Chat| -> Vec<Option<String>> {
+        kept(chat).into_iter().map(|sources| sources.map(|sources| sources[0].clone())).collect()
+    };
+    let [needle, bob] = [NEEDLE, bob].map(|text| Some(text.to_owned()));
+    let mut chat = asked("full", TYPES[0]);
+    assert_eq!(kept(&chat), [None], "nobody has asked for them");
+    sources(&mut chat);
+    chat.ask("What is Bob's favorite number?", &mut |_| ()).expect("an answer");
+    assert_eq!(first(&chat), [needle.clone(), None]);
+    sources(&mut chat);
+    assert_eq!(first(&chat), [needle.clone(), bob.clone()]);
+    assert_eq!(chat.sources_of(2), None);
+    // They stay where all is read again, and go with their answer.
+    chat.set_system(Some("Be brief."), &mut |_| ()).expect("a system message");
+    assert_eq!(first(&chat), [needle.clone(), bob.clone()]);
+    chat.compact("What was said?", "Numbers.", None, &mut |_| ()).expect("a summary");
+    assert_eq!(kept(&chat), [None]);
+    assert!(chat.undo());
+    assert_eq!(first(&chat), [needle.clone(), bob]);
+    chat.retract_answer(&mut |_| ()).expect("the question").expect("an answer");
+    assert_eq!(first(&chat), [needle.clone(), None]);
+    chat.answer(&mut |_| std::ops::ControlFlow::Continue(())).expect("an answer");
+    assert_eq!(first(&chat), [needle, None]);
+    assert!(chat.undo() && chat.undo());
+    assert!(kept(&chat).is_empty());
+}
+
+#[test]
+fn saved_conversations_have_the_sources_of_their_answers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("talk");
+    let mut chat = asked("full", TYPES[0]);
+    sources(&mut chat);
+    chat.ask("What is the color of the garden?", &mut |_| ()).expect("an answer");
+    chat.save(&path).expect("saved");
+    let before = kept(&chat);
+    let engine = chat.session().engine().clone();
+    let saved = SavedChat::open(&path).expect("a conversation");
+    assert_eq!(saved.sources_of(0), chat.sources_of(0));
+    assert_eq!((saved.sources_of(1), saved.sources_of(2)), (None, None));
+    assert_eq!(saved.document_texts(), chat.document_texts());
+    let restored = saved.restore(&engine, ChatOptions::default()).expect("restored");
+    assert_eq!(kept(&restored), before);
+
+    // Files are not trusted.
+    let bytes = std::fs::read(&path).expect("the file");
+    let open = |change: &dyn Fn(&mut Value)| {
+        std::fs::write(&path, with_record(&bytes, change)).expect("written");
+        let saved = SavedChat::open(&path)?;
+        assert!(saved.sources_of(0).is_none(), "{:?}", saved.sources_of(0));
+        saved.verify()?;
+        saved.restore(&engine, ChatOptions::default())
+    };
+    let source = |part: usize, start: usize, end: usize, weight: f64| json!({ "part": part, "range": { "start": start, "end": end }, "weight": weight });
+    let text = document();
+    assert!(text.is_char_boundary(3) && text.len() < 10_000);
+    for forged in [
+        json!({ "found": [source(1, 0, 1, 0.5)] }),
+        json!({ "found": [source(0, 0, 10_000, 0.5)] }),
+        json!({ "found": [source(0, 5, 3, 0.5)] }),
+        json!({ "found": [source(0, 0, 3, 1.5)] }),
+        json!({ "found": [source(0, 0, 3, -0.5)] }),
+        json!({ "found": [source(0, 0, 3, 1e300)] }),
+        json!({ "found": vec![source(0, 0, 3, 0.01); 33] }),
+        json!({ "found": [], "missing": "why not" }),
+        json!({ "found": 7 }),
+    ] {
+        let error = open(&|record| record["conversation"]["turns"][0]["sources"] = forged.clone())
+            .err()
+            .unwrap_or_else(|| panic!("{forged}"));
+        assert!(matches!(error, EngineError::SavedChat { .. }), "{forged}: {error}");
+    }
+    // Files of earlier versions have none.
+    let old = open(&|record| {
+        let turn = &mut record["conversation"]["turns"][0];
+        *turn = json!([turn["question"], turn["answer"]]);
+    });
+    assert_eq!(kept(&old.expect("restored")), [None, None]);
+}
+
+/// A session file with another conversation and a correct checksum.
+fn with_record(bytes: &[u8], change: &dyn Fn(&mut Value)) -> Vec<u8> {
+    // Magic, length of the description, description, …, checksum.
+    let end = 12 + u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes")) as usize;
+    let mut description: Value = serde_json::from_slice(&bytes[12..end]).expect("a description");
+    let mut record: Value =
+        serde_json::from_str(description["caller"].as_str().expect("a text")).expect("a conversation");
+    change(&mut record);
+    description["caller"] = record.to_string().into();
+    let description = description.to_string();
+    let length = (description.len() as u32).to_le_bytes();
+    let mut changed = [&bytes[..8], &length, description.as_bytes(), &bytes[end..bytes.len() - 8]].concat();
+    changed.extend(XxHash3_64::oneshot(&changed).to_le_bytes());
+    changed
 }
 
 /// Logits after a text, steps, a second text, its undo and other steps.

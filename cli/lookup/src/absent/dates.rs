@@ -175,6 +175,33 @@ fn numeric(text: &str, tokens: &[Token]) -> Option<Written<Date>> {
     (!readings.is_empty()).then_some(Written { readings, tokens: count })
 }
 
+/// `09/2023`, `9.2023` and `2023-09`, which in answers may be anything else.
+pub(super) fn month_of_year(text: &str, tokens: &[Token]) -> Option<Date> {
+    let own = &text[tokens.first().filter(|token| token.kind == Kind::Number)?.range.clone()];
+    let (first, second) = match own.split_once('.') {
+        Some((month, year)) => (month.to_owned(), year.to_owned()),
+        None => {
+            let [first, sign, second] = tokens.get(..3)? else { return None };
+            let joins = matches!(sign.kind, Kind::Sign('/' | '-')) && !sign.is_spaced && !second.is_spaced;
+            joins.then_some(())?;
+            (digits(text, first)?, digits(text, second)?)
+        }
+    };
+    let (month, year) = if first.len() == 4 { (second, first) } else { (first, second) };
+    let (month, year): (u32, u32) =
+        (month.parse().ok()?, Some(year).filter(|year| year.len() == 4)?.parse().ok()?);
+    let is_date = (1..=12).contains(&month) && (1000..2200).contains(&year);
+    is_date.then_some(Date { year: Some(year), month, day: None })
+}
+
+/// A number that may be a time of day, in minutes of half a day: `9.30`.
+pub(super) fn time_of_number(number: &str) -> Option<u32> {
+    let (hours, minutes) =
+        number.split_once('.').filter(|(hours, minutes)| hours.len() <= 2 && minutes.len() == 2)?;
+    let (hours, minutes): (u32, u32) = (hours.parse().ok()?, minutes.parse().ok()?);
+    (hours < 25 && minutes < 60).then_some((hours % 12) * 60 + minutes)
+}
+
 /// `2024年3月5日`
 fn east_asian(text: &str, tokens: &[Token]) -> Option<Written<Date>> {
     let unit = |at: usize, signs: &[char]| {
@@ -263,12 +290,11 @@ pub(super) fn time(text: &str, tokens: &[Token]) -> Option<Written<u32>> {
     };
     let minutes =
         |hours: u32, minutes: u32| (hours < 25 && minutes < 60).then_some((hours % 12) * 60 + minutes);
-    // `14:30`, `14h30`
+    // `14:30`, `14h30`, `14 h 30`
     let [sign, second] = [tokens.get(1), tokens.get(2)];
     if let (Some(sign), Some(second)) = (sign, second)
-        && !sign.is_spaced
-        && !second.is_spaced
-        && (sign.kind == Kind::Sign(':') || ["h", "H"].contains(&&text[sign.range.clone()]))
+        && (sign.folded == "h" || sign.kind == Kind::Sign(':') && !sign.is_spaced && !second.is_spaced)
+        && second.kind == Kind::Number
     {
         let (hours, parts) = (digits(text, first)?, digits(text, second)?);
         if parts.len() == 2 && hours.len() <= 2 {
@@ -323,6 +349,13 @@ mod tests {
             let whole = found.tokens == tokens.len();
             assert!(whole || text == "2024年3月5日", "{text}: {found:?}");
         }
+        let september = Date { year: Some(2023), month: 9, day: None };
+        for text in ["09/2023", "9.2023", "2023-09"] {
+            assert_eq!(month_of_year(text, &tokens(text)), Some(september), "{text}");
+        }
+        for text in ["2024/0317", "13/2023", "9 / 2023", "9", "9.20", "/"] {
+            assert_eq!(month_of_year(text, &tokens(text)), None, "{text}");
+        }
         let month = |text: &str| date(text, &tokens(text)).map(|found| found.readings[0]);
         assert_eq!(month("March 2024"), Some(Date { year: Some(2024), month: 3, day: None }));
         assert_eq!(month("5 March"), Some(Date { year: None, month: 3, day: Some(5) }));
@@ -333,10 +366,14 @@ mod tests {
 
     #[test]
     fn times_are_the_same_in_any_form() {
-        for text in ["14:30", "2:30 pm", "2.30 p.m.", "14.30 Uhr", "14h30"] {
+        for text in ["14:30", "2:30 pm", "2.30 p.m.", "14.30 Uhr", "14h30", "14 h 30"] {
             assert_eq!(time(text, &tokens(text)).map(|found| found.readings), Some(vec![150]), "{text}");
         }
         assert_eq!(time("14.30", &tokens("14.30")), None);
         assert_eq!(time("99:99", &tokens("99:99")), None);
+        assert_eq!(
+            ["14.30", "2.5", "14.99", "1.2.3", "30"].map(time_of_number),
+            [Some(150), None, None, None, None]
+        );
     }
 }

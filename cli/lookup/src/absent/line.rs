@@ -176,7 +176,12 @@ impl<'a> Reader<'a> {
         let scale = piece.tokens.get(at + 1).and_then(|_| numbers::scale(piece.word(at + 1)));
         let has = |value: &String| numbers.contains(value);
         let is_known = match scale {
-            None => values.iter().any(has) || own.len() >= 7 && self.known.compact.contains(&digits_of(own)),
+            None => {
+                values.iter().any(has)
+                    || own.len() >= 7 && self.known.compact.contains(&digits_of(own))
+                    || dates::time_of_number(own).is_some_and(|time| self.known.times.contains(&time))
+                    || self.is_decade(piece, at)
+            }
             Some(zeros) => {
                 let scaled = values.iter().any(|value| has(&numbers::scaled(value, zeros)));
                 // A table may say `in millions` elsewhere.
@@ -187,6 +192,16 @@ impl<'a> Reader<'a> {
             piece.push(Kind::Number, at, 1);
         }
         1
+    }
+
+    /// Whether a number is that of years, one of which is known: `1490s`, `1490er`.
+    fn is_decade(&self, piece: &Piece, at: usize) -> bool {
+        let ends = piece.tokens.get(at + 1).filter(|next| !next.is_spaced).map(|next| next.folded.as_str());
+        let year: Option<u32> = piece.word(at).parse().ok().filter(|year| (1000..2200).contains(year));
+        matches!(ends, Some("s" | "er" | "ern"))
+            && year.is_some_and(|year| {
+                (year..year + 10).any(|year| self.known.numbers.contains(&year.to_string()))
+            })
     }
 
     /// A word, and those with capital letters that follow it. Returns how many tokens were read.
@@ -266,6 +281,8 @@ impl<'a> Reader<'a> {
                     | Language::Dutch
             )
         );
+        // `XIX` for the 19th.
+        let is_number = || numbers::roman(own).is_some_and(|n| known.numbers.contains(&n.to_string()));
         let stem = || {
             let stem: String = word.chars().take(length.saturating_sub(3).max(4)).collect();
             length >= 4 && known.compact.contains(&stem)
@@ -275,6 +292,7 @@ impl<'a> Reader<'a> {
             || umlauts()
             || is_acronym && (length > 3 && known.initials.contains(word) || known.capitals.contains(word))
             || is_inflected && stem()
+            || is_number()
     }
 
     /// Whether words with capital letters stand there as one word, or as their first letters.
@@ -397,8 +415,7 @@ impl Piece<'_> {
         let pair = (sign(at.checked_sub(1)), sign(Some(at + 1)));
         let is_between = matches!(pair, (Some('['), Some(']')) | (Some('('), Some(')')));
         let is_first = at == 0 && matches!(pair.1, Some(')' | '.'));
-        let is_named =
-            at.checked_sub(1).is_some_and(|before| ENUMERATED.contains(&self.word(before)));
+        let is_named = at.checked_sub(1).is_some_and(|before| ENUMERATED.contains(&self.word(before)));
         self.tokens[at].range.len() <= 2 && (is_between || is_first || is_named)
     }
 

@@ -114,11 +114,15 @@ impl Known {
             match token.kind {
                 TokenKind::Word => self.add_word(own, at, &tokens),
                 TokenKind::Number => self.add_number(text, at, &tokens),
-                TokenKind::Sign(_) => {}
+                TokenKind::Sign(sign) => self.add_sign(sign, &tokens[at + 1..]),
+            }
+            if let Some(month) = dates::month_of_year(text, &tokens[at..]) {
+                self.add_date(month);
             }
             if let Some(found) = dates::date(text, &tokens[at..tokens.len().min(at + 12)]) {
                 found.readings.iter().for_each(|date| self.add_date(*date));
                 self.add_range(text, at, &tokens, found.readings[0]);
+                self.add_range_behind(text, &tokens[at + found.tokens..], found.readings[0]);
             }
             if let Some(found) = dates::time(text, &tokens[at..tokens.len().min(at + 12)]) {
                 self.times.extend(found.readings);
@@ -151,6 +155,7 @@ impl Known {
             }
             self.numbers.insert(number.to_string());
             self.add_words_behind(sum, at, tokens);
+            self.add_day_in_words(sum, &tokens[next..]);
         } else if let Some(zeros) = numbers::scale(word).filter(|_| word.len() > 3) {
             // `thousand` alone.
             self.numbers.insert(numbers::scaled("1", zeros));
@@ -171,6 +176,17 @@ impl Known {
             self.months.extend(dates::month(word));
             self.scales.extend(numbers::scale(word));
             self.words.insert(word.clone());
+        }
+    }
+
+    /// A day in words, such as `twenty-third day of May`. `from`: the tokens from its last word on, or from the one behind it.
+    fn add_day_in_words(&mut self, day: u64, from: &[Token]) {
+        let mut behind = from.iter().take(4).map(|token| token.folded.as_str());
+        let is_between =
+            |word: &str| ["day", "of", "the"].contains(&word) || numbers::of_word(word).is_some();
+        let month = behind.find(|word| !is_between(word)).and_then(dates::month);
+        if let (Some(month), Ok(day @ 1..=31)) = (month, u32::try_from(day)) {
+            self.add_date(Date { year: None, month, day: Some(day) });
         }
     }
 
@@ -206,6 +222,35 @@ impl Known {
         if own.matches('.').count() == 2 {
             self.numbers.extend(dates::parts(own));
         }
+        self.times.extend(dates::time_of_number(own));
+        let attached = |at: usize| tokens.get(at).filter(|token| !token.is_spaced);
+        // `5½`
+        if let Some(Token { kind: TokenKind::Sign(sign), .. }) = attached(at + 1)
+            && let Some([.., value]) = numbers::fraction(*sign)
+        {
+            self.numbers
+                .extend(values.iter().map(|whole| format!("{whole}{}", value.trim_start_matches('0'))));
+        }
+        // `'92`
+        let is_short = at.checked_sub(1).is_some_and(|before| {
+            tokens[before].kind == TokenKind::Sign('\'') || tokens[before].kind == TokenKind::Sign('\u{2019}')
+        });
+        if is_short && own.len() == 2 && !tokens[at].is_spaced {
+            self.numbers.extend(["19", "20"].map(|century| format!("{century}{own}")));
+        }
+        // `30_000`, as in source code.
+        let mut code = digits_of(own);
+        let mut group = at;
+        while let (Some(Token { kind: TokenKind::Sign('_'), .. }), Some(next)) =
+            (attached(group + 1), attached(group + 2))
+            && next.kind == TokenKind::Number
+            && next.folded.len() == 3
+            && group < at + 2 * MAX_GROUPS
+        {
+            code += &next.folded;
+            group += 2;
+            self.numbers.insert(numbers::whole(&code));
+        }
         // Parts of `1,2,3`.
         if own.contains([',', '.']) && values.len() == 1 {
             self.numbers.extend(own.split([',', '.']).map(numbers::whole));
@@ -222,6 +267,18 @@ impl Known {
             next = group;
             self.numbers.insert(numbers::whole(&digits));
         }
+    }
+
+    /// A sign that stands for numbers: `¾`, and the first of raised digits. `behind`: the tokens behind it.
+    fn add_sign(&mut self, sign: char, behind: &[Token]) {
+        self.numbers.extend(numbers::fraction(sign).into_iter().flatten());
+        let Some(first) = numbers::raised(sign) else { return };
+        let more = behind.iter().map_while(|token| match token.kind {
+            TokenKind::Sign(sign) if !token.is_spaced => numbers::raised(sign),
+            _ => None,
+        });
+        let digits: String = std::iter::once(first).chain(more.take(MAX_GROUPS)).collect();
+        self.numbers.insert(numbers::whole(&digits));
     }
 
     fn add_date(&mut self, date: Date) {
@@ -244,6 +301,16 @@ impl Known {
             ["-", "–", "—", "to", "and", "bis", "und", "au", "et", "al", "y", "e", "&", ","].contains(&word);
         let day: Option<u32> = text[first.range.clone()].parse().ok().filter(|day| (1..=31).contains(day));
         if joins && day.is_some() && date.day.is_some() {
+            self.add_date(Date { day, ..date });
+        }
+    }
+
+    /// The last day of `March 3–5`. `behind`: the tokens behind the date.
+    fn add_range_behind(&mut self, text: &str, behind: &[Token], date: Date) {
+        let [between, last, ..] = behind else { return };
+        let joins = ["-", "–", "—", "to"].contains(&&text[between.range.clone()]);
+        let day = last.folded.parse().ok().filter(|day| (1..=31).contains(day));
+        if joins && day.is_some() && date.day.is_some() && last.folded.len() <= 2 {
             self.add_date(Date { day, ..date });
         }
     }

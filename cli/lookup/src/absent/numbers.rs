@@ -331,8 +331,20 @@ const TENS: &[(&str, u64)] = &[
     ("vijftig", 50),
 ];
 
-/// The number that a folded word is, below a hundred.
+/// The number that a folded word is, below a hundred: `five`, `nineteenth`.
 pub(super) fn of_word(word: &str) -> Option<u64> {
+    cardinal(word).or_else(|| {
+        let without = |ending: &&str| cardinal(word.strip_suffix(ending)?);
+        let tens = || cardinal(&format!("{}y", word.strip_suffix("ieth")?));
+        tens().or_else(|| ORDINALS.iter().find_map(without))
+    })
+}
+
+/// Endings of ordinal numbers that are not in [`UNITS`].
+const ORDINALS: &[&str] =
+    &["th", "sten", "ste", "ster", "stes", "ten", "te", "ter", "tes", "ieme", "esimo", "esima"];
+
+fn cardinal(word: &str) -> Option<u64> {
     let of = |list: &[(&str, u64)], word: &str| list.iter().find(|(name, _)| *name == word).map(|(_, n)| *n);
     if let Some(number) = of(UNITS, word).or_else(|| of(TENS, word)) {
         return Some(number);
@@ -350,6 +362,43 @@ pub(super) fn of_word(word: &str) -> Option<u64> {
         }
     }
     None
+}
+
+/// What a sign such as `¾` stands for: the number above the line, the one below it, and the value.
+pub(super) fn fraction(sign: char) -> Option<[String; 3]> {
+    let (above, below, value) = match sign {
+        '½' => ("1", "2", "0.5"),
+        '⅓' => ("1", "3", "0.33"),
+        '⅔' => ("2", "3", "0.67"),
+        '¼' => ("1", "4", "0.25"),
+        '¾' => ("3", "4", "0.75"),
+        '⅕' => ("1", "5", "0.2"),
+        '⅖' => ("2", "5", "0.4"),
+        '⅗' => ("3", "5", "0.6"),
+        '⅘' => ("4", "5", "0.8"),
+        '⅙' => ("1", "6", "0.17"),
+        '⅚' => ("5", "6", "0.83"),
+        '⅛' => ("1", "8", "0.125"),
+        '⅜' => ("3", "8", "0.375"),
+        '⅝' => ("5", "8", "0.625"),
+        '⅞' => ("7", "8", "0.875"),
+        _ => return None,
+    };
+    Some([above, below, value].map(str::to_owned))
+}
+
+/// The digit that a raised or lowered digit is.
+pub(super) fn raised(sign: char) -> Option<char> {
+    let value = match sign {
+        '⁰' | '₀' => 0,
+        '¹' | '₁' => 1,
+        '²' | '₂' => 2,
+        '³' | '₃' => 3,
+        '⁴'..='⁹' => sign as u32 - '⁴' as u32 + 4,
+        '₄'..='₉' => sign as u32 - '₄' as u32 + 4,
+        _ => return None,
+    };
+    char::from_digit(value, 10)
 }
 
 /// The value of a Roman number in capital letters.
@@ -400,6 +449,11 @@ mod tests {
             assert_eq!(values(text), expected, "{text}");
         }
         assert_eq!([scaled("2.5", 6), scaled("3", 3), scaled("1.2345", 3)], ["2500000", "3000", "1234.5"]);
+        assert_eq!(
+            ["nineteenth", "twentieth", "neunzehnten", "fourth"].map(of_word),
+            [Some(19), Some(20), Some(19), Some(4)]
+        );
+        assert_eq!(["worth", "hate", "th", "ieth"].map(of_word), [None; 4]);
         assert_eq!(["funfundzwanzig", "twentyfive", "seven"].map(of_word), [Some(25), Some(25), Some(7)]);
         assert_eq!(["XIV", "MCMXC", "MIX", "A"].map(roman), [Some(14), Some(1990), Some(1009), None]);
     }

@@ -87,7 +87,10 @@ pub(super) fn is_ordinary(word: &str) -> bool {
     super::dates::month(word).is_some()
         || super::numbers::of_word(word).is_some()
         || FUNCTION_WORDS.iter().any(|(_, list)| list.contains(&word))
+        || super::numbers::scale(word).is_some()
         || ORDINARY.contains(&word)
+        // `Mondays`
+        || word.strip_suffix('s').is_some_and(|day| day.ends_with("day") && ORDINARY.contains(&day))
 }
 
 /// Whether a folded word stands before a name: what follows is no beginning of a sentence, despite its full stop.
@@ -117,11 +120,15 @@ const ORDINARY: &[&str] = &[
     "summary", "conclusion", "introduction", "overview", "example", "key", "points", "option", "abstract",
     "mr", "mrs", "ms", "dr", "prof", "sir", "lady", "lord", "president", "director", "professor", "doctor",
     "herr", "frau", "madame", "monsieur", "senor", "senora", "signor", "signora",
+    "king", "queen", "prince", "princess", "emperor", "empress", "pope", "bishop", "saint", "duke", "duchess", "dame",
+    "captain", "general", "judge", "minister", "chancellor", "mayor", "councillor", "secretary", "chairman", "chairwoman",
+    "roi", "reine", "pape", "rey", "reina", "papa", "re", "regina", "rei", "rainha", "koning", "koningin",
     "usa", "us", "uk", "eu", "un", "tv", "pdf", "html", "url", "api", "faq", "ceo", "cfo", "cto", "gdp", "vat",
     "am", "pm", "ai", "it", "hr", "pr", "phd", "gmbh", "ag", "inc", "ltd", "llc", "corp", "plc", "co", "kg",
     "kapitel", "abschnitt", "seite", "tabelle", "abbildung", "artikel", "anhang", "absatz", "ziffer", "punkt",
     "chapitre", "tableau", "annexe", "capitulo", "seccion", "pagina", "tabla", "articulo", "capitolo", "articolo",
     "je", "vous", "il", "elle", "non", "oui", "si", "ja", "nein", "sie", "ihr", "ihre", "ihnen", "es", "euro", "eur", "usd",
+    "chf", "gbp", "jpy", "cny", "sek", "nok", "dkk", "pln", "czk", "huf", "cad", "aud", "inr", "brl", "rub",
 ];
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::commands::stored::ListArgs;
 use crate::failure::{self, Failure};
 use crate::session::kept::{KeptChat, KeptChats};
+use crate::session::sources::AnswerSources;
 use crate::session::transcript::Transcript;
 
 /// What is said where there is no conversation.
@@ -299,7 +300,11 @@ fn export(app: &App, saved: &SavedChat, json: bool) -> Result<()> {
         value["system"] = json!(saved.system());
         value["turns"] = turns
             .iter()
-            .map(|(question, answer)| json!({ "question": question, "answer": answer }))
+            .enumerate()
+            .map(|(turn, (question, answer))| {
+                let sources = AnswerSources::of_saved_turn(saved, turn).map(|sources| sources.json());
+                json!({ "question": question, "answer": answer, "sources": sources })
+            })
             .collect();
         return app.console.print_json(&value);
     }

@@ -14,14 +14,19 @@ use std::ops::Range;
 pub use self::places::{PromptBytes, TextPlace};
 pub use self::rank::{Evidence, Ranked, Ranking, rank};
 pub use self::sentences::sentences;
+use serde::{Deserialize, Serialize};
+
 use super::Chat;
 use crate::EngineError;
 
 /// Sentences with a smaller share of the attention are no sources: heads look a little at many tokens.
 const MIN_WEIGHT: f32 = 0.02;
 
+/// Sources of an answer that are kept with the conversation: the best ones.
+const MAX_KEPT: usize = 32;
+
 /// A place in the documents that an answer comes from.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Source {
     /// The text: 0 for the documents that the conversation began with ([`Preamble::documents`](crate::Preamble::documents)), n
     /// for the n-th document that was attached to it later. See [`Chat::document_texts`].
@@ -33,16 +38,18 @@ pub struct Source {
 }
 
 /// Where an answer comes from.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Sources {
     /// The sources, the best first.
     pub found: Vec<Source>,
     /// Why there are none, where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<NoSources>,
 }
 
 /// Why nothing can be said about where an answer comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum NoSources {
     /// Nothing was recorded while the answer was written: it is older than the session or the recording.
@@ -72,6 +79,17 @@ impl From<NoSources> for Sources {
     }
 }
 
+impl Sources {
+    /// Whether these can be sources of an answer about these texts.
+    pub(super) fn are_of(&self, texts: &[&str]) -> bool {
+        let is_of = |source: &Source| {
+            texts.get(source.part).is_some_and(|text| text.get(source.range.clone()).is_some())
+                && (0.0..=1.0).contains(&source.weight)
+        };
+        self.found.len() <= MAX_KEPT && self.found.iter().all(is_of)
+    }
+}
+
 impl Chat {
     /// Records from now on what answers attend to, for [`Chat::sources`], or stops recording. Nothing is recorded, and
     /// nothing computed for it, at first. Answers are the same.
@@ -88,7 +106,8 @@ impl Chat {
     }
 
     /// Where in the documents the last answer comes from: at most `limit` sentences, the best first. This is computed when it
-    /// is asked for, from what was recorded while the answer was written.
+    /// is asked for, from what was recorded while the answer was written. It is kept with the conversation: see
+    /// [`Chat::sources_of`].
     ///
     /// # Errors
     /// Where the computation fails or is interrupted, or there is no memory for it. The conversation is as it was.
@@ -108,6 +127,24 @@ impl Chat {
     /// # Ok::<(), longhand::EngineError>(())
     /// ```
     pub fn sources(&mut self, limit: usize) -> Result<Sources, EngineError> {
+        let sources = self.find_sources(limit)?;
+        if sources.missing != Some(NoSources::NotRecorded)
+            && let Some(turn) = self.turns.last_mut()
+        {
+            let mut kept = sources.clone();
+            kept.found.truncate(MAX_KEPT);
+            turn.sources = Some(kept);
+        }
+        Ok(sources)
+    }
+
+    /// Where the answer of a turn comes from, counted from 0: what [`Chat::sources`] has found when it was the last one, the
+    /// first 32 of it, also before the conversation was saved. `None` where that was not found out.
+    pub fn sources_of(&self, turn: usize) -> Option<&Sources> {
+        self.turns.get(turn)?.sources.as_ref()
+    }
+
+    fn find_sources(&mut self, limit: usize) -> Result<Sources, EngineError> {
         let (Some(turn), true) = (self.turns.last(), self.has_answer()) else {
             return Ok(NoSources::NotRecorded.into());
         };

@@ -10,7 +10,6 @@ use longhand::files::atomic_file::{self, Access};
 use crate::commands::chat::line::complete::new_path;
 use crate::failure::Failure;
 use crate::session::kept;
-use crate::session::sources::AnswerSources;
 use crate::session::transcript::Transcript;
 
 /// Writes the conversation to a file that must not exist; without a name, to one in the current folder that is named
@@ -18,7 +17,7 @@ use crate::session::transcript::Transcript;
 ///
 /// # Errors
 /// Where nothing was asked yet, or the file cannot be written.
-pub fn export(chat: &Chat, sources: &[Option<(String, AnswerSources)>], file: &str) -> Result<String> {
+pub fn export(chat: &Chat, file: &str) -> Result<String> {
     if !chat.has_questions() {
         return Err(Failure::new("there is nothing to export yet", "ask a question first").into());
     }
@@ -27,7 +26,7 @@ pub fn export(chat: &Chat, sources: &[Option<(String, AnswerSources)>], file: &s
         let error = format!("{} exists already", path.display());
         return Err(Failure::new(error, "give the name of a new file").into());
     }
-    let text = Transcript::from(chat).with_sources(sources).markdown();
+    let text = Transcript::from(chat).markdown();
     let failed = |error| Failure::new(format!("{}: {error}", path.display()), "give the path of a new file");
     atomic_file::write_new(&path, Access::Owner, |file| file.write_all(text.as_bytes())).map_err(failed)?;
     Ok(format!("exported the conversation to {}", path.display()))

@@ -61,7 +61,7 @@ impl Conversation<'_, '_> {
             ("/read", path) => return self.read(path),
             ("/files", argument) => self.files(argument)?,
             ("/show", asked) => {
-                let shown = documents::show(self.chat, self.last_sources(), asked);
+                let shown = documents::show(self.chat, asked);
                 self.show_text(shown)?;
             }
             ("/find", words) => {
@@ -78,7 +78,7 @@ impl Conversation<'_, '_> {
                 self.report(replay(self.app, self.front_end, self.chat).map(|()| String::new()))?;
             }
             ("/copy", what) => self.report(copy(self.app, self.chat, what))?,
-            ("/export", file) => self.report(export(self.chat, &self.sources, file))?,
+            ("/export", file) => self.report(export(self.chat, file))?,
             ("/think", what) => {
                 let done = think(self.front_end, self.chat, what);
                 self.report(done)?;

@@ -24,7 +24,6 @@ use crate::failure;
 use crate::models::args::ModelArgs;
 use crate::session::checked::Checker;
 use crate::session::sampling::Sampling;
-use crate::session::sources::AnswerSources;
 use crate::session::turn;
 
 /// Tokens and times of a turn.
@@ -94,7 +93,6 @@ pub fn run(
         save_failed: false,
         is_unanswered: false,
         checker: Checker::default(),
-        sources: Vec::new(),
     };
     conversation.announce_reading()?;
     loop {
@@ -139,8 +137,6 @@ struct Conversation<'a, 'b> {
     is_unanswered: bool,
     /// What stands in the documents.
     checker: Checker,
-    /// Where answers come from: for each turn the answer, and its sources where they were found.
-    sources: Vec<Option<(String, AnswerSources)>>,
 }
 
 impl Conversation<'_, '_> {

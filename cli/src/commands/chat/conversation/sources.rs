@@ -18,8 +18,6 @@ impl Conversation<'_, '_> {
         if let Some(line) = checked::line(known, &answer.text) {
             self.app.console.status(&line);
         }
-        let turn = self.chat.conversation().len().saturating_sub(1);
-        self.sources.resize(turn, None);
         if !self.chat.records_sources() || split_thinking(&answer.text).1.trim().is_empty() {
             return;
         }
@@ -28,20 +26,11 @@ impl Conversation<'_, '_> {
                 if let Some(line) = sources.line() {
                     self.app.console.status(&line);
                 }
-                self.sources.push(Some((answer.text.clone(), sources)));
             }
             // What ends the chat is said when the next question is read.
             Err(error) if error.is_interrupt() || ends_chat(&error) => {}
             Err(error) => self.front_end.note(failure::report(&error.into()).text.trim_end()),
         }
-    }
-
-    /// Where the last answer comes from, if that was found out.
-    pub(super) fn last_sources(&self) -> Option<&AnswerSources> {
-        let conversation = self.chat.conversation();
-        let (_, answer) = conversation.last()?;
-        let (text, sources) = self.sources.get(conversation.len() - 1)?.as_ref()?;
-        (*answer == Some(text.as_str())).then_some(sources)
     }
 
     /// `/sources`: the sentences that the last answer comes from.
@@ -59,7 +48,7 @@ impl Conversation<'_, '_> {
                  hint: /regen answers again"
             }
         };
-        match self.last_sources() {
+        match AnswerSources::kept_of_last_answer(self.chat) {
             Some(sources) => self.front_end.print_list(&sources.list())?,
             None => self.front_end.note(why_not()),
         }

@@ -30,7 +30,7 @@ struct Shown<'a> {
 ///
 /// # Errors
 /// Where it is not there, or several have the name.
-pub fn show(chat: &Chat, sources: Option<&AnswerSources>, asked: &str) -> Result<String> {
+pub fn show(chat: &Chat, asked: &str) -> Result<String> {
     let texts = texts(chat);
     if texts.is_empty() {
         return Err(Failure::new("there are no documents to show", "/read FILE reads one").into());
@@ -40,7 +40,7 @@ pub fn show(chat: &Chat, sources: Option<&AnswerSources>, asked: &str) -> Result
     }
     if let Some(number) = asked.strip_prefix("source").filter(|rest| rest.is_empty() || rest.starts_with(' '))
     {
-        return around_source(chat, sources, number.trim());
+        return around_source(chat, number.trim());
     }
     let found: Vec<Shown> = texts.iter().flat_map(|(text, outline)| meant(text, outline, asked)).collect();
     match &found[..] {
@@ -222,9 +222,10 @@ fn list(texts: &[(&str, &Outline)]) -> String {
 }
 
 /// The text around a source of the last answer.
-fn around_source(chat: &Chat, sources: Option<&AnswerSources>, number: &str) -> Result<String> {
+fn around_source(chat: &Chat, number: &str) -> Result<String> {
     let none = || Failure::new("the last answer has no source", "/sources says why");
-    let sources = sources.filter(|sources| !sources.found.is_empty()).ok_or_else(none)?;
+    let sources = AnswerSources::kept_of_last_answer(chat).filter(|sources| !sources.found.is_empty());
+    let sources = sources.ok_or_else(none)?;
     let number = if number.is_empty() { Some(1) } else { number.parse::<usize>().ok() };
     let source = number.and_then(|number| sources.found.get(number.checked_sub(1)?)).ok_or_else(|| {
         let count = sources.found.len();
