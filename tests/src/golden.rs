@@ -274,6 +274,7 @@ impl Runner {
             window: None,
         };
         ctx.allocate(&self.backend().buffer_type())?;
+        complete.tensors().try_for_each(Tensor::clear)?;
         let recorders = vec![store.prefill_recorder(layer, &complete)];
         let layer_rows = LayerRows { lanes: vec![complete.clone()], recorders, states: None };
         self.write(&layer_rows, rows, layer, 0..n, 0, &LaneValues::uniform(layer + 1, 0), workspace)?;

@@ -35,8 +35,8 @@ pub use layout::{LaneLayout, Layout, StoreOptions, UNDO_ROWS_PER_HEAD, attention
 pub use policy::PolicyChoice;
 #[cfg(feature = "testing")]
 pub use store::CompensationSums;
-pub(crate) use store::HeadKeys;
 pub(crate) use store::snapshot::{read_rows, write_positions_in_order, write_rows};
 pub use store::{Evictions, Store};
+pub(crate) use store::{HeadKeys, LayerForecast, making_room};
 pub(crate) use tensors::LayerTensors;
-pub use tensors::{AttentionRecorder, LayerRows, StateTensors};
+pub use tensors::{AttentionAccumulator, AttentionRecorder, LayerRows, StateTensors};

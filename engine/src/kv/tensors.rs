@@ -207,6 +207,22 @@ impl LayerRows {
 }
 
 impl AttentionRecorder {
+    /// What is recorded in exact prefill for a store's lanes of a layer, whose complete rows are one lane.
+    pub(crate) fn of_complete(
+        queries: Option<Tensor>,
+        lanes: &[LaneLayout],
+        complete: &GraphLane,
+    ) -> AttentionRecorder {
+        let accumulators = AttentionAccumulator::of_complete(lanes, complete, LaneLayout::accumulation);
+        AttentionRecorder { queries, accumulators }
+    }
+
+    /// The same while the text is read a second time.
+    pub(crate) fn of_reconstruction(lanes: &[LaneLayout], complete: &GraphLane) -> AttentionRecorder {
+        let accumulators = AttentionAccumulator::of_complete(lanes, complete, LaneLayout::reconstruction);
+        AttentionRecorder { queries: None, accumulators }
+    }
+
     fn recorded_queries(&self, n: usize) -> usize {
         let stored = self.queries.as_ref().map_or(0, |queries| queries.dim(2).min(n));
         let accumulated = |accumulator: &AttentionAccumulator| match accumulator.accumulation.chunk {
@@ -224,6 +240,25 @@ impl AttentionAccumulator {
     /// ones look for its rows: one for each row.
     pub fn counted_queries(&self, n: usize) -> usize {
         self.part.map_or(n, |part| n.min(part.to - part.from))
+    }
+
+    /// The heads of a layer's lanes that accumulate attention by a rule, in the layer's complete rows.
+    fn of_complete(
+        lanes: &[LaneLayout],
+        complete: &GraphLane,
+        rule: fn(&LaneLayout) -> Option<AccumulationRule>,
+    ) -> Vec<AttentionAccumulator> {
+        let accumulator = |lane: &LaneLayout| {
+            let (heads, accumulation) = (lane.kv_heads.as_slice().into(), rule(lane)?);
+            Some(AttentionAccumulator {
+                lane: complete.clone(),
+                lane_index: 0,
+                heads,
+                accumulation,
+                part: None,
+            })
+        };
+        lanes.iter().filter_map(accumulator).collect()
     }
 
     /// All heads of the lanes that accumulate attention by a rule.

@@ -94,12 +94,16 @@ impl Layout {
             let row = part.row_bytes(layers[0]) + accumulated + size_of::<i32>();
             part.heads[layers[0]].n_kv_heads * tokens * row
         };
-        // Layers that keep everything are computed in the store.
-        let is_used = |layer: &usize| {
-            self.reconstructs() || part.layers[*layer].iter().any(|lane| lane.policy.is_some())
-        };
+        let reconstructs = self.reconstructs();
+        let is_used = |layer: &usize| reconstructs || part.uses_scratch(*layer);
         let groups = part.scratch_groups((0..part.layers.len()).filter(is_used));
         states + groups.iter().map(of_group).sum::<usize>() + part.scoring_bytes(tokens)
+    }
+
+    /// Whether exact prefill computes a layer in scratch memory. Layers that keep everything are computed in the store.
+    pub(crate) fn uses_scratch(&self, layer: usize) -> bool {
+        let lanes = &self.layers[layer];
+        !lanes.is_empty() && (self.reconstructs() || lanes.iter().any(|lane| lane.policy.is_some()))
     }
 
     /// `layers` in groups that use the same scratch memory, one after the other: layers with heads and types alike. A layer

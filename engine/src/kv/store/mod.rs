@@ -13,6 +13,7 @@ mod undo;
 use std::sync::Arc;
 
 pub use compress::Evictions;
+pub(crate) use compress::{LayerForecast, making_room};
 use ggml::{Context, Tensor, Type};
 use kernels::Form;
 use kernels::graph::{GraphLane, MAX_LANES};
@@ -20,10 +21,8 @@ use undo::Undo;
 
 use super::LaneValues;
 use super::layout::{LaneLayout, Layout};
-use super::policy::{AccumulationRule, Event, LaneStatus};
-use super::tensors::{
-    AttentionAccumulator, AttentionRecorder, LaneTensors, LayerRows, LayerTensors, StateTensors,
-};
+use super::policy::{Event, LaneStatus};
+use super::tensors::{AttentionRecorder, LaneTensors, LayerRows, LayerTensors, StateTensors};
 use crate::EngineError;
 use crate::devices::backends::Backends;
 use crate::devices::placement::Place;
@@ -308,35 +307,14 @@ impl Store {
     /// What is recorded of a layer's attention during exact prefill, while its complete rows are in
     /// `scratch`, the only lane, with all KV heads.
     pub fn prefill_recorder(&self, layer: usize, scratch: &GraphLane) -> AttentionRecorder {
-        let accumulators = self.accumulators(layer, scratch, LaneLayout::accumulation);
-        AttentionRecorder { queries: self.layers[layer].queries.clone(), accumulators }
+        let queries = self.layers[layer].queries.clone();
+        AttentionRecorder::of_complete(queries, &self.layout.layers[layer], scratch)
     }
 
     /// What is recorded of a layer's attention while a text is read a second time. The rows in `scratch` get it, if the
     /// layer's policies need it.
     pub fn reconstruction_recorder(&self, layer: usize, scratch: &GraphLane) -> AttentionRecorder {
-        let accumulators = self.accumulators(layer, scratch, LaneLayout::reconstruction);
-        AttentionRecorder { queries: None, accumulators }
-    }
-
-    /// The heads of a layer's lanes that accumulate attention by a rule, in `scratch`.
-    fn accumulators(
-        &self,
-        layer: usize,
-        scratch: &GraphLane,
-        rule: fn(&LaneLayout) -> Option<AccumulationRule>,
-    ) -> Vec<AttentionAccumulator> {
-        let accumulator = |lane: &Lane| {
-            let (heads, accumulation) = (lane.graph.kv_heads.clone(), rule(&lane.layout)?);
-            Some(AttentionAccumulator {
-                lane: scratch.clone(),
-                lane_index: 0,
-                heads,
-                accumulation,
-                part: None,
-            })
-        };
-        self.layers[layer].lanes.iter().filter_map(accumulator).collect()
+        AttentionRecorder::of_reconstruction(&self.layout.layers[layer], scratch)
     }
 
     /// Whether all heads of a layer keep every row; false where the layer has no rows of its own.

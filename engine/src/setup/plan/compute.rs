@@ -7,7 +7,9 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ggml::{Buffer, BufferType, Context, GraphAllocator, Type};
+use ggml::{Buffer, BufferType, Context, Graph, GraphAllocator, Type};
+use kernels::graph::{AttentionShape, GraphLane, RowPositions, SeenPart};
+use kernels::{Form, Kernels};
 use models::spec::ModelSpec;
 
 use super::{Placement, PlanOptions, WeightBytes};
@@ -16,7 +18,7 @@ use crate::compute::forward::{BuiltGraph, Forward, OutputTokens, TextChunk};
 use crate::compute::weights::Weights;
 use crate::devices::placement::Place;
 use crate::kv::policy::AccumulatedAttention;
-use crate::kv::{LayerRows, LayerTensors, Layout};
+use crate::kv::{AttentionRecorder, LayerForecast, LayerRows, LayerTensors, Layout, making_room};
 use crate::model::outline::TensorOutline;
 
 /// Bytes by [`Place`].
@@ -47,7 +49,9 @@ struct Graphs<'a> {
     layout: &'a Layout,
     placement: Placement,
     forward: Forward,
+    kernels: [Kernels; 2],
     no_memory: Buffer,
+    tensors: Vec<LayerTensors>,
     store: Vec<LayerRows>,
     allocator: GraphAllocator,
 }
@@ -60,12 +64,15 @@ impl<'a> Graphs<'a> {
         options: &PlanOptions,
     ) -> Result<Graphs<'a>, EngineError> {
         let no_memory = Buffer::no_memory().ok_or(ggml::Error::Backend("CPU"))?;
+        let tensors = tensors_without_memory(layout, &no_memory);
         Ok(Graphs {
             spec,
             layout,
             placement: options.placement,
             forward: Forward::new(spec, weights, options.placement, options.kernels),
-            store: rows_without_memory(layout, &no_memory),
+            kernels: options.kernels,
+            store: rows(layout, &tensors),
+            tensors,
             no_memory,
             allocator: GraphAllocator::new(&BufferType::cpu()),
         })
@@ -79,10 +86,50 @@ impl<'a> Graphs<'a> {
 
     fn measure(&self, graphs: Vec<(Place, BuiltGraph)>, max: &mut Bytes) -> Result<(), EngineError> {
         for (place, built) in graphs {
-            let bytes = &mut max[place as usize];
-            *bytes = self.allocator.measure(&built.graph()?).max(*bytes);
+            self.measure_graph(place, &built.graph()?, max);
         }
         Ok(())
+    }
+
+    fn measure_graph(&self, place: Place, graph: &Graph, max: &mut Bytes) {
+        let bytes = &mut max[place as usize];
+        *bytes = self.allocator.measure(graph).max(*bytes);
+    }
+
+    /// Whether graphs of a layer read whole lanes: what they take depends on how many rows there are, and policies act in
+    /// graphs that may be larger than those of the model.
+    fn reads_whole_lanes(&self, layer: usize) -> bool {
+        form(self.layout, layer, self.placement, self.kernels).reads_whole_lanes()
+    }
+
+    fn forecast(&self, layer: usize) -> LayerForecast<'_> {
+        let form = form(self.layout, layer, self.placement, self.kernels);
+        let sink_logits = self.forward.sink_logits(layer);
+        LayerForecast::new(form, self.layout, layer, &self.tensors[layer], sink_logits)
+    }
+
+    /// The complete rows of a layer in exact prefill, up to row `end`, as one lane.
+    fn complete_rows(&self, layer: usize, end: usize) -> GraphLane {
+        let ctx = Context::new(4);
+        let tensor = |ty, shape: [usize; 3]| {
+            let tensor = ctx.tensor(ty, shape);
+            self.no_memory.mark_unallocated(&tensor);
+            tensor
+        };
+        let AttentionShape { head_dim, n_kv_heads, .. } = self.layout.heads[layer];
+        let k = tensor(self.layout.k_types[layer], [head_dim, end, n_kv_heads]);
+        let v = match self.layout.values_in_keys {
+            true => k.clone(),
+            false => tensor(self.layout.v_type, [head_dim, end, n_kv_heads]),
+        };
+        let positions = || RowPositions { all: tensor(Type::I32, [end * n_kv_heads, 1, 1]), first: 0 };
+        let accumulates = self.layout.accumulates(layer);
+        GraphLane {
+            accumulated: accumulates.then(|| tensor(Type::F32, [end, n_kv_heads, 1])),
+            positions: self.layout.alibi.then(positions),
+            window: self.spec.window(layer),
+            ..GraphLane::new(k, v, (0..n_kv_heads as u32).collect::<Vec<_>>())
+        }
     }
 
     /// Bytes of a decode step, and of chunks of up to `chunk` tokens through all layers.
@@ -93,11 +140,17 @@ impl<'a> Graphs<'a> {
         for n in self.lengths(chunk) {
             self.measure(graphs(n), &mut of_chunk)?;
         }
+        for place in Place::ALL {
+            let layers = self.placement.layers(place).filter(|layer| self.reads_whole_lanes(*layer));
+            let layers: Vec<LayerForecast> = layers.map(|layer| self.forecast(layer)).collect();
+            let graphs = making_room(&layers)?;
+            graphs.iter().for_each(|graph| self.measure_graph(place, graph, &mut of_chunk));
+        }
         Ok((of_step, of_chunk))
     }
 
-    /// Bytes of chunks of up to `chunk` tokens through one layer.
-    fn through_layer(&self, chunk: usize) -> Result<Bytes, EngineError> {
+    /// Bytes of chunks of up to `chunk` tokens through one layer, of a text whose rows take `rows`.
+    fn through_layer(&self, chunk: usize, rows: ScratchRows) -> Result<Bytes, EngineError> {
         let mut max = [0; 2];
         let ctx = Context::new(1);
         // Where a layer reads a chunk, and where it writes it.
@@ -111,7 +164,12 @@ impl<'a> Graphs<'a> {
             let last = layers.clone().last().map(|layer| (layer, OutputTokens::Last));
             for (layer, outputs) in of_each_kind.chain(last) {
                 let rows = LayerRows::of_layer(self.spec, layer, |layer| {
-                    self.store[layer].clone().with_reconstruction(&self.layout.layers[layer])
+                    let of_store =
+                        || self.store[layer].clone().with_reconstruction(&self.layout.layers[layer]);
+                    match self.reads_whole_lanes(layer) && self.layout.uses_scratch(layer) {
+                        true => self.rows_of_text(layer, chunk, rows),
+                        false => of_store(),
+                    }
                 });
                 for len in self.lengths(chunk) {
                     let text = TextChunk { residual: &residual, from: len, to: 0, len };
@@ -119,27 +177,79 @@ impl<'a> Graphs<'a> {
                 }
             }
         }
+        for place in Place::ALL {
+            for layer in self.placement.layers(place) {
+                if !self.reads_whole_lanes(layer) || !self.layout.uses_scratch(layer) {
+                    continue;
+                }
+                let complete = self.complete_rows(layer, rows.end);
+                let graphs = self.forecast(layer).after_exact_prefill(&complete, rows.text)?;
+                graphs.iter().for_each(|graph| self.measure_graph(place, graph, &mut max));
+            }
+        }
         Ok(max)
+    }
+
+    /// The complete rows of a layer, with all that is recorded of its attention.
+    fn rows_of_text(&self, layer: usize, chunk: usize, rows: ScratchRows) -> LayerRows {
+        let complete = self.complete_rows(layer, rows.end);
+        let (queries, lanes) = (self.tensors[layer].queries.clone(), &self.layout.layers[layer]);
+        let mut of_text = LayerRows {
+            recorders: vec![AttentionRecorder::of_complete(queries, lanes, &complete)],
+            lanes: vec![complete],
+            states: None,
+        };
+        if self.layout.reconstructs() {
+            let part = SeenPart { first: 0, from: 0, to: chunk.min(rows.text), last: rows.text };
+            let second = LayerRows {
+                recorders: vec![AttentionRecorder::of_reconstruction(lanes, &of_text.lanes[0])],
+                ..of_text.clone()
+            };
+            of_text.recorders.extend(second.scored(part).recorders);
+        }
+        of_text
     }
 
     /// What a layer's graph depends on.
     fn kind(&self, layer: usize) -> impl PartialEq + use<'a> {
         let (heads, width) = (self.spec.kv_heads(layer), self.spec.network_width(layer));
         let experts = self.spec.experts_of(layer).map(|_| self.placement.of_experts(layer));
-        (self.layout.state(layer).is_some(), self.layout.has_rows(layer), heads, width, experts)
+        // Of graphs that read whole lanes, the layer with the most rows would do, but each is measured.
+        let whole = self.reads_whole_lanes(layer).then_some(layer);
+        (self.layout.state(layer).is_some(), self.layout.has_rows(layer), heads, width, experts, whole)
     }
 }
 
-/// The rows of a store's layers, over tensors marked as having no memory.
-fn rows_without_memory(layout: &Layout, no_memory: &Buffer) -> Vec<LayerRows> {
+/// The tensors of a store's layers, marked as having no memory.
+fn tensors_without_memory(layout: &Layout, no_memory: &Buffer) -> Vec<LayerTensors> {
     let tensors = layout.layers.iter().map(|lanes| LayerTensors::max_count(lanes.len())).sum();
     let ctx = Context::new(tensors);
-    let of_layer = |(layer, lanes)| {
-        let tensors = LayerTensors::new(&ctx, layout, layer, |tensor| no_memory.mark_unallocated(tensor));
+    let of_layer =
+        |layer| LayerTensors::new(&ctx, layout, layer, |tensor| no_memory.mark_unallocated(tensor));
+    (0..layout.layers.len()).map(of_layer).collect()
+}
+
+/// The rows of a store's layers.
+fn rows(layout: &Layout, tensors: &[LayerTensors]) -> Vec<LayerRows> {
+    let of_layer = |(tensors, lanes): (&LayerTensors, _)| {
         let rows = tensors.lanes.iter().map(|lane| &lane.graph).zip(lanes);
         LayerRows::new(rows, tensors.queries.as_ref(), tensors.state.as_ref())
     };
-    layout.layers.iter().enumerate().map(of_layer).collect()
+    tensors.iter().zip(&layout.layers).map(of_layer).collect()
+}
+
+/// The form in which a layer of a layout is computed.
+fn form(layout: &Layout, layer: usize, placement: Placement, kernels: [Kernels; 2]) -> Form {
+    kernels[placement.of(layer) as usize].form(layout.heads[layer])
+}
+
+/// The rows of a text in exact prefill.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct ScratchRows {
+    /// Those of its tokens.
+    text: usize,
+    /// With those of the chunks in which it is read a second time.
+    end: usize,
 }
 
 /// What is known of the compute buffers of one model, and of its weights.
@@ -164,6 +274,8 @@ struct GraphCase {
     placement: Placement,
     /// Tokens of the longest chunk.
     chunk: usize,
+    /// Those of exact prefill, in graphs through one layer that read whole lanes.
+    scratch: Option<ScratchRows>,
 }
 
 /// What the graphs of a session depend on in its layout.
@@ -187,23 +299,31 @@ struct LaneShape {
     has_window: bool,
     /// How attention is accumulated, and into how many parts the rows are split for it.
     accumulated: Option<(AccumulatedAttention, usize)>,
+    /// Where graphs read whole lanes: how many rows these have, and the policy, which acts in graphs of its own.
+    whole: Option<(usize, String)>,
 }
 
 impl GraphShape {
-    fn of(layout: &Layout) -> GraphShape {
+    fn of(layout: &Layout, options: &PlanOptions) -> GraphShape {
         /// The rows beyond which a device splits them into no more parts.
         const MAX_SPLIT_ROWS: usize = 32 * 64;
         let layer = |(layer, lanes): (usize, &Vec<_>)| LayerShape {
             k_type: layout.k_types[layer],
             stored_queries: layout.stored_queries(layer),
-            lanes: lanes.iter().map(lane_shape).collect(),
+            lanes: (lanes.iter())
+                .map(|lane| {
+                    let form = form(layout, layer, options.placement, options.kernels);
+                    lane_shape(lane, form.reads_whole_lanes())
+                })
+                .collect(),
         };
-        fn lane_shape(lane: &crate::kv::LaneLayout) -> LaneShape {
+        fn lane_shape(lane: &crate::kv::LaneLayout, reads_whole: bool) -> LaneShape {
             LaneShape {
                 heads: lane.kv_heads.len(),
                 compensated: lane.compensated,
                 has_window: lane.window.is_some(),
                 accumulated: lane.needs().accumulated.map(|how| (how, lane.capacity.min(MAX_SPLIT_ROWS))),
+                whole: reads_whole.then(|| (lane.capacity, format!("{:?}", lane.policy))),
             }
         }
         GraphShape { v_type: layout.v_type, layers: layout.layers.iter().enumerate().map(layer).collect() }
@@ -211,6 +331,11 @@ impl GraphShape {
 }
 
 impl GraphShape {
+    /// Whether graphs read whole lanes somewhere.
+    fn reads_whole_lanes(&self) -> bool {
+        self.layers.iter().flat_map(|layer| &layer.lanes).any(|lane| lane.whole.is_some())
+    }
+
     /// Whether rows have the same types.
     fn has_types_of(&self, other: &GraphShape) -> bool {
         let k_types = |shape: &GraphShape| shape.layers.iter().map(|layer| layer.k_type).collect::<Vec<_>>();
@@ -240,7 +365,11 @@ impl GraphCase {
             let has_split = on_device > 0 && placement.host_experts() > placement.layers(Place::Host).len();
             (on_device > 0, !placement.layers(Place::Host).is_empty(), has_split)
         };
-        let is_like = (places(self.placement), self.chunk) == (places(other.placement), other.chunk);
+        // Where whole lanes are read, other numbers of rows take other memory.
+        let has_rows_of =
+            !self.shape.reads_whole_lanes() || self.shape == other.shape && self.scratch == other.scratch;
+        let is_like =
+            has_rows_of && (places(self.placement), self.chunk) == (places(other.placement), other.chunk);
         match (self == other, is_like) {
             (true, _) => Nearness::Same,
             (_, true) if self.shape == other.shape => Nearness::Near,
@@ -309,7 +438,9 @@ impl Measurements {
         };
         let layer = match (known_layer, of_layer) {
             (None, Some(case)) => {
-                let bytes = graphs.through_layer(case.chunk)?;
+                let text = options.prompt_in(layout);
+                let rows = ScratchRows { text, end: options.read_in(layout).end };
+                let bytes = graphs.through_layer(case.chunk, rows)?;
                 self.known().layer.push((case, bytes));
                 bytes
             }
@@ -344,11 +475,13 @@ impl Measurements {
 
 /// The graphs of a session: those through all layers, and those through one, which exact prefill has.
 fn cases(layout: &Layout, options: &PlanOptions) -> (GraphCase, Option<GraphCase>) {
-    let (shape, placement) = (GraphShape::of(layout), options.placement.without_residual());
+    let (shape, placement) = (GraphShape::of(layout, options), options.placement.without_residual());
+    let text = options.prompt_in(layout);
+    let scratch = shape.reads_whole_lanes().then(|| ScratchRows { text, end: options.read_in(layout).end });
     let chunk = options.chunk_in(layout);
     let of_layer = options.exact.then(|| {
         let chunk = chunk.min(options.prompt_in(layout));
-        GraphCase { shape: shape.clone(), placement, chunk }
+        GraphCase { shape: shape.clone(), placement, chunk, scratch }
     });
-    (GraphCase { shape, placement, chunk }, of_layer)
+    (GraphCase { shape, placement, chunk, scratch: None }, of_layer)
 }

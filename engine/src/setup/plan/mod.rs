@@ -148,6 +148,11 @@ impl PlanOptions {
         self.chunk.clamp(1, layout.context)
     }
 
+    /// The chunks in which the longest text is read.
+    fn read_in(&self, layout: &Layout) -> ChunkSizes {
+        ChunkSizes::of_first_text(self.prompt_in(layout), self.chunk_in(layout), layout.reconstructs())
+    }
+
     /// Tokens of the longest text that is read at once.
     fn prompt_in(&self, layout: &Layout) -> usize {
         self.prompt.min(layout.context).max(1)
@@ -210,8 +215,7 @@ impl Plan {
         let dual_layout = weights.dual_layout.iter();
         let file_pages =
             if options.exact { dual_layout.max().copied().unwrap_or(0) } else { dual_layout.sum() };
-        let (chunk, prompt) = (options.chunk_in(layout), options.prompt_in(layout));
-        let read = ChunkSizes::of_first_text(prompt, chunk, layout.reconstructs());
+        let (chunk, read) = (options.chunk_in(layout), options.read_in(layout));
         let mut places = [PlaceBytes::default(); 2];
         for place in Place::ALL {
             let at = place as usize;

@@ -1,6 +1,7 @@
 //! When rows are evicted, and how: policies are asked for plans, `selection` says which rows leave, and lanes lose
 //! them. This is the same for the complete rows of a prompt and for the rows of a lane.
 
+mod forecast;
 mod selection;
 
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use ggml::{Context, Tensor};
 use kernels::graph::{EvictRows, Eviction, GraphLane, RowSelection, SelectRows};
 use kernels::rows::fill_holes;
 
+pub(crate) use self::forecast::{LayerForecast, making_room};
 use self::selection::{Decision, Source};
 use super::undo::EvictedRows;
 use super::{Lane, LaneId, Layer, Store};
@@ -55,7 +57,8 @@ impl Store {
                 let status = lane.status(event, forced, seen, context);
                 let Some(plan) = policy.plan_eviction(&status) else { continue };
                 let source = Source {
-                    lane,
+                    lane: &lane.layout,
+                    log_weight: lane.log_weight(),
                     rows: &lane.graph,
                     queries: layer.queries.as_ref(),
                     sink_logits: layer.sink_logits.as_ref(),
@@ -181,7 +184,8 @@ impl Store {
                 continue;
             };
             let source = Source {
-                lane,
+                lane: &lane.layout,
+                log_weight: f32::NEG_INFINITY,
                 rows: complete,
                 queries: queries.as_ref(),
                 sink_logits: self.layers[layer].sink_logits.as_ref(),

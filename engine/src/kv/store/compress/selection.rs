@@ -5,21 +5,23 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ggml::{Context, Tensor};
+use ggml::{Context, Graph, Tensor};
 use kernels::Form;
 use kernels::graph::{AttentionShape, GraphLane, MeasureRows, RowLists, WindowAttention, WindowQueries};
 
-use super::Lane;
 use crate::devices::backends::Backends;
 use crate::devices::placement::Place;
 use crate::devices::workspace::Workspace;
+use crate::kv::layout::LaneLayout;
 use crate::kv::policy::{Candidates, EvictionPlan, HeadCandidates, LaneStatus, ScoreInput, Scoring};
 use crate::{EngineError, Hint};
 
 /// Rows of a lane's heads from which some may be evicted: in the lane itself, or complete in a scratch
 /// tensor.
 pub(super) struct Source<'a> {
-    pub(super) lane: &'a Lane,
+    pub(super) lane: &'a LaneLayout,
+    /// Of the lane's compensation entry.
+    pub(super) log_weight: f32,
     pub(super) rows: &'a GraphLane,
     pub(super) queries: Option<&'a Tensor>,
     /// The learned logits of the layer's query heads.
@@ -65,17 +67,33 @@ impl Source<'_> {
         };
         self.check_inputs(scoring)?;
         let rows = self.rows_to_score(scoring)?;
-        let form = backends.form(place, shape);
-        let (ctx, nodes) = self.input_nodes(form, shape, scoring, rows.as_deref());
+        let (ctx, nodes) = self.input_nodes(backends.form(place, shape), shape, scoring, rows.as_deref());
         let computed: Vec<Tensor> = nodes.iter().flatten().cloned().collect();
         workspace.run(backends, place, &ctx, &computed)?;
         let heads = self.candidates(shape, scoring, rows.as_deref(), &nodes)?;
         self.select(shape, plan, scoring, rows.as_deref(), heads)
     }
 
+    /// The graph that computes the inputs a plan needs; `None` where it needs none. And for each head the rows that it evicts,
+    /// as many as it would by scores.
+    pub(super) fn forecast(
+        &self,
+        form: Form,
+        shape: AttentionShape,
+        plan: &EvictionPlan,
+    ) -> Result<(Option<Graph>, Vec<Vec<u32>>), EngineError> {
+        let evicted = |positions: &Arc<Vec<u32>>| rows_to_evict(plan, positions, &vec![0.0; positions.len()]);
+        let evicted = self.positions.iter().map(evicted).collect();
+        let Some(scoring) = &plan.scoring else { return Ok((None, evicted)) };
+        let rows = self.rows_to_score(scoring)?;
+        let (ctx, nodes) = self.input_nodes(form, shape, scoring, rows.as_deref());
+        let nodes: Vec<&Tensor> = nodes.iter().flatten().collect();
+        Ok(((!nodes.is_empty()).then(|| ctx.graph(&nodes)).transpose()?, evicted))
+    }
+
     /// Refuses inputs for which nothing has been recorded, because the policy does not declare them.
     fn check_inputs(&self, scoring: &Scoring) -> Result<(), EngineError> {
-        let needs = self.lane.layout.needs();
+        let needs = self.lane.needs();
         let is_declared = |input: &ScoreInput| match input {
             ScoreInput::Key(_) | ScoreInput::Value(_) => true,
             ScoreInput::Accumulated => needs.accumulated.is_some(),
@@ -92,7 +110,7 @@ impl Source<'_> {
     /// A fault of the lane's policy.
     fn policy_error(&self, reason: String) -> EngineError {
         EngineError::Policy {
-            given: format!("{:?}", self.lane.layout.policy),
+            given: format!("{:?}", self.lane.policy),
             reason,
             hint: Hint::advice("tell the author of the policy"),
         }
@@ -118,7 +136,7 @@ impl Source<'_> {
     /// What the stored keys of the lane's heads lack, `[head_dim, heads]`.
     fn key_offset_of_heads(&self, ctx: &Context, head_dim: usize) -> Option<Tensor> {
         let of_layer = self.key_offset?;
-        let heads = self.lane.layout.kv_heads.iter().map(|head| *head as usize * head_dim);
+        let heads = self.lane.kv_heads.iter().map(|head| *head as usize * head_dim);
         let offset: Vec<f32> = heads.flat_map(|first| &of_layer[first..first + head_dim]).copied().collect();
         Some(ctx.reshape(&ctx.constant_f32(&offset), [head_dim, offset.len() / head_dim]))
     }
@@ -169,9 +187,9 @@ impl Source<'_> {
                 let window = WindowQueries {
                     positions: seen - (*queries).min(seen)..seen,
                     gain: *gain,
-                    kv_heads: self.lane.layout.kv_heads.clone(),
+                    kv_heads: self.lane.kv_heads.clone(),
                     first: self.first,
-                    log_weight: self.lane.log_weight(),
+                    log_weight: self.log_weight,
                     sink_logits: self.sink_logits.cloned(),
                 };
                 let positions = RowLists { heads: self.heads.clone(), rows: self.positions.clone() };
@@ -241,7 +259,7 @@ impl Source<'_> {
         rows: Option<&[Vec<u32>]>,
         heads: Vec<HeadCandidates>,
     ) -> Result<Decision, EngineError> {
-        let Some(policy) = &self.lane.layout.policy else {
+        let Some(policy) = &self.lane.policy else {
             return Ok(Decision { evicted: vec![Vec::new(); self.heads.len()], accumulated: None });
         };
         let positions: Vec<Arc<Vec<u32>>> = heads.iter().map(|head| head.positions.clone()).collect();
