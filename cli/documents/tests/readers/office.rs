@@ -100,6 +100,21 @@ fn merged_cells_stay_in_their_column() {
         "<w:tbl><w:tr><w:trPr><w:gridBefore w:val='2'/></w:trPr><w:tc><w:p><w:t>a</w:t></w:p></w:tc></w:tr></w:tbl>",
         "| | a\n",
     );
+    // A merged cell ends where a row begins behind it or ends before it.
+    let gap = |before: usize, cells: &[String]| {
+        format!("<w:tr><w:trPr><w:gridBefore w:val='{before}'/></w:trPr>{}</w:tr>", cells.concat())
+    };
+    check(
+        &format!(
+            "<w:tbl>{}{}{}{}{}</w:tbl>",
+            gap(0, &[one("Region"), one("Product"), one("Sold")]),
+            gap(0, &[begin("North"), begin("Pin"), begin("9")]),
+            gap(0, &[below(), below(), below()]),
+            gap(1, &[below(), one("7")]),
+            gap(2, &[one("66")]),
+        ),
+        "Region | Product | Sold\nNorth | Pin | 9\n| Pin | 7\n| | 66\n",
+    );
     let document = docx(&rows(&[&[cell("<w:gridSpan w:val='99999999999'/>", "a"), one("b")]]), &[]);
     assert!(document.text.len() < 100_000);
 }
