@@ -8,6 +8,11 @@ impl Body<'_> {
     pub(super) fn begin_paragraph(&mut self, element: &Element) {
         self.paragraph_depth += 1;
         self.is_counted = false;
+        if let Some(cell) = self.tables.last_mut().and_then(|table| table.open.as_mut())
+            && cell.notes == self.notes.len()
+        {
+            cell.has_paragraph = true;
+        }
         let style = element.attribute("style-name");
         let look = self.styles.look(style.as_deref());
         let level =

@@ -2,15 +2,18 @@
 
 mod lists;
 mod tables;
+mod values;
 
 use std::collections::HashMap;
 
+use self::values::Value;
+use super::CONTENT;
 use super::styles::{LEVELS, Look, Styles};
 use crate::counts::Counts;
 use crate::package::xml::{self, Element, Piece};
 use crate::selection::Chooser;
 use crate::writer::symbols::{self, EMPTY, TICKED};
-use crate::writer::{Level, Span, Writer};
+use crate::writer::{Level, Writer};
 use crate::{Note, Options, Problem, Selection, Unit};
 
 /// Elements whose content is not part of the text. The alternatives of an object repeat it.
@@ -56,20 +59,42 @@ struct Table {
     /// The column of the next definition, and of the next cell.
     defined: usize,
     column: usize,
+    covered_until: usize,
     repeated: usize,
     is_hidden_row: bool,
     cells: Vec<Cell>,
-    /// Where text goes behind the cell.
-    outer: Option<Writer>,
-    span: Option<(Span, usize)>,
+    /// The cell that is read.
+    open: Option<OpenCell>,
     /// Whether a row is written, in a table within a cell.
     has_row: bool,
 }
 
 #[derive(Debug)]
-enum Cell {
-    Empty(usize),
-    Text(Span, String, usize),
+struct Cell {
+    /// Its first column among those that are shown, and how many of them it reaches over.
+    column: usize,
+    columns: usize,
+    rows: usize,
+    text: String,
+    /// How often it is there.
+    count: usize,
+}
+
+/// A cell while it is read.
+#[derive(Debug)]
+struct OpenCell {
+    /// Where text goes behind it.
+    outer: Writer,
+    columns: usize,
+    rows: usize,
+    repeated: usize,
+    /// Whether another cell reaches over it.
+    is_covered: bool,
+    /// What it shows if it has no paragraph.
+    value: Option<Value>,
+    has_paragraph: bool,
+    /// Notes that were open when it began: a paragraph of another is none of the cell.
+    notes: usize,
 }
 
 /// The text of a document while it is read.
@@ -264,16 +289,7 @@ impl<'a> Body<'a> {
                 if let Some(table) = self.tables.last_mut() {
                     table.repeated = number("number-rows-repeated").unwrap_or(1);
                     table.is_hidden_row = value("visibility").is_some_and(|value| value != "visible");
-                    table.column = 0;
-                    table.cells.clear();
-                }
-            }
-            "table-cell" => self.begin_cell(element),
-            // Another cell reaches over it.
-            "covered-table-cell" => {
-                if let Some(table) = self.tables.last_mut() {
-                    table.column =
-                        table.column.saturating_add(number("number-columns-repeated").unwrap_or(1));
+                    (table.column, table.covered_until) = (0, 0);
                 }
                 self.skipping = 1;
             }
@@ -286,6 +302,7 @@ impl<'a> Body<'a> {
                 self.notes.push(std::mem::take(&mut self.writer));
                 self.creator.clear();
             }
+            "table-cell" | "covered-table-cell" => self.begin_cell(element),
             "creator" => self.in_creator = true,
             "date" if element.attribute_of("text:style-name").is_none() && !self.notes.is_empty() => {
                 self.in_date = true
@@ -348,7 +365,7 @@ impl<'a> Body<'a> {
                 }
             }
             "table" => self.end_table(),
-            "table-cell" => self.end_cell(),
+            "table-cell" | "covered-table-cell" => self.end_cell(),
             "table-row" => self.end_row(),
             "note" => self.end_note(&format!("[^{}]: ", self.note_count)),
             "annotation" => {
