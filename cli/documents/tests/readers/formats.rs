@@ -355,6 +355,41 @@ fn forms_formulas_headings_and_hidden_parts_of_open_documents() {
 }
 
 #[test]
+fn hidden_sections_paragraphs_and_slides_of_open_documents() {
+    let section = |attributes: &str, text: &str| {
+        format!("<text:section {attributes}><text:h>{text}</text:h><text:p>{text}</text:p></text:section>")
+    };
+    let hidden =
+        |is_hidden: bool| format!("<text:hidden-paragraph text:condition='x' text:is-hidden='{is_hidden}'/>");
+    let body = format!(
+        "<text:p>Visible.</text:p>{}{}{}{}<text:p>before {} behind</text:p><text:p>kept{}</text:p><text:p>End.</text:p>",
+        section("text:display='none'", "SECRET"),
+        section("text:display='condition' text:is-hidden='true'", "SECRET"),
+        section("text:display='condition' text:condition='ooow:0'", "shown"),
+        section("", &section("text:display='none'", "SECRET")),
+        hidden(true),
+        hidden(false),
+    );
+    let wanted = "Visible.\n\n# shown\n\nshown\n\nkept\n\nEnd.\n";
+    check(
+        "a.odt",
+        &odf("text", "", &body),
+        wanted,
+        "text that a reader does not see was left out in 5 places",
+    );
+    let styles = "<style:style style:name='gone'><style:drawing-page-properties presentation:visibility='hidden'/></style:style>\
+        <style:style style:name='there'><style:drawing-page-properties presentation:visibility='visible'/></style:style>";
+    let slides = "<draw:page draw:style-name='there'><text:p>one</text:p></draw:page><draw:page draw:style-name='gone'><text:p>SECRET</text:p></draw:page>\
+        <draw:page><text:p>three</text:p></draw:page>";
+    check(
+        "a.odp",
+        &odf("presentation", styles, slides),
+        "# Slide 1\n\none\n\n# Slide 3\n\nthree\n",
+        "1 hidden slide or sheet left out",
+    );
+}
+
+#[test]
 fn rich_text_is_read() {
     check(
         "a.rtf",

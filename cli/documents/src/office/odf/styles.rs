@@ -24,7 +24,7 @@ pub(super) struct Look {
     parent: Option<String>,
     /// The list of paragraphs of this style.
     pub(super) list: Option<String>,
-    /// Whether sheets of this style are hidden.
+    /// Whether sheets and slides of this style are hidden.
     pub(super) is_absent: Option<bool>,
 }
 
@@ -110,7 +110,7 @@ impl Styles {
                             let list = element.attribute("list-style-name").filter(|list| !list.is_empty());
                             look = Some((name(), Look { parent, list, ..Look::default() }));
                         }
-                        "text-properties" | "table-properties" => {
+                        "text-properties" | "table-properties" | "drawing-page-properties" => {
                             look.iter_mut().for_each(|(_, look)| look.set(&element));
                         }
                         "list-style" => list = Some((Some(name()), ListStyle::default())),
@@ -165,6 +165,10 @@ impl Look {
         let value = |name: &str| element.attribute(name);
         if element.name == "table-properties" {
             self.is_absent = value("display").map(|display| display == "false").or(self.is_absent);
+            return;
+        }
+        if element.name == "drawing-page-properties" {
+            self.is_absent = value("visibility").map(|value| value == "hidden").or(self.is_absent);
             return;
         }
         if let Some(display) = value("display") {

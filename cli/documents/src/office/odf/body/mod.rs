@@ -4,7 +4,7 @@ mod lists;
 mod tables;
 mod values;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use self::values::Value;
 use super::CONTENT;
@@ -56,12 +56,13 @@ struct List {
 struct Table {
     /// First and last hidden columns.
     hidden: Vec<(usize, usize)>,
-    /// The column of the next definition, and of the next cell.
+    /// The column of the next definition, of the next cell, and behind the last cell with those that it covers.
     defined: usize,
     column: usize,
     covered_until: usize,
     repeated: usize,
     is_hidden_row: bool,
+    /// The cells of the row, and those of hidden rows that reach into it.
     cells: Vec<Cell>,
     /// The cell that is read.
     open: Option<OpenCell>,
@@ -69,6 +70,7 @@ struct Table {
     has_row: bool,
 }
 
+/// A cell with text, or of several rows and columns.
 #[derive(Debug)]
 struct Cell {
     /// Its first column among those that are shown, and how many of them it reaches over.
@@ -179,7 +181,11 @@ impl<'a> Body<'a> {
         text: &str,
         mut formula: impl FnMut(&str) -> Option<String>,
     ) -> Result<(), Problem> {
-        xml::read("content.xml", text, |piece| {
+        let (hidden, mut paragraph) = (hidden_paragraphs(text)?, 0);
+        xml::read(CONTENT, text, |piece| {
+            if let Piece::Start(element) = &piece {
+                paragraph += usize::from(is_paragraph(&element.name));
+            }
             match piece {
                 Piece::Start(_) if self.skipping > 0 => self.skipping += 1,
                 Piece::End(_) if self.skipping > 0 => self.skipping -= 1,
@@ -195,6 +201,10 @@ impl<'a> Body<'a> {
                         None => self.has_picture = true,
                     }
                     self.description = None;
+                }
+                Piece::Start(element) if is_paragraph(&element.name) && hidden.contains(&paragraph) => {
+                    self.counts.hidden += 1;
+                    self.skipping = 1;
                 }
                 Piece::Start(element) => self.start(&element),
                 Piece::End(name) => self.end(&name),
@@ -261,7 +271,7 @@ impl<'a> Body<'a> {
             "s" => self.space(number("c").unwrap_or(1)),
             "tab" => self.space(1),
             "line-break" => self.writer.line(),
-            "hidden-text" | "hidden-paragraph" if value("is-hidden").is_some_and(|value| value == "true") => {
+            "hidden-text" | "section" if is_hidden(element) => {
                 self.counts.hidden += 1;
                 self.skipping = 1;
             }
@@ -291,8 +301,8 @@ impl<'a> Body<'a> {
                     table.is_hidden_row = value("visibility").is_some_and(|value| value != "visible");
                     (table.column, table.covered_until) = (0, 0);
                 }
-                self.skipping = 1;
             }
+            "table-cell" | "covered-table-cell" => self.begin_cell(element),
             "note" => self.begin_note(),
             "note-citation" => self.skipping = 1,
             "annotation" => {
@@ -302,7 +312,6 @@ impl<'a> Body<'a> {
                 self.notes.push(std::mem::take(&mut self.writer));
                 self.creator.clear();
             }
-            "table-cell" | "covered-table-cell" => self.begin_cell(element),
             "creator" => self.in_creator = true,
             "date" if element.attribute_of("text:style-name").is_none() && !self.notes.is_empty() => {
                 self.in_date = true
@@ -314,6 +323,11 @@ impl<'a> Body<'a> {
             "page" => {
                 self.slides += 1;
                 if !self.takes_next(Unit::Slide) {
+                    self.skipping = 1;
+                    return;
+                }
+                if self.styles.look(value("style-name").as_deref()).is_absent == Some(true) {
+                    self.counts.hidden_parts += 1;
                     self.skipping = 1;
                     return;
                 }
@@ -463,4 +477,40 @@ impl<'a> Body<'a> {
             self.writer.end_struck();
         }
     }
+}
+
+fn is_paragraph(name: &str) -> bool {
+    matches!(name, "p" | "h")
+}
+
+/// Whether an element says that its content is not shown.
+fn is_hidden(element: &Element) -> bool {
+    element.attribute("is-hidden").is_some_and(|value| value == "true")
+        || element.attribute("display").is_some_and(|value| value == "none")
+}
+
+/// The numbers, from 1 on, of the paragraphs that fields within them hide.
+///
+/// # Errors
+/// The text is no XML.
+fn hidden_paragraphs(text: &str) -> Result<HashSet<usize>, Problem> {
+    let (mut hidden, mut count, mut open) = (HashSet::new(), 0, Vec::new());
+    if !text.contains("hidden-paragraph") {
+        return Ok(hidden);
+    }
+    xml::read(CONTENT, text, |piece| {
+        match piece {
+            Piece::Start(element) if is_paragraph(&element.name) => {
+                count += 1;
+                open.push(count);
+            }
+            Piece::Start(element) if element.name == "hidden-paragraph" && is_hidden(&element) => {
+                hidden.extend(open.last());
+            }
+            Piece::End(name) if is_paragraph(&name) => _ = open.pop(),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(hidden)
 }
