@@ -535,6 +535,19 @@ fn encrypted_office_documents_are_named() {
     let file = [b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0".as_slice(), &[0; 500], &name].concat();
     for name in ["a.docx", "a.doc"] {
         let error = read_bytes(name, &file, &Limits::default()).expect_err("a password");
+    // An empty line may stand within a subtitle.
+    check(
+        "a.srt",
+        b"1\n00:00:05,000 --> 00:00:06,000\nLine\n\nafter blank\n\n2\n00:00:07,000 --> 00:00:08,000\n\nnext\n3\n00:00:09,000 --> 00:00:10,000\n42\n\n\nlast\n",
+        "[0:05] Line after blank\n[0:07] next\n[0:09] 42 last\n",
+        "",
+    );
+    check(
+        "a.vtt",
+        b"WEBVTT\n\nintro\n00:01.000 --> 00:02.000\none\n\nNOTE no\nno\n\nsecond\n00:02.000 --> 00:03.000\ntwo\n\nthree\nfour\n\nNOTE no\n",
+        "[0:01] one\n[0:02] two three four\n",
+        "",
+    );
         assert!(matches!(error.problem, Problem::Encrypted), "{error}");
     }
     // Where the name of that part is not at the beginning, the name of the file says it.
