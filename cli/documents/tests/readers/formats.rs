@@ -413,6 +413,72 @@ fn rich_text_is_read() {
     let _ = read_bytes("a.rtf", b"{\\rtf1\\bin999999999 x", &Limits::default());
 }
 
+/// Word divides the cells of a row by the places where they end.
+#[test]
+fn cells_of_rich_text_stand_where_they_begin() {
+    let row = |left: i32, cells: &[(&str, i32, &str)]| {
+        let defined: String = cells.iter().map(|(word, right, _)| format!("{word}\\cellx{right}")).collect();
+        let texts: String = cells.iter().map(|(_, _, text)| format!("{text}\\cell ")).collect();
+        format!("\\trowd\\trleft{left}{defined}\\pard\\intbl {texts}\\row\n")
+    };
+    let table = |rows: &[String]| format!("{{\\rtf1\\ansi before\\par {}\\pard end\\par}}", rows.concat());
+    let header = row(-108, &[("", 1000, "Item"), ("", 2000, "Net"), ("", 3000, "Gross")]);
+    let rows = table(&[
+        header.clone(),
+        row(-100, &[("", 2010, "Total of all"), ("", 2990, "4")]),
+        row(1000, &[("", 2000, "5"), ("", 3000, "6")]),
+        row(-108, &[("\\clvmgf", 1000, "North"), ("\\clmgf", 2000, "7"), ("\\clmrg", 3000, "")]),
+        row(-108, &[("\\clvmrg", 1000, ""), ("", 1500, "8"), ("", 2000, "9"), ("", 3000, "10")]),
+        row(1000, &[("", 3000, "11")]),
+    ]);
+    check(
+        "a.rtf",
+        rows.as_bytes(),
+        "before\n\nItem | Net | | Gross\nTotal of all | | | 4\n| 5 | | 6\nNorth | 7\nNorth | 8 | 9 | 10\n| 11\n\nend\n",
+        "",
+    );
+    // Cells that are not defined, and definitions that go back.
+    check(
+        "a.rtf",
+        br"{\rtf1 \pard\intbl a\cell b\cell\row\pard\intbl c\cell d\cell\row}",
+        "a | b\nc | d\n",
+        "",
+    );
+    let back = table(&[header, row(-108, &[("", 3000, "a"), ("", 1000, "b"), ("", 1000, "c")])]);
+    assert!(read("a.rtf", back.as_bytes()).text.contains("Item | Net | Gross\na | | | b | c\n"));
+    // A row that does not end, and a note in a cell.
+    check(
+        "a.rtf",
+        br"{\rtf1 \trowd\cellx900\cellx1800\pard\intbl a{\footnote \pard note}\cell b\pard end\par}",
+        "a[^1] | b\n\nend\n\n[^1]: note\n",
+        "",
+    );
+    // A table within a cell is a part of its text.
+    check(
+        "a.rtf",
+        br"{\rtf1\trowd\cellx900\cellx1800\pard\intbl Cup\cell\pard\intbl\itap2 S\nestcell 8\nestcell{\*\nesttableprops\trowd\cellx300\cellx600\nestrow}{\nonesttables\par}\pard\intbl\itap2 L\nestcell 9\nestcell{\*\nesttableprops\nestrow}\pard\intbl\itap1 each\cell\row\pard end}",
+        "Cup | S, 8; L, 9 each\n\nend\n",
+        "",
+    );
+}
+
+/// What a group says of its paragraphs ends with it.
+#[test]
+fn paragraphs_of_rich_text_are_those_of_their_group() {
+    check(
+        "a.rtf",
+        br"{\rtf1\ansi{\stylesheet{\s1\outlinelevel0 heading 1;}}{\header Report of ACME}First par\par{\pard\s1 Title\par}second\par\pard\s1\plain Other\par}",
+        "[page header]\nReport of ACME\n\nFirst par\n\n# Title\n\nsecond\n\n# Other\n",
+        "",
+    );
+    check(
+        "a.rtf",
+        br"{\rtf1\ansi a {\upr{Cafe{\b x}}{\*\ud{Caf\u233 e}}} b{\footnote {\upr{no}{\*\ud{yes}}}}\par}",
+        "a Caf\u{e9} b[^1]\n\n[^1]: yes\n",
+        "",
+    );
+}
+
 #[test]
 fn tables_with_separators_are_tables() {
     check(
@@ -469,6 +535,19 @@ fn subtitles_say_who_says_what_and_when() {
         "",
     );
     check("a.srt", b"only text", "only text", "");
+    // An empty line may stand within a subtitle.
+    check(
+        "a.srt",
+        b"1\n00:00:05,000 --> 00:00:06,000\nLine\n\nafter blank\n\n2\n00:00:07,000 --> 00:00:08,000\n\nnext\n3\n00:00:09,000 --> 00:00:10,000\n42\n\n\nlast\n",
+        "[0:05] Line after blank\n[0:07] next\n[0:09] 42 last\n",
+        "",
+    );
+    check(
+        "a.vtt",
+        b"WEBVTT\n\nintro\n00:01.000 --> 00:02.000\none\n\nNOTE no\nno\n\nsecond\n00:02.000 --> 00:03.000\ntwo\n\nthree\nfour\n\nNOTE no\n",
+        "[0:01] one\n[0:02] two three four\n",
+        "",
+    );
     let open = [b"00:01.000 --> 00:02.000\n".to_vec(), b"<".repeat(1 << 20)].concat();
     assert_eq!(read("a.srt", &open).text.len(), (1 << 20) + "[0:01] \n".len());
 }
@@ -535,19 +614,6 @@ fn encrypted_office_documents_are_named() {
     let file = [b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0".as_slice(), &[0; 500], &name].concat();
     for name in ["a.docx", "a.doc"] {
         let error = read_bytes(name, &file, &Limits::default()).expect_err("a password");
-    // An empty line may stand within a subtitle.
-    check(
-        "a.srt",
-        b"1\n00:00:05,000 --> 00:00:06,000\nLine\n\nafter blank\n\n2\n00:00:07,000 --> 00:00:08,000\n\nnext\n3\n00:00:09,000 --> 00:00:10,000\n42\n\n\nlast\n",
-        "[0:05] Line after blank\n[0:07] next\n[0:09] 42 last\n",
-        "",
-    );
-    check(
-        "a.vtt",
-        b"WEBVTT\n\nintro\n00:01.000 --> 00:02.000\none\n\nNOTE no\nno\n\nsecond\n00:02.000 --> 00:03.000\ntwo\n\nthree\nfour\n\nNOTE no\n",
-        "[0:01] one\n[0:02] two three four\n",
-        "",
-    );
         assert!(matches!(error.problem, Problem::Encrypted), "{error}");
     }
     // Where the name of that part is not at the beginning, the name of the file says it.
