@@ -449,7 +449,7 @@ fn cells_of_rich_text_stand_where_they_begin() {
     // A row that does not end, and a note in a cell.
     check(
         "a.rtf",
-        br"{\rtf1 \trowd\cellx900\cellx1800\pard\intbl a{\footnote \pard note}\cell b\pard end\par}",
+        br"{\rtf1 \trowd\cellx900\cellx1800\pard\intbl a{\footnote \pard note}\cell b\par\pard end\par}",
         "a[^1] | b\n\nend\n\n[^1]: note\n",
         "",
     );

@@ -601,7 +601,6 @@ fn numbers_and_brackets_in_text_from_the_right() {
         (format!(")abc( 123 {}", reversed("שלום")), "שלום 123 (abc)"),
         (format!("abc (x) 12 {}", reversed("שלום שלום")), "שלום שלום abc (x) 12"),
         (format!("[a] [b] {}", reversed("שלום")), "שלום [b] [a]"),
-        (format!("abc) {}", reversed("שלום")), "שלום (abc"),
     ] {
         assert_eq!(line(&visual), format!("{expected}\n"), "{visual}");
     }
