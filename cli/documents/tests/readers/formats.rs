@@ -588,7 +588,7 @@ fn archives_of_documents_are_read() {
     );
     assert_eq!(
         notes(&document),
-        "text that a reader does not see was left out in 1 place; 1 file in it left out: a.png"
+        "text that a reader does not see was left out in 1 place; 2 files in it left out: a.png, .hidden"
     );
     let mut nested = archive(&[("x.txt", "x")]);
     for _ in 0..8 {
@@ -684,7 +684,31 @@ fn an_open_quotation_mark_does_not_swallow_a_table() {
 #[test]
 fn entries_of_archives_may_have_any_path() {
     let zip = archive(&[("../up.txt", "one"), ("./a.txt", "two"), (".hidden/x.txt", "no")]);
-    check("a.zip", &zip, "==> ../up.txt <==\none\n\n==> ./a.txt <==\ntwo\n", "");
+    let note = "1 file in it left out: .hidden/x.txt";
+    check("a.zip", &zip, "==> ../up.txt <==\none\n\n==> ./a.txt <==\ntwo\n", note);
+}
+
+/// They were left out in silence, whatever was asked for.
+#[test]
+fn hidden_files_and_packages_in_archives_are_counted() {
+    let zip = archive(&[
+        ("a.txt", "one"),
+        ("node_modules/x.txt", "two"),
+        ("b/.c.txt", "three"),
+        ("__MACOSX/._a.txt", "\u{1}"),
+    ]);
+    check("a.zip", &zip, "==> a.txt <==\none\n", "2 files in it left out: b/.c.txt, node_modules/x.txt");
+    let options = documents::Options { all_files: true, ..Default::default() };
+    let all = documents::read_bytes_with("a.zip", &zip, &options).expect("an archive");
+    assert_eq!(
+        (all.text.as_str(), notes(&all).as_str()),
+        ("==> a.txt <==\none\n\n==> b/.c.txt <==\nthree\n\n==> node_modules/x.txt <==\ntwo\n", "")
+    );
+    // Two files of one name, of which only one can be read.
+    let mut zip = archive(&[("a.txt", "one"), ("b.txt", "two")]);
+    let places: Vec<usize> = (0..zip.len() - 5).filter(|at| zip[*at..].starts_with(b"b.txt")).collect();
+    places.iter().for_each(|at| zip[*at] = b'a');
+    assert_eq!(notes(&read("a.zip", &zip)), "1 file in it left out: another file of the same name");
 }
 
 #[test]
