@@ -58,6 +58,9 @@ pub enum Problem {
         /// What is wrong, and where.
         what: String,
     },
+    /// Only the programs of the shop that it comes from can read it.
+    #[error("it is copy-protected (DRM)")]
+    CopyProtected,
     /// It has too much text.
     #[error("more than {} of text", size(*limit))]
     TooLong {
@@ -169,6 +172,7 @@ impl Problem {
             Problem::TooLong { .. } | Problem::Unpacked { .. } => {
                 "check that it is the right file, or give a part of it"
             }
+            Problem::CopyProtected => "no password opens it; give a copy without protection",
             Problem::TooSlow { .. } | Problem::OutOfMemory { .. } => {
                 "give a part of the file, or save it as text with the program that made it"
             }

@@ -285,6 +285,22 @@ fn chapters_are_found_however_they_are_named() {
     );
 }
 
+/// No password opens a book of a shop.
+#[test]
+fn a_copy_protected_book_is_named() {
+    let package = "<package><item id='1' href='1.xhtml' media-type='application/xhtml+xml'/><itemref idref='1'/></package>";
+    let encryption = "<encryption><CipherReference URI='OEBPS/1.xhtml'/></encryption>";
+    let book = archive(&[
+        CONTAINER,
+        ("OEBPS/content.opf", package),
+        ("OEBPS/1.xhtml", "\u{1}"),
+        ("META-INF/encryption.xml", encryption),
+    ]);
+    let error = read_bytes("book.epub", &book, &Limits::default()).expect_err("protected");
+    assert_eq!(error.to_string(), "book.epub: it is copy-protected (DRM)");
+    assert!(error.hint().contains("no password opens it"), "{}", error.hint());
+}
+
 #[test]
 fn a_book_without_an_order_is_read_in_that_of_its_contents() {
     let item =
