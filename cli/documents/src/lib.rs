@@ -396,8 +396,9 @@ pub fn read_bytes_with(name: &str, bytes: &[u8], options: &Options) -> Result<Do
     let bytes = decoded.as_deref().unwrap_or(bytes);
     let read = || {
         let (kind, converted) = match kind::detect(named, bytes)? {
-            Some(Kind::Text | Kind::Markdown) if options.selection.is_some() => return Err(Problem::NoParts),
-            Some(kind @ (Kind::Text | Kind::Markdown)) => (kind, convert::text_file(named, kind, bytes)?),
+            Some(kind @ (Kind::Text | Kind::Markdown)) => {
+                (kind, convert::text_file(named, kind, bytes, options.selection.as_ref())?)
+            }
             kind => convert::convert(kind, bytes, options)?,
         };
         if kind == Kind::Html && media_type.is_some() && media_type::needs_browser(bytes, &converted.text) {

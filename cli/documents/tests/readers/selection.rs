@@ -122,6 +122,20 @@ fn documents_without_parts_say_so() {
         ("a.odt", &odt),
         ("a.zip", &archive(&[("a.txt", "x")])),
     ] {
+/// Form feeds divide a text into pages.
+#[test]
+fn pages_of_a_text() {
+    let text = file("pages.txt", b"one\n\x0ctwo\n\x0cthree\n");
+    assert_eq!(one(&text, "2"), ("two\n\x0c".to_owned(), "page 2 of 3".to_owned()));
+    assert_eq!(one(&text, "2-").0, "two\n\x0cthree\n");
+    let source = read(&text, "3").expect("a page");
+    let (text, outline) = source.into_text();
+    assert_eq!(outline.location(&text, 1).page, Some(3));
+    assert!(
+        read(&file("pages.txt", b"one\n\x0ctwo\n"), "3").expect_err("no page").contains("there is no page 3")
+    );
+}
+
         let error = read(&file(name, bytes), "1").expect_err(name);
         assert!(error.contains(&format!("{name}:1: it has no pages, chapters, slides or sheets")), "{error}");
     }
