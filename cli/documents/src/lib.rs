@@ -405,7 +405,7 @@ pub fn read_bytes_with(name: &str, bytes: &[u8], options: &Options) -> Result<Do
             return Err(Problem::NeedsBrowser);
         }
         match converted.text.trim().is_empty() {
-            true => Err(Problem::Empty),
+            true => Err(without_text(&converted.notes)),
             false => Ok((kind, converted)),
         }
     };
@@ -414,6 +414,16 @@ pub fn read_bytes_with(name: &str, bytes: &[u8], options: &Options) -> Result<Do
             Ok(Document { name: name.to_owned(), kind, text, pages, outline, notes })
         }
         Err(problem) => Err(DocumentError { name: name.to_owned(), problem }),
+    }
+}
+
+/// Why a document has no text.
+fn without_text(notes: &[Note]) -> Problem {
+    // Which pages were chosen, and how it was decoded, are no reasons.
+    let left_out: Vec<String> = total(notes).iter().map(Note::to_string).collect();
+    match left_out.is_empty() {
+        true => Problem::Empty,
+        false => Problem::NothingRead { left_out: left_out.join("; ") },
     }
 }
 

@@ -94,6 +94,17 @@ fn slides_and_sheets() {
     let slides = ["one", "two", "three"].map(slide);
     let slides = file("a.pptx", &pptx(&slides.each_ref().map(String::as_str), &[]));
     assert_eq!(one(&slides, "3"), ("# Slide 3\n\nthree\n".to_owned(), "slide 3 of 3".to_owned()));
+    let hidden = file(
+        "hidden.pptx",
+        &pptx(&[&slide("one"), &format!("<p:sld show='0'>{}</p:sld>", slide("two"))], &[]),
+    );
+    let error = read(&hidden, "2").expect_err("a hidden slide");
+    assert!(
+        error.contains(
+            "hidden.pptx:2: none of its text is read: 1 hidden slide or sheet left out\nshow the text"
+        ),
+        "{error}"
+    );
     let row = |text: &str| format!("<sheetData><row><c t='str'><v>{text}</v></c></row></sheetData>");
     let (a, b) = (row("first"), row("second"));
     let book = file("a.xlsx", &xlsx(&[("name='A'", &a), ("name='B'", &b)], &[]));
@@ -111,17 +122,6 @@ fn slides_and_sheets() {
     assert_eq!(one(&slides, "2"), ("# Slide 2\n\ny\n".to_owned(), "slide 2 of 2".to_owned()));
 }
 
-#[test]
-fn documents_without_parts_say_so() {
-    let odt = odf("text", "", "<office:text><text:p>x</text:p></office:text>");
-    for (name, bytes) in [
-        ("a.txt", &b"text"[..]),
-        ("a.csv", b"a,b\n1,2\n"),
-        ("a.html", b"<p>x"),
-        ("a.md", b"# x"),
-        ("a.odt", &odt),
-        ("a.zip", &archive(&[("a.txt", "x")])),
-    ] {
 /// Form feeds divide a text into pages.
 #[test]
 fn pages_of_a_text() {
@@ -136,6 +136,17 @@ fn pages_of_a_text() {
     );
 }
 
+#[test]
+fn documents_without_parts_say_so() {
+    let odt = odf("text", "", "<office:text><text:p>x</text:p></office:text>");
+    for (name, bytes) in [
+        ("a.txt", &b"text"[..]),
+        ("a.csv", b"a,b\n1,2\n"),
+        ("a.html", b"<p>x"),
+        ("a.md", b"# x"),
+        ("a.odt", &odt),
+        ("a.zip", &archive(&[("a.txt", "x")])),
+    ] {
         let error = read(&file(name, bytes), "1").expect_err(name);
         assert!(error.contains(&format!("{name}:1: it has no pages, chapters, slides or sheets")), "{error}");
     }

@@ -333,6 +333,19 @@ fn a_book_without_any_chapter_names_them() {
     assert_eq!(error.to_string(), "book.epub: it is damaged: 1 chapter is missing: a.xhtml");
 }
 
+/// A document all of whose text is hidden is not empty.
+#[test]
+fn a_document_without_visible_text_says_what_is_left_out() {
+    let error = |page: &str| {
+        read_bytes("a.html", page.as_bytes(), &Limits::default()).expect_err("no text").to_string()
+    };
+    assert_eq!(
+        error("<p hidden>secret"),
+        "a.html: none of its text is read: text that a reader does not see was left out in 1 place"
+    );
+    assert_eq!(error("<p>"), "a.html: the document is empty");
+}
+
 /// Texts in boxes of their own are no parts of one word.
 #[test]
 fn texts_in_boxes_are_apart() {
