@@ -83,6 +83,27 @@ fn merged_and_hidden_cells_of_sheets() {
     );
 }
 
+#[test]
+fn rows_and_columns_without_a_size_are_hidden() {
+    let row = |more: &str, text: &str| {
+        format!(
+            "<row {more}><c t='str'><v>{text}</v></c><c t='str'><v>no</v></c><c t='str'><v>c</v></c></row>"
+        )
+    };
+    let sheet = format!(
+        "<worksheet><cols><col min='2' max='2' width='0' customWidth='1'/><col min='3' max='3' width='9'/></cols><sheetData>{}{}{}</sheetData></worksheet>",
+        row("ht='15'", "a"),
+        row("ht='0' customHeight='1'", "no"),
+        row("", "b")
+    );
+    check(
+        "a.xlsx",
+        &xlsx(&[("name='a'", &sheet)], &[]),
+        "a | c\nb | c\n",
+        "text that a reader does not see was left out in 2 places",
+    );
+}
+
 const CHART: &str = "<c:chart><c:title><a:t>Boats sold</a:t></c:title><c:ser><c:tx><c:strCache><c:pt idx='0'><c:v>2023</c:v></c:pt></c:strCache></c:tx>\
     <c:cat><c:pt idx='0'><c:v>North</c:v></c:pt><c:pt idx='1'><c:v>South</c:v></c:pt></c:cat><c:val><c:pt idx='0'><c:v>7</c:v></c:pt></c:val></c:ser>\
     <c:ser><c:tx><c:v>2024</c:v></c:tx><c:val><c:pt idx='0'><c:v>8</c:v></c:pt><c:pt idx='1'><c:v>9</c:v></c:pt></c:val></c:ser></c:chart>";

@@ -270,7 +270,13 @@ impl Reader {
 
     fn start(&mut self, element: &Element) {
         let number = |name: &str| element.attribute(name).and_then(|value| value.parse::<usize>().ok());
-        let is_hidden = || element.attribute("hidden").is_some_and(|value| value == "1" || value == "true");
+        let is_zero =
+            |name: &str| element.attribute(name).and_then(|size| size.parse::<f64>().ok()) == Some(0.0);
+        let is_hidden = || {
+            element.attribute("hidden").is_some_and(|value| value == "1" || value == "true")
+                || is_zero("ht")
+                || is_zero("width")
+        };
         match element.name.as_str() {
             "col" => {
                 if is_hidden() {
