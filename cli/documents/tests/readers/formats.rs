@@ -376,6 +376,52 @@ fn forms_formulas_headings_and_hidden_parts_of_open_documents() {
 }
 
 #[test]
+fn listings_of_open_documents_keep_their_spaces() {
+    let styles = "<style:style style:name='Preformatted_20_Text' style:family='paragraph'/><style:style style:name='P1' style:parent-style-name='Preformatted_20_Text'/>\
+        <style:style style:name='T1'><style:text-properties style:font-name='Liberation Mono'/></style:style>";
+    let code = |inner: &str| format!("<text:p text:style-name='P1'>{inner}</text:p>");
+    let body = [
+        "<text:p>Settings:</text:p>".to_owned(),
+        code(
+            "a:<text:line-break/><text:s text:c='2'/>b:<text:line-break/><text:s text:c='4'/>- c: <text:s text:c='2'/>1",
+        ),
+        code("<text:tab/>d:\n    2"),
+        "<text:p>see <text:s/> <text:span text:style-name='T1'>x <text:s/>y</text:span>  here</text:p>"
+            .to_owned(),
+    ];
+    check(
+        "a.odt",
+        &odf("text", styles, &body.concat()),
+        "Settings:\n\na:\n  b:\n    - c:   1\n\td: 2\n\nsee x  y here\n",
+        "",
+    );
+}
+
+/// A heading may begin the numbers of its level anew.
+#[test]
+fn numbers_of_headings_of_open_documents_restart() {
+    let heading = |level: usize, attributes: &str| {
+        format!("<text:h text:outline-level='{level}' {attributes}>x</text:h>")
+    };
+    let levels = "<text:outline-level-style text:level='1' style:num-format='1' style:num-suffix='.'/>\
+        <text:outline-level-style text:level='2' style:num-format='1' text:display-levels='2' text:start-value='3'/>";
+    let styles = format!("<text:outline-style>{levels}</text:outline-style>");
+    let body = [
+        heading(1, ""),
+        heading(2, ""),
+        heading(2, ""),
+        heading(2, "text:restart-numbering='true'"),
+        heading(1, "text:restart-numbering='true' text:start-value='7'"),
+        heading(2, ""),
+        heading(1, "text:restart-numbering='false' text:start-value='2'"),
+    ];
+    let text = read("a.odt", &odf("text", &styles, &body.concat())).text;
+    let marks: Vec<_> =
+        text.lines().map(|line| line.trim_matches(['#', ' ', 'x'])).filter(|line| !line.is_empty()).collect();
+    assert_eq!(marks, ["1.", "1.3", "1.4", "1.3", "7.", "7.3", "8."]);
+}
+
+#[test]
 fn hidden_sections_paragraphs_and_slides_of_open_documents() {
     let section = |attributes: &str, text: &str| {
         format!("<text:section {attributes}><text:h>{text}</text:h><text:p>{text}</text:p></text:section>")

@@ -178,6 +178,38 @@ fn raised_text_and_formulas_are_not_joined() {
     );
 }
 
+/// Indentation says what belongs to what.
+#[test]
+fn listings_keep_their_spaces() {
+    let styles = "<w:styles><w:style w:type='paragraph' w:styleId='SC'><w:name w:val='Source Code'/></w:style>\
+        <w:style w:type='paragraph' w:styleId='own'><w:basedOn w:val='SC'/></w:style>\
+        <w:style w:type='character' w:styleId='VC'><w:name w:val='Verbatim Char'/></w:style></w:styles>";
+    let lines = |style: &str, lines: &[&str]| {
+        let lines = lines.join("</w:t><w:br/><w:t xml:space='preserve'>");
+        paragraph(&format!("<w:pStyle w:val='{style}'/>"), &lines)
+    };
+    let body = [
+        paragraph("", "Settings:"),
+        lines("SC", &["a:", "  b:", "    - c:   1", "      d: 2"]),
+        lines("own", &["e:"]),
+        lines("own", &["  f:  3"]),
+        format!(
+            "<w:p>{}{}{}</w:p>",
+            run("", "see  "),
+            run("<w:rStyle w:val='VC'/>", "x  y"),
+            run("", "  here")
+        ),
+        format!(
+            "<w:p>{}<w:r><w:rPr><w:rFonts w:ascii='Courier New'/></w:rPr><w:tab/><w:t>z</w:t></w:r></w:p>",
+            run("<w:rFonts w:ascii='Consolas'/>", "if:")
+        ),
+    ];
+    assert_eq!(
+        docx(&body.concat(), &[("word/styles.xml", styles)]).text,
+        "Settings:\n\na:\n  b:\n    - c:   1\n      d: 2\ne:\n  f:  3\n\nsee x  y here\n\nif:\tz\n"
+    );
+}
+
 const NUMBERING: &str = "word/numbering.xml";
 
 /// Lists: each a pattern of levels `(format, text)` from its number on.

@@ -36,6 +36,8 @@ const SKIPPED: &[&str] = &[
     "index-title-template",
     "table-of-content-source",
 ];
+/// Spaces beside each other.
+const MAX_SPACES: usize = 1000;
 /// A cell or row that is the same many times is written so often at most.
 const MAX_REPEATED: usize = 1000;
 
@@ -122,6 +124,8 @@ pub(super) struct Body<'a> {
     written_notes: Vec<String>,
     skipping: usize,
     is_counted: bool,
+    /// Whether the last paragraph was one of code.
+    is_code: bool,
     paragraph_depth: usize,
     /// Fields of forms by their ids, and the one that is read.
     controls: HashMap<String, String>,
@@ -158,6 +162,7 @@ impl<'a> Body<'a> {
             written_notes: Vec::new(),
             skipping: 0,
             is_counted: false,
+            is_code: false,
             paragraph_depth: 0,
             controls: HashMap::new(),
             has_picture: false,
@@ -213,7 +218,7 @@ impl<'a> Body<'a> {
                     if let Some(description) = &mut self.description {
                         description.push_str(&text);
                     } else if self.paragraph_depth > 0 && !self.in_date {
-                        self.text(&text);
+                        self.text(&with_single_spaces(&text));
                     }
                 }
             }
@@ -269,6 +274,7 @@ impl<'a> Body<'a> {
                 self.looks.push(around.replaced_by(&look));
             }
             "s" => self.space(number("c").unwrap_or(1)),
+            "tab" if self.looks.last().is_some_and(Look::keeps_spaces) => self.text("\t"),
             "tab" => self.space(1),
             "line-break" => self.writer.line(),
             "hidden-text" | "section" if is_hidden(element) => {
@@ -366,7 +372,7 @@ impl<'a> Body<'a> {
                 self.paragraph_depth = self.paragraph_depth.saturating_sub(1);
                 self.looks.pop();
                 self.writer.end_item();
-                if self.lists.is_empty() {
+                if self.lists.is_empty() && !self.is_code {
                     self.writer.paragraph();
                 }
             }
@@ -449,8 +455,12 @@ impl<'a> Body<'a> {
     }
 
     fn space(&mut self, count: usize) {
-        if self.paragraph_depth > 0 && count > 0 {
-            self.writer.text(" ");
+        if self.paragraph_depth == 0 || count == 0 {
+            return;
+        }
+        match self.looks.last().is_some_and(Look::keeps_spaces) {
+            true => self.text(&" ".repeat(count.min(MAX_SPACES))),
+            false => self.writer.text(" "),
         }
     }
 
@@ -472,11 +482,21 @@ impl<'a> Body<'a> {
         if is_struck {
             self.writer.begin_struck();
         }
-        self.writer.text_at(look.level.unwrap_or(Level::Normal), &text);
+        match look.level.unwrap_or(Level::Normal) {
+            Level::Normal if look.keeps_spaces() => self.writer.preformatted(&text),
+            level => self.writer.text_at(level, &text),
+        }
         if is_struck {
             self.writer.end_struck();
         }
     }
+}
+
+/// A text of the file, in which several spaces and ends of lines are one space: others are elements.
+fn with_single_spaces(text: &str) -> String {
+    let mut after_space = false;
+    let is_kept = |c: &char| !(std::mem::replace(&mut after_space, c.is_ascii_whitespace()) && after_space);
+    text.chars().map(|c| if c.is_ascii_whitespace() { ' ' } else { c }).filter(is_kept).collect()
 }
 
 fn is_paragraph(name: &str) -> bool {

@@ -150,11 +150,15 @@ impl Body<'_> {
 
     /// Writes the row of a table that is within a cell, as part of its text. A cell that is split is such a table.
     fn write_within_cell(&mut self, cells: &[Cell]) {
-        let texts: Vec<&str> =
-            cells.iter().map(|cell| cell.text.as_str()).filter(|text| !text.is_empty()).collect();
-        if let Some(table) = self.tables.last_mut().filter(|_| !texts.is_empty()) {
+        let (mut row, mut column) = (String::new(), 0);
+        for cell in cells.iter().filter(|cell| !cell.text.is_empty()) {
+            row.push_str(&", ".repeat(cell.column.saturating_sub(column).min(MAX_REPEATED)));
+            row.push_str(&vec![cell.text.as_str(); cell.count].join(", "));
+            column = cell.column + cell.count - 1;
+        }
+        if let Some(table) = self.tables.last_mut().filter(|_| !row.is_empty()) {
             let before = if std::mem::replace(&mut table.has_row, true) { "; " } else { "" };
-            self.writer.text(&format!("{before}{}", texts.join(", ")));
+            self.writer.text(&format!("{before}{row}"));
         }
     }
 }
