@@ -28,6 +28,12 @@ pub enum Problem {
     /// It has no text.
     #[error("the document is empty")]
     Empty,
+    /// All of its text is left out.
+    #[error("none of its text is read: {left_out}")]
+    NothingRead {
+        /// What is left out.
+        left_out: String,
+    },
     /// It is neither text nor a known kind of document.
     #[error("not a text document but {looks_like}")]
     Binary {
@@ -52,6 +58,9 @@ pub enum Problem {
     /// It is encrypted in a way that is not known.
     #[error("it is encrypted in a way that longhand does not know")]
     UnknownEncryption,
+    /// Only the programs of the shop that it comes from can read it.
+    #[error("it is copy-protected (DRM)")]
+    CopyProtected,
     /// It is not what it should be.
     #[error("it is damaged: {what}")]
     Damaged {
@@ -162,9 +171,11 @@ impl Problem {
             Problem::OnlyPictures { .. } | Problem::UnknownGlyphs => {
                 "an OCR program adds the text, for example: ocrmypdf --force-ocr in.pdf out.pdf"
             }
+            Problem::NothingRead { .. } => "show the text with the program that made it, and save it again",
             Problem::Encrypted | Problem::UnknownEncryption => {
                 "save a copy without password or copy protection"
             }
+            Problem::CopyProtected => "no password opens it; give a copy without protection",
             Problem::WrongPassword => "check the password",
             Problem::Damaged { .. } | Problem::Failed { .. } | Problem::TooDeep => {
                 "check that the file is complete, or save it as text with the program that made it"

@@ -399,15 +399,16 @@ pub fn read_bytes_with(name: &str, bytes: &[u8], options: &Options) -> Result<Do
             Some(Kind::Html) if media_type.is_some() && media_type::names_a_document(name) => {
                 return Err(Problem::PageInstead);
             }
-            Some(Kind::Text | Kind::Markdown) if options.selection.is_some() => return Err(Problem::NoParts),
-            Some(kind @ (Kind::Text | Kind::Markdown)) => (kind, convert::text_file(named, kind, bytes)?),
+            Some(kind @ (Kind::Text | Kind::Markdown)) => {
+                (kind, convert::text_file(named, kind, bytes, options.selection.as_ref())?)
+            }
             kind => convert::convert(kind, bytes, options)?,
         };
         if kind == Kind::Html && media_type.is_some() && media_type::needs_browser(bytes, &converted.text) {
             return Err(Problem::NeedsBrowser);
         }
         match converted.text.trim().is_empty() {
-            true => Err(Problem::Empty),
+            true => Err(without_text(&converted.notes)),
             false => Ok((kind, converted)),
         }
     };
@@ -416,6 +417,16 @@ pub fn read_bytes_with(name: &str, bytes: &[u8], options: &Options) -> Result<Do
             Ok(Document { name: name.to_owned(), kind, text, pages, outline, notes })
         }
         Err(problem) => Err(DocumentError { name: name.to_owned(), problem }),
+    }
+}
+
+/// Why a document has no text.
+fn without_text(notes: &[Note]) -> Problem {
+    // Which pages were chosen, and how it was decoded, are no reasons.
+    let left_out: Vec<String> = total(notes).iter().map(Note::to_string).collect();
+    match left_out.is_empty() {
+        true => Problem::Empty,
+        false => Problem::NothingRead { left_out: left_out.join("; ") },
     }
 }
 

@@ -12,8 +12,8 @@ const MAX_DEPTH: usize = 3;
 /// Files of an archive, and notes about them besides those that are counted.
 const MAX_FILES: usize = 20_000;
 const MAX_NOTES: usize = 20;
-/// Folders whose files nobody reads.
-const LEFT_OUT: &[&str] = &["__MACOSX", "node_modules", "__pycache__"];
+/// Folders whose files are read only if all are.
+const LEFT_OUT: &[&str] = &["node_modules", "__pycache__"];
 
 /// Documents within one, one behind the other.
 pub(crate) struct Parts<'a> {
@@ -97,13 +97,14 @@ impl<'a> Parts<'a> {
 /// It is damaged or encrypted, has no documents, or has too much text.
 pub(super) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Problem> {
     let mut archive = Archive::new(bytes)?.with_password(parts.options.password.as_deref());
-    let is_read = |name: &&str| {
-        // Nothing is written, so a name may lead anywhere.
-        let is_hidden =
-            |part: &str| (part.starts_with('.') && !matches!(part, "." | "..")) || LEFT_OUT.contains(&part);
-        !name.ends_with('/') && !name.split('/').any(is_hidden)
-    };
-    let mut names: Vec<String> = archive.names().filter(is_read).map(str::to_owned).collect();
+    // Nothing is written, so a name may lead anywhere.
+    let is_hidden =
+        |part: &str| (part.starts_with('.') && !matches!(part, "." | "..")) || LEFT_OUT.contains(&part);
+    let is_read = |name: &String| parts.options.all_files || !name.split('/').any(is_hidden);
+    // What a Mac knows of files beside them.
+    let is_file = |name: &&str| !name.ends_with('/') && !name.starts_with("__MACOSX/");
+    let files = archive.names().filter(is_file).map(str::to_owned);
+    let (mut names, mut left_out): (Vec<String>, Vec<String>) = files.partition(is_read);
     if names.len() > MAX_FILES {
         return Err(Problem::TooManyFiles { limit: MAX_FILES });
     }
@@ -121,6 +122,11 @@ pub(super) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Probl
                 parts.counts.skipped_files.push(name);
             }
         }
+    }
+    left_out.sort_by(|a, b| natural_order(a, b));
+    left_out.iter().for_each(|name| parts.counts.skipped_files.push(name));
+    for _ in 0..archive.of_same_name() {
+        parts.counts.skipped_files.push("another file of the same name");
     }
     match parts.text.is_empty() {
         true if encrypted > 0 => Err(Problem::Encrypted),

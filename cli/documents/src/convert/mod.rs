@@ -7,8 +7,9 @@ use std::borrow::Cow;
 
 use crate::office::{docx, encrypted, odf, pptx, rtf, xlsx};
 use crate::plain::{csv, decode, notebook, subtitles};
+use crate::selection::Chooser;
 use crate::web::{epub, html, mail};
-use crate::{Converted, Kind, Limits, Options, Problem, marks, package, pdf};
+use crate::{Converted, Kind, Limits, Options, Problem, Selection, Unit, marks, package, pdf};
 
 pub(crate) use self::bundle::Parts;
 
@@ -29,12 +30,26 @@ fn convert_whole(kind: Kind, bytes: &[u8], options: &Options) -> Result<Converte
     Ok(without_marks(convert_within(kind, bytes, options, 0)?))
 }
 
-/// A text file of this name.
+/// A text file of this name, or pages of it, which form feeds separate.
 ///
 /// # Errors
-/// It is not text.
-pub(crate) fn text_file(name: &str, kind: Kind, bytes: &[u8]) -> Result<Converted, Problem> {
-    Ok(without_marks(marked_text(name, kind, bytes)?))
+/// It is not text, or does not have the pages that are chosen.
+pub(crate) fn text_file(
+    name: &str,
+    kind: Kind,
+    bytes: &[u8],
+    selection: Option<&Selection>,
+) -> Result<Converted, Problem> {
+    let mut converted = marked_text(name, kind, bytes)?;
+    if selection.is_some() {
+        if kind != Kind::Text || !converted.text.contains('\u{c}') {
+            return Err(Problem::NoParts);
+        }
+        let mut chooser = Chooser::new(selection, Unit::Page);
+        converted.text = converted.text.split_inclusive('\u{c}').filter(|_| chooser.takes_next()).collect();
+        converted.notes.extend(chooser.note()?);
+    }
+    Ok(without_marks(converted))
 }
 
 fn without_marks(converted: Converted) -> Converted {

@@ -3,6 +3,7 @@
 mod chart;
 pub(crate) mod docx;
 pub(crate) mod encrypted;
+mod listings;
 pub(crate) mod odf;
 mod omml;
 pub(crate) mod pptx;

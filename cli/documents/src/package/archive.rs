@@ -21,6 +21,8 @@ pub(crate) struct Archive<'a> {
     zip: ZipArchive<Cursor<&'a [u8]>>,
     /// The entries by their names.
     places: HashMap<String, usize>,
+    /// Entries that have the name of another.
+    of_same_name: usize,
     /// Bytes it may unpack to in all, and how many are left.
     limit: u64,
     left: u64,
@@ -36,6 +38,7 @@ impl<'a> Archive<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Result<Archive<'a>, Problem> {
         let limit = MIN_UNPACKED.max(bytes.len() as u64 * MAX_RATIO);
         let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(damaged)?;
+        let mut of_same_name = entries(bytes).saturating_sub(zip.len());
         let names: Vec<String> = zip.file_names().map(str::to_owned).collect();
         let mut places = HashMap::new();
         for name in names {
@@ -44,9 +47,10 @@ impl<'a> Archive<'a> {
             let raw = (!name.is_ascii()).then(|| zip.by_index_raw(place).ok()).flatten();
             let utf8 = raw.and_then(|entry| String::from_utf8(entry.name_raw().to_vec()).ok());
             // Some programs of Windows write its separator.
-            places.insert(utf8.unwrap_or(name).replace('\\', "/"), place);
+            let before = places.insert(utf8.unwrap_or(name).replace('\\', "/"), place);
+            of_same_name += usize::from(before.is_some());
         }
-        Ok(Archive { zip, places, limit, left: limit, password: None })
+        Ok(Archive { zip, places, of_same_name, limit, left: limit, password: None })
     }
 
     /// The same with a password for entries that are encrypted.
@@ -62,6 +66,11 @@ impl<'a> Archive<'a> {
     /// The names of all entries, in no order.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.places.keys().map(String::as_str)
+    }
+
+    /// How many entries have the name of another, so that they cannot be read.
+    pub(crate) fn of_same_name(&self) -> usize {
+        self.of_same_name
     }
 
     /// The bytes of an entry.
@@ -93,6 +102,17 @@ impl<'a> Archive<'a> {
     pub(crate) fn text(&mut self, name: &str) -> Result<String, Problem> {
         let not_text = |_| Problem::Damaged { what: format!("{name} is not text") };
         Ok(decode::text(&self.bytes(name)?).map_err(not_text)?.text)
+    }
+}
+
+/// How many entries an archive says that it has; 0 where it needs more than 16 bits to say it.
+fn entries(bytes: &[u8]) -> usize {
+    // The record stands at the end, before a comment of up to 64 KiB.
+    let tail = &bytes[bytes.len().saturating_sub(22 + 0xffff)..];
+    let record = memchr::memmem::rfind(tail, b"PK\x05\x06").and_then(|at| tail.get(at + 10..at + 12));
+    match record {
+        Some(&[low, high]) if [low, high] != [0xff; 2] => usize::from(u16::from_le_bytes([low, high])),
+        _ => 0,
     }
 }
 

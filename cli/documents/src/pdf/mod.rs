@@ -135,6 +135,7 @@ impl Totals {
 
     fn check(&self, pages: usize) -> Result<(), Problem> {
         match (self.known, self.unknown) {
+            (0, 0) if self.pictures == 0 && self.hidden > 0 => Ok(()),
             (0, 0) if self.pictures == 0 => Err(Problem::Empty),
             (0, 0) => Err(Problem::OnlyPictures { pages }),
             (known, unknown) if unknown > known => Err(Problem::UnknownGlyphs),

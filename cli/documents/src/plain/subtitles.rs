@@ -15,19 +15,11 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
     let mut written = String::new();
     let mut before = Vec::new();
     let text = converted.text.replace("\r\n", "\n").replace('\r', "\n");
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
-        let Some(time) = begin_of(line) else { continue };
-        let mut said = Vec::new();
-        while let Some(line) = lines.next_if(|line| !line.trim().is_empty() && begin_of(line).is_none()) {
-            let plain = without_tags(line);
-            // The number of the next one, where the empty line before it is missing.
-            let is_number = plain.chars().all(|c| c.is_ascii_digit())
-                && lines.peek().is_some_and(|next| begin_of(next).is_some());
-            if !plain.is_empty() && !is_number {
-                said.push(plain);
-            }
-        }
+    let is_vtt = text.trim_start_matches('\u{feff}').starts_with("WEBVTT");
+    let mut lines = text.lines().skip_while(|line| begin_of(line).is_none()).peekable();
+    while let Some(time) = lines.next().and_then(begin_of) {
+        let said: Vec<&str> = std::iter::from_fn(|| lines.next_if(|line| begin_of(line).is_none())).collect();
+        let said = shown(&said, lines.peek().is_some(), is_vtt);
         // Captions that roll repeat the lines that are still on the screen.
         let repeated = (1..=said.len().min(before.len()))
             .rev()
@@ -48,6 +40,26 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
         true => Ok(converted),
         false => Ok(Converted { text: written, ..converted }),
     }
+}
+
+/// What is shown of the lines between a time and the next one, or the end. An empty line may be part of it.
+fn shown(lines: &[&str], has_next: bool, is_vtt: bool) -> Vec<String> {
+    let mut blocks: Vec<&[&str]> = lines.split(|line| line.trim().is_empty()).collect();
+    // The number or the name of the next one. The empty line before a number may be missing.
+    let is_number = |line: &&&str| line.trim().chars().all(|c| c.is_ascii_digit());
+    if has_next && let Some(last) = blocks.pop() {
+        let is_name = is_vtt && last.len() == 1 && !blocks.is_empty();
+        let is_number = last.last().filter(is_number).is_some();
+        blocks.push(&last[..last.len() - usize::from(is_name || is_number)]);
+    }
+    // Blocks for programs, and for those who write.
+    let is_remark = |block: &&[&str]| {
+        let word = block.first().and_then(|line| line.split_whitespace().next());
+        is_vtt && word.is_some_and(|word| ["NOTE", "STYLE", "REGION"].contains(&word))
+    };
+    let first = blocks.first().copied().into_iter();
+    let more = blocks.iter().skip(1).copied().filter(|block| !is_remark(block));
+    first.chain(more).flatten().map(|line| without_tags(line)).filter(|line| !line.is_empty()).collect()
 }
 
 /// The time before `-->`, to the second: `1:02:03` or `2:03`.

@@ -5,8 +5,10 @@ use std::collections::{HashMap, HashSet};
 
 use unicode_normalization::UnicodeNormalization;
 
+use super::contents::{self, Reference};
 use super::html;
 use crate::counts::Counts;
+use crate::marks::MARK;
 use crate::package::xml::{self, Element, Piece};
 use crate::package::{Archive, natural_order, percent_decode, resolve};
 use crate::selection::Chooser;
@@ -27,14 +29,14 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     let mut archive = Archive::new(bytes)?;
     let entries = Entries::new(&archive);
     let encrypted = encrypted_entries(&mut archive, &entries)?;
-    let (mut writer, mut counts) = (Writer::default(), Counts::default());
+    let (mut text, mut counts) = (String::new(), Counts::default());
     let mut chooser = Chooser::new(options.selection.as_ref(), Unit::Chapter);
-    for chapter in chapters(&mut archive, &entries, &mut counts)? {
+    for Chapter { entry: chapter, name } in chapters(&mut archive, &entries, &mut counts)? {
         if !chooser.takes_next() {
             continue;
         }
         if encrypted.contains(&chapter) {
-            return Err(Problem::Encrypted);
+            return Err(Problem::CopyProtected);
         }
         let page = match archive.bytes(&chapter) {
             Ok(bytes) => html::decode(&bytes),
@@ -45,20 +47,51 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
             counts.missing_chapters.push(&chapter);
             continue;
         };
-        writer.end_tables(); // a chapter ends whatever the one before left open
+        let mut writer = Writer::default();
         html::write(&page.text, true, &mut writer, &mut counts);
-        if writer.len() as u64 > max_bytes {
+        counts.unfilled_rows += writer.unfilled_rows();
+        append(&mut text, &writer.finish(), name.as_deref());
+        if text.len() as u64 > max_bytes {
             return Err(Problem::TooLong { limit: max_bytes });
         }
     }
-    counts.unfilled_rows += writer.unfilled_rows();
     let notes = chooser.note()?.into_iter().chain(counts.notes()).collect::<Vec<_>>();
-    let text = writer.finish();
     let missing = notes.iter().find(|note| matches!(note, Note::MissingChapters { .. }));
     match missing.filter(|_| text.trim().is_empty()) {
         Some(missing) => Err(Problem::Damaged { what: missing.to_string() }),
         None => Ok(Converted { text, notes, ..Converted::default() }),
     }
+}
+
+/// A chapter, and its name in the tables of contents.
+struct Chapter {
+    entry: String,
+    name: Option<String>,
+}
+
+/// Appends the text of a chapter. Where it does not begin with a heading, its name is one. Without a name, its beginning
+/// is in no section: it is not in that of the chapter before.
+fn append(text: &mut String, chapter: &str, name: Option<&str>) {
+    if chapter.is_empty() {
+        return;
+    }
+    let words = |text: &str| text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
+    let is_name = |line: &str| name.is_some_and(|name| words(name) == words(line));
+    let heading =
+        |line: &str| line.strip_prefix(MARK).map(|line| line.trim_start_matches(['#', ' ']).to_owned());
+    let has_name = || chapter.lines().filter_map(heading).any(|line| is_name(&line));
+    let begin = match name {
+        _ if chapter.starts_with(MARK) => String::new(),
+        _ if chapter.lines().next().is_some_and(is_name) => format!("{MARK}#{MARK}"),
+        Some(name) if !has_name() => format!("{MARK}# {name}\n\n"),
+        _ => String::new(),
+    };
+    if !text.is_empty() {
+        let is_in_no_section = begin.is_empty() && !chapter.starts_with(MARK) && text.contains(MARK);
+        // The line is empty, and so is the title of the section that begins in it.
+        text.push_str(&if is_in_no_section { format!("{MARK}#{MARK}\n") } else { "\n".to_owned() });
+    }
+    text.extend([&begin, chapter]);
 }
 
 /// The entries of a book by their names, as references mean them.
@@ -196,7 +229,7 @@ impl Package {
 }
 
 /// The entries with the chapters, in the order in which they are read.
-fn chapters(archive: &mut Archive, entries: &Entries, counts: &mut Counts) -> Result<Vec<String>, Problem> {
+fn chapters(archive: &mut Archive, entries: &Entries, counts: &mut Counts) -> Result<Vec<Chapter>, Problem> {
     let Some(package) = package(archive, entries) else {
         let mut pages: Vec<String> = archive
             .names()
@@ -208,7 +241,7 @@ fn chapters(archive: &mut Archive, entries: &Entries, counts: &mut Counts) -> Re
             true => {
                 Err(Problem::Damaged { what: format!("{CONTAINER} names no book, and there are no pages") })
             }
-            false => Ok(pages),
+            false => Ok(pages.into_iter().map(|entry| Chapter { entry, name: None }).collect()),
         };
     };
     let mut found = Found::default();
@@ -220,8 +253,12 @@ fn chapters(archive: &mut Archive, entries: &Entries, counts: &mut Counts) -> Re
         }
     }
     let has_spine = !found.chapters.is_empty();
-    for (folder, href) in contents(archive, entries, &package) {
+    let mut names = HashMap::new();
+    for (folder, Reference { href, name }) in contents(archive, entries, &package) {
         let entry = entries.find(&folder, &href);
+        if let (Some(entry), Some(name)) = (&entry, name) {
+            names.entry(entry.clone()).or_insert(name);
+        }
         // Tables of contents may name what is no page.
         if entry.as_ref().is_none_or(|entry| is_page(entry) || !has_spine) {
             found.push(entry, &href, counts);
@@ -237,7 +274,8 @@ fn chapters(archive: &mut Archive, entries: &Entries, counts: &mut Counts) -> Re
             }
         }
     }
-    Ok(found.chapters)
+    let chapter = |entry: String| Chapter { name: names.remove(&entry), entry };
+    Ok(found.chapters.into_iter().map(chapter).collect())
 }
 
 /// Chapters that are found. Each is read once.
@@ -294,7 +332,7 @@ fn package(archive: &mut Archive, entries: &Entries) -> Option<Package> {
 }
 
 /// What the tables of contents lead to: references, each with the folder that it is in.
-fn contents(archive: &mut Archive, entries: &Entries, package: &Package) -> Vec<(String, String)> {
+fn contents(archive: &mut Archive, entries: &Entries, package: &Package) -> Vec<(String, Reference)> {
     let is_contents =
         |item: &&Item| item.is_contents || item.media_type.contains("dtbncx") || item.href.ends_with(".ncx");
     let items = package.order.iter().filter_map(|id| package.items.get(id)).filter(is_contents);
@@ -306,21 +344,9 @@ fn contents(archive: &mut Archive, entries: &Entries, package: &Package) -> Vec<
     for name in names {
         let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
         let Ok(text) = archive.text(&name) else { continue };
-        // What comes before damage counts.
-        let _ = xml::read(&name, &text, |piece| {
-            if let Piece::Start(element) = piece {
-                let reference = match element.name.as_str() {
-                    "content" => element.attribute("src"),
-                    "a" => element.attribute("href"),
-                    _ => None,
-                };
-                let is_local = |href: &String| {
-                    !href.contains("://") && !href.starts_with(['#', '?']) && !href.starts_with("mailto:")
-                };
-                references.extend(reference.filter(is_local).map(|href| (folder.clone(), href)));
-            }
-            Ok(())
-        });
+        references.extend(
+            contents::references(&name, &text).into_iter().map(|reference| (folder.clone(), reference)),
+        );
     }
     references
 }

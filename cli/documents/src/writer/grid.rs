@@ -44,11 +44,11 @@ struct Held {
 }
 
 impl Held {
-    /// The same for the next row, if the cell reaches into it.
-    fn below(self) -> Option<Held> {
+    /// The same so many rows further down, if the cell reaches as far.
+    fn below(self, rows: usize) -> Option<Held> {
         match self.rows {
-            Rows::Count(..=1) => None,
-            Rows::Count(rows) => Some(Held { rows: Rows::Count(rows - 1), ..self }),
+            Rows::Count(count) if count <= rows => None,
+            Rows::Count(count) => Some(Held { rows: Rows::Count(count - rows), ..self }),
             Rows::Open => Some(self),
         }
     }
@@ -93,7 +93,7 @@ impl Grid {
             }
         }
         self.column = end;
-        let below = Held { start, end, rows: span.rows, text: String::new() }.below();
+        let below = Held { start, end, rows: span.rows, text: String::new() }.below(1);
         // Behind the last column there is nothing to hold.
         let below = below.filter(|held| held.start < held.end);
         self.keeps_text = below.is_some();
@@ -110,14 +110,27 @@ impl Grid {
         }
     }
 
-    /// Leaves columns empty.
+    /// Leaves columns empty. Cells that are open above end there.
     pub(crate) fn skip(&mut self, columns: usize) {
-        self.column = self.column.saturating_add(columns).min(MAX_COLUMNS);
+        self.skip_to(self.column.saturating_add(columns));
     }
 
     /// Leaves the columns before this one empty.
     pub(crate) fn skip_to(&mut self, column: usize) {
-        self.column = self.column.max(column.min(MAX_COLUMNS));
+        let column = column.min(MAX_COLUMNS);
+        while let Some(held) = self.held.pop_if(|held| held.start < column) {
+            if held.rows != Rows::Open {
+                self.pass(held);
+            }
+        }
+        self.column = self.column.max(column);
+    }
+
+    /// Passes rows of the document that are not written.
+    pub(crate) fn pass_rows(&mut self, count: usize) {
+        self.end_row();
+        let next = std::mem::take(&mut self.next);
+        self.next = next.into_iter().filter_map(|held| held.below(count)).collect();
     }
 
     /// Whether the rows below repeat the text of the current cell.
@@ -173,7 +186,7 @@ impl Grid {
         if !held.text.is_empty() {
             self.repeated.push((held.start, held.text.clone()));
         }
-        self.next.extend(held.below());
+        self.next.extend(held.below(1));
     }
 }
 

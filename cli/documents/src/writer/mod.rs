@@ -68,6 +68,11 @@ impl Writer {
         self.unfilled_rows
     }
 
+    /// Whether the text so far ends with a digit, and what follows would go on with it.
+    pub(crate) fn ends_with_number(&self) -> bool {
+        self.gap == Gap::None && self.marker.is_empty() && self.text.ends_with(char::is_numeric)
+    }
+
     /// Appends text. White space becomes one space.
     pub(crate) fn text(&mut self, text: &str) {
         if !self.scripts.is_empty() && !text.is_empty() {

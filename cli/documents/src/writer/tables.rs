@@ -86,6 +86,14 @@ impl Writer {
         }
     }
 
+    /// Passes rows that are in the table, but not in the text. Cells above reach over them.
+    pub(crate) fn pass_rows(&mut self, count: usize) {
+        self.end_row();
+        if let Some(table) = self.tables.last_mut() {
+            table.grid.pass_rows(count);
+        }
+    }
+
     /// Begins a cell of a table.
     pub(crate) fn cell(&mut self, span: Span) {
         self.end_cell();

@@ -77,8 +77,30 @@ fn merged_and_hidden_cells_of_sheets() {
             &[("name='First'", &sheet), ("name='Gone' state='hidden'", &plain), ("name='Last'", &plain)],
             &[],
         ),
-        "## First\n\nNorth | Cable | 12\nNorth | Hub\n\nTotal | | 19\n\n## Last\n\nx | 2\n",
+        // A hidden row divides no table.
+        "## First\n\nNorth | Cable | 12\nNorth | Hub\nTotal | | 19\n\n## Last\n\nx | 2\n",
         "text that a reader does not see was left out in 2 places; 1 hidden slide or sheet left out",
+    );
+}
+
+#[test]
+fn rows_and_columns_without_a_size_are_hidden() {
+    let row = |more: &str, text: &str| {
+        format!(
+            "<row {more}><c t='str'><v>{text}</v></c><c t='str'><v>no</v></c><c t='str'><v>c</v></c></row>"
+        )
+    };
+    let sheet = format!(
+        "<worksheet><cols><col min='2' max='2' width='0' customWidth='1'/><col min='3' max='3' width='9'/></cols><sheetData>{}{}{}</sheetData></worksheet>",
+        row("ht='15'", "a"),
+        row("ht='0' customHeight='1'", "no"),
+        row("", "b")
+    );
+    check(
+        "a.xlsx",
+        &xlsx(&[("name='a'", &sheet)], &[]),
+        "a | c\nb | c\n",
+        "text that a reader does not see was left out in 2 places",
     );
 }
 
@@ -354,6 +376,87 @@ fn forms_formulas_headings_and_hidden_parts_of_open_documents() {
 }
 
 #[test]
+fn listings_of_open_documents_keep_their_spaces() {
+    let styles = "<style:style style:name='Preformatted_20_Text' style:family='paragraph'/><style:style style:name='P1' style:parent-style-name='Preformatted_20_Text'/>\
+        <style:style style:name='T1'><style:text-properties style:font-name='Liberation Mono'/></style:style>";
+    let code = |inner: &str| format!("<text:p text:style-name='P1'>{inner}</text:p>");
+    let body = [
+        "<text:p>Settings:</text:p>".to_owned(),
+        code(
+            "a:<text:line-break/><text:s text:c='2'/>b:<text:line-break/><text:s text:c='4'/>- c: <text:s text:c='2'/>1",
+        ),
+        code("<text:tab/>d:\n    2"),
+        "<text:p>see <text:s/> <text:span text:style-name='T1'>x <text:s/>y</text:span>  here</text:p>"
+            .to_owned(),
+    ];
+    check(
+        "a.odt",
+        &odf("text", styles, &body.concat()),
+        "Settings:\n\na:\n  b:\n    - c:   1\n\td: 2\n\nsee x  y here\n",
+        "",
+    );
+}
+
+/// A heading may begin the numbers of its level anew.
+#[test]
+fn numbers_of_headings_of_open_documents_restart() {
+    let heading = |level: usize, attributes: &str| {
+        format!("<text:h text:outline-level='{level}' {attributes}>x</text:h>")
+    };
+    let levels = "<text:outline-level-style text:level='1' style:num-format='1' style:num-suffix='.'/>\
+        <text:outline-level-style text:level='2' style:num-format='1' text:display-levels='2' text:start-value='3'/>";
+    let styles = format!("<text:outline-style>{levels}</text:outline-style>");
+    let body = [
+        heading(1, ""),
+        heading(2, ""),
+        heading(2, ""),
+        heading(2, "text:restart-numbering='true'"),
+        heading(1, "text:restart-numbering='true' text:start-value='7'"),
+        heading(2, ""),
+        heading(1, "text:restart-numbering='false' text:start-value='2'"),
+    ];
+    let text = read("a.odt", &odf("text", &styles, &body.concat())).text;
+    let marks: Vec<_> =
+        text.lines().map(|line| line.trim_matches(['#', ' ', 'x'])).filter(|line| !line.is_empty()).collect();
+    assert_eq!(marks, ["1.", "1.3", "1.4", "1.3", "7.", "7.3", "8."]);
+}
+
+#[test]
+fn hidden_sections_paragraphs_and_slides_of_open_documents() {
+    let section = |attributes: &str, text: &str| {
+        format!("<text:section {attributes}><text:h>{text}</text:h><text:p>{text}</text:p></text:section>")
+    };
+    let hidden =
+        |is_hidden: bool| format!("<text:hidden-paragraph text:condition='x' text:is-hidden='{is_hidden}'/>");
+    let body = format!(
+        "<text:p>Visible.</text:p>{}{}{}{}<text:p>before {} behind</text:p><text:p>kept{}</text:p><text:p>End.</text:p>",
+        section("text:display='none'", "SECRET"),
+        section("text:display='condition' text:is-hidden='true'", "SECRET"),
+        section("text:display='condition' text:condition='ooow:0'", "shown"),
+        section("", &section("text:display='none'", "SECRET")),
+        hidden(true),
+        hidden(false),
+    );
+    let wanted = "Visible.\n\n# shown\n\nshown\n\nkept\n\nEnd.\n";
+    check(
+        "a.odt",
+        &odf("text", "", &body),
+        wanted,
+        "text that a reader does not see was left out in 5 places",
+    );
+    let styles = "<style:style style:name='gone'><style:drawing-page-properties presentation:visibility='hidden'/></style:style>\
+        <style:style style:name='there'><style:drawing-page-properties presentation:visibility='visible'/></style:style>";
+    let slides = "<draw:page draw:style-name='there'><text:p>one</text:p></draw:page><draw:page draw:style-name='gone'><text:p>SECRET</text:p></draw:page>\
+        <draw:page><text:p>three</text:p></draw:page>";
+    check(
+        "a.odp",
+        &odf("presentation", styles, slides),
+        "# Slide 1\n\none\n\n# Slide 3\n\nthree\n",
+        "1 hidden slide or sheet left out",
+    );
+}
+
+#[test]
 fn rich_text_is_read() {
     check(
         "a.rtf",
@@ -375,6 +478,72 @@ fn rich_text_is_read() {
         .concat();
     assert!(read("deep.rtf", &deep).text.starts_with("x[^1]"));
     let _ = read_bytes("a.rtf", b"{\\rtf1\\bin999999999 x", &Limits::default());
+}
+
+/// Word divides the cells of a row by the places where they end.
+#[test]
+fn cells_of_rich_text_stand_where_they_begin() {
+    let row = |left: i32, cells: &[(&str, i32, &str)]| {
+        let defined: String = cells.iter().map(|(word, right, _)| format!("{word}\\cellx{right}")).collect();
+        let texts: String = cells.iter().map(|(_, _, text)| format!("{text}\\cell ")).collect();
+        format!("\\trowd\\trleft{left}{defined}\\pard\\intbl {texts}\\row\n")
+    };
+    let table = |rows: &[String]| format!("{{\\rtf1\\ansi before\\par {}\\pard end\\par}}", rows.concat());
+    let header = row(-108, &[("", 1000, "Item"), ("", 2000, "Net"), ("", 3000, "Gross")]);
+    let rows = table(&[
+        header.clone(),
+        row(-100, &[("", 2010, "Total of all"), ("", 2990, "4")]),
+        row(1000, &[("", 2000, "5"), ("", 3000, "6")]),
+        row(-108, &[("\\clvmgf", 1000, "North"), ("\\clmgf", 2000, "7"), ("\\clmrg", 3000, "")]),
+        row(-108, &[("\\clvmrg", 1000, ""), ("", 1500, "8"), ("", 2000, "9"), ("", 3000, "10")]),
+        row(1000, &[("", 3000, "11")]),
+    ]);
+    check(
+        "a.rtf",
+        rows.as_bytes(),
+        "before\n\nItem | Net | | Gross\nTotal of all | | | 4\n| 5 | | 6\nNorth | 7\nNorth | 8 | 9 | 10\n| 11\n\nend\n",
+        "",
+    );
+    // Cells that are not defined, and definitions that go back.
+    check(
+        "a.rtf",
+        br"{\rtf1 \pard\intbl a\cell b\cell\row\pard\intbl c\cell d\cell\row}",
+        "a | b\nc | d\n",
+        "",
+    );
+    let back = table(&[header, row(-108, &[("", 3000, "a"), ("", 1000, "b"), ("", 1000, "c")])]);
+    assert!(read("a.rtf", back.as_bytes()).text.contains("Item | Net | Gross\na | | | b | c\n"));
+    // A row that does not end, and a note in a cell.
+    check(
+        "a.rtf",
+        br"{\rtf1 \trowd\cellx900\cellx1800\pard\intbl a{\footnote \pard note}\cell b\par\pard end\par}",
+        "a[^1] | b\n\nend\n\n[^1]: note\n",
+        "",
+    );
+    // A table within a cell is a part of its text.
+    check(
+        "a.rtf",
+        br"{\rtf1\trowd\cellx900\cellx1800\pard\intbl Cup\cell\pard\intbl\itap2 S\nestcell 8\nestcell{\*\nesttableprops\trowd\cellx300\cellx600\nestrow}{\nonesttables\par}\pard\intbl\itap2 L\nestcell 9\nestcell{\*\nesttableprops\nestrow}\pard\intbl\itap1 each\cell\row\pard end}",
+        "Cup | S, 8; L, 9 each\n\nend\n",
+        "",
+    );
+}
+
+/// What a group says of its paragraphs ends with it.
+#[test]
+fn paragraphs_of_rich_text_are_those_of_their_group() {
+    check(
+        "a.rtf",
+        br"{\rtf1\ansi{\stylesheet{\s1\outlinelevel0 heading 1;}}{\header Report of ACME}First par\par{\pard\s1 Title\par}second\par\pard\s1\plain Other\par}",
+        "[page header]\nReport of ACME\n\nFirst par\n\n# Title\n\nsecond\n\n# Other\n",
+        "",
+    );
+    check(
+        "a.rtf",
+        br"{\rtf1\ansi a {\upr{Cafe{\b x}}{\*\ud{Caf\u233 e}}} b{\footnote {\upr{no}{\*\ud{yes}}}}\par}",
+        "a Caf\u{e9} b[^1]\n\n[^1]: yes\n",
+        "",
+    );
 }
 
 #[test]
@@ -433,6 +602,19 @@ fn subtitles_say_who_says_what_and_when() {
         "",
     );
     check("a.srt", b"only text", "only text", "");
+    // An empty line may stand within a subtitle.
+    check(
+        "a.srt",
+        b"1\n00:00:05,000 --> 00:00:06,000\nLine\n\nafter blank\n\n2\n00:00:07,000 --> 00:00:08,000\n\nnext\n3\n00:00:09,000 --> 00:00:10,000\n42\n\n\nlast\n",
+        "[0:05] Line after blank\n[0:07] next\n[0:09] 42 last\n",
+        "",
+    );
+    check(
+        "a.vtt",
+        b"WEBVTT\n\nintro\n00:01.000 --> 00:02.000\none\n\nNOTE no\nno\n\nsecond\n00:02.000 --> 00:03.000\ntwo\n\nthree\nfour\n\nNOTE no\n",
+        "[0:01] one\n[0:02] two three four\n",
+        "",
+    );
     let open = [b"00:01.000 --> 00:02.000\n".to_vec(), b"<".repeat(1 << 20)].concat();
     assert_eq!(read("a.srt", &open).text.len(), (1 << 20) + "[0:01] \n".len());
 }
@@ -473,7 +655,7 @@ fn archives_of_documents_are_read() {
     );
     assert_eq!(
         notes(&document),
-        "text that a reader does not see was left out in 1 place; 1 file in it left out: a.png"
+        "text that a reader does not see was left out in 1 place; 2 files in it left out: a.png, .hidden"
     );
     let mut nested = archive(&[("x.txt", "x")]);
     for _ in 0..8 {
@@ -569,7 +751,31 @@ fn an_open_quotation_mark_does_not_swallow_a_table() {
 #[test]
 fn entries_of_archives_may_have_any_path() {
     let zip = archive(&[("../up.txt", "one"), ("./a.txt", "two"), (".hidden/x.txt", "no")]);
-    check("a.zip", &zip, "==> ../up.txt <==\none\n\n==> ./a.txt <==\ntwo\n", "");
+    let note = "1 file in it left out: .hidden/x.txt";
+    check("a.zip", &zip, "==> ../up.txt <==\none\n\n==> ./a.txt <==\ntwo\n", note);
+}
+
+/// They were left out in silence, whatever was asked for.
+#[test]
+fn hidden_files_and_packages_in_archives_are_counted() {
+    let zip = archive(&[
+        ("a.txt", "one"),
+        ("node_modules/x.txt", "two"),
+        ("b/.c.txt", "three"),
+        ("__MACOSX/._a.txt", "\u{1}"),
+    ]);
+    check("a.zip", &zip, "==> a.txt <==\none\n", "2 files in it left out: b/.c.txt, node_modules/x.txt");
+    let options = documents::Options { all_files: true, ..Default::default() };
+    let all = documents::read_bytes_with("a.zip", &zip, &options).expect("an archive");
+    assert_eq!(
+        (all.text.as_str(), notes(&all).as_str()),
+        ("==> a.txt <==\none\n\n==> b/.c.txt <==\nthree\n\n==> node_modules/x.txt <==\ntwo\n", "")
+    );
+    // Two files of one name, of which only one can be read.
+    let mut zip = archive(&[("a.txt", "one"), ("b.txt", "two")]);
+    let places: Vec<usize> = (0..zip.len() - 5).filter(|at| zip[*at..].starts_with(b"b.txt")).collect();
+    places.iter().for_each(|at| zip[*at] = b'a');
+    assert_eq!(notes(&read("a.zip", &zip)), "1 file in it left out: another file of the same name");
 }
 
 #[test]

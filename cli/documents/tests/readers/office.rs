@@ -100,6 +100,21 @@ fn merged_cells_stay_in_their_column() {
         "<w:tbl><w:tr><w:trPr><w:gridBefore w:val='2'/></w:trPr><w:tc><w:p><w:t>a</w:t></w:p></w:tc></w:tr></w:tbl>",
         "| | a\n",
     );
+    // A merged cell ends where a row begins behind it or ends before it.
+    let gap = |before: usize, cells: &[String]| {
+        format!("<w:tr><w:trPr><w:gridBefore w:val='{before}'/></w:trPr>{}</w:tr>", cells.concat())
+    };
+    check(
+        &format!(
+            "<w:tbl>{}{}{}{}{}</w:tbl>",
+            gap(0, &[one("Region"), one("Product"), one("Sold")]),
+            gap(0, &[begin("North"), begin("Pin"), begin("9")]),
+            gap(0, &[below(), below(), below()]),
+            gap(1, &[below(), one("7")]),
+            gap(2, &[one("66")]),
+        ),
+        "Region | Product | Sold\nNorth | Pin | 9\n| Pin | 7\n| | 66\n",
+    );
     let document = docx(&rows(&[&[cell("<w:gridSpan w:val='99999999999'/>", "a"), one("b")]]), &[]);
     assert!(document.text.len() < 100_000);
 }
@@ -160,6 +175,38 @@ fn raised_text_and_formulas_are_not_joined() {
             of("e", "a")
         )),
         "is [a).\n",
+    );
+}
+
+/// Indentation says what belongs to what.
+#[test]
+fn listings_keep_their_spaces() {
+    let styles = "<w:styles><w:style w:type='paragraph' w:styleId='SC'><w:name w:val='Source Code'/></w:style>\
+        <w:style w:type='paragraph' w:styleId='own'><w:basedOn w:val='SC'/></w:style>\
+        <w:style w:type='character' w:styleId='VC'><w:name w:val='Verbatim Char'/></w:style></w:styles>";
+    let lines = |style: &str, lines: &[&str]| {
+        let lines = lines.join("</w:t><w:br/><w:t xml:space='preserve'>");
+        paragraph(&format!("<w:pStyle w:val='{style}'/>"), &lines)
+    };
+    let body = [
+        paragraph("", "Settings:"),
+        lines("SC", &["a:", "  b:", "    - c:   1", "      d: 2"]),
+        lines("own", &["e:"]),
+        lines("own", &["  f:  3"]),
+        format!(
+            "<w:p>{}{}{}</w:p>",
+            run("", "see  "),
+            run("<w:rStyle w:val='VC'/>", "x  y"),
+            run("", "  here")
+        ),
+        format!(
+            "<w:p>{}<w:r><w:rPr><w:rFonts w:ascii='Courier New'/></w:rPr><w:tab/><w:t>z</w:t></w:r></w:p>",
+            run("<w:rFonts w:ascii='Consolas'/>", "if:")
+        ),
+    ];
+    assert_eq!(
+        docx(&body.concat(), &[("word/styles.xml", styles)]).text,
+        "Settings:\n\na:\n  b:\n    - c:   1\n      d: 2\ne:\n  f:  3\n\nsee x  y here\n\nif:\tz\n"
     );
 }
 

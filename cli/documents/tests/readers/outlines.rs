@@ -98,6 +98,69 @@ fn slides_and_sheets_have_names() {
     check("a.pptx", &presentation, &["1 Slide 1: Plan: # Slide 1: Plan", "2 Slide 2: Cost: # Slide 2: Cost"]);
 }
 
+/// A chapter without a heading was said to be in the section of the chapter before.
+#[test]
+fn chapters_of_a_book_are_sections_by_their_names_in_its_contents() {
+    let files = [
+        ("1", "<h1>The Beginning</h1><p>It begins.</p>"),
+        ("2", "<p class='chap'>The  middle</p><p>The code of Oslo is 4711.</p>"),
+        ("3", "<p>It ends.</p>"),
+        ("4", "<p>Of boats.</p><h2>Notes</h2><p>Some.</p>"),
+        ("5", "<p>Nothing names it.</p>"),
+        ("6", "<h3>Last</h3>"),
+    ];
+    let manifest: String = files
+        .iter()
+        .map(|(id, _)| format!("<item id='{id}' href='{id}.xhtml' media-type='application/xhtml+xml'/><itemref idref='{id}'/>"))
+        .collect();
+    let names =
+        [("1.xhtml", "Start"), ("2.xhtml", "The Middle"), ("3.xhtml#top", "The End"), ("4.xhtml", "Notes")];
+    let points: String = names
+        .iter()
+        .map(|(href, name)| {
+            format!("<navPoint><navLabel><text>{name}</text></navLabel><content src='{href}'/></navPoint>")
+        })
+        .collect();
+    let links: String =
+        names.iter().map(|(href, name)| format!("<li><a href='{href}'>{name}</a></li>")).collect();
+    let ncx = (
+        "toc.ncx",
+        "<item id='c' href='toc.ncx' media-type='application/x-dtbncx+xml'/>",
+        format!("<ncx><navMap>{points}</navMap></ncx>"),
+    );
+    let nav = (
+        "nav.xhtml",
+        "<item id='c' href='nav.xhtml' properties='nav' media-type='application/xhtml+xml'/>",
+        format!(
+            "<html><nav epub:type='landmarks'><a href='3.xhtml'>no</a></nav><nav epub:type='toc'><ol>{links}</ol></nav></html>"
+        ),
+    );
+    for (name, item, contents) in [ncx, nav] {
+        let package = format!("<package>{item}{manifest}</package>");
+        let pages =
+            files.map(|(id, page)| (format!("{id}.xhtml"), format!("<html><body>{page}</body></html>")));
+        let mut entries = vec![
+            ("META-INF/container.xml", "<container><rootfile full-path='book.opf'/></container>"),
+            ("book.opf", package.as_str()),
+            (name, contents.as_str()),
+        ];
+        entries.extend(pages.iter().map(|(name, page)| (name.as_str(), page.as_str())));
+        check(
+            "book.epub",
+            &archive(&entries),
+            &[
+                "The Beginning: # The Beginning It begins.",
+                "The middle: The middle The code of Oslo is 4711.",
+                "The End: # The End It ends.",
+                ": Of boats.",
+                "Notes: ## Notes Some.",
+                ": Nothing names it.",
+                "Last: ### Last",
+            ],
+        );
+    }
+}
+
 #[test]
 fn documents_within_a_document_have_names() {
     let inner = archive(&[("deep.md", "# Deep\nz")]);

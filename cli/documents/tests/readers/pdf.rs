@@ -573,6 +573,40 @@ fn right_to_left_text_is_read_from_the_right() {
 }
 
 #[test]
+fn numbers_and_brackets_in_text_from_the_right() {
+    let arabic = "السعرقیمتوהםולשא٠١٢٣٤٥٦۰۱۲۳۵٫٬٪،abcx0123456789.,/-–%()[] ";
+    let line = |visual: &str| {
+        let content = format!("BT /G 10 Tf 72 700 Td {} Tj ET", codes(arabic, visual));
+        Made::new(content).with_characters(arabic).text()
+    };
+    let price = reversed("السعر");
+    for (visual, expected) in [
+        // Separators of Arabic numbers.
+        (format!("١٢٣٫٥ {price}"), "السعر ١٢٣٫٥"),
+        (format!("١٬٢٣٤٫٥٦ {price}"), "السعر ١٬٢٣٤٫٥٦"),
+        (format!("۱۲۳٫۵ {}", reversed("قیمت")), "قیمت ۱۲۳٫۵"),
+        (format!("123٫5 {price}"), "السعر 123٫5"),
+        (format!("١٢٣,٥ {price}"), "السعر ١٢٣,٥"),
+        (format!("١٢/٣ {price}"), "السعر ١٢/٣"),
+        (format!("{} ،{}", reversed("قیمت"), price), "السعر، قیمت"),
+        // Signs stand left of Arabic numbers, and as they are beside others.
+        (format!("٪١٢ {price}"), "السعر ١٢٪"),
+        (format!("%50 {price}"), "السعر 50%"),
+        (format!("۵۰٪ {}", reversed("שלום")), "שלום ۵۰٪"),
+        (format!("٢٠٢٤-٢٠٢٣ {price}"), "السعر ٢٠٢٣-٢٠٢٤"),
+        ("١٢٣٫٥".to_owned(), "١٢٣٫٥"),
+        // Brackets are pairs.
+        (format!("(abc) 123 {}", reversed("שלום")), "שלום 123 (abc)"),
+        (format!("{} (12 abc) 7 {}", reversed("אלה"), reversed("שלום")), "שלום 7 (12 abc) אלה"),
+        (format!(")abc( 123 {}", reversed("שלום")), "שלום 123 (abc)"),
+        (format!("abc (x) 12 {}", reversed("שלום שלום")), "שלום שלום abc (x) 12"),
+        (format!("[a] [b] {}", reversed("שלום")), "שלום [b] [a]"),
+    ] {
+        assert_eq!(line(&visual), format!("{expected}\n"), "{visual}");
+    }
+}
+
+#[test]
 fn right_to_left_text_may_be_drawn_by_glyph_or_by_word() {
     // In the order of reading, each glyph left of the one before.
     let mut texts = Vec::new();

@@ -94,6 +94,17 @@ fn slides_and_sheets() {
     let slides = ["one", "two", "three"].map(slide);
     let slides = file("a.pptx", &pptx(&slides.each_ref().map(String::as_str), &[]));
     assert_eq!(one(&slides, "3"), ("# Slide 3\n\nthree\n".to_owned(), "slide 3 of 3".to_owned()));
+    let hidden = file(
+        "hidden.pptx",
+        &pptx(&[&slide("one"), &format!("<p:sld show='0'>{}</p:sld>", slide("two"))], &[]),
+    );
+    let error = read(&hidden, "2").expect_err("a hidden slide");
+    assert!(
+        error.contains(
+            "hidden.pptx:2: none of its text is read: 1 hidden slide or sheet left out\nshow the text"
+        ),
+        "{error}"
+    );
     let row = |text: &str| format!("<sheetData><row><c t='str'><v>{text}</v></c></row></sheetData>");
     let (a, b) = (row("first"), row("second"));
     let book = file("a.xlsx", &xlsx(&[("name='A'", &a), ("name='B'", &b)], &[]));
@@ -109,6 +120,20 @@ fn slides_and_sheets() {
     let pages = "<office:presentation><draw:page><draw:frame><draw:text-box><text:p>x</text:p></draw:text-box></draw:frame></draw:page><draw:page><draw:frame><draw:text-box><text:p>y</text:p></draw:text-box></draw:frame></draw:page></office:presentation>";
     let slides = file("a.odp", &odf("presentation", "", pages));
     assert_eq!(one(&slides, "2"), ("# Slide 2\n\ny\n".to_owned(), "slide 2 of 2".to_owned()));
+}
+
+/// Form feeds divide a text into pages.
+#[test]
+fn pages_of_a_text() {
+    let text = file("pages.txt", b"one\n\x0ctwo\n\x0cthree\n");
+    assert_eq!(one(&text, "2"), ("two\n\x0c".to_owned(), "page 2 of 3".to_owned()));
+    assert_eq!(one(&text, "2-").0, "two\n\x0cthree\n");
+    let source = read(&text, "3").expect("a page");
+    let (text, outline) = source.into_text();
+    assert_eq!(outline.location(&text, 1).page, Some(3));
+    assert!(
+        read(&file("pages.txt", b"one\n\x0ctwo\n"), "3").expect_err("no page").contains("there is no page 3")
+    );
 }
 
 #[test]

@@ -285,6 +285,22 @@ fn chapters_are_found_however_they_are_named() {
     );
 }
 
+/// No password opens a book of a shop.
+#[test]
+fn a_copy_protected_book_is_named() {
+    let package = "<package><item id='1' href='1.xhtml' media-type='application/xhtml+xml'/><itemref idref='1'/></package>";
+    let encryption = "<encryption><CipherReference URI='OEBPS/1.xhtml'/></encryption>";
+    let book = archive(&[
+        CONTAINER,
+        ("OEBPS/content.opf", package),
+        ("OEBPS/1.xhtml", "\u{1}"),
+        ("META-INF/encryption.xml", encryption),
+    ]);
+    let error = read_bytes("book.epub", &book, &Limits::default()).expect_err("protected");
+    assert_eq!(error.to_string(), "book.epub: it is copy-protected (DRM)");
+    assert!(error.hint().contains("no password opens it"), "{}", error.hint());
+}
+
 #[test]
 fn a_book_without_an_order_is_read_in_that_of_its_contents() {
     let item =
@@ -315,6 +331,59 @@ fn a_book_without_any_chapter_names_them() {
     let book = archive(&[CONTAINER, ("OEBPS/content.opf", package)]);
     let error = read_bytes("book.epub", &book, &Limits::default()).expect_err("no chapter");
     assert_eq!(error.to_string(), "book.epub: it is damaged: 1 chapter is missing: a.xhtml");
+}
+
+/// A document all of whose text is hidden is not empty.
+#[test]
+fn a_document_without_visible_text_says_what_is_left_out() {
+    let error = |page: &str| {
+        read_bytes("a.html", page.as_bytes(), &Limits::default()).expect_err("no text").to_string()
+    };
+    assert_eq!(
+        error("<p hidden>secret"),
+        "a.html: none of its text is read: text that a reader does not see was left out in 1 place"
+    );
+    assert_eq!(error("<p>"), "a.html: the document is empty");
+}
+
+/// Texts in boxes of their own are no parts of one word.
+#[test]
+fn texts_in_boxes_are_apart() {
+    let spans = |style: &str, texts: &[&str]| {
+        texts.iter().map(|text| format!("<span style='{style}'>{text}</span>")).collect::<String>()
+    };
+    let div = |style: &str, inner: &str| format!("<div style='{style}'>{inner}</div>");
+    let row = spans("", &["Rent", "2", "950"]);
+    for display in ["flex", "grid", "inline-flex", "inline-grid"] {
+        check(&div(&format!("display:{display}"), &row), "Rent 2 950\n");
+        check(
+            &format!("<p>a<b style='display:{display}'>{row}</b>b"),
+            if display.starts_with("inline") { "a Rent 2 950 b\n" } else { "a\nRent 2 950\nb\n" },
+        );
+    }
+    check(&div("display:flex", "2<b>950</b>7"), "2 950 7\n");
+    check(&div("display:flex", &format!("<span>1<b>2</b></span>{row}")), "12 Rent 2 950\n");
+    for style in [
+        "display:table-cell",
+        "float:left",
+        "display:inline-block;width:5em",
+        "display:inline-block;padding:0 1em",
+        "padding-right:8px",
+        "margin:0 .5em",
+    ] {
+        check(&format!("<p>{}", spans(style, &["R", "25", "4"]).replace(">25", "> 25")), "R 25 4\n");
+    }
+    check(&format!("<p>{}", spans("display:block", &["7", "8"])), "7\n8\n");
+    check(
+        &div("display:table", &div("display:table-row", &spans("display:table-cell", &["R", "25", "4"]))),
+        "R 25 4\n",
+    );
+    check(&format!("<style>.fx{{display:flex}}</style><div class=fx>{row}</div>"), "Rent 2 950\n");
+    // Parts of words stay, and so do numbers with a part that only looks otherwise.
+    check(
+        "<p><code style='padding:2px 4px'>Vec</code>s 20<b>24</b> <i style='display:inline-block'>19</i>50",
+        "Vecs 2024 1950\n",
+    );
 }
 
 #[test]

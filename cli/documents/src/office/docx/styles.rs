@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::numbering::NumberOf;
 use crate::Problem;
+use crate::office::listings;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
 use crate::writer::Level;
@@ -26,6 +27,8 @@ pub(super) struct RunLook {
     pub(super) is_tiny: Option<bool>,
     /// Whether something is drawn behind it.
     pub(super) has_ground: Option<bool>,
+    /// Whether its style is one of code.
+    pub(super) is_code: Option<bool>,
 }
 
 impl RunLook {
@@ -69,7 +72,13 @@ impl RunLook {
             is_white: other.is_white.or(self.is_white),
             is_tiny: other.is_tiny.or(self.is_tiny),
             has_ground: other.has_ground.or(self.has_ground),
+            is_code: other.is_code.or(self.is_code),
         }
+    }
+
+    /// Whether it keeps its spaces.
+    pub(super) fn keeps_spaces(&self) -> bool {
+        self.is_code == Some(true) || self.font.as_deref().is_some_and(listings::is_font)
     }
 }
 
@@ -168,6 +177,9 @@ impl Styles {
 impl Style {
     fn set(&mut self, element: &Element) {
         let value = || element.attribute("val");
+        if element.name == "name" && value().is_some_and(|name| listings::is_style(&name)) {
+            self.run.is_code = Some(true);
+        }
         let level = match element.name.as_str() {
             "name" => value().and_then(|name| match name.to_lowercase().as_str() {
                 "title" => Some(1),

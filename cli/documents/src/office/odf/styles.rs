@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::Problem;
+use crate::office::listings;
 use crate::package::xml::{self, Element, Piece};
 use crate::writer::ordinal::Format;
 use crate::writer::{Level, symbols};
@@ -24,8 +25,10 @@ pub(super) struct Look {
     parent: Option<String>,
     /// The list of paragraphs of this style.
     pub(super) list: Option<String>,
-    /// Whether sheets of this style are hidden.
+    /// Whether sheets and slides of this style are hidden.
     pub(super) is_absent: Option<bool>,
+    /// Whether the style is one of code.
+    pub(super) is_code: Option<bool>,
 }
 
 impl Look {
@@ -38,7 +41,13 @@ impl Look {
             parent: None,
             list: other.list.clone().or_else(|| self.list.clone()),
             is_absent: other.is_absent.or(self.is_absent),
+            is_code: other.is_code.or(self.is_code),
         }
+    }
+
+    /// Whether text keeps its spaces.
+    pub(super) fn keeps_spaces(&self) -> bool {
+        self.is_code == Some(true) || self.font.as_deref().is_some_and(listings::is_font)
     }
 }
 
@@ -108,9 +117,11 @@ impl Styles {
                         "style" => {
                             let parent = element.attribute("parent-style-name");
                             let list = element.attribute("list-style-name").filter(|list| !list.is_empty());
-                            look = Some((name(), Look { parent, list, ..Look::default() }));
+                            // Styles of a document itself have numbers as names, and are based on others.
+                            let is_code = listings::is_style(&name()).then_some(true);
+                            look = Some((name(), Look { parent, list, is_code, ..Look::default() }));
                         }
-                        "text-properties" | "table-properties" => {
+                        "text-properties" | "table-properties" | "drawing-page-properties" => {
                             look.iter_mut().for_each(|(_, look)| look.set(&element));
                         }
                         "list-style" => list = Some((Some(name()), ListStyle::default())),
@@ -165,6 +176,10 @@ impl Look {
         let value = |name: &str| element.attribute(name);
         if element.name == "table-properties" {
             self.is_absent = value("display").map(|display| display == "false").or(self.is_absent);
+            return;
+        }
+        if element.name == "drawing-page-properties" {
+            self.is_absent = value("visibility").map(|value| value == "hidden").or(self.is_absent);
             return;
         }
         if let Some(display) = value("display") {

@@ -16,17 +16,19 @@ pub(super) struct Moment {
     pub(super) day: i64,
     /// From 0 on: Sunday is 0.
     pub(super) weekday: usize,
-    /// Seconds of the day, rounded to thousandths.
+    /// Thousandths of a second since midnight.
     pub(super) milliseconds: i64,
 }
 
 impl Moment {
-    /// The moment of a number of days. `None` if spreadsheets do not show it.
-    pub(super) fn of(number: f64, is_1904: bool) -> Option<Moment> {
+    /// The moment of a number of days, rounded to so many milliseconds. `None` if spreadsheets do not show it.
+    pub(super) fn of(number: f64, is_1904: bool, step: i64) -> Option<Moment> {
         if !(0.0..LAST_DAY).contains(&number) {
             return None;
         }
         let milliseconds = (number * 86_400_000.0).round() as i64;
+        // What is rounded up to midnight is on the next day.
+        let milliseconds = (milliseconds + step / 2) / step * step;
         let (days, milliseconds) = (milliseconds.div_euclid(86_400_000), milliseconds.rem_euclid(86_400_000));
         let counted = if is_1904 { days + DAYS_TO_1904 } else { days };
         // The count from 1900 has a 29th of February that never was: day 60.
@@ -70,17 +72,17 @@ mod tests {
             (0.0, true, (1904, 1, 1), 5),
             (43_894.0, true, (2024, 3, 5), 2),
         ] {
-            let moment = Moment::of(number, is_1904).expect("a day");
+            let moment = Moment::of(number, is_1904, 1).expect("a day");
             assert_eq!((moment.year, moment.month, moment.day), date, "{number}");
             if number > 60.0 || is_1904 {
                 assert_eq!(moment.weekday, weekday, "{number}");
             }
         }
-        assert_eq!(Moment::of(0.75, false).expect("a time").milliseconds, 64_800_000);
+        assert_eq!(Moment::of(0.75, false, 1).expect("a time").milliseconds, 64_800_000);
         assert!(
-            Moment::of(-1.0, false).is_none()
-                && Moment::of(f64::NAN, false).is_none()
-                && Moment::of(3e6, false).is_none()
+            Moment::of(-1.0, false, 1).is_none()
+                && Moment::of(f64::NAN, false, 1).is_none()
+                && Moment::of(3e6, false, 1).is_none()
         );
     }
 }

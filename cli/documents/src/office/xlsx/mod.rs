@@ -1,6 +1,7 @@
 //! XLSX (ECMA-376, SpreadsheetML): the tables of the sheets, with numbers and dates as the sheets show them. Hidden
 //! sheets, rows and columns are left out.
 
+mod areas;
 mod calendar;
 mod format;
 mod sheet;

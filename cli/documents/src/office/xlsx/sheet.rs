@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use super::areas::{Merged, Part, Shown};
 use super::{Book, RichText};
 use crate::Problem;
 use crate::office::chart::Charts;
@@ -17,17 +18,20 @@ const MAX_ROWS: usize = 1_048_576;
 const MAX_MERGED: usize = 100_000;
 
 /// A row, from 0 on, and a column.
-type Place = (usize, usize);
+pub(super) type Place = (usize, usize);
 
 /// What a sheet shows.
 #[derive(Debug, Default)]
 pub(super) struct Sheet {
     rows: BTreeMap<usize, Vec<(usize, String)>>,
-    /// Merged areas by their first cells: columns and rows.
-    merged: HashMap<Place, Place>,
-    hidden_rows: HashSet<usize>,
-    /// First and last columns.
-    hidden_columns: Vec<Place>,
+    /// Merged areas: their first and last places.
+    merged: BTreeMap<Place, Place>,
+    /// First and last ones.
+    hidden_rows: Vec<(usize, usize)>,
+    hidden_columns: Vec<(usize, usize)>,
+    /// The last places of cells that reach over several, by those where their text stands.
+    wide: HashMap<Place, Place>,
+    shown_rows: Shown,
     /// Remarks, with the names of their cells.
     comments: Vec<(String, String)>,
     /// The texts of shapes.
@@ -138,70 +142,71 @@ impl Sheet {
         });
     }
 
-    /// Takes out what is hidden.
+    /// Takes out what is hidden. The text of a merged area stands in the first place of it that is shown.
     fn leave_out(&mut self, book: &mut Book) {
-        let (rows, columns) = (&self.hidden_rows, &self.hidden_columns);
-        self.rows.retain(|row, cells| {
-            let is_shown = !rows.contains(row);
-            book.counts.hidden += usize::from(!is_shown && cells.iter().any(|(_, text)| !text.is_empty()));
-            is_shown
-        });
-        let mut hidden = vec![false; MAX_COLUMNS];
-        for (first, last) in columns {
-            hidden.iter_mut().take(last.saturating_add(1)).skip(*first).for_each(|hidden| *hidden = true);
-        }
-        let is_hidden = |column: usize| hidden.get(column).copied().unwrap_or(false);
-        let mut with_text = HashSet::new();
-        for cells in self.rows.values_mut() {
-            cells.retain(|(column, text)| {
-                let hides = is_hidden(*column);
-                if hides && !text.is_empty() {
-                    with_text.insert(*column);
+        let rows = Shown::without(&self.hidden_rows, MAX_ROWS);
+        let columns = Shown::without(&self.hidden_columns, MAX_COLUMNS);
+        let mut merged = Merged::new(std::mem::take(&mut self.merged));
+        let mut shown = BTreeMap::<usize, Vec<(usize, String)>>::new();
+        let (mut with_text, mut covered) = (HashSet::new(), 0);
+        for (row, cells) in std::mem::take(&mut self.rows) {
+            for (column, text) in cells {
+                let part = merged.part((row, column));
+                let (at, last) = match part {
+                    Part::First(last) => ((rows.next(row), columns.next(column)), last),
+                    Part::Alone | Part::Covered => ((row, column), (row, column)),
+                };
+                if rows.next(at.0) != at.0 || at.0 > last.0 {
+                    with_text.insert((Some(row), None));
+                } else if columns.next(at.1) != at.1 || at.1 > last.1 {
+                    with_text.insert((None, Some(column)));
+                } else if part == Part::Covered {
+                    covered += 1;
+                } else {
+                    shown.entry(at.0).or_default().push((at.1, text));
+                    if part != Part::Alone {
+                        self.wide.insert(at, last);
+                    }
                 }
-                !hides
-            });
+            }
         }
-        book.counts.hidden += with_text.len();
-        self.rows.retain(|_, cells| cells.iter().any(|(_, text)| !text.is_empty()));
+        book.counts.hidden += with_text.len() + covered;
+        (self.rows, self.shown_rows) = (shown, rows);
     }
 
-    /// Writes the sheet. Empty rows divide it into tables, and columns that are empty everywhere are left out.
+    /// Writes the sheet. Empty rows divide it into tables, hidden ones do not. Columns that are empty everywhere are left
+    /// out.
     pub(super) fn write(self, writer: &mut Writer, max_bytes: u64) -> Result<(), Problem> {
-        let used: HashSet<usize> = self
-            .rows
-            .values()
-            .flatten()
-            .filter(|(_, text)| !text.is_empty())
-            .map(|(column, _)| *column)
-            .collect();
+        let used: HashSet<usize> = self.rows.values().flatten().map(|(column, _)| *column).collect();
         let mut columns: Vec<usize> = used.into_iter().collect();
         columns.sort_unstable();
         // The place of a column among those that are used.
         let place = |column: usize| columns.partition_point(|used| *used < column);
+        let rows: Vec<usize> = self.rows.keys().copied().collect();
         let mut last = None;
-        for (row, mut cells) in self.rows {
-            if last.is_none_or(|last| row > last + 1) {
+        for (i, (row, mut cells)) in self.rows.into_iter().enumerate() {
+            if last.is_none_or(|last| row > self.shown_rows.next(last + 1)) {
                 writer.end_tables();
                 writer.begin_table();
             }
             // Below a merged cell of several rows the table goes on.
-            last = Some(row);
+            last = last.max(Some(row));
             writer.row();
             cells.sort_by_key(|(column, _)| *column);
             let mut next = 0;
             for (column, text) in cells {
                 let at = place(column);
-                if text.is_empty() || at < next {
+                if at < next {
                     continue;
                 }
-                let (width, height) = self.merged.get(&(row, column)).copied().unwrap_or((1, 1));
-                let width = (place(column + width) - at).max(1);
+                let end = self.wide.get(&(row, column)).copied().unwrap_or((row, column));
+                // Only the rows and columns that are written count.
+                let width = (place(end.1 + 1) - at).max(1);
+                let height = rows.partition_point(|row| *row <= end.0) - i;
                 writer.skip_to_column(at);
                 writer.cell(Span::new(width, height));
                 writer.text(&text);
-                if height > 1 {
-                    last = last.max(Some(row + height - 1));
-                }
+                last = last.max(Some(end.0));
                 next = at + width;
             }
             if writer.len() as u64 > max_bytes {
@@ -265,7 +270,13 @@ impl Reader {
 
     fn start(&mut self, element: &Element) {
         let number = |name: &str| element.attribute(name).and_then(|value| value.parse::<usize>().ok());
-        let is_hidden = || element.attribute("hidden").is_some_and(|value| value == "1" || value == "true");
+        let is_zero =
+            |name: &str| element.attribute(name).and_then(|size| size.parse::<f64>().ok()) == Some(0.0);
+        let is_hidden = || {
+            element.attribute("hidden").is_some_and(|value| value == "1" || value == "true")
+                || is_zero("ht")
+                || is_zero("width")
+        };
         match element.name.as_str() {
             "col" => {
                 if is_hidden() {
@@ -280,8 +291,8 @@ impl Reader {
             "row" => {
                 self.row = number("r").map_or(self.row, |row| row.saturating_sub(1)).min(MAX_ROWS);
                 self.column = 0;
-                if is_hidden() {
-                    self.sheet.hidden_rows.insert(self.row);
+                if is_hidden() && self.sheet.hidden_rows.len() < MAX_ROWS {
+                    self.sheet.hidden_rows.push((self.row, self.row));
                 }
             }
             "c" => {
@@ -307,8 +318,8 @@ impl Reader {
                     && let (Some(first), Some(last)) = (place_of(first), place_of(last))
                     && self.sheet.merged.len() < MAX_MERGED
                 {
-                    let size = (last.1.saturating_sub(first.1) + 1, last.0.saturating_sub(first.0) + 1);
-                    self.sheet.merged.insert(first, size);
+                    let last = (last.0.max(first.0), last.1.max(first.1));
+                    self.sheet.merged.insert(first, last);
                 }
             }
             _ => {

@@ -26,8 +26,18 @@ enum Kind {
 }
 
 fn is_rtl(c: char) -> bool {
-    matches!(c, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}' | '\u{10800}'..='\u{10fff}' | '\u{1e800}'..='\u{1efff}')
+    // Separators and signs of numbers, and marks, have no direction of their own.
+    const NEUTRAL: &[char] = &['\u{606}', '\u{607}', '\u{60e}', '\u{60f}', '\u{6de}', '\u{6e9}'];
+    !matches!(c, '\u{609}'..='\u{60a}' | '\u{60c}' | '\u{66a}'..='\u{66c}')
+        && !NEUTRAL.contains(&c)
+        && matches!(c, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}' | '\u{10800}'..='\u{10fff}' | '\u{1e800}'..='\u{1efff}')
         && !is_digit(c)
+}
+
+/// Whether a letter is Arabic: numbers behind it are written as those in Arabic digits are.
+fn is_arabic(c: char) -> bool {
+    is_rtl(c)
+        && matches!(c, '\u{600}'..='\u{7bf}' | '\u{860}'..='\u{8ff}' | '\u{fb50}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}')
 }
 
 /// Arabic has two kinds of digits of its own.
@@ -137,50 +147,122 @@ fn length(items: &[Item], is_allowed: impl Fn(Kind) -> bool, may_end: impl Fn(Ki
 
 /// Writes items from the right. Latin words with what is between them, and numbers, are written from the left.
 fn write_from_right(items: &[Item], out: &mut String) {
+    let behind_arabic = behind_arabic(items);
     let mut parts: Vec<&[Item]> = Vec::new();
-    let mut rest = items;
-    while !rest.is_empty() {
-        let length = match rest[0].kind {
-            Kind::Ltr => {
-                let may_end = |kind| matches!(kind, Kind::Ltr | Kind::Digit);
-                length(rest, |kind| kind != Kind::Rtl, may_end)
-            }
-            _ => number(rest).unwrap_or(1),
+    let mut at = 0;
+    while at < items.len() {
+        let length = match items[at].kind {
+            Kind::Ltr => latin(&items[at..]),
+            _ => number(&items[at..], behind_arabic[at]).unwrap_or(1),
         };
-        let (part, after) = rest.split_at(length);
-        parts.push(part);
-        rest = after;
+        parts.push(&items[at..at + length]);
+        at += length;
     }
     parts.reverse();
     let is_plain = |part: &[Item]| part.len() == 1 && part[0].kind == Kind::Other;
     let brackets = || parts.iter().filter(|part| is_plain(part)).flat_map(|part| part[0].text.chars());
     // Some files tell how a bracket looks, others which one it is: the one that opens comes first.
     let is_mirrored = unmatched(brackets().map(mirrored)) < unmatched(brackets());
-    for part in parts {
-        if is_mirrored && is_plain(part) {
-            out.extend(part[0].text.chars().map(mirrored));
-        } else {
-            part.iter().for_each(|item| out.push_str(&item.text));
+    let shown = |part: &[Item]| match is_mirrored && is_plain(part) {
+        true => part[0].text.chars().map(mirrored).collect(),
+        false => part.iter().map(|item| item.text.as_str()).collect::<String>(),
+    };
+    let mut written: Vec<(String, Kind)> = parts.iter().map(|part| (shown(part), part[0].kind)).collect();
+    turn_latin_brackets(&mut written);
+    out.extend(written.into_iter().map(|(text, _)| text));
+}
+
+/// Parts in brackets that have Latin words and none from the right stand as they are seen. Those with brackets within
+/// them stay.
+fn turn_latin_brackets(parts: &mut [(String, Kind)]) {
+    let mut open = Vec::new();
+    for at in 0..parts.len() {
+        let Some(c) = parts[at].0.chars().next().filter(|_| parts[at].1 == Kind::Other) else { continue };
+        match c {
+            c if is_opening(c) => open.push(at),
+            c if is_opening(mirrored(c)) => {
+                let Some(first) = open.pop() else { continue };
+                let inner = &mut parts[first + 1..at];
+                let has = |kind: Kind| inner.iter().any(|(_, known)| *known == kind);
+                if has(Kind::Ltr)
+                    && !has(Kind::Rtl)
+                    && !inner.iter().any(|(text, _)| text.starts_with(is_opening))
+                {
+                    inner.reverse();
+                }
+            }
+            _ => {}
         }
     }
 }
 
-/// How many items are a number: digits with single signs between them, and with a sign of a unit or currency.
-fn number(items: &[Item]) -> Option<usize> {
+/// How many items are Latin words with numbers and signs between them. A bracket that is open before them ends them.
+fn latin(items: &[Item]) -> usize {
+    let (mut open, mut length) = (0usize, 1);
+    for (i, item) in items.iter().enumerate() {
+        match item.kind {
+            Kind::Rtl => break,
+            Kind::Ltr | Kind::Digit if open == 0 => length = i + 1,
+            Kind::Ltr | Kind::Digit => {}
+            Kind::Other => {
+                for c in item.text.chars() {
+                    if is_opening(c) {
+                        open += 1;
+                    } else if is_opening(mirrored(c)) {
+                        match open.checked_sub(1) {
+                            Some(rest) => open = rest,
+                            None => return length,
+                        }
+                    }
+                }
+            }
+        }
+    }
+    length
+}
+
+/// How many items are a number: digits with single signs between them, and with a sign of a unit or currency. Signs beside
+/// Arabic numbers belong to the text around them.
+fn number(items: &[Item], behind_arabic: bool) -> Option<usize> {
     let is_digit = |i: usize| items.get(i).is_some_and(|item| item.kind == Kind::Digit);
     let is_one_of = |i: usize, signs: &str| {
         items.get(i).is_some_and(|item| signs.contains(&item.text) && item.kind == Kind::Other)
     };
-    const UNITS: &str = "%$€£₪°#‰";
-    let start = usize::from(is_one_of(0, UNITS) || is_one_of(0, "+"));
+    let is_arabic = |i: usize| is_digit(i) && items[i].text.contains(|c| matches!(c, '\u{660}'..='\u{669}'));
+    let (before, joining, behind) = match behind_arabic || is_arabic(0) || is_arabic(1) {
+        true => ("", ".,:/،٫٬", ""),
+        false => ("+%$€£₪°#‰٪", ".,:/-–،٫٬", "%$€£₪°#‰٪"),
+    };
+    let start = usize::from(is_one_of(0, before));
     if !is_digit(start) {
         return None;
     }
     let mut end = start;
-    while is_digit(end) || (is_one_of(end, ".,:/-–٫٬") && is_digit(end + 1)) {
+    while is_digit(end) || (is_one_of(end, joining) && is_digit(end + 1)) {
         end += 1;
     }
-    Some(end + usize::from(is_one_of(end, UNITS)))
+    Some(end + usize::from(is_one_of(end, behind)))
+}
+
+/// For each item whether the word before it, which stands right of it, is Arabic.
+fn behind_arabic(items: &[Item]) -> Vec<bool> {
+    let mut is_behind = false;
+    let mut known: Vec<bool> = items
+        .iter()
+        .rev()
+        .map(|item| {
+            if matches!(item.kind, Kind::Rtl | Kind::Ltr) {
+                is_behind = item.text.contains(is_arabic);
+            }
+            is_behind
+        })
+        .collect();
+    known.reverse();
+    known
+}
+
+fn is_opening(c: char) -> bool {
+    "([{<«".contains(c)
 }
 
 fn mirrored(c: char) -> char {
@@ -204,9 +286,9 @@ fn unmatched(text: impl Iterator<Item = char>) -> usize {
     let (mut open, mut wrong) = (0, 0);
     for c in text {
         match c {
-            '(' | '[' | '{' | '<' | '«' => open += 1,
-            ')' | ']' | '}' | '>' | '»' if open == 0 => wrong += 1,
-            ')' | ']' | '}' | '>' | '»' => open -= 1,
+            c if is_opening(c) => open += 1,
+            c if is_opening(mirrored(c)) && open == 0 => wrong += 1,
+            c if is_opening(mirrored(c)) => open -= 1,
             _ => {}
         }
     }

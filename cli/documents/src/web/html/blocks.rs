@@ -2,6 +2,7 @@
 
 use super::Tag;
 use super::controls::Choices;
+use super::layout::Stand;
 use super::page::Page;
 use super::style::Declared;
 use crate::writer::Span;
@@ -20,6 +21,9 @@ pub(super) enum Role {
     Item,
     /// A line of its own.
     Line,
+    /// Words of its own, or a gap that divides numbers.
+    Word,
+    Gap,
     Table,
     /// A table that only arranges its cells, which are blocks.
     Layout,
@@ -135,7 +139,21 @@ impl Page<'_> {
                 self.writer.paragraph();
                 Role::Block
             }
-            _ => Role::Inline,
+            _ => match declared.layout.stand(self.is_divided()) {
+                Stand::Within => Role::Inline,
+                Stand::Gap => {
+                    self.has_gap = true;
+                    Role::Gap
+                }
+                Stand::Word => {
+                    self.writer.text(" ");
+                    Role::Word
+                }
+                Stand::Line => {
+                    self.writer.line();
+                    Role::Line
+                }
+            },
         }
     }
 
@@ -154,6 +172,8 @@ impl Page<'_> {
             }
             Role::Item => self.writer.end_item(),
             Role::Line => self.writer.line(),
+            Role::Word => self.writer.text(" "),
+            Role::Gap => self.has_gap = true,
             Role::Table => {
                 self.tables.pop();
                 self.writer.end_table();

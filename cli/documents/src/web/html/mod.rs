@@ -4,6 +4,7 @@
 mod blocks;
 mod controls;
 mod elements;
+mod layout;
 mod math;
 mod page;
 mod prepass;

@@ -33,6 +33,8 @@ struct Open {
     is_struck: bool,
     /// Whether the page itself hides it.
     begins_hiding: bool,
+    /// Whether its parts stand beside each other, each on its own.
+    divides: bool,
     /// What its end writes.
     role: Role,
 }
@@ -62,6 +64,8 @@ pub(super) struct Page<'a> {
     is_counted: bool,
     /// Whether brackets around a reading are in the page.
     pub(super) has_brackets: bool,
+    /// Whether there is a gap before the next text.
+    pub(super) has_gap: bool,
 }
 
 impl<'a> Page<'a> {
@@ -90,6 +94,7 @@ impl<'a> Page<'a> {
             has_heading: false,
             is_counted: false,
             has_brackets: false,
+            has_gap: false,
         }
     }
 
@@ -164,6 +169,11 @@ impl<'a> Page<'a> {
         )
     }
 
+    /// Whether the parts of the innermost element stand beside each other, each on its own.
+    pub(super) fn is_divided(&self) -> bool {
+        self.elements.last().is_some_and(|open| open.divides)
+    }
+
     fn is_absent(&self) -> bool {
         self.elements.last().is_some_and(|open| open.is_absent)
     }
@@ -176,6 +186,12 @@ impl<'a> Page<'a> {
         }
         if !text.trim().is_empty() {
             self.is_counted = false;
+        }
+        if std::mem::take(&mut self.has_gap)
+            && text.starts_with(char::is_numeric)
+            && self.writer.ends_with_number()
+        {
+            self.writer.text(" ");
         }
         match self.elements.last().map(|open| open.role) {
             Some(Role::Title) => self.title.text(text),
@@ -235,7 +251,8 @@ impl<'a> Page<'a> {
         if is_struck {
             self.writer.begin_struck();
         }
-        self.elements.push(name, Open { look, is_absent, is_struck, begins_hiding, role });
+        let divides = declared.layout.divides();
+        self.elements.push(name, Open { look, is_absent, is_struck, begins_hiding, divides, role });
         if tag.is_closed && (self.is_xml || self.svg > 0) {
             self.close(self.elements.len() - 1);
         }

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use super::Tag;
+use super::layout::Layout;
 use crate::writer::Level;
 use crate::writer::ordinal::Format;
 
@@ -121,6 +122,7 @@ pub(super) struct Declared {
     pub(super) background: Option<Color>,
     pub(super) level: Option<Level>,
     pub(super) list: Option<Format>,
+    pub(super) layout: Layout,
     /// Two halves of one way to be cut off.
     is_flat: Option<bool>,
     hides_overflow: Option<bool>,
@@ -144,6 +146,7 @@ impl Declared {
 
     fn set(&mut self, name: &str, value: &str) {
         let is_zero = || pixels(value) == Some(0.0);
+        self.layout.set(name, value);
         match name {
             "display" => self.is_absent = Some(value == "none"),
             "visibility" => self.is_invisible = Some(value == "hidden" || value == "collapse"),
@@ -214,6 +217,7 @@ impl Declared {
             background: other.background.or(self.background),
             level: other.level.or(self.level),
             list: other.list.or(self.list),
+            layout: self.layout.replaced_by(other.layout),
             is_flat: other.is_flat.or(self.is_flat),
             hides_overflow: other.hides_overflow.or(self.hides_overflow),
         }
@@ -221,7 +225,7 @@ impl Declared {
 }
 
 /// A length in pixels. Lengths that depend on others are `None`.
-fn pixels(value: &str) -> Option<f32> {
+pub(super) fn pixels(value: &str) -> Option<f32> {
     let end = value.find(|c: char| c.is_ascii_alphabetic() || c == '%').unwrap_or(value.len());
     let number: f32 = value[..end].trim().parse().ok()?;
     Some(match &value[end..] {

@@ -115,6 +115,8 @@ pub(super) struct Body {
     math: Option<Omml>,
     /// Whether the hidden text is counted already.
     is_counted: bool,
+    /// Whether the last paragraph was one of code.
+    is_code: bool,
     /// A cell that has begun, until its properties are known.
     cell: Option<Span>,
     continues_cell: bool,
@@ -159,6 +161,7 @@ impl Body {
             controls: Vec::new(),
             math: None,
             is_counted: false,
+            is_code: false,
             cell: None,
             continues_cell: false,
             is_below: false,
@@ -209,6 +212,7 @@ impl Body {
     fn reset(&mut self) {
         self.writer.end_tables();
         self.skipping = 0;
+        self.is_code = false;
         (self.tables, self.text_boxes) = (0, 0);
         (self.in_text, self.in_instruction, self.is_below, self.in_reading) = (false, false, false, false);
         (self.in_paragraph_properties, self.in_run_properties) = (false, false);

@@ -67,7 +67,10 @@ impl Body {
         if is_struck {
             out.begin_struck();
         }
-        out.text_at(look.level.unwrap_or(Level::Normal), &known.0);
+        match look.level.unwrap_or(Level::Normal) {
+            Level::Normal if look.keeps_spaces() => out.preformatted(&known.0),
+            level => out.text_at(level, &known.0),
+        }
         if is_struck {
             out.end_struck();
         }
@@ -89,6 +92,9 @@ impl Body {
 
     /// A tab is a space, unless it indents the paragraph.
     pub(super) fn space(&mut self) {
+        if self.runs.last().is_some_and(RunLook::keeps_spaces) {
+            return self.text("\t");
+        }
         if self.paragraphs.last().is_some_and(|paragraph| paragraph.has_begun) && !self.fields.hide_text() {
             self.out().text(" ");
         }
@@ -155,6 +161,8 @@ impl Body {
         let heading = paragraph.heading.or(style.heading).filter(|level| *level > 0);
         let number = style.number.replaced_by(&paragraph.number);
         let number = self.numbering.count(&number, paragraph.style.as_deref(), &self.styles);
+        let is_code = style.run.is_code == Some(true);
+        let behind_code = std::mem::replace(&mut self.is_code, is_code);
         let out = self.out();
         out.end_item();
         match (heading, number) {
@@ -165,6 +173,8 @@ impl Body {
                 }
             }
             (None, Some((level, mark))) if !mark.is_empty() => out.item(level, &mark),
+            // The lines of a listing may be paragraphs.
+            _ if is_code && behind_code => out.line(),
             _ => out.paragraph(),
         }
         let mark = std::mem::take(&mut self.note_mark);

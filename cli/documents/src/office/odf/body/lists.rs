@@ -8,11 +8,18 @@ impl Body<'_> {
     pub(super) fn begin_paragraph(&mut self, element: &Element) {
         self.paragraph_depth += 1;
         self.is_counted = false;
+        if let Some(cell) = self.tables.last_mut().and_then(|table| table.open.as_mut())
+            && cell.notes == self.notes.len()
+        {
+            cell.has_paragraph = true;
+        }
         let style = element.attribute("style-name");
         let look = self.styles.look(style.as_deref());
         let level =
             element.attribute("outline-level").and_then(|level| level.parse::<usize>().ok()).unwrap_or(1);
         let is_heading = element.name == "h" || self.in_title > 0;
+        let is_code = look.is_code == Some(true);
+        let behind_code = std::mem::replace(&mut self.is_code, is_code);
         self.writer.end_item();
         let mark = self.item_mark(look.list.as_deref());
         let depth = self.lists.len().saturating_sub(1);
@@ -20,14 +27,20 @@ impl Body<'_> {
             (true, mark) => {
                 self.writer.heading(if self.in_title > 0 { 2 } else { level });
                 let is_plain = element.attribute("is-list-header").is_some_and(|value| value == "true");
-                let mark =
-                    mark.or_else(|| (element.name == "h" && !is_plain).then(|| self.heading_mark(level)));
+                let restarts = element.attribute("restart-numbering").is_some_and(|value| value == "true");
+                let start = element.attribute("start-value").and_then(|start| start.parse().ok());
+                let restart = restarts.then_some(start);
+                let mark = mark.or_else(|| {
+                    (element.name == "h" && !is_plain).then(|| self.heading_mark(level, restart))
+                });
                 mark.filter(|mark| !mark.is_empty() && mark != "-")
                     .iter()
                     .for_each(|mark| self.writer.number(mark));
             }
             (false, Some(mark)) if !mark.is_empty() => self.writer.item(depth, &mark),
             (false, _) if !self.lists.is_empty() => self.writer.line(),
+            // The lines of a listing may be paragraphs.
+            (false, _) if is_code && behind_code => self.writer.line(),
             (false, _) => self.writer.paragraph(),
         }
         self.looks.push(look);
@@ -59,11 +72,15 @@ impl Body<'_> {
         Some(mark)
     }
 
-    pub(super) fn heading_mark(&mut self, level: usize) -> String {
+    /// The mark of the heading that begins. It may restart the numbers of its level, with a number that the file names.
+    fn heading_mark(&mut self, level: usize, restart: Option<Option<i64>>) -> String {
         let at = level.saturating_sub(1).min(LEVELS - 1);
         let style = self.styles.headings.clone();
-        self.headings[at] =
-            Some(self.headings[at].map_or(style.start(at), |number| number.saturating_add(1)));
+        self.headings[at] = Some(match (restart, self.headings[at]) {
+            (Some(Some(start)), _) => start,
+            (None, Some(number)) => number.saturating_add(1),
+            (Some(None), _) | (None, None) => style.start(at),
+        });
         self.headings[at + 1..].fill(None);
         style.mark(at, &self.headings)
     }

@@ -2,15 +2,18 @@
 
 mod lists;
 mod tables;
+mod values;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use self::values::Value;
+use super::CONTENT;
 use super::styles::{LEVELS, Look, Styles};
 use crate::counts::Counts;
 use crate::package::xml::{self, Element, Piece};
 use crate::selection::Chooser;
 use crate::writer::symbols::{self, EMPTY, TICKED};
-use crate::writer::{Level, Span, Writer};
+use crate::writer::{Level, Writer};
 use crate::{Note, Options, Problem, Selection, Unit};
 
 /// Elements whose content is not part of the text. The alternatives of an object repeat it.
@@ -33,6 +36,8 @@ const SKIPPED: &[&str] = &[
     "index-title-template",
     "table-of-content-source",
 ];
+/// Spaces beside each other.
+const MAX_SPACES: usize = 1000;
 /// A cell or row that is the same many times is written so often at most.
 const MAX_REPEATED: usize = 1000;
 
@@ -53,23 +58,47 @@ struct List {
 struct Table {
     /// First and last hidden columns.
     hidden: Vec<(usize, usize)>,
-    /// The column of the next definition, and of the next cell.
+    /// The column of the next definition, of the next cell, and behind the last cell with those that it covers.
     defined: usize,
     column: usize,
+    covered_until: usize,
     repeated: usize,
     is_hidden_row: bool,
+    /// The cells of the row, and those of hidden rows that reach into it.
     cells: Vec<Cell>,
-    /// Where text goes behind the cell.
-    outer: Option<Writer>,
-    span: Option<(Span, usize)>,
+    /// The cell that is read.
+    open: Option<OpenCell>,
     /// Whether a row is written, in a table within a cell.
     has_row: bool,
 }
 
+/// A cell with text, or of several rows and columns.
 #[derive(Debug)]
-enum Cell {
-    Empty(usize),
-    Text(Span, String, usize),
+struct Cell {
+    /// Its first column among those that are shown, and how many of them it reaches over.
+    column: usize,
+    columns: usize,
+    rows: usize,
+    text: String,
+    /// How often it is there.
+    count: usize,
+}
+
+/// A cell while it is read.
+#[derive(Debug)]
+struct OpenCell {
+    /// Where text goes behind it.
+    outer: Writer,
+    columns: usize,
+    rows: usize,
+    repeated: usize,
+    /// Whether another cell reaches over it.
+    is_covered: bool,
+    /// What it shows if it has no paragraph.
+    value: Option<Value>,
+    has_paragraph: bool,
+    /// Notes that were open when it began: a paragraph of another is none of the cell.
+    notes: usize,
 }
 
 /// The text of a document while it is read.
@@ -95,6 +124,8 @@ pub(super) struct Body<'a> {
     written_notes: Vec<String>,
     skipping: usize,
     is_counted: bool,
+    /// Whether the last paragraph was one of code.
+    is_code: bool,
     paragraph_depth: usize,
     /// Fields of forms by their ids, and the one that is read.
     controls: HashMap<String, String>,
@@ -131,6 +162,7 @@ impl<'a> Body<'a> {
             written_notes: Vec::new(),
             skipping: 0,
             is_counted: false,
+            is_code: false,
             paragraph_depth: 0,
             controls: HashMap::new(),
             has_picture: false,
@@ -154,7 +186,11 @@ impl<'a> Body<'a> {
         text: &str,
         mut formula: impl FnMut(&str) -> Option<String>,
     ) -> Result<(), Problem> {
-        xml::read("content.xml", text, |piece| {
+        let (hidden, mut paragraph) = (hidden_paragraphs(text)?, 0);
+        xml::read(CONTENT, text, |piece| {
+            if let Piece::Start(element) = &piece {
+                paragraph += usize::from(is_paragraph(&element.name));
+            }
             match piece {
                 Piece::Start(_) if self.skipping > 0 => self.skipping += 1,
                 Piece::End(_) if self.skipping > 0 => self.skipping -= 1,
@@ -171,6 +207,10 @@ impl<'a> Body<'a> {
                     }
                     self.description = None;
                 }
+                Piece::Start(element) if is_paragraph(&element.name) && hidden.contains(&paragraph) => {
+                    self.counts.hidden += 1;
+                    self.skipping = 1;
+                }
                 Piece::Start(element) => self.start(&element),
                 Piece::End(name) => self.end(&name),
                 Piece::Text(text) if self.in_creator => self.creator.push_str(&text),
@@ -178,7 +218,7 @@ impl<'a> Body<'a> {
                     if let Some(description) = &mut self.description {
                         description.push_str(&text);
                     } else if self.paragraph_depth > 0 && !self.in_date {
-                        self.text(&text);
+                        self.text(&with_single_spaces(&text));
                     }
                 }
             }
@@ -234,9 +274,10 @@ impl<'a> Body<'a> {
                 self.looks.push(around.replaced_by(&look));
             }
             "s" => self.space(number("c").unwrap_or(1)),
+            "tab" if self.looks.last().is_some_and(Look::keeps_spaces) => self.text("\t"),
             "tab" => self.space(1),
             "line-break" => self.writer.line(),
-            "hidden-text" | "hidden-paragraph" if value("is-hidden").is_some_and(|value| value == "true") => {
+            "hidden-text" | "section" if is_hidden(element) => {
                 self.counts.hidden += 1;
                 self.skipping = 1;
             }
@@ -264,19 +305,10 @@ impl<'a> Body<'a> {
                 if let Some(table) = self.tables.last_mut() {
                     table.repeated = number("number-rows-repeated").unwrap_or(1);
                     table.is_hidden_row = value("visibility").is_some_and(|value| value != "visible");
-                    table.column = 0;
-                    table.cells.clear();
+                    (table.column, table.covered_until) = (0, 0);
                 }
             }
-            "table-cell" => self.begin_cell(element),
-            // Another cell reaches over it.
-            "covered-table-cell" => {
-                if let Some(table) = self.tables.last_mut() {
-                    table.column =
-                        table.column.saturating_add(number("number-columns-repeated").unwrap_or(1));
-                }
-                self.skipping = 1;
-            }
+            "table-cell" | "covered-table-cell" => self.begin_cell(element),
             "note" => self.begin_note(),
             "note-citation" => self.skipping = 1,
             "annotation" => {
@@ -297,6 +329,11 @@ impl<'a> Body<'a> {
             "page" => {
                 self.slides += 1;
                 if !self.takes_next(Unit::Slide) {
+                    self.skipping = 1;
+                    return;
+                }
+                if self.styles.look(value("style-name").as_deref()).is_absent == Some(true) {
+                    self.counts.hidden_parts += 1;
                     self.skipping = 1;
                     return;
                 }
@@ -335,7 +372,7 @@ impl<'a> Body<'a> {
                 self.paragraph_depth = self.paragraph_depth.saturating_sub(1);
                 self.looks.pop();
                 self.writer.end_item();
-                if self.lists.is_empty() {
+                if self.lists.is_empty() && !self.is_code {
                     self.writer.paragraph();
                 }
             }
@@ -348,7 +385,7 @@ impl<'a> Body<'a> {
                 }
             }
             "table" => self.end_table(),
-            "table-cell" => self.end_cell(),
+            "table-cell" | "covered-table-cell" => self.end_cell(),
             "table-row" => self.end_row(),
             "note" => self.end_note(&format!("[^{}]: ", self.note_count)),
             "annotation" => {
@@ -418,8 +455,12 @@ impl<'a> Body<'a> {
     }
 
     fn space(&mut self, count: usize) {
-        if self.paragraph_depth > 0 && count > 0 {
-            self.writer.text(" ");
+        if self.paragraph_depth == 0 || count == 0 {
+            return;
+        }
+        match self.looks.last().is_some_and(Look::keeps_spaces) {
+            true => self.text(&" ".repeat(count.min(MAX_SPACES))),
+            false => self.writer.text(" "),
         }
     }
 
@@ -441,9 +482,55 @@ impl<'a> Body<'a> {
         if is_struck {
             self.writer.begin_struck();
         }
-        self.writer.text_at(look.level.unwrap_or(Level::Normal), &text);
+        match look.level.unwrap_or(Level::Normal) {
+            Level::Normal if look.keeps_spaces() => self.writer.preformatted(&text),
+            level => self.writer.text_at(level, &text),
+        }
         if is_struck {
             self.writer.end_struck();
         }
     }
+}
+
+/// A text of the file, in which several spaces and ends of lines are one space: others are elements.
+fn with_single_spaces(text: &str) -> String {
+    let mut after_space = false;
+    let is_kept = |c: &char| !(std::mem::replace(&mut after_space, c.is_ascii_whitespace()) && after_space);
+    text.chars().map(|c| if c.is_ascii_whitespace() { ' ' } else { c }).filter(is_kept).collect()
+}
+
+fn is_paragraph(name: &str) -> bool {
+    matches!(name, "p" | "h")
+}
+
+/// Whether an element says that its content is not shown.
+fn is_hidden(element: &Element) -> bool {
+    element.attribute("is-hidden").is_some_and(|value| value == "true")
+        || element.attribute("display").is_some_and(|value| value == "none")
+}
+
+/// The numbers, from 1 on, of the paragraphs that fields within them hide.
+///
+/// # Errors
+/// The text is no XML.
+fn hidden_paragraphs(text: &str) -> Result<HashSet<usize>, Problem> {
+    let (mut hidden, mut count, mut open) = (HashSet::new(), 0, Vec::new());
+    if !text.contains("hidden-paragraph") {
+        return Ok(hidden);
+    }
+    xml::read(CONTENT, text, |piece| {
+        match piece {
+            Piece::Start(element) if is_paragraph(&element.name) => {
+                count += 1;
+                open.push(count);
+            }
+            Piece::Start(element) if element.name == "hidden-paragraph" && is_hidden(&element) => {
+                hidden.extend(open.last());
+            }
+            Piece::End(name) if is_paragraph(&name) => _ = open.pop(),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(hidden)
 }

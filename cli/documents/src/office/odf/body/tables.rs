@@ -1,6 +1,7 @@
 //! Tables: cells and rows may be there many times, and some are hidden.
 
-use super::{Body, Cell, MAX_REPEATED, Table};
+use super::values::Value;
+use super::{Body, Cell, MAX_REPEATED, OpenCell, Table};
 use crate::Unit;
 use crate::package::xml::Element;
 use crate::writer::Span;
@@ -51,74 +52,113 @@ impl Body<'_> {
     }
 
     pub(super) fn begin_cell(&mut self, element: &Element) {
-        let number =
-            |name: &str| element.attribute(name).and_then(|value| value.parse::<usize>().ok()).unwrap_or(1);
+        let number = |name: &str| {
+            element.attribute(name).and_then(|value| value.parse::<usize>().ok()).unwrap_or(1).max(1)
+        };
         let Some(table) = self.tables.last_mut() else { return };
-        let span = Span::new(number("number-columns-spanned"), number("number-rows-spanned"));
-        table.span = Some((span, number("number-columns-repeated").max(1)));
-        table.outer = Some(std::mem::take(&mut self.writer));
+        let is_covered = element.name == "covered-table-cell";
+        // Some files leave out the cells that another one covers.
+        if !is_covered {
+            table.column = table.column.max(table.covered_until);
+        }
+        table.open = Some(OpenCell {
+            outer: std::mem::take(&mut self.writer),
+            columns: number("number-columns-spanned"),
+            rows: number("number-rows-spanned"),
+            repeated: number("number-columns-repeated"),
+            is_covered,
+            value: Value::of(element),
+            has_paragraph: false,
+            notes: self.notes.len(),
+        });
     }
 
     pub(super) fn end_cell(&mut self) {
         let Some(table) = self.tables.last_mut() else { return };
-        let (Some(outer), Some((span, repeated))) = (table.outer.take(), table.span.take()) else { return };
-        let text = std::mem::replace(&mut self.writer, outer).finish();
+        let Some(cell) = table.open.take() else { return };
+        let OpenCell { columns, rows, repeated, is_covered, .. } = cell;
+        let text = std::mem::replace(&mut self.writer, cell.outer).finish();
+        let text = match cell.value {
+            Some(value) if !cell.has_paragraph => {
+                self.counts.no_results += usize::from(matches!(value, Value::Formula(_)));
+                value.into_text() + text.trim()
+            }
+            // Its format shows nothing.
+            Some(Value::Known(value)) if text.trim().is_empty() => {
+                self.counts.hidden += usize::from(!value.is_empty());
+                String::new()
+            }
+            _ => text.trim().to_owned(),
+        };
         let first = table.column;
-        table.column = table.column.saturating_add(repeated.max(span.columns));
+        table.column = first.saturating_add(repeated);
+        if is_covered {
+            self.counts.hidden += usize::from(!text.is_empty());
+            return;
+        }
+        table.covered_until = first.saturating_add(repeated.max(columns));
         // A cell may be there in shown and in hidden columns.
-        let shown = table.shown(first, repeated);
-        match text.trim().is_empty() {
-            _ if shown == 0 => self.counts.hidden += usize::from(!text.trim().is_empty()),
-            true if span == Span::ONE => table.cells.push(Cell::Empty(shown)),
-            _ => table.cells.push(Cell::Text(span, text, shown.min(MAX_REPEATED))),
+        let (columns, count) = match repeated {
+            1 => (table.shown(first, columns), 1),
+            _ => (1, table.shown(first, repeated).min(MAX_REPEATED)),
+        };
+        if columns == 0 || count == 0 {
+            self.counts.hidden += usize::from(!text.is_empty());
+        } else if !text.is_empty() || columns.max(rows) > 1 {
+            table.cells.push(Cell { column: table.shown(0, first), columns, rows, text, count });
         }
     }
 
     pub(super) fn end_row(&mut self) {
         let Some(table) = self.tables.last_mut() else { return };
-        let cells = std::mem::take(&mut table.cells);
-        let has_text = |cell: &Cell| matches!(cell, Cell::Text(_, text, _) if !text.trim().is_empty());
-        let is_filled = cells.iter().any(has_text);
+        let mut cells = std::mem::take(&mut table.cells);
+        let is_filled = cells.iter().any(|cell| !cell.text.is_empty());
+        let repeated = table.repeated.max(1);
         if table.is_hidden_row {
-            self.counts.hidden += usize::from(is_filled);
-            return;
+            // What reaches into the rows below stands there.
+            let (mut below, hidden): (Vec<_>, Vec<_>) =
+                cells.into_iter().partition(|cell| cell.rows > repeated);
+            self.counts.hidden += usize::from(hidden.iter().any(|cell| !cell.text.is_empty()));
+            below.iter_mut().for_each(|cell| cell.rows -= repeated);
+            table.cells = below;
+            return self.writer.pass_rows(repeated);
         }
-        let times = if is_filled { table.repeated.clamp(1, MAX_REPEATED) } else { 1 };
+        let times = if is_filled { repeated.min(MAX_REPEATED) } else { 1 };
         if is_filled {
-            self.counts.repeated_rows += table.repeated.saturating_sub(times);
+            self.counts.repeated_rows += repeated - times;
         }
+        // Those of hidden rows came first.
+        cells.sort_by_key(|cell| cell.column);
         if self.tables.len() > 1 {
             return self.write_within_cell(&cells);
         }
         for _ in 0..times {
             self.writer.row();
             for cell in &cells {
-                match cell {
-                    Cell::Empty(count) => self.writer.skip_columns(*count),
-                    Cell::Text(span, text, repeated) => {
-                        for _ in 0..*repeated {
-                            self.writer.cell(*span);
-                            self.writer.text(text.trim());
-                        }
-                    }
+                self.writer.skip_to_column(cell.column);
+                for _ in 0..cell.count {
+                    self.writer.cell(Span::new(cell.columns, cell.rows));
+                    self.writer.text(&cell.text);
                 }
             }
             if self.writer.len() as u64 > self.max_bytes {
                 return;
             }
         }
+        self.writer.pass_rows(repeated - times);
     }
 
     /// Writes the row of a table that is within a cell, as part of its text. A cell that is split is such a table.
     fn write_within_cell(&mut self, cells: &[Cell]) {
-        let text = |cell: &Cell| match cell {
-            Cell::Text(_, text, _) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
-            Cell::Empty(_) => None,
-        };
-        let texts: Vec<String> = cells.iter().filter_map(text).collect();
-        if let Some(table) = self.tables.last_mut().filter(|_| !texts.is_empty()) {
+        let (mut row, mut column) = (String::new(), 0);
+        for cell in cells.iter().filter(|cell| !cell.text.is_empty()) {
+            row.push_str(&", ".repeat(cell.column.saturating_sub(column).min(MAX_REPEATED)));
+            row.push_str(&vec![cell.text.as_str(); cell.count].join(", "));
+            column = cell.column + cell.count - 1;
+        }
+        if let Some(table) = self.tables.last_mut().filter(|_| !row.is_empty()) {
             let before = if std::mem::replace(&mut table.has_row, true) { "; " } else { "" };
-            self.writer.text(&format!("{before}{}", texts.join(", ")));
+            self.writer.text(&format!("{before}{row}"));
         }
     }
 }

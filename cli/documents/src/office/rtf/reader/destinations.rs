@@ -11,6 +11,14 @@ impl Reader {
     pub(super) fn begin_destination(&mut self, word: &str, is_optional: bool) -> bool {
         let destination = match word {
             _ if self.group.destination == Destination::Skipped => return false,
+            "upr" => Destination::Alternatives,
+            "ud" => {
+                let of = |group: &&Group| group.destination != Destination::Alternatives;
+                self.group.destination =
+                    self.groups.iter().rev().find(of).map_or(Destination::Text, |group| group.destination);
+                return true;
+            }
+            _ if self.group.destination == Destination::Alternatives => return false,
             "fonttbl" => Destination::Fonts,
             "stylesheet" => Destination::Styles,
             "listtext" | "pntext" => Destination::Mark,
@@ -29,8 +37,13 @@ impl Reader {
                 self.counts.pictures += 1;
                 Destination::Skipped
             }
-            "fldrslt" | "formfield" | "shppict" | "shptxt" | "shpinst" | "shp" | "result" | "ud" => {
+            "fldrslt" | "formfield" | "shppict" | "shptxt" | "shpinst" | "shp" | "result" => {
                 return true;
+            }
+            // It stands where a row of a table within a cell ends.
+            "nesttableprops" => {
+                self.end_inner("; ");
+                Destination::Skipped
             }
             word if SKIPPED.contains(&word) => Destination::Skipped,
             // Another program may know it.
@@ -140,11 +153,11 @@ impl Reader {
     pub(super) fn style_word(&mut self, word: &str, number: Option<i32>) {
         match (word, number) {
             ("s", number) => {
-                self.style = number.unwrap_or(0);
+                self.defined = number.unwrap_or(0);
                 self.name.clear();
             }
             ("outlinelevel", Some(level @ 0..9)) => {
-                self.styles.insert(self.style, level as usize + 1);
+                self.styles.insert(self.defined, level as usize + 1);
             }
             _ => {}
         }

@@ -2,12 +2,14 @@
 
 mod destinations;
 mod paragraphs;
+mod tables;
 
 use std::collections::HashMap;
 use std::mem;
 
 use encoding_rs::{Encoding, WINDOWS_1252};
 
+use self::tables::Table;
 use super::tokens::Token;
 use super::{Fonts, of_code_page};
 use crate::counts::Counts;
@@ -64,6 +66,7 @@ const SKIPPED: &[&str] = &[
     "panose",
     "docvar",
     "keywords",
+    "nonesttables",
 ];
 
 /// Where the text of a group goes.
@@ -72,6 +75,8 @@ enum Destination {
     #[default]
     Text,
     Skipped,
+    /// A text in the characters of one code page, and then the same in those of Unicode.
+    Alternatives,
     Fonts,
     Styles,
     /// The mark of a list.
@@ -97,8 +102,22 @@ struct Group {
     font: i32,
     /// Bytes that stand for a character after `\u`, if the file says it.
     fallback: Option<usize>,
+    paragraph: Paragraph,
     /// Whether this group began its destination.
     begins: bool,
+}
+
+/// What a paragraph is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Paragraph {
+    style: i32,
+    /// Its level, if it says that it is a heading.
+    heading: Option<usize>,
+    /// Its depth in a list.
+    depth: usize,
+    in_table: bool,
+    /// Whether it is in a table within a cell.
+    is_inner: bool,
 }
 
 /// A field with its instruction.
@@ -123,7 +142,8 @@ pub(super) struct Reader {
     fonts: Fonts,
     /// Levels of headings by the numbers of their styles.
     styles: HashMap<i32, usize>,
-    style: i32,
+    /// The style that is defined.
+    defined: i32,
     /// Bytes that are not decoded yet, and half of a character beyond 16 bits.
     bytes: Vec<u8>,
     surrogate: Option<u32>,
@@ -142,23 +162,15 @@ pub(super) struct Reader {
     fields: Vec<Field>,
     counts: Counts,
     is_counted: bool,
-    /// The paragraph: whether it has text, its heading, its mark and depth in a list, and whether it is in a table.
+    /// Whether the paragraph has text, and its mark in a list.
     has_begun: bool,
-    heading: Option<usize>,
     mark: String,
-    depth: usize,
-    in_table: bool,
-    in_row: bool,
-    table_is_open: bool,
-    /// The cells of the row as they are defined, and which one is read.
-    cells: Vec<(bool, bool, bool, bool)>,
-    cell: (bool, bool, bool, bool),
-    cell_at: usize,
+    table: Table,
 }
 
 impl Reader {
     pub(super) fn len(&self) -> usize {
-        self.writer.len() + self.outer.iter().map(Writer::len).sum::<usize>()
+        self.writer.len() + self.table.len() + self.outer.iter().map(Writer::len).sum::<usize>()
     }
 
     pub(super) fn finish(mut self) -> (String, Counts) {
@@ -168,6 +180,7 @@ impl Reader {
             (self.group.destination, self.group.begins) = (Destination::Note, true);
             self.close_destination();
         }
+        self.end_table();
         self.counts.unfilled_rows += self.writer.unfilled_rows();
         let text = self.writer.finish();
         let of = |parts: &[String], name: &str| -> Vec<String> {
@@ -237,7 +250,7 @@ impl Reader {
             return;
         }
         match self.group.destination {
-            Destination::Skipped => return,
+            Destination::Skipped | Destination::Alternatives => return,
             Destination::Fonts => return self.font_word(word, number),
             Destination::Styles => return self.style_word(word, number),
             _ => {}
@@ -250,8 +263,9 @@ impl Reader {
             }
             "f" => self.group.font = number.unwrap_or(0),
             "plain" => {
-                let Group { destination, font, fallback, begins, is_deleted, .. } = self.group;
-                self.group = Group { destination, font, fallback, begins, is_deleted, ..Group::default() };
+                let Group { destination, font, fallback, begins, is_deleted, paragraph, .. } = self.group;
+                self.group =
+                    Group { destination, font, fallback, begins, is_deleted, paragraph, ..Group::default() };
             }
             "super" => self.group.level = if is_on { Level::Raised } else { Level::Normal },
             "sub" => self.group.level = if is_on { Level::Lowered } else { Level::Normal },
@@ -264,17 +278,16 @@ impl Reader {
                 self.counts.deletions += usize::from(is_on && !self.group.is_deleted);
                 self.group.is_deleted = is_on;
             }
-            // The mark of a list is no paragraph.
-            "pard" if self.group.destination == Destination::Mark => {}
-            "pard" => (self.heading, self.style, self.depth, self.in_table) = (None, 0, 0, false),
-            "s" => self.style = number.unwrap_or(0),
+            "pard" => self.group.paragraph = Paragraph::default(),
+            "s" => self.group.paragraph.style = number.unwrap_or(0),
             "outlinelevel" => {
-                self.heading = number
+                self.group.paragraph.heading = number
                     .and_then(|level| usize::try_from(level).ok())
                     .filter(|level| *level < 9)
                     .map(|level| level + 1)
             }
-            "intbl" => self.in_table = true,
+            "itap" => self.group.paragraph.is_inner = number.is_some_and(|depth| depth > 1),
+            "intbl" => self.group.paragraph.in_table = true,
             "par" | "sect" | "page" => self.end_paragraph(),
             "line" => {
                 self.begin_text();
@@ -290,20 +303,17 @@ impl Reader {
             "rdblquote" => self.write("”"),
             "bullet" => self.write("•"),
             "chftn" => {}
-            "trowd" => self.cells.clear(),
-            "clmgf" | "clmrg" | "clvmgf" | "clvmrg" => {
-                let (left, covered, top, below) = &mut self.cell;
-                *[left, covered, top, below]
-                    [["clmgf", "clmrg", "clvmgf", "clvmrg"].iter().position(|w| *w == word).unwrap_or(0)] =
-                    true;
-            }
-            "cellx" if self.cells.len() < 1000 => self.cells.push(mem::take(&mut self.cell)),
+            "trowd" => self.table.define_row(),
+            "trleft" => self.table.set_left(number.unwrap_or(0)),
+            "clmgf" | "clmrg" | "clvmgf" | "clvmrg" => self.table.merge(word),
+            "cellx" => self.table.define_cell(number.unwrap_or(0)),
             "cell" => self.end_cell(),
             "row" => self.end_row(),
             "fftype" | "ffdefres" | "ffres" => self.form(word, number.unwrap_or(0)),
-            "ilvl" => self.depth = number.and_then(|level| usize::try_from(level).ok()).unwrap_or(0),
-            "nestcell" => self.write(" "),
-            "nestrow" => self.writer.line(),
+            "ilvl" => {
+                self.group.paragraph.depth = number.and_then(|level| usize::try_from(level).ok()).unwrap_or(0)
+            }
+            "nestcell" => self.end_inner(", "),
             _ => {}
         }
     }
@@ -356,7 +366,7 @@ impl Reader {
     /// Appends text where the group says.
     fn write(&mut self, text: &str) {
         match self.group.destination {
-            Destination::Skipped => {}
+            Destination::Skipped | Destination::Alternatives => {}
             Destination::Fonts => {
                 let name = text.split(';').next().unwrap_or_default().to_owned();
                 let font = self.font();
@@ -370,7 +380,7 @@ impl Reader {
                 let level =
                     name.strip_prefix("heading ").and_then(|level| level.trim_end_matches(';').parse().ok());
                 if let Some(level @ 1..=9) = level {
-                    self.styles.insert(self.style, level);
+                    self.styles.insert(self.defined, level);
                 }
             }
             Destination::Mark => self.mark.push_str(text),

@@ -1,5 +1,8 @@
 //! The codes of number formats: sections, and the pieces of each.
 
+/// AM and PM in Chinese.
+const HALVES: &str = "上午/下午";
+
 /// A piece of a code.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {
@@ -132,7 +135,11 @@ impl Section {
                     section.tokens.push(Token::Half(is_short));
                     length = if is_short { 3 } else { 5 };
                 }
-                'y' | 'Y' | 'm' | 'M' | 'd' | 'D' | 'h' | 'H' | 's' | 'S' => {
+                _ if rest.starts_with(HALVES) => {
+                    section.tokens.push(Token::Half(false));
+                    length = HALVES.len();
+                }
+                c if section.begins_date(&lower) => {
                     let letter = c.to_ascii_lowercase();
                     length = lower.find(|other| other != letter).unwrap_or(lower.len());
                     section.tokens.push(Token::Date(letter, length));
@@ -142,6 +149,14 @@ impl Section {
             rest = &rest[length..];
         }
         section
+    }
+
+    /// Whether a code in small letters begins with a part of a date. Years of eras (`e`, `g`, `b`) and days of the week
+    /// (`aaa`) stand in dates of East Asia. Behind digits such a letter is a text.
+    fn begins_date(&self, code: &str) -> bool {
+        let has_digits = || self.tokens.iter().any(|token| matches!(token, Token::Digit(_)));
+        code.starts_with(['y', 'm', 'd', 'h', 's'])
+            || (code.starts_with(['e', 'g', 'b']) || code.starts_with("aaa")) && !has_digits()
     }
 
     fn text(&mut self, text: &str) {

@@ -23,16 +23,16 @@ const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursd
 pub(super) fn date(tokens: &[Token], number: f64, is_1904: bool) -> Option<String> {
     let has_half = tokens.iter().any(|token| matches!(token, Token::Half(_)));
     let is_elapsed = tokens.iter().any(|token| matches!(token, Token::Elapsed(..)));
-    let mut moment = Moment::of(number, is_1904)?;
-    // Fractions of seconds are rounded where they are not shown.
+    // Fractions of seconds are rounded where they are not shown. A day alone is not rounded.
     let fractions = tokens
         .iter()
         .skip_while(|token| !matches!(token, Token::Date('s', _) | Token::Elapsed('s', _)))
         .skip(1);
     let has_fractions = fractions.clone().next() == Some(&Token::Point);
-    if !has_fractions {
-        moment.milliseconds = (moment.milliseconds + 500) / 1000 * 1000;
-    }
+    let has_time = tokens
+        .iter()
+        .any(|token| matches!(token, Token::Date('h' | 's', _) | Token::Elapsed(..) | Token::Half(_)));
+    let moment = Moment::of(number, is_1904, if has_time && !has_fractions { 1000 } else { 1 })?;
     let total = if is_elapsed {
         (number * 86_400.0 + if has_fractions { 0.0 } else { 0.5 }).floor() as i64
     } else {
@@ -58,7 +58,14 @@ pub(super) fn date(tokens: &[Token], number: f64, is_1904: bool) -> Option<Strin
                 fraction_digits += 1;
             }
             Token::Date('y', count) if *count <= 2 => written.push_str(&format!("{:02}", moment.year % 100)),
-            Token::Date('y', _) => written.push_str(&moment.year.to_string()),
+            // The year of an era as that which all understand, without the name of the era.
+            Token::Date('y' | 'e', _) => written.push_str(&moment.year.to_string()),
+            Token::Date('g', _) => {}
+            // The years of Thailand.
+            Token::Date('b', count) if *count <= 2 => {
+                written.push_str(&format!("{:02}", (moment.year + 543) % 100))
+            }
+            Token::Date('b', _) => written.push_str(&(moment.year + 543).to_string()),
             Token::Date('m', count @ 1..=2) if time_before() || time_after() => {
                 written.push_str(&format!("{minute:0count$}"))
             }
@@ -67,8 +74,8 @@ pub(super) fn date(tokens: &[Token], number: f64, is_1904: bool) -> Option<Strin
             Token::Date('m', 5) => written.push_str(&MONTHS[moment.month - 1][..1]),
             Token::Date('m', _) => written.push_str(MONTHS[moment.month - 1]),
             Token::Date('d', count @ 1..=2) => written.push_str(&format!("{:0count$}", moment.day)),
-            Token::Date('d', 3) => written.push_str(&WEEKDAYS[moment.weekday][..3]),
-            Token::Date('d', _) => written.push_str(WEEKDAYS[moment.weekday]),
+            Token::Date('d' | 'a', 3) => written.push_str(&WEEKDAYS[moment.weekday][..3]),
+            Token::Date('d' | 'a', _) => written.push_str(WEEKDAYS[moment.weekday]),
             Token::Date('h', count) => {
                 let hour = if has_half { (hour + 11) % 12 + 1 } else { hour };
                 written.push_str(&format!("{hour:0width$}", width = (*count).min(2)));

@@ -1,0 +1,129 @@
+//! How an element that is not a block of itself stands beside its neighbours: as a part of a word, as words of its own, or
+//! on lines of its own.
+
+use super::style::pixels;
+
+/// A gap of so many pixels divides numbers.
+const GAP: f32 = 3.0;
+
+/// What declarations say of it. `None` is for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Layout {
+    display: Option<Display>,
+    floats: Option<bool>,
+    is_wide: Option<bool>,
+    has_gap: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Display {
+    Inline,
+    InlineBlock,
+    Block,
+    Cell,
+    /// Its parts stand beside each other, and it is a block or not.
+    Flex,
+    InlineFlex,
+}
+
+/// Where the text of an element stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stand {
+    /// It goes on with the text around it.
+    Within,
+    /// There is a gap, which matters between numbers.
+    Gap,
+    /// It has words of its own.
+    Word,
+    Line,
+}
+
+impl Layout {
+    pub(super) fn set(&mut self, name: &str, value: &str) {
+        let is_gap = |value: &str| pixels(value).is_some_and(|gap| gap >= GAP);
+        match name {
+            "display" => {
+                self.display = match value {
+                    "inline" | "contents" => Some(Display::Inline),
+                    "inline-block" | "inline-table" => Some(Display::InlineBlock),
+                    "block" | "list-item" | "flow-root" | "table" | "table-row" | "table-caption" => {
+                        Some(Display::Block)
+                    }
+                    "table-cell" => Some(Display::Cell),
+                    "flex" | "grid" | "-webkit-flex" | "-webkit-box" => Some(Display::Flex),
+                    "inline-flex" | "inline-grid" => Some(Display::InlineFlex),
+                    _ => self.display,
+                }
+            }
+            "float" => self.floats = Some(value == "left" || value == "right"),
+            "width" | "min-width" => {
+                self.is_wide =
+                    Some(self.is_wide == Some(true) || pixels(value).is_some_and(|width| width > 0.0))
+            }
+            "padding" | "margin" => {
+                let sides: Vec<&str> = value.split_whitespace().collect();
+                let beside = [sides.get(1).or(sides.first()), sides.get(3)];
+                self.has_gap = Some(beside.into_iter().flatten().any(|side| is_gap(side)));
+            }
+            "padding-left" | "padding-right" | "margin-left" | "margin-right" => {
+                self.has_gap = Some(self.has_gap == Some(true) || is_gap(value));
+            }
+            _ => {}
+        }
+    }
+
+    /// These declarations, and others that replace them.
+    pub(super) fn replaced_by(self, other: Layout) -> Layout {
+        Layout {
+            display: other.display.or(self.display),
+            floats: other.floats.or(self.floats),
+            is_wide: other.is_wide.or(self.is_wide),
+            has_gap: other.has_gap.or(self.has_gap),
+        }
+    }
+
+    /// Whether the parts of the element stand beside each other, each on its own.
+    pub(super) fn divides(self) -> bool {
+        matches!(self.display, Some(Display::Flex | Display::InlineFlex))
+    }
+
+    /// Where an element stands that is no block of itself. Its parent may divide its parts.
+    pub(super) fn stand(self, is_divided: bool) -> Stand {
+        let has_gap = self.has_gap == Some(true);
+        match self.display.unwrap_or(Display::Inline) {
+            _ if is_divided || self.floats == Some(true) => Stand::Word,
+            Display::Block | Display::Flex => Stand::Line,
+            Display::Cell | Display::InlineFlex => Stand::Word,
+            Display::InlineBlock if has_gap || self.is_wide == Some(true) => Stand::Word,
+            Display::Inline | Display::InlineBlock if has_gap => Stand::Gap,
+            Display::Inline | Display::InlineBlock => Stand::Within,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declarations_say_where_text_stands() {
+        for (declarations, is_divided, wanted) in [
+            (&[][..], false, Stand::Within),
+            (&[], true, Stand::Word),
+            (&[("display", "block")], false, Stand::Line),
+            (&[("display", "block"), ("display", "inline")], false, Stand::Within),
+            (&[("display", "inline-block")], false, Stand::Within),
+            (&[("display", "inline-block"), ("width", "5em")], false, Stand::Word),
+            (&[("width", "5em")], false, Stand::Within),
+            (&[("padding", "2px 8px")], false, Stand::Gap),
+            (&[("padding", "8px 0")], false, Stand::Within),
+            (&[("margin-right", "1em"), ("margin-left", "0")], false, Stand::Gap),
+            (&[("float", "left")], false, Stand::Word),
+            (&[("float", "none"), ("display", "table-cell")], false, Stand::Word),
+        ] {
+            let mut layout = Layout::default();
+            declarations.iter().for_each(|(name, value)| layout.set(name, value));
+            assert_eq!(layout.stand(is_divided), wanted, "{declarations:?}");
+        }
+    }
+}
