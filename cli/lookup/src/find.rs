@@ -8,7 +8,8 @@ use crate::fold::folded;
 const WINDOW: usize = 300;
 
 /// Where the words stand together, in any case and with any accents; if they do so nowhere, where all of them are close
-/// to each other. At most `limit` ranges, and how many there are. Ranges do not overlap.
+/// to each other. Words in quotation marks are looked for without these too, and only together. At most `limit` ranges,
+/// and how many there are. Ranges do not overlap.
 ///
 /// ```
 /// let text = "The R\u{e9}sum\u{e9} of the boat.\nA boat has no resume.";
@@ -18,7 +19,11 @@ const WINDOW: usize = 300;
 /// ```
 pub fn find(text: &str, words: &str, limit: usize) -> (Vec<Range<usize>>, usize) {
     let (text_len, text) = (text.len(), folded(text));
-    let asked = folded(words.trim()).text;
+    let mut asked = folded(words.trim()).text;
+    let quoted = in_quotes(words.trim()).map(|words| folded(words).text);
+    if let Some(quoted) = quoted.as_ref().filter(|_| !text.text.contains(&asked)) {
+        asked.clone_from(quoted);
+    }
     if asked.trim().is_empty() {
         return (Vec::new(), 0);
     }
@@ -36,7 +41,7 @@ pub fn find(text: &str, words: &str, limit: usize) -> (Vec<Range<usize>>, usize)
         at += next + asked.len();
     }
     let words: Vec<&str> = asked.split(' ').filter(|word| !word.is_empty()).collect();
-    if at > 0 || words.len() < 2 {
+    if at > 0 || words.len() < 2 || quoted.is_some() {
         return (found, count);
     }
     // The rarest word decides how many places are looked at.
@@ -66,6 +71,14 @@ pub fn find(text: &str, words: &str, limit: usize) -> (Vec<Range<usize>>, usize)
     (found, count)
 }
 
+/// Words without the quotation marks around them; `None` where there are none.
+fn in_quotes(words: &str) -> Option<&str> {
+    let inner = |(open, close): &(char, char)| words.strip_prefix(*open)?.strip_suffix(*close);
+    let pairs =
+        [('"', '"'), ('\'', '\''), ('“', '”'), ('„', '“'), ('‘', '’'), ('«', '»'), ('»', '«'), ('「', '」')];
+    pairs.iter().find_map(inner).map(str::trim).filter(|inner| !inner.is_empty())
+}
+
 fn boundary(text: &str, at: usize) -> usize {
     (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
@@ -85,6 +98,8 @@ mod tests {
             ("東京", "東京"),
             ("fine", "\u{fb01}ne"),
             ("boat men", "men\nin a boat"),
+            ("\"men in\"", "men\nin"),
+            ("„Men in“", "men\nin"),
         ] {
             let (found, count) = find(text, asked, 10);
             assert_eq!(count, 1, "{asked}");
@@ -92,6 +107,10 @@ mod tests {
         }
         assert_eq!(find(text, " ", 10).1, 0);
         assert_eq!(find(text, "submarine boat", 10).1, 0);
+        // Quoted words stand together, and the marks may be in the text.
+        assert_eq!(find(text, "\"boat men\"", 10).1, 0);
+        assert_eq!(find("say 'x' and x", "'x'", 10).1, 1);
+        assert_eq!(find(text, "\"\"", 10).1, 0);
         assert_eq!(find("", "a", 10).1, 0);
     }
 

@@ -231,13 +231,23 @@ fn around_source(chat: &Chat, number: &str) -> Result<String> {
         let count = sources.found.len();
         Failure::usage(format!("the last answer has {count} sources"), "for example: /show source 1")
     })?;
-    let text = chat.document_texts().get(source.part).copied().unwrap_or_default();
+    let mut texts = chat.document_texts().into_iter().zip(chat.document_outlines());
+    let (text, outline) = texts.nth(source.part).ok_or_else(none)?;
+    Ok(format!("{}\n{}\n", source.location(), around(text, outline, &source.range)))
+}
+
+/// A place with the text around it, which ends where its document does.
+fn around(text: &str, outline: &Outline, place: &Range<usize>) -> String {
+    let documents = documents(text, outline);
+    let document = documents.iter().find(|(_, range)| range.contains(&place.start));
+    let document = document.map_or(0..text.len(), |(_, range)| range.clone());
     let boundary =
-        |at: usize| (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    let range = boundary(source.range.start.saturating_sub(AROUND))..boundary(source.range.end + AROUND);
-    let starts = if range.start > 0 { "\u{2026}" } else { "" };
-    let ends = if range.end < text.len() { "\u{2026}" } else { "" };
-    Ok(format!("{}\n{starts}{}{ends}\n", source.location(), text[range].trim()))
+        |at: usize| (0..=at.min(document.end)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let start = boundary(place.start.saturating_sub(AROUND).max(document.start));
+    let end = boundary(place.end + AROUND);
+    let starts = if start > document.start { "\u{2026}" } else { "" };
+    let ends = if end < document.end { "\u{2026}" } else { "" };
+    format!("{starts}{}{ends}", text[start..end].trim())
 }
 
 /// A text that is not too long, with an end of the line. What is left out is said.
@@ -270,6 +280,21 @@ mod tests {
             outline.push(text.find(heading).expect("a heading"), Begins::Heading(level));
         }
         meant(text, &outline, asked).into_iter().map(|shown| text[shown.range].to_owned()).collect()
+    }
+
+    #[test]
+    fn the_text_around_a_place_is_that_of_its_document() {
+        let text = format!("{}\nThe rent is 900.\n\nthe next document", "ä".repeat(AROUND));
+        let mut outline = Outline::default();
+        outline.push(0, Begins::Document("a".into()));
+        outline.push(2 * AROUND + 1, Begins::Document("lease.md".into()));
+        let end = text.find("the next").expect("there");
+        outline.push(end, Begins::Document("c".into()));
+        let place = |words: &str| text.find(words).map(|at| at..at + words.len()).expect("there");
+        assert_eq!(around(&text, &outline, &place("rent")), "The rent is 900.");
+        assert_eq!(around(&text, &outline, &place("next")), "the next document");
+        let long = around(&text, &Outline::default(), &place("rent"));
+        assert!(long.starts_with("\u{2026}ä") && long.ends_with("the next document"), "{long}");
     }
 
     #[test]
