@@ -209,35 +209,40 @@ fn a_chat_reads_the_document_once_and_handles_commands() {
     assert_eq!(run.code, Some(0));
 }
 
-/// Memory in bytes that is free.
-fn free_memory() -> Option<usize> {
-    longhand(&["devices", "--json"]).json()["cpu"]["free"].as_u64().map(|free| free as usize)
-}
-
 /// Memory is allocated when rows are written: a large context costs nothing here.
 #[test]
 fn a_full_cache_that_does_not_fit_is_replaced_with_a_note() {
-    let Some(free) = free_memory() else { return println!("skipped: the free memory is not known") };
     // The embedded model takes 4 KiB for each token in f16. In 8 bits all fits.
-    let context = (free / 4096 * 5 / 4).to_string();
-    let ask = |flags: &[&str]| longhand(&[&["ask", NUMBER, "-c", &context, "--json"], flags].concat());
+    let tokens_in_1_gib = (1 << 30) / 4096;
+    let context = (tokens_in_1_gib * 5 / 4).to_string();
+    let ask = |flags: &[&str]| {
+        longhand(&[&["ask", NUMBER, "-c", &context, "--memory", "1GiB", "--json"], flags].concat())
+    };
     for flags in [&[][..], &["--policy", "auto"]] {
         let run = ask(flags);
         assert!(run.stderr.contains("Using -ctk q8_0 -ctv q8_0 instead"), "{}", run.stderr);
         let answer = run.json();
         assert_eq!((&answer["policy"], &answer["type_k"]), (&"full".into(), &"q8_0".into()), "{answer}");
     }
-    ask(&["--policy", "full"]).assert_failed(1, "are free");
     longhand(&["bench", "--policy", "auto"]).assert_failed(2, "in `ask`, `chat` and `read` only");
     let run = ask(&["-ctk", "f16"]);
     assert!(run.stderr.contains("Using --policy kvzip:heads=on --kv-budget 65%"), "{}", run.stderr);
     // As long as no heads are known, 30 % are assumed to retrieve. A text that fits only with fewer is read otherwise.
-    let context = (free / 4096 * 13 / 5).to_string();
+    let context = (tokens_in_1_gib * 5 / 2).to_string();
     let cache = tempfile::tempdir().expect("a folder");
-    let mut command = command(&["ask", NUMBER, "-c", &context, "-ctk", "f16"]);
+    let mut command = command(&["ask", NUMBER, "-c", &context, "--memory", "1GiB", "-ctk", "f16"]);
     let output = command.env("XDG_CACHE_HOME", cache.path()).output().expect("the program starts");
     let notes = String::from_utf8_lossy(&output.stderr);
     assert!(notes.contains("Using --policy kvzip --kv-budget 30%"), "{notes}");
+}
+
+#[test]
+fn a_full_cache_that_is_wanted_and_does_not_fit_is_an_error() {
+    let free = longhand(&["devices", "--json"]).json()["cpu"]["free"].as_u64();
+    let Some(free) = free else { return println!("skipped: the free memory is not known") };
+    // Four times as much, since other programs end meanwhile.
+    let context = free.div_ceil(1024).to_string();
+    longhand(&["ask", NUMBER, "-c", &context, "--policy", "full"]).assert_failed(1, "are free");
 }
 
 /// Without a policy, one is chosen for the budget, in the order in which policies are advised.

@@ -16,7 +16,8 @@ const PASS: &str = "What is the pass key?";
 const PASS_IS: &str = "The pass key is 9078648.";
 
 fn engine() -> Arc<Engine> {
-    Engine::open(&ModelSource::Embedded, &EngineOptions::default()).expect("the embedded model")
+    Engine::open(&ModelSource::Embedded, &EngineOptions { threads: Some(1), ..EngineOptions::default() })
+        .expect("the embedded model")
 }
 
 /// A conversation about a document.

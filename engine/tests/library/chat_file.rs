@@ -23,7 +23,8 @@ const KEY: &str = "What is the pass key?";
 const KEY_IS: &str = "The pass key is 9078648.";
 
 fn engine() -> Arc<Engine> {
-    Engine::open(&ModelSource::Embedded, &EngineOptions::default()).expect("the embedded model")
+    Engine::open(&ModelSource::Embedded, &EngineOptions { threads: Some(1), ..EngineOptions::default() })
+        .expect("the embedded model")
 }
 
 /// A conversation about the document, before its first question.
