@@ -118,6 +118,7 @@ impl Planner<'_> {
             prompt,
             chunk: session.chunk,
             exact: session.prefill == Prefill::Exact,
+            record_attention: session.record_attention,
             threads: self.threads,
             placement,
             blocks: self.blocks,

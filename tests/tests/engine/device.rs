@@ -155,6 +155,7 @@ fn planned_device_bytes_cover_allocated_ones() {
                 prompt: 160,
                 chunk: 64,
                 exact: true,
+                record_attention: false,
                 threads: 1,
                 placement: engine.backends().placement(),
                 blocks: engine.backends().at(Place::Device).blocks(),

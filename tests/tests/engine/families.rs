@@ -303,6 +303,7 @@ fn rows_of_layers_that_share_them_are_planned_once() {
         prompt: 40,
         chunk: 16,
         exact: true,
+        record_attention: false,
         threads: 1,
         placement: engine.placement(),
         blocks: engine.backends().at(Place::Device).blocks(),

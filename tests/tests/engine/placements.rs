@@ -269,6 +269,7 @@ fn planned_bytes_cover_allocated_ones() {
                 prompt: 200,
                 chunk: 64,
                 exact: prefill == Prefill::Exact,
+                record_attention: false,
                 threads: 1,
                 placement: engine.placement(),
                 blocks: engine.backends().at(Place::Device).blocks(),

@@ -135,6 +135,7 @@ fn states_are_planned_and_do_not_grow_with_the_context() {
             prompt: context,
             chunk: 20,
             exact: true,
+            record_attention: false,
             threads: 1,
             placement: engine.backends().placement(),
             blocks: engine.backends().at(Place::Device).blocks(),

@@ -437,6 +437,7 @@ fn planned_bytes_equal_allocated_ones() {
             prompt: 700,
             chunk: 256,
             exact: true,
+            record_attention: false,
             threads: 1,
             placement,
             blocks: engine.backends().at(Place::Device).blocks(),

@@ -234,9 +234,15 @@ fn around_source(chat: &Chat, number: &str) -> Result<String> {
     let text = chat.document_texts().get(source.part).copied().unwrap_or_default();
     let boundary =
         |at: usize| (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    let range = boundary(source.range.start.saturating_sub(AROUND))..boundary(source.range.end + AROUND);
-    let starts = if range.start > 0 { "\u{2026}" } else { "" };
-    let ends = if range.end < text.len() { "\u{2026}" } else { "" };
+    // Not what stands in the documents beside it.
+    let outlines = chat.document_outlines();
+    let own = outlines.get(source.part).into_iter().flat_map(|outline| documents(text, outline));
+    let own = own.map(|(_, range)| range).find(|range| range.contains(&source.range.start));
+    let own = own.unwrap_or(0..text.len());
+    let start = boundary(source.range.start.saturating_sub(AROUND)).max(own.start);
+    let range = start..boundary(source.range.end + AROUND).min(own.end).max(start);
+    let starts = if range.start > own.start { "\u{2026}" } else { "" };
+    let ends = if range.end < own.end { "\u{2026}" } else { "" };
     Ok(format!("{}\n{starts}{}{ends}\n", source.location(), text[range].trim()))
 }
 
