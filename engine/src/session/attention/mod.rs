@@ -199,11 +199,18 @@ impl RecordedLayer {
     }
 }
 
-/// Bytes of the rings of these layers.
+/// Bytes that ggml aligns tensors to. It allocates as many besides where memory need not be aligned: on the host, and where
+/// the host stands for a device.
+const ALIGNMENT: usize = 32;
+
+/// What is allocated for the rings of these layers.
 pub(crate) fn ring_bytes(spec: &ModelSpec, layers: Range<usize>) -> usize {
-    let of_layer =
-        |layer| (SLOTS + 1) * attention_shape(spec, layer).head_dim * spec.n_heads * size_of::<f32>();
-    layers.filter(|layer| is_recorded(spec, *layer)).map(of_layer).sum()
+    let of_layer = |layer| {
+        let of_token = attention_shape(spec, layer).head_dim * spec.n_heads * size_of::<f32>();
+        [SLOTS, 1].map(|slots| (slots * of_token).next_multiple_of(ALIGNMENT)).iter().sum::<usize>()
+    };
+    let bytes: usize = layers.filter(|layer| is_recorded(spec, *layer)).map(of_layer).sum();
+    if bytes > 0 { bytes + ALIGNMENT } else { 0 }
 }
 
 /// Whether the heads of a layer can say where an answer comes from: they see the whole text, by content.
