@@ -1,8 +1,8 @@
 //! Where in the documents an answer comes from, in words: documents, pages, sections and sentences.
 
-use longhand::outline::{Location, Outline};
+use longhand::outline::{Begins, Location, Mark, Outline};
 use longhand::saved::SavedChat;
-use longhand::sources::Sources;
+use longhand::sources::{Source, Sources};
 use longhand::{Chat, EngineError};
 use serde_json::{Value, json};
 
@@ -75,7 +75,7 @@ impl AnswerSources {
                 outline.map(|outline| outline.location(text, source.range.start)).unwrap_or_default();
             AnswerSource {
                 part: source.part,
-                document: location.document.map(str::to_owned),
+                document: location.document.map(|name| named(name, outlines, source)),
                 page: location.page,
                 section: location.section.map(str::to_owned),
                 text: text.get(source.range.clone()).unwrap_or_default().to_owned(),
@@ -161,6 +161,21 @@ impl AnswerSources {
         };
         self.found.iter().map(item).collect()
     }
+}
+
+/// The name of the document that has a source. Of several documents with the same name it also says which one, in the order
+/// in which they were given.
+fn named(name: &str, outlines: &[&Outline], source: &Source) -> String {
+    let of_part = |(part, outline): (usize, &&Outline)| {
+        let is_named = |Mark(start, begins): &Mark| match begins {
+            Begins::Document(other) if other == name => Some((part, *start)),
+            _ => None,
+        };
+        outline.marks().iter().filter_map(is_named).collect::<Vec<_>>()
+    };
+    let alike: Vec<(usize, usize)> = outlines.iter().enumerate().flat_map(of_part).collect();
+    let number = alike.iter().filter(|start| **start <= (source.part, source.range.start)).count();
+    if alike.len() > 1 { format!("{name} ({number} of {})", alike.len()) } else { name.to_owned() }
 }
 
 fn source_is_page(parts: &[String]) -> bool {

@@ -231,6 +231,30 @@ fn sources_of_earlier_answers_are_there_when_a_chat_is_resumed() {
 }
 
 #[test]
+fn documents_of_the_same_name_are_told_apart() {
+    let folder = scratch("sources-alike");
+    let document = |name: &str, key: &str| {
+        let path = folder.join(name);
+        fs::create_dir_all(&path).expect("a folder");
+        let path = path.join("notes.txt");
+        fs::write(&path, format!("The old boat. The pass key of {name} is {key}. It rained."))
+            .expect("a file");
+        path.display().to_string()
+    };
+    let (first, second) = (document("first", "1111111"), document("second", "9078648"));
+    let question = "What is the pass key of second?";
+    let out = chat(&[&first, &second], &[question, "/sources", "/show source 1"]).ok();
+    assert!(out.contains("1. notes.txt (2 of 2) ("), "{out}");
+    assert!(
+        out.ends_with("\nnotes.txt (2 of 2)\nThe old boat. The pass key of second is 9078648. It rained.\n"),
+        "{out}"
+    );
+    let added = format!("/read {second}");
+    let out = chat(&[&first], &["What is the pass key of first?", &added, question, "/sources"]).ok();
+    assert!(out.contains("notes.txt (2 of 2) ("), "{out}");
+}
+
+#[test]
 fn what_stands_in_no_document_is_listed() {
     let model = talking_model(
         "sources-invents.gguf",

@@ -14,7 +14,7 @@
 //! Errors and interrupts: a chunk, a reading layer by layer or a step counts when all of it is done. What
 //! stops before is taken back, so that a session always is as if only [`Session::tokens`] had been read.
 
-mod attention;
+pub(crate) mod attention;
 pub(crate) mod generate;
 mod kv_map;
 mod kv_usage;
@@ -203,6 +203,7 @@ impl Session {
         store.set_key_offsets(|layer, ty| engine.forward.stored_key_offset(layer, ty));
         let workspace = Workspace::new(&engine.backends);
         let forward = engine.forward.for_context(options.context);
+        let attention = if options.record_attention { Some(AttentionRecord::boxed(engine)?) } else { None };
         Ok(Session {
             options,
             store,
@@ -216,7 +217,7 @@ impl Session {
             work: ReadingWork::new(spec),
             pieces: PieceTimes::default(),
             reservations: Vec::new(),
-            attention: None,
+            attention,
             forward,
             interrupt: InterruptFlag::new(),
             engine: engine.clone(),

@@ -46,6 +46,9 @@ pub struct SessionOptions {
     pub prefill: Prefill,
     /// Tokens computed at once while a text is read.
     pub chunk: usize,
+    /// Whether it is recorded what answers attend to: see [`Session::record_attention`](crate::Session::record_attention). It is
+    /// not saved with a session.
+    pub record_attention: bool,
 }
 
 impl Default for SessionOptions {
@@ -57,6 +60,7 @@ impl Default for SessionOptions {
             types: (Type::F16, Type::F16),
             prefill: Prefill::Exact,
             chunk: 512,
+            record_attention: false,
         }
     }
 }

@@ -170,7 +170,8 @@ pub(super) fn promise(
             let free = free.bytes;
             EngineError::Memory(Shortage { context, needed, free, on_device: true, bound: None, reserved })
         })?;
-        reservations.push(promised.with_lasting(plan.device.store + plan.device.compute));
+        reservations
+            .push(promised.with_lasting(plan.device.store + plan.device.compute + plan.device.recording));
     }
     Ok(Promised { session, plan, reservations })
 }

@@ -176,6 +176,7 @@ impl Setup {
         session: SessionOptions,
         observer: &mut dyn Observer,
     ) -> Result<Setup, EngineError> {
+        let session = SessionOptions { record_attention: options.record_attention, ..session };
         // Where heads are calibrated first, the session is made by these options.
         let options = SetupOptions {
             policy: Some(session.policy.clone()),

@@ -121,6 +121,9 @@ pub struct SetupOptions {
     pub only_text: bool,
     /// Tokens computed at a time while a text is read; `None` is 512.
     pub chunk: Option<usize>,
+    /// Whether sessions record what answers attend to: see [`Chat::sources`](crate::Chat::sources). The memory for it is
+    /// planned.
+    pub record_attention: bool,
     /// Where head profiles are cached: by default the folder `heads` of [`folders::cache`]. `None` caches none,
     /// so that every [`Setup`](super::Setup) computes them again.
     pub profile_folder: Option<PathBuf>,
@@ -150,6 +153,7 @@ impl Default for SetupOptions {
             prefill: None,
             only_text: false,
             chunk: None,
+            record_attention: false,
             profile_folder: folders::cache().map(|folder| folder.join("heads")),
             interrupt: InterruptFlag::new(),
             ledger: Ledger::default(),
@@ -169,6 +173,7 @@ impl SetupOptions {
             types: (self.k_type.unwrap_or(default.types.0), self.v_type.unwrap_or(default.types.1)),
             prefill: self.prefill.unwrap_or(default.prefill),
             chunk: self.chunk.unwrap_or(default.chunk).min(context.max(1)),
+            record_attention: self.record_attention,
         }
     }
 

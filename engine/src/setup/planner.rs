@@ -116,6 +116,7 @@ impl Planner<'_> {
             prompt,
             chunk: session.chunk,
             exact: session.prefill == Prefill::Exact,
+            record_attention: session.record_attention,
             placement,
             kernels: self.kernels,
         };

@@ -155,6 +155,7 @@ fn planned_device_bytes_cover_allocated_ones() {
                 prompt: 160,
                 chunk: 64,
                 exact: true,
+                record_attention: false,
                 placement: engine.backends().placement(),
                 kernels: engine.backends().kernels(),
             };

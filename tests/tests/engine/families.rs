@@ -302,6 +302,7 @@ fn rows_of_layers_that_share_them_are_planned_once() {
         prompt: 40,
         chunk: 16,
         exact: true,
+        record_attention: false,
         placement: engine.placement(),
         kernels: engine.backends().kernels(),
     };

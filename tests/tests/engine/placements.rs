@@ -269,6 +269,7 @@ fn planned_bytes_cover_allocated_ones() {
                 prompt: 200,
                 chunk: 64,
                 exact: prefill == Prefill::Exact,
+                record_attention: false,
                 placement: engine.placement(),
                 kernels: engine.backends().kernels(),
             };

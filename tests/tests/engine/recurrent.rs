@@ -134,6 +134,7 @@ fn states_are_planned_and_do_not_grow_with_the_context() {
             prompt: context,
             chunk: 20,
             exact: true,
+            record_attention: false,
             placement: engine.backends().placement(),
             kernels: engine.backends().kernels(),
         };

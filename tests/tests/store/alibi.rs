@@ -240,6 +240,7 @@ fn the_plan_counts_the_bytes_of_positions() {
             prompt: 80,
             chunk: 32,
             exact: true,
+            record_attention: false,
             placement: Placement::new(engine.spec().n_layers, 0),
             kernels: engine.backends().kernels(),
         },

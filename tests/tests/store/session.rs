@@ -436,6 +436,7 @@ fn planned_bytes_equal_allocated_ones() {
             prompt: 700,
             chunk: 256,
             exact: true,
+            record_attention: false,
             placement,
             kernels: engine.backends().kernels(),
         };

@@ -202,6 +202,29 @@ pub(super) fn time_of_number(number: &str) -> Option<u32> {
     (hours < 25 && minutes < 60).then_some((hours % 12) * 60 + minutes)
 }
 
+/// An hour without minutes: `at 10`, `from 9 to 17`, `17h`, `9–17h`, `Sat 10-14`.
+pub(super) fn hour(text: &str, tokens: &[Token], at: usize) -> Option<u32> {
+    let hour = |at: usize| {
+        let token = tokens.get(at).filter(|token| token.kind == Kind::Number && token.range.len() <= 2)?;
+        token.folded.parse::<u32>().ok().filter(|hour| *hour < 25)
+    };
+    let before = |at: usize| at.checked_sub(1).map_or("", |before| tokens[before].folded.as_str());
+    let begins = |at: usize| BEFORE_HOURS.contains(&before(at));
+    let ends = |at: usize| tokens.get(at + 1).is_some_and(|next| next.folded == "h" && !next.is_spaced);
+    let joins =
+        |at: usize| tokens.get(at).is_some_and(|token| ["-", "–", "—"].contains(&&text[token.range.clone()]));
+    let is_first = joins(at + 1) && hour(at + 2).is_some() && ends(at + 2);
+    let is_second = at >= 2 && joins(at - 1) && hour(at - 2).is_some() && begins(at - 2);
+    let is_hour = begins(at) || ends(at) || is_first || is_second;
+    hour(at).filter(|_| is_hour).map(|hour| (hour % 12) * 60)
+}
+
+/// Words before an hour.
+const BEFORE_HOURS: &[&str] = &[
+    "at", "from", "until", "till", "by", "to", "um", "ab", "bis", "von", "alle", "dalle", "las", "a", "om",
+    "tot", "mon", "tue", "wed", "thu", "fri", "sat", "sun", "mo", "di", "mi", "do", "fr", "sa", "so",
+];
+
 /// `2024年3月5日`
 fn east_asian(text: &str, tokens: &[Token]) -> Option<Written<Date>> {
     let unit = |at: usize, signs: &[char]| {
@@ -229,7 +252,11 @@ fn day_first(text: &str, tokens: &[Token]) -> Option<Written<Date>> {
         word(at).is_some_and(|word| ["st", "nd", "rd", "th", "er", "o", "of", "de", "di"].contains(&word))
     };
     for _ in 0..2 {
-        let is_sign = tokens.get(at).is_some_and(|token| matches!(token.kind, Kind::Sign('.' | 'º' | '°')));
+        let is_sign = tokens.get(at).is_some_and(|token| match token.kind {
+            Kind::Sign('.' | 'º' | '°') => true,
+            Kind::Sign('-') => !token.is_spaced,
+            _ => false,
+        });
         at += usize::from(is_sign || is_small(at));
     }
     let month = month(word(at)?)?;
@@ -266,6 +293,7 @@ fn month_first(text: &str, tokens: &[Token]) -> Option<Written<Date>> {
 fn year_behind(text: &str, tokens: &[Token], at: usize) -> (Option<u32>, usize) {
     let skip = |token: &Token| {
         matches!(token.kind, Kind::Sign(',' | '.'))
+            || token.kind == Kind::Sign('-') && !token.is_spaced
             || ["de", "of", "del"].contains(&&text[token.range.clone()])
     };
     let behind = at + usize::from(tokens.get(at).is_some_and(skip));
@@ -342,6 +370,7 @@ mod tests {
             "5 de marzo de 2024",
             "2024年3月5日",
             "March 5th 2024",
+            "5-Mar-2024",
         ] {
             let tokens = tokens(text);
             let found = date(text, &tokens).unwrap_or_else(|| panic!("{text}"));

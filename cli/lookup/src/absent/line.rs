@@ -157,7 +157,7 @@ impl<'a> Reader<'a> {
         if let Some(from) = piece.code(at) {
             let end = at + 1 - from;
             let whole = fold::compact(&piece.text[piece.tokens[from].range.start..token.range.end]);
-            if !self.known.compact.contains(&whole) {
+            if !self.known.compact.contains(&whole) && !self.is_period(piece, from, at) {
                 piece.push(Kind::Number, from, end);
             }
             return 1;
@@ -184,14 +184,38 @@ impl<'a> Reader<'a> {
             }
             Some(zeros) => {
                 let scaled = values.iter().any(|value| has(&numbers::scaled(value, zeros)));
-                // A table may say `in millions` elsewhere.
-                scaled || values.iter().any(has) && self.known.scales.contains(&zeros)
+                // A table may say `in millions` elsewhere, and the B of `44 B.C.` is no billion.
+                let may_be_none = self.known.scales.contains(&zeros) || piece.word(at + 1).len() == 1;
+                scaled || values.iter().any(has) && may_be_none
             }
-        };
+        } || self.is_short_year(piece, at);
         if !is_known {
             piece.push(Kind::Number, at, 1);
         }
         1
+    }
+
+    /// Whether letters and digits name a known year or a part of one: `FY2023`, `FY23`, `Q3`, `H1`.
+    fn is_period(&self, piece: &Piece, from: usize, at: usize) -> bool {
+        let (letters, number) = (piece.word(from), piece.word(at));
+        let has = |number: &str| self.known.numbers.contains(&numbers::whole(number));
+        let has_word = |words: &[&str]| words.iter().any(|word| self.known.words.contains(*word));
+        from + 1 == at
+            && match letters {
+                "fy" => {
+                    has(number)
+                        || number.len() == 2
+                            && ["19", "20"].iter().any(|century| has(&format!("{century}{number}")))
+                }
+                "q" => has(number) && has_word(&["quarter", "quarters", "quartal", "trimestre", "kwartaal"]),
+                "h" => has(number) && has_word(&["half", "halbjahr", "semestre"]),
+                _ => false,
+            }
+    }
+
+    /// Whether a number is the end of a known year: `'23`, `2023/24`.
+    fn is_short_year(&self, piece: &Piece, at: usize) -> bool {
+        piece.short_years(at).is_some_and(|years| years.iter().any(|year| self.known.numbers.contains(year)))
     }
 
     /// Whether a number is that of years, one of which is known: `1490s`, `1490er`.
@@ -442,6 +466,24 @@ impl Piece<'_> {
             && self.tokens[from..at].iter().any(has_capital)
             && !(from..at).any(|at| is_currency(self.word(at)));
         is_code.then_some(from)
+    }
+
+    /// The years that a number of two digits may be the end of: behind an apostrophe, or behind a year of four digits.
+    fn short_years(&self, at: usize) -> Option<[String; 2]> {
+        let (own, before) = (&self.tokens[at], self.tokens.get(at.checked_sub(1)?)?);
+        let TokenKind::Sign(sign) = before.kind else { return None };
+        if own.folded.len() != 2 || own.is_spaced {
+            return None;
+        }
+        match sign {
+            '\'' | '\u{2019}' => Some(["19", "20"].map(|century| format!("{century}{}", own.folded))),
+            '-' | '\u{2013}' | '/' => {
+                let year = self.word(at.checked_sub(2)?);
+                let century = year.get(..2).filter(|_| year.len() == 4)?;
+                Some([String::new(), format!("{century}{}", own.folded)])
+            }
+            _ => None,
+        }
     }
 
     /// Groups of digits that may be one number, with nothing but a space between them.

@@ -162,6 +162,21 @@ impl Known {
         } else if word == "hundred" || word == "hundert" || word == "cent" || word == "cien" {
             self.numbers.insert("100".to_owned());
         }
+        // `two thirds`
+        if let Some(part) = word.strip_suffix('s').and_then(numbers::of_word).filter(|part| *part > 2) {
+            self.numbers.insert(part.to_string());
+        }
+        // `one and a half million`
+        if word == "half"
+            && let Some([number, .., article]) = at.checked_sub(3).map(|from| &tokens[from..at])
+            && article.folded == "a"
+            && let Some(number) = numbers::of_word(&number.folded)
+        {
+            let value = format!("{number}.5");
+            let zeros = tokens.get(at + 1).and_then(|next| numbers::scale(&next.folded));
+            self.numbers.extend(zeros.map(|zeros| numbers::scaled(&value, zeros)));
+            self.numbers.insert(value);
+        }
         if let Some(number) = numbers::roman(own) {
             self.numbers.insert(number.to_string());
         }
@@ -223,6 +238,7 @@ impl Known {
             self.numbers.extend(dates::parts(own));
         }
         self.times.extend(dates::time_of_number(own));
+        self.times.extend(dates::hour(text, tokens, at));
         let attached = |at: usize| tokens.get(at).filter(|token| !token.is_spaced);
         // `5½`
         if let Some(Token { kind: TokenKind::Sign(sign), .. }) = attached(at + 1)

@@ -123,6 +123,7 @@ const ORDINARY: &[&str] = &[
     "king", "queen", "prince", "princess", "emperor", "empress", "pope", "bishop", "saint", "duke", "duchess", "dame",
     "captain", "general", "judge", "minister", "chancellor", "mayor", "councillor", "secretary", "chairman", "chairwoman",
     "roi", "reine", "pape", "rey", "reina", "papa", "re", "regina", "rei", "rainha", "koning", "koningin",
+    "bc", "bce", "ad", "ce", "utc", "gmt", "cet", "est", "pst", "fy", "christmas", "easter",
     "usa", "us", "uk", "eu", "un", "tv", "pdf", "html", "url", "api", "faq", "ceo", "cfo", "cto", "gdp", "vat",
     "am", "pm", "ai", "it", "hr", "pr", "phd", "gmbh", "ag", "inc", "ltd", "llc", "corp", "plc", "co", "kg",
     "kapitel", "abschnitt", "seite", "tabelle", "abbildung", "artikel", "anhang", "absatz", "ziffer", "punkt",

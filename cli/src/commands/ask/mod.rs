@@ -106,6 +106,11 @@ pub struct AskArgs {
 }
 
 impl AskArgs {
+    /// Whether it is found out where answers come from.
+    fn finds_sources(&self) -> bool {
+        self.sources.are_on() || self.json && self.sources.unless_off()
+    }
+
     /// Moves the arguments without a flag to where flags would have put them. Returns the questions: those of -p, saved
     /// ones, then the others.
     ///
@@ -155,6 +160,7 @@ pub fn run(app: &App, mut args: AskArgs) -> Result<()> {
         );
     }
     let options = args.session.apply(args.model.setup_options(app))?;
+    let options = SetupOptions { record_attention: args.finds_sources(), ..options };
     // Later questions may be read with all that was said before.
     let options = SetupOptions { only_text: questions.len() == 1, ..options };
     let model = app.open(source.clone())?;
@@ -280,7 +286,7 @@ impl Asking<'_> {
             reads_long: self.args.answer.yes,
             cache: self.args.disk.documents(),
             prints_sources: self.args.sources.are_on() && !self.args.json,
-            finds_sources: self.args.sources.are_on() || self.args.json && self.args.sources.unless_off(),
+            finds_sources: self.args.finds_sources(),
             compares: self.args.json,
             ..Asked::default()
         }

@@ -10,6 +10,8 @@
 
 mod paid;
 
+use std::ops::Range;
+
 use ggml::{Context, Tensor, Type};
 use kernels::RowType;
 use models::spec::ModelSpec;
@@ -19,7 +21,7 @@ use crate::EngineError;
 use crate::compute::engine::Engine;
 use crate::compute::forward::OutputTokens;
 use crate::devices::placement::Place;
-use crate::kv::{AttentionRecorder, LayerRows};
+use crate::kv::{AttentionRecorder, LayerRows, attention_shape};
 
 /// Tokens whose queries are kept beside the rows until they are read back.
 const SLOTS: usize = 32;
@@ -35,6 +37,8 @@ pub(super) struct AttentionRecord {
     in_rings: Vec<usize>,
     /// Only tokens at multiples of it are kept.
     stride: usize,
+    /// What the rings take on the host and on the device.
+    bytes: [usize; 2],
 }
 
 /// The queries of a layer.
@@ -50,7 +54,7 @@ struct RecordedLayer {
 
 impl AttentionRecord {
     /// Room for the queries of a model's layers, each where it is computed.
-    fn new(engine: &Engine) -> Result<AttentionRecord, EngineError> {
+    pub(super) fn boxed(engine: &Engine) -> Result<Box<AttentionRecord>, EngineError> {
         let (spec, placement) = (engine.spec(), engine.backends.placement());
         let layers: Vec<usize> = (0..spec.n_layers).filter(|layer| is_recorded(spec, *layer)).collect();
         let contexts = Place::ALL.map(|_| Context::new(2 * layers.len().max(1)));
@@ -60,12 +64,19 @@ impl AttentionRecord {
             RecordedLayer { layer: *layer, steps: ring(SLOTS), last_of_chunk: ring(1), kept: Vec::new() }
         };
         let recorded = layers.iter().map(recorded).collect();
+        let mut bytes = [0; 2];
         for (place, ctx) in Place::ALL.into_iter().zip(&contexts) {
             if layers.iter().any(|layer| placement.of(*layer) == place) {
-                ctx.allocate(&engine.backends.at(place).buffer_type())?;
+                bytes[place as usize] = ctx.allocate(&engine.backends.at(place).buffer_type())?;
             }
         }
-        Ok(AttentionRecord { layers: recorded, positions: Vec::new(), in_rings: Vec::new(), stride: 1 })
+        Ok(Box::new(AttentionRecord {
+            layers: recorded,
+            positions: Vec::new(),
+            in_rings: Vec::new(),
+            stride: 1,
+            bytes,
+        }))
     }
 
     /// Adds to the rows of a layer that the queries of a computation are stored: of a decode step, or of the last token of a
@@ -188,6 +199,20 @@ impl RecordedLayer {
     }
 }
 
+/// Bytes that ggml aligns tensors to. It allocates as many besides where memory need not be aligned: on the host, and where
+/// the host stands for a device.
+const ALIGNMENT: usize = 32;
+
+/// What is allocated for the rings of these layers.
+pub(crate) fn ring_bytes(spec: &ModelSpec, layers: Range<usize>) -> usize {
+    let of_layer = |layer| {
+        let of_token = attention_shape(spec, layer).head_dim * spec.n_heads * size_of::<f32>();
+        [SLOTS, 1].map(|slots| (slots * of_token).next_multiple_of(ALIGNMENT)).iter().sum::<usize>()
+    };
+    let bytes: usize = layers.filter(|layer| is_recorded(spec, *layer)).map(of_layer).sum();
+    if bytes > 0 { bytes + ALIGNMENT } else { 0 }
+}
+
 /// Whether the heads of a layer can say where an answer comes from: they see the whole text, by content.
 fn is_recorded(spec: &ModelSpec, layer: usize) -> bool {
     spec.has_rows(layer)
@@ -220,11 +245,12 @@ impl Session {
         if on == self.attention.is_some() {
             return Ok(());
         }
-        self.attention = None;
+        (self.attention, self.options.record_attention) = (None, false);
         // Its graphs store queries, or no longer do.
         self.decode = None;
         if on {
-            self.attention = Some(Box::new(AttentionRecord::new(&self.engine)?));
+            (self.attention, self.options.record_attention) =
+                (Some(AttentionRecord::boxed(&self.engine)?), true);
         }
         Ok(())
     }
@@ -232,6 +258,12 @@ impl Session {
     /// Whether [`Session::record_attention`] is on.
     pub fn records_attention(&self) -> bool {
         self.attention.is_some()
+    }
+
+    /// What recording takes on the host and on the device, in bytes, without the queries that were read back.
+    #[cfg(feature = "testing")]
+    pub fn recording_bytes(&self) -> [usize; 2] {
+        self.attention.as_ref().map_or([0; 2], |attention| attention.bytes)
     }
 
     /// Whether the model has layers whose attention is recorded, where it is.

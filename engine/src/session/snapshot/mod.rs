@@ -567,6 +567,7 @@ fn options(description: &Description) -> Result<SessionOptions, EngineError> {
         types: (ty(&description.type_k)?, ty(&description.type_v)?),
         prefill: if description.streaming { Prefill::Streaming } else { Prefill::Exact },
         chunk: chunk.clamp(1, context.max(1)),
+        record_attention: false,
     })
 }
 

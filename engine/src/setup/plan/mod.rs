@@ -18,6 +18,7 @@ use crate::devices::placement::Place;
 pub use crate::devices::placement::Placement;
 use crate::kv::Layout;
 use crate::model::outline::TensorOutline;
+use crate::session::attention::ring_bytes;
 
 /// How a session will be run.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,8 @@ pub struct PlanOptions {
     pub chunk: usize,
     /// Whether the first prompt is read with exact prefill, layer by layer.
     pub exact: bool,
+    /// Whether it is recorded what answers attend to.
+    pub record_attention: bool,
     /// Which layers are on a device.
     pub placement: Placement,
     /// The kernels of the host and of the device. A device that is not here has at most [`ASSUMED_DEVICE_BLOCKS`].
@@ -79,6 +82,9 @@ pub struct PlaceBytes {
     pub residual: usize,
     /// Compute buffers.
     pub compute: usize,
+    /// Queries of decode steps, where it is recorded what answers attend to. They are read back every 32 steps; what is kept
+    /// of an answer then takes 64 MiB of the host at most, and is not planned.
+    pub recording: usize,
 }
 
 impl PlaceBytes {
@@ -232,6 +238,9 @@ impl Plan {
             }
             let columns = if options.exact { Residual::columns(read, placement, place) } else { 0 };
             places[at].residual = size_of::<f32>() * spec.n_embd * columns;
+            if options.record_attention {
+                places[at].recording = ring_bytes(spec, layers.clone());
+            }
             if options.exact && !layers.is_empty() {
                 places[at].scratch = layout.scratch_bytes_of(layers, read.end);
             }
@@ -252,17 +261,19 @@ impl Plan {
     pub fn total(&self) -> usize {
         // Nothing is saved for undo during exact prefill.
         let temporary = self.undo.max(self.host.prefill_only());
-        self.weights.on_host() + self.file_pages + self.host.store + self.host.compute + temporary
+        let lasting = self.host.store + self.host.compute + self.host.recording;
+        self.weights.on_host() + self.file_pages + lasting + temporary
     }
 
     /// Bytes of the host's memory besides the weights that a session needs when its first text is read.
     pub(super) fn lasting(&self) -> usize {
-        self.host.store + self.host.compute + self.undo
+        self.host.store + self.host.compute + self.host.recording + self.undo
     }
 
     /// The peak of what the engine allocates on the device, without [`Plan::device_overhead`].
     pub fn device_allocated(&self) -> usize {
-        self.weights.device + self.device.store + self.device.compute + self.device.prefill_only()
+        let lasting = self.device.store + self.device.compute + self.device.recording;
+        self.weights.device + lasting + self.device.prefill_only()
     }
 
     /// The peak of the device's memory, without what the driver takes ([`DRIVER_BYTES`]).
