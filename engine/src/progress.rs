@@ -103,6 +103,12 @@ pub enum Notice {
         /// Layers of the model.
         layers: usize,
     },
+    /// Attention of layers on the device is computed by ggml's operations, not by our own kernels. They read a lane's
+    /// memory as a whole, and take more memory.
+    PortableOperations {
+        /// Why.
+        reason: String,
+    },
     /// The experts of some of the layers on the GPU are on the CPU.
     ExpertsOnCpu {
         /// Layers whose experts are on the CPU and the rest on the GPU.

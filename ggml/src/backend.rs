@@ -21,7 +21,7 @@ use crate::cuda::stream::{Stream, multiprocessors, use_gpu};
 use crate::graph::GraphNodes;
 #[cfg(feature = "cuda")]
 use crate::recording::RecordingState;
-use crate::{BufferType, DeviceTask, Error, InterruptFlag, ReadyGraph, Type, fatal, log};
+use crate::{BufferType, DeviceTask, Error, Graph, InterruptFlag, ReadyGraph, Type, fatal, log};
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
@@ -162,6 +162,11 @@ impl Backend {
         backend.device = Some(Device::Portable);
         backend.budget = memory.map(Budget::new);
         Ok(backend)
+    }
+
+    /// An error if this backend cannot compute some operation of a graph, which need not have memory yet.
+    pub fn check_operations(&self, graph: &Graph) -> Result<(), Error> {
+        graph.check_all_operations(self.raw, self.has_own_operations())
     }
 
     /// Whether it computes operations of our own, and not ggml's alone.

@@ -209,10 +209,54 @@ impl Graph {
         })
     }
 
+    /// Checks that a backend can compute all of the graph, which need not have memory yet.
+    pub(crate) fn check_all_operations(
+        &self,
+        backend: NonNull<sys::ggml_backend>,
+        has_own: bool,
+    ) -> Result<(), Error> {
+        let _state = self.context.read();
+        self.check_operations(self.all(), backend, has_own)
+    }
+
+    /// Checks that a backend can compute the nodes of these numbers, operations of our own only if it `has_own` ones. The
+    /// caller holds a lock on the context.
+    fn check_operations(
+        &self,
+        numbers: Range<i32>,
+        backend: NonNull<sys::ggml_backend>,
+        has_own: bool,
+    ) -> Result<(), Error> {
+        for node in self.nodes(numbers) {
+            // SAFETY: a live backend and a node of the live graph. Custom operations are not ggml's.
+            let (op, supported) = unsafe {
+                let op = (*node.raw.as_ptr()).op;
+                let supported = match op {
+                    sys::GGML_OP_CUSTOM => has_own,
+                    _ => sys::ggml_backend_supports_op(backend.as_ptr(), node.raw.as_ptr()),
+                };
+                (op, supported)
+            };
+            if !supported {
+                // SAFETY: a static string.
+                let op = unsafe { CStr::from_ptr(sys::ggml_op_name(op)) }.to_string_lossy().into_owned();
+                return Err(Error::Unsupported { backend: name_of(backend), op, tensor: node.locked_name() });
+            }
+        }
+        Ok(())
+    }
+
     /// The numbers of all nodes.
     fn all(&self) -> Range<i32> {
         0..self.stages.last().map_or(0, |stage| stage.end)
     }
+}
+
+/// The name of a live backend.
+fn name_of(backend: NonNull<sys::ggml_backend>) -> String {
+    // SAFETY: a live backend; its name is a static string.
+    let name = unsafe { CStr::from_ptr(sys::ggml_backend_name(backend.as_ptr())) };
+    name.to_string_lossy().into_owned()
 }
 
 /// The nodes of a graph that are computed.
@@ -454,38 +498,18 @@ impl ReadyGraph {
         if self.checked_for.load(Ordering::Relaxed) == number {
             return Ok(());
         }
-        let name = || {
-            // SAFETY: a live backend; its name is a static string.
-            let name = unsafe { CStr::from_ptr(sys::ggml_backend_name(backend.as_ptr())) };
-            name.to_string_lossy().into_owned()
-        };
         for (memory, raw) in &self.graph.memory_types {
             // SAFETY: a live backend and a static type.
             if !unsafe { sys::ggml_backend_supports_buft(backend.as_ptr(), memory.raw()) } {
                 let tensor = self.graph.context.handle(*raw);
                 return Err(Error::Unreachable {
-                    backend: name(),
+                    backend: name_of(backend),
                     tensor: tensor.locked_name(),
                     memory: memory.name(),
                 });
             }
         }
-        for node in self.graph.nodes(self.nodes.clone()) {
-            // SAFETY: a live backend and a node of the live graph. Custom operations are not ggml's.
-            let (op, supported) = unsafe {
-                let op = (*node.raw.as_ptr()).op;
-                let supported = match op {
-                    sys::GGML_OP_CUSTOM => has_own,
-                    _ => sys::ggml_backend_supports_op(backend.as_ptr(), node.raw.as_ptr()),
-                };
-                (op, supported)
-            };
-            if !supported {
-                // SAFETY: a static string.
-                let op = unsafe { CStr::from_ptr(sys::ggml_op_name(op)) }.to_string_lossy().into_owned();
-                return Err(Error::Unsupported { backend: name(), op, tensor: node.locked_name() });
-            }
-        }
+        self.graph.check_operations(self.nodes.clone(), backend, has_own)?;
         self.checked_for.store(number, Ordering::Relaxed);
         Ok(())
     }

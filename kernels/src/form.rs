@@ -90,3 +90,21 @@ impl Kernels {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_has_own_kernels_for_the_heads_that_they_take() {
+        let (cpu, gpu) = (Kernels::Cpu { threads: 3 }, Kernels::Gpu { blocks: 7 });
+        let [small, large, many] = [(256, 8), (320, 1), (64, MAX_DEVICE_HEADS + 1)]
+            .map(|(d, heads)| AttentionShape::plain(heads, heads, d));
+        for shape in [small, large, many] {
+            assert_eq!(cpu.form(shape), Form::Own(Split::Threads(3)));
+            assert_eq!(Kernels::None.form(shape), Form::Portable);
+        }
+        assert_eq!(gpu.form(small), Form::Own(Split::Blocks(7)));
+        assert_eq!([large, many].map(|shape| gpu.form(shape)), [Form::Portable; 2]);
+    }
+}

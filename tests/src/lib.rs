@@ -33,6 +33,20 @@ pub fn device() -> Option<DeviceOptions> {
     }
 }
 
+/// A device that the host stands in for, whose memory and faults a test controls: the portable one where that is under
+/// test, otherwise the emulated one.
+pub fn host_device() -> DeviceKind {
+    match device() {
+        Some(DeviceOptions { kind: DeviceKind::Portable, .. }) => DeviceKind::Portable,
+        _ => DeviceKind::Emulated,
+    }
+}
+
+/// The device under test, or [`host_device`], for tests that need a device.
+pub fn some_device() -> DeviceOptions {
+    device().unwrap_or(DeviceOptions::all(host_device()))
+}
+
 /// Added to the tolerance of logits: 0 on the CPU, 0.01 on a device, where attention of many queries
 /// multiplies in f16.
 pub fn device_tolerance() -> f32 {

@@ -73,6 +73,7 @@ fn notice_text(notice: &Notice) -> Option<String> {
         Notice::LayersOnGpu { on_gpu, layers } => {
             format!("note: {on_gpu} of {layers} layers are on the GPU, the others on the CPU")
         }
+        Notice::PortableOperations { reason } => portable_operations(reason),
         Notice::ExpertsOnCpu { split, on_gpu } => format!(
             "note: {split} of the {on_gpu} layers on the GPU have their experts on the CPU (--n-cpu-moe)"
         ),
@@ -124,6 +125,11 @@ fn notice_text(notice: &Notice) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// That ggml's operations compute attention on a device, for this reason.
+pub fn portable_operations(reason: &str) -> String {
+    format!("note: ggml's operations compute attention on the GPU, which takes more of its memory: {reason}")
 }
 
 /// What auto has changed, and why.

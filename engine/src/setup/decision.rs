@@ -292,6 +292,9 @@ impl Decision {
         if on_gpu < layers {
             observer.notice(Notice::LayersOnGpu { on_gpu, layers });
         }
+        if let Some(reason) = self.target.portable_reason(spec) {
+            observer.notice(Notice::PortableOperations { reason });
+        }
         let split = self.placement.split_layers(spec);
         if split > 0 {
             observer.notice(Notice::ExpertsOnCpu { split, on_gpu });

@@ -4,11 +4,13 @@
 use std::path::Path;
 
 use ggml::{Error, NoCuda};
-use kernels::Kernels;
+use kernels::graph::{AttentionShape, MAX_DEVICE_HEAD_DIM, MAX_DEVICE_HEADS};
+use kernels::{Form, Kernels};
 use models::spec::ModelSpec;
 
 use super::SetupOptions;
 use crate::compute::engine::check_device_model;
+use crate::kv::attention_shape;
 use crate::progress::{Notice, Observer};
 use crate::setup::plan::{ASSUMED_DEVICE_BLOCKS, DRIVER_BYTES, Placement, Plan};
 use crate::{DeviceKind, EngineError, Model};
@@ -168,6 +170,21 @@ impl Target {
         let host_limit =
             free.filter(|_| options.gpu_memory.is_none()).and_then(|_| free_beside(options, mapped));
         Target { device: Some(kind), limit, driver, host_limit, ..Target::host(spec, options, mapped) }
+    }
+
+    /// Why some layers on the device are computed by ggml's operations instead of our own kernels; `None` where none are.
+    pub fn portable_reason(&self, spec: &ModelSpec) -> Option<String> {
+        let kernels = DeviceRequest::Device(self.device?).assumed_kernels();
+        let mut shapes = (0..spec.n_layers).map(|layer| attention_shape(spec, layer));
+        let shape = shapes.find(|shape| kernels.form(*shape) == Form::Portable)?;
+        let AttentionShape { head_dim, n_kv_heads, .. } = shape;
+        Some(match kernels {
+            Kernels::None => "the device runs none of our own kernels".into(),
+            _ => format!(
+                "our own kernels take at most {MAX_DEVICE_HEADS} KV heads of {MAX_DEVICE_HEAD_DIM} elements, and a layer \
+                 has {n_kv_heads} of {head_dim}"
+            ),
+        })
     }
 
     /// The peak of a plan, as far as the limit has to hold it.

@@ -114,6 +114,44 @@ fn the_memory_limit_holds() {
     compute(1000).expect("fits now");
 }
 
+/// A portable device computes ggml's operations and refuses ours. Its memory holds NaN until it is written. It can be
+/// interrupted and lost between any two operations.
+#[test]
+fn a_portable_device_computes_operations_of_ggml_only() {
+    let (backend, memory) = (Backend::portable(None).expect("starts"), Context::new(2));
+    let x = memory.tensor(Type::F32, [3]);
+    memory.allocate(&backend.buffer_type()).expect("memory");
+    assert!(x.to_vec::<f32>().expect("numbers").iter().all(|x| x.is_nan()));
+    x.write(0, &[1f32, 2.0, 3.0]).expect("numbers");
+    assert!(!backend.has_own_operations() && device(None).has_own_operations());
+
+    let ctx = Context::new(200);
+    let sum = (0..150).fold(x.clone(), |sum, _| ctx.scale_add(&sum, 1.0, 1.0)).output();
+    let graph = ctx.graph(&[&sum]).expect("a graph");
+    backend.check_operations(&graph).expect("it has these operations");
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let ready = allocator.prepare(graph).expect("memory");
+    backend.compute(&ready).expect("computed");
+    assert_eq!(sum.to_vec::<f32>().expect("numbers"), [151.0, 152.0, 153.0]);
+    for operations in [1, 70, 149] {
+        let interrupt = InterruptFlag::new();
+        backend.interrupt_after(operations);
+        let interrupted = backend.compute_until(&ready, &interrupt);
+        assert!(matches!(interrupted, Err(Error::Interrupted)), "{operations}: {interrupted:?}");
+    }
+    backend.interrupt_after(usize::MAX);
+    backend.lose_after(149);
+    assert!(matches!(backend.compute(&ready), Err(Error::Device(_))));
+
+    let ctx = Context::new(8);
+    let own = add_constant(&ctx, &x, &ctx.constant(&[1, 2, 3]));
+    let graph = ctx.graph(&[&own]).expect("a graph");
+    let refused = backend.check_operations(&graph);
+    assert!(matches!(&refused, Err(Error::Unsupported { op, .. }) if op == "CUSTOM"), "{refused:?}");
+    let ready = allocator.prepare(graph).expect("memory");
+    assert!(matches!(backend.compute(&ready), Err(Error::Unsupported { .. })));
+}
+
 /// On a GPU, ggml's operations alone: the first time they are launched, the second time recorded, from then
 /// on the recording is started.
 #[cfg(feature = "cuda")]

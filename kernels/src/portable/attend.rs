@@ -1,4 +1,4 @@
-//! Attention: in one operation of ggml for each lane, or, where biases differ from head to head, as products.
+//! Attention: in one operation of ggml for each lane, or as products, where biases differ from head to head or heads are large.
 
 use ggml::{Context, Logits, Tensor, Type};
 
@@ -10,6 +10,10 @@ use super::seen::{
 use super::weights::{Beside, logits, softmax};
 use super::{MAX_ELEMENTS, in_a_row, parts};
 use crate::graph::{Appended, Attend, AttentionShape, GraphLane, QueryHeads};
+
+/// The largest heads for which all of ggml's GPUs have attention in one operation. Of larger ones they have a few sizes, and
+/// under conditions.
+const MAX_FLASH_HEAD_DIM: usize = 256;
 
 /// The nodes of [`Attend`].
 pub(crate) fn attend(ctx: &Context, operands: Attend) -> Tensor {
@@ -28,7 +32,8 @@ pub(crate) fn attend(ctx: &Context, operands: Attend) -> Tensor {
             log_weight: log_weight(ctx, lane, inputs, number),
             slopes: slopes.as_deref(),
         };
-        results.extend(if lane.positions.is_some() { call.by_products() } else { vec![call.at_once()] });
+        let by_products = lane.positions.is_some() || shape.head_dim > MAX_FLASH_HEAD_DIM;
+        results.extend(if by_products { call.by_products() } else { vec![call.at_once()] });
     }
     let attended = in_order(ctx, &results);
     let has_positions = lanes.iter().any(|lane| lane.positions.is_some());
@@ -141,8 +146,13 @@ impl LaneCall<'_> {
     /// The mask of query heads `[capacity, n, heads]`, those of the lane's KV heads `run`.
     fn mask_of_heads(&self, heads: &[u32], run: std::ops::Range<usize>, tokens: &Queries) -> Tensor {
         let (ctx, lane, capacity) = (self.ctx, self.lane, self.lane.k.dim(1));
+        let Some(positions) = &lane.positions else {
+            let hidden = tokens.hidden(ctx, capacity, lane.window);
+            let log_weight = self.log_weight.as_ref();
+            let of_entry = log_weight.map(|weight| of_first_row(ctx, weight, capacity));
+            return of_entry.map_or(hidden.clone(), |of_entry| ctx.add(&hidden, &of_entry));
+        };
         let hidden = tokens.hidden(ctx, capacity, None);
-        let Some(positions) = &lane.positions else { return hidden };
         let of_rows = row_positions(ctx, positions, capacity, run, self.appended.node);
         // A query is where the last row is that it sees: in every head.
         let of_first = row_positions(ctx, positions, capacity, 0..1, self.appended.node);

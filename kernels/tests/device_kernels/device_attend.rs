@@ -572,6 +572,12 @@ fn portable_attention_of_large_heads() {
                 compare_portable(&case, &latent, &reference::attend(&latent).expect("shapes fit"));
             });
         }
+        let plain = Case { group: 2, n_q: 5, ..Case::plain(head_dim, 1, 90) };
+        let compensated = vec![lane(&[1, 0], 60, Some(2.5))];
+        for case in [Case { window: Some(40), ..plain.clone() }, Case { lanes: compensated, ..plain }] {
+            let data = Data::new(case.clone(), 5);
+            data.with(|call| compare_portable(&case, call, &reference::attend(call).expect("shapes fit")));
+        }
     }
 }
 

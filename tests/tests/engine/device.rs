@@ -25,9 +25,17 @@ use longhand::{Sampler, SamplerOptions};
 use models::chat::{ChatTemplate, Message};
 use models::tokenizer::Tokenizer;
 use tests::fixtures::{half_retrieval, max_difference, options, random_tokens, session, sync};
+use tests::{host_device, some_device};
 
-fn device() -> DeviceOptions {
-    tests::device().unwrap_or(DeviceOptions::all(DeviceKind::Emulated))
+/// Whether the host stands in for the device.
+fn is_host() -> bool {
+    some_device().kind == host_device()
+}
+
+/// By how much more a portable device may differ: where rows are f16, ggml's CPU adds values in f16, and where keys are q8_0,
+/// it rounds queries to 8 bits. Own kernels do neither.
+fn portable_factor() -> f32 {
+    if some_device().kind == DeviceKind::Portable { 2.0 } else { 1.0 }
 }
 
 /// Opens a golden model, or the embedded one, with the last `layers` layers on the device.
@@ -36,7 +44,7 @@ fn open(model: Option<&str>, layers: usize, memory: Option<usize>) -> Result<Arc
         Some(model) => ModelSource::File(tests::data(&format!("golden/models/{model}.gguf"))),
         None => ModelSource::Embedded,
     };
-    let device = (layers > 0).then(|| DeviceOptions { layers, memory, ..device() });
+    let device = (layers > 0).then(|| DeviceOptions { layers, memory, ..some_device() });
     // Intermediates are read of the golden models only.
     let trace = model.is_some();
     Engine::open(&source, &EngineOptions { threads: Some(1), device, trace, ..EngineOptions::default() })
@@ -76,7 +84,7 @@ fn intermediates_of_host_and_device_agree() {
                 let difference = max_difference(host, device);
                 // On a device, attention of many tokens multiplies in f16. Products with weights smaller than
                 // f32 round their activations.
-                let tolerance = if name.ends_with("f32") { 1e-2 } else { 3e-2 };
+                let tolerance = if name.ends_with("f32") { 1e-2 } else { 3e-2 } * portable_factor();
                 assert!(
                     difference <= tolerance * max.max(1.0),
                     "{name} {tensor}, {n} tokens: {difference}, largest {max}"
@@ -131,7 +139,7 @@ fn answers_do_not_depend_on_the_placement_of_layers() {
 /// allocated is enough.
 #[test]
 fn planned_device_bytes_cover_allocated_ones() {
-    if device().kind != DeviceKind::Emulated {
+    if !is_host() {
         return; // A GPU's alignment and number of blocks differ from the plan's.
     }
     for (layers, policy) in
@@ -175,7 +183,7 @@ fn planned_device_bytes_cover_allocated_ones() {
 /// If any one allocation fails, the result is an error that says so, and a session without tokens.
 #[test]
 fn a_failed_allocation_is_an_error_at_every_allocation() {
-    if device().kind != DeviceKind::Emulated {
+    if !is_host() {
         return;
     }
     let attempt = |memory: usize| -> Result<usize, EngineError> {
@@ -216,7 +224,7 @@ fn a_failed_allocation_is_an_error_at_every_allocation() {
 /// A saved conversation that does not fit the device's memory is refused before its store is allocated.
 #[test]
 fn a_saved_chat_that_does_not_fit_the_device_is_refused() {
-    if device().kind != DeviceKind::Emulated {
+    if !is_host() {
         return;
     }
     let host = open(None, 0, None).expect("the embedded model opens");
@@ -246,7 +254,7 @@ impl Observer for Calibrations {
 /// What does not fit with any head profile is refused before one is calibrated.
 #[test]
 fn a_session_that_cannot_fit_the_device_is_refused_before_the_calibration() {
-    if device().kind != DeviceKind::Emulated {
+    if !is_host() {
         return;
     }
     let all = open(None, 4, Some(1 << 30)).expect("the embedded model opens");
@@ -267,7 +275,7 @@ fn a_session_that_cannot_fit_the_device_is_refused_before_the_calibration() {
 /// stay on the device.
 #[test]
 fn a_budget_too_small_for_the_assumed_profile_keeps_the_layers_on_the_device() {
-    if device().kind != DeviceKind::Emulated {
+    if !is_host() {
         return;
     }
     let host = open(None, 0, None).expect("the embedded model opens");
@@ -276,7 +284,7 @@ fn a_budget_too_small_for_the_assumed_profile_keeps_the_layers_on_the_device() {
         policy: Some("razor".parse().expect("a policy")),
         budget: Some(KvBudget::Share(f64::from(share) / 100.0)),
         context: Context::Tokens(16_384),
-        device: DeviceRequest::Device(DeviceKind::Emulated),
+        device: DeviceRequest::Device(host_device()),
         gpu_memory: Some(DRIVER_BYTES + (1 << 30)),
         profile_folder: None,
         ..SetupOptions::default()
@@ -296,7 +304,7 @@ fn a_budget_too_small_for_the_assumed_profile_keeps_the_layers_on_the_device() {
 /// If the device is lost, at whatever operation, the result is an error and not a panic.
 #[test]
 fn a_lost_device_is_an_error() {
-    if device().kind != DeviceKind::Emulated {
+    if !is_host() {
         return;
     }
     for operations in [0, 1, 7, 20, 60, 61, 62, 63, 100] {
@@ -359,7 +367,7 @@ fn sessions_move_between_host_and_device() {
             // For random tokens the small model's logits are close together, and rows are rounded to 8 bits.
             let same = from.backends().placement() == to.backends().placement();
             assert!(
-                difference <= if same { 0.0 } else { 0.05 * max },
+                difference <= if same { 0.0 } else { 0.05 * max * portable_factor() },
                 "{policy}: {difference}, largest {max}"
             );
             std::fs::remove_dir_all(&folder).expect("removed");

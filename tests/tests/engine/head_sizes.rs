@@ -122,7 +122,8 @@ fn plain_logits(file: &GgufFile, dim: usize, tokens: &[u32]) -> Vec<f32> {
     stream.iter().flat_map(logits).map(|x| x as f32).collect()
 }
 
-const DIMS: [usize; 6] = [2, 6, 20, 64, 80, 100];
+/// The last one is larger than those of our kernels for GPUs.
+const DIMS: [usize; 7] = [2, 6, 20, 64, 80, 100, 320];
 
 fn engine(bytes: &[u8], options: &EngineOptions) -> Arc<Engine> {
     Engine::open(&ModelSource::Bytes(bytes.to_vec().into()), options).expect("the model opens")
@@ -133,7 +134,7 @@ fn logits_are_those_of_a_plain_computation() {
     for dim in DIMS {
         let bytes = file(dim);
         let on_device = EngineOptions {
-            device: Some(DeviceOptions::all(DeviceKind::Emulated)),
+            device: Some(DeviceOptions::all(tests::host_device())),
             ..tests::engine_options()
         };
         for (place, options_of_engine) in [("default", tests::engine_options()), ("emulated", on_device)] {
@@ -200,4 +201,22 @@ fn types_with_blocks_need_whole_blocks() {
         assert!(reason.contains(&expected), "{error}");
         assert_eq!(hint.to_string(), "use one of the types f16, f32");
     }
+}
+
+/// Portable operations move rows as words of 4 bytes: a type whose rows are none is refused, with those that would do.
+#[test]
+fn rows_that_a_device_cannot_move_are_refused_by_name() {
+    let options_of_engine =
+        EngineOptions { device: Some(DeviceOptions::all(DeviceKind::Portable)), ..tests::engine_options() };
+    let engine = engine(&file(96), &options_of_engine);
+    let new = |k_type, policy| {
+        longhand::Session::new(&engine, SessionOptions { types: (k_type, Type::F16), ..options(64, policy) })
+    };
+    let error = new(Type::Q8_0, "h2o:heavy=16,recent=8").err().expect("102 bytes");
+    let EngineError::Setting { what, reason, hint } = &error else { panic!("{error}") };
+    assert_eq!(what, "keys of type q8_0 and values of type f16 with heads of 96 elements");
+    assert!(reason.contains("102 bytes"), "{error}");
+    assert_eq!(hint.to_string(), "use one of the types f16, f32");
+    new(Type::Q8_0, "full").expect("no row is moved");
+    new(Type::F16, "h2o:heavy=16,recent=8").expect("192 bytes");
 }

@@ -13,8 +13,8 @@ use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::{
-    Context, DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, InterruptFlag, Model,
-    ModelSource, Notice, Observer, Prefill, Progress, Session, SessionOptions, Setup, SetupOptions,
+    Context, DeviceOptions, Engine, EngineError, EngineOptions, InterruptFlag, Model, ModelSource, Notice,
+    Observer, Prefill, Progress, Session, SessionOptions, Setup, SetupOptions,
 };
 use models::arch::{Arch, FeedForward};
 use models::shapes::FileType;
@@ -22,20 +22,18 @@ use tests::fixtures::{
     blamed_tensor, family_model_with, file_with_experts, half_retrieval, max_difference, options,
     random_tokens, session, sync,
 };
+use tests::{host_device, some_device};
 
 const PREFILLS: [Prefill; 2] = [Prefill::Exact, Prefill::Streaming];
 
-fn device() -> DeviceOptions {
-    tests::device().unwrap_or(DeviceOptions::all(DeviceKind::Emulated))
+/// Whether the host stands in for the device.
+fn is_host() -> bool {
+    some_device().kind == host_device()
 }
 
-fn is_emulated() -> bool {
-    device().kind == DeviceKind::Emulated
-}
-
-/// Weights as in the file: the emulated device then computes what the host computes.
+/// Weights as in the file: a device that the host stands in for then computes what the host computes.
 fn engine_options(layers: usize, host_experts: usize) -> EngineOptions {
-    let device = Some(DeviceOptions { layers, host_experts, ..device() });
+    let device = Some(DeviceOptions { layers, host_experts, ..some_device() });
     EngineOptions { threads: Some(1), repack: false, device, ..EngineOptions::default() }
 }
 
@@ -46,13 +44,13 @@ fn with_host_residual(layers: usize, host_experts: usize) -> EngineOptions {
     EngineOptions { device, ..options }
 }
 
-/// Checks numbers of two placements of a model. The emulated device computes the same as the host, but for GELU, which
-/// ggml looks up there. A GPU computes nearly the same.
+/// Checks numbers of two placements of a model. A device that the host stands in for computes the same as the host, but for
+/// GELU, which ggml looks up there. A GPU computes nearly the same.
 #[track_caller]
 fn check_same(engine: &Engine, one: &[f32], other: &[f32], case: &str) {
     let difference = max_difference(one, other);
     let max = one.iter().fold(1f32, |max, x| max.max(x.abs()));
-    let is_exact = is_emulated() && engine.spec().feed_forward() != FeedForward::GeGlu;
+    let is_exact = is_host() && engine.spec().feed_forward() != FeedForward::GeGlu;
     let tolerance = if is_exact { 0.0 } else { 1e-2 * max };
     assert!(difference <= tolerance, "{case}: {difference:e}, largest {max}");
 }
@@ -169,7 +167,7 @@ fn intermediates_are_the_same() {
 
 #[test]
 fn calibration_finds_the_same_heads() {
-    if !is_emulated() {
+    if !is_host() {
         return;
     }
     let source = ModelSource::Bytes(file_with_experts(Arch::Qwen2Moe, FileType::F16).into());
@@ -189,7 +187,7 @@ fn calibration_finds_the_same_heads() {
 /// A text that is interrupted anywhere, on host or device, and read on ends with the same rows and logits.
 #[test]
 fn an_interrupted_text_goes_on() {
-    if !is_emulated() {
+    if !is_host() {
         return;
     }
     let experts = (engine_options(usize::MAX, usize::MAX), &Place::ALL[..]);
@@ -231,7 +229,7 @@ fn an_interrupted_text_goes_on() {
 /// The plan's bytes are those that are allocated in both places, and a limit of exactly what was allocated is enough.
 #[test]
 fn planned_bytes_cover_allocated_ones() {
-    if !is_emulated() {
+    if !is_host() {
         return; // A GPU's alignment and number of blocks differ from the plan's.
     }
     let bytes = file_with_experts(Arch::Qwen2Moe, FileType::Q8_0);
@@ -336,7 +334,7 @@ fn the_residual_stream_leaves_the_device_before_layers() {
         context: Context::Tokens(2000),
         chunk: Some(100),
         prefill: Some(prefill),
-        device: DeviceRequest::Device(DeviceKind::Emulated),
+        device: DeviceRequest::Device(host_device()),
         gpu_memory: Some(DRIVER_BYTES + bytes),
         policy: Some(PolicyChoice::default()),
         ..SetupOptions::default()
@@ -382,7 +380,7 @@ fn experts_leave_the_device_before_layers() {
     let model = Model::open(ModelSource::Bytes(bytes.into())).expect("the model opens");
     let asked = |bytes: usize| SetupOptions {
         context: Context::Tokens(220),
-        device: DeviceRequest::Device(DeviceKind::Emulated),
+        device: DeviceRequest::Device(host_device()),
         gpu_memory: Some(DRIVER_BYTES + bytes),
         policy: Some(PolicyChoice::default()),
         ..SetupOptions::default()
@@ -431,7 +429,7 @@ fn a_choice_of_experts_without_effect_is_told() {
         });
         (device, unused)
     };
-    let emulated = DeviceRequest::Device(DeviceKind::Emulated);
+    let emulated = DeviceRequest::Device(host_device());
     let experts = || file_with_experts(Arch::Qwen3Moe, FileType::Q8_0);
     let dense = || models::embedded::needle().to_vec();
     assert_eq!(told(experts(), DeviceRequest::Cpu, HostExperts::Count(1)), (None, Some(true)));

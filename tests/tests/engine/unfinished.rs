@@ -8,9 +8,7 @@ use std::sync::Arc;
 use longhand::testing::kv::PolicyChoice;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot;
-use longhand::{
-    DeviceKind, DeviceOptions, Engine, EngineOptions, ModelSource, Prefill, Session, SessionOptions,
-};
+use longhand::{DeviceOptions, Engine, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
 use serde_json::{Value, json};
 use tests::fixtures::{
     Random, bounded_policies, embedded_model, family_model, golden_model, options, random_tokens, session,
@@ -24,10 +22,10 @@ const FAMILIES: [&str; 5] =
     ["gemma3-mqa-f32", "gemma4-shared-kv-f32", "qwen35-gqa-f32", "deepseek2-lite-f32", "gpt-oss-window-f32"];
 const PREFILLS: [Prefill; 2] = [Prefill::Exact, Prefill::Streaming];
 
-/// The tiny model with its last layers on an emulated device. With `host_residual` the residual stream is on the host.
-fn emulated_model(layers: usize, host_residual: bool) -> Arc<Engine> {
+/// The tiny model with its last layers on a device that the host stands in for. With `host_residual` the residual stream is on the host.
+fn device_model(layers: usize, host_residual: bool) -> Arc<Engine> {
     let options = EngineOptions {
-        device: Some(DeviceOptions { layers, host_residual, ..DeviceOptions::all(DeviceKind::Emulated) }),
+        device: Some(DeviceOptions { layers, host_residual, ..DeviceOptions::all(tests::host_device()) }),
         threads: Some(1),
         ..EngineOptions::default()
     };
@@ -139,7 +137,7 @@ fn a_text_is_read_in_parts_under_every_policy() {
 #[test]
 fn a_text_is_read_in_parts_on_a_device() {
     for (layers, host_residual) in [(1, false), (2, false), (1, true)] {
-        check(&emulated_model(layers, host_residual), &["full", "h2o", "kvzip", "snapkv"], 60);
+        check(&device_model(layers, host_residual), &["full", "h2o", "kvzip", "snapkv"], 60);
     }
 }
 

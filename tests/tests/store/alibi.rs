@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ggml::Type;
 use longhand::heads::{HeadProfile, Provenance, SelectionRule};
-use longhand::plan::{Placement, Plan, PlanOptions};
+use longhand::plan::{Plan, PlanOptions};
 use longhand::testing::alibi::{self, ScopeOptions};
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::kv::{KvBudget, PolicyChoice, StoreOptions};
@@ -241,19 +241,16 @@ fn the_plan_counts_the_bytes_of_positions() {
             chunk: 32,
             exact: true,
             record_attention: false,
-            placement: Placement::new(engine.spec().n_layers, 0),
+            placement: engine.placement(),
             kernels: engine.backends().kernels(),
         },
     )
     .expect("a plan");
-    let (predicted, allocated) = (plan.host.store as f64, session.store().bytes() as f64);
+    let predicted = (plan.host.store + plan.device.store) as f64;
+    let (planned, allocated) = (plan.host.compute + plan.device.compute, session.store().bytes() as f64);
     assert!((allocated / predicted - 1.0).abs() < 0.01, "{predicted} planned, {allocated} allocated");
     let compute = session.compute_bytes();
-    assert!(
-        compute <= plan.host.compute && plan.host.compute <= 2 * compute,
-        "{compute} allocated, {} planned",
-        plan.host.compute
-    );
+    assert!(compute <= planned && planned <= 2 * compute, "{compute} allocated, {planned} planned");
 }
 
 /// A head's query or key matrix in f64, `[head_dim][inputs]`. With a bias, its last column is the bias, whose input

@@ -7,6 +7,7 @@ use longhand::setup::{Forecast, GpuLayers, HostExperts, SessionForecast, rank};
 use serde_json::{Value, json};
 use terminal::format;
 use terminal::prefill::PrefillArg;
+use terminal::reporter::portable_operations;
 use terminal::table::Table;
 
 use crate::commands::plan::{PlanArgs, PlanRow};
@@ -169,6 +170,9 @@ impl<'a> Answer<'a> {
             return String::new();
         }
         let mut notes = String::new();
+        if let Some(reason) = self.forecast.target().portable_reason(self.forecast.spec()) {
+            notes += &format!("\n{}\n", portable_operations(&reason));
+        }
         let split = placement.split_layers(self.forecast.spec());
         if split > 0 {
             notes += &format!(

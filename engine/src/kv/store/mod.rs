@@ -14,18 +14,21 @@ use std::sync::Arc;
 
 pub use compress::Evictions;
 pub(crate) use compress::{LayerForecast, making_room};
-use ggml::{Context, Tensor, Type};
+use ggml::{Context, Graph, Tensor, Type};
 use kernels::Form;
-use kernels::graph::{GraphLane, MAX_LANES};
+use kernels::graph::{
+    Append, Appended, Attend, AttentionShape, EvictRows, Eviction, GraphLane, LaneInputs, MAX_LANES,
+    QueryHeads,
+};
 use undo::Undo;
 
 use super::LaneValues;
 use super::layout::{LaneLayout, Layout};
 use super::policy::{Event, LaneStatus};
 use super::tensors::{AttentionRecorder, LaneTensors, LayerRows, LayerTensors, StateTensors};
-use crate::EngineError;
 use crate::devices::backends::Backends;
 use crate::devices::placement::Place;
+use crate::{EngineError, Hint};
 
 /// The rows of one session.
 pub struct Store {
@@ -57,6 +60,51 @@ struct Layer {
     key_offset: Option<Vec<f32>>,
     /// What a recurrent layer keeps in place of lanes.
     state: Option<StateTensors>,
+}
+
+impl Layer {
+    /// A graph of all kinds of operations that a token needs: its rows are appended, its queries attend, and where rows are
+    /// evicted, one row of each head is.
+    fn step(&self, shape: AttentionShape) -> Result<Graph, ggml::Error> {
+        /// Inputs, and results that are needed together.
+        const OTHER_TENSORS: usize = 16;
+        let lanes: Vec<GraphLane> = self.lanes.iter().map(|lane| lane.graph.clone()).collect();
+        let tensors = lanes.iter().map(|lane| 3 * self.form.max_tensors(lane, shape.group, 1));
+        let ctx = Context::new(tensors.sum::<usize>() + OTHER_TENSORS);
+        let input = |ty, shape: [usize; 2]| ctx.input("input", ty, shape);
+        let heads = |count| ctx.input("heads", Type::F32, [shape.head_dim, count]);
+        let inputs = LaneInputs {
+            rows: input(Type::I32, [MAX_LANES, 1]),
+            log_weights: input(Type::F32, [MAX_LANES, 1]),
+            positions: input(Type::I32, [1, 1]),
+            layer: 0,
+        };
+        let [k, v] = [(); 2].map(|()| heads(shape.n_kv_heads));
+        let appended = self.form.nodes(&ctx, Append { k: &k, v: &v, lanes: &lanes, inputs: &inputs });
+        let attend = Attend {
+            shape,
+            queries: QueryHeads {
+                q: &heads(shape.n_kv_heads * shape.group),
+                sink_logits: self.sink_logits.as_ref(),
+            },
+            appended: Appended { node: &appended, rows: 1 },
+            lanes: &lanes,
+            inputs: &inputs,
+        };
+        let mut results = vec![self.form.nodes(&ctx, attend)];
+        for lane in self.lanes.iter().filter(|lane| lane.layout.policy.is_some()) {
+            let (row, heads) = (lane.first() as u32, lane.layout.kv_heads.len());
+            let eviction = Eviction {
+                evicted: vec![vec![row]; heads],
+                moves: vec![vec![(row, lane.layout.capacity as u32 - 1)]; heads],
+                total_evicted: 1,
+                return_rows: true,
+            };
+            let (lane, sums) = (&lane.graph, lane.sums.as_ref());
+            results.push(self.form.nodes(&ctx, EvictRows { lane, sums, eviction }));
+        }
+        ctx.graph(&results.iter().collect::<Vec<_>>())
+    }
 }
 
 struct Lane {
@@ -206,8 +254,34 @@ impl Store {
             })
             .collect();
         let mut store = Store { layout, layers, seen: 0, bytes, undo: Undo::default() };
+        store.check_operations(backends)?;
         store.clear()?;
         Ok(store)
+    }
+
+    /// Refuses rows that a device cannot work on. A backend of ggml need not have all operations for all types and heads;
+    /// where our own kernels compute a layer, they have.
+    fn check_operations(&self, backends: &Backends) -> Result<(), EngineError> {
+        let mut checked = Vec::new();
+        for (number, layer) in self.layers.iter().enumerate() {
+            let (shape, k_type) = (self.layout.heads[number], self.layout.k_types[number]);
+            let is_known = checked.contains(&(shape, k_type, layer.lanes.len()));
+            if layer.form != Form::Portable || layer.lanes.is_empty() || is_known {
+                continue;
+            }
+            checked.push((shape, k_type, layer.lanes.len()));
+            let backend = backends.at(backends.placement().of(number));
+            let supported = layer.step(shape).and_then(|graph| backend.check_operations(&graph));
+            supported.map_err(|error| EngineError::Setting {
+                what: format!(
+                    "keys of type {k_type} and values of type {} with heads of {} elements",
+                    self.layout.v_type, shape.head_dim
+                ),
+                reason: format!("the device cannot compute layer {number} with them: {error}"),
+                hint: Hint::CacheTypes(vec![Type::F16, Type::F32]),
+            })?;
+        }
+        Ok(())
     }
 
     /// Gives each layer's query heads the learned logits `sink_logits(layer)`, `[heads]`, which policies take into account.
@@ -457,7 +531,6 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use ggml::{Backend, Type};
-    use kernels::graph::AttentionShape;
 
     use super::*;
     use crate::devices::placement::Placement;

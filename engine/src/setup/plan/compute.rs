@@ -102,6 +102,13 @@ impl<'a> Graphs<'a> {
         form(self.layout, layer, self.placement, self.kernels).reads_whole_lanes()
     }
 
+    /// The number of rows for which lanes that are read whole have room. Their graphs cannot be built for more.
+    fn max_appended(&self) -> Option<usize> {
+        let layers = (0..self.layout.layers.len()).filter(|layer| self.reads_whole_lanes(*layer));
+        let lanes = layers.flat_map(|layer| &self.layout.layers[layer]);
+        lanes.map(|lane| lane.capacity - usize::from(lane.compensated)).min()
+    }
+
     fn forecast(&self, layer: usize) -> LayerForecast<'_> {
         let form = form(self.layout, layer, self.placement, self.kernels);
         let sink_logits = self.forward.sink_logits(layer);
@@ -135,6 +142,7 @@ impl<'a> Graphs<'a> {
     /// Bytes of a decode step, and of chunks of up to `chunk` tokens through all layers.
     fn through_model(&self, chunk: usize) -> Result<(Bytes, Bytes), EngineError> {
         let (mut of_step, mut of_chunk) = ([0; 2], [0; 2]);
+        let chunk = self.max_appended().map_or(chunk, |rows| chunk.min(rows).max(1));
         let graphs = |n| self.forward.model_graphs(n, OutputTokens::Last, |layer| self.store[layer].clone());
         self.measure(graphs(1), &mut of_step)?;
         for n in self.lengths(chunk) {
