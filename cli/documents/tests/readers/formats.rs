@@ -673,6 +673,51 @@ fn archives_of_documents_are_read() {
         &Limits::default(),
     );
     assert!(error.expect_err("pictures").to_string().contains("without documents"));
+/// What a message says is read whatever its parts are, and whatever they say of themselves.
+#[test]
+fn texts_of_messages_are_not_lost() {
+    let alternative = |page: &str| {
+        format!(
+            "From: a@b\nContent-Type: multipart/alternative; boundary=X\n\n--X\nContent-Type: text/plain\n\nThe rent is 950.\n--X\nContent-Type: text/html\n\n{page}\n--X--\n"
+        )
+    };
+    check("a.eml", alternative("<img src='cid:1'>").as_bytes(), "From: a@b\n\nThe rent is 950.\n", "");
+    check(
+        "a.eml",
+        alternative("<p hidden>no").as_bytes(),
+        "From: a@b\n\nThe rent is 950.\n",
+        "text that a reader does not see was left out in 1 place",
+    );
+    check("a.eml", alternative("<p>950").as_bytes(), "From: a@b\n\n950\n", "");
+    let guess = "decoded as windows-1252, which is a guess";
+    let letter = |head: &[u8], text: &[u8]| [b"From: ", head, b"\n\n", text].concat();
+    for (head, text, note) in [
+        (&b"Ann\nContent-Type: text/plain; charset=unknown-8bit"[..], &b"Gr\xfc\xdfe\n"[..], guess),
+        (b"Ann", b"Gr\xfc\xdfe\n", guess),
+        (b"Ann\nContent-Type: text/plain; charset=us-ascii", "Gr\u{fc}\u{df}e\n".as_bytes(), ""),
+        (
+            b"Ann\nContent-Type: text/plain; charset=us-ascii\nContent-Transfer-Encoding: quoted-printable",
+            b"Gr=FC=DFe\n",
+            guess,
+        ),
+        (b"Ann\nContent-Type: text/plain\nContent-Transfer-Encoding: base64", b"R3L832U=\n", guess),
+        (b"Ann\nContent-Type: text/plain; charset=iso-8859-2", b"Gr\xfc\xdfe\n", ""),
+        (
+            b"Ann\nContent-Type: text/html",
+            b"<meta charset=iso-8859-1><p>Gr\xfc\xdfe\n",
+            "decoded as windows-1252",
+        ),
+    ] {
+        check("a.eml", &letter(head, text), "From: Ann\n\nGr\u{fc}\u{df}e\n", note);
+    }
+    check("a.eml", &letter(b"J\xfcrgen", b"x\n"), "From: J\u{fc}rgen\n\nx\n", guess);
+    check("a.eml", &letter("J\u{fc}rgen".as_bytes(), b"x\n"), "From: J\u{fc}rgen\n\nx\n", "");
+    // Frames of a saved page.
+    let page = "From: <Saved by Blink>\nContent-Type: multipart/related; type=\"text/html\"; boundary=x\n\n--x\nContent-Type: text/html\n\n<p>Before.<iframe src='http://x/frame.html'></iframe>\n\
+        --x\nContent-Type: text/html\nContent-Location: http://x/frame.html\n\n<p>The rent is 950.\n--x\nContent-Type: text/html\nContent-Location: http://x/empty.html\n\n<script>x</script>\n--x--\n";
+    check("a.mht", page.as_bytes(), "Before.\n\n==> http://x/frame.html <==\nThe rent is 950.\n", "");
+}
+
 }
 
 #[test]
