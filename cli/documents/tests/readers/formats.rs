@@ -84,6 +84,19 @@ fn merged_and_hidden_cells_of_sheets() {
 }
 
 #[test]
+fn headers_and_footers_of_sheets_are_read() {
+    let sheet = "<worksheet><sheetData><row><c><v>1</v></c></row></sheetData><headerFooter differentFirst='1'>\
+        <oddHeader>&amp;L&amp;\"Arial,Bold\"Confidential&amp;R&amp;D</oddHeader><oddFooter>&amp;CPage &amp;P</oddFooter>\
+        <firstHeader>&amp;CConfidential</firstHeader><firstFooter>&amp;LACME &amp;&amp; Sons</firstFooter></headerFooter></worksheet>";
+    check(
+        "a.xlsx",
+        &xlsx(&[("name='a'", sheet)], &[]),
+        "[page header] Confidential\n\n1\n\n[page footer] ACME & Sons\n",
+        "",
+    );
+}
+
+#[test]
 fn rows_and_columns_without_a_size_are_hidden() {
     let row = |more: &str, text: &str| {
         format!(
