@@ -388,6 +388,31 @@ fn forms_formulas_headings_and_hidden_parts_of_open_documents() {
     );
 }
 
+/// Headers and footers stand among the styles.
+#[test]
+fn headers_and_footers_of_open_documents_are_read() {
+    let part = |kind: &str, text: &str| format!("<style:{kind}><text:p>{text}</text:p></style:{kind}>");
+    let pages = format!(
+        "<office:master-styles><style:master-page>{}{}{}{}<style:header-first style:display='false'><text:p>not shown</text:p></style:header-first></style:master-page>\
+         <style:master-page>{}</style:master-page></office:master-styles>",
+        part("header", "Report of ACME"),
+        part("header-left", "Report <text:s/>of ACME"),
+        part("footer", "Confidential"),
+        part("footer-left", "Page <text:page-number>1</text:page-number>"),
+        part("header", "Report of ACME"),
+    );
+    let body = "<office:body><office:text><text:p>It is 900.</text:p></office:text></office:body>";
+    let wanted = "[page header]\nReport of ACME\n\nIt is 900.\n\n[page footer]\nConfidential\n";
+    let document = archive(&[
+        ("mimetype", "application/vnd.oasis.opendocument.text"),
+        ("content.xml", &format!("<office:document-content>{body}</office:document-content>")),
+        ("styles.xml", &format!("<office:document-styles>{pages}</office:document-styles>")),
+    ]);
+    check("a.odt", &document, wanted, "");
+    let flat = format!("<?xml version='1.0'?><office:document>{pages}{body}</office:document>");
+    check("a.fodt", flat.as_bytes(), wanted, "");
+}
+
 #[test]
 fn listings_of_open_documents_keep_their_spaces() {
     let styles = "<style:style style:name='Preformatted_20_Text' style:family='paragraph'/><style:style style:name='P1' style:parent-style-name='Preformatted_20_Text'/>\
