@@ -673,44 +673,6 @@ fn messages_and_saved_pages_are_read() {
     check("a.mht", page.as_bytes(), "# Caf\u{e9}\n", "");
 }
 
-#[test]
-fn archives_of_documents_are_read() {
-    let inner = archive(&[("c.txt", "three")]);
-    let outer = archive_of_bytes(&[
-        ("b10.txt", b"ten"),
-        ("b9.html", b"<p>nine<p hidden>x"),
-        ("more/inner.zip", &inner),
-        (".hidden", b"no"),
-        ("__MACOSX/b", b"no"),
-        ("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"),
-        ("empty.txt", b" "),
-    ]);
-    let document = read("a.zip", &outer);
-    assert_eq!(document.kind, Kind::Archive);
-    assert_eq!(
-        document.text,
-        "==> b9.html <==\nnine\n\n==> b10.txt <==\nten\n\n==> more/inner.zip <==\n==> c.txt <==\nthree\n"
-    );
-    assert_eq!(
-        notes(&document),
-        "text that a reader does not see was left out in 1 place; 2 files in it left out: a.png, .hidden"
-    );
-    let mut nested = archive(&[("x.txt", "x")]);
-    for _ in 0..8 {
-        nested = archive_of_bytes(&[("n.zip", &nested), ("y.txt", b"y")]);
-    }
-    let document = read("nested.zip", &nested);
-    assert!(
-        document.text.matches("==> y.txt").count() == 4 && notes(&document).contains("n.zip"),
-        "{}",
-        document.text
-    );
-    let error = read_bytes(
-        "a.zip",
-        &archive_of_bytes(&[("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")]),
-        &Limits::default(),
-    );
-    assert!(error.expect_err("pictures").to_string().contains("without documents"));
 /// What a message says is read whatever its parts are, and whatever they say of themselves.
 #[test]
 fn texts_of_messages_are_not_lost() {
@@ -756,6 +718,44 @@ fn texts_of_messages_are_not_lost() {
     check("a.mht", page.as_bytes(), "Before.\n\n==> http://x/frame.html <==\nThe rent is 950.\n", "");
 }
 
+#[test]
+fn archives_of_documents_are_read() {
+    let inner = archive(&[("c.txt", "three")]);
+    let outer = archive_of_bytes(&[
+        ("b10.txt", b"ten"),
+        ("b9.html", b"<p>nine<p hidden>x"),
+        ("more/inner.zip", &inner),
+        (".hidden", b"no"),
+        ("__MACOSX/b", b"no"),
+        ("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"),
+        ("empty.txt", b" "),
+    ]);
+    let document = read("a.zip", &outer);
+    assert_eq!(document.kind, Kind::Archive);
+    assert_eq!(
+        document.text,
+        "==> b9.html <==\nnine\n\n==> b10.txt <==\nten\n\n==> more/inner.zip <==\n==> c.txt <==\nthree\n"
+    );
+    assert_eq!(
+        notes(&document),
+        "text that a reader does not see was left out in 1 place; 2 files in it left out: a.png, .hidden"
+    );
+    let mut nested = archive(&[("x.txt", "x")]);
+    for _ in 0..8 {
+        nested = archive_of_bytes(&[("n.zip", &nested), ("y.txt", b"y")]);
+    }
+    let document = read("nested.zip", &nested);
+    assert!(
+        document.text.matches("==> y.txt").count() == 4 && notes(&document).contains("n.zip"),
+        "{}",
+        document.text
+    );
+    let error = read_bytes(
+        "a.zip",
+        &archive_of_bytes(&[("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")]),
+        &Limits::default(),
+    );
+    assert!(error.expect_err("pictures").to_string().contains("without documents"));
 }
 
 #[test]
