@@ -621,6 +621,14 @@ fn notebooks_are_text_and_code() {
         "Boats\nsink\n\n```python\nprint(1)\n```\n\n```\n1\n```\n\n```\nError: no\n```\n",
         "1 picture without text",
     );
+    // A bar of progress writes over its line.
+    let outputs = r#"{"cells":[{"cell_type":"code","source":"x","outputs":[{"text":"epoch 1 loss 3\repoch 2 loss 4\r\nend\r"},{"data":{"application/json":{"rent":950}}}]}]}"#;
+    check(
+        "a.ipynb",
+        outputs.as_bytes(),
+        "```\nx\n```\n\n```\nepoch 2 loss 4\nend\n```\n\n```\n{\"rent\":950}\n```\n",
+        "",
+    );
     let error = read_bytes("a.ipynb", &b"[".repeat(100_000), &Limits::default()).expect_err("too deep");
     assert!(matches!(error.problem, Problem::Damaged { .. }), "{error}");
 }
