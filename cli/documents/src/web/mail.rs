@@ -11,7 +11,7 @@ use super::html;
 use crate::convert::Parts;
 use crate::marks::{MARK, without_marks};
 use crate::plain::decode;
-use crate::{Converted, Problem};
+use crate::{Converted, Note, Problem};
 
 /// Messages within messages.
 const MAX_DEPTH: usize = 5;
@@ -26,8 +26,20 @@ pub(crate) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Probl
     let bytes = with_readable_headers(bytes, &mut parts);
     let message = MessageParser::default().parse(bytes.as_ref());
     let message = message.ok_or_else(|| Problem::Damaged { what: "it has no message".to_owned() })?;
+    if ends_early(&message) {
+        parts.add_notes(vec![Note::Incomplete]);
+    }
     write(&message, &mut parts, 0)?;
     Ok(parts.finish())
+}
+
+/// Whether the sign is missing that ends the parts of a message.
+fn ends_early(message: &Message) -> bool {
+    let boundary = message.content_type().and_then(|kind| kind.attribute("boundary"));
+    boundary.is_some_and(|boundary| {
+        let end = format!("--{boundary}--");
+        memchr::memmem::find(&message.raw_message, end.as_bytes()).is_none()
+    })
 }
 
 fn write(message: &Message, parts: &mut Parts, depth: usize) -> Result<(), Problem> {

@@ -681,6 +681,17 @@ fn messages_and_saved_pages_are_read() {
     check("a.mht", page.as_bytes(), "# Caf\u{e9}\n", "");
 }
 
+#[test]
+fn files_that_end_early_say_so() {
+    let note = "the file ends too early: a part of it is missing";
+    check("a.rtf", br"{\rtf1 The rent is {\b 950", "The rent is 950\n", note);
+    check("a.rtf", br"{\rtf1 The rent is {\b 950}}", "The rent is 950\n", "");
+    let message =
+        "From: a@b\nContent-Type: multipart/mixed; boundary=X\n\n--X\nContent-Type: text/plain\n\nThe rent\n";
+    check("a.eml", message.as_bytes(), "From: a@b\n\n==> attachment <==\nThe rent\n", note);
+    check("a.eml", format!("{message}--X--\n").as_bytes(), "From: a@b\n\nThe rent\n", "");
+}
+
 /// What a message says is read whatever its parts are, and whatever they say of themselves.
 #[test]
 fn texts_of_messages_are_not_lost() {
