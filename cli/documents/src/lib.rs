@@ -154,6 +154,8 @@ pub enum Note {
     },
     /// It begins or ends within a character.
     CutOff,
+    /// It ends before its end.
+    Incomplete,
     /// Only some of its pages, chapters, slides or sheets were read.
     Chosen {
         /// Their numbers: `3,10-12`.
@@ -267,6 +269,7 @@ impl fmt::Display for Note {
             Note::CutOff => {
                 f.write_str("the file begins or ends within a character: a part of it may be missing")
             }
+            Note::Incomplete => f.write_str("the file ends too early: a part of it is missing"),
             Note::Chosen { numbers, unit, count } => {
                 let is_one = numbers.bytes().all(|byte| byte.is_ascii_digit());
                 write!(f, "{} {numbers} of {count}", unit.name(if is_one { 1 } else { 2 }))

@@ -52,20 +52,22 @@ impl<'a> Parts<'a> {
             Ok(converted) => {
                 let name: String =
                     name.chars().map(|c| if c.is_control() || c == MARK { '\u{fffd}' } else { c }).collect();
-                for note in converted.notes {
-                    if !self.counts.add_note(&note)
-                        && self.notes.len() < MAX_NOTES
-                        && !self.notes.contains(&note)
-                    {
-                        self.notes.push(note);
-                    }
-                }
+                self.add_notes(converted.notes);
                 self.push_text(&format!("{MARK}==> {name} <==\n{}\n", converted.text.trim_end()))
             }
             Err(problem @ (Problem::TooLong { .. } | Problem::Unpacked { .. })) => Err(problem),
             Err(_) => {
                 self.counts.skipped_files.push(name);
                 Ok(())
+            }
+        }
+    }
+
+    /// What a reader should know about a part. The same is said once.
+    pub(crate) fn add_notes(&mut self, notes: Vec<Note>) {
+        for note in notes {
+            if !self.counts.add_note(&note) && self.notes.len() < MAX_NOTES && !self.notes.contains(&note) {
+                self.notes.push(note);
             }
         }
     }

@@ -90,22 +90,32 @@ fn shown(output: &Value, counts: &mut Counts) -> String {
         return String::new();
     }
     let text = ["text/markdown", "text/latex", "text/plain", "text"].iter().find_map(|name| data.get(name));
-    without_colors(&lines(text))
+    match (text, data.get("application/json")) {
+        (None, Some(json)) => json.to_string(),
+        _ => without_colors(&lines(text)),
+    }
 }
 
-/// A text without the control sequences of terminals.
+/// A text without the control sequences of terminals. Of a line that was written over the last state stays.
 fn without_colors(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut chars = text.chars();
+    let mut is_over = false;
     while let Some(c) = chars.next() {
         match c {
+            '\r' => is_over = true,
             '\u{1b}' => {
                 if chars.as_str().starts_with('[') {
                     chars.by_ref().skip(1).find(|c| c.is_ascii_alphabetic());
                 }
             }
             c if c.is_control() && c != '\n' && c != '\t' => {}
-            c => kept.push(c),
+            c => {
+                if std::mem::take(&mut is_over) && c != '\n' {
+                    kept.truncate(kept.rfind('\n').map_or(0, |end| end + 1));
+                }
+                kept.push(c);
+            }
         }
     }
     kept

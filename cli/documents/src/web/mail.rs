@@ -1,11 +1,17 @@
 //! Messages (EML) and saved pages (MHT): who wrote what to whom, the text, and what is attached.
 
-use mail_parser::{Address, Message, MessageParser, MessagePart, MimeHeaders, PartType};
+use std::borrow::Cow;
+
+use mail_parser::decoders::base64::base64_decode;
+use mail_parser::decoders::charsets::map::charset_decoder;
+use mail_parser::decoders::quoted_printable::quoted_printable_decode;
+use mail_parser::{Address, Encoding, Message, MessageParser, MessagePart, MimeHeaders, PartType};
 
 use super::html;
 use crate::convert::Parts;
 use crate::marks::{MARK, without_marks};
-use crate::{Converted, Problem};
+use crate::plain::decode;
+use crate::{Converted, Note, Problem};
 
 /// Messages within messages.
 const MAX_DEPTH: usize = 5;
@@ -17,10 +23,23 @@ const MAX_PEOPLE: usize = 1000;
 /// # Errors
 /// It is no message, or has too much text.
 pub(crate) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Problem> {
-    let message = MessageParser::default().parse(bytes);
+    let bytes = with_readable_headers(bytes, &mut parts);
+    let message = MessageParser::default().parse(bytes.as_ref());
     let message = message.ok_or_else(|| Problem::Damaged { what: "it has no message".to_owned() })?;
+    if ends_early(&message) {
+        parts.add_notes(vec![Note::Incomplete]);
+    }
     write(&message, &mut parts, 0)?;
     Ok(parts.finish())
+}
+
+/// Whether the sign is missing that ends the parts of a message.
+fn ends_early(message: &Message) -> bool {
+    let boundary = message.content_type().and_then(|kind| kind.attribute("boundary"));
+    boundary.is_some_and(|boundary| {
+        let end = format!("--{boundary}--");
+        memchr::memmem::find(&message.raw_message, end.as_bytes()).is_none()
+    })
 }
 
 fn write(message: &Message, parts: &mut Parts, depth: usize) -> Result<(), Problem> {
@@ -37,15 +56,14 @@ fn write(message: &Message, parts: &mut Parts, depth: usize) -> Result<(), Probl
     let is_html = |part: &&MessagePart| matches!(part.body, PartType::Html(_));
     let has_html = message.html_body.iter().filter_map(part).any(|part| is_html(&part));
     let body = if has_html { &message.html_body } else { &message.text_body };
+    let mut has_text = false;
     for part in body.iter().filter_map(part) {
-        match &part.body {
-            PartType::Html(page) => {
-                let (text, counts) = html::to_text(page, false);
-                parts.counts.add(counts);
-                parts.push_text(&text)?;
-            }
-            PartType::Text(text) => parts.push_text(&without_marks(plain(text)))?,
-            _ => {}
+        has_text |= write_text(message, part, parts)?;
+    }
+    // A page may be nothing but a picture where the plain text says it.
+    if has_html && !has_text {
+        for part in message.text_body.iter().filter_map(part).filter(|part| !is_html(part)) {
+            write_text(message, part, parts)?;
         }
     }
     for attachment in message.attachments() {
@@ -58,7 +76,15 @@ fn write(message: &Message, parts: &mut Parts, depth: usize) -> Result<(), Probl
                 parts.push_text(&format!("{MARK}==> {subject} <==\n"))?;
                 write(inner, parts, depth + 1)?;
             }
-            PartType::Html(page) if !is_page => parts.push(&format!("{name}.html"), page.as_bytes())?,
+            PartType::Html(_) if is_page => {
+                let name = attachment.content_location().unwrap_or("frame");
+                let name: String = name.chars().filter(|c| !c.is_control() && *c != MARK).collect();
+                let text = text_of(message, attachment, parts).unwrap_or_default();
+                if !text.trim().is_empty() {
+                    parts.push_text(&format!("{MARK}==> {name} <==\n{text}"))?;
+                }
+            }
+            PartType::Html(page) => parts.push(&format!("{name}.html"), page.as_bytes())?,
             // Parts of a page, and pictures within the text.
             PartType::InlineBinary(_) if kind == "image" => parts.counts.pictures += usize::from(!is_page),
             _ if is_page => {}
@@ -67,6 +93,64 @@ fn write(message: &Message, parts: &mut Parts, depth: usize) -> Result<(), Probl
         }
     }
     Ok(())
+}
+
+/// Writes the text of a part. Returns whether it has any.
+fn write_text(message: &Message, part: &MessagePart, parts: &mut Parts) -> Result<bool, Problem> {
+    let text = text_of(message, part, parts).unwrap_or_default();
+    parts.push_text(&text)?;
+    Ok(!text.trim().is_empty())
+}
+
+/// The text of a part that is text.
+fn text_of(message: &Message, part: &MessagePart, parts: &mut Parts) -> Option<String> {
+    let is_html = matches!(part.body, PartType::Html(_));
+    let decode = if is_html { html::decode } else { decode::text };
+    let decoded = undeclared(message, part).and_then(|bytes| decode(&bytes).ok()).map(|decoded| {
+        parts.add_notes(decoded.notes);
+        Cow::Owned(decoded.text)
+    });
+    match (&part.body, decoded) {
+        (PartType::Html(page), decoded) => {
+            let (text, counts) = html::to_text(&decoded.unwrap_or(Cow::Borrowed(page.as_ref())), false);
+            parts.counts.add(counts);
+            Some(text)
+        }
+        (PartType::Text(text), decoded) => {
+            Some(without_marks(plain(&decoded.unwrap_or(Cow::Borrowed(text.as_ref())))))
+        }
+        _ => None,
+    }
+}
+
+/// The bytes of a part that is not all ASCII, if it does not say its encoding, or one that does not exist.
+fn undeclared(message: &Message, part: &MessagePart) -> Option<Vec<u8>> {
+    let is_ascii =
+        |name: &str| ["us-ascii", "ascii", "ansi_x3.4-1968"].contains(&name.to_ascii_lowercase().as_str());
+    let charset = part.content_type().and_then(|kind| kind.attribute("charset"));
+    if charset.is_some_and(|name| charset_decoder(name.as_bytes()).is_some() && !is_ascii(name)) {
+        return None;
+    }
+    let raw = message.raw_message.get(part.offset_body as usize..part.offset_end as usize)?;
+    let bytes = match part.encoding {
+        Encoding::None => raw.to_vec(),
+        Encoding::QuotedPrintable => quoted_printable_decode(raw)?,
+        Encoding::Base64 => base64_decode(raw)?,
+    };
+    (!bytes.is_ascii()).then_some(bytes)
+}
+
+/// A message whose headers are UTF-8. Some programs write other characters as they are.
+fn with_readable_headers<'a>(bytes: &'a [u8], parts: &mut Parts) -> Cow<'a, [u8]> {
+    let end = [&b"\n\n"[..], b"\n\r\n"].into_iter().filter_map(|end| memchr::memmem::find(bytes, end)).min();
+    let (head, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
+    match std::str::from_utf8(head).is_err().then(|| decode::text(head)) {
+        Some(Ok(decoded)) => {
+            parts.add_notes(decoded.notes);
+            Cow::Owned([decoded.text.as_bytes(), rest].concat())
+        }
+        _ => Cow::Borrowed(bytes),
+    }
 }
 
 /// The lines above a message that people read.

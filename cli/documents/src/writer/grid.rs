@@ -3,7 +3,7 @@
 
 /// Columns of a table. Spreadsheets have up to so many.
 const MAX_COLUMNS: usize = 16_384;
-/// What stands in a cell of several rows is repeated in each of them if it has at most this many bytes.
+/// What stands in a cell of several rows is repeated in each of them. Of a longer text its beginning is, in bytes.
 const MAX_REPEATED: usize = 80;
 
 /// How many columns and rows a cell reaches over.
@@ -141,10 +141,9 @@ impl Grid {
     /// The text of the current cell, which is complete.
     pub(crate) fn set_text(&mut self, text: &str) {
         if self.keeps_text
-            && text.len() <= MAX_REPEATED
             && let Some(held) = self.next.last_mut()
         {
-            held.text = text.to_owned();
+            held.text = beginning(text);
         }
         self.keeps_text = false;
     }
@@ -188,6 +187,16 @@ impl Grid {
         }
         self.next.extend(held.below(1));
     }
+}
+
+/// The words that a text begins with, with a sign that others follow.
+fn beginning(text: &str) -> String {
+    if text.len() <= MAX_REPEATED {
+        return text.to_owned();
+    }
+    let end = (0..=MAX_REPEATED).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let words = text[..end].rsplit_once(' ').map_or(&text[..end], |(words, _)| words);
+    format!("{words} …")
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 pub(crate) mod formula;
 mod grid;
 pub(crate) mod ordinal;
+pub(crate) mod prices;
 mod scripts;
 pub(crate) mod symbols;
 mod tables;
@@ -46,6 +47,8 @@ pub(crate) struct Writer {
     in_cell: bool,
     /// Raised and lowered text that is not written yet.
     scripts: Scripts,
+    /// Where raised digits are written, and which: cents, if a currency follows.
+    cents: Option<(std::ops::Range<usize>, String)>,
     /// Elements of struck-out text that are open, and whether the mark before them is written.
     struck: usize,
     is_struck: bool,
@@ -103,8 +106,30 @@ impl Writer {
         let tail = (tail..self.text.len()).find(|at| self.text.is_char_boundary(*at));
         let tail = tail.filter(|_| !is_alone).map_or("", |start| &self.text[start..]);
         let base = tail.rsplit(char::is_whitespace).next().unwrap_or_default();
+        let raised = self.scripts.only_raised().filter(|raised| prices::may_be_cents(tail, raised));
+        let cents = raised.map(|raised| prices::cents(tail, raised));
+        let is_price = cents.is_some() && prices::ends_with_price(tail);
         let text = self.scripts.take(base, next);
-        self.words(&text);
+        let start = self.text.len();
+        match cents {
+            Some(cents) if is_price => self.words(&cents),
+            cents => {
+                self.words(&text);
+                self.cents = cents.map(|cents| (start..self.text.len(), cents));
+            }
+        }
+    }
+
+    /// Raised digits before a currency are cents.
+    fn end_cents(&mut self, next: &str) {
+        let Some((place, cents)) = self.cents.take_if(|_| !next.trim().is_empty()) else { return };
+        if place.end == self.text.len()
+            && self.gap <= Gap::Space
+            && !self.begins_a_cell()
+            && prices::begins_with_currency(next.trim_start())
+        {
+            self.text.replace_range(place, &cents);
+        }
     }
 
     fn words(&mut self, text: &str) {
@@ -113,6 +138,7 @@ impl Writer {
                 && !c.is_control()
                 && !matches!(c, '\u{ad}' | '\u{200b}' | '\u{feff}' | MARK | '|')
         };
+        self.end_cents(text);
         let mut rest = text;
         while let Some(c) = rest.chars().next() {
             let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());

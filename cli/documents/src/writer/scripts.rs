@@ -1,6 +1,8 @@
 //! Raised and lowered text in one line: `10^6`, `log_10`, `1/2`, and `[12]` for the mark of a note. Without it, 10⁶
 //! would be 106.
 
+use super::prices;
+
 /// Where text stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Level {
@@ -42,6 +44,14 @@ pub(crate) struct Scripts {
 impl Scripts {
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
+    }
+
+    /// The text, if it is raised as a whole.
+    pub(crate) fn only_raised(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [(Level::Raised, text)] if self.numerator.is_none() => Some(text.trim()),
+            _ => None,
+        }
     }
 
     /// Appends raised or lowered text.
@@ -133,12 +143,13 @@ fn raised(before: &str, text: &str, next: Option<char>, may_be_note: bool) -> St
     if text.starts_with('[') && text.ends_with(']') || is_sign(text) {
         return text.to_owned();
     }
-    // Prices are written so: $5⁹⁹, 5⁹⁹€.
-    let currency = ['$', '€', '£', '¥'];
-    let has_currency = before.starts_with(currency) || next.is_some_and(|c| currency.contains(&c));
-    let is_price = has_currency && last.is_some_and(|c| c.is_ascii_digit() || ".,".contains(c));
-    if is_price && text.len() == 2 && text.bytes().all(|c| c.is_ascii_digit()) {
-        return if before.ends_with(['.', ',']) { text.to_owned() } else { format!(".{text}") };
+    let number = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+    if let Some(number) = number
+        && (1..=3).contains(&number.len())
+        && number.bytes().all(|c| c.is_ascii_digit())
+        && last.is_some_and(|c| c.is_numeric() || before.chars().count() > 1 && c.is_alphabetic())
+    {
+        return format!("[{number}]");
     }
     // A word that is small, not a power.
     if last.is_none() && !text.chars().any(char::is_numeric) {
@@ -152,8 +163,8 @@ fn raised(before: &str, text: &str, next: Option<char>, may_be_note: bool) -> St
     let is_note = may_be_note
         && match last {
             None => !follows_letter,
-            Some(c) if ".,;:!?…”\"’'»。".contains(c) => !follows_letter,
-            Some(_) => is_word(before),
+            Some(c) if ".,;:!?%…”\"’'»。".contains(c) => !follows_letter,
+            Some(_) => is_word(before) || is_year(before) || prices::ends_with_price(before),
         };
     match is_note {
         true => format!("[{text}]"),
@@ -167,6 +178,13 @@ fn lowered(before: &str, text: &str, next: Option<char>) -> String {
         return text.to_owned();
     }
     format!("_{}", grouped(text, next))
+}
+
+/// Whether a text ends with a year of these times: nobody takes it to a power.
+fn is_year(before: &str) -> bool {
+    let rest = before.trim_end_matches(|c: char| c.is_ascii_digit());
+    let year = before[rest.len()..].parse::<u32>();
+    year.is_ok_and(|year| (1900..2100).contains(&year)) && !rest.ends_with(['.', ',', '^'])
 }
 
 /// Whether a text ends with a word that is neither a unit nor a variable.
@@ -263,6 +281,11 @@ mod tests {
         check("word^{1,2}", "word[1,2]");
         check("word^{[7]}", "word[7]");
         check("word^{*}", "word*");
+        check(
+            "In 2019^{4} it was 12%^{1}, $5^{7}, Q4^{(1)}, 88^{(2)}",
+            "In 2019[4] it was 12%[1], $5[7], Q4[1], 88[2]",
+        );
+        check("f^{(2)}(x), 2^{10}, 12019^{4}", "f^((2))(x), 2^10, 12019^4");
         check("see ^{3} below", "see [3] below");
         check("^{Lexer} rules", "Lexer rules");
     }
@@ -272,6 +295,9 @@ mod tests {
         check("the 1^{st} and n^{th} of the XX^{e}", "the 1st and nth of the XXe");
         check("$5^{99} and €12,^{50}", "$5.99 and €12,50");
         check("12^{90}€ and 3^{2}", "12.90€ and 3^2");
+        check("only 12^{99} €, was $ 15^{50}, or 900^{00} EUR", "only 12.99 €, was $ 15.50, or 900.00 EUR");
+        check("Fr. 7^{50}; 12,^{50} euros; 8.^{20} kr", "Fr. 7.50; 12,50 euros; 8.20 kr");
+        check("5 × 10^{12} €, 10^{99} m, 12^{99} krill", "5 × 10^12 €, 10^99 m, 12^99 krill");
         check("Boat^{TM} n^{o} 5", "BoatTM no 5");
     }
 }

@@ -84,6 +84,19 @@ fn merged_and_hidden_cells_of_sheets() {
 }
 
 #[test]
+fn headers_and_footers_of_sheets_are_read() {
+    let sheet = "<worksheet><sheetData><row><c><v>1</v></c></row></sheetData><headerFooter differentFirst='1'>\
+        <oddHeader>&amp;L&amp;\"Arial,Bold\"Confidential&amp;R&amp;D</oddHeader><oddFooter>&amp;CPage &amp;P</oddFooter>\
+        <firstHeader>&amp;CConfidential</firstHeader><firstFooter>&amp;LACME &amp;&amp; Sons</firstFooter></headerFooter></worksheet>";
+    check(
+        "a.xlsx",
+        &xlsx(&[("name='a'", sheet)], &[]),
+        "[page header] Confidential\n\n1\n\n[page footer] ACME & Sons\n",
+        "",
+    );
+}
+
+#[test]
 fn rows_and_columns_without_a_size_are_hidden() {
     let row = |more: &str, text: &str| {
         format!(
@@ -375,6 +388,31 @@ fn forms_formulas_headings_and_hidden_parts_of_open_documents() {
     );
 }
 
+/// Headers and footers stand among the styles.
+#[test]
+fn headers_and_footers_of_open_documents_are_read() {
+    let part = |kind: &str, text: &str| format!("<style:{kind}><text:p>{text}</text:p></style:{kind}>");
+    let pages = format!(
+        "<office:master-styles><style:master-page>{}{}{}{}<style:header-first style:display='false'><text:p>not shown</text:p></style:header-first></style:master-page>\
+         <style:master-page>{}</style:master-page></office:master-styles>",
+        part("header", "Report of ACME"),
+        part("header-left", "Report <text:s/>of ACME"),
+        part("footer", "Confidential"),
+        part("footer-left", "Page <text:page-number>1</text:page-number>"),
+        part("header", "Report of ACME"),
+    );
+    let body = "<office:body><office:text><text:p>It is 900.</text:p></office:text></office:body>";
+    let wanted = "[page header]\nReport of ACME\n\nIt is 900.\n\n[page footer]\nConfidential\n";
+    let document = archive(&[
+        ("mimetype", "application/vnd.oasis.opendocument.text"),
+        ("content.xml", &format!("<office:document-content>{body}</office:document-content>")),
+        ("styles.xml", &format!("<office:document-styles>{pages}</office:document-styles>")),
+    ]);
+    check("a.odt", &document, wanted, "");
+    let flat = format!("<?xml version='1.0'?><office:document>{pages}{body}</office:document>");
+    check("a.fodt", flat.as_bytes(), wanted, "");
+}
+
 #[test]
 fn listings_of_open_documents_keep_their_spaces() {
     let styles = "<style:style style:name='Preformatted_20_Text' style:family='paragraph'/><style:style style:name='P1' style:parent-style-name='Preformatted_20_Text'/>\
@@ -583,6 +621,14 @@ fn notebooks_are_text_and_code() {
         "Boats\nsink\n\n```python\nprint(1)\n```\n\n```\n1\n```\n\n```\nError: no\n```\n",
         "1 picture without text",
     );
+    // A bar of progress writes over its line.
+    let outputs = r#"{"cells":[{"cell_type":"code","source":"x","outputs":[{"text":"epoch 1 loss 3\repoch 2 loss 4\r\nend\r"},{"data":{"application/json":{"rent":950}}}]}]}"#;
+    check(
+        "a.ipynb",
+        outputs.as_bytes(),
+        "```\nx\n```\n\n```\nepoch 2 loss 4\nend\n```\n\n```\n{\"rent\":950}\n```\n",
+        "",
+    );
     let error = read_bytes("a.ipynb", &b"[".repeat(100_000), &Limits::default()).expect_err("too deep");
     assert!(matches!(error.problem, Problem::Damaged { .. }), "{error}");
 }
@@ -633,6 +679,62 @@ fn messages_and_saved_pages_are_read() {
     let page = "From: <Saved by Blink>\r\nSubject: Page\r\nMIME-Version: 1.0\r\nContent-Type: multipart/related; type=\"text/html\"; boundary=x\r\n\r\n--x\r\nContent-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n<h1>Caf=C3=A9</h1>\r\n\
         --x\r\nContent-Type: image/png\r\nContent-Transfer-Encoding: base64\r\nContent-Location: http://x/a.png\r\n\r\niVBORw0KGgo=\r\n--x\r\nContent-Type: text/css\r\nContent-Location: http://x/a.css\r\n\r\np { color: red }\r\n--x--\r\n";
     check("a.mht", page.as_bytes(), "# Caf\u{e9}\n", "");
+}
+
+#[test]
+fn files_that_end_early_say_so() {
+    let note = "the file ends too early: a part of it is missing";
+    check("a.rtf", br"{\rtf1 The rent is {\b 950", "The rent is 950\n", note);
+    check("a.rtf", br"{\rtf1 The rent is {\b 950}}", "The rent is 950\n", "");
+    let message =
+        "From: a@b\nContent-Type: multipart/mixed; boundary=X\n\n--X\nContent-Type: text/plain\n\nThe rent\n";
+    check("a.eml", message.as_bytes(), "From: a@b\n\n==> attachment <==\nThe rent\n", note);
+    check("a.eml", format!("{message}--X--\n").as_bytes(), "From: a@b\n\nThe rent\n", "");
+}
+
+/// What a message says is read whatever its parts are, and whatever they say of themselves.
+#[test]
+fn texts_of_messages_are_not_lost() {
+    let alternative = |page: &str| {
+        format!(
+            "From: a@b\nContent-Type: multipart/alternative; boundary=X\n\n--X\nContent-Type: text/plain\n\nThe rent is 950.\n--X\nContent-Type: text/html\n\n{page}\n--X--\n"
+        )
+    };
+    check("a.eml", alternative("<img src='cid:1'>").as_bytes(), "From: a@b\n\nThe rent is 950.\n", "");
+    check(
+        "a.eml",
+        alternative("<p hidden>no").as_bytes(),
+        "From: a@b\n\nThe rent is 950.\n",
+        "text that a reader does not see was left out in 1 place",
+    );
+    check("a.eml", alternative("<p>950").as_bytes(), "From: a@b\n\n950\n", "");
+    let guess = "decoded as windows-1252, which is a guess";
+    let letter = |head: &[u8], text: &[u8]| [b"From: ", head, b"\n\n", text].concat();
+    for (head, text, note) in [
+        (&b"Ann\nContent-Type: text/plain; charset=unknown-8bit"[..], &b"Gr\xfc\xdfe\n"[..], guess),
+        (b"Ann", b"Gr\xfc\xdfe\n", guess),
+        (b"Ann\nContent-Type: text/plain; charset=us-ascii", "Gr\u{fc}\u{df}e\n".as_bytes(), ""),
+        (
+            b"Ann\nContent-Type: text/plain; charset=us-ascii\nContent-Transfer-Encoding: quoted-printable",
+            b"Gr=FC=DFe\n",
+            guess,
+        ),
+        (b"Ann\nContent-Type: text/plain\nContent-Transfer-Encoding: base64", b"R3L832U=\n", guess),
+        (b"Ann\nContent-Type: text/plain; charset=iso-8859-2", b"Gr\xfc\xdfe\n", ""),
+        (
+            b"Ann\nContent-Type: text/html",
+            b"<meta charset=iso-8859-1><p>Gr\xfc\xdfe\n",
+            "decoded as windows-1252",
+        ),
+    ] {
+        check("a.eml", &letter(head, text), "From: Ann\n\nGr\u{fc}\u{df}e\n", note);
+    }
+    check("a.eml", &letter(b"J\xfcrgen", b"x\n"), "From: J\u{fc}rgen\n\nx\n", guess);
+    check("a.eml", &letter("J\u{fc}rgen".as_bytes(), b"x\n"), "From: J\u{fc}rgen\n\nx\n", "");
+    // Frames of a saved page.
+    let page = "From: <Saved by Blink>\nContent-Type: multipart/related; type=\"text/html\"; boundary=x\n\n--x\nContent-Type: text/html\n\n<p>Before.<iframe src='http://x/frame.html'></iframe>\n\
+        --x\nContent-Type: text/html\nContent-Location: http://x/frame.html\n\n<p>The rent is 950.\n--x\nContent-Type: text/html\nContent-Location: http://x/empty.html\n\n<script>x</script>\n--x--\n";
+    check("a.mht", page.as_bytes(), "Before.\n\n==> http://x/frame.html <==\nThe rent is 950.\n", "");
 }
 
 #[test]

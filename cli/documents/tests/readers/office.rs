@@ -380,6 +380,26 @@ fn symbols_and_boxes_are_what_they_show() {
     check(&format!("<w:p>{}</w:p>", field(list, "FORMDROPDOWN")), "blue\n");
     check(&format!("<w:p>{}</w:p>", field("", r"SYMBOL 254 \f Wingdings")), "☒\n");
     check(&format!("<w:p>{}{}</w:p>", text("half is "), field("", r"EQ \f(1,2)")), "half is 1/2\n");
+    // The result of an equation may be empty.
+    let result = |text: &str| {
+        field("", r"EQ \f(1,2)").replace(
+            "<w:r><w:fldChar w:fldCharType='end'/>",
+            &format!("<w:r><w:fldChar w:fldCharType='separate'/></w:r><w:r><w:t>{text}</w:t></w:r><w:r><w:fldChar w:fldCharType='end'/>"),
+        )
+    };
+    check(&format!("<w:p>{}{}{}</w:p>", text("half is "), result(""), result("½")), "half is 1/2½\n");
+    let simple = |instruction: &str, result: &str| {
+        format!("<w:fldSimple w:instr='{instruction}'>{result}</w:fldSimple>")
+    };
+    check(
+        &format!(
+            "<w:p>{}{}{}</w:p>",
+            simple(r"EQ \f(1,2)", ""),
+            simple(" DATE ", &text(" today ")),
+            simple(r"SYMBOL 254 \f Wingdings", "")
+        ),
+        "1/2 today ☒\n",
+    );
     // An instruction may have fields of its own; only the result is shown.
     check(
         "<w:p><w:fldChar w:fldCharType='begin'/><w:instrText>IF </w:instrText><w:fldChar w:fldCharType='begin'/><w:instrText>X</w:instrText>\

@@ -386,6 +386,16 @@ fn texts_in_boxes_are_apart() {
     );
 }
 
+/// The currency may be a word, and stand apart.
+#[test]
+fn raised_cents_are_no_powers() {
+    check(
+        "<p>only 12<sup>99</sup> &euro;, was $ 15<sup>50</sup>, price: 900<sup>00</sup><b> EUR</b>, 7<sup>12</sup> m",
+        "only 12.99 €, was $ 15.50, price: 900.00 EUR, 7^12 m\n",
+    );
+    check("<table><tr><td>10<sup>12</sup><td>€ 5<sup>20</sup></table>", "10^12 | € 5.20\n");
+}
+
 #[test]
 fn abbreviations_are_words() {
     let page = "<p>M<sup>me</sup> Curie et C<sup>ie</sup>, M<sup>lle</sup> B, x<sup>me</sup>";

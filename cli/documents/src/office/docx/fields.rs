@@ -13,8 +13,9 @@ const MAX_DEPTH: usize = 16;
 #[derive(Debug, Default)]
 struct Field {
     instruction: String,
-    /// Whether what is shown has begun.
+    /// Whether what is shown has begun, and whether there is any.
     shows: bool,
+    has_text: bool,
     /// The box of a form, and whether it is ticked.
     is_ticked: Option<bool>,
     /// The choices of a form.
@@ -47,6 +48,11 @@ impl Fields {
     /// What follows is shown.
     pub(super) fn separate(&mut self) {
         self.0.iter_mut().last().into_iter().for_each(|field| field.shows = true);
+    }
+
+    /// Text is shown.
+    pub(super) fn show_text(&mut self) {
+        self.0.iter_mut().for_each(|field| field.has_text = true);
     }
 
     /// Whether text is an instruction here.
@@ -89,7 +95,7 @@ impl Fields {
 }
 
 /// Whether an instruction shows the number of a page, or how many there are.
-pub(super) fn is_page_number(instruction: &str) -> bool {
+fn is_page_number(instruction: &str) -> bool {
     let name = instruction.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
     matches!(name.as_str(), "PAGE" | "NUMPAGES" | "SECTIONPAGES")
 }
@@ -105,9 +111,11 @@ impl Field {
             "FORMDROPDOWN" => {
                 self.choices.get(self.chosen).map_or(Shown::Nothing, |choice| Shown::Text(choice.clone()))
             }
-            "SYMBOL" => symbol(rest).map_or(Shown::Unknown, |sign| Shown::Text(sign.into())),
+            "SYMBOL" if !self.has_text => {
+                symbol(rest).map_or(Shown::Unknown, |sign| Shown::Text(sign.into()))
+            }
             // Word keeps what an equation looks like elsewhere.
-            "EQ" if !self.shows => equation(rest).map_or(Shown::Formula, Shown::Text),
+            "EQ" if !self.has_text => equation(rest).map_or(Shown::Formula, Shown::Text),
             _ => Shown::Nothing,
         }
     }

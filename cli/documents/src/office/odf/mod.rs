@@ -31,9 +31,8 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     }
     let content = archive.text(CONTENT)?;
     let mut styles = Styles::default();
-    if archive.has(STYLES) {
-        styles.read(&archive.text(STYLES)?, STYLES)?;
-    }
+    let common = if archive.has(STYLES) { archive.text(STYLES)? } else { String::new() };
+    styles.read(&common, STYLES)?;
     styles.read(&content, CONTENT)?;
     let mut body = Body::new(styles, options);
     // Formulas and charts are parts of their own.
@@ -43,6 +42,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
         let is_formula = text.contains("<math") || text.contains("<math:math");
         is_formula.then(|| html::to_text(&text, true).0)
     })?;
+    read_headers(&mut body, &common, options)?;
     finish(body, options)
 }
 
@@ -52,7 +52,13 @@ fn flat(content: &str, options: &Options) -> Result<Converted, Problem> {
     styles.read(content, CONTENT)?;
     let mut body = Body::new(styles, options);
     body.read(content, |_| None)?;
+    read_headers(&mut body, content, options)?;
     finish(body, options)
+}
+
+/// Reads the headers and footers, unless only a part of the document is read.
+fn read_headers(body: &mut Body, styles: &str, options: &Options) -> Result<(), Problem> {
+    if options.selection.is_none() { body.read_headers(styles) } else { Ok(()) }
 }
 
 fn finish(body: Body, options: &Options) -> Result<Converted, Problem> {

@@ -12,7 +12,7 @@ use encoding_rs::{
 
 use self::reader::Reader;
 use self::tokens::Tokens;
-use crate::{Converted, Problem};
+use crate::{Converted, Note, Problem};
 
 /// Converts a document.
 ///
@@ -26,8 +26,10 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
             return Err(Problem::TooLong { limit: max_bytes });
         }
     }
+    let incomplete = reader.is_open().then_some(Note::Incomplete);
     let (text, counts) = reader.finish();
-    Ok(Converted { text, notes: counts.notes(), ..Converted::default() })
+    let notes = incomplete.into_iter().chain(counts.notes()).collect();
+    Ok(Converted { text, notes, ..Converted::default() })
 }
 
 /// A font: its name, and the encoding of its bytes.

@@ -4,6 +4,7 @@
 mod areas;
 mod calendar;
 mod format;
+mod headers;
 mod sheet;
 
 use self::format::Formats;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::areas::{Merged, Part, Shown};
-use super::{Book, RichText};
+use super::{Book, RichText, headers};
 use crate::Problem;
 use crate::office::chart::Charts;
 use crate::office::relations::Relations;
@@ -32,6 +32,9 @@ pub(super) struct Sheet {
     /// The last places of cells that reach over several, by those where their text stands.
     wide: HashMap<Place, Place>,
     shown_rows: Shown,
+    /// Headers and footers of its pages.
+    headers: Vec<String>,
+    footers: Vec<String>,
     /// Remarks, with the names of their cells.
     comments: Vec<(String, String)>,
     /// The texts of shapes.
@@ -182,6 +185,14 @@ impl Sheet {
         columns.sort_unstable();
         // The place of a column among those that are used.
         let place = |column: usize| columns.partition_point(|used| *used < column);
+        let written = |writer: &mut Writer, name: &str, texts: &[String]| {
+            for text in texts {
+                writer.paragraph();
+                writer.text(&format!("[page {name}] {text}"));
+            }
+            writer.paragraph();
+        };
+        written(writer, "header", &self.headers);
         let rows: Vec<usize> = self.rows.keys().copied().collect();
         let mut last = None;
         for (i, (row, mut cells)) in self.rows.into_iter().enumerate() {
@@ -226,7 +237,7 @@ impl Sheet {
             writer.paragraph();
             writer.text(&format!("[{cell}] {comment}"));
         }
-        writer.paragraph();
+        written(writer, "footer", &self.footers);
         Ok(())
     }
 }
@@ -241,6 +252,8 @@ struct Reader {
     in_value: bool,
     in_formula: bool,
     rich: Option<RichText>,
+    /// The code of the header or footer.
+    header: Option<String>,
 }
 
 impl Reader {
@@ -257,8 +270,18 @@ impl Reader {
                 }
                 "c" => self.end_cell(book),
                 "row" => self.row += 1,
+                name if name.ends_with("Header") || name.ends_with("Footer") => {
+                    let text = self.header.take().and_then(|code| headers::text(&code));
+                    let (headers, footers) = (&mut self.sheet.headers, &mut self.sheet.footers);
+                    let known = if name.ends_with("Header") { headers } else { footers };
+                    let text = text.filter(|text| !known.contains(text));
+                    known.extend(text);
+                }
                 _ => self.rich.iter_mut().for_each(|rich| rich.piece(Piece::End(name.clone()))),
             },
+            Piece::Text(text) if self.header.is_some() => {
+                self.header.iter_mut().for_each(|header| header.push_str(&text));
+            }
             Piece::Text(text) => match (&mut self.rich, &mut self.cell) {
                 (Some(rich), _) => rich.piece(Piece::Text(text)),
                 (None, Some(cell)) if self.in_value => cell.value.push_str(&text),
@@ -312,6 +335,9 @@ impl Reader {
                 self.cell.iter_mut().for_each(|cell| _ = cell.formula.get_or_insert_default());
             }
             "is" => self.rich = Some(RichText::default()),
+            "oddHeader" | "evenHeader" | "firstHeader" | "oddFooter" | "evenFooter" | "firstFooter" => {
+                self.header = Some(String::new());
+            }
             "mergeCell" => {
                 let reference = element.attribute("ref").unwrap_or_default();
                 if let Some((first, last)) = reference.split_once(':')

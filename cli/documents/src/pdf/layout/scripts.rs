@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 
 use super::words::{Letter, write as write_plain};
+use crate::writer::prices;
 
 /// Distances and sizes in those of the main text.
 /// What is not larger than this is small.
@@ -37,12 +38,6 @@ const FUNCTIONS: [&str; 14] =
 /// Endings of ordinal numbers, and other raised letters that are read as text.
 const ENDINGS: [&str; 16] =
     ["st", "nd", "rd", "th", "er", "re", "e", "o", "a", "os", "as", "ème", "TM", "SM", "de", "ste"];
-
-/// Signs before or after a price, whose cents may be raised.
-const CURRENCIES: [&str; 18] = [
-    "€", "$", "£", "EUR", "Euro", "euro", "USD", "US$", "dollar", "GBP", "CHF", "Fr.", "PLN", "zł", "CZK",
-    "Kč", "SEK", "kr",
-];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Script {
@@ -135,10 +130,8 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
                 push_bracketed(text, out);
             }
             Script::Raised if !part.is_apart && is_cents(text, out, after) => {
-                if out.ends_with(|c: char| c.is_ascii_digit()) {
-                    out.push('.');
-                }
-                out.push_str(text);
+                let cents = prices::cents(out, text);
+                out.push_str(&cents);
             }
             Script::Raised => raised(text, out, part.is_apart, after.is_some_and(|after| after.is_apart)),
             Script::Lowered if part.is_apart || out.is_empty() => out.push_str(text),
@@ -183,15 +176,8 @@ fn in_order<'a, 'b>(letters: &'b [Letter<'a>], size: f64, baseline: f64) -> Cow<
 
 /// Whether a raised text is the cents of the price that `out` ends with.
 fn is_cents(text: &str, out: &str, after: Option<&Part<'_>>) -> bool {
-    let euros = out.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | ','));
-    let has_euros = out[euros.len()..].contains(|c: char| c.is_ascii_digit());
     let after = after.map_or("", |after| after.text.trim_start());
-    text.len() == 2
-        && is_number(text)
-        && has_euros
-        && CURRENCIES
-            .iter()
-            .any(|currency| after.starts_with(currency) || euros.trim_end().ends_with(currency))
+    prices::may_be_cents(out, text) && (prices::begins_with_currency(after) || prices::ends_with_price(out))
 }
 
 /// Letters that follow each other and are raised or lowered alike.

@@ -1,5 +1,5 @@
-//! How an element that is not a block of itself stands beside its neighbours: as a part of a word, as words of its own, or
-//! on lines of its own.
+//! How an element that is not a block of itself stands beside its neighbours. It is a part of a word, has words of its own,
+//! or stands on lines of its own.
 
 use super::style::pixels;
 

@@ -4,7 +4,7 @@ mod text;
 
 use std::collections::HashMap;
 
-use super::fields::{Fields, is_page_number};
+use super::fields::Fields;
 use super::numbering::{NumberOf, Numbering};
 use super::styles::{RunLook, Styles, is_on};
 use crate::Problem;
@@ -315,7 +315,12 @@ impl Body {
                     self.show(shown);
                 }
             },
-            "fldSimple" => self.has_page_number |= value("instr").is_some_and(|text| is_page_number(&text)),
+            "fldSimple" => {
+                self.fields.begin();
+                self.fields.instruction(&value("instr").unwrap_or_default());
+                self.fields.separate();
+                self.has_page_number |= self.fields.is_page_number();
+            }
             "checkBox" | "checked" | "default" | "result" | "listEntry" => self.fields.property(element),
             "tbl" => {
                 self.begin_cell();
@@ -376,6 +381,10 @@ impl Body {
             "rPr" => self.in_run_properties = false,
             "pPr" => self.in_paragraph_properties = false,
             "sdtPr" => self.in_control_properties = false,
+            "fldSimple" => {
+                let shown = self.fields.end();
+                self.show(shown);
+            }
             "trPr" => self.in_row_properties = false,
             "sdt" => _ = self.controls.pop(),
             "r" => {

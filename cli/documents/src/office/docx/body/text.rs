@@ -56,6 +56,9 @@ impl Body {
             return;
         }
         self.is_counted = false;
+        if !text.trim().is_empty() {
+            self.fields.show_text();
+        }
         self.begin_text();
         let known = match look.font.as_deref().filter(|font| symbols::is_symbol_font(font)) {
             Some(font) => symbols::text(font, text),

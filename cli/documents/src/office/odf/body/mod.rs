@@ -1,5 +1,6 @@
 //! The text of an OpenDocument file, element by element. Beside it are tables and lists.
 
+mod headers;
 mod lists;
 mod tables;
 mod values;
@@ -19,6 +20,7 @@ use crate::{Note, Options, Problem, Selection, Unit};
 /// Elements whose content is not part of the text. The alternatives of an object repeat it.
 const SKIPPED: &[&str] = &[
     "automatic-styles",
+    "master-styles",
     "font-face-decls",
     "scripts",
     "sequence-decls",
@@ -122,6 +124,9 @@ pub(super) struct Body<'a> {
     note_count: usize,
     comment_count: usize,
     written_notes: Vec<String>,
+    /// Headers and footers of pages.
+    headers: Vec<String>,
+    footers: Vec<String>,
     skipping: usize,
     is_counted: bool,
     /// Whether the last paragraph was one of code.
@@ -160,6 +165,8 @@ impl<'a> Body<'a> {
             note_count: 0,
             comment_count: 0,
             written_notes: Vec::new(),
+            headers: Vec::new(),
+            footers: Vec::new(),
             skipping: 0,
             is_counted: false,
             is_code: false,
@@ -188,45 +195,54 @@ impl<'a> Body<'a> {
     ) -> Result<(), Problem> {
         let (hidden, mut paragraph) = (hidden_paragraphs(text)?, 0);
         xml::read(CONTENT, text, |piece| {
-            if let Piece::Start(element) = &piece {
-                paragraph += usize::from(is_paragraph(&element.name));
-            }
-            match piece {
-                Piece::Start(_) if self.skipping > 0 => self.skipping += 1,
-                Piece::End(_) if self.skipping > 0 => self.skipping -= 1,
-                Piece::Text(_) if self.skipping > 0 => {}
-                Piece::Start(element) if SKIPPED.contains(&element.name.as_str()) => self.skipping = 1,
-                Piece::Start(element) if element.name == "object" => {
-                    let object = element.attribute("href").unwrap_or_default();
-                    match formula(&object) {
-                        Some(text) => {
-                            self.text(text.trim());
-                            self.is_formula = true;
-                        }
-                        None => self.has_picture = true,
-                    }
-                    self.description = None;
-                }
-                Piece::Start(element) if is_paragraph(&element.name) && hidden.contains(&paragraph) => {
+            let begins = matches!(&piece, Piece::Start(element) if is_paragraph(&element.name));
+            paragraph += usize::from(begins);
+            match begins && self.skipping == 0 && hidden.contains(&paragraph) {
+                true => {
                     self.counts.hidden += 1;
                     self.skipping = 1;
                 }
-                Piece::Start(element) => self.start(&element),
-                Piece::End(name) => self.end(&name),
-                Piece::Text(text) if self.in_creator => self.creator.push_str(&text),
-                Piece::Text(text) => {
-                    if let Some(description) = &mut self.description {
-                        description.push_str(&text);
-                    } else if self.paragraph_depth > 0 && !self.in_date {
-                        self.text(&with_single_spaces(&text));
+                false => self.piece(piece, &mut formula),
+            }
+            self.check_length()
+        })
+    }
+
+    fn piece(&mut self, piece: Piece, formula: &mut dyn FnMut(&str) -> Option<String>) {
+        match piece {
+            Piece::Start(_) if self.skipping > 0 => self.skipping += 1,
+            Piece::End(_) if self.skipping > 0 => self.skipping -= 1,
+            Piece::Text(_) if self.skipping > 0 => {}
+            Piece::Start(element) if SKIPPED.contains(&element.name.as_str()) => self.skipping = 1,
+            Piece::Start(element) if element.name == "object" => {
+                let object = element.attribute("href").unwrap_or_default();
+                match formula(&object) {
+                    Some(text) => {
+                        self.text(text.trim());
+                        self.is_formula = true;
                     }
+                    None => self.has_picture = true,
+                }
+                self.description = None;
+            }
+            Piece::Start(element) => self.start(&element),
+            Piece::End(name) => self.end(&name),
+            Piece::Text(text) if self.in_creator => self.creator.push_str(&text),
+            Piece::Text(text) => {
+                if let Some(description) = &mut self.description {
+                    description.push_str(&text);
+                } else if self.paragraph_depth > 0 && !self.in_date {
+                    self.text(&with_single_spaces(&text));
                 }
             }
-            match self.writer.len() as u64 > self.max_bytes {
-                true => Err(Problem::TooLong { limit: self.max_bytes }),
-                false => Ok(()),
-            }
-        })
+        }
+    }
+
+    fn check_length(&self) -> Result<(), Problem> {
+        match self.writer.len() as u64 > self.max_bytes {
+            true => Err(Problem::TooLong { limit: self.max_bytes }),
+            false => Ok(()),
+        }
     }
 
     /// Whether the next slide or sheet is read.
@@ -249,12 +265,15 @@ impl<'a> Body<'a> {
     /// The text with its notes, and what is not in it.
     pub(super) fn finish(mut self) -> (String, Counts) {
         self.counts.unfilled_rows += self.writer.unfilled_rows();
-        let mut text = self.writer.finish();
-        for note in &self.written_notes {
-            text.push_str(if text.is_empty() { "" } else { "\n" });
-            text.push_str(note);
-        }
-        (text, self.counts)
+        let of = |parts: &[String], name: &str| -> Vec<String> {
+            parts.iter().map(|part| format!("[page {name}]\n{part}")).collect()
+        };
+        let mut parts = of(&self.headers, "header");
+        parts.push(self.writer.finish());
+        parts.extend(self.written_notes);
+        parts.extend(of(&self.footers, "footer"));
+        parts.retain(|part| !part.trim().is_empty());
+        (parts.join("\n"), self.counts)
     }
 
     fn start(&mut self, element: &Element) {

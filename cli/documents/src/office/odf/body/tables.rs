@@ -44,7 +44,9 @@ impl Body<'_> {
     }
 
     pub(super) fn end_table(&mut self) {
-        self.tables.pop();
+        // Those of the last rows, if these are hidden, stand nowhere.
+        let left = self.tables.pop().map_or(Vec::new(), |table| table.cells);
+        self.counts.hidden += usize::from(left.iter().any(|cell| !cell.text.is_empty()));
         match self.tables.is_empty() {
             true => self.writer.end_table(),
             false => self.writer.paragraph(),
@@ -148,7 +150,7 @@ impl Body<'_> {
         self.writer.pass_rows(repeated - times);
     }
 
-    /// Writes the row of a table that is within a cell, as part of its text. A cell that is split is such a table.
+    /// Writes the row of a table that is within a cell, as part of its text. A split cell is such a table.
     fn write_within_cell(&mut self, cells: &[Cell]) {
         let (mut row, mut column) = (String::new(), 0);
         for cell in cells.iter().filter(|cell| !cell.text.is_empty()) {

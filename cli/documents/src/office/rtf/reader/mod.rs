@@ -173,6 +173,11 @@ impl Reader {
         self.writer.len() + self.table.len() + self.outer.iter().map(Writer::len).sum::<usize>()
     }
 
+    /// Whether a group is open: the file would go on.
+    pub(super) fn is_open(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
     pub(super) fn finish(mut self) -> (String, Counts) {
         self.flush();
         while !self.outer.is_empty() {
