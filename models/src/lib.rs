@@ -19,6 +19,7 @@ pub mod arch;
 pub mod chat;
 pub mod embedded;
 mod error;
+pub mod file_lock;
 pub mod gguf;
 pub mod invisible;
 mod mapped_file;

@@ -8,7 +8,7 @@
 //!
 //! The only `unsafe` code of this crate is here.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,9 +57,9 @@ impl MappedFile {
         &self.map
     }
 
-    /// The file's size, times and identity now.
-    pub fn metadata(&self) -> io::Result<Metadata> {
-        self.file.metadata()
+    /// The file itself.
+    pub fn file(&self) -> &File {
+        &self.file
     }
 
     /// An error if the file has become shorter, or could not be read: what was read from it may be zeros.

@@ -40,7 +40,7 @@ use serde::{Deserialize, Serialize};
 
 use self::web::media_type;
 
-pub use self::convert::convert_in_process;
+pub use self::convert::{DOCUMENT, convert_in_process, serve};
 pub use self::counts::total;
 pub use self::error::{DocumentError, Problem};
 pub use self::package::natural_path_order;
@@ -48,7 +48,7 @@ pub use self::selection::{Selection, Unit, split_numbers, without_numbers};
 pub use self::sources::{LeftOut, Skipped, Source, Waste, read};
 
 /// What a document may take.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Limits {
     /// Maximum size in bytes of a file, and of the text of all files of a folder.
     pub bytes: u64,
@@ -56,7 +56,7 @@ pub struct Limits {
     pub files: usize,
     /// Maximum time to convert a file, without the time for its size.
     pub time: Duration,
-    /// Maximum memory to convert a file in bytes, without the memory for its size. Only Linux has this limit.
+    /// Maximum memory to convert a file in bytes, without the memory for its size. Only Linux and Windows have this limit.
     pub memory_bytes: u64,
 }
 
@@ -68,7 +68,7 @@ impl Default for Limits {
 }
 
 /// What is read, and how.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Options {
     /// What a document may take.
     pub limits: Limits,
@@ -145,6 +145,8 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Note {
+    /// It was converted in the program's own process, without limits on memory and time.
+    Unconfined,
     /// It was not UTF-8.
     Decoded {
         /// The encoding.
@@ -262,6 +264,7 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let s = |count: usize| if count == 1 { "" } else { "s" };
         match self {
+            Note::Unconfined => f.write_str("it was read without limits on memory and time"),
             Note::Decoded { encoding, is_guess: false } => write!(f, "decoded as {encoding}"),
             Note::Decoded { encoding, is_guess: true } => {
                 write!(f, "decoded as {encoding}, which is a guess")

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Note, Problem};
 
 /// Numbers of pages, chapters, slides or sheets, from 1 on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
     /// First and last numbers; the last may be beyond the end.
     ranges: Vec<(usize, usize)>,

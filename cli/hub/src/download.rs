@@ -9,6 +9,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use longhand::files::folders;
+use models::file_lock;
 use terminal::console::Console;
 use terminal::failure::Failure;
 use terminal::format;
@@ -205,11 +207,11 @@ impl Download {
         let (blob, path) = (self.repository.blob(&file.checksum), self.repository.part(&file.checksum));
         let failed = |error: io::Error| on_disk(&path, &error);
         let lock = self.repository.lock_file(&file.checksum).map_err(failed)?;
-        match lock.try_lock() {
+        match file_lock::try_lock(&lock) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 self.report(Event::Note(format!("another program downloads {}; waiting for it", file.path)))?;
-                lock.lock().map_err(failed)?;
+                file_lock::lock(&lock).map_err(failed)?;
                 self.report(Event::Waiting)?;
             }
             // Not every file system knows locks.
@@ -403,9 +405,7 @@ fn on_disk(path: &Path, error: &io::Error) -> Failure {
 
 /// Refuses a download for which the disk of `folder` has no space.
 fn check_space(folder: &Path, needed: u64) -> Result<(), Failure> {
-    #[cfg(unix)]
-    if let Ok(free) = rustix::fs::statvfs(folder) {
-        let free = free.f_bavail.saturating_mul(free.f_frsize);
+    if let Some(free) = folders::free_bytes(folder) {
         if free < needed {
             let (needed, free) = (format::bytes(needed as usize), format::bytes(free as usize));
             return Err(Failure::new(
@@ -414,8 +414,6 @@ fn check_space(folder: &Path, needed: u64) -> Result<(), Failure> {
             ));
         }
     }
-    #[cfg(not(unix))]
-    let _ = (folder, needed);
     Ok(())
 }
 

@@ -29,7 +29,8 @@ fn hugging_face_home() -> Option<PathBuf> {
 
 /// A path in the user's home folder.
 pub fn at_home(path: &str) -> Option<PathBuf> {
-    Some(variable("HOME")?.join(path))
+    let home = variable("HOME").or_else(|| variable("USERPROFILE").filter(|_| cfg!(windows)));
+    Some(home?.join(path))
 }
 
 /// A folder that a variable of Hugging Face's programs names: also below the current folder, or `~`.

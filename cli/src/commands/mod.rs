@@ -125,6 +125,11 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     if arguments.get(1).is_some_and(|first| first == COMPLETE) {
         return print_completions(&arguments[2..]);
     }
+    match child::requested(&arguments) {
+        Some(::models::chat::TEMPLATES) => ::models::chat::serve_templates(),
+        Some(::documents::DOCUMENT) => ::documents::serve(),
+        _ => child::use_worker(),
+    }
     crash_save::install();
     interrupt::outlive_file_size_limit();
     if arguments.len() <= 1 {

@@ -98,7 +98,8 @@ impl Known {
 
     /// Values with the user's home folder in the place of `~/`, where they are paths.
     pub fn expanded(&self, values: Vec<String>) -> Vec<String> {
-        let home = std::env::var("HOME").ok().filter(|_| self.name.starts_with("model"));
+        let home = std::env::home_dir().filter(|_| self.name.starts_with("model"));
+        let home = home.and_then(|home| home.into_os_string().into_string().ok());
         let expand = |value: String| match (&home, value.strip_prefix("~/")) {
             (Some(home), Some(rest)) => format!("{}/{rest}", home.trim_end_matches('/')),
             _ => value,

@@ -29,7 +29,6 @@ pub fn save_nothing() {
 /// Makes fatal errors print an error and save the conversation before the process ends.
 pub fn install() {
     ggml::on_fatal(|error| {
-        #[cfg(unix)]
         terminal::tty::restore();
         let report = failure::report_fatal(error);
         console::print_error(&report.text);

@@ -327,6 +327,8 @@ fn notes(source: &Source) -> Vec<String> {
     let guessed = all().filter(|note| matches!(note, Note::Decoded { is_guess: true, .. })).count();
     add(guessed, "whose encoding is a guess");
     add(all().filter(|note| matches!(note, Note::CutOff)).count(), "cut within a character");
+    let unconfined = all().filter(|note| matches!(note, Note::Unconfined)).count();
+    add(unconfined, "read without limits on memory and time");
     let empty_pages = all().map(|note| if let Note::PagesWithoutText { pages } = note { *pages } else { 0 });
     add(empty_pages.sum(), "pages without text");
     notes.extend(documents::total(all()).iter().map(ToString::to_string));

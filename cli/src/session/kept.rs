@@ -221,7 +221,7 @@ impl KeptChats {
 
     /// The name of a kept conversation by its file; `None` for other files.
     pub fn name<'a>(&self, path: &'a Path) -> Option<&'a str> {
-        let folder = fs::canonicalize(&self.folder).unwrap_or_else(|_| self.folder.clone());
+        let folder = dunce::canonicalize(&self.folder).unwrap_or_else(|_| self.folder.clone());
         let is_kept = path.parent() == Some(&self.folder) || path.parent() == Some(&folder);
         path.file_stem().filter(|_| is_kept)?.to_str()
     }
@@ -248,7 +248,8 @@ fn names(document: &str, question: &str) -> impl Iterator<Item = String> + use<>
     let joined = [document.as_str(), &question].into_iter().filter(|part| !part.is_empty());
     let joined = joined.collect::<Vec<_>>().join("-");
     let joined = if joined.is_empty() { "chat".to_owned() } else { joined };
-    Some(document).filter(|document| !document.is_empty()).into_iter().chain(numbered(joined))
+    let alone = Some(document).filter(|document| !document.is_empty());
+    alone.into_iter().chain(numbered(joined)).map(no_device)
 }
 
 /// `name`, `name-2`, `name-3`, ….
@@ -259,7 +260,15 @@ fn numbered(name: String) -> impl Iterator<Item = String> {
 /// The beginning of a title as a name that can be typed: `My Book (2nd).txt` gives `my-book-2nd-txt`.
 pub fn stem(title: &str) -> String {
     let stem = words(title, MAX_STEM, false);
-    if stem.is_empty() { "chat".to_owned() } else { stem }
+    if stem.is_empty() { "chat".to_owned() } else { no_device(stem) }
+}
+
+/// A name as it is, unless Windows has a device of that name, whatever its extension is.
+fn no_device(name: String) -> String {
+    let numbered = name.strip_prefix("com").or_else(|| name.strip_prefix("lpt"));
+    let is_device = ["con", "prn", "aux", "nul"].contains(&name.as_str())
+        || numbered.is_some_and(|number| matches!(number.as_bytes(), [b'0'..=b'9']));
+    if is_device { name + "-chat" } else { name }
 }
 
 /// Words of a text as a name of up to `letters`: letters and digits, with hyphens between them. `whole`: no word is cut,
@@ -296,6 +305,9 @@ mod tests {
             ("Überweg – Geschichte der Philosophie", "überweg-geschichte-der-p"),
             ("书", "书"),
             ("--", "chat"),
+            ("CON", "con-chat"),
+            ("com1", "com1-chat"),
+            ("Contract", "contract"),
             ("", "chat"),
         ] {
             assert_eq!(stem(title), name);
@@ -308,6 +320,7 @@ mod tests {
             names(document, question).take(count).collect()
         }
         let question = "What is Mary's favorite number, and why does nobody know it?";
+        assert_eq!(first("aux", "", 2), ["aux-chat", "aux-chat"]);
         assert_eq!(
             first("Facts", question, 4),
             [

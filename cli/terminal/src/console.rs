@@ -102,6 +102,14 @@ pub fn print_error(text: &str) {
     let _ = err.write_all(text.as_bytes());
 }
 
+/// Whether the terminal obeys control sequences: on Windows since version 10, where it is told to.
+fn understands_sequences() -> bool {
+    #[cfg(windows)]
+    return crossterm::ansi_support::supports_ansi();
+    #[cfg(not(windows))]
+    true
+}
+
 /// Standard output and standard error of this process.
 #[derive(Clone, Copy, Debug)]
 pub struct Console {
@@ -117,7 +125,7 @@ impl Console {
     /// Checks which streams are terminals, and the environment variables `NO_COLOR` and `TERM`.
     pub fn detect() -> Console {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb") || !understands_sequences();
         let stdout_terminal = io::stdout().is_terminal();
         Console {
             stdout_terminal,

@@ -4,7 +4,8 @@
 //!
 //! SIGXFSZ is no end: the write fails.
 //!
-//! A chat also ends in order on SIGTERM and SIGHUP, and gives the terminal back on every other signal that ends it.
+//! A chat also ends in order on SIGTERM and SIGHUP, and gives the terminal back on every other signal that ends it. On Windows
+//! the console's events are what signals are elsewhere.
 
 use std::io;
 use std::panic;
@@ -21,9 +22,10 @@ use longhand::{Engine, EngineError, InterruptFlag, Session, SessionOptions};
 use signal_hook::consts as signals;
 #[cfg(unix)]
 use signal_hook::iterator::{Handle, Signals};
+#[cfg(windows)]
+use win32::ConsoleEvent;
 
 use crate::console;
-#[cfg(unix)]
 use crate::tty;
 
 const IDLE: u8 = 0;
@@ -40,6 +42,10 @@ const TERMINATE: i32 = 15;
 
 /// How often Ctrl-C is looked for while a thread works.
 const POLL: Duration = Duration::from_millis(50);
+
+/// Windows ends a program after five seconds whose window is closed.
+#[cfg(windows)]
+const TIME_TO_CLOSE: Duration = Duration::from_secs(10);
 
 /// Exit code after an interrupt.
 pub const EXIT_CODE: u8 = 130;
@@ -87,6 +93,8 @@ impl Interrupt {
         let state = Arc::new(InterruptState::default());
         #[cfg(unix)]
         let _ = InterruptState::receive_signals(&state);
+        #[cfg(windows)]
+        let _ = InterruptState::receive_console_events(&state);
         Interrupt(state)
     }
 
@@ -268,6 +276,20 @@ impl InterruptState {
         send.send(signals).map_err(io::Error::other)
     }
 
+    /// What Windows has in the place of signals. A window that is closed is what SIGHUP is elsewhere.
+    #[cfg(windows)]
+    fn receive_console_events(state: &Arc<InterruptState>) -> io::Result<()> {
+        let state = state.clone();
+        win32::on_console_event(move |event| match event {
+            ConsoleEvent::Interrupt => state.press(),
+            ConsoleEvent::Close => {
+                state.end(HANG_UP);
+                // The process is ended when this returns. The chat ends it before that, when it has saved the conversation.
+                thread::sleep(TIME_TO_CLOSE);
+            }
+        })
+    }
+
     #[cfg(unix)]
     fn receive(&self, signal: i32) {
         match signal {
@@ -368,7 +390,6 @@ impl InterruptState {
 
 /// Ends the program at once, on a new line: the last one may contain a progress bar.
 fn exit(code: i32) -> ! {
-    #[cfg(unix)]
     tty::restore_for_good();
     console::remove_below();
     let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\n");

@@ -21,6 +21,5 @@ pub mod reporter;
 pub mod stdin;
 pub mod suggest;
 pub mod table;
-#[cfg(unix)]
 pub mod tty;
 pub mod values;

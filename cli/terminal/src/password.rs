@@ -63,13 +63,58 @@ fn line(mut terminal: impl io::Read) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(line))
 }
 
-/// Asks for a password. Only Unix has a terminal for it here.
+/// Asks for a password. `None` where there is no console, the program does not own it, or nothing was typed.
 ///
 /// # Errors
-/// None.
-#[cfg(not(unix))]
-pub fn ask(_question: &str) -> Result<Option<String>, Failure> {
-    Ok(None)
+/// The console cannot be read, or the user presses Ctrl-C.
+#[cfg(windows)]
+pub fn ask(question: &str) -> Result<Option<String>, Failure> {
+    use std::io::IsTerminal as _;
+
+    // A console that hands over each key belongs to the chat, and one behind a pipe may be nobody's.
+    let has_console = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if !has_console || crate::tty::is_entered() {
+        return Ok(None);
+    }
+    let failed = |error: std::io::Error| {
+        Failure::new(
+            format!("the console cannot be read: {error}"),
+            "give the password with --password-file FILE",
+        )
+    };
+    crate::tty::enter(false).map_err(failed)?;
+    crate::console::print_progress(&crate::console::visible(question));
+    let typed = keys_of_line();
+    crate::tty::restore();
+    crate::console::print_progress("\n");
+    match typed.map_err(failed)? {
+        Some(line) => Ok(Some(line).filter(|line| !line.is_empty())),
+        None => Err(Failure::interrupted()),
+    }
+}
+
+/// The characters up to Enter; `None` after Ctrl-C.
+#[cfg(windows)]
+fn keys_of_line() -> std::io::Result<Option<String>> {
+    use crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers, read};
+
+    let mut line = String::new();
+    loop {
+        let Event::Key(key) = read()? else { continue };
+        if key.kind == KeyEventKind::Release {
+            continue;
+        }
+        let is_ctrl =
+            key.modifiers.contains(KeyModifiers::CONTROL) && !key.modifiers.contains(KeyModifiers::ALT);
+        match key.code {
+            KeyCode::Enter => return Ok(Some(line)),
+            KeyCode::Char('c' | 'C') if is_ctrl => return Ok(None),
+            KeyCode::Char('u' | 'U') if is_ctrl => line.clear(),
+            KeyCode::Char(c) if !is_ctrl => line.push(c),
+            KeyCode::Backspace => _ = line.pop(),
+            _ => {}
+        }
+    }
 }
 
 #[cfg(all(test, unix))]

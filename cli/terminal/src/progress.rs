@@ -95,10 +95,7 @@ impl Drop for ProgressBar {
 
 /// Columns of the terminal on stderr.
 fn columns() -> usize {
-    #[cfg(unix)]
-    return crate::tty::size_of(rustix::stdio::stderr()).0;
-    #[cfg(not(unix))]
-    80
+    crate::tty::columns_of_stderr()
 }
 
 /// One line of at most `width` characters.

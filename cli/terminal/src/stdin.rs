@@ -3,6 +3,10 @@
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::sync::atomic::AtomicBool;
+#[cfg(windows)]
+use std::thread;
+#[cfg(windows)]
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
@@ -11,32 +15,48 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 
 /// How long a pipe may stay silent before it counts as one that nobody writes to.
-#[cfg(unix)]
 const PATIENCE_SECONDS: i64 = 5;
 
 /// Whether a document is piped into the program: stdin is a file or a pipe, and has something to read.
 ///
 /// Services and other programs often leave a pipe open that nobody ever writes to. So if nothing arrives for
 /// five seconds, the pipe counts as empty, unless a person is watching who can end the wait.
-#[cfg(unix)]
 pub fn is_piped(console: &Console) -> bool {
-    use rustix::fs::FileType;
-
-    let kind = rustix::fs::fstat(io::stdin()).map(|stat| FileType::from_raw_mode(stat.st_mode));
-    match kind {
-        Ok(FileType::RegularFile) => true,
-        Ok(FileType::Fifo) => has_input(Some(1)) || wait_for_input(console),
-        _ => false,
+    match kind() {
+        Kind::File => true,
+        Kind::Pipe => has_input(Some(1)) || wait_for_input(console),
+        Kind::Other => false,
     }
 }
 
-/// On other systems only `-f -` reads stdin.
-#[cfg(not(unix))]
-pub fn is_piped(_console: &Console) -> bool {
-    false
+/// What standard input is.
+#[derive(PartialEq)]
+enum Kind {
+    File,
+    Pipe,
+    Other,
 }
 
 #[cfg(unix)]
+fn kind() -> Kind {
+    use rustix::fs::FileType;
+
+    match rustix::fs::fstat(io::stdin()).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        Ok(FileType::RegularFile) => Kind::File,
+        Ok(FileType::Fifo) => Kind::Pipe,
+        _ => Kind::Other,
+    }
+}
+
+#[cfg(windows)]
+fn kind() -> Kind {
+    match win32::input_kind() {
+        win32::InputKind::File => Kind::File,
+        win32::InputKind::Pipe => Kind::Pipe,
+        win32::InputKind::Other => Kind::Other,
+    }
+}
+
 fn wait_for_input(console: &Console) -> bool {
     if console.stderr_terminal() {
         console.note("waiting for a document on standard input");
@@ -55,21 +75,20 @@ fn wait_for_input(console: &Console) -> bool {
 #[cfg(unix)]
 pub fn holds_unread() -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use rustix::fs::FileType;
 
     let stdin = io::stdin();
-    let is_pipe =
-        rustix::fs::fstat(&stdin).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
     let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     // At its end a pipe hangs up, and holds nothing.
-    is_pipe && poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().contains(PollFlags::IN)
+    kind() == Kind::Pipe
+        && poll(&mut polled, Some(&now)).is_ok()
+        && polled[0].revents().contains(PollFlags::IN)
 }
 
-/// On other systems only `-f -` reads stdin.
-#[cfg(not(unix))]
+/// Whether a pipe holds something that this command does not read.
+#[cfg(windows)]
 pub fn holds_unread() -> bool {
-    false
+    kind() == Kind::Pipe && win32::pipe_has_input().is_ok_and(|bytes| bytes > 0)
 }
 
 /// Whether stdin has bytes or ends within so many seconds.
@@ -81,6 +100,22 @@ fn has_input(seconds: Option<i64>) -> bool {
     let timeout = seconds.map(|tv_sec| Timespec { tv_sec, tv_nsec: 0 });
     // A poll that fails says nothing: reading will.
     poll(&mut [PollFd::new(&stdin, PollFlags::IN)], timeout.as_ref()).map_or(true, |ready| ready > 0)
+}
+
+/// Whether stdin has bytes or ends within so many seconds.
+#[cfg(windows)]
+fn has_input(seconds: Option<i64>) -> bool {
+    /// How often the pipe is looked at: Windows has no way to wait for one.
+    const POLL: Duration = Duration::from_millis(20);
+    let deadline = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds.unsigned_abs()));
+    // An error is the end of the pipe, or says nothing: reading will.
+    while win32::pipe_has_input().is_ok_and(|bytes| bytes == 0) {
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return false;
+        }
+        thread::sleep(POLL);
+    }
+    true
 }
 
 /// Asks a question that is answered with yes or no; Enter is yes, and the end of input no. Without a terminal there is
@@ -132,8 +167,7 @@ fn terminal() -> io::Result<()> {
     Ok(rustix::stdio::dup2_stdin(terminal)?)
 }
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 fn terminal() -> io::Result<()> {
-    File::open("CONIN$")?;
-    Err(io::ErrorKind::Unsupported.into())
+    win32::use_as_stdin(File::options().read(true).write(true).open("CONIN$")?)
 }

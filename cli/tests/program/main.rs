@@ -10,6 +10,7 @@ mod chat_commands;
 mod common;
 mod completions;
 mod config;
+mod containers;
 mod documents;
 mod eval;
 mod file_faults;

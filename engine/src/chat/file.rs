@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use models::regular_file;
+use models::{file_lock, regular_file};
 use serde::{Deserialize, Serialize};
 
 use super::{Chat, SavedChat};
@@ -157,7 +157,7 @@ impl ChatFile {
     }
 
     fn open_locked(path: &Path) -> Result<(ChatFile, SavedChat), SaveError> {
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let path = dunce::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         if !path.try_exists()?
             && let Some(left) = left_behind(&path)
         {
@@ -341,6 +341,10 @@ impl ChatFile {
             true => self.keep_as_older()?,
             false => None,
         };
+        if cfg!(windows) {
+            // Which refuses to replace a file that is open, here or elsewhere.
+            self.file = draft.try_clone()?;
+        }
         let replaced = draft.replace().inspect_err(|_| {
             let Some(older) = &older else { return };
             let _ = match self.path.try_exists() {
@@ -379,7 +383,7 @@ impl ChatFile {
 fn lock(path: &Path) -> Result<(File, FileState), SaveError> {
     loop {
         let file = crate::session::snapshot::open(path).map_err(EngineError::from)?;
-        match file.try_lock() {
+        match file_lock::try_lock(&file) {
             Err(TryLockError::WouldBlock) => {
                 let what = "another longhand has this conversation open".into();
                 let hint = Hint::advice("end it there, or give another file");

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use models::regular_file;
+use models::{file_lock, regular_file};
 
 use crate::files::atomic_file::{Access, DraftFile, Links};
 use crate::session::snapshot::unfinished::UnfinishedText;
@@ -101,6 +101,10 @@ impl ReadingFile {
         let draft = DraftFile::new(&self.path, Access::Owner, Links::Replace)?;
         draft.write(|to| text.write(session, caller, to).map_err(SaveError))?;
         let bytes = draft.metadata()?.len();
+        if cfg!(windows) {
+            // Which refuses to replace a file that is open, here or elsewhere.
+            self.held = Some(draft.try_clone()?);
+        }
         let file = match is_new {
             false => draft.replace()?,
             true => match draft.create_new() {
@@ -139,7 +143,7 @@ impl ReadingFile {
             if self.held.as_ref().is_some_and(|held| is_same(held, &file)) {
                 return Ok(true);
             }
-            match file.try_lock() {
+            match file_lock::try_lock(&file) {
                 Err(TryLockError::WouldBlock) => return Ok(false),
                 // Some file systems have no locks.
                 Err(TryLockError::Error(_)) => return Ok(true),
@@ -162,10 +166,10 @@ fn is_same(one: &File, other: &File) -> bool {
         let id = |file: &File| file.metadata().map(|metadata| (metadata.dev(), metadata.ino())).ok();
         id(one).is_some() && id(one) == id(other)
     }
-    #[cfg(not(unix))]
+    #[cfg(windows)]
     {
-        let _ = (one, other);
-        true
+        let id = |file: &File| win32::identity(file).map(|found| (found.volume, found.index)).ok();
+        id(one).is_some() && id(one) == id(other)
     }
 }
 

@@ -6,8 +6,10 @@ use std::io::{self, BufWriter, Read as _, Write as _};
 #[cfg(unix)]
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
-use models::regular_file;
+use models::{file_lock, regular_file};
 use tempfile::{Builder, NamedTempFile};
 
 /// What the names of temporary files have behind the name of the file, and their extension. Between them are the number
@@ -16,6 +18,9 @@ const TEMPORARY_MARK: &str = ".longhand-";
 const TEMPORARY_EXTENSION: &str = ".tmp";
 /// Random letters in the name of a temporary file.
 const RANDOM_LETTERS: usize = 12;
+/// How often a file is replaced anew that another program has open on Windows, and how long each attempt waits.
+const ATTEMPTS: usize = 50;
+const WAIT: Duration = Duration::from_millis(20);
 /// Of longer names, temporary files have the beginning only.
 const MAX_NAME_CHARS: usize = 50;
 
@@ -117,7 +122,7 @@ impl DraftFile {
         let temporary = loop {
             let temporary = builder.make_in(folder(&path), |path| new_file(access).open(path))?;
             // Where files cannot be locked, their names tell whether they are leftovers.
-            let _ = temporary.as_file().lock();
+            let _ = file_lock::lock(temporary.as_file());
             if has_name(temporary.as_file())? {
                 break temporary;
             }
@@ -158,9 +163,26 @@ impl DraftFile {
         self.temporary.as_file().metadata()
     }
 
-    /// Gives the file its name. What had it is gone. Returns the file, which is still locked.
-    pub(crate) fn replace(self) -> io::Result<File> {
-        let file = self.temporary.persist(&self.path)?;
+    /// Another handle of the temporary file.
+    pub(crate) fn try_clone(&self) -> io::Result<File> {
+        self.temporary.as_file().try_clone()
+    }
+
+    /// Gives the file its name. What had it is gone. Returns the file, which is still locked. Windows refuses this while the
+    /// file of that name is open.
+    pub(crate) fn replace(mut self) -> io::Result<File> {
+        let mut attempts = 0;
+        let file = loop {
+            match self.temporary.persist(&self.path) {
+                // Scanners of viruses and programs that make indexes open new files for a moment.
+                Err(refused) if cfg!(windows) && attempts < ATTEMPTS && is_in_use(&refused.error) => {
+                    self.temporary = refused.file;
+                    attempts += 1;
+                    thread::sleep(WAIT);
+                }
+                persisted => break persisted?,
+            }
+        };
         sync_folder(folder(&self.path));
         Ok(file)
     }
@@ -191,7 +213,7 @@ pub fn remove_leftovers(folder: &Path, name: Option<&OsStr>, begins: &[u8]) {
         let process = name.to_str().and_then(|name| process_of(name, prefix.as_deref()));
         let Some(process) = process.filter(|_| regular_file::is_own(&path)) else { continue };
         if let Ok(mut file) = regular_file::open(&path) {
-            let is_free = match file.try_lock() {
+            let is_free = match file_lock::try_lock(&file) {
                 Ok(()) => true,
                 // It is still written to.
                 Err(TryLockError::WouldBlock) => false,
@@ -243,6 +265,13 @@ pub(crate) fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// Whether a file could not be replaced because it is open.
+fn is_in_use(error: &io::Error) -> bool {
+    /// ERROR_SHARING_VIOLATION.
+    const SHARED: i32 = 32;
+    error.kind() == io::ErrorKind::PermissionDenied || error.raw_os_error() == Some(SHARED)
+}
+
 /// Whether an open file still has a name.
 fn has_name(file: &File) -> io::Result<bool> {
     #[cfg(unix)]
@@ -253,7 +282,7 @@ fn has_name(file: &File) -> io::Result<bool> {
 
 /// What a path leads to, and its metadata where it exists.
 fn target(path: &Path) -> io::Result<(PathBuf, Option<Metadata>)> {
-    match if_found(fs::canonicalize(path))? {
+    match if_found(dunce::canonicalize(path))? {
         Some(target) => {
             let existing = if_found(fs::metadata(&target))?;
             Ok((target, existing))

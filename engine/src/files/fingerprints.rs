@@ -4,7 +4,7 @@
 //!
 //! The file of fingerprints is a cache. It can be removed at any time. One that is damaged is none.
 
-use std::fs::Metadata;
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -37,7 +37,7 @@ pub(crate) struct FileState {
 pub(crate) fn states(file: &GgufFile) -> Option<Vec<FileState>> {
     (0..file.shards())
         .map(|shard| match file.shard(shard)? {
-            Blob::Mapped(file) => FileState::new(&file.metadata().ok()?),
+            Blob::Mapped(file) => FileState::new(file.file()),
             Blob::Static(_) | Blob::Owned(_) => None,
         })
         .collect()
@@ -45,8 +45,9 @@ pub(crate) fn states(file: &GgufFile) -> Option<Vec<FileState>> {
 
 impl FileState {
     #[cfg(unix)]
-    fn new(metadata: &Metadata) -> Option<FileState> {
+    fn new(file: &File) -> Option<FileState> {
         use std::os::unix::fs::MetadataExt as _;
+        let metadata = file.metadata().ok()?;
         let time = |seconds: i64, nanoseconds| seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds);
         Some(FileState {
             device: metadata.dev(),
@@ -57,9 +58,20 @@ impl FileState {
         })
     }
 
-    #[cfg(not(unix))]
-    fn new(_: &Metadata) -> Option<FileState> {
-        None
+    #[cfg(windows)]
+    fn new(file: &File) -> Option<FileState> {
+        /// From 1601, with which Windows' times begin, to 1970.
+        const BEFORE_1970: i64 = 11_644_473_600 * 1_000_000_000;
+        let metadata = file.metadata().ok()?;
+        let win32::FileIdentity { volume, index, changed } = win32::identity(file).ok()?;
+        let modified = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+        Some(FileState {
+            device: volume,
+            inode: index,
+            bytes: metadata.len(),
+            modified: i64::try_from(modified.as_nanos()).ok()?,
+            changed: changed.checked_mul(100)?.checked_sub(BEFORE_1970)?,
+        })
     }
 
     /// Whether the file has the same content as when it had the state `before`, as far as its size and time tell. It may

@@ -10,27 +10,45 @@ use std::time::SystemTime;
 /// The name of the folders.
 const NAME: &str = "longhand";
 
-/// What can be made again: `$XDG_CACHE_HOME/longhand`, or the same in `~/.cache`. `None` if the system names none.
+/// What can be made again: `$XDG_CACHE_HOME/longhand`, or the same in `~/.cache`; on Windows `%LOCALAPPDATA%\longhand\cache`.
+/// `None` if the system names none.
 pub fn cache() -> Option<PathBuf> {
-    folder("XDG_CACHE_HOME", ".cache")
+    folder("XDG_CACHE_HOME", ".cache", "LOCALAPPDATA", "cache")
 }
 
-/// What was said and typed: `$XDG_STATE_HOME/longhand`, or the same in `~/.local/state`.
+/// What was said and typed: `$XDG_STATE_HOME/longhand`, or the same in `~/.local/state`; on Windows
+/// `%LOCALAPPDATA%\longhand\state`.
 pub fn state() -> Option<PathBuf> {
-    folder("XDG_STATE_HOME", ".local/state")
+    folder("XDG_STATE_HOME", ".local/state", "LOCALAPPDATA", "state")
 }
 
-/// Settings: `$XDG_CONFIG_HOME/longhand`, or the same in `~/.config`.
+/// Settings: `$XDG_CONFIG_HOME/longhand`, or the same in `~/.config`; on Windows `%APPDATA%\longhand`.
 pub fn config() -> Option<PathBuf> {
-    folder("XDG_CONFIG_HOME", ".config")
+    folder("XDG_CONFIG_HOME", ".config", "APPDATA", "")
 }
 
-fn folder(variable: &str, in_home: &str) -> Option<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute(variable)
-        .or_else(|| absolute("HOME").map(|home| home.join(in_home)))
-        .or_else(|| absolute("LOCALAPPDATA"))?;
-    Some(base.join(NAME))
+/// The folder that `variable` names, or else that of the system: below the home folder, or on Windows below `of_windows`.
+fn folder(variable: &str, in_home: &str, of_windows: &str, below: &str) -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.has_root());
+    if let Some(given) = absolute(variable) {
+        return Some(given.join(NAME));
+    }
+    match cfg!(windows) {
+        // HOME is set in some shells only.
+        true => Some(absolute(of_windows)?.join(NAME).join(below)),
+        false => Some(absolute("HOME")?.join(in_home).join(NAME)),
+    }
+}
+
+/// Bytes that this user may still write on the disk of a folder; `None` where that is not known.
+pub fn free_bytes(folder: &Path) -> Option<u64> {
+    #[cfg(unix)]
+    return {
+        let system = rustix::fs::statvfs(folder).ok()?;
+        Some(system.f_bavail.saturating_mul(system.f_frsize))
+    };
+    #[cfg(windows)]
+    win32::free_bytes(folder)
 }
 
 /// Makes a folder, and those around it that are missing. Only the user may enter them, whatever the umask is.

@@ -76,10 +76,14 @@ fn main() -> Result<()> {
     compile(&ggml)
 }
 
-/// Whether Clippy runs this. It links nothing, and Cargo keeps what build scripts do for it apart from all else: ggml would be
-/// compiled for nothing.
+/// Whether nothing is linked: Clippy runs this, or `LONGHAND_CHECK=1` says so for `cargo check` in a target folder of its own.
+/// Cargo keeps what build scripts do for Clippy apart from all else, so ggml would be compiled for nothing.
 #[cfg(not(feature = "generate-bindings"))]
-fn is_clippy() -> bool {
+fn is_check() -> bool {
+    println!("cargo:rerun-if-env-changed=LONGHAND_CHECK");
+    if env::var_os("LONGHAND_CHECK").is_some_and(|value| value == "1") {
+        return true;
+    }
     let wrapper = env::var_os("RUSTC_WORKSPACE_WRAPPER").unwrap_or_default();
     Path::new(&wrapper).file_stem().is_some_and(|name| name == "clippy-driver")
 }
@@ -125,7 +129,7 @@ fn compile(ggml: &Path) -> Result<()> {
     if cuda::compile(ggml)? == cuda::Made::NothingToLink {
         return Ok(());
     }
-    if is_clippy() {
+    if is_check() {
         return Ok(());
     }
     let out = PathBuf::from(env::var("OUT_DIR")?);
@@ -147,16 +151,18 @@ fn compile(ggml: &Path) -> Result<()> {
     println!("cargo:rerun-if-changed=device");
     base.push(own.join("device/segment.cpp"));
     println!("cargo:rerun-if-changed=cpu");
-    let relax = env::var_os("CARGO_CFG_UNIX").map(|_| own.join("cpu/relax.h"));
-    if relax.is_some() {
-        base.push(own.join("cpu/relax.c"));
-        check_relax(&cpu.join("ggml-cpu.c"))?;
-    }
+    base.push(own.join("cpu/relax.c"));
+    check_relax(&cpu.join("ggml-cpu.c"))?;
     if let Some(arch) = arch {
         for_cpu.push(cpu.join("arch").join(arch).join("quants.c"));
         for_cpu.push(cpu.join("arch").join(arch).join("repack.cpp"));
     }
 
+    let target_os = env::var("CARGO_CFG_TARGET_OS")?;
+    let is_windows = target_os == "windows";
+    if is_windows && env::var("CARGO_CFG_TARGET_ENV")? != "gnu" {
+        bail!("on Windows only the target x86_64-pc-windows-gnu is supported: its tools are GNU's");
+    }
     let build = |is_cpp: bool| {
         let mut build = cc::Build::new();
         build
@@ -182,9 +188,14 @@ fn compile(ggml: &Path) -> Result<()> {
         if is_cpp {
             build.cpp(true).std("c++17");
         } else {
-            build.std("c11");
-            if let Some(header) = &relax {
-                build.flag("-include").flag(header);
+            build.std("c11").flag("-include").flag(own.join("cpu/relax.h"));
+        }
+        if is_windows {
+            // GCC keeps vectors of 32 bytes on a stack that Windows aligns to 16 bytes only (its bug 54412). So the assembler
+            // makes moves of them that need no alignment.
+            build.flag("-Wa,-muse-unaligned-vector-move");
+            if !is_cpp {
+                build.flag("-include").flag(own.join("cpu/mingw.h"));
             }
         }
         build
@@ -212,10 +223,13 @@ fn compile(ggml: &Path) -> Result<()> {
         println!("cargo:rustc-link-lib=static=ggml_c");
         println!("cargo:rustc-link-lib=static=ggml_cpp");
     }
-    if env::var("CARGO_CFG_TARGET_OS")? == "linux" {
+    if target_os == "linux" {
         println!("cargo:rustc-link-lib=m");
         println!("cargo:rustc-link-lib=pthread");
-        #[cfg(feature = "portable")]
+    }
+    // On Windows always: the library's DLL would have threads of its own kind beside those of Rust's static library, and
+    // `std::call_once` calls a null pointer there.
+    if is_windows || target_os == "linux" && cfg!(feature = "portable") {
         static_cpp_library(&out)?;
     }
     Ok(())
@@ -241,7 +255,7 @@ fn check_relax(source: &Path) -> Result<()> {
 
 /// Links the C++ library statically, where the compiler has a static one: the library of another machine may
 /// be older. For this, a folder that the linker searches first holds nothing but the static library.
-#[cfg(all(feature = "portable", not(feature = "generate-bindings")))]
+#[cfg(not(feature = "generate-bindings"))]
 fn static_cpp_library(out: &Path) -> Result<()> {
     let name = "libstdc++.a";
     let compiler = cc::Build::new().cpp(true).try_get_compiler()?;

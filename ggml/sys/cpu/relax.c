@@ -8,10 +8,15 @@
 // So a wait has stages. It begins with pauses. A longer wait yields the processor in each step: where nobody else wants
 // it, the call returns at once and little is lost. Where another thread of the pool wants it, that thread is what the
 // wait is for. But a thread of a busy program keeps the processor for long; then the next waits sleep instead, and the
-// scheduler gives a thread that slept the processor as soon as it wakes up.
-#include <sched.h>
+// scheduler gives a thread that slept the processor as soon as it wakes up. Windows sleeps for a millisecond or more, longer
+// than most waits last; there a wait only yields.
 #include <stdint.h>
+#ifdef _WIN32
+#include <windows.h>
+#else
+#include <sched.h>
 #include <time.h>
+#endif
 
 #include "relax.h"
 
@@ -38,9 +43,18 @@ static _Thread_local struct {
 } waiting;
 
 static int64_t now(void) {
+#ifdef _WIN32
+    LARGE_INTEGER ticks, per_second;
+    QueryPerformanceCounter(&ticks);
+    QueryPerformanceFrequency(&per_second);
+    int64_t seconds = ticks.QuadPart / per_second.QuadPart;
+    int64_t rest = ticks.QuadPart % per_second.QuadPart;
+    return seconds * 1000 * 1000 * US + rest * 1000 * 1000 * US / per_second.QuadPart;
+#else
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return time.tv_sec * 1000 * 1000 * US + time.tv_nsec;
+#endif
 }
 
 static void pause_briefly(void) {
@@ -60,6 +74,10 @@ void longhand_relax(void) {
     }
     waiting.last = time;
     if (time - waiting.start < SPIN) return;
+#ifdef _WIN32
+    SwitchToThread();
+    waiting.last = now();
+#else
     if (waiting.sleeping_waits > 0) {
         nanosleep(&(struct timespec){.tv_nsec = SLEEP}, NULL);
         waiting.last = now();
@@ -68,4 +86,5 @@ void longhand_relax(void) {
         waiting.last = now();
         if (waiting.last - time > LONG_YIELD) waiting.sleeping_waits = SLEEPING_WAITS;
     }
+#endif
 }

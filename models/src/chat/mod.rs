@@ -24,6 +24,7 @@ use self::loss::{TaggedMessages, check_untagged};
 use self::prompt::MaskedMessages;
 pub use self::prompt::{NextTurn, Prompt};
 use self::template::{Forms, Template, Variable};
+pub use self::template::{TEMPLATES, serve as serve_templates};
 pub(crate) use self::thinking::MARK_TOKENS;
 pub use self::thinking::{
     THINKING_BEGINS, THINKING_ENDS, THINKING_MARKS, ThinkingMarks, ThinkingParts, headers, may_think,
@@ -204,14 +205,13 @@ struct Whole {
 
 /// Renders conversations in the format that a model was trained with.
 ///
-/// The template is part of a downloaded file and not trusted, unless it is the embedded model's or a default. On Unix
-/// systems a child process compiles and renders it, with limits on time, stack and (on Linux) memory. Elsewhere, and where
-/// the system refuses the child ([`ChatTemplate::unconfined`]), only instructions, recursion and the length of the output
-/// are limited.
+/// The template is part of a downloaded file and not trusted, unless it is the embedded model's or a default. A child process
+/// compiles and renders it, with limits on time, stack and (on Linux and Windows) memory. Where there can be none
+/// ([`ChatTemplate::unconfined`]), only instructions, recursion and the length of the output are limited.
 ///
-/// The child is a fork of this process. It starts here and ends with the `ChatTemplate`. Make it before the
-/// program takes much memory, because the child keeps what memory has held when it started. A program that
-/// waits for all its children finds this one among them.
+/// On Linux the child is a fork of this process. Make it before the program takes much memory, because the child keeps what
+/// memory has held when it started. A program that waits for all its children finds this one among them. On other systems
+/// the program must call [`child::use_worker`] first. The child starts here and ends with the `ChatTemplate`.
 ///
 /// Clones share the child.
 #[derive(Clone, Debug)]

@@ -60,7 +60,7 @@ impl Walk<'_> {
     pub(super) fn files(&self, root: &Path, pattern: Option<&Pattern>) -> Result<Found, Problem> {
         let mut found = Found::default();
         // Rules of folders above apply, wherever a link to the folder is.
-        let absolute = fs::canonicalize(root).map_err(Problem::Read)?;
+        let absolute = dunce::canonicalize(root).map_err(Problem::Read)?;
         let mut folders = vec![Folder { path: PathBuf::new(), above: None }];
         while let Some(Folder { path: folder, above }) = folders.pop() {
             let of_folder = absolute.join(&folder);

@@ -1,6 +1,6 @@
 //! Model files with synthetic weights for well-known shapes. A file is written once and reused.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use longhand::files::atomic_file::{self, Access};
@@ -51,7 +51,7 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
     };
     folders::make_private(&folder).map_err(failure)?;
     atomic_file::remove_leftovers(&folder, None, b"GGUF");
-    if let Some(free) = free_bytes(&folder).filter(|free| *free < bytes as u64) {
+    if let Some(free) = folders::free_bytes(&folder).filter(|free| *free < bytes as u64) {
         return Err(Failure::new(
             format!(
                 "{}: the weights need {size}, but only {} are free there",
@@ -69,16 +69,4 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
     })
     .map_err(failure)?;
     Ok(path)
-}
-
-/// Free bytes for this user on the file system of a folder; `None` if unknown.
-#[cfg(unix)]
-fn free_bytes(folder: &Path) -> Option<u64> {
-    let system = rustix::fs::statvfs(folder).ok()?;
-    Some(system.f_bavail.saturating_mul(system.f_frsize))
-}
-
-#[cfg(not(unix))]
-fn free_bytes(_: &Path) -> Option<u64> {
-    None
 }

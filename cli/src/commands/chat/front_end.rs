@@ -14,7 +14,6 @@ use terminal::{console, format};
 use crate::app::App;
 use crate::commands::chat::commands::{Message, is_unfinished};
 use crate::commands::chat::inbox::{End, Inbox, Next};
-#[cfg(unix)]
 use crate::commands::chat::line::editing::Editing;
 use crate::commands::chat::status::Status;
 
@@ -28,7 +27,6 @@ pub struct FrontEnd<'a> {
 }
 
 enum Input {
-    #[cfg(unix)]
     Keys(Box<Editing>),
     Lines(Arc<Inbox<Line>>),
 }
@@ -41,17 +39,11 @@ impl<'a> FrontEnd<'a> {
     /// typed is not kept for the next chat.
     pub fn open(app: &'a App, private: bool) -> Result<FrontEnd<'a>> {
         #[cfg(unix)]
-        {
-            app.interrupt.watch_signals();
-            if io::stdin().is_terminal() {
-                let editing = Editing::start(app, private).inspect_err(|_| terminal::tty::restore())?;
-                return Ok(FrontEnd {
-                    app,
-                    hides_thinking: false,
-                    first: VecDeque::new(),
-                    input: Input::Keys(Box::new(editing)),
-                });
-            }
+        app.interrupt.watch_signals();
+        if io::stdin().is_terminal() {
+            let editing = Editing::start(app, private).inspect_err(|_| terminal::tty::restore())?;
+            let input = Input::Keys(Box::new(editing));
+            return Ok(FrontEnd { app, hides_thinking: false, first: VecDeque::new(), input });
         }
         let inbox = Arc::new(Inbox::new());
         let (for_lines, for_events) = (inbox.clone(), inbox.clone());
@@ -83,7 +75,6 @@ impl<'a> FrontEnd<'a> {
             return Ok(Next::Message(message));
         }
         match &mut self.input {
-            #[cfg(unix)]
             Input::Keys(editing) => app.interrupt.prompting(|| editing.next_message(app)),
             Input::Lines(inbox) => next_line(app, inbox),
         }
@@ -92,7 +83,6 @@ impl<'a> FrontEnd<'a> {
     /// What the prompt shows of work that goes on behind it; `None` where there is no such prompt.
     pub fn status(&self) -> Option<Arc<Status>> {
         match &self.input {
-            #[cfg(unix)]
             Input::Keys(editing) => Some(editing.status()),
             Input::Lines(_) => None,
         }
@@ -100,23 +90,19 @@ impl<'a> FrontEnd<'a> {
 
     /// Lets the user change the last question with the next message. False if there is no line editor.
     pub fn revise(&mut self, question: &str) -> bool {
-        #[cfg(unix)]
         if let Input::Keys(editing) = &mut self.input {
             editing.revise(question);
             return true;
         }
-        let _ = question;
         false
     }
 
     /// Lets the user change a message that could not be sent, if nothing else was typed since. Without a line editor it is
     /// lost.
     pub fn put_back(&mut self, message: &str) {
-        #[cfg(unix)]
         if let Input::Keys(editing) = &mut self.input {
             editing.put_back(message);
         }
-        let _ = message;
     }
 
     /// Whether messages are typed on a terminal.
@@ -127,7 +113,6 @@ impl<'a> FrontEnd<'a> {
     /// Whether the message that came last is to replace the question before it.
     pub fn sent_revision(&self) -> bool {
         match &self.input {
-            #[cfg(unix)]
             Input::Keys(editing) => editing.sent_revision(),
             Input::Lines(_) => false,
         }
@@ -136,7 +121,6 @@ impl<'a> FrontEnd<'a> {
     /// The model works from now on: Ctrl-C and Ctrl-Z act at once.
     pub fn begin_work(&mut self) {
         match &mut self.input {
-            #[cfg(unix)]
             Input::Keys(editing) => editing.begin_work(),
             Input::Lines(_) => {}
         }
@@ -145,7 +129,6 @@ impl<'a> FrontEnd<'a> {
     /// The work is done: all keys are for the next message.
     pub fn end_work(&mut self) {
         match &mut self.input {
-            #[cfg(unix)]
             Input::Keys(editing) => editing.end_work(),
             Input::Lines(_) => {}
         }
@@ -186,7 +169,6 @@ impl<'a> FrontEnd<'a> {
 
 impl Drop for FrontEnd<'_> {
     fn drop(&mut self) {
-        #[cfg(unix)]
         terminal::tty::restore();
     }
 }

@@ -153,7 +153,7 @@ fn finish(app: &App, chat: &Chat, keeper: &mut Keeper, ended: Result<Ended>) -> 
         Ok(Ended { why: End::Exit | End::Signal(_), .. }) => Ok(()),
         Ok(Ended { why: End::Interrupt, .. }) => Err(Failure::silent(interrupt::EXIT_CODE).into()),
         // The signal that says so may come later.
-        Err(_) if terminal_is_gone() => {
+        Err(_) if terminal::tty::is_gone() => {
             app.interrupt.end(interrupt::HANG_UP);
             Ok(())
         }
@@ -170,11 +170,4 @@ fn finish(app: &App, chat: &Chat, keeper: &mut Keeper, ended: Result<Ended>) -> 
         app.console.note(failure::report(error).text.trim_end());
     }
     ended.and(kept).and(answered.map_err(Into::into))
-}
-
-fn terminal_is_gone() -> bool {
-    #[cfg(unix)]
-    return terminal::tty::is_gone();
-    #[cfg(not(unix))]
-    false
 }

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io::Write;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -11,19 +12,21 @@ use models::regular_file;
 use crate::commands::chat::inbox::Inbox;
 use crate::failure::Failure;
 
+/// What every system has.
+const EDITOR: &str = if cfg!(windows) { "notepad" } else { "vi" };
 /// A longer text is no message.
 const MAX_BYTES: u64 = 64 << 20;
 /// How often it is checked whether a signal ends the chat.
 const CHECK: Duration = Duration::from_millis(50);
 
-/// Edits `text` in `$VISUAL`, `$EDITOR` or vi, in a file that only this user may read. Returns the new text without the
+/// Edits `text` in `$VISUAL`, `$EDITOR` or the system's editor, in a file that only this user may read. Returns the new text without the
 /// line break at its end. If a signal ends the chat, so does the editor.
 ///
 /// # Errors
 /// Where the editor does not start or fails, or the file is no text.
 pub fn edit<T>(text: &str, inbox: &Inbox<T>) -> Result<String> {
     let set = |name| env::var(name).ok().filter(|value| !value.trim().is_empty());
-    let editor = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".to_owned());
+    let editor = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| EDITOR.to_owned());
     let mut file = tempfile::Builder::new()
         .prefix("longhand-")
         .suffix(".txt")
@@ -31,10 +34,8 @@ pub fn edit<T>(text: &str, inbox: &Inbox<T>) -> Result<String> {
         .context("cannot write a temporary file")?;
     file.write_all(text.as_bytes()).and_then(|()| file.flush()).context("cannot write a temporary file")?;
     let path = file.into_temp_path();
-    // The variables may hold arguments, too. The shell sees them as it does in other programs.
-    let mut shell = Command::new("sh");
-    shell.args(["-c", &format!("{editor} \"$1\""), "sh"]).arg(&path);
-    let mut child = shell.spawn().context("cannot start sh, which starts the editor")?;
+    let mut child =
+        shell(&editor, &path).spawn().context("cannot start the shell, which starts the editor")?;
     let status = loop {
         match child.try_wait()? {
             Some(status) => break status,
@@ -55,4 +56,22 @@ pub fn edit<T>(text: &str, inbox: &Inbox<T>) -> Result<String> {
         text.pop();
     }
     Ok(text)
+}
+
+/// An editor with a file. The variables may hold arguments, too. The shell sees them as it does in other programs.
+fn shell(editor: &str, path: &Path) -> Command {
+    #[cfg(unix)]
+    return {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{editor} \"$1\""), "sh"]).arg(path);
+        shell
+    };
+    #[cfg(windows)]
+    {
+        let mut shell = Command::new("cmd");
+        // It takes the outer marks away and reads the rest as it is.
+        let line = format!("/d /s /c \"{editor} \"{}\"\"", path.display());
+        std::os::windows::process::CommandExt::raw_arg(&mut shell, line);
+        shell
+    }
 }

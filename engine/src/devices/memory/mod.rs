@@ -88,6 +88,12 @@ pub(crate) struct Usage {
 impl Usage {
     /// What is used now; 0 where that is not known.
     pub(crate) fn now() -> Usage {
+        #[cfg(windows)]
+        return Usage {
+            resident: win32::private_bytes().map_or(0, |bytes| bytes as usize),
+            ..Usage::default()
+        };
+        #[cfg(not(windows))]
         Usage::of(&fs::read_to_string("/proc/self/status").unwrap_or_default())
     }
 
@@ -117,13 +123,13 @@ pub(crate) fn free_beside_promised(
 fn free_in(root: &Path, mapped: usize, promised: impl Fn(MemoryBound, Usage) -> usize) -> Option<FreeMemory> {
     let read = |name: &str| fs::read_to_string(root.join("proc").join(name)).unwrap_or_default();
     let (limits, status) = (read("self/limits"), read("self/status"));
-    let usage = Usage::of(&status);
+    let usage = if cfg!(windows) { Usage::now() } else { Usage::of(&status) };
     let below = |limit: &str, used: &str| {
         let left = soft_limit(&limits, limit)?.saturating_sub(kibibytes(&status, used)?);
         Some(left.saturating_add(mapped))
     };
     [
-        (MemoryBound::Machine, kibibytes(&read("meminfo"), "MemAvailable:")),
+        (MemoryBound::Machine, of_machine(&read("meminfo"))),
         (MemoryBound::ControlGroup, cgroups::free(root)),
         (MemoryBound::AddressSpace, below("Max address space", "VmSize:")),
         (MemoryBound::Data, below("Max data size", "VmData:")),
@@ -133,6 +139,17 @@ fn free_in(root: &Path, mapped: usize, promised: impl Fn(MemoryBound, Usage) -> 
         Some(FreeMemory { bytes: bytes?.saturating_sub(promised(bound, usage)), bound })
     })
     .min_by_key(|free| free.bytes)
+}
+
+/// What the machine has free, from /proc/meminfo where there is such a file.
+fn of_machine(meminfo: &str) -> Option<usize> {
+    #[cfg(windows)]
+    return {
+        let _ = meminfo;
+        win32::available_bytes().map(|bytes| bytes as usize)
+    };
+    #[cfg(not(windows))]
+    kibibytes(meminfo, "MemAvailable:")
 }
 
 /// The bytes of a line such as `MemAvailable:   14 kB`.

@@ -1,5 +1,5 @@
 //! Runs chat templates. They are programs from the file, so they are compiled and rendered in a process of their own
-//! (`worker`, `wire`), unless their text is known or the system has no such processes (`in_process`). `environment` and
+//! (`worker`, `wire`), unless their text is known or there can be no such process (`in_process`). `environment` and
 //! `python` are their language, `form` is what they get. Uses messages and errors of `chat`, and knows nothing of prompts and
 //! tokens.
 
@@ -7,15 +7,15 @@ mod environment;
 mod form;
 mod in_process;
 mod python;
-#[cfg(unix)]
 mod wire;
-#[cfg(unix)]
 mod worker;
 
 use std::collections::BTreeMap;
 use std::sync::Once;
 
 use chrono::{DateTime, FixedOffset};
+
+pub use self::worker::{TEMPLATES, serve};
 
 pub(super) use self::environment::{Variable, json_text};
 pub(super) use self::form::Forms;
@@ -41,7 +41,6 @@ pub(in crate::chat) enum Template {
         unconfined: Option<String>,
     },
     /// Rendered in a child process.
-    #[cfg(unix)]
     Worker(worker::Template),
 }
 
@@ -55,13 +54,10 @@ impl Template {
             let template = in_process::Template::compile(source, now, STACK_BYTES)?;
             return Ok(Template::InProcess { template, unconfined: None });
         }
-        #[cfg(unix)]
         let unconfined = match worker::Template::compile(source, now) {
             Err(ChatError::NoProcess { why }) => Some(why),
             compiled => return compiled.map(Template::Worker),
         };
-        #[cfg(not(unix))]
-        let unconfined = None;
         let template = in_process::Template::compile(source, now, environment::STACK_BYTES)?;
         Ok(Template::InProcess { template, unconfined })
     }
@@ -75,7 +71,6 @@ impl Template {
     ) -> Result<String, ChatError> {
         match self {
             Template::InProcess { template, .. } => template.render(variables, messages, forms),
-            #[cfg(unix)]
             Template::Worker(template) => template.render(variables, messages, forms),
         }
     }
@@ -84,7 +79,6 @@ impl Template {
     pub(in crate::chat) fn unconfined(&self) -> Option<&str> {
         match self {
             Template::InProcess { unconfined, .. } => unconfined.as_deref(),
-            #[cfg(unix)]
             Template::Worker(_) => None,
         }
     }
@@ -127,7 +121,9 @@ mod tests {
             let text = template.render(&variables, &[Message::user("Hello")], Forms::TEXT).expect("renders");
             assert!(text.contains("Hello") && text.contains("ssistant"), "{text}");
         }
-        #[cfg(unix)]
-        assert!(matches!(Template::compile("{{ messages }}", now), Ok(Template::Worker(_))));
+        // The program of a test is no worker.
+        let compiled = Template::compile("{{ messages }}", now).expect("compiles");
+        assert_eq!(matches!(compiled, Template::Worker(_)), cfg!(target_os = "linux"));
+        assert_eq!(compiled.unconfined().is_some(), cfg!(not(target_os = "linux")));
     }
 }

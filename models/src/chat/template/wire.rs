@@ -131,11 +131,13 @@ fn invalid() -> io::Error {
     io::ErrorKind::InvalidData.into()
 }
 
-fn write_number(out: &mut impl Write, number: usize) -> io::Result<()> {
+/// Writes a number.
+pub(in crate::chat) fn write_number(out: &mut impl Write, number: usize) -> io::Result<()> {
     out.write_all(&(number as u64).to_le_bytes())
 }
 
-fn write_text(out: &mut impl Write, text: &str) -> io::Result<()> {
+/// Writes a text.
+pub(in crate::chat) fn write_text(out: &mut impl Write, text: &str) -> io::Result<()> {
     write_number(out, text.len())?;
     out.write_all(text.as_bytes())
 }
@@ -154,7 +156,8 @@ pub(in crate::chat) fn read_number(from: &mut impl Read) -> io::Result<u64> {
 }
 
 /// Reads a text of at most `limit` bytes. Memory is taken as the bytes arrive.
-fn read_text(from: &mut impl Read, limit: u64) -> io::Result<String> {
+/// Reads a text of at most so many bytes.
+pub(in crate::chat) fn read_text(from: &mut impl Read, limit: u64) -> io::Result<String> {
     let length = read_number(from)?;
     if length > limit {
         return Err(invalid());

@@ -1,22 +1,25 @@
-//! Runs a chat template in a child process ([`fork`](fork::Child)), so that a hostile template can neither run
+//! Runs a chat template in a child process ([`child::Child`]), so that a hostile template can neither run
 //! forever nor take all memory nor end the program.
 //!
 //! The child compiles the template when it starts and then renders one conversation after another. If it
 //! exceeds a limit or crashes, the next rendering starts a new one.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::io::{self, BufReader, BufWriter};
-use std::os::unix::net::UnixStream;
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use child::{Child, Ending, Work};
 use chrono::{DateTime, FixedOffset};
-use fork::{Child, Ending};
 
 use super::environment::{self, Compiled, Variable};
 use super::form::Forms;
 use super::wire;
 use crate::chat::{ChatError, Message};
+
+/// The name of this work.
+pub const TEMPLATES: &str = "templates";
 
 /// What compiling or rendering may take. Long messages add to it, because they are copied a few times. A child cannot
 /// be given more memory later, so it starts with memory for messages of a certain length.
@@ -110,11 +113,9 @@ impl Template {
     /// Starts a child with memory for messages of so many bytes, which compiles the template.
     fn start(&self, content_bytes: u64) -> Result<Renderer, ChatError> {
         let memory_bytes = self.limits.memory_bytes(content_bytes);
-        let limits = fork::Limits { stack_bytes: environment::STACK_BYTES, memory_bytes };
-        let child = Child::start(limits, |socket| {
-            // An error means that the parent is gone.
-            let _ = serve(&socket, &self.source, self.now, self.limits);
-        });
+        let limits = child::Limits { stack_bytes: environment::STACK_BYTES, memory_bytes };
+        let work = Rendering { source: self.source.as_str().into(), now: self.now, time: self.limits.time };
+        let child = Child::start(limits, &work);
         let child = child.map_err(|e| ChatError::NoProcess { why: e.to_string() })?;
         let deadline = Instant::now() + self.limits.time;
         match wire::read_reply(&mut BufReader::new(child.channel(deadline)), 0) {
@@ -124,36 +125,64 @@ impl Template {
     }
 }
 
-/// What the child does: it compiles the template, then renders the conversations that it reads from `socket`,
-/// until the parent closes it.
-fn serve(
-    mut socket: &UnixStream,
-    source: &str,
+/// Compiles and renders templates in a process that was started for it ([`child::requested`]), and ends the process.
+pub fn serve() -> ! {
+    child::serve::<Rendering>()
+}
+
+/// What a child does: it compiles a template, then renders the conversations that it receives.
+struct Rendering<'a> {
+    source: Cow<'a, str>,
     now: DateTime<FixedOffset>,
-    limits: Limits,
-) -> io::Result<()> {
-    // For a parent that is gone and cannot keep the deadline, where the child does not end with it.
-    let seconds = |content_bytes| Some(limits.time(content_bytes).as_secs() as u32 + 2);
-    fork::limit_time(seconds(0));
-    let compiled = match Compiled::new(source.to_owned(), now) {
-        Ok(compiled) => compiled,
-        Err(error) => return wire::write_reply(&mut socket, &Err(error)),
-    };
-    let mut reply = Ok(String::new());
-    loop {
-        fork::limit_time(None);
-        wire::write_reply(&mut BufWriter::new(socket), &reply)?;
-        let content_bytes = wire::read_number(&mut socket)?;
-        let request = wire::read_request(&mut BufReader::new(socket))?;
-        fork::limit_time(seconds(content_bytes));
-        reply = compiled.render(request.variables, request.messages);
+    /// [`Limits::time`].
+    time: Duration,
+}
+
+impl Work for Rendering<'_> {
+    const NAME: &'static str = TEMPLATES;
+
+    fn write(&self, mut to: &mut dyn Write) -> io::Result<()> {
+        wire::write_text(&mut to, &self.source)?;
+        wire::write_text(&mut to, &self.now.to_rfc3339())?;
+        wire::write_number(&mut to, self.time.as_millis() as usize)
     }
+
+    fn read(mut from: &mut dyn Read) -> io::Result<Self> {
+        let source = wire::read_text(&mut from, u64::MAX)?.into();
+        let now = wire::read_text(&mut from, u64::MAX)?;
+        let now = DateTime::parse_from_rfc3339(&now).map_err(io::Error::other)?;
+        Ok(Rendering { source, now, time: Duration::from_millis(wire::read_number(&mut from)?) })
+    }
+
+    fn run(&self, mut input: &mut dyn Read, output: &mut dyn Write) -> io::Result<()> {
+        // For a parent that is gone and cannot keep the deadline, where the child does not end with it.
+        let seconds = |content_bytes| Some((self.time + more_time(content_bytes)).as_secs() as u32 + 2);
+        child::limit_time(seconds(0));
+        let compiled = match Compiled::new(self.source.clone().into_owned(), self.now) {
+            Ok(compiled) => compiled,
+            Err(error) => return wire::write_reply(&mut BufWriter::new(output), &Err(error)),
+        };
+        let mut reply = Ok(String::new());
+        loop {
+            child::limit_time(None);
+            wire::write_reply(&mut BufWriter::new(&mut *output), &reply)?;
+            let content_bytes = wire::read_number(&mut input)?;
+            let request = wire::read_request(&mut BufReader::new(&mut *input))?;
+            child::limit_time(seconds(content_bytes));
+            reply = compiled.render(request.variables, request.messages);
+        }
+    }
+}
+
+/// More time for messages of so many bytes.
+fn more_time(content_bytes: u64) -> Duration {
+    Duration::from_micros(content_bytes / CONTENT_PER_MICROSECOND)
 }
 
 impl Limits {
     /// Maximum time for a conversation whose messages have `content_bytes`.
     fn time(&self, content_bytes: u64) -> Duration {
-        self.time + Duration::from_micros(content_bytes / CONTENT_PER_MICROSECOND)
+        self.time + more_time(content_bytes)
     }
 
     /// Maximum memory of a child for conversations whose messages have up to `content_bytes`.
@@ -177,9 +206,9 @@ impl Limits {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use std::io::Read;
+    use std::os::unix::net::UnixStream;
 
     use super::*;
 

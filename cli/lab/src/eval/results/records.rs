@@ -6,7 +6,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use models::regular_file;
+use models::{file_lock, regular_file};
 use serde::{Deserialize, Serialize};
 use terminal::failure::Failure;
 use terminal::prefill::PrefillArg;
@@ -151,7 +151,7 @@ impl Records {
         let mut options = OpenOptions::new();
         let file = regular_file::open_own(&path, options.read(true).write(true).create(true).truncate(false))
             .map_err(|error| cannot(&path, &error))?;
-        match file.try_lock() {
+        match file_lock::try_lock(&file) {
             Err(TryLockError::WouldBlock) => {
                 return Err(Failure::new(
                     format!("{}: another program writes results there", path.display()),

@@ -99,6 +99,8 @@ pub fn document_path(typed: &str) -> PathBuf {
     match plain.exists() {
         true => plain,
         false if unquoted != typed => expand_home(unquoted),
+        // On Windows they separate folders.
+        false if cfg!(windows) => plain,
         false => expand_home(&without_backslashes(typed)),
     }
 }
@@ -106,6 +108,8 @@ pub fn document_path(typed: &str) -> PathBuf {
 /// The path of a `file` URL, from behind `file://` on; `None` if it has none. The host, if any, is not looked at.
 pub fn path_of_url(url: &str) -> Option<PathBuf> {
     let path = &url[url.find('/')?..];
+    // `file:///C:/folder`
+    let path = if cfg!(windows) { &path[1..] } else { path };
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.bytes();
     while let Some(byte) = rest.next() {
@@ -135,7 +139,8 @@ fn unquoted(typed: &str) -> &str {
 
 /// `~/` is the user's home.
 pub fn expand_home(path: &str) -> PathBuf {
-    match (path.strip_prefix("~/"), env::home_dir()) {
+    let below_home = path.strip_prefix("~/").or_else(|| path.strip_prefix("~\\").filter(|_| cfg!(windows)));
+    match (below_home, env::home_dir()) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => PathBuf::from(path),
     }

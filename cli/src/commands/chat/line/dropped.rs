@@ -4,7 +4,7 @@
 //! Only what cannot be meant otherwise counts. A word that happens to be the name of a file is a word.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, is_separator};
 
 use crate::commands::chat::line::complete::{expand_home, path_of_url};
 
@@ -48,7 +48,8 @@ pub fn maybe_meant(line: &str) -> Option<String> {
     let mut rest = line;
     while let Some((word, behind)) = next_word(rest).filter(|_| !rest.is_empty()) {
         let path = word.trim_end_matches(PUNCTUATION);
-        let is_whole = ["/", "~/", "file://"].iter().any(|start| path.starts_with(start));
+        let is_url = path.starts_with("~/") || path.starts_with("file://");
+        let is_whole = is_url || Path::new(path).is_absolute();
         let real = path.strip_prefix("file://").and_then(path_of_url).unwrap_or_else(|| expand_home(path));
         if is_whole && real.is_file() {
             return Some(path.to_owned());
@@ -84,8 +85,11 @@ fn path_of(text: &str) -> Option<String> {
     let found = fs::metadata(&named).ok()?;
     let is_clear = match found.is_dir() {
         // `/tmp` may be a command with a typing error.
-        true => text.ends_with('/') && text.len() > 1 || path.is_absolute() && path.components().count() > 2,
-        false => found.is_file() && (text.contains('/') || named.extension().is_some()),
+        true => {
+            text.ends_with(is_separator) && text.len() > 1
+                || path.is_absolute() && path.components().count() > 2
+        }
+        false => found.is_file() && (text.contains(is_separator) || named.extension().is_some()),
     };
     is_clear.then(|| path.into_os_string().into_string().ok())?
 }
@@ -98,7 +102,8 @@ fn next_word(text: &str) -> Option<(String, &str)> {
         match (c, quote) {
             (c, Some(open)) if c == open => quote = None,
             ('\'' | '"', None) => quote = Some(c),
-            ('\\', None | Some('"')) => word.push(characters.next()?.1),
+            // On Windows it separates folders.
+            ('\\', None | Some('"')) if !cfg!(windows) => word.push(characters.next()?.1),
             (c, None) if c.is_whitespace() => return Some((word, &text[at..])),
             (c, _) => word.push(c),
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use longhand::files::atomic_file::{self, Access};
 use longhand::files::folders;
-use models::regular_file;
+use models::{file_lock, regular_file};
 use serde::{Deserialize, Serialize};
 
 use crate::commands::chat::line::draft::Atom;
@@ -131,7 +131,7 @@ fn open_to_append(file: &Path) -> io::Result<File> {
 fn lock(file: &Path) -> io::Result<File> {
     let lock = open_to_append(&file.with_extension("lock"))?;
     for _ in 0..LOCK_ATTEMPTS {
-        match lock.try_lock() {
+        match file_lock::try_lock(&lock) {
             Err(TryLockError::WouldBlock) => thread::sleep(LOCK_WAIT),
             // Not all file systems have locks.
             Ok(()) | Err(TryLockError::Error(_)) => break,

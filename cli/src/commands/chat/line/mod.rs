@@ -3,13 +3,10 @@
 pub mod complete;
 pub mod draft;
 pub mod dropped;
-#[cfg(unix)]
 pub mod editing;
 pub mod editor;
 pub mod history;
-#[cfg(unix)]
 pub mod input_line;
-#[cfg(unix)]
 pub mod keyboard;
 pub mod keys;
 pub mod open_row;

@@ -1,20 +1,20 @@
 //! Refuses the child all system calls but those that its work needs: to use its socket and its memory, to ask for the
 //! time, and to end. So a hostile document that has taken over a converter reads no files, opens no connections and
-//! signals no processes. Where the kernel has no filters (seccomp), the limits of `lib.rs` are all there is.
+//! signals no processes. Where the kernel has no filters (seccomp), the limits of `forked` are all there is.
 
 /// Has no effect where the kernel refuses it.
-#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) fn confine() {}
 
 /// Has no effect where the kernel refuses it. A refused call fails with EPERM.
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) fn confine() {
     if let Ok(program) = linux::program() {
         let _ = seccompiler::apply_filter(&program);
     }
 }
 
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod linux {
     use std::collections::BTreeMap;
     use std::env::consts::ARCH;

@@ -1,7 +1,4 @@
-//! The modes of the terminal on stdin. While a chat runs, keys are not echoed and arrive one by one, so that nothing
-//! that is typed mixes with the output. Output keeps its usual mode: a newline still begins a new line.
-//!
-//! [`restore`] may be called from anywhere and at any time: by a panic, a signal or a fatal error.
+//! Terminals of Unix.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -146,8 +143,13 @@ pub fn size() -> (usize, usize) {
     size_of(stdout())
 }
 
+/// Columns of the terminal that stderr is.
+pub fn columns_of_stderr() -> usize {
+    size_of(rustix::stdio::stderr()).0
+}
+
 /// Columns and rows of a terminal; 80 and 24 if it does not say.
-pub fn size_of(terminal: BorrowedFd) -> (usize, usize) {
+fn size_of(terminal: BorrowedFd) -> (usize, usize) {
     match termios::tcgetwinsize(terminal) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
         _ => (80, 24),
@@ -185,7 +187,7 @@ mod tests {
         let (mut pty, pts) = open().expect("a pseudo-terminal");
         let before = termios::tcgetattr(&pty).expect("its modes");
         let mut child = Command::new(env::current_exe().expect("this program"))
-            .args([&format!("tty::tests::{test}"), "--exact", "--nocapture"])
+            .args([&format!("tty::unix::tests::{test}"), "--exact", "--nocapture"])
             .env(INSIDE, "1")
             .spawn(pts)
             .expect("a process");

@@ -1,35 +1,10 @@
-//! A child process for work on untrusted data: a fork of this process, with limits on memory and time that the
-//! work cannot change, without files and without a network. If it crashes or is ended, this process lives on. If this
-//! process ends, however it ends, so does the child.
+//! A child that is a fork of this process. A library does not know which program it is part of, and needs not: nothing is
+//! executed.
 //!
-//! The child is forked and not executed, because a library does not know which program it is part of. In a
-//! child of a process with threads, only the forking thread exists, and locks that other threads held stay
+//! In a child of a process with threads, only the forking thread exists, and locks that other threads held stay
 //! locked. The C library frees its allocator's locks. All else is avoided: the child opens no standard
 //! streams, reads no environment variables and starts no threads. If it still meets such a lock, the parent's
 //! deadline ends it.
-//!
-//! Only Linux limits memory, ends the child with its parent, and refuses it system calls (`confine.rs`). Elsewhere
-//! memory is bounded by what can be allocated in the time, and files by the number of descriptors, which is 0.
-//!
-//! ```
-//! use std::io::{Read, Write};
-//! use std::time::{Duration, Instant};
-//!
-//! // The child has ten seconds.
-//! let limits = fork::Limits { stack_bytes: 1 << 20, memory_bytes: 64 << 20 };
-//! let child = fork::Child::start(limits, |mut socket| {
-//!     fork::limit_time(Some(10));
-//!     let _ = socket.write_all(b"done");
-//! })?;
-//! // So has its reply.
-//! let mut reply = [0; 4];
-//! child.channel(Instant::now() + Duration::from_secs(10)).read_exact(&mut reply)?;
-//! assert_eq!(&reply, b"done");
-//! # Ok::<(), std::io::Error>(())
-//! ```
-#![cfg(unix)]
-
-mod confine;
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -42,14 +17,7 @@ use rustix::io::retry_on_intr;
 use rustix::net::SendFlags;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
 
-/// What a child may take.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Its stack.
-    pub stack_bytes: usize,
-    /// Its memory in addition to what it has at the start, which is its parent's. Only Linux has this limit.
-    pub memory_bytes: u64,
-}
+use crate::{BEGUN, Ending, Limits, PANICKED, Work, confine};
 
 /// A child that answers on a socket. Dropping it ends it.
 #[derive(Debug)]
@@ -64,23 +32,6 @@ pub struct Child {
     ended: bool,
 }
 
-/// How a child ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// Its code panicked.
-    Panicked,
-    /// Memory could not be allocated.
-    OutOfMemory,
-    /// The stack overflowed.
-    StackOverflow,
-    /// It ran out of the time of [`limit_time`].
-    OutOfTime,
-    /// Something else, for example a signal of another process.
-    Other,
-}
-
-/// What a child sends when it has come as far as its work.
-const BEGUN: u8 = 1;
 /// Time for a child to come that far. It takes a millisecond, but for ever if another thread held a lock that the
 /// child needs, such as the one of the panic hook while that thread panicked. Such moments are short: the next
 /// child is lucky.
@@ -88,21 +39,30 @@ const TIME_TO_BEGIN: Duration = Duration::from_secs(3);
 /// Children that are tried.
 const ATTEMPTS: usize = 3;
 
-/// Exit status of a child that panicked.
-const PANICKED: i32 = 101;
 /// The descriptor of the child's end of the socket pair.
 const SOCKET: RawFd = 3;
 /// The descriptor of the child's end of the pipe that its parent holds open. It has no others except the standard streams.
 const ALIVE: RawFd = 4;
 
 impl Child {
-    /// Starts a child that runs `work` with its end of the socket pair, within these limits, and ends when `work`
+    /// Starts a child that does this work within these limits.
+    ///
+    /// # Errors
+    /// Those of [`Child::fork`].
+    pub fn start(limits: Limits, work: &impl Work) -> io::Result<Child> {
+        Child::fork(limits, |socket| {
+            // An error means that the parent is gone.
+            let _ = work.run(&mut &socket, &mut &socket);
+        })
+    }
+
+    /// Forks a child that runs `work` with its end of the socket pair, within these limits, and ends when `work`
     /// returns. `work` can open no files and make no sockets. The child is in a session of its own, so Ctrl-C on a
     /// terminal does not reach it; it ends with its parent.
     ///
     /// # Errors
     /// The system refuses a thread, a socket, a pipe, a process or the limits.
-    pub fn start(limits: Limits, work: impl Fn(UnixStream) + Sync) -> io::Result<Child> {
+    pub fn fork(limits: Limits, work: impl Fn(UnixStream) + Sync) -> io::Result<Child> {
         for _ in 1..ATTEMPTS {
             match Child::start_once(limits, &work) {
                 Err(e) if e.kind() == io::ErrorKind::TimedOut => {}
@@ -222,15 +182,10 @@ impl Read for Channel<'_> {
 
 impl Write for Channel<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Without this flag, writing to a child that has ended ends programs that do not ignore SIGPIPE. Where
-        // the flag does not exist, the standard library has set the option of the socket.
-        #[cfg(not(target_vendor = "apple"))]
-        const FLAGS: SendFlags = SendFlags::NOSIGNAL;
-        #[cfg(target_vendor = "apple")]
-        const FLAGS: SendFlags = SendFlags::empty();
         loop {
             self.stream.set_write_timeout(self.remaining()?)?;
-            match rustix::net::send(self.stream, bytes, FLAGS) {
+            // Without this flag, writing to a child that has ended ends programs that do not ignore SIGPIPE.
+            match rustix::net::send(self.stream, bytes, SendFlags::NOSIGNAL) {
                 Err(rustix::io::Errno::AGAIN) => {}
                 other => return Ok(other?),
             }
@@ -302,7 +257,6 @@ fn isolate(socket: &UnixStream, alive: &PipeReader, memory_bytes: u64) -> UnixSt
         rustix::stdio::dup2_stderr(&*null)?;
         rustix::process::setsid()?;
         // This also keeps programs that collect crash reports from collecting this process.
-        #[cfg(target_os = "linux")]
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
         std::panic::set_hook(Box::new(|_| exit(PANICKED)));
         limit_memory(memory_bytes)?;
@@ -328,16 +282,13 @@ fn nothing() -> io::Result<OwnedFd> {
 /// it with the thread that has forked it, which ends at once. Has no effect where the system refuses it: then the limit
 /// on time ends the child.
 fn end_with_parent() {
-    #[cfg(target_os = "linux")]
-    {
-        /// Of Linux' `asm-generic/fcntl.h`.
-        const F_SETSIG: libc::c_int = 10;
-        let kill = [(F_SETSIG, libc::SIGKILL), (libc::F_SETFL, libc::O_ASYNC)];
-        // SAFETY: these calls change a descriptor only, and take no pointers.
-        unsafe {
-            if libc::fcntl(ALIVE, libc::F_SETOWN, libc::getpid()) == 0 {
-                kill.iter().all(|(command, value)| libc::fcntl(ALIVE, *command, *value) == 0);
-            }
+    /// Of Linux' `asm-generic/fcntl.h`.
+    const F_SETSIG: libc::c_int = 10;
+    let kill = [(F_SETSIG, libc::SIGKILL), (libc::F_SETFL, libc::O_ASYNC)];
+    // SAFETY: these calls change a descriptor only, and take no pointers.
+    unsafe {
+        if libc::fcntl(ALIVE, libc::F_SETOWN, libc::getpid()) == 0 {
+            kill.iter().all(|(command, value)| libc::fcntl(ALIVE, *command, *value) == 0);
         }
     }
 }
@@ -347,7 +298,6 @@ fn end_with_parent() {
 /// # Safety
 /// No value that owns one of them may be used or dropped afterwards.
 unsafe fn close_from(first: RawFd) {
-    #[cfg(target_os = "linux")]
     // SAFETY: as the caller promises. Kernels before 5.9 refuse the call.
     if unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } == 0 {
         return;
@@ -359,14 +309,7 @@ unsafe fn close_from(first: RawFd) {
     }
 }
 
-/// In the child: the system ends it after this many seconds, from 1 on; `None` for no limit.
-pub fn limit_time(seconds: Option<u32>) {
-    // SAFETY: `alarm` has no preconditions, and SIGALRM has its default action in the child.
-    unsafe { libc::alarm(seconds.unwrap_or(0)) };
-}
-
 /// Limits the memory of this process to so many bytes more than it has now. It cannot raise the limit again.
-#[cfg(target_os = "linux")]
 fn limit_memory(bytes: u64) -> io::Result<()> {
     let inherited = rustix::process::getrlimit(Resource::As);
     let total = address_space(inherited.maximum)?.saturating_add(bytes);
@@ -376,7 +319,6 @@ fn limit_memory(bytes: u64) -> io::Result<()> {
 
 /// Bytes of the address space of this process, to a page or two: with fewer allowed, the system refuses another page.
 /// /proc says the same, but not every container has it.
-#[cfg(target_os = "linux")]
 fn address_space(maximum: Option<u64>) -> io::Result<u64> {
     let page = rustix::param::page_size();
     let has_room = |limit: u64| -> io::Result<bool> {
@@ -408,9 +350,4 @@ fn address_space(maximum: Option<u64>) -> io::Result<u64> {
         }
     }
     Ok(enough)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn limit_memory(_bytes: u64) -> io::Result<()> {
-    Ok(())
 }

@@ -1,26 +1,23 @@
 //! Reads the terminal in a thread of its own, also while the model works: what is typed goes to the inbox, but Ctrl-C and
 //! Ctrl-Z act at once then.
 
-use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::stdio::stdin;
-use signal_hook::consts::SIGQUIT;
-use signal_hook::low_level;
 use terminal::interrupt::{HANG_UP, Interrupt};
-use terminal::tty;
 
+#[cfg(unix)]
+use self::unix::{Keys, Wake, open, quit};
+#[cfg(windows)]
+use self::windows::{Keys, Wake, open, quit};
 use crate::commands::chat::inbox::Inbox;
-use crate::commands::chat::line::keys::{Decoder, Key};
-
-/// Time in which the rest of a key's bytes arrives; without them, Esc was pressed. Over a slow line they may be late.
-const ESC_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// Bytes read at once.
-const PIECE: usize = 64 << 10;
+use crate::commands::chat::line::keys::Key;
 
 /// The keys of the terminal on stdin.
 pub struct Keyboard {
@@ -28,7 +25,7 @@ pub struct Keyboard {
     urgent: Arc<Urgent>,
     pause: Arc<Pause>,
     /// Wakes the thread from waiting for a key; ends it when it is dropped.
-    wake: UnixStream,
+    wake: Wake,
 }
 
 /// Lets another program read the terminal.
@@ -74,7 +71,7 @@ impl Keyboard {
         esc_is_urgent: bool,
         suspend: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Keyboard> {
-        let (woken, wake) = UnixStream::pair()?;
+        let (keys, wake) = open()?;
         let urgent =
             Urgent { interrupt: interrupt.clone(), has_esc: esc_is_urgent, suspend: Box::new(suspend) };
         let keyboard =
@@ -83,7 +80,7 @@ impl Keyboard {
         let pause = keyboard.pause.clone();
         thread::Builder::new()
             .name("keyboard".to_owned())
-            .spawn(move || read_keys(&inbox, &urgent, &pause, &woken))?;
+            .spawn(move || read_keys(&inbox, &urgent, &pause, keys))?;
         Ok(keyboard)
     }
 
@@ -102,7 +99,7 @@ impl Keyboard {
     /// Runs `work` while another program may read the terminal.
     pub fn paused<T>(&self, work: impl FnOnce() -> T) -> T {
         self.pause.lock().wanted = true;
-        let _ = (&self.wake).write(&[0]);
+        self.wake.wake();
         let reached = self.pause.changed.wait_while(self.pause.lock(), |state| !state.reached);
         drop(reached.unwrap_or_else(PoisonError::into_inner));
         let result = work();
@@ -130,29 +127,18 @@ impl Pause {
 }
 
 /// Reads keys until the terminal is gone, which ends the chat as SIGHUP does.
-fn read_keys(inbox: &Inbox<Key>, urgent: &Urgent, pause: &Pause, woken: &UnixStream) {
-    let mut decoder = Decoder::default();
-    let mut bytes = vec![0; PIECE];
+fn read_keys(inbox: &Inbox<Key>, urgent: &Urgent, pause: &Pause, mut keys: Keys) {
     loop {
         pause.wait();
-        let keys = match wait_for_input(woken, decoder.is_ambiguous().then_some(&ESC_TIME)) {
-            Input::None => continue,
+        let pressed = match keys.next() {
+            Input::Keys(pressed) => pressed,
             Input::Unwanted => return,
-            Input::TimedOut => decoder.finish(),
-            Input::Bytes => match rustix::io::read(stdin(), &mut bytes) {
-                Err(Errno::INTR | Errno::AGAIN) => continue,
-                Ok(0) | Err(_) => break,
-                Ok(count) => {
-                    let before = tty::take_typed_before(count);
-                    bytes[..before].iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b'\r');
-                    decoder.feed(&bytes[..count])
-                }
-            },
+            Input::Gone => break,
         };
-        for key in keys {
+        for key in pressed {
             if key == Key::Ctrl('\\') {
                 // Ends the program as it always does.
-                let _ = low_level::raise(SIGQUIT);
+                quit();
             }
             if let Some(key) = inbox.offer(key, |key| urgent.is(key)) {
                 urgent.act(&key);
@@ -165,28 +151,12 @@ fn read_keys(inbox: &Inbox<Key>, urgent: &Urgent, pause: &Pause, woken: &UnixStr
     pause.changed.notify_all();
 }
 
+/// What the terminal has for the thread.
 enum Input {
-    Bytes,
-    TimedOut,
-    /// A signal came, or [`Keyboard::paused`] wants to go on.
-    None,
+    /// Keys; none where [`Keyboard::paused`] may want to go on.
+    Keys(Vec<Key>),
     /// The keyboard was dropped.
     Unwanted,
-}
-
-fn wait_for_input(woken: &UnixStream, time: Option<&Timespec>) -> Input {
-    let mut wait = [PollFd::from_borrowed_fd(stdin(), PollFlags::IN), PollFd::new(woken, PollFlags::IN)];
-    match poll(&mut wait, time) {
-        Ok(0) => return Input::TimedOut,
-        Err(Errno::INTR) => return Input::None,
-        // Other errors are met again by whoever reads.
-        Ok(_) | Err(_) => {}
-    }
-    if wait[1].revents().is_empty() {
-        return Input::Bytes;
-    }
-    match (&*woken).read(&mut [0; 16]) {
-        Ok(0) => Input::Unwanted,
-        _ => Input::None,
-    }
+    /// The terminal is gone.
+    Gone,
 }

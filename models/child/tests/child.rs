@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-use fork::{Child, Ending, Limits};
+use child::{Child, Ending, Limits};
 
 const LIMITS: Limits = Limits { stack_bytes: 1 << 20, memory_bytes: 64 << 20 };
 /// Time after which a test has failed.
@@ -24,7 +24,7 @@ fn kernel_has_filters() -> bool {
 
 /// What a child answers.
 fn answer(work: impl Fn() -> String + Sync) -> String {
-    let child = Child::start(LIMITS, |mut socket| {
+    let child = Child::fork(LIMITS, |mut socket| {
         let _ = socket.write_all(work().as_bytes());
     });
     let child = child.expect("a child");
@@ -71,7 +71,7 @@ fn a_child_can_make_few_system_calls() {
 
 #[test]
 fn limits_cannot_be_raised_again() {
-    let child = Child::start(LIMITS, |mut socket| while socket.read(&mut [0]).is_ok_and(|n| n > 0) {});
+    let child = Child::fork(LIMITS, |mut socket| while socket.read(&mut [0]).is_ok_and(|n| n > 0) {});
     let child = child.expect("a child");
     let table = fs::read_to_string(format!("/proc/{}/limits", child.pid())).expect("its limits");
     let of = |name: &str| -> Vec<String> {
@@ -88,7 +88,7 @@ fn limits_cannot_be_raised_again() {
 #[test]
 fn what_ends_a_child_is_known() {
     let ending = |work: fn()| {
-        let child = Child::start(LIMITS, |_| work()).expect("a child");
+        let child = Child::fork(LIMITS, |_| work()).expect("a child");
         // The end of the stream: the child has ended.
         let _ = child.channel(Instant::now() + WATCHDOG).read(&mut [0]);
         wait_for("the end", || !is_running(child.pid()));
@@ -106,7 +106,7 @@ fn parent_of_an_endless_child() {
     if env::var_os(IS_PARENT).is_none() {
         return;
     }
-    let child = Child::start(LIMITS, |_| {
+    let child = Child::fork(LIMITS, |_| {
         loop {
             std::hint::spin_loop();
         }

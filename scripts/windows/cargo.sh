@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Cargo for Windows (x86_64-pc-windows-gnu) on a Debian 12, with GCC and Wine of Debian.
+#
+#     scripts/windows/cargo.sh build --profile mutants -p longhand-cli --bin longhand
+#     scripts/windows/cargo.sh check --profile mutants --workspace
+#
+# Everything lies in target/windows. What `rustup target add` would fetch is made from sources here: Debian has those of
+# the standard library, with a compiler of the same version. They are unpacked and not installed, so the machine's own
+# toolchain stays what it is. The first build takes about 15 minutes on 2 cores. `check` compiles no C++.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+target=${CARGO_TARGET_DIR:-$PWD/target}/windows
+rust=$target/rust
+mkdir -p "$target"
+
+# Two may start at once.
+exec 3> "$target/.lock"
+flock 3
+
+# Debian's release of rustc for Firefox, which moves with it. LLVM's version is its own.
+if ! [ -e "$rust/.complete" ]; then
+    rm -rf "$rust"
+    mkdir -p "$rust/packages" "$rust/bin"
+    (
+        cd "$rust/packages"
+        of() { apt-cache show --no-all-versions "$1" | grep -o "$2" | head -n 1; }
+        library=$(of libstd-rust-web-dev 'libstd-rust-web-[0-9][0-9.]*[0-9]')
+        apt-get download --quiet=2 rustc-web rust-web-src libstd-rust-web-dev "$library" "$(of "$library" 'libllvm[0-9]*')"
+        for package in *.deb; do dpkg-deb -x "$package" "$rust"; done
+    )
+    rm -r "$rust/packages"
+    # rustc finds its folders by where it lies. Only the loader must be told where its libraries are.
+    cat > "$rust/bin/rustc" << END
+#!/bin/sh
+LD_LIBRARY_PATH=$rust/usr/lib/x86_64-linux-gnu exec $rust/usr/bin/rustc "\$@"
+END
+    chmod +x "$rust/bin/rustc"
+    touch "$rust/.complete"
+fi
+compiler=x86_64-w64-mingw32
+if [ "$1" != check ] && ! { command -v $compiler-gcc-posix && command -v wine; } > /dev/null; then
+    DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 -y --no-install-recommends \
+        g++-mingw-w64-x86-64-posix wine64 wine > /dev/null
+fi
+exec 3>&-
+
+export CC_x86_64_pc_windows_gnu=$compiler-gcc-posix CXX_x86_64_pc_windows_gnu=$compiler-g++-posix
+export AR_x86_64_pc_windows_gnu=$compiler-ar CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=$compiler-gcc-posix
+export RUSTC=$rust/bin/rustc RUSTFLAGS= CARGO_TARGET_DIR=$target
+if [ "$1" = check ]; then
+    export LONGHAND_CHECK=1 CARGO_TARGET_DIR=$target/check
+fi
+export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=$PWD/scripts/windows/wine.sh
+# The flag that builds the standard library is one of nightly compilers.
+export RUSTC_BOOTSTRAP=1
+exec cargo "$1" -Zbuild-std=std,panic_unwind,test --target x86_64-pc-windows-gnu "${@:2}"
