@@ -1,6 +1,7 @@
 //! EPUB: the chapters of a book in the order in which they are read. Books say it in several ways, and many say it
 //! wrongly: the spine first, then the tables of contents, then the list of files, then the names of the files.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use unicode_normalization::UnicodeNormalization;
@@ -29,6 +30,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     let encrypted = encrypted_entries(&mut archive, &entries)?;
     let (mut writer, mut counts) = (Writer::default(), Counts::default());
     let mut chooser = Chooser::new(options.selection.as_ref(), Unit::Chapter);
+    let mut sheets = HashMap::new();
     for chapter in chapters(&mut archive, &entries, &mut counts)? {
         if !chooser.takes_next() {
             continue;
@@ -46,7 +48,16 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
             continue;
         };
         writer.end_tables(); // a chapter ends whatever the one before left open
-        html::write(&page.text, true, &mut writer, &mut counts);
+        let mut linked = |base: &str, href: &str| {
+            let base = if base.is_empty() { &chapter } else { base };
+            let name = entries.find(base.rsplit_once('/').map_or("", |(folder, _)| folder), href)?;
+            let text = match sheets.entry(name.clone()) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(archive.text(&name).ok()),
+            };
+            text.clone().map(|text| (name, text))
+        };
+        html::write(&page.text, true, &mut writer, &mut counts, &mut linked);
         if writer.len() as u64 > max_bytes {
             return Err(Problem::TooLong { limit: max_bytes });
         }

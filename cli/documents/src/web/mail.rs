@@ -4,7 +4,7 @@ use mail_parser::{Address, Message, MessageParser, MessagePart, MimeHeaders, Par
 
 use super::html;
 use crate::convert::Parts;
-use crate::marks::{MARK, without_marks};
+use crate::marks::{self, without_marks};
 use crate::{Converted, Problem};
 
 /// Messages within messages.
@@ -40,7 +40,7 @@ fn write(message: &Message, parts: &mut Parts, depth: usize) -> Result<(), Probl
     for part in body.iter().filter_map(part) {
         match &part.body {
             PartType::Html(page) => {
-                let (text, counts) = html::to_text(page, false);
+                let (text, counts) = html::to_text(page, false, &mut |_, name| style_sheet(message, name));
                 parts.counts.add(counts);
                 parts.push_text(&text)?;
             }
@@ -54,8 +54,7 @@ fn write(message: &Message, parts: &mut Parts, depth: usize) -> Result<(), Probl
             attachment.content_type().map(|kind| kind.ctype().to_ascii_lowercase()).unwrap_or_default();
         match &attachment.body {
             PartType::Message(inner) if depth < MAX_DEPTH => {
-                let subject = without_marks(inner.subject().unwrap_or("message").to_owned());
-                parts.push_text(&format!("{MARK}==> {subject} <==\n"))?;
+                parts.push_text(&marks::document(inner.subject().unwrap_or("message")))?;
                 write(inner, parts, depth + 1)?;
             }
             PartType::Html(page) if !is_page => parts.push(&format!("{name}.html"), page.as_bytes())?,
@@ -67,6 +66,23 @@ fn write(message: &Message, parts: &mut Parts, depth: usize) -> Result<(), Probl
         }
     }
     Ok(())
+}
+
+/// The style sheet of a saved page that it calls so.
+fn style_sheet(message: &Message, name: &str) -> Option<(String, String)> {
+    let is_named = |part: &&MessagePart| match name.strip_prefix("cid:") {
+        Some(id) if part.content_id() == Some(id) => true,
+        _ => {
+            let end = name.trim_start_matches(['.', '/']);
+            let location = part.content_location().unwrap_or_default();
+            location == name || (!end.is_empty() && location.ends_with(&format!("/{end}")))
+        }
+    };
+    let part = message.parts.iter().find(is_named)?;
+    match &part.body {
+        PartType::Text(text) => Some((name.to_owned(), text.clone().into_owned())),
+        _ => None,
+    }
 }
 
 /// The lines above a message that people read.
