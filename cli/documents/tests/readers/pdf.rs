@@ -194,7 +194,7 @@ fn text_below_a_heading_is_not_a_part_of_it() {
         (110.0, 640.0, "Long guide"),
         (300.0, 640.0, "print version"),
     ]);
-    let text = Made::new(&format!("{heading}{rest}")).text();
+    let text = Made::new(format!("{heading}{rest}")).text();
     assert!(
         text.starts_with("2\tRelated documents\n") && text.contains("These files belong to it\n"),
         "{text}"
@@ -506,6 +506,21 @@ fn glyphs_that_are_drawings_have_their_own_widths() {
         .into();
     made.more = vec![glyph(85), glyph(20), stream("", picture)];
     assert_eq!(made.text(), "miwmi iwi mm\n");
+}
+
+#[test]
+fn words_of_a_line_that_is_set_narrowly_are_apart() {
+    for (content, expected) in [
+        (
+            "BT /F 11 Tf 72 700 Td [(provide)-120(the)-120(date)-110(on)-200(which)] TJ ET",
+            "provide the date on which",
+        ),
+        // The gap is that of the letters.
+        ("BT /F 11 Tf 1.3 Tc 72 700 Td (payment) Tj ET", "payment"),
+        ("BT /F 11 Tf 72 700 Td [(p)-70(ay)-120(m)-80(ent)] TJ ET", "payment"),
+    ] {
+        assert_text(content, &format!("{expected}\n"));
+    }
 }
 
 #[test]
