@@ -124,14 +124,15 @@ def share(expected: collections.Counter, found: collections.Counter) -> float | 
 
 
 def headings(expected: list[str], text: str) -> float | None:
-    plain = [" ".join(truth.words(heading)) for heading in expected]
+    # Many styles print headings in capitals.
+    plain = [" ".join(truth.words(heading)).casefold() for heading in expected]
     plain = [heading for heading in plain if heading]
     if not plain:
         return None
     # A number before a heading may be on the line or not.
     lines = collections.Counter()
     for line in text.splitlines():
-        found = truth.words(line)
+        found = truth.words(line.casefold())
         lines[" ".join(found)] += 1
         while found and truth.NUMBER.search(found[0]):
             found = found[1:]

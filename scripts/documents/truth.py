@@ -44,7 +44,7 @@ def words(text: str) -> list[str]:
     sign is a word, because no spaces divide them. Marks of direction and points of vowels are left out."""
     text = unicodedata.normalize("NFKC", text)
     # PDFium writes U+FFFE for a hyphen at the end of a line.
-    text = text.replace("\ufffe", "")
+    text = text.replace("\ufffe", "").replace("’", "'")
     text = LONG_DECIMAL.sub(lambda number: f"{float(number.group()):.8g}", text)
     text = re.sub(r"(?<=\w)_(?=\w)", "", text)
     text = re.sub(r"(?<=[^\W\d_])[-\u00ad\u2010][ \r]*\n[ \r\n]*(?=[a-zß-ÿ])", "", text).replace("\u00ad", "")
