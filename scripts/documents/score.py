@@ -124,14 +124,15 @@ def share(expected: collections.Counter, found: collections.Counter) -> float | 
 
 
 def headings(expected: list[str], text: str) -> float | None:
-    plain = [" ".join(truth.words(heading)) for heading in expected]
+    # Many styles print headings in capitals.
+    plain = [" ".join(truth.words(heading)).casefold() for heading in expected]
     plain = [heading for heading in plain if heading]
     if not plain:
         return None
     # A number before a heading may be on the line or not.
     lines = collections.Counter()
     for line in text.splitlines():
-        found = truth.words(line)
+        found = truth.words(line.casefold())
         lines[" ".join(found)] += 1
         while found and truth.NUMBER.search(found[0]):
             found = found[1:]
@@ -142,12 +143,17 @@ def headings(expected: list[str], text: str) -> float | None:
 def cells(tables: list[list[list[str]]], text: str) -> float | None:
     if not tables:
         return None
-    lines = [row for line in text.splitlines() if (row := cells_of_line(line))]
-    right = total = 0
+    texts = text.splitlines()
+    lines = [cells_of_line(line) for line in texts]
+    right = total = place = 0
     for header, *rows in tables:
-        start, columns = find_header(lines, header)
+        # Several tables may have the same header: they are in the order of the document.
+        start, columns = find_header(lines, header, place)
+        start, columns = (start, columns) if columns else find_header(lines, header, 0)
+        place = start + 1 if columns else place
         total += sum(bool(cell) for row in rows for cell in row)
-        after = lines[start + 1 : start + 1 + TABLE_WINDOW + 2 * len(rows)] if columns else []
+        after = texts[start + 1 : start + 1 + 2 * (TABLE_WINDOW + 2 * len(rows))] if columns else []
+        after = [cells_of_line(line, texts[start]) for line in after if line.strip()]
         at = 0
         for row in rows:
             best, best_at = 0, None
@@ -162,13 +168,23 @@ def cells(tables: list[list[list[str]]], text: str) -> float | None:
     return 100 * right / total if total else None
 
 
-def cells_of_line(line: str) -> list[tuple[float, str]]:
-    """The cells of a line, each with its column: its number between tabs or bars, or else where its middle is."""
-    line = line.strip("\n")
-    for mark in ("\t", "|"):
-        if mark in line:
-            parts = line.strip().strip("|").split("|") if mark == "|" else line.split("\t")
-            return [(float(i), normal(cell)) for i, cell in enumerate(parts)]
+def cells_of_line(line: str, header: str | None = None) -> list[tuple[float, str]]:
+    """The cells of a line, each with its column: its number between tabs or bars, or else where its middle is. Below a header that
+    begins with a bar, lines do so too; below another one, such a bar stands behind an empty cell. Where the header has tabs or bars, a
+    line without them is a row whose first cell alone has text."""
+    line, header = line.strip("\n"), line if header is None else header
+    if "\t" in line:
+        parts = line.split("\t")
+    elif "|" in line:
+        inner = line.strip()
+        inner = inner.removeprefix("|").removesuffix("|") if header.strip().startswith("|") else inner
+        parts = re.split(r"(?<!\\)\|", inner)
+    elif "\t" in header or "|" in header:
+        parts = [line]
+    else:
+        parts = []
+    if parts:
+        return [(float(i), normal(cell)) for i, cell in enumerate(parts)]
     return [((match.start() + match.end()) / 2, normal(match.group())) for match in re.finditer(r"\S+(?: \S+)*", line)]
 
 
@@ -176,13 +192,13 @@ def normal(cell: str) -> str:
     cell = re.sub(r"<br ?/?>|\*\*|\\", " ", cell)
     number = re.fullmatch(r"-?\d+\.\d+", cell.strip())
     if number:
-        return f"{float(cell):.11g}"
+        return f"{float(cell):.8g}"
     return " ".join(truth.words(cell)) or cell.strip(" –—-_")
 
 
-def find_header(lines, header: list[str]):
+def find_header(lines, header: list[str], place: int):
     wanted = [normal(cell) for cell in header]
-    for i, line in enumerate(lines):
+    for i, line in enumerate(lines[place:], place):
         names = [cell for _, cell in line]
         if all(name in names for name in wanted):
             return i, [line[names.index(name)][0] for name in wanted]

@@ -2,8 +2,9 @@
 
 - A document with a plain text of the same name beside it: that text.
 - Another PDF: the words that at least two of three engines read (poppler, PDFium, MuPDF), page by page. Of the programs compared,
-  pdftotext is poppler and pymupdf4llm is MuPDF, so that this truth favours them. It also has text that no reader sees. A raised
-  text, as MuPDF marks it, is a word of its own: 10⁶ is not 106.
+  pdftotext is poppler and pymupdf4llm is MuPDF, so that this truth favours them. What no reader sees is left out: words where
+  MuPDF draws a plain area, such as white text and what a box covers. A raised text, as MuPDF marks it, is a word of its own:
+  10⁶ is not 106. Words that mix letters from the left with letters from the right are mistakes of two engines, and left out.
 - Other documents: what their XML, JSON or lines contain, read here in the most direct way.
 
 Headings are the bookmarks of a PDF, and what is marked as a heading elsewhere. Tables are those with a complete first row; for PDFs
@@ -25,9 +26,16 @@ import lxml.etree
 import lxml.html
 
 HERE = pathlib.Path(__file__).resolve().parent
+# Numbers with so many decimals are compared without their last digits, which programs round in several ways.
+LONG_DECIMAL = re.compile(r"\d+\.\d{8,}")
 WORD = re.compile(r"[^\W_]+(?:[.,'’][^\W_]+)*")
 NUMBER = re.compile(r"\d")
 CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+# A letter from the left beside one from the right.
+MIXED = re.compile(r"[A-Za-z][\u0590-\u08ff]|[\u0590-\u08ff][A-Za-z]")
+# Dots per inch of the drawn pages, and how much the greys of a plain area differ.
+DPI = 100
+PLAIN = 6
 OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 
 
@@ -35,8 +43,11 @@ def words(text: str) -> list[str]:
     """Words and numbers. Forms of letters become letters; words divided at the end of a line are joined; each Chinese or Japanese
     sign is a word, because no spaces divide them. Marks of direction and points of vowels are left out."""
     text = unicodedata.normalize("NFKC", text)
+    # PDFium writes U+FFFE for a hyphen at the end of a line.
+    text = text.replace("\ufffe", "").replace("’", "'")
+    text = LONG_DECIMAL.sub(lambda number: f"{float(number.group()):.8g}", text)
     text = re.sub(r"(?<=\w)_(?=\w)", "", text)
-    text = re.sub(r"(?<=[^\W\d_])[-\u00ad\u2010]\n+(?=[a-zß-ÿ])", "", text).replace("\u00ad", "")
+    text = re.sub(r"(?<=[^\W\d_])[-\u00ad\u2010][ \r]*\n[ \r\n]*(?=[a-zß-ÿ])", "", text).replace("\u00ad", "")
     text = "".join(" " + c + " " if CJK.match(c) else c for c in text if unicodedata.category(c) not in ("Cf", "Mn"))
     return WORD.findall(text)
 
@@ -75,21 +86,41 @@ def of(file: pathlib.Path, engine) -> Truth:
 def of_pdf(file: pathlib.Path, engine) -> Truth:
     truth = Truth()
     by_engine = [engine(name) for name in ("pdftotext", "pdfium", "mupdf")]
-    raised = raised_texts(file)
+    raised, hidden = raised_texts(file), hidden_words(file)
     for page in range(max(map(len, by_engine))):
         texts = [apart(words(pages[page]), raised.get(page, {})) if page < len(pages) else [] for pages in by_engine]
-        found = second_largest([collections.Counter(text) for text in texts])
+        gone = hidden.get(page, collections.Counter())
+        gone = gone + collections.Counter(word for text in texts for word in text if MIXED.search(word))
+        found = second_largest([collections.Counter(text) for text in texts]) - gone
         truth.pages.append(found)
         truth.words += found
-        truth.pairs += second_largest([pairs(text) for text in texts])
+        seen = [[word for word in text if found[word] or not gone[word]] for text in texts]
+        truth.pairs += second_largest([pairs(text) for text in seen])
     import pymupdf
 
     truth.headings = [title for _, title, _ in pymupdf.open(file).get_toc()]
     return truth
 
 
+def hidden_words(file: pathlib.Path) -> dict[int, collections.Counter]:
+    """For each page the words that cannot be seen: where they stand, the drawn page is plain. The words of a layer of text over a
+    scanned page can be seen in its picture."""
+    import pymupdf
+
+    hidden: dict[int, collections.Counter] = {}
+    for number, page in enumerate(pymupdf.open(file)):
+        drawn = page.get_pixmap(dpi=DPI, colorspace=pymupdf.csGRAY, alpha=False)
+        for x0, y0, x1, y1, text, *_ in page.get_text("words"):
+            box = (pymupdf.Rect(x0, y0, x1, y1) * page.rotation_matrix * DPI / 72).round() & drawn.irect
+            rows = [drawn.samples[y * drawn.stride + box.x0 : y * drawn.stride + box.x1] for y in range(box.y0, box.y1)]
+            greys = b"".join(rows)
+            if not greys or max(greys) - min(greys) <= PLAIN:
+                hidden.setdefault(number, collections.Counter()).update(words(text))
+    return hidden
+
+
 def raised_texts(file: pathlib.Path) -> dict[int, dict[str, list[str]]]:
-    """For each page the words that end in raised text, without the space that belongs between the two, and their parts."""
+    """For each page the words that begin or end with raised text, without the space that belongs between the two, and their parts."""
     import pymupdf
 
     found: dict[int, dict[str, list[str]]] = {}
@@ -97,10 +128,11 @@ def raised_texts(file: pathlib.Path) -> dict[int, dict[str, list[str]]]:
         for block in page.get_text("dict")["blocks"]:
             for line in block.get("lines", []):
                 for before, span in zip(line["spans"], line["spans"][1:]):
-                    base, top = words(before["text"]), words(span["text"])
-                    is_raised = span["flags"] & pymupdf.TEXT_FONT_SUPERSCRIPT and before["text"][-1:].isalnum()
-                    if is_raised and base and top and span["text"][:1].isalnum():
-                        found.setdefault(number, {})[base[-1] + top[0]] = [base[-1], top[0]]
+                    first, second = words(before["text"]), words(span["text"])
+                    is_raised = (before["flags"] ^ span["flags"]) & pymupdf.TEXT_FONT_SUPERSCRIPT
+                    touches = before["text"][-1:].isalnum() and span["text"][:1].isalnum()
+                    if is_raised and touches and first and second:
+                        found.setdefault(number, {})[first[-1] + second[0]] = [first[-1], second[0]]
     return found
 
 
@@ -198,18 +230,21 @@ def of_xlsx(file: pathlib.Path) -> Truth:
     for sheet in openpyxl.load_workbook(file, data_only=True).worksheets:
         if sheet.sheet_state != "visible":
             continue
-        rows = [[plain(value) for value in row] for row in sheet.iter_rows(values_only=True)]
+        rows = [[plain(cell.value, cell.number_format) for cell in row] for row in sheet.iter_rows()]
         lines += ["\t".join(row) for row in rows]
         add_table(truth, rows)
     return truth.set_text("\n".join(lines))
 
 
-def plain(value) -> str:
-    """A cell as a person sees it without formats. Dates are left out, because formats decide about them."""
-    if value is None or hasattr(value, "year") or hasattr(value, "minute"):
+def plain(value, form: str) -> str:
+    """A cell as a person sees it. Dates, and numbers with a format of their own, are left out, because formats decide about them."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if value is None or hasattr(value, "year") or hasattr(value, "minute") or (is_number and form not in ("General", "@")):
         return ""
+    if isinstance(value, bool):
+        return str(value).upper()
     if isinstance(value, float):
-        return repr(int(value)) if value.is_integer() else f"{value:.11g}"
+        return repr(int(value)) if value.is_integer() else repr(value)
     return str(value).strip()
 
 

@@ -2,15 +2,17 @@
 //! `tests/tests/engine/mutations.rs` use these functions.
 
 use std::io::{Cursor, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
-use documents::{Kind, Limits, convert_in_process, read_bytes};
+use documents::{Kind, Limits, Options, convert_in_process, read_bytes};
+use lookup::absent::Known;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 /// Bytes as text: valid UTF-8 is not changed, whatever it is.
 pub fn text(bytes: &[u8]) {
-    let converted = convert_in_process(Kind::Text, bytes, &Limits::default());
+    let converted = convert_in_process(Kind::Text, bytes, &Options::default());
     if let (Ok(text), Ok(converted)) = (std::str::from_utf8(bytes), converted) {
         let unchanged = converted.text == text.strip_prefix('\u{feff}').unwrap_or(text);
         assert!(unchanged || !converted.notes.is_empty());
@@ -19,9 +21,9 @@ pub fn text(bytes: &[u8]) {
 
 /// A page, as HTML and as XML.
 pub fn html(page: &[u8]) {
-    let limits = Limits { bytes: 1 << 20, ..Limits::default() };
+    let options = within(1 << 20);
     for page in [page, &[b"<?xml version='1.0'?>", page].concat()] {
-        if let Ok(converted) = convert_in_process(Kind::Html, page, &limits) {
+        if let Ok(converted) = convert_in_process(Kind::Html, page, &options) {
             // Nothing is written that is not in the page, besides marks, gaps and the empty cells of tables.
             assert!(converted.text.len() <= (2 << 20) + 64 * page.len());
         }
@@ -53,8 +55,8 @@ pub fn docx(input: &[u8]) {
     let mut entries = names.map(|name| (name, parts.next().unwrap_or_default())).to_vec();
     entries.push(("word/numbering.xml", NUMBERING.as_bytes()));
     let document = archive(&entries);
-    let _ = convert_in_process(Kind::Docx, &document, &Limits::default());
-    let _ = convert_in_process(Kind::Docx, parts.next().unwrap_or_default(), &Limits::default());
+    let _ = convert_in_process(Kind::Docx, &document, &Options::default());
+    let _ = convert_in_process(Kind::Docx, parts.next().unwrap_or_default(), &Options::default());
 }
 
 /// A book: the input is its chapter, its description and where that is, separated by zero bytes. What is missing
@@ -75,7 +77,7 @@ pub fn epub(input: &[u8]) {
         ),
         ("META-INF/container.xml", part("<container><rootfile full-path='a/p.opf'/></container>")),
     ]);
-    let _ = convert_in_process(Kind::Epub, &book, &Limits::default());
+    let _ = convert_in_process(Kind::Epub, &book, &Options::default());
 }
 
 /// A text, a sheet and a slide of office programs: the input is the content, and the styles or texts that it refers to,
@@ -83,9 +85,9 @@ pub fn epub(input: &[u8]) {
 pub fn office(input: &[u8]) {
     let mut parts = input.splitn(2, |&byte| byte == 0);
     let (content, more) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    let limits = Limits { bytes: 16 << 20, ..Limits::default() };
+    let options = within(16 << 20);
     let text = archive(&[("content.xml", content), ("styles.xml", more), ("Object 1/content.xml", more)]);
-    let _ = convert_in_process(Kind::OpenDocument, &text, &limits);
+    let _ = convert_in_process(Kind::OpenDocument, &text, &options);
     let relations = |kind: &str, target: &str| {
         format!(
             "<Relationships><Relationship Id='r' Type='x/{kind}' Target='{target}'/><Relationship Id='s' Type='x/sharedStrings' \
@@ -103,7 +105,7 @@ pub fn office(input: &[u8]) {
         ),
         ("xl/more.xml", more),
     ]);
-    let _ = convert_in_process(Kind::Xlsx, &workbook, &limits);
+    let _ = convert_in_process(Kind::Xlsx, &workbook, &options);
     let presentation = archive(&[
         ("ppt/presentation.xml", b"<p:presentation><p:sldId r:id='r'/></p:presentation>"),
         ("ppt/_rels/presentation.xml.rels", slides.as_bytes()),
@@ -114,17 +116,50 @@ pub fn office(input: &[u8]) {
         ),
         ("ppt/more.xml", more),
     ]);
-    let _ = convert_in_process(Kind::Pptx, &presentation, &limits);
+    let _ = convert_in_process(Kind::Pptx, &presentation, &options);
 }
 
 /// Bytes as each of the formats that are no packages, and as an archive with them.
 pub fn formats(input: &[u8]) {
-    let limits = Limits { bytes: 16 << 20, ..Limits::default() };
+    let options = within(16 << 20);
     for kind in [Kind::Rtf, Kind::Csv, Kind::Notebook, Kind::Subtitles, Kind::Mail, Kind::Archive] {
-        let _ = convert_in_process(kind, input, &limits);
+        let _ = convert_in_process(kind, input, &options);
     }
     let bundle = archive(&[("a.eml", input), ("b.rtf", input), ("c.zip", input)]);
-    let _ = convert_in_process(Kind::Archive, &bundle, &limits);
+    let _ = convert_in_process(Kind::Archive, &bundle, &options);
+}
+
+/// A document of an office program that is encrypted, with the password of the fixtures of the tests.
+pub fn encrypted(container: &[u8]) {
+    let options = Options { password: Some("secret".to_owned()), ..within(16 << 20) };
+    let _ = convert_in_process(None, container, &options);
+}
+
+/// Answers to documents: the input is both, separated by a zero byte. What stands in no document is a part of the answer,
+/// whether the answer comes whole or in pieces.
+pub fn lookup(input: &[u8]) {
+    let input = String::from_utf8_lossy(input);
+    let (document, answer) = input.split_once('\0').unwrap_or((&input, &input));
+    let mut known = Known::new();
+    known.add_document(document);
+    known.add_question(document.get(..document.len() / 2).unwrap_or_default());
+    let known = Arc::new(known);
+    for absent in known.absent_from(answer) {
+        assert!(!answer[absent.range].is_empty());
+    }
+    let mut line = known.line();
+    let pieces = answer.split_inclusive(' ').flat_map(|piece| line.push(piece, false)).collect::<Vec<_>>();
+    let rest = line.push("", true);
+    let written = pieces.iter().chain(&rest).map(|(text, _)| text.as_str()).collect::<String>();
+    assert_eq!(written, answer);
+    let words = answer.split_whitespace().next().unwrap_or_default();
+    let (places, _) = lookup::find(document, words, 10);
+    places.iter().for_each(|place| assert!(document.get(place.clone()).is_some()));
+}
+
+/// Documents of up to so many bytes of text.
+fn within(bytes: u64) -> Options {
+    Options::from(Limits { bytes, ..Limits::default() })
 }
 
 /// An archive of these entries.

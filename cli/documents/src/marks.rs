@@ -13,6 +13,23 @@ pub(crate) fn page(number: usize) -> String {
     format!("{MARK}{number}{MARK}")
 }
 
+/// The signs before a heading of a level from 1 on, which are written.
+pub(crate) fn heading(level: usize) -> String {
+    format!("{MARK}{} ", "#".repeat(level))
+}
+
+/// The signs before a line that is a heading, though no `#` is written before it.
+pub(crate) fn unwritten_heading(level: usize) -> String {
+    format!("{MARK}{}{MARK}", "#".repeat(level))
+}
+
+/// The line before a document within another, with its name.
+pub(crate) fn document(name: &str) -> String {
+    let name: String =
+        name.chars().map(|c| if c.is_control() || c == MARK { '\u{fffd}' } else { c }).collect();
+    format!("{MARK}==> {name} <==\n")
+}
+
 /// A text of a document without the signs that it may have itself.
 pub(crate) fn without_marks(text: String) -> String {
     if text.contains(MARK) { text.replace(MARK, "\u{fffd}") } else { text }
@@ -28,7 +45,7 @@ pub(crate) fn take(text: String) -> (String, Outline) {
     let mut pieces = text.split(MARK);
     plain.push_str(pieces.next().unwrap_or_default());
     while let Some(piece) = pieces.next() {
-        if let Some(name) = document(piece) {
+        if let Some(name) = document_of(piece) {
             outline.push(plain.len(), Begins::Document(name.to_owned()));
         } else if !piece.is_empty() && piece.bytes().all(|byte| byte == b'#') {
             outline.push(plain.len(), Begins::Heading(piece.len()));
@@ -48,7 +65,7 @@ pub(crate) fn take(text: String) -> (String, Outline) {
 }
 
 /// The name in the line before a document within another.
-fn document(piece: &str) -> Option<&str> {
+fn document_of(piece: &str) -> Option<&str> {
     piece.lines().next()?.strip_prefix("==> ")?.strip_suffix(" <==")
 }
 
@@ -103,8 +120,7 @@ pub(crate) fn markdown(text: &str) -> String {
                     && !trimmed.chars().all(|c| "-=*_|: ".contains(c));
                 if is_underlined {
                     // `# ` is missing, so it stands between two signs.
-                    let level = if underline.starts_with('=') { "#" } else { "##" };
-                    marked.extend([MARK.to_string().as_str(), level, MARK.to_string().as_str()]);
+                    marked.push_str(&unwritten_heading(if underline.starts_with('=') { 1 } else { 2 }));
                 }
             }
         }

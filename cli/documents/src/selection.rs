@@ -109,7 +109,17 @@ pub fn split_numbers(path: &Path) -> Option<(PathBuf, &str)> {
     let is_numbers = numbers.starts_with(|c: char| c.is_ascii_digit() || c == '-')
         && numbers.contains(|c: char| c.is_ascii_digit())
         && numbers.chars().all(|c| c.is_ascii_digit() || matches!(c, '-' | ',' | ' '));
-    (is_numbers && !name.is_empty() && path.symlink_metadata().is_err()).then(|| (name.into(), numbers))
+    if !is_numbers || name.is_empty() || path.symlink_metadata().is_ok() {
+        return None;
+    }
+    // `3:4` is not numbers and a name with numbers: it is one text that is none.
+    match split_numbers(Path::new(name)) {
+        Some((path, _)) => {
+            let numbers = &text[path.as_os_str().len() + 1..];
+            Some((path, numbers))
+        }
+        None => Some((name.into(), numbers)),
+    }
 }
 
 /// A path without the numbers of parts behind it.
@@ -197,6 +207,9 @@ mod tests {
             ("book.pdf:-", None),
             ("https://example.com/book.pdf:3-", Some(("https://example.com/book.pdf", "3-"))),
             ("https://example.com:8080", None),
+            ("book.pdf:3:4", Some(("book.pdf", "3:4"))),
+            ("book.pdf:3:", None),
+            ("book.pdf:x:4", Some(("book.pdf:x", "4"))),
             ("https://example.com:8080/Chapter:3", None),
         ] {
             let found = split_numbers(Path::new(path));

@@ -311,6 +311,43 @@ fn other_formats_are_converted_or_refused() {
 }
 
 #[test]
+fn encrypted_documents_are_decrypted_or_refused() {
+    let seeds = [
+        &include_bytes!("../../../cli/documents/tests/fixtures/agile.docx")[..],
+        include_bytes!("../../../cli/documents/tests/fixtures/standard.docx"),
+    ];
+    mutate(100, &seeds.map(<[u8]>::to_vec), &[], documents_readers::encrypted);
+}
+
+#[test]
+fn answers_are_compared_with_documents() {
+    let seeds = [
+        "The rent is EUR 1,450.00 from 1 March 2024 on, says Ms Miller.\0She asks for 1450 euros and “90 %” of it by 5/3/24.",
+        "Müller & Co. — 3 × 10^6 Zellen, §4.2 (a)\0- **Step 3.** See https://example.org/a?b=1 and a.b@example.org.\n# Dr. Mueller\n",
+        "二〇二四年三月五日 1,5 Mio. €\0| 5 March | `A320` | ½ | ١٢٣ |",
+    ];
+    let seeds: Vec<_> = seeds.iter().map(|seed| seed.as_bytes().to_vec()).collect();
+    let words = [
+        "\0",
+        " ",
+        "\n",
+        ".",
+        ",",
+        "2024-03-05",
+        "1,000",
+        "five million",
+        "“",
+        "\"",
+        "Dr. ",
+        "é",
+        "@",
+        "%",
+        "12:30",
+    ];
+    mutate(20_000, &seeds, &words, documents_readers::lookup);
+}
+
+#[test]
 fn books_are_converted_or_refused() {
     mutate(40_000, &kept("cli/documents/fuzz", "epub"), &MARKS, documents_readers::epub);
 }

@@ -3,7 +3,7 @@
 use super::{convert_within, marked_text, open};
 use crate::counts::Counts;
 use crate::kind::{self, binary};
-use crate::marks::MARK;
+use crate::marks;
 use crate::package::{Archive, natural_order};
 use crate::{Converted, Kind, Limits, Note, Options, Problem};
 
@@ -47,18 +47,33 @@ impl<'a> Parts<'a> {
     /// # Errors
     /// There is too much text, or the document unpacks to too much.
     pub(crate) fn push(&mut self, name: &str, bytes: &[u8]) -> Result<(), Problem> {
+        let Some(text) = self.text_of(name, bytes)? else { return Ok(()) };
+        self.push_text(&format!("{}{}\n", marks::document(name), text.trim_end()))
+    }
+
+    /// The text of a document that is a part of this one. What is no document is counted.
+    ///
+    /// # Errors
+    /// As of [`Parts::push`].
+    pub(crate) fn within(&mut self, name: &str, bytes: &[u8]) -> Result<Option<String>, Problem> {
+        if self.depth < MAX_DEPTH {
+            return self.text_of(name, bytes);
+        }
+        self.counts.skipped_files.push(name);
+        Ok(None)
+    }
+
+    /// Its text, if it has one.
+    fn text_of(&mut self, name: &str, bytes: &[u8]) -> Result<Option<String>, Problem> {
         match self.convert(name, bytes) {
-            Ok(converted) if converted.text.trim().is_empty() => Ok(()),
             Ok(converted) => {
-                let name: String =
-                    name.chars().map(|c| if c.is_control() || c == MARK { '\u{fffd}' } else { c }).collect();
                 self.add_notes(converted.notes);
-                self.push_text(&format!("{MARK}==> {name} <==\n{}\n", converted.text.trim_end()))
+                Ok(Some(converted.text).filter(|text| !text.trim().is_empty()))
             }
             Err(problem @ (Problem::TooLong { .. } | Problem::Unpacked { .. })) => Err(problem),
             Err(_) => {
                 self.counts.skipped_files.push(name);
-                Ok(())
+                Ok(None)
             }
         }
     }
@@ -70,6 +85,11 @@ impl<'a> Parts<'a> {
                 self.notes.push(note);
             }
         }
+    }
+
+    /// Most bytes of text.
+    pub(crate) fn max_bytes(&self) -> u64 {
+        self.options.limits.bytes
     }
 
     fn convert(&self, name: &str, bytes: &[u8]) -> Result<Converted, Problem> {

@@ -10,7 +10,7 @@ use crate::office::{docx, encrypted, odf, pptx, rtf, xlsx};
 use crate::plain::{csv, decode, notebook, subtitles};
 use crate::selection::Chooser;
 use crate::web::{epub, html, mail};
-use crate::{Converted, Kind, Limits, Options, Problem, Selection, Unit, marks, package, pdf};
+use crate::{Converted, Kind, Options, Problem, Selection, Unit, marks, package, pdf};
 
 pub(crate) use self::bundle::Parts;
 pub(crate) use self::confined::convert;
@@ -19,14 +19,18 @@ pub use self::confined::{DOCUMENT, serve};
 /// Stack of a conversion.
 const STACK_BYTES: usize = 64 << 20;
 
-/// Converts a document in this process.
+/// Converts a document in this process. Without a kind it is an archive, which is looked into.
 ///
 /// # Errors
-/// It cannot be converted, or has more text than [`Limits::bytes`]. Hostile files can do worse: panic, overflow the
-/// stack, take all memory, or never end.
+/// It cannot be converted, or has more text than [`Limits::bytes`](crate::Limits::bytes). Hostile files can do worse:
+/// panic, overflow the stack, take all memory, or never end.
 #[doc(hidden)]
-pub fn convert_in_process(kind: Kind, bytes: &[u8], limits: &Limits) -> Result<Converted, Problem> {
-    convert_whole(kind, bytes, &Options::from(*limits))
+pub fn convert_in_process(
+    kind: impl Into<Option<Kind>>,
+    bytes: &[u8],
+    options: &Options,
+) -> Result<Converted, Problem> {
+    Ok(detect_and_convert(kind.into(), bytes, options)?.1)
 }
 
 fn convert_whole(kind: Kind, bytes: &[u8], options: &Options) -> Result<Converted, Problem> {
@@ -71,7 +75,7 @@ fn convert_within(kind: Kind, bytes: &[u8], options: &Options, depth: usize) -> 
         Kind::Text | Kind::Markdown => marked_text("", kind, bytes),
         Kind::Html => html::convert(bytes, limits.bytes),
         Kind::Pdf => pdf::convert(bytes, options),
-        Kind::Docx => docx::convert(bytes, limits.bytes),
+        Kind::Docx => docx::convert(bytes, Parts::new(options, depth)),
         Kind::Epub => epub::convert(bytes, options),
         Kind::OpenDocument => odf::convert(bytes, options),
         Kind::Rtf => rtf::convert(bytes, limits.bytes),

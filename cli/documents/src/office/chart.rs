@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::relations::Relations;
+use super::xlsx::show;
 use crate::Problem;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
@@ -22,17 +23,7 @@ impl Charts {
     /// # Errors
     /// The archive unpacks to too much.
     pub(super) fn of(archive: &mut Archive, relations: &Relations) -> Result<Charts, Problem> {
-        let mut charts = Charts::default();
-        for relation in relations.all("chart") {
-            match archive.text(&relation.target) {
-                Ok(text) => charts
-                    .0
-                    .extend(Chart::read(&text, &relation.target).map(|chart| (relation.id.clone(), chart))),
-                Err(problem @ Problem::Unpacked { .. }) => return Err(problem),
-                Err(_) => {}
-            }
-        }
-        Ok(charts)
+        relations.read_all(archive, "chart", Chart::read).map(Charts)
     }
 
     /// The chart of an id, if it has numbers.
@@ -54,6 +45,9 @@ struct Series {
     name: String,
     labels: BTreeMap<usize, String>,
     values: BTreeMap<usize, String>,
+    /// The formats of those that are numbers.
+    label_code: String,
+    value_code: String,
 }
 
 /// What the text of a chart belongs to.
@@ -72,6 +66,7 @@ struct Reader {
     field: Field,
     point: usize,
     in_value: bool,
+    in_code: bool,
     in_title: bool,
     in_text: bool,
     in_series: bool,
@@ -99,7 +94,6 @@ impl Chart {
         let title = self.title.trim();
         writer.text(&if title.is_empty() { "[chart]".to_owned() } else { format!("[chart: {title}]") });
         writer.begin_table();
-        let mut cell = |text: Option<&String>| text.map(String::as_str).unwrap_or_default().to_owned();
         let mut rows = vec![
             std::iter::once(String::new())
                 .chain(self.series.iter().map(|series| series.name.clone()))
@@ -110,9 +104,11 @@ impl Chart {
         points.sort_unstable();
         points.dedup();
         for point in points {
-            let label = self.series.iter().find_map(|series| series.labels.get(&point));
-            let values = self.series.iter().map(|series| series.values.get(&point));
-            rows.push(std::iter::once(label).chain(values).map(&mut cell).collect());
+            let label =
+                self.series.iter().find_map(|series| shown(series.labels.get(&point)?, &series.label_code));
+            let values =
+                self.series.iter().map(|series| shown(series.values.get(&point)?, &series.value_code));
+            rows.push(std::iter::once(label).chain(values).map(Option::unwrap_or_default).collect());
         }
         for row in rows {
             writer.row();
@@ -123,6 +119,12 @@ impl Chart {
         }
         writer.end_table();
     }
+}
+
+/// A number in its format. Without a format it is a text.
+fn shown(text: &str, code: &str) -> Option<String> {
+    let number = text.trim().parse::<f64>().ok().filter(|_| !code.is_empty());
+    Some(number.map_or_else(|| text.to_owned(), |number| show(code, number, false)))
 }
 
 impl Reader {
@@ -139,6 +141,7 @@ impl Reader {
             "val" | "yVal" => self.field = Field::Value,
             "pt" => self.point = element.attribute("idx").and_then(|at| at.parse().ok()).unwrap_or(0),
             "v" => self.in_value = self.in_series,
+            "formatCode" => self.in_code = self.in_series,
             _ => {}
         }
     }
@@ -149,6 +152,7 @@ impl Reader {
             "title" => self.in_title = false,
             "t" => self.in_text = false,
             "v" => self.in_value = false,
+            "formatCode" => self.in_code = false,
             "tx" | "cat" | "xVal" | "val" | "yVal" => self.field = Field::None,
             _ => {}
         }
@@ -158,7 +162,17 @@ impl Reader {
         if self.in_text && self.chart.title.len() < 1000 {
             self.chart.title.push_str(text);
         }
-        let Some(series) = self.chart.series.last_mut().filter(|_| self.in_value) else { return };
+        let Some(series) = self.chart.series.last_mut().filter(|_| self.in_value || self.in_code) else {
+            return;
+        };
+        if self.in_code {
+            match self.field {
+                Field::Label => series.label_code.push_str(text),
+                Field::Value => series.value_code.push_str(text),
+                Field::None | Field::Name => {}
+            }
+            return;
+        }
         let points = match self.field {
             Field::None => return,
             Field::Name => return series.name.push_str(text),

@@ -1,6 +1,7 @@
 //! Documents of office programs. Formats that are packages read their parts as XML; all write with the same writer.
 
 mod chart;
+mod diagram;
 pub(crate) mod docx;
 pub(crate) mod encrypted;
 mod listings;

@@ -2,10 +2,11 @@
 //! Hidden slides are left out.
 
 use super::chart::Charts;
+use super::diagram::Diagrams;
 use super::omml::{self, Omml};
 use super::relations::{Relations, main_part};
 use crate::counts::Counts;
-use crate::marks::{self, MARK};
+use crate::marks;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
 use crate::selection::Chooser;
@@ -51,7 +52,12 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
         let gap = if text.is_empty() { "" } else { "\n" };
         let title = slide.title.finish().split_whitespace().collect::<Vec<_>>().join(" ");
         let colon = if title.is_empty() { "" } else { ": " };
-        text.push_str(&format!("{gap}{}{MARK}# Slide {}{colon}{title}\n", marks::page(i + 1), i + 1));
+        text.push_str(&format!(
+            "{gap}{}{}Slide {}{colon}{title}\n",
+            marks::page(i + 1),
+            marks::heading(1),
+            i + 1
+        ));
         counts.unfilled_rows += slide.writer.unfilled_rows();
         let body = slide.writer.finish();
         if !body.is_empty() {
@@ -117,8 +123,7 @@ struct Slide {
     bullet_font: String,
     description: Option<String>,
     charts: Charts,
-    /// Parts with the texts of diagrams.
-    diagrams: Vec<String>,
+    diagrams: Diagrams,
     unknown: usize,
     pictures: usize,
 }
@@ -127,15 +132,11 @@ impl Slide {
     /// Reads a slide with its notes and comments. `None` if it is hidden.
     fn read(archive: &mut Archive, part: &str, counts: &mut Counts) -> Result<Option<Slide>, Problem> {
         let relations = Relations::of(archive, part)?;
-        let mut slide = Slide { charts: Charts::of(archive, &relations)?, ..Slide::default() };
+        let (charts, diagrams) = (Charts::of(archive, &relations)?, Diagrams::of(archive, &relations)?);
+        let mut slide = Slide { charts, diagrams, ..Slide::default() };
         slide.part(archive, part)?;
         if slide.is_hidden {
             return Ok(None);
-        }
-        for id in std::mem::take(&mut slide.diagrams) {
-            if let Some(diagram) = relations.target(&id) {
-                slide.part(archive, diagram)?;
-            }
         }
         for (kind, name) in [("notesSlide", "Notes"), ("comments", "Comment"), ("comment", "Comment")] {
             for relation in relations.all(kind) {
@@ -205,7 +206,10 @@ impl Slide {
                 Some(text) => self.text(&format!("[image: {}]", text.trim())),
                 None => self.pictures += 1,
             },
-            "relIds" => self.diagrams.extend(value("dm")),
+            "relIds" => match self.diagrams.get(element) {
+                Some(diagram) => diagram.write(&mut self.writer),
+                None => self.pictures += 1,
+            },
             "tbl" => {
                 self.role = Role::Text;
                 self.out().begin_table();

@@ -1,5 +1,7 @@
 //! How the parts of an Office Open XML package name each other.
 
+use std::collections::HashMap;
+
 use crate::Problem;
 use crate::package::xml::{self, Piece};
 use crate::package::{Archive, percent_decode, resolve};
@@ -49,6 +51,27 @@ impl Relations {
             Ok(())
         });
         Ok(Relations(relations))
+    }
+
+    /// What is read of all entries of a kind, by their ids. Those that cannot be read are left out.
+    ///
+    /// # Errors
+    /// The archive unpacks to too much.
+    pub(super) fn read_all<T>(
+        &self,
+        archive: &mut Archive,
+        kind: &str,
+        read: impl Fn(&str, &str) -> Option<T>,
+    ) -> Result<HashMap<String, T>, Problem> {
+        let mut all = HashMap::new();
+        for relation in self.all(kind) {
+            match archive.text(&relation.target) {
+                Ok(text) => all.extend(read(&text, &relation.target).map(|read| (relation.id.clone(), read))),
+                Err(problem @ Problem::Unpacked { .. }) => return Err(problem),
+                Err(_) => {}
+            }
+        }
+        Ok(all)
     }
 
     /// The entry of an id.

@@ -1,5 +1,6 @@
 //! ZIP archives, which DOCX and EPUB are.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{Cursor, Read};
 
@@ -7,6 +8,7 @@ use zip::ZipArchive;
 use zip::read::ZipReadOptions;
 use zip::result::ZipError;
 
+use super::moved;
 use crate::kind::binary;
 use crate::plain::decode;
 use crate::{Kind, Problem};
@@ -18,7 +20,7 @@ const MAX_RATIO: u64 = 100;
 
 /// An archive in memory.
 pub(crate) struct Archive<'a> {
-    zip: ZipArchive<Cursor<&'a [u8]>>,
+    zip: ZipArchive<Cursor<Cow<'a, [u8]>>>,
     /// The entries by their names.
     places: HashMap<String, usize>,
     /// Entries that have the name of another.
@@ -37,8 +39,10 @@ impl<'a> Archive<'a> {
     /// It is damaged.
     pub(crate) fn new(bytes: &'a [u8]) -> Result<Archive<'a>, Problem> {
         let limit = MIN_UNPACKED.max(bytes.len() as u64 * MAX_RATIO);
-        let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(damaged)?;
-        let mut of_same_name = entries(bytes).saturating_sub(zip.len());
+        let right = moved::put_right(bytes).map_or(Cow::Borrowed(bytes), Cow::Owned);
+        let count = entries(&right);
+        let mut zip = ZipArchive::new(Cursor::new(right)).map_err(damaged)?;
+        let mut of_same_name = count.saturating_sub(zip.len());
         let names: Vec<String> = zip.file_names().map(str::to_owned).collect();
         let mut places = HashMap::new();
         for name in names {
@@ -146,7 +150,7 @@ pub(crate) fn kind(bytes: &[u8]) -> Result<Kind, Problem> {
             return Err(binary(looks_like));
         }
     }
-    let is_open_document = has("content.xml") && has("META-INF/manifest.xml");
+    let is_open_document = has("content.xml") && (has("META-INF/manifest.xml") || has("mimetype"));
     let mimetype = archive.bytes("mimetype").unwrap_or_default();
     if mimetype.starts_with(b"application/epub") {
         return Ok(Kind::Epub);

@@ -2,6 +2,7 @@
 //! of what they mean.
 
 mod archive;
+mod moved;
 mod names;
 pub(crate) mod xml;
 

@@ -9,7 +9,7 @@ use hayro_interpret::hayro_syntax::object::{
 use hayro_interpret::hayro_syntax::page::Page;
 
 use super::text_string;
-use crate::marks::MARK;
+use crate::marks;
 
 /// Bookmarks, and named places, that are read.
 const MAX_BOOKMARKS: usize = 20_000;
@@ -18,12 +18,10 @@ const MAX_DEPTH: usize = 32;
 /// Levels of headings.
 const MAX_LEVEL: usize = 6;
 
-type Id = (i32, i32);
-
 /// The titles that lead to each page, with their levels from 1 on.
 #[derive(Default)]
 pub(super) struct Bookmarks {
-    titles: HashMap<Id, Vec<(usize, String)>>,
+    titles: HashMap<ObjectIdentifier, Vec<(usize, String)>>,
 }
 
 impl Bookmarks {
@@ -39,9 +37,7 @@ impl Bookmarks {
         let mut seen = HashSet::new();
         let mut rest = vec![(first, 1)];
         while let Some((bookmark, level)) = rest.pop() {
-            if bookmark.obj_id().is_some_and(|id| !seen.insert((id.obj_number, id.gen_number)))
-                || seen.len() > MAX_BOOKMARKS
-            {
+            if bookmark.obj_id().is_some_and(|id| !seen.insert(id)) || seen.len() > MAX_BOOKMARKS {
                 continue;
             }
             if let Some(next) = bookmark.get::<Dict<'_>>("Next") {
@@ -64,8 +60,7 @@ impl Bookmarks {
 
     /// The text of a page with marks before its headings.
     pub(super) fn mark(&self, page: &Page<'_>, text: String) -> String {
-        let id = page.raw().obj_id().map(|id| (id.obj_number, id.gen_number));
-        let Some(titles) = id.and_then(|id| self.titles.get(&id)) else { return text };
+        let Some(titles) = page.raw().obj_id().and_then(|id| self.titles.get(&id)) else { return text };
         let mut titles: Vec<&(usize, String)> =
             titles.iter().filter(|(_, title)| !title.is_empty()).collect();
         let mut marked = String::with_capacity(text.len());
@@ -74,9 +69,7 @@ impl Bookmarks {
             let is_it = |(_, title): &&(usize, String)| *title == plain || *title == without_number;
             if let Some(at) = titles.iter().position(is_it) {
                 let (level, _) = titles.remove(at);
-                marked.push(MARK);
-                marked.push_str(&"#".repeat(*level));
-                marked.push(MARK);
+                marked.push_str(&marks::unwritten_heading(*level));
             }
             marked.push_str(line);
         }
@@ -96,7 +89,7 @@ fn without_number(line: &str) -> &str {
 }
 
 /// The page that a bookmark leads to.
-fn page_of(bookmark: &Dict<'_>, places: &HashMap<Vec<u8>, Id>) -> Option<Id> {
+fn page_of(bookmark: &Dict<'_>, places: &HashMap<Vec<u8>, ObjectIdentifier>) -> Option<ObjectIdentifier> {
     let place = bookmark.get::<Object<'_>>("Dest").or_else(|| {
         let action = bookmark.get::<Dict<'_>>("A")?;
         let is_here = action.get::<Name<'_>>("S").as_deref() == Some(b"GoTo");
@@ -110,23 +103,20 @@ fn page_of(bookmark: &Dict<'_>, places: &HashMap<Vec<u8>, Id>) -> Option<Id> {
 }
 
 /// The page of a place: an array that begins with the page, or a dictionary with that.
-fn page_of_place(place: &Object<'_>) -> Option<Id> {
+fn page_of_place(place: &Object<'_>) -> Option<ObjectIdentifier> {
     let array = match place {
         Object::Array(array) => array.clone(),
         Object::Dict(place) => place.get::<Array<'_>>("D")?,
         _ => return None,
     };
     match array.raw_iter().next()? {
-        MaybeRef::Ref(page) => {
-            let id = ObjectIdentifier::from(page);
-            Some((id.obj_number, id.gen_number))
-        }
+        MaybeRef::Ref(page) => Some(page.into()),
         MaybeRef::NotRef(_) => None,
     }
 }
 
 /// The pages of places that have names.
-fn named_places(catalogue: &Dict<'_>) -> HashMap<Vec<u8>, Id> {
+fn named_places(catalogue: &Dict<'_>) -> HashMap<Vec<u8>, ObjectIdentifier> {
     let mut places = HashMap::new();
     if let Some(named) = catalogue.get::<Dict<'_>>("Dests") {
         for name in named.keys().take(MAX_BOOKMARKS) {

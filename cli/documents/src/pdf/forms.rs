@@ -21,8 +21,6 @@ const MAX_DEPTH: usize = 50;
 /// So many drawings within others are drawn for a page.
 const MAX_DRAWN: u64 = 10_000;
 
-type Id = (i32, i32);
-
 /// The drawings of a document that are changed.
 #[derive(Default)]
 pub(super) struct Changed {
@@ -52,29 +50,28 @@ struct Form<'a> {
     stream: Stream<'a>,
     resources: Resources<'a>,
     /// The drawings that it may contain, by name.
-    inner: HashMap<Vec<u8>, Id>,
+    inner: HashMap<Vec<u8>, ObjectIdentifier>,
     /// Whether it may have text.
     has_fonts: bool,
 }
 
 #[derive(Default)]
 struct Forms<'a> {
-    forms: HashMap<Id, Form<'a>>,
+    forms: HashMap<ObjectIdentifier, Form<'a>>,
     /// What each drawing draws, with itself.
-    drawn: HashMap<Id, u64>,
+    drawn: HashMap<ObjectIdentifier, u64>,
     /// Drawings that are reached where pages draw too much, and their content without repetitions.
-    reached: HashSet<Id>,
-    contents: HashMap<Id, Vec<u8>>,
+    reached: HashSet<ObjectIdentifier>,
+    contents: HashMap<ObjectIdentifier, Vec<u8>>,
     repeated: usize,
 }
 
 impl<'a> Forms<'a> {
     /// Adds the drawings of a page or of a drawing. Returns their numbers by names.
-    fn add(&mut self, resources: &Resources<'a>, depth: usize) -> HashMap<Vec<u8>, Id> {
+    fn add(&mut self, resources: &Resources<'a>, depth: usize) -> HashMap<Vec<u8>, ObjectIdentifier> {
         let mut names = HashMap::new();
         for key in resources.x_objects.keys() {
             let Some(id) = resources.x_objects.get_ref(&*key).map(ObjectIdentifier::from) else { continue };
-            let id = (id.obj_number, id.gen_number);
             if self.forms.contains_key(&id) {
                 names.insert(key.to_vec(), id);
             } else if depth < MAX_DEPTH
@@ -88,7 +85,7 @@ impl<'a> Forms<'a> {
         names
     }
 
-    fn add_form(&mut self, id: Id, stream: Stream<'a>, outer: &Resources<'a>, depth: usize) {
+    fn add_form(&mut self, id: ObjectIdentifier, stream: Stream<'a>, outer: &Resources<'a>, depth: usize) {
         let own = stream.dict().get::<Dict<'_>>("Resources");
         let has_own = own.is_some();
         let resources = Resources::from_parent(own.unwrap_or_default(), outer.clone());
@@ -102,7 +99,11 @@ impl<'a> Forms<'a> {
     }
 
     /// Adds the drawings of an annotation.
-    fn add_appearance(&mut self, appearances: &Dict<'a>, page: &Resources<'a>) -> HashMap<Vec<u8>, Id> {
+    fn add_appearance(
+        &mut self,
+        appearances: &Dict<'a>,
+        page: &Resources<'a>,
+    ) -> HashMap<Vec<u8>, ObjectIdentifier> {
         let shown = appearances.get::<Stream<'_>>("N");
         let resources = shown.and_then(|shown| shown.dict().get::<Dict<'_>>("Resources"));
         match resources {
@@ -112,7 +113,7 @@ impl<'a> Forms<'a> {
     }
 
     /// How many drawings a drawing draws, with itself: one that contains itself is without end.
-    fn drawn(&mut self, id: Id) -> u64 {
+    fn drawn(&mut self, id: ObjectIdentifier) -> u64 {
         if let Some(drawn) = self.drawn.get(&id) {
             return *drawn;
         }
@@ -123,14 +124,14 @@ impl<'a> Forms<'a> {
         }
         self.drawn.insert(id, u64::MAX);
         let content = form.stream.decoded().unwrap_or_default();
-        let inner: Vec<Id> = draws(&content, &form.inner).map(|(_, _, id)| id).collect();
+        let inner: Vec<ObjectIdentifier> = draws(&content, &form.inner).map(|(_, _, id)| id).collect();
         let drawn = inner.into_iter().fold(1, |sum: u64, id| sum.saturating_add(self.drawn(id)));
         self.drawn.insert(id, drawn);
         drawn
     }
 
     /// Removes repetitions from the drawings of a page, if it would draw too much.
-    fn check<'b>(&mut self, roots: &HashMap<Vec<u8>, Id>, content: impl FnOnce() -> &'b [u8]) {
+    fn check<'b>(&mut self, roots: &HashMap<Vec<u8>, ObjectIdentifier>, content: impl FnOnce() -> &'b [u8]) {
         let mut many = HashMap::new();
         for (name, id) in roots {
             let within = self.drawn(*id).saturating_sub(1);
@@ -142,7 +143,7 @@ impl<'a> Forms<'a> {
             return;
         }
         let content = content();
-        let within = |id: Id| self.drawn.get(&id).map_or(0, |drawn| drawn - 1);
+        let within = |id: ObjectIdentifier| self.drawn.get(&id).map_or(0, |drawn| drawn - 1);
         // Those of annotations are drawn once.
         let once = many.values().fold(0, |sum: u64, id| sum.saturating_add(within(*id)));
         let drawn = draws(content, &many).fold(0, |sum: u64, (_, _, id)| sum.saturating_add(within(id)));
@@ -152,7 +153,7 @@ impl<'a> Forms<'a> {
     }
 
     /// Removes the drawings within a drawing that were reached before.
-    fn draw_once(&mut self, id: Id) {
+    fn draw_once(&mut self, id: ObjectIdentifier) {
         let mut rest = vec![id];
         self.reached.insert(id);
         while let Some(id) = rest.pop() {
@@ -177,7 +178,7 @@ impl<'a> Forms<'a> {
     /// The drawings that are changed.
     fn changed(mut self) -> Changed {
         let mut changed = Changed { repeated: self.repeated, ..Changed::default() };
-        let mut ids: Vec<Id> = self.forms.keys().copied().collect();
+        let mut ids: Vec<ObjectIdentifier> = self.forms.keys().copied().collect();
         ids.sort_unstable();
         for id in ids {
             let form = &self.forms[&id];
@@ -194,7 +195,9 @@ impl<'a> Forms<'a> {
             let has_texts = actual_text.texts.len() > before;
             changed.texts = std::mem::take(&mut actual_text.texts);
             if (is_changed || has_texts) && changed.objects.len() < MAX_OBJECTS / 2 {
-                changed.objects.push((id.0 as usize, stream(form.stream.dict(), &actual_text.content)));
+                changed
+                    .objects
+                    .push((id.obj_number as usize, stream(form.stream.dict(), &actual_text.content)));
             }
         }
         changed
@@ -202,7 +205,10 @@ impl<'a> Forms<'a> {
 }
 
 /// Where a content draws which drawings: `/Name Do`.
-fn draws<'b>(content: &'b [u8], names: &'b HashMap<Vec<u8>, Id>) -> impl Iterator<Item = (usize, usize, Id)> {
+fn draws<'b>(
+    content: &'b [u8],
+    names: &'b HashMap<Vec<u8>, ObjectIdentifier>,
+) -> impl Iterator<Item = (usize, usize, ObjectIdentifier)> {
     memmem::find_iter(content, b"Do").filter_map(|at| {
         let end = at + 2;
         let is_end =

@@ -16,6 +16,7 @@ mod layout;
 mod page;
 mod tex_names;
 mod text_string;
+mod type3;
 
 use std::sync::Arc;
 

@@ -14,6 +14,7 @@ use super::actual_text::ActualText;
 use super::canvas::{Canvas, Seen};
 use super::fields;
 use super::layout::{PlacedText, letters};
+use super::type3::Widths;
 
 /// Glyphs are drawn in units of a thousandth of the font's size.
 const UNITS_PER_EM: f64 = 1000.0;
@@ -94,6 +95,7 @@ struct PageReader {
     open: Vec<Replaced>,
     pictures: usize,
     other_numbers: usize,
+    widths: Widths,
 }
 
 impl PageReader {
@@ -105,6 +107,7 @@ impl PageReader {
             open: Vec::new(),
             pictures: 0,
             other_numbers: 0,
+            widths: Widths::default(),
         }
     }
 
@@ -196,18 +199,18 @@ fn half(mode: &PathDrawMode) -> f64 {
     }
 }
 
-impl Device<'_> for PageReader {
+impl<'a> Device<'a> for PageReader {
     fn draw_glyph(
         &mut self,
-        glyph: &Glyph<'_>,
+        glyph: &Glyph<'a>,
         transform: Affine,
         glyph_transform: Affine,
-        paint: &Paint<'_>,
+        paint: &Paint<'a>,
         mode: &GlyphDrawMode,
     ) {
         let advance = match glyph {
             Glyph::Outline(glyph) => glyph.advance_width().map(f64::from),
-            Glyph::Type3(_) => None,
+            Glyph::Type3(glyph) => self.widths.of(glyph, paint),
         };
         let place = transform * glyph_transform;
         let at = |x: f64, y: f64| place * Point::new(x, y);

@@ -1,6 +1,7 @@
 //! EPUB: the chapters of a book in the order in which they are read. Books say it in several ways, and many say it
 //! wrongly: the spine first, then the tables of contents, then the list of files, then the names of the files.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use unicode_normalization::UnicodeNormalization;
@@ -8,7 +9,7 @@ use unicode_normalization::UnicodeNormalization;
 use super::contents::{self, Reference};
 use super::html;
 use crate::counts::Counts;
-use crate::marks::MARK;
+use crate::marks::{self, MARK};
 use crate::package::xml::{self, Element, Piece};
 use crate::package::{Archive, natural_order, percent_decode, resolve};
 use crate::selection::Chooser;
@@ -31,6 +32,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     let encrypted = encrypted_entries(&mut archive, &entries)?;
     let (mut text, mut counts) = (String::new(), Counts::default());
     let mut chooser = Chooser::new(options.selection.as_ref(), Unit::Chapter);
+    let mut sheets = HashMap::new();
     for Chapter { entry: chapter, name } in chapters(&mut archive, &entries, &mut counts)? {
         if !chooser.takes_next() {
             continue;
@@ -47,8 +49,17 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
             counts.missing_chapters.push(&chapter);
             continue;
         };
+        let mut linked = |base: &str, href: &str| {
+            let base = if base.is_empty() { &chapter } else { base };
+            let name = entries.find(base.rsplit_once('/').map_or("", |(folder, _)| folder), href)?;
+            let text = match sheets.entry(name.clone()) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(archive.text(&name).ok()),
+            };
+            text.clone().map(|text| (name, text))
+        };
         let mut writer = Writer::default();
-        html::write(&page.text, true, &mut writer, &mut counts);
+        html::write(&page.text, true, &mut writer, &mut counts, &mut linked);
         counts.unfilled_rows += writer.unfilled_rows();
         append(&mut text, &writer.finish(), name.as_deref());
         if text.len() as u64 > max_bytes {
@@ -82,14 +93,14 @@ fn append(text: &mut String, chapter: &str, name: Option<&str>) {
     let has_name = || chapter.lines().filter_map(heading).any(|line| is_name(&line));
     let begin = match name {
         _ if chapter.starts_with(MARK) => String::new(),
-        _ if chapter.lines().next().is_some_and(is_name) => format!("{MARK}#{MARK}"),
-        Some(name) if !has_name() => format!("{MARK}# {name}\n\n"),
+        _ if chapter.lines().next().is_some_and(is_name) => marks::unwritten_heading(1),
+        Some(name) if !has_name() => format!("{}{name}\n\n", marks::heading(1)),
         _ => String::new(),
     };
     if !text.is_empty() {
         let is_in_no_section = begin.is_empty() && !chapter.starts_with(MARK) && text.contains(MARK);
         // The line is empty, and so is the title of the section that begins in it.
-        text.push_str(&if is_in_no_section { format!("{MARK}#{MARK}\n") } else { "\n".to_owned() });
+        text.push_str(&if is_in_no_section { marks::unwritten_heading(1) + "\n" } else { "\n".to_owned() });
     }
     text.extend([&begin, chapter]);
 }

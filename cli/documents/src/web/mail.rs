@@ -9,7 +9,7 @@ use mail_parser::{Address, Encoding, Message, MessageParser, MessagePart, MimeHe
 
 use super::html;
 use crate::convert::Parts;
-use crate::marks::{MARK, without_marks};
+use crate::marks::{self, without_marks};
 use crate::plain::decode;
 use crate::{Converted, Note, Problem};
 
@@ -72,16 +72,14 @@ fn write(message: &Message, parts: &mut Parts, depth: usize) -> Result<(), Probl
             attachment.content_type().map(|kind| kind.ctype().to_ascii_lowercase()).unwrap_or_default();
         match &attachment.body {
             PartType::Message(inner) if depth < MAX_DEPTH => {
-                let subject = without_marks(inner.subject().unwrap_or("message").to_owned());
-                parts.push_text(&format!("{MARK}==> {subject} <==\n"))?;
+                parts.push_text(&marks::document(inner.subject().unwrap_or("message")))?;
                 write(inner, parts, depth + 1)?;
             }
             PartType::Html(_) if is_page => {
                 let name = attachment.content_location().unwrap_or("frame");
-                let name: String = name.chars().filter(|c| !c.is_control() && *c != MARK).collect();
                 let text = text_of(message, attachment, parts).unwrap_or_default();
                 if !text.trim().is_empty() {
-                    parts.push_text(&format!("{MARK}==> {name} <==\n{text}"))?;
+                    parts.push_text(&format!("{}{text}", marks::document(name)))?;
                 }
             }
             PartType::Html(page) => parts.push(&format!("{name}.html"), page.as_bytes())?,
@@ -112,13 +110,33 @@ fn text_of(message: &Message, part: &MessagePart, parts: &mut Parts) -> Option<S
     });
     match (&part.body, decoded) {
         (PartType::Html(page), decoded) => {
-            let (text, counts) = html::to_text(&decoded.unwrap_or(Cow::Borrowed(page.as_ref())), false);
+            let (text, counts) =
+                html::to_text(&decoded.unwrap_or(Cow::Borrowed(page.as_ref())), false, &mut |_, name| {
+                    style_sheet(message, name)
+                });
             parts.counts.add(counts);
             Some(text)
         }
         (PartType::Text(text), decoded) => {
             Some(without_marks(plain(&decoded.unwrap_or(Cow::Borrowed(text.as_ref())))))
         }
+        _ => None,
+    }
+}
+
+/// The style sheet of a saved page that it calls so.
+fn style_sheet(message: &Message, name: &str) -> Option<(String, String)> {
+    let is_named = |part: &&MessagePart| match name.strip_prefix("cid:") {
+        Some(id) if part.content_id() == Some(id) => true,
+        _ => {
+            let end = name.trim_start_matches(['.', '/']);
+            let location = part.content_location().unwrap_or_default();
+            location == name || (!end.is_empty() && location.ends_with(&format!("/{end}")))
+        }
+    };
+    let part = message.parts.iter().find(is_named)?;
+    match &part.body {
+        PartType::Text(text) => Some((name.to_owned(), text.clone().into_owned())),
         _ => None,
     }
 }

@@ -53,6 +53,8 @@ struct Part {
     ends_word: bool,
     /// Whether it ends with a raised or lowered part.
     ends_script: bool,
+    /// Whether it is rows in brackets, which others around them replace.
+    is_matrix: bool,
 }
 
 impl Part {
@@ -62,7 +64,7 @@ impl Part {
         let is_atomic = text.chars().count() == 1
             || text.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '∞' | '′'))
             || text.chars().all(|c| c.is_numeric() || c == ',');
-        Part { is_atomic, starts_word: is_word, ends_word: is_word, ends_script: false, text }
+        Part { is_atomic, starts_word: is_word, ends_word: is_word, text, ..Part::default() }
     }
 
     fn atom(text: String) -> Part {
@@ -94,7 +96,7 @@ impl Part {
             self.text.push(' ');
         }
         self.text.push_str(&other.text);
-        self.is_atomic = false;
+        (self.is_atomic, self.is_matrix) = (false, false);
         self.ends_word = other.ends_word;
         self.ends_script = other.ends_script;
     }
@@ -221,12 +223,21 @@ impl Shape {
                 Part { is_atomic: false, ends_script: false, ..part }
             }
             Shape::Fenced { open, close, separator } => {
-                let inner: Vec<String> = parts.map(|part| part.text).collect();
+                let separator = match separator.trim() {
+                    "" => String::new(),
+                    sign @ ("," | ";") => format!("{sign} "),
+                    sign => format!(" {sign} "),
+                };
+                let without_brackets = |part: Part| match part.is_matrix {
+                    true => part.text[1..part.text.len() - 1].to_owned(),
+                    false => part.text,
+                };
+                let inner: Vec<String> = parts.map(without_brackets).collect();
                 Part::atom(format!("{open}{}{close}", inner.join(&separator)))
             }
             Shape::Matrix => {
                 let rows: Vec<String> = parts.map(|part| part.text).collect();
-                Part::atom(format!("[{}]", rows.join("; ")))
+                Part { is_matrix: true, ..Part::atom(format!("[{}]", rows.join("; "))) }
             }
             Shape::Cells => {
                 let cells: Vec<String> = parts.map(|part| part.text).collect();
@@ -267,7 +278,7 @@ fn scripts(base: Part, below: &Part, above: &Part) -> Part {
             text.push_str(&part.grouped());
         }
     }
-    Part { text, is_atomic: true, ends_script: true, starts_word: base.starts_word, ends_word: false }
+    Part { ends_script: true, starts_word: base.starts_word, ..Part::atom(text) }
 }
 
 fn root(degree: &Part, base: &Part) -> Part {

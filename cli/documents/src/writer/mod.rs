@@ -14,7 +14,7 @@ pub(crate) use self::grid::{Rows, Span};
 pub(crate) use self::scripts::Level;
 
 use self::scripts::Scripts;
-use self::tables::Table;
+use self::tables::{Inner, Table};
 use crate::marks::{self, MARK};
 
 /// Deepest indentation of lists.
@@ -22,7 +22,7 @@ const MAX_INDENT: usize = 8;
 /// What raised and lowered text belongs to, is looked for in so many bytes before it.
 const BASE_BYTES: usize = 64;
 /// Stands before and after text that is struck out.
-const STRUCK: &str = "~~";
+pub(crate) const STRUCK: &str = "~~";
 
 /// What goes between what is written and what follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +43,8 @@ pub(crate) struct Writer {
     marker: String,
     /// Open tables. Tables within tables mostly are for layout, so their rows are lines as well.
     tables: Vec<Table>,
+    /// Tables within the cell.
+    inner: Vec<Inner>,
     /// Whether the text is in a cell of a table, where paragraphs end with a space.
     in_cell: bool,
     /// Raised and lowered text that is not written yet.
@@ -213,6 +215,9 @@ impl Writer {
             self.close_struck();
         }
         let gap = std::mem::take(&mut self.gap);
+        let signs = self.inner_signs();
+        let gap = if signs.is_empty() { gap } else { Gap::None };
+        self.text.push_str(&signs);
         if gap >= Gap::Line {
             self.tidy_line();
         }
@@ -283,7 +288,7 @@ impl Writer {
         self.end_item();
         self.paragraph();
         if !self.in_cell {
-            self.marker = format!("{MARK}{} ", "#".repeat(level.clamp(1, 6)));
+            self.marker = marks::heading(level.clamp(1, 6));
         }
     }
 
@@ -302,6 +307,20 @@ impl Writer {
     /// Writes a mark before the next text, behind that of a heading or an item: the number of a heading.
     pub(crate) fn number(&mut self, mark: &str) {
         self.marker.extend([mark, " "]);
+    }
+
+    /// Appends a text that is complete, with its marks, as paragraphs of its own.
+    pub(crate) fn block(&mut self, text: &str) {
+        match text.trim_end() {
+            "" => {}
+            text if self.in_cell => self.text(text),
+            text => {
+                self.paragraph();
+                self.flush();
+                self.text.push_str(text);
+                self.paragraph();
+            }
+        }
     }
 
     /// The text, with an end of the line.

@@ -7,6 +7,9 @@ use super::{Gap, Writer};
 /// few bytes of a hostile table could ask for any number of them.
 const MIN_FILLING: usize = 1 << 20;
 const FILLING_PER_TEXT: usize = 8;
+/// Empty columns of a table within a cell.
+const MAX_INNER_COLUMNS: usize = 100;
+
 /// A table that is open.
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -18,6 +21,35 @@ pub(super) struct Table {
     cell: Option<(usize, Option<usize>)>,
     /// Whether a table within the row ended its line.
     is_broken: bool,
+    /// Whether it has a header, so that its columns mean something.
+    has_header: bool,
+}
+
+/// A table within a cell of a table with a header. Its rows stand in the line of that cell: `S, 8; L, 9`.
+#[derive(Debug, Default)]
+pub(super) struct Inner {
+    grid: Grid,
+    /// Whether it has text, and the row has.
+    has_text: bool,
+    row_begun: bool,
+    /// The column of the current cell, and the signs before columns of the row so far.
+    column: usize,
+    signs: usize,
+}
+
+impl Inner {
+    fn row(&mut self) {
+        self.grid.row();
+        (self.row_begun, self.column, self.signs) = (false, 0, 0);
+    }
+
+    /// What goes before the next text.
+    fn signs(&mut self) -> String {
+        let begins_row = !std::mem::replace(&mut self.row_begun, true);
+        let ends_row = std::mem::replace(&mut self.has_text, true) && begins_row;
+        let missing = self.column.saturating_sub(std::mem::replace(&mut self.signs, self.column));
+        format!("{}{}", if ends_row { "; " } else { "" }, ", ".repeat(missing.min(MAX_INNER_COLUMNS)))
+    }
 }
 
 impl Writer {
@@ -28,6 +60,12 @@ impl Writer {
 
     /// Begins a table.
     pub(crate) fn begin_table(&mut self) {
+        let keeps_columns = self.tables.last().is_some_and(|outer| outer.has_header && outer.cell.is_some());
+        if self.in_cell && keeps_columns {
+            self.end_scripts(None);
+            self.gap = self.gap.max(Gap::Space);
+            return self.inner.push(Inner::default());
+        }
         if let Some(outer) = self.tables.last_mut() {
             outer.is_broken = true;
         }
@@ -37,6 +75,11 @@ impl Writer {
 
     /// Ends a table.
     pub(crate) fn end_table(&mut self) {
+        if self.inner.pop().is_some() {
+            self.end_scripts(None);
+            self.gap = self.gap.max(Gap::Space);
+            return;
+        }
         self.end_row();
         self.tables.pop();
         self.leave_cell();
@@ -44,6 +87,7 @@ impl Writer {
 
     /// Text is not in a table any more, whatever is open.
     pub(crate) fn end_tables(&mut self) {
+        self.inner.clear();
         while !self.tables.is_empty() {
             self.end_table();
         }
@@ -57,8 +101,24 @@ impl Writer {
         self.paragraph();
     }
 
+    /// The table has a header: its columns mean something.
+    pub(crate) fn has_header(&mut self) {
+        if let (Some(table), true) = (self.tables.last_mut(), self.inner.is_empty()) {
+            table.has_header = true;
+        }
+    }
+
+    /// Signs between the cells of tables within a cell.
+    pub(super) fn inner_signs(&mut self) -> String {
+        self.inner.iter_mut().map(Inner::signs).collect()
+    }
+
     /// Begins a row of a table.
     pub(crate) fn row(&mut self) {
+        if let Some(inner) = self.inner.last_mut() {
+            inner.row();
+            return self.end(Gap::Space);
+        }
         self.end_row();
         if let Some(table) = self.tables.last_mut() {
             table.grid.row();
@@ -80,6 +140,9 @@ impl Writer {
 
     /// Ends a group of rows: cells do not reach beyond it.
     pub(crate) fn row_group(&mut self) {
+        if let Some(inner) = self.inner.last_mut() {
+            return inner.grid.end_group();
+        }
         self.end_row();
         if let Some(table) = self.tables.last_mut() {
             table.grid.end_group();
@@ -96,6 +159,10 @@ impl Writer {
 
     /// Begins a cell of a table.
     pub(crate) fn cell(&mut self, span: Span) {
+        if let Some(inner) = self.inner.last_mut() {
+            inner.column = inner.grid.place(span);
+            return self.end(Gap::Space);
+        }
         self.end_cell();
         let Some(table) = self.tables.last_mut() else { return };
         let column = table.grid.place(span);
@@ -108,6 +175,9 @@ impl Writer {
 
     /// Continues a cell of the row above, of so many columns.
     pub(crate) fn cell_below(&mut self, columns: usize) {
+        if let Some(inner) = self.inner.last_mut() {
+            return inner.grid.place_below(columns);
+        }
         self.end_cell();
         let Some(table) = self.tables.last_mut() else { return };
         table.grid.place_below(columns);
@@ -116,6 +186,9 @@ impl Writer {
 
     /// Leaves the columns of the row before this one empty.
     pub(crate) fn skip_to_column(&mut self, column: usize) {
+        if let Some(inner) = self.inner.last_mut() {
+            return inner.grid.skip_to(column);
+        }
         self.end_cell();
         if let Some(table) = self.tables.last_mut() {
             table.grid.skip_to(column);
@@ -124,6 +197,9 @@ impl Writer {
 
     /// Leaves so many columns of the row empty.
     pub(crate) fn skip_columns(&mut self, columns: usize) {
+        if let Some(inner) = self.inner.last_mut() {
+            return inner.grid.skip(columns);
+        }
         self.end_cell();
         if let Some(table) = self.tables.last_mut() {
             table.grid.skip(columns);

@@ -158,6 +158,27 @@ fn charts_are_the_numbers_that_they_show() {
         &format!("1\n\n{CHART_TEXT}"),
         "",
     );
+    // Numbers have the format of the chart.
+    let points = |values: &[&str]| -> String {
+        values
+            .iter()
+            .enumerate()
+            .map(|(i, value)| format!("<c:pt idx='{i}'><c:v>{value}</c:v></c:pt>"))
+            .collect()
+    };
+    let chart = format!(
+        "<c:chart><c:ser><c:tx><c:v>Sold</c:v></c:tx><c:cat><c:numCache><c:formatCode>yyyy</c:formatCode>{}</c:numCache></c:cat>\
+         <c:val><c:numCache><c:formatCode>General</c:formatCode>{}</c:numCache></c:val></c:ser>\
+         <c:ser><c:tx><c:v>Share</c:v></c:tx><c:cat><c:strCache>{}</c:strCache></c:cat>\
+         <c:val><c:numCache><c:formatCode>0.0%</c:formatCode>{}</c:numCache></c:val></c:ser></c:chart>",
+        points(&["45356", "45800"]),
+        points(&["2.2999999999999998", "7"]),
+        points(&["007", "x"]),
+        points(&["0.256", "0.5"]),
+    );
+    let parts = [parts[0], parts[1], ("charts/c.xml", &chart)];
+    let text = "See:\n\n[chart]\n\n| Sold | Share\n2024 | 2.3 | 25.6%\n2025 | 7 | 50.0%\n";
+    check("a.docx", &archive(&parts), text, "");
 }
 
 #[test]
@@ -904,4 +925,78 @@ fn repeated_rows_and_collapsed_columns_of_sheets() {
         "{}",
         notes(&document)
     );
+}
+
+/// The style of a cell strikes out all of its text.
+#[test]
+fn struck_cells_of_sheets_are_marked() {
+    let styles = "<styleSheet><fonts><font/><font><strike/><sz val='11'/></font><font><strike val='0'/></font></fonts>\
+        <cellStyleXfs><xf fontId='1'/></cellStyleXfs><cellXfs><xf/><xf fontId='1' numFmtId='2'/><xf fontId='2'/></cellXfs>\
+        <dxfs><dxf><font><strike/></font></dxf></dxfs></styleSheet>";
+    let strings = "<sst><si><t>old</t></si><si><r><rPr><strike/></rPr><t>80</t></r><r><rPr><b/></rPr><t> 70</t></r></si></sst>";
+    let sheet = "<worksheet><sheetData><row><c t='s' s='1'><v>0</v></c><c s='1'><v>80</v></c><c s='2'><v>70</v></c></row>\
+        <row><c t='s'><v>0</v></c><c t='s' s='1'><v>1</v></c><c t='s' s='2'><v>1</v></c></row></sheetData></worksheet>";
+    check(
+        "a.xlsx",
+        &xlsx(&[("name='One'", sheet)], &[("xl/sharedStrings.xml", strings), ("xl/styles.xml", styles)]),
+        "~~old~~ | ~~80.00~~ | 70\nold | ~~80~~ 70 | ~~80~~ 70\n",
+        "",
+    );
+}
+
+/// A program that took the file for text has left out a byte or put one in, and the list of its entries is beside them.
+#[test]
+fn an_archive_whose_entries_have_moved_is_read() {
+    let content =
+        "<office:body><office:text><text:p>The pass key is 9078648.</text:p></office:text></office:body>";
+    let picture = "\r\n".repeat(50);
+    let whole = archive(&[
+        ("mimetype", "application/vnd.oasis.opendocument.text"),
+        ("a.png", &picture),
+        ("content.xml", content),
+        ("styles.xml", "<s/>"),
+    ]);
+    let entry = |name: &str| {
+        whole.windows(name.len()).position(|bytes| bytes == name.as_bytes()).expect("an entry")
+            + name.len()
+            + 1
+    };
+    for at in [entry("mimetype"), entry("a.png")] {
+        for moved in
+            [[&whole[..at], &whole[at + 1..]].concat(), [&whole[..at], b"\r\r\r", &whole[at..]].concat()]
+        {
+            check("a.odt", &moved, "The pass key is 9078648.\n", "");
+        }
+    }
+    // Where the document itself is damaged or the end is missing, that is an error.
+    let at = entry("content.xml");
+    for damaged in [[&whole[..at + 9], &whole[at + 10..]].concat(), whole[..whole.len() - 40].to_vec()] {
+        let error = read_bytes("a.odt", &damaged, &Limits::default()).expect_err("damaged");
+        assert!(matches!(error.problem, Problem::Damaged { .. }), "{error}");
+    }
+}
+
+#[test]
+fn open_documents_with_a_password_are_named() {
+    let manifest = "<manifest:manifest><manifest:file-entry manifest:full-path='content.xml'><manifest:encryption-data/></manifest:file-entry></manifest:manifest>";
+    let document = archive(&[
+        ("mimetype", "application/vnd.oasis.opendocument.text"),
+        ("META-INF/manifest.xml", manifest),
+        ("content.xml", "\u{1}"),
+    ]);
+    // All parts of newer documents are in one.
+    let newer = archive(&[
+        ("mimetype", "application/vnd.oasis.opendocument.text"),
+        ("META-INF/manifest.xml", &manifest.replace("content.xml", "encrypted-package")),
+        ("encrypted-package", "\u{1}"),
+    ]);
+    for document in [document, newer] {
+        for password in [None, Some("secret".to_owned())] {
+            let options = documents::Options { password, ..Default::default() };
+            let error = documents::read_bytes_with("a.odt", &document, &options).expect_err("encrypted");
+            // Nobody is asked for a password that is of no use.
+            assert!(matches!(error.problem, Problem::UnknownEncryption), "{error}");
+            assert!(error.hint().contains("without password"), "{}", error.hint());
+        }
+    }
 }

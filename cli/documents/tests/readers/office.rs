@@ -176,6 +176,36 @@ fn raised_text_and_formulas_are_not_joined() {
         )),
         "is [a).\n",
     );
+    let fenced = |properties: &str| {
+        math(&format!("<m:d><m:dPr>{properties}</m:dPr>{}{}</m:d>", of("e", "a"), of("e", "b")))
+    };
+    for (properties, shown) in [
+        ("", "is (a | b).\n"),
+        ("<m:sepChr m:val=','/>", "is (a, b).\n"),
+        ("<m:begChr m:val='{'/><m:sepChr m:val=';'/><m:endChr m:val=''/>", "is {a; b.\n"),
+        ("<m:begChr m:val=''/><m:endChr m:val='|'/><m:sepChr m:val=''/>", "is ab|.\n"),
+        // No sign is the same as an empty one.
+        ("<m:begChr/><m:endChr m:val=']'/><m:sepChr m:val='∣'/>", "is a ∣ b].\n"),
+        (
+            "<m:begChr m:val='⟨'/><m:endChr m:val='⟩'/><m:grow/><m:shp/><m:ctrlPr><w:rPr/></m:ctrlPr>",
+            "is ⟨a | b⟩.\n",
+        ),
+    ] {
+        check(&fenced(properties), shown);
+    }
+    // Brackets around rows replace those that rows have of their own.
+    let rows = format!("<m:e><m:m><m:mr>{0}{0}</m:mr><m:mr>{0}{0}</m:mr></m:m></m:e>", of("e", "a"));
+    check(&math(&format!("<m:d>{rows}</m:d>")), "is (a, a; a, a).\n");
+    check(&math(&rows), "is [a, a; a, a].\n");
+    let cases = format!("<m:e><m:eqArr>{}{}</m:eqArr></m:e>", of("e", "a"), of("e", "b"));
+    check(
+        &math(&format!("<m:d><m:dPr><m:begChr m:val='{{'/><m:endChr m:val=''/></m:dPr>{cases}</m:d>")),
+        "is {a; b.\n",
+    );
+    check(
+        &math(&format!("<m:sSup><m:e><m:d>{}</m:d></m:e>{}</m:sSup>", of("e", "a+b"), of("sup", "2"))),
+        "is (a+b)^2.\n",
+    );
 }
 
 /// Indentation says what belongs to what.
@@ -359,6 +389,25 @@ fn symbols_and_boxes_are_what_they_show() {
         &format!("<w:p>{}{}</w:p><w:p>{}{}</w:p>", sdt("1"), text(" yes"), sdt("0"), text(" no")),
         "☒ yes\n\n☐ no\n",
     );
+    // A control around paragraphs, cells or rows.
+    let around = |checked: &str, content: &str| sdt(checked).replace("<w:r><w:t>?</w:t></w:r>", content);
+    check(&around("1", &paragraph("", "?")), "☒\n");
+    check(
+        &around("0", &format!("{}{}", paragraph("", "☐ Lift"), paragraph("", "and more"))),
+        "☐ Lift\n\nand more\n",
+    );
+    check(&format!("{}{}", around("1", &paragraph("", "☐")), paragraph("", "Alarm")), "☒\n\nAlarm\n");
+    check(
+        &format!(
+            "<w:tbl><w:tr>{}{}</w:tr><w:tr>{}{}</w:tr></w:tbl>",
+            around("1", &cell("", "?")),
+            cell("", "Alarm"),
+            around("0", &cell("", "?")),
+            cell("", "Lift")
+        ),
+        "☒ | Alarm\n☐ | Lift\n",
+    );
+    check(&around("1", &paragraph("", "")), "☒\n");
     let field = |data: &str, instruction: &str| {
         format!(
             "<w:r><w:fldChar w:fldCharType='begin'>{data}</w:fldChar></w:r><w:r><w:instrText>{instruction}</w:instrText></w:r><w:r><w:fldChar w:fldCharType='end'/></w:r>"
@@ -479,4 +528,109 @@ fn hostile_documents_end() {
     let document = format!("{deep}<m:t>x</m:t>");
     let _ =
         documents::read_bytes("deep.docx", &archive(&[(DOCUMENT, &document)]), &documents::Limits::default());
+}
+
+#[test]
+fn documents_in_a_document_are_read_where_they_stand() {
+    let body = format!(
+        "{}<w:altChunk r:id='c'/><w:altChunk r:id='d'><w:altChunkPr/></w:altChunk>{}",
+        paragraph("", "before"),
+        paragraph("", "after")
+    );
+    let relations = "<Relationships><Relationship Id='c' Type='x/aFChunk' Target='/word/chunk.html'/>\
+        <Relationship Id='d' Type='x/aFChunk' Target='more.docx'/></Relationships>";
+    let inner =
+        archive(&[(DOCUMENT, "<w:document><w:p><w:t>inner</w:t></w:p><w:del><w:p/></w:del></w:document>")]);
+    let document = format!("<w:document>{body}</w:document>");
+    let with = |chunk: &[u8]| {
+        crate::parts::archive_of_bytes(&[
+            (DOCUMENT, document.as_bytes()),
+            ("word/_rels/document.xml.rels", relations.as_bytes()),
+            ("word/chunk.html", b"<html><h1>Rent</h1><p>900 <s>80</s><p hidden>no</p>"),
+            ("word/more.docx", chunk),
+        ])
+    };
+    let document = read("a.docx", &with(&inner));
+    assert_eq!(document.text, "before\n\n# Rent\n\n900 ~~80~~\n\ninner\n\nafter\n");
+    assert_eq!(
+        notes(&document),
+        "text that a reader does not see was left out in 1 place; text that is marked as deleted was left out in 1 place"
+    );
+    assert_eq!(document.outline.parts(&document.text).iter().filter(|part| part.level.is_some()).count(), 1);
+    // What cannot be read is said, and what contains itself ends.
+    let document = read("a.docx", &with(b"\x7fELF\0\0\0\0"));
+    assert_eq!(document.text, "before\n\n# Rent\n\n900 ~~80~~\n\nafter\n");
+    assert!(notes(&document).contains("1 file in it left out: word/more.docx"), "{}", notes(&document));
+    let mut nested = inner;
+    for _ in 0..8 {
+        nested = with(&nested);
+    }
+    let document = read("a.docx", &nested);
+    let said = notes(&document);
+    assert!(document.text.matches("before").count() > 1, "{}", document.text);
+    assert!(said.ends_with("2 files in it left out: word/chunk.html, word/more.docx"), "{said}");
+}
+
+/// The text of a diagram is a list, as deep as its parts are within each other.
+#[test]
+fn diagrams_are_lists() {
+    let data = "<dgm:dataModel><dgm:ptLst><dgm:pt modelId='0' type='doc'/>\
+        <dgm:pt modelId='3'><dgm:t><a:p><a:r><a:t>Sell</a:t></a:r></a:p></dgm:t></dgm:pt>\
+        <dgm:pt modelId='1'><dgm:t><a:p><a:r><a:t>Plan </a:t></a:r><a:r><a:t>it</a:t></a:r></a:p></dgm:t></dgm:pt>\
+        <dgm:pt modelId='2'><dgm:t><a:p><a:r><a:t>Ask</a:t></a:r></a:p><a:p><a:r><a:t>twice</a:t></a:r></a:p></dgm:t></dgm:pt>\
+        <dgm:pt modelId='9' type='pres'/></dgm:ptLst>\
+        <dgm:cxnLst><dgm:cxn modelId='7' srcId='0' destId='3' srcOrd='1'/><dgm:cxn modelId='6' srcId='0' destId='1' srcOrd='0'/>\
+        <dgm:cxn modelId='8' srcId='1' destId='2' srcOrd='0'/><dgm:cxn type='presOf' srcId='3' destId='9'/><dgm:cxn srcId='2' destId='1'/></dgm:cxnLst></dgm:dataModel>";
+    let relation =
+        "<Relationships><Relationship Id='d' Type='x/diagramData' Target='data1.xml'/></Relationships>";
+    let frame = "<a:graphicData><dgm:relIds r:dm='d' r:lo='l'/></a:graphicData>";
+    let list = "- Plan it\n  - Ask twice\n- Sell\n";
+    let text = docx(
+        &format!(
+            "<w:p><w:r><w:t>Steps:</w:t></w:r><w:r><w:drawing>{frame}</w:drawing></w:r></w:p>{}",
+            paragraph("", "after")
+        ),
+        &[("word/_rels/document.xml.rels", relation), ("word/data1.xml", data)],
+    );
+    assert_eq!(
+        (text.text.as_str(), notes(&text).as_str()),
+        (format!("Steps:\n\n{list}\nafter\n").as_str(), "")
+    );
+    // One that is missing is a picture.
+    let text = docx(&format!("<w:p><w:r><w:t>x</w:t><w:drawing>{frame}</w:drawing></w:r></w:p>"), &[]);
+    assert_eq!((text.text.as_str(), notes(&text).as_str()), ("x\n", "1 picture without text"));
+    let slide = format!(
+        "<p:sld><p:sp><a:p><a:r><a:t>Steps:</a:t></a:r></a:p></p:sp><p:graphicFrame>{frame}</p:graphicFrame></p:sld>"
+    );
+    let slides = archive(&[
+        ("ppt/presentation.xml", "<p:presentation><p:sldId r:id='r'/></p:presentation>"),
+        (
+            "ppt/_rels/presentation.xml.rels",
+            "<Relationships><Relationship Id='r' Type='x/slide' Target='a.xml'/></Relationships>",
+        ),
+        ("ppt/a.xml", &slide),
+        ("ppt/_rels/a.xml.rels", relation),
+        ("ppt/data1.xml", data),
+    ]);
+    assert_eq!(read("a.pptx", &slides).text, format!("# Slide 1\n\nSteps:\n\n{list}"));
+    let sheet = archive(&[
+        ("xl/workbook.xml", "<workbook><sheet name='a' r:id='r'/></workbook>"),
+        (
+            "xl/_rels/workbook.xml.rels",
+            "<Relationships><Relationship Id='r' Type='x/worksheet' Target='a.xml'/></Relationships>",
+        ),
+        (
+            "xl/a.xml",
+            "<worksheet><sheetData><row><c t='str'><v>x</v></c></row></sheetData><drawing r:id='d'/></worksheet>",
+        ),
+        (
+            "xl/_rels/a.xml.rels",
+            "<Relationships><Relationship Id='d' Type='x/drawing' Target='b.xml'/></Relationships>",
+        ),
+        ("xl/b.xml", &format!("<xdr:wsDr>{frame}</xdr:wsDr>")),
+        ("xl/_rels/b.xml.rels", relation),
+        ("xl/data1.xml", data),
+    ]);
+    let text = read("a.xlsx", &sheet).text;
+    assert!(text.ends_with(&format!("x\n\n{list}")), "{text}");
 }

@@ -183,6 +183,24 @@ fn values_that_are_drawn_after_all_labels_stand_beside_them() {
     assert_text(&table, "Name:\tIda Lindqvist\n\nPlace of birth:\n\nNumber:\t34251\n");
 }
 
+/// What is smaller than the row above is no part of it: the row is a heading.
+#[test]
+fn text_below_a_heading_is_not_a_part_of_it() {
+    let heading = "BT /F 14 Tf 72 700 Td (2) Tj ET BT /F 14 Tf 110 700 Td (Related documents) Tj ET\n";
+    let rest = at(&[
+        (110.0, 682.0, "These files belong to it"),
+        (110.0, 660.0, "Short guide"),
+        (300.0, 660.0, "print version"),
+        (110.0, 640.0, "Long guide"),
+        (300.0, 640.0, "print version"),
+    ]);
+    let text = Made::new(format!("{heading}{rest}")).text();
+    assert!(
+        text.starts_with("2\tRelated documents\n") && text.contains("These files belong to it\n"),
+        "{text}"
+    );
+}
+
 #[test]
 fn text_that_continues_a_cell_is_written_there() {
     let table = at(&[
@@ -476,6 +494,35 @@ fn names_of_glyphs_that_are_drawings_are_read() {
     assert_eq!(made.text(), "non\n");
 }
 
+/// Their widths differ, and only what they draw says how.
+#[test]
+fn glyphs_that_are_drawings_have_their_own_widths() {
+    let glyph = |right: usize| stream("", &format!("{0} 0 0 0 {0} 70 d1 0 0 {1} 70 re f", right + 5, right));
+    let picture = "90 0 0 0 85 70 d1 q 85 0 0 70 0 0 cm BI /W 8 /H 1 /IM true /BPC 1 ID \u{0} EI Q";
+    let mut made =
+        Made::new("BT /F 1 Tf 10 0 0 10 72 700 Tm (ABCAB) Tj 3.6 0 Td (BCB) Tj 1.8 0 Td (AA) Tj ET");
+    made.fonts[0] = "<< /Type /Font /Subtype /Type3 /FontBBox [0 0 90 70] /FontMatrix [.01 0 0 .01 0 0] /FirstChar 65 \
+        /LastChar 67 /Widths [90 25 90] /Encoding << /Differences [65 /m /i /w] >> /CharProcs << /m 9 0 R /i 10 0 R /w 11 0 R >> >>"
+        .into();
+    made.more = vec![glyph(85), glyph(20), stream("", picture)];
+    assert_eq!(made.text(), "miwmi iwi mm\n");
+}
+
+#[test]
+fn words_of_a_line_that_is_set_narrowly_are_apart() {
+    for (content, expected) in [
+        (
+            "BT /F 11 Tf 72 700 Td [(provide)-120(the)-120(date)-110(on)-200(which)] TJ ET",
+            "provide the date on which",
+        ),
+        // The gap is that of the letters.
+        ("BT /F 11 Tf 1.3 Tc 72 700 Td (payment) Tj ET", "payment"),
+        ("BT /F 11 Tf 72 700 Td [(p)-70(ay)-120(m)-80(ent)] TJ ET", "payment"),
+    ] {
+        assert_text(content, &format!("{expected}\n"));
+    }
+}
+
 #[test]
 fn spaced_letters_are_words() {
     for (content, expected) in [
@@ -488,6 +535,12 @@ fn spaced_letters_are_words() {
             "It is important to us",
         ),
         ("BT /F 11 Tf 72 700 Td (I N V O I C E   D U E) Tj ET", "INVOICE DUE"),
+        // Letters with the gaps of the words around them are words.
+        (
+            "BT /F 11 Tf 72 700 Td [(points)-300(A)-300(B)-300(C)-300(D)-300(E)-300(of)-300(it)] TJ ET",
+            "points A B C D E of it",
+        ),
+        ("BT /F 11 Tf 72 700 Td (points A B C D E F G of it) Tj ET", "points A B C D E F G of it"),
         // Numbers that stand apart are numbers.
         ("BT /F 11 Tf 72 700 Td (1 0 0 1 0 0 1) Tj ET", "1 0 0 1 0 0 1"),
         ("BT /F 11 Tf 72 700 Td [(1)-400(0)-400(0)-400(1)-400(0)-400(1)] TJ ET", "1 0 0 1 0 1"),

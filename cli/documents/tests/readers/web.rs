@@ -402,3 +402,109 @@ fn abbreviations_are_words() {
     let text = read_bytes("a.html", page.as_bytes(), &Limits::default()).expect("a page").text;
     assert_eq!(text, "Mme Curie et Cie, Mlle B, x^me\n");
 }
+
+/// Most pages hide and strike out by rules that look at the elements around.
+#[test]
+fn rules_may_look_at_the_elements_around() {
+    let page = |rules: &str, body: &str| format!("<style>{rules}</style>{body}");
+    let hides = |rules: &str| {
+        let body = "<div class=a id=i><section><p class='b c'>no</p></section><p class=d>yes</p></div>";
+        check_hidden(&page(rules, body), "yes\n", 1);
+    };
+    for rules in [
+        ".a .b{display:none}",
+        "div.a section > p{display:none}",
+        "#i > section p.b{display:none}",
+        "body .c , .x > .b{display:none}",
+        "section *{display:none}",
+        ".a > section>.b { visibility: hidden }",
+        ".a .b{display:none!important} .b.c{display:block}",
+        ":root .b{display:none}",
+        ".d{display:block} .a .b:not(.d){display:none}",
+        "section p[class]{display:none}",
+        "p[class~='b']{display:none}",
+    ] {
+        hides(rules);
+    }
+    for rules in [
+        ".x .b{display:none}",
+        ".a > .b{display:none}",
+        ".d .b{display:none}",
+        ".b .a{display:none}",
+        ".a .b:hover{display:none}",
+        ".a .b{display:none} .a section .b{display:block}",
+        "p + .b{display:none}",
+        ".a .b:not(.c){display:none}",
+        "p[id]{display:none}",
+    ] {
+        check_hidden(&page(rules, "<div class=a><section><p class='b c'>no</p></section>"), "no\n", 0);
+    }
+    check(
+        &page(
+            ".old td s, .old .gone{text-decoration:line-through}",
+            "<p class=old>was <b class=gone>80</b> now 70",
+        ),
+        "was ~~80~~ now 70\n",
+    );
+    check(
+        &page(".old .gone{text-decoration:line-through}", "<p>was <b class=gone>80</b> now 70"),
+        "was 80 now 70\n",
+    );
+    // Of many elements within each other.
+    let deep = page(".a .a .a > .b .c{display:none}", &"<div class=a><i class=b>".repeat(3000));
+    assert!(
+        documents::read_bytes("a.html", (deep + "<b class=c>x</b>y").as_bytes(), &Limits::default()).is_ok()
+    );
+}
+
+#[test]
+fn books_and_saved_pages_have_styles_of_their_own() {
+    let package = "<package><item id='1' href='text/one.xhtml' media-type='application/xhtml+xml'/><itemref idref='1'/></package>";
+    let chapter = "<html><head><link rel='stylesheet' href='../css/b%20c.css' type='text/css'/></head>\
+        <body><p class='x'>no</p><p>was <span class='old'>80</span> now 70</p><p class='y'>no</p></body></html>";
+    let sheets = [
+        ("OEBPS/text/one.xhtml", chapter),
+        ("OEBPS/css/b c.css", "@import url(\"more.css\"); body .x { display: none }"),
+        (
+            "OEBPS/css/more.css",
+            "@import 'b c.css'; .old { text-decoration: line-through } .y { display: none }",
+        ),
+    ];
+    let note = "text that a reader does not see was left out in 2 places";
+    check_book(package, &sheets, "was ~~80~~ now 70\n", note);
+    // One that is missing hides nothing.
+    check_book(package, &sheets[..1], "no\n\nwas 80 now 70\n\nno\n", "");
+
+    let saved = |location: &str, link: &str| {
+        format!(
+            "From: <Saved by Blink>\r\nMIME-Version: 1.0\r\nContent-Type: multipart/related; type=\"text/html\"; boundary=x\r\n\r\n\
+             --x\r\nContent-Type: text/html\r\nContent-Location: http://x/y/a.html\r\n\r\n<link rel=stylesheet href=\"{link}\"><p class=b>no</p><p>yes\r\n\
+             --x\r\nContent-Type: text/css\r\n{location}\r\n\r\n.b {{ display: none }}\r\n--x--\r\n"
+        )
+    };
+    for (location, link) in [
+        ("Content-Location: http://x/y/a.css", "http://x/y/a.css"),
+        ("Content-Location: cid:css-1@mhtml.blink", "cid:css-1@mhtml.blink"),
+        ("Content-ID: <css-2@x>", "cid:css-2@x"),
+    ] {
+        let document = read("a.mht", saved(location, link).as_bytes());
+        assert_eq!(document.text, "yes\n", "{location}");
+        assert_eq!(notes(&document), "text that a reader does not see was left out in 1 place");
+    }
+}
+
+/// A table with a header keeps its columns, whatever is in its cells.
+#[test]
+fn a_table_in_a_cell_does_not_break_the_row() {
+    check(
+        "<table><tr><th>Name<th>Sizes<th>Price<tr><td>Cup<td><table><tr><td>S<td>8<tr><td>L<td>9</table><td>70\
+         <tr><td>Jug<td>one<td>90</table>",
+        "Name | Sizes | Price\nCup | S, 8; L, 9 | 70\nJug | one | 90\n",
+    );
+    check(
+        "<table><thead><tr><td>A<td>B<tbody><tr><td>see <table><caption>Parts</caption><tr><th>p<td>q</table> there<td>7</table>",
+        "A | B\nsee Parts; p, q there | 7\n",
+    );
+    // Text that only a table arranges is not one cell.
+    check("<table><tr><td>a<table><tr><td>b<td>c</table><td>d</table>", "a\n\nb | c\n\nd\n");
+}

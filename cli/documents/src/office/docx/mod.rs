@@ -12,7 +12,9 @@ use self::body::{Body, Kind};
 use self::numbering::Numbering;
 use self::styles::Styles;
 use super::chart::Charts;
+use super::diagram::Diagrams;
 use super::relations::{Relations, main_part};
+use crate::convert::Parts;
 use crate::package::Archive;
 use crate::{Converted, Problem};
 
@@ -23,8 +25,8 @@ const MAX_NUMBER_LETTERS: usize = 9;
 /// Converts a document.
 ///
 /// # Errors
-/// It is damaged, or has more than `max_bytes` of text.
-pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem> {
+/// It is damaged, or has too much text.
+pub(crate) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Problem> {
     let mut archive = Archive::new(bytes)?;
     let document = main_part(&mut archive, DOCUMENT)?;
     let relations = Relations::of(&mut archive, &document)?;
@@ -38,8 +40,13 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
     let styles = Styles::read(&mut archive, styles.as_deref())?;
     let numbering = part(&archive, "numbering");
     let numbering = Numbering::read(&mut archive, numbering.as_deref())?;
-    let mut body = Body::new(styles, numbering, max_bytes);
+    let mut body = Body::new(styles, numbering, parts.max_bytes());
     body.charts = Charts::of(&mut archive, &relations)?;
+    body.diagrams = Diagrams::of(&mut archive, &relations)?;
+    for chunk in relations.all("aFChunk") {
+        let text = parts.within(&chunk.target, &archive.bytes(&chunk.target)?)?;
+        body.chunks.insert(chunk.id.clone(), text.unwrap_or_default());
+    }
     body.read(&mut archive, &document, Kind::Text)?;
     for (name, kind) in
         [("footnotes", Kind::Footnotes), ("endnotes", Kind::Endnotes), ("comments", Kind::Comments)]
@@ -62,11 +69,9 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
         }
     }
     let (text, counts) = body.finish();
-    let parts = [headers, text, footers];
-    let text =
-        parts.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join("\n");
-    match text.len() as u64 > max_bytes {
-        true => Err(Problem::TooLong { limit: max_bytes }),
-        false => Ok(Converted { text, notes: counts.notes(), ..Converted::default() }),
+    parts.counts.add(counts);
+    for text in [headers, text, footers] {
+        parts.push_text(&text)?;
     }
+    Ok(parts.finish())
 }

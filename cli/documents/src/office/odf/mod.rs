@@ -24,10 +24,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     }
     let mut archive = Archive::new(bytes)?;
     if archive.text(MANIFEST).is_ok_and(|manifest| manifest.contains("encryption-data")) {
-        return Err(match options.password {
-            Some(_) => Problem::UnknownEncryption,
-            None => Problem::Encrypted,
-        });
+        return Err(Problem::UnknownEncryption);
     }
     let content = archive.text(CONTENT)?;
     let mut styles = Styles::default();
@@ -40,7 +37,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
         let part = format!("{}/{CONTENT}", object.trim_start_matches("./").trim_end_matches('/'));
         let text = archive.text(&part).ok()?;
         let is_formula = text.contains("<math") || text.contains("<math:math");
-        is_formula.then(|| html::to_text(&text, true).0)
+        is_formula.then(|| html::to_text(&text, true, &mut |_, _| None).0)
     })?;
     read_headers(&mut body, &common, options)?;
     finish(body, options)

@@ -8,6 +8,7 @@ mod headers;
 mod sheet;
 
 use self::format::Formats;
+pub(super) use self::format::show;
 use self::sheet::Sheet;
 use super::relations::{Relations, main_part};
 use crate::counts::Counts;
@@ -122,6 +123,11 @@ fn strings_of(text: &str, part: &str) -> Result<Vec<String>, Problem> {
     Ok(strings)
 }
 
+/// Whether a property is on, which needs no value.
+fn is_on(element: &Element) -> bool {
+    element.attribute("val").is_none_or(|value| value != "0" && value != "false")
+}
+
 /// A text with raised and struck runs.
 #[derive(Default)]
 struct RichText {
@@ -139,9 +145,7 @@ impl RichText {
             "rPh" => self.reading += 1,
             "r" => (self.level, self.is_struck) = (Level::Normal, false),
             "t" => self.in_text = self.reading == 0,
-            "strike" => {
-                self.is_struck = element.attribute("val").is_none_or(|value| value != "0" && value != "false")
-            }
+            "strike" => self.is_struck = is_on(element),
             "vertAlign" => {
                 self.level = match element.attribute("val").as_deref() {
                     Some("superscript") => Level::Raised,

@@ -6,10 +6,11 @@ use super::areas::{Merged, Part, Shown};
 use super::{Book, RichText, headers};
 use crate::Problem;
 use crate::office::chart::Charts;
+use crate::office::diagram::Diagrams;
 use crate::office::relations::Relations;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
-use crate::writer::{Span, Writer};
+use crate::writer::{STRUCK, Span, Writer};
 
 /// Columns and rows of a sheet.
 const MAX_COLUMNS: usize = 16_384;
@@ -66,9 +67,9 @@ impl Sheet {
             sheet.comments(&archive.text(&comments.target)?, &comments.target)?;
         }
         for drawing in relations.all("drawing") {
-            let charts = Relations::of(archive, &drawing.target)?;
-            let charts = Charts::of(archive, &charts)?;
-            sheet.drawing(&archive.text(&drawing.target)?, &drawing.target, &charts, book);
+            let drawn = Relations::of(archive, &drawing.target)?;
+            let (charts, diagrams) = (Charts::of(archive, &drawn)?, Diagrams::of(archive, &drawn)?);
+            sheet.drawing(&archive.text(&drawing.target)?, &drawing.target, &charts, &diagrams, book);
         }
         sheet.leave_out(book);
         Ok(sheet)
@@ -114,20 +115,22 @@ impl Sheet {
     }
 
     /// Reads the text of shapes, and counts pictures and charts. What comes before damage counts.
-    fn drawing(&mut self, text: &str, part: &str, charts: &Charts, book: &mut Book) {
+    fn drawing(&mut self, text: &str, part: &str, charts: &Charts, diagrams: &Diagrams, book: &mut Book) {
         let (mut in_text, mut shape) = (false, None::<String>);
         let _ = xml::read(part, text, |piece| {
             match piece {
                 Piece::Start(element) => match element.name.as_str() {
                     "pic" => book.counts.pictures += 1,
-                    "chart" => match element.attribute("id").and_then(|id| charts.get(&id)) {
-                        Some(chart) => {
-                            let mut writer = Writer::default();
-                            chart.write(&mut writer);
-                            self.charts.push(writer.finish());
+                    "chart" | "relIds" => {
+                        let mut writer = Writer::default();
+                        let chart = element.attribute("id").and_then(|id| charts.get(&id));
+                        match (chart, diagrams.get(&element)) {
+                            (Some(chart), _) => chart.write(&mut writer),
+                            (None, Some(diagram)) => diagram.write(&mut writer),
+                            (None, None) => book.counts.pictures += 1,
                         }
-                        None => book.counts.pictures += 1,
-                    },
+                        self.charts.extend(Some(writer.finish()).filter(|text| !text.is_empty()));
+                    }
                     "txBody" => shape = Some(String::new()),
                     "t" => in_text = true,
                     _ => {}
@@ -385,6 +388,10 @@ impl Reader {
             }
             _ => text,
         };
+        // Texts whose runs say it themselves have the mark already.
+        let is_struck =
+            book.formats.is_struck(cell.style) && !text.contains(STRUCK) && !text.trim().is_empty();
+        let text = if is_struck { format!("{STRUCK}{text}{STRUCK}") } else { text };
         if !text.is_empty() {
             self.sheet.rows.entry(cell.place.0).or_default().push((cell.place.1, text));
         }

@@ -12,6 +12,8 @@ const GAPS: usize = 4;
 const GAPS_WITH_SPACES: usize = 5;
 /// So many of the letters around them are no digits.
 const LETTERS: usize = 3;
+/// Letters whose gap is smaller are not spaced.
+const NONE: f64 = 0.06;
 /// Between spaced words, a gap is so many times as wide.
 const WIDER: f64 = 1.8;
 
@@ -32,6 +34,12 @@ impl Tracking {
 /// Finds the gaps between spaced letters.
 pub(super) fn find(letters: &[Letter<'_>]) -> Option<Tracking> {
     let is_same = |a: &Letter<'_>, b: &Letter<'_>| (a.gap - b.gap).abs() < SAME && a.has_space == b.has_space;
+    // Gaps of that width between words whose letters are not spaced: the letters are words, as in `points A B C D of`.
+    let is_of_words = |gap: &Letter<'_>| {
+        letters.windows(3).any(|around| {
+            is_same(&around[1], gap) && around[0].gap.abs() < NONE && around[2].gap.abs() < NONE
+        })
+    };
     let is_wider = |width: f64| letters.iter().any(|letter| letter.gap > WIDER * width);
     letters.get(1..)?.chunk_by(is_same).find_map(|gaps| {
         let first = &gaps[0];
@@ -43,6 +51,7 @@ pub(super) fn find(letters: &[Letter<'_>]) -> Option<Tracking> {
         let width = gaps.iter().map(|letter| letter.gap).sum::<f64>() / gaps.len() as f64;
         let is_spaced =
             gaps.iter().filter(is_letter).count() >= LETTERS && (!first.has_space || is_wider(width));
+        let is_spaced = is_spaced && !is_of_words(first);
         is_spaced.then_some(Tracking { width, has_spaces: first.has_space })
     })
 }

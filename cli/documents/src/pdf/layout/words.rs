@@ -10,6 +10,11 @@ use super::{letters, scripts, tracking};
 /// All distances are shares of the size of the font.
 /// A gap of this width is a space.
 const SPACE: f64 = 0.15;
+/// Where a line is set narrowly, a gap of this width is. Then most gaps are smaller than those of letters, and none is
+/// between the two. For each space there are so many of them.
+const NARROW_SPACE: f64 = 0.1;
+const LETTER: f64 = 0.045;
+const LETTERS: usize = 3;
 /// A gap of this width may separate cells.
 const MAYBE_CELL: f64 = 0.8;
 /// A gap of this width separates cells.
@@ -73,10 +78,11 @@ pub(super) fn row(mut line: Line, direction: Direction) -> Row {
     }
     let mut letters = letters_of(&line.glyphs);
     let tracking = tracking::find(&letters);
+    let space = space(&letters);
     for letter in &mut letters {
         letter.is_apart = match tracking {
             Some(tracking) if tracking.is_none(letter) => false,
-            _ => letter.has_space || letter.gap >= SPACE,
+            _ => letter.has_space || letter.gap >= space,
         };
     }
     let tracked = tracking.map_or(0.0, |tracking| tracking.width);
@@ -116,6 +122,17 @@ pub(super) fn row(mut line: Line, direction: Direction) -> Row {
         pitch,
         indent: 0,
     }
+}
+
+/// The gap from which on words are apart.
+fn space(letters: &[Letter<'_>]) -> f64 {
+    let count =
+        |least: f64, end: f64| letters.iter().filter(|letter| (least..end).contains(&letter.gap)).count();
+    let narrow = count(NARROW_SPACE, SPACE);
+    let is_narrow = narrow > 0
+        && count(LETTER, NARROW_SPACE) == 0
+        && count(f64::MIN, LETTER) >= LETTERS * (narrow + count(SPACE, CELL));
+    if is_narrow { NARROW_SPACE } else { SPACE }
 }
 
 /// Whether a cell is only the dots that lead from one cell to another.

@@ -87,6 +87,9 @@ impl Page<'_> {
                 Role::Block
             }
             b"thead" | b"tbody" | b"tfoot" if self.tables.last() == Some(&false) => {
+                if name == b"thead" {
+                    self.writer.has_header();
+                }
                 self.writer.row_group();
                 Role::Inline
             }
@@ -95,6 +98,9 @@ impl Page<'_> {
                 Role::Inline
             }
             b"td" | b"th" => {
+                if name == b"th" {
+                    self.writer.has_header();
+                }
                 let number = |name: &str| tag.number(name).unwrap_or(1);
                 let columns = number("colspan").clamp(1, MAX_COLUMNS) as usize;
                 // 0 is for all rows that follow.

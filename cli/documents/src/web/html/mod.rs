@@ -8,6 +8,8 @@ mod layout;
 mod math;
 mod page;
 mod prepass;
+mod selector;
+mod sheet;
 mod style;
 
 use encoding_rs::Encoding;
@@ -16,8 +18,9 @@ use html5gum::{Span, Tokenizer};
 
 use self::page::Page;
 use self::prepass::Prepass;
+pub(crate) use self::sheet::Linked;
 use crate::counts::Counts;
-use crate::marks::MARK;
+use crate::marks;
 use crate::plain::decode;
 use crate::writer::Writer;
 use crate::{Converted, Problem};
@@ -32,7 +35,7 @@ const DECLARATION_BYTES: usize = 1024;
 pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem> {
     let Converted { text, mut notes, .. } = decode(bytes)?;
     let is_xml = text.trim_start_matches('\u{feff}').trim_start().starts_with("<?xml");
-    let (text, mut counts) = to_text(&text, is_xml);
+    let (text, mut counts) = to_text(&text, is_xml, &mut |_, _| None);
     notes.extend(std::mem::take(&mut counts).notes());
     match text.len() as u64 > max_bytes {
         true => Err(Problem::TooLong { limit: max_bytes }),
@@ -48,29 +51,35 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Converted, Problem> {
     decode::declared(bytes, declared_encoding(bytes))
 }
 
-/// A page as a text of its own, with its title.
-pub(crate) fn to_text(page: &str, is_xml: bool) -> (String, Counts) {
+/// A page as a text of its own, with its title. `linked` finds the style sheets that it names.
+pub(crate) fn to_text(page: &str, is_xml: bool, linked: &mut Linked) -> (String, Counts) {
     let (mut writer, mut counts) = (Writer::default(), Counts::default());
-    let title = write(page, is_xml, &mut writer, &mut counts);
+    let title = write(page, is_xml, &mut writer, &mut counts, linked);
     counts.unfilled_rows += writer.unfilled_rows();
     let mut text = writer.finish();
     if let Some(title) = title {
-        text.insert_str(0, &format!("{MARK}# {title}\n\n"));
+        text.insert_str(0, &format!("{}{title}\n\n", marks::heading(1)));
     }
     (text, counts)
 }
 
 /// Writes a page. In XML, scripts and titles are elements as all others. Returns the title if the page has no
 /// heading of the first level.
-pub(crate) fn write(page: &str, is_xml: bool, writer: &mut Writer, counts: &mut Counts) -> Option<String> {
+pub(crate) fn write(
+    page: &str,
+    is_xml: bool,
+    writer: &mut Writer,
+    counts: &mut Counts,
+    linked: &mut Linked,
+) -> Option<String> {
     let mut prepass = Prepass::default();
     // Most large pages have nothing that must be known before.
     let small = page.to_ascii_lowercase();
     let needed = ["<style", ":style", "stylesheet", "reversed", "math/tex"];
     if needed.iter().any(|word| memchr::memmem::find(small.as_bytes(), word.as_bytes()).is_some()) {
-        read(page, is_xml, |token| prepass.token(token));
+        read(page, is_xml, |token| prepass.token(token, linked));
     }
-    let mut page_writer = Page::new(writer, counts, prepass.finish(), is_xml);
+    let mut page_writer = Page::new(writer, counts, prepass.finish(linked), is_xml);
     read(page, is_xml, |token| page_writer.token(token));
     page_writer.finish()
 }

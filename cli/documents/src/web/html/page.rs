@@ -5,6 +5,7 @@ use super::controls::{self, Choices};
 use super::elements::{Elements, is_void};
 use super::math::{self, Math};
 use super::prepass::{Prepass, is_tex};
+use super::selector::Subject;
 use super::style::{Color, Declared};
 use super::{Tag, Token};
 use crate::counts::Counts;
@@ -46,6 +47,8 @@ pub(super) struct Page<'a> {
     pub(super) known: Prepass,
     is_xml: bool,
     elements: Elements<Open>,
+    /// The open elements as rules see them, if rules look at them.
+    around: Vec<Subject>,
     /// The element whose content is left out, and how many of its name are open.
     skipped: Option<(Vec<u8>, usize)>,
     /// The TeX of a script.
@@ -81,6 +84,7 @@ impl<'a> Page<'a> {
             known,
             is_xml,
             elements: Elements::default(),
+            around: Vec::new(),
             skipped: None,
             script: None,
             math: None,
@@ -253,6 +257,9 @@ impl<'a> Page<'a> {
         }
         let divides = declared.layout.divides();
         self.elements.push(name, Open { look, is_absent, is_struck, begins_hiding, divides, role });
+        if self.known.sheet.looks_around {
+            self.around.push(Subject::new(tag));
+        }
         if tag.is_closed && (self.is_xml || self.svg > 0) {
             self.close(self.elements.len() - 1);
         }
@@ -288,7 +295,7 @@ impl<'a> Page<'a> {
         if tag.has("background") {
             declared.background = Some(Color::Unknown);
         }
-        declared.replaced_by(self.known.sheet.of(tag))
+        declared.replaced_by(self.known.sheet.of(tag, &self.around))
     }
 
     fn look_of(&self, tag: &Tag, declared: &Declared) -> Look {
@@ -360,6 +367,7 @@ impl<'a> Page<'a> {
     fn close(&mut self, kept: usize) {
         while self.elements.len() > kept {
             let Some(open) = self.elements.pop() else { return };
+            self.around.pop();
             if open.is_struck {
                 self.writer.end_struck();
             }

@@ -1,6 +1,6 @@
 //! What must be known of a page before it is written: its rules of style, and how many items lists that count down have.
 
-use super::style::Sheet;
+use super::sheet::{Linked, Sheet};
 use super::{Tag, Token};
 
 /// What is known of a page before it is written.
@@ -17,19 +17,14 @@ pub(super) struct Prepass {
 }
 
 impl Prepass {
-    pub(super) fn token(&mut self, token: Token) {
+    pub(super) fn token(&mut self, token: Token, linked: &mut Linked) {
         match token {
             Token::Start(tag) => match tag.name.as_slice() {
                 b"style" => {
-                    self.in_style =
-                        !tag.is_closed && !tag.attribute("media").is_some_and(|media| media.contains("print"))
+                    self.in_style = !tag.is_closed && !is_for_print(tag);
                 }
-                b"link"
-                    if tag
-                        .attribute("rel")
-                        .is_some_and(|rel| rel.to_ascii_lowercase().contains("stylesheet")) =>
-                {
-                    self.sheet.hides_background = true;
+                b"link" if is_style_sheet(tag) && !is_for_print(tag) => {
+                    self.sheet.link("", &tag.attribute("href").unwrap_or_default(), linked);
                 }
                 b"script" => self.has_tex_scripts |= is_tex(tag),
                 b"ol" | b"ul" if !tag.is_closed => {
@@ -49,7 +44,7 @@ impl Prepass {
             },
             Token::End(b"style") => {
                 self.in_style = false;
-                self.sheet.read(&std::mem::take(&mut self.css));
+                self.sheet.read("", &std::mem::take(&mut self.css), linked);
             }
             Token::End(b"ol" | b"ul") => _ = self.lists.pop(),
             Token::Text(text) if self.in_style => self.css.push_str(text),
@@ -57,11 +52,22 @@ impl Prepass {
         }
     }
 
-    pub(super) fn finish(mut self) -> Prepass {
-        self.sheet.read(&self.css);
+    pub(super) fn finish(mut self, linked: &mut Linked) -> Prepass {
+        self.sheet.read("", &self.css, linked);
         self.reversed.reverse();
         self
     }
+}
+
+fn is_for_print(tag: &Tag) -> bool {
+    tag.attribute("media").is_some_and(|media| media.contains("print"))
+}
+
+/// Whether it refers to a style sheet that browsers use without being told.
+fn is_style_sheet(tag: &Tag) -> bool {
+    let rel = tag.attribute("rel").unwrap_or_default().to_ascii_lowercase();
+    let mut words = rel.split_ascii_whitespace();
+    words.clone().any(|word| word == "stylesheet") && !words.any(|word| word == "alternate")
 }
 
 /// Whether a script is a formula.

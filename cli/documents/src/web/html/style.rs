@@ -1,18 +1,9 @@
-//! The little of CSS that says whether a reader sees a text, and how: inline styles, and rules of `<style>` with simple
-//! selectors. Rules with selectors that look at other elements are left out.
+//! The little of CSS that says whether a reader sees a text, and how.
 
-use std::collections::HashMap;
-
-use super::Tag;
 use super::layout::Layout;
 use crate::writer::Level;
 use crate::writer::ordinal::Format;
 
-/// Rules that are used. A page with more is generated, and its other rules decide little.
-const MAX_RULES: usize = 20_000;
-/// Rules of one class, name or element, and classes of an element.
-const MAX_RULES_OF_KEY: usize = 32;
-const MAX_CLASSES: usize = 32;
 /// Distances from which on text is beside the page, in pixels.
 const FAR: f32 = -900.0;
 /// Text of at most so many pixels cannot be read.
@@ -128,22 +119,39 @@ pub(super) struct Declared {
     hides_overflow: Option<bool>,
 }
 
-impl Declared {
-    /// The declarations of a `style` attribute or of a rule.
-    pub(super) fn parse(text: &str) -> Declared {
-        let mut declared = Declared::default();
+/// The declarations of a `style` attribute or of a rule. Those that are important replace all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Declarations {
+    pub(super) usual: Declared,
+    pub(super) important: Declared,
+}
+
+impl Declarations {
+    pub(super) fn parse(text: &str) -> Declarations {
+        let mut declarations = Declarations::default();
         for declaration in text.split(';') {
             if let Some((name, value)) = declaration.split_once(':') {
-                let value = value.split('!').next().unwrap_or_default().trim().to_ascii_lowercase();
-                declared.set(name.trim().to_ascii_lowercase().as_str(), &value);
+                let (value, mark) = value.split_once('!').unwrap_or((value, ""));
+                let declared = match mark.trim().eq_ignore_ascii_case("important") {
+                    true => &mut declarations.important,
+                    false => &mut declarations.usual,
+                };
+                declared.set(name.trim().to_ascii_lowercase().as_str(), &value.trim().to_ascii_lowercase());
             }
         }
-        if declared.is_flat == Some(true) && declared.hides_overflow == Some(true) {
-            declared.is_outside = Some(true);
+        let together = declarations.together();
+        if together.is_flat == Some(true) && together.hides_overflow == Some(true) {
+            declarations.usual.is_outside = Some(true);
         }
-        declared
+        declarations
     }
 
+    pub(super) fn together(self) -> Declared {
+        self.usual.replaced_by(self.important)
+    }
+}
+
+impl Declared {
     fn set(&mut self, name: &str, value: &str) {
         let is_zero = || pixels(value) == Some(0.0);
         self.layout.set(name, value);
@@ -244,198 +252,12 @@ pub(super) fn pixels(value: &str) -> Option<f32> {
     })
 }
 
-/// A selector of one element.
-#[derive(Debug, Default, PartialEq)]
-struct Selector {
-    element: Option<String>,
-    id: Option<String>,
-    classes: Vec<String>,
-}
-
-impl Selector {
-    /// `None` for one that looks at other elements, states or attributes.
-    fn parse(text: &str) -> Option<Selector> {
-        let text = text.trim();
-        if text.is_empty() || text.contains(|c: char| c.is_whitespace() || ">+~:[]*\\&".contains(c)) {
-            return None;
-        }
-        let mut selector = Selector::default();
-        let starts = text.match_indices(['.', '#']).map(|(at, _)| at);
-        let bounds: Vec<usize> =
-            std::iter::once(0).chain(starts.filter(|at| *at > 0)).chain([text.len()]).collect();
-        for part in bounds.windows(2).map(|bounds| &text[bounds[0]..bounds[1]]) {
-            match (part.strip_prefix('.'), part.strip_prefix('#')) {
-                (Some(class), _) => selector.classes.push(class.to_owned()),
-                (_, Some(id)) => selector.id = Some(id.to_owned()),
-                _ => selector.element = Some(part.to_ascii_lowercase()),
-            }
-        }
-        Some(selector)
-    }
-
-    fn specificity(&self) -> usize {
-        let count = |is: bool| usize::from(is);
-        count(self.id.is_some()) * 10_000 + self.classes.len().min(99) * 100 + count(self.element.is_some())
-    }
-
-    /// What an element must have; there may be more.
-    fn key(&self) -> String {
-        match (&self.id, self.classes.first(), &self.element) {
-            (Some(id), _, _) => format!("#{id}"),
-            (_, Some(class), _) => format!(".{class}"),
-            (_, _, element) => element.clone().unwrap_or_default(),
-        }
-    }
-
-    fn matches(&self, name: &str, id: Option<&str>, classes: &[&str]) -> bool {
-        self.element.as_deref().is_none_or(|element| element == name)
-            && self.id.as_deref().is_none_or(|own| Some(own) == id)
-            && self.classes.iter().all(|class| classes.contains(&class.as_str()))
-    }
-}
-
-/// The rules of a page.
-#[derive(Debug, Default)]
-pub(super) struct Sheet {
-    rules: HashMap<String, Vec<(Selector, usize, Declared)>>,
-    count: usize,
-    /// Whether something else may give elements a background.
-    pub(super) hides_background: bool,
-}
-
-impl Sheet {
-    /// Reads the content of a `<style>` element.
-    pub(super) fn read(&mut self, text: &str) {
-        let mut rest = &*without_comments(text);
-        loop {
-            rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '}' || c == ';');
-            let Some(at) = rest.find(['{', ';']) else { return };
-            let (prelude, after) = (rest[..at].trim(), &rest[at + 1..]);
-            if rest[at..].starts_with(';') {
-                self.hides_background |= prelude.starts_with("@import");
-                rest = after;
-            } else if let Some(rule) = prelude.strip_prefix('@') {
-                let rule = rule.to_ascii_lowercase();
-                let condition = rule.strip_prefix("media").map(str::trim);
-                // What holds on each screen: its rules follow. Others are passed over.
-                rest = match condition {
-                    Some("screen" | "all" | "only screen") => after,
-                    _ => &after[block_length(after)..],
-                };
-            } else {
-                let length = after.find('}').unwrap_or(after.len());
-                self.add(prelude, &after[..length]);
-                rest = &after[length..];
-            }
-        }
-    }
-
-    fn add(&mut self, selectors: &str, body: &str) {
-        let declared = Declared::parse(body);
-        if declared == Declared::default() {
-            return;
-        }
-        for text in selectors.split(',') {
-            let Some(selector) = Selector::parse(text) else {
-                self.hides_background |= declared.background.is_some();
-                continue;
-            };
-            if self.count < MAX_RULES {
-                let rules = self.rules.entry(selector.key()).or_default();
-                if rules.len() < MAX_RULES_OF_KEY {
-                    rules.push((selector, self.count, declared));
-                    self.count += 1;
-                }
-            }
-        }
-    }
-
-    /// What rules and attributes say of an element.
-    pub(super) fn of(&self, tag: &Tag) -> Declared {
-        let mut declared = Declared::default();
-        if self.count > 0 {
-            let name = String::from_utf8_lossy(&tag.name);
-            let (id, class) = (tag.attribute("id"), tag.attribute("class").unwrap_or_default());
-            let classes: Vec<&str> = class.split_ascii_whitespace().take(MAX_CLASSES).collect();
-            let keys = std::iter::once(name.clone().into_owned())
-                .chain(id.iter().map(|id| format!("#{id}")))
-                .chain(classes.iter().map(|class| format!(".{class}")));
-            let mut matching: Vec<_> = keys
-                .filter_map(|key| self.rules.get(&key))
-                .flatten()
-                .filter(|(selector, _, _)| selector.matches(&name, id.as_deref(), &classes))
-                .collect();
-            matching.sort_by_key(|(selector, order, _)| (selector.specificity(), *order));
-            declared = matching.iter().fold(declared, |declared, (_, _, rule)| declared.replaced_by(*rule));
-        }
-        match tag.attribute("style") {
-            Some(style) => declared.replaced_by(Declared::parse(&style)),
-            None => declared,
-        }
-    }
-}
-
-fn without_comments(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once("/*") {
-        kept.push_str(before);
-        rest = after.split_once("*/").map_or("", |(_, after)| after);
-    }
-    kept + rest
-}
-
-/// Bytes up to the end of the block that begins before this text.
-fn block_length(text: &str) -> usize {
-    let mut depth = 1;
-    for (at, c) in text.bytes().enumerate() {
-        match c {
-            b'{' => depth += 1,
-            b'}' => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            return at + 1;
-        }
-    }
-    text.len()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(sheet: &str, element: &str, class: &str, style: &str) -> Declared {
-        let mut rules = Sheet::default();
-        rules.read(sheet);
-        let attribute = |name: &str, value: &str| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
-        let attributes = vec![attribute("class", class), attribute("style", style), attribute("id", "i")];
-        rules.of(&Tag { name: element.as_bytes().to_vec(), attributes, is_closed: false })
-    }
-
-    #[test]
-    fn simple_rules_are_found() {
-        for sheet in [
-            ".a{display:none}",
-            "p { display : none ! important }",
-            "/* p{} */ b, p.a { color: red; display: none }",
-            "#i{display:none} p{display:block}",
-            "@media print{ p{display:block} } @media screen { .a { display:none } }",
-            "@charset 'x'; @font-face { src: x } .b.a { display: none }",
-        ] {
-            assert_eq!(of(sheet, "p", "a b", "").is_absent, Some(true), "{sheet}");
-        }
-        for sheet in [
-            ".c{display:none}",
-            "div p{display:none}",
-            ".a:hover{display:none}",
-            "@media print{.a{display:none}}",
-            ".a{display:none} .a.b{display:block}",
-            "@media print{.a{color:red}.a{display:none}} .b{color:red}",
-        ] {
-            assert_ne!(of(sheet, "p", "a b", "").is_absent, Some(true), "{sheet}");
-        }
-        assert_eq!(of(".a{display:none}", "p", "a", "display:inline").is_absent, Some(false));
+    fn of(style: &str) -> Declared {
+        Declarations::parse(style).together()
     }
 
     #[test]
@@ -449,17 +271,17 @@ mod tests {
             "clip-path: inset(50%)",
             "height:0;overflow:hidden",
         ] {
-            assert_eq!(Declared::parse(style).is_outside, Some(true), "{style}");
+            assert_eq!(of(style).is_outside, Some(true), "{style}");
         }
         for style in
             ["opacity:.9", "left:-20px", "height:0", "overflow:hidden", "clip: auto", "text-indent:-2em"]
         {
-            assert_ne!(Declared::parse(style).is_outside, Some(true), "{style}");
+            assert_ne!(of(style).is_outside, Some(true), "{style}");
         }
-        assert_eq!(Declared::parse("visibility:hidden").is_invisible, Some(true));
-        assert_eq!(Declared::parse("font-size:0").is_tiny, Some(true));
-        assert_eq!(Declared::parse("font-size:80%").is_tiny, Some(false));
-        assert_eq!(Declared::parse("font: bold 1px/2 Arial").is_tiny, Some(true));
+        assert_eq!(of("visibility:hidden").is_invisible, Some(true));
+        assert_eq!(of("font-size:0").is_tiny, Some(true));
+        assert_eq!(of("font-size:80%").is_tiny, Some(false));
+        assert_eq!(of("font: bold 1px/2 Arial").is_tiny, Some(true));
     }
 
     #[test]

@@ -10,10 +10,10 @@ use super::styles::{RunLook, Styles, is_on};
 use crate::Problem;
 use crate::counts::Counts;
 use crate::office::chart::Charts;
+use crate::office::diagram::Diagrams;
 use crate::office::omml::{self, Omml};
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
-use crate::writer::symbols::{EMPTY, TICKED};
 use crate::writer::{Rows, Span, Writer};
 
 /// Elements whose content is not part of the text. A fallback repeats its alternative, and changes of properties hold
@@ -67,6 +67,14 @@ struct Paragraph {
     has_ground: bool,
 }
 
+/// A control that is a box.
+#[derive(Clone, Copy, Debug, Default)]
+struct CheckBox {
+    is_ticked: bool,
+    /// Whether it is in the text already.
+    is_shown: bool,
+}
+
 /// A place in the text with a note, in the order of the notes.
 #[derive(Debug, Default)]
 struct Marks(HashMap<String, usize>);
@@ -110,8 +118,8 @@ pub(super) struct Body {
     paragraphs: Vec<Paragraph>,
     runs: Vec<RunLook>,
     fields: Fields,
-    /// Controls that are open: whether each is a box, and whether it is ticked.
-    controls: Vec<Option<bool>>,
+    /// Controls that are open, of which some are boxes.
+    controls: Vec<Option<CheckBox>>,
     math: Option<Omml>,
     /// Whether the hidden text is counted already.
     is_counted: bool,
@@ -124,6 +132,9 @@ pub(super) struct Body {
     tables: usize,
     text_boxes: usize,
     pub(super) charts: Charts,
+    pub(super) diagrams: Diagrams,
+    /// Documents within the document, as text, by the ids of the references to them.
+    pub(super) chunks: HashMap<String, String>,
     /// The description of the drawing.
     description: Option<String>,
     /// The reading of characters, which comes before them.
@@ -168,6 +179,8 @@ impl Body {
             tables: 0,
             text_boxes: 0,
             charts: Charts::default(),
+            diagrams: Diagrams::default(),
+            chunks: HashMap::new(),
             description: None,
             reading: None,
             in_reading: false,
@@ -261,14 +274,10 @@ impl Body {
         match name {
             "sdtPr" => self.in_control_properties = true,
             "checkbox" if self.in_control_properties => {
-                self.controls.iter_mut().last().into_iter().for_each(|control| *control = Some(false));
+                self.set_control(CheckBox::default());
             }
             "checked" if self.in_control_properties => {
-                self.controls
-                    .iter_mut()
-                    .last()
-                    .into_iter()
-                    .for_each(|control| *control = Some(is_on(element)));
+                self.set_control(CheckBox { is_ticked: is_on(element), is_shown: false });
             }
             _ if self.in_control_properties => {}
             "rPr" => self.in_run_properties = true,
@@ -328,6 +337,7 @@ impl Body {
                 self.out().begin_table();
             }
             "tr" => self.out().row(),
+            "tblHeader" if self.in_row_properties && is_on(element) => self.out().has_header(),
             "gridBefore" if self.in_row_properties => self.out().skip_columns(number("val").unwrap_or(0)),
             "tc" => {
                 self.is_below = false;
@@ -341,13 +351,6 @@ impl Body {
                 (_, cell) => self.continues_cell = cell.is_some(),
             },
             "sdt" => self.controls.push(None),
-            "sdtContent" => {
-                if let Some(Some(is_ticked)) = self.controls.last().copied() {
-                    self.begin_cell();
-                    self.text(if is_ticked { TICKED } else { EMPTY });
-                    self.skipping = 1;
-                }
-            }
             "oMath" => self.math = Some(Omml::default()),
             "footnoteReference" => self.mark(element, Kind::Footnotes),
             "endnoteReference" => self.mark(element, Kind::Endnotes),
@@ -360,7 +363,8 @@ impl Body {
                 self.description = text.or_else(|| value("title")).filter(|text| !text.trim().is_empty());
             }
             "chart" => self.chart(&value("id").unwrap_or_default()),
-            "blip" | "imagedata" | "relIds" => self.picture(),
+            "blip" | "imagedata" => self.picture(),
+            "relIds" => self.diagram(element),
             "OLEObject"
                 if value("ProgID").is_some_and(|id| id.contains("Equation") || id.contains("MathType")) =>
             {
@@ -368,7 +372,10 @@ impl Body {
                 self.counts.pictures = self.counts.pictures.saturating_sub(1);
             }
             "txbxContent" => self.text_boxes += 1,
-            "altChunk" => self.counts.skipped_files.push("a document within the document"),
+            "altChunk" => {
+                let chunk = value("id").and_then(|id| self.chunks.remove(&id)).unwrap_or_default();
+                self.out().block(&chunk);
+            }
             "rt" => (self.reading, self.in_reading) = (Some(String::new()), true),
             _ => {}
         }
@@ -386,11 +393,17 @@ impl Body {
                 self.show(shown);
             }
             "trPr" => self.in_row_properties = false,
-            "sdt" => _ = self.controls.pop(),
+            "sdt" => {
+                self.show_control();
+                self.controls.pop();
+            }
             "r" => {
                 self.runs.pop();
             }
-            "p" => self.end_paragraph(),
+            "p" => {
+                self.show_control();
+                self.end_paragraph();
+            }
             "tc" => {
                 self.begin_cell();
                 self.is_below = false;

@@ -1,9 +1,10 @@
 //! What elements write: text as its run looks, paragraphs with their numbers, marks of notes.
 
-use super::{Body, Kind};
+use super::{Body, CheckBox, Kind};
 use crate::office::docx::fields::Shown;
 use crate::office::docx::styles::{RunLook, is_on, is_shaded};
 use crate::package::xml::Element;
+use crate::writer::symbols::{EMPTY, TICKED};
 use crate::writer::{Level, Writer, symbols};
 
 impl Body {
@@ -45,6 +46,15 @@ impl Body {
         if self.fields.hide_text() {
             return;
         }
+        let text = match self.show_control() {
+            // What the control contains is its box, which may be any sign.
+            true if text.chars().count() == 1 => "",
+            true => text.trim_start_matches(['☐', '☑', '☒']),
+            false => text,
+        };
+        if text.is_empty() {
+            return;
+        }
         if self.in_reading {
             return self.reading.iter_mut().for_each(|reading| reading.push_str(text));
         }
@@ -77,6 +87,23 @@ impl Body {
         if is_struck {
             out.end_struck();
         }
+    }
+
+    pub(super) fn set_control(&mut self, control: CheckBox) {
+        self.controls.iter_mut().last().into_iter().for_each(|last| *last = Some(control));
+    }
+
+    /// Writes the box of the innermost control, unless it is written. Returns whether it did so.
+    pub(super) fn show_control(&mut self) -> bool {
+        let Some(Some(control)) = self.controls.last_mut().filter(|_| !self.in_control_properties) else {
+            return false;
+        };
+        let is_shown = std::mem::replace(&mut control.is_shown, true);
+        if !is_shown {
+            let sign = if control.is_ticked { TICKED } else { EMPTY };
+            self.text(sign);
+        }
+        !is_shown
     }
 
     /// Whether a reader does not see text that looks so.
@@ -132,6 +159,19 @@ impl Body {
         };
         match self.charts.get(id) {
             Some(chart) => chart.write(out),
+            None => self.picture(),
+        }
+    }
+
+    /// A diagram is a list of its texts.
+    pub(super) fn diagram(&mut self, element: &Element) {
+        self.begin_text();
+        let out = match &mut self.note {
+            Some((_, writer)) => writer,
+            None => &mut self.writer,
+        };
+        match self.diagrams.get(element) {
+            Some(diagram) => diagram.write(out),
             None => self.picture(),
         }
     }

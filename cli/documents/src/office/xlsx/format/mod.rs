@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use self::code::{Section, Token, choose, split};
 use self::date::date;
 use self::number::{decimal, general};
+use super::is_on;
 use crate::Problem;
 use crate::package::xml::{self, Piece};
 
@@ -20,15 +21,17 @@ const MAX_CODE: usize = 512;
 pub(super) struct Formats {
     /// Codes by their numbers.
     codes: HashMap<usize, String>,
-    /// The number of the code of each style of cells.
-    cells: Vec<usize>,
+    /// The number of the code of each style of cells, and that of its font.
+    cells: Vec<(usize, usize)>,
+    /// Whether each font strikes its text out.
+    fonts: Vec<bool>,
     pub(super) is_1904: bool,
 }
 
 impl Formats {
     /// Reads the part with the styles.
     pub(super) fn read(&mut self, text: &str, part: &str) -> Result<(), Problem> {
-        let mut in_cells = false;
+        let (mut in_cells, mut in_fonts) = (false, false);
         xml::read(part, text, |piece| {
             match piece {
                 Piece::Start(element) => {
@@ -42,20 +45,36 @@ impl Formats {
                             }
                         }
                         "cellXfs" => in_cells = true,
-                        "xf" if in_cells => self.cells.push(number("numFmtId").unwrap_or(0)),
+                        "xf" if in_cells => {
+                            self.cells.push((number("numFmtId").unwrap_or(0), number("fontId").unwrap_or(0)));
+                        }
+                        "fonts" => in_fonts = true,
+                        "font" if in_fonts => self.fonts.push(false),
+                        "strike" if in_fonts => {
+                            let is_on = is_on(&element);
+                            self.fonts.iter_mut().last().into_iter().for_each(|font| *font = is_on);
+                        }
                         _ => {}
                     }
                 }
-                Piece::End(name) => in_cells &= name != "cellXfs",
+                Piece::End(name) => {
+                    in_cells &= name != "cellXfs";
+                    in_fonts &= name != "fonts";
+                }
                 Piece::Text(_) => {}
             }
             Ok(())
         })
     }
 
+    /// Whether cells of a style are struck out.
+    pub(super) fn is_struck(&self, style: usize) -> bool {
+        self.cells.get(style).is_some_and(|(_, font)| self.fonts.get(*font) == Some(&true))
+    }
+
     /// A number as a cell of a style shows it.
     pub(super) fn show(&self, style: usize, number: f64) -> String {
-        let id = self.cells.get(style).copied().unwrap_or(0);
+        let id = self.cells.get(style).map_or(0, |(code, _)| *code);
         let code = self.codes.get(&id).map_or_else(|| built_in(id), String::as_str);
         show(code, number, self.is_1904)
     }
@@ -97,7 +116,8 @@ fn built_in(id: usize) -> &'static str {
     }
 }
 
-fn show(code: &str, number: f64, is_1904: bool) -> String {
+/// A number as a code shows it.
+pub(in crate::office) fn show(code: &str, number: f64, is_1904: bool) -> String {
     if !number.is_finite() || code.len() > MAX_CODE {
         return general(number);
     }

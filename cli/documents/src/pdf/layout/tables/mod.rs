@@ -34,6 +34,8 @@ const EMPTY: &str = "–";
 const CONTINUED: f64 = 1.7;
 /// It is so much nearer than the next row, where only that tells.
 const NEARER: f64 = 0.93;
+/// It is not smaller than this share of the size above, which is that of a heading.
+const SMALLER: f64 = 0.85;
 /// So many rows below a header are looked at.
 const MAX_HEADER_DISTANCE: usize = 20;
 /// Below a header over several columns, so many rows have cells in each of them.
@@ -96,6 +98,7 @@ struct Written {
     columns: Option<usize>,
     /// The number of columns before those of the table.
     first: usize,
+    size: f64,
     cells: Vec<(usize, String)>,
 }
 
@@ -134,7 +137,8 @@ fn write_table(rows: &[Row], is_rtl: bool, text: &mut String) {
         }
         let indent = if places.is_none() { row.indent } else { 0 };
         let (columns, first) = places.map_or((None, 0), |places| (Some(places.columns), places.first));
-        table.push(Written { begins_paragraph: row.begins_paragraph, indent, columns, first, cells });
+        let (begins_paragraph, size) = (row.begins_paragraph, row.size);
+        table.push(Written { begins_paragraph, indent, columns, first, size, cells });
     }
     for row in table {
         row.write(is_rtl, text);
@@ -180,7 +184,7 @@ fn row_pitch(rows: &[Row], places: &[Option<Places>]) -> f64 {
 /// distance to that row and the usual one.
 fn continued(row: &Row, above: &Written, columns: &[Column], pitch: (f64, f64)) -> Option<Vec<usize>> {
     above.columns.filter(|_| above.cells.len() > 1)?;
-    let is_near = pitch.0 < CONTINUED * row.size && !row.begins_paragraph;
+    let is_near = pitch.0 < CONTINUED * row.size && !row.begins_paragraph && row.size >= SMALLER * above.size;
     let mut cells = Vec::with_capacity(row.cells.len());
     for cell in &row.cells {
         let (Some(column), None) = over(columns, cell, row.size) else { return None };
