@@ -21,6 +21,7 @@ const BEHIND: usize = 100;
 /// Where there are no words or no documents.
 pub fn find(app: &App, chat: &Chat, words: &str) -> Result<String> {
     let texts = texts(chat);
+    let words = without_quotes(words);
     if words.is_empty() {
         return Err(Failure::usage("no words are given", "for example: /find notice period").into());
     }
@@ -68,4 +69,31 @@ fn around(text: &str, from: usize, to: usize) -> &str {
     let from = (from..=to).find(|at| text.is_char_boundary(*at)).unwrap_or(to);
     let to = (from..=to).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(from);
     &text[from..to]
+}
+
+/// Words that are all in quotation marks, as people give them to other programs, without these.
+fn without_quotes(words: &str) -> &str {
+    let pairs =
+        [('"', '"'), ('\'', '\''), ('\u{201c}', '\u{201d}'), ('\u{201e}', '\u{201c}'), ('\u{ab}', '\u{bb}')];
+    let inner = |(open, close)| words.strip_prefix(open)?.strip_suffix(close);
+    pairs.into_iter().find_map(inner).map_or(words, str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_quotes;
+
+    #[test]
+    fn quotation_marks_around_all_words_are_none_of_them() {
+        for (words, wanted) in [
+            ("\"text 3\"", "text 3"),
+            ("\u{201c}text\u{201d}", "text"),
+            ("text 3", "text 3"),
+            ("7\" pipe", "7\" pipe"),
+            ("\"", "\""),
+            ("\"\"", ""),
+        ] {
+            assert_eq!(without_quotes(words), wanted, "{words}");
+        }
+    }
 }

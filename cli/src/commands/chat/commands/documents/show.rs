@@ -231,12 +231,22 @@ fn around_source(chat: &Chat, sources: Option<&AnswerSources>, number: &str) -> 
         Failure::usage(format!("the last answer has {count} sources"), "for example: /show source 1")
     })?;
     let text = chat.document_texts().get(source.part).copied().unwrap_or_default();
+    let unknown = Outline::default();
+    let outline = chat.document_outlines().into_iter().nth(source.part).unwrap_or(&unknown);
+    Ok(format!("{}\n{}\n", source.location(), around(text, outline, &source.range)))
+}
+
+/// The text around a range, as far as its document reaches.
+fn around(text: &str, outline: &Outline, range: &Range<usize>) -> String {
+    let mut documents = documents(text, outline).into_iter().map(|(_, document)| document);
+    let document = documents.find(|document| document.contains(&range.start)).unwrap_or(0..text.len());
     let boundary =
         |at: usize| (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    let range = boundary(source.range.start.saturating_sub(AROUND))..boundary(source.range.end + AROUND);
-    let starts = if range.start > 0 { "\u{2026}" } else { "" };
-    let ends = if range.end < text.len() { "\u{2026}" } else { "" };
-    Ok(format!("{}\n{starts}{}{ends}\n", source.location(), text[range].trim()))
+    let start = boundary(range.start.saturating_sub(AROUND)).max(document.start);
+    let end = boundary(range.end.saturating_add(AROUND)).min(document.end).max(start);
+    let starts = if start > document.start { "\u{2026}" } else { "" };
+    let ends = if end < document.end { "\u{2026}" } else { "" };
+    format!("{starts}{}{ends}", text[start..end].trim())
 }
 
 /// A text that is not too long, with an end of the line. What is left out is said.
@@ -269,6 +279,21 @@ mod tests {
             outline.push(text.find(heading).expect("a heading"), Begins::Heading(level));
         }
         meant(text, &outline, asked).into_iter().map(|shown| text[shown.range].to_owned()).collect()
+    }
+
+    #[test]
+    fn the_text_around_a_source_is_that_of_its_document() {
+        let long = "word ".repeat(200);
+        let text = format!("one\ntwo\n{long}");
+        let mut outline = Outline::default();
+        for (start, name) in [(0, "a.txt"), (4, "b.txt"), (8, "c.txt")] {
+            outline.push(start, Begins::Document(name.into()));
+        }
+        assert_eq!(around(&text, &outline, &(4..7)), "two");
+        assert_eq!(around(&text, &outline, &(0..3)), "one");
+        let last = around(&text, &outline, &(8..12));
+        assert!(last.starts_with("word word") && last.ends_with('\u{2026}'), "{last}");
+        assert!(around(&text, &Outline::default(), &(4..7)).starts_with("one\ntwo\nword"));
     }
 
     #[test]
