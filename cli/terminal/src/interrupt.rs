@@ -83,6 +83,18 @@ struct InterruptState {
     handle: OnceLock<Handle>,
 }
 
+/// The state of the handler that was installed.
+#[cfg(unix)]
+static INSTALLED: OnceLock<Arc<InterruptState>> = OnceLock::new();
+
+/// Does what [`Interrupt::watch_signals`] does, where the handler is not at hand.
+#[cfg(unix)]
+pub(crate) fn watch_signals() {
+    if let Some(state) = INSTALLED.get() {
+        Interrupt(state.clone()).watch_signals();
+    }
+}
+
 /// The program's handler of signals.
 #[derive(Clone)]
 pub struct Interrupt(Arc<InterruptState>);
@@ -92,7 +104,10 @@ impl Interrupt {
     pub fn install() -> Interrupt {
         let state = Arc::new(InterruptState::default());
         #[cfg(unix)]
-        let _ = InterruptState::receive_signals(&state);
+        {
+            let _ = InterruptState::receive_signals(&state);
+            let _ = INSTALLED.set(state.clone());
+        }
         #[cfg(windows)]
         let _ = InterruptState::receive_console_events(&state);
         Interrupt(state)
@@ -355,6 +370,11 @@ impl InterruptState {
     }
 
     fn press(&self) {
+        // Nothing can be lost while a password is asked for, and nobody looks whether it was pressed.
+        #[cfg(unix)]
+        if tty::is_hiding() {
+            exit(EXIT_CODE.into());
+        }
         let phase = self.phase.load(Ordering::SeqCst);
         if phase == CHILD || phase == PROMPT && self.tell(Event::Interrupt) {
             return;
@@ -376,6 +396,10 @@ impl InterruptState {
     /// The first signal ends the chat in order. A second SIGTERM ends it at once, but no other: a closed terminal is
     /// told in several ways.
     fn end(&self, signal: i32) {
+        #[cfg(unix)]
+        if tty::is_hiding() {
+            exit(128 + signal);
+        }
         let before = self.ending.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
         if self.listener.get().is_none() || before == Err(TERMINATE) && signal == TERMINATE {
             exit(128 + signal);

@@ -14,8 +14,6 @@ pub fn ask(question: &str) -> Result<Option<String>, Failure> {
     use std::fs::File;
     use std::io::{IsTerminal, Write};
 
-    use rustix::termios::{self, LocalModes, OptionalActions};
-
     // A terminal that hands over each key belongs to the chat, and one behind a pipe may be nobody's.
     if !io::stderr().is_terminal() || crate::tty::is_entered() {
         return Ok(None);
@@ -27,15 +25,13 @@ pub fn ask(question: &str) -> Result<Option<String>, Failure> {
             "give the password with --password-file FILE",
         )
     };
-    let before = termios::tcgetattr(&terminal).map_err(|error| failed(error.into()))?;
-    let mut modes = before.clone();
-    // Ctrl-C is a key: the program would end and leave the terminal as it is.
-    modes.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
-    termios::tcsetattr(&terminal, OptionalActions::Flush, &modes).map_err(|error| failed(error.into()))?;
+    // A signal that ends the program gives the terminal back.
+    crate::interrupt::watch_signals();
+    terminal.try_clone().and_then(crate::tty::hide_typing).map_err(failed)?;
     let question = crate::console::visible(question);
     let typed = terminal.write_all(question.as_bytes()).and_then(|()| line(&terminal));
     let _ = terminal.write_all(b"\n");
-    termios::tcsetattr(&terminal, OptionalActions::Now, &before).map_err(|error| failed(error.into()))?;
+    crate::tty::restore();
     match typed.map_err(failed)? {
         Some(line) if line.is_empty() => Ok(None),
         Some(line) => Ok(Some(String::from_utf8_lossy(&line).into_owned())),

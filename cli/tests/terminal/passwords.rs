@@ -40,3 +40,15 @@ fn three_wrong_passwords_and_ctrl_c_end_it() {
     assert_eq!(terminal.exit_code(), Some(130));
     assert!(terminal.is_as_before());
 }
+
+/// The terminal was left without an echo.
+#[test]
+fn a_signal_at_the_question_gives_the_terminal_back() {
+    for (signal, code) in [("TERM", Some(143)), ("HUP", Some(129)), ("INT", Some(130)), ("USR1", None)] {
+        let mut terminal = text_of("encrypted.pdf");
+        terminal.wait_for("password of");
+        terminal.signal(signal);
+        assert_eq!(terminal.exit_code(), code, "{signal}");
+        assert!(terminal.is_as_before(), "{signal}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Terminals of Unix.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::panic;
@@ -29,6 +30,8 @@ static CHANGING: Mutex<()> = Mutex::new(());
 static MARKS_PASTES: AtomicBool = AtomicBool::new(false);
 /// Bytes that were typed before the last [`enter`] and are not read yet.
 static TYPED_BEFORE: AtomicUsize = AtomicUsize::new(0);
+/// The terminal on which a password is typed, and its modes before.
+static HIDING: Mutex<Option<(File, Termios)>> = Mutex::new(None);
 
 /// Hands over each key as it is pressed, without an echo. `mark_pastes`: the terminal understands control sequences
 /// and is asked to say where pasted text begins and ends. A panic restores the terminal from now on.
@@ -74,6 +77,30 @@ pub fn take_typed_before(bytes: usize) -> usize {
     before
 }
 
+/// Hides what is typed on a terminal, where Ctrl-C is a key like others. [`restore`] shows it again.
+pub fn hide_typing(terminal: File) -> io::Result<()> {
+    let before = termios::tcgetattr(&terminal)?;
+    let mut modes = before.clone();
+    modes.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
+    let mut hiding = HIDING.lock().unwrap_or_else(PoisonError::into_inner);
+    termios::tcsetattr(&terminal, OptionalActions::Flush, &modes)?;
+    *hiding = Some((terminal, before));
+    Ok(())
+}
+
+/// Whether what is typed is hidden.
+pub(crate) fn is_hiding() -> bool {
+    HIDING.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+}
+
+/// Shows again what is typed, if it is hidden.
+fn show_typing() {
+    let hiding = HIDING.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some((terminal, before)) = hiding {
+        let _ = termios::tcsetattr(&terminal, OptionalActions::Now, &before);
+    }
+}
+
 /// Gives the terminal back as it was. Does nothing if it was not changed. Another thread that changes the modes is waited
 /// for, but not longer than a moment: it may be the one that has failed.
 pub fn restore() {
@@ -89,6 +116,7 @@ pub fn restore_for_good() {
 
 /// Gives the terminal back. Another thread that changes the modes is waited for so long.
 fn restore_within(time: Duration) {
+    show_typing();
     let until = Instant::now() + time;
     let mut changing = CHANGING.try_lock();
     while matches!(changing, Err(TryLockError::WouldBlock)) && Instant::now() < until {
