@@ -10,7 +10,7 @@ fn configured(name: &str, config: &str, args: &[&str]) -> Command {
     std::fs::create_dir_all(folder.join("longhand")).expect("a folder");
     std::fs::write(folder.join("longhand/config.toml"), config).expect("a config file");
     let mut command = command(args);
-    command.env("XDG_CONFIG_HOME", folder).env_remove("LONGHAND_DISK_CACHE");
+    command.env("XDG_CONFIG_HOME", folder).env_remove("LONGHAND_DISK_CACHE").env_remove("LONGHAND_THREADS");
     command
 }
 

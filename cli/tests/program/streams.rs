@@ -1,6 +1,5 @@
 //! Output streams: closed pipes, colours, interrupts.
 
-use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use crate::common::{DOCUMENT, Running, command, endless_model, file, longhand};
@@ -73,6 +72,8 @@ fn pipes_receive_no_escape_sequences() {
 #[cfg(unix)]
 #[test]
 fn an_interrupt_stops_prefill() {
+    use std::io::{BufRead, BufReader};
+
     let document = file("long.txt", DOCUMENT.repeat(400));
     let mut child = command(&["ask", "-f", &document, "What is the pass key?"])
         .stdout(Stdio::piped())

@@ -293,22 +293,33 @@ fn a_server_that_begins_anew_each_time_is_given_up() {
     assert_downloaded(&cache, inspect(&hub, &cache, MODEL, |_| ()));
 }
 
+/// Beside each other: most of the time is waiting.
 #[test]
-fn a_list_that_comes_too_slowly_ends() {
+fn what_comes_too_slowly_is_begun_again_and_ends() {
+    thread::scope(|scope| {
+        for case in [a_slow_list_ends, a_slow_download_is_begun_again, a_download_that_stays_slow_ends] {
+            scope.spawn(case);
+        }
+    });
+}
+
+fn a_slow_list_ends() {
     let (hub, cache) = (hub(), cache("slow-list"));
     hub.list_faults(&[Fault::Drip]);
     inspect(&hub, &cache, MODEL, in_seconds).assert_failed(1, "127.0.0.1");
 }
 
-#[test]
-fn a_download_that_comes_too_slowly_is_begun_again_and_ends() {
+fn a_slow_download_is_begun_again() {
     let (hub, cache) = (hub(), cache("slow"));
     hub.faults(&[Fault::Drip]);
     let run = inspect(&hub, &cache, MODEL, in_seconds);
     let note = "127.0.0.1 sends less than 4.00 KiB a second for 8.0 s; connecting again\n";
     assert!(run.stderr.contains(note), "{}", run.stderr);
     assert_downloaded(&cache, run);
-    let cache = self::cache("always-slow");
+}
+
+fn a_download_that_stays_slow_ends() {
+    let (hub, cache) = (hub(), cache("always-slow"));
     hub.faults(&[Fault::Drip, Fault::Drip, Fault::Drip]);
     let failed = inspect(&hub, &cache, MODEL, in_seconds);
     assert!(failed.stderr.contains("a download resumes"), "{}", failed.stderr);
