@@ -450,6 +450,17 @@ fn rules_may_look_at_the_elements_around() {
         &page(".old .gone{text-decoration:line-through}", "<p>was <b class=gone>80</b> now 70"),
         "was 80 now 70\n",
     );
+    // What a control of the page opens can be read.
+    let closed = ".pane:not(.show) , .tabs > .tab { display: none }";
+    for body in [
+        "<button data-bs-target='#a'>Price?</button><div id=a class=pane>90</div>",
+        "<button aria-controls='b a'>Price?</button><div class=tabs><div id=a class=tab>90</div></div>",
+        "<button>Price?</button><div class=tabs><div role=tabpanel class=tab>90</div></div>",
+    ] {
+        check_hidden(&page(closed, body), "Price?\n\n90\n", 0);
+    }
+    check_hidden(&page(closed, "<button>Price?</button><div id=a class=pane>90</div>"), "Price?\n", 1);
+    check(&format!("<html class='no-js a'>{}", page(".no-js .b{display:none}", "<p class=b>yes")), "yes\n");
     // Of many elements within each other.
     let deep = page(".a .a .a > .b .c{display:none}", &"<div class=a><i class=b>".repeat(3000));
     assert!(

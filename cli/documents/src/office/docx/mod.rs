@@ -44,7 +44,12 @@ pub(crate) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Probl
     body.charts = Charts::of(&mut archive, &relations)?;
     body.diagrams = Diagrams::of(&mut archive, &relations)?;
     for chunk in relations.all("aFChunk") {
-        let text = parts.within(&chunk.target, &archive.bytes(&chunk.target)?)?;
+        let text = match archive.bytes(&chunk.target) {
+            Ok(bytes) => parts.within(&chunk.target, &bytes)?,
+            Err(problem @ Problem::Unpacked { .. }) => return Err(problem),
+            // Where it stands, it is counted.
+            Err(_) => continue,
+        };
         body.chunks.insert(chunk.id.clone(), text.unwrap_or_default());
     }
     body.read(&mut archive, &document, Kind::Text)?;

@@ -75,7 +75,16 @@ pub(crate) fn write(
     let mut prepass = Prepass::default();
     // Most large pages have nothing that must be known before.
     let small = page.to_ascii_lowercase();
-    let needed = ["<style", ":style", "stylesheet", "reversed", "math/tex"];
+    let needed = [
+        "<style",
+        ":style",
+        "stylesheet",
+        "reversed",
+        "math/tex",
+        "aria-controls",
+        "data-target",
+        "data-bs-target",
+    ];
     if needed.iter().any(|word| memchr::memmem::find(small.as_bytes(), word.as_bytes()).is_some()) {
         read(page, is_xml, |token| prepass.token(token, linked));
     }

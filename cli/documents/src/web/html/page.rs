@@ -295,7 +295,11 @@ impl<'a> Page<'a> {
         if tag.has("background") {
             declared.background = Some(Color::Unknown);
         }
-        declared.replaced_by(self.known.sheet.of(tag, &self.around))
+        let mut declared = declared.replaced_by(self.known.sheet.of(tag, &self.around));
+        if self.known.opens(tag) {
+            (declared.is_absent, declared.is_invisible) = (None, None);
+        }
+        declared
     }
 
     fn look_of(&self, tag: &Tag, declared: &Declared) -> Look {

@@ -1,4 +1,7 @@
-//! What must be known of a page before it is written: its rules of style, and how many items lists that count down have.
+//! What must be known of a page before it is written: its rules of style, what its controls open, and how many items lists
+//! that count down have.
+
+use std::collections::HashSet;
 
 use super::sheet::{Linked, Sheet};
 use super::{Tag, Token};
@@ -14,10 +17,19 @@ pub(super) struct Prepass {
     lists: Vec<Option<usize>>,
     pub(super) has_tex_scripts: bool,
     css: String,
+    /// The ids of what controls of the page open: tabs, questions with answers.
+    opened: HashSet<String>,
 }
+
+/// Attributes in which a control names what it opens.
+const OPENERS: [&str; 3] = ["aria-controls", "data-target", "data-bs-target"];
 
 impl Prepass {
     pub(super) fn token(&mut self, token: Token, linked: &mut Linked) {
+        if let Token::Start(tag) = &token {
+            let named = OPENERS.iter().filter_map(|name| tag.attribute(name));
+            named.for_each(|ids| self.opened.extend(ids.split_ascii_whitespace().map(without_sign)));
+        }
         match token {
             Token::Start(tag) => match tag.name.as_slice() {
                 b"style" => {
@@ -52,11 +64,21 @@ impl Prepass {
         }
     }
 
+    /// Whether a reader can open an element, though it is closed at first.
+    pub(super) fn opens(&self, tag: &Tag) -> bool {
+        tag.is("role", "tabpanel") || tag.attribute("id").is_some_and(|id| self.opened.contains(&id))
+    }
+
     pub(super) fn finish(mut self, linked: &mut Linked) -> Prepass {
         self.sheet.read("", &self.css, linked);
         self.reversed.reverse();
         self
     }
+}
+
+/// An id as a selector or by itself.
+fn without_sign(id: &str) -> String {
+    id.strip_prefix('#').unwrap_or(id).to_owned()
 }
 
 fn is_for_print(tag: &Tag) -> bool {

@@ -22,10 +22,17 @@ impl Subject {
     pub(super) fn new(tag: &Tag) -> Subject {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let class = tag.attribute("class").unwrap_or_default();
+        // Scripts run where people read pages, and take this class away.
+        let is_shown = |class: &&str| !(*class == "no-js" && matches!(&*tag.name, b"html" | b"body"));
         Subject {
             name: text(&tag.name),
             id: tag.attribute("id"),
-            classes: class.split_ascii_whitespace().take(MAX_CLASSES).map(str::to_owned).collect(),
+            classes: class
+                .split_ascii_whitespace()
+                .filter(is_shown)
+                .take(MAX_CLASSES)
+                .map(str::to_owned)
+                .collect(),
             attributes: tag
                 .attributes
                 .iter()

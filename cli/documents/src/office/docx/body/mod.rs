@@ -372,10 +372,10 @@ impl Body {
                 self.counts.pictures = self.counts.pictures.saturating_sub(1);
             }
             "txbxContent" => self.text_boxes += 1,
-            "altChunk" => {
-                let chunk = value("id").and_then(|id| self.chunks.remove(&id)).unwrap_or_default();
-                self.out().block(&chunk);
-            }
+            "altChunk" => match value("id").and_then(|id| self.chunks.remove(&id)) {
+                Some(chunk) => self.out().block(&chunk),
+                None => self.counts.skipped_files.push("a document within the document"),
+            },
             "rt" => (self.reading, self.in_reading) = (Some(String::new()), true),
             _ => {}
         }
