@@ -155,7 +155,7 @@ impl AnswerSources {
     /// The sources as items of a list in Markdown.
     pub fn markdown(&self) -> String {
         let item = |source: &AnswerSource| {
-            let location = source.location().to_string();
+            let location = one_line(&source.location().to_string(), MAX_TEXT);
             let colon = if location.is_empty() { "" } else { ": " };
             format!("- {location}{colon}{}\n", source.shown())
         };
@@ -194,9 +194,13 @@ impl AnswerSource {
     }
 }
 
-/// A text in one line of at most so many characters.
+/// A text in one line of at most so many characters, without control characters and those that turn what follows around: it
+/// may be quoted in a file that others look at.
 pub fn one_line(text: &str, max: usize) -> String {
+    let is_control =
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line: String = line.chars().map(|c| if is_control(c) { '\u{fffd}' } else { c }).collect();
     match line.char_indices().nth(max) {
         Some((end, _)) => format!("{}\u{2026}", &line[..end]),
         None => line,
@@ -217,6 +221,15 @@ mod tests {
             text: "The\nrent.".to_owned(),
             weight,
         }
+    }
+
+    #[test]
+    fn quoted_documents_control_no_terminal() {
+        assert_eq!(
+            one_line("The \u{1b}[31mrent\n is\t\u{202e}900\u{7}.", 40),
+            "The \u{fffd}[31mrent is \u{fffd}900\u{fffd}."
+        );
+        assert_eq!(one_line("one two", 3), "one\u{2026}");
     }
 
     #[test]

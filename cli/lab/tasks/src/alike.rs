@@ -3,7 +3,7 @@
 //!
 //! The text around them is essays where there are any, or else sentences that say nothing.
 
-use std::fmt;
+use std::{fmt, iter};
 
 use crate::haystack::{background, fill};
 use crate::random::PythonRandom;
@@ -109,7 +109,7 @@ pub fn samples(
             )?;
         let at = filled.text.find(&asked.text).unwrap_or(0) + asked.text.find(&asked.says).unwrap_or(0);
         Ok(Sample {
-            needles: vec![at..at + asked.says.len()],
+            needles: iter::once(at..at + asked.says.len()).collect(),
             context: filled.text,
             answer_prefix: asked.answer_prefix.clone(),
             references: vec![asked.answer.to_owned()],

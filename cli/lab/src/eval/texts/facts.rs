@@ -1,6 +1,8 @@
 //! Questions about documents with facts, of the kinds that the embedded model was trained on. Each text is asked about one
 //! of its facts.
 
+use std::iter;
+
 use ::facts::{DEMO_KINDS, DocumentOptions, Fact, FactDocument, FactKind};
 use tasks::{Sample, SampleOptions};
 
@@ -72,7 +74,7 @@ fn ask(text: String, fact: &Fact, answer_prefix: &str, count: &dyn Fn(&str) -> u
         question: format!("{SEPARATOR}{}", fact.question),
         answer_prefix: answer_prefix.to_owned(),
         references: vec![fact.key.clone()],
-        needles: vec![at..at + fact.key.len()],
+        needles: iter::once(at..at + fact.key.len()).collect(),
         tokens: count(&text) + ANSWER_TOKENS,
         context: text,
     })
