@@ -139,6 +139,8 @@ impl<'a> Graphs<'a> {
     /// Bytes of a decode step, and of chunks of up to `chunk` tokens through all layers.
     fn through_model(&self, chunk: usize) -> Result<(Bytes, Bytes), EngineError> {
         let (mut of_step, mut of_chunk) = ([0; 2], [0; 2]);
+        // Exact prefill looks up the embeddings of whole chunks, whatever lanes have room for.
+        self.measure(vec![(Place::Host, self.forward.embedding_graph(chunk))], &mut of_chunk)?;
         let chunk = self.max_appended().map_or(chunk, |rows| chunk.min(rows).max(1));
         let graphs = |n| self.forward.model_graphs(n, OutputTokens::Last, |layer| self.store[layer].clone());
         self.measure(graphs(1), &mut of_step)?;
