@@ -185,7 +185,8 @@ impl Graph {
         for stage in &self.stages {
             let mut computed = HashSet::new();
             for node in self.nodes(stage.clone()) {
-                for raw in operands(&node).filter(|raw| rankings.contains(raw)) {
+                // A copy to another type is an operand of itself.
+                for raw in operands(&node).filter(|raw| *raw != node.raw && rankings.contains(raw)) {
                     let ranking = self.context.handle(raw);
                     if !computed.contains(&ranking.root()) {
                         return Err(Error::Operands {

@@ -6,12 +6,18 @@
 //! reads, and overwrites with what the other place computed (`ggml::Context::exchange`). `compute/pass.rs` lets the
 //! stages take turns.
 //!
+//! What is done with the rows of a layer has two *forms* (`kernels::Form`): our own kernels, which CPUs and NVIDIA GPUs have for
+//! most heads, and graphs of ggml's operations. [`backends::Backends::form`] says which a place takes for a layer. The second
+//! form reads whole lanes. So the store and the scratch memory clear them where it is used, and clear what a computation that
+//! was taken back has left. A device that lacks an operation for some type is found when the store is made.
+//!
 //! ggml's CUDA backend knows nothing of our operations. A custom node has two implementations: a closure for the CPU,
 //! and a launch of a kernel of `kernels/cuda`. `ggml::Backend::compute` gives runs of ggml's nodes to ggml and launches
 //! ours between them, on one stream. A graph that is computed again is recorded as a CUDA graph the second time and
-//! replayed from then on, because launches never wait, allocate or copy from the host. Without a GPU, two things stand
-//! in for one in tests (feature `testing`): the *emulator* (`kernels/cuda/emulator.h`) runs the kernels on the host, and
-//! the *CUDA mock* (`tests/mock-cuda`) replaces CUDA's runtime library and checks every call.
+//! replayed from then on, because launches never wait, allocate or copy from the host. Without a GPU, three things stand
+//! in for one in tests (feature `testing`): the *emulator* (`kernels/cuda/emulator.h`) runs the kernels on the host,
+//! the *CUDA mock* (`tests/mock-cuda`) replaces CUDA's runtime library and checks every call, and the *portable device*
+//! (`ggml::Backend::portable`) is a second CPU backend that refuses our operations.
 
 pub mod backends;
 pub(crate) mod ledger;

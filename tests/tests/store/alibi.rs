@@ -250,7 +250,9 @@ fn the_plan_counts_the_bytes_of_positions() {
     let (planned, allocated) = (plan.host.compute + plan.device.compute, session.store().bytes() as f64);
     assert!((allocated / predicted - 1.0).abs() < 0.01, "{predicted} planned, {allocated} allocated");
     let compute = session.compute_bytes();
-    assert!(compute <= planned && planned <= 2 * compute, "{compute} allocated, {planned} planned");
+    // Portable operations work on whole lanes: in later texts, which the plan counts, on longer ones than in this one.
+    let most = if tests::host_device() == longhand::DeviceKind::Portable { 10 } else { 2 };
+    assert!(compute <= planned && planned <= most * compute, "{compute} allocated, {planned} planned");
 }
 
 /// A head's query or key matrix in f64, `[head_dim][inputs]`. With a bias, its last column is the bias, whose input

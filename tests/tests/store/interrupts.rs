@@ -146,8 +146,8 @@ fn an_interrupted_first_text_leaves_a_whole_beginning() {
 #[test]
 fn an_interrupted_exact_prefill_goes_on_where_it_stopped() {
     let alibi = golden_model("baichuan-alibi-f16");
-    // A portable operation is many of ggml's.
-    let times = if tests::host_device() == DeviceKind::Portable { 8 } else { 1 };
+    // A portable operation is many of ggml's, of which a layer takes unlike numbers under unlike policies.
+    let (times, few) = if tests::host_device() == DeviceKind::Portable { (8, 0) } else { (1, 2) };
     for (engine, operations) in [
         (tiny_model(), 40 * times),
         (alibi, 300 * times),
@@ -176,7 +176,7 @@ fn an_interrupted_exact_prefill_goes_on_where_it_stopped() {
                 assert!(now >= share && interrupts < 1000, "{policy}: {now} after {share}");
                 (interrupts, share) = (interrupts + 1, now);
             }
-            assert!(interrupts > 2 && share > 0.5, "{policy}: {interrupts} interrupts, {share}");
+            assert!(interrupts > few && share > 0.5, "{policy}: {interrupts} interrupts, {share}");
             assert_eq!(stopped.first_text_share(), None);
             let mut fresh = make(&engine, &policy, Prefill::Exact);
             sync(&mut fresh, &tokens[..200]);

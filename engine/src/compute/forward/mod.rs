@@ -41,7 +41,7 @@ pub struct Forward {
     /// Whether contexts are longer than that of LongRoPE's original training.
     long_context: bool,
     placement: Placement,
-    /// By [`Place`].
+    /// The kernels of each [`Place`].
     kernels: [Kernels; 2],
     /// Whether intermediates stay readable after the computation.
     trace: bool,
@@ -132,7 +132,7 @@ impl Forward {
     }
 
     /// The form in which a layer's operations are computed.
-    fn form(&self, layer: usize) -> Form {
+    pub(crate) fn form(&self, layer: usize) -> Form {
         self.kernels[self.placement.of(layer) as usize].form(self.heads[layer])
     }
 

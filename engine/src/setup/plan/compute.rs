@@ -9,7 +9,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ggml::{Buffer, BufferType, Context, Graph, GraphAllocator, Type};
 use kernels::graph::{AttentionShape, GraphLane, RowPositions, SeenPart};
-use kernels::{Form, Kernels};
 use models::spec::ModelSpec;
 
 use super::{Placement, PlanOptions, WeightBytes};
@@ -49,7 +48,6 @@ struct Graphs<'a> {
     layout: &'a Layout,
     placement: Placement,
     forward: Forward,
-    kernels: [Kernels; 2],
     no_memory: Buffer,
     tensors: Vec<LayerTensors>,
     store: Vec<LayerRows>,
@@ -70,7 +68,6 @@ impl<'a> Graphs<'a> {
             layout,
             placement: options.placement,
             forward: Forward::new(spec, weights, options.placement, options.kernels),
-            kernels: options.kernels,
             store: rows(layout, &tensors),
             tensors,
             no_memory,
@@ -99,7 +96,7 @@ impl<'a> Graphs<'a> {
     /// Whether graphs of a layer read whole lanes: what they take depends on how many rows there are, and policies act in
     /// graphs that may be larger than those of the model.
     fn reads_whole_lanes(&self, layer: usize) -> bool {
-        form(self.layout, layer, self.placement, self.kernels).reads_whole_lanes()
+        self.forward.form(layer).reads_whole_lanes()
     }
 
     /// The number of rows for which lanes that are read whole have room. Their graphs cannot be built for more.
@@ -110,7 +107,7 @@ impl<'a> Graphs<'a> {
     }
 
     fn forecast(&self, layer: usize) -> LayerForecast<'_> {
-        let form = form(self.layout, layer, self.placement, self.kernels);
+        let form = self.forward.form(layer);
         let sink_logits = self.forward.sink_logits(layer);
         LayerForecast::new(form, self.layout, layer, &self.tensors[layer], sink_logits)
     }
@@ -142,6 +139,8 @@ impl<'a> Graphs<'a> {
     /// Bytes of a decode step, and of chunks of up to `chunk` tokens through all layers.
     fn through_model(&self, chunk: usize) -> Result<(Bytes, Bytes), EngineError> {
         let (mut of_step, mut of_chunk) = ([0; 2], [0; 2]);
+        // Exact prefill looks up the embeddings of whole chunks, whatever lanes have room for.
+        self.measure(vec![(Place::Host, self.forward.embedding_graph(chunk))], &mut of_chunk)?;
         let chunk = self.max_appended().map_or(chunk, |rows| chunk.min(rows).max(1));
         let graphs = |n| self.forward.model_graphs(n, OutputTokens::Last, |layer| self.store[layer].clone());
         self.measure(graphs(1), &mut of_step)?;
@@ -222,7 +221,7 @@ impl<'a> Graphs<'a> {
     fn kind(&self, layer: usize) -> impl PartialEq + use<'a> {
         let (heads, width) = (self.spec.kv_heads(layer), self.spec.network_width(layer));
         let experts = self.spec.experts_of(layer).map(|_| self.placement.of_experts(layer));
-        // Of graphs that read whole lanes, the layer with the most rows would do, but each is measured.
+        // Where whole lanes are read, each layer may have lanes of other sizes.
         let whole = self.reads_whole_lanes(layer).then_some(layer);
         (self.layout.state(layer).is_some(), self.layout.has_rows(layer), heads, width, experts, whole)
     }
@@ -244,11 +243,6 @@ fn rows(layout: &Layout, tensors: &[LayerTensors]) -> Vec<LayerRows> {
         LayerRows::new(rows, tensors.queries.as_ref(), tensors.state.as_ref())
     };
     tensors.iter().zip(&layout.layers).map(of_layer).collect()
-}
-
-/// The form in which a layer of a layout is computed.
-fn form(layout: &Layout, layer: usize, placement: Placement, kernels: [Kernels; 2]) -> Form {
-    kernels[placement.of(layer) as usize].form(layout.heads[layer])
 }
 
 /// The rows of a text in exact prefill.
@@ -315,15 +309,14 @@ impl GraphShape {
     fn of(layout: &Layout, options: &PlanOptions) -> GraphShape {
         /// The rows beyond which a device splits them into no more parts.
         const MAX_SPLIT_ROWS: usize = 32 * 64;
+        let reads_whole_lanes = |layer| {
+            let kernels = options.kernels[options.placement.of(layer) as usize];
+            kernels.form(layout.heads[layer]).reads_whole_lanes()
+        };
         let layer = |(layer, lanes): (usize, &Vec<_>)| LayerShape {
             k_type: layout.k_types[layer],
             stored_queries: layout.stored_queries(layer),
-            lanes: (lanes.iter())
-                .map(|lane| {
-                    let form = form(layout, layer, options.placement, options.kernels);
-                    lane_shape(lane, form.reads_whole_lanes())
-                })
-                .collect(),
+            lanes: lanes.iter().map(|lane| lane_shape(lane, reads_whole_lanes(layer))).collect(),
         };
         fn lane_shape(lane: &crate::kv::LaneLayout, reads_whole: bool) -> LaneShape {
             LaneShape {
