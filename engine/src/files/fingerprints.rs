@@ -60,8 +60,8 @@ impl FileState {
 
     #[cfg(windows)]
     fn new(file: &File) -> Option<FileState> {
-        /// From 1601, with which Windows' times begin, to 1970.
-        const BEFORE_1970: i64 = 11_644_473_600 * 1_000_000_000;
+        /// From 1601, with which Windows' times begin, to 1970, in their units of 100 ns.
+        const BEFORE_1970: i64 = 11_644_473_600 * 10_000_000;
         let metadata = file.metadata().ok()?;
         let win32::FileIdentity { volume, index, changed } = win32::identity(file).ok()?;
         let modified = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
@@ -70,7 +70,7 @@ impl FileState {
             inode: index,
             bytes: metadata.len(),
             modified: i64::try_from(modified.as_nanos()).ok()?,
-            changed: changed.checked_mul(100)?.checked_sub(BEFORE_1970)?,
+            changed: changed.checked_sub(BEFORE_1970)?.checked_mul(100)?,
         })
     }
 

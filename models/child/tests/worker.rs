@@ -103,7 +103,10 @@ fn a_worker_that_never_ends_is_ended() {
 
 fn a_worker_says_how_it_failed() {
     assert_eq!(ending(PANIC), (io::ErrorKind::UnexpectedEof, Ending::Panicked));
-    assert_eq!(ending(OVERFLOW), (io::ErrorKind::UnexpectedEof, Ending::StackOverflow));
+    let (error, ending) = ending(OVERFLOW);
+    assert_eq!(error, io::ErrorKind::UnexpectedEof);
+    // Wine ends a process so whose stack overflows.
+    assert!(ending == Ending::StackOverflow || cfg!(windows) && ending == Ending::Panicked, "{ending:?}");
 }
 
 /// Wine takes the limit and does not keep it.
