@@ -38,7 +38,8 @@ pub fn samples_alike(options: &SampleOptions, count: &dyn Fn(&str) -> usize) -> 
         let alike: Vec<String> = others.into_iter().map(|other| other.text).chain([asks]).collect();
         // From the end on, so that places before stay where they are. Which of them comes first differs.
         for place in (1..=alike.len()).rev() {
-            let from = text.floor_char_boundary(text.len() * place / (alike.len() + 1));
+            let from = text.len() * place / (alike.len() + 1);
+            let from = (0..=from).rev().find(|at| text.is_char_boundary(*at))?;
             let at = from + text[from..].find(". ")? + 2;
             text.insert_str(at, &format!("{} ", alike[(place + number) % alike.len()]));
         }
