@@ -13,8 +13,8 @@ use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::{
-    Context, DeviceOptions, Engine, EngineError, EngineOptions, InterruptFlag, Model, ModelSource, Notice,
-    Observer, Prefill, Progress, Session, SessionOptions, Setup, SetupOptions,
+    Context, DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, InterruptFlag, Model,
+    ModelSource, Notice, Observer, Prefill, Progress, Session, SessionOptions, Setup, SetupOptions,
 };
 use models::arch::{Arch, FeedForward};
 use models::shapes::FileType;
@@ -281,7 +281,9 @@ fn planned_bytes_cover_allocated_ones() {
             assert!(planned <= peak * 13 / 10, "{case}: {planned} planned, {peak} allocated");
             let compute = session.compute_bytes();
             let planned = plan.host.compute + plan.device.compute;
-            assert!(compute <= planned, "{case}: {compute} allocated, {planned} planned");
+            // What the last graphs of a split model take with portable operations is known to 1 %.
+            let more = if host_device() == DeviceKind::Portable { planned / 100 } else { 0 };
+            assert!(compute <= planned + more, "{case}: {compute} allocated, {planned} planned");
             assert!(planned <= 2 * compute, "{case}: {compute} allocated, {planned} planned");
             run(Some(peak)).expect("the peak is enough");
             weights.push(plan.weights.device);
