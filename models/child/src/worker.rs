@@ -140,7 +140,6 @@ impl Child {
         let mut channel = child.channel(Instant::now() + TIME_TO_BEGIN);
         channel.read_exact(&mut [BEGUN])?;
         channel.write_all(&request)?;
-        drop(channel);
         Ok(child)
     }
 

@@ -15,6 +15,9 @@ use crate::kv::layout::{LaneLayout, Layout};
 use crate::kv::policy::{Event, EvictionPlan, LaneStatus};
 use crate::kv::tensors::LayerTensors;
 
+/// Rows that are evicted, of each head.
+type EvictedRows = Vec<Vec<u32>>;
+
 /// The lanes of a layer of a store, with tensors that have no memory.
 pub(crate) struct LayerForecast<'a> {
     pub(crate) form: Form,
@@ -114,7 +117,7 @@ impl<'a> LayerForecast<'a> {
         lane: &LaneLayout,
         event: Event,
         rows: Rows,
-    ) -> Result<(Option<Graph>, Option<Vec<Vec<u32>>>), EngineError> {
+    ) -> Result<(Option<Graph>, Option<EvictedRows>), EngineError> {
         let status = LaneStatus {
             event,
             forced: event == Event::Chunk,
