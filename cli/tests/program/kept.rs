@@ -265,7 +265,8 @@ fn conversations_are_shown_checked_exported_and_removed() {
         out,
         format!(
             "# Conversation with needle\n\nDocuments: manage.txt\n\nSystem message: Be brief.\n\n\
-             ## {NUMBER}\n\n{NUMBER_IS}\n\n## {KEY}\n\n{KEY_IS}\n"
+             ## {NUMBER}\n\n{NUMBER_IS}\n\nFrom:\n\n- manage.txt: {NUMBER_IS}\n\n\
+             ## {KEY}\n\n{KEY_IS}\n\nFrom:\n\n- manage.txt: {KEY_IS}\n"
         )
     );
     let json = user.run(&["sessions", "export", "--json"], "").json();

@@ -40,15 +40,15 @@ struct Scene {
 const SCENES: &[Scene] = &[
     Scene {
         name: "chat",
-        title: "A chat about two documents: a question, its answer, and what the KV cache holds",
-        command: "chat --private -f journal.txt -f lighthouse.docx --policy razor:buffer=256",
+        title: "A chat about two documents: answers with the pages they come from, and an invented number that is underlined",
+        command: "chat --private -f journal.txt -f boat.pdf --policy razor:buffer=256",
         steps: &[
             Type("What is Mary's favorite number?"),
-            Wait("is 34251."),
+            Wait("from: journal.txt"),
             Type("What is the pass key?"),
-            Wait("is 9078648."),
-            Type("/stats"),
-            Wait("answered"),
+            Wait("from: boat.pdf p. 2"),
+            Type("What is the code of the lamp?"),
+            Wait("not in the documents: "),
             Prompt,
         ],
     },
@@ -57,8 +57,8 @@ const SCENES: &[Scene] = &[
         title: "The rows that each KV head keeps of a document, and where the rows of one head lie",
         command: "chat -q --private -f journal.txt --policy razor:buffer=256",
         steps: &[
-            Type("What is the pass key?"),
-            Wait("is 9078648."),
+            Type("What is Mary's favorite number?"),
+            Wait("is 34251."),
             Type("/kv"),
             Wait("rows"),
             Type("/kv 1.0"),
@@ -68,7 +68,7 @@ const SCENES: &[Scene] = &[
     },
 ];
 
-/// A folder with a long document, in which two facts are far from the end, and a short one.
+/// A folder with a long document, in which a fact is far from the end, and a short one.
 fn documents() -> std::path::PathBuf {
     let folder = scratch("pictures");
     let (subjects, verbs, objects) = (
@@ -85,15 +85,13 @@ fn documents() -> std::path::PathBuf {
             objects[n % objects.len()],
             if n % 8 == 7 { "\n" } else { " " }
         );
-        match n {
-            60 => text += "Mary's favorite number is 34251. ",
-            300 => text += "The pass key is 9078648. ",
-            _ => {}
+        if n == 60 {
+            text += "Mary's favorite number is 34251. ";
         }
     }
     fs::write(folder.join("journal.txt"), text).expect("a document");
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("documents/tests/fixtures/lighthouse.docx");
-    fs::copy(fixture, folder.join("lighthouse.docx")).expect("a document");
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("documents/tests/fixtures/boat.pdf");
+    fs::copy(fixture, folder.join("boat.pdf")).expect("a document");
     folder
 }
 
