@@ -406,13 +406,14 @@ fn on_disk(path: &Path, error: &io::Error) -> Failure {
 /// Refuses a download for which the disk of `folder` has no space.
 fn check_space(folder: &Path, needed: u64) -> Result<(), Failure> {
     if let Some(free) = folders::free_bytes(folder)
-        && free < needed {
-            let (needed, free) = (format::bytes(needed as usize), format::bytes(free as usize));
-            return Err(Failure::new(
-                format!("{}: {needed} are needed, but only {free} are free", folder.display()),
-                "free some space, or set HF_HUB_CACHE to a folder on another disk",
-            ));
-        }
+        && free < needed
+    {
+        let (needed, free) = (format::bytes(needed as usize), format::bytes(free as usize));
+        return Err(Failure::new(
+            format!("{}: {needed} are needed, but only {free} are free", folder.display()),
+            "free some space, or set HF_HUB_CACHE to a folder on another disk",
+        ));
+    }
     Ok(())
 }
 

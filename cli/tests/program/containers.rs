@@ -97,7 +97,13 @@ fn sigterm_ends_process_1_in_every_phase() {
     let long = file("containers-long.txt", long);
     for (phase, args, input, sign, is_kept) in [
         ("the prompt", &["chat", "-m", &model][..], "", "the model is ready", false),
-        ("an answer", &["chat", "-m", &model, "--temp", "0", "-n", "100000", "-c", "30000"], "Why?\n", "!!!!", true),
+        (
+            "an answer",
+            &["chat", "-m", &model, "--temp", "0", "-n", "100000", "-c", "30000"],
+            "Why?\n",
+            "!!!!",
+            true,
+        ),
         ("a reading", &["chat", "-f", &long], "Why?\n", "tokens", false),
         ("a question's reading", &["ask", "-f", &long, "Why?"], "", "tokens", false),
     ] {

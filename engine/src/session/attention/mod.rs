@@ -38,6 +38,7 @@ pub(super) struct AttentionRecord {
     /// Only tokens at multiples of it are kept.
     stride: usize,
     /// What the rings take on the host and on the device.
+    #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "tests compare it with the plan"))]
     bytes: [usize; 2],
 }
 
