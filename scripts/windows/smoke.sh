@@ -36,7 +36,7 @@ fact="Mary's favorite number is 34251."
 question="What is Mary's favorite number?"
 none=/dev/null
 step version '^commit: ' --version < $none
-step devices '^cpu .*free' devices < $none
+step devices '^cpu .*yes' devices < $none
 step plan 'full' plan -c 32k < $none
 step policies 'razor' policies < $none
 step demo '1 of 1' demo --tokens 1k --facts 1 -q < $none
