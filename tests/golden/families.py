@@ -397,8 +397,9 @@ def main():
     torch.set_num_threads(1)
     args.out.mkdir(parents=True, exist_ok=True)
     index = {entry["name"]: entry for entry in json.loads((args.out / "index.json").read_text())} if args.names else {}
-    steps, kept_logits = (packed.read(args.out / f"{what}.json.br") if args.names else {} for what in ("intermediates", "logits"))
-    models = packed.read_models(args.out / "models.zip.br") if args.names else {}
+    steps = packed.read(args.out / "intermediates.json.br") if args.names else {}
+    kept_logits = packed.read_logits(args.out / "logits.br") if args.names else {}
+    models = packed.read_models(args.out / "models.br") if args.names else {}
     for number, case in CASES:
         if args.names and case.name not in args.names:
             continue
@@ -431,7 +432,7 @@ def main():
             index[name] = {"name": name, "reference": "transformers" if case.kind == "f32" else "llama.cpp",
                            **limits, "tokens": ids}
             print(f"{name:28} std {logits.std():.2f} limits {limits} {beside}", flush=True)
-    packed.write_models(args.out / "models.zip.br", models)
+    packed.write_models(args.out / "models.br", models)
     packed.write(args.out / "intermediates.json.br", steps)
     packed.write_logits(args.out / "logits.br", kept_logits)
     lines = ",\n".join(json.dumps(entry) for entry in index.values())

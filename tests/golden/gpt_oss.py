@@ -84,7 +84,7 @@ def main():
     source = next(entry for entry in index if entry["name"] == SOURCE)
     all_logits = packed.read_logits(FAMILIES / "logits.br")
     golden = np.array(all_logits[SOURCE]).reshape(-1, 264)
-    models = packed.read_models(FAMILIES / "models.zip.br")
+    models = packed.read_models(FAMILIES / "models.br")
     model = models[SOURCE]
     at = model.index(KEY) + len(KEY)
     changed = model[:at] + np.float32(BETA_SLOW).tobytes() + model[at + 4 :]
@@ -96,7 +96,7 @@ def main():
         path.write_bytes(changed)
         logits = forward(path, source["tokens"])[-len(golden) :].astype(np.float32)
     print(f"{SOURCE} differs from transformers by {difference:.1e}, {NAME} from {SOURCE} by {np.abs(logits - golden).max():.2f}")
-    packed.write_models(FAMILIES / "models.zip.br", models | {NAME: changed})
+    packed.write_models(FAMILIES / "models.br", models | {NAME: changed})
     packed.write_logits(FAMILIES / "logits.br", all_logits | {NAME: packed.rounded(logits, packed.LOGITS)})
     entry = source | {"name": NAME, "reference": "numpy"}
     index = [entry for entry in index if entry["name"] != NAME] + [entry]

@@ -1,8 +1,8 @@
-//! Files of a folder of golden cases: they lie in it, or in its `cases.zip`.
+//! Files of a folder of golden cases: they lie in it, or in its `cases.zip.br`, a ZIP file that is compressed as a whole.
 
 use std::cell::RefCell;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
+use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -10,22 +10,25 @@ use serde_json::Value;
 use zip::ZipArchive;
 
 use crate::npy::Array;
+use crate::packed;
 
 /// The files.
 pub(crate) enum CaseFiles {
     /// They lie in this folder.
     Folder(PathBuf),
     /// They are packed.
-    Zip(RefCell<ZipArchive<File>>),
+    Zip(RefCell<ZipArchive<Cursor<Vec<u8>>>>),
 }
 
 impl CaseFiles {
     /// The files of a folder.
     pub fn open(folder: &Path) -> Result<CaseFiles> {
-        match File::open(folder.join("cases.zip")) {
-            Ok(file) => Ok(CaseFiles::Zip(RefCell::new(ZipArchive::new(file).context("cases.zip")?))),
-            Err(_) => Ok(CaseFiles::Folder(folder.to_owned())),
+        let path = folder.join("cases.zip.br");
+        if !path.exists() {
+            return Ok(CaseFiles::Folder(folder.to_owned()));
         }
+        let archive = ZipArchive::new(Cursor::new(packed::file(&path)?)).context("cases.zip.br")?;
+        Ok(CaseFiles::Zip(RefCell::new(archive)))
     }
 
     /// A JSON file.
@@ -47,7 +50,7 @@ impl CaseFiles {
     }
 }
 
-fn unpacked(archive: &mut ZipArchive<File>, name: &str) -> Result<Vec<u8>> {
+fn unpacked(archive: &mut ZipArchive<Cursor<Vec<u8>>>, name: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     archive.by_name(name)?.read_to_end(&mut bytes)?;
     Ok(bytes)

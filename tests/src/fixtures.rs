@@ -2,21 +2,20 @@
 //! work.
 
 use std::collections::BTreeMap;
-use std::io::{Cursor, Read};
 use std::sync::{Arc, LazyLock};
 
-use brotli_decompressor::Decompressor;
 use ggml::Type;
 use longhand::heads::{HeadProfile, ScoreMap, ScoresPer};
+use longhand::plan::PlanOptions;
 use longhand::testing::kv::PolicyChoice;
 use longhand::testing::kv::policy::policies;
 use longhand::{Engine, EngineError, EngineOptions, Hint, ModelSource, Session, SessionOptions};
 use models::arch::Arch;
 use models::gguf::GgufFile;
 use models::shapes::{ExpertShape, FileType, ModelShape};
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
-use zip::ZipArchive;
+use serde_json::Value;
+
+use crate::packed;
 
 /// The cases of `golden/index.json`.
 pub fn golden_cases() -> Vec<Value> {
@@ -64,43 +63,24 @@ pub fn model_in_memory(name: &str, bytes: Vec<u8>, options: &EngineOptions) -> A
     engine.unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
+/// What a plan needs to know of a session of this engine that reads `prompt` tokens in chunks, layer by layer.
+pub fn plan_options(engine: &Engine, prompt: usize, chunk: usize) -> PlanOptions {
+    PlanOptions {
+        repack: true,
+        prompt,
+        chunk,
+        exact: true,
+        record_attention: false,
+        placement: engine.placement(),
+        kernels: engine.backends().kernels(),
+    }
+}
+
 /// A packed model of `golden/families` by its name, unpacked.
 pub fn family_file(name: &str) -> Vec<u8> {
-    static MODELS: LazyLock<Vec<u8>> = LazyLock::new(|| unpacked("golden/families/models.zip.br"));
-    let mut models = ZipArchive::new(Cursor::new(MODELS.as_slice())).expect("a ZIP file");
-    let mut bytes = Vec::new();
-    let mut file = models.by_name(&format!("{name}.gguf")).unwrap_or_else(|error| panic!("{name}: {error}"));
-    file.read_to_end(&mut bytes).expect("the file is whole");
-    bytes
-}
-
-/// Numbers of a packed file of `golden`, by name; `golden/packed.py` writes them.
-pub fn numbers<T: DeserializeOwned>(path: &str) -> BTreeMap<String, T> {
-    serde_json::from_slice(&unpacked(path)).expect(path)
-}
-
-/// Logits of a packed file of `golden`, by name; `golden/packed.py` writes them.
-pub fn golden_logits(path: &str) -> BTreeMap<String, Vec<f32>> {
-    let bytes = unpacked(path);
-    let end = bytes.iter().position(|byte| *byte == b'\n').expect(path);
-    let counts: Map<String, Value> = serde_json::from_slice(&bytes[..end]).expect(path);
-    let planes = &bytes[end + 1..];
-    let n = planes.len() / 3;
-    let number = |i: usize| i32::from_le_bytes([0, planes[i], planes[n + i], planes[2 * n + i]]) >> 8;
-    let mut logits = (0..n).map(|i| (f64::from(number(i)) / 1e4) as f32);
-    let mut of_name = |(name, count): (String, Value)| {
-        let count = count.as_u64().expect(path) as usize;
-        (name, logits.by_ref().take(count).collect())
-    };
-    counts.into_iter().map(&mut of_name).collect()
-}
-
-/// A packed file, unpacked.
-pub fn unpacked(path: &str) -> Vec<u8> {
-    let packed = std::fs::read(crate::data(path)).expect(path);
-    let mut bytes = Vec::new();
-    Decompressor::new(&packed[..], 4096).read_to_end(&mut bytes).expect("the file is packed");
-    bytes
+    static MODELS: LazyLock<BTreeMap<String, Vec<u8>>> =
+        LazyLock::new(|| packed::models("golden/families/models.br"));
+    MODELS.get(name).unwrap_or_else(|| panic!("there is no {name}")).clone()
 }
 
 /// A file with two layers of experts, whose rows have 256 elements, which all types can hold.

@@ -3,7 +3,7 @@
 //! and compares the results.
 //!
 //! A folder of cases holds `index.json`, a JSON file for each policy, and arrays in NumPy's format, or all of them in
-//! `cases.zip`; `golden/policies/cases/README.md` describes them. Cases of policies that the engine does not have are
+//! `cases.zip.br`; `golden/policies/cases/README.md` describes them. Cases of policies that the engine does not have are
 //! skipped and counted.
 
 use std::ops::Range;
@@ -17,10 +17,10 @@ use longhand::heads::{self, SelectionRule};
 use longhand::testing::alibi::{self, HeadWeights, ScopeOptions};
 use longhand::testing::backends::Backends;
 use longhand::testing::calibrate::{Occurrences, Pattern, score_heads};
-use longhand::testing::forward::{STORE_TENSORS, record_attention};
+use longhand::testing::forward::{operation_tensors, record_attention};
 use longhand::testing::kv::policy::{Event, Pool, Recent, paper_formulas};
 use longhand::testing::kv::{
-    AttentionRecorder, CompensationSums, LaneValues, LayerRows, Layout, PolicyChoice, Store, StoreOptions,
+    CompensationSums, LaneValues, LayerRows, Layout, PolicyChoice, Store, StoreOptions,
 };
 use longhand::testing::placement::{Place, Placement};
 use longhand::testing::scratch::first_text_chunks;
@@ -308,12 +308,7 @@ impl Runner {
         let shape = rows.shape();
         let n = tokens.len();
         let form = self.backends.form(self.place(), shape);
-        let of_lane = |lane: &GraphLane| form.max_tensors(lane, shape.group, n);
-        let of_recorder = |recorder: &AttentionRecorder| {
-            STORE_TENSORS + recorder.accumulators.iter().map(|to| of_lane(&to.lane)).sum::<usize>()
-        };
-        let tensors = to.lanes.iter().map(of_lane).chain(to.recorders.iter().map(of_recorder));
-        let ctx = Context::new(16 + tensors.sum::<usize>());
+        let ctx = Context::new(16 + operation_tensors(form, shape.group, to, n));
         let [k, v] = ["k", "v"].map(|name| ctx.input(name, Type::F32, [shape.head_dim, shape.n_kv_heads, n]));
         let state = lane_state(&ctx, layer, n);
         let positions = &state.positions;

@@ -5,6 +5,7 @@ mod case_files;
 pub mod fixtures;
 pub mod golden;
 pub mod npy;
+pub mod packed;
 pub mod talking;
 
 use std::path::PathBuf;
@@ -45,6 +46,11 @@ pub fn host_device() -> DeviceKind {
 /// The device under test, or [`host_device`], for tests that need a device.
 pub fn some_device() -> DeviceOptions {
     device().unwrap_or(DeviceOptions::all(host_device()))
+}
+
+/// Whether the host stands in for the device of [`some_device`].
+pub fn is_host() -> bool {
+    some_device().kind == host_device()
 }
 
 /// Added to the tolerance of logits: 0 on the CPU, 0.01 on a device, where attention of many queries

@@ -7,7 +7,7 @@ inputs and stored in the JSON files. A case without ties is accepted only if wha
 when the reference runs in float32 and under four random relative perturbations of 5e-6 of every input; parameters move along
 the list of candidates until that holds, so that f32 code has to keep exactly the same rows. `--profile heldout` takes other
 shapes and parameters."""
-import argparse, json, math, os, zipfile
+import argparse, io, json, math, os, zipfile
 import numpy as np
 import reference as R
 
@@ -15,7 +15,7 @@ ap = argparse.ArgumentParser()
 ap.add_argument("--out", required=True)
 ap.add_argument("--seed", type=int, required=True)
 ap.add_argument("--profile", choices=["golden", "heldout"], required=True)
-ap.add_argument("--pack", action="store_true", help="put all but README.md and row_shares.json into cases.zip")
+ap.add_argument("--pack", action="store_true", help="put all but README.md and row_shares.json into cases.zip.br (needs brotli)")
 A_ = ap.parse_args()
 rng = np.random.default_rng(A_.seed)
 os.makedirs(os.path.join(A_.out, "data"), exist_ok=True)
@@ -27,14 +27,19 @@ SHAPES = dict(A=(2, 1, 44, 64) if HELD else (2, 1, 40, 64),
               D=(2, 2, 640, 16) if HELD else (2, 2, 700, 16),
               E=(2, 1, 171, 40) if HELD else (3, 1, 150, 24))
 QROWS = 64                                   # rows of Q stored for the long banks C, D
-f32 = lambda x: np.ascontiguousarray(x, dtype=np.float32)
 saved = {}
+
+
+def f32(x):
+    """Numbers of 13 binary digits, which take less room in the file than those of 24."""
+    bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32)
+    return ((bits + 0x400) & ~np.uint32(0x7FF)).view(np.float32)
 
 
 def save(name, arr):
     rel = "data/%s.npy" % name
     if rel not in saved:
-        np.save(os.path.join(A_.out, rel), np.ascontiguousarray(arr, dtype="<f4"))
+        np.save(os.path.join(A_.out, rel), np.asarray(arr, dtype="<f4", order="C"))
         saved[rel] = list(np.shape(arr))
     return rel
 
@@ -514,7 +519,8 @@ json.dump(index, open(os.path.join(A_.out, "index.json"), "w"), indent=1)
 with open(os.path.join(A_.out, "README.md"), "w") as fh:
     fh.write("""# Cases (%s, seed %d)
 
-Made by `generate.py`; regenerate with the same seed and profile. `index.json` in `cases.zip` lists all files there.
+Made by `generate.py`; regenerate with the same seed and profile. `index.json` in `cases.zip.br`, a ZIP file that is compressed as a
+whole, lists all files there.
 `<policy>.json` = {policy, cases[]}; a case has `inputs` (name -> .npy, '<f4', C order), `params`, `expected`.
 Arrays: K, V [n_kv, n, d] (keys after RoPE); Q [n_head, rows, d] = the LAST `rows` query rows (the long banks store
 64 rows: take the last `window`/`recent` of them); q [n_head, d] = one new query after the n tokens; query head h reads
@@ -531,11 +537,15 @@ expected.acc: scores of the kept rows. stream_kvzip: of the tokens that follow t
 tot = sum(os.path.getsize(os.path.join(r, f)) for r, _, fs in os.walk(A_.out) for f in fs)
 print("%s: %d policies, %d cases, %d bytes" % (A_.out, len(cases), sum(map(len, cases.values())), tot))
 if A_.pack:
-    with zipfile.ZipFile(os.path.join(A_.out, "cases.zip"), "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    import brotli
+
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
         for name in sorted(["index.json", *(p + ".json" for p in cases), *saved]):
             # Always the same date, so that the same cases give the same file.
             entry = zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0))
-            entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, open(os.path.join(A_.out, name), "rb").read())
             os.remove(os.path.join(A_.out, name))
+    with open(os.path.join(A_.out, "cases.zip.br"), "wb") as fh:
+        fh.write(brotli.compress(packed.getvalue(), quality=11, lgwin=24))
     os.rmdir(os.path.join(A_.out, "data"))

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ggml::Type;
 use longhand::error::Shortage;
 use longhand::generate;
-use longhand::plan::{DRIVER_BYTES, Plan, PlanOptions};
+use longhand::plan::{DRIVER_BYTES, Plan};
 use longhand::policy::KvBudget;
 use longhand::saved::SavedChat;
 use longhand::setup::{DeviceRequest, fit_session, prepare_session};
@@ -24,13 +24,8 @@ use longhand::{
 use longhand::{Sampler, SamplerOptions};
 use models::chat::{ChatTemplate, Message};
 use models::tokenizer::Tokenizer;
-use tests::fixtures::{half_retrieval, max_difference, options, random_tokens, session, sync};
-use tests::{host_device, some_device};
-
-/// Whether the host stands in for the device.
-fn is_host() -> bool {
-    some_device().kind == host_device()
-}
+use tests::fixtures::{half_retrieval, max_difference, options, plan_options, random_tokens, session, sync};
+use tests::{host_device, is_host, some_device};
 
 /// By how much more a portable device may differ: where rows are f16, ggml's CPU adds values in f16, and where keys are q8_0,
 /// it rounds queries to 8 bits. Own kernels do neither.
@@ -158,15 +153,7 @@ fn planned_device_bytes_cover_allocated_ones() {
             session.sync(&random_tokens(&engine, 160, 9), &mut |_| {})?;
             session.push(1)?;
             let (_, peak) = engine.backends().at(Place::Device).memory_used().unwrap_or_default();
-            let options = PlanOptions {
-                repack: true,
-                prompt: 160,
-                chunk: 64,
-                exact: true,
-                record_attention: false,
-                placement: engine.backends().placement(),
-                kernels: engine.backends().kernels(),
-            };
+            let options = plan_options(&engine, 160, 64);
             let outline = tensor_outlines(engine.file());
             Ok((peak, Plan::new(engine.spec(), &outline, session.store().layout(), &options)?))
         };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use longhand::heads::SelectionRule;
-use longhand::plan::{Plan, PlanOptions};
+use longhand::plan::Plan;
 use longhand::policy::KvBudget;
 use longhand::setup::DeviceRequest;
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
@@ -23,9 +23,10 @@ use models::spec::{KvHeads, LocalLayers, ModelSpec, ModelTensors, PositionEncodi
 use models::types::TensorType;
 use serde_json::Value;
 use tests::fixtures::{
-    blamed_tensor, case_tokens, family_cases, family_file, family_model, golden_logits, max_difference,
+    blamed_tensor, case_tokens, family_cases, family_file, family_model, max_difference, plan_options,
     session, sync, with_policy,
 };
+use tests::packed;
 use tests::{device_tolerance, fixtures};
 
 struct Case {
@@ -53,7 +54,7 @@ impl Case {
 }
 
 fn cases() -> impl Iterator<Item = Case> {
-    let mut logits: BTreeMap<String, Vec<f32>> = golden_logits("golden/families/logits.br");
+    let mut logits: BTreeMap<String, Vec<f32>> = packed::logits("golden/families/logits.br");
     family_cases().into_iter().map(move |json| {
         let name = json["name"].as_str().expect("a name").to_owned();
         Case {
@@ -297,15 +298,7 @@ fn rows_of_layers_that_share_them_are_planned_once() {
     // f32 keys and values of two heads: a token's row in each layer, its accumulated attention and its position.
     let row = |dim: usize| 2 * 2 * 4 * dim;
     assert_eq!(layout.scratch_bytes(40), 40 * (row(16) + row(32) + 2 * 2 * (4 + 4)));
-    let options = PlanOptions {
-        repack: true,
-        prompt: 40,
-        chunk: 16,
-        exact: true,
-        record_attention: false,
-        placement: engine.placement(),
-        kernels: engine.backends().kernels(),
-    };
+    let options = plan_options(&engine, 40, 16);
     let plan = Plan::new(spec, &tensor_outlines(engine.file()), layout, &options).expect("a plan");
     assert_eq!((plan.weights, plan.host.store), (engine.weight_bytes(), layout.bytes()));
     let (planned, compute) = (plan.host.compute, session.compute_bytes());

@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 
 use longhand::{Engine, EngineOptions, ModelSource, SessionOptions};
-use tests::fixtures::{
-    case_tokens, family_cases, family_model_with, golden_cases, max_difference, numbers, session,
-};
+use tests::fixtures::{case_tokens, family_cases, family_model_with, golden_cases, max_difference, session};
+use tests::packed;
 use tests::{device_tolerance, fixtures};
 
 /// Numbers of each step of each model.
@@ -24,7 +23,7 @@ fn options(context: usize) -> SessionOptions {
 /// Every named step of a model equals that of transformers. The first that differs is where the mistake is.
 #[test]
 fn intermediates_equal_those_of_transformers() {
-    let steps: Steps = numbers("golden/intermediates.json.br");
+    let steps: Steps = packed::numbers("golden/intermediates.json.br");
     let golden = golden_cases().into_iter().filter(|case| case["intermediates"] == true);
     let mut compared = 0;
     for case in golden {
@@ -69,7 +68,7 @@ fn intermediates_equal_those_of_transformers() {
 /// The steps of all families, of the last token: every fourth number.
 #[test]
 fn intermediates_of_families_equal_those_of_transformers() {
-    let mut steps: Steps = numbers("golden/families/intermediates.json.br");
+    let mut steps: Steps = packed::numbers("golden/families/intermediates.json.br");
     let mut failures = Vec::new();
     for case in family_cases() {
         let name = case["name"].as_str().expect("a name");

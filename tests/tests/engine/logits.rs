@@ -8,9 +8,8 @@ use longhand::heads::HeadProfile;
 use longhand::{Engine, Prefill, SessionOptions};
 use models::spec::PositionEncoding;
 use serde_json::Value;
-use tests::fixtures::{
-    case_tokens, golden_cases, golden_logits, golden_model, max_difference, session, sync,
-};
+use tests::fixtures::{case_tokens, golden_cases, golden_model, max_difference, session, sync};
+use tests::packed;
 use tests::{device_tolerance, fixtures};
 
 struct Case {
@@ -39,7 +38,7 @@ fn rms_difference(a: &[f32], b: &[f32]) -> f32 {
 
 #[test]
 fn logits_equal_those_of_transformers_and_llama_cpp() {
-    let references: BTreeMap<String, Vec<f32>> = golden_logits("golden/logits.br");
+    let references: BTreeMap<String, Vec<f32>> = packed::logits("golden/logits.br");
     let mut failures = Vec::new();
     for case in cases() {
         let logits = session(&case.engine, options(512)).all_logits(&case.tokens).expect("logits");

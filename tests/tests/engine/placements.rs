@@ -20,16 +20,11 @@ use models::arch::{Arch, FeedForward};
 use models::shapes::FileType;
 use tests::fixtures::{
     blamed_tensor, family_model_with, file_with_experts, half_retrieval, max_difference, options,
-    random_tokens, session, sync,
+    plan_options, random_tokens, session, sync,
 };
-use tests::{host_device, some_device};
+use tests::{host_device, is_host, some_device};
 
 const PREFILLS: [Prefill; 2] = [Prefill::Exact, Prefill::Streaming];
-
-/// Whether the host stands in for the device.
-fn is_host() -> bool {
-    some_device().kind == host_device()
-}
 
 /// Weights as in the file: a device that the host stands in for then computes what the host computes.
 fn engine_options(layers: usize, host_experts: usize) -> EngineOptions {
@@ -264,12 +259,8 @@ fn planned_bytes_cover_allocated_ones() {
             let (peak, engine, session) = run(Some(1 << 30)).expect("a gibibyte is enough");
             let options = PlanOptions {
                 repack: false,
-                prompt: 200,
-                chunk: 64,
                 exact: prefill == Prefill::Exact,
-                record_attention: false,
-                placement: engine.placement(),
-                kernels: engine.backends().kernels(),
+                ..plan_options(&engine, 200, 64)
             };
             let outline = tensor_outlines(engine.file());
             let plan =

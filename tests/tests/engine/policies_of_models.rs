@@ -10,8 +10,9 @@ use models::gguf::GgufFile;
 use models::spec::ModelSpec;
 use serde_json::Value;
 use tests::fixtures::{
-    case_tokens, family_file, max_difference, model_in_memory, options, session, sync, unpacked, with_policy,
+    case_tokens, family_file, max_difference, model_in_memory, options, session, sync, with_policy,
 };
+use tests::packed;
 use tests::{device_tolerance, engine_options};
 
 /// Tokens computed at a time, as in `models.py`.
@@ -73,7 +74,7 @@ fn of_heads(kept: &Value, heads: usize) -> Vec<Vec<u32>> {
 }
 
 fn cases() -> impl Iterator<Item = Case> {
-    let json = unpacked("golden/policies/models.json.br");
+    let json = packed::unpacked("golden/policies/models.json.br");
     let json: Vec<Value> = serde_json::from_slice(&json).expect("the cases are JSON");
     json.into_iter().map(|json| {
         let name = json["name"].as_str().expect("a name").to_owned();

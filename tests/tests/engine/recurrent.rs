@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use longhand::plan::{Plan, PlanOptions};
+use longhand::plan::Plan;
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{Engine, Prefill, Session, SessionOptions};
-use tests::fixtures::{family_model, max_difference, options, random_tokens, session, sync};
+use tests::fixtures::{family_model, max_difference, options, plan_options, random_tokens, session, sync};
 
 const PREFILLS: [Prefill; 2] = [Prefill::Exact, Prefill::Streaming];
 
@@ -129,15 +129,7 @@ fn states_are_planned_and_do_not_grow_with_the_context() {
         let layout = session.store().layout();
         let row = layout.row_bytes(0) * spec.n_kv_heads;
         assert_eq!(layout.bytes(), state + 2 * context * row);
-        let options = PlanOptions {
-            repack: true,
-            prompt: context,
-            chunk: 20,
-            exact: true,
-            record_attention: false,
-            placement: engine.backends().placement(),
-            kernels: engine.backends().kernels(),
-        };
+        let options = plan_options(&engine, context, 20);
         let plan = Plan::new(spec, &tensor_outlines(engine.file()), layout, &options).expect("a plan");
         assert_eq!(plan.host.store + plan.device.store, layout.bytes());
         assert!(plan.undo >= 3 * state, "{} bytes for states of {state}", plan.undo);

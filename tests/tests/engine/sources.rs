@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::unfinished::with_description;
 use longhand::heads::HeadProfile;
 use longhand::policy::PolicyChoice;
 use longhand::saved::SavedChat;
@@ -21,7 +22,6 @@ use tests::fixtures::{
     session, sync, with_policy,
 };
 use tests::{device_tolerance, engine_options};
-use twox_hash::XxHash3_64;
 
 const QUESTION: &str = "What is Mary's favorite number?";
 const NEEDLE: &str = "Mary's favorite number is 34251.";
@@ -254,18 +254,12 @@ fn saved_conversations_have_the_sources_of_their_answers() {
 
 /// A session file with another conversation and a correct checksum.
 fn with_record(bytes: &[u8], change: &dyn Fn(&mut Value)) -> Vec<u8> {
-    // Magic, length of the description, description, …, checksum.
-    let end = 12 + u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes")) as usize;
-    let mut description: Value = serde_json::from_slice(&bytes[12..end]).expect("a description");
-    let mut record: Value =
-        serde_json::from_str(description["caller"].as_str().expect("a text")).expect("a conversation");
-    change(&mut record);
-    description["caller"] = record.to_string().into();
-    let description = description.to_string();
-    let length = (description.len() as u32).to_le_bytes();
-    let mut changed = [&bytes[..8], &length, description.as_bytes(), &bytes[end..bytes.len() - 8]].concat();
-    changed.extend(XxHash3_64::oneshot(&changed).to_le_bytes());
-    changed
+    with_description(bytes, &|description| {
+        let mut record: Value =
+            serde_json::from_str(description["caller"].as_str().expect("a text")).expect("a conversation");
+        change(&mut record);
+        description["caller"] = record.to_string().into();
+    })
 }
 
 /// Logits after a text, steps, a second text, its undo and other steps.

@@ -172,7 +172,7 @@ fn description_end(bytes: &[u8]) -> usize {
 }
 
 /// A file with another description and a correct checksum.
-fn with_description(bytes: &[u8], change: &dyn Fn(&mut Value)) -> Vec<u8> {
+pub(super) fn with_description(bytes: &[u8], change: &dyn Fn(&mut Value)) -> Vec<u8> {
     let end = description_end(bytes);
     let mut description: Value = serde_json::from_slice(&bytes[12..end]).expect("a description");
     change(&mut description);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ggml::Type;
 use longhand::heads::{HeadProfile, Provenance, SelectionRule};
-use longhand::plan::{Plan, PlanOptions};
+use longhand::plan::Plan;
 use longhand::testing::alibi::{self, ScopeOptions};
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::kv::{KvBudget, PolicyChoice, StoreOptions};
@@ -14,7 +14,8 @@ use longhand::testing::outline::tensor_outlines;
 use longhand::{Engine, EngineOptions, Hint, InterruptFlag, ModelSource, Prefill, Session, SessionOptions};
 use models::random::Random;
 use serde_json::Value;
-use tests::fixtures::{case_tokens, golden_cases, golden_logits, max_difference, session, sync};
+use tests::fixtures::{case_tokens, golden_cases, max_difference, plan_options, session, sync};
+use tests::packed;
 use tests::{device_tolerance, fixtures};
 
 const NAME: &str = "baichuan-alibi-f16";
@@ -42,7 +43,7 @@ fn logits_of_bounded_heads_equal_the_formulas() {
     let policy = bounded["policy"].as_str().expect("a policy");
     let prompt = bounded["prompt"].as_u64().expect("a prompt") as usize;
     let limit = case["tolerance_numpy"]["max_abs"].as_f64().expect("a tolerance") as f32;
-    let references: BTreeMap<String, Vec<f32>> = golden_logits("golden/logits.br");
+    let references: BTreeMap<String, Vec<f32>> = packed::logits("golden/logits.br");
     // The logits after token `at`.
     let expected = |name: &str, at: usize| {
         let logits = &references[bounded[name].as_str().expect(name)];
@@ -235,15 +236,7 @@ fn the_plan_counts_the_bytes_of_positions() {
         engine.spec(),
         &tensor_outlines(engine.file()),
         session.store().layout(),
-        &PlanOptions {
-            repack: true,
-            prompt: 80,
-            chunk: 32,
-            exact: true,
-            record_attention: false,
-            placement: engine.placement(),
-            kernels: engine.backends().kernels(),
-        },
+        &plan_options(&engine, 80, 32),
     )
     .expect("a plan");
     let predicted = (plan.host.store + plan.device.store) as f64;

@@ -2,7 +2,7 @@
 //! policy are in `policies.rs`.
 
 use ggml::{Backend, Type};
-use longhand::plan::{Placement, Plan, PlanOptions};
+use longhand::plan::{Placement, Plan};
 use longhand::testing::Weights;
 use longhand::testing::backends::Backends;
 use longhand::testing::outline::tensor_outlines;
@@ -12,7 +12,8 @@ use models::gguf::write::{GgufWriter, MetaValue};
 use models::spec::ModelSpec;
 use tests::device_tolerance;
 use tests::fixtures::{
-    embedded_model, half_retrieval, max_difference, options, random_tokens, session, sync, tiny_model,
+    embedded_model, half_retrieval, max_difference, options, plan_options, random_tokens, session, sync,
+    tiny_model,
 };
 
 #[test]
@@ -431,15 +432,7 @@ fn planned_bytes_equal_allocated_ones() {
         sync(&mut session, &tokens);
         session.push(1).expect("a step");
         let placement = engine.backends().placement();
-        let options = PlanOptions {
-            repack: true,
-            prompt: 700,
-            chunk: 256,
-            exact: true,
-            record_attention: false,
-            placement,
-            kernels: engine.backends().kernels(),
-        };
+        let options = plan_options(&engine, 700, 256);
         let outline = tensor_outlines(engine.file());
         let plan = Plan::new(engine.spec(), &outline, session.store().layout(), &options).expect("a plan");
         assert_eq!(plan.weights, engine.weight_bytes());
