@@ -331,14 +331,7 @@ impl Chat {
         };
         self.messages.push(Message::user(self.preamble.first_text(question)));
         self.messages.push(Message::assistant(opening + &text));
-        self.turns.push(Turn {
-            question: 0,
-            answer: answer_begins,
-            replaced: Vec::new(),
-            is_cut_off: false,
-            model: None,
-            sources: None,
-        });
+        self.turns.push(Turn { question: 0, answer: answer_begins, ..Turn::default() });
         (self.timeline, self.ahead) = (timeline, None);
         self.go_back(usize::MAX);
         Ok(reading)

@@ -147,7 +147,7 @@ pub struct Chat {
 }
 
 /// Where a question and its answer begin in the timeline, in tokens.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(from = "SavedTurn", into = "SavedTurn")]
 struct Turn {
     /// Where the timeline changes with the question.
@@ -185,9 +185,7 @@ enum SavedTurn {
 impl From<SavedTurn> for Turn {
     fn from(saved: SavedTurn) -> Turn {
         match saved {
-            SavedTurn::Usual(question, answer) => {
-                Turn { question, answer, replaced: Vec::new(), is_cut_off: false, model: None, sources: None }
-            }
+            SavedTurn::Usual(question, answer) => Turn { question, answer, ..Turn::default() },
             SavedTurn::Other { question, answer, replaced, is_cut_off, model, sources } => {
                 Turn { question, answer, replaced, is_cut_off, model, sources }
             }
@@ -386,7 +384,7 @@ impl Chat {
         let replaced = self.timeline.split_off(known);
         let was_rewritten = !replaced.is_empty();
         let (question, answer) = (known, tokens.len());
-        self.turns.push(Turn { question, answer, replaced, is_cut_off: false, model: None, sources: None });
+        self.turns.push(Turn { question, answer, replaced, ..Turn::default() });
         self.timeline = tokens;
         if was_rewritten {
             // What was replaced no longer counts for penalties.
@@ -517,13 +515,11 @@ impl Chat {
             return Ok(None);
         }
         let read = Reading::of(&mut self.session, &self.timeline, progress);
-        match (&read, self.turns.last_mut()) {
-            (Ok(_), Some(turn)) => turn.sources = None,
-            (Ok(_), None) => {}
-            (Err(_), _) => {
-                (self.messages, self.timeline) = before;
-                self.go_back(usize::MAX);
-            }
+        if read.is_err() {
+            (self.messages, self.timeline) = before;
+            self.go_back(usize::MAX);
+        } else if let Some(turn) = self.turns.last_mut() {
+            turn.sources = None;
         }
         read.map(Some)
     }

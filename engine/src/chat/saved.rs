@@ -455,9 +455,7 @@ mod tests {
             question,
             answer,
             replaced: vec![7; replaced],
-            is_cut_off: false,
-            model: None,
-            sources: None,
+            ..Turn::default()
         };
         for (turns, tokens, fits) in [
             (vec![], 0, true),

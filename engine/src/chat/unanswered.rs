@@ -88,9 +88,7 @@ mod tests {
             question,
             answer: question + 1,
             replaced: replaced.to_vec(),
-            is_cut_off: false,
-            model: None,
-            sources: None,
+            ..Turn::default()
         };
         let turns = [turn(0, &[]), turn(3, &[]), turn(4, &[9, 8])];
         let timeline = [1, 2, 3, 4, 5, 6, 7];

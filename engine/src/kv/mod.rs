@@ -38,7 +38,5 @@ pub use store::CompensationSums;
 pub(crate) use store::snapshot::{read_rows, write_positions_in_order, write_rows};
 pub use store::{Evictions, Store};
 pub(crate) use store::{HeadKeys, LayerForecast, making_room};
-#[cfg(feature = "testing")]
-pub use tensors::AttentionAccumulator;
 pub(crate) use tensors::LayerTensors;
 pub use tensors::{AttentionRecorder, LayerRows, StateTensors};

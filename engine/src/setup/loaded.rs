@@ -170,8 +170,7 @@ pub(super) fn promise(
             let free = free.bytes;
             EngineError::Memory(Shortage { context, needed, free, on_device: true, bound: None, reserved })
         })?;
-        reservations
-            .push(promised.with_lasting(plan.device.store + plan.device.compute + plan.device.recording));
+        reservations.push(promised.with_lasting(plan.device.lasting()));
     }
     Ok(Promised { session, plan, reservations })
 }

@@ -77,7 +77,7 @@ const PREFILL_MIN_TOKENS: usize = 32;
 const LAYER_TENSORS: usize = 128;
 
 /// Maximum number of tensors that store queries.
-pub const STORE_TENSORS: usize = 64;
+const STORE_TENSORS: usize = 64;
 
 /// Maximum number of tensors that experts add to a layer's graph, without those of adding up what they give.
 const EXPERT_TENSORS: usize = 96;
@@ -221,17 +221,8 @@ impl Forward {
         Some(draft.finish(result))
     }
 
-    /// Maximum number of tensors that a layer's operations on lanes make for `n` tokens: rows that are appended, attention,
-    /// stored queries, and an accumulation for each lane of a recorder.
     fn operation_tensors(&self, layer: usize, rows: &LayerRows, n: usize) -> usize {
-        let (form, group) = (self.form(layer), self.heads[layer].group);
-        let of_lane = |lane: &GraphLane| form.max_tensors(lane, group, n);
-        let of_recorder = |recorder: &AttentionRecorder| {
-            let lanes = recorder.accumulators.iter().map(|accumulator| of_lane(&accumulator.lane));
-            STORE_TENSORS + lanes.sum::<usize>()
-        };
-        rows.lanes.iter().map(|lane| 2 * of_lane(lane)).sum::<usize>()
-            + rows.recorders.iter().map(of_recorder).sum::<usize>()
+        operation_tensors(self.form(layer), self.heads[layer].group, rows, n)
     }
 
     /// Maximum number of tensors in a layer's graph, without those of operations on lanes.
@@ -490,4 +481,16 @@ fn rope_parameters(rope: &Rope, n_ctx_train: usize) -> RopeParameters {
         beta_fast: numbers.beta_fast,
         beta_slow: numbers.beta_slow,
     }
+}
+
+/// Maximum number of tensors that a layer's operations on lanes make for `n` tokens, with `group` query heads for each KV head:
+/// rows that are appended, attention, stored queries, and an accumulation for each lane of a recorder.
+pub fn operation_tensors(form: Form, group: usize, rows: &LayerRows, n: usize) -> usize {
+    let of_lane = |lane: &GraphLane| form.max_tensors(lane, group, n);
+    let of_recorder = |recorder: &AttentionRecorder| {
+        let lanes = recorder.accumulators.iter().map(|accumulator| of_lane(&accumulator.lane));
+        STORE_TENSORS + lanes.sum::<usize>()
+    };
+    rows.lanes.iter().map(|lane| 2 * of_lane(lane)).sum::<usize>()
+        + rows.recorders.iter().map(of_recorder).sum::<usize>()
 }

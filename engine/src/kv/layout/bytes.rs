@@ -85,8 +85,10 @@ impl Layout {
         // Two states: a chunk reads one and writes the other.
         let states =
             if part.state_bytes() > 0 { 2 * self.states.map_or(0, |shape| shape.bytes()) } else { 0 };
-        let attends = part.lanes().next().is_some();
-        if !attends || !self.reconstructs() && part.lanes().all(|lane| lane.policy.is_none()) {
+        let reconstructs = self.reconstructs();
+        let is_used = |layer: &usize| reconstructs || part.uses_scratch(*layer);
+        let groups = part.scratch_groups((0..part.layers.len()).filter(is_used));
+        if groups.is_empty() {
             return states;
         }
         let accumulated = if self.accumulates_attention() { 4 } else { 0 };
@@ -94,9 +96,6 @@ impl Layout {
             let row = part.row_bytes(layers[0]) + accumulated + size_of::<i32>();
             part.heads[layers[0]].n_kv_heads * tokens * row
         };
-        let reconstructs = self.reconstructs();
-        let is_used = |layer: &usize| reconstructs || part.uses_scratch(*layer);
-        let groups = part.scratch_groups((0..part.layers.len()).filter(is_used));
         states + groups.iter().map(of_group).sum::<usize>() + part.scoring_bytes(tokens)
     }
 

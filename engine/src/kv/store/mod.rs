@@ -10,6 +10,7 @@ mod compress;
 pub(crate) mod snapshot;
 mod undo;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 pub use compress::Evictions;
@@ -161,6 +162,17 @@ pub struct CompensationSums {
 }
 
 impl Lane {
+    /// Clears these rows of keys and values in every head.
+    fn clear_rows(&self, rows: Range<usize>) -> Result<(), ggml::Error> {
+        for tensor in self.graph.tensors() {
+            let [_, row, head, _] = tensor.strides();
+            for start in (0..tensor.dim(2)).map(|number| number * head) {
+                tensor.clear_bytes(start + rows.start * row..start + rows.end * row)?;
+            }
+        }
+        Ok(())
+    }
+
     fn new(layout: &LaneLayout, tensors: LaneTensors) -> Lane {
         // Lanes that keep every row hold the positions 0, 1, 2, …
         let heads = if layout.policy.is_some() { layout.kv_heads.len() } else { 0 };
@@ -321,12 +333,7 @@ impl Store {
             sums.clear()?;
             // The compensation entry has weight 0 for now, but 0 times NaN is NaN, and fresh memory may hold
             // anything.
-            for tensor in lane.graph.tensors() {
-                let [_, row, head, _] = tensor.strides();
-                for number in 0..tensor.dim(2) {
-                    tensor.write(number * head, &vec![0u8; row])?;
-                }
-            }
+            lane.clear_rows(0..1)?;
         }
         Ok(())
     }
@@ -389,12 +396,6 @@ impl Store {
     /// layer's policies need it.
     pub fn reconstruction_recorder(&self, layer: usize, scratch: &GraphLane) -> AttentionRecorder {
         AttentionRecorder::of_reconstruction(&self.layout.layers[layer], scratch)
-    }
-
-    /// Whether all heads of a layer keep every row; false where the layer has no rows of its own.
-    pub fn is_dense(&self, layer: usize) -> bool {
-        let lanes = &self.layers[layer].lanes;
-        !lanes.is_empty() && lanes.iter().all(|lane| lane.layout.policy.is_none())
     }
 
     /// How many tokens can be written before rows must be evicted.

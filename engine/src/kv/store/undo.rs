@@ -176,13 +176,7 @@ impl Store {
     fn clear_behind_rows(&self) -> Result<(), EngineError> {
         for layer in self.layers.iter().filter(|layer| layer.form.reads_whole_lanes()) {
             for lane in &layer.lanes {
-                for tensor in lane.graph.tensors() {
-                    let [_, row, head, _] = tensor.strides();
-                    for number in 0..tensor.dim(2) {
-                        let live = number * head + lane.state.live * row;
-                        tensor.clear_bytes(live..(number + 1) * head)?;
-                    }
-                }
+                lane.clear_rows(lane.state.live..lane.layout.capacity)?;
             }
         }
         Ok(())

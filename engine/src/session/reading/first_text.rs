@@ -367,5 +367,6 @@ fn in_store(sessions: &[&mut Session], layer: usize) -> bool {
 
 /// The same for a session that reads alone.
 fn is_in_store(session: &Session, layer: usize) -> bool {
-    session.store.is_dense(layer) && !session.store.layout().reconstructs()
+    let layout = session.store.layout();
+    layout.has_rows(layer) && !layout.uses_scratch(layer)
 }

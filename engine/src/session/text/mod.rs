@@ -129,7 +129,7 @@ pub fn sanitize_for_terminal(text: &str) -> Cow<'_, str> {
 }
 
 /// Whether a character controls a terminal instead of being shown.
-fn is_terminal_control(c: char) -> bool {
+pub fn is_terminal_control(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
         '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' => true,

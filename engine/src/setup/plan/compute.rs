@@ -156,8 +156,11 @@ impl<'a> Graphs<'a> {
         Ok((of_step, of_chunk))
     }
 
-    /// Bytes of chunks of up to `chunk` tokens through one layer, of a text whose rows take `rows`.
-    fn through_layer(&self, chunk: usize, rows: ScratchRows) -> Result<Bytes, EngineError> {
+    /// Bytes of chunks of up to `chunk` tokens through one layer. `scratch`: the rows of the text, where whole lanes are read.
+    fn through_layer(&self, chunk: usize, scratch: Option<ScratchRows>) -> Result<Bytes, EngineError> {
+        let whole = |layer: usize| {
+            scratch.filter(|_| self.reads_whole_lanes(layer) && self.layout.uses_scratch(layer))
+        };
         let mut max = [0; 2];
         let ctx = Context::new(1);
         // Where a layer reads a chunk, and where it writes it.
@@ -170,13 +173,9 @@ impl<'a> Graphs<'a> {
             let of_each_kind = layers.clone().filter(is_first).map(|layer| (layer, OutputTokens::All));
             let last = layers.clone().last().map(|layer| (layer, OutputTokens::Last));
             for (layer, outputs) in of_each_kind.chain(last) {
-                let rows = LayerRows::of_layer(self.spec, layer, |layer| {
-                    let of_store =
-                        || self.store[layer].clone().with_reconstruction(&self.layout.layers[layer]);
-                    match self.reads_whole_lanes(layer) && self.layout.uses_scratch(layer) {
-                        true => self.rows_of_text(layer, chunk, rows),
-                        false => of_store(),
-                    }
+                let rows = LayerRows::of_layer(self.spec, layer, |layer| match whole(layer) {
+                    Some(rows) => self.rows_of_text(layer, chunk, rows),
+                    None => self.store[layer].clone().with_reconstruction(&self.layout.layers[layer]),
                 });
                 for len in self.lengths(chunk) {
                     let text = TextChunk { residual: &residual, from: len, to: 0, len };
@@ -186,9 +185,7 @@ impl<'a> Graphs<'a> {
         }
         for place in Place::ALL {
             for layer in self.placement.layers(place) {
-                if !self.reads_whole_lanes(layer) || !self.layout.uses_scratch(layer) {
-                    continue;
-                }
+                let Some(rows) = whole(layer) else { continue };
                 let complete = self.complete_rows(layer, rows.end);
                 let graphs = self.forecast(layer).after_exact_prefill(&complete, rows.text)?;
                 graphs.iter().for_each(|graph| self.measure_graph(place, graph, &mut max));
@@ -439,9 +436,7 @@ impl Measurements {
         };
         let layer = match (known_layer, of_layer) {
             (None, Some(case)) => {
-                let text = options.prompt_in(layout);
-                let rows = ScratchRows { text, end: options.read_in(layout).end };
-                let bytes = graphs.through_layer(case.chunk, rows)?;
+                let bytes = graphs.through_layer(case.chunk, case.scratch)?;
                 self.known().layer.push((case, bytes));
                 bytes
             }
@@ -477,11 +472,11 @@ impl Measurements {
 /// The graphs of a session: those through all layers, and those through one, which exact prefill has.
 fn cases(layout: &Layout, options: &PlanOptions) -> (GraphCase, Option<GraphCase>) {
     let (shape, placement) = (GraphShape::of(layout, options), options.placement.without_residual());
-    let text = options.prompt_in(layout);
-    let scratch = shape.reads_whole_lanes().then(|| ScratchRows { text, end: options.read_in(layout).end });
     let chunk = options.chunk_in(layout);
     let of_layer = options.exact.then(|| {
-        let chunk = chunk.min(options.prompt_in(layout));
+        let text = options.prompt_in(layout);
+        let rows = || ScratchRows { text, end: options.read_in(layout).end };
+        let (chunk, scratch) = (chunk.min(text), shape.reads_whole_lanes().then(rows));
         GraphCase { shape: shape.clone(), placement, chunk, scratch }
     });
     (GraphCase { shape, placement, chunk, scratch: None }, of_layer)

@@ -92,6 +92,11 @@ impl PlaceBytes {
     fn prefill_only(&self) -> usize {
         self.scratch + self.residual
     }
+
+    /// What is allocated as long as the session lasts.
+    pub(super) fn lasting(&self) -> usize {
+        self.store + self.compute + self.recording
+    }
 }
 
 /// Bytes that the driver takes on a device when a program begins to use it: an estimate, not measured yet. No
@@ -261,19 +266,17 @@ impl Plan {
     pub fn total(&self) -> usize {
         // Nothing is saved for undo during exact prefill.
         let temporary = self.undo.max(self.host.prefill_only());
-        let lasting = self.host.store + self.host.compute + self.host.recording;
-        self.weights.on_host() + self.file_pages + lasting + temporary
+        self.weights.on_host() + self.file_pages + self.host.lasting() + temporary
     }
 
     /// Bytes of the host's memory besides the weights that a session needs when its first text is read.
     pub(super) fn lasting(&self) -> usize {
-        self.host.store + self.host.compute + self.host.recording + self.undo
+        self.host.lasting() + self.undo
     }
 
     /// The peak of what the engine allocates on the device, without [`Plan::device_overhead`].
     pub fn device_allocated(&self) -> usize {
-        let lasting = self.device.store + self.device.compute + self.device.recording;
-        self.weights.device + lasting + self.device.prefill_only()
+        self.weights.device + self.device.lasting() + self.device.prefill_only()
     }
 
     /// The peak of the device's memory, without what the driver takes ([`DRIVER_BYTES`]).

@@ -12,7 +12,7 @@ use super::complement;
 use super::selection::Source;
 use crate::EngineError;
 use crate::kv::layout::{LaneLayout, Layout};
-use crate::kv::policy::{Event, EvictionPlan, LaneStatus};
+use crate::kv::policy::{Event, LaneStatus};
 use crate::kv::tensors::LayerTensors;
 
 /// Rows that are evicted, of each head.
@@ -128,9 +128,10 @@ impl<'a> LayerForecast<'a> {
             context: self.context,
         };
         let plan = lane.policy.as_ref().and_then(|policy| policy.plan_eviction(&status));
-        let Some(plan): Option<EvictionPlan> = plan else { return Ok((None, None)) };
+        let Some(plan) = plan else { return Ok((None, None)) };
         let positions = Arc::new((0..rows.count as u32).collect::<Vec<_>>());
         let source = Source {
+            form: self.form,
             lane,
             log_weight: 0.0,
             rows: rows.tensors,
@@ -142,7 +143,7 @@ impl<'a> LayerForecast<'a> {
             first: rows.first,
             status,
         };
-        let (graph, evicted) = source.forecast(self.form, self.shape, &plan)?;
+        let (graph, evicted) = source.forecast(self.shape, &plan)?;
         Ok((graph, Some(evicted)))
     }
 }

@@ -57,6 +57,7 @@ impl Store {
                 let status = lane.status(event, forced, seen, context);
                 let Some(plan) = policy.plan_eviction(&status) else { continue };
                 let source = Source {
+                    form: layer.form,
                     lane: &lane.layout,
                     log_weight: lane.log_weight(),
                     rows: &lane.graph,
@@ -184,6 +185,7 @@ impl Store {
                 continue;
             };
             let source = Source {
+                form: self.layers[layer].form,
                 lane: &lane.layout,
                 log_weight: f32::NEG_INFINITY,
                 rows: complete,

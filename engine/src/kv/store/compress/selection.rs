@@ -19,6 +19,7 @@ use crate::{EngineError, Hint};
 /// Rows of a lane's heads from which some may be evicted: in the lane itself, or complete in a scratch
 /// tensor.
 pub(super) struct Source<'a> {
+    pub(super) form: Form,
     pub(super) lane: &'a LaneLayout,
     /// Of the lane's compensation entry.
     pub(super) log_weight: f32,
@@ -59,15 +60,13 @@ impl Source<'_> {
         workspace: &mut Workspace,
     ) -> Result<Decision, EngineError> {
         let Some(scoring) = &plan.scoring else {
-            let evicted =
-                |positions: &Arc<Vec<u32>>| rows_to_evict(plan, positions, &vec![0.0; positions.len()]);
-            let evicted: Vec<Vec<u32>> = self.positions.iter().map(evicted).collect();
+            let evicted = self.evicted_unscored(plan);
             check_equal_counts(&evicted)?;
             return Ok(Decision { evicted, accumulated: None });
         };
         self.check_inputs(scoring)?;
         let rows = self.rows_to_score(scoring)?;
-        let (ctx, nodes) = self.input_nodes(backends.form(place, shape), shape, scoring, rows.as_deref());
+        let (ctx, nodes) = self.input_nodes(shape, scoring, rows.as_deref());
         let computed: Vec<Tensor> = nodes.iter().flatten().cloned().collect();
         workspace.run(backends, place, &ctx, &computed)?;
         let heads = self.candidates(shape, scoring, rows.as_deref(), &nodes)?;
@@ -78,17 +77,21 @@ impl Source<'_> {
     /// as many as it would by scores.
     pub(super) fn forecast(
         &self,
-        form: Form,
         shape: AttentionShape,
         plan: &EvictionPlan,
     ) -> Result<(Option<Graph>, Vec<Vec<u32>>), EngineError> {
-        let evicted = |positions: &Arc<Vec<u32>>| rows_to_evict(plan, positions, &vec![0.0; positions.len()]);
-        let evicted = self.positions.iter().map(evicted).collect();
+        let evicted = self.evicted_unscored(plan);
         let Some(scoring) = &plan.scoring else { return Ok((None, evicted)) };
         let rows = self.rows_to_score(scoring)?;
-        let (ctx, nodes) = self.input_nodes(form, shape, scoring, rows.as_deref());
+        let (ctx, nodes) = self.input_nodes(shape, scoring, rows.as_deref());
         let nodes: Vec<&Tensor> = nodes.iter().flatten().collect();
         Ok(((!nodes.is_empty()).then(|| ctx.graph(&nodes)).transpose()?, evicted))
+    }
+
+    /// For each head the rows that a plan evicts where nothing scores them.
+    fn evicted_unscored(&self, plan: &EvictionPlan) -> Vec<Vec<u32>> {
+        let of_head = |positions: &Arc<Vec<u32>>| rows_to_evict(plan, positions, &vec![0.0; positions.len()]);
+        self.positions.iter().map(of_head).collect()
     }
 
     /// Refuses inputs for which nothing has been recorded, because the policy does not declare them.
@@ -144,16 +147,17 @@ impl Source<'_> {
     /// For each input the node that computes it; `None` for accumulated attention, which is there already.
     fn input_nodes(
         &self,
-        form: Form,
         shape: AttentionShape,
         scoring: &Scoring,
         rows: Option<&[Vec<u32>]>,
     ) -> (Context, Vec<Option<Tensor>>) {
         let tensors = |input: &ScoreInput| match input {
             ScoreInput::Key(_) | ScoreInput::Value(_) | ScoreInput::Accumulated => {
-                form.max_tensors(self.rows, 0, 0) + OFFSET_TENSORS
+                self.form.max_tensors(self.rows, 0, 0) + OFFSET_TENSORS
             }
-            ScoreInput::WindowAttention { queries, .. } => form.max_tensors(self.rows, shape.group, *queries),
+            ScoreInput::WindowAttention { queries, .. } => {
+                self.form.max_tensors(self.rows, shape.group, *queries)
+            }
         };
         let ctx = &Context::new(scoring.inputs.iter().map(tensors).sum::<usize>() + 1);
         let first = self.first as u32;
@@ -175,11 +179,11 @@ impl Source<'_> {
             ScoreInput::Key(what) => {
                 let offset = self.key_offset_of_heads(ctx, shape.head_dim);
                 let (tensor, offset, lists) = (&self.rows.k, offset.as_ref(), scored_rows());
-                Some(form.nodes(ctx, MeasureRows { tensor, offset, lists, what: *what }))
+                Some(self.form.nodes(ctx, MeasureRows { tensor, offset, lists, what: *what }))
             }
             ScoreInput::Value(what) => {
                 let (tensor, lists) = (&self.rows.v, scored_rows());
-                Some(form.nodes(ctx, MeasureRows { tensor, offset: None, lists, what: *what }))
+                Some(self.form.nodes(ctx, MeasureRows { tensor, offset: None, lists, what: *what }))
             }
             ScoreInput::Accumulated => None,
             ScoreInput::WindowAttention { queries, gain } => {
@@ -194,7 +198,7 @@ impl Source<'_> {
                 };
                 let positions = RowLists { heads: self.heads.clone(), rows: self.positions.clone() };
                 let (k, ring) = (&self.rows.k, stored);
-                Some(form.nodes(ctx, WindowAttention { shape, k, ring, positions, window }))
+                Some(self.form.nodes(ctx, WindowAttention { shape, k, ring, positions, window }))
             }
         };
         let nodes = scoring.inputs.iter().map(node).collect();
