@@ -125,12 +125,12 @@ pub(super) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Probl
     let is_read = |name: &String| parts.options.all_files || !name.split('/').any(is_hidden);
     // What a Mac knows of files beside them.
     let is_file = |name: &&str| !name.ends_with('/') && !name.starts_with("__MACOSX/");
-    let files = archive.names().filter(is_file).map(str::to_owned);
-    let (mut names, mut left_out): (Vec<String>, Vec<String>) = files.partition(is_read);
+    let mut files: Vec<String> = archive.names().filter(is_file).map(str::to_owned).collect();
+    files.sort_by(|a, b| natural_order(a, b));
+    let (names, left_out): (Vec<String>, Vec<String>) = files.into_iter().partition(is_read);
     if names.len() > MAX_FILES {
         return Err(Problem::TooManyFiles { limit: MAX_FILES });
     }
-    names.sort_by(|a, b| natural_order(a, b));
     let mut encrypted = 0;
     for name in &names {
         match archive.bytes(name) {
@@ -145,7 +145,6 @@ pub(super) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Probl
             }
         }
     }
-    left_out.sort_by(|a, b| natural_order(a, b));
     left_out.iter().for_each(|name| parts.counts.skipped_files.push(name));
     for _ in 0..archive.of_same_name() {
         parts.counts.skipped_files.push("another file of the same name");

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use child::{Child, Ending, Work};
 use outline::Outline;
-use serde::{Deserialize, Serialize};
 
 use super::{STACK_BYTES, detect_and_convert};
 use crate::{Converted, Kind, Limits, Note, Options, Problem};
@@ -22,13 +21,6 @@ const MICROSECONDS_PER_BYTE: u64 = 1;
 /// Maximum length of a reply without the text.
 const MAX_HEAD_BYTES: u64 = 64 << 20;
 
-/// What the child sends before the text.
-#[derive(Serialize, Deserialize)]
-struct Head {
-    result: Result<(Kind, Option<usize>, Vec<Note>, Outline), Problem>,
-    text_bytes: u64,
-}
-
 /// A document to be converted. Without a kind, it is an archive, which is looked into.
 struct Conversion<'a> {
     kind: Option<Kind>,
@@ -42,22 +34,14 @@ impl Work for Conversion<'_> {
     const NAME: &'static str = DOCUMENT;
 
     fn write(&self, to: &mut dyn Write) -> io::Result<()> {
-        let head = serde_json::to_vec(&(self.kind, &*self.options, self.time))?;
-        for part in [&head, &*self.bytes] {
-            to.write_all(&(part.len() as u64).to_le_bytes())?;
-            to.write_all(part)?;
-        }
-        Ok(())
+        write_part(to, &serde_json::to_vec(&(self.kind, &*self.options, self.time))?)?;
+        write_part(to, &self.bytes)
     }
 
     fn read(from: &mut dyn Read) -> io::Result<Self> {
-        let mut part = || {
-            let mut length = [0; 8];
-            from.read_exact(&mut length)?;
-            read_bytes(from, u64::from_le_bytes(length), u64::MAX)
-        };
-        let (kind, options, time) = serde_json::from_slice(&part()?)?;
-        Ok(Conversion { kind, bytes: part()?.into(), options: Cow::Owned(options), time })
+        let (kind, options, time) = serde_json::from_slice(&read_part(from, u64::MAX)?)?;
+        let bytes = read_part(from, u64::MAX)?.into();
+        Ok(Conversion { kind, bytes, options: Cow::Owned(options), time })
     }
 
     fn run(&self, _: &mut dyn Read, output: &mut dyn Write) -> io::Result<()> {
@@ -138,28 +122,34 @@ fn write_reply(out: &mut impl Write, result: Result<(Kind, Converted), Problem>)
         Err(Problem::Read(error)) => (Err(Problem::Damaged { what: error.to_string() }), String::new()),
         Err(problem) => (Err(problem), String::new()),
     };
-    let head = serde_json::to_vec(&Head { result, text_bytes: text.len() as u64 })?;
-    out.write_all(&(head.len() as u64).to_le_bytes())?;
-    out.write_all(&head)?;
-    out.write_all(text.as_bytes())?;
+    write_part(out, &serde_json::to_vec(&result)?)?;
+    write_part(out, text.as_bytes())?;
     out.flush()
 }
 
 /// Reads the reply of a child that is not trusted. Memory is taken as the bytes arrive.
 fn read_reply(from: &mut impl Read, limits: &Limits) -> io::Result<Result<(Kind, Converted), Problem>> {
-    let mut length = [0; 8];
-    from.read_exact(&mut length)?;
-    let head = read_bytes(from, u64::from_le_bytes(length), MAX_HEAD_BYTES)?;
-    let Head { result, text_bytes } = serde_json::from_slice(&head)?;
-    let text = read_bytes(from, text_bytes, limits.bytes)?;
-    let text = String::from_utf8(text).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    let result: Result<(Kind, Option<usize>, Vec<Note>, Outline), Problem> =
+        serde_json::from_slice(&read_part(from, MAX_HEAD_BYTES)?)?;
+    let text = String::from_utf8(read_part(from, limits.bytes)?)
+        .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
     if result.as_ref().is_ok_and(|(_, _, _, outline)| !outline.is_of(&text)) {
         return Err(io::ErrorKind::InvalidData.into());
     }
     Ok(result.map(|(kind, pages, notes, outline)| (kind, Converted { text, pages, notes, outline })))
 }
 
-fn read_bytes(from: &mut (impl Read + ?Sized), length: u64, limit: u64) -> io::Result<Vec<u8>> {
+/// Writes bytes with their number before them.
+fn write_part(to: &mut (impl Write + ?Sized), part: &[u8]) -> io::Result<()> {
+    to.write_all(&(part.len() as u64).to_le_bytes())?;
+    to.write_all(part)
+}
+
+/// Reads what [`write_part`] wrote, if it has no more bytes than the limit.
+fn read_part(from: &mut (impl Read + ?Sized), limit: u64) -> io::Result<Vec<u8>> {
+    let mut length = [0; 8];
+    from.read_exact(&mut length)?;
+    let length = u64::from_le_bytes(length);
     if length > limit {
         return Err(io::ErrorKind::InvalidData.into());
     }

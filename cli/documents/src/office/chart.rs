@@ -1,36 +1,14 @@
 //! Charts of Office: the numbers that they show, as a table.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use super::relations::Relations;
 use super::xlsx::show;
-use crate::Problem;
-use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
 use crate::writer::{Span, Writer};
 
 /// Points of a series that are read, and series of a chart.
 const MAX_POINTS: usize = 10_000;
 const MAX_SERIES: usize = 200;
-
-/// The charts of a part, by the ids of its references.
-#[derive(Debug, Default)]
-pub(super) struct Charts(HashMap<String, Chart>);
-
-impl Charts {
-    /// Reads those that a part refers to. Damage leaves a chart out.
-    ///
-    /// # Errors
-    /// The archive unpacks to too much.
-    pub(super) fn of(archive: &mut Archive, relations: &Relations) -> Result<Charts, Problem> {
-        relations.read_all(archive, "chart", Chart::read).map(Charts)
-    }
-
-    /// The chart of an id, if it has numbers.
-    pub(super) fn get(&self, id: &str) -> Option<&Chart> {
-        self.0.get(id)
-    }
-}
 
 /// What a chart shows.
 #[derive(Debug, Default)]
@@ -73,7 +51,8 @@ struct Reader {
 }
 
 impl Chart {
-    fn read(text: &str, part: &str) -> Option<Chart> {
+    /// Reads a chart, if it has numbers.
+    pub(super) fn read(text: &str, part: &str) -> Option<Chart> {
         let mut reader = Reader::default();
         // What comes before damage counts.
         let _ = xml::read(part, text, |piece| {

@@ -2,30 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::relations::Relations;
-use crate::Problem;
-use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
 use crate::writer::Writer;
-
-/// The diagrams of a part, by the ids of its references.
-#[derive(Debug, Default)]
-pub(super) struct Diagrams(HashMap<String, Diagram>);
-
-impl Diagrams {
-    /// Reads those that a part refers to. Damage leaves a diagram out.
-    ///
-    /// # Errors
-    /// The archive unpacks to too much.
-    pub(super) fn of(archive: &mut Archive, relations: &Relations) -> Result<Diagrams, Problem> {
-        relations.read_all(archive, "diagramData", Diagram::read).map(Diagrams)
-    }
-
-    /// The diagram that an element `relIds` means, if it has text.
-    pub(super) fn get(&self, element: &Element) -> Option<&Diagram> {
-        self.0.get(&element.attribute("dm")?)
-    }
-}
 
 /// The texts of a diagram with their depths, in the order in which they are read.
 #[derive(Debug, Default)]
@@ -43,7 +21,8 @@ struct Reader {
 }
 
 impl Diagram {
-    fn read(text: &str, part: &str) -> Option<Diagram> {
+    /// Reads a diagram, if it has text.
+    pub(super) fn read(text: &str, part: &str) -> Option<Diagram> {
         let mut reader = Reader::default();
         // What comes before damage counts.
         let _ = xml::read(part, text, |piece| {
@@ -61,6 +40,7 @@ impl Diagram {
         (!items.is_empty()).then_some(Diagram(items))
     }
 
+    /// Writes the texts as a list.
     pub(super) fn write(&self, writer: &mut Writer) {
         writer.paragraph();
         for (depth, text) in &self.0 {

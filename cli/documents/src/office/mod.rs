@@ -3,10 +3,12 @@
 mod chart;
 mod diagram;
 pub(crate) mod docx;
+mod drawings;
 pub(crate) mod encrypted;
 mod listings;
 pub(crate) mod odf;
 mod omml;
+mod page_texts;
 pub(crate) mod pptx;
 mod relations;
 pub(crate) mod rtf;

@@ -1,8 +1,7 @@
 //! PPTX (ECMA-376, PresentationML): the slides in their order, each with its title, text, tables, notes and comments.
 //! Hidden slides are left out.
 
-use super::chart::Charts;
-use super::diagram::Diagrams;
+use super::drawings::Drawings;
 use super::omml::{self, Omml};
 use super::relations::{Relations, main_part};
 use crate::counts::Counts;
@@ -122,8 +121,7 @@ struct Slide {
     in_cell: bool,
     bullet_font: String,
     description: Option<String>,
-    charts: Charts,
-    diagrams: Diagrams,
+    drawings: Drawings,
     unknown: usize,
     pictures: usize,
 }
@@ -132,8 +130,7 @@ impl Slide {
     /// Reads a slide with its notes and comments. `None` if it is hidden.
     fn read(archive: &mut Archive, part: &str, counts: &mut Counts) -> Result<Option<Slide>, Problem> {
         let relations = Relations::of(archive, part)?;
-        let (charts, diagrams) = (Charts::of(archive, &relations)?, Diagrams::of(archive, &relations)?);
-        let mut slide = Slide { charts, diagrams, ..Slide::default() };
+        let mut slide = Slide { drawings: Drawings::of(archive, &relations)?, ..Slide::default() };
         slide.part(archive, part)?;
         if slide.is_hidden {
             return Ok(None);
@@ -198,16 +195,12 @@ impl Slide {
                     _ => Role::Body,
                 }
             }
-            "chart" => match value("id").and_then(|id| self.charts.get(&id)) {
-                Some(chart) => chart.write(&mut self.writer),
-                None => self.pictures += 1,
-            },
+            "chart" | "relIds" => {
+                let is_written = self.drawings.write(element, &mut self.writer);
+                self.pictures += usize::from(!is_written);
+            }
             "blip" => match self.description.take() {
                 Some(text) => self.text(&format!("[image: {}]", text.trim())),
-                None => self.pictures += 1,
-            },
-            "relIds" => match self.diagrams.get(element) {
-                Some(diagram) => diagram.write(&mut self.writer),
                 None => self.pictures += 1,
             },
             "tbl" => {

@@ -1,7 +1,6 @@
 //! EPUB: the chapters of a book in the order in which they are read. Books say it in several ways, and many say it
 //! wrongly: the spine first, then the tables of contents, then the list of files, then the names of the files.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use unicode_normalization::UnicodeNormalization;
@@ -51,11 +50,8 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
         };
         let mut linked = |base: &str, href: &str| {
             let base = if base.is_empty() { &chapter } else { base };
-            let name = entries.find(base.rsplit_once('/').map_or("", |(folder, _)| folder), href)?;
-            let text = match sheets.entry(name.clone()) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => new.insert(archive.text(&name).ok()),
-            };
+            let name = entries.find(folder(base), href)?;
+            let text = sheets.entry(name.clone()).or_insert_with(|| archive.text(&name).ok());
             text.clone().map(|text| (name, text))
         };
         let mut writer = Writer::default();
@@ -149,6 +145,11 @@ fn plain(name: &str) -> String {
     name.nfc().flat_map(char::to_lowercase).collect()
 }
 
+/// The folder of an entry.
+fn folder(name: &str) -> &str {
+    name.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
 fn is_page(name: &str) -> bool {
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension).to_ascii_lowercase();
     PAGES.contains(&extension.as_str())
@@ -191,8 +192,7 @@ struct Package {
 impl Package {
     /// Reads the entry with the description. What comes before damage counts.
     fn read(archive: &mut Archive, name: &str) -> Result<Package, Problem> {
-        let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
-        let mut package = Package { folder, ..Package::default() };
+        let mut package = Package { folder: folder(name).to_owned(), ..Package::default() };
         let read = xml::read(name, &archive.text(name)?, |piece| {
             if let Piece::Start(element) = piece {
                 package.element(&element);
@@ -353,7 +353,7 @@ fn contents(archive: &mut Archive, entries: &Entries, package: &Package) -> Vec<
     names.dedup();
     let mut references = Vec::new();
     for name in names {
-        let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
+        let folder = folder(&name).to_owned();
         let Ok(text) = archive.text(&name) else { continue };
         references.extend(
             contents::references(&name, &text).into_iter().map(|reference| (folder.clone(), reference)),

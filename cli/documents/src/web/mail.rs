@@ -77,7 +77,7 @@ fn write(message: &Message, parts: &mut Parts, depth: usize) -> Result<(), Probl
             }
             PartType::Html(_) if is_page => {
                 let name = attachment.content_location().unwrap_or("frame");
-                let text = text_of(message, attachment, parts).unwrap_or_default();
+                let text = text_of(message, attachment, parts);
                 if !text.trim().is_empty() {
                     parts.push_text(&format!("{}{text}", marks::document(name)))?;
                 }
@@ -95,13 +95,13 @@ fn write(message: &Message, parts: &mut Parts, depth: usize) -> Result<(), Probl
 
 /// Writes the text of a part. Returns whether it has any.
 fn write_text(message: &Message, part: &MessagePart, parts: &mut Parts) -> Result<bool, Problem> {
-    let text = text_of(message, part, parts).unwrap_or_default();
+    let text = text_of(message, part, parts);
     parts.push_text(&text)?;
     Ok(!text.trim().is_empty())
 }
 
-/// The text of a part that is text.
-fn text_of(message: &Message, part: &MessagePart, parts: &mut Parts) -> Option<String> {
+/// The text of a part; empty if it is no text.
+fn text_of(message: &Message, part: &MessagePart, parts: &mut Parts) -> String {
     let is_html = matches!(part.body, PartType::Html(_));
     let decode = if is_html { html::decode } else { decode::text };
     let decoded = undeclared(message, part).and_then(|bytes| decode(&bytes).ok()).map(|decoded| {
@@ -115,12 +115,12 @@ fn text_of(message: &Message, part: &MessagePart, parts: &mut Parts) -> Option<S
                     style_sheet(message, name)
                 });
             parts.counts.add(counts);
-            Some(text)
+            text
         }
         (PartType::Text(text), decoded) => {
-            Some(without_marks(plain(&decoded.unwrap_or(Cow::Borrowed(text.as_ref())))))
+            without_marks(plain(&decoded.unwrap_or(Cow::Borrowed(text.as_ref()))))
         }
-        _ => None,
+        _ => String::new(),
     }
 }
 

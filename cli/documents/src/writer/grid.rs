@@ -110,12 +110,7 @@ impl Grid {
         }
     }
 
-    /// Leaves columns empty. Cells that are open above end there.
-    pub(crate) fn skip(&mut self, columns: usize) {
-        self.skip_to(self.column.saturating_add(columns));
-    }
-
-    /// Leaves the columns before this one empty.
+    /// Leaves the columns before this one empty. Cells that are open above end there.
     pub(crate) fn skip_to(&mut self, column: usize) {
         let column = column.min(MAX_COLUMNS);
         while let Some(held) = self.held.pop_if(|held| held.start < column) {

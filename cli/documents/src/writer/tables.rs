@@ -195,17 +195,6 @@ impl Writer {
         }
     }
 
-    /// Leaves so many columns of the row empty.
-    pub(crate) fn skip_columns(&mut self, columns: usize) {
-        if let Some(inner) = self.inner.last_mut() {
-            return inner.grid.skip(columns);
-        }
-        self.end_cell();
-        if let Some(table) = self.tables.last_mut() {
-            table.grid.skip(columns);
-        }
-    }
-
     /// Begins the text of the current cell.
     pub(super) fn begin_cell(&mut self) {
         let Some(Table { cell: Some((column, None)), row_begun, .. }) = self.tables.last_mut() else {

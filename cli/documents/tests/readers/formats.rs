@@ -4,8 +4,9 @@ use documents::{Kind, Limits, Problem, read_bytes};
 
 use crate::parts::{archive, archive_of_bytes, notes, read};
 
+/// A document of this name has this text and these notes.
 #[track_caller]
-fn check(name: &str, bytes: &[u8], wanted: &str, note: &str) {
+pub fn check(name: &str, bytes: &[u8], wanted: &str, note: &str) {
     let document = read(name, bytes);
     assert_eq!((document.text.as_str(), notes(&document).as_str()), (wanted, note));
 }

@@ -11,8 +11,7 @@ use std::collections::HashSet;
 use self::body::{Body, Kind};
 use self::numbering::Numbering;
 use self::styles::Styles;
-use super::chart::Charts;
-use super::diagram::Diagrams;
+use super::drawings::Drawings;
 use super::relations::{Relations, main_part};
 use crate::convert::Parts;
 use crate::package::Archive;
@@ -41,8 +40,7 @@ pub(crate) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Probl
     let numbering = part(&archive, "numbering");
     let numbering = Numbering::read(&mut archive, numbering.as_deref())?;
     let mut body = Body::new(styles, numbering, parts.max_bytes());
-    body.charts = Charts::of(&mut archive, &relations)?;
-    body.diagrams = Diagrams::of(&mut archive, &relations)?;
+    body.drawings = Drawings::of(&mut archive, &relations)?;
     for chunk in relations.all("aFChunk") {
         let text = match archive.bytes(&chunk.target) {
             Ok(bytes) => parts.within(&chunk.target, &bytes)?,

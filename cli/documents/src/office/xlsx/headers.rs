@@ -1,7 +1,6 @@
 //! Headers and footers of printed sheets, without the codes of how they look.
 
-/// Texts with fewer letters are numbers of pages.
-const MIN_LETTERS: usize = 5;
+use crate::office::page_texts::has_words;
 
 /// The text of a header, if it has one: `&L&"Arial,Bold"Confidential&RPage &P` is `Confidential Page`.
 pub(super) fn text(code: &str) -> Option<String> {
@@ -30,7 +29,7 @@ pub(super) fn text(code: &str) -> Option<String> {
     }
     text.push_str(rest);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    (text.chars().filter(|c| c.is_alphabetic()).count() >= MIN_LETTERS).then_some(text)
+    has_words(&text).then_some(text)
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::areas::{Merged, Part, Shown};
 use super::{Book, RichText, headers};
 use crate::Problem;
-use crate::office::chart::Charts;
-use crate::office::diagram::Diagrams;
+use crate::office::drawings::Drawings;
+use crate::office::page_texts::PageTexts;
 use crate::office::relations::Relations;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
@@ -34,8 +34,7 @@ pub(super) struct Sheet {
     wide: HashMap<Place, Place>,
     shown_rows: Shown,
     /// Headers and footers of its pages.
-    headers: Vec<String>,
-    footers: Vec<String>,
+    page_texts: PageTexts,
     /// Remarks, with the names of their cells.
     comments: Vec<(String, String)>,
     /// The texts of shapes.
@@ -68,8 +67,8 @@ impl Sheet {
         }
         for drawing in relations.all("drawing") {
             let drawn = Relations::of(archive, &drawing.target)?;
-            let (charts, diagrams) = (Charts::of(archive, &drawn)?, Diagrams::of(archive, &drawn)?);
-            sheet.drawing(&archive.text(&drawing.target)?, &drawing.target, &charts, &diagrams, book);
+            let drawings = Drawings::of(archive, &drawn)?;
+            sheet.drawing(&archive.text(&drawing.target)?, &drawing.target, &drawings, book);
         }
         sheet.leave_out(book);
         Ok(sheet)
@@ -115,7 +114,7 @@ impl Sheet {
     }
 
     /// Reads the text of shapes, and counts pictures and charts. What comes before damage counts.
-    fn drawing(&mut self, text: &str, part: &str, charts: &Charts, diagrams: &Diagrams, book: &mut Book) {
+    fn drawing(&mut self, text: &str, part: &str, drawings: &Drawings, book: &mut Book) {
         let (mut in_text, mut shape) = (false, None::<String>);
         let _ = xml::read(part, text, |piece| {
             match piece {
@@ -123,12 +122,8 @@ impl Sheet {
                     "pic" => book.counts.pictures += 1,
                     "chart" | "relIds" => {
                         let mut writer = Writer::default();
-                        let chart = element.attribute("id").and_then(|id| charts.get(&id));
-                        match (chart, diagrams.get(&element)) {
-                            (Some(chart), _) => chart.write(&mut writer),
-                            (None, Some(diagram)) => diagram.write(&mut writer),
-                            (None, None) => book.counts.pictures += 1,
-                        }
+                        let is_written = drawings.write(&element, &mut writer);
+                        book.counts.pictures += usize::from(!is_written);
                         self.charts.extend(Some(writer.finish()).filter(|text| !text.is_empty()));
                     }
                     "txBody" => shape = Some(String::new()),
@@ -195,7 +190,7 @@ impl Sheet {
             }
             writer.paragraph();
         };
-        written(writer, "header", &self.headers);
+        written(writer, "header", &self.page_texts.headers);
         let rows: Vec<usize> = self.rows.keys().copied().collect();
         let mut last = None;
         for (i, (row, mut cells)) in self.rows.into_iter().enumerate() {
@@ -240,7 +235,7 @@ impl Sheet {
             writer.paragraph();
             writer.text(&format!("[{cell}] {comment}"));
         }
-        written(writer, "footer", &self.footers);
+        written(writer, "footer", &self.page_texts.footers);
         Ok(())
     }
 }
@@ -274,11 +269,9 @@ impl Reader {
                 "c" => self.end_cell(book),
                 "row" => self.row += 1,
                 name if name.ends_with("Header") || name.ends_with("Footer") => {
-                    let text = self.header.take().and_then(|code| headers::text(&code));
-                    let (headers, footers) = (&mut self.sheet.headers, &mut self.sheet.footers);
-                    let known = if name.ends_with("Header") { headers } else { footers };
-                    let text = text.filter(|text| !known.contains(text));
-                    known.extend(text);
+                    if let Some(text) = self.header.take().and_then(|code| headers::text(&code)) {
+                        self.sheet.page_texts.add(text, name.ends_with("Footer"));
+                    }
                 }
                 _ => self.rich.iter_mut().for_each(|rich| rich.piece(Piece::End(name.clone()))),
             },

@@ -117,7 +117,7 @@ pub(super) fn write(letters: &[Letter<'_>], is_rtl: bool, out: &mut String) {
     let mut rest = &items[..];
     while !rest.is_empty() {
         let length = match rest[0].kind {
-            Kind::Rtl => length(rest, |kind| kind != Kind::Ltr, |kind| kind == Kind::Rtl),
+            Kind::Rtl => from_right(rest),
             _ => 1,
         };
         let (part, after) = rest.split_at(length);
@@ -139,10 +139,10 @@ fn kind(text: &str) -> Kind {
     text.chars().find_map(strong).unwrap_or(Kind::Other)
 }
 
-/// How many items from the first on are allowed, up to the last that may be the end.
-fn length(items: &[Item], is_allowed: impl Fn(Kind) -> bool, may_end: impl Fn(Kind) -> bool) -> usize {
-    let allowed = items.iter().take_while(|item| is_allowed(item.kind));
-    allowed.enumerate().filter(|(_, item)| may_end(item.kind)).last().map_or(1, |(i, _)| i + 1)
+/// How many items are words from the right, with what is between them.
+fn from_right(items: &[Item]) -> usize {
+    let allowed = items.iter().take_while(|item| item.kind != Kind::Ltr);
+    allowed.enumerate().filter(|(_, item)| item.kind == Kind::Rtl).last().map_or(1, |(i, _)| i + 1)
 }
 
 /// Writes items from the right. Latin words with what is between them, and numbers, are written from the left.
@@ -180,7 +180,7 @@ fn turn_latin_brackets(parts: &mut [(String, Kind)]) {
         let Some(c) = parts[at].0.chars().next().filter(|_| parts[at].1 == Kind::Other) else { continue };
         match c {
             c if is_opening(c) => open.push(at),
-            c if is_opening(mirrored(c)) => {
+            c if is_closing(c) => {
                 let Some(first) = open.pop() else { continue };
                 let inner = &mut parts[first + 1..at];
                 let has = |kind: Kind| inner.iter().any(|(_, known)| *known == kind);
@@ -208,7 +208,7 @@ fn latin(items: &[Item]) -> usize {
                 for c in item.text.chars() {
                     if is_opening(c) {
                         open += 1;
-                    } else if is_opening(mirrored(c)) {
+                    } else if is_closing(c) {
                         match open.checked_sub(1) {
                             Some(rest) => open = rest,
                             None => return length,
@@ -265,6 +265,10 @@ fn is_opening(c: char) -> bool {
     "([{<«".contains(c)
 }
 
+fn is_closing(c: char) -> bool {
+    is_opening(mirrored(c))
+}
+
 fn mirrored(c: char) -> char {
     match c {
         '(' => ')',
@@ -287,8 +291,8 @@ fn unmatched(text: impl Iterator<Item = char>) -> usize {
     for c in text {
         match c {
             c if is_opening(c) => open += 1,
-            c if is_opening(mirrored(c)) && open == 0 => wrong += 1,
-            c if is_opening(mirrored(c)) => open -= 1,
+            c if is_closing(c) && open == 0 => wrong += 1,
+            c if is_closing(c) => open -= 1,
             _ => {}
         }
     }

@@ -17,7 +17,7 @@ use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, Tokenizer};
 
 use self::page::Page;
-use self::prepass::Prepass;
+use self::prepass::{OPENERS, Prepass};
 pub(crate) use self::sheet::Linked;
 use crate::counts::Counts;
 use crate::marks;
@@ -75,17 +75,12 @@ pub(crate) fn write(
     let mut prepass = Prepass::default();
     // Most large pages have nothing that must be known before.
     let small = page.to_ascii_lowercase();
-    let needed = [
-        "<style",
-        ":style",
-        "stylesheet",
-        "reversed",
-        "math/tex",
-        "aria-controls",
-        "data-target",
-        "data-bs-target",
-    ];
-    if needed.iter().any(|word| memchr::memmem::find(small.as_bytes(), word.as_bytes()).is_some()) {
+    let needed = ["<style", ":style", "stylesheet", "reversed", "math/tex"];
+    if needed
+        .iter()
+        .chain(&OPENERS)
+        .any(|word| memchr::memmem::find(small.as_bytes(), word.as_bytes()).is_some())
+    {
         read(page, is_xml, |token| prepass.token(token, linked));
     }
     let mut page_writer = Page::new(writer, counts, prepass.finish(linked), is_xml);

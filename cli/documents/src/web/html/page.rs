@@ -223,7 +223,8 @@ impl<'a> Page<'a> {
             self.skipped = (!is_empty).then(|| (name.to_vec(), 1));
             return;
         }
-        let declared = self.declared(tag);
+        let subject = self.known.sheet.subject(tag);
+        let declared = self.declared(tag, subject.as_ref());
         let is_absent = self.is_absent() || is_absent(tag, &declared);
         if math::local(name) == b"math" && !tag.is_closed {
             if !is_absent {
@@ -235,7 +236,7 @@ impl<'a> Page<'a> {
         }
         if is_void(name) {
             if !is_absent {
-                self.void(tag);
+                self.void(tag, &declared);
             }
             return;
         }
@@ -258,7 +259,7 @@ impl<'a> Page<'a> {
         let divides = declared.layout.divides();
         self.elements.push(name, Open { look, is_absent, is_struck, begins_hiding, divides, role });
         if self.known.sheet.looks_around {
-            self.around.push(Subject::new(tag));
+            self.around.extend(subject);
         }
         if tag.is_closed && (self.is_xml || self.svg > 0) {
             self.close(self.elements.len() - 1);
@@ -278,7 +279,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    fn declared(&self, tag: &Tag) -> Declared {
+    fn declared(&self, tag: &Tag, subject: Option<&Subject>) -> Declared {
         let mut declared = Declared::default();
         let color = |name: &str| tag.attribute(name).map(|color| Color::parse(&color));
         match tag.name.as_slice() {
@@ -295,7 +296,7 @@ impl<'a> Page<'a> {
         if tag.has("background") {
             declared.background = Some(Color::Unknown);
         }
-        let mut declared = declared.replaced_by(self.known.sheet.of(tag, &self.around));
+        let mut declared = declared.replaced_by(self.known.sheet.of(tag, subject, &self.around));
         if self.known.opens(tag) {
             (declared.is_absent, declared.is_invisible) = (None, None);
         }
@@ -328,13 +329,12 @@ impl<'a> Page<'a> {
     }
 
     /// Writes what an element without content stands for.
-    fn void(&mut self, tag: &Tag) {
+    fn void(&mut self, tag: &Tag, declared: &Declared) {
         match tag.name.as_slice() {
             b"br" if self.preformatted > 0 => self.writer.preformatted("\n"),
             b"br" => self.writer.line(),
             b"hr" => self.writer.paragraph(),
             b"input" => {
-                let declared = self.declared(tag);
                 let is_shown = declared.is_outside != Some(true) && !controls::is_switch(tag);
                 if let Some(text) = controls::input(tag).filter(|_| is_shown) {
                     self.writer.text(" ");

@@ -22,7 +22,7 @@ pub(super) struct Prepass {
 }
 
 /// Attributes in which a control names what it opens.
-const OPENERS: [&str; 3] = ["aria-controls", "data-target", "data-bs-target"];
+pub(super) const OPENERS: [&str; 3] = ["aria-controls", "data-target", "data-bs-target"];
 
 impl Prepass {
     pub(super) fn token(&mut self, token: Token, linked: &mut Linked) {

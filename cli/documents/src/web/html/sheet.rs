@@ -43,7 +43,8 @@ impl Sheet {
     /// Reads a style sheet that the page or a style sheet of this name refers to.
     pub(super) fn link(&mut self, base: &str, reference: &str, linked: &mut Linked) {
         self.sheets += 1;
-        match linked(base, reference).filter(|_| self.sheets <= MAX_SHEETS) {
+        let found = if self.sheets <= MAX_SHEETS { linked(base, reference) } else { None };
+        match found {
             Some((name, text)) => self.read(&name, &text, linked),
             None => self.hides_background = true,
         }
@@ -98,18 +99,21 @@ impl Sheet {
         }
     }
 
-    /// What rules and attributes say of an element within others, the outermost of which is the first.
-    pub(super) fn of(&self, tag: &Tag, around: &[Subject]) -> Declared {
+    /// An element as the rules see it, if there are any.
+    pub(super) fn subject(&self, tag: &Tag) -> Option<Subject> {
+        (self.count > 0).then(|| Subject::new(tag))
+    }
+
+    /// What rules and attributes say of an element within others, the outermost of which is the first. Its subject is
+    /// that of [`Sheet::subject`].
+    pub(super) fn of(&self, tag: &Tag, subject: Option<&Subject>, around: &[Subject]) -> Declared {
         let own = tag.attribute("style").map(|style| Declarations::parse(&style)).unwrap_or_default();
-        if self.count == 0 {
-            return own.together();
-        }
-        let subject = Subject::new(tag);
+        let Some(subject) = subject else { return own.together() };
         let mut matching: Vec<&Rule> = subject
             .keys()
             .filter_map(|key| self.rules.get(&key))
             .flatten()
-            .filter(|rule| rule.selector.matches(&subject, around))
+            .filter(|rule| rule.selector.matches(subject, around))
             .collect();
         matching.sort_by_key(|rule| (rule.selector.specificity(), rule.order));
         let all = || matching.iter().map(|rule| rule.declared).chain([own]);
@@ -167,7 +171,8 @@ mod tests {
         rules.read("", sheet, &mut |_, _| None);
         let attribute = |name: &str, value: &str| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
         let attributes = vec![attribute("class", class), attribute("style", style), attribute("id", "i")];
-        rules.of(&Tag { name: element.as_bytes().to_vec(), attributes, is_closed: false }, &[])
+        let tag = Tag { name: element.as_bytes().to_vec(), attributes, is_closed: false };
+        rules.of(&tag, rules.subject(&tag).as_ref(), &[])
     }
 
     #[test]

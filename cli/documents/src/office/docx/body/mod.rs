@@ -9,8 +9,7 @@ use super::numbering::{NumberOf, Numbering};
 use super::styles::{RunLook, Styles, is_on};
 use crate::Problem;
 use crate::counts::Counts;
-use crate::office::chart::Charts;
-use crate::office::diagram::Diagrams;
+use crate::office::drawings::Drawings;
 use crate::office::omml::{self, Omml};
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
@@ -67,14 +66,6 @@ struct Paragraph {
     has_ground: bool,
 }
 
-/// A control that is a box.
-#[derive(Clone, Copy, Debug, Default)]
-struct CheckBox {
-    is_ticked: bool,
-    /// Whether it is in the text already.
-    is_shown: bool,
-}
-
 /// A place in the text with a note, in the order of the notes.
 #[derive(Debug, Default)]
 struct Marks(HashMap<String, usize>);
@@ -118,8 +109,8 @@ pub(super) struct Body {
     paragraphs: Vec<Paragraph>,
     runs: Vec<RunLook>,
     fields: Fields,
-    /// Controls that are open, of which some are boxes.
-    controls: Vec<Option<CheckBox>>,
+    /// Controls that are open. Of a box that is not in the text yet, whether it is ticked.
+    controls: Vec<Option<bool>>,
     math: Option<Omml>,
     /// Whether the hidden text is counted already.
     is_counted: bool,
@@ -131,8 +122,7 @@ pub(super) struct Body {
     is_below: bool,
     tables: usize,
     text_boxes: usize,
-    pub(super) charts: Charts,
-    pub(super) diagrams: Diagrams,
+    pub(super) drawings: Drawings,
     /// Documents within the document, as text, by the ids of the references to them.
     pub(super) chunks: HashMap<String, String>,
     /// The description of the drawing.
@@ -178,8 +168,7 @@ impl Body {
             is_below: false,
             tables: 0,
             text_boxes: 0,
-            charts: Charts::default(),
-            diagrams: Diagrams::default(),
+            drawings: Drawings::default(),
             chunks: HashMap::new(),
             description: None,
             reading: None,
@@ -273,12 +262,8 @@ impl Body {
         }
         match name {
             "sdtPr" => self.in_control_properties = true,
-            "checkbox" if self.in_control_properties => {
-                self.set_control(CheckBox::default());
-            }
-            "checked" if self.in_control_properties => {
-                self.set_control(CheckBox { is_ticked: is_on(element), is_shown: false });
-            }
+            "checkbox" if self.in_control_properties => self.set_control(false),
+            "checked" if self.in_control_properties => self.set_control(is_on(element)),
             _ if self.in_control_properties => {}
             "rPr" => self.in_run_properties = true,
             "trPr" => self.in_row_properties = true,
@@ -338,7 +323,7 @@ impl Body {
             }
             "tr" => self.out().row(),
             "tblHeader" if self.in_row_properties && is_on(element) => self.out().has_header(),
-            "gridBefore" if self.in_row_properties => self.out().skip_columns(number("val").unwrap_or(0)),
+            "gridBefore" if self.in_row_properties => self.out().skip_to_column(number("val").unwrap_or(0)),
             "tc" => {
                 self.is_below = false;
                 (self.cell, self.continues_cell) = (Some(Span::ONE), false);
@@ -362,9 +347,8 @@ impl Body {
                 let text = value("descr").filter(|text| !text.trim().is_empty());
                 self.description = text.or_else(|| value("title")).filter(|text| !text.trim().is_empty());
             }
-            "chart" => self.chart(&value("id").unwrap_or_default()),
+            "chart" | "relIds" => self.drawing(element),
             "blip" | "imagedata" => self.picture(),
-            "relIds" => self.diagram(element),
             "OLEObject"
                 if value("ProgID").is_some_and(|id| id.contains("Equation") || id.contains("MathType")) =>
             {

@@ -1,6 +1,6 @@
 //! What elements write: text as its run looks, paragraphs with their numbers, marks of notes.
 
-use super::{Body, CheckBox, Kind};
+use super::{Body, Kind};
 use crate::office::docx::fields::Shown;
 use crate::office::docx::styles::{RunLook, is_on, is_shaded};
 use crate::package::xml::Element;
@@ -89,21 +89,16 @@ impl Body {
         }
     }
 
-    pub(super) fn set_control(&mut self, control: CheckBox) {
-        self.controls.iter_mut().last().into_iter().for_each(|last| *last = Some(control));
+    pub(super) fn set_control(&mut self, is_ticked: bool) {
+        self.controls.iter_mut().last().into_iter().for_each(|last| *last = Some(is_ticked));
     }
 
     /// Writes the box of the innermost control, unless it is written. Returns whether it did so.
     pub(super) fn show_control(&mut self) -> bool {
-        let Some(Some(control)) = self.controls.last_mut().filter(|_| !self.in_control_properties) else {
-            return false;
-        };
-        let is_shown = std::mem::replace(&mut control.is_shown, true);
-        if !is_shown {
-            let sign = if control.is_ticked { TICKED } else { EMPTY };
-            self.text(sign);
-        }
-        !is_shown
+        let control = self.controls.last_mut().filter(|_| !self.in_control_properties);
+        let Some(is_ticked) = control.and_then(Option::take) else { return false };
+        self.text(if is_ticked { TICKED } else { EMPTY });
+        true
     }
 
     /// Whether a reader does not see text that looks so.
@@ -150,29 +145,15 @@ impl Body {
         }
     }
 
-    /// A chart is the numbers that it shows.
-    pub(super) fn chart(&mut self, id: &str) {
+    /// A chart is the numbers that it shows, a diagram is a list of its texts.
+    pub(super) fn drawing(&mut self, element: &Element) {
         self.begin_text();
         let out = match &mut self.note {
             Some((_, writer)) => writer,
             None => &mut self.writer,
         };
-        match self.charts.get(id) {
-            Some(chart) => chart.write(out),
-            None => self.picture(),
-        }
-    }
-
-    /// A diagram is a list of its texts.
-    pub(super) fn diagram(&mut self, element: &Element) {
-        self.begin_text();
-        let out = match &mut self.note {
-            Some((_, writer)) => writer,
-            None => &mut self.writer,
-        };
-        match self.diagrams.get(element) {
-            Some(diagram) => diagram.write(out),
-            None => self.picture(),
+        if !self.drawings.write(element, out) {
+            self.picture();
         }
     }
 

@@ -10,8 +10,6 @@ use crate::writer::Writer;
 
 const HEADERS: &[&str] = &["header", "header-left", "header-first"];
 const FOOTERS: &[&str] = &["footer", "footer-left", "footer-first"];
-/// Texts with fewer letters are numbers of pages.
-const MIN_LETTERS: usize = 5;
 
 impl Body<'_> {
     /// Reads the headers and footers of a part with styles.
@@ -44,10 +42,6 @@ impl Body<'_> {
     fn end_header(&mut self, outer: Option<Writer>, is_footer: bool) {
         let Some(outer) = outer else { return };
         let text = mem::replace(&mut self.writer, outer).finish();
-        let known = if is_footer { &mut self.footers } else { &mut self.headers };
-        let letters = text.chars().filter(|c| c.is_alphabetic()).count();
-        if letters >= MIN_LETTERS && !known.contains(&text) {
-            known.push(text);
-        }
+        self.page_texts.add(text, is_footer);
     }
 }

@@ -11,6 +11,7 @@ use self::values::Value;
 use super::CONTENT;
 use super::styles::{LEVELS, Look, Styles};
 use crate::counts::Counts;
+use crate::office::page_texts::PageTexts;
 use crate::package::xml::{self, Element, Piece};
 use crate::selection::Chooser;
 use crate::writer::symbols::{self, EMPTY, TICKED};
@@ -125,8 +126,7 @@ pub(super) struct Body<'a> {
     comment_count: usize,
     written_notes: Vec<String>,
     /// Headers and footers of pages.
-    headers: Vec<String>,
-    footers: Vec<String>,
+    page_texts: PageTexts,
     skipping: usize,
     is_counted: bool,
     /// Whether the last paragraph was one of code.
@@ -165,8 +165,7 @@ impl<'a> Body<'a> {
             note_count: 0,
             comment_count: 0,
             written_notes: Vec::new(),
-            headers: Vec::new(),
-            footers: Vec::new(),
+            page_texts: PageTexts::default(),
             skipping: 0,
             is_counted: false,
             is_code: false,
@@ -265,15 +264,7 @@ impl<'a> Body<'a> {
     /// The text with its notes, and what is not in it.
     pub(super) fn finish(mut self) -> (String, Counts) {
         self.counts.unfilled_rows += self.writer.unfilled_rows();
-        let of = |parts: &[String], name: &str| -> Vec<String> {
-            parts.iter().map(|part| format!("[page {name}]\n{part}")).collect()
-        };
-        let mut parts = of(&self.headers, "header");
-        parts.push(self.writer.finish());
-        parts.extend(self.written_notes);
-        parts.extend(of(&self.footers, "footer"));
-        parts.retain(|part| !part.trim().is_empty());
-        (parts.join("\n"), self.counts)
+        (self.page_texts.around(self.writer.finish(), self.written_notes), self.counts)
     }
 
     fn start(&mut self, element: &Element) {

@@ -106,15 +106,7 @@ impl Reader {
                         self.notes.push(format!("[^c{}]: {author}{text}", self.comment_count));
                     }
                     destination => {
-                        let known = if destination == Destination::Header {
-                            &mut self.headers
-                        } else {
-                            &mut self.footers
-                        };
-                        let is_number = text.chars().filter(|c| c.is_alphabetic()).count() <= 4;
-                        if !is_number && !known.contains(&text) {
-                            known.push(text);
-                        }
+                        self.page_texts.add(text, destination == Destination::Footer);
                         self.has_begun = false;
                     }
                 }

@@ -13,6 +13,7 @@ use self::tables::Table;
 use super::tokens::Token;
 use super::{Fonts, of_code_page};
 use crate::counts::Counts;
+use crate::office::page_texts::PageTexts;
 use crate::writer::symbols;
 use crate::writer::{Level, Writer};
 
@@ -157,8 +158,7 @@ pub(super) struct Reader {
     note_count: usize,
     comment_count: usize,
     author: String,
-    headers: Vec<String>,
-    footers: Vec<String>,
+    page_texts: PageTexts,
     fields: Vec<Field>,
     counts: Counts,
     is_counted: bool,
@@ -188,15 +188,7 @@ impl Reader {
         self.end_table();
         self.counts.unfilled_rows += self.writer.unfilled_rows();
         let text = self.writer.finish();
-        let of = |parts: &[String], name: &str| -> Vec<String> {
-            parts.iter().map(|part| format!("[page {name}]\n{part}")).collect()
-        };
-        let mut parts = of(&self.headers, "header");
-        parts.push(text);
-        parts.extend(self.notes);
-        parts.extend(of(&self.footers, "footer"));
-        parts.retain(|part| !part.trim().is_empty());
-        (parts.join("\n"), self.counts)
+        (self.page_texts.around(text, self.notes), self.counts)
     }
 
     pub(super) fn token(&mut self, token: Token) {
@@ -312,8 +304,10 @@ impl Reader {
             "trleft" => self.table.set_left(number.unwrap_or(0)),
             "clmgf" | "clmrg" | "clvmgf" | "clvmrg" => self.table.merge(word),
             "cellx" => self.table.define_cell(number.unwrap_or(0)),
-            "cell" => self.end_cell(),
-            "row" => self.end_row(),
+            "cell" | "row" => {
+                self.group.paragraph.in_table = true;
+                if word == "cell" { self.end_cell() } else { self.end_row() }
+            }
             "fftype" | "ffdefres" | "ffres" => self.form(word, number.unwrap_or(0)),
             "ilvl" => {
                 self.group.paragraph.depth = number.and_then(|level| usize::try_from(level).ok()).unwrap_or(0)

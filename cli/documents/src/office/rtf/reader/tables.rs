@@ -152,7 +152,6 @@ impl Reader {
     }
 
     pub(super) fn end_cell(&mut self) {
-        self.group.paragraph.in_table = true;
         self.has_begun = false;
         if !self.outer.is_empty() {
             return;
@@ -178,7 +177,7 @@ impl Reader {
         if self.table.outer.is_some() {
             self.end_cell();
         }
-        (self.has_begun, self.group.paragraph.in_table) = (false, true);
+        self.has_begun = false;
         let texts = mem::take(&mut self.table.texts);
         if self.outer.is_empty() && !texts.is_empty() {
             let cells = self.table.cells.iter().take(texts.len()).copied().collect();
@@ -188,9 +187,7 @@ impl Reader {
 
     pub(super) fn end_table(&mut self) {
         if self.table.outer.is_some() || !self.table.texts.is_empty() {
-            let in_table = self.group.paragraph.in_table;
             self.end_row();
-            self.group.paragraph.in_table = in_table;
         }
         self.table.write(&mut self.writer);
     }

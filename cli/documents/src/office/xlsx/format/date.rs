@@ -29,9 +29,8 @@ pub(super) fn date(tokens: &[Token], number: f64, is_1904: bool) -> Option<Strin
         .skip_while(|token| !matches!(token, Token::Date('s', _) | Token::Elapsed('s', _)))
         .skip(1);
     let has_fractions = fractions.clone().next() == Some(&Token::Point);
-    let has_time = tokens
-        .iter()
-        .any(|token| matches!(token, Token::Date('h' | 's', _) | Token::Elapsed(..) | Token::Half(_)));
+    let has_time =
+        has_half || is_elapsed || tokens.iter().any(|token| matches!(token, Token::Date('h' | 's', _)));
     let moment = Moment::of(number, is_1904, if has_time && !has_fractions { 1000 } else { 1 })?;
     let total = if is_elapsed {
         (number * 86_400.0 + if has_fractions { 0.0 } else { 0.5 }).floor() as i64
