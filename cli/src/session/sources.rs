@@ -3,6 +3,7 @@
 use longhand::outline::{Begins, Location, Mark, Outline};
 use longhand::saved::SavedChat;
 use longhand::sources::{Source, Sources};
+use longhand::text::is_terminal_control;
 use longhand::{Chat, EngineError};
 use serde_json::{Value, json};
 
@@ -197,10 +198,8 @@ impl AnswerSource {
 /// A text in one line of at most so many characters, without control characters and those that turn what follows around: it
 /// may be quoted in a file that others look at.
 pub fn one_line(text: &str, max: usize) -> String {
-    let is_control =
-        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line: String = line.chars().map(|c| if is_control(c) { '\u{fffd}' } else { c }).collect();
+    let line: String = line.chars().map(|c| if is_terminal_control(c) { '\u{fffd}' } else { c }).collect();
     match line.char_indices().nth(max) {
         Some((end, _)) => format!("{}\u{2026}", &line[..end]),
         None => line,

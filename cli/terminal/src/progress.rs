@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use longhand::{Progress, Task};
 
 use crate::console::{self, Console};
-use crate::format;
+use crate::{format, tty};
 
 /// Minimum time between two drawings.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -80,7 +80,8 @@ impl ProgressBar {
             return;
         }
         self.last_drawn = Some(Instant::now());
-        let line = render(&self.title, share, detail, remaining, columns().max(20) - 1);
+        let columns = tty::columns_of_stderr().max(20);
+        let line = render(&self.title, share, detail, remaining, columns - 1);
         console::print_progress(&format!("\r{line}\x1b[K"));
     }
 }
@@ -91,11 +92,6 @@ impl Drop for ProgressBar {
             console::print_progress("\r\x1b[K");
         }
     }
-}
-
-/// Columns of the terminal on stderr.
-fn columns() -> usize {
-    crate::tty::columns_of_stderr()
 }
 
 /// One line of at most `width` characters.

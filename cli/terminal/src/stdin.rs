@@ -9,6 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+#[cfg(windows)]
+use win32::{InputKind as Kind, input_kind as kind};
 
 use crate::console::{self, Console};
 use crate::failure::Failure;
@@ -30,6 +32,7 @@ pub fn is_piped(console: &Console) -> bool {
 }
 
 /// What standard input is.
+#[cfg(unix)]
 #[derive(PartialEq)]
 enum Kind {
     File,
@@ -45,15 +48,6 @@ fn kind() -> Kind {
         Ok(FileType::RegularFile) => Kind::File,
         Ok(FileType::Fifo) => Kind::Pipe,
         _ => Kind::Other,
-    }
-}
-
-#[cfg(windows)]
-fn kind() -> Kind {
-    match win32::input_kind() {
-        win32::InputKind::File => Kind::File,
-        win32::InputKind::Pipe => Kind::Pipe,
-        win32::InputKind::Other => Kind::Other,
     }
 }
 

@@ -96,6 +96,17 @@ pub fn command(args: &[&str]) -> Command {
     command
 }
 
+/// Adds a program with its arguments to those of a command that runs it, and what is set and removed of its environment.
+pub fn add_program(outer: &mut Command, program: &Command) {
+    outer.arg(program.get_program()).args(program.get_args());
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+}
+
 /// Runs the program with these arguments.
 pub fn longhand(args: &[&str]) -> Run {
     let output = command(args).output().expect("the program starts");
@@ -122,16 +133,10 @@ pub fn longhand_with_input(args: &[&str], input: &[u8]) -> Run {
 pub fn limited(setup: &str, without_rights: bool, folder: &Path, args: &[&str], input: &str) -> Option<Run> {
     use std::os::unix::process::CommandExt;
 
-    let program = command(args);
     let mut bash = Command::new("bash");
     bash.args(["-c", &format!("{setup} && exec \"$@\""), "bash"]);
-    bash.arg(program.get_program()).args(program.get_args()).current_dir(folder);
-    for (name, value) in program.get_envs() {
-        match value {
-            Some(value) => bash.env(name, value),
-            None => bash.env_remove(name),
-        };
-    }
+    add_program(&mut bash, &command(args));
+    bash.current_dir(folder);
     let is_root = || Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout.trim_ascii() == b"0");
     if without_rights && is_root() {
         bash.uid(65534);
@@ -178,8 +183,7 @@ pub fn many_tokens() -> usize {
         let mut bash = Command::new("bash");
         // Time of the processor: what else the machine does is no matter.
         bash.args(["-c", "TIMEFORMAT=%U; time \"$@\" >/dev/null 2>&1", "bash"]);
-        bash.arg(program.get_program()).args(program.get_args());
-        bash.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        add_program(&mut bash, &program);
         let seconds =
             bash.output().ok().and_then(|run| String::from_utf8(run.stderr).ok()?.trim().parse().ok());
         // Attention takes most of it, and grows with the square of the length.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{DOCUMENT, Run, command, endless_model, file, finished, limited, scratch};
+use crate::common::{DOCUMENT, Run, add_program, command, endless_model, file, finished, limited, scratch};
 
 /// Time after which a test has failed.
 const WATCHDOG: Duration = Duration::from_secs(120);
@@ -110,15 +110,9 @@ fn sigterm_ends_process_1_in_every_phase() {
         let folder = scratch(&format!("containers-{}", phase.replace([' ', '\''], "-")));
         let kept = folder.join("kept.session");
         let _ = fs::remove_file(&kept);
-        let program = command(args);
         let mut unshared = Command::new("unshare");
-        unshared.args(unshare).arg(program.get_program()).args(program.get_args());
-        for (name, value) in program.get_envs() {
-            match value {
-                Some(value) => unshared.env(name, value),
-                None => unshared.env_remove(name),
-            };
-        }
+        unshared.args(unshare);
+        add_program(&mut unshared, &command(args));
         if args[0] == "chat" {
             unshared.args(["--session", kept.to_str().expect("text")]);
         }
@@ -162,17 +156,10 @@ fn sigterm_ends_process_1_in_every_phase() {
 
 /// Whether a process has started its threads and none of them runs.
 fn waits(process: &str) -> bool {
-    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    let states: Vec<bool> = threads
-        .map(|thread| {
-            fs::read_to_string(thread.path().join("stat"))
-                .is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S')))
-        })
-        .collect();
-    let names_lines = || {
-        fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten().any(|thread| {
-            fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.trim() == "lines")
-        })
+    let of_threads = |file: &str| -> Vec<String> {
+        let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+        threads.map(|thread| fs::read_to_string(thread.path().join(file)).unwrap_or_default()).collect()
     };
-    states.iter().all(|sleeps| *sleeps) && names_lines()
+    let sleeps = |stat: &String| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'));
+    of_threads("stat").iter().all(sleeps) && of_threads("comm").iter().any(|name| name.trim() == "lines")
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::{DOCUMENT, Run, command, file, finished, scratch};
+use crate::common::{DOCUMENT, Run, add_program, command, file, finished, scratch};
 
 const NUMBER: &str = "What is Mary's favorite number?";
 const NUMBER_IS: &str = "Mary's favorite number is 34251.";
@@ -140,13 +140,7 @@ fn folders_and_files_are_private_whatever_the_umask() {
         for program in [of_file, ask(&["--policy", "razor"]), ask(&SAVED), chat] {
             let mut bash = Command::new("bash");
             bash.args(["-c", &format!("umask {umask} && exec \"$@\""), "bash"]).current_dir(&user.0);
-            bash.arg(program.get_program()).args(program.get_args());
-            for (name, value) in program.get_envs() {
-                match value {
-                    Some(value) => bash.env(name, value),
-                    None => bash.env_remove(name),
-                };
-            }
+            add_program(&mut bash, &program);
             run(bash, &format!("{NUMBER}\n")).ok();
         }
         let modes = user.modes();

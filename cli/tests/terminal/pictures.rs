@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::scratch;
+use crate::common::{add_program, command, scratch};
 use crate::pty::Terminal;
 use crate::svg;
 
@@ -98,17 +98,10 @@ fn documents() -> std::path::PathBuf {
 /// Runs `longhand COMMAND` below a line that shows it, as a shell does.
 fn start(scene: &Scene, folder: &Path) -> Terminal {
     let words: Vec<&str> = scene.command.split(' ').collect();
-    let program = crate::common::command(&words);
     let mut shell = Command::new("sh");
     shell.args(["-c", "printf '$ longhand %s\\n' \"$0\"; exec \"$@\"", scene.command]);
-    shell.arg(program.get_program()).args(program.get_args()).current_dir(folder);
-    for (name, value) in program.get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
-    }
-    shell.env("TERM", "xterm-256color");
+    add_program(&mut shell, &command(&words));
+    shell.current_dir(folder).env("TERM", "xterm-256color");
     Terminal::start_sized(shell, ROWS, COLUMNS)
 }
 

@@ -6,11 +6,12 @@
 //! with threads may not use what the system's libraries use. The program says with [`use_worker`] that it can be started so, and
 //! calls [`serve`] then. What the parent and its child send each other is the same.
 //!
-//! | | Linux | Windows | elsewhere |
-//! |---|---|---|---|
-//! | ended after the parent's deadline, and with the parent | yes | yes | yes, but with the parent only after the time of [`limit_time`] |
-//! | a limit on memory | yes | yes, by a job object | no |
-//! | no files, no network, no other processes | yes | no other processes | no |
+//! Everywhere a child is ended after its parent's deadline. The rest depends on the system:
+//!
+//! - Linux: it is ended with its parent, its memory is limited, and it has no files, no network and no other processes.
+//! - Windows: it is ended with its parent, a job object limits its memory, and it has no other processes.
+//! - Elsewhere: it is ended with its parent only after the time of [`limit_time`], and its memory, files, network and processes
+//!   are not limited.
 //!
 #![cfg_attr(target_os = "linux", doc = "```")]
 #![cfg_attr(not(target_os = "linux"), doc = "```ignore")]

@@ -3,12 +3,13 @@
 //!
 //! Reading from a pipe cannot be limited in time everywhere. So two threads of the parent move what is sent and received.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::panic;
 use std::path::PathBuf;
 use std::process::{self, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -81,7 +82,7 @@ pub struct Child {
 struct Received {
     pieces: Receiver<Vec<u8>>,
     /// What was not read yet of the last piece.
-    rest: Vec<u8>,
+    rest: VecDeque<u8>,
 }
 
 impl Child {
@@ -123,7 +124,7 @@ impl Child {
         let child = Child {
             process,
             to,
-            from: Mutex::new(Received { pieces, rest: Vec::new() }),
+            from: Mutex::new(Received { pieces, rest: VecDeque::new() }),
             #[cfg(windows)]
             _job: job,
             ended: false,
@@ -134,12 +135,9 @@ impl Child {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         thread::Builder::new().name("to worker".to_owned()).spawn(move || send(stdin, &to_send))?;
-        thread::Builder::new().name("from worker".to_owned()).spawn(move || {
-            receive(stdout, |piece| received.send(piece).is_ok());
-        })?;
-        let mut channel = child.channel(Instant::now() + TIME_TO_BEGIN);
-        channel.read_exact(&mut [BEGUN])?;
-        channel.write_all(&request)?;
+        thread::Builder::new().name("from worker".to_owned()).spawn(move || receive(stdout, &received))?;
+        child.channel(Instant::now() + TIME_TO_BEGIN).read_exact(&mut [BEGUN])?;
+        child.to.send(request).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
         Ok(child)
     }
 
@@ -223,10 +221,10 @@ fn send(mut to: ChildStdin, pieces: &Receiver<Vec<u8>>) {
 }
 
 /// Hands over pieces until there are no more or nobody wants them.
-fn receive(mut from: ChildStdout, mut hand_over: impl FnMut(Vec<u8>) -> bool) {
+fn receive(mut from: ChildStdout, pieces: &SyncSender<Vec<u8>>) {
     let mut piece = vec![0; PIECE];
     while let Ok(length @ 1..) = from.read(&mut piece) {
-        if !hand_over(piece[..length].to_vec()) {
+        if pieces.send(piece[..length].to_vec()).is_err() {
             return;
         }
     }
@@ -244,15 +242,12 @@ impl Read for Channel<'_> {
         if from.rest.is_empty() {
             let left = self.deadline.saturating_duration_since(Instant::now());
             match from.pieces.recv_timeout(left) {
-                Ok(piece) => from.rest = piece,
+                Ok(piece) => from.rest = piece.into(),
                 Err(RecvTimeoutError::Timeout) => return Err(io::ErrorKind::TimedOut.into()),
                 Err(RecvTimeoutError::Disconnected) => return Ok(0),
             }
         }
-        let length = out.len().min(from.rest.len());
-        out[..length].copy_from_slice(&from.rest[..length]);
-        from.rest.drain(..length);
-        Ok(length)
+        from.rest.read(out)
     }
 }
 

@@ -14,7 +14,7 @@ use child::{Child, Ending, Limits};
 const LIMITS: Limits = Limits { stack_bytes: 1 << 20, memory_bytes: 64 << 20 };
 /// Time after which a test has failed.
 const WATCHDOG: Duration = Duration::from_secs(600);
-/// Set for the process that the test of a killed parent starts.
+/// Set where the test of a killed parent has started itself, to play that parent.
 const IS_PARENT: &str = "FORK_TEST_IS_PARENT";
 
 fn kernel_has_filters() -> bool {
@@ -99,27 +99,22 @@ fn what_ends_a_child_is_known() {
     assert_eq!(ending(|| drop(std::hint::black_box(Vec::<u8>::with_capacity(1 << 40)))), Ending::OutOfMemory);
 }
 
-/// The process that is killed: it starts a child that computes for ever, and prints its number.
-#[test]
-#[ignore = "a_child_ends_when_its_parent_is_killed runs it, as a process of its own"]
-fn parent_of_an_endless_child() {
-    if env::var_os(IS_PARENT).is_none() {
-        return;
-    }
-    let child = Child::fork(LIMITS, |_| {
-        loop {
-            std::hint::spin_loop();
-        }
-    });
-    println!("\nchild {}", child.as_ref().expect("a child").pid());
-    thread::sleep(WATCHDOG * 2);
-}
-
 #[test]
 fn a_child_ends_when_its_parent_is_killed() {
+    if env::var_os(IS_PARENT).is_some() {
+        // The process that is killed: it starts a child that computes for ever, and prints its number.
+        let child = Child::fork(LIMITS, |_| {
+            loop {
+                std::hint::spin_loop();
+            }
+        });
+        println!("\nchild {}", child.as_ref().expect("a child").pid());
+        thread::sleep(WATCHDOG * 2);
+        return;
+    }
     let test = env::current_exe().expect("this test");
     let mut parent = Command::new(test)
-        .args(["--exact", "parent_of_an_endless_child", "--ignored", "--nocapture"])
+        .args(["--exact", "a_child_ends_when_its_parent_is_killed", "--nocapture"])
         .env(IS_PARENT, "1")
         .stdout(Stdio::piped())
         .spawn()

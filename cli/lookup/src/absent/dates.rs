@@ -108,7 +108,7 @@ pub(super) fn month(word: &str) -> Option<u32> {
 }
 
 /// Years of two digits may be of either century.
-fn years(text: &str) -> Vec<u32> {
+pub(super) fn years(text: &str) -> Vec<u32> {
     match (text.len(), text.parse::<u32>()) {
         (4, Ok(year)) => vec![year],
         (2, Ok(year)) => vec![2000 + year, 1900 + year],
@@ -116,7 +116,8 @@ fn years(text: &str) -> Vec<u32> {
     }
 }
 
-fn day(text: &str) -> Option<u32> {
+/// The day of a month that a number is.
+pub(super) fn day(text: &str) -> Option<u32> {
     text.parse().ok().filter(|day| text.len() <= 2 && (1..=31).contains(day))
 }
 
@@ -194,20 +195,25 @@ pub(super) fn month_of_year(text: &str, tokens: &[Token]) -> Option<Date> {
     is_date.then_some(Date { year: Some(year), month, day: None })
 }
 
+/// A time of day in minutes of half a day.
+fn time_of_day(hours: u32, minutes: u32) -> Option<u32> {
+    (hours < 25 && minutes < 60).then_some((hours % 12) * 60 + minutes)
+}
+
 /// A number that may be a time of day, in minutes of half a day: `9.30`.
 pub(super) fn time_of_number(number: &str) -> Option<u32> {
     let (hours, minutes) =
         number.split_once('.').filter(|(hours, minutes)| hours.len() <= 2 && minutes.len() == 2)?;
-    let (hours, minutes): (u32, u32) = (hours.parse().ok()?, minutes.parse().ok()?);
-    (hours < 25 && minutes < 60).then_some((hours % 12) * 60 + minutes)
+    time_of_day(hours.parse().ok()?, minutes.parse().ok()?)
 }
 
 /// An hour without minutes: `at 10`, `from 9 to 17`, `17h`, `9–17h`, `Sat 10-14`.
 pub(super) fn hour(text: &str, tokens: &[Token], at: usize) -> Option<u32> {
     let hour = |at: usize| {
         let token = tokens.get(at).filter(|token| token.kind == Kind::Number && token.range.len() <= 2)?;
-        token.folded.parse::<u32>().ok().filter(|hour| *hour < 25)
+        time_of_day(token.folded.parse().ok()?, 0)
     };
+    let time = hour(at)?;
     let before = |at: usize| at.checked_sub(1).map_or("", |before| tokens[before].folded.as_str());
     let begins = |at: usize| BEFORE_HOURS.contains(&before(at));
     let ends = |at: usize| tokens.get(at + 1).is_some_and(|next| next.folded == "h" && !next.is_spaced);
@@ -215,8 +221,7 @@ pub(super) fn hour(text: &str, tokens: &[Token], at: usize) -> Option<u32> {
         |at: usize| tokens.get(at).is_some_and(|token| ["-", "–", "—"].contains(&&text[token.range.clone()]));
     let is_first = joins(at + 1) && hour(at + 2).is_some() && ends(at + 2);
     let is_second = at >= 2 && joins(at - 1) && hour(at - 2).is_some() && begins(at - 2);
-    let is_hour = begins(at) || ends(at) || is_first || is_second;
-    hour(at).filter(|_| is_hour).map(|hour| (hour % 12) * 60)
+    (begins(at) || ends(at) || is_first || is_second).then_some(time)
 }
 
 /// Words before an hour.
@@ -316,8 +321,6 @@ pub(super) fn time(text: &str, tokens: &[Token]) -> Option<Written<u32>> {
         "o" if word(at + 2) == "clock" => 3,
         _ => 0,
     };
-    let minutes =
-        |hours: u32, minutes: u32| (hours < 25 && minutes < 60).then_some((hours % 12) * 60 + minutes);
     // `14:30`, `14h30`, `14 h 30`
     let [sign, second] = [tokens.get(1), tokens.get(2)];
     if let (Some(sign), Some(second)) = (sign, second)
@@ -326,7 +329,7 @@ pub(super) fn time(text: &str, tokens: &[Token]) -> Option<Written<u32>> {
     {
         let (hours, parts) = (digits(text, first)?, digits(text, second)?);
         if parts.len() == 2 && hours.len() <= 2 {
-            let reading = minutes(hours.parse().ok()?, parts.parse().ok()?)?;
+            let reading = time_of_day(hours.parse().ok()?, parts.parse().ok()?)?;
             return Some(Written { readings: vec![reading], tokens: 3 + half(3) });
         }
         return None;
@@ -336,7 +339,7 @@ pub(super) fn time(text: &str, tokens: &[Token]) -> Option<Written<u32>> {
         return None;
     }
     let (hours, parts) = own.split_once(['.', ':']).unwrap_or((own, "0"));
-    let reading = minutes(hours.parse().ok()?, parts.parse().ok()?)?;
+    let reading = time_of_day(hours.parse().ok()?, parts.parse().ok()?)?;
     Some(Written { readings: vec![reading], tokens: 1 + suffix })
 }
 

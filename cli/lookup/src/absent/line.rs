@@ -202,11 +202,7 @@ impl<'a> Reader<'a> {
         let has_word = |words: &[&str]| words.iter().any(|word| self.known.words.contains(*word));
         from + 1 == at
             && match letters {
-                "fy" => {
-                    has(number)
-                        || number.len() == 2
-                            && ["19", "20"].iter().any(|century| has(&format!("{century}{number}")))
-                }
+                "fy" => has(number) || dates::years(number).iter().any(|year| has(&year.to_string())),
                 "q" => has(number) && has_word(&["quarter", "quarters", "quartal", "trimestre", "kwartaal"]),
                 "h" => has(number) && has_word(&["half", "halbjahr", "semestre"]),
                 _ => false,
@@ -469,18 +465,18 @@ impl Piece<'_> {
     }
 
     /// The years that a number of two digits may be the end of: behind an apostrophe, or behind a year of four digits.
-    fn short_years(&self, at: usize) -> Option<[String; 2]> {
+    fn short_years(&self, at: usize) -> Option<Vec<String>> {
         let (own, before) = (&self.tokens[at], self.tokens.get(at.checked_sub(1)?)?);
         let TokenKind::Sign(sign) = before.kind else { return None };
         if own.folded.len() != 2 || own.is_spaced {
             return None;
         }
         match sign {
-            '\'' | '\u{2019}' => Some(["19", "20"].map(|century| format!("{century}{}", own.folded))),
+            '\'' | '\u{2019}' => Some(dates::years(&own.folded).iter().map(u32::to_string).collect()),
             '-' | '\u{2013}' | '/' => {
                 let year = self.word(at.checked_sub(2)?);
                 let century = year.get(..2).filter(|_| year.len() == 4)?;
-                Some([String::new(), format!("{century}{}", own.folded)])
+                Some(vec![format!("{century}{}", own.folded)])
             }
             _ => None,
         }

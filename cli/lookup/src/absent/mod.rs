@@ -162,10 +162,6 @@ impl Known {
         } else if word == "hundred" || word == "hundert" || word == "cent" || word == "cien" {
             self.numbers.insert("100".to_owned());
         }
-        // `two thirds`
-        if let Some(part) = word.strip_suffix('s').and_then(numbers::of_word).filter(|part| *part > 2) {
-            self.numbers.insert(part.to_string());
-        }
         // `one and a half million`
         if word == "half"
             && let Some([number, .., article]) = at.checked_sub(3).map(|from| &tokens[from..at])
@@ -188,6 +184,9 @@ impl Known {
             }
         }
         if !self.words.contains(word) {
+            // `two thirds`
+            let part = word.strip_suffix('s').and_then(numbers::of_word).filter(|part| *part > 2);
+            self.numbers.extend(part.map(|part| part.to_string()));
             self.months.extend(dates::month(word));
             self.scales.extend(numbers::scale(word));
             self.words.insert(word.clone());
@@ -251,8 +250,8 @@ impl Known {
         let is_short = at.checked_sub(1).is_some_and(|before| {
             tokens[before].kind == TokenKind::Sign('\'') || tokens[before].kind == TokenKind::Sign('\u{2019}')
         });
-        if is_short && own.len() == 2 && !tokens[at].is_spaced {
-            self.numbers.extend(["19", "20"].map(|century| format!("{century}{own}")));
+        if is_short && !tokens[at].is_spaced {
+            self.numbers.extend(dates::years(own).iter().map(u32::to_string));
         }
         // `30_000`, as in source code.
         let mut code = digits_of(own);
@@ -325,8 +324,8 @@ impl Known {
     fn add_range_behind(&mut self, text: &str, behind: &[Token], date: Date) {
         let [between, last, ..] = behind else { return };
         let joins = ["-", "–", "—", "to"].contains(&&text[between.range.clone()]);
-        let day = last.folded.parse().ok().filter(|day| (1..=31).contains(day));
-        if joins && day.is_some() && date.day.is_some() && last.folded.len() <= 2 {
+        let day = dates::day(&last.folded);
+        if joins && day.is_some() && date.day.is_some() {
             self.add_date(Date { day, ..date });
         }
     }

@@ -8,7 +8,23 @@ mod unix;
 #[cfg(windows)]
 mod windows;
 
+use std::panic;
+use std::sync::Once;
+
 #[cfg(unix)]
 pub use self::unix::*;
 #[cfg(windows)]
 pub use self::windows::*;
+
+/// A panic restores the terminal from now on.
+fn restore_after_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let previous = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            restore();
+            crate::console::remove_below();
+            previous(info);
+        }));
+    });
+}

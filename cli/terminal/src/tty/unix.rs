@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::panic;
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, TryLockError};
@@ -14,6 +13,8 @@ use rustix::stdio::{stdin, stdout};
 use rustix::termios::{self, InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
 use signal_hook::consts::SIGTSTP;
 use signal_hook::low_level;
+
+use super::restore_after_panics;
 
 const BRACKETED_PASTE_ON: &str = "\x1b[?2004h";
 const BRACKETED_PASTE_OFF: &str = "\x1b[?2004l";
@@ -182,15 +183,6 @@ fn size_of(terminal: BorrowedFd) -> (usize, usize) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
         _ => (80, 24),
     }
-}
-
-fn restore_after_panics() {
-    let previous = panic::take_hook();
-    panic::set_hook(Box::new(move |info| {
-        restore();
-        crate::console::remove_below();
-        previous(info);
-    }));
 }
 
 /// Writes to the terminal past the standard library, whose lock may be held by the thread that failed.

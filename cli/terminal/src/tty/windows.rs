@@ -2,11 +2,12 @@
 //! program reads it.
 
 use std::io::{self, IsTerminal as _};
-use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use crossterm::terminal;
+
+use super::restore_after_panics;
 
 /// Whether keys arrive one by one.
 static IS_ENTERED: AtomicBool = AtomicBool::new(false);
@@ -70,16 +71,4 @@ pub fn size() -> (usize, usize) {
 /// Columns of the console that stderr is.
 pub fn columns_of_stderr() -> usize {
     size().0
-}
-
-fn restore_after_panics() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let previous = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            restore();
-            crate::console::remove_below();
-            previous(info);
-        }));
-    });
 }

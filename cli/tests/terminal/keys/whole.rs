@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::reading::{long_document, percent};
 use super::{KEY_IS, NUMBER_IS};
-use crate::common::{command, scratch};
+use crate::common::{add_program, command, scratch};
 use crate::pty::Terminal;
 
 const NUMBER: &str = "What is Mary's favorite number?";
@@ -16,10 +16,7 @@ fn chat_after(setup: &str, args: &[&str]) -> Terminal {
     let program = command(&[&["chat"], args].concat());
     let mut bash = Command::new("bash");
     bash.args(["-c", &format!("{setup} && exec \"$@\""), "bash"]);
-    bash.arg(program.get_program()).args(program.get_args());
-    for (name, value) in program.get_envs() {
-        value.map(|value| bash.env(name, value));
-    }
+    add_program(&mut bash, &program);
     bash.env("XDG_STATE_HOME", scratch(&format!("state-{STATE}"))).env("TERM", "xterm-256color");
     Terminal::start(bash)
 }

@@ -156,7 +156,6 @@ pub(in crate::chat) fn read_number(from: &mut impl Read) -> io::Result<u64> {
 }
 
 /// Reads a text of at most `limit` bytes. Memory is taken as the bytes arrive.
-/// Reads a text of at most so many bytes.
 pub(in crate::chat) fn read_text(from: &mut impl Read, limit: u64) -> io::Result<String> {
     let length = read_number(from)?;
     if length > limit {

@@ -45,7 +45,7 @@ pub fn find(app: &App, chat: &Chat, words: &str) -> Result<String> {
             let starts = cut(line_before.len() == before.len() && range.start > BEFORE);
             let ends = cut(line_behind.len() == behind.len() && range.end + BEHIND < text.len());
             // What was found may reach over several lines.
-            let word = app.console.sanitize(&one_line(&text[range], 200)).into_owned();
+            let word = one_line(&text[range], 200);
             lines += &format!(
                 "{}{colon}{starts}{}{}{}{ends}\n",
                 app.console.dim(&app.console.sanitize(&location)),
