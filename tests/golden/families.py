@@ -26,8 +26,7 @@ import packed
 HERE = Path(__file__).resolve().parent
 VOCAB = 264
 N_TOKENS = 48
-N_LOGITS = 12  # of the last tokens
-N_LOGITS_MOE = 6
+N_LOGITS = 6  # of the last tokens
 SIZES = dict(vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=2048, bos_token_id=1, eos_token_id=2, pad_token_id=2)
 MOE = dict(SIZES, intermediate_size=32, num_experts_per_tok=2)
@@ -427,8 +426,7 @@ def main():
                 beside = ""
             assert np.isfinite(logits).all(), name
             models[name] = model.read_bytes()
-            kept = N_LOGITS_MOE if "num_experts_per_tok" in case.config or case.stem == "Gemma4" else N_LOGITS
-            kept_logits[name] = packed.rounded(logits[-kept:], packed.LOGITS)
+            kept_logits[name] = packed.rounded(logits[-N_LOGITS:], packed.LOGITS)
             index[name] = {"name": name, "reference": "transformers" if case.kind == "f32" else "llama.cpp",
                            **limits, "tokens": ids}
             print(f"{name:28} std {logits.std():.2f} limits {limits} {beside}", flush=True)
