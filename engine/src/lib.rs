@@ -46,7 +46,7 @@ pub use models::chat::Message;
 pub use outline;
 pub use progress::{Notice, Observer, Progress, Task};
 pub use session::generate::sampler::{Sampler, SamplerOptions};
-pub use session::generate::{Generated, Stop, generate};
+pub use session::generate::{DraftCounts, Generated, Stop, generate};
 pub use session::text;
 pub use session::{Prefill, Session, SessionOptions, TextReading, sync_all};
 pub use setup::plan;

@@ -71,6 +71,7 @@ pub fn plan_options(engine: &Engine, prompt: usize, chunk: usize) -> PlanOptions
         chunk,
         exact: true,
         record_attention: false,
+        draft: 0,
         placement: engine.placement(),
         kernels: engine.backends().kernels(),
     }

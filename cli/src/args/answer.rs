@@ -1,9 +1,9 @@
-//! Flags for what answers begin with and how they are shown.
+//! Flags for what answers begin with, how they are computed and how they are shown.
 
 use clap::{Args, ValueEnum};
-use longhand::{ChatFormat, EngineError, Model};
+use longhand::{ChatFormat, EngineError, Model, SessionOptions, SetupOptions};
 
-/// What answers begin with and how they are shown.
+/// What answers begin with, how they are computed and how they are shown.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Answers")]
 pub struct AnswerArgs {
@@ -18,6 +18,10 @@ pub struct AnswerArgs {
     /// on a terminal
     #[arg(short = 'y', long)]
     pub yes: bool,
+    /// Where an answer quotes the text before it, compute up to so many of its tokens ahead, which is faster; 0 computes one
+    /// after another
+    #[arg(long, visible_alias = "draft-max", value_name = "TOKENS", default_value_t = SessionOptions::DRAFT)]
+    draft: usize,
 }
 
 /// What becomes of thinking.
@@ -39,6 +43,11 @@ impl AnswerArgs {
             Some(ThinkArg::Off) => Some(false),
             Some(ThinkArg::Hide) | None => None,
         }
+    }
+
+    /// The options, with how answers are computed.
+    pub fn apply(&self, options: SetupOptions) -> SetupOptions {
+        SetupOptions { draft: self.draft, ..options }
     }
 
     /// The flags that have a part in what is read, as words of a command line.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use longhand::saved::{DocumentCache, DocumentReading};
-use longhand::{Chat, EngineError, Generated, Observer, Progress, Reading};
+use longhand::{Chat, DraftCounts, EngineError, Generated, Observer, Progress, Reading};
 use terminal::{format, stdin};
 
 use crate::app::App;
@@ -251,6 +251,12 @@ pub fn generate(
     print: &mut dyn FnMut(&str) -> io::Result<()>,
 ) -> Result<Generated> {
     generate_with(app, chat, print, Chat::answer)
+}
+
+/// How much of what was drafted of answers was right: `79 % of drafts right`; `None` where nothing was drafted.
+pub fn drafts(drafts: DraftCounts) -> Option<String> {
+    let share = drafts.used as f64 / drafts.made as f64;
+    (drafts.made > 0).then(|| format!("{} of drafts right", format::percent(share)))
 }
 
 /// Goes on with an answer that was cut off. `print` receives what is new, piece by piece.

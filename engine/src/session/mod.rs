@@ -24,6 +24,7 @@ mod random;
 mod reading;
 pub mod snapshot;
 pub mod text;
+mod verify;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +36,7 @@ pub use kv_usage::KvUsage;
 pub use options::{Prefill, SessionOptions};
 pub(crate) use reading::{FirstText, Reached};
 pub use reading::{TextReading, sync_all};
+use verify::Verified;
 
 use crate::compute::forward::{Forward, OutputTokens};
 use crate::compute::pace::PieceTimes;
@@ -68,6 +70,7 @@ pub struct Session {
     logits: Vec<f32>,
     /// Memory for the logits of the pass that is computed.
     next_logits: Vec<f32>,
+    verified: Verified,
     last_text: LastText,
     /// For everything but decode steps.
     workspace: Workspace,
@@ -106,6 +109,8 @@ enum Advance {
     /// One token, by graphs that are built once. Once begun it is not interrupted. After an error the session goes back
     /// to its latest checkpoint.
     Step,
+    /// Several steps, by graphs of their own. Nothing but rows behind the live ones is written, so it can be interrupted.
+    Draft,
     /// Up to a chunk of tokens, as many as there is room for. It can be interrupted, and is taken back after an error.
     /// If it begins a turn, earlier turns cannot be undone any more.
     Chunk { begins_turn: bool },
@@ -130,7 +135,7 @@ impl Session {
         let result = read(&pass, &mut self.next_logits)?;
         self.store.advance(tokens.len());
         if let Some(attention) = &mut self.attention {
-            attention.computed(self.store.seen() - 1, how == Advance::Step, outputs)?;
+            attention.computed(self.store.seen() - 1, how.is_answer(), outputs)?;
         }
         let rows = self.store.plan_evictions(how.event(), false, backends, &mut self.workspace)?;
         self.decode = memory.map(|memory| (pass, memory)).or(self.decode.take());
@@ -147,6 +152,7 @@ impl Session {
         outputs: impl FnOnce(usize) -> Result<OutputTokens, EngineError>,
         read: impl FnOnce(&Pass, &mut Vec<f32>) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
+        self.verified.forget();
         let wanted = rest.len().min(self.options.chunk.max(1));
         if let Advance::Chunk { begins_turn } = how {
             let turn = begins_turn.then_some(self.logits.as_slice());
@@ -168,7 +174,7 @@ impl Session {
         let rows = |layer| {
             let mut rows = self.store.rows(layer);
             if let Some(attention) = &self.attention {
-                attention.record(layer, how == Advance::Step, outputs, &mut rows);
+                attention.record(layer, how.is_answer(), outputs, &mut rows);
             }
             rows
         };
@@ -179,7 +185,7 @@ impl Session {
                 let mut memory = Workspace::new(&self.engine.backends);
                 Ok((Pass::new(graphs(), &mut memory)?, Some(memory)))
             }
-            (Advance::Chunk { .. }, decode) => {
+            (Advance::Draft | Advance::Chunk { .. }, decode) => {
                 let graphs = graphs();
                 self.decode = decode;
                 Ok((Pass::new(graphs, &mut self.workspace)?, None))
@@ -210,6 +216,7 @@ impl Session {
             tokens: Vec::new(),
             logits: Vec::new(),
             next_logits: Vec::new(),
+            verified: Verified::default(),
             last_text: LastText::Whole,
             workspace,
             decode: None,
@@ -392,7 +399,7 @@ impl Session {
     fn take_back(&mut self, error: EngineError, rest: &[u32], how: Advance) -> EngineError {
         let is_not_finite = matches!(error, EngineError::NotFinite { .. });
         let text = if is_not_finite { [&self.tokens[..], rest].concat() } else { Vec::new() };
-        if how == Advance::Step {
+        if how.is_answer() {
             self.rewind_to_latest();
         } else {
             // If this fails too, the store is empty, and the first error is the one to report.
@@ -424,6 +431,7 @@ impl Session {
     /// Goes back to the longest prefix of `tokens` that can be restored and whose logits are known or
     /// computed next.
     fn go_back(&mut self, tokens: &[u32]) -> Result<(), EngineError> {
+        self.verified.forget();
         let common = common_prefix(&self.tokens, tokens);
         if common == self.tokens.len() && (common < tokens.len() || !self.logits.is_empty()) {
             return Ok(());
@@ -475,6 +483,7 @@ impl Session {
     /// Removes all tokens.
     pub fn clear(&mut self) -> Result<(), EngineError> {
         self.last_text = LastText::Whole;
+        self.verified.forget();
         self.tokens.clear();
         self.logits.clear();
         self.forget_attention();
@@ -604,14 +613,19 @@ impl Advance {
     /// What policies are told.
     fn event(self) -> Event {
         match self {
-            Advance::Step => Event::Step,
+            Advance::Step | Advance::Draft => Event::Step,
             Advance::Chunk { .. } => Event::Chunk,
         }
     }
 
     /// What may stop the computation.
     fn interrupt(self, flag: &InterruptFlag) -> Option<&InterruptFlag> {
-        matches!(self, Advance::Chunk { .. }).then_some(flag)
+        (self != Advance::Step).then_some(flag)
+    }
+
+    /// Whether the tokens are those of an answer: a policy sees steps, and their queries are recorded.
+    fn is_answer(self) -> bool {
+        !matches!(self, Advance::Chunk { .. })
     }
 }
 

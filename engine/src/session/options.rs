@@ -49,6 +49,9 @@ pub struct SessionOptions {
     /// Whether it is recorded what answers attend to: see [`Session::record_attention`](crate::Session::record_attention). It is
     /// not saved with a session.
     pub record_attention: bool,
+    /// How many tokens of an answer may be drafted from the text so far and computed at once; 0 for none. Not saved with a
+    /// session.
+    pub draft: usize,
 }
 
 impl Default for SessionOptions {
@@ -61,11 +64,15 @@ impl Default for SessionOptions {
             prefill: Prefill::Exact,
             chunk: 512,
             record_attention: false,
+            draft: SessionOptions::DRAFT,
         }
     }
 }
 
 impl SessionOptions {
+    /// [`SessionOptions::draft`] where nothing else is said.
+    pub const DRAFT: usize = 16;
+
     /// Refuses a context that no session can have, before anything is computed from it.
     pub(crate) fn check_context(&self, spec: &ModelSpec) -> Result<(), EngineError> {
         let (most, why) = match spec.position_encoding {

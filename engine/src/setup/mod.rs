@@ -176,7 +176,8 @@ impl Setup {
         session: SessionOptions,
         observer: &mut dyn Observer,
     ) -> Result<Setup, EngineError> {
-        let session = SessionOptions { record_attention: options.record_attention, ..session };
+        let SetupOptions { record_attention, draft, .. } = *options;
+        let session = SessionOptions { record_attention, draft, ..session };
         // Where heads are calibrated first, the session is made by these options.
         let options = SetupOptions {
             policy: Some(session.policy.clone()),

@@ -124,6 +124,8 @@ pub struct SetupOptions {
     /// Whether sessions record what answers attend to: see [`Chat::sources`](crate::Chat::sources). The memory for it is
     /// planned.
     pub record_attention: bool,
+    /// How many tokens of an answer may be drafted from the text so far and computed at once; 0 for none.
+    pub draft: usize,
     /// Where head profiles are cached: by default the folder `heads` of [`folders::cache`]. `None` caches none,
     /// so that every [`Setup`](super::Setup) computes them again.
     pub profile_folder: Option<PathBuf>,
@@ -154,6 +156,7 @@ impl Default for SetupOptions {
             only_text: false,
             chunk: None,
             record_attention: false,
+            draft: SessionOptions::DRAFT,
             profile_folder: folders::cache().map(|folder| folder.join("heads")),
             interrupt: InterruptFlag::new(),
             ledger: Ledger::default(),
@@ -174,6 +177,7 @@ impl SetupOptions {
             prefill: self.prefill.unwrap_or(default.prefill),
             chunk: self.chunk.unwrap_or(default.chunk).min(context.max(1)),
             record_attention: self.record_attention,
+            draft: self.draft,
         }
     }
 

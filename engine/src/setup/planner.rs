@@ -117,6 +117,7 @@ impl Planner<'_> {
             chunk: session.chunk,
             exact: session.prefill == Prefill::Exact,
             record_attention: session.record_attention,
+            draft: session.draft,
             placement,
             kernels: self.kernels,
         };

@@ -4,6 +4,7 @@ mod answers;
 mod changes;
 mod device;
 mod documents;
+mod drafts;
 mod experts;
 mod families;
 mod head_sizes;

@@ -253,6 +253,7 @@ fn planned_bytes_cover_allocated_ones() {
                 let mut session = Session::new(&engine, asked)?;
                 session.sync(&random_tokens(&engine, 200, 9), &mut |_| {})?;
                 session.push(1)?;
+                session.verify(&random_tokens(&engine, session.steps_at_once(17), 2))?;
                 let (_, peak) = engine.backends().at(Place::Device).memory_used().unwrap_or_default();
                 Ok((peak, engine, session))
             };
@@ -260,6 +261,7 @@ fn planned_bytes_cover_allocated_ones() {
             let options = PlanOptions {
                 repack: false,
                 exact: prefill == Prefill::Exact,
+                draft: 16,
                 ..plan_options(&engine, 200, 64)
             };
             let outline = tensor_outlines(engine.file());

@@ -13,8 +13,8 @@ use longhand::saved::DocumentCache;
 use longhand::setup::Offers;
 use longhand::text::{sanitize_for_terminal, split_thinking};
 use longhand::{
-    Chat, ChatFormat, ChatOptions, Context, Generated, Model, ModelSource, Preamble, Reading, Session,
-    SetupOptions, Stop,
+    Chat, ChatFormat, ChatOptions, Context, DraftCounts, Generated, Model, ModelSource, Preamble, Reading,
+    Session, SetupOptions, Stop,
 };
 use models::embedded::EMBEDDED_NAME;
 use serde_json::{Value, json};
@@ -159,7 +159,7 @@ pub fn run(app: &App, mut args: AskArgs) -> Result<()> {
             "note: what is piped in is not read, because documents are given; - as a document reads it too",
         );
     }
-    let options = args.session.apply(args.model.setup_options(app))?;
+    let options = args.answer.apply(args.session.apply(args.model.setup_options(app))?);
     let options = SetupOptions { record_attention: args.finds_sources(), ..options };
     // Later questions may be read with all that was said before.
     let options = SetupOptions { only_text: questions.len() == 1, ..options };
@@ -320,6 +320,7 @@ struct Asked {
     is_cut_off: bool,
     steps: usize,
     decoding: Duration,
+    drafts: DraftCounts,
 }
 
 impl Asked {
@@ -352,6 +353,7 @@ impl Asked {
             })?;
             self.steps += answer.steps;
             self.decoding += answer.elapsed;
+            self.drafts += answer.drafts;
             if let Some(view) = &mut view {
                 view.finish()?;
             }
@@ -431,12 +433,13 @@ impl Asked {
         let Some(read) = self.first_reading else { return Ok(()) };
         let usage = chat.session().kv_usage();
         app.console.note(&format!(
-            "{}: {} tokens read, {} t/s; {} decode steps, {} t/s; KV cache {}, {} of a full one",
+            "{}: {} tokens read, {} t/s; {} decode steps, {} t/s{}; KV cache {}, {} of a full one",
             chat.session().options().policy,
             format::count(read.tokens),
             format::speed(format::rate(read.tokens, read.elapsed)),
             format::count(self.steps),
             format::speed(format::rate(self.steps, self.decoding)),
+            turn::drafts(self.drafts).map_or(String::new(), |drafts| format!(", {drafts}")),
             format::bytes(usage.bytes),
             format::percent(usage.share()),
         ));
@@ -497,6 +500,8 @@ fn answer_object(question: &str, reading: Reading, answer: &Generated) -> Value 
             "prompt_tps": format::rate(reading.tokens, reading.elapsed),
             "answer_seconds": answer.elapsed.as_secs_f64(),
             "answer_tps": answer.steps_per_second(),
+            "drafted": answer.drafts.made,
+            "drafts_used": answer.drafts.used,
         },
     })
 }

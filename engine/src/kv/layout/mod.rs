@@ -249,6 +249,12 @@ impl Layout {
         self.layers[layer].iter().any(LaneLayout::accumulates)
     }
 
+    /// Whether decode steps change nothing but rows, as long as no policy acts: several can be computed at once.
+    pub(crate) fn allows_steps_at_once(&self) -> bool {
+        let is_recurrent = (0..self.layers.len()).any(|layer| self.state(layer).is_some());
+        !is_recurrent && !self.lanes().any(|lane| lane.needs().records_steps())
+    }
+
     /// Whether the policy of some lane needs a first text to be read a second time.
     pub fn reconstructs(&self) -> bool {
         self.lanes().any(|lane| lane.reconstruction().is_some())

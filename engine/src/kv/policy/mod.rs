@@ -134,6 +134,13 @@ pub struct AttentionNeeds {
     pub accumulated: Option<AccumulatedAttention>,
 }
 
+impl AttentionNeeds {
+    /// Whether something is recorded of decode steps.
+    pub(crate) fn records_steps(&self) -> bool {
+        self.queries > 0 || matches!(self.accumulated, Some(AccumulatedAttention::WhileRunning(_)))
+    }
+}
+
 /// The attention that a row accumulates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AccumulatedAttention {

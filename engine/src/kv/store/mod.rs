@@ -403,6 +403,24 @@ impl Store {
         self.lanes().map(|lane| lane.layout.capacity - lane.state.live).min().unwrap_or(0)
     }
 
+    /// How many of the next `most` decode steps one computation can do, whatever becomes of it: before the last of them no
+    /// policy would act, and they change nothing but the rows behind those that are live.
+    pub fn steps_at_once(&self, most: usize) -> usize {
+        if !self.layout.allows_steps_at_once() {
+            return most.min(1);
+        }
+        let context = self.layout.context;
+        let acts_after = |steps: usize| {
+            self.lanes().any(|lane| {
+                let now = lane.status(Event::Step, false, self.seen + steps, context);
+                let then = LaneStatus { live: now.live + steps, ..now };
+                lane.layout.policy.as_ref().is_some_and(|policy| policy.plan_eviction(&then).is_some())
+            })
+        };
+        let most = most.min(self.free_rows());
+        (1..most).find(|steps| acts_after(*steps)).unwrap_or(most)
+    }
+
     /// The values of the graphs' lane inputs.
     pub fn state(&self) -> LaneValues {
         let column = |layer: &Layer| {

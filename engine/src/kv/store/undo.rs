@@ -173,7 +173,7 @@ impl Store {
 
     /// Clears what a computation that was taken back has left behind the live rows, which may be NaN, where whole lanes are
     /// read.
-    fn clear_behind_rows(&self) -> Result<(), EngineError> {
+    pub fn clear_behind_rows(&self) -> Result<(), EngineError> {
         for layer in self.layers.iter().filter(|layer| layer.form.reads_whole_lanes()) {
             for lane in &layer.lanes {
                 lane.clear_rows(lane.state.live..lane.layout.capacity)?;
@@ -266,12 +266,8 @@ impl Store {
     pub fn can_truncate(&self, seen: usize) -> bool {
         let records = |lane: &Lane| {
             let needs = lane.layout.needs();
-            needs.queries > 0
-                || match needs.accumulated {
-                    None => false,
-                    Some(AccumulatedAttention::WhileRunning(_)) => true,
-                    Some(AccumulatedAttention::SecondReading) => seen < lane.state.scanned_until,
-                }
+            let is_scored = needs.accumulated == Some(AccumulatedAttention::SecondReading);
+            needs.records_steps() || is_scored && seen < lane.state.scanned_until
         };
         let is_recurrent = self.layers.iter().any(|layer| layer.state.is_some());
         (seen == self.seen || !is_recurrent)

@@ -54,6 +54,9 @@ struct RecordedLayer {
 }
 
 impl AttentionRecord {
+    /// How many decode steps can be recorded at once.
+    pub(super) const STEPS_AT_ONCE: usize = SLOTS;
+
     /// Room for the queries of a model's layers, each where it is computed.
     pub(super) fn boxed(engine: &Engine) -> Result<Box<AttentionRecord>, EngineError> {
         let (spec, placement) = (engine.spec(), engine.backends.placement());
@@ -115,6 +118,11 @@ impl AttentionRecord {
             self.thin();
         }
         Ok(())
+    }
+
+    /// Makes room in the rings for the queries of `n` steps that are computed at once.
+    pub(super) fn make_room(&mut self, n: usize) -> Result<(), EngineError> {
+        if self.in_rings.len() + n > SLOTS { self.read_rings() } else { Ok(()) }
     }
 
     /// Forgets the queries of the tokens from a position on.

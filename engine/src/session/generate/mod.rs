@@ -1,15 +1,21 @@
 //! The generation loop: samples a token, hands out its text, computes the next logits, until the answer ends.
 //!
+//! Tokens that the text so far suggests are computed ahead, several at once (`drafts`). Each is sampled as if it were not: from
+//! the logits after the tokens before it, with the same random numbers. So an answer is the same with and without drafts, but
+//! for rounding: several tokens at once are added up in another order than one.
+//!
 //! Relies on a session that has just read a prompt, so that [`Session::logits`] are those of the answer's
 //! first token.
 
+mod drafts;
 pub(crate) mod sampler;
 
-use std::ops::ControlFlow;
+use std::ops::{AddAssign, ControlFlow};
 use std::time::{Duration, Instant};
 
 use models::tokenizer::Tokenizer;
 
+use self::drafts::Drafts;
 use crate::session::generate::sampler::Sampler;
 use crate::session::text::TextStream;
 use crate::{EngineError, Hint, Session};
@@ -46,6 +52,22 @@ impl Stop {
     }
 }
 
+/// Tokens of an answer that were computed ahead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DraftCounts {
+    /// How many were drafted.
+    pub made: usize,
+    /// How many of these became tokens of the answer.
+    pub used: usize,
+}
+
+impl AddAssign for DraftCounts {
+    fn add_assign(&mut self, more: DraftCounts) {
+        self.made += more.made;
+        self.used += more.used;
+    }
+}
+
 /// What was generated.
 ///
 /// ```
@@ -68,15 +90,17 @@ pub struct Generated {
     pub text: String,
     /// Why it ended.
     pub stop: Stop,
-    /// Decode steps: one less than tokens were sampled, because the first is sampled from the prompt's
+    /// Tokens that were computed: one less than were sampled, because the first is sampled from the prompt's
     /// logits.
     pub steps: usize,
+    /// What was drafted of it.
+    pub drafts: DraftCounts,
     /// Time for all of it.
     pub elapsed: Duration,
 }
 
 impl Generated {
-    /// Decode steps per second; 0 where there was none.
+    /// Tokens computed per second; 0 where there was none.
     pub fn steps_per_second(&self) -> f64 {
         let seconds = self.elapsed.as_secs_f64();
         if self.steps == 0 || seconds == 0.0 { 0.0 } else { self.steps as f64 / seconds }
@@ -145,22 +169,23 @@ pub(crate) fn go_on(
     }
     // What was shown when the answer was cut off, and is held back again.
     let mut shown = stream.clone().finish();
+    let mut decoding = Decoding::new(session);
     let stop = loop {
         if tokens.len() >= limit {
             break Stop::Length;
         }
         if let Some(token) = unread.take() {
-            if session.tokens().len() >= session.options().context {
+            if decoding.is_full() {
                 break Stop::Context;
             }
-            match session.push(token) {
+            match decoding.push(token, limit - tokens.len() - 1) {
                 Ok(()) => steps += 1,
                 Err(error) if error.is_interrupt() => break Stop::Interrupted,
                 Err(error) => return Err(error),
             }
         }
         logits.clear();
-        logits.extend_from_slice(session.logits());
+        logits.extend_from_slice(decoding.logits());
         let token = sampler.sample(&mut logits);
         if tokenizer.is_eog(token) {
             break Stop::EndToken(token);
@@ -185,6 +210,8 @@ pub(crate) fn go_on(
         }
         unread = Some(token);
     };
+    decoding.accept()?;
+    let drafts = decoding.counts;
     let rest = stream.finish();
     if !rest.is_empty() {
         text.push_str(&rest);
@@ -195,7 +222,80 @@ pub(crate) fn go_on(
         Stop::Text(_) => ends.iter().take_while(|end| **end <= text.len()).count(),
         _ => tokens.len(),
     };
-    Ok(Generated { tokens, kept, text, stop, steps, elapsed: started.elapsed() })
+    Ok(Generated { tokens, kept, text, stop, steps, drafts, elapsed: started.elapsed() })
+}
+
+/// A session that decodes an answer, and the drafted tokens that it has computed ahead.
+struct Decoding<'a> {
+    session: &'a mut Session,
+    drafts: Drafts,
+    /// Tokens that are verified: the one that came last when they were, and those that were drafted to follow it.
+    verified: Vec<u32>,
+    /// How many of them have come. The session does not count them yet.
+    came: usize,
+    counts: DraftCounts,
+}
+
+impl<'a> Decoding<'a> {
+    fn new(session: &'a mut Session) -> Decoding<'a> {
+        let most = if session.steps_at_once(2) == 2 { session.options().draft } else { 0 };
+        let drafts = Drafts::new(session.tokens(), most);
+        Decoding { session, drafts, verified: Vec::new(), came: 0, counts: DraftCounts::default() }
+    }
+
+    fn is_full(&self) -> bool {
+        self.session.tokens().len() + self.came >= self.session.options().context
+    }
+
+    /// The logits after the last token.
+    fn logits(&self) -> &[f32] {
+        match self.came {
+            0 => self.session.logits(),
+            came => self.session.verified_logits(came - 1),
+        }
+    }
+
+    /// Appends a token, of which the logits after it may be known already. At most `room` tokens follow.
+    fn push(&mut self, token: u32, room: usize) -> Result<(), EngineError> {
+        self.drafts.push(token);
+        if self.verified.get(self.came) == Some(&token) {
+            self.came += 1;
+            self.counts.used += 1;
+            return Ok(());
+        }
+        self.accept()?;
+        let draft = self.drafts.draft(room);
+        let most = if draft.is_empty() { 1 } else { self.session.steps_at_once(1 + draft.len()) };
+        if most < 2 {
+            return self.session.push(token);
+        }
+        self.verified = [&[token], &draft[..most - 1]].concat();
+        match self.session.verify(&self.verified) {
+            Ok(_) => {
+                self.came = 1;
+                self.counts.made += most - 1;
+                Ok(())
+            }
+            Err(error) => {
+                self.verified.clear();
+                if error.is_interrupt() {
+                    return Err(error);
+                }
+                // A step needs less memory, and says better what is wrong.
+                self.session.push(token)
+            }
+        }
+    }
+
+    /// The session counts the tokens that have come.
+    fn accept(&mut self) -> Result<(), EngineError> {
+        if self.verified.is_empty() {
+            return Ok(());
+        }
+        self.drafts.learn(self.verified.len() - 1, self.came - 1);
+        self.verified.clear();
+        self.session.accept(std::mem::take(&mut self.came))
+    }
 }
 
 #[cfg(test)]

@@ -568,6 +568,7 @@ fn options(description: &Description) -> Result<SessionOptions, EngineError> {
         prefill: if description.streaming { Prefill::Streaming } else { Prefill::Exact },
         chunk: chunk.clamp(1, context.max(1)),
         record_attention: false,
+        draft: SessionOptions::DRAFT,
     })
 }
 

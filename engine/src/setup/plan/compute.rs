@@ -136,16 +136,19 @@ impl<'a> Graphs<'a> {
         }
     }
 
-    /// Bytes of a decode step, and of chunks of up to `chunk` tokens through all layers.
-    fn through_model(&self, chunk: usize) -> Result<(Bytes, Bytes), EngineError> {
+    /// Bytes of a decode step, and of chunks of up to `chunk` tokens and of `steps` steps at once through all layers.
+    fn through_model(&self, chunk: usize, steps: usize) -> Result<(Bytes, Bytes), EngineError> {
         let (mut of_step, mut of_chunk) = ([0; 2], [0; 2]);
         // Exact prefill looks up the embeddings of whole chunks, whatever lanes have room for.
         self.measure(vec![(Place::Host, self.forward.embedding_graph(chunk))], &mut of_chunk)?;
         let chunk = self.max_appended().map_or(chunk, |rows| chunk.min(rows).max(1));
-        let graphs = |n| self.forward.model_graphs(n, OutputTokens::Last, |layer| self.store[layer].clone());
-        self.measure(graphs(1), &mut of_step)?;
+        let graphs = |n, outputs| self.forward.model_graphs(n, outputs, |layer| self.store[layer].clone());
+        self.measure(graphs(1, OutputTokens::Last), &mut of_step)?;
         for n in self.lengths(chunk) {
-            self.measure(graphs(n), &mut of_chunk)?;
+            self.measure(graphs(n, OutputTokens::Last), &mut of_chunk)?;
+        }
+        for n in self.lengths(steps.min(chunk)).filter(|n| *n > 1) {
+            self.measure(graphs(n, OutputTokens::All), &mut of_chunk)?;
         }
         for place in Place::ALL {
             let layers = self.placement.layers(place).filter(|layer| self.reads_whole_lanes(*layer));
@@ -273,6 +276,8 @@ struct GraphCase {
     placement: Placement,
     /// Tokens of the longest chunk.
     chunk: usize,
+    /// Decode steps that are computed at once, in graphs through all layers.
+    steps: usize,
     /// Those of exact prefill, in graphs through one layer that read whole lanes.
     scratch: Option<ScratchRows>,
 }
@@ -429,7 +434,7 @@ impl Measurements {
         let (decode, chunk) = match known_model {
             Some(bytes) => bytes,
             None => {
-                let bytes = graphs.through_model(of_model.chunk)?;
+                let bytes = graphs.through_model(of_model.chunk, of_model.steps)?;
                 self.known().model.push((of_model, bytes));
                 bytes
             }
@@ -477,7 +482,7 @@ fn cases(layout: &Layout, options: &PlanOptions) -> (GraphCase, Option<GraphCase
         let text = options.prompt_in(layout);
         let rows = || ScratchRows { text, end: options.read_in(layout).end };
         let (chunk, scratch) = (chunk.min(text), shape.reads_whole_lanes().then(rows));
-        GraphCase { shape: shape.clone(), placement, chunk, scratch }
+        GraphCase { shape: shape.clone(), placement, chunk, steps: 1, scratch }
     });
-    (GraphCase { shape, placement, chunk, scratch: None }, of_layer)
+    (GraphCase { shape, placement, chunk, steps: options.steps_in(layout), scratch: None }, of_layer)
 }

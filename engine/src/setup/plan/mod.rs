@@ -33,6 +33,8 @@ pub struct PlanOptions {
     pub exact: bool,
     /// Whether it is recorded what answers attend to.
     pub record_attention: bool,
+    /// How many tokens of answers are drafted at once.
+    pub draft: usize,
     /// Which layers are on a device.
     pub placement: Placement,
     /// The kernels of the host and of the device. A device that is not here has at most [`ASSUMED_DEVICE_BLOCKS`].
@@ -157,6 +159,11 @@ impl PlanOptions {
     /// Tokens computed at once.
     fn chunk_in(&self, layout: &Layout) -> usize {
         self.chunk.clamp(1, layout.context)
+    }
+
+    /// Decode steps that are computed at once, where answers are drafted.
+    fn steps_in(&self, layout: &Layout) -> usize {
+        if layout.allows_steps_at_once() { self.chunk_in(layout).min(1 + self.draft) } else { 1 }
     }
 
     /// The chunks in which the longest text is read.

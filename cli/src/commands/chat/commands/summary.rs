@@ -4,9 +4,10 @@ use longhand::{Chat, Generated};
 use terminal::format;
 
 use crate::session::sampling::Sampling;
+use crate::session::turn;
 
 /// What the conversation takes, how it is sampled and why, and how fast the answer was:
-/// `13,360/21,500 tokens · razor · 9.60 of 32.0 MiB · temp 0 (documents) · 41.0 t/s`.
+/// `13,360/21,500 tokens · razor · 9.60 of 32.0 MiB · temp 0 (documents) · 41.0 t/s · 79 % of drafts right`.
 pub fn summary(chat: &Chat, answer: &Generated, sampling: &Sampling) -> String {
     let session = chat.session();
     let (options, usage) = (session.options(), session.kv_usage());
@@ -22,6 +23,7 @@ pub fn summary(chat: &Chat, answer: &Generated, sampling: &Sampling) -> String {
     parts.push(sampling.temperature());
     if answer.steps > 0 {
         parts.push(format!("{} t/s", format::speed(answer.steps_per_second())));
+        parts.extend(turn::drafts(answer.drafts));
     }
     parts.join(" · ")
 }
