@@ -1,6 +1,6 @@
 //! Which settings there are, and for which commands.
 
-use std::path::Path;
+use std::path::{Path, is_separator};
 
 use crate::failure::Failure;
 
@@ -100,8 +100,9 @@ impl Known {
     pub fn expanded(&self, values: Vec<String>) -> Vec<String> {
         let home = std::env::home_dir().filter(|_| self.name.starts_with("model"));
         let home = home.and_then(|home| home.into_os_string().into_string().ok());
-        let expand = |value: String| match (&home, value.strip_prefix("~/")) {
-            (Some(home), Some(rest)) => format!("{}/{rest}", home.trim_end_matches('/')),
+        let below_home = |value: &str| value.strip_prefix('~')?.strip_prefix(is_separator).map(str::to_owned);
+        let expand = |value: String| match (&home, below_home(&value)) {
+            (Some(home), Some(rest)) => format!("{}/{rest}", home.trim_end_matches(is_separator)),
             _ => value,
         };
         values.into_iter().map(expand).collect()

@@ -4,10 +4,11 @@
 //! error. A single word before a question is the name of a model. All else is a question. A command line without a command is
 //! a chat.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, is_separator};
 
 use clap::Command;
 use hub::web;
@@ -222,6 +223,7 @@ fn kind(argument: &OsStr, model: &ModelArgs) -> Result<Kind, Failure> {
 /// What an argument is that no file has as its path.
 fn kind_of_missing(argument: &OsStr) -> Kind {
     let Some(text) = argument.to_str() else { return Kind::MissingPath };
+    let text = &*with_slashes(text);
     if is_pattern(text) {
         Kind::Document
     } else if looks_like_path(text) {
@@ -231,6 +233,11 @@ fn kind_of_missing(argument: &OsStr) -> Kind {
     } else {
         Kind::Question
     }
+}
+
+/// A path as it is written elsewhere than on Windows.
+fn with_slashes(text: &str) -> Cow<'_, str> {
+    if cfg!(windows) { text.replace('\\', "/").into() } else { text.into() }
 }
 
 /// Whether a text is a pattern of files: `src/**/*.rs`, `*.txt`, `part[12].md`.
@@ -251,14 +258,17 @@ fn is_pattern(text: &str) -> bool {
 fn looks_like_path(text: &str) -> bool {
     let first = text.split(char::is_whitespace).next().unwrap_or_default();
     let is_from_folder = ["./", "../", "~/"].iter().any(|start| text.starts_with(start))
-        || (text.starts_with('/') && first[1..].contains('/'));
+        || (text.starts_with('/') && first[1..].contains('/'))
+        // With a drive.
+        || cfg!(windows) && Path::new(text).is_absolute();
     let is_one_word = first.len() == text.len();
     is_from_folder || (is_one_word && (text.starts_with('/') && text.len() > 1 || has_extension(text)))
 }
 
 /// Whether the last name of a path has an extension as files have: up to five letters and digits.
 fn has_extension(path: &str) -> bool {
-    let Some((stem, extension)) = path.rsplit('/').next().unwrap_or_default().rsplit_once('.') else {
+    let Some((stem, extension)) = path.rsplit(is_separator).next().unwrap_or_default().rsplit_once('.')
+    else {
         return false;
     };
     let letters = extension.bytes().filter(u8::is_ascii_alphanumeric).count();
@@ -377,7 +387,7 @@ fn several_arguments(words: &[&str]) -> Failure {
 /// Notes that a bare word is read as a document, because a file or a folder has this name.
 fn note_bare_word(app: &App, argument: &OsStr) {
     let text = argument.to_string_lossy();
-    if argument != "-" && !text.contains(['/', '.', '*', '[', '{']) {
+    if argument != "-" && !text.contains(is_separator) && !text.contains(['.', '*', '[', '{']) {
         let what = if Path::new(argument).is_dir() { "folder" } else { "file" };
         let word = shell_word(&text);
         app.console.note(&format!(
@@ -497,6 +507,23 @@ mod tests {
             ("Überblick", Kind::Question),
             ("何ですか", Kind::Question),
             ("-1", Kind::Question),
+        ] {
+            assert_eq!(kind_of_missing(OsStr::new(text)), expected, "{text}");
+        }
+    }
+
+    #[cfg(windows)]
+    #[test]
+    fn paths_of_windows_are_paths() {
+        for (text, expected) in [
+            (r"src\**\*.rs", Kind::Document),
+            (r"C:\texts\*.txt", Kind::Document),
+            (r"C:\My Texts\My Book", Kind::MissingPath),
+            (r"no\such.pdf", Kind::MissingPath),
+            (r".\x", Kind::MissingPath),
+            (r"..\My Book", Kind::MissingPath),
+            (r"~\x", Kind::MissingPath),
+            ("C: what is it", Kind::Question),
         ] {
             assert_eq!(kind_of_missing(OsStr::new(text)), expected, "{text}");
         }

@@ -53,12 +53,26 @@ pub fn types((k, v): (Type, Type)) -> String {
     if k == v { k.name().to_owned() } else { format!("{}/{}", k.name(), v.name()) }
 }
 
-/// A word of a command line as a shell reads it: in single quotes where it needs them.
+/// A word of a command line as a shell reads it: in quotes where it needs them.
 pub fn shell_word(word: &str) -> String {
+    if cfg!(windows) { word_of_windows(word) } else { word_of_unix(word) }
+}
+
+/// In single quotes.
+fn word_of_unix(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:=,%+@".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+/// In double quotes: these are what both the command prompt and PowerShell know.
+fn word_of_windows(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=+\\".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("\"{}\"", word.replace('"', "\\\"")),
     }
 }
 
@@ -230,10 +244,14 @@ mod tests {
 
     #[test]
     fn words_are_quoted_for_a_shell() {
-        assert_eq!(shell_word("razor:buffer=4000,ratio=5"), "razor:buffer=4000,ratio=5");
-        assert_eq!(shell_word("my model.gguf"), "'my model.gguf'");
-        assert_eq!(shell_word("it's"), r"'it'\''s'");
-        assert_eq!(shell_word(""), "''");
+        assert_eq!(word_of_unix("razor:buffer=4000,ratio=5"), "razor:buffer=4000,ratio=5");
+        assert_eq!(word_of_unix("my model.gguf"), "'my model.gguf'");
+        assert_eq!(word_of_unix("it's"), r"'it'\''s'");
+        assert_eq!(word_of_unix(""), "''");
+        assert_eq!(word_of_windows(r"docs\a.md"), r"docs\a.md");
+        assert_eq!(word_of_windows(r"C:\My Texts\it's.md"), r#""C:\My Texts\it's.md""#);
+        assert_eq!(word_of_windows(r#"say "yes""#), r#""say \"yes\"""#);
+        assert_eq!(word_of_windows("a,b"), r#""a,b""#);
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub fn ask(question: &str) -> Result<Option<String>, Failure> {
     use std::io::IsTerminal as _;
 
     // A console that hands over each key belongs to the chat, and one behind a pipe may be nobody's.
-    let has_console = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let has_console = crate::tty::has_keys() && std::io::stderr().is_terminal();
     if !has_console || crate::tty::is_entered() {
         return Ok(None);
     }

@@ -27,7 +27,7 @@ pub fn is_piped(console: &Console) -> bool {
     match kind() {
         Kind::File => true,
         Kind::Pipe => has_input(Some(1)) || wait_for_input(console),
-        Kind::Other => false,
+        _ => false,
     }
 }
 

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{
-    DOCUMENT, Run, command, endless_model, file, finished, longhand, longhand_with_input, scratch,
-};
+#[cfg(unix)]
+use crate::common::endless_model;
+use crate::common::{DOCUMENT, Run, command, file, finished, longhand, longhand_with_input, scratch};
 
 const QUESTION: &str = "What is the pass key?";
 const ANSWER: &str = "The pass key is 9078648.\n";

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+#[cfg(unix)]
 use std::process::Stdio;
 
 use crate::common::{DOCUMENT, command, file, finished, longhand, longhand_with_input, scratch};

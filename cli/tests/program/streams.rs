@@ -2,7 +2,9 @@
 
 use std::process::Stdio;
 
-use crate::common::{DOCUMENT, Running, command, endless_model, file, longhand};
+use crate::common::{DOCUMENT, command, file, longhand};
+#[cfg(unix)]
+use crate::common::{Running, endless_model};
 
 #[test]
 fn a_closed_pipe_is_success() {

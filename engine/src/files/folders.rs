@@ -1,8 +1,6 @@
 //! The user's folders of longhand, and how to keep what is in them below a size.
 
-#[cfg(unix)]
 use std::fs;
-use std::fs::DirBuilder;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -61,14 +59,11 @@ pub fn make_private(folder: &Path) -> io::Result<()> {
 }
 
 fn make(folder: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    match builder.create(folder) {
+    match make_one(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             make(folder.parent().filter(|parent| !parent.as_os_str().is_empty()).ok_or(error)?)?;
             // Another process may be faster.
-            builder.create(folder).or_else(|error| if folder.is_dir() { Ok(()) } else { Err(error) })?;
+            make_one(folder).or_else(|error| if folder.is_dir() { Ok(()) } else { Err(error) })?;
         }
         Err(_) if folder.is_dir() => return Ok(()),
         made => made?,
@@ -77,6 +72,14 @@ fn make(folder: &Path) -> io::Result<()> {
     #[cfg(unix)]
     fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
     Ok(())
+}
+
+/// Makes a folder whose parent exists. On Windows it has the rights of its parent.
+fn make_one(folder: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    return std::os::unix::fs::DirBuilderExt::mode(&mut fs::DirBuilder::new(), 0o700).create(folder);
+    #[cfg(not(unix))]
+    fs::create_dir(folder)
 }
 
 /// Refuses a folder in which others may have put files: one that belongs to another user, other than root, or that others

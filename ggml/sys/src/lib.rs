@@ -18,6 +18,11 @@ unsafe extern "C" {
     ) -> ggml_status;
 }
 
+// The registry, in which ggml looks for the name of the CPU.
+#[cfg(windows)]
+#[link(name = "advapi32")]
+unsafe extern "C" {}
+
 /// The system that this is compiled for, by Rust's name, such as `x86_64-unknown-linux-gnu`.
 pub const TARGET: &str = env!("GGML_TARGET");
 

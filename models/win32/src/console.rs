@@ -40,3 +40,28 @@ unsafe extern "system" fn handle(event: u32) -> BOOL {
     }
     1
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn events_reach_the_handler() {
+        let (told, events) = mpsc::channel();
+        on_console_event(move |event| told.send(event).expect("heard")).expect("installed");
+        assert!(on_console_event(|_| ()).is_err(), "a second handler");
+        let handled = |event| {
+            // SAFETY: the function takes any number.
+            (unsafe { handle(event) } != 0, events.try_recv().ok())
+        };
+        for event in [CTRL_C_EVENT, CTRL_BREAK_EVENT] {
+            assert_eq!(handled(event), (true, Some(ConsoleEvent::Interrupt)));
+        }
+        for event in [CTRL_CLOSE_EVENT, CTRL_LOGOFF_EVENT, CTRL_SHUTDOWN_EVENT] {
+            assert_eq!(handled(event), (true, Some(ConsoleEvent::Close)));
+        }
+        assert_eq!(handled(99), (false, None));
+    }
+}

@@ -1,17 +1,17 @@
 //! Locks and identities of files, and what standard input is.
 
 use std::fs::{File, TryLockError};
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::os::windows::io::{AsRawHandle as _, IntoRawHandle as _};
 use std::ptr;
 
 use windows_sys::Win32::Foundation::{ERROR_IO_PENDING, ERROR_LOCK_VIOLATION, HANDLE};
 use windows_sys::Win32::Storage::FileSystem::{
-    BY_HANDLE_FILE_INFORMATION, FILE_BASIC_INFO, FILE_TYPE_DISK, FILE_TYPE_PIPE, FileBasicInfo,
-    GetFileInformationByHandle, GetFileInformationByHandleEx, GetFileType, LOCK_FILE_FLAGS,
+    BY_HANDLE_FILE_INFORMATION, FILE_BASIC_INFO, FILE_TYPE_CHAR, FILE_TYPE_DISK, FILE_TYPE_PIPE,
+    FileBasicInfo, GetFileInformationByHandle, GetFileInformationByHandleEx, GetFileType, LOCK_FILE_FLAGS,
     LOCKFILE_EXCLUSIVE_LOCK, LOCKFILE_FAIL_IMMEDIATELY, LockFileEx,
 };
-use windows_sys::Win32::System::Console::{STD_INPUT_HANDLE, SetStdHandle};
+use windows_sys::Win32::System::Console::{GetConsoleMode, STD_INPUT_HANDLE, SetStdHandle};
 use windows_sys::Win32::System::IO::OVERLAPPED;
 use windows_sys::Win32::System::Pipes::PeekNamedPipe;
 
@@ -89,7 +89,9 @@ pub enum InputKind {
     File,
     /// A pipe.
     Pipe,
-    /// A console, a device, or nothing.
+    /// A console.
+    Console,
+    /// A device, nothing, or a terminal of programs made for Unix, as Git's is. Such a terminal is a pipe that gives lines.
     Other,
 }
 
@@ -102,9 +104,17 @@ pub fn input_kind() -> InputKind {
     // SAFETY: any value is allowed; an invalid one gives an error.
     match unsafe { GetFileType(stdin()) } {
         FILE_TYPE_DISK => InputKind::File,
-        FILE_TYPE_PIPE => InputKind::Pipe,
+        FILE_TYPE_PIPE if !io::stdin().is_terminal() => InputKind::Pipe,
+        FILE_TYPE_CHAR if is_console() => InputKind::Console,
         _ => InputKind::Other,
     }
+}
+
+/// Whether standard input is a console.
+fn is_console() -> bool {
+    let mut mode = 0;
+    // SAFETY: any handle is allowed; one that is no console gives an error.
+    unsafe { GetConsoleMode(stdin(), &mut mode) != 0 }
 }
 
 /// Makes a file standard input.
@@ -131,9 +141,41 @@ pub fn pipe_has_input() -> io::Result<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::os::windows::io::{FromRawHandle as _, OwnedHandle};
+    use std::process::Command;
+    use std::{env, fs};
+
+    use windows_sys::Win32::Storage::FileSystem::PIPE_ACCESS_DUPLEX;
+    use windows_sys::Win32::System::Pipes::{CreateNamedPipeW, PIPE_TYPE_BYTE};
 
     use super::*;
+
+    /// The test runs itself, with a pipe as standard input that has the name by which such terminals are known.
+    #[test]
+    fn the_terminal_of_git_is_no_pipe() {
+        const INSIDE: &str = "LONGHAND_TEST_IN_TERMINAL";
+        if env::var_os(INSIDE).is_some() {
+            assert_eq!(input_kind(), InputKind::Other);
+            return;
+        }
+        for (name, is_terminal) in
+            [("msys-0123456789abcdef-pty0-from-master", true), ("longhand-test", false)]
+        {
+            let path = format!(r"\\.\pipe\{name}");
+            let wide: Vec<u16> = path.encode_utf16().chain([0]).collect();
+            // SAFETY: the name ends with 0. The handle has one owner, and one that is invalid is never used.
+            let _pipe = unsafe {
+                let (name, kind) = (wide.as_ptr(), PIPE_TYPE_BYTE);
+                let pipe = CreateNamedPipeW(name, PIPE_ACCESS_DUPLEX, kind, 1, 64, 64, 0, ptr::null());
+                OwnedHandle::from_raw_handle(pipe)
+            };
+            let stdin = File::options().read(true).write(true).open(&path).expect("a pipe");
+            let test = "files::tests::the_terminal_of_git_is_no_pipe";
+            let mut inside = Command::new(env::current_exe().expect("this program"));
+            let run = inside.args([test, "--exact"]).env(INSIDE, "1").stdin(stdin).output().expect("it runs");
+            assert_eq!(run.status.success(), is_terminal, "{name}: {run:?}");
+        }
+    }
 
     #[test]
     fn a_locked_file_is_readable_and_has_one_owner() {

@@ -1,7 +1,7 @@
 //! Patterns of paths, such as `src/**/*.rs`.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
@@ -29,13 +29,15 @@ impl Pattern {
     /// The folder that all matching files are in, and the pattern below it. A folder that exists is no pattern, whatever
     /// its name. `None` if the path has none of the characters of patterns.
     pub(super) fn split(path: &Path) -> Option<(PathBuf, String)> {
-        let text = path.to_str().filter(|text| text.contains(SPECIAL))?;
-        let mut folder = PathBuf::from(if text.starts_with('/') { "/" } else { "" });
-        let mut names = text.split('/').filter(|name| !matches!(*name, "" | ".")).peekable();
+        path.to_str().filter(|text| text.contains(SPECIAL))?;
+        let mut folder = PathBuf::new();
+        let mut parts = path.components().filter(|part| *part != Component::CurDir).peekable();
         let mut pattern = Vec::new();
-        while let Some(name) = names.next() {
-            let is_folder = !name.contains(SPECIAL) || folder.join(name).is_dir();
-            match pattern.is_empty() && is_folder && names.peek().is_some() {
+        while let Some(part) = parts.next() {
+            let name = part.as_os_str().to_str()?;
+            let is_name = matches!(part, Component::Normal(_)) && name.contains(SPECIAL);
+            let is_folder = !is_name || folder.join(name).is_dir();
+            match pattern.is_empty() && is_folder && parts.peek().is_some() {
                 true => folder.push(name),
                 false => pattern.push(name),
             }
@@ -93,7 +95,8 @@ impl Pattern {
 /// A set of this one pattern: compiling a single one panics where it is too large.
 fn compile(text: &str) -> Result<GlobSet, String> {
     check_depth(text)?;
-    let glob = GlobBuilder::new(text).literal_separator(true).build();
+    // As names of files are on Windows.
+    let glob = GlobBuilder::new(text).literal_separator(true).case_insensitive(cfg!(windows)).build();
     let set = glob.and_then(|glob| GlobSetBuilder::new().add(glob).build());
     set.map_err(|error| error.kind().to_string())
 }
@@ -132,6 +135,22 @@ mod tests {
             assert_eq!(split, (folder.into(), pattern.to_owned()), "{path}");
         }
         assert_eq!(Pattern::split(Path::new("a/b.rs")), None);
+    }
+
+    #[cfg(windows)]
+    #[test]
+    fn patterns_of_windows_have_drives_and_backslashes() {
+        for (path, folder, pattern) in [
+            (r"src\*.rs", "src", "*.rs"),
+            (r"C:\a\**\b?.rs", r"C:\a", "**/b?.rs"),
+            ("C:/a/*.rs", "C:/a", "*.rs"),
+            (r"\\server\share\*.rs", r"\\server\share\", "*.rs"),
+        ] {
+            let split = Pattern::split(Path::new(path)).expect(path);
+            assert_eq!(split, (folder.into(), pattern.to_owned()), "{path}");
+        }
+        let pattern = Pattern::new("**/b?.rs").expect("a pattern");
+        assert!(pattern.matches(Path::new(r"one\two\B2.RS")));
     }
 
     #[test]

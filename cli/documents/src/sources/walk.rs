@@ -142,7 +142,7 @@ fn is_file(entry: &DirEntry, root: &Path) -> io::Result<IsFile> {
     if !ty.is_symlink() {
         return Ok(of(ty.is_file()));
     }
-    let target = fs::canonicalize(entry.path())?;
+    let target = dunce::canonicalize(entry.path())?;
     match of(fs::metadata(&target)?.is_file()) {
         IsFile::Yes if !target.starts_with(root) => Ok(IsFile::Outside),
         found => Ok(found),

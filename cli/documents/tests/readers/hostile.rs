@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use documents::{Document, DocumentError, Limits, Note, Problem, read_bytes};
+use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
-use zip::{ZipArchive, ZipWriter};
 
 use crate::common::{CATALOGUE, FONT, pdf, stream};
 
@@ -251,7 +251,7 @@ fn deep_nesting_in_a_pdf_ends() {
 #[test]
 fn a_pdf_that_takes_too_much_memory_is_refused() {
     let archive = archive_of_a_byte("x", b' ', 400);
-    let mut zip = ZipArchive::new(Cursor::new(&archive[..])).expect("an archive");
+    let mut zip = zip::ZipArchive::new(Cursor::new(&archive[..])).expect("an archive");
     let entry = zip.by_index(0).expect("an entry");
     let start = entry.data_start().expect("its place") as usize;
     let deflated = &archive[start..start + entry.compressed_size() as usize];

@@ -116,8 +116,10 @@ fn failed(name: &str, what: &str) -> Failure {
 mod tests {
     use super::*;
 
+    #[cfg(unix)]
     const TYPES: (Type, Type) = (Type::Q8_0, Type::Q4_0);
 
+    #[cfg(unix)]
     fn ask(command: &str) -> Result<Vec<u32>, Failure> {
         let command = command.parse()?;
         Peer::start(&command, 100, TYPES)?.answer(&[7, 8], 3, 1000)

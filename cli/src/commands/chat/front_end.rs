@@ -1,7 +1,7 @@
 //! Where messages come from and answers go to: a terminal with a line editor, or plain lines.
 
 use std::collections::VecDeque;
-use std::io::{self, BufRead, IsTerminal};
+use std::io::{self, BufRead};
 use std::sync::Arc;
 use std::thread;
 
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use longhand::text::sanitize_for_terminal;
 use terminal::answer::AnswerView;
 use terminal::interrupt::Event;
-use terminal::{console, format};
+use terminal::{console, format, tty};
 
 use crate::app::App;
 use crate::commands::chat::commands::{Message, is_unfinished};
@@ -40,8 +40,8 @@ impl<'a> FrontEnd<'a> {
     pub fn open(app: &'a App, private: bool) -> Result<FrontEnd<'a>> {
         #[cfg(unix)]
         app.interrupt.watch_signals();
-        if io::stdin().is_terminal() {
-            let editing = Editing::start(app, private).inspect_err(|_| terminal::tty::restore())?;
+        if tty::has_keys() {
+            let editing = Editing::start(app, private).inspect_err(|_| tty::restore())?;
             let input = Input::Keys(Box::new(editing));
             return Ok(FrontEnd { app, hides_thinking: false, first: VecDeque::new(), input });
         }
@@ -169,7 +169,7 @@ impl<'a> FrontEnd<'a> {
 
 impl Drop for FrontEnd<'_> {
     fn drop(&mut self) {
-        terminal::tty::restore();
+        tty::restore();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Terminals of Unix.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::os::fd::BorrowedFd;
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -160,6 +160,11 @@ pub fn suspend() {
 /// Whether this process has the terminal, since [`enter`] and until [`restore`].
 pub fn is_entered() -> bool {
     CHANGED_BY.load(Ordering::SeqCst) == process::id()
+}
+
+/// Whether stdin can hand over each key: it is a terminal.
+pub fn has_keys() -> bool {
+    io::stdin().is_terminal()
 }
 
 /// Whether the terminal was closed.

@@ -1,7 +1,7 @@
 //! The console of Windows. It marks no pastes, has no Ctrl-Z that stops a program, and nothing that was typed before the
 //! program reads it.
 
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -57,7 +57,12 @@ pub fn is_entered() -> bool {
 
 /// Whether the console was closed.
 pub fn is_gone() -> bool {
-    is_entered() && !io::stdin().is_terminal()
+    is_entered() && !has_keys()
+}
+
+/// Whether stdin can hand over each key: it is a console. Git's terminal, for example, is none, and gives lines.
+pub fn has_keys() -> bool {
+    win32::input_kind() == win32::InputKind::Console
 }
 
 /// Columns and rows of the console; 80 and 24 if it does not say.

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{MAIN_SEPARATOR_STR, PathBuf, is_separator};
 
 use longhand::policy::policies;
 
@@ -69,7 +69,7 @@ fn complete_name<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Compl
 
 /// Completes the last name of a path. Names that are not text are left out, and hidden ones unless asked for.
 fn complete_path(path: &str) -> Completions {
-    let (folder, name) = path.rfind('/').map_or(("", path), |slash| path.split_at(slash + 1));
+    let (folder, name) = path.rfind(is_separator).map_or(("", path), |slash| path.split_at(slash + 1));
     let real = if folder.is_empty() { "./" } else { folder };
     let mut candidates = Vec::new();
     for entry in fs::read_dir(expand_home(real)).into_iter().flatten().flatten() {
@@ -77,7 +77,7 @@ fn complete_path(path: &str) -> Completions {
         let is_hidden = found.starts_with('.') && !name.starts_with('.');
         if found.starts_with(name) && !is_hidden && !found.contains(char::is_control) {
             let is_folder = fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_dir());
-            candidates.push(if is_folder { found + "/" } else { found });
+            candidates.push(if is_folder { found + MAIN_SEPARATOR_STR } else { found });
         }
     }
     candidates.sort();

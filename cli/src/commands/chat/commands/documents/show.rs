@@ -1,6 +1,7 @@
 //! `/show`: what is read, and the text of a page, a section or a document as the model reads it.
 
 use std::ops::Range;
+use std::path::is_separator;
 
 use anyhow::Result;
 use longhand::Chat;
@@ -116,7 +117,7 @@ fn meant_inside<'a>(text: &'a str, outline: &'a Outline, inside: &[Inside]) -> V
 /// What follows the name of a document, or the last part of its path, with or without its ending.
 fn begins_with_name<'t>(asked: &'t str, name: &str) -> Option<&'t str> {
     let name = name.to_lowercase();
-    let last = name.rsplit('/').next().unwrap_or_default().to_owned();
+    let last = name.rsplit(is_separator).next().unwrap_or_default().to_owned();
     let stem = last.rsplit_once('.').map_or(last.clone(), |(stem, _)| stem.to_owned());
     let after = |name: &String| {
         let rest = asked.strip_prefix(name.as_str()).filter(|_| !name.is_empty())?;

@@ -2,6 +2,8 @@
 //! Ctrl-Z act at once then.
 
 #[cfg(unix)]
+mod decoder;
+#[cfg(unix)]
 mod unix;
 #[cfg(windows)]
 mod windows;

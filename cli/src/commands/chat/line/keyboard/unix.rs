@@ -11,7 +11,7 @@ use signal_hook::low_level;
 use terminal::tty;
 
 use super::Input;
-use crate::commands::chat::line::keys::Decoder;
+use super::decoder::Decoder;
 
 /// Time in which the rest of a key's bytes arrives; without them, Esc was pressed. Over a slow line they may be late.
 const ESC_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
