@@ -677,6 +677,25 @@ fn numbers_and_brackets_in_text_from_the_right() {
 }
 
 #[test]
+fn exponents_and_marks_of_notes_in_text_from_the_right() {
+    let characters = "אבגד 0123456789m/";
+    for (parts, expected) in [
+        (&[(10.0, 0.0, "10"), (7.0, 4.0, "6"), (10.0, 0.0, " גבא")][..], "אבג 10^6"),
+        (&[(10.0, 0.0, "10"), (7.0, 4.0, "12"), (10.0, 0.0, " גבא")], "אבג 10^12"),
+        (&[(10.0, 0.0, "m"), (7.0, 4.0, "3"), (10.0, 0.0, " 5 גבא")], "אבג 5 m^3"),
+        (&[(7.0, 4.0, "12"), (10.0, 0.0, "גבא")], "אבג[12]"),
+        (&[(10.0, 0.0, "10"), (7.0, 0.0, "6"), (10.0, 0.0, " גבא")], "אבג 106"),
+    ] {
+        let parts: String = parts
+            .iter()
+            .map(|(size, rise, text)| format!("/G {size} Tf {rise} Ts {} Tj ", codes(characters, text)))
+            .collect();
+        let made = Made::new(format!("BT 72 700 Td {parts}ET")).with_characters(characters);
+        assert_eq!(made.text(), format!("{expected}\n"), "{parts}");
+    }
+}
+
+#[test]
 fn right_to_left_text_may_be_drawn_by_glyph_or_by_word() {
     // In the order of reading, each glyph left of the one before.
     let mut texts = Vec::new();

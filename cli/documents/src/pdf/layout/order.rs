@@ -14,6 +14,8 @@ const WORDS: std::ops::Range<f64> = -0.05..0.45;
 const SAME_BASELINE: f64 = 0.05;
 /// A line that is so much higher is another one.
 const HIGHER: f64 = 1.0;
+/// A line with fewer characters is mostly a part of a formula, which is above or below another one.
+const CHARACTERS: usize = 8;
 /// So many lines before a line may be below it.
 const MAX_LINES: usize = 2_000;
 
@@ -81,8 +83,9 @@ fn first_part(into: &[usize], mut of: usize) -> usize {
 pub(super) fn by_place(rows: Vec<Row>) -> Vec<Row> {
     let mut ordered: Vec<(Row, bool)> = Vec::with_capacity(rows.len());
     for row in rows {
-        let below =
-            ordered.iter().rev().take(MAX_LINES).take_while(|(other, _)| is_below(other, &row)).count();
+        let is_text = row.cells.iter().map(|cell| cell.text.chars().count()).sum::<usize>() >= CHARACTERS;
+        let lines = if is_text { MAX_LINES } else { 0 };
+        let below = ordered.iter().rev().take(lines).take_while(|(other, _)| is_below(other, &row)).count();
         let at = ordered.len() - below;
         ordered.insert(at, (row, below > 0));
     }

@@ -77,7 +77,8 @@ fn joined_row(rows: &[Row], above: Option<&Row>) -> Option<(Row, usize)> {
         length += 1;
     }
     let is_row = goes_up && blocks.len() > 1 && blocks.iter().any(|block| block.lines.len() > 1);
-    if !is_row || !are_cells(&blocks) {
+    let is_after_joined = above.is_some_and(|above| above.table.is_none() && above.bottom < above.y);
+    if !is_row || !are_cells(&blocks, is_after_joined) {
         return None;
     }
     let lines = || blocks.iter().flat_map(|block| &block.lines);
@@ -157,8 +158,9 @@ fn add<'a>(blocks: &mut Vec<Block>, row: &Row, cells: impl Iterator<Item = &'a [
     Some(goes_up)
 }
 
-/// Whether these are cells of a row, rather than columns of a table or blocks of text.
-fn are_cells(blocks: &[Block]) -> bool {
+/// Whether these are cells of a row, rather than columns of a table or blocks of text. `is_after_joined` says whether the row
+/// above is made of such cells.
+fn are_cells(blocks: &[Block], is_after_joined: bool) -> bool {
     let has_stacked_numbers =
         |block: &Block| block.lines.windows(2).any(|two| two[0].is_number && two[1].is_number);
     let is_text = |block: &&Block| {
@@ -174,15 +176,16 @@ fn are_cells(blocks: &[Block]) -> bool {
     !blocks.iter().any(has_stacked_numbers)
         && blocks.iter().filter(is_text).count() < 2
         && blocks.windows(2).all(|two| are_alike(&two[0], &two[1]))
-        && blocks.iter().any(|block| block.lines.len() != lines)
-        && (0..blocks.len()).all(|at| is_wrapped(&blocks[at], blocks.get(at + 1), has_number))
+        && (is_after_joined || blocks.iter().any(|block| block.lines.len() != lines))
+        && (0..blocks.len())
+            .all(|at| is_wrapped(&blocks[at], blocks.get(at + 1), has_number || is_after_joined))
 }
 
 /// Whether the lines of a cell are ended because the next word does not fit. In a header they may be ended anywhere.
-fn is_wrapped(block: &Block, next: Option<&Block>, has_number: bool) -> bool {
+fn is_wrapped(block: &Block, next: Option<&Block>, is_below_header: bool) -> bool {
     let room = next.map_or(0.0, |next| FULL * (next.left - block.left));
     let least = room.max(NEARLY * (block.right - block.left));
-    !has_number && block.lines.len() < LINES_OF_TEXT
+    !is_below_header && block.lines.len() < LINES_OF_TEXT
         || block.lines.windows(2).all(|two| {
             let (line, next) = (&two[0], &two[1]);
             let width = (next.right - next.left) / next.text.chars().count().max(1) as f64;
