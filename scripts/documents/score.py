@@ -168,8 +168,8 @@ def cells(tables: list[list[list[str]]], text: str) -> float | None:
     return 100 * right / total if total else None
 
 
-def cells_of_line(line: str, header: str | None = None) -> list[tuple[float, str]]:
-    """The cells of a line, each with its column: its number between tabs or bars, or else where its middle is. Below a header that
+def cells_of_line(line: str, header: str | None = None) -> list[tuple[tuple[float, float], str]]:
+    """The cells of a line, each with its column: its number between tabs or bars, or else where it begins and ends. Below a header that
     begins with a bar, lines do so too; below another one, such a bar stands behind an empty cell. Where the header has tabs or bars, a
     line without them is a row whose first cell alone has text."""
     line, header = line.strip("\n"), line if header is None else header
@@ -184,8 +184,8 @@ def cells_of_line(line: str, header: str | None = None) -> list[tuple[float, str
     else:
         parts = []
     if parts:
-        return [(float(i), normal(cell)) for i, cell in enumerate(parts)]
-    return [((match.start() + match.end()) / 2, normal(match.group())) for match in re.finditer(r"\S+(?: \S+)*", line)]
+        return [((float(i), float(i)), normal(cell)) for i, cell in enumerate(parts)]
+    return [((match.start(), match.end()), normal(match.group())) for match in re.finditer(r"\S+(?: \S+)*", line)]
 
 
 def normal(cell: str) -> str:
@@ -197,22 +197,31 @@ def normal(cell: str) -> str:
 
 
 def find_header(lines, header: list[str], place: int):
+    """The line of a header and where its names are, from left to right: two columns may have the same name."""
     wanted = [normal(cell) for cell in header]
     for i, line in enumerate(lines[place:], place):
-        names = [cell for _, cell in line]
-        if all(name in names for name in wanted):
-            return i, [line[names.index(name)][0] for name in wanted]
+        columns, rest = [], iter(line)
+        for name in wanted:
+            columns += [next((at for at, cell in rest if cell == name), None)]
+        if None not in columns:
+            return i, columns
     return 0, []
 
 
-def matches(line, row: list[str], columns: list[float]) -> int:
+def distance(cell: tuple[float, float], column: tuple[float, float]) -> tuple[float, float]:
+    """How far a cell is from the name of a column, as a person sees it: nothing if one is above the other; then their middles."""
+    gap = max(column[0] - cell[1], cell[0] - column[1], 0)
+    return gap, abs(sum(cell) - sum(column))
+
+
+def matches(line, row: list[str], columns: list[tuple[float, float]]) -> int:
     """How many cells of a row are in a line under their header."""
     count = 0
     for i, cell in enumerate(row):
         if not cell or i >= len(columns):
             continue
         for place, text in line:
-            nearest = min(range(len(columns)), key=lambda column: abs(columns[column] - place))
+            nearest = min(range(len(columns)), key=lambda column: distance(place, columns[column]))
             if text == normal(cell) and nearest == i:
                 count += 1
                 break

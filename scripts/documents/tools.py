@@ -98,7 +98,10 @@ def convert(tool: str, file: str) -> dict:
         seconds = time.perf_counter() - start
         with pdfplumber.open(file) as pdf:
             rows = [row for page in pdf.pages for table in page.extract_tables() for row in table]
+            # It finds tables with lines. The others are in the text as it is laid out.
+            laid_out = [page.extract_text(layout=True) for page in pdf.pages]
         tables = "\n".join("\t".join((cell or "").replace("\n", " ") for cell in row) for row in rows)
+        tables += "\n" + "\n".join(laid_out)
     elif tool == "pymupdf4llm":
         import pymupdf4llm
 

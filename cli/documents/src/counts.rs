@@ -29,6 +29,8 @@ pub(crate) struct Counts {
     pub(crate) repeated_drawings: usize,
     /// Slides and sheets that are hidden.
     pub(crate) hidden_parts: usize,
+    /// Places whose number a style sheet makes in a way that is not known.
+    pub(crate) unknown_numbers: usize,
     /// Formulas of cells without a result.
     pub(crate) no_results: usize,
     /// Rows that repeat the one above.
@@ -92,6 +94,7 @@ impl Counts {
             Note::UnreadFormulas { formulas } => (&mut self.formulas, *formulas),
             Note::UnknownGlyphs { glyphs } => (&mut self.unknown_characters, *glyphs),
             Note::LostColumns { rows } => (&mut self.unfilled_rows, *rows),
+            Note::UnknownNumbers { places } => (&mut self.unknown_numbers, *places),
             Note::NoResults { cells } => (&mut self.no_results, *cells),
             Note::RepeatedRows { rows } => (&mut self.repeated_rows, *rows),
             Note::UnorderedChapters { chapters } => (&mut self.unordered_chapters, *chapters),
@@ -121,6 +124,7 @@ impl Counts {
         self.other_numbers += part.other_numbers;
         self.repeated_drawings += part.repeated_drawings;
         self.hidden_parts += part.hidden_parts;
+        self.unknown_numbers += part.unknown_numbers;
         self.no_results += part.no_results;
         self.repeated_rows += part.repeated_rows;
         self.unordered_chapters += part.unordered_chapters;
@@ -146,6 +150,7 @@ impl Counts {
             count(self.formulas, |formulas| Note::UnreadFormulas { formulas }),
             count(self.unknown_characters, |glyphs| Note::UnknownGlyphs { glyphs }),
             count(self.unfilled_rows, |rows| Note::LostColumns { rows }),
+            count(self.unknown_numbers, |places| Note::UnknownNumbers { places }),
             count(self.no_results, |cells| Note::NoResults { cells }),
             count(self.repeated_rows, |rows| Note::RepeatedRows { rows }),
             self.missing_chapters.note(|count, names| Note::MissingChapters { count, names }),

@@ -253,6 +253,11 @@ pub enum Note {
         /// The number of places.
         places: usize,
     },
+    /// Numbers of headings, clauses and items that the style sheet of a page makes in a way that is not known.
+    UnknownNumbers {
+        /// The number of places, or of rules where the places are not known.
+        places: usize,
+    },
     /// Drawings of a PDF that repeat others too often were left out.
     RepeatedDrawings {
         /// Their number.
@@ -327,6 +332,11 @@ impl fmt::Display for Note {
             Note::OtherNumbers { places } => write!(
                 f,
                 "in {places} place{} the text for copying has other numbers than are drawn; those that are drawn were read",
+                s(*places)
+            ),
+            Note::UnknownNumbers { places } => write!(
+                f,
+                "numbers that a style sheet makes could not be read in {places} place{}",
                 s(*places)
             ),
             Note::RepeatedDrawings { drawings } => {

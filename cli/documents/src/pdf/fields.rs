@@ -9,13 +9,15 @@ use hayro_interpret::hayro_syntax::object::{
     Array, Dict, Name, Object, Rect as PdfRect, Stream, String as PdfString,
 };
 use hayro_interpret::hayro_syntax::page::{Page, Resources};
-use kurbo::{Affine, Rect};
+use kurbo::{Affine, Point, Rect};
 
 use super::layout::PlacedText;
 use super::text_string;
 
 /// Annotations of a page that are read.
 const MAX_ANNOTATIONS: usize = 10_000;
+/// Numbers of the places that an annotation marks.
+const MAX_QUAD_NUMBERS: usize = 8_000;
 /// Fields in a field that are followed upwards.
 const MAX_PARENTS: usize = 32;
 /// Annotations whose content is what somebody wrote about a place.
@@ -55,6 +57,8 @@ pub(super) struct Annotations<'a> {
     pub(super) appearances: Vec<Appearance<'a>>,
     pub(super) values: Vec<PlacedText>,
     pub(super) comments: Vec<String>,
+    /// Lines through text that is marked as struck out.
+    pub(super) strikes: Vec<(Point, Point)>,
 }
 
 /// Content that is drawn over the page.
@@ -83,11 +87,36 @@ pub(super) fn read<'a>(page: &Page<'a>, upright: Affine) -> Annotations<'a> {
             Some(values) => read.values.extend(values),
             None => read.appearances.extend(appearance(&annotation, place, page)),
         }
+        if kind.as_deref() == Some(b"StrikeOut") {
+            read.strikes.extend(strikes(&annotation, place, upright));
+        }
         if kind.is_some_and(|kind| COMMENTS.contains(&kind.as_str())) {
             read.comments.extend(comment(&annotation));
         }
     }
     read
+}
+
+/// The lines through the text that an annotation strikes out: in the middle of each of its four-sided parts.
+fn strikes(annotation: &Dict<'_>, place: Rect, upright: Affine) -> Vec<(Point, Point)> {
+    let numbers: Vec<f32> = annotation
+        .get::<Array<'_>>("QuadPoints")
+        .map(|points| points.iter::<f32>().take(MAX_QUAD_NUMBERS).collect())
+        .unwrap_or_default();
+    let line = |area: Rect| {
+        let area = upright.transform_rect_bbox(area);
+        let (middle, along) = (area.center(), area.width() >= area.height());
+        match along {
+            true => (Point::new(area.x0, middle.y), Point::new(area.x1, middle.y)),
+            false => (Point::new(middle.x, area.y0), Point::new(middle.x, area.y1)),
+        }
+    };
+    let parts = numbers.chunks_exact(8).map(|part| {
+        let corners = part.chunks_exact(2).map(|two| Point::new(f64::from(two[0]), f64::from(two[1])));
+        corners.map(|corner| Rect::from_points(corner, corner)).reduce(|a, b| a.union(b)).unwrap_or(place)
+    });
+    let parts: Vec<_> = parts.map(line).collect();
+    if parts.is_empty() { vec![line(place)] } else { parts }
 }
 
 /// What somebody wrote about a place of the page.
@@ -268,5 +297,15 @@ fn one_line(text: String, place: Rect) -> PlacedText {
 
 fn value(text: String, x: f64, y: f64, size: f64, height: f64) -> PlacedText {
     let end = x + LETTER_WIDTH * size * text.chars().count() as f64;
-    PlacedText { text: BfString::String(text), x, y, end, size, height, turn: 0, is_layer: false }
+    PlacedText {
+        text: BfString::String(text),
+        x,
+        y,
+        end,
+        size,
+        height,
+        turn: 0,
+        is_layer: false,
+        is_struck: false,
+    }
 }

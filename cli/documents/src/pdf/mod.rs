@@ -22,12 +22,18 @@ use std::sync::Arc;
 
 use hayro_interpret::InterpreterCache;
 use hayro_interpret::hayro_syntax::{DecryptionError, LoadPdfError, Pdf};
+use memchr::memmem;
 
 use self::bookmarks::Bookmarks;
+use self::layout::tables::carried::Carried;
 use self::page::PageText;
 use crate::selection::Chooser;
 use crate::writer::tidy;
 use crate::{Converted, Note, Options, Problem, Unit, marks};
+
+/// In so many bytes at its end, a file has the mark of its end; in so many at its beginning, its length.
+const TAIL: usize = 2048;
+const HEAD: usize = 1024;
 
 /// Converts a document.
 ///
@@ -55,13 +61,15 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     let mut text = String::new();
     let mut totals = Totals { repeated: forms.repeated, ..Totals::default() };
     let mut chooser = Chooser::new(options.selection.as_ref(), Unit::Page);
+    let mut carried = None;
     for (i, page) in pdf.pages().iter().enumerate() {
         if !chooser.takes_next() {
+            carried = None;
             continue;
         }
         let read = page::read(page, &cache, &mut forms.texts);
         totals.add(&read);
-        let written = write(read);
+        let written = write(read, &mut carried);
         if !written.is_empty() && !text.is_empty() {
             text.push('\n');
         }
@@ -75,7 +83,8 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     }
     let (chosen, pages) = (chooser.note()?, chooser.chosen());
     totals.check(pages)?;
-    let notes = chosen.into_iter().chain(totals.notes()).collect();
+    let cut_off = is_cut_off(bytes).then_some(Note::Incomplete);
+    let notes = chosen.into_iter().chain(cut_off).chain(totals.notes()).collect();
     Ok(Converted { text, pages: Some(pages), notes, ..Converted::default() })
 }
 
@@ -99,9 +108,27 @@ fn open(bytes: Vec<u8>, password: Option<&str>) -> Result<Pdf, Problem> {
     })
 }
 
-/// The text of a page and the comments in its margin.
-fn write(page: PageText) -> String {
-    let text = layout::text(page.glyphs, page.values);
+/// Whether the end of a file is missing: the mark at its end, or bytes that it says it has.
+fn is_cut_off(bytes: &[u8]) -> bool {
+    let is_filling = |byte: &u8| *byte == 0 || byte.is_ascii_whitespace();
+    let end = bytes.iter().rposition(|byte| !is_filling(byte)).map_or(0, |last| last + 1);
+    let tail = &bytes[end.saturating_sub(TAIL)..end];
+    let head = &bytes[..bytes.len().min(HEAD)];
+    memmem::rfind(tail, b"%%EOF").is_none()
+        || linearized_length(head).is_some_and(|length| length > bytes.len())
+}
+
+/// The length of a file that is arranged for the web, of which it says at its beginning.
+fn linearized_length(head: &[u8]) -> Option<usize> {
+    let dictionary = &head[memmem::find(head, b"/Linearized")?..];
+    let dictionary = &dictionary[..memmem::find(dictionary, b">>")?];
+    let text = String::from_utf8_lossy(&dictionary[memmem::find(dictionary, b"/L ")? + 3..]);
+    text.split_ascii_whitespace().next()?.split('/').next()?.parse().ok()
+}
+
+/// The text of a page and the comments in its margin. A table may go on from the page before.
+fn write(page: PageText, carried: &mut Option<Carried>) -> String {
+    let text = layout::text(page.glyphs, page.values, &page.rules, carried);
     let mut text = tidy::without_leaders(&text).into_owned();
     for comment in page.comments {
         if !text.is_empty() {

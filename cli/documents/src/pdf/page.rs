@@ -13,6 +13,7 @@ use kurbo::{Affine, BezPath, Point, Rect};
 use super::actual_text::ActualText;
 use super::canvas::{Canvas, Seen};
 use super::fields;
+use super::layout::tables::rules::Rules;
 use super::layout::{PlacedText, letters};
 use super::type3::Widths;
 
@@ -30,6 +31,8 @@ pub(super) struct PageText {
     pub(super) glyphs: Vec<PlacedText>,
     /// Values of its form, which have a place but are not drawn.
     pub(super) values: Vec<PlacedText>,
+    /// Lines that are drawn.
+    pub(super) rules: Rules,
     /// Comments in its margin.
     pub(super) comments: Vec<String>,
     /// Characters besides white space that are known, and glyphs that are not.
@@ -63,6 +66,7 @@ pub(super) fn read<'a>(page: &Page<'a>, cache: &InterpreterCache<'a>, texts: &mu
     for appearance in &annotations.appearances {
         draw(&appearance.content, &appearance.resources, &mut reader);
     }
+    annotations.strikes.iter().for_each(|(start, end)| reader.rules.add(*start, *end));
     *texts = std::mem::take(&mut reader.actual_texts);
     texts.truncate(texts_of_drawings);
     let mut text = reader.finish();
@@ -96,6 +100,7 @@ struct PageReader {
     pictures: usize,
     other_numbers: usize,
     widths: Widths,
+    rules: Rules,
 }
 
 impl PageReader {
@@ -108,6 +113,7 @@ impl PageReader {
             pictures: 0,
             other_numbers: 0,
             widths: Widths::default(),
+            rules: Rules::default(),
         }
     }
 
@@ -155,8 +161,12 @@ impl PageReader {
     }
 
     fn finish(mut self) -> PageText {
-        let mut page =
-            PageText { pictures: self.pictures, other_numbers: self.other_numbers, ..PageText::default() };
+        let mut page = PageText {
+            pictures: self.pictures,
+            other_numbers: self.other_numbers,
+            rules: std::mem::take(&mut self.rules),
+            ..PageText::default()
+        };
         let canvas = &self.canvas;
         for (i, glyph) in self.drawn.iter_mut().enumerate() {
             glyph.seen = canvas.seen_at_last(glyph.seen, glyph.middle, i);
@@ -244,6 +254,7 @@ impl<'a> Device<'a> for PageReader {
 
     fn draw_path(&mut self, path: &BezPath, transform: Affine, _: &Paint<'_>, mode: &PathDrawMode) {
         self.pictures += 1;
+        self.rules.add_path(path, transform, matches!(mode, PathDrawMode::Fill(_)));
         self.canvas
             .draw_path(transform.transform_rect_bbox(path.control_box().inflate(half(mode), half(mode))));
     }
@@ -252,8 +263,14 @@ impl<'a> Device<'a> for PageReader {
         self.pictures += 1;
         let place = transform.transform_rect_bbox(rect.inflate(half(mode), half(mode)));
         match mode {
-            PathDrawMode::Fill(_) => self.canvas.fill(place, color(paint), self.drawn.len()),
-            PathDrawMode::Stroke(_) => self.canvas.frame(place, 2.0 * half(mode)),
+            PathDrawMode::Fill(_) => {
+                self.rules.add_filled(place);
+                self.canvas.fill(place, color(paint), self.drawn.len());
+            }
+            PathDrawMode::Stroke(_) => {
+                self.rules.add_frame(transform.transform_rect_bbox(*rect));
+                self.canvas.frame(place, 2.0 * half(mode));
+            }
         }
     }
 

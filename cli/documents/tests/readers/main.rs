@@ -9,6 +9,7 @@ mod office;
 mod outlines;
 mod parts;
 mod pdf;
+mod pdf_tables;
 mod selection;
 mod tables;
 mod waste;

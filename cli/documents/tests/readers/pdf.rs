@@ -403,6 +403,23 @@ fn exponents_and_indices_are_told_from_the_text() {
             "in F_(3^2) of LATEX",
         ),
         (&[(11.0, 0.0, "the 5"), (small, 4.0, "th"), (11.0, 0.0, " of May")], "the 5th of May"),
+        // A slash makes a fraction only with small digits on both sides, the first of them higher.
+        (&[(11.0, 0.0, "4.5 x 10"), (small, 4.0, "9"), (11.0, 0.0, "/l")], "4.5 x 10^9/l"),
+        (&[(11.0, 0.0, "5 m"), (small, 4.0, "2"), (11.0, 0.0, "/s")], "5 m^2/s"),
+        (&[(11.0, 0.0, "10"), (small, 4.0, "6"), (11.0, 0.0, "/10"), (small, 4.0, "3")], "10^6/10^3"),
+        (&[(11.0, 0.0, "x"), (small, 4.0, "2"), (11.0, 0.0, "/2")], "x^2/2"),
+        (&[(11.0, 0.0, "word"), (small, 4.0, "9"), (11.0, 0.0, "/other")], "word[9]/other"),
+        (&[(11.0, 0.0, "10"), (small, 4.0, "2/3"), (11.0, 0.0, " of it")], "10^(2/3) of it"),
+        (
+            &[
+                (11.0, 0.0, "add 2"),
+                (small, 4.0, "1"),
+                (9.0, 2.0, "/"),
+                (small, -1.0, "2"),
+                (11.0, 0.0, " cups"),
+            ],
+            "add 2 1/2 cups",
+        ),
     ] {
         assert_text(&risen(parts), &format!("{expected}\n"));
     }
@@ -660,6 +677,25 @@ fn numbers_and_brackets_in_text_from_the_right() {
 }
 
 #[test]
+fn exponents_and_marks_of_notes_in_text_from_the_right() {
+    let characters = "אבגד 0123456789m/";
+    for (parts, expected) in [
+        (&[(10.0, 0.0, "10"), (7.0, 4.0, "6"), (10.0, 0.0, " גבא")][..], "אבג 10^6"),
+        (&[(10.0, 0.0, "10"), (7.0, 4.0, "12"), (10.0, 0.0, " גבא")], "אבג 10^12"),
+        (&[(10.0, 0.0, "m"), (7.0, 4.0, "3"), (10.0, 0.0, " 5 גבא")], "אבג 5 m^3"),
+        (&[(7.0, 4.0, "12"), (10.0, 0.0, "גבא")], "אבג[12]"),
+        (&[(10.0, 0.0, "10"), (7.0, 0.0, "6"), (10.0, 0.0, " גבא")], "אבג 106"),
+    ] {
+        let parts: String = parts
+            .iter()
+            .map(|(size, rise, text)| format!("/G {size} Tf {rise} Ts {} Tj ", codes(characters, text)))
+            .collect();
+        let made = Made::new(format!("BT 72 700 Td {parts}ET")).with_characters(characters);
+        assert_eq!(made.text(), format!("{expected}\n"), "{parts}");
+    }
+}
+
+#[test]
 fn right_to_left_text_may_be_drawn_by_glyph_or_by_word() {
     // In the order of reading, each glyph left of the one before.
     let mut texts = Vec::new();
@@ -717,6 +753,30 @@ fn marks_stay_with_their_letters() {
     assert_eq!(Made::new(content).with_characters(characters).text(), "בַגַ\n");
 }
 
+/// A line through text strikes it out, a line below it or beside it does not.
+#[test]
+fn text_with_a_line_through_it_is_struck_out() {
+    let price = at(&[(72.0, 700.0, "The rent is"), (125.0, 700.0, "900"), (146.0, 700.0, "950 euros")]);
+    for (line, expected) in [
+        ("125 703 m 142 703 l S", "The rent is ~~900~~ 950 euros"),
+        ("125 702.6 17 0.6 re f", "The rent is ~~900~~ 950 euros"),
+        ("125 703 m 133 703 l S 133 703 m 142 703 l S", "The rent is ~~900~~ 950 euros"),
+        ("72 703 m 142 703 l S", "~~The rent is 900~~ 950 euros"),
+        ("125 698 m 142 698 l S", "The rent is 900 950 euros"),
+        ("125 708 m 142 708 l S", "The rent is 900 950 euros"),
+        // The line of a chart goes on behind the text.
+        ("20 703 m 580 703 l S", "The rent is 900 950 euros"),
+    ] {
+        assert_text(&format!("{price}{line}"), &format!("{expected}\n"));
+    }
+    let turned = "BT /F 10 Tf 0 1 -1 0 300 100 Tm (Side 900) Tj ET 297 100 m 297 143 l S";
+    assert_text(turned, "~~Side 900~~\n");
+    let mut made = Made::new(price);
+    made.page = "/Annots [<< /Type /Annot /Subtype /StrikeOut /Rect [125 697 142 709] /QuadPoints [125 709 142 709 125 697 \
+        142 697] >>]";
+    assert_eq!(made.text(), "The rent is ~~900~~ 950 euros\n");
+}
+
 // Directions.
 
 #[test]
@@ -740,6 +800,34 @@ fn a_font_for_vertical_text_is_read_downwards() {
         6 >> /FontDescriptor << /Type /FontDescriptor /FontName /Made /Flags 4 >> >>] >>"
         .into();
     assert_eq!(made.text(), "日本\n語\n");
+}
+
+#[test]
+fn numbers_in_vertical_text_are_numbers() {
+    // Narrow digits have their own middle in such a font: the code is that of a character of half the width.
+    let mut made = Made::new("BT /F 10 Tf 200 700 Td <5e74003200306708> Tj ET");
+    made.fonts[0] = "<< /Type /Font /Subtype /Type0 /BaseFont /Made /Encoding /UniJIS-UCS2-HW-V /DescendantFonts [<< /Type \
+        /Font /Subtype /CIDFontType0 /BaseFont /Made /DW 1000 /W [231 [500 500 500 500 500 500 500 500 500 500 500 500 500 \
+        500 500 500 500 500 500 500 500 500 500 500 500 500 500 500]] /CIDSystemInfo << /Registry (Adobe) /Ordering (Japan1) \
+        /Supplement 6 >> /FontDescriptor << /Type /FontDescriptor /FontName /Made /Flags 4 >> >>] >>"
+        .into();
+    assert_eq!(made.text(), "年20月\n");
+    // Digits among signs that are drawn one below the other.
+    let characters = "年度令和20";
+    let drawn = |text: &str, widths: &[f64]| -> String {
+        let glyphs = text.chars().zip(widths).enumerate();
+        glyphs
+            .map(|(i, (c, x))| {
+                format!(
+                    "BT /G 10 Tf {x} {} Td {} Tj ET\n",
+                    700.0 - 10.0 * i as f64,
+                    codes(characters, &c.to_string())
+                )
+            })
+            .collect()
+    };
+    let column = drawn("令和20年度", &[200.0, 200.0, 202.5, 202.5, 200.0, 200.0]);
+    assert_eq!(Made::new(column).with_characters(characters).text(), "令和20年度\n");
 }
 
 #[test]
@@ -1012,6 +1100,25 @@ fn divided_words_are_joined() {
         &at(&[(72.0, 700.0, "an exam-"), (72.0, 688.0, "ple of three-"), (72.0, 676.0, "4 and")]),
         "an example of three-\n4 and\n",
     );
+}
+
+#[test]
+fn a_file_that_was_cut_off_has_a_note() {
+    let whole = Made::new(at(&[(72.0, 700.0, "The rent is 900.")])).bytes();
+    let notes = |bytes: &[u8]| read_bytes("made.pdf", bytes, &Limits::default()).expect("a document").notes;
+    let incomplete = || vec![Note::Incomplete];
+    assert_eq!(notes(&whole), vec![]);
+    assert_eq!(notes(&[&whole[..], b"\r\n\0\0\0\n"].concat()), vec![]);
+    let end = whole.windows(7).position(|part| part == b"trailer").expect("a trailer");
+    assert_eq!(notes(&whole[..end]), incomplete());
+    // A file for the web says how long it is.
+    let linearized = |length: usize| {
+        let first = format!("%PDF-1.7\n90 0 obj\n<< /Linearized 1 /L {length:06} /N 1 >>\nendobj\n");
+        [first.as_bytes(), &whole[9..]].concat()
+    };
+    let length = linearized(1000).len();
+    assert_eq!(notes(&linearized(length)), vec![]);
+    assert_eq!(notes(&linearized(length * 2)), incomplete());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Pages and books: what a reader sees, and where it stands.
 
-use documents::{Limits, read_bytes};
+use documents::{Limits, Note, read_bytes};
 
 use crate::parts::{archive, notes, read};
 
@@ -17,6 +17,51 @@ fn check_hidden(page: &str, wanted: &str, places: usize) {
     let s = if places == 1 { "" } else { "s" };
     let note = format!("text that a reader does not see was left out in {places} place{s}");
     assert_eq!(notes(&document), if places == 0 { String::new() } else { note }, "{page}");
+}
+
+#[test]
+fn numbers_of_style_sheets_are_read() {
+    let read = |page: &str| {
+        let page = format!("<!doctype html><meta charset=utf-8>{page}");
+        read_bytes("page.html", page.as_bytes(), &Limits::default()).expect("a page")
+    };
+    for (page, expected) in [
+        (
+            "<style>ol.c{counter-reset:k;list-style:none}ol.c>li{counter-increment:k}ol.c>li::before{content:\"§\" \
+             counter(k) \". \"}</style><ol class=c><li>one<li>two</ol>",
+            "§1. one\n§2. two\n",
+        ),
+        // Headings, of which those within a section are counted anew.
+        (
+            "<style>body{counter-reset:a}h1{counter-increment:a;counter-reset:b}h2{counter-increment:b}h1:before{content:\
+             counter(a) '. '}h2:before{content:counter(a) '.' counter(b)}</style><h1>First</h1><h2>One</h2><h2>Two</h2>\
+             <h1>Second</h1><h2>Three</h2>",
+            "# 1. First\n\n## 1.1 One\n\n## 1.2 Two\n\n# 2. Second\n\n## 2.1 Three\n",
+        ),
+        // Lists within lists.
+        (
+            "<style>ol{counter-reset:i;list-style:none}li:before{counter-increment:i;content:counters(i,'.') ' '}\
+             li{counter-increment:none}</style><ol><li>a<ol><li>b</ol><li>c</ol>",
+            "1 a\n  1.1 b\n2 c\n",
+        ),
+        // What is not there is not counted, and ornaments are left out.
+        (
+            "<style>p{counter-increment:k}p:before{content:counter(k) ') '}p.x{display:none}i:before{content:'★'}</style>\
+             <div style='counter-reset:k 4'><p>a<p class=x>b<p>c <i>d</i></div>",
+            "5) a\n\n6) c d\n",
+        ),
+    ] {
+        let document = read(page);
+        assert_eq!(document.text, expected, "{page}");
+        assert!(!document.notes.iter().any(|note| matches!(note, Note::UnknownNumbers { .. })), "{page}");
+    }
+    for page in [
+        "<style>p:before{content:counter(k, made-up)}</style><p>one",
+        "<style>p:nth-child(2)::before{content:counter(k)}</style><p>one",
+        "<style>@supports (color: red) { p:before{content:counter(k)} }</style><p>one",
+    ] {
+        assert!(read(page).notes.contains(&Note::UnknownNumbers { places: 1 }), "{page}");
+    }
 }
 
 #[test]

@@ -7,6 +7,9 @@ use super::words::Letter;
 
 /// A direction is clear if it has so many times as many letters as the other.
 const CLEAR: usize = 2;
+/// Exponents and marks of notes are not larger than this share of the text, and higher by so many of its sizes.
+const SMALL: f64 = 0.85;
+const RAISED: f64 = 0.12;
 
 /// Where the text of a line begins.
 #[derive(Clone, Copy, Debug)]
@@ -99,12 +102,29 @@ struct Item {
 
 /// Writes letters, which stand from left to right, in the order of reading.
 pub(super) fn write(letters: &[Letter<'_>], is_rtl: bool, out: &mut String) {
-    let mut items = Vec::new();
+    let size = letters.iter().map(|letter| letter.glyph.size).fold(0.0, f64::max);
+    let mut items: Vec<Item> = Vec::new();
     for (i, letter) in letters.iter().enumerate() {
         if letter.is_apart && i > 0 {
             items.push(Item { text: " ".to_owned(), kind: Kind::Other });
         }
         let mut text = String::new();
+        if is_raised(letters, i, size) {
+            let begins = i == 0 || letter.is_apart || !is_raised(letters, i - 1, size);
+            letters::write(&letter.glyph.text, &mut text);
+            match items.last_mut() {
+                // An exponent belongs to what is left of it, the mark of a note to the word right of it.
+                Some(last) if begins && !letter.is_apart && matches!(last.kind, Kind::Digit | Kind::Ltr) => {
+                    last.text += &format!("^{text}");
+                }
+                Some(last) if !begins && last.text.ends_with(']') => {
+                    last.text.insert_str(last.text.len() - 1, &text)
+                }
+                Some(last) if !begins => last.text += &text,
+                _ => items.push(Item { text: format!("[{text}]"), kind: Kind::Digit }),
+            }
+            continue;
+        }
         letters::write(&letter.glyph.text, &mut text);
         let kind = kind(&text);
         items.push(Item { text, kind });
@@ -127,6 +147,18 @@ pub(super) fn write(letters: &[Letter<'_>], is_rtl: bool, out: &mut String) {
         }
         rest = after;
     }
+}
+
+/// Whether a letter is a digit that is smaller than the line's text, and higher than the letters of full size beside it.
+fn is_raised(letters: &[Letter<'_>], at: usize, size: f64) -> bool {
+    let glyph = letters[at].glyph;
+    let is_small = |glyph: &PlacedText| glyph.size <= SMALL * size;
+    if !is_small(glyph) || glyph.is_layer || !glyph.first().is_some_and(is_digit) {
+        return false;
+    }
+    let is_full = |letter: &&Letter<'_>| !is_small(letter.glyph);
+    let (before, after) = (letters[..at].iter().rev().find(is_full), letters[at..].iter().find(is_full));
+    before.into_iter().chain(after).all(|letter| glyph.y - letter.glyph.y > RAISED * size)
 }
 
 fn kind(text: &str) -> Kind {

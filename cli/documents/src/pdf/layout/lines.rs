@@ -2,7 +2,10 @@
 //! back to a place that is taken. A place that is free is filled, as in text from the right, or in a table that is drawn
 //! from the right.
 
+use hayro_interpret::hayro_cmap::BfString;
+
 use super::PlacedText;
+use super::tables::ruled::Ruled;
 use super::{direction, letters};
 
 /// All distances are shares of the size of the font.
@@ -11,7 +14,7 @@ const BACK: f64 = 0.6;
 /// A glyph that is so much higher or lower is in another line. Superscripts are in the same.
 const OTHER_LINE: f64 = 0.6;
 /// A line that is so much lower begins a paragraph.
-const PARAGRAPH: f64 = 1.7;
+pub(super) const PARAGRAPH: f64 = 1.7;
 /// Glyphs may overlap by this much.
 const OVERLAP: f64 = 0.3;
 /// Glyphs of a fraction are smaller than those of the line by this factor, and differ by less than this.
@@ -31,8 +34,10 @@ pub(super) struct Line {
     /// Whether glyphs are not in the order of their places.
     pub(super) is_mixed: bool,
     pub(super) begins_paragraph: bool,
-    left: f64,
-    right: f64,
+    /// The table that stands here. Its text is not among the glyphs.
+    pub(super) table: Option<Ruled>,
+    pub(super) left: f64,
+    pub(super) right: f64,
     /// The size and the baseline of its largest glyph.
     main: (f64, f64),
     /// Where the last glyph ends that is about as large as the largest one.
@@ -43,7 +48,34 @@ impl Line {
     fn new(glyph: PlacedText, begins_paragraph: bool) -> Line {
         let (left, right) = (glyph.x, glyph.end);
         let main = (glyph.size, glyph.y);
-        Line { glyphs: vec![glyph], is_mixed: false, begins_paragraph, left, right, main, main_end: right }
+        Line {
+            glyphs: vec![glyph],
+            is_mixed: false,
+            begins_paragraph,
+            table: None,
+            left,
+            right,
+            main,
+            main_end: right,
+        }
+    }
+
+    /// The place of a table with text like this glyph.
+    pub(super) fn of_table(table: Ruled, glyph: &PlacedText) -> Line {
+        let text = BfString::Char(' ');
+        let place = PlacedText { text, x: table.left, end: table.right, y: table.top, ..glyph.clone() };
+        Line { table: Some(table), ..Line::new(place, true) }
+    }
+
+    /// The size and the baseline of its largest glyph.
+    pub(super) fn main(&self) -> (f64, f64) {
+        self.main
+    }
+
+    /// Adds the glyphs of another part of the same line.
+    pub(super) fn join(&mut self, part: Line) {
+        self.is_mixed = true;
+        part.glyphs.into_iter().for_each(|glyph| self.push(glyph));
     }
 
     fn push(&mut self, glyph: PlacedText) {
@@ -165,7 +197,7 @@ fn step(last: &PlacedText, glyph: &PlacedText) -> Step {
 /// Adds a value of a form to the line that its field is beside, or as a line of its own below what is above it.
 pub(super) fn insert(lines: &mut Vec<Line>, value: PlacedText) {
     let y = |line: &Line| line.glyphs[0].y;
-    let is_upright = |line: &Line| line.glyphs[0].turn == 0;
+    let is_upright = |line: &Line| line.glyphs[0].turn == 0 && line.table.is_none();
     let gap = |line: &Line| (line.left - value.end).max(value.x - line.right).max(0.0);
     let beside = lines
         .iter_mut()

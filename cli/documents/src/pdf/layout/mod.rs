@@ -2,14 +2,16 @@
 //!
 //! The steps, in this order:
 //!
-//! 1. What is drawn twice is dropped (`doubles.rs`).
+//! 1. What is drawn twice is dropped (`doubles.rs`). Text with a line through it is struck out (`struck.rs`).
 //! 2. Vertical text is laid down (`vertical.rs`).
-//! 3. Glyphs become lines, in the order in which they are drawn (`lines.rs`).
-//! 4. Lines become words and cells (`words.rs`). `tracking.rs` is for spaced letters, `scripts.rs` for exponents,
+//! 3. Tables whose columns are divided by drawn lines are taken out (`tables/ruled.rs`).
+//! 4. Glyphs become lines, in the order in which they are drawn (`lines.rs`).
+//!    Lines that are not drawn in the order of their places are ordered (`order.rs`).
+//! 5. Lines become words and cells (`words.rs`). `tracking.rs` is for spaced letters, `scripts.rs` for exponents,
 //!    `direction.rs` for text from the right.
-//! 5. Cells find their columns (`tables/`), and lines of listings their indents
+//! 6. Cells find their columns (`tables/`), and lines of listings their indents
 //!    (`listings.rs`).
-//! 6. Divided words are joined (`hyphens.rs`).
+//! 7. Divided words are joined (`hyphens.rs`).
 
 mod direction;
 mod doubles;
@@ -17,8 +19,10 @@ mod hyphens;
 pub(super) mod letters;
 mod lines;
 mod listings;
+mod order;
 mod scripts;
-mod tables;
+mod struck;
+pub(super) mod tables;
 mod tracking;
 mod vertical;
 mod words;
@@ -27,6 +31,11 @@ use hayro_interpret::hayro_cmap::BfString;
 use kurbo::{Point, Vec2};
 
 use self::direction::Count;
+use self::lines::Line;
+use self::tables::carried::Carried;
+use self::tables::ruled::{self, Ruled};
+use self::tables::rules::Rules;
+use self::words::Row;
 
 /// Width of a glyph whose width is not known, in sizes of the font.
 const UNKNOWN_WIDTH: f64 = 0.5;
@@ -50,6 +59,8 @@ pub(super) struct PlacedText {
     pub(super) turn: i16,
     /// Whether it is the invisible text of a picture, whose sizes and baselines are guesses.
     pub(super) is_layer: bool,
+    /// Whether a line is drawn through it.
+    pub(super) is_struck: bool,
 }
 
 impl PlacedText {
@@ -76,6 +87,7 @@ impl PlacedText {
             height,
             turn: turn as i16,
             is_layer: false,
+            is_struck: false,
         })
     }
 
@@ -115,19 +127,90 @@ fn turned(place: Vec2, degrees: f64) -> Vec2 {
     Vec2::new(place.x * cos - place.y * sin, place.x * sin + place.y * cos)
 }
 
-/// The text of a page with these glyphs, in the order in which they are drawn, and with the values of its form.
-pub(super) fn text(mut glyphs: Vec<PlacedText>, values: Vec<PlacedText>) -> String {
+/// The text of a page with these glyphs, in the order in which they are drawn, with the values of its form, and with the
+/// lines that are drawn. `carried` is the table at the end of the page before, and becomes that of this page.
+pub(super) fn text(
+    mut glyphs: Vec<PlacedText>,
+    values: Vec<PlacedText>,
+    rules: &Rules,
+    carried: &mut Option<Carried>,
+) -> String {
     doubles::remove(&mut glyphs);
+    struck::mark(&mut glyphs, rules);
     vertical::lay_down(&mut glyphs);
-    let mut lines = lines::lines(glyphs);
-    for value in values {
-        lines::insert(&mut lines, value);
+    // Programs that recognise text draw it in the order of reading, at places that are guesses.
+    let is_layer = glyphs.iter().any(|glyph| glyph.is_layer);
+    let is_rtl = Count::is_rtl(&[Count::of(&glyphs), Count::of(&values)]);
+    let lines = lines_and_tables(glyphs, values, rules, is_rtl);
+    let lines = if is_layer { lines } else { order::join_torn(lines) };
+    let rows = lines.into_iter().map(|line| {
+        let direction = Count::of(&line.glyphs).direction(is_rtl);
+        words::row(line, direction)
+    });
+    let mut rows: Vec<Row> = rows.filter(|row| !row.cells.is_empty()).collect();
+    if !is_layer {
+        rows = order::by_place(tables::cells::join(rows));
     }
-    let counts: Vec<Count> = lines.iter().map(|line| Count::of(&line.glyphs)).collect();
-    let is_rtl = Count::is_rtl(&counts);
-    let rows = lines.into_iter().zip(counts).map(|(line, count)| words::row(line, count.direction(is_rtl)));
-    let rows = rows.filter(|row| !row.cells.is_empty()).collect();
     let mut rows = tables::columns::join(rows);
     listings::indent(&mut rows);
-    hyphens::join(&tables::write(&rows, is_rtl))
+    hyphens::join(&tables::write(&rows, is_rtl, carried))
+}
+
+/// The lines of a page. A table whose columns are divided by drawn lines stands where its first glyph is drawn.
+fn lines_and_tables(
+    glyphs: Vec<PlacedText>,
+    values: Vec<PlacedText>,
+    rules: &Rules,
+    is_rtl: bool,
+) -> Vec<Line> {
+    let turn = main_turn(&glyphs);
+    let grids = ruled::grids(rules, turn);
+    let grid_of = |glyph: &PlacedText| match glyph.turn == turn {
+        true => grids.iter().position(|grid| grid.contains(glyph)),
+        false => None,
+    };
+    let places: Vec<Option<usize>> = glyphs.iter().map(grid_of).collect();
+    let mut inner: Vec<Vec<PlacedText>> = vec![Vec::new(); grids.len()];
+    for (glyph, place) in glyphs.iter().zip(&places) {
+        if let Some(grid) = place {
+            inner[*grid].push(glyph.clone());
+        }
+    }
+    let mut value_places: Vec<Option<usize>> = values.iter().map(grid_of).collect();
+    for (value, place) in values.iter().zip(&mut value_places) {
+        *place = place.filter(|grid| !inner[*grid].is_empty());
+        if let Some(grid) = place {
+            inner[*grid].push(value.clone());
+        }
+    }
+    let mut tables: Vec<Option<Ruled>> =
+        grids.into_iter().zip(inner).map(|(grid, glyphs)| grid.table(glyphs, is_rtl)).collect();
+    let is_table: Vec<bool> = tables.iter().map(Option::is_some).collect();
+    let mut lines = Vec::new();
+    let mut outer = Vec::new();
+    for (glyph, place) in glyphs.into_iter().zip(places) {
+        match place {
+            Some(grid) if is_table[grid] => {
+                if let Some(table) = tables[grid].take() {
+                    lines.append(&mut lines::lines(std::mem::take(&mut outer)));
+                    lines.push(Line::of_table(table, &glyph));
+                }
+            }
+            _ => outer.push(glyph),
+        }
+    }
+    lines.append(&mut lines::lines(outer));
+    for (value, place) in values.into_iter().zip(value_places) {
+        if place.is_none_or(|grid| !is_table[grid]) {
+            lines::insert(&mut lines, value);
+        }
+    }
+    lines
+}
+
+/// How most text is turned.
+fn main_turn(glyphs: &[PlacedText]) -> i16 {
+    let mut turns: Vec<i16> = glyphs.iter().map(|glyph| glyph.turn).collect();
+    turns.sort_unstable();
+    turns.chunk_by(|a, b| a == b).max_by_key(|same| same.len()).map_or(0, |same| same[0])
 }

@@ -2,8 +2,9 @@
 //! of a cell is its largest size that is not rare, on the baseline that most of it has.
 //!
 //! `10^6` and `x_i` are written as in plain formulas, `e^(x+1)` with brackets. A raised number after a word or after
-//! punctuation is the mark of a note: `bridge.[12]`. Raised and lowered numbers around a slash are a fraction: `3 1/2`.
-//! Raised cents of a price are cents: `12.90 EUR`.
+//! punctuation is the mark of a note: `bridge.[12]`. Small numbers around a slash, of which the first is higher, are a
+//! fraction: `3 1/2`. A raised number before another slash is an exponent: `10^9/l`. Raised cents of a price are cents:
+//! `12.90 EUR`.
 
 use std::borrow::Cow;
 
@@ -19,8 +20,9 @@ const LOWERED: f64 = 0.06;
 /// The same for glyphs that are not small.
 const RAISED_MAIN: f64 = 0.25;
 const LOWERED_MAIN: f64 = 0.2;
-/// Above and below a fraction's line, text is farther apart than this.
+/// Above and below a fraction's line, text is farther apart than this; around its slash, than this.
 const FRACTION: f64 = 0.68;
+const SLASHED: f64 = 0.15;
 /// A size that less of the glyphs have is rare.
 const RARE: f64 = 0.1;
 /// Sizes and baselines differ by less than this, in points or shares.
@@ -44,6 +46,8 @@ enum Script {
     Main,
     Raised,
     Lowered,
+    /// A fraction with a slash, of small digits.
+    Slashed,
 }
 
 /// Writes the letters of a cell.
@@ -65,6 +69,11 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
             *before != Script::Main && !letter.is_apart && letter.glyph.size <= SMALL * size
         });
         scripts.push(nested.copied().unwrap_or(own));
+    }
+    for (i, letter) in letters.iter().enumerate() {
+        if let Some(fraction) = slashed(letters, &scripts, i, size) {
+            scripts[fraction].fill((Script::Slashed, letter.glyph.size));
+        }
     }
     let mut rest = letters;
     let parts: Vec<Part<'_>> = scripts
@@ -111,11 +120,9 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
                 out.push('/');
                 push_bracketed(text, out);
             }
-            Script::Raised
-                if is_number(text) && after.is_some_and(|after| after.text.starts_with(['/', '⁄'])) =>
-            {
+            Script::Slashed => {
                 separate_number(out);
-                out.push_str(text);
+                out.push_str(&text.replace(['⁄', '∕'], "/"));
             }
             Script::Lowered if before.is_some_and(|before| before.text.ends_with(['/', '⁄'])) => {
                 out.push_str(text)
@@ -158,7 +165,10 @@ fn in_order<'a, 'b>(letters: &'b [Letter<'a>], size: f64, baseline: f64) -> Cow<
         let ends = |letters: &mut dyn Iterator<Item = &Letter<'a>>| {
             letters.map(|letter| letter.glyph.end).fold(f64::MIN, f64::max)
         };
-        if above.glyph.x >= ends(&mut lowered.clone()) || below.glyph.x >= ends(&mut raised.clone()) {
+        let slack = SAME * size;
+        if above.glyph.x >= ends(&mut lowered.clone()) - slack
+            || below.glyph.x >= ends(&mut raised.clone()) - slack
+        {
             continue;
         }
         let is_fraction = above.glyph.y - below.glyph.y > FRACTION * size;
@@ -172,6 +182,31 @@ fn in_order<'a, 'b>(letters: &'b [Letter<'a>], size: f64, baseline: f64) -> Cow<
         }
     }
     ordered
+}
+
+/// The letters of a fraction whose slash is letter `at`: small digits on both sides, the first of them raised and higher than
+/// the others.
+fn slashed(
+    letters: &[Letter<'_>],
+    scripts: &[(Script, f64)],
+    at: usize,
+    size: f64,
+) -> Option<std::ops::Range<usize>> {
+    letters[at].glyph.first().filter(|c| is_slash(*c))?;
+    let is_digit = |i: &usize| letters[*i].glyph.first().is_some_and(|c| c.is_ascii_digit());
+    let is_raised = |i: &usize| scripts[*i].0 == Script::Raised;
+    let is_small = |i: &usize| letters[*i].glyph.size <= SMALL * size || scripts[*i].0 == Script::Lowered;
+    let above =
+        (0..at).rev().take_while(|i| is_digit(i) && is_raised(i) && !letters[i + 1].is_apart).last()?;
+    let below =
+        (at + 1..letters.len()).take_while(|i| is_digit(i) && is_small(i) && !letters[*i].is_apart).last()?;
+    let is_alone = above == 0 || letters[above].is_apart || !is_raised(&(above - 1));
+    let is_higher = letters[at - 1].glyph.y - letters[at + 1].glyph.y > SLASHED * size;
+    (is_alone && is_higher).then_some(above..below + 1)
+}
+
+fn is_slash(c: char) -> bool {
+    matches!(c, '/' | '⁄' | '∕')
 }
 
 /// Whether a raised text is the cents of the price that `out` ends with.

@@ -25,16 +25,18 @@ pub(super) fn lay_down(glyphs: &mut [PlacedText]) {
         while end < glyphs.len() && is_below(&glyphs[end - 1], &glyphs[end], is_vertical_font) {
             end += 1;
         }
-        let is_sign = glyphs[start].turn == 0 && glyphs[start].first().is_some_and(is_sign);
+        let signs = glyphs[start..end].iter().filter(|glyph| glyph.first().is_some_and(is_sign)).count();
+        let is_sign = glyphs[start].turn == 0 && signs > 0;
         let is_column = match (is_vertical_font, end - start) {
             (true, 1) => is_sign,
             (true, _) => true,
-            (false, length) => {
-                is_sign && (length >= SIGNS || (is_after_column && is_next_column(glyphs, start, end)))
+            (false, _) => {
+                is_sign && (signs >= SIGNS || (is_after_column && is_next_column(glyphs, start, end)))
             }
         };
         if is_column {
             glyphs[start..end].iter_mut().for_each(turn);
+            align(&mut glyphs[start..end]);
         }
         is_after_column = is_column;
         start = end;
@@ -53,10 +55,17 @@ fn is_below(above: &PlacedText, glyph: &PlacedText, is_vertical_font: bool) -> b
         true => STEP.contains(&step) && is_vertical(glyph),
         false => {
             STEP_OF_SIGNS.contains(&step)
-                && [above, glyph].iter().all(|glyph| glyph.first().is_some_and(is_sign))
+                && [above, glyph].iter().all(|glyph| glyph.first().is_some_and(is_sign_or_digit))
         }
     };
-    is_step && above.turn == 0 && glyph.turn == 0 && (above.x - glyph.x).abs() < SAME_COLUMN * size
+    let middle = |glyph: &PlacedText| match is_vertical_font || glyph.first().is_some_and(is_sign) {
+        true => glyph.x + glyph.size / 2.0,
+        false => glyph.middle(),
+    };
+    is_step
+        && above.turn == 0
+        && glyph.turn == 0
+        && (middle(above) - middle(glyph)).abs() < SAME_COLUMN * size
 }
 
 /// Whether few signs stand left of the column before, at its upper end.
@@ -73,6 +82,20 @@ fn turn(glyph: &mut PlacedText) {
     let (top, middle) = (glyph.y + HEIGHT * glyph.size, glyph.x + glyph.size / 2.0);
     (glyph.x, glyph.y, glyph.turn) = (-top, middle, -90);
     glyph.end = glyph.x + glyph.size;
+}
+
+/// Puts narrow characters on the line of the signs: a font for vertical text places each by its own width.
+fn align(column: &mut [PlacedText]) {
+    let Some(sign) = column.iter().find(|glyph| glyph.first().is_some_and(is_sign)) else { return };
+    let (y, size) = (sign.y, sign.size);
+    for glyph in column.iter_mut().filter(|glyph| glyph.size == size) {
+        glyph.y = y;
+    }
+}
+
+/// What stands upright in a column of signs.
+fn is_sign_or_digit(c: char) -> bool {
+    is_sign(c) || c.is_ascii_digit()
 }
 
 /// Whether a character is a sign of Chinese, Japanese or Korean text.

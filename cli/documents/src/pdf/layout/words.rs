@@ -5,7 +5,8 @@ use super::PlacedText;
 use super::direction::{self, Direction};
 use super::lines::Line;
 use super::listings::{self, Pitch};
-use super::{letters, scripts, tracking};
+use super::tables::ruled::Ruled;
+use super::{letters, scripts, struck, tracking};
 
 /// All distances are shares of the size of the font.
 /// A gap of this width is a space.
@@ -31,9 +32,13 @@ pub(super) struct Row {
     /// From left to right; none is empty. Those that are not apart may be parts of a cell.
     pub(super) cells: Vec<Cell>,
     pub(super) y: f64,
+    /// The baseline of its last line.
+    pub(super) bottom: f64,
     pub(super) size: f64,
     pub(super) turn: i16,
     pub(super) begins_paragraph: bool,
+    /// The table that stands here, in place of cells.
+    pub(super) table: Option<Ruled>,
     /// The width of its letters if all have the same.
     pub(super) pitch: Option<Pitch>,
     /// Spaces before it in a listing.
@@ -55,6 +60,8 @@ pub(super) struct Cell {
     pub(super) text: String,
     pub(super) left: f64,
     pub(super) right: f64,
+    /// The baseline of its first letter.
+    pub(super) y: f64,
     /// Whether the gap before it separates cells.
     pub(super) is_apart: bool,
 }
@@ -73,10 +80,31 @@ pub(super) struct Letter<'a> {
 
 /// The cells of a line that is read in this direction.
 pub(super) fn row(mut line: Line, direction: Direction) -> Row {
+    if let Some(table) = line.table {
+        let first = &line.glyphs[0];
+        return Row {
+            cells: vec![Cell {
+                text: String::new(),
+                left: table.left,
+                right: table.right,
+                y: table.top,
+                is_apart: true,
+            }],
+            y: table.top,
+            bottom: table.bottom,
+            size: first.size,
+            turn: first.turn,
+            begins_paragraph: true,
+            table: Some(table),
+            pitch: None,
+            indent: 0,
+        };
+    }
     if line.is_mixed || direction.has_rtl {
         line.glyphs.sort_by(|a, b| a.x.total_cmp(&b.x));
     }
-    let mut letters = letters_of(&line.glyphs);
+    let glyphs = struck::with_marks(&line.glyphs);
+    let mut letters = letters_of(&glyphs);
     let tracking = tracking::find(&letters);
     let space = space(&letters);
     for letter in &mut letters {
@@ -107,7 +135,8 @@ pub(super) fn row(mut line: Line, direction: Direction) -> Row {
         } else if !text.is_empty() {
             let right = letters.iter().map(|letter| letter.glyph.end).fold(f64::MIN, f64::max);
             let is_apart = std::mem::take(&mut is_after_leader) || is_cell(&letters[0]);
-            cells.push(Cell { text, left: letters[0].glyph.x, right, is_apart });
+            let first = letters[0].glyph;
+            cells.push(Cell { text, left: first.x, right, y: first.y, is_apart });
         }
     }
     let first = line.glyphs.iter().find(|glyph| !glyph.is_space()).unwrap_or(&line.glyphs[0]);
@@ -116,9 +145,11 @@ pub(super) fn row(mut line: Line, direction: Direction) -> Row {
     Row {
         cells,
         y: first.y,
+        bottom: first.y,
         size,
         turn: first.turn,
         begins_paragraph: line.begins_paragraph,
+        table: None,
         pitch,
         indent: 0,
     }

@@ -3,6 +3,7 @@
 
 mod blocks;
 mod controls;
+mod counters;
 mod elements;
 mod layout;
 mod math;

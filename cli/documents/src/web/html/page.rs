@@ -2,6 +2,7 @@
 
 use super::blocks::{List, Role};
 use super::controls::{self, Choices};
+use super::counters::Counters;
 use super::elements::{Elements, is_void};
 use super::math::{self, Math};
 use super::prepass::{Prepass, is_tex};
@@ -49,6 +50,9 @@ pub(super) struct Page<'a> {
     elements: Elements<Open>,
     /// The open elements as rules see them, if rules look at them.
     around: Vec<Subject>,
+    counters: Counters,
+    /// The number before the element that begins, until it is written.
+    pub(super) number: Option<String>,
     /// The element whose content is left out, and how many of its name are open.
     skipped: Option<(Vec<u8>, usize)>,
     /// The TeX of a script.
@@ -85,6 +89,8 @@ impl<'a> Page<'a> {
             is_xml,
             elements: Elements::default(),
             around: Vec::new(),
+            counters: Counters::default(),
+            number: None,
             skipped: None,
             script: None,
             math: None,
@@ -106,6 +112,7 @@ impl<'a> Page<'a> {
     pub(super) fn finish(mut self) -> Option<String> {
         self.close(0);
         self.end_math();
+        self.counts.unknown_numbers += self.known.sheet.unknown_numbers;
         let title = self.title.finish();
         let title = title.trim_end();
         (!self.has_heading && !title.is_empty()).then(|| title.to_owned())
@@ -240,6 +247,9 @@ impl<'a> Page<'a> {
             }
             return;
         }
+        if let Some(subject) = subject.as_ref().filter(|_| self.known.sheet.has_numbers && !is_absent) {
+            self.count(tag, subject);
+        }
         let look = self.look_of(tag, &declared);
         let own = [declared.is_absent, declared.is_invisible, declared.is_outside, declared.is_tiny];
         let begins_hiding = is_absent || own.contains(&Some(true)) || declared.color.is_some();
@@ -261,8 +271,22 @@ impl<'a> Page<'a> {
         if self.known.sheet.looks_around {
             self.around.extend(subject);
         }
+        if let Some(number) = self.number.take() {
+            self.text(&number);
+        }
         if tag.is_closed && (self.is_xml || self.svg > 0) {
             self.close(self.elements.len() - 1);
+        }
+    }
+
+    /// Counts an element, and finds the number before it.
+    fn count(&mut self, tag: &Tag, subject: &Subject) {
+        let depth = self.elements.len();
+        let (own, before) = self.known.sheet.counting(tag, subject, &self.around);
+        self.counters.count(&own, depth);
+        match self.counters.text_before(&before, depth) {
+            Ok(number) => self.number = number,
+            Err(()) => self.counts.unknown_numbers += 1,
         }
     }
 
@@ -371,6 +395,7 @@ impl<'a> Page<'a> {
     fn close(&mut self, kept: usize) {
         while self.elements.len() > kept {
             let Some(open) = self.elements.pop() else { return };
+            self.counters.leave(self.elements.len());
             self.around.pop();
             if open.is_struck {
                 self.writer.end_struck();

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use super::Tag;
+use super::counters::Counting;
 use super::selector::{Selector, Subject};
 use super::style::{Declarations, Declared};
 
@@ -25,6 +26,9 @@ struct Rule {
     /// How many are before it.
     order: usize,
     declared: Declarations,
+    counting: Counting,
+    /// Whether it is for what stands before the element.
+    is_before: bool,
 }
 
 /// The rules of a page.
@@ -37,6 +41,9 @@ pub(super) struct Sheet {
     pub(super) looks_around: bool,
     /// Whether something else may give elements a background.
     pub(super) hides_background: bool,
+    /// Whether rules make numbers, and how many that do so are not known.
+    pub(super) has_numbers: bool,
+    pub(super) unknown_numbers: usize,
 }
 
 impl Sheet {
@@ -68,7 +75,12 @@ impl Sheet {
                 // What holds on each screen: its rules follow. Others are passed over.
                 rest = match condition {
                     Some("screen" | "all" | "only screen") => after,
-                    _ => &after[block_length(after)..],
+                    condition => {
+                        let (block, behind) = after.split_at(block_length(after));
+                        let is_seen = !condition.is_some_and(|condition| condition.contains("print"));
+                        self.unknown_numbers += usize::from(is_seen && makes_numbers(block));
+                        behind
+                    }
                 };
             } else {
                 let length = after.find('}').unwrap_or(after.len());
@@ -79,23 +91,47 @@ impl Sheet {
     }
 
     fn add(&mut self, selectors: &str, body: &str) {
-        let declared = Declarations::parse(body);
-        if declared == Declarations::default() {
+        let (declared, counting) = (Declarations::parse(body), Counting::parse(body));
+        if declared == Declarations::default() && counting.is_empty() {
             return;
         }
         for text in selectors.split(',') {
+            let before =
+                ["::before", ":before", "::marker"].iter().find_map(|part| text.trim().strip_suffix(part));
+            if let Some(text) = before {
+                self.add_before(text, &counting);
+                continue;
+            }
             let Some(selector) = Selector::parse(text) else {
                 self.hides_background |= declared.together().background.is_some();
+                self.unknown_numbers += usize::from(makes_numbers(body));
                 continue;
             };
-            if self.count < MAX_RULES {
-                let rules = self.rules.entry(selector.key()).or_default();
-                if rules.len() < MAX_RULES_OF_KEY {
-                    self.looks_around |= selector.looks_around();
-                    rules.push(Rule { selector, order: self.count, declared });
-                    self.count += 1;
-                }
-            }
+            self.push(Rule { selector, order: 0, declared, counting: counting.clone(), is_before: false });
+        }
+    }
+
+    /// Adds a rule for what stands before an element; an empty selector is for each.
+    fn add_before(&mut self, selector: &str, counting: &Counting) {
+        if counting.is_empty() {
+            return;
+        }
+        let selector = if selector.trim().is_empty() { "*" } else { selector };
+        let Some(selector) = Selector::parse(selector) else {
+            self.unknown_numbers += usize::from(counting.has_number());
+            return;
+        };
+        self.has_numbers |= counting.has_number();
+        let declared = Declarations::default();
+        self.push(Rule { selector, order: 0, declared, counting: counting.clone(), is_before: true });
+    }
+
+    fn push(&mut self, rule: Rule) {
+        let rules = self.rules.entry(rule.selector.key()).or_default();
+        if self.count < MAX_RULES && rules.len() < MAX_RULES_OF_KEY {
+            self.looks_around |= rule.selector.looks_around();
+            rules.push(Rule { order: self.count, ..rule });
+            self.count += 1;
         }
     }
 
@@ -109,17 +145,38 @@ impl Sheet {
     pub(super) fn of(&self, tag: &Tag, subject: Option<&Subject>, around: &[Subject]) -> Declared {
         let own = tag.attribute("style").map(|style| Declarations::parse(&style)).unwrap_or_default();
         let Some(subject) = subject else { return own.together() };
-        let mut matching: Vec<&Rule> = subject
-            .keys()
-            .filter_map(|key| self.rules.get(&key))
-            .flatten()
-            .filter(|rule| rule.selector.matches(subject, around))
-            .collect();
-        matching.sort_by_key(|rule| (rule.selector.specificity(), rule.order));
+        let matching = self.matching(subject, around, false);
         let all = || matching.iter().map(|rule| rule.declared).chain([own]);
         let usual = all().map(|declared| declared.usual);
         usual.chain(all().map(|declared| declared.important)).fold(Declared::default(), Declared::replaced_by)
     }
+
+    /// What rules and attributes say of the counters of an element, and of what stands before it.
+    pub(super) fn counting(&self, tag: &Tag, subject: &Subject, around: &[Subject]) -> (Counting, Counting) {
+        let of = |is_before: bool| {
+            let matching = self.matching(subject, around, is_before);
+            matching.into_iter().map(|rule| &rule.counting).fold(Counting::default(), Counting::replaced_by)
+        };
+        let own = tag.attribute("style").map(|style| Counting::parse(&style)).unwrap_or_default();
+        (of(false).replaced_by(&own), of(true))
+    }
+
+    /// The rules for an element or for what stands before it; the last one counts most.
+    fn matching(&self, subject: &Subject, around: &[Subject], is_before: bool) -> Vec<&Rule> {
+        let mut matching: Vec<&Rule> = subject
+            .keys()
+            .filter_map(|key| self.rules.get(&key))
+            .flatten()
+            .filter(|rule| rule.is_before == is_before && rule.selector.matches(subject, around))
+            .collect();
+        matching.sort_by_key(|rule| (rule.selector.specificity(), rule.order));
+        matching
+    }
+}
+
+/// Whether declarations make a number.
+fn makes_numbers(declarations: &str) -> bool {
+    declarations.contains("counter(") || declarations.contains("counters(")
 }
 
 /// The reference of `@import url("a.css") screen`, unless it is for printing.

@@ -45,7 +45,7 @@ pub(in super::super) fn join(rows: Vec<Row>) -> Vec<Row> {
 /// Whether a row is the next one of a column.
 fn continues(last: &Row, row: &Row) -> bool {
     let down = (last.y - row.y) / last.size.max(row.size);
-    last.turn == row.turn && (SAME_LINE..PITCH).contains(&down)
+    last.turn == row.turn && last.table.is_none() && row.table.is_none() && (SAME_LINE..PITCH).contains(&down)
 }
 
 fn is_same_line(a: &Row, b: &Row) -> bool {
@@ -60,6 +60,8 @@ fn belongs_to(table: &[Row], block: &[Row]) -> bool {
         |cell: &Row, row: &Row| row.cells.last().is_some_and(|last| last.right <= cell.cells[0].left);
     let mut lines = table.iter();
     if table.len() < 2
+        || table[0].table.is_some()
+        || block[0].table.is_some()
         || !block.iter().all(is_one)
         || !table.iter().all(is_label)
         || !block.iter().all(|cell| lines.any(|row| is_same_line(row, cell) && is_right_of(cell, row)))

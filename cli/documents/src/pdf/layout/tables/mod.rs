@@ -7,11 +7,19 @@
 //! A header in the middle above several columns stands in the first of them. Text that continues a cell of the row above
 //! is written there.
 //!
-//! `columns.rs` joins the columns of tables that are drawn one after the other; `prose.rs` is for columns of text.
+//! `columns.rs` joins the columns of tables that are drawn one after the other; `prose.rs` is for columns of text. Where
+//! lines divide the columns, `ruled.rs` has found the table before; `rules.rs` has the lines.
 
+pub(in super::super) mod carried;
+pub(super) mod cells;
 pub(super) mod columns;
+mod headers;
 mod prose;
+pub(super) mod ruled;
+pub(in super::super) mod rules;
 
+use self::carried::Carried;
+use self::ruled::Ruled;
 use super::words::{Cell, Row};
 
 /// Rows of a table are not farther apart than this, in sizes of the font.
@@ -30,6 +38,8 @@ const ROWS_WITHOUT_GAPS: usize = 3;
 /// So many of ten rows are those of the table.
 const MOST: usize = 6;
 const EMPTY: &str = "–";
+/// A table that goes on over a page has so many rows below it and above it, such as numbers of pages.
+const ROWS_AROUND: usize = 3;
 /// Text that continues a cell is not farther below it than this, in sizes of the font.
 const CONTINUED: f64 = 1.7;
 /// It is so much nearer than the next row, where only that tells.
@@ -50,14 +60,27 @@ struct Column {
     right: f64,
 }
 
-/// Writes rows, with empty lines between paragraphs.
-pub(super) fn write(rows: &[Row], is_rtl: bool) -> String {
+/// Writes rows, with empty lines between paragraphs. `carried` is the table at the end of the page before, and becomes that of
+/// this page.
+pub(super) fn write(rows: &[Row], is_rtl: bool, carried: &mut Option<Carried>) -> String {
     let mut text = String::new();
+    let mut before = carried.take();
     let mut rest = rows;
     while !rest.is_empty() {
+        let is_at_top = rows.len() - rest.len() <= ROWS_AROUND;
+        if !is_at_top {
+            before = None;
+        }
         let length = rest.windows(2).take(MAX_ROWS).take_while(|two| is_next(&two[0], &two[1])).count() + 1;
         let (group, after) = rest.split_at(length);
-        write_group(group, is_rtl, &mut text);
+        match &group[0].table {
+            Some(table) => write_ruled(table, is_rtl, &mut text),
+            None => {
+                let continued = before.take_if(|before| before.is_continued(group));
+                let written = write_group(group, is_rtl, continued.as_ref(), &mut text);
+                *carried = written.filter(|_| after.len() <= ROWS_AROUND).or(carried.take());
+            }
+        }
         rest = after;
     }
     text
@@ -65,9 +88,10 @@ pub(super) fn write(rows: &[Row], is_rtl: bool) -> String {
 
 /// Whether two rows may be of the same table.
 fn is_next(row: &Row, next: &Row) -> bool {
-    let down = row.y - next.y;
+    let down = row.bottom - next.y;
     let is_near = row.turn == next.turn && down > 0.0 && down < PITCH * row.size.max(next.size);
-    is_near && !is_prose(row) && !is_prose(next)
+    let are_ruled = row.table.is_some() || next.table.is_some();
+    is_near && !are_ruled && !is_prose(row) && !is_prose(next)
 }
 
 fn is_prose(row: &Row) -> bool {
@@ -76,18 +100,30 @@ fn is_prose(row: &Row) -> bool {
         && row.cells.iter().map(words).sum::<usize>() >= WORDS_OF_PROSE
 }
 
-/// Writes rows that may be a table.
-fn write_group(rows: &[Row], is_rtl: bool, text: &mut String) {
+/// Writes a table whose columns are known.
+fn write_ruled(table: &Ruled, is_rtl: bool, text: &mut String) {
+    for (i, cells) in table.rows.iter().enumerate() {
+        let row = Written {
+            begins_paragraph: i == 0,
+            indent: 0,
+            columns: Some(table.columns),
+            first: 0,
+            size: 0.0,
+            cells: cells.clone(),
+        };
+        row.write(is_rtl, text);
+    }
+}
+
+/// Writes rows that may be a table, or go on with one. Returns where the columns are that the next page may go on with.
+fn write_group(rows: &[Row], is_rtl: bool, before: Option<&Carried>, text: &mut String) -> Option<Carried> {
     if !is_rtl && let Some((columns, end)) = prose::columns(rows) {
         let start = columns.start;
-        write_table(&rows[..start], is_rtl, text);
+        write_table(&rows[..start], is_rtl, None, text);
         prose::write(&rows[start..end], &columns, text);
-        if end < rows.len() {
-            write_group(&rows[end..], is_rtl, text);
-        }
-        return;
+        return if end < rows.len() { write_group(&rows[end..], is_rtl, None, text) } else { None };
     }
-    write_table(rows, is_rtl, text);
+    write_table(rows, is_rtl, before, text)
 }
 
 /// A row of a table, or another one, with the cells of each column.
@@ -102,15 +138,18 @@ struct Written {
     cells: Vec<(usize, String)>,
 }
 
-fn write_table(rows: &[Row], is_rtl: bool, text: &mut String) {
-    let Table { places, columns } = Table::of(rows);
+fn write_table(rows: &[Row], is_rtl: bool, before: Option<&Carried>, text: &mut String) -> Option<Carried> {
+    let rows = &*headers::join(rows);
+    let Table { places, columns } = Table::of(rows, before);
+    let carried = Carried::of(rows, &places, &columns);
     let pitch = row_pitch(rows, &places);
     let mut table: Vec<Written> = Vec::with_capacity(rows.len());
     for (i, (row, places)) in rows.iter().zip(places).enumerate() {
         if let Some(above) = table.last_mut()
             && !is_rtl
             && places.is_none()
-            && let Some(cells) = continued(row, above, &columns, (rows[i - 1].y - row.y, pitch))
+            && let Some(cells) =
+                continued(row, above, &columns, (rows[i - 1].bottom - row.y, pitch_at(rows, i, pitch)))
         {
             for (cell, at) in row.cells.iter().zip(cells) {
                 let above = &mut above.cells[at].1;
@@ -143,6 +182,7 @@ fn write_table(rows: &[Row], is_rtl: bool, text: &mut String) {
     for row in table {
         row.write(is_rtl, text);
     }
+    carried
 }
 
 impl Written {
@@ -178,6 +218,14 @@ fn row_pitch(rows: &[Row], places: &[Option<Places>]) -> f64 {
     let mut pitches: Vec<f64> = y.windows(2).map(|two| two[0] - two[1]).collect();
     pitches.sort_by(f64::total_cmp);
     pitches.get(pitches.len() / 2).copied().unwrap_or_default()
+}
+
+/// The usual distance between rows, or the one to the next row with several cells if that is smaller.
+fn pitch_at(rows: &[Row], at: usize, pitch: f64) -> f64 {
+    match rows.get(at + 1) {
+        Some(next) if next.cells.len() > 1 => pitch.min(rows[at].bottom - next.y),
+        _ => pitch,
+    }
 }
 
 /// The cells of the row above that a row continues, if each of its cells is text under text of that row. `pitch` is the
@@ -228,8 +276,15 @@ struct Table {
 }
 
 impl Table {
-    fn of(rows: &[Row]) -> Table {
-        let columns = columns(rows);
+    /// The table of these rows, or what they are of the one that they continue.
+    fn of(rows: &[Row], before: Option<&Carried>) -> Table {
+        if let Some(before) = before {
+            let columns = before.columns.clone();
+            let places = rows.iter().map(|row| places(row, &columns)).collect();
+            return Table { columns, places };
+        }
+        let mut columns = columns(rows);
+        headers::pair(rows, &mut columns);
         let places = places_in_table(rows, &columns);
         Table { columns, places }
     }

@@ -1,0 +1,205 @@
+//! Rows whose cells are drawn one after the other, each with all of its lines. Where cells are aligned in the middle or at the
+//! bottom, their lines are no lines of the row: `A1`, then higher and right of it `a description that`, `wraps`, then `100`.
+//!
+//! Such cells are put together if no cell has numbers below each other, and a row above or below has cells in the same
+//! places. Blocks of text are left as they are.
+
+use super::super::hyphens;
+use super::super::words::{Cell, Row};
+
+/// Distances in sizes of the font.
+/// Lines of a cell are not farther apart than this.
+const LINE_PITCH: f64 = 1.7;
+/// Baselines of a row differ by less than this.
+const SAME_LINE: f64 = 0.3;
+/// Between cells there is so much room.
+const GAP: f64 = 0.3;
+/// Cells of a column begin or end within this of each other.
+const SAME_PLACE: f64 = 0.2;
+/// The row above or below is not farther away than this.
+const NEAR: f64 = 4.0;
+/// A cell has fewer lines.
+const MAX_LINES: usize = 16;
+/// A line of a cell with the next word is as wide as this share of the cell, and as this share of the room up to the next cell.
+const NEARLY: f64 = 0.95;
+const FULL: f64 = 0.6;
+/// Cells of so many lines with so many characters on average are text, if two of a row are.
+const LINES_OF_TEXT: usize = 3;
+const CHARACTERS_OF_TEXT: usize = 20;
+
+/// A cell and its lines.
+struct Block {
+    left: f64,
+    right: f64,
+    lines: Vec<TextLine>,
+}
+
+struct TextLine {
+    left: f64,
+    right: f64,
+    y: f64,
+    text: String,
+    is_number: bool,
+}
+
+/// Puts the cells of rows together that are drawn one after the other.
+pub(in super::super) fn join(rows: Vec<Row>) -> Vec<Row> {
+    let mut joined: Vec<Row> = Vec::with_capacity(rows.len());
+    let mut rest = &rows[..];
+    while let Some(first) = rest.first() {
+        match joined_row(rest, joined.last()) {
+            Some((row, length)) => {
+                joined.push(row);
+                rest = &rest[length..];
+            }
+            None => {
+                joined.push(first.clone());
+                rest = &rest[1..];
+            }
+        }
+    }
+    joined
+}
+
+/// The row that begins here, and how many lines it is made of; none if it is a single line, or none of a table.
+fn joined_row(rows: &[Row], above: Option<&Row>) -> Option<(Row, usize)> {
+    let first = &rows[0];
+    let mut blocks: Vec<Block> = Vec::new();
+    let (mut length, mut goes_up) = (0, false);
+    for (i, row) in rows.iter().enumerate() {
+        if row.turn != first.turn || row.table.is_some() {
+            break;
+        }
+        let around = || above.into_iter().chain(rows[..i].iter().chain(&rows[i + 1..]).take(MAX_LINES));
+        let cells = row.cells.chunk_by(|_, next| !next.is_apart && !begins_column(next, row.size, around()));
+        let Some(up) = add(&mut blocks, row, cells) else { break };
+        goes_up |= up;
+        length += 1;
+    }
+    let is_row = goes_up && blocks.len() > 1 && blocks.iter().any(|block| block.lines.len() > 1);
+    let is_after_joined = above.is_some_and(|above| above.table.is_none() && above.bottom < above.y);
+    if !is_row || !are_cells(&blocks, is_after_joined) {
+        return None;
+    }
+    let lines = || blocks.iter().flat_map(|block| &block.lines);
+    let y = lines().map(|line| line.y).fold(f64::MIN, f64::max);
+    let bottom = lines().map(|line| line.y).fold(f64::MAX, f64::min);
+    // What is drawn next beside the cells is of the same columns: each line is a row.
+    if rows.get(length).is_some_and(|next| {
+        next.turn == first.turn && (bottom - SAME_LINE * first.size..=y).contains(&next.y)
+    }) {
+        return None;
+    }
+    let is_beside = |other: &&Row| {
+        let distance = if other.y < bottom { bottom - other.y } else { other.bottom - y };
+        other.turn == first.turn
+            && (0.0..NEAR * first.size).contains(&distance)
+            && has_cells_in(other, &blocks)
+    };
+    let below = rows.get(length).and_then(|next| {
+        // The next row may begin with its first cell alone.
+        let same = rows[length..]
+            .iter()
+            .take(MAX_LINES)
+            .filter(|row| (row.y - next.y).abs() < LINE_PITCH * next.size);
+        same.clone().find(|row| row.cells.len() > 1).or_else(|| same.last())
+    });
+    above.filter(|row| is_beside(row)).or(below.filter(|row| is_beside(row)))?;
+    let cells = blocks.iter().map(|block| {
+        let lines: Vec<&str> = block.lines.iter().map(|line| line.text.as_str()).collect();
+        let text = hyphens::join(&lines.join("\n")).replace('\n', " ");
+        Cell { text, left: block.left, right: block.right, y, is_apart: true }
+    });
+    let row = Row { cells: cells.collect(), y, bottom, pitch: None, indent: 0, ..first.clone() };
+    Some((row, length))
+}
+
+/// Whether a cell that is near the one before it stands where other rows have one.
+fn begins_column<'a>(cell: &Cell, size: f64, mut rows: impl Iterator<Item = &'a Row>) -> bool {
+    let is_near = |a: f64, b: f64| (a - b).abs() < SAME_PLACE * size;
+    let is_like = |other: &Cell| {
+        other.is_apart
+            && (is_near(other.left, cell.left)
+                || is_near(other.right, cell.right)
+                || is_near(other.left + other.right, cell.left + cell.right))
+    };
+    rows.any(|row| row.cells[1..].iter().any(is_like))
+}
+
+/// Adds the cells of a line to those of a row. None if they are not of the row; whether one is higher than the last line.
+fn add<'a>(blocks: &mut Vec<Block>, row: &Row, cells: impl Iterator<Item = &'a [Cell]>) -> Option<bool> {
+    let size = row.size;
+    let mut goes_up = false;
+    for (i, cells) in cells.enumerate() {
+        let (left, right) = (cells[0].left, cells[cells.len() - 1].right);
+        let text = cells.iter().map(|cell| cell.text.as_str()).collect::<Vec<_>>().join(" ");
+        let is_number = text.contains(|c: char| c.is_ascii_digit())
+            && text.chars().filter(|c| c.is_alphabetic()).count() <= 3;
+        let line = TextLine { left, right, y: cells[0].y, text, is_number };
+        let bottom = blocks.iter().flat_map(|block| &block.lines).map(|line| line.y).fold(f64::MAX, f64::min);
+        let Some(last) = blocks.last_mut() else {
+            blocks.push(Block { left, right, lines: vec![line] });
+            continue;
+        };
+        let last_y = last.lines[last.lines.len() - 1].y;
+        let down = (last_y - cells[0].y) / size;
+        let is_over = left < last.right && last.left < right;
+        if i == 0 && is_over && (0.5..LINE_PITCH).contains(&down) && last.lines.len() < MAX_LINES {
+            last.left = last.left.min(left);
+            last.right = last.right.max(right);
+            last.lines.push(line);
+        } else if left >= last.right + GAP * size && (i > 0 || cells[0].y > bottom - SAME_LINE * size) {
+            goes_up |= down < -SAME_LINE;
+            blocks.push(Block { left, right, lines: vec![line] });
+        } else {
+            return None;
+        }
+    }
+    Some(goes_up)
+}
+
+/// Whether these are cells of a row, rather than columns of a table or blocks of text. `is_after_joined` says whether the row
+/// above is made of such cells.
+fn are_cells(blocks: &[Block], is_after_joined: bool) -> bool {
+    let has_stacked_numbers =
+        |block: &Block| block.lines.windows(2).any(|two| two[0].is_number && two[1].is_number);
+    let is_text = |block: &&Block| {
+        let characters: usize = block.lines.iter().map(|line| line.text.chars().count()).sum();
+        block.lines.len() >= LINES_OF_TEXT && characters >= CHARACTERS_OF_TEXT * block.lines.len()
+    };
+    let are_alike = |a: &Block, b: &Block| {
+        let is_same = |(a, b): (&TextLine, &TextLine)| (a.y - b.y).abs() < 2.0;
+        a.lines.len() != b.lines.len() || a.lines.iter().zip(&b.lines).all(is_same)
+    };
+    let lines = blocks[0].lines.len();
+    let has_number = blocks.iter().flat_map(|block| &block.lines).any(|line| line.is_number);
+    !blocks.iter().any(has_stacked_numbers)
+        && blocks.iter().filter(is_text).count() < 2
+        && blocks.windows(2).all(|two| are_alike(&two[0], &two[1]))
+        && (is_after_joined || blocks.iter().any(|block| block.lines.len() != lines))
+        && (0..blocks.len())
+            .all(|at| is_wrapped(&blocks[at], blocks.get(at + 1), has_number || is_after_joined))
+}
+
+/// Whether the lines of a cell are ended because the next word does not fit. In a header they may be ended anywhere.
+fn is_wrapped(block: &Block, next: Option<&Block>, is_below_header: bool) -> bool {
+    let room = next.map_or(0.0, |next| FULL * (next.left - block.left));
+    let least = room.max(NEARLY * (block.right - block.left));
+    !is_below_header && block.lines.len() < LINES_OF_TEXT
+        || block.lines.windows(2).all(|two| {
+            let (line, next) = (&two[0], &two[1]);
+            let width = (next.right - next.left) / next.text.chars().count().max(1) as f64;
+            let word = next.text.split(' ').next().unwrap_or_default().chars().count() + 1;
+            line.right - line.left + width * word as f64 >= least
+        })
+}
+
+/// Whether the cells of a row are each above or below one of these, and at least two of them.
+fn has_cells_in(row: &Row, blocks: &[Block]) -> bool {
+    let over = |cell: &Cell| {
+        blocks.iter().filter(|block| cell.left < block.right && block.left < cell.right).count()
+    };
+    row.cells.len() > 1
+        && row.cells.iter().all(|cell| over(cell) <= 1)
+        && row.cells.iter().filter(|cell| over(cell) == 1).count() > 1
+}

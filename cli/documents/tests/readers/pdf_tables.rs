@@ -1,0 +1,282 @@
+//! Tables of PDFs as programs draw them: cell by cell, with lines around cells, with names and values at different ends of a
+//! column, over two pages.
+
+use documents::{Limits, read_bytes};
+
+use crate::common::{CATALOGUE, FONT, pdf, stream};
+
+/// Pages with these contents.
+fn text_of(pages: &[String]) -> String {
+    let numbers: Vec<String> = (0..pages.len()).map(|i| format!("{} 0 R", 4 + 2 * i)).collect();
+    let mut objects = vec![
+        CATALOGUE.to_owned(),
+        format!("<< /Type /Pages /Kids [{}] /Count {} >>", numbers.join(" "), pages.len()),
+        FONT.to_owned(),
+    ];
+    for (i, content) in pages.iter().enumerate() {
+        objects.push(format!(
+            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents {} 0 R /Resources << /Font << /F 3 0 R >> >> >>",
+            5 + 2 * i
+        ));
+        objects.push(stream("", content));
+    }
+    read_bytes("made.pdf", &pdf(&objects), &Limits::default()).expect("a document").text
+}
+
+/// Texts in Helvetica of size 10, each at its place.
+fn at(texts: &[(f64, f64, &str)]) -> String {
+    texts.iter().map(|(x, y, text)| format!("BT /F 10 Tf {x} {y} Td ({text}) Tj ET\n")).collect()
+}
+
+/// Text in Helvetica of size 10 that ends at `x`. Digits are 5.56 points wide, points and commas half of it.
+fn ending(x: f64, y: f64, text: &'static str) -> (f64, f64, &'static str) {
+    let width = |c: char| if c.is_ascii_digit() { 5.56 } else { 2.78 };
+    (x - text.chars().map(width).sum::<f64>(), y, text)
+}
+
+/// The lines around all cells between these places.
+fn grid(xs: &[f64], ys: &[f64]) -> String {
+    let (left, right) = (xs[0], xs[xs.len() - 1]);
+    let (top, bottom) = (ys[0], ys[ys.len() - 1]);
+    let along = ys.iter().map(|y| format!("{left} {y} m {right} {y} l S\n"));
+    let across = xs.iter().map(|x| format!("{x} {bottom} m {x} {top} l S\n"));
+    along.chain(across).collect()
+}
+
+#[track_caller]
+fn assert_table(content: String, rows: &[&str]) {
+    let text = text_of(std::slice::from_ref(&content));
+    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(lines, rows, "{content}");
+}
+
+#[test]
+fn names_on_the_left_stand_above_numbers_on_the_right() {
+    let mut texts =
+        vec![(50.0, 700.0, "Item"), (250.0, 700.0, "Qty"), (330.0, 700.0, "Unit"), (430.0, 700.0, "Amount")];
+    for (y, item, numbers) in [
+        (684.0, "Lamp", ["2", "10.00", "20.00"]),
+        (668.0, "Chair", ["4", "2.00", "8.00"]),
+        (652.0, "Door", ["10", "80.00", "800.00"]),
+    ] {
+        texts.push((50.0, y, item));
+        texts.extend([300.0, 380.0, 500.0].iter().zip(numbers).map(|(x, number)| ending(*x, y, number)));
+    }
+    assert_table(
+        at(&texts),
+        &[
+            "Item\tQty\tUnit\tAmount",
+            "Lamp\t2\t10.00\t20.00",
+            "Chair\t4\t2.00\t8.00",
+            "Door\t10\t80.00\t800.00",
+        ],
+    );
+    // Values that are nearly as far from one name as from another stay without a name.
+    let unsure = at(&[
+        (50.0, 700.0, "Item"),
+        (200.0, 700.0, "Net"),
+        (300.0, 700.0, "Tax"),
+        (50.0, 686.0, "Lamp"),
+        (250.0, 686.0, "20.00"),
+        (50.0, 672.0, "Chair"),
+        (250.0, 672.0, "30.00"),
+    ]);
+    assert_table(unsure, &["Item\tNet\t–\tTax", "Lamp\t–\t20.00", "Chair\t–\t30.00"]);
+}
+
+#[test]
+fn a_header_of_several_lines_is_one_row() {
+    let body = [
+        (72.0, 660.0, "2021"),
+        (172.0, 660.0, "1"),
+        (272.0, 660.0, "2"),
+        (72.0, 642.0, "2022"),
+        (272.0, 642.0, "5"),
+        (72.0, 624.0, "2023"),
+        (172.0, 624.0, "7"),
+    ];
+    let rows = ["Year\tNet income\tGross income", "2021\t1\t2", "2022\t–\t5", "2023\t7"];
+    for header in [
+        // Line by line, and cell by cell; the first cell at the bottom, in the middle and at the top.
+        [
+            (172.0, 690.0, "Net"),
+            (272.0, 690.0, "Gross"),
+            (72.0, 678.0, "Year"),
+            (172.0, 678.0, "income"),
+            (272.0, 678.0, "income"),
+        ],
+        [
+            (72.0, 678.0, "Year"),
+            (172.0, 690.0, "Net"),
+            (172.0, 678.0, "income"),
+            (272.0, 690.0, "Gross"),
+            (272.0, 678.0, "income"),
+        ],
+        [
+            (72.0, 684.0, "Year"),
+            (172.0, 690.0, "Net"),
+            (172.0, 678.0, "income"),
+            (272.0, 690.0, "Gross"),
+            (272.0, 678.0, "income"),
+        ],
+        [
+            (72.0, 690.0, "Year"),
+            (172.0, 690.0, "Net"),
+            (172.0, 678.0, "income"),
+            (272.0, 690.0, "Gross"),
+            (272.0, 678.0, "income"),
+        ],
+    ] {
+        assert_table(at(&[&header[..], &body].concat()), &rows);
+    }
+}
+
+#[test]
+fn cells_of_several_lines_are_cells_wherever_their_lines_stand() {
+    let rows = [
+        "Item\tDescription\tPrice",
+        "A1\ta long description that goes on over several lines of it\t100",
+        "B2\tshort\t200",
+    ];
+    for (first, last) in [(676.0, 676.0), (664.0, 664.0), (652.0, 652.0)] {
+        let texts = [
+            (50.0, 700.0, "Item"),
+            (110.0, 700.0, "Description"),
+            (300.0, 700.0, "Price"),
+            (50.0, first, "A1"),
+            (110.0, 676.0, "a long description that"),
+            (110.0, 664.0, "goes on over several"),
+            (110.0, 652.0, "lines of it"),
+            (300.0, last, "100"),
+            (50.0, 630.0, "B2"),
+            (110.0, 630.0, "short"),
+            (300.0, 630.0, "200"),
+        ];
+        assert_table(at(&texts), &rows);
+        // With lines around the cells, the order in which they are drawn does not matter.
+        let mut texts = texts.to_vec();
+        texts.reverse();
+        texts.sort_by_key(|(x, _, _)| *x as i64);
+        let lines = grid(&[45.0, 105.0, 295.0, 350.0], &[712.0, 690.0, 645.0, 620.0]);
+        assert_table(at(&texts) + &lines, &rows);
+    }
+}
+
+/// Labels and numbers below each other are rows, also where no line is between them, and blocks of text are no cells.
+#[test]
+fn rows_without_lines_between_them_are_rows() {
+    let texts = [
+        (50.0, 700.0, "Item"),
+        (150.0, 700.0, "Price"),
+        (50.0, 684.0, "Lamp"),
+        (50.0, 672.0, "Chair"),
+        (50.0, 660.0, "Door"),
+        (150.0, 684.0, "100"),
+        (150.0, 660.0, "300"),
+    ];
+    let rows = ["Item\tPrice", "Lamp\t100", "Chair", "Door\t300"];
+    assert_table(at(&texts) + &grid(&[45.0, 145.0, 200.0], &[712.0, 695.0, 650.0]), &rows);
+    assert_table(at(&texts), &rows);
+    let boxes = at(&[
+        (50.0, 700.0, "Ida Lindqvist"),
+        (50.0, 688.0, "7 Long Street"),
+        (50.0, 676.0, "Oslo"),
+        (300.0, 700.0, "Invoice 12"),
+        (300.0, 688.0, "of 3 May"),
+    ]);
+    let text = text_of(&[boxes]);
+    assert!(!text.contains("Ida Lindqvist 7 Long"), "{text}");
+}
+
+#[test]
+fn cells_that_are_merged_between_lines() {
+    let texts = at(&[
+        (50.0, 700.0, "Region"),
+        (90.0, 700.0, "City"),
+        (150.0, 700.0, "Rent"),
+        (50.0, 668.0, "North"),
+        (90.0, 684.0, "Oslo"),
+        (150.0, 684.0, "1"),
+        (90.0, 668.0, "Hamar"),
+        (150.0, 668.0, "2"),
+        (90.0, 652.0, "Bergen"),
+        (50.0, 636.0, "All of them"),
+        (150.0, 636.0, "3"),
+    ]);
+    let along = [712.0, 696.0, 648.0, 632.0].map(|y| format!("45 {y} m 200 {y} l S\n")).concat();
+    let within = [680.0, 664.0].map(|y| format!("85 {y} m 200 {y} l S\n")).concat();
+    let across = "45 632 m 45 712 l S 85 648 m 85 712 l S 145 632 m 145 712 l S 200 632 m 200 712 l S\n";
+    assert_table(
+        texts + &along + &within + across,
+        &["Region\tCity\tRent", "North\tOslo\t1", "North\tHamar\t2", "North\tBergen", "All of them\t–\t3"],
+    );
+}
+
+#[test]
+fn a_table_keeps_its_columns_on_the_next_page() {
+    let row = |y: f64, item: &'static str, numbers: [&'static str; 3]| {
+        let numbers = numbers.into_iter().zip([200.0, 280.0, 360.0]).filter(|(number, _)| !number.is_empty());
+        let numbers = numbers.map(|(number, x)| ending(x, y, number));
+        std::iter::once((50.0, y, item)).chain(numbers).collect::<Vec<_>>()
+    };
+    let names = [(50.0, 100.0, "Item"), (182.0, 100.0, "Jan"), (262.0, 100.0, "Feb"), (342.0, 100.0, "Mar")];
+    let first = [
+        names.to_vec(),
+        row(86.0, "Rent", ["900", "900", "900"]),
+        row(72.0, "Heat", ["10", "", "30"]),
+        vec![(300.0, 30.0, "Page 1")],
+    ];
+    let second = [
+        row(750.0, "Gas", ["", "", "70"]),
+        row(736.0, "Water", ["", "5", ""]),
+        vec![(50.0, 700.0, "All of it was paid."), (300.0, 30.0, "Page 2")],
+    ];
+    let text = text_of(&[at(&first.concat()), at(&second.concat())]);
+    assert!(text.contains("Rent\t900\t900\t900\nHeat\t10\t–\t30\n"), "{text}");
+    assert!(text.contains("Gas\t–\t–\t70\nWater\t–\t5\n"), "{text}");
+    // Another table there has its own columns.
+    let other =
+        at(&[(50.0, 750.0, "Gas"), (352.0, 750.0, "mild"), (50.0, 736.0, "Water"), (352.0, 736.0, "wet")]);
+    let text = text_of(&[at(&first.concat()), other]);
+    assert!(text.contains("Gas\tmild\nWater\twet\n"), "{text}");
+}
+
+#[test]
+fn lines_are_read_from_top_to_bottom() {
+    let mut lines: Vec<(f64, f64, String)> = (0..5)
+        .map(|i| (50.0, 700.0 - 14.0 * f64::from(i), format!("Line {i} of the text of a page")))
+        .collect();
+    let expected: String = lines.iter().map(|(_, _, line)| format!("{line}\n")).collect();
+    lines.reverse();
+    let drawn: Vec<(f64, f64, &str)> = lines.iter().map(|(x, y, line)| (*x, *y, line.as_str())).collect();
+    assert_eq!(text_of(&[at(&drawn)]), expected);
+    // The header of a table is drawn last.
+    let mut texts = Vec::new();
+    for (y, name, numbers) in
+        [(684.0, "Cash", ["10", "20"]), (670.0, "Stock", ["", "30"]), (656.0, "All", ["10", "50"])]
+    {
+        texts.push((50.0, y, name));
+        let numbers = numbers.into_iter().zip([200.0, 300.0]).filter(|(number, _)| !number.is_empty());
+        texts.extend(numbers.map(|(number, x)| ending(x, y, number)));
+    }
+    texts.extend([ending(200.0, 700.0, "2022"), ending(300.0, 700.0, "2023")]);
+    assert_table(at(&texts), &["–\t2022\t2023", "Cash\t10\t20", "Stock\t–\t30", "All\t10\t50"]);
+    // Words are drawn in any order.
+    let words = at(&[
+        (50.0, 700.0, "one"),
+        (50.0, 686.0, "four"),
+        (86.0, 700.0, "three"),
+        (68.0, 700.0, "two"),
+        (71.0, 686.0, "five"),
+    ]);
+    assert_eq!(text_of(&[words]), "one two three\nfour five\n");
+    // Columns of text stay as they are drawn.
+    let columns = at(&[
+        (50.0, 700.0, "Left one"),
+        (50.0, 688.0, "left two"),
+        (300.0, 700.0, "Right one,"),
+        (300.0, 688.0, "right two."),
+    ]);
+    let text = text_of(&[columns]);
+    assert!(text.contains("Left one\nleft two\n"), "{text}");
+}
