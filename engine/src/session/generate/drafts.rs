@@ -4,8 +4,8 @@
 //! Earlier places are found as compressors of the LZ77 family find them: all places of the same three tokens are in one
 //! chain, the latest first. A text of 100,000 tokens takes a few milliseconds and 0.8 MB.
 //!
-//! How long a draft is depends on how far the last tokens agree with those of the earlier place, and on what became of drafts
-//! after places that agreed as far. It does not depend on time, so that the same answer is computed in the same pieces again.
+//! How long a draft is depends on how many of the last tokens agree with those of the earlier place, and on how right drafts after
+//! such places have been. It does not depend on time: the same answer is computed in the same pieces again.
 
 /// Tokens that a place has in common at least.
 const KEY: usize = 3;
