@@ -25,7 +25,8 @@ constexpr size_t GUARD_BYTES = 64;
 // The state of a fiber: its stack pointer. The registers that a function must preserve are on the stack.
 using State = void*;
 
-extern "C" void longhand_switch(State* from, State* to);
+// The registers are those of Unix. On Windows whoever calls it saves the others that a function must preserve there.
+extern "C" __attribute__((sysv_abi)) void longhand_switch(State* from, State* to);
 asm(R"(
 .text
 .p2align 4
@@ -52,6 +53,7 @@ void switch_to(State& from, State& to) { longhand_switch(&from, &to); }
 
 void prepare(State& state, unsigned char* stack, void (*entry)()) {
     void** top = reinterpret_cast<void**>(stack + STACK_BYTES);
+    top -= 4;                                      // functions of Windows may write above their return address
     *--top = nullptr;                            // the return address of the entry; aligns the stack as after a call
     *--top = reinterpret_cast<void*>(entry);     // the return address of the first switch
     for (int i = 0; i < 6; i++) *--top = nullptr;  // the saved registers

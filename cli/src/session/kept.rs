@@ -214,7 +214,11 @@ impl KeptChats {
         folders::make_room(others.collect(), bytes, limit, |path| {
             let before = occupied(path);
             // One that is open elsewhere, or damaged, is left alone.
-            let _ = ChatFile::open(path).and_then(|(mut file, _)| file.remove_cache());
+            let _ = ChatFile::open(path).and_then(|(mut file, saved)| {
+                // Windows refuses to replace a file that is open.
+                drop(saved);
+                file.remove_cache()
+            });
             before.saturating_sub(occupied(path))
         })
     }

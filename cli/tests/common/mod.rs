@@ -160,7 +160,8 @@ pub fn finished(output: Output) -> Run {
 
 /// A folder for files of tests.
 pub fn scratch(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli").join(name);
+    // With a drive, where the program was compiled on another system.
+    let folder = std::path::absolute(env!("CARGO_TARGET_TMPDIR")).expect("a path").join("cli").join(name);
     std::fs::create_dir_all(&folder).expect("a folder for tests");
     folder
 }

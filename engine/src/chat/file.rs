@@ -242,7 +242,9 @@ impl ChatFile {
     pub fn remove_cache(&mut self) -> Result<(), EngineError> {
         if self.has_cache {
             let (saved, modified) = (SavedChat::open(&self.path)?, self.state.modified);
-            self.replace(|to| saved.write_without_cache(to), false).map_err(error_in(&self.path))?;
+            // Windows refuses to replace what is open: this closes it before.
+            let content = move |to: &mut dyn Write| saved.write_without_cache(to);
+            self.replace(content, false).map_err(error_in(&self.path))?;
             self.has_cache = false;
             if let Some(modified) = modified {
                 // Not every file system can do this, and nothing depends on it but an order.

@@ -168,21 +168,22 @@ impl DraftFile {
         self.temporary.as_file().try_clone()
     }
 
-    /// Gives the file its name. What had it is gone. Returns the file, which is still locked. Windows refuses this while the
-    /// file of that name is open.
-    pub(crate) fn replace(mut self) -> io::Result<File> {
+    /// Gives the file its name. What had it is gone. Returns the file, which is still locked. Older Windows
+    /// refuses this while the file of that name is open.
+    pub(crate) fn replace(self) -> io::Result<File> {
+        let (file, temporary) = self.temporary.into_parts();
         let mut attempts = 0;
-        let file = loop {
-            match self.temporary.persist(&self.path) {
-                // Scanners of viruses and programs that make indexes open new files for a moment.
-                Err(refused) if cfg!(windows) && attempts < ATTEMPTS && is_in_use(&refused.error) => {
-                    self.temporary = refused.file;
-                    attempts += 1;
-                    thread::sleep(WAIT);
-                }
-                persisted => break persisted?,
+        // On newer Windows this replaces files that are open, as `persist` does not.
+        while let Err(error) = fs::rename(&temporary, &self.path) {
+            // Scanners of viruses and programs that make indexes open new files for a moment.
+            if !(cfg!(windows) && attempts < ATTEMPTS && is_in_use(&error)) {
+                return Err(error);
             }
-        };
+            attempts += 1;
+            thread::sleep(WAIT);
+        }
+        // An error says that there is no file of the old name.
+        let _ = temporary.keep();
         sync_folder(folder(&self.path));
         Ok(file)
     }

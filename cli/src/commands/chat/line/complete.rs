@@ -171,6 +171,21 @@ mod tests {
         assert_eq!(complete("/set temp 0").candidates, [""; 0]);
     }
 
+    #[cfg(windows)]
+    #[test]
+    fn paths_of_windows_are_completed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("my box");
+        fs::create_dir(&path).expect("a folder");
+        let typed = folder.path().to_str().expect("text");
+        for separator in ["\\", "/"] {
+            assert_eq!(complete(&format!("/save {typed}{separator}my b")).common(), "ox\\");
+        }
+        let path = path.to_str().expect("text");
+        assert_eq!(document_path(&format!("\"{path}\"")), PathBuf::from(path));
+    }
+
+    #[cfg(unix)]
     #[test]
     fn typed_paths_may_be_quoted_or_escaped() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -198,6 +213,7 @@ mod tests {
         assert_eq!(document_path(&url), PathBuf::from(&spaced));
     }
 
+    #[cfg(unix)]
     #[test]
     fn paths_are_completed_behind_a_command_that_takes_one() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -163,7 +163,10 @@ fn mentioned(text: &str) -> Option<(String, usize)> {
 /// Whether there is a file or a folder, and no device or pipe.
 fn is_document(path: &Path) -> bool {
     let named = documents::without_numbers(path);
-    fs::metadata(named).is_ok_and(|found| found.is_file() || found.is_dir())
+    // Windows opens a file also with a full stop behind its name.
+    let ends_sentence =
+        cfg!(windows) && named.file_name().is_some_and(|name| name.to_string_lossy().ends_with('.'));
+    !ends_sentence && fs::metadata(named).is_ok_and(|found| found.is_file() || found.is_dir())
 }
 
 #[cfg(test)]
@@ -185,6 +188,26 @@ mod tests {
         documents(line).filter(|found| found.question.is_empty()).map(|found| found.paths)
     }
 
+    #[cfg(windows)]
+    #[test]
+    fn paths_of_windows_have_drives_and_backslashes() {
+        let (_folder, path) = folder();
+        let native = |name: &str| path(name).replace('/', "\\");
+        let (report, spaced) = (native("report.pdf"), native("my doc.txt"));
+        for (line, expected) in [
+            (report.clone(), vec![&report]),
+            (spaced.clone(), vec![&spaced]),
+            (format!("\"{spaced}\" {report}"), vec![&spaced, &report]),
+        ] {
+            let expected = expected.into_iter().cloned().collect();
+            assert_eq!(lone(&line), Some(expected), "{line}");
+        }
+        let url = format!("file:///{}", spaced.replace('\\', "/").replace(' ', "%20"));
+        assert_eq!(lone(&url), Some(vec![spaced.replace('\\', "/")]));
+        assert_eq!(maybe_meant(&format!("what is in {report}?")), Some(report));
+    }
+
+    #[cfg(unix)]
     #[test]
     fn a_line_that_is_a_path_is_a_document() {
         let (_folder, path) = folder();
@@ -234,6 +257,7 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_file_that_may_be_meant_is_found() {
         let (_folder, path) = folder();
