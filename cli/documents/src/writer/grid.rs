@@ -185,7 +185,7 @@ impl Grid {
 }
 
 /// The words that a text begins with, with a sign that others follow.
-fn beginning(text: &str) -> String {
+pub(crate) fn beginning(text: &str) -> String {
     if text.len() <= MAX_REPEATED {
         return text.to_owned();
     }

@@ -10,7 +10,7 @@ pub(crate) mod symbols;
 mod tables;
 pub(crate) mod tidy;
 
-pub(crate) use self::grid::{Rows, Span};
+pub(crate) use self::grid::{Rows, Span, beginning};
 pub(crate) use self::scripts::Level;
 
 use self::scripts::Scripts;

@@ -18,6 +18,9 @@ const LETTER: f64 = 0.045;
 const LETTERS: usize = 3;
 /// A gap of this width may separate cells.
 const MAYBE_CELL: f64 = 0.8;
+/// The same if it is so many times as wide as the usual one of the line, and as wide as this.
+const WIDER: f64 = 1.6;
+const NARROW_CELL: f64 = 0.5;
 /// A gap of this width separates cells.
 const CELL: f64 = 2.0;
 /// The same where glyphs for spaces fill the gap.
@@ -116,9 +119,9 @@ pub(super) fn row(mut line: Line, direction: Direction) -> Row {
     let tracked = tracking.map_or(0.0, |tracking| tracking.width);
     let is_cell =
         |letter: &Letter<'_>| letter.gap >= tracked + if letter.has_space { CELL_OF_SPACES } else { CELL };
+    let may_be = may_be_cell(&letters);
     let may_be_cell = |letter: &Letter<'_>| {
-        letter.is_apart
-            && if direction.has_rtl { is_cell(letter) } else { letter.gap >= tracked + MAYBE_CELL }
+        letter.is_apart && if direction.has_rtl { is_cell(letter) } else { letter.gap >= tracked + may_be }
     };
     let (mut cells, mut is_after_leader) = (Vec::new(), false);
     for letters in letters.chunk_by(|_, next| !may_be_cell(next)) {
@@ -152,6 +155,17 @@ pub(super) fn row(mut line: Line, direction: Direction) -> Row {
         table: None,
         pitch,
         indent: 0,
+    }
+}
+
+/// The gap from which on words may be of different cells: less where it is clearly wider than those between other words.
+fn may_be_cell(letters: &[Letter<'_>]) -> f64 {
+    let mut gaps: Vec<f64> =
+        letters.iter().filter(|letter| letter.is_apart).map(|letter| letter.gap).collect();
+    gaps.sort_by(f64::total_cmp);
+    match gaps.get((gaps.len() / 2).saturating_sub(usize::from(gaps.len() % 2 == 0))) {
+        Some(usual) if gaps.len() > 1 => (WIDER * usual).clamp(NARROW_CELL, MAYBE_CELL),
+        _ => MAYBE_CELL,
     }
 }
 

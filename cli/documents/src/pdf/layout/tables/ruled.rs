@@ -11,6 +11,7 @@ use super::super::hyphens;
 use super::super::lines;
 use super::super::words::{self, Row};
 use super::rules::{Rule, Rules};
+use crate::writer::beginning;
 
 /// Lines of a grid are nearer to each other than this, in points, or have a cell between them.
 const SLACK: f64 = 2.5;
@@ -38,8 +39,6 @@ const HEADER_LINES: usize = 3;
 /// Cells have fewer lines on average, and lines that are rows fewer characters.
 const MAX_LINES: usize = 6;
 const MAX_CHARACTERS: usize = 40;
-/// What stands in a cell of several rows is repeated in each of them if it is not longer, in bytes.
-const MAX_REPEATED: usize = 80;
 
 /// A table: for each row its cells and their columns.
 #[derive(Clone, Debug)]
@@ -237,10 +236,10 @@ impl Grid {
             bands_with_cells += usize::from(here.len() > 1);
             let spanning = here.iter().filter(|region| region.bands.len() > 1);
             let spanning: Vec<(usize, String)> = spanning
-                .filter_map(|region| {
+                .map(|region| {
                     let text = region.text();
-                    let is_shown = region.bands.start == band || text.len() <= MAX_REPEATED;
-                    is_shown.then_some((region.columns.start, text))
+                    let is_first = region.bands.start == band;
+                    (region.columns.start, if is_first { text } else { beginning(&text) })
                 })
                 .collect();
             // Where many rows are told by lines, all are.
