@@ -31,14 +31,13 @@ pub struct DeviceArgs {
 impl DeviceArgs {
     /// The flags that were given, as words of a command line.
     pub fn words(&self) -> Vec<String> {
-        let device = match self.device {
+        let device = match &self.device {
             DeviceRequest::Auto => None,
             DeviceRequest::Cpu => Some("cpu".to_owned()),
-            DeviceRequest::Device(DeviceKind::Cuda(0)) => Some("cuda".to_owned()),
-            DeviceRequest::Device(DeviceKind::Cuda(number)) => Some(format!("cuda:{number}")),
-            #[cfg(feature = "testing")]
-            DeviceRequest::Device(DeviceKind::Portable) => Some("portable".to_owned()),
-            DeviceRequest::Device(_) => Some("emulated".to_owned()),
+            DeviceRequest::Devices(devices) => {
+                let names: Vec<String> = devices.iter().map(DeviceKind::to_string).collect();
+                Some(names.join(","))
+            }
         };
         let number = |count: usize| if count == usize::MAX { "all".to_owned() } else { count.to_string() };
         let layers = match self.n_gpu_layers {
@@ -49,7 +48,7 @@ impl DeviceArgs {
             HostExperts::Auto => None,
             HostExperts::Count(count) => Some(number(count)),
         };
-        let on_gpu = matches!(self.device, DeviceRequest::Device(_));
+        let on_gpu = matches!(self.device, DeviceRequest::Devices(_));
         // Without a GPU, --memory is the machine's memory in `plan` only.
         let memory = self.memory.filter(|_| on_gpu).map(format::bytes_flag);
         let flags =
@@ -65,17 +64,17 @@ fn device(text: &str) -> Result<DeviceRequest, Failure> {
         "auto" => return Ok(DeviceRequest::Auto),
         // llama.cpp calls it none.
         "cpu" | "none" => return Ok(DeviceRequest::Cpu),
-        "cuda" => return Ok(DeviceRequest::Device(DeviceKind::Cuda(0))),
+        "cuda" => return Ok(DeviceKind::Cuda(0).into()),
         #[cfg(feature = "testing")]
-        "emulated" => return Ok(DeviceRequest::Device(DeviceKind::Emulated)),
+        "emulated" => return Ok(DeviceKind::Emulated(0).into()),
         #[cfg(feature = "testing")]
-        "portable" => return Ok(DeviceRequest::Device(DeviceKind::Portable)),
+        "portable" => return Ok(DeviceKind::Portable(0).into()),
         _ => {}
     }
     // `cuda:0`, and llama.cpp's `CUDA0`.
     let number = lower.strip_prefix("cuda").map(|rest| rest.strip_prefix(':').unwrap_or(rest));
     match number.and_then(|number| number.parse().ok()) {
-        Some(number) => Ok(DeviceRequest::Device(DeviceKind::Cuda(number))),
+        Some(number) => Ok(DeviceKind::Cuda(number).into()),
         None => Err(Failure::usage("not a device", "use auto, cpu, cuda, or cuda:1 for the second GPU")),
     }
 }
@@ -112,9 +111,9 @@ mod tests {
             ("auto", DeviceRequest::Auto),
             ("CPU", DeviceRequest::Cpu),
             ("none", DeviceRequest::Cpu),
-            ("cuda", DeviceRequest::Device(DeviceKind::Cuda(0))),
-            ("cuda:1", DeviceRequest::Device(DeviceKind::Cuda(1))),
-            ("CUDA1", DeviceRequest::Device(DeviceKind::Cuda(1))),
+            ("cuda", DeviceKind::Cuda(0).into()),
+            ("cuda:1", DeviceKind::Cuda(1).into()),
+            ("CUDA1", DeviceKind::Cuda(1).into()),
         ] {
             assert_eq!(device(text), Ok(expected), "{text}");
         }

@@ -196,10 +196,10 @@ impl ModelArgs {
         let options = SetupOptions {
             threads: self.threads,
             repack: !self.no_repack,
-            device: self.device.device,
+            device: self.device.device.clone(),
             gpu_layers: self.device.n_gpu_layers,
             host_experts: self.device.n_cpu_moe,
-            gpu_memory: self.device.memory,
+            gpu_memory: Vec::from_iter(self.device.memory),
             interrupt: app.interrupt.flag(),
             ..SetupOptions::default()
         };

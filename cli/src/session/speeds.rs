@@ -76,7 +76,7 @@ fn key(session: &Session, before: usize) -> String {
         options.types.1.name(),
         options.chunk,
         engine.threads(),
-        engine.layers_on_device(),
+        engine.layers_on_devices(),
     )
 }
 

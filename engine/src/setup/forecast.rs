@@ -93,12 +93,12 @@ impl SessionForecast {
         &self.prepared.session
     }
 
-    /// Its memory, with as many layers on the GPU as fit.
+    /// Its memory, with as many layers on GPUs as fit.
     pub fn plan(&self) -> &Plan {
         &self.planned.bytes
     }
 
-    /// Which layers are on the GPU.
+    /// Which layers are on which GPU.
     pub fn placement(&self) -> Placement {
         self.planned.placement
     }
@@ -214,7 +214,8 @@ impl Forecast {
         budget: Option<KvBudget>,
     ) -> Result<SessionForecast, EngineError> {
         let budget = self.options.budget.or(budget);
-        let planner = Planner::unloaded(&self.outline, &self.options, budget, &self.measurements);
+        let planner =
+            Planner::unloaded(&self.outline, &self.target, &self.options, budget, &self.measurements);
         let (target, layers) = (&self.target, self.outline.spec.n_layers);
         let prepare = |context| {
             let chunk = self.options.session(context).chunk;

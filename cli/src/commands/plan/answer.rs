@@ -54,7 +54,7 @@ impl Verdict {
         match target.fits(plan, placement, forecast.spec().n_layers) {
             None => Verdict::Unknown,
             Some(true) => Verdict::Yes,
-            Some(false) if holds && placement.on_device() > 0 => Verdict::Partly,
+            Some(false) if holds && placement.on_devices() > 0 => Verdict::Partly,
             Some(false) => Verdict::No,
         }
     }
@@ -133,7 +133,7 @@ impl<'a> Answer<'a> {
             }
             _ => String::new(),
         };
-        let mut text = match (self.verdict, target.limit) {
+        let mut text = match (self.verdict, target.limit()) {
             (Verdict::Yes, Some(limit)) => {
                 let of = format::bytes_of(needed, limit);
                 format!("Yes: {name} needs {of}; longest context {longest} tokens{trained}\n")
@@ -166,7 +166,7 @@ impl<'a> Answer<'a> {
     fn placement_notes(&self) -> String {
         let best = self.best();
         let (plan, placement) = (best.plan(), best.placement());
-        if placement.on_device() == 0 {
+        if placement.on_devices() == 0 {
             return String::new();
         }
         let mut notes = String::new();
@@ -177,10 +177,10 @@ impl<'a> Answer<'a> {
         if split > 0 {
             notes += &format!(
                 "\nnote: {split} of the {} layers on the GPU have their experts on the CPU (--n-cpu-moe)\n",
-                placement.on_device()
+                placement.on_devices()
             );
         }
-        let has_host_layers = placement.on_device() < self.forecast.spec().n_layers;
+        let has_host_layers = placement.on_devices() < self.forecast.spec().n_layers;
         if !has_host_layers && split == 0 && !placement.has_host_residual() {
             return notes;
         }
@@ -200,7 +200,7 @@ impl<'a> Answer<'a> {
         let mut text = format!(
             "Partly: with {} tokens {} of {} layers fit the GPU's {} ({}). The others run on the CPU, which is slower\n",
             format::count(self.forecast.context()),
-            best.placement().on_device(),
+            best.placement().on_devices(),
             self.forecast.target().wanted_layers(self.forecast.spec().n_layers),
             format::bytes(limit),
             self.choices[self.best].name()
@@ -224,12 +224,12 @@ impl<'a> Answer<'a> {
     fn shortage(&self, limit: usize) -> String {
         let target = self.forecast.target();
         let plan = self.best().plan();
-        if target.device.is_some() && self.best().placement().on_device() == 0 {
+        if !target.devices.is_empty() && self.best().placement().on_devices() == 0 {
             return format!("not even one layer fits the GPU's {}", format::bytes(limit));
         }
         let (needed, limit, place) = match target.host_limit.filter(|_| !target.host_holds(plan)) {
             Some(free) => (plan.total(), free, "main memory"),
-            None if target.device.is_some() => (target.total(plan), limit, "GPU memory"),
+            None if !target.devices.is_empty() => (target.total(plan), limit, "GPU memory"),
             None => (target.total(plan), limit, "memory"),
         };
         format!(
@@ -247,7 +247,7 @@ impl<'a> Answer<'a> {
             0 if !target.host_holds(self.best().plan()) => {
                 "use a smaller model or a smaller file type\n".to_owned()
             }
-            0 if target.device.is_some() => {
+            0 if !target.devices.is_empty() => {
                 let layers = self.forecast.spec().n_layers;
                 let experts = match target.host_experts {
                     HostExperts::Count(count) if self.forecast.spec().experts.is_some() && count < layers => {
@@ -318,7 +318,7 @@ impl<'a> Answer<'a> {
                 format::types(row.types),
                 format::bytes(target.total(forecast.plan())),
                 fits_cell(self.forecast, forecast),
-                match target.limit {
+                match target.limit() {
                     Some(_) => format::count(forecast.longest_context),
                     None => "?".to_owned(),
                 },
@@ -336,7 +336,7 @@ impl<'a> Answer<'a> {
         let gain = |choice: &Choice| {
             let session = choice.forecast;
             let needed = self.forecast.target().total(session.plan());
-            (session.longest_context, session.placement().on_device(), Reverse(needed))
+            (session.longest_context, session.placement().on_devices(), Reverse(needed))
         };
         let mut shown: Vec<&Choice> = Vec::new();
         // What is never advised is shown only if there is nothing else.
@@ -385,7 +385,7 @@ pub fn fits_cell(forecast: &Forecast, session: &SessionForecast) -> String {
         },
         Verdict::Partly => {
             let wanted = forecast.target().wanted_layers(forecast.spec().n_layers);
-            format!("{} of {wanted} layers", placement.on_device())
+            format!("{} of {wanted} layers", placement.on_devices())
         }
         Verdict::No => "no".into(),
         Verdict::Unknown => "?".into(),

@@ -10,9 +10,7 @@ use anyhow::Result;
 use clap::Args;
 use ggml::Type;
 use longhand::policy::{KvBudget, PolicyChoice, policies};
-use longhand::setup::{
-    DeviceRequest, FULL, Forecast, GpuLayers, Recipe, SessionForecast, TYPES, recipes, share,
-};
+use longhand::setup::{FULL, Forecast, GpuLayers, Recipe, SessionForecast, TYPES, recipes, share};
 use longhand::{Context, DeviceKind, EngineError, HeadSource, SetupOptions};
 use models::shapes::ModelShape;
 use models::spec::ModelSpec;
@@ -201,11 +199,9 @@ fn forecast(app: &App, args: &PlanArgs) -> Result<(String, Forecast)> {
         return Err(Failure::usage("--gpu is given, but no layers on it", "leave out --gpu or -ngl 0").into());
     }
     let options = match args.gpu {
-        Some(gpu) => SetupOptions {
-            device: DeviceRequest::Device(DeviceKind::Cuda(0)),
-            gpu_memory: Some(gpu.memory),
-            ..options
-        },
+        Some(gpu) => {
+            SetupOptions { device: DeviceKind::Cuda(0).into(), gpu_memory: vec![gpu.memory], ..options }
+        }
         None => options,
     };
     match &args.shape {
