@@ -231,10 +231,11 @@ impl Forecast {
             let Ok(prepared) = prepare(context) else { return false };
             let plan = |placement, precision| planner.plan(&prepared, context, placement, precision);
             let Ok(smallest) = plan(target.smallest(layers), Precision::Arithmetic) else { return false };
-            if !target.holds(&smallest.bytes) || target.host_holds(&smallest.bytes) {
-                return target.holds(&smallest.bytes);
+            let is_held = target.holds(&smallest.bytes);
+            if is_held && target.host_holds(&smallest.bytes) || !is_held && target.devices.len() < 2 {
+                return is_held;
             }
-            // What takes the least of the GPU's memory takes the most of the host's.
+            // What takes the least of the GPU's memory takes the most of the host's. Several GPUs may hold it shared otherwise.
             let placement = place(target, layers, Precision::Arithmetic, &plan);
             plan(placement, Precision::Arithmetic)
                 .is_ok_and(|planned| target.fits(&planned.bytes, placement, layers) == Some(true))

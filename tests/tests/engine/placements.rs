@@ -49,7 +49,7 @@ fn check_same(engine: &Engine, one: &[f32], other: &[f32], case: &str) {
 }
 
 /// Logits after a first text, steps, a second text, undo of the second text, and other steps.
-fn logits(engine: &Arc<Engine>, policy: &str, prefill: Prefill) -> Vec<Vec<f32>> {
+pub fn logits(engine: &Arc<Engine>, policy: &str, prefill: Prefill) -> Vec<Vec<f32>> {
     let tokens = random_tokens(engine, 70, 5);
     let asked =
         SessionOptions { prefill, chunk: 20, profile: Some(half_retrieval(engine)), ..options(90, policy) };

@@ -127,6 +127,7 @@ impl Report<'_> {
             "build_commit": format!("longhand {}", env!("CARGO_PKG_VERSION")),
             "backends": self.backend(),
             "n_gpu_layers": self.engine.layers_on_devices(),
+            "layers_by_device": self.engine.placement().counts(),
             "n_cpu_moe": self.engine.placement().host_experts_of(spec),
             "residual_on_host": self.engine.placement().has_host_residual(),
             "model_filename": self.file,

@@ -173,6 +173,7 @@ impl<'a> Answer<'a> {
         if let Some(reason) = self.forecast.target().portable_reason(self.forecast.spec()) {
             notes += &format!("\n{}\n", portable_operations(&reason));
         }
+        notes += &self.layers_of_devices();
         let split = placement.split_layers(self.forecast.spec());
         if split > 0 {
             notes += &format!(
@@ -194,14 +195,38 @@ impl<'a> Answer<'a> {
         notes + "\n"
     }
 
+    /// `GPU's`, or `GPUs'` of several.
+    fn gpus(&self) -> &'static str {
+        if self.forecast.target().devices.len() > 1 { "GPUs'" } else { "GPU's" }
+    }
+
+    /// What each of several GPUs has.
+    fn layers_of_devices(&self) -> String {
+        let (best, target) = (self.best(), self.forecast.target());
+        if target.devices.len() < 2 {
+            return String::new();
+        }
+        let devices = target.devices.iter().zip(best.placement().counts()).enumerate();
+        let lines = devices.map(|(number, (device, layers))| {
+            let needed = target.device_total(best.plan(), number);
+            let memory = match device.limit {
+                Some(limit) => format::bytes_of(needed, limit),
+                None => format::bytes(needed),
+            };
+            format!("\n{}: {layers} layer{}, {memory}", device.kind, if layers == 1 { "" } else { "s" })
+        });
+        lines.collect::<String>() + "\n"
+    }
+
     /// How many layers the GPU holds.
     fn parts(&self, limit: usize) -> String {
         let best = self.best();
         let mut text = format!(
-            "Partly: with {} tokens {} of {} layers fit the GPU's {} ({}). The others run on the CPU, which is slower\n",
+            "Partly: with {} tokens {} of {} layers fit the {} {} ({}). The others run on the CPU, which is slower\n",
             format::count(self.forecast.context()),
             best.placement().on_devices(),
             self.forecast.target().wanted_layers(self.forecast.spec().n_layers),
+            self.gpus(),
             format::bytes(limit),
             self.choices[self.best].name()
         );
@@ -225,7 +250,7 @@ impl<'a> Answer<'a> {
         let target = self.forecast.target();
         let plan = self.best().plan();
         if !target.devices.is_empty() && self.best().placement().on_devices() == 0 {
-            return format!("not even one layer fits the GPU's {}", format::bytes(limit));
+            return format!("not even one layer fits the {} {}", self.gpus(), format::bytes(limit));
         }
         let (needed, limit, place) = match target.host_limit.filter(|_| !target.host_holds(plan)) {
             Some(free) => (plan.total(), free, "main memory"),

@@ -51,10 +51,11 @@ pub fn about(args: &PlanArgs, name: &str, forecast: &Forecast, answer: Option<&A
     }
     let on_gpu = !target.devices.is_empty();
     if let Some(limit) = limit {
-        let source = match (args.gpu, args.model.device.memory) {
-            (Some(gpu), _) => format!("of a {}", gpu.name),
-            (None, Some(_)) => "from --memory".to_owned(),
-            (None, None) => match free_memory() {
+        let names: Vec<String> = args.gpu.iter().map(|gpu| format!("a {}", gpu.name)).collect();
+        let source = match &args.model.device.memory[..] {
+            _ if !names.is_empty() => format!("of {}", names.join(" and ")),
+            [_, ..] => "from --memory".to_owned(),
+            [] => match free_memory() {
                 Some(free) if target.devices.is_empty() && free.bound.name().is_some() => {
                     format!("free{}", free.bound)
                 }
@@ -196,6 +197,13 @@ pub fn object(
                 if !target.devices.is_empty() {
                     object["device"] = devices_object(forecast, session, 0..target.devices.len());
                     object["device"]["n_cpu_moe"] = placement.host_experts_of(forecast.spec()).into();
+                    let each = target.devices.iter().enumerate().map(|(number, device)| {
+                        let mut object = devices_object(forecast, session, number..number + 1);
+                        object["device"] = device.kind.to_string().into();
+                        object["memory"] = device.limit.into();
+                        object
+                    });
+                    object["devices"] = each.collect();
                 }
                 object["fits"] = target.fits(plan, placement, forecast.spec().n_layers).into();
                 object["longest_context"] = limit.map(|_| session.longest_context).into();
