@@ -77,7 +77,8 @@ impl EngineOptions {
     /// A model of `layers` layers placed so.
     ///
     /// # Errors
-    /// Where a device is there twice, there are too many, or those behind the first are to have more layers than there are.
+    /// Where a device is there twice, there are too many, or those behind the first are to have more layers than there
+    /// are.
     fn placement(&self, layers: usize) -> Result<Placement, EngineError> {
         check_devices(self.devices.iter().map(|device| device.kind))?;
         let counts: Vec<usize> = self.devices.iter().map(|device| device.layers).collect();

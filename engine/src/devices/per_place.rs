@@ -4,7 +4,8 @@ use std::ops::{Index, IndexMut};
 
 use super::placement::Place;
 
-/// One value for each place of a [`Placement`](super::placement::Placement): for each device in the order of the layers, and for the host.
+/// One value for each place of a [`Placement`](super::placement::Placement): for each device, in the order of the layers,
+/// and for the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PerPlace<T> {
     devices: Vec<T>,

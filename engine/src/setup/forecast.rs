@@ -235,7 +235,8 @@ impl Forecast {
             if is_held && target.host_holds(&smallest.bytes) || !is_held && target.devices.len() < 2 {
                 return is_held;
             }
-            // What takes the least of the GPU's memory takes the most of the host's. Several GPUs may hold it shared otherwise.
+            // What takes the least of the GPU's memory takes the most of the host's. Several GPUs may hold it where the
+            // layers are shared in another way.
             let placement = place(target, layers, Precision::Arithmetic, &plan);
             plan(placement, Precision::Arithmetic)
                 .is_ok_and(|planned| target.fits(&planned.bytes, placement, layers) == Some(true))

@@ -114,9 +114,9 @@ pub const ASSUMED_DEVICE_BLOCKS: usize = 4 * 192;
 /// estimate, not measured yet.
 pub const CUBLAS_BYTES: usize = 96 << 20;
 
-/// Bytes allocated by others than the engine in a place that computes `chunk` tokens at a time, if it is a device. They are the
-/// kernels' code and ggml's transient buffers. ggml first copies the activations of a matrix product into
-/// these, in 8-bit blocks, 36 bytes for 32 elements. Each chosen expert has a copy of its own. Matrices that are not
+/// Bytes allocated by others than the engine in a place that computes `chunk` tokens at a time; 0 on the host, and without
+/// layers. They are the kernels' code and ggml's transient buffers. ggml first copies the activations of a matrix product
+/// into these, in 8-bit blocks, 36 bytes for 32 elements. Each chosen expert has a copy of its own. Matrices that are not
 /// quantised, or in IQ1_M, are multiplied by cuBLAS, with activations and results in f16; those in IQ1_M are first copied
 /// in f16.
 pub fn device_overhead(
