@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ggml::NoCuda;
 
+use crate::DeviceKind;
 use crate::setup::Advice;
 
 /// Long work.
@@ -102,6 +103,13 @@ pub enum Notice {
         on_gpu: usize,
         /// Layers of the model.
         layers: usize,
+    },
+    /// Layers are on several devices.
+    LayersOnDevices {
+        /// How many layers each device has, in the order of the layers.
+        on_devices: Vec<(DeviceKind, usize)>,
+        /// How many layers the CPU has: the first ones.
+        on_host: usize,
     },
     /// Attention of layers on the device is computed by ggml's operations, not by our own kernels. They read a lane's
     /// memory as a whole, and take more memory.

@@ -57,7 +57,7 @@ pub fn family_model_with(name: &str, options: &EngineOptions) -> Arc<Engine> {
 pub fn model_in_memory(name: &str, bytes: Vec<u8>, options: &EngineOptions) -> Arc<Engine> {
     let open = |options: &EngineOptions| Engine::open(&ModelSource::Bytes(bytes.clone().into()), options);
     let engine = open(options).or_else(|error| match error.hint() {
-        Some(Hint::UseCpu) => open(&EngineOptions { device: None, ..options.clone() }),
+        Some(Hint::UseCpu) => open(&EngineOptions { devices: Vec::new(), ..options.clone() }),
         _ => Err(error),
     });
     engine.unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -73,7 +73,7 @@ pub fn plan_options(engine: &Engine, prompt: usize, chunk: usize) -> PlanOptions
         record_attention: false,
         draft: 0,
         placement: engine.placement(),
-        kernels: engine.backends().kernels(),
+        kernels: engine.backends().kernels().clone(),
     }
 }
 

@@ -12,7 +12,6 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail, ensure};
 use ggml::{Backend, Context, Tensor, Type};
 use kernels::graph::{Append, Appended, Attend, AttentionShape, Gain, GraphLane, LaneInputs, MAX_LANES};
-use longhand::DeviceOptions;
 use longhand::heads::{self, SelectionRule};
 use longhand::testing::alibi::{self, HeadWeights, ScopeOptions};
 use longhand::testing::backends::Backends;
@@ -25,6 +24,7 @@ use longhand::testing::kv::{
 use longhand::testing::placement::{Place, Placement};
 use longhand::testing::scratch::first_text_chunks;
 use longhand::testing::workspace::Workspace;
+use longhand::{DeviceKind, DeviceOptions};
 use serde_json::Value;
 
 use crate::case_files::CaseFiles;
@@ -51,10 +51,16 @@ pub struct Counts {
     pub skipped: usize,
 }
 
-/// Runs all cases of a folder on `device`, or on the host if there is none, and prints the results.
-pub fn run(dir: &Path, device: Option<DeviceOptions>) -> Result<Counts> {
-    let device = device.map(|device| device.backend()).transpose()?;
-    let backends = Backends::new(Backend::cpu(1)?, device, Placement::new(MAX_LAYERS, MAX_LAYERS));
+/// Runs all cases of a folder on `devices`, or on the host if there is none, and prints the results. Each device but the
+/// last one has one layer.
+pub fn run(dir: &Path, devices: &[DeviceKind]) -> Result<Counts> {
+    let start = |kind: &DeviceKind| DeviceOptions::all(*kind).backend();
+    let backends = devices.iter().map(start).collect::<Result<Vec<_>, _>>()?;
+    let mut counts = vec![1; devices.len()];
+    if let Some(last) = counts.last_mut() {
+        *last = MAX_LAYERS + 1 - devices.len();
+    }
+    let backends = Backends::new(Backend::cpu(1)?, backends, Placement::over(MAX_LAYERS, &counts));
     let runner = Runner { files: CaseFiles::open(dir)?, backends };
     let index = runner.files.json("index.json")?;
     let policies = index["policies"].as_object().context("index.json names no policies")?;

@@ -1,4 +1,4 @@
-//! Shared by the integration tests and the golden runner: paths of test data and the device under test,
+//! Shared by the integration tests and the golden runner: paths of test data and the devices under test,
 //! models, sessions and policies. Also the golden cases, and arrays in NumPy's format.
 
 mod case_files;
@@ -19,33 +19,47 @@ pub fn data(path: &str) -> PathBuf {
     home.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from).join(path)
 }
 
-/// The device under test. `LONGHAND_TEST_DEVICE` names it: `cpu` (the default, gives `None`), `emulated`, `portable` or
-/// `cuda`.
+/// The devices under test, in the order of the layers. `LONGHAND_TEST_DEVICE` names them: `cpu` (the default, which is
+/// none), `emulated`, `portable` or `cuda`, or several with commas, such as `emulated,emulated`.
 ///
 /// # Panics
 /// If the variable has another value.
-pub fn device() -> Option<DeviceOptions> {
-    match std::env::var("LONGHAND_TEST_DEVICE").as_deref() {
-        Err(_) | Ok("cpu") => None,
-        Ok("emulated") => Some(DeviceOptions::all(DeviceKind::Emulated)),
-        Ok("portable") => Some(DeviceOptions::all(DeviceKind::Portable)),
-        Ok("cuda") => Some(DeviceOptions::all(DeviceKind::Cuda(0))),
-        Ok(other) => panic!("LONGHAND_TEST_DEVICE={other}: cpu, emulated, portable or cuda"),
-    }
+pub fn devices() -> Vec<DeviceKind> {
+    let names = std::env::var("LONGHAND_TEST_DEVICE").unwrap_or("cpu".into());
+    let kind = |(number, name): (usize, &str)| match name {
+        "emulated" => DeviceKind::Emulated(number),
+        "portable" => DeviceKind::Portable(number),
+        "cuda" => DeviceKind::Cuda(number),
+        _ => panic!("LONGHAND_TEST_DEVICE={names}: cpu, emulated, portable or cuda"),
+    };
+    names.split(',').filter(|name| *name != "cpu").enumerate().map(kind).collect()
 }
 
 /// A device that the host stands in for, whose memory and faults a test controls: the portable one where that is under
 /// test, otherwise the emulated one.
 pub fn host_device() -> DeviceKind {
-    match device() {
-        Some(DeviceOptions { kind: DeviceKind::Portable, .. }) => DeviceKind::Portable,
-        _ => DeviceKind::Emulated,
-    }
+    if is_portable() { DeviceKind::Portable(0) } else { DeviceKind::Emulated(0) }
 }
 
-/// The device under test, or [`host_device`], for tests that need a device.
+/// Devices that the host stands in for, as [`host_device`], with so many layers each.
+pub fn host_devices(layers: &[usize]) -> Vec<DeviceOptions> {
+    let kind =
+        |number| if is_portable() { DeviceKind::Portable(number) } else { DeviceKind::Emulated(number) };
+    let device = |(number, layers): (usize, &usize)| DeviceOptions {
+        layers: *layers,
+        ..DeviceOptions::all(kind(number))
+    };
+    layers.iter().enumerate().map(device).collect()
+}
+
+/// Whether the first device under test is a portable one.
+pub fn is_portable() -> bool {
+    matches!(devices().first(), Some(DeviceKind::Portable(_)))
+}
+
+/// The first device under test, or [`host_device`], for tests that need a device.
 pub fn some_device() -> DeviceOptions {
-    device().unwrap_or(DeviceOptions::all(host_device()))
+    DeviceOptions::all(devices().first().copied().unwrap_or(host_device()))
 }
 
 /// Whether the host stands in for the device of [`some_device`].
@@ -56,14 +70,17 @@ pub fn is_host() -> bool {
 /// Added to the tolerance of logits: 0 on the CPU, 0.01 on a device, where attention of many queries
 /// multiplies in f16. On a portable device ggml's CPU also adds f16 values in f16: 0.02.
 pub fn device_tolerance() -> f32 {
-    match device().map(|device| device.kind) {
-        None => 0.0,
-        Some(DeviceKind::Portable) => 2e-2,
-        Some(_) => 1e-2,
+    match devices()[..] {
+        [] => 0.0,
+        ref devices if devices.iter().any(|device| matches!(device, DeviceKind::Portable(_))) => 2e-2,
+        _ => 1e-2,
     }
 }
 
-/// Options of an engine with one thread and all layers on [`device`].
+/// Options of an engine with one thread and all layers on [`devices`]: one layer on each but the first.
 pub fn engine_options() -> EngineOptions {
-    EngineOptions { threads: Some(1), device: device(), ..EngineOptions::default() }
+    let layers = |number| if number == 0 { usize::MAX } else { 1 };
+    let device = |(number, kind)| DeviceOptions { layers: layers(number), ..DeviceOptions::all(kind) };
+    let devices = devices().into_iter().enumerate().map(device).collect();
+    EngineOptions { threads: Some(1), devices, ..EngineOptions::default() }
 }

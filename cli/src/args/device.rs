@@ -1,8 +1,9 @@
-//! Flags for the device: the CPU, or a GPU for some layers.
+//! Flags for devices: the CPU, or GPUs for some layers.
 
 use clap::Args;
 use longhand::DeviceKind;
 use longhand::setup::{DeviceRequest, GpuLayers, HostExperts};
+use terminal::console::visible;
 use terminal::format;
 use terminal::values;
 
@@ -12,33 +13,37 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Device")]
 pub struct DeviceArgs {
-    /// Device, also -dev: auto (a GPU if there is one), cpu, cuda or cuda:N (see `longhand devices`)
-    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    /// Devices, also -dev: auto (all GPUs that there are), cpu, cuda:N, or several with commas in the order of the layers:
+    /// cuda:0,cuda:1 (see `longhand devices`)
+    #[arg(long, value_name = "DEVICES", default_value = "auto", value_parser = device)]
     pub device: DeviceRequest,
-    /// Layers on the GPU, beginning with the last layer, also -ngl: a number, all, or auto (as many as fit)
+    /// How the layers on several GPUs are shared, also -ts: 3,1 is three quarters and one [default: by their memory]
+    #[arg(long, value_name = "SHARES", value_parser = shares, allow_hyphen_values = true)]
+    pub tensor_split: Option<Shares>,
+    /// Layers on GPUs, beginning with the last layer, also -ngl: a number, all, or auto (as many as fit)
     #[arg(long, visible_alias = "gpu-layers", value_name = "N", default_value = "auto", value_parser = layers)]
     pub n_gpu_layers: GpuLayers,
-    /// Layers whose experts stay on the CPU while the GPU computes the rest, beginning with the first layer, also -ncmoe:
+    /// Layers whose experts stay on the CPU while GPUs compute the rest, beginning with the first layer, also -ncmoe:
     /// a number, all (also --cpu-moe), or auto (as few as possible)
     #[arg(long, value_name = "N", default_value = "auto", value_parser = host_experts)]
     pub n_cpu_moe: HostExperts,
-    /// Limit on GPU memory, the driver's part included, for example 20GiB. Without a GPU it limits main memory, for `plan`
-    /// and for the policy auto [default: the memory that is free]
-    #[arg(long, value_name = "SIZE", value_parser = values::bytes, allow_hyphen_values = true)]
-    pub memory: Option<usize>,
+    /// Limit on the memory of each GPU, the driver's part included, for example 20GiB, or a limit for each: 20GiB,8GiB.
+    /// Without a GPU it limits main memory, for `plan` and for the policy auto [default: the memory that is free]
+    #[arg(long, value_name = "SIZE", value_parser = values::bytes, value_delimiter = ',', allow_hyphen_values = true)]
+    pub memory: Vec<usize>,
 }
+
+/// Shares of the layers, one for each GPU.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shares(pub Vec<f64>);
 
 impl DeviceArgs {
     /// The flags that were given, as words of a command line.
     pub fn words(&self) -> Vec<String> {
-        let device = match self.device {
+        let device = match &self.device {
             DeviceRequest::Auto => None,
             DeviceRequest::Cpu => Some("cpu".to_owned()),
-            DeviceRequest::Device(DeviceKind::Cuda(0)) => Some("cuda".to_owned()),
-            DeviceRequest::Device(DeviceKind::Cuda(number)) => Some(format!("cuda:{number}")),
-            #[cfg(feature = "testing")]
-            DeviceRequest::Device(DeviceKind::Portable) => Some("portable".to_owned()),
-            DeviceRequest::Device(_) => Some("emulated".to_owned()),
+            DeviceRequest::Devices(devices) => list(devices.iter().map(DeviceKind::to_string)),
         };
         let number = |count: usize| if count == usize::MAX { "all".to_owned() } else { count.to_string() };
         let layers = match self.n_gpu_layers {
@@ -49,35 +54,102 @@ impl DeviceArgs {
             HostExperts::Auto => None,
             HostExperts::Count(count) => Some(number(count)),
         };
-        let on_gpu = matches!(self.device, DeviceRequest::Device(_));
+        let on_gpu = matches!(self.device, DeviceRequest::Devices(_));
         // Without a GPU, --memory is the machine's memory in `plan` only.
-        let memory = self.memory.filter(|_| on_gpu).map(format::bytes_flag);
-        let flags =
-            [("--device", device), ("-ngl", layers), ("--n-cpu-moe", host_experts), ("--memory", memory)];
+        let memory = list(self.memory.iter().map(|bytes| format::bytes_flag(*bytes))).filter(|_| on_gpu);
+        let shares = self.tensor_split.iter().flat_map(|Shares(shares)| shares);
+        let flags = [
+            ("--device", device),
+            ("--tensor-split", list(shares.map(f64::to_string))),
+            ("-ngl", layers),
+            ("--n-cpu-moe", host_experts),
+            ("--memory", memory),
+        ];
         let given = flags.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
         given.flatten().collect()
     }
 }
 
+/// Values with commas; `None` without any.
+fn list(values: impl Iterator<Item = String>) -> Option<String> {
+    let values: Vec<String> = values.collect();
+    Some(values.join(",")).filter(|list| !list.is_empty())
+}
+
+/// What a name in a list of devices stands for.
+#[derive(Clone, Copy, PartialEq)]
+enum Named {
+    Auto,
+    Cpu,
+    Device(DeviceKind),
+}
+
 fn device(text: &str) -> Result<DeviceRequest, Failure> {
-    let lower = text.trim().to_ascii_lowercase();
+    let names: Vec<&str> = text.split(',').map(str::trim).collect();
+    let named = names.iter().enumerate().map(|(number, name)| device_of_list(number, name));
+    let named = named.collect::<Result<Vec<Named>, Failure>>()?;
+    let mut devices = Vec::new();
+    for (number, (device, name)) in named.iter().zip(&names).enumerate() {
+        if named[..number].contains(device) {
+            return Err(Failure::usage(format!("{name} is there twice"), "name each device once"));
+        }
+        let is_last = named[number + 1..].iter().all(|other| other == device);
+        match device {
+            Named::Auto if named.len() > 1 => {
+                return Err(Failure::usage("auto is no device of a list", "name the devices, or auto alone"));
+            }
+            Named::Auto => return Ok(DeviceRequest::Auto),
+            Named::Cpu if !is_last => {
+                return Err(Failure::usage(
+                    format!("{name} is not the last device"),
+                    "name it last or leave it out: the CPU has the layers that no GPU has",
+                ));
+            }
+            Named::Cpu => {}
+            Named::Device(device) => devices.push(*device),
+        }
+    }
+    Ok(if devices.is_empty() { DeviceRequest::Cpu } else { DeviceRequest::Devices(devices) })
+}
+
+/// The device at this place of a list.
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(unused_variables, reason = "only devices of tests are numbered so")
+)]
+fn device_of_list(number: usize, name: &str) -> Result<Named, Failure> {
+    let lower = name.to_ascii_lowercase();
     match lower.as_str() {
-        "auto" => return Ok(DeviceRequest::Auto),
+        "auto" => return Ok(Named::Auto),
         // llama.cpp calls it none.
-        "cpu" | "none" => return Ok(DeviceRequest::Cpu),
-        "cuda" => return Ok(DeviceRequest::Device(DeviceKind::Cuda(0))),
+        "cpu" | "none" => return Ok(Named::Cpu),
+        "cuda" => return Ok(Named::Device(DeviceKind::Cuda(0))),
         #[cfg(feature = "testing")]
-        "emulated" => return Ok(DeviceRequest::Device(DeviceKind::Emulated)),
+        "emulated" => return Ok(Named::Device(DeviceKind::Emulated(number))),
         #[cfg(feature = "testing")]
-        "portable" => return Ok(DeviceRequest::Device(DeviceKind::Portable)),
+        "portable" => return Ok(Named::Device(DeviceKind::Portable(number))),
         _ => {}
     }
     // `cuda:0`, and llama.cpp's `CUDA0`.
     let number = lower.strip_prefix("cuda").map(|rest| rest.strip_prefix(':').unwrap_or(rest));
     match number.and_then(|number| number.parse().ok()) {
-        Some(number) => Ok(DeviceRequest::Device(DeviceKind::Cuda(number))),
-        None => Err(Failure::usage("not a device", "use auto, cpu, cuda, or cuda:1 for the second GPU")),
+        Some(number) => Ok(Named::Device(DeviceKind::Cuda(number))),
+        None => Err(Failure::usage(
+            format!("`{}` is not a device", visible(name)),
+            "use auto, cpu, cuda, or cuda:1 for the second GPU; cuda:0,cuda:1 are both",
+        )),
     }
+}
+
+/// `3,1`, or `3/1` as in llama.cpp.
+fn shares(text: &str) -> Result<Shares, Failure> {
+    let share = |share: &str| {
+        share.trim().parse::<f64>().map_err(|_| {
+            let what = format!("`{}` is not a share", visible(share));
+            Failure::usage(what, "give a number for each GPU, for example 3,1")
+        })
+    };
+    text.split([',', '/']).map(share).collect::<Result<_, _>>().map(Shares)
 }
 
 fn layers(text: &str) -> Result<GpuLayers, Failure> {
@@ -112,14 +184,45 @@ mod tests {
             ("auto", DeviceRequest::Auto),
             ("CPU", DeviceRequest::Cpu),
             ("none", DeviceRequest::Cpu),
-            ("cuda", DeviceRequest::Device(DeviceKind::Cuda(0))),
-            ("cuda:1", DeviceRequest::Device(DeviceKind::Cuda(1))),
-            ("CUDA1", DeviceRequest::Device(DeviceKind::Cuda(1))),
+            ("cuda", DeviceKind::Cuda(0).into()),
+            ("cuda:1", DeviceKind::Cuda(1).into()),
+            ("CUDA1", DeviceKind::Cuda(1).into()),
         ] {
             assert_eq!(device(text), Ok(expected), "{text}");
         }
-        for text in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:99999999999999999999"] {
+        for text in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:99999999999999999999", "cuda:0,", ","] {
             assert!(device(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn lists_of_devices_are_parsed() {
+        let [one, two] = [DeviceKind::Cuda(0), DeviceKind::Cuda(1)];
+        for text in ["cuda:0,cuda:1", "CUDA0, CUDA1", "cuda,cuda:1,cpu", "cuda:0,cuda:1,none"] {
+            assert_eq!(device(text), Ok(DeviceRequest::Devices(vec![one, two])), "{text}");
+        }
+        assert_eq!(device("cuda:1,cuda:0"), Ok(DeviceRequest::Devices(vec![two, one])), "their order counts");
+        assert_eq!(device("cuda:1,cpu"), Ok(DeviceKind::Cuda(1).into()));
+        for (text, part) in [
+            ("cuda:1,cuda:0,CUDA1", "CUDA1 is there twice"),
+            ("cpu,cpu", "cpu is there twice"),
+            ("cuda:0,cpu,none", "none is there twice"),
+            ("cpu,cuda:0", "cpu is not the last device"),
+            ("auto,cuda:0", "auto is no device of a list"),
+            ("cuda:0,vulkan0", "`vulkan0` is not a device"),
+        ] {
+            let failure = device(text).expect_err(text);
+            assert!(failure.to_string().contains(part), "{text}: {failure}");
+        }
+    }
+
+    #[test]
+    fn shares_are_parsed() {
+        for text in ["3,1", "3/1", " 3 , 1.0"] {
+            assert_eq!(shares(text), Ok(Shares(vec![3.0, 1.0])), "{text}");
+        }
+        for text in ["", "3,", "x", "3;1"] {
+            assert!(shares(text).is_err(), "{text}");
         }
     }
 

@@ -38,6 +38,7 @@ pub const KNOWN: &[Known] = &[
     setting("model", Scope::OwnModel),
     setting("model-folders", Scope::All),
     setting("device", Scope::All),
+    setting("tensor-split", Scope::All),
     setting("n-gpu-layers", Scope::All),
     setting("n-cpu-moe", Scope::All),
     setting("memory", Scope::All),

@@ -9,7 +9,7 @@ use models::shapes::{FileType, ModelShape};
 use terminal::values;
 
 use crate::app::App;
-use crate::args::device::DeviceArgs;
+use crate::args::device::{DeviceArgs, Shares};
 use crate::args::habits::llama::UnusedArgs;
 use crate::failure::Failure;
 use crate::models::{local_models, source};
@@ -196,10 +196,11 @@ impl ModelArgs {
         let options = SetupOptions {
             threads: self.threads,
             repack: !self.no_repack,
-            device: self.device.device,
+            device: self.device.device.clone(),
             gpu_layers: self.device.n_gpu_layers,
             host_experts: self.device.n_cpu_moe,
-            gpu_memory: self.device.memory,
+            gpu_shares: self.device.tensor_split.clone().map_or(Vec::new(), |Shares(shares)| shares),
+            gpu_memory: self.device.memory.clone(),
             interrupt: app.interrupt.flag(),
             ..SetupOptions::default()
         };

@@ -68,15 +68,18 @@ fn key(session: &Session, before: usize) -> String {
         0 => String::new(),
         layers => format!(", experts of {layers} on the CPU"),
     };
+    let layers = match &engine.placement().counts()[..] {
+        [] => "0".to_owned(),
+        counts => counts.iter().map(usize::to_string).collect::<Vec<_>>().join("+"),
+    };
     format!(
-        "{} {} {}/{} {prefill} by {}, {} threads, {} layers on a GPU{experts}",
+        "{} {} {}/{} {prefill} by {}, {} threads, {layers} layers on a GPU{experts}",
         engine.fingerprint(),
         options.policy.name(),
         options.types.0.name(),
         options.types.1.name(),
         options.chunk,
         engine.threads(),
-        engine.layers_on_device(),
     )
 }
 

@@ -73,6 +73,11 @@ fn notice_text(notice: &Notice) -> Option<String> {
         Notice::LayersOnGpu { on_gpu, layers } => {
             format!("note: {on_gpu} of {layers} layers are on the GPU, the others on the CPU")
         }
+        Notice::LayersOnDevices { on_devices, on_host } => {
+            let on_devices = on_devices.iter().map(|(device, layers)| format!("{layers} on {device}"));
+            let on_host = (*on_host > 0).then(|| format!("{on_host} on the CPU"));
+            format!("note: layers: {}", on_devices.chain(on_host).collect::<Vec<_>>().join(", "))
+        }
         Notice::PortableOperations { reason } => portable_operations(reason),
         Notice::ExpertsOnCpu { split, on_gpu } => format!(
             "note: {split} of the {on_gpu} layers on the GPU have their experts on the CPU (--n-cpu-moe)"

@@ -416,6 +416,49 @@ fn plans_for_a_gpu_need_no_gpu() {
     assert_eq!(plan("qwen2.5-32b:q4_k_m", &["--memory", "600MiB"])["device"]["layers"], 0);
 }
 
+/// Two GPUs hold what none of them holds, and each of them at most its own memory.
+#[test]
+fn plans_for_two_gpus() {
+    let plan = |flags: &[&str]| {
+        let shape = ["plan", "--shape", "qwen2.5-32b:q4_k_m", "-c", "32k", "--policy", "full", "-ctk", "f16"];
+        longhand(&[&shape, flags].concat())
+    };
+    let both = plan(&["--gpu", "4090,3060", "--json"]).json();
+    let devices = both["plans"][0]["devices"].as_array().expect("a list").clone();
+    let numbers = |name: &str| -> Vec<u64> {
+        devices.iter().map(|device| device[name].as_u64().expect("a number")).collect()
+    };
+    assert_eq!((&devices[1]["device"], &both["plans"][0]["fits"]), (&"cuda:1".into(), &true.into()));
+    assert_eq!(numbers("memory"), [24 << 30, 12 << 30]);
+    assert_eq!(numbers("layers").iter().sum::<u64>(), 64);
+    assert!(numbers("total").iter().zip(numbers("memory")).all(|(total, memory)| *total <= memory));
+    for part in ["layers", "weights", "store", "compute", "overhead", "total"] {
+        assert_eq!(both["plans"][0]["device"][part], numbers(part).iter().sum::<u64>(), "{part}");
+    }
+    let same = plan(&["--device", "CUDA0,CUDA1", "--memory", "24GiB,12GiB", "--json"]).json();
+    assert_eq!(same["plans"], both["plans"]);
+    let text = plan(&["--gpu", "4090,3060"]).ok();
+    assert!(text.contains("\ncuda:0: 44 layers, ") && text.contains("(of a 4090 and a 3060)"), "{text}");
+    // Shares that were asked for stay, whatever they cost.
+    let shared = plan(&["--gpu", "4090,3060", "-ts", "1,1", "--json"]).json()["plans"][0].clone();
+    assert_eq!((&shared["fits"], &shared["devices"][0]["layers"]), (&false.into(), &28.into()), "{shared}");
+    let command =
+        plan(&["--gpu", "4090,4090", "-ts", "3,1", "--json"]).json()["answer"]["command"].to_string();
+    assert!(command.contains("--tensor-split 3,1"), "{command}");
+    for (flags, part) in [
+        (&["--gpu", "4090,3060", "-ts", "1,1,1"][..], "these are 3 shares, and 2 GPUs compute"),
+        (&["--gpu", "4090,3060", "-ts", "0,0"], "no device would have a layer"),
+        (&["--gpu", "4090,3060", "-ts", "1,-1"], "-1 is no number from 0 on"),
+        (&["--gpu", "4090,3060", "-ts", "nan,1"], "NaN is no number from 0 on"),
+        (&["--device", "cuda:0,cuda:1", "--memory", "8GiB,8GiB,8GiB"], "3 limits on memory: 2 GPUs compute"),
+    ] {
+        plan(flags).assert_failed(1, part);
+    }
+    plan(&["--gpu", "4090,3060", "-ts", "1,x"]).assert_failed(2, "`x` is not a share");
+    plan(&["--gpu", "4090,4091"]).assert_failed(2, "no GPU is known by this name");
+    plan(&["--device", "cuda:1,cuda:1"]).assert_failed(2, "cuda:1 is there twice");
+}
+
 /// Where a GPU has no room for the activations of a document, main memory has, and all layers are on the GPU.
 #[test]
 fn plans_move_activations_to_main_memory() {

@@ -1,5 +1,6 @@
 //! A loaded model: file, specification, weights, and what computes.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +15,7 @@ use crate::compute::forward::Forward;
 use crate::compute::weights::{WeightBytes, Weights};
 use crate::devices::backends::{Backends, copy_bandwidth};
 use crate::devices::ledger::{DeviceLedger, Ledger, WeightsInUse};
-use crate::devices::placement::{Place, Placement};
+use crate::devices::placement::{MAX_DEVICES, Place, Placement};
 use crate::heads::HeadShape;
 use crate::{EngineError, Hint, Model, ModelSource, Progress, Task, heads};
 
@@ -22,7 +23,7 @@ use crate::{EngineError, Hint, Model, ModelSource, Progress, Task, heads};
 ///
 /// ```
 /// let options = longhand::EngineOptions { threads: Some(4), ..Default::default() };
-/// assert!(options.repack && options.device.is_none());
+/// assert!(options.repack && options.devices.is_empty());
 /// ```
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
@@ -31,8 +32,13 @@ pub struct EngineOptions {
     /// Copy matrices into a layout that the CPU multiplies faster, where there is one. Costs their bytes a
     /// second time.
     pub repack: bool,
-    /// A device for the last layers.
-    pub device: Option<DeviceOptions>,
+    /// Devices for the last layers, in the order of the layers; none is the CPU.
+    pub devices: Vec<DeviceOptions>,
+    /// Of how many of the first layers the experts stay on the host, with what chooses them.
+    pub host_experts: usize,
+    /// Whether the residual stream of a text that is read layer by layer stays on the host. That takes less of the
+    /// devices' memory, and each layer waits for copies.
+    pub host_residual: bool,
     /// Keep intermediates, for [`Session::intermediates`](crate::Session::intermediates).
     pub trace: bool,
     /// Stops the loading. The error is one for which [`EngineError::is_interrupt`] holds. Each session has a flag of its
@@ -47,7 +53,9 @@ impl Default for EngineOptions {
         EngineOptions {
             threads: None,
             repack: true,
-            device: None,
+            devices: Vec::new(),
+            host_experts: 0,
+            host_residual: false,
             trace: false,
             interrupt: InterruptFlag::new(),
             ledger: Ledger::default(),
@@ -65,6 +73,49 @@ impl EngineOptions {
             (threads, processors) => threads.or(processors).unwrap_or(1),
         }
     }
+
+    /// A model of `layers` layers placed so.
+    ///
+    /// # Errors
+    /// Where a device is there twice, there are too many, or those behind the first are to have more layers than there
+    /// are.
+    fn placement(&self, layers: usize) -> Result<Placement, EngineError> {
+        check_devices(self.devices.iter().map(|device| device.kind))?;
+        let counts: Vec<usize> = self.devices.iter().map(|device| device.layers).collect();
+        let behind_first = counts.iter().skip(1);
+        let asked = behind_first.clone().fold(0usize, |sum, count| sum.saturating_add(*count));
+        if asked > layers {
+            let list: Vec<String> = behind_first.map(usize::to_string).collect();
+            return Err(EngineError::Setting {
+                what: format!("{} layers on the devices behind the first", list.join(" + ")),
+                reason: format!("the model has {layers}"),
+                hint: Hint::advice("give the devices fewer layers"),
+            });
+        }
+        let placement = Placement::over(layers, &counts).with_host_experts(self.host_experts);
+        Ok(if self.host_residual { placement.with_host_residual() } else { placement })
+    }
+}
+
+/// Refuses a list of devices with more than [`MAX_DEVICES`], or with one of them twice.
+pub(crate) fn check_devices(devices: impl Iterator<Item = DeviceKind>) -> Result<(), EngineError> {
+    let mut known = Vec::new();
+    for device in devices {
+        let problem = match device {
+            _ if known.contains(&device) => "it is there twice".to_owned(),
+            _ if known.len() == MAX_DEVICES => format!("at most {MAX_DEVICES} devices compute a model"),
+            _ => {
+                known.push(device);
+                continue;
+            }
+        };
+        return Err(EngineError::Setting {
+            what: format!("device {device}"),
+            reason: problem,
+            hint: Hint::advice("name each device once"),
+        });
+    }
+    Ok(())
 }
 
 /// How a device is used.
@@ -79,35 +130,43 @@ impl EngineOptions {
 pub struct DeviceOptions {
     /// Which device.
     pub kind: DeviceKind,
-    /// How many of the last layers are on it; more than the model has means all.
+    /// How many of the last layers are on it; more than the model has means all. The last of several devices has the last
+    /// layers, and the first one at most those that the others leave.
     pub layers: usize,
-    /// Of how many of the first layers the experts stay on the host, with what chooses them.
-    pub host_experts: usize,
-    /// Whether the residual stream of a text that is read layer by layer stays on the host. That takes less of the
-    /// device's memory, and each layer waits for copies.
-    pub host_residual: bool,
     /// Bytes allocated on it at most. What the driver and ggml take is not among them:
     /// [`plan::DRIVER_BYTES`](crate::setup::plan::DRIVER_BYTES),
     /// [`plan::device_overhead`](crate::setup::plan::device_overhead).
     pub memory: Option<usize>,
 }
 
-/// A device.
+/// A device. `Display` gives its name, such as `cuda:0`.
 ///
 /// ```
-/// assert_ne!(longhand::DeviceKind::Cuda(0), longhand::DeviceKind::Cuda(1));
+/// assert_eq!(longhand::DeviceKind::Cuda(1).to_string(), "cuda:1");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeviceKind {
     /// A device that the host emulates, for tests: see [`Backend::emulated`].
     #[cfg(feature = "testing")]
-    Emulated,
+    Emulated(usize),
     /// A device without kernels of ours, for tests: see [`Backend::portable`].
     #[cfg(feature = "testing")]
-    Portable,
+    Portable(usize),
     /// An NVIDIA GPU, by CUDA's number.
     Cuda(usize),
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            #[cfg(feature = "testing")]
+            DeviceKind::Emulated(number) => write!(f, "emulated:{number}"),
+            #[cfg(feature = "testing")]
+            DeviceKind::Portable(number) => write!(f, "portable:{number}"),
+            DeviceKind::Cuda(number) => write!(f, "cuda:{number}"),
+        }
+    }
 }
 
 /// A loaded model. Sessions share it: it can be used from several threads at a time.
@@ -126,8 +185,8 @@ pub struct Engine {
     pub(crate) forward: Forward,
     model: Arc<Model>,
     fingerprint: String,
-    /// What memory its sessions are promised: the host's, and the device's.
-    pub(crate) ledgers: (Ledger, DeviceLedger),
+    /// What memory its sessions are promised: the host's, and that of each device.
+    pub(crate) ledgers: (Ledger, Vec<DeviceLedger>),
     /// Its copied weights, for the ledger.
     _weights: WeightsInUse,
     /// Whether it is known that no weight is NaN or infinite.
@@ -153,17 +212,16 @@ impl Engine {
     ) -> Result<Arc<Engine>, EngineError> {
         let (file, spec) = (model.gguf(), model.spec());
         check_heads(spec, file.path())?;
-        if options.device.is_some() {
+        if !options.devices.is_empty() {
             check_device_model(spec, file.path())?;
         }
+        let placement = options.placement(spec.n_layers)?;
         let interrupt = &options.interrupt;
         // Known from now on, so that a session can be saved even if the file is lost later.
         let fingerprint = model.identify(options.threads(), interrupt, progress)?.to_owned();
         let host = Backend::cpu(options.threads())?;
-        let device = options.device.map(|device| device.start()).transpose()?;
-        let placement =
-            options.device.map_or(Placement::new(spec.n_layers, 0), |device| device.placement(spec.n_layers));
-        let backends = Backends::new(host, device, placement).with_model(model);
+        let devices = options.devices.iter().map(DeviceOptions::start).collect::<Result<Vec<_>, _>>()?;
+        let backends = Backends::new(host, devices, placement).with_model(model);
         check_products(file, spec, &backends)?;
         let started = Instant::now();
         let weights = Weights::load(file, spec, options.repack, &backends, &mut |done, all| {
@@ -178,14 +236,15 @@ impl Engine {
             Ok(interrupt.check()?)
         })?;
         file.check_complete()?;
-        let mut forward = Forward::new(spec, weights, backends.placement(), backends.kernels());
+        let mut forward = Forward::new(spec, weights, backends.placement(), backends.kernels().clone());
         if options.trace {
             forward.trace();
         }
         let has_finite_weights = AtomicBool::new(false);
         let model = model.clone();
-        let WeightBytes { repacked, copied, .. } = forward.weights().bytes;
-        let ledgers = (options.ledger.clone(), DeviceLedger::default());
+        let WeightBytes { repacked, copied, .. } = &forward.weights().bytes;
+        let of_devices = options.devices.iter().map(|_| DeviceLedger::default()).collect();
+        let ledgers = (options.ledger.clone(), of_devices);
         let _weights = ledgers.0.with_weights(repacked + copied);
         Ok(Arc::new(Engine { forward, model, fingerprint, ledgers, _weights, has_finite_weights, backends }))
     }
@@ -213,7 +272,7 @@ impl Engine {
     /// Where the bytes of the weights are.
     #[cfg(feature = "testing")]
     pub fn weight_bytes(&self) -> WeightBytes {
-        self.forward.weights().bytes
+        self.forward.weights().bytes.clone()
     }
 
     /// What computes, and which layers are where.
@@ -232,18 +291,22 @@ impl Engine {
         (0..self.spec().n_layers).for_each(|layer| self.release(layer));
     }
 
-    /// Bytes a second, read or copied, that the host's memory gives, or the device's where all layers and experts are
-    /// there: what bounds decoding. Measured over `bytes` bytes, the best of `passes` passes.
+    /// Bytes a second, read or copied, that the host's memory gives, or the slowest device's where all layers and experts
+    /// are on devices: what bounds decoding. Measured over `bytes` bytes, the best of `passes` passes.
     pub fn memory_bandwidth(&self, bytes: usize, passes: usize) -> Result<f64, EngineError> {
-        match self.backends.placement().host_experts() {
-            0 => copy_bandwidth(self.backends.at(Place::Device), bytes, passes),
-            _ => Ok(Bandwidth::new(bytes).best(self.threads(), passes)),
+        let placement = self.backends.placement();
+        if placement.host_experts() > 0 {
+            return Ok(Bandwidth::new(bytes).best(self.threads(), passes));
         }
+        let places = placement.places().filter(|place| !placement.layers(*place).is_empty());
+        places
+            .map(|place| copy_bandwidth(self.backends.at(place), bytes, passes))
+            .try_fold(f64::INFINITY, |slowest, bandwidth| bandwidth.map(|bandwidth| bandwidth.min(slowest)))
     }
 
-    /// How many of the layers are on a device.
-    pub fn layers_on_device(&self) -> usize {
-        self.backends.placement().on_device()
+    /// How many of the layers are on devices.
+    pub fn layers_on_devices(&self) -> usize {
+        self.backends.placement().on_devices()
     }
 
     /// Which layers are where.
@@ -271,22 +334,16 @@ impl DeviceOptions {
 
     /// All layers on a device without a bound on its memory.
     pub fn all(kind: DeviceKind) -> DeviceOptions {
-        DeviceOptions { kind, layers: usize::MAX, host_experts: 0, host_residual: false, memory: None }
-    }
-
-    /// A model of `layers` layers placed so.
-    fn placement(&self, layers: usize) -> Placement {
-        let placement = Placement::new(layers, self.layers).with_host_experts(self.host_experts);
-        if self.host_residual { placement.with_host_residual() } else { placement }
+        DeviceOptions { kind, layers: usize::MAX, memory: None }
     }
 
     /// Starts the device.
     pub(crate) fn start(&self) -> Result<Backend, ggml::Error> {
         match self.kind {
             #[cfg(feature = "testing")]
-            DeviceKind::Emulated => Backend::emulated(self.memory),
+            DeviceKind::Emulated(_) => Backend::emulated(self.memory),
             #[cfg(feature = "testing")]
-            DeviceKind::Portable => Backend::portable(self.memory),
+            DeviceKind::Portable(_) => Backend::portable(self.memory),
             DeviceKind::Cuda(index) => Backend::cuda(index, self.memory),
         }
     }

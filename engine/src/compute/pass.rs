@@ -1,11 +1,11 @@
-//! A pass of tokens through a layer or all layers. Host and device take turns, as
+//! A pass of tokens through a layer or all layers. Host and devices take turns, as
 //! [`Forward::model_graphs`](crate::compute::forward::Forward::model_graphs) says.
 
 use ggml::{InterruptFlag, ReadyGraph, Tensor};
 
 use crate::EngineError;
 use crate::compute::finite;
-use crate::compute::forward::{BuiltGraph, INTERMEDIATES, Inputs, RESULT_NORM};
+use crate::compute::forward::{BuiltGraph, BuiltPass, INTERMEDIATES, Inputs, RESULT_NORM};
 use crate::devices::backends::Backends;
 use crate::devices::placement::Place;
 use crate::devices::workspace::Workspace;
@@ -37,27 +37,25 @@ struct Stage {
 
 impl Pass {
     /// A pass through graphs that the model's `Forward` built.
-    pub(crate) fn new(
-        graphs: Vec<(Place, BuiltGraph)>,
-        workspace: &mut Workspace,
-    ) -> Result<Pass, EngineError> {
-        let (mut stages, mut inputs, mut probes) = (Vec::new(), Vec::new(), Vec::new());
+    pub(crate) fn new(pass: BuiltPass, workspace: &mut Workspace) -> Result<Pass, EngineError> {
+        let BuiltPass { graphs, turns } = pass;
+        let (mut of_places, mut inputs, mut probes) = (Vec::new(), Vec::new(), Vec::new());
         for (place, built) in graphs {
             let graph = workspace.prepare(place, built.graph()?)?;
             let BuiltGraph { inputs: of_graph, result, exchanges, probes: of_embeddings, .. } = built;
             probes.extend(of_embeddings);
             let given = [of_graph.residual.clone()].into_iter().chain(exchanges.clone());
             let gives = exchanges.into_iter().chain([result]);
-            let of_graph_stages = graph.into_stages().into_iter().zip(given.zip(gives)).enumerate();
-            let graph_number = inputs.len();
-            stages.extend(of_graph_stages.map(|(number, (graph, (input, output)))| {
-                ((number, graph_number), Stage { place, graph, input, output })
-            }));
+            let stages = graph.into_stages().into_iter().zip(given.zip(gives));
+            let stages = stages.map(move |(graph, (input, output))| Stage { place, graph, input, output });
+            of_places.push((place, stages));
             inputs.push(of_graph);
         }
-        // They take turns.
-        stages.sort_by_key(|(order, _)| *order);
-        let stages: Vec<Stage> = stages.into_iter().map(|(_, stage)| stage).collect();
+        let next_of = |place: &Place| {
+            let (_, stages) = of_places.iter_mut().find(|(other, _)| other == place)?;
+            stages.next()
+        };
+        let stages: Vec<Stage> = turns.iter().filter_map(next_of).collect();
         let last = stages.last();
         let result = last.map(|stage| stage.output.clone());
         let result_norm = last.and_then(|stage| stage.graph.find(RESULT_NORM));

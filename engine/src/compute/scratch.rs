@@ -1,6 +1,6 @@
 //! The memory that exact prefill needs besides the store. It holds the residual stream of all tokens of the text, and
 //! the complete keys and values of one layer, or the states of a recurrent one. If a model is split between host and
-//! device, both places hold both, unless all of the residual stream is on the host. Layers with other heads have memory
+//! devices, each place holds both, unless all of the residual stream is on the host. Layers with other heads have memory
 //! of their own. So have layers to whose rows later ones attend, where it is needed for other rows before that.
 //!
 //! A layer that was interrupted in the middle of a chunk can compute the chunk again: rows are written to the same
@@ -17,7 +17,7 @@ use crate::EngineError;
 use crate::compute::finite;
 use crate::compute::forward::{Forward, TextChunk};
 use crate::devices::backends::Backends;
-use crate::devices::placement::{Place, Placement};
+use crate::devices::placement::{PerPlace, Place, Placement};
 use crate::devices::workspace::Workspace;
 use crate::kv::{LaneValues, LayerRows, Layout, StateTensors};
 
@@ -26,8 +26,8 @@ use crate::kv::{LaneValues, LayerRows, Layout, StateTensors};
 pub(crate) struct Scratch {
     /// `[n_layers][stores]`: a layer's lane for each store. Layers have the same memory where they can.
     lanes: Vec<Vec<GraphLane>>,
-    /// Two states of a recurrent layer, by [`Place`]: a chunk reads one and writes the other.
-    states: [Option<[StateTensors; 2]>; 2],
+    /// Two states of a recurrent layer in each place: a chunk reads one and writes the other.
+    states: PerPlace<Option<[StateTensors; 2]>>,
 }
 
 impl Scratch {
@@ -41,15 +41,16 @@ impl Scratch {
         used: impl Fn(usize) -> bool,
     ) -> Result<Scratch, EngineError> {
         let mut lanes = vec![Vec::new(); spec.n_layers];
-        let mut states = [None, None];
-        for place in Place::ALL {
+        let placement = backends.placement();
+        let mut states = placement.per_place(|_| None);
+        for place in placement.places() {
             let Some(first) = layouts.first() else { continue };
-            if let Some(shape) = backends.placement().layers(place).find_map(|layer| first.state(layer)) {
+            if let Some(shape) = placement.layers(place).find_map(|layer| first.state(layer)) {
                 let ctx = Context::new(4);
-                states[place as usize] = Some([(); 2].map(|()| StateTensors::new(&ctx, shape)));
+                states[place] = Some([(); 2].map(|()| StateTensors::new(&ctx, shape)));
                 ctx.allocate(&backends.at(place).buffer_type())?;
             }
-            let layers = backends.placement().layers(place).filter(|layer| used(*layer));
+            let layers = placement.layers(place).filter(|layer| used(*layer));
             for layers in first.scratch_groups(layers) {
                 let ctx = Context::new(3 + layouts.len());
                 let AttentionShape { head_dim, n_kv_heads, .. } = first.heads[layers[0]];
@@ -82,13 +83,13 @@ impl Scratch {
 
     /// Begins a recurrent layer: its state is that before the first token. Does nothing for another layer.
     pub(crate) fn clear_state(&self, place: Place) -> Result<(), ggml::Error> {
-        let Some([first, _]) = &self.states[place as usize] else { return Ok(()) };
+        let Some([first, _]) = &self.states[place] else { return Ok(()) };
         first.clear()
     }
 
     /// The state of a recurrent layer after `chunks` chunks.
     pub(crate) fn state(&self, place: Place, chunks: usize) -> Option<&StateTensors> {
-        self.states[place as usize].as_ref().map(|states| &states[chunks % 2])
+        self.states[place].as_ref().map(|states| &states[chunks % 2])
     }
 
     /// What the chunk behind the first `chunks` of them reads and writes of a recurrent layer; `None` for another
@@ -239,11 +240,12 @@ impl ChunkSizes {
 /// The residual stream of a text in chunks, each of which has a slot. There is one more slot than chunks: each layer
 /// writes a chunk to the slot before the one that it is read from, whose chunk is done.
 ///
-/// Where the stream of layers on the device is on the host, the device has room for one chunk as a layer gets it, and
+/// Where the stream of layers on devices is on the host, a device has room for one chunk as a layer gets it, and
 /// for the chunk as the layer gives it.
 pub(crate) struct Residual {
-    /// `[n_embd, columns]` f32, by [`Place`]; `None` in a place without layers that does not hold the stream either.
-    tensors: [Option<Tensor>; 2],
+    /// `[n_embd, columns]` f32; `None` in a place without layers that does not hold the stream either.
+    tensors: PerPlace<Option<Tensor>>,
+    n_embd: usize,
     /// Where each layer is, and where the stream is between layers.
     placement: Placement,
     /// Tokens of a chunk.
@@ -260,21 +262,22 @@ impl Residual {
     ) -> Result<Residual, EngineError> {
         let (placement, sizes) = (backends.placement(), ChunkSizes::of(chunks));
         let n_embd = forward.weights().decode_layout.input.token_embd.dim(0);
-        let mut tensors = [None, None];
-        // The device comes first: page-locked memory of the host belongs to the device that the thread used last.
-        for place in Place::ALL.into_iter().rev() {
+        let mut tensors = placement.per_place(|_| None);
+        // Devices come first: page-locked memory of the host belongs to the device that the thread used last.
+        for place in placement.places() {
             let columns = Residual::columns(sizes, placement, place);
             if columns > 0 {
                 let memory = match place {
-                    Place::Host => backends.at(Place::Device).host_buffer_type(),
-                    Place::Device => backends.at(Place::Device).buffer_type(),
+                    // What all devices that there are can copy from; ordinary memory where there is none.
+                    Place::Host => backends.at(placement.of_output()).host_buffer_type(),
+                    device => backends.at(device).buffer_type(),
                 };
                 let ctx = Context::new(1);
-                tensors[place as usize] = Some(ctx.tensor(Type::F32, [n_embd, columns]));
+                tensors[place] = Some(ctx.tensor(Type::F32, [n_embd, columns]));
                 ctx.allocate(&memory)?;
             }
         }
-        Ok(Residual { tensors, placement, chunk: sizes.longest, slots: sizes.count + 1 })
+        Ok(Residual { tensors, n_embd, placement, chunk: sizes.longest, slots: sizes.count + 1 })
     }
 
     /// Sets the stream of chunk `number` to its embeddings `[n_embd, len]`, in the place of the first layer.
@@ -323,9 +326,9 @@ impl Residual {
         let has_layers = !placement.layers(place).is_empty();
         let slots = match (place, placement.has_host_residual()) {
             (Place::Host, true) => chunks.count + 1,
-            (Place::Device, true) => 2,
-            (_, false) if has_layers => chunks.count + 1,
-            (_, false) => 0,
+            _ if !has_layers => 0,
+            (_, true) => 2,
+            (_, false) => chunks.count + 1,
         };
         chunks.longest * slots
     }
@@ -354,7 +357,7 @@ impl Residual {
         Ok(stream.copy_from(self.bytes(to), here, self.bytes(self.chunk), self.bytes(len))?)
     }
 
-    /// Copies the stream to its place for `layer` if it was in the other place before.
+    /// Copies the stream to its place for `layer` if it was in another place before.
     pub(crate) fn move_to(&self, layer: usize) -> Result<(), EngineError> {
         let place = self.placement.of_residual(layer);
         if layer == 0 || self.placement.of_residual(layer - 1) == place {
@@ -376,7 +379,7 @@ impl Residual {
 
     /// Bytes of so many columns.
     pub(crate) fn bytes(&self, columns: usize) -> usize {
-        self.tensors.iter().flatten().next().map_or(0, |tensor| 4 * tensor.dim(0) * columns)
+        size_of::<f32>() * self.n_embd * columns
     }
 
     /// The tensor of a place.
@@ -384,7 +387,7 @@ impl Residual {
     /// # Errors
     /// Where nothing was allocated there.
     fn at(&self, place: Place) -> Result<&Tensor, EngineError> {
-        let tensor = self.tensors[place as usize].as_ref();
+        let tensor = self.tensors[place].as_ref();
         Ok(tensor.ok_or_else(|| ggml::Error::NotAllocated("the residual stream".into()))?)
     }
 }

@@ -7,7 +7,7 @@
 //! 41.7 and 35.7 t/s, pp512 139 and 219 t/s. Such matrices have a *dual layout*: decoding uses the repacked matrix,
 //! prefill the file's. After prefill the file's pages are released to the system.
 //!
-//! Weights that are used on a device are copied there from the mapped file. The file's pages are released during
+//! Weights that are used on devices are copied there from the mapped file. The file's pages are released during
 //! the copy.
 
 use std::collections::HashMap;
@@ -20,13 +20,13 @@ use models::spec::{InputTensors, ModelSpec, ModelTensors, Rope, TensorSpec};
 use models::types::TensorType;
 
 use crate::devices::backends::Backends;
-use crate::devices::placement::{Place, Placement};
+use crate::devices::placement::{PerPlace, Place, Placement};
 use crate::kv::key_offset;
 use crate::model::outline::TensorOutline;
 use crate::{EngineError, Hint};
 
 /// Bytes of the weights, by location.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WeightBytes {
     /// Used where they are in the mapped (or embedded) file.
     pub mapped: usize,
@@ -34,8 +34,8 @@ pub struct WeightBytes {
     pub repacked: usize,
     /// Copied because they are not aligned in the file.
     pub copied: usize,
-    /// Copied to the device.
-    pub device: usize,
+    /// Copied to each device, in the order of the layers.
+    pub devices: Vec<usize>,
 }
 
 impl WeightBytes {
@@ -44,9 +44,14 @@ impl WeightBytes {
         self.mapped + self.repacked + self.copied
     }
 
+    /// Bytes on all devices.
+    pub fn on_devices(&self) -> usize {
+        self.devices.iter().sum()
+    }
+
     /// All bytes.
     pub fn total(&self) -> usize {
-        self.on_host() + self.device
+        self.on_host() + self.on_devices()
     }
 }
 
@@ -67,8 +72,8 @@ pub struct Weights {
     pub dual_layout_bytes: Vec<usize>,
     /// `[n_embd, n_vocab]`: the output matrix. It may share its bytes with the token embedding.
     pub output: Tensor,
-    /// Divisors of RoPE's frequencies, by [`Place`].
-    pub rope_factors: [RopeFactors; 2],
+    /// Divisors of RoPE's frequencies, in each place.
+    pub rope_factors: PerPlace<RopeFactors>,
     /// What the stored keys of each layer lack, `[head_dim * kv_heads]`: see `key_offset`.
     pub key_offsets: Vec<Option<Arc<[f32]>>>,
     /// Bytes, by location.
@@ -93,8 +98,15 @@ enum Home {
     Host,
     /// On the host, in a layout that the CPU multiplies faster.
     Repacked,
-    /// On the device.
-    Device,
+    /// On this device.
+    Device(usize),
+}
+
+impl WeightBytes {
+    /// No bytes, on so many devices.
+    fn none(devices: usize) -> WeightBytes {
+        WeightBytes { devices: vec![0; devices], ..WeightBytes::default() }
+    }
 }
 
 /// What a tensor is made from.
@@ -147,7 +159,7 @@ struct Assembly<S> {
     dual_layout: Vec<Vec<S>>,
     dual_layout_bytes: Vec<usize>,
     output: Tensor,
-    rope_factors: [RopeFactors; 2],
+    rope_factors: PerPlace<RopeFactors>,
 }
 
 /// Decides for every tensor where it goes, and has it made. All that is decided is decided here, so that what is
@@ -161,7 +173,7 @@ fn assemble<M: Maker>(
 ) -> Result<Assembly<M::Source>, EngineError> {
     let home = |maker: &M, source: &M::Source, place: Place, multiplied: bool| {
         Ok::<_, EngineError>(match place {
-            Place::Device => Home::Device,
+            Place::Device(device) => Home::Device(device),
             Place::Host if multiplied && is_repacked(repack, maker.ty(source)?, source.dims()) => {
                 Home::Repacked
             }
@@ -204,27 +216,30 @@ fn rope_factors<M: Maker>(
     sources: &InputTensors<M::Source>,
     made: &InputTensors<Tensor>,
     placement: Placement,
-) -> Result<[RopeFactors; 2], EngineError> {
+) -> Result<PerPlace<RopeFactors>, EngineError> {
     let first = placement.of(0);
     let of_first = RopeFactors {
         all: made.rope_freqs.clone(),
         short: made.rope_short.clone(),
         long: made.rope_long.clone(),
     };
-    let mut factors = [of_first.clone(), of_first];
-    if (first, placement.of_output()) == (Place::Host, Place::Device) {
-        let mut copy = |source: &Option<M::Source>| {
-            source.as_ref().map(|source| maker.make(source, Home::Device)).transpose()
+    let mut factors = placement.per_place(|_| of_first.clone());
+    let divisors = spec.position_encoding.rope().and_then(Rope::divisors);
+    for place in placement.places().filter(|place| !placement.layers(*place).is_empty()) {
+        let home = match place {
+            Place::Device(device) => Home::Device(device),
+            Place::Host => Home::Host,
         };
-        let InputTensors { rope_freqs, rope_short, rope_long, .. } = sources;
-        factors[Place::Device as usize] =
-            RopeFactors { all: copy(rope_freqs)?, short: copy(rope_short)?, long: copy(rope_long)? };
-    }
-    if let Some(divisors) = spec.position_encoding.rope().and_then(Rope::divisors) {
-        for (place, home) in [(Place::Host, Home::Host), (Place::Device, Home::Device)] {
-            if !placement.layers(place).is_empty() {
-                factors[place as usize].all = Some(maker.computed("rope_divisors", &divisors, home));
-            }
+        if place != first {
+            let mut copy = |source: &Option<M::Source>| {
+                source.as_ref().map(|source| maker.make(source, home)).transpose()
+            };
+            let InputTensors { rope_freqs, rope_short, rope_long, .. } = sources;
+            factors[place] =
+                RopeFactors { all: copy(rope_freqs)?, short: copy(rope_short)?, long: copy(rope_long)? };
+        }
+        if let Some(divisors) = &divisors {
+            factors[place].all = Some(maker.computed("rope_divisors", divisors, home));
         }
     }
     Ok(factors)
@@ -246,7 +261,7 @@ impl Weights {
     ) -> Result<Weights, EngineError> {
         let found = ModelTensors::from_gguf(file, spec)?;
         let repack = repack.then(BufferType::cpu_repacked).flatten();
-        let mut loader = Loader::new(file);
+        let mut loader = Loader::new(file, backends.placement().devices());
         let assembly = assemble(&mut loader, spec, &found, repack.as_ref(), backends.placement())?;
         let bytes = loader.finish(repack.as_ref(), backends, progress)?;
         let key_offsets = key_offset::of_layers(spec, &assembly.decode_layout.layers, Tensor::to_vec)?;
@@ -280,7 +295,7 @@ impl Weights {
     ) -> Result<Weights, EngineError> {
         let repack = repack.then(BufferType::cpu_repacked).flatten();
         let declared = ModelTensors::declare(spec);
-        let mut outliner = Outliner::new(&declared, tensors)?;
+        let mut outliner = Outliner::new(&declared, tensors, placement.devices())?;
         let assembly = assemble(&mut outliner, spec, &declared, repack.as_ref(), placement)?;
         let Assembly { decode_layout, prefill_layout, dual_layout_bytes, output, rope_factors, .. } =
             assembly;
@@ -367,15 +382,16 @@ impl<'a> Outliner<'a> {
     fn new(
         declared: &ModelTensors<TensorSpec>,
         tensors: &'a [TensorOutline],
+        devices: usize,
     ) -> Result<Outliner<'a>, EngineError> {
         let mut count = 0;
         declared.for_each(|_| count += 1);
         Ok(Outliner {
-            // And the output matrix, if it is the embedding, with RoPE's factors in a second place.
-            context: Context::new(count + 8),
+            // And the output matrix, if it is the embedding, with RoPE's factors in other places.
+            context: Context::new(count + 4 * (devices + 1)),
             no_memory: Buffer::no_memory().ok_or(ggml::Error::Backend("CPU"))?,
             types: tensors.iter().map(|tensor| (&*tensor.name, tensor.ty)).collect(),
-            bytes: WeightBytes::default(),
+            bytes: WeightBytes::none(devices),
         })
     }
 
@@ -398,7 +414,7 @@ impl Maker for Outliner<'_> {
         match home {
             Home::Host => self.bytes.mapped += tensor.bytes(),
             Home::Repacked => self.bytes.repacked += tensor.bytes(),
-            Home::Device => self.bytes.device += device_bytes(&tensor),
+            Home::Device(device) => self.bytes.devices[device] += device_bytes(&tensor),
         }
         Ok(tensor)
     }
@@ -410,7 +426,7 @@ impl Maker for Outliner<'_> {
     fn computed(&mut self, _: &str, numbers: &[f32], home: Home) -> Tensor {
         let tensor = self.unallocated(Type::F32, &[numbers.len() as u64]);
         match home {
-            Home::Device => self.bytes.device += device_bytes(&tensor),
+            Home::Device(device) => self.bytes.devices[device] += device_bytes(&tensor),
             Home::Host | Home::Repacked => self.bytes.copied += tensor.bytes(),
         }
         tensor
@@ -441,14 +457,14 @@ struct Loader<'a> {
     mapped: Context,
     copied: Context,
     repacked: Context,
-    device: Context,
+    devices: Vec<Context>,
     /// Tensors whose bytes are copied when all tensors are known.
     pending: Vec<Pending>,
     bytes: WeightBytes,
 }
 
 impl<'a> Loader<'a> {
-    fn new(file: &'a GgufFile) -> Loader<'a> {
+    fn new(file: &'a GgufFile, devices: usize) -> Loader<'a> {
         // Fused tensors are several, and matrices with a dual layout are there twice.
         let capacity = 4 * file.tensors().len() + 8;
         let shards = (0..file.shards())
@@ -467,9 +483,9 @@ impl<'a> Loader<'a> {
             mapped: Context::new(capacity),
             copied: Context::new(capacity),
             repacked: Context::new(capacity),
-            device: Context::new(capacity),
+            devices: (0..devices).map(|_| Context::new(capacity)).collect(),
             pending: Vec::new(),
-            bytes: WeightBytes::default(),
+            bytes: WeightBytes::none(devices),
         }
     }
 
@@ -486,8 +502,11 @@ impl<'a> Loader<'a> {
         if let Some(kind) = repack {
             self.repacked.allocate(kind)?;
         }
-        if backends.placement().on_device() > 0 {
-            self.device.allocate(&backends.at(Place::Device).buffer_type())?;
+        for (device, context) in self.devices.iter().enumerate() {
+            let place = Place::Device(device);
+            if !backends.placement().layers(place).is_empty() {
+                context.allocate(&backends.at(place).buffer_type())?;
+            }
         }
         let (mut copied, all) = (0, self.pending.iter().map(|pending| pending.tensor.bytes()).sum());
         for Pending { tensor, content } in &self.pending {
@@ -530,13 +549,13 @@ impl Maker for Loader<'_> {
         let context = match home {
             Home::Host => &self.copied,
             Home::Repacked => &self.repacked,
-            Home::Device => &self.device,
+            Home::Device(device) => &self.devices[device],
         };
         let tensor = context.tensor(self.ty(info)?, ggml_shape(&info.dims)).named(&info.name);
         match home {
             Home::Host => self.bytes.copied += info.bytes as usize,
             Home::Repacked => self.bytes.repacked += info.bytes as usize,
-            Home::Device => self.bytes.device += device_bytes(&tensor),
+            Home::Device(device) => self.bytes.devices[device] += device_bytes(&tensor),
         }
         let content = Content::File { info: info.clone(), at_once: home == Home::Repacked };
         self.pending.push(Pending { tensor: tensor.clone(), content });
@@ -550,10 +569,13 @@ impl Maker for Loader<'_> {
     }
 
     fn computed(&mut self, name: &str, numbers: &[f32], home: Home) -> Tensor {
-        let context = if home == Home::Device { &self.device } else { &self.copied };
+        let context = match home {
+            Home::Device(device) => &self.devices[device],
+            Home::Host | Home::Repacked => &self.copied,
+        };
         let tensor = context.tensor(Type::F32, ggml_shape(&[numbers.len() as u64])).named(name);
         match home {
-            Home::Device => self.bytes.device += device_bytes(&tensor),
+            Home::Device(device) => self.bytes.devices[device] += device_bytes(&tensor),
             Home::Host | Home::Repacked => self.bytes.copied += tensor.bytes(),
         }
         let content = Content::Computed(numbers.to_vec());

@@ -1,4 +1,4 @@
-//! The backends that compute a model: the host, and a device for what the placement has there.
+//! The backends that compute a model: the host, and devices for what the placement has there.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,23 +7,30 @@ use ggml::{Backend, Context, GraphAllocator, InterruptFlag, ReadyGraph, Tensor, 
 use kernels::graph::AttentionShape;
 use kernels::{Form, Kernels};
 
-use crate::devices::placement::{Place, Placement};
+use crate::devices::placement::{PerPlace, Place, Placement};
 use crate::{EngineError, Model};
 
-/// The host's backend, and the device's if there is one.
+/// The backends of all places.
 pub struct Backends {
-    host: Backend,
-    device: Option<Backend>,
+    backends: PerPlace<Backend>,
+    kernels: PerPlace<Kernels>,
     placement: Placement,
     /// The model whose file is checked after each computation.
     model: Option<Arc<Model>>,
 }
 
 impl Backends {
-    /// Backends for a model whose layers are placed so. Without a device all are on the host.
-    pub fn new(host: Backend, device: Option<Backend>, placement: Placement) -> Backends {
-        let placement = if device.is_some() { placement } else { placement.all_on_host() };
-        Backends { host, device, placement, model: None }
+    /// Backends for a model whose layers are placed so, with one for each device of the placement, in its order. Without
+    /// devices all layers are on the host.
+    pub fn new(host: Backend, devices: Vec<Backend>, placement: Placement) -> Backends {
+        let placement = if devices.is_empty() { placement.all_on_host() } else { placement };
+        let backends = PerPlace::from_parts(devices, host);
+        let kernels = PerPlace::new(placement.devices(), |place| match (place, &backends[place]) {
+            (Place::Host, host) => Kernels::Cpu { threads: host.threads() },
+            (_, device) if device.has_own_operations() => Kernels::Gpu { blocks: device.blocks() },
+            _ => Kernels::None,
+        });
+        Backends { backends, kernels, placement, model: None }
     }
 
     /// The same backends for computations with the weights of `model`.
@@ -58,28 +65,19 @@ impl Backends {
         self.placement
     }
 
-    /// The kernels of each [`Place`]. Without a device, its place is the host.
-    pub fn kernels(&self) -> [Kernels; 2] {
-        Place::ALL.map(|place| match (place, &self.device) {
-            (Place::Device, Some(device)) if device.has_own_operations() => {
-                Kernels::Gpu { blocks: device.blocks() }
-            }
-            (Place::Device, Some(_)) => Kernels::None,
-            _ => Kernels::Cpu { threads: self.host.threads() },
-        })
+    /// The kernels of each place.
+    pub fn kernels(&self) -> &PerPlace<Kernels> {
+        &self.kernels
     }
 
     /// The form in which a place computes layers with heads of this shape.
     pub fn form(&self, place: Place, heads: AttentionShape) -> Form {
-        self.kernels()[place as usize].form(heads)
+        self.kernels[place].form(heads)
     }
 
-    /// The backend of a place; for [`Place::Device`] the host's where there is no device.
+    /// The backend of a place of the placement.
     pub fn at(&self, place: Place) -> &Backend {
-        match (place, &self.device) {
-            (Place::Device, Some(device)) => device,
-            _ => &self.host,
-        }
+        &self.backends[place]
     }
 }
 

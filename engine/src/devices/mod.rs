@@ -1,10 +1,11 @@
-//! Where a model is computed: the backends of host and device, which layers each has, memory for their graphs, how
+//! Where a model is computed: the backends of host and devices, which layers each has, memory for their graphs, how
 //! much memory is free, and what of it is promised.
 //!
-//! The last layers of a model may be on a device, the others are on the host ([`placement`]). Layers are placed so that
-//! the longest first text can be read. Each place has one graph, in *stages*: a stage ends with a tensor that the caller
-//! reads, and overwrites with what the other place computed (`ggml::Context::exchange`). `compute/pass.rs` lets the
-//! stages take turns.
+//! The last layers of a model may be on devices, the others are on the host ([`placement`]). What there is once for each
+//! place is in a [`per_place::PerPlace`]. Layers are placed so that the longest first text can be read. Each place has one
+//! graph, in *stages*: a stage ends with a tensor that the caller reads, and overwrites with what another place computed
+//! (`ggml::Context::exchange`). `compute/pass.rs` computes the stages in the order in which their places took turns while
+//! the graphs were built.
 //!
 //! What is done with the rows of a layer has two *forms* (`kernels::Form`): our own kernels, which CPUs and NVIDIA GPUs have for
 //! most heads, and graphs of ggml's operations. [`backends::Backends::form`] says which a place takes for a layer. The second
@@ -22,5 +23,6 @@
 pub mod backends;
 pub(crate) mod ledger;
 pub(crate) mod memory;
+pub(crate) mod per_place;
 pub mod placement;
 pub mod workspace;

@@ -1,59 +1,81 @@
-//! Placement: which layers are on the host and which on a device. A layer's keys and values, its weights and its
+//! Placement: which layers are on the host and which on devices. A layer's keys and values, its weights and its
 //! computation are in one place, but for its experts. Those of the first layers may be on the host although the rest of
-//! the layer is on the device: experts are most of a model's bytes, and each token reads few of them. Only activations
-//! go from one place to the other. Embeddings are always looked up on the host. The residual stream of a text that is
+//! the layer is on a device: experts are most of a model's bytes, and each token reads few of them. Only activations
+//! go from one place to another. Embeddings are always looked up on the host. The residual stream of a text that is
 //! read layer by layer is where the layer is, or all of it on the host.
 
 use std::ops::Range;
 
 use models::spec::ModelSpec;
 
+pub use super::per_place::PerPlace;
+
 /// Where something is stored and computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
+    /// A device such as a GPU, by its number among those that a model is placed on, from 0.
+    Device(usize),
     /// The host: main memory and CPU.
     Host,
-    /// The device: a GPU.
-    Device,
 }
 
-impl Place {
-    /// Both places, in the order of the layers.
-    pub const ALL: [Place; 2] = [Place::Host, Place::Device];
-}
+/// The most devices that a model is placed on.
+pub const MAX_DEVICES: usize = 16;
 
-/// Which layers are where: the first layers are on the host, the last ones on the device.
+/// Which layers are where: the first layers are on the host, the others on the devices, in their order.
 ///
 /// ```
 /// use longhand::plan::Placement;
 ///
-/// // Of 48 layers the last 40 are on the device, but the experts of the layers 8 to 19 are on the host.
+/// // Of 48 layers the last 40 are on a device, but the experts of the layers 8 to 19 are on the host.
 /// let placement = Placement::new(48, 40).with_host_experts(20);
-/// assert_eq!((placement.on_device(), placement.host_experts()), (40, 20));
+/// assert_eq!((placement.on_devices(), placement.host_experts()), (40, 20));
+/// // 8 layers are on the host, 30 on the first device and 10 on the second.
+/// assert_eq!(Placement::over(48, &[30, 10]).counts(), [30, 10]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     layers: usize,
-    on_host: usize,
-    /// Of how many of the first layers the experts are on the host, at least `on_host`.
+    devices: usize,
+    /// The first layer of each device. The layers of a device end where those of the next one begin.
+    firsts: [usize; MAX_DEVICES],
+    /// Of how many of the first layers the experts are on the host, at least those of layers there.
     host_experts: usize,
     host_residual: bool,
 }
 
+impl Place {
+    /// Whether it is a device.
+    pub fn is_device(self) -> bool {
+        self != Place::Host
+    }
+}
+
 impl Placement {
-    /// The placement of `layers` layers, the last `on_device` of which are on the device.
+    /// The placement of `layers` layers, the last `on_device` of which are on one device.
     pub fn new(layers: usize, on_device: usize) -> Placement {
-        let on_host = layers.saturating_sub(on_device);
-        Placement { layers, on_host, host_experts: on_host, host_residual: false }
+        Placement::over(layers, &[on_device])
+    }
+
+    /// The placement of `layers` layers over [`MAX_DEVICES`] devices at most. Each has so many of them, in their order,
+    /// and the last layer is on the last device. Where there are fewer layers, the first devices have none.
+    pub fn over(layers: usize, counts: &[usize]) -> Placement {
+        let counts = &counts[..counts.len().min(MAX_DEVICES)];
+        let (mut firsts, mut first) = ([0; MAX_DEVICES], layers);
+        for (device, count) in counts.iter().enumerate().rev() {
+            first = first.saturating_sub(*count);
+            firsts[device] = first;
+        }
+        Placement { layers, devices: counts.len(), firsts, host_experts: first, host_residual: false }
     }
 
     /// The same, but the experts of the first `layers` layers are on the host, and what chooses them.
     pub fn with_host_experts(self, layers: usize) -> Placement {
-        Placement { host_experts: layers.clamp(self.on_host, self.layers), ..self }
+        Placement { host_experts: layers.clamp(self.on_host(), self.layers), ..self }
     }
 
     /// The same, but between the layers the residual stream of a text that is read layer by layer is on the host. Each
-    /// chunk comes to the device for the time that a layer there computes it.
+    /// chunk comes to a device for the time that a layer there computes it.
     pub fn with_host_residual(self) -> Placement {
         Placement { host_residual: true, ..self }
     }
@@ -65,17 +87,33 @@ impl Placement {
 
     /// The same layers, all on the host.
     pub fn all_on_host(self) -> Placement {
-        Placement::new(self.layers, 0)
+        Placement::over(self.layers, &[])
+    }
+
+    /// How many devices there are, those without layers included.
+    pub fn devices(&self) -> usize {
+        self.devices
+    }
+
+    /// All places: the devices in the order of the layers, and the host.
+    pub fn places(&self) -> impl Iterator<Item = Place> + use<> {
+        (0..self.devices).map(Place::Device).chain([Place::Host])
+    }
+
+    /// What `of` gives for each place.
+    pub fn per_place<T>(&self, of: impl FnMut(Place) -> T) -> PerPlace<T> {
+        PerPlace::new(self.devices, of)
     }
 
     /// The place of a layer.
     pub fn of(&self, layer: usize) -> Place {
-        if layer < self.on_host { Place::Host } else { Place::Device }
+        let device = self.firsts[..self.devices].iter().rposition(|first| *first <= layer);
+        device.map_or(Place::Host, Place::Device)
     }
 
     /// The place of a layer's experts and their router. Experts that every token uses are where the layer is.
     pub fn of_experts(&self, layer: usize) -> Place {
-        if layer < self.host_experts { Place::Host } else { Place::Device }
+        if layer < self.host_experts { Place::Host } else { self.of(layer) }
     }
 
     /// The place of the residual stream before a layer reads a text and after it.
@@ -83,14 +121,14 @@ impl Placement {
         if self.host_residual { Place::Host } else { self.of(layer) }
     }
 
-    /// Whether the residual stream is on the host for layers on the device.
+    /// Whether the residual stream is on the host for layers on devices.
     pub fn has_host_residual(&self) -> bool {
-        self.host_residual && self.on_device() > 0
+        self.host_residual && self.on_devices() > 0
     }
 
     /// The place of the output matrix: that of the last layer.
     pub fn of_output(&self) -> Place {
-        if self.on_host < self.layers { Place::Device } else { Place::Host }
+        self.layers.checked_sub(1).map_or(Place::Host, |last| self.of(last))
     }
 
     /// The place of a tensor, by its name in the file. RoPE's factors are needed in every place with layers;
@@ -116,14 +154,27 @@ impl Placement {
     /// The layers in a place.
     pub fn layers(&self, place: Place) -> Range<usize> {
         match place {
-            Place::Host => 0..self.on_host,
-            Place::Device => self.on_host..self.layers,
+            Place::Host => 0..self.on_host(),
+            Place::Device(device) => {
+                let next = self.firsts[..self.devices].get(device + 1);
+                self.firsts[device]..next.copied().unwrap_or(self.layers)
+            }
         }
     }
 
-    /// Number of layers on the device.
-    pub fn on_device(&self) -> usize {
-        self.layers - self.on_host
+    /// Number of layers on each device.
+    pub fn counts(&self) -> Vec<usize> {
+        (0..self.devices).map(|device| self.layers(Place::Device(device)).len()).collect()
+    }
+
+    /// Number of layers on the host.
+    fn on_host(&self) -> usize {
+        self.firsts[..self.devices].first().copied().unwrap_or(self.layers)
+    }
+
+    /// Number of layers on all devices.
+    pub fn on_devices(&self) -> usize {
+        self.layers - self.on_host()
     }
 
     /// Of how many of the first layers the experts are on the host.
@@ -136,9 +187,9 @@ impl Placement {
         if self.split_layers(spec) > 0 { self.host_experts } else { 0 }
     }
 
-    /// How many layers are on the device with their experts on the host.
+    /// How many layers are on devices with their experts on the host.
     pub fn split_layers(&self, spec: &ModelSpec) -> usize {
-        (self.on_host..self.host_experts).filter(|layer| spec.experts_of(*layer).is_some()).count()
+        (self.on_host()..self.host_experts).filter(|layer| spec.experts_of(*layer).is_some()).count()
     }
 }
 
@@ -156,17 +207,17 @@ mod tests {
     #[test]
     fn the_last_layers_and_the_output_are_on_the_device() {
         let split = Placement::new(4, 1);
-        assert_eq!((split.layers(Place::Host), split.layers(Place::Device)), (0..3, 3..4));
+        assert_eq!((split.layers(Place::Host), split.layers(Place::Device(0))), (0..3, 3..4));
         assert_eq!(
             (split.of(2), split.of(3), split.of_output()),
-            (Place::Host, Place::Device, Place::Device)
+            (Place::Host, Place::Device(0), Place::Device(0))
         );
         for (name, place) in [
             ("token_embd.weight", Place::Host),
             ("blk.2.attn_q.weight", Place::Host),
-            ("blk.3.ffn_down.weight", Place::Device),
-            ("output.weight", Place::Device),
-            ("output_norm.weight", Place::Device),
+            ("blk.3.ffn_down.weight", Place::Device(0)),
+            ("output.weight", Place::Device(0)),
+            ("output_norm.weight", Place::Device(0)),
             ("rope_freqs.weight", Place::Host),
             ("rope_factors_long.weight", Place::Host),
             ("token_embd_norm.bias", Place::Host),
@@ -175,10 +226,10 @@ mod tests {
             assert_eq!(split.of_tensor(name), place, "{name}");
         }
         let (none, all) = (Placement::new(4, 0), Placement::new(4, 9));
-        assert_eq!((none.of_output(), none.on_device()), (Place::Host, 0));
+        assert_eq!((none.of_output(), none.on_devices()), (Place::Host, 0));
         assert_eq!(
-            (all.of(0), all.on_device(), all.of_tensor("rope_freqs.weight")),
-            (Place::Device, 4, Place::Device)
+            (all.of(0), all.on_devices(), all.of_tensor("rope_freqs.weight")),
+            (Place::Device(0), 4, Place::Device(0))
         );
         assert_eq!(all.of_tensor("token_embd.weight"), Place::Host);
     }
@@ -199,14 +250,40 @@ mod tests {
             "ffn_down_exps.scale",
             "pre_ffw_norm_2.weight",
         ] {
-            assert_eq!(places(name), [Place::Host, Place::Host, Place::Device], "{name}");
+            assert_eq!(places(name), [Place::Host, Place::Host, Place::Device(0)], "{name}");
         }
         for name in ["attn_q.weight", "ffn_down.weight", "ffn_up_shexp.weight", "ffn_gate_inp_shexp.weight"] {
-            assert_eq!(places(name), [Place::Host, Place::Device, Place::Device], "{name}");
+            assert_eq!(places(name), [Place::Host, Place::Device(0), Place::Device(0)], "{name}");
         }
-        let experts = |placement: Placement| (placement.on_device(), placement.host_experts());
+        let experts = |placement: Placement| (placement.on_devices(), placement.host_experts());
         assert_eq!(experts(Placement::new(4, 3)), (3, 1), "those of a layer on the host");
         assert_eq!(experts(Placement::new(4, 4).with_host_experts(9)), (4, 4));
         assert_eq!(experts(Placement::new(4, 0).with_host_experts(2)), (0, 4));
+    }
+    #[test]
+    fn devices_have_layers_in_their_order() {
+        let places = |counts: &[usize]| {
+            let placement = Placement::over(6, counts);
+            let of: Vec<Place> = (0..6).map(|layer| placement.of(layer)).collect();
+            for place in placement.places() {
+                let layers = placement.layers(place);
+                assert!((0..6).all(|layer| layers.contains(&layer) == (of[layer] == place)), "{counts:?}");
+            }
+            assert_eq!((of[5], placement.of_tensor("blk.3.attn_q.weight")), (placement.of_output(), of[3]));
+            of
+        };
+        use Place::{Device, Host};
+        assert_eq!(places(&[]), [Host; 6]);
+        let three = [Host, Device(0), Device(0), Device(1), Device(1), Device(1)];
+        assert_eq!(places(&[2, 3]), three);
+        assert_eq!(places(&[0, 6]), [Device(1); 6]);
+        assert_eq!(places(&[6, 0]), [Device(0); 6]);
+        assert_eq!(places(&[4, 1, 3]), [Device(0), Device(0), Device(1), Device(2), Device(2), Device(2)]);
+        assert_eq!(Placement::over(6, &[4, 0, 1]).counts(), [4, 0, 1]);
+        assert_eq!(places(&[1; 20])[..2], [Device(10), Device(11)], "not more than 16");
+        let split = Placement::over(6, &[2, 3]).with_host_experts(4);
+        assert_eq!([0, 1, 3, 4].map(|layer| split.of_experts(layer)), [Host, Host, Host, Device(1)]);
+        let host_residual = split.with_host_residual();
+        assert_eq!((split.of_residual(5), host_residual.of_residual(5)), (Device(1), Host));
     }
 }

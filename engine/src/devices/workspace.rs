@@ -4,24 +4,25 @@ use ggml::{Context, Graph, GraphAllocator, ReadyGraph, Tensor};
 
 use crate::EngineError;
 use crate::devices::backends::Backends;
-use crate::devices::placement::Place;
+use crate::devices::placement::{PerPlace, Place};
 
 /// Memory for one graph at a time in each place.
 pub struct Workspace {
-    allocators: [GraphAllocator; 2],
+    allocators: PerPlace<GraphAllocator>,
 }
 
 impl Workspace {
     /// A workspace without memory yet.
     pub fn new(backends: &Backends) -> Workspace {
         Workspace {
-            allocators: Place::ALL.map(|place| GraphAllocator::new(&backends.at(place).buffer_type())),
+            allocators: (backends.placement())
+                .per_place(|place| GraphAllocator::new(&backends.at(place).buffer_type())),
         }
     }
 
     /// The allocator of a place.
     pub fn at(&mut self, place: Place) -> &mut GraphAllocator {
-        &mut self.allocators[place as usize]
+        &mut self.allocators[place]
     }
 
     /// Allocates a graph in a place. The graph that was prepared there before becomes invalid.
@@ -45,8 +46,8 @@ impl Workspace {
         Ok(backends.at(place).compute(&graph)?)
     }
 
-    /// Bytes allocated in a place.
-    pub fn bytes(&self, place: Place) -> usize {
-        self.allocators[place as usize].bytes()
+    /// Bytes allocated in all places.
+    pub fn bytes(&self) -> usize {
+        self.allocators.iter().map(|(_, allocator)| allocator.bytes()).sum()
     }
 }

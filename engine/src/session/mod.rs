@@ -43,7 +43,6 @@ use crate::compute::pace::PieceTimes;
 use crate::compute::pass::Pass;
 use crate::compute::reading_work::ReadingWork;
 use crate::devices::ledger::Reservation;
-use crate::devices::placement::Place;
 use crate::devices::workspace::Workspace;
 use crate::files::codec::Input;
 use crate::kv::policy::Event;
@@ -605,7 +604,7 @@ impl Session {
     /// Bytes of compute buffers held now.
     pub fn compute_bytes(&self) -> usize {
         let workspaces = self.decode.iter().map(|(_, workspace)| workspace).chain([&self.workspace]);
-        workspaces.map(|workspace| Place::ALL.map(|place| workspace.bytes(place)).iter().sum::<usize>()).sum()
+        workspaces.map(Workspace::bytes).sum()
     }
 }
 

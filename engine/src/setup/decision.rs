@@ -14,10 +14,10 @@ use crate::error::Shortage;
 use crate::heads::HeadProfile;
 use crate::kv::{KvBudget, PolicyChoice};
 use crate::progress::{Notice, Observer};
-use crate::setup::plan::{Kernels, Measurements, Placement, Plan};
+use crate::setup::plan::{Measurements, Placement, Plan};
 use crate::{DeviceOptions, EngineError, EngineOptions, Model, Prefill, SessionOptions};
 
-/// Decides about sessions of one model, on one device.
+/// Decides about sessions of one model, on the same devices.
 pub(super) struct Decider<'a> {
     pub(super) model: &'a Arc<Model>,
     /// Of the engine, and of head profiles. Policy, types and prefill are those of each session.
@@ -105,10 +105,10 @@ impl PlannedHeads {
 }
 
 impl<'a> Decider<'a> {
-    /// Finds the device that `options` ask for.
+    /// Finds the devices that `options` ask for.
     ///
     /// # Errors
-    /// If the model's tensors do not fit its metadata, or the device cannot be used.
+    /// If the model's tensors do not fit its metadata, or a device cannot be used.
     pub(super) fn new(
         model: &'a Arc<Model>,
         options: &'a SetupOptions,
@@ -127,7 +127,7 @@ impl<'a> Decider<'a> {
     }
 
     fn planner(&self, budget: Option<KvBudget>) -> Planner<'_> {
-        Planner::unloaded(&self.outline, self.options, budget, &self.measurements)
+        Planner::unloaded(&self.outline, &self.target, self.options, budget, &self.measurements)
     }
 
     /// The main memory that is left for a session.
@@ -216,7 +216,7 @@ impl<'a> Decider<'a> {
         self.options.interrupt.check()?;
         let at_most = plan(longest, placement, precision)?;
         let fits = target.fits(&at_most.bytes, placement, layers) != Some(false);
-        if !fits && target.device.is_some() && precision == Precision::Graphs {
+        if !fits && !target.devices.is_empty() && precision == Precision::Graphs {
             // By these graphs smaller sessions are estimated, which leave all layers on the GPU.
             plan(longest, target.wanted(layers), precision)?;
         }
@@ -234,7 +234,7 @@ impl<'a> Decider<'a> {
             fits,
             weights_fit,
             left,
-            target: *target,
+            target: target.clone(),
         })
     }
 
@@ -252,20 +252,26 @@ impl<'a> Decider<'a> {
 impl Decision {
     /// How the model is loaded for the session.
     pub(super) fn engine(&self, options: &SetupOptions) -> EngineOptions {
-        let device =
-            self.target.device.filter(|_| self.placement.on_device() > 0).map(|kind| DeviceOptions {
-                kind,
-                layers: self.placement.on_device(),
-                host_experts: self.placement.host_experts(),
-                host_residual: self.placement.has_host_residual(),
-                memory: self.device_limit(),
-            });
-        EngineOptions { device, ..options.engine() }
+        // Devices without layers are left alone.
+        let used = self.target.devices.iter().zip(self.placement.counts()).enumerate();
+        let used = used.filter(|(_, (_, layers))| *layers > 0);
+        let devices = used.map(|(number, (device, layers))| DeviceOptions {
+            kind: device.kind,
+            layers,
+            memory: self.device_limit(number),
+        });
+        EngineOptions {
+            devices: devices.collect(),
+            host_experts: self.placement.host_experts(),
+            host_residual: self.placement.has_host_residual(),
+            ..options.engine()
+        }
     }
 
-    /// Bytes that the engine may allocate on the device, if that is known.
-    fn device_limit(&self) -> Option<usize> {
-        self.target.limit.map(|limit| limit.saturating_sub(self.plan.device_overhead))
+    /// Bytes that the engine may allocate on a device, if that is known.
+    fn device_limit(&self, device: usize) -> Option<usize> {
+        let limit = self.target.devices[device].limit?;
+        Some(limit.saturating_sub(self.plan.devices[device].overhead))
     }
 
     /// Tells what the user should know of it.
@@ -274,22 +280,27 @@ impl Decision {
         if let Some(window) = spec.ignored_sliding_window {
             observer.notice(Notice::IgnoredWindow { window });
         }
-        if self.target.device.is_none() {
-            if let Some(limit) = options.gpu_memory.filter(|_| !self.fits) {
+        let devices = &self.target.devices;
+        if devices.is_empty() {
+            if let Some(limit) = options.gpu_memory.first().copied().filter(|_| !self.fits) {
                 let (weights_alone, weights) = (!self.weights_fit, self.plan.weights.on_host());
                 let needed = if weights_alone { weights } else { self.plan.total().max(limit + 1) };
                 observer.notice(Notice::LimitNotKept { limit, needed, weights_alone });
             }
             return;
         }
-        let (on_gpu, layers) = (self.placement.on_device(), spec.n_layers);
+        let (on_gpu, layers) = (self.placement.on_devices(), spec.n_layers);
         if on_gpu == 0 {
             if options.gpu_layers == GpuLayers::Auto {
-                observer.notice(Notice::NothingFitsGpu { free: self.target.limit.unwrap_or(0) });
+                observer.notice(Notice::NothingFitsGpu { free: self.target.limit().unwrap_or(0) });
             }
             return;
         }
-        if on_gpu < layers {
+        if devices.len() > 1 {
+            let kinds = devices.iter().map(|device| device.kind);
+            let on_devices = kinds.zip(self.placement.counts()).collect();
+            observer.notice(Notice::LayersOnDevices { on_devices, on_host: layers - on_gpu });
+        } else if on_gpu < layers {
             observer.notice(Notice::LayersOnGpu { on_gpu, layers });
         }
         if let Some(reason) = self.target.portable_reason(spec) {
@@ -306,12 +317,12 @@ impl Decision {
 
     /// Whether a GPU was to compute, even if nothing fits it.
     pub(super) fn is_for_gpu(&self) -> bool {
-        self.target.device.is_some()
+        !self.target.devices.is_empty()
     }
 
     /// Whether a GPU computes.
     pub(super) fn is_on_gpu(&self) -> bool {
-        self.target.device.is_some() && self.placement.on_device() > 0
+        self.placement.on_devices() > 0
     }
 
     /// See [`Setup::is_expected_to_fit`](super::Setup::is_expected_to_fit).
@@ -331,15 +342,18 @@ impl Decision {
     /// See [`Setup::needed`](super::Setup::needed).
     pub(super) fn needed(&self) -> usize {
         match self.is_on_gpu() {
-            true => self.plan.device_allocated() - self.plan.weights.device,
+            true => (0..self.plan.devices.len()).map(|device| self.plan.device_session(device)).sum(),
             false => needed_on_host(&self.plan),
         }
     }
 
     /// See [`Setup::free`](super::Setup::free).
     pub(super) fn free(&self) -> Option<usize> {
+        let beside_weights = |(device, weights): (usize, &usize)| {
+            self.device_limit(device).map(|memory| memory.saturating_sub(*weights))
+        };
         match self.is_on_gpu() {
-            true => self.device_limit().map(|memory| memory.saturating_sub(self.plan.weights.device)),
+            true => self.plan.weights.devices.iter().enumerate().map(beside_weights).sum(),
             false => self.left.map(|left| left.free.bytes),
         }
     }
@@ -349,12 +363,12 @@ impl<'a> Planner<'a> {
     /// The planner for a model that is not loaded yet.
     pub(super) fn unloaded(
         outline: &'a ModelOutline,
+        target: &Target,
         options: &SetupOptions,
         budget: Option<KvBudget>,
         measurements: &'a Measurements,
     ) -> Planner<'a> {
-        let kernels =
-            [Kernels::Cpu { threads: options.engine().threads() }, options.device.assumed_kernels()];
+        let kernels = target.kernels(options.engine().threads());
         Planner { outline, repack: options.repack, budget, kernels, measurements }
     }
 }

@@ -93,12 +93,12 @@ impl SessionForecast {
         &self.prepared.session
     }
 
-    /// Its memory, with as many layers on the GPU as fit.
+    /// Its memory, with as many layers on GPUs as fit.
     pub fn plan(&self) -> &Plan {
         &self.planned.bytes
     }
 
-    /// Which layers are on the GPU.
+    /// Which layers are on which GPU.
     pub fn placement(&self) -> Placement {
         self.planned.placement
     }
@@ -214,7 +214,8 @@ impl Forecast {
         budget: Option<KvBudget>,
     ) -> Result<SessionForecast, EngineError> {
         let budget = self.options.budget.or(budget);
-        let planner = Planner::unloaded(&self.outline, &self.options, budget, &self.measurements);
+        let planner =
+            Planner::unloaded(&self.outline, &self.target, &self.options, budget, &self.measurements);
         let (target, layers) = (&self.target, self.outline.spec.n_layers);
         let prepare = |context| {
             let chunk = self.options.session(context).chunk;
@@ -230,10 +231,12 @@ impl Forecast {
             let Ok(prepared) = prepare(context) else { return false };
             let plan = |placement, precision| planner.plan(&prepared, context, placement, precision);
             let Ok(smallest) = plan(target.smallest(layers), Precision::Arithmetic) else { return false };
-            if !target.holds(&smallest.bytes) || target.host_holds(&smallest.bytes) {
-                return target.holds(&smallest.bytes);
+            let is_held = target.holds(&smallest.bytes);
+            if is_held && target.host_holds(&smallest.bytes) || !is_held && target.devices.len() < 2 {
+                return is_held;
             }
-            // What takes the least of the GPU's memory takes the most of the host's.
+            // What takes the least of the GPU's memory takes the most of the host's. Several GPUs may hold it where the
+            // layers are shared in another way.
             let placement = place(target, layers, Precision::Arithmetic, &plan);
             plan(placement, Precision::Arithmetic)
                 .is_ok_and(|planned| target.fits(&planned.bytes, placement, layers) == Some(true))

@@ -19,7 +19,7 @@ use crate::{Engine, EngineError, Session, SessionOptions};
 pub(super) struct Promised {
     pub(super) session: SessionOptions,
     plan: Plan,
-    /// Of the host's memory, and of the device's.
+    /// Of the host's memory, and of that of each device.
     pub(super) reservations: Vec<Reservation>,
 }
 
@@ -136,18 +136,21 @@ pub(crate) fn fit_instead_of(
     if let Some(left) = left.filter(|left| needed > left.free.bytes) {
         return Err(left.error(context, needed));
     }
-    let needed = plan.device_allocated() - plan.weights.device;
-    match engine.backends.at(Place::Device).memory_left() {
-        Some(free) if needed > free => Err(EngineError::Memory(Shortage {
-            context,
-            needed,
-            free,
-            on_device: true,
-            bound: None,
-            reserved: 0,
-        })),
-        _ => Ok((session, plan)),
+    for device in 0..plan.devices.len() {
+        let needed = plan.device_session(device);
+        let left = engine.backends.at(Place::Device(device)).memory_left();
+        if let Some(free) = left.filter(|free| needed > *free) {
+            return Err(EngineError::Memory(Shortage {
+                context,
+                needed,
+                free,
+                on_device: true,
+                bound: None,
+                reserved: 0,
+            }));
+        }
     }
+    Ok((session, plan))
 }
 
 /// As [`fit_session`], but its memory is promised, where it was promised `own` before.
@@ -160,17 +163,18 @@ pub(super) fn promise(
 ) -> Result<Promised, EngineError> {
     let (session, plan) = plan_session(engine, session, budget, prompt)?;
     let (context, needed) = (session.context, needed_on_host(&plan));
-    let (host, device) = &engine.ledgers;
+    let (host, devices) = &engine.ledgers;
     let on_host = host.reserve(needed, own).map_err(|left| left.error(context, needed))?;
     let mut reservations = vec![on_host.with_lasting(plan.lasting())];
-    let backend = engine.backends.at(Place::Device);
-    if let (Some(left), Some((used, _))) = (backend.memory_left(), backend.memory_used()) {
-        let needed = plan.device_allocated() - plan.weights.device;
-        let promised = device.reserve(needed, used, left).map_err(|Left { free, reserved }| {
+    for (device, (ledger, bytes)) in devices.iter().zip(&plan.devices).enumerate() {
+        let backend = engine.backends.at(Place::Device(device));
+        let (Some(left), Some((used, _))) = (backend.memory_left(), backend.memory_used()) else { continue };
+        let needed = plan.device_session(device);
+        let promised = ledger.reserve(needed, used, left).map_err(|Left { free, reserved }| {
             let free = free.bytes;
             EngineError::Memory(Shortage { context, needed, free, on_device: true, bound: None, reserved })
         })?;
-        reservations.push(promised.with_lasting(plan.device.lasting()));
+        reservations.push(promised.with_lasting(bytes.lasting()));
     }
     Ok(Promised { session, plan, reservations })
 }
@@ -227,5 +231,5 @@ fn planner<'a>(
     budget: Option<KvBudget>,
     measurements: &'a Measurements,
 ) -> Planner<'a> {
-    Planner { outline, repack: false, budget, kernels: engine.backends.kernels(), measurements }
+    Planner { outline, repack: false, budget, kernels: engine.backends.kernels().clone(), measurements }
 }

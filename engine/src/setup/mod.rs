@@ -65,7 +65,7 @@ use crate::{Engine, EngineError, EngineOptions, Model, Session, SessionOptions};
 /// let asked = |memory| SetupOptions {
 ///     context: Context::Tokens(20_000),
 ///     device: DeviceRequest::Cpu,
-///     gpu_memory: memory, // without a GPU, of main memory
+///     gpu_memory: Vec::from_iter(memory), // without a GPU, of main memory
 ///     ..SetupOptions::default()
 /// };
 /// let full = Setup::resolve(&model, &asked(None), 10_000, &mut ())?;

@@ -94,12 +94,16 @@ pub struct SetupOptions {
     pub repack: bool,
     /// What computes.
     pub device: DeviceRequest,
-    /// How many of the last layers a GPU computes.
+    /// How many of the last layers GPUs compute.
     pub gpu_layers: GpuLayers,
-    /// Of how many of the first layers the experts stay on the host although a GPU computes the rest.
+    /// Of how many of the first layers the experts stay on the host although GPUs compute the rest.
     pub host_experts: HostExperts,
-    /// Limit on the GPU's memory in bytes, the driver's part included; `None` for what is free.
-    pub gpu_memory: Option<usize>,
+    /// How the layers on several GPUs are shared, as numbers in any proportion: 3 and 1 are three quarters and one. A GPU
+    /// without a number has none. Empty is by their memory.
+    pub gpu_shares: Vec<f64>,
+    /// Limit on the memory of each GPU in bytes, the driver's part included: one for all of them, or one for each. Empty is
+    /// what is free.
+    pub gpu_memory: Vec<usize>,
     /// How many tokens a session can hold.
     pub context: Context,
     /// What bounded heads keep. `None` is *auto*: everything if that fits the memory, else as much as fits, in the way
@@ -145,7 +149,8 @@ impl Default for SetupOptions {
             device: DeviceRequest::default(),
             gpu_layers: GpuLayers::default(),
             host_experts: HostExperts::default(),
-            gpu_memory: None,
+            gpu_shares: Vec::new(),
+            gpu_memory: Vec::new(),
             context: Context::default(),
             policy: None,
             budget: None,
@@ -186,10 +191,10 @@ impl SetupOptions {
         EngineOptions {
             threads: self.threads,
             repack: self.repack,
-            device: None,
             trace: false,
             interrupt: self.interrupt.clone(),
             ledger: self.ledger.clone(),
+            ..EngineOptions::default()
         }
     }
 }

@@ -2,6 +2,7 @@
 //! [`Forecast`](super::Forecast) decide by. Arithmetic decides where it can. Graphs are built for what is chosen, and
 //! where the estimate of compute buffers is too rough to decide.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use models::shapes::{FileType, ModelShape};
@@ -11,7 +12,7 @@ use crate::heads::{HeadShape, HeadsError};
 use crate::kv::{KvBudget, Layout, StoreOptions};
 use crate::model::outline::{TensorOutline, tensor_outlines};
 use crate::setup::Target;
-use crate::setup::plan::{Kernels, Measurements, Placement, Plan, PlanOptions};
+use crate::setup::plan::{Kernels, Measurements, PerPlace, Placement, Plan, PlanOptions};
 use crate::{EngineError, Model, Prefill, SessionOptions};
 
 /// A model as far as memory is concerned: of a file, or a well-known shape without weights.
@@ -51,7 +52,7 @@ pub(super) struct Planner<'a> {
     /// How much bounded heads keep, instead of the policy's own parameters.
     pub(super) budget: Option<KvBudget>,
     /// See [`PlanOptions::kernels`].
-    pub(super) kernels: [Kernels; 2],
+    pub(super) kernels: PerPlace<Kernels>,
     /// What is known of graphs.
     pub(super) measurements: &'a Measurements,
 }
@@ -66,11 +67,11 @@ pub(super) enum Precision {
 }
 
 /// What a session would take.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Planned {
     /// The bytes.
     pub(super) bytes: Plan,
-    /// Which layers are on the device.
+    /// Which layers are where.
     pub(super) placement: Placement,
     /// The share by which compute buffers may differ; 0 where the graphs were built.
     margin: f64,
@@ -119,7 +120,7 @@ impl Planner<'_> {
             record_attention: session.record_attention,
             draft: session.draft,
             placement,
-            kernels: self.kernels,
+            kernels: self.kernels.clone(),
         };
         let (spec, tensors, known) = (&self.outline.spec, &self.outline.tensors, self.measurements);
         let (bytes, margin) = match precision {
@@ -152,13 +153,14 @@ const MAX_SEARCHES: usize = 8;
 
 /// Where `target` has a model's layers for a session that `plan` plans.
 pub(super) fn place(target: &Target, layers: usize, precision: Precision, plan: PlanPlacement) -> Placement {
-    let holds = |placement| {
+    let holds = |placement, devices: Range<usize>| {
         let Ok(estimate) = plan(placement, Precision::Arithmetic) else { return false };
-        match (precision, estimate.is_held_by(target)) {
+        let are_enough = |plan: &Plan| target.devices_hold(plan, devices.clone());
+        match (precision, estimate.is_held(&are_enough)) {
             (_, Some(known)) => known,
-            (Precision::Arithmetic, None) => target.holds(&estimate.bytes),
+            (Precision::Arithmetic, None) => are_enough(&estimate.bytes),
             (Precision::Graphs, None) => {
-                plan(placement, Precision::Graphs).is_ok_and(|planned| target.holds(&planned.bytes))
+                plan(placement, Precision::Graphs).is_ok_and(|planned| are_enough(&planned.bytes))
             }
         }
     };
@@ -182,14 +184,14 @@ pub(super) fn place(target: &Target, layers: usize, precision: Precision, plan: 
 }
 
 impl Planned {
-    /// Whether `target` holds the plan; `None` where that depends on how much compute buffers differ.
-    fn is_held_by(&self, target: &Target) -> Option<bool> {
+    /// Whether the plan is one that `are_enough`; `None` where that depends on how much compute buffers differ.
+    fn is_held(&self, are_enough: &dyn Fn(&Plan) -> bool) -> Option<bool> {
         let holds = |factor: f64| {
-            let mut plan = self.bytes;
-            for place in [&mut plan.host, &mut plan.device] {
+            let mut plan = self.bytes.clone();
+            for place in plan.devices.iter_mut().chain([&mut plan.host]) {
                 place.compute = (place.compute as f64 * factor) as usize;
             }
-            target.holds(&plan)
+            are_enough(&plan)
         };
         match (holds((1.0 - self.margin).max(0.0)), self.margin.is_finite() && holds(1.0 + self.margin)) {
             (false, _) => Some(false),

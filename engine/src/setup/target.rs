@@ -1,6 +1,7 @@
-//! What computes: the host, or a GPU for the last layers, and how much of its memory may be used. The residual stream is
-//! moved off the GPU first, then experts, then layers.
+//! What computes: the host, or devices for the last layers, and how much of their memory may be used. The residual stream is
+//! moved off the devices first, then experts, then layers.
 
+use std::ops::Range;
 use std::path::Path;
 
 use ggml::{Error, NoCuda};
@@ -9,38 +10,48 @@ use kernels::{Form, Kernels};
 use models::spec::ModelSpec;
 
 use super::SetupOptions;
-use crate::compute::engine::check_device_model;
+use crate::compute::engine::{check_device_model, check_devices};
+use crate::devices::placement::MAX_DEVICES;
 use crate::kv::attention_shape;
 use crate::progress::{Notice, Observer};
-use crate::setup::plan::{ASSUMED_DEVICE_BLOCKS, DRIVER_BYTES, Placement, Plan};
-use crate::{DeviceKind, EngineError, Model};
+use crate::setup::plan::{ASSUMED_DEVICE_BLOCKS, DRIVER_BYTES, PerPlace, Place, Placement, Plan};
+use crate::{DeviceKind, EngineError, Hint, Model};
 
 /// What was asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// ```
+/// use longhand::DeviceKind;
+/// use longhand::setup::DeviceRequest;
+///
+/// let (one, two) = (DeviceKind::Cuda(0), DeviceKind::Cuda(1));
+/// assert_eq!(DeviceRequest::from(one), DeviceRequest::Devices(vec![one]));
+/// assert_ne!(DeviceRequest::Devices(vec![one, two]), DeviceRequest::Devices(vec![two, one]));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeviceRequest {
-    /// A GPU if there is one that can compute.
+    /// All GPUs that can compute, or the CPU where there are none.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
-    /// This device.
-    Device(DeviceKind),
+    /// These devices, in the order of the layers. Layers that they do not have are on the CPU; so are all where this is empty.
+    Devices(Vec<DeviceKind>),
 }
 
-/// How many of the last layers are on the GPU.
+/// How many of the last layers are on GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GpuLayers {
-    /// As many as fit its memory.
+    /// As many as fit their memory.
     #[default]
     Auto,
     /// This many; more than the model has means all.
     Count(usize),
 }
 
-/// Of how many of the first layers the experts stay on the host although the rest of these layers is on the GPU.
+/// Of how many of the first layers the experts stay on the host although the rest of these layers is on a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostExperts {
-    /// As few as possible with the layers on the GPU.
+    /// As few as possible with the layers on GPUs.
     #[default]
     Auto,
     /// This many; more than the model has means all.
@@ -48,32 +59,43 @@ pub enum HostExperts {
 }
 
 /// What a session is planned for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Target {
-    /// `None` is the host alone.
-    pub device: Option<DeviceKind>,
-    /// Layers on the device.
+    /// The devices for the last layers, in their order; without any, it is the host alone.
+    pub devices: Vec<TargetDevice>,
+    /// Layers on the devices.
     pub layers: GpuLayers,
     /// Experts on the host; of no layer for a model without experts.
     pub host_experts: HostExperts,
-    /// Bytes of the device's memory, or of the host's where there is none, that a session may take; `None` if
-    /// unknown.
-    pub limit: Option<usize>,
-    /// Bytes of [`Target::limit`] that the driver takes.
-    pub driver: usize,
-    /// Bytes of main memory that are free for the host's part of a plan for a GPU; `None` where they are unknown, or the
-    /// GPU is not one of this machine.
+    /// Bytes of main memory that a session may take where there are no devices; `None` if unknown.
+    pub main_memory: Option<usize>,
+    /// Bytes of main memory that are free for the host's part of a plan for GPUs; `None` where they are unknown, or the
+    /// GPUs are not those of this machine.
     pub host_limit: Option<usize>,
+    /// How the layers on devices are shared, if that was asked for: see [`SetupOptions::gpu_shares`].
+    shares: Vec<f64>,
 }
 
-impl DeviceRequest {
-    /// The kernels that the device has, whether it is here or not: those of a GPU unless another device is asked for.
-    pub(super) fn assumed_kernels(self) -> Kernels {
-        match self {
-            #[cfg(feature = "testing")]
-            DeviceRequest::Device(DeviceKind::Portable) => Kernels::None,
-            _ => Kernels::Gpu { blocks: ASSUMED_DEVICE_BLOCKS },
-        }
+/// A device that a session is planned for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TargetDevice {
+    /// Which device.
+    pub kind: DeviceKind,
+    /// Bytes of its memory that a session may take; `None` if unknown.
+    pub limit: Option<usize>,
+    /// Bytes of [`TargetDevice::limit`] that the driver takes.
+    pub driver: usize,
+}
+
+/// Whether devices, by their numbers, hold a session with layers placed so.
+pub(super) type HoldsPlacement<'a> = &'a dyn Fn(Placement, Range<usize>) -> bool;
+
+/// A device, and the bytes that are free there, if known.
+type FoundDevice = (DeviceKind, Option<usize>);
+
+impl From<DeviceKind> for DeviceRequest {
+    fn from(device: DeviceKind) -> DeviceRequest {
+        DeviceRequest::Devices(vec![device])
     }
 }
 
@@ -84,8 +106,19 @@ impl HostExperts {
     }
 }
 
+impl TargetDevice {
+    /// The kernels that the device has, whether it is here or not.
+    fn kernels(&self) -> Kernels {
+        match self.kind {
+            #[cfg(feature = "testing")]
+            DeviceKind::Portable(_) => Kernels::None,
+            _ => Kernels::Gpu { blocks: ASSUMED_DEVICE_BLOCKS },
+        }
+    }
+}
+
 impl Target {
-    /// The device that was asked for. It has to be there, and able to compute the model.
+    /// The devices that were asked for. They have to be there, and able to compute the model.
     pub(super) fn find(
         model: &Model,
         options: &SetupOptions,
@@ -93,33 +126,36 @@ impl Target {
     ) -> Result<Target, EngineError> {
         let mapped = model.mapped_bytes();
         let mut found = choose(options, observer)?;
-        if found.is_some()
+        if !found.is_empty()
             && let Some(reason) = unusable(model.spec(), model.gguf().path(), options)?
         {
             observer.notice(Notice::ModelNotForGpu { reason });
-            found = None;
+            found.clear();
         }
         let has_experts = model.spec().experts.is_some();
-        if options.host_experts.is_asked_for() && (found.is_none() || !has_experts) {
+        if options.host_experts.is_asked_for() && (found.is_empty() || !has_experts) {
             observer.notice(Notice::HostExpertsUnused { has_experts });
         }
-        let Some((kind, free)) = found else {
-            let host = Target::host(model.spec(), options, mapped);
+        let host = Target::host(model.spec(), options, mapped);
+        if found.is_empty() {
             // The limit may have been meant for a GPU.
-            let limit = host.limit.into_iter().chain(free_beside(options, mapped)).min();
-            return Ok(Target { limit, ..host });
-        };
+            let limit = host.main_memory.into_iter().chain(free_beside(options, mapped)).min();
+            return Ok(Target { main_memory: limit, ..host });
+        }
         // The free memory of a GPU in use no longer has the driver's share in it; a limit that is asked for
         // includes that share.
-        let limit = [options.gpu_memory.map(|limit| limit.saturating_sub(DRIVER_BYTES)), free]
-            .into_iter()
-            .flatten()
-            .min();
-        Ok(Target { device: Some(kind), limit, ..Target::host(model.spec(), options, mapped) })
+        let limits = limits(options, found.len())?;
+        let device = |((kind, free), limit): (FoundDevice, Option<usize>)| TargetDevice {
+            kind,
+            limit: limit.map(|limit| limit.saturating_sub(DRIVER_BYTES)).into_iter().chain(free).min(),
+            driver: 0,
+        };
+        let devices = found.into_iter().zip(limits).map(device).collect();
+        host.with_devices(devices, options)
     }
 
-    /// The same for a plan: a GPU that is asked for by name need not be there, and there may be no model file. Also why a
-    /// GPU that is there is not used.
+    /// The same for a plan: GPUs that are asked for by name need not be there, and there may be no model file. Also why
+    /// GPUs that are there are not used.
     pub(super) fn assume(
         spec: &ModelSpec,
         model: Option<&Model>,
@@ -127,105 +163,173 @@ impl Target {
     ) -> Result<(Target, Option<String>), EngineError> {
         let path = model.and_then(|model| model.gguf().path());
         let mapped = model.map_or(0, Model::mapped_bytes);
-        let found = match options.device {
-            DeviceRequest::Cpu => None,
-            _ if options.gpu_layers == GpuLayers::Count(0) => None,
-            DeviceRequest::Auto => find_gpu(None).ok(),
-            DeviceRequest::Device(DeviceKind::Cuda(index)) => {
-                Some(find_gpu(Some(index)).unwrap_or((DeviceKind::Cuda(index), None)))
+        let found = match &options.device {
+            DeviceRequest::Cpu => Vec::new(),
+            _ if options.gpu_layers == GpuLayers::Count(0) => Vec::new(),
+            DeviceRequest::Auto => find_gpus().unwrap_or_default(),
+            DeviceRequest::Devices(devices) => {
+                check_devices(devices.iter().copied())?;
+                devices.iter().map(|device| find_device(*device).unwrap_or((*device, None))).collect()
             }
-            #[cfg(feature = "testing")]
-            DeviceRequest::Device(kind) => Some((kind, None)),
         };
-        let Some(gpu) = found else { return Ok((Target::host(spec, options, mapped), None)) };
+        if found.is_empty() {
+            return Ok((Target::host(spec, options, mapped), None));
+        }
         Ok(match unusable(spec, path, options)? {
             Some(reason) => (Target::host(spec, options, mapped), Some(reason)),
-            None => (Target::gpu(gpu, spec, options, mapped), None),
+            None => (Target::gpus(&found, spec, options, mapped)?, None),
         })
     }
 
     /// The host, where `mapped` bytes of weights are mapped already.
     fn host(spec: &ModelSpec, options: &SetupOptions, mapped: usize) -> Target {
         Target {
-            device: None,
+            devices: Vec::new(),
             layers: options.gpu_layers,
             host_experts: spec.experts.as_ref().map_or(HostExperts::Count(0), |_| options.host_experts),
-            limit: options.gpu_memory.or_else(|| free_beside(options, mapped)),
-            driver: 0,
+            main_memory: options.gpu_memory.first().copied().or_else(|| free_beside(options, mapped)),
             host_limit: None,
+            shares: Vec::new(),
         }
     }
 
-    fn gpu(
-        (kind, free): (DeviceKind, Option<usize>),
+    fn gpus(
+        found: &[FoundDevice],
         spec: &ModelSpec,
         options: &SetupOptions,
         mapped: usize,
-    ) -> Target {
-        let (limit, driver) = match (options.gpu_memory, free) {
-            (None, Some(free)) => (Some(free), 0),
-            (limit, _) => (limit, DRIVER_BYTES),
+    ) -> Result<Target, EngineError> {
+        let device = |((kind, free), limit): (&FoundDevice, Option<usize>)| {
+            let (limit, driver) = match (limit, free) {
+                (None, Some(free)) => (Some(*free), 0),
+                (limit, _) => (limit, DRIVER_BYTES),
+            };
+            TargetDevice { kind: *kind, limit, driver }
         };
+        let devices = found.iter().zip(limits(options, found.len())?).map(device).collect();
         // A limit on the GPU's memory may describe another machine.
-        let host_limit =
-            free.filter(|_| options.gpu_memory.is_none()).and_then(|_| free_beside(options, mapped));
-        Target { device: Some(kind), limit, driver, host_limit, ..Target::host(spec, options, mapped) }
+        let is_here = options.gpu_memory.is_empty() && found.iter().all(|(_, free)| free.is_some());
+        let host_limit = if is_here { free_beside(options, mapped) } else { None };
+        Target { host_limit, ..Target::host(spec, options, mapped) }.with_devices(devices, options)
     }
 
-    /// Why some layers on the device are computed by ggml's operations instead of our own kernels; `None` where none are.
-    pub fn portable_reason(&self, spec: &ModelSpec) -> Option<String> {
-        let kernels = DeviceRequest::Device(self.device?).assumed_kernels();
-        let mut shapes = (0..spec.n_layers).map(|layer| attention_shape(spec, layer));
-        let shape = shapes.find(|shape| kernels.form(*shape) == Form::Portable)?;
-        let AttentionShape { head_dim, n_kv_heads, .. } = shape;
-        Some(match kernels {
-            Kernels::None => "the device runs none of our own kernels".into(),
-            _ => format!(
-                "our own kernels take at most {MAX_DEVICE_HEADS} KV heads of {MAX_DEVICE_HEAD_DIM} elements, and a layer \
-                 has {n_kv_heads} of {head_dim}"
-            ),
+    /// The same with these devices.
+    ///
+    /// # Errors
+    /// If the layers cannot be shared among them as it was asked for.
+    fn with_devices(self, devices: Vec<TargetDevice>, options: &SetupOptions) -> Result<Target, EngineError> {
+        let shares = options.gpu_shares.clone();
+        let problem = match shares.iter().find(|share| !share.is_finite() || **share < 0.0) {
+            Some(share) => Some(format!("{share} is no number from 0 on")),
+            None if shares.len() > devices.len() => {
+                Some(format!("these are {} shares, and {} compute", shares.len(), gpus(devices.len())))
+            }
+            None if !shares.is_empty() && shares.iter().sum::<f64>() == 0.0 => {
+                Some("no device would have a layer".into())
+            }
+            None => None,
+        };
+        let Some(reason) = problem else { return Ok(Target { devices, shares, ..self }) };
+        let list: Vec<String> = shares.iter().map(f64::to_string).collect();
+        Err(EngineError::Setting {
+            what: format!("layers shared as {}", list.join(",")),
+            reason,
+            hint: Hint::advice("give each device a share, such as 3,1 for three quarters and one"),
         })
     }
 
-    /// The peak of a plan, as far as the limit has to hold it.
-    pub fn total(&self, plan: &Plan) -> usize {
-        match plan.device_total() {
-            _ if self.device.is_none() => plan.total(),
-            0 => 0, // nothing is on the GPU, not even the driver's part
-            bytes => bytes + self.driver,
+    /// The kernels of all places, with so many threads on the host. Devices need not be here.
+    pub(super) fn kernels(&self, threads: usize) -> PerPlace<Kernels> {
+        PerPlace::new(self.devices.len(), |place| match place {
+            Place::Device(device) => self.devices[device].kernels(),
+            Place::Host => Kernels::Cpu { threads },
+        })
+    }
+
+    /// Why some layers on devices are computed by ggml's operations instead of our own kernels; `None` where none are.
+    pub fn portable_reason(&self, spec: &ModelSpec) -> Option<String> {
+        let shapes = || (0..spec.n_layers).map(|layer| attention_shape(spec, layer));
+        self.devices.iter().map(TargetDevice::kernels).find_map(|kernels| {
+            let shape = shapes().find(|shape| kernels.form(*shape) == Form::Portable)?;
+            let AttentionShape { head_dim, n_kv_heads, .. } = shape;
+            Some(match kernels {
+                Kernels::None => "the device runs none of our own kernels".into(),
+                _ => format!(
+                    "our own kernels take at most {MAX_DEVICE_HEADS} KV heads of {MAX_DEVICE_HEAD_DIM} elements, and a \
+                     layer has {n_kv_heads} of {head_dim}"
+                ),
+            })
+        })
+    }
+
+    /// Bytes of memory that a session may take, on all devices together or of main memory; `None` if unknown.
+    pub fn limit(&self) -> Option<usize> {
+        match self.devices.is_empty() {
+            true => self.main_memory,
+            false => self.devices.iter().map(|device| device.limit).sum(),
         }
     }
 
-    /// Whether the limit is known and holds a plan.
-    pub fn holds(&self, plan: &Plan) -> bool {
-        self.limit.is_some_and(|limit| self.total(plan) <= limit)
+    /// The peak of a plan, as far as the limits have to hold it.
+    pub fn total(&self, plan: &Plan) -> usize {
+        match self.devices.is_empty() {
+            true => plan.total(),
+            false => (0..self.devices.len()).map(|device| self.device_total(plan, device)).sum(),
+        }
     }
 
-    /// Whether main memory holds the host's part of a plan for a GPU, as far as that is known.
+    /// The same on one of the devices.
+    pub fn device_total(&self, plan: &Plan, device: usize) -> usize {
+        match plan.device_total(device) {
+            0 => 0, // nothing is there, not even the driver's part
+            bytes => bytes + self.devices[device].driver,
+        }
+    }
+
+    /// Whether the limits are known and hold a plan.
+    pub fn holds(&self, plan: &Plan) -> bool {
+        match self.devices.is_empty() {
+            true => self.main_memory.is_some_and(|limit| plan.total() <= limit),
+            false => self.devices_hold(plan, 0..self.devices.len()),
+        }
+    }
+
+    /// Whether the limits of these devices are known and hold a plan.
+    pub(super) fn devices_hold(&self, plan: &Plan, mut devices: Range<usize>) -> bool {
+        devices.all(|device| {
+            self.devices[device].limit.is_some_and(|limit| self.device_total(plan, device) <= limit)
+        })
+    }
+
+    /// Whether main memory holds the host's part of a plan for GPUs, as far as that is known.
     pub fn host_holds(&self, plan: &Plan) -> bool {
         self.host_limit.is_none_or(|limit| plan.total() <= limit)
     }
 
-    /// Whether a plan fits with all the layers that were asked for on the GPU, of `layers`; `None` where the
+    /// Whether a plan fits with all the layers that were asked for on devices, of `layers`; `None` where the
     /// limit is unknown. Experts may be on the host.
     pub fn fits(&self, plan: &Plan, placement: Placement, layers: usize) -> Option<bool> {
-        let has_all = placement.on_device() == self.wanted_layers(layers);
-        self.limit.map(|_| has_all && self.holds(plan) && self.host_holds(plan))
+        let has_all = placement.on_devices() == self.wanted_layers(layers);
+        self.limit().map(|_| has_all && self.holds(plan) && self.host_holds(plan))
     }
 
-    /// Whether the limit, if there is one, holds the weights of a plan.
+    /// Whether the limits, as far as there are any, hold the weights of a plan.
     pub(super) fn holds_weights(&self, plan: &Plan) -> bool {
-        let bytes = match self.device {
-            Some(_) => plan.weights.device + plan.device_overhead,
-            None => plan.weights.on_host(),
-        };
-        self.limit.is_none_or(|limit| bytes <= limit)
+        let holds = |limit: Option<usize>, bytes| limit.is_none_or(|limit| bytes <= limit);
+        match self.devices.is_empty() {
+            true => holds(self.main_memory, plan.weights.on_host()),
+            false => {
+                let bytes = plan.weights.devices.iter().zip(&plan.devices);
+                let bytes = bytes.map(|(weights, bytes)| weights + bytes.overhead);
+                self.devices.iter().zip(bytes).all(|(device, bytes)| holds(device.limit, bytes))
+            }
+        }
     }
 
-    /// Layers on the GPU, of `layers`, if memory were no question.
+    /// Layers on devices, of `layers`, if memory were no question.
     pub fn wanted_layers(&self, layers: usize) -> usize {
         match self.layers {
-            _ if self.device.is_none() => 0,
+            _ if self.devices.is_empty() => 0,
             GpuLayers::Count(count) => count.min(layers),
             GpuLayers::Auto => layers,
         }
@@ -233,30 +337,53 @@ impl Target {
 
     /// The placement of `layers` layers if memory were no question.
     pub(super) fn wanted(&self, layers: usize) -> Placement {
-        self.placement(layers, self.wanted_layers(layers), 0)
+        self.placement(layers, &self.spread(self.wanted_layers(layers)), 0)
     }
 
-    /// The placement with the same layers on the GPU that takes the least of its memory.
+    /// The placement with the same layers on devices that takes the least of their memory.
     pub(super) fn smallest(&self, layers: usize) -> Placement {
-        self.placement(layers, self.wanted_layers(layers), layers).with_host_residual()
+        self.placement(layers, &self.spread(self.wanted_layers(layers)), layers).with_host_residual()
     }
 
-    /// The placement with so many layers on the GPU. Unless a number was asked for, the experts of `host_experts`
+    /// The placement with so many layers on each device. Unless a number was asked for, the experts of `host_experts`
     /// layers are on the host.
-    fn placement(&self, layers: usize, on_device: usize, host_experts: usize) -> Placement {
-        Placement::new(layers, on_device).with_host_experts(match self.host_experts {
+    fn placement(&self, layers: usize, counts: &[usize], host_experts: usize) -> Placement {
+        Placement::over(layers, counts).with_host_experts(match self.host_experts {
             HostExperts::Auto => host_experts,
             HostExperts::Count(count) => count,
         })
     }
 
-    /// Where `layers` layers are: as it was asked for, else as much is on the GPU as `fits` says.
+    /// How many of `count` layers each device has: by the shares that were asked for, else by their memory. As in llama.cpp
+    /// the output matrix counts as one more layer, behind the last one.
+    fn spread(&self, count: usize) -> Vec<usize> {
+        let limits = || self.devices.iter().map(|device| device.limit.map(|limit| limit as f64)).collect();
+        let shares: Vec<f64> = match self.shares.is_empty() {
+            false => self.shares.clone(),
+            true => Option::unwrap_or_else(limits(), || vec![1.0; self.devices.len()]),
+        };
+        let all: f64 = shares.iter().sum();
+        let mut counts = vec![0; self.devices.len()];
+        for layer in 0..count {
+            let at = all * layer as f64 / (count + 1) as f64;
+            let mut end = 0.0;
+            let device = shares.iter().position(|share| {
+                end += share;
+                end > at
+            });
+            counts[device.unwrap_or(0)] += 1;
+        }
+        counts
+    }
+
+    /// Where `layers` layers are: as it was asked for, else as much is on the devices as `holds` says.
     ///
-    /// The residual stream leaves the GPU first: only reading a text waits for it. Experts leave before whole layers do.
+    /// The residual stream leaves the devices first: only reading a text waits for it. Experts leave before whole layers do.
     /// They are most of the bytes, and a token reads few of them. Keys and values are read whole.
-    pub(super) fn choose(&self, layers: usize, fits: &dyn Fn(Placement) -> bool) -> Placement {
+    pub(super) fn choose(&self, layers: usize, holds: HoldsPlacement) -> Placement {
+        let fits = |placement| holds(placement, 0..self.devices.len());
         let (wanted, smallest) = (self.wanted(layers), self.smallest(layers));
-        if self.device.is_none() || self.limit.is_none() || fits(wanted) {
+        if self.devices.is_empty() || self.limit().is_none() || fits(wanted) {
             return wanted;
         }
         // What the search below would find after more plans.
@@ -264,18 +391,77 @@ impl Target {
         if fits(moved) {
             return moved;
         }
-        let most = |placement: &dyn Fn(usize) -> Placement| {
-            let count = max_that_holds(layers, |count| fits(placement(count).with_host_residual()));
-            let chosen = placement(count);
+        let most = |fitting: &dyn Fn(usize) -> Option<Placement>| {
+            let count = max_that_holds(layers, |count| fitting(count).is_some());
+            let chosen = fitting(count).map(Placement::without_residual);
+            let chosen = chosen.unwrap_or_else(|| self.placement(layers, &self.spread(0), layers));
             if fits(chosen) { chosen } else { chosen.with_host_residual() }
         };
-        if fits(smallest) {
-            return most(&|count| self.placement(layers, self.wanted_layers(layers), layers - count));
+        let all = self.wanted_layers(layers);
+        if self.fitting(layers, all, layers, holds).is_some() {
+            return most(&|count| self.fitting(layers, all, layers - count, holds));
         }
         match self.layers {
-            GpuLayers::Auto => most(&|count| self.placement(layers, count, layers)),
+            GpuLayers::Auto => most(&|count| self.fitting(layers, count, layers, holds)),
             GpuLayers::Count(_) => smallest,
         }
+    }
+
+    /// A placement that the devices hold, with `count` of `layers` layers there and the residual stream on the host. Where
+    /// they do not hold what [`Target::spread`] gives them, and no shares were asked for, each takes as many as it holds, the
+    /// last one first: it has the output matrix too.
+    fn fitting(
+        &self,
+        layers: usize,
+        count: usize,
+        host_experts: usize,
+        holds: HoldsPlacement,
+    ) -> Option<Placement> {
+        let with = |counts: &[usize]| self.placement(layers, counts, host_experts).with_host_residual();
+        let (mut counts, all) = (self.spread(count), self.devices.len());
+        let is_free = all > 1 && self.shares.is_empty();
+        if !holds(with(&counts), 0..all) && is_free {
+            let mut left = count;
+            for device in (0..all).rev() {
+                // Those before it have a layer each meanwhile, so that graphs of the same places are compared.
+                let others = |own: usize| usize::from(left - own >= device);
+                let held = max_that_holds(left, |own| {
+                    let mut counts = counts.clone();
+                    counts[..device].fill(others(own));
+                    counts[device] = own;
+                    holds(with(&counts), device..device + 1)
+                });
+                counts[device] = held;
+                left -= held;
+            }
+            if left > 0 {
+                return None;
+            }
+        }
+        let placement = with(&counts);
+        holds(placement, 0..all).then_some(placement)
+    }
+}
+
+/// `1 GPU`, `2 GPUs`.
+fn gpus(count: usize) -> String {
+    format!("{count} GPU{}", if count == 1 { "" } else { "s" })
+}
+
+/// The limits on the memory of so many GPUs.
+///
+/// # Errors
+/// If there are several limits, and not one for each GPU.
+fn limits(options: &SetupOptions, devices: usize) -> Result<Vec<Option<usize>>, EngineError> {
+    match options.gpu_memory[..] {
+        [] => Ok(vec![None; devices]),
+        [limit] => Ok(vec![Some(limit); devices]),
+        ref limits if limits.len() == devices => Ok(limits.iter().copied().map(Some).collect()),
+        ref limits => Err(EngineError::Setting {
+            what: format!("{} limits on memory", limits.len()),
+            reason: format!("{} compute", gpus(devices)),
+            hint: Hint::advice("give one limit, or one for each GPU"),
+        }),
     }
 }
 
@@ -284,10 +470,10 @@ fn free_beside(options: &SetupOptions, mapped: usize) -> Option<usize> {
     options.ledger.left(mapped).map(|left| left.free.bytes)
 }
 
-/// Why a GPU cannot compute a model, whose file has this path, so that the CPU does; `None` if it can.
+/// Why GPUs cannot compute a model, whose file has this path, so that the CPU does; `None` if they can.
 ///
 /// # Errors
-/// The same where the GPU was asked for.
+/// The same where GPUs were asked for.
 fn unusable(
     spec: &ModelSpec,
     path: Option<&Path>,
@@ -300,24 +486,23 @@ fn unusable(
     }
 }
 
-/// The device to use and the bytes that are free there, if known; `None` for the CPU.
-fn choose(
-    options: &SetupOptions,
-    observer: &mut dyn Observer,
-) -> Result<Option<(DeviceKind, Option<usize>)>, EngineError> {
+/// The devices to use; none is the CPU.
+fn choose(options: &SetupOptions, observer: &mut dyn Observer) -> Result<Vec<FoundDevice>, EngineError> {
     if options.gpu_layers == GpuLayers::Count(0) {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    match options.device {
-        DeviceRequest::Cpu => Ok(None),
-        DeviceRequest::Device(DeviceKind::Cuda(index)) => Ok(Some(find_gpu(Some(index))?)),
-        #[cfg(feature = "testing")]
-        DeviceRequest::Device(kind) => Ok(Some((kind, None))),
-        DeviceRequest::Auto => match find_gpu(None) {
-            Ok(found) => Ok(Some(found)),
+    match &options.device {
+        DeviceRequest::Cpu => Ok(Vec::new()),
+        DeviceRequest::Devices(devices) => {
+            check_devices(devices.iter().copied())?;
+            Ok(devices.iter().map(|device| find_device(*device)).collect::<Result<_, _>>()?)
+        }
+        DeviceRequest::Auto => match find_gpus() {
+            Ok(found) => Ok(found),
             Err(Error::NoCuda(reason)) => {
                 let asked_for = options.gpu_layers != GpuLayers::Auto
-                    || options.gpu_memory.is_some()
+                    || !options.gpu_memory.is_empty()
+                    || !options.gpu_shares.is_empty()
                     || options.host_experts.is_asked_for();
                 let expected = match reason {
                     NoCuda::NotBuilt => !asked_for,
@@ -325,21 +510,39 @@ fn choose(
                     _ => false,
                 };
                 observer.notice(Notice::NoGpu { reason, expected });
-                Ok(None)
+                Ok(Vec::new())
             }
             Err(error) => Err(error.into()),
         },
     }
 }
 
-/// The GPU of this number, or the first that can compute, and the bytes that are free there.
-fn find_gpu(index: Option<usize>) -> Result<(DeviceKind, Option<usize>), Error> {
+/// A device, and the bytes that are free there.
+fn find_device(device: DeviceKind) -> Result<FoundDevice, Error> {
+    let index = match device {
+        DeviceKind::Cuda(index) => index,
+        #[cfg(feature = "testing")]
+        DeviceKind::Emulated(_) | DeviceKind::Portable(_) => return Ok((device, None)),
+    };
     let gpus = ggml::devices()?;
-    let index = index.or(gpus.iter().position(|gpu| gpu.problem.is_none())).unwrap_or(0);
     let gpu = gpus.get(index).ok_or(Error::NoSuchGpu { index, gpus: gpus.len() })?;
     match &gpu.problem {
         Some(problem) => Err(problem.clone().into()),
-        None => Ok((DeviceKind::Cuda(index), Some(ggml::free_memory(index)? as usize))),
+        None => Ok((device, Some(ggml::free_memory(index)? as usize))),
+    }
+}
+
+/// The GPUs that can compute, with the bytes that are free there; or why the first one cannot.
+fn find_gpus() -> Result<Vec<FoundDevice>, Error> {
+    let gpus = ggml::devices()?;
+    let usable = (0..gpus.len()).filter(|index| gpus[*index].problem.is_none());
+    let found: Vec<FoundDevice> = usable
+        .take(MAX_DEVICES)
+        .map(|index| find_device(DeviceKind::Cuda(index)))
+        .collect::<Result<_, _>>()?;
+    match found.is_empty() {
+        true => Ok(vec![find_device(DeviceKind::Cuda(0))?]),
+        false => Ok(found),
     }
 }
 
@@ -375,17 +578,17 @@ mod tests {
     fn the_driver_is_counted_once() {
         let spec = ModelShape::find("llama-3.2-1b").expect("a shape").spec();
         let target = |free, gpu_memory| {
+            let gpu_memory = Vec::from_iter(gpu_memory);
             let options = SetupOptions { gpu_memory, ..SetupOptions::default() };
-            let target = Target::gpu((DeviceKind::Cuda(0), free), &spec, &options, 0);
-            (target.limit, target.driver)
+            let target = Target::gpus(&[(DeviceKind::Cuda(0), free)], &spec, &options, 0).expect("a target");
+            (target.limit(), target.devices[0].driver)
         };
         assert_eq!(target(Some(20 * GIB), None), (Some(20 * GIB), 0));
         for free in [Some(20 * GIB), None] {
             assert_eq!(target(free, Some(24 * GIB)), (Some(24 * GIB), DRIVER_BYTES));
         }
-        let options = SetupOptions { gpu_memory: Some(24 * GIB), ..SetupOptions::default() };
-        let host = Target::host(&spec, &options, 0);
-        assert_eq!((host.limit, host.driver), (Some(24 * GIB), 0));
+        let options = SetupOptions { gpu_memory: vec![24 * GIB], ..SetupOptions::default() };
+        assert_eq!(Target::host(&spec, &options, 0).limit(), Some(24 * GIB));
     }
 
     #[test]

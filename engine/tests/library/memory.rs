@@ -114,7 +114,7 @@ fn what_a_session_was_promised_is_its_successors() {
 fn a_loaded_engine_leaves_the_promise_of_its_session() {
     let (model, ledger) = (model(), Ledger::with_limit(1 << 30));
     let setup = Setup::resolve(&model, &options(&ledger, "full"), 100, &mut ()).expect("a setup");
-    let weights = setup.plan().weights;
+    let weights = &setup.plan().weights;
     let promised = ledger.reserved();
     let engines = [(); 2].map(|()| setup.load(&mut ()).expect("an engine"));
     assert_eq!(ledger.reserved(), promised - weights.repacked - weights.copied);

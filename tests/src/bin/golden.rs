@@ -1,7 +1,7 @@
 //! Runs a folder of golden cases and prints `N passed, N failed, N skipped`.
 //!
-//! Usage: `cargo run --release -p tests --bin golden -- DIR`; `LONGHAND_TEST_DEVICE` names the device (see
-//! `tests::device`).
+//! Usage: `cargo run --release -p tests --bin golden -- DIR`; `LONGHAND_TEST_DEVICE` names the devices (see
+//! `tests::devices`).
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ fn main() -> ExitCode {
         eprintln!("usage: golden DIR");
         return ExitCode::from(2);
     };
-    match golden::run(Path::new(&dir), tests::device()) {
+    match golden::run(Path::new(&dir), &tests::devices()) {
         Ok(counts) if counts.failed == 0 => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {

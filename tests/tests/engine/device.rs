@@ -11,7 +11,7 @@ use longhand::generate;
 use longhand::plan::{DRIVER_BYTES, Plan};
 use longhand::policy::KvBudget;
 use longhand::saved::SavedChat;
-use longhand::setup::{DeviceRequest, fit_session, prepare_session};
+use longhand::setup::{fit_session, prepare_session};
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::testing::setup::{assumed_share, smallest, spread};
@@ -19,18 +19,18 @@ use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{Chat, ChatOptions};
 use longhand::{Context, Notice, Observer, Progress, Setup, SetupOptions};
 use longhand::{
-    DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, Hint, ModelSource, Session, SessionOptions,
+    DeviceOptions, Engine, EngineError, EngineOptions, Hint, ModelSource, Session, SessionOptions,
 };
 use longhand::{Sampler, SamplerOptions};
 use models::chat::{ChatTemplate, Message};
 use models::tokenizer::Tokenizer;
 use tests::fixtures::{half_retrieval, max_difference, options, plan_options, random_tokens, session, sync};
-use tests::{host_device, is_host, some_device};
+use tests::{host_device, is_host, is_portable, some_device};
 
 /// By how much more a portable device may differ: where rows are f16, ggml's CPU adds values in f16, and where keys are q8_0,
 /// it rounds queries to 8 bits. Own kernels do neither.
 fn portable_factor() -> f32 {
-    if some_device().kind == DeviceKind::Portable { 2.0 } else { 1.0 }
+    if is_portable() { 2.0 } else { 1.0 }
 }
 
 /// Opens a golden model, or the embedded one, with the last `layers` layers on the device.
@@ -39,10 +39,11 @@ fn open(model: Option<&str>, layers: usize, memory: Option<usize>) -> Result<Arc
         Some(model) => ModelSource::File(tests::data(&format!("golden/models/{model}.gguf"))),
         None => ModelSource::Embedded,
     };
-    let device = (layers > 0).then(|| DeviceOptions { layers, memory, ..some_device() });
+    let device = DeviceOptions { layers, memory, ..some_device() };
+    let devices = if layers > 0 { vec![device] } else { Vec::new() };
     // Intermediates are read of the golden models only.
     let trace = model.is_some();
-    Engine::open(&source, &EngineOptions { threads: Some(1), device, trace, ..EngineOptions::default() })
+    Engine::open(&source, &EngineOptions { threads: Some(1), devices, trace, ..EngineOptions::default() })
 }
 
 fn model(name: &str, layers: usize) -> Arc<Engine> {
@@ -105,7 +106,7 @@ fn answers_do_not_depend_on_the_placement_of_layers() {
     for layers in [0, 1, 3, 4] {
         let engine = open(None, layers, None).expect("the embedded model opens");
         let placement = engine.backends().placement();
-        assert_eq!((placement.on_device(), placement.layers(Place::Host).len()), (layers, 4 - layers));
+        assert_eq!((placement.on_devices(), placement.layers(Place::Host).len()), (layers, 4 - layers));
         for policy in ["full", "razor:buffer=64,ratio=5,sinks=4", "snapkv:window=16,capacity=64,slack=4"] {
             let options = SessionOptions {
                 context: 400,
@@ -152,13 +153,13 @@ fn planned_device_bytes_cover_allocated_ones() {
             let mut session = Session::new(&engine, options)?;
             session.sync(&random_tokens(&engine, 160, 9), &mut |_| {})?;
             session.push(1)?;
-            let (_, peak) = engine.backends().at(Place::Device).memory_used().unwrap_or_default();
+            let (_, peak) = engine.backends().at(Place::Device(0)).memory_used().unwrap_or_default();
             let options = plan_options(&engine, 160, 64);
             let outline = tensor_outlines(engine.file());
             Ok((peak, Plan::new(engine.spec(), &outline, session.store().layout(), &options)?))
         };
         let (peak, plan) = run(Some(1 << 30)).expect("a gibibyte is enough");
-        let planned = plan.device_allocated();
+        let planned = plan.device_allocated(0);
         assert!(
             peak <= planned + 65536 && planned <= peak * 13 / 10,
             "{layers} layers, {policy}: {planned} planned, {peak} allocated"
@@ -189,7 +190,7 @@ fn a_failed_allocation_is_an_error_at_every_allocation() {
         }
         read?;
         session.push(1)?;
-        Ok(engine.backends().at(Place::Device).memory_used().map_or(0, |(_, peak)| peak))
+        Ok(engine.backends().at(Place::Device(0)).memory_used().map_or(0, |(_, peak)| peak))
     };
     let peak = attempt(1 << 30).expect("a gibibyte is enough");
     let (mut limit, mut failures) = (0, 0);
@@ -219,7 +220,7 @@ fn a_saved_chat_that_does_not_fit_the_device_is_refused() {
     let path = std::env::temp_dir().join(format!("longhand-device-{}.chat", std::process::id()));
     Chat::new(session, ChatOptions::default()).expect("a chat").save(&path).expect("saved");
     let all = open(None, 4, Some(1 << 30)).expect("the embedded model opens");
-    let weights = all.backends().at(Place::Device).memory_used().map_or(0, |(used, _)| used);
+    let weights = all.backends().at(Place::Device(0)).memory_used().map_or(0, |(used, _)| used);
     let small = open(None, 4, Some(weights + 10_000)).expect("enough for the weights");
     let restored = SavedChat::open(&path).expect("a saved chat").restore(&small, ChatOptions::default());
     std::fs::remove_file(&path).expect("removed");
@@ -245,7 +246,7 @@ fn a_session_that_cannot_fit_the_device_is_refused_before_the_calibration() {
         return;
     }
     let all = open(None, 4, Some(1 << 30)).expect("the embedded model opens");
-    let weights = all.backends().at(Place::Device).memory_used().map_or(0, |(used, _)| used);
+    let weights = all.backends().at(Place::Device(0)).memory_used().map_or(0, |(used, _)| used);
     let small = open(None, 4, Some(weights + 10_000)).expect("enough for the weights");
     let asked = SetupOptions {
         policy: Some("razor".parse().expect("a policy")),
@@ -271,8 +272,8 @@ fn a_budget_too_small_for_the_assumed_profile_keeps_the_layers_on_the_device() {
         policy: Some("razor".parse().expect("a policy")),
         budget: Some(KvBudget::Share(f64::from(share) / 100.0)),
         context: Context::Tokens(16_384),
-        device: DeviceRequest::Device(host_device()),
-        gpu_memory: Some(DRIVER_BYTES + (1 << 30)),
+        device: host_device().into(),
+        gpu_memory: vec![DRIVER_BYTES + (1 << 30)],
         profile_folder: None,
         ..SetupOptions::default()
     };
@@ -285,7 +286,7 @@ fn a_budget_too_small_for_the_assumed_profile_keeps_the_layers_on_the_device() {
     let between = |share: &u32| !fits(*share, assumed.clone()) && fits(*share, smallest.clone());
     let share = (1..100).find(between).expect("a budget between the two");
     let setup = Setup::resolve(host.model(), &asked(share), 0, &mut ()).expect("a setup");
-    assert_eq!(setup.engine_options().device.map(|device| device.layers), Some(4));
+    assert_eq!(setup.engine_options().devices[0].layers, 4);
 }
 
 /// If the device is lost, at whatever operation, the result is an error and not a panic.
@@ -303,7 +304,7 @@ fn a_lost_device_is_an_error() {
             ..SessionOptions::default()
         };
         let mut session = session(&engine, options);
-        engine.backends().at(Place::Device).lose_after(operations);
+        engine.backends().at(Place::Device(0)).lose_after(operations);
         let tokens = random_tokens(&engine, 120, 9);
         let mut result = session.sync(&tokens, &mut |_| {}).map(|_| ());
         for _ in 0..20 {

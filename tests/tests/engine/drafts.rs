@@ -12,7 +12,7 @@ use tests::fixtures::{
     Random, bounded_policies, embedded_model, family_model, golden_cases, golden_model, max_difference,
     options, random_tokens, relative_difference, session, sync, tiny_model, with_cache_types, with_policy,
 };
-use tests::{device, device_tolerance};
+use tests::{device_tolerance, devices};
 
 /// What logits may differ by, in lengths of all logits: products and attention of several tokens are added up in another order.
 /// Where weights or rows are f16, a difference in the last bit may round a number to another one.
@@ -99,7 +99,7 @@ fn every_policy_keeps_the_same_rows() {
             many.accept(accepted).expect("they count");
             tokens[at..at + accepted].iter().for_each(|token| one.push(*token).expect("a step"));
             // On a device, attention of several tokens is rounded to f16, which may change what policies choose.
-            for layer in (0..engine.spec().n_layers).filter(|_| device().is_none()) {
+            for layer in (0..engine.spec().n_layers).filter(|_| devices().is_empty()) {
                 assert_eq!(many.store().positions(layer), one.store().positions(layer), "{policy}");
             }
             let difference = relative_difference(many.logits(), one.logits());
@@ -173,7 +173,7 @@ fn answers_are_the_same_with_drafts() {
         }
         let [plain, drafted] = [&plain, &drafted].map(Chat::session);
         assert_eq!(drafted.tokens(), plain.tokens(), "{policy}");
-        for layer in (0..engine.spec().n_layers).filter(|_| device().is_none()) {
+        for layer in (0..engine.spec().n_layers).filter(|_| devices().is_empty()) {
             assert_eq!(drafted.store().positions(layer), plain.store().positions(layer), "{policy}");
         }
         if policy.to_string() == "full" {

@@ -73,7 +73,7 @@ fn planned_bytes_of_experts_equal_loaded_ones() {
         ] {
             let device = Backend::emulated(None).expect("starts");
             let host = Backend::cpu(1).expect("starts");
-            let backends = Backends::new(host, Some(device), placement);
+            let backends = Backends::new(host, vec![device], placement);
             let loaded = Weights::load(&file, &spec, repack, &backends, &mut |_, _| Ok(())).expect("weights");
             let outlines = tensor_outlines(&file);
             let planned = Weights::unallocated(&spec, &outlines, repack, backends.placement());

@@ -134,7 +134,7 @@ fn logits_are_those_of_a_plain_computation() {
     for dim in DIMS {
         let bytes = file(dim);
         let on_device = EngineOptions {
-            device: Some(DeviceOptions::all(tests::host_device())),
+            devices: vec![DeviceOptions::all(tests::host_device())],
             ..tests::engine_options()
         };
         for (place, options_of_engine) in [("default", tests::engine_options()), ("emulated", on_device)] {
@@ -206,8 +206,10 @@ fn types_with_blocks_need_whole_blocks() {
 /// Portable operations move rows as words of 4 bytes: a type whose rows are none is refused, with those that would do.
 #[test]
 fn rows_that_a_device_cannot_move_are_refused_by_name() {
-    let options_of_engine =
-        EngineOptions { device: Some(DeviceOptions::all(DeviceKind::Portable)), ..tests::engine_options() };
+    let options_of_engine = EngineOptions {
+        devices: vec![DeviceOptions::all(DeviceKind::Portable(0))],
+        ..tests::engine_options()
+    };
     let engine = engine(&file(96), &options_of_engine);
     let new = |k_type, policy| {
         longhand::Session::new(&engine, SessionOptions { types: (k_type, Type::F16), ..options(64, policy) })

@@ -13,8 +13,8 @@ use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::{
-    Context, DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, InterruptFlag, Model,
-    ModelSource, Notice, Observer, Prefill, Progress, Session, SessionOptions, Setup, SetupOptions,
+    Context, DeviceOptions, Engine, EngineError, EngineOptions, InterruptFlag, Model, ModelSource, Notice,
+    Observer, Prefill, Progress, Session, SessionOptions, Setup, SetupOptions,
 };
 use models::arch::{Arch, FeedForward};
 use models::shapes::FileType;
@@ -22,21 +22,19 @@ use tests::fixtures::{
     blamed_tensor, family_model_with, file_with_experts, half_retrieval, max_difference, options,
     plan_options, random_tokens, session, sync,
 };
-use tests::{host_device, is_host, some_device};
+use tests::{host_device, is_host, is_portable, some_device};
 
 const PREFILLS: [Prefill; 2] = [Prefill::Exact, Prefill::Streaming];
 
 /// Weights as in the file: a device that the host stands in for then computes what the host computes.
 fn engine_options(layers: usize, host_experts: usize) -> EngineOptions {
-    let device = Some(DeviceOptions { layers, host_experts, ..some_device() });
-    EngineOptions { threads: Some(1), repack: false, device, ..EngineOptions::default() }
+    let devices = vec![DeviceOptions { layers, ..some_device() }];
+    EngineOptions { threads: Some(1), repack: false, devices, host_experts, ..EngineOptions::default() }
 }
 
 /// The same, with the residual stream on the host.
 fn with_host_residual(layers: usize, host_experts: usize) -> EngineOptions {
-    let options = engine_options(layers, host_experts);
-    let device = options.device.map(|device| DeviceOptions { host_residual: true, ..device });
-    EngineOptions { device, ..options }
+    EngineOptions { host_residual: true, ..engine_options(layers, host_experts) }
 }
 
 /// Checks numbers of two placements of a model. A device that the host stands in for computes the same as the host, but for
@@ -51,7 +49,7 @@ fn check_same(engine: &Engine, one: &[f32], other: &[f32], case: &str) {
 }
 
 /// Logits after a first text, steps, a second text, undo of the second text, and other steps.
-fn logits(engine: &Arc<Engine>, policy: &str, prefill: Prefill) -> Vec<Vec<f32>> {
+pub fn logits(engine: &Arc<Engine>, policy: &str, prefill: Prefill) -> Vec<Vec<f32>> {
     let tokens = random_tokens(engine, 70, 5);
     let asked =
         SessionOptions { prefill, chunk: 20, profile: Some(half_retrieval(engine)), ..options(90, policy) };
@@ -185,8 +183,8 @@ fn an_interrupted_text_goes_on() {
     if !is_host() {
         return;
     }
-    let experts = (engine_options(usize::MAX, usize::MAX), &Place::ALL[..]);
-    let residual = (with_host_residual(usize::MAX, 0), &[Place::Device][..]);
+    let experts = (engine_options(usize::MAX, usize::MAX), &[Place::Host, Place::Device(0)][..]);
+    let residual = (with_host_residual(usize::MAX, 0), &[Place::Device(0)][..]);
     let names = ["qwen2moe-gqa-f32", "qwen3next-gqa-f32"];
     for (name, (engine_options, places)) in
         names.into_iter().flat_map(|name| [(name, &experts), (name, &residual)])
@@ -247,14 +245,14 @@ fn planned_bytes_cover_allocated_ones() {
         ] {
             let run = |memory| -> Result<(usize, Arc<Engine>, Session), EngineError> {
                 let mut options = placed.clone();
-                options.device = options.device.map(|device| DeviceOptions { memory, ..device });
+                options.devices[0].memory = memory;
                 let engine = Engine::open(&source, &options)?;
                 let asked = SessionOptions { prefill, chunk: 64, ..tests::fixtures::options(220, policy) };
                 let mut session = Session::new(&engine, asked)?;
                 session.sync(&random_tokens(&engine, 200, 9), &mut |_| {})?;
                 session.push(1)?;
                 session.verify(&random_tokens(&engine, session.steps_at_once(17), 2))?;
-                let (_, peak) = engine.backends().at(Place::Device).memory_used().unwrap_or_default();
+                let (_, peak) = engine.backends().at(Place::Device(0)).memory_used().unwrap_or_default();
                 Ok((peak, engine, session))
             };
             let (peak, engine, session) = run(Some(1 << 30)).expect("a gibibyte is enough");
@@ -269,17 +267,17 @@ fn planned_bytes_cover_allocated_ones() {
                 Plan::new(engine.spec(), &outline, session.store().layout(), &options).expect("a plan");
             let case = format!("{name} on the device, {policy} {prefill:?}");
             assert_eq!(plan.weights, engine.weight_bytes(), "{case}");
-            let planned = plan.device_allocated();
+            let planned = plan.device_allocated(0);
             assert!(peak <= planned + 65536, "{case}: {planned} planned, {peak} allocated");
             assert!(planned <= peak * 13 / 10, "{case}: {planned} planned, {peak} allocated");
             let compute = session.compute_bytes();
-            let planned = plan.host.compute + plan.device.compute;
+            let planned: usize = plan.places().map(|place| place.compute).sum();
             // What the last graphs of a split model take with portable operations is known to 1 %.
-            let more = if host_device() == DeviceKind::Portable { planned / 100 } else { 0 };
+            let more = if is_portable() { planned / 100 } else { 0 };
             assert!(compute <= planned + more, "{case}: {compute} allocated, {planned} planned");
             assert!(planned <= 2 * compute, "{case}: {compute} allocated, {planned} planned");
             run(Some(peak)).expect("the peak is enough");
-            weights.push(plan.weights.device);
+            weights.push(plan.weights.devices[0]);
         }
     }
     weights.dedup();
@@ -316,8 +314,9 @@ impl Observer for Notices {
 fn decided(model: &Arc<Model>, options: SetupOptions) -> (Option<(usize, usize)>, Plan, Vec<Notice>) {
     let mut notices = Notices::default();
     let setup = Setup::resolve(model, &options, 220, &mut notices).expect("a setup");
-    let device = setup.engine_options().device.map(|device| (device.layers, device.host_experts));
-    (device, *setup.plan(), notices.0)
+    let engine = setup.engine_options();
+    let device = engine.devices.first().map(|device| (device.layers, engine.host_experts));
+    (device, setup.plan().clone(), notices.0)
 }
 
 /// With less and less memory the residual stream leaves the device, where a text is read layer by layer, and then
@@ -329,29 +328,29 @@ fn the_residual_stream_leaves_the_device_before_layers() {
         context: Context::Tokens(2000),
         chunk: Some(100),
         prefill: Some(prefill),
-        device: DeviceRequest::Device(host_device()),
-        gpu_memory: Some(DRIVER_BYTES + bytes),
+        device: host_device().into(),
+        gpu_memory: vec![DRIVER_BYTES + bytes],
         policy: Some(PolicyChoice::default()),
         ..SetupOptions::default()
     };
     let decided_for = |prompt, bytes, prefill| {
         let setup = Setup::resolve(&model, &asked(bytes, prefill), prompt, &mut ()).expect("a setup");
-        let device = setup.engine_options().device.expect("a device");
-        ((device.layers, device.host_residual), *setup.plan())
+        let engine = setup.engine_options();
+        ((engine.devices[0].layers, engine.host_residual), setup.plan().clone())
     };
     let decided = |bytes, prefill| decided_for(2000, bytes, prefill);
-    let needed = |plan: &Plan| plan.device_allocated() + plan.device_overhead;
+    let needed = |plan: &Plan| plan.device_allocated(0) + plan.devices[0].overhead;
 
     let (placed, plan) = decided(1 << 30, Prefill::Exact);
     assert_eq!(placed, (4, false));
     let n_embd = model.spec().n_embd;
     let stream = |chunks: usize| chunks * 100 * n_embd * size_of::<f32>();
-    assert_eq!((plan.host.residual, plan.device.residual), (0, stream(20 + 1)));
+    assert_eq!((plan.host.residual, plan.devices[0].residual), (0, stream(20 + 1)));
     assert_eq!(decided(needed(&plan), Prefill::Exact).0, (4, false), "as much as it needs");
 
     let (placed, less) = decided(needed(&plan) - 1, Prefill::Exact);
     assert_eq!(placed, (4, true), "a byte less");
-    assert_eq!((less.host.residual, less.device.residual), (stream(20 + 1), stream(2)));
+    assert_eq!((less.host.residual, less.devices[0].residual), (stream(20 + 1), stream(2)));
     assert_eq!(needed(&plan) - needed(&less), stream(20 + 1 - 2));
     assert_eq!(decided(needed(&less), Prefill::Exact).0, (4, true));
     assert_eq!(decided(needed(&less) - 1, Prefill::Exact).0.0, 3, "a byte less than that");
@@ -375,8 +374,8 @@ fn experts_leave_the_device_before_layers() {
     let model = Model::open(ModelSource::Bytes(bytes.into())).expect("the model opens");
     let asked = |bytes: usize| SetupOptions {
         context: Context::Tokens(220),
-        device: DeviceRequest::Device(host_device()),
-        gpu_memory: Some(DRIVER_BYTES + bytes),
+        device: host_device().into(),
+        gpu_memory: vec![DRIVER_BYTES + bytes],
         policy: Some(PolicyChoice::default()),
         ..SetupOptions::default()
     };
@@ -386,7 +385,7 @@ fn experts_leave_the_device_before_layers() {
         assert_eq!(device, Some((2, host_experts)));
         let told = notices.contains(&Notice::ExpertsOnCpu { split: host_experts, on_gpu: 2 });
         assert_eq!(told, host_experts > 0, "{notices:?}");
-        plan.device_allocated() + plan.device_overhead
+        plan.device_allocated(0) + plan.devices[0].overhead
     };
     let [all, one, none] = [0, 1, 2].map(needed);
     assert!(all > one && one > none, "{all}, {one}, {none}");
@@ -424,19 +423,19 @@ fn a_choice_of_experts_without_effect_is_told() {
         });
         (device, unused)
     };
-    let emulated = DeviceRequest::Device(host_device());
+    let emulated = || DeviceRequest::from(host_device());
     let experts = || file_with_experts(Arch::Qwen3Moe, FileType::Q8_0);
     let dense = || models::embedded::needle().to_vec();
     assert_eq!(told(experts(), DeviceRequest::Cpu, HostExperts::Count(1)), (None, Some(true)));
-    assert_eq!(told(dense(), emulated, HostExperts::Count(1)), (Some((4, 0)), Some(false)));
+    assert_eq!(told(dense(), emulated(), HostExperts::Count(1)), (Some((4, 0)), Some(false)));
     assert_eq!(
-        told(experts(), emulated, HostExperts::Count(99)),
+        told(experts(), emulated(), HostExperts::Count(99)),
         (Some((2, 2)), None),
         "more than there are"
     );
     for nothing in [HostExperts::Auto, HostExperts::Count(0)] {
         assert_eq!(told(experts(), DeviceRequest::Cpu, nothing), (None, None));
-        assert_eq!(told(dense(), emulated, nothing).1, None);
+        assert_eq!(told(dense(), emulated(), nothing).1, None);
     }
     assert_eq!(
         Placement::new(2, 1).with_host_experts(0).host_experts(),

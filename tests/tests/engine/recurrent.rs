@@ -131,7 +131,7 @@ fn states_are_planned_and_do_not_grow_with_the_context() {
         assert_eq!(layout.bytes(), state + 2 * context * row);
         let options = plan_options(&engine, context, 20);
         let plan = Plan::new(spec, &tensor_outlines(engine.file()), layout, &options).expect("a plan");
-        assert_eq!(plan.host.store + plan.device.store, layout.bytes());
+        assert_eq!(plan.places().map(|place| place.store).sum::<usize>(), layout.bytes());
         assert!(plan.undo >= 3 * state, "{} bytes for states of {state}", plan.undo);
         assert!(session.store().bytes() >= layout.bytes());
     }

@@ -6,9 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longhand::testing::kv::PolicyChoice;
-use longhand::testing::placement::Place;
 use longhand::testing::snapshot;
-use longhand::{DeviceOptions, Engine, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
+use longhand::{Engine, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
 use serde_json::{Value, json};
 use tests::fixtures::{
     Random, bounded_policies, embedded_model, family_model, golden_model, options, random_tokens, session,
@@ -22,10 +21,11 @@ const FAMILIES: [&str; 5] =
     ["gemma3-mqa-f32", "gemma4-shared-kv-f32", "qwen35-gqa-f32", "deepseek2-lite-f32", "gpt-oss-window-f32"];
 const PREFILLS: [Prefill; 2] = [Prefill::Exact, Prefill::Streaming];
 
-/// The tiny model with its last layers on a device that the host stands in for. With `host_residual` the residual stream is on the host.
-fn device_model(layers: usize, host_residual: bool) -> Arc<Engine> {
+/// The tiny model with its last layers on devices that the host stands in for, so many on each. With `host_residual` the residual stream is on the host.
+fn device_model(layers: &[usize], host_residual: bool) -> Arc<Engine> {
     let options = EngineOptions {
-        device: Some(DeviceOptions { layers, host_residual, ..DeviceOptions::all(tests::host_device()) }),
+        devices: tests::host_devices(layers),
+        host_residual,
         threads: Some(1),
         ..EngineOptions::default()
     };
@@ -58,7 +58,7 @@ fn state(session: &Session) -> (Vec<u8>, Vec<u32>, Vec<f32>) {
 /// Reads a text until so many operations were computed in a place. Whether it was read to its end.
 fn read_some(session: &mut Session, tokens: &[u32], operations: usize) -> bool {
     let engine = session.engine().clone();
-    let backends = Place::ALL.map(|place| engine.backends().at(place));
+    let backends: Vec<_> = engine.placement().places().map(|place| engine.backends().at(place)).collect();
     backends.iter().for_each(|backend| backend.interrupt_after(operations));
     let read = session.sync(tokens, &mut |_| ());
     backends.iter().for_each(|backend| backend.interrupt_after(usize::MAX));
@@ -136,7 +136,9 @@ fn a_text_is_read_in_parts_under_every_policy() {
 
 #[test]
 fn a_text_is_read_in_parts_on_a_device() {
-    for (layers, host_residual) in [(1, false), (2, false), (1, true)] {
+    for (layers, host_residual) in
+        [(&[1][..], false), (&[2], false), (&[1], true), (&[1, 1], false), (&[1, 1], true)]
+    {
         check(&device_model(layers, host_residual), &["full", "h2o", "kvzip", "snapkv"], 60);
     }
 }

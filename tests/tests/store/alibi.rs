@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ggml::Type;
 use longhand::heads::{HeadProfile, Provenance, SelectionRule};
-use longhand::plan::Plan;
+use longhand::plan::{PlaceBytes, Plan};
 use longhand::testing::alibi::{self, ScopeOptions};
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::kv::{KvBudget, PolicyChoice, StoreOptions};
@@ -239,12 +239,13 @@ fn the_plan_counts_the_bytes_of_positions() {
         &plan_options(&engine, 80, 32),
     )
     .expect("a plan");
-    let predicted = (plan.host.store + plan.device.store) as f64;
-    let (planned, allocated) = (plan.host.compute + plan.device.compute, session.store().bytes() as f64);
+    let planned = |part: fn(&PlaceBytes) -> usize| plan.places().map(part).sum::<usize>();
+    let predicted = planned(|place| place.store) as f64;
+    let (planned, allocated) = (planned(|place| place.compute), session.store().bytes() as f64);
     assert!((allocated / predicted - 1.0).abs() < 0.01, "{predicted} planned, {allocated} allocated");
     let compute = session.compute_bytes();
     // Portable operations work on whole lanes: in later texts, which the plan counts, on longer ones than in this one.
-    let most = if tests::host_device() == longhand::DeviceKind::Portable { 10 } else { 2 };
+    let most = if tests::is_portable() { 10 } else { 2 };
     assert!(compute <= planned && planned <= most * compute, "{compute} allocated, {planned} planned");
 }
 

@@ -10,11 +10,9 @@ use ggml::Backend;
 use longhand::heads::SelectionRule;
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::kv::PolicyChoice;
-use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{
-    DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, InterruptFlag, ModelSource, Prefill,
-    Session, SessionOptions,
+    Engine, EngineError, EngineOptions, InterruptFlag, ModelSource, Prefill, Session, SessionOptions,
 };
 use models::shapes::{FileType, ModelShape};
 use tests::fixtures::{
@@ -29,7 +27,7 @@ const PREFILLS: [Prefill; 2] = [Prefill::Exact, Prefill::Streaming];
 fn policies(engine: &Engine) -> Vec<PolicyChoice> {
     let mut all = bounded_policies(40, CONTEXT);
     all.push(PolicyChoice::default());
-    let is_device = engine.backends().placement().on_device() > 0;
+    let is_device = engine.backends().placement().on_devices() > 0;
     if is_device || engine.spec().position_encoding.rope().is_none() {
         all.retain(|policy| ["h2o", "razor", "snapkv"].contains(&policy.name()));
     } else {
@@ -44,13 +42,10 @@ fn policies(engine: &Engine) -> Vec<PolicyChoice> {
     all
 }
 
-/// The tiny model with its last layers on a device that the host stands in for.
-fn device_model(layers: usize) -> Arc<Engine> {
-    let options = EngineOptions {
-        device: Some(DeviceOptions { layers, ..DeviceOptions::all(tests::host_device()) }),
-        threads: Some(1),
-        ..EngineOptions::default()
-    };
+/// The tiny model with its last layers on devices that the host stands in for, so many on each.
+fn device_model(layers: &[usize]) -> Arc<Engine> {
+    let options =
+        EngineOptions { devices: tests::host_devices(layers), threads: Some(1), ..EngineOptions::default() };
     let file = tests::data("golden/models/llama-gqa-llama3rope-f32.gguf");
     Engine::open(&longhand::ModelSource::File(file), &options).expect("the model opens")
 }
@@ -147,16 +142,17 @@ fn an_interrupted_first_text_leaves_a_whole_beginning() {
 fn an_interrupted_exact_prefill_goes_on_where_it_stopped() {
     let alibi = golden_model("baichuan-alibi-f16");
     // A portable operation is many of ggml's, so that under some policies a chunk takes as many as the whole text under others.
-    let is_portable = tests::host_device() == DeviceKind::Portable;
+    let is_portable = tests::is_portable();
     let times = if is_portable { 8 } else { 1 };
     for (engine, operations) in [
         (tiny_model(), 40 * times),
         (alibi, 300 * times),
-        (device_model(1), 40 * times),
-        (device_model(2), 40 * times),
+        (device_model(&[1]), 40 * times),
+        (device_model(&[2]), 40 * times),
+        (device_model(&[1, 1]), 40 * times),
     ] {
         let tokens = random_tokens(&engine, CONTEXT, 39);
-        let backends = Place::ALL.map(|place| engine.backends().at(place));
+        let backends: Vec<_> = engine.placement().places().map(|place| engine.backends().at(place)).collect();
         // The weights are checked only once.
         sync(&mut make(&engine, &PolicyChoice::default(), Prefill::Streaming), &tokens[..2]);
         for policy in policies(&engine) {
@@ -462,7 +458,7 @@ fn interrupted_diagnoses_leave_a_whole_beginning() {
 /// A device that fails in the middle of a chunk or a step.
 #[test]
 fn errors_of_a_device_leave_a_whole_beginning() {
-    let engine = device_model(usize::MAX);
+    let engine = device_model(&[usize::MAX]);
     let tokens = random_tokens(&engine, CONTEXT, 36);
     for policy in [
         "h2o:heavy=20,recent=20,compensation=on",
@@ -506,7 +502,7 @@ fn errors_of_a_device_leave_a_whole_beginning() {
 /// A device that fails while random rows are compressed.
 #[test]
 fn errors_of_a_device_during_random_rows_leave_an_empty_session() {
-    let engine = device_model(usize::MAX);
+    let engine = device_model(&[usize::MAX]);
     let policy = "snapkv:window=16,capacity=40,slack=60".parse().expect("a policy");
     let mut failed = make(&engine, &policy, Prefill::Exact);
     let empty = state(&failed);

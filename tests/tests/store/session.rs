@@ -2,7 +2,7 @@
 //! policy are in `policies.rs`.
 
 use ggml::{Backend, Type};
-use longhand::plan::{Placement, Plan};
+use longhand::plan::{PlaceBytes, Placement, Plan};
 use longhand::testing::Weights;
 use longhand::testing::backends::Backends;
 use longhand::testing::outline::tensor_outlines;
@@ -345,7 +345,7 @@ fn check_weight_bytes(file: &GgufFile, repack: bool, on_device: usize) {
         let spec = ModelSpec::from_gguf(file).expect("a model");
         let device = Backend::emulated(None).expect("starts");
         let host = Backend::cpu(1).expect("starts");
-        let backends = Backends::new(host, Some(device), Placement::new(spec.n_layers, on_device));
+        let backends = Backends::new(host, vec![device], Placement::new(spec.n_layers, on_device));
         let (mut copied, mut total) = (0, 0);
         let loaded = Weights::load(file, &spec, repack, &backends, &mut |so_far, in_all| {
             (copied, total) = (so_far, in_all);
@@ -359,7 +359,7 @@ fn check_weight_bytes(file: &GgufFile, repack: bool, on_device: usize) {
         assert_eq!(copied, total, "progress ends at the total");
         assert!(
             total >= loaded.bytes.repacked + loaded.bytes.copied
-                && (on_device > 0) == (loaded.bytes.device > 0)
+                && (on_device > 0) == (loaded.bytes.on_devices() > 0)
         );
         let repacked: usize = loaded.dual_layout_bytes.iter().sum();
         assert!(repacked <= loaded.bytes.repacked, "{repacked} of {}", loaded.bytes.repacked);
@@ -391,7 +391,7 @@ fn a_tied_output_matrix_is_copied_in_parts() {
     assert!(spec.tied_output && spec.n_vocab == VOCABULARY as usize);
     let device = Backend::emulated(None).expect("starts");
     let placement = Placement::new(spec.n_layers, spec.n_layers);
-    let backends = Backends::new(Backend::cpu(1).expect("starts"), Some(device), placement);
+    let backends = Backends::new(Backend::cpu(1).expect("starts"), vec![device], placement);
     let (mut before, mut largest) = (0, 0);
     let stopped = Weights::load(&larger, &spec, true, &backends, &mut |copied, all| {
         largest = largest.max(copied - before);
@@ -436,16 +436,16 @@ fn planned_bytes_equal_allocated_ones() {
         let outline = tensor_outlines(engine.file());
         let plan = Plan::new(engine.spec(), &outline, session.store().layout(), &options).expect("a plan");
         assert_eq!(plan.weights, engine.weight_bytes());
-        let (predicted, allocated) =
-            ((plan.host.store + plan.device.store) as f64, session.store().bytes() as f64);
+        let planned = |part: fn(&PlaceBytes) -> usize| plan.places().map(part).sum::<usize>();
+        let (predicted, allocated) = (planned(|place| place.store) as f64, session.store().bytes() as f64);
         // A GPU aligns and pads each tensor of a layer to larger multiples than the host.
-        let alignment = 1024 * placement.on_device();
+        let alignment = 1024 * placement.on_devices();
         assert!(
             (allocated - predicted).abs() < 0.01 * predicted + alignment as f64,
             "{policy}: store {predicted} planned, {allocated} allocated"
         );
         let compute = session.compute_bytes();
-        let planned = plan.host.compute + plan.device.compute;
+        let planned = planned(|place| place.compute);
         assert!(
             compute <= planned && planned <= 2 * compute,
             "{policy}: {compute} allocated, {planned} planned"

@@ -67,8 +67,8 @@ const FLAGS: &[(&[&str], &str)] = &[
     (&["--fit", "--fit-target", "--fit-ctx"], "the default policy fits the memory; `longhand plan` says how"),
     (&["--escape", "--no-escape"], "texts are taken as they are; in bash, $'a\\nb' has a line break"),
     (
-        &["--split-mode", "--main-gpu", "--tensor-split"],
-        "longhand computes on one GPU; --device cuda:N chooses it",
+        &["--split-mode", "--main-gpu"],
+        "layers are always whole; --device cuda:N computes on one GPU, --tensor-split 3,1 shares layers among several",
     ),
     (
         &["--no-kv-offload", "--kv-offload"],

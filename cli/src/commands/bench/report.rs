@@ -116,7 +116,7 @@ impl Report<'_> {
 
     /// llama-bench's name of the backend.
     fn backend(&self) -> &'static str {
-        if self.engine.layers_on_device() > 0 { "CUDA" } else { "CPU" }
+        if self.engine.layers_on_devices() > 0 { "CUDA" } else { "CPU" }
     }
 
     fn object(&self, measurement: &Measurement) -> Value {
@@ -126,7 +126,8 @@ impl Report<'_> {
             "build_number": 0,
             "build_commit": format!("longhand {}", env!("CARGO_PKG_VERSION")),
             "backends": self.backend(),
-            "n_gpu_layers": self.engine.layers_on_device(),
+            "n_gpu_layers": self.engine.layers_on_devices(),
+            "layers_by_device": self.engine.placement().counts(),
             "n_cpu_moe": self.engine.placement().host_experts_of(spec),
             "residual_on_host": self.engine.placement().has_host_residual(),
             "model_filename": self.file,

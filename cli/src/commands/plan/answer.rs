@@ -54,7 +54,7 @@ impl Verdict {
         match target.fits(plan, placement, forecast.spec().n_layers) {
             None => Verdict::Unknown,
             Some(true) => Verdict::Yes,
-            Some(false) if holds && placement.on_device() > 0 => Verdict::Partly,
+            Some(false) if holds && placement.on_devices() > 0 => Verdict::Partly,
             Some(false) => Verdict::No,
         }
     }
@@ -133,7 +133,7 @@ impl<'a> Answer<'a> {
             }
             _ => String::new(),
         };
-        let mut text = match (self.verdict, target.limit) {
+        let mut text = match (self.verdict, target.limit()) {
             (Verdict::Yes, Some(limit)) => {
                 let of = format::bytes_of(needed, limit);
                 format!("Yes: {name} needs {of}; longest context {longest} tokens{trained}\n")
@@ -166,21 +166,22 @@ impl<'a> Answer<'a> {
     fn placement_notes(&self) -> String {
         let best = self.best();
         let (plan, placement) = (best.plan(), best.placement());
-        if placement.on_device() == 0 {
+        if placement.on_devices() == 0 {
             return String::new();
         }
         let mut notes = String::new();
         if let Some(reason) = self.forecast.target().portable_reason(self.forecast.spec()) {
             notes += &format!("\n{}\n", portable_operations(&reason));
         }
+        notes += &self.layers_of_devices();
         let split = placement.split_layers(self.forecast.spec());
         if split > 0 {
             notes += &format!(
                 "\nnote: {split} of the {} layers on the GPU have their experts on the CPU (--n-cpu-moe)\n",
-                placement.on_device()
+                placement.on_devices()
             );
         }
-        let has_host_layers = placement.on_device() < self.forecast.spec().n_layers;
+        let has_host_layers = placement.on_devices() < self.forecast.spec().n_layers;
         if !has_host_layers && split == 0 && !placement.has_host_residual() {
             return notes;
         }
@@ -194,14 +195,38 @@ impl<'a> Answer<'a> {
         notes + "\n"
     }
 
+    /// `GPU's`, or `GPUs'` of several.
+    fn gpus(&self) -> &'static str {
+        if self.forecast.target().devices.len() > 1 { "GPUs'" } else { "GPU's" }
+    }
+
+    /// What each of several GPUs has.
+    fn layers_of_devices(&self) -> String {
+        let (best, target) = (self.best(), self.forecast.target());
+        if target.devices.len() < 2 {
+            return String::new();
+        }
+        let devices = target.devices.iter().zip(best.placement().counts()).enumerate();
+        let lines = devices.map(|(number, (device, layers))| {
+            let needed = target.device_total(best.plan(), number);
+            let memory = match device.limit {
+                Some(limit) => format::bytes_of(needed, limit),
+                None => format::bytes(needed),
+            };
+            format!("\n{}: {layers} layer{}, {memory}", device.kind, if layers == 1 { "" } else { "s" })
+        });
+        lines.collect::<String>() + "\n"
+    }
+
     /// How many layers the GPU holds.
     fn parts(&self, limit: usize) -> String {
         let best = self.best();
         let mut text = format!(
-            "Partly: with {} tokens {} of {} layers fit the GPU's {} ({}). The others run on the CPU, which is slower\n",
+            "Partly: with {} tokens {} of {} layers fit the {} {} ({}). The others run on the CPU, which is slower\n",
             format::count(self.forecast.context()),
-            best.placement().on_device(),
+            best.placement().on_devices(),
             self.forecast.target().wanted_layers(self.forecast.spec().n_layers),
+            self.gpus(),
             format::bytes(limit),
             self.choices[self.best].name()
         );
@@ -224,12 +249,12 @@ impl<'a> Answer<'a> {
     fn shortage(&self, limit: usize) -> String {
         let target = self.forecast.target();
         let plan = self.best().plan();
-        if target.device.is_some() && self.best().placement().on_device() == 0 {
-            return format!("not even one layer fits the GPU's {}", format::bytes(limit));
+        if !target.devices.is_empty() && self.best().placement().on_devices() == 0 {
+            return format!("not even one layer fits the {} {}", self.gpus(), format::bytes(limit));
         }
         let (needed, limit, place) = match target.host_limit.filter(|_| !target.host_holds(plan)) {
             Some(free) => (plan.total(), free, "main memory"),
-            None if target.device.is_some() => (target.total(plan), limit, "GPU memory"),
+            None if !target.devices.is_empty() => (target.total(plan), limit, "GPU memory"),
             None => (target.total(plan), limit, "memory"),
         };
         format!(
@@ -247,7 +272,7 @@ impl<'a> Answer<'a> {
             0 if !target.host_holds(self.best().plan()) => {
                 "use a smaller model or a smaller file type\n".to_owned()
             }
-            0 if target.device.is_some() => {
+            0 if !target.devices.is_empty() => {
                 let layers = self.forecast.spec().n_layers;
                 let experts = match target.host_experts {
                     HostExperts::Count(count) if self.forecast.spec().experts.is_some() && count < layers => {
@@ -318,7 +343,7 @@ impl<'a> Answer<'a> {
                 format::types(row.types),
                 format::bytes(target.total(forecast.plan())),
                 fits_cell(self.forecast, forecast),
-                match target.limit {
+                match target.limit() {
                     Some(_) => format::count(forecast.longest_context),
                     None => "?".to_owned(),
                 },
@@ -336,7 +361,7 @@ impl<'a> Answer<'a> {
         let gain = |choice: &Choice| {
             let session = choice.forecast;
             let needed = self.forecast.target().total(session.plan());
-            (session.longest_context, session.placement().on_device(), Reverse(needed))
+            (session.longest_context, session.placement().on_devices(), Reverse(needed))
         };
         let mut shown: Vec<&Choice> = Vec::new();
         // What is never advised is shown only if there is nothing else.
@@ -385,7 +410,7 @@ pub fn fits_cell(forecast: &Forecast, session: &SessionForecast) -> String {
         },
         Verdict::Partly => {
             let wanted = forecast.target().wanted_layers(forecast.spec().n_layers);
-            format!("{} of {wanted} layers", placement.on_device())
+            format!("{} of {wanted} layers", placement.on_devices())
         }
         Verdict::No => "no".into(),
         Verdict::Unknown => "?".into(),

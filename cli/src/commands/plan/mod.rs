@@ -48,9 +48,10 @@ pub struct PlanArgs {
     /// from; with --all or --json also the others, with their default parameters]
     #[arg(long, value_name = "POLICY", value_delimiter = ';')]
     policy: Vec<String>,
-    /// Plan for a well-known GPU, which need not be there. 4090 is the same as --device cuda --memory 24GiB
-    #[arg(long, value_name = "NAME", value_parser = gpus::parse, conflicts_with_all = ["device", "memory"])]
-    gpu: Option<KnownGpu>,
+    /// Plan for a well-known GPU, which need not be there, or several with commas: 4090,3060. 4090 is the same as --device
+    /// cuda --memory 24GiB
+    #[arg(long, value_name = "NAME", value_parser = gpus::parse, value_delimiter = ',', conflicts_with_all = ["device", "memory"])]
+    gpu: Vec<KnownGpu>,
     /// Show every policy and type with all parts of the memory
     #[arg(long)]
     all: bool,
@@ -197,16 +198,16 @@ fn forecast(app: &App, args: &PlanArgs) -> Result<(String, Forecast)> {
         chunk: Some(args.chunk.tokens()),
         ..args.model.setup_options(app)
     };
-    if args.gpu.is_some() && options.gpu_layers == GpuLayers::Count(0) {
+    if !args.gpu.is_empty() && options.gpu_layers == GpuLayers::Count(0) {
         return Err(Failure::usage("--gpu is given, but no layers on it", "leave out --gpu or -ngl 0").into());
     }
-    let options = match args.gpu {
-        Some(gpu) => SetupOptions {
-            device: DeviceRequest::Device(DeviceKind::Cuda(0)),
-            gpu_memory: Some(gpu.memory),
+    let options = match args.gpu.is_empty() {
+        true => options,
+        false => SetupOptions {
+            device: DeviceRequest::Devices((0..args.gpu.len()).map(DeviceKind::Cuda).collect()),
+            gpu_memory: args.gpu.iter().map(|gpu| gpu.memory).collect(),
             ..options
         },
-        None => options,
     };
     match &args.shape {
         Some(text) => {

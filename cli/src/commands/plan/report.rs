@@ -1,7 +1,10 @@
 //! Prints a plan in full: as a table of all parts, or as JSON.
 
-use longhand::plan::KERNEL_CODE_BYTES;
-use longhand::setup::{Forecast, ForecastHeads, ProfileOrigin, free_memory};
+use std::ops::Range;
+use std::slice;
+
+use longhand::plan::{KERNEL_CODE_BYTES, PlaceBytes};
+use longhand::setup::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast, free_memory};
 use serde_json::{Value, json};
 use terminal::format;
 use terminal::table::Table;
@@ -25,7 +28,7 @@ fn source(heads: &ForecastHeads) -> String {
 pub fn about(args: &PlanArgs, name: &str, forecast: &Forecast, answer: Option<&Answer>) -> String {
     let (spec, context, target, heads) =
         (forecast.spec(), forecast.context(), forecast.target(), forecast.heads());
-    let limit = target.limit;
+    let limit = target.limit();
     let mut out = format!(
         "{}: {} parameters, {} layers of {} query and {} KV heads; {} tokens, {} prefill\n",
         name,
@@ -46,18 +49,20 @@ pub fn about(args: &PlanArgs, name: &str, forecast: &Forecast, answer: Option<&A
         out += "note: `longhand heads calibrate` has found 27 to 36 % on three real models; another model may have \
                 more or fewer: give its profile with --heads FILE\n";
     }
+    let on_gpu = !target.devices.is_empty();
     if let Some(limit) = limit {
-        let source = match (args.gpu, args.model.device.memory) {
-            (Some(gpu), _) => format!("of a {}", gpu.name),
-            (None, Some(_)) => "from --memory".to_owned(),
-            (None, None) => match free_memory() {
-                Some(free) if target.device.is_none() && free.bound.name().is_some() => {
+        let names: Vec<String> = args.gpu.iter().map(|gpu| format!("a {}", gpu.name)).collect();
+        let source = match &args.model.device.memory[..] {
+            _ if !names.is_empty() => format!("of {}", names.join(" and ")),
+            [_, ..] => "from --memory".to_owned(),
+            [] => match free_memory() {
+                Some(free) if target.devices.is_empty() && free.bound.name().is_some() => {
                     format!("free{}", free.bound)
                 }
                 _ => "free on this machine".to_owned(),
             },
         };
-        let what = if target.device.is_some() { "GPU memory" } else { "memory" };
+        let what = if on_gpu { "GPU memory" } else { "memory" };
         out += &format!("{what}: {} ({source})\n", format::bytes(limit));
     }
     if context > spec.n_ctx_train {
@@ -67,7 +72,7 @@ pub fn about(args: &PlanArgs, name: &str, forecast: &Forecast, answer: Option<&A
         );
     }
     if args.model.device.n_cpu_moe.is_asked_for() {
-        match (target.device.is_some(), spec.experts.is_some()) {
+        match (on_gpu, spec.experts.is_some()) {
             (_, false) => out += "note: --n-cpu-moe has no effect: the model has no experts\n",
             (false, true) => out += "note: --n-cpu-moe has no effect: no GPU is planned for\n",
             (true, true) => {}
@@ -76,14 +81,15 @@ pub fn about(args: &PlanArgs, name: &str, forecast: &Forecast, answer: Option<&A
     if let Some(reason) = forecast.unused_gpu() {
         out += &format!("note: no GPU is planned for: {reason}\n");
     }
-    if target.device.is_some() {
-        let (what, note) = match target.driver {
+    if on_gpu {
+        let driver: usize = target.devices.iter().map(|device| device.driver).sum();
+        let (what, note) = match driver {
             0 => ("the kernels' code", "; the driver's memory is not counted as free"),
             _ => ("the driver and the kernels' code", ""),
         };
         out += &format!(
             "the total includes an estimate of {} for {what}{note}\n",
-            format::bytes(target.driver + KERNEL_CODE_BYTES)
+            format::bytes(driver + target.devices.len() * KERNEL_CODE_BYTES)
         );
     }
     out
@@ -92,12 +98,13 @@ pub fn about(args: &PlanArgs, name: &str, forecast: &Forecast, answer: Option<&A
 /// All rows with all parts of the memory, in lines of `width` columns where that is possible.
 pub fn full_table(forecast: &Forecast, rows: &[PlanRow], width: usize) -> String {
     let target = forecast.target();
-    let limit = target.limit;
+    let limit = target.limit();
+    let on_gpu = !target.devices.is_empty();
     let mut table = Table::new([
         "policy",
         "KV type",
         ">weights",
-        if target.device.is_some() { ">on the host" } else { ">file pages" },
+        if on_gpu { ">on the host" } else { ">file pages" },
         ">rows a head",
         ">KV store",
         ">scratch",
@@ -111,20 +118,21 @@ pub fn full_table(forecast: &Forecast, rows: &[PlanRow], width: usize) -> String
         match &row.plan {
             Ok(session) => {
                 let plan = session.plan();
-                let (weights, other, place) = match target.device.is_some() {
-                    true => (plan.weights.device, plan.total(), plan.device),
-                    false => (plan.weights.total(), plan.file_pages, plan.host),
+                let (weights, other, places) = match on_gpu {
+                    true => (plan.weights.on_devices(), plan.total(), &plan.devices[..]),
+                    false => (plan.weights.total(), plan.file_pages, slice::from_ref(&plan.host)),
                 };
+                let bytes = |part: fn(&PlaceBytes) -> usize| format::bytes(places.iter().map(part).sum());
                 table.row([
                     session.session().policy.to_string(),
                     format::types(row.types),
                     format::bytes(weights),
                     format::bytes(other),
                     session.bounded_rows().map_or("all".into(), format::count),
-                    format::bytes(place.store),
-                    format::bytes(place.scratch),
-                    format::bytes(place.residual),
-                    format::bytes(place.compute),
+                    bytes(|place| place.store),
+                    bytes(|place| place.scratch),
+                    bytes(|place| place.residual),
+                    bytes(|place| place.compute),
                     format::bytes(target.total(plan)),
                     fits_cell(forecast, session),
                     if limit.is_some() { format::count(session.longest_context) } else { "?".into() },
@@ -160,7 +168,7 @@ pub fn object(
     answer: Option<&Answer>,
 ) -> Value {
     let (target, heads) = (forecast.target(), forecast.heads());
-    let limit = target.limit;
+    let limit = target.limit();
     let row = |row: &PlanRow| {
         let mut object = json!({
             "policy": row.plan.as_ref().map_or(&row.wanted.policy, |plan| &plan.session().policy).to_string(),
@@ -170,13 +178,13 @@ pub fn object(
         });
         match &row.plan {
             Ok(session) => {
-                let (plan, placement) = (*session.plan(), session.placement());
+                let (plan, placement) = (session.plan(), session.placement());
                 object["rows"] = session.rows().into();
                 object["weights"] = json!({
                     "mapped": plan.weights.mapped,
                     "repacked": plan.weights.repacked,
                     "copied": plan.weights.copied,
-                    "device": plan.weights.device,
+                    "device": plan.weights.on_devices(),
                     "total": plan.weights.total(),
                 });
                 object["file_pages"] = plan.file_pages.into();
@@ -186,20 +194,18 @@ pub fn object(
                 object["compute"] = plan.host.compute.into();
                 object["undo"] = plan.undo.into();
                 object["total"] = plan.total().into();
-                if target.device.is_some() {
-                    object["device"] = json!({
-                        "layers": placement.on_device(),
-                        "n_cpu_moe": placement.host_experts_of(forecast.spec()),
-                        "weights": plan.weights.device,
-                        "store": plan.device.store,
-                        "scratch": plan.device.scratch,
-                        "residual": plan.device.residual,
-                        "compute": plan.device.compute,
-                        "overhead": target.total(&plan) - plan.device_allocated(),
-                        "total": target.total(&plan),
+                if !target.devices.is_empty() {
+                    object["device"] = devices_object(forecast, session, 0..target.devices.len());
+                    object["device"]["n_cpu_moe"] = placement.host_experts_of(forecast.spec()).into();
+                    let each = target.devices.iter().enumerate().map(|(number, device)| {
+                        let mut object = devices_object(forecast, session, number..number + 1);
+                        object["device"] = device.kind.to_string().into();
+                        object["memory"] = device.limit.into();
+                        object
                     });
+                    object["devices"] = each.collect();
                 }
-                object["fits"] = target.fits(&plan, placement, forecast.spec().n_layers).into();
+                object["fits"] = target.fits(plan, placement, forecast.spec().n_layers).into();
                 object["longest_context"] = limit.map(|_| session.longest_context).into();
             }
             Err(why) => object["error"] = why.to_string().into(),
@@ -216,5 +222,23 @@ pub fn object(
         "heads_from": source(heads),
         "answer": answer.map(Answer::object),
         "plans": rows.iter().map(row).collect::<Vec<_>>(),
+    })
+}
+
+/// What devices take together, by their numbers.
+fn devices_object(forecast: &Forecast, session: &SessionForecast, devices: Range<usize>) -> Value {
+    let (plan, counts) = (session.plan(), session.placement().counts());
+    let sum = |of: &dyn Fn(usize) -> usize| devices.clone().map(of).sum::<usize>();
+    let allocated = sum(&|device| plan.device_allocated(device));
+    let total = sum(&|device| forecast.target().device_total(plan, device));
+    json!({
+        "layers": sum(&|device| counts[device]),
+        "weights": sum(&|device| plan.weights.devices[device]),
+        "store": sum(&|device| plan.devices[device].store),
+        "scratch": sum(&|device| plan.devices[device].scratch),
+        "residual": sum(&|device| plan.devices[device].residual),
+        "compute": sum(&|device| plan.devices[device].compute),
+        "overhead": total - allocated,
+        "total": total,
     })
 }

@@ -248,7 +248,7 @@ impl Forward {
         if !self.spec.has_rope_factors(layer) {
             return None;
         }
-        let factors = &self.weights.rope_factors[self.placement.of(layer) as usize];
+        let factors = &self.weights.rope_factors[self.placement.of(layer)];
         let by_context = if self.long_context { &factors.long } else { &factors.short };
         factors.all.as_ref().or(by_context.as_ref())
     }

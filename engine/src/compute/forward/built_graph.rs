@@ -10,6 +10,7 @@ use models::spec::{AttentionTemperature, ModelSpec};
 
 use super::rotation::Rotations;
 use crate::compute::finite;
+use crate::devices::placement::{PerPlace, Place};
 use crate::kv::LaneValues;
 
 /// The tokens whose outputs a graph computes. Keys and values are always computed for all tokens.
@@ -134,7 +135,7 @@ pub struct BuiltGraph {
     /// Tensors without data. Computing them stores queries and accumulates attention for the policies.
     pub effects: Vec<Tensor>,
     /// `[n_embd, n]` f32: where the stages of the graph end but for the last one. What such a tensor holds then is for
-    /// the graph of the other place, whose next stage gives what it must hold before the next stage here.
+    /// the graph of another place, and one of these gives what it must hold before the next stage here.
     pub exchanges: Vec<Tensor>,
     /// `[1, n]` f32: whether the embeddings of the tokens are finite, see `compute/finite.rs`. None for a single token
     /// with logits.
@@ -149,21 +150,75 @@ impl BuiltGraph {
     }
 }
 
+/// The graphs of all places of a pass.
+pub struct BuiltPass {
+    /// The graphs, one for each place that computes, in the order of their first turns.
+    pub graphs: Vec<(Place, BuiltGraph)>,
+    /// The places in the order in which they compute. A place has as many turns as its graph has stages.
+    pub turns: Vec<Place>,
+}
+
+/// The graphs of a pass while it is built.
+pub(super) struct PassDraft {
+    pub(super) graphs: PerPlace<GraphDraft>,
+    /// As [`BuiltPass::turns`], up to the place that computes now.
+    turns: Vec<Place>,
+}
+
+impl PassDraft {
+    /// A pass through these graphs, of which nothing is built, that begins in a place.
+    pub(super) fn new(graphs: PerPlace<GraphDraft>, first: Place) -> PassDraft {
+        PassDraft { graphs, turns: vec![first] }
+    }
+
+    /// The place that computes now.
+    fn place(&self) -> Place {
+        self.turns.last().copied().unwrap_or(Place::Host)
+    }
+
+    /// Has a place compute with `x`, `[n_embd, n]`, which the place before it gives. Nothing changes where that is the
+    /// same.
+    pub(super) fn hand_over(&mut self, x: Tensor, to: Place) -> Tensor {
+        let from = self.place();
+        if from == to {
+            return x;
+        }
+        let n = x.dim(1);
+        self.graphs[from].sent = Some(x);
+        self.turns.push(to);
+        self.graphs[to].receive(n)
+    }
+
+    /// The graphs that compute `result`, which belongs to that of the place that computes now.
+    pub(super) fn finish(self, result: Tensor) -> BuiltPass {
+        let (last, PassDraft { graphs, turns }) = (self.place(), self);
+        let mut drafts = graphs.map(Some);
+        let mut built = Vec::new();
+        for place in &turns {
+            let Some(mut draft) = drafts[*place].take() else { continue };
+            let given =
+                if *place == last { Some(result.clone()) } else { draft.sent.take().map(Tensor::output) };
+            built.extend(given.map(|given| (*place, draft.finish(given))));
+        }
+        BuiltPass { graphs: built, turns }
+    }
+}
+
 /// A graph that is being built.
 pub(super) struct GraphDraft {
     pub(super) ctx: Context,
     pub(super) inputs: Inputs,
     pub(super) effects: Effects,
     pub(super) exchanges: Vec<Tensor>,
-    /// What was computed for the other place since it last handed something over.
+    /// What was computed for another place since one last handed something over.
     pub(super) sent: Option<Tensor>,
     /// Whether what is handed over stays readable.
     pub(super) trace: bool,
 }
 
 impl GraphDraft {
-    /// What the other place hands over for `n` tokens, `[n_embd, n]`. A stage ends with what is computed for it.
-    pub(super) fn receive(&mut self, n: usize) -> Tensor {
+    /// What another place hands over for `n` tokens, `[n_embd, n]`. A stage ends with what was computed for others.
+    fn receive(&mut self, n: usize) -> Tensor {
         let received = match self.sent.take() {
             Some(sent) => {
                 let exchange = self.ctx.exchange(&sent);

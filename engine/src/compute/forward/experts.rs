@@ -9,7 +9,7 @@ use ggml::{Context, Tensor};
 use models::arch::Gating;
 use models::spec::{ExpertTensors, Experts};
 
-use super::{Forward, GraphDraft, scaled};
+use super::{Forward, PassDraft, scaled};
 
 /// The experts of each token.
 struct Chosen {
@@ -22,10 +22,10 @@ struct Chosen {
 impl Forward {
     /// What the experts of a layer give, the shared one included: `[n_embd, n]`, for the normed input `x`
     /// `[n_embd, n]`. Experts beside a network norm the layer's `sum` `[n_embd, n]` themselves. The graph is that of
-    /// the layer's place among `drafts`.
+    /// the layer's place in `pass`.
     pub(super) fn experts(
         &self,
-        drafts: &mut [GraphDraft; 2],
+        pass: &mut PassDraft,
         layer: usize,
         w: &ExpertTensors<Tensor>,
         x: &Tensor,
@@ -33,18 +33,11 @@ impl Forward {
     ) -> Tensor {
         let [place, at] = [self.placement.of(layer), self.placement.of_experts(layer)];
         let input = if w.separate.is_some() { sum } else { x };
-        let sum = if at == place {
-            self.sum_of_experts(&drafts[place as usize].ctx, layer, w, input)
-        } else {
-            let n = x.dim(1);
-            drafts[place as usize].sent = Some(input.clone());
-            let draft = &mut drafts[at as usize];
-            let input = draft.receive(n);
-            draft.sent = Some(self.sum_of_experts(&draft.ctx, layer, w, &input));
-            drafts[place as usize].receive(n)
-        };
+        let input = pass.hand_over(input.clone(), at);
+        let sum = self.sum_of_experts(&pass.graphs[at].ctx, layer, w, &input);
+        let sum = pass.hand_over(sum, place);
         let Some(shared) = &w.shared else { return sum };
-        let ctx = &drafts[place as usize].ctx;
+        let ctx = &pass.graphs[place].ctx;
         let out = self.dense(ctx, layer, shared, x);
         let out = match (&w.shared_gate, &w.separate) {
             (Some(gate), _) => ctx.mul(&out, &ctx.sigmoid(&ctx.mul_mat(gate, x))),

@@ -4,16 +4,16 @@ use ggml::{Context, Tensor};
 use models::arch::FeedForward;
 use models::spec::{DenseTensors, NetworkTensors};
 
-use super::{Forward, GraphDraft};
+use super::{Forward, PassDraft};
 use crate::devices::placement::Place;
 
 impl Forward {
     /// What the feed-forward network of a layer, or its experts, with weights `w` give, `[n_embd, n]`, for its normed
     /// input `x` `[n_embd, n]`. `sum` `[n_embd, n]` is the same without the norm. The graph is that of the layer's
-    /// place among `drafts`.
+    /// place in `pass`.
     pub(super) fn feed_forward(
         &self,
-        drafts: &mut [GraphDraft; 2],
+        pass: &mut PassDraft,
         layer: usize,
         w: &NetworkTensors<Tensor>,
         x: &Tensor,
@@ -21,9 +21,9 @@ impl Forward {
     ) -> Tensor {
         let out = match w {
             NetworkTensors::Dense(dense) => {
-                self.dense(&drafts[self.placement.of(layer) as usize].ctx, layer, dense, x)
+                self.dense(&pass.graphs[self.placement.of(layer)].ctx, layer, dense, x)
             }
-            NetworkTensors::Experts(experts) => self.experts(drafts, layer, experts, x, sum),
+            NetworkTensors::Experts(experts) => self.experts(pass, layer, experts, x, sum),
         };
         self.intermediate("ffn_out", layer, out)
     }
@@ -43,7 +43,7 @@ impl Forward {
     pub(super) fn activation(&self, ctx: &Context, place: Place, gate: Option<Tensor>, up: Tensor) -> Tensor {
         /// The bound of [`FeedForward::SwiGluOai`].
         const LIMIT: f32 = 7.0;
-        let on_device = place == Place::Device;
+        let on_device = place.is_device();
         match (self.spec.feed_forward(), gate) {
             (FeedForward::SwiGlu, Some(gate)) => ctx.swiglu(&gate, &up),
             (FeedForward::SwiGluOai, Some(gate)) => ctx.swiglu_oai(&gate, &up, LIMIT),

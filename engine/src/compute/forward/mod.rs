@@ -22,10 +22,10 @@ use models::spec::{LayerTensors, MixerTensors, ModelSpec, Rope, RopeScaling};
 
 #[cfg(feature = "testing")]
 pub use self::attention::record_attention;
-pub use self::built_graph::{BuiltGraph, Inputs, OutputTokens, TextChunk};
-use self::built_graph::{Effects, GraphDraft};
+pub use self::built_graph::{BuiltGraph, BuiltPass, Inputs, OutputTokens, TextChunk};
+use self::built_graph::{Effects, GraphDraft, PassDraft};
 use crate::compute::weights::Weights;
-use crate::devices::placement::{Place, Placement};
+use crate::devices::placement::{PerPlace, Place, Placement};
 use crate::kv::{AttentionRecorder, LayerRows, attention_shape, key_offset};
 
 /// Builds the graphs of a loaded model.
@@ -41,8 +41,7 @@ pub struct Forward {
     /// Whether contexts are longer than that of LongRoPE's original training.
     long_context: bool,
     placement: Placement,
-    /// The kernels of each [`Place`].
-    kernels: [Kernels; 2],
+    kernels: PerPlace<Kernels>,
     /// Whether intermediates stay readable after the computation.
     trace: bool,
 }
@@ -84,8 +83,13 @@ const EXPERT_TENSORS: usize = 96;
 
 impl Forward {
     /// Builds graphs for the model `spec` with `weights`, which must be where `placement` says, for places with these
-    /// kernels, by [`Place`].
-    pub fn new(spec: &ModelSpec, weights: Weights, placement: Placement, kernels: [Kernels; 2]) -> Forward {
+    /// kernels.
+    pub fn new(
+        spec: &ModelSpec,
+        weights: Weights,
+        placement: Placement,
+        kernels: PerPlace<Kernels>,
+    ) -> Forward {
         Forward {
             spec: spec.clone(),
             weights,
@@ -100,15 +104,17 @@ impl Forward {
         }
     }
 
-    /// The numbers of tokens, at most `chunk`, for which attention on the device has the most partial results in some
+    /// The numbers of tokens, at most `chunk`, for which attention on some device has the most partial results in some
     /// layer; none where rows are never split. See [`graph::max_partials_tokens`].
     pub fn max_partials_tokens(&self, chunk: usize) -> BTreeSet<usize> {
-        let [_, device] = self.kernels;
-        let of_heads = |heads: &AttentionShape| match device.form(*heads) {
+        let of_heads = |kernels: &Kernels, heads: &AttentionShape| match kernels.form(*heads) {
             Form::Own(split) => graph::max_partials_tokens(*heads, split, chunk),
             Form::Portable => None,
         };
-        self.heads.iter().filter_map(of_heads).collect()
+        let devices = self.kernels.iter().filter(|(place, _)| place.is_device());
+        devices
+            .flat_map(|(_, kernels)| self.heads.iter().filter_map(move |heads| of_heads(kernels, heads)))
+            .collect()
     }
 
     /// Makes graphs built from now on keep their intermediates readable. They then take more memory.
@@ -133,7 +139,7 @@ impl Forward {
 
     /// The form in which a layer's operations are computed.
     pub(crate) fn form(&self, layer: usize) -> Form {
-        self.kernels[self.placement.of(layer) as usize].form(self.heads[layer])
+        self.kernels[self.placement.of(layer)].form(self.heads[layer])
     }
 
     /// The learned logits of a layer's query heads, `[heads]`, where the model has them.
@@ -267,20 +273,20 @@ impl Forward {
         if self.trace { self.keep_if_tracing(result.named(&weight.name())) } else { result }
     }
 
-    /// One layer for input `x` `[n_embd, n]`, in the graph of its place among `drafts`. Keys and values are appended
+    /// One layer for input `x` `[n_embd, n]`, in the graph of its place in `pass`. Keys and values are appended
     /// to the live rows of `rows`. Returns the layer's output `[n_embd, n or 1]` for the tokens `outputs`; with
     /// [`OutputTokens::None`] a tensor that depends on the appended rows, whose data mean nothing. Adds the nodes that
     /// [`record_attention`] gives to the effects, and those that write the states of a recurrent layer.
     fn layer(
         &self,
-        drafts: &mut [GraphDraft; 2],
+        pass: &mut PassDraft,
         layer: usize,
         x: &Tensor,
         rows: &LayerRows,
         outputs: OutputTokens,
     ) -> Tensor {
         let n = x.dim(1);
-        let GraphDraft { ctx, inputs, effects, .. } = &mut drafts[self.placement.of(layer) as usize];
+        let GraphDraft { ctx, inputs, effects, .. } = &mut pass.graphs[self.placement.of(layer)];
         let ctx = &ctx.clone();
         let normed = self.attention_input(ctx, layer, x);
         let call = LayerCall { ctx, layer, normed: &normed, inputs, rows, outputs, effects };
@@ -306,11 +312,11 @@ impl Forward {
             (None, true) => of_outputs(&normed),
             (None, false) => sum.clone(),
         };
-        let out = self.feed_forward(drafts, layer, &w.network, &input, &sum);
+        let out = self.feed_forward(pass, layer, &w.network, &input, &sum);
         let out = self.branch(ctx, out, w.ffn_post_norm.as_ref());
         let mut x = ctx.add(&out, &sum);
         if let Some(w) = &w.per_layer {
-            let GraphDraft { inputs, effects, .. } = &mut drafts[self.placement.of(layer) as usize];
+            let GraphDraft { inputs, effects, .. } = &mut pass.graphs[self.placement.of(layer)];
             x = ctx.add(&x, &self.per_layer(ctx, layer, w, &x, inputs, effects));
         }
         if let Some(scale) = &w.output_scale {
@@ -330,7 +336,7 @@ impl Forward {
     }
 
     /// The whole model for `n` tokens with the lanes `rows(layer)`: computes the logits of the tokens
-    /// `outputs`. There is one graph for the host and, if layers are on the device, one for the device. Their stages
+    /// `outputs`. There is one graph for the host and one for each device with layers. Their stages
     /// take turns and hand over activations `[n_embd, n or 1]`: see [`BuiltGraph::exchanges`]. The first stage of a
     /// graph gets them as [`Inputs::residual`], and the last one gives its result.
     pub fn model_graphs(
@@ -338,11 +344,11 @@ impl Forward {
         n: usize,
         outputs: OutputTokens,
         rows: impl Fn(usize) -> LayerRows,
-    ) -> Vec<(Place, BuiltGraph)> {
+    ) -> BuiltPass {
         let n_layers = self.weights.decode_layout.layers.len();
         let rows: Vec<LayerRows> =
             (0..n_layers).map(|layer| LayerRows::of_layer(&self.spec, layer, &rows)).collect();
-        let mut drafts = Place::ALL.map(|place| {
+        let mut graphs = self.placement.per_place(|place| {
             let layers = self.placement.layers(place);
             let operations: usize =
                 layers.clone().map(|layer| self.operation_tensors(layer, &rows[layer], n)).sum();
@@ -351,24 +357,21 @@ impl Forward {
             let tensors = self.layer_tensors() * (layers + 1) + operations;
             self.draft(tensors, n)
         });
-        drafts.iter_mut().for_each(|draft| draft.effects.has_logits = outputs != OutputTokens::None);
-        let GraphDraft { ctx, inputs, effects, .. } = &mut drafts[Place::Host as usize];
-        let (mut place, mut x) = (Place::Host, self.embed(ctx, inputs));
+        graphs.iter_mut().for_each(|draft| draft.effects.has_logits = outputs != OutputTokens::None);
+        let mut pass = PassDraft::new(graphs, Place::Host);
+        let GraphDraft { ctx, inputs, effects, .. } = &mut pass.graphs[Place::Host];
+        let mut x = self.embed(ctx, inputs);
         effects.check_embeddings(ctx, &x);
         for (layer, rows) in rows.iter().enumerate() {
-            if self.placement.of(layer) != place {
-                drafts[place as usize].sent = Some(x);
-                place = self.placement.of(layer);
-                x = drafts[place as usize].receive(n);
-            }
+            x = pass.hand_over(x, self.placement.of(layer));
             let outputs = if layer + 1 == n_layers { outputs } else { OutputTokens::All };
-            x = self.layer(&mut drafts, layer, &x, rows, outputs);
+            x = self.layer(&mut pass, layer, &x, rows, outputs);
         }
         let result = match outputs {
             OutputTokens::None => x,
-            _ => self.logits(&drafts[place as usize].ctx, &x),
+            _ => self.logits(&pass.graphs[self.placement.of_output()].ctx, &x),
         };
-        self.finish(drafts, place, result)
+        pass.finish(result)
     }
 
     /// One layer for a chunk of a text. `rows` are those that it writes or, where it attends to another layer's, only
@@ -382,35 +385,19 @@ impl Forward {
         chunk: TextChunk,
         rows: &LayerRows,
         outputs: OutputTokens,
-    ) -> Vec<(Place, BuiltGraph)> {
+    ) -> BuiltPass {
         let place = self.placement.of(layer);
         let operations = self.operation_tensors(layer, rows, chunk.len);
-        let mut drafts = Place::ALL.map(|_| self.draft(self.layer_tensors() + operations, chunk.len));
-        let ctx = drafts[place as usize].ctx.clone();
-        let x = self.layer(&mut drafts, layer, &chunk.input(&ctx), rows, outputs);
+        let draft = |_| self.draft(self.layer_tensors() + operations, chunk.len);
+        let mut pass = PassDraft::new(self.placement.per_place(draft), place);
+        let ctx = pass.graphs[place].ctx.clone();
+        let x = self.layer(&mut pass, layer, &chunk.input(&ctx), rows, outputs);
         let result = match outputs {
             OutputTokens::All => ctx.copy(&x, &chunk.output(&ctx)),
             OutputTokens::Last => self.logits(&ctx, &x),
             OutputTokens::None => x,
         };
-        self.finish(drafts, place, result)
-    }
-
-    /// The graphs that compute `result`, which belongs to that of `place`, in the order of their first stages.
-    fn finish(&self, drafts: [GraphDraft; 2], place: Place, result: Tensor) -> Vec<(Place, BuiltGraph)> {
-        let graphs = Place::ALL.into_iter().zip(drafts).filter_map(|(at, mut draft)| match at == place {
-            true => Some((at, draft.finish(result.clone()))),
-            false => draft.sent.take().map(|sent| (at, draft.finish(sent.output()))),
-        });
-        let mut graphs: Vec<(Place, BuiltGraph)> = graphs.collect();
-        // The graph with the result has the last stage. The other one has as many stages where it is the first, else
-        // one less.
-        if let [(_, one), (_, other)] = &graphs[..]
-            && one.exchanges.len() < other.exchanges.len()
-        {
-            graphs.reverse();
-        }
-        graphs
+        pass.finish(result)
     }
 
     /// The queries of a layer after RoPE for a chunk of a text: `[head_dim, heads, len]`.

@@ -28,7 +28,6 @@ use super::layout::{LaneLayout, Layout};
 use super::policy::{Event, LaneStatus};
 use super::tensors::{AttentionRecorder, LaneTensors, LayerRows, LayerTensors, StateTensors};
 use crate::devices::backends::Backends;
-use crate::devices::placement::Place;
 use crate::{EngineError, Hint};
 
 /// The rows of one session.
@@ -240,16 +239,14 @@ impl Store {
     /// Allocates each layer's lanes where the layer is computed.
     pub fn new(layout: Layout, backends: &Backends) -> Result<Store, EngineError> {
         let tensors = layout.layers.iter().map(|lanes| LayerTensors::max_count(lanes.len())).sum();
-        let contexts = Place::ALL.map(|_| Context::new(tensors));
+        let placement = backends.placement();
+        let contexts = placement.per_place(|_| Context::new(tensors));
         let tensors: Vec<LayerTensors> = (0..layout.layers.len())
-            .map(|layer| {
-                let ctx = &contexts[backends.placement().of(layer) as usize];
-                LayerTensors::new(ctx, &layout, layer, |_| ())
-            })
+            .map(|layer| LayerTensors::new(&contexts[placement.of(layer)], &layout, layer, |_| ()))
             .collect();
         let mut bytes = layout.host_bytes();
-        for (place, ctx) in Place::ALL.into_iter().zip(&contexts) {
-            if !backends.placement().layers(place).is_empty() {
+        for (place, ctx) in contexts.iter() {
+            if !placement.layers(place).is_empty() {
                 bytes += ctx.allocate(&backends.at(place).buffer_type())?;
             }
         }
@@ -257,7 +254,7 @@ impl Store {
         // would abort.
         let layers = (layout.layers.iter().zip(tensors).enumerate())
             .map(|(number, (lanes, LayerTensors { lanes: tensors, queries, state }))| Layer {
-                form: backends.form(backends.placement().of(number), layout.heads[number]),
+                form: backends.form(placement.of(number), layout.heads[number]),
                 lanes: lanes.iter().zip(tensors).map(|(lane, tensors)| Lane::new(lane, tensors)).collect(),
                 queries,
                 sink_logits: None,
@@ -277,12 +274,14 @@ impl Store {
         let mut checked = Vec::new();
         for (number, layer) in self.layers.iter().enumerate() {
             let (shape, k_type) = (self.layout.heads[number], self.layout.k_types[number]);
-            let is_known = checked.contains(&(shape, k_type, layer.lanes.len()));
+            let place = backends.placement().of(number);
+            let case = (place, shape, k_type, layer.lanes.len());
+            let is_known = checked.contains(&case);
             if layer.form != Form::Portable || layer.lanes.is_empty() || is_known {
                 continue;
             }
-            checked.push((shape, k_type, layer.lanes.len()));
-            let backend = backends.at(backends.placement().of(number));
+            checked.push(case);
+            let backend = backends.at(place);
             let supported = layer.step(shape).and_then(|graph| backend.check_operations(&graph));
             supported.map_err(|error| EngineError::Setting {
                 what: format!(
@@ -558,7 +557,7 @@ mod tests {
 
     #[test]
     fn rows_and_entries_in_use_are_counted() {
-        let backends = Backends::new(Backend::cpu(1).expect("starts"), None, Placement::new(1, 0));
+        let backends = Backends::new(Backend::cpu(1).expect("starts"), Vec::new(), Placement::new(1, 0));
         let heads = AttentionShape::plain(3, 3, 8);
         let options = StoreOptions { context: 20, types: (Type::F32, Type::F32), reserve: Some(3) };
         let policy = "streaming:sinks=1,window=3,slack=0,compensation=on".parse().expect("a policy");

@@ -398,7 +398,7 @@ mod tests {
         let options = StoreOptions { context: 100, types: (Type::F32, Type::F32), reserve: None };
         let choice = policy.parse().expect(policy);
         let layout = Layout::from_flags(1, heads, &choice, |_, _| false, options).expect("a layout");
-        let backends = Backends::new(Backend::cpu(1).expect("starts"), None, Placement::new(1, 0));
+        let backends = Backends::new(Backend::cpu(1).expect("starts"), Vec::new(), Placement::new(1, 0));
         Store::new(layout, &backends).expect("a store")
     }
 

@@ -20,7 +20,7 @@ use super::Session;
 use crate::EngineError;
 use crate::compute::engine::Engine;
 use crate::compute::forward::OutputTokens;
-use crate::devices::placement::Place;
+use crate::devices::placement::PerPlace;
 use crate::kv::{AttentionRecorder, LayerRows, attention_shape};
 
 /// Tokens whose queries are kept beside the rows until they are read back.
@@ -37,9 +37,9 @@ pub(super) struct AttentionRecord {
     in_rings: Vec<usize>,
     /// Only tokens at multiples of it are kept.
     stride: usize,
-    /// What the rings take on the host and on the device.
+    /// What the rings take in each place.
     #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "tests compare it with the plan"))]
-    bytes: [usize; 2],
+    bytes: PerPlace<usize>,
 }
 
 /// The queries of a layer.
@@ -61,17 +61,17 @@ impl AttentionRecord {
     pub(super) fn boxed(engine: &Engine) -> Result<Box<AttentionRecord>, EngineError> {
         let (spec, placement) = (engine.spec(), engine.backends.placement());
         let layers: Vec<usize> = (0..spec.n_layers).filter(|layer| is_recorded(spec, *layer)).collect();
-        let contexts = Place::ALL.map(|_| Context::new(2 * layers.len().max(1)));
+        let contexts = placement.per_place(|_| Context::new(2 * layers.len().max(1)));
         let recorded = |layer: &usize| {
-            let (ctx, heads) = (&contexts[placement.of(*layer) as usize], engine.forward.heads(*layer));
+            let (ctx, heads) = (&contexts[placement.of(*layer)], engine.forward.heads(*layer));
             let ring = |slots| ctx.tensor(Type::F32, [heads.head_dim, spec.n_heads, slots]);
             RecordedLayer { layer: *layer, steps: ring(SLOTS), last_of_chunk: ring(1), kept: Vec::new() }
         };
         let recorded = layers.iter().map(recorded).collect();
-        let mut bytes = [0; 2];
-        for (place, ctx) in Place::ALL.into_iter().zip(&contexts) {
+        let mut bytes = placement.per_place(|_| 0);
+        for (place, ctx) in contexts.iter() {
             if layers.iter().any(|layer| placement.of(*layer) == place) {
-                bytes[place as usize] = ctx.allocate(&engine.backends.at(place).buffer_type())?;
+                bytes[place] = ctx.allocate(&engine.backends.at(place).buffer_type())?;
             }
         }
         Ok(Box::new(AttentionRecord {
@@ -269,10 +269,10 @@ impl Session {
         self.attention.is_some()
     }
 
-    /// What recording takes on the host and on the device, in bytes, without the queries that were read back.
+    /// What recording takes in each place, in bytes, without the queries that were read back; `None` without recording.
     #[cfg(feature = "testing")]
-    pub fn recording_bytes(&self) -> [usize; 2] {
-        self.attention.as_ref().map_or([0; 2], |attention| attention.bytes)
+    pub fn recording_bytes(&self) -> Option<&PerPlace<usize>> {
+        self.attention.as_ref().map(|attention| &attention.bytes)
     }
 
     /// Whether the model has layers whose attention is recorded, where it is.

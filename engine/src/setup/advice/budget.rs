@@ -81,7 +81,7 @@ impl Search<'_> {
                 let own = recipe.percent.map(share);
                 self.within(recipe, own, Precision::Arithmetic)?.is_some_and(|candidate| {
                     let plan = candidate.decision.plan;
-                    plan.host.store + plan.device.store <= bytes
+                    plan.places().map(|place| place.store).sum::<usize>() <= bytes
                 })
             }
         })

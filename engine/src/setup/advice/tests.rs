@@ -27,7 +27,7 @@ fn a_cache_leaves_main_memory_for_the_weights() {
     let options = |memory: Option<usize>| SetupOptions {
         context: Context::Tokens(context),
         device: DeviceRequest::Cpu,
-        gpu_memory: memory,
+        gpu_memory: Vec::from_iter(memory),
         ..SetupOptions::default()
     };
     let needed = |types: (Type, Type)| {
@@ -55,8 +55,8 @@ fn a_smaller_cache_comes_before_fewer_layers_on_the_gpu() {
     let (prompt, context) = (3900, 4000);
     let options = |free: usize, types: Option<(Type, Type)>| SetupOptions {
         context: Context::Tokens(context),
-        device: DeviceRequest::Device(DeviceKind::Emulated),
-        gpu_memory: Some(DRIVER_BYTES + free),
+        device: DeviceKind::Emulated(0).into(),
+        gpu_memory: vec![DRIVER_BYTES + free],
         k_type: types.map(|types| types.0),
         v_type: types.map(|types| types.1),
         ..SetupOptions::default()
@@ -65,7 +65,7 @@ fn a_smaller_cache_comes_before_fewer_layers_on_the_gpu() {
         let options = SetupOptions { policy: Some(PolicyChoice::default()), ..options(free, types) };
         Setup::resolve(&model, &options, prompt, &mut ()).expect("a setup")
     };
-    let needed = |setup: &Setup| setup.plan().device_allocated() + setup.plan().device_overhead;
+    let needed = |setup: &Setup| setup.plan().device_total(0);
     let eight_bits = needed(&setup(1 << 30, Some(TYPES[1])));
     // The residual stream leaves the GPU before layers do.
     let smallest = needed(&setup(eight_bits - 1, Some(TYPES[1])));
@@ -78,7 +78,7 @@ fn a_smaller_cache_comes_before_fewer_layers_on_the_gpu() {
     };
     assert!(first(1 << 30, None).is_none(), "nothing has to change");
     let unchanged = setup(smallest, None);
-    assert!(!unchanged.fits() && unchanged.engine_options().device.is_some_and(|gpu| gpu.layers < 4));
+    assert!(!unchanged.fits() && unchanged.engine_options().devices[0].layers < 4);
     let offer = first(smallest, None);
     assert_eq!((offer.policy, offer.types), (None, Some(TYPES[1])));
     let offer = first(smallest - 1, None);
@@ -89,7 +89,7 @@ fn a_smaller_cache_comes_before_fewer_layers_on_the_gpu() {
     let mut between = (1..8).map(|n| first(smallest + (full - smallest) * n / 8, Some(TYPES[0])));
     assert!(between.any(|offer| offer.policy.is_some() && offer.types.is_none()));
     // Without room for the weights nothing is gained.
-    assert!(first(setup(1 << 30, None).plan().weights.device, None).is_none());
+    assert!(first(setup(1 << 30, None).plan().weights.devices[0], None).is_none());
 }
 
 /// Sessions of the embedded model with a limit on the memory of the CPU, or of an emulated GPU.
@@ -97,7 +97,7 @@ fn limited(device: DeviceRequest, memory: usize) -> SetupOptions {
     SetupOptions {
         context: Context::Tokens(4000),
         device,
-        gpu_memory: Some(memory),
+        gpu_memory: vec![memory],
         profile_folder: None,
         ..SetupOptions::default()
     }
@@ -105,14 +105,14 @@ fn limited(device: DeviceRequest, memory: usize) -> SetupOptions {
 
 /// For the CPU and an emulated GPU: the limit that holds a full cache, and the one that holds the weights.
 fn limits(model: &Arc<Model>) -> [(DeviceRequest, usize, usize); 2] {
-    [DeviceRequest::Cpu, DeviceRequest::Device(DeviceKind::Emulated)].map(|device| {
-        let full = Setup::resolve(model, &limited(device, 1 << 30), 3900, &mut ()).expect("a setup");
-        let (plan, weights) = (full.plan(), full.plan().weights);
+    [DeviceRequest::Cpu, DeviceKind::Emulated(0).into()].map(|device| {
+        let full = Setup::resolve(model, &limited(device.clone(), 1 << 30), 3900, &mut ()).expect("a setup");
+        let (plan, weights) = (full.plan(), &full.plan().weights);
         match device {
             DeviceRequest::Cpu => (device, plan.total() + (1 << 20), weights.on_host()),
             _ => {
-                let fixed = DRIVER_BYTES + plan.device_overhead;
-                (device, fixed + plan.device_allocated() + (1 << 20), fixed + weights.device)
+                let fixed = DRIVER_BYTES + plan.devices[0].overhead;
+                (device, fixed + plan.device_allocated(0) + (1 << 20), fixed + weights.devices[0])
             }
         }
     })
@@ -125,7 +125,7 @@ fn a_choice_plans_three_sessions_at_most() {
     for (device, full, weights) in limits(&model) {
         let mut chosen = Vec::new();
         for step in 0..=30 {
-            let options = limited(device, weights + (full - weights) * step / 30);
+            let options = limited(device.clone(), weights + (full - weights) * step / 30);
             let before = plannings();
             let setup = Setup::resolve(&model, &options, 3900, &mut ()).expect("a setup");
             assert!(plannings() - before <= MAX_PLANNINGS, "{step}");
@@ -147,7 +147,7 @@ fn a_choice_plans_three_sessions_at_most() {
 fn a_choice_that_was_wrong_too_often_is_the_smallest() {
     let model = Model::open(ModelSource::Embedded).expect("the embedded model");
     for (device, full, weights) in limits(&model) {
-        let options = limited(device, weights + (full - weights) / 2);
+        let options = limited(device.clone(), weights + (full - weights) / 2);
         let decider = Decider::new(&model, &options, &mut ()).expect("a device");
         let search = Search::with_context(&decider, &options, 3900, 4000);
         let unchanged = search.fitting(Offer::default(), Precision::Graphs).expect("no interrupt");
@@ -174,7 +174,7 @@ fn the_choice_is_that_of_an_exhaustive_search() {
     let model = Model::open(ModelSource::Embedded).expect("the embedded model");
     for (device, full, weights) in limits(&model) {
         for step in 0..24 {
-            let options = limited(device, weights + (full - weights) * step / 23);
+            let options = limited(device.clone(), weights + (full - weights) * step / 23);
             let decider = Decider::new(&model, &options, &mut ()).expect("a device");
             let search = Search::with_context(&decider, &options, 3900, 4000);
             let unchanged = search.fitting(Offer::default(), Precision::Graphs).expect("no interrupt");
@@ -193,7 +193,7 @@ fn the_choice_is_that_of_an_exhaustive_search() {
             let setup = Setup::resolve(&model, &options, 3900, &mut ()).expect("a setup");
             let chosen = setup.advice().map_or(Offer::default(), |advice| advice.offer.clone());
             if !chosen.is_same(&expected) {
-                different.push((device, step, chosen, expected));
+                different.push((device.clone(), step, chosen, expected));
             }
         }
     }
@@ -251,18 +251,19 @@ fn sessions_of_an_engine_do_not_get_the_same_memory_of_a_device() {
     let model = Model::open(ModelSource::Embedded).expect("the embedded model");
     let options = |memory| SetupOptions {
         policy: Some(PolicyChoice::default()),
-        ..limited(DeviceRequest::Device(DeviceKind::Emulated), memory)
+        ..limited(DeviceKind::Emulated(0).into(), memory)
     };
     let setup = Setup::resolve(&model, &options(1 << 30), 3900, &mut ()).expect("a setup");
     let asked = setup.session_options();
     let load = |memory| {
-        let device = Some(DeviceOptions { memory, ..DeviceOptions::all(DeviceKind::Emulated) });
-        let options = EngineOptions { device, ..EngineOptions::default() };
+        let devices = vec![DeviceOptions { memory, ..DeviceOptions::all(DeviceKind::Emulated(0)) }];
+        let options = EngineOptions { devices, ..EngineOptions::default() };
         Engine::load(&model, &options, &mut |_| ()).expect("an engine")
     };
     let (_, plan) = plan_session(&load(None), asked.clone(), None, 3900).expect("a plan");
     // When one session has its store, the other would fit beside that, but not beside all that the first will need.
-    let engine = load(Some(plan.device_allocated() + plan.device.store + plan.device.residual / 2));
+    let device = plan.devices[0];
+    let engine = load(Some(plan.device_allocated(0) + device.store + device.residual / 2));
     let promised = || promise(&engine, asked.clone(), None, 3900, None);
     let first = promised().expect("there is room");
     let session = Session::new(&engine, first.session).expect("a session");

@@ -13,18 +13,18 @@ use models::spec::ModelSpec;
 
 use super::{Placement, PlanOptions, WeightBytes};
 use crate::EngineError;
-use crate::compute::forward::{BuiltGraph, Forward, OutputTokens, TextChunk};
+use crate::compute::forward::{BuiltPass, Forward, OutputTokens, TextChunk};
 use crate::compute::weights::Weights;
-use crate::devices::placement::Place;
+use crate::devices::placement::{PerPlace, Place};
 use crate::kv::policy::AccumulatedAttention;
 use crate::kv::{AttentionRecorder, LayerForecast, LayerRows, LayerTensors, Layout, making_room};
 use crate::model::outline::TensorOutline;
 
-/// Bytes by [`Place`].
-type Bytes = [usize; 2];
+/// Bytes in each place.
+type Bytes = PerPlace<usize>;
 
 /// Bytes of compute buffers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ComputeBytes {
     /// Of a decode step.
     pub(super) decode: Bytes,
@@ -67,7 +67,7 @@ impl<'a> Graphs<'a> {
             spec,
             layout,
             placement: options.placement,
-            forward: Forward::new(spec, weights, options.placement, options.kernels),
+            forward: Forward::new(spec, weights, options.placement, options.kernels.clone()),
             store: rows(layout, &tensors),
             tensors,
             no_memory,
@@ -81,15 +81,15 @@ impl<'a> Graphs<'a> {
         [chunk].into_iter().chain(shorter)
     }
 
-    fn measure(&self, graphs: Vec<(Place, BuiltGraph)>, max: &mut Bytes) -> Result<(), EngineError> {
-        for (place, built) in graphs {
+    fn measure(&self, pass: BuiltPass, max: &mut Bytes) -> Result<(), EngineError> {
+        for (place, built) in pass.graphs {
             self.measure_graph(place, &built.graph()?, max);
         }
         Ok(())
     }
 
     fn measure_graph(&self, place: Place, graph: &Graph, max: &mut Bytes) {
-        let bytes = &mut max[place as usize];
+        let bytes = &mut max[place];
         *bytes = self.allocator.measure(graph).max(*bytes);
     }
 
@@ -138,9 +138,9 @@ impl<'a> Graphs<'a> {
 
     /// Bytes of a decode step, and of chunks of up to `chunk` tokens and of `steps` steps at once through all layers.
     fn through_model(&self, chunk: usize, steps: usize) -> Result<(Bytes, Bytes), EngineError> {
-        let (mut of_step, mut of_chunk) = ([0; 2], [0; 2]);
+        let [mut of_step, mut of_chunk] = [(); 2].map(|()| self.placement.per_place(|_| 0));
         // Exact prefill looks up the embeddings of whole chunks, whatever lanes have room for.
-        self.measure(vec![(Place::Host, self.forward.embedding_graph(chunk))], &mut of_chunk)?;
+        self.measure_graph(Place::Host, &self.forward.embedding_graph(chunk).graph()?, &mut of_chunk);
         let chunk = self.max_appended().map_or(chunk, |rows| chunk.min(rows).max(1));
         let graphs = |n, outputs| self.forward.model_graphs(n, outputs, |layer| self.store[layer].clone());
         self.measure(graphs(1, OutputTokens::Last), &mut of_step)?;
@@ -150,7 +150,7 @@ impl<'a> Graphs<'a> {
         for n in self.lengths(steps.min(chunk)).filter(|n| *n > 1) {
             self.measure(graphs(n, OutputTokens::All), &mut of_chunk)?;
         }
-        for place in Place::ALL {
+        for place in self.placement.places() {
             let layers = self.placement.layers(place).filter(|layer| self.reads_whole_lanes(*layer));
             let layers: Vec<LayerForecast> = layers.map(|layer| self.forecast(layer)).collect();
             let graphs = making_room(&layers)?;
@@ -164,12 +164,12 @@ impl<'a> Graphs<'a> {
         let whole = |layer: usize| {
             scratch.filter(|_| self.reads_whole_lanes(layer) && self.layout.uses_scratch(layer))
         };
-        let mut max = [0; 2];
+        let mut max = self.placement.per_place(|_| 0);
         let ctx = Context::new(1);
         // Where a layer reads a chunk, and where it writes it.
         let residual = ctx.tensor(Type::F32, [self.spec.n_embd, 2 * chunk]);
         self.no_memory.mark_unallocated(&residual);
-        for layers in Place::ALL.map(|place| self.placement.layers(place)) {
+        for layers in self.placement.places().map(|place| self.placement.layers(place)) {
             // One layer of each kind, and the last one.
             let is_first =
                 |layer: &usize| (layers.start..*layer).all(|other| self.kind(other) != self.kind(*layer));
@@ -186,7 +186,7 @@ impl<'a> Graphs<'a> {
                 }
             }
         }
-        for place in Place::ALL {
+        for place in self.placement.places() {
             for layer in self.placement.layers(place) {
                 let Some(rows) = whole(layer) else { continue };
                 let complete = self.complete_rows(layer, rows.end);
@@ -312,8 +312,7 @@ impl GraphShape {
         /// The rows beyond which a device splits them into no more parts.
         const MAX_SPLIT_ROWS: usize = 32 * 64;
         let reads_whole_lanes = |layer| {
-            let kernels = options.kernels[options.placement.of(layer) as usize];
-            kernels.form(layout.heads[layer]).reads_whole_lanes()
+            options.kernels[options.placement.of(layer)].form(layout.heads[layer]).reads_whole_lanes()
         };
         let layer = |(layer, lanes): (usize, &Vec<_>)| LayerShape {
             k_type: layout.k_types[layer],
@@ -364,9 +363,10 @@ enum Nearness {
 impl GraphCase {
     fn nearness(&self, other: &GraphCase) -> Nearness {
         let places = |placement: Placement| {
-            let on_device = placement.on_device();
-            let has_split = on_device > 0 && placement.host_experts() > placement.layers(Place::Host).len();
-            (on_device > 0, !placement.layers(Place::Host).is_empty(), has_split)
+            let has_layers = placement.places().map(|place| !placement.layers(place).is_empty());
+            let on_host = placement.layers(Place::Host).len();
+            let has_split = placement.on_devices() > 0 && placement.host_experts() > on_host;
+            (has_layers.collect::<Vec<bool>>(), has_split)
         };
         // Where whole lanes are read, other numbers of rows take other memory.
         let has_rows_of =
@@ -384,13 +384,14 @@ impl GraphCase {
 }
 
 /// The entry of `case`.
-fn same<T: Copy>(list: &[(GraphCase, T)], case: &GraphCase) -> Option<T> {
-    list.iter().find(|(other, _)| other == case).map(|(_, value)| *value)
+fn same<T: Clone>(list: &[(GraphCase, T)], case: &GraphCase) -> Option<T> {
+    list.iter().find(|(other, _)| other == case).map(|(_, value)| value.clone())
 }
 
-/// The entry nearest to `case`, the newest of equals.
+/// The entry nearest to `case`, with as many devices, and the newest of equals.
 fn nearest<'a, T>(list: &'a [(GraphCase, T)], case: &GraphCase) -> Option<(Nearness, &'a T)> {
-    list.iter().map(|(other, value)| (case.nearness(other), value)).max_by_key(|(nearness, _)| *nearness)
+    let entries = list.iter().filter(|(other, _)| other.placement.devices() == case.placement.devices());
+    entries.map(|(other, value)| (case.nearness(other), value)).max_by_key(|(nearness, _)| *nearness)
 }
 
 impl Measurements {
@@ -425,27 +426,30 @@ impl Measurements {
     ) -> Result<ComputeBytes, EngineError> {
         let (of_model, of_layer) = cases(layout, options);
         let known_model = same(&self.known().model, &of_model);
-        let known_layer = of_layer.as_ref().map_or(Some([0; 2]), |case| same(&self.known().layer, case));
-        if let (Some((decode, chunk)), Some(layer)) = (known_model, known_layer) {
-            return Ok(ComputeBytes { decode, chunk, layer });
-        }
+        let none = || options.placement.per_place(|_| 0);
+        let known_layer =
+            of_layer.as_ref().map_or_else(|| Some(none()), |case| same(&self.known().layer, case));
+        let (known_model, known_layer) = match (known_model, known_layer) {
+            (Some((decode, chunk)), Some(layer)) => return Ok(ComputeBytes { decode, chunk, layer }),
+            known => known,
+        };
         let weights = Weights::unallocated(spec, tensors, options.repack, options.placement)?;
         let graphs = Graphs::new(spec, weights, layout, options)?;
         let (decode, chunk) = match known_model {
             Some(bytes) => bytes,
             None => {
                 let bytes = graphs.through_model(of_model.chunk, of_model.steps)?;
-                self.known().model.push((of_model, bytes));
+                self.known().model.push((of_model, bytes.clone()));
                 bytes
             }
         };
         let layer = match (known_layer, of_layer) {
             (None, Some(case)) => {
                 let bytes = graphs.through_layer(case.chunk, case.scratch)?;
-                self.known().layer.push((case, bytes));
+                self.known().layer.push((case, bytes.clone()));
                 bytes
             }
-            (known, _) => known.unwrap_or_default(),
+            (known, _) => known.unwrap_or_else(none),
         };
         Ok(ComputeBytes { decode, chunk, layer })
     }
@@ -457,7 +461,8 @@ impl Measurements {
         let known = self.known();
         let model = nearest(&known.model, &of_model);
         let layer = of_layer.map(|case| nearest(&known.layer, &case));
-        let (decode, chunk) = model.map_or(([0; 2], [0; 2]), |(_, bytes)| *bytes);
+        let none = || options.placement.per_place(|_| 0);
+        let (decode, chunk) = model.map_or_else(|| (none(), none()), |(_, bytes)| bytes.clone());
         let nearness = [
             Some(model.map(|(nearness, _)| nearness)),
             layer.map(|layer| layer.map(|(nearness, _)| nearness)),
@@ -469,7 +474,7 @@ impl Measurements {
             Some(Nearness::Near) => 0.0625,
             Some(Nearness::Same) => 0.0,
         };
-        let layer = layer.flatten().map_or([0; 2], |(_, bytes)| *bytes);
+        let layer = layer.flatten().map_or_else(none, |(_, bytes)| bytes.clone());
         (ComputeBytes { decode, chunk, layer }, margin)
     }
 }

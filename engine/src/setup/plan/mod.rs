@@ -1,7 +1,7 @@
 //! What a session will allocate, in bytes, before anything is allocated.
 //!
 //! Store, scratch and residual stream follow from the layout, by arithmetic. Compute buffers are measured (`compute`).
-//! A device need not be present to be planned for.
+//! Devices need not be present to be planned for.
 
 mod compute;
 
@@ -14,14 +14,13 @@ use models::types::TensorType;
 use crate::EngineError;
 use crate::compute::scratch::{ChunkSizes, Residual};
 pub use crate::compute::weights::WeightBytes;
-use crate::devices::placement::Place;
-pub use crate::devices::placement::Placement;
+pub use crate::devices::placement::{PerPlace, Place, Placement};
 use crate::kv::Layout;
 use crate::model::outline::TensorOutline;
 use crate::session::attention::ring_bytes;
 
 /// How a session will be run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct PlanOptions {
     /// Whether matrices are copied into a faster layout.
     pub repack: bool,
@@ -35,10 +34,10 @@ pub struct PlanOptions {
     pub record_attention: bool,
     /// How many tokens of answers are drafted at once.
     pub draft: usize,
-    /// Which layers are on a device.
+    /// Which layers are on which device.
     pub placement: Placement,
-    /// The kernels of the host and of the device. A device that is not here has at most [`ASSUMED_DEVICE_BLOCKS`].
-    pub kernels: [Kernels; 2],
+    /// The kernels of each place. A device that is not here has at most [`ASSUMED_DEVICE_BLOCKS`].
+    pub kernels: PerPlace<Kernels>,
 }
 
 /// Bytes that a session allocates.
@@ -53,7 +52,7 @@ pub struct PlanOptions {
 /// assert!(plan.total() > plan.host.store + plan.weights.total());
 /// # Ok::<(), longhand::EngineError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Weights, by place.
     pub weights: WeightBytes,
@@ -65,11 +64,8 @@ pub struct Plan {
     pub undo: usize,
     /// The host's other memory.
     pub host: PlaceBytes,
-    /// The device's memory beside its weights.
-    pub device: PlaceBytes,
-    /// What is allocated on the device by others than the engine, without the driver's part: see
-    /// [`device_overhead`].
-    pub device_overhead: usize,
+    /// The memory of each device beside its weights, in the order of the layers.
+    pub devices: Vec<PlaceBytes>,
 }
 
 /// Bytes that a session allocates in one place.
@@ -87,6 +83,9 @@ pub struct PlaceBytes {
     /// Queries of decode steps, where it is recorded what answers attend to. They are read back every 32 steps; what is kept
     /// of an answer then takes 64 MiB of the host at most, and is not planned.
     pub recording: usize,
+    /// What is allocated on a device by others than the engine, without the driver's part: see [`device_overhead`]. 0 on
+    /// the host.
+    pub overhead: usize,
 }
 
 impl PlaceBytes {
@@ -117,18 +116,19 @@ pub const ASSUMED_DEVICE_BLOCKS: usize = 4 * 192;
 /// estimate, not measured yet.
 pub const CUBLAS_BYTES: usize = 96 << 20;
 
-/// Bytes allocated by others than the engine on a device that computes `chunk` tokens at a time. They are the
-/// kernels' code and ggml's transient buffers. ggml first copies the activations of a matrix product into
-/// these, in 8-bit blocks, 36 bytes for 32 elements. Each chosen expert has a copy of its own. Matrices that are not
+/// Bytes allocated by others than the engine in a place that computes `chunk` tokens at a time; 0 on the host, and without
+/// layers. They are the kernels' code and ggml's transient buffers. ggml first copies the activations of a matrix product
+/// into these, in 8-bit blocks, 36 bytes for 32 elements. Each chosen expert has a copy of its own. Matrices that are not
 /// quantised, or in IQ1_M, are multiplied by cuBLAS, with activations and results in f16; those in IQ1_M are first copied
 /// in f16.
 pub fn device_overhead(
     spec: &ModelSpec,
     tensors: &[TensorOutline],
     placement: Placement,
+    place: Place,
     chunk: usize,
 ) -> usize {
-    if placement.on_device() == 0 {
+    if !place.is_device() || placement.layers(place).is_empty() {
         return 0;
     }
     let of_experts = spec.experts.map_or(0, |experts| {
@@ -141,7 +141,7 @@ pub fn device_overhead(
         use TensorType::{BF16, F16, F32, IQ1_M};
         tensor.dims.len() > 1
             && matches!(tensor.ty, F32 | F16 | BF16 | IQ1_M)
-            && placement.of_products(&tensor.name, spec.tied_output) == Place::Device
+            && placement.of_products(&tensor.name, spec.tied_output) == place
     };
     let in_f16 = |tensor: &TensorOutline| match tensor.ty {
         TensorType::IQ1_M => tensor.dims.iter().product::<u64>() as usize * size_of::<u16>(),
@@ -234,39 +234,32 @@ impl Plan {
         let file_pages =
             if options.exact { dual_layout.max().copied().unwrap_or(0) } else { dual_layout.sum() };
         let (chunk, read) = (options.chunk_in(layout), options.read_in(layout));
-        let mut places = [PlaceBytes::default(); 2];
-        for place in Place::ALL {
-            let at = place as usize;
+        let mut places = placement.per_place(|_| PlaceBytes::default());
+        for place in placement.places() {
             let layers = placement.layers(place);
             let part = layout.of_layers(layers.clone());
-            places[at].store += part.bytes();
-            let mut prefill = compute.chunk[at].max(compute.layer[at]);
-            if place == Place::Device {
+            places[place].store += part.bytes();
+            let mut prefill = compute.chunk[place].max(compute.layer[place]);
+            if place.is_device() {
                 // The host's record of the device's rows.
-                places[at].store -= part.host_bytes();
-                places[Place::Host as usize].store += part.host_bytes();
+                places[place].store -= part.host_bytes();
+                places[Place::Host].store += part.host_bytes();
                 // Rows evicted on a device come to the host through compute buffers.
                 prefill = prefill.max(part.undo_row_bytes());
             }
             let columns = if options.exact { Residual::columns(read, placement, place) } else { 0 };
-            places[at].residual = size_of::<f32>() * spec.n_embd * columns;
+            places[place].residual = size_of::<f32>() * spec.n_embd * columns;
             if options.record_attention {
-                places[at].recording = ring_bytes(spec, layers.clone());
+                places[place].recording = ring_bytes(spec, layers.clone());
             }
             if options.exact && !layers.is_empty() {
-                places[at].scratch = layout.scratch_bytes_of(layers, read.end);
+                places[place].scratch = layout.scratch_bytes_of(layers, read.end);
             }
-            places[at].compute = compute.decode[at] + prefill;
+            places[place].compute = compute.decode[place] + prefill;
+            places[place].overhead = device_overhead(spec, tensors, placement, place, chunk);
         }
-        let [host, device] = places;
-        Plan {
-            weights: weights.bytes,
-            file_pages,
-            undo: layout.undo_bytes(),
-            host,
-            device,
-            device_overhead: device_overhead(spec, tensors, placement, chunk),
-        }
+        let (devices, host) = places.into_parts();
+        Plan { weights: weights.bytes.clone(), file_pages, undo: layout.undo_bytes(), host, devices }
     }
 
     /// The peak of the host's memory.
@@ -281,14 +274,25 @@ impl Plan {
         self.host.lasting() + self.undo
     }
 
-    /// The peak of what the engine allocates on the device, without [`Plan::device_overhead`].
-    pub fn device_allocated(&self) -> usize {
-        self.weights.device + self.device.lasting() + self.device.prefill_only()
+    /// What a session allocates beside the weights on each device, in the order of the layers, and on the host.
+    pub fn places(&self) -> impl Iterator<Item = &PlaceBytes> {
+        self.devices.iter().chain([&self.host])
     }
 
-    /// The peak of the device's memory, without what the driver takes ([`DRIVER_BYTES`]).
-    pub(crate) fn device_total(&self) -> usize {
-        self.device_allocated() + self.device_overhead
+    /// The peak of what the engine allocates on a device, by its number, without [`PlaceBytes::overhead`]; 0 for one that
+    /// is not planned for.
+    pub fn device_allocated(&self, device: usize) -> usize {
+        self.weights.devices.get(device).copied().unwrap_or(0) + self.device_session(device)
+    }
+
+    /// The same without the weights.
+    pub(super) fn device_session(&self, device: usize) -> usize {
+        self.devices.get(device).map_or(0, |bytes| bytes.lasting() + bytes.prefill_only())
+    }
+
+    /// The peak of a device's memory, without what the driver takes ([`DRIVER_BYTES`]).
+    pub(crate) fn device_total(&self, device: usize) -> usize {
+        self.device_allocated(device) + self.devices.get(device).map_or(0, |bytes| bytes.overhead)
     }
 }
 
@@ -304,7 +308,7 @@ mod tests {
         let placement = Placement::new(spec.n_layers, spec.n_layers);
         let overhead = |ty| {
             let matrix = TensorOutline { name: "blk.0.ffn_up.weight".into(), dims: vec![2048, 8192], ty };
-            device_overhead(&spec, &[matrix], placement, 512)
+            device_overhead(&spec, &[matrix], placement, Place::Device(0), 512)
         };
         let of_f16 = overhead(TensorType::F16);
         assert_eq!(overhead(TensorType::IQ1_M), of_f16 + 2 * 2048 * 8192);

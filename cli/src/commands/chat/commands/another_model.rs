@@ -24,7 +24,7 @@ pub fn shown(chat: &Chat) -> String {
         "model     {}\nfile      {file}\nlayers    {} of {} on a GPU\ntrained   for {} tokens\n\
          /model NAME goes on with another one: a GGUF file, a name of `longhand models`, or -hf OWNER/REPOSITORY\n",
         model.name(),
-        engine.layers_on_device(),
+        engine.layers_on_devices(),
         spec.n_layers,
         format::count(spec.n_ctx_train),
     )

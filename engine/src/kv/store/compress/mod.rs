@@ -16,7 +16,6 @@ use super::undo::EvictedRows;
 use super::{Lane, LaneId, Layer, Store};
 use crate::EngineError;
 use crate::devices::backends::Backends;
-use crate::devices::placement::Place;
 use crate::devices::workspace::Workspace;
 use crate::kv::policy::{Event, LaneStatus};
 
@@ -97,14 +96,14 @@ impl Store {
         workspace: &mut Workspace,
     ) -> Result<(), EngineError> {
         let seen = self.seen;
-        let mut tensors = [1; 2];
+        let mut tensors = backends.placement().per_place(|_| 1);
         for (id, ..) in &decisions {
             let Layer { lanes, form, .. } = &self.layers[id.layer];
             let of_lane = form.max_tensors(&lanes[id.lane].graph, 0, 0);
-            tensors[backends.placement().of(id.layer) as usize] += of_lane;
+            tensors[backends.placement().of(id.layer)] += of_lane;
         }
         let contexts = tensors.map(Context::new);
-        let mut nodes = [Vec::new(), Vec::new()];
+        let mut nodes = backends.placement().per_place(|_| Vec::new());
         // What undo needs to know of the evicted rows, and the nodes that give their bytes.
         let mut saved = Vec::new();
         for (id, decision, end) in decisions {
@@ -146,14 +145,14 @@ impl Store {
                 positions,
             });
             let eviction = Eviction { evicted, moves, total_evicted: lane.state.evicted, return_rows: save };
-            let place = backends.placement().of(id.layer) as usize;
+            let place = backends.placement().of(id.layer);
             let evict = EvictRows { lane: &lane.graph, sums: lane.sums.as_ref(), eviction };
             let node = form.nodes(&contexts[place], evict);
             saved.extend(undo.map(|undo| (undo, node.clone())));
             nodes[place].push(node);
         }
-        for place in Place::ALL {
-            workspace.run(backends, place, &contexts[place as usize], &nodes[place as usize])?;
+        for (place, context) in contexts.iter() {
+            workspace.run(backends, place, context, &nodes[place])?;
         }
         for (evicted, bytes) in saved {
             self.undo.save(EvictedRows { rows: bytes.to_vec()?, ..evicted });
@@ -308,7 +307,7 @@ mod tests {
     }
 
     fn host() -> Backends {
-        Backends::new(Backend::cpu(1).expect("starts"), None, Placement::new(1, 0))
+        Backends::new(Backend::cpu(1).expect("starts"), Vec::new(), Placement::new(1, 0))
     }
 
     /// A store of one layer with two heads of up to 8 rows.
