@@ -106,7 +106,7 @@ def score(known: truth.Truth, result: dict) -> dict:
         "words": share(known.words, counts),
         "order": share(known.pairs, truth.pairs(found)),
         "numbers": share(numbers, counts),
-        "cells": cells(known.tables, result.get("tables", "")),
+        "cells": best_cells(known.tables, result.get("tables", "")),
         "headings": headings(known.headings, text),
         "pages": None,
     }
@@ -138,6 +138,12 @@ def headings(expected: list[str], text: str) -> float | None:
             found = found[1:]
             lines[" ".join(found)] += 1
     return 100 * sum(lines[heading] > 0 for heading in plain) / len(plain)
+
+
+def best_cells(tables: list[list[list[str]]], texts: str | list[str]) -> float | None:
+    """The share of cells in their column, in that of a program's forms of tables that has most."""
+    shares = [cells(tables, text) for text in ([texts] if isinstance(texts, str) else texts)]
+    return max((share for share in shares if share is not None), default=None)
 
 
 def cells(tables: list[list[list[str]]], text: str) -> float | None:

@@ -32,7 +32,7 @@ def reads(tool: str, file: pathlib.Path) -> bool:
 
 
 def run(tool: str, file: pathlib.Path, longhand: str) -> dict:
-    """The result: `pages` and `tables` (texts), `has_pages`, `seconds`, or `error`."""
+    """The result: `pages` and `tables` (texts; of several forms of tables the better one counts), `has_pages`, `seconds`, or `error`."""
     if tool in LIBRARIES:
         command = [sys.executable, __file__, tool, str(file)]
         try:
@@ -99,9 +99,8 @@ def convert(tool: str, file: str) -> dict:
         with pdfplumber.open(file) as pdf:
             rows = [row for page in pdf.pages for table in page.extract_tables() for row in table]
             # It finds tables with lines. The others are in the text as it is laid out.
-            laid_out = [page.extract_text(layout=True) for page in pdf.pages]
-        tables = "\n".join("\t".join((cell or "").replace("\n", " ") for cell in row) for row in rows)
-        tables += "\n" + "\n".join(laid_out)
+            laid_out = "\n".join(page.extract_text(layout=True) for page in pdf.pages)
+        tables = ["\n".join("\t".join((cell or "").replace("\n", " ") for cell in row) for row in rows), laid_out]
     elif tool == "pymupdf4llm":
         import pymupdf4llm
 

@@ -163,7 +163,7 @@ fn may_be_cell(letters: &[Letter<'_>]) -> f64 {
     let mut gaps: Vec<f64> =
         letters.iter().filter(|letter| letter.is_apart).map(|letter| letter.gap).collect();
     gaps.sort_by(f64::total_cmp);
-    match gaps.get((gaps.len() / 2).saturating_sub(usize::from(gaps.len() % 2 == 0))) {
+    match gaps.get(gaps.len().saturating_sub(1) / 2) {
         Some(usual) if gaps.len() > 1 => (WIDER * usual).clamp(NARROW_CELL, MAYBE_CELL),
         _ => MAYBE_CELL,
     }

@@ -102,7 +102,7 @@ fn joined_row(rows: &[Row], above: Option<&Row>) -> Option<(Row, usize)> {
             .iter()
             .take(MAX_LINES)
             .filter(|row| (row.y - next.y).abs() < LINE_PITCH * next.size);
-        same.clone().find(|row| row.cells.len() > 1).or_else(|| same.last())
+        same.clone().find(|row| row.cells.len() > 1).or_else(|| same.clone().next_back())
     });
     above.filter(|row| is_beside(row)).or(below.filter(|row| is_beside(row)))?;
     let cells = blocks.iter().map(|block| {

@@ -338,7 +338,7 @@ fn rows_of_lines(cells: &[&Region], spanning: Vec<(usize, String)>) -> Option<Ve
         let characters: usize = cell.lines.iter().map(|line| line.text.chars().count()).sum();
         cell.lines.len() > 2 && characters > MAX_CHARACTERS * cell.lines.len()
     };
-    if cells.iter().any(|cell| is_long(cell)) {
+    if cells.iter().any(is_long) {
         return None;
     }
     let mut lines: Vec<(usize, &TextLine)> =
