@@ -6,8 +6,8 @@
 #
 # Everything lies in target/windows. What `rustup target add` would fetch is made from sources here: Debian has those of
 # the standard library, with a compiler of the same version. They are unpacked and not installed, so the machine's own
-# toolchain stays what it is. The first build takes about 15 minutes on 2 cores. `check` compiles no C++,
-# but the C of the cryptography, and takes 5 minutes.
+# toolchain stays what it is. The first build takes about 15 minutes on 2 cores. `check` compiles no C++, only the C of the
+# cryptography, and takes 5 minutes. If linking fails after a build was interrupted, remove the folders `incremental` there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 target=${CARGO_TARGET_DIR:-$PWD/target}/windows
