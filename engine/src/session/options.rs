@@ -70,8 +70,8 @@ impl Default for SessionOptions {
 }
 
 impl SessionOptions {
-    /// [`SessionOptions::draft`] where nothing else is said.
-    pub const DRAFT: usize = 16;
+    /// [`SessionOptions::draft`] where nothing else is said: with the token before it, a draft is computed as 16 tokens.
+    pub const DRAFT: usize = 15;
 
     /// Refuses a context that no session can have, before anything is computed from it.
     pub(crate) fn check_context(&self, spec: &ModelSpec) -> Result<(), EngineError> {

@@ -164,7 +164,7 @@ fn answers(engine: &Arc<Engine>, policy: &PolicyChoice, draft: usize) -> (Chat, 
 fn answers_are_the_same_with_drafts() {
     let engine = embedded_model();
     for policy in policies() {
-        let [(plain, steps), (drafted, at_once)] = [0, 16].map(|draft| answers(&engine, &policy, draft));
+        let [(plain, steps), (drafted, at_once)] = [0, 15].map(|draft| answers(&engine, &policy, draft));
         for (steps, at_once) in steps.iter().zip(&at_once) {
             assert_eq!(steps.drafts, DraftCounts::default());
             assert_eq!((&at_once.text, &at_once.tokens), (&steps.text, &steps.tokens), "{policy}");
@@ -192,7 +192,7 @@ fn random_answers_are_the_same_with_drafts() {
         |seed| SamplerOptions { temperature: 0.3, repeat_penalty: 1.05, seed, ..SamplerOptions::default() };
     let mut used = 0;
     for seed in 0..3 {
-        let [steps, at_once] = [0, 16].map(|draft| {
+        let [steps, at_once] = [0, 15].map(|draft| {
             let mut session = session(&engine, SessionOptions { draft, ..options(300, "full") });
             sync(&mut session, &piece.repeat(4));
             let mut sampler = Sampler::new(options_of(seed)).expect("a sampler");
