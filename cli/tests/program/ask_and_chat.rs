@@ -43,6 +43,25 @@ fn json_holds_questions_answers_timings_and_cache_bytes() {
 }
 
 #[test]
+fn drafts_are_counted_and_change_no_answer() {
+    let document = file("drafts.txt", DOCUMENT);
+    let ask = |draft| longhand(&["ask", "--json", "--draft", draft, "-f", &document, KEY, NUMBER]).json();
+    let [steps, drafted] = ["0", "15"].map(ask);
+    let count = |object: &serde_json::Value, name: &str| {
+        let answers = object["answers"].as_array().expect("an array").iter();
+        answers.map(|answer| answer["timings"][name].as_u64().expect(name)).sum::<u64>()
+    };
+    assert_eq!((count(&steps, "drafted"), count(&steps, "drafts_used")), (0, 0));
+    let (made, used) = (count(&drafted, "drafted"), count(&drafted, "drafts_used"));
+    assert!(0 < used && used <= made, "{used} of {made}");
+    for (one, other) in [0, 1].map(|number| (&steps["answers"][number], &drafted["answers"][number])) {
+        assert_eq!((&one["answer"], &one["tokens"]), (&other["answer"], &other["tokens"]));
+    }
+    let stderr = longhand(&["ask", "--draft-max", "15", "-f", &document, KEY]).stderr;
+    assert!(stderr.contains(" of drafts right; KV cache"), "{stderr}");
+}
+
+#[test]
 fn policies_keep_fewer_rows_and_cache_types_make_rows_smaller() {
     let document = file("policies.txt", DOCUMENT.repeat(12));
     let ask = |flags: &[&str]| {
