@@ -52,6 +52,7 @@ pub const KNOWN: &[Known] = &[
     setting("system-prompt", Scope::Session),
     setting("ubatch-size", Scope::Answers),
     setting("disk-cache", Scope::Answers),
+    setting("draft", Scope::Answers),
     setting("n-predict", Scope::Session),
     setting("temp", Scope::Session),
     setting("top-k", Scope::Session),
