@@ -239,6 +239,18 @@ impl Terminal {
         modes.contains(USUAL) && !self.lock().parser.screen().bracketed_paste()
     }
 
+    /// Presses Ctrl-C until the program ends. A key that comes when the terminal is given back already would make the system
+    /// drop what the terminal has not read yet.
+    pub fn press_ctrl_c_until_the_end(&mut self) {
+        loop {
+            thread::sleep(Duration::from_millis(100));
+            if self.child.try_wait().expect("a program").is_some() {
+                return;
+            }
+            self.send("\x03");
+        }
+    }
+
     /// Waits until the program ends. Returns its exit code.
     #[track_caller]
     pub fn exit_code(&mut self) -> Option<i32> {
