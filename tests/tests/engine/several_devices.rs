@@ -1,5 +1,5 @@
-//! Layers on two devices and the host. They compute what one device computes, the plan knows the bytes of each, faults and
-//! interrupts may come in each place, and layers are shared by memory or as it is asked for. The host stands in for all
+//! Layers on two devices and the host. They compute what one device computes, and the plan knows the bytes of each. Faults
+//! and interrupts may come in each place. Layers are shared by memory, or as it is asked for. The host stands in for all
 //! devices: portable ones where `LONGHAND_TEST_DEVICE` names one, otherwise emulated ones.
 
 use std::sync::Arc;

@@ -8,7 +8,7 @@
 //! is written there.
 //!
 //! `columns.rs` joins the columns of tables that are drawn one after the other, `cells.rs` cells that are drawn with all of
-//! their lines; `headers.rs` is for the names of columns, `carried.rs` for tables that go on over a page, `prose.rs` for
+//! their lines. `headers.rs` is for the names of columns, `carried.rs` for tables that go on over a page. `prose.rs` is for
 //! columns of text. Where lines divide the columns, `ruled.rs` has found the table before; `rules.rs` has the lines.
 
 pub(in super::super) mod carried;

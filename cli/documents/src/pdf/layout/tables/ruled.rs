@@ -1,9 +1,9 @@
 //! Tables whose columns are divided by lines. The lines tell which text is in which cell: where it stands in its cell, on
 //! how many lines, and in which order it is drawn does not matter.
 //!
-//! Rows that have no line between them are told by their text: where each cell of a band between two lines is text of one
-//! or more lines, the band is a row; where several cells have the same number of lines, or numbers below each other, each
-//! line is a row. What is framed in another way (boxes of a form, columns of a newspaper, drawings) is no table.
+//! Rows that have no line between them are told by their text. A band between two lines whose cells are texts of one or
+//! more lines is a row. Where several cells have the same number of lines, or numbers below each other, each line is a
+//! row. What is framed in another way (boxes of a form, columns of a newspaper, drawings) is no table.
 
 use super::super::PlacedText;
 use super::super::direction::Count;
