@@ -57,7 +57,7 @@ impl Placement {
         Placement::over(layers, &[on_device])
     }
 
-    /// The placement of `layers` layers over [`MAX_DEVICES`] devices at most. Each has so many of them, in their order,
+    /// The placement of `layers` layers over 16 devices at most. Each has so many of them, in their order,
     /// and the last layer is on the last device. Where there are fewer layers, the first devices have none.
     pub fn over(layers: usize, counts: &[usize]) -> Placement {
         let counts = &counts[..counts.len().min(MAX_DEVICES)];

@@ -519,16 +519,20 @@ fn choose(options: &SetupOptions, observer: &mut dyn Observer) -> Result<Vec<Fou
 
 /// A device, and the bytes that are free there.
 fn find_device(device: DeviceKind) -> Result<FoundDevice, Error> {
-    let index = match device {
-        DeviceKind::Cuda(index) => index,
+    match device {
+        DeviceKind::Cuda(index) => Ok((device, Some(free_memory_of_gpu(index)?))),
         #[cfg(feature = "testing")]
-        DeviceKind::Emulated(_) | DeviceKind::Portable(_) => return Ok((device, None)),
-    };
+        DeviceKind::Emulated(_) | DeviceKind::Portable(_) => Ok((device, None)),
+    }
+}
+
+/// The bytes that are free on a GPU, if it can compute.
+fn free_memory_of_gpu(index: usize) -> Result<usize, Error> {
     let gpus = ggml::devices()?;
     let gpu = gpus.get(index).ok_or(Error::NoSuchGpu { index, gpus: gpus.len() })?;
     match &gpu.problem {
         Some(problem) => Err(problem.clone().into()),
-        None => Ok((device, Some(ggml::free_memory(index)? as usize))),
+        None => Ok(ggml::free_memory(index)? as usize),
     }
 }
 

@@ -76,7 +76,7 @@ pub struct PlaceBytes {
     /// One layer's complete keys and values, during exact prefill.
     pub scratch: usize,
     /// The residual stream of the first prompt, during exact prefill; on a device only two chunks of it where
-    /// [`DeviceOptions::host_residual`](crate::DeviceOptions::host_residual) is set.
+    /// [`EngineOptions::host_residual`](crate::EngineOptions::host_residual) is set.
     pub residual: usize,
     /// Compute buffers.
     pub compute: usize,
