@@ -36,7 +36,6 @@ pub use kv_usage::KvUsage;
 pub use options::{Prefill, SessionOptions};
 pub(crate) use reading::{FirstText, Reached};
 pub use reading::{TextReading, sync_all};
-use verify::Verified;
 
 use crate::compute::forward::{Forward, OutputTokens};
 use crate::compute::pace::PieceTimes;
@@ -69,7 +68,8 @@ pub struct Session {
     logits: Vec<f32>,
     /// Memory for the logits of the pass that is computed.
     next_logits: Vec<f32>,
-    verified: Verified,
+    /// Tokens that were verified and do not count yet. Their logits are in `next_logits`.
+    verified: Vec<u32>,
     last_text: LastText,
     /// For everything but decode steps.
     workspace: Workspace,
@@ -128,17 +128,36 @@ impl Session {
     ) -> Result<(usize, T, Evictions), EngineError> {
         let tokens = &wanted[..self.make_room(wanted.len())?];
         let outputs = outputs(tokens.len())?;
+        let (result, decode) = self.run(tokens, how, outputs, read)?;
+        let rows = self.count(tokens.len(), how, outputs)?;
+        self.decode = decode.or(self.decode.take());
+        Ok((tokens.len(), result, rows))
+    }
+
+    /// The model computes tokens, and results are read. Rows are written behind the live ones, and do not count yet. Gives the
+    /// graphs of a decode step back, if it was one.
+    fn run<T>(
+        &mut self,
+        tokens: &[u32],
+        how: Advance,
+        outputs: OutputTokens,
+        read: impl FnOnce(&Pass, &mut Vec<f32>) -> Result<T, EngineError>,
+    ) -> Result<(T, Option<(Pass, Workspace)>), EngineError> {
         let (pass, memory) = self.pass(how, tokens.len(), outputs)?;
         let (backends, interrupt) = (&self.engine.backends, how.interrupt(&self.interrupt));
         pass.compute(backends, tokens, self.store.seen(), &self.store.state(), interrupt)?;
         let result = read(&pass, &mut self.next_logits)?;
-        self.store.advance(tokens.len());
+        Ok((result, memory.map(|memory| (pass, memory))))
+    }
+
+    /// The rows of so many tokens count, and policies say which rows are evicted next.
+    fn count(&mut self, n: usize, how: Advance, outputs: OutputTokens) -> Result<Evictions, EngineError> {
+        let seen = self.store.seen();
+        self.store.advance(n);
         if let Some(attention) = &mut self.attention {
-            attention.computed(self.store.seen() - 1, how.is_answer(), outputs)?;
+            attention.computed(seen..seen + n, how.is_answer(), outputs)?;
         }
-        let rows = self.store.plan_evictions(how.event(), false, backends, &mut self.workspace)?;
-        self.decode = memory.map(|memory| (pass, memory)).or(self.decode.take());
-        Ok((tokens.len(), result, rows))
+        self.store.plan_evictions(how.event(), false, &self.engine.backends, &mut self.workspace)
     }
 
     /// Computes the next of the tokens `rest`, one or up to a chunk, and leaves what `read` reads of the results: the
@@ -151,7 +170,7 @@ impl Session {
         outputs: impl FnOnce(usize) -> Result<OutputTokens, EngineError>,
         read: impl FnOnce(&Pass, &mut Vec<f32>) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
-        self.verified.forget();
+        self.verified.clear();
         let wanted = rest.len().min(self.options.chunk.max(1));
         if let Advance::Chunk { begins_turn } = how {
             let turn = begins_turn.then_some(self.logits.as_slice());
@@ -215,7 +234,7 @@ impl Session {
             tokens: Vec::new(),
             logits: Vec::new(),
             next_logits: Vec::new(),
-            verified: Verified::default(),
+            verified: Vec::new(),
             last_text: LastText::Whole,
             workspace,
             decode: None,
@@ -430,7 +449,7 @@ impl Session {
     /// Goes back to the longest prefix of `tokens` that can be restored and whose logits are known or
     /// computed next.
     fn go_back(&mut self, tokens: &[u32]) -> Result<(), EngineError> {
-        self.verified.forget();
+        self.verified.clear();
         let common = common_prefix(&self.tokens, tokens);
         if common == self.tokens.len() && (common < tokens.len() || !self.logits.is_empty()) {
             return Ok(());
@@ -482,7 +501,7 @@ impl Session {
     /// Removes all tokens.
     pub fn clear(&mut self) -> Result<(), EngineError> {
         self.last_text = LastText::Whole;
-        self.verified.forget();
+        self.verified.clear();
         self.tokens.clear();
         self.logits.clear();
         self.forget_attention();

@@ -96,16 +96,16 @@ impl AttentionRecord {
         rows.recorders.push(AttentionRecorder { queries: Some(ring.clone()), accumulators: Vec::new() });
     }
 
-    /// Counts the queries of a computation whose last token is at `position`.
+    /// Counts the queries of a computation of the tokens at `positions`.
     pub(super) fn computed(
         &mut self,
-        position: usize,
+        positions: Range<usize>,
         is_step: bool,
         outputs: OutputTokens,
     ) -> Result<(), EngineError> {
-        self.forget_from(position);
+        self.forget_from(positions.start);
         if is_step {
-            self.in_rings.push(position);
+            self.in_rings.extend(positions);
             return if self.in_rings.len() == SLOTS { self.read_rings() } else { Ok(()) };
         }
         self.read_rings()?;
@@ -114,7 +114,7 @@ impl AttentionRecord {
                 let queries: Vec<f32> = recorded.last_of_chunk.to_vec()?;
                 recorded.keep(&queries);
             }
-            self.positions.push(position);
+            self.positions.push(positions.end - 1);
             self.thin();
         }
         Ok(())

@@ -229,18 +229,17 @@ pub(crate) fn go_on(
 struct Decoding<'a> {
     session: &'a mut Session,
     drafts: Drafts,
-    /// Tokens that are verified: the one that came last when they were, and those that were drafted to follow it.
-    verified: Vec<u32>,
-    /// How many of them have come. The session does not count them yet.
+    /// How many of the session's verified tokens have come: the one that came last when they were verified, and those that
+    /// were drafted to follow it. The session does not count them yet.
     came: usize,
     counts: DraftCounts,
 }
 
 impl<'a> Decoding<'a> {
     fn new(session: &'a mut Session) -> Decoding<'a> {
-        let most = if session.steps_at_once(2) == 2 { session.options().draft } else { 0 };
+        let most = if session.allows_steps_at_once() { session.options().draft } else { 0 };
         let drafts = Drafts::new(session.tokens(), most);
-        Decoding { session, drafts, verified: Vec::new(), came: 0, counts: DraftCounts::default() }
+        Decoding { session, drafts, came: 0, counts: DraftCounts::default() }
     }
 
     fn is_full(&self) -> bool {
@@ -258,7 +257,7 @@ impl<'a> Decoding<'a> {
     /// Appends a token, of which the logits after it may be known already. At most `room` tokens follow.
     fn push(&mut self, token: u32, room: usize) -> Result<(), EngineError> {
         self.drafts.push(token);
-        if self.verified.get(self.came) == Some(&token) {
+        if self.came > 0 && self.session.verified().get(self.came) == Some(&token) {
             self.came += 1;
             self.counts.used += 1;
             return Ok(());
@@ -269,31 +268,23 @@ impl<'a> Decoding<'a> {
         if most < 2 {
             return self.session.push(token);
         }
-        self.verified = [&[token], &draft[..most - 1]].concat();
-        match self.session.verify(&self.verified) {
+        match self.session.verify(&[&[token], &draft[..most - 1]].concat()) {
             Ok(_) => {
                 self.came = 1;
                 self.counts.made += most - 1;
                 Ok(())
             }
-            Err(error) => {
-                self.verified.clear();
-                if error.is_interrupt() {
-                    return Err(error);
-                }
-                // A step needs less memory, and says better what is wrong.
-                self.session.push(token)
-            }
+            Err(error) if error.is_interrupt() => Err(error),
+            // A step needs less memory, and says better what is wrong.
+            Err(_) => self.session.push(token),
         }
     }
 
     /// The session counts the tokens that have come.
     fn accept(&mut self) -> Result<(), EngineError> {
-        if self.verified.is_empty() {
-            return Ok(());
+        if self.came > 0 {
+            self.drafts.learn(self.session.verified().len() - 1, self.came - 1);
         }
-        self.drafts.learn(self.verified.len() - 1, self.came - 1);
-        self.verified.clear();
         self.session.accept(std::mem::take(&mut self.came))
     }
 }
