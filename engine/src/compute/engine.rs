@@ -101,17 +101,17 @@ impl EngineOptions {
 pub(crate) fn check_devices(devices: impl Iterator<Item = DeviceKind>) -> Result<(), EngineError> {
     let mut known = Vec::new();
     for device in devices {
-        let problem = match device {
-            _ if known.contains(&device) => "it is there twice".to_owned(),
-            _ if known.len() == MAX_DEVICES => format!("at most {MAX_DEVICES} devices compute a model"),
-            _ => {
-                known.push(device);
-                continue;
-            }
+        let reason = if known.contains(&device) {
+            "it is there twice".to_owned()
+        } else if known.len() == MAX_DEVICES {
+            format!("at most {MAX_DEVICES} devices compute a model")
+        } else {
+            known.push(device);
+            continue;
         };
         return Err(EngineError::Setting {
             what: format!("device {device}"),
-            reason: problem,
+            reason,
             hint: Hint::advice("name each device once"),
         });
     }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use ggml::{Error, NoCuda};
+use ggml::{Error, Gpu, NoCuda};
 use kernels::graph::{AttentionShape, MAX_DEVICE_HEAD_DIM, MAX_DEVICE_HEADS};
 use kernels::{Form, Kernels};
 use models::spec::ModelSpec;
@@ -144,14 +144,9 @@ impl Target {
         }
         // The free memory of a GPU in use no longer has the driver's share in it; a limit that is asked for
         // includes that share.
-        let limits = limits(options, found.len())?;
-        let device = |((kind, free), limit): (FoundDevice, Option<usize>)| TargetDevice {
-            kind,
-            limit: limit.map(|limit| limit.saturating_sub(DRIVER_BYTES)).into_iter().chain(free).min(),
-            driver: 0,
-        };
-        let devices = found.into_iter().zip(limits).map(device).collect();
-        host.with_devices(devices, options)
+        host.with_devices(&found, options, |asked, free| {
+            (asked.map(|limit| limit.saturating_sub(DRIVER_BYTES)).into_iter().chain(free).min(), 0)
+        })
     }
 
     /// The same for a plan: GPUs that are asked for by name need not be there, and there may be no model file. Also why
@@ -199,25 +194,36 @@ impl Target {
         options: &SetupOptions,
         mapped: usize,
     ) -> Result<Target, EngineError> {
-        let device = |((kind, free), limit): (&FoundDevice, Option<usize>)| {
-            let (limit, driver) = match (limit, free) {
-                (None, Some(free)) => (Some(*free), 0),
-                (limit, _) => (limit, DRIVER_BYTES),
-            };
-            TargetDevice { kind: *kind, limit, driver }
-        };
-        let devices = found.iter().zip(limits(options, found.len())?).map(device).collect();
         // A limit on the GPU's memory may describe another machine.
         let is_here = options.gpu_memory.is_empty() && found.iter().all(|(_, free)| free.is_some());
         let host_limit = if is_here { free_beside(options, mapped) } else { None };
-        Target { host_limit, ..Target::host(spec, options, mapped) }.with_devices(devices, options)
+        Target { host_limit, ..Target::host(spec, options, mapped) }.with_devices(
+            found,
+            options,
+            |asked, free| match (asked, free) {
+                (None, Some(free)) => (Some(free), 0),
+                (asked, _) => (asked, DRIVER_BYTES),
+            },
+        )
     }
 
-    /// The same with these devices.
+    /// The same with these devices. `limit` gives the bytes that a session may take of one, and those of them that the driver
+    /// takes, from the limit that was asked for and the bytes that are free.
     ///
     /// # Errors
-    /// If the layers cannot be shared among them as it was asked for.
-    fn with_devices(self, devices: Vec<TargetDevice>, options: &SetupOptions) -> Result<Target, EngineError> {
+    /// If there is not a limit for each, or the layers cannot be shared among them as it was asked for.
+    fn with_devices(
+        self,
+        found: &[FoundDevice],
+        options: &SetupOptions,
+        limit: impl Fn(Option<usize>, Option<usize>) -> (Option<usize>, usize),
+    ) -> Result<Target, EngineError> {
+        let device = |((kind, free), asked): (&FoundDevice, Option<usize>)| {
+            let (limit, driver) = limit(asked, *free);
+            TargetDevice { kind: *kind, limit, driver }
+        };
+        let devices: Vec<TargetDevice> =
+            found.iter().zip(limits(options, found.len())?).map(device).collect();
         let shares = options.gpu_shares.clone();
         let problem = match shares.iter().find(|share| !share.is_finite() || **share < 0.0) {
             Some(share) => Some(format!("{share} is no number from 0 on")),
@@ -419,24 +425,28 @@ impl Target {
     ) -> Option<Placement> {
         let with = |counts: &[usize]| self.placement(layers, counts, host_experts).with_host_residual();
         let (mut counts, all) = (self.spread(count), self.devices.len());
-        let is_free = all > 1 && self.shares.is_empty();
-        if !holds(with(&counts), 0..all) && is_free {
-            let mut left = count;
-            for device in (0..all).rev() {
-                // Those before it have a layer each meanwhile, so that graphs of the same places are compared.
-                let others = |own: usize| usize::from(left - own >= device);
-                let held = max_that_holds(left, |own| {
-                    let mut counts = counts.clone();
-                    counts[..device].fill(others(own));
-                    counts[device] = own;
-                    holds(with(&counts), device..device + 1)
-                });
-                counts[device] = held;
-                left -= held;
-            }
-            if left > 0 {
-                return None;
-            }
+        let placement = with(&counts);
+        if holds(placement, 0..all) {
+            return Some(placement);
+        }
+        if all < 2 || !self.shares.is_empty() {
+            return None;
+        }
+        let mut left = count;
+        for device in (0..all).rev() {
+            // Those before it have a layer each meanwhile, so that graphs of the same places are compared.
+            let others = |own: usize| usize::from(left - own >= device);
+            let held = max_that_holds(left, |own| {
+                let mut counts = counts.clone();
+                counts[..device].fill(others(own));
+                counts[device] = own;
+                holds(with(&counts), device..device + 1)
+            });
+            counts[device] = held;
+            left -= held;
+        }
+        if left > 0 {
+            return None;
         }
         let placement = with(&counts);
         holds(placement, 0..all).then_some(placement)
@@ -538,16 +548,9 @@ fn free_memory_of_gpu(index: usize) -> Result<usize, Error> {
 
 /// The GPUs that can compute, with the bytes that are free there; or why the first one cannot.
 fn find_gpus() -> Result<Vec<FoundDevice>, Error> {
-    let gpus = ggml::devices()?;
-    let usable = (0..gpus.len()).filter(|index| gpus[*index].problem.is_none());
-    let found: Vec<FoundDevice> = usable
-        .take(MAX_DEVICES)
-        .map(|index| find_device(DeviceKind::Cuda(index)))
-        .collect::<Result<_, _>>()?;
-    match found.is_empty() {
-        true => Ok(vec![find_device(DeviceKind::Cuda(0))?]),
-        false => Ok(found),
-    }
+    let usable = ggml::devices()?.into_iter().filter(|gpu| gpu.problem.is_none()).take(MAX_DEVICES);
+    let found = |gpu: Gpu| Ok((DeviceKind::Cuda(gpu.index), Some(ggml::free_memory(gpu.index)? as usize)));
+    usable.map(found).collect()
 }
 
 /// The largest number up to `max` for which `holds`; what holds for a number holds for smaller ones.
