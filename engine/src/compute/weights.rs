@@ -39,6 +39,19 @@ pub struct WeightBytes {
 }
 
 impl WeightBytes {
+    /// No bytes, on so many devices.
+    fn none(devices: usize) -> WeightBytes {
+        WeightBytes { devices: vec![0; devices], ..WeightBytes::default() }
+    }
+
+    /// Counts a tensor that no file has.
+    fn add_computed(&mut self, tensor: &Tensor, place: Place) {
+        match place {
+            Place::Device(device) => self.devices[device] += device_bytes(tensor),
+            Place::Host => self.copied += tensor.bytes(),
+        }
+    }
+
     /// Bytes on the host.
     pub fn on_host(&self) -> usize {
         self.mapped + self.repacked + self.copied
@@ -102,10 +115,12 @@ enum Home {
     Device(usize),
 }
 
-impl WeightBytes {
-    /// No bytes, on so many devices.
-    fn none(devices: usize) -> WeightBytes {
-        WeightBytes { devices: vec![0; devices], ..WeightBytes::default() }
+impl From<Place> for Home {
+    fn from(place: Place) -> Home {
+        match place {
+            Place::Device(device) => Home::Device(device),
+            Place::Host => Home::Host,
+        }
     }
 }
 
@@ -148,7 +163,7 @@ trait Maker {
     fn in_file(&mut self, source: &Self::Source) -> Result<Option<Tensor>, EngineError>;
 
     /// A vector of numbers that no file has.
-    fn computed(&mut self, name: &str, numbers: &[f32], home: Home) -> Tensor;
+    fn computed(&mut self, name: &str, numbers: &[f32], place: Place) -> Tensor;
 }
 
 /// The tensors of a model before they have content.
@@ -173,11 +188,10 @@ fn assemble<M: Maker>(
 ) -> Result<Assembly<M::Source>, EngineError> {
     let home = |maker: &M, source: &M::Source, place: Place, multiplied: bool| {
         Ok::<_, EngineError>(match place {
-            Place::Device(device) => Home::Device(device),
             Place::Host if multiplied && is_repacked(repack, maker.ty(source)?, source.dims()) => {
                 Home::Repacked
             }
-            Place::Host => Home::Host,
+            place => place.into(),
         })
     };
     let decode_layout = sources.clone().try_map(|source| {
@@ -226,20 +240,16 @@ fn rope_factors<M: Maker>(
     let mut factors = placement.per_place(|_| of_first.clone());
     let divisors = spec.position_encoding.rope().and_then(Rope::divisors);
     for place in placement.places().filter(|place| !placement.layers(*place).is_empty()) {
-        let home = match place {
-            Place::Device(device) => Home::Device(device),
-            Place::Host => Home::Host,
-        };
         if place != first {
             let mut copy = |source: &Option<M::Source>| {
-                source.as_ref().map(|source| maker.make(source, home)).transpose()
+                source.as_ref().map(|source| maker.make(source, place.into())).transpose()
             };
             let InputTensors { rope_freqs, rope_short, rope_long, .. } = sources;
             factors[place] =
                 RopeFactors { all: copy(rope_freqs)?, short: copy(rope_short)?, long: copy(rope_long)? };
         }
         if let Some(divisors) = &divisors {
-            factors[place].all = Some(maker.computed("rope_divisors", divisors, home));
+            factors[place].all = Some(maker.computed("rope_divisors", divisors, place));
         }
     }
     Ok(factors)
@@ -423,12 +433,9 @@ impl Maker for Outliner<'_> {
         Ok(None)
     }
 
-    fn computed(&mut self, _: &str, numbers: &[f32], home: Home) -> Tensor {
+    fn computed(&mut self, _: &str, numbers: &[f32], place: Place) -> Tensor {
         let tensor = self.unallocated(Type::F32, &[numbers.len() as u64]);
-        match home {
-            Home::Device(device) => self.bytes.devices[device] += device_bytes(&tensor),
-            Home::Host | Home::Repacked => self.bytes.copied += tensor.bytes(),
-        }
+        self.bytes.add_computed(&tensor, place);
         tensor
     }
 }
@@ -530,6 +537,15 @@ impl<'a> Loader<'a> {
         }
         Ok(self.bytes)
     }
+
+    /// Where tensors are described that are copied there.
+    fn context(&self, home: Home) -> &Context {
+        match home {
+            Home::Host => &self.copied,
+            Home::Repacked => &self.repacked,
+            Home::Device(device) => &self.devices[device],
+        }
+    }
 }
 
 impl Maker for Loader<'_> {
@@ -546,12 +562,7 @@ impl Maker for Loader<'_> {
             self.bytes.mapped += info.bytes as usize;
             return Ok(tensor);
         }
-        let context = match home {
-            Home::Host => &self.copied,
-            Home::Repacked => &self.repacked,
-            Home::Device(device) => &self.devices[device],
-        };
-        let tensor = context.tensor(self.ty(info)?, ggml_shape(&info.dims)).named(&info.name);
+        let tensor = self.context(home).tensor(self.ty(info)?, ggml_shape(&info.dims)).named(&info.name);
         match home {
             Home::Host => self.bytes.copied += info.bytes as usize,
             Home::Repacked => self.bytes.repacked += info.bytes as usize,
@@ -568,16 +579,10 @@ impl Maker for Loader<'_> {
         Ok(buffer.place(&tensor, info.offset as usize).is_ok().then_some(tensor))
     }
 
-    fn computed(&mut self, name: &str, numbers: &[f32], home: Home) -> Tensor {
-        let context = match home {
-            Home::Device(device) => &self.devices[device],
-            Home::Host | Home::Repacked => &self.copied,
-        };
+    fn computed(&mut self, name: &str, numbers: &[f32], place: Place) -> Tensor {
+        let context = self.context(place.into());
         let tensor = context.tensor(Type::F32, ggml_shape(&[numbers.len() as u64])).named(name);
-        match home {
-            Home::Device(device) => self.bytes.devices[device] += device_bytes(&tensor),
-            Home::Host | Home::Repacked => self.bytes.copied += tensor.bytes(),
-        }
+        self.bytes.add_computed(&tensor, place);
         let content = Content::Computed(numbers.to_vec());
         self.pending.push(Pending { tensor: tensor.clone(), content });
         tensor

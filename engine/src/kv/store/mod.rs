@@ -161,17 +161,6 @@ pub struct CompensationSums {
 }
 
 impl Lane {
-    /// Clears these rows of keys and values in every head.
-    fn clear_rows(&self, rows: Range<usize>) -> Result<(), ggml::Error> {
-        for tensor in self.graph.tensors() {
-            let [_, row, head, _] = tensor.strides();
-            for start in (0..tensor.dim(2)).map(|number| number * head) {
-                tensor.clear_bytes(start + rows.start * row..start + rows.end * row)?;
-            }
-        }
-        Ok(())
-    }
-
     fn new(layout: &LaneLayout, tensors: LaneTensors) -> Lane {
         // Lanes that keep every row hold the positions 0, 1, 2, …
         let heads = if layout.policy.is_some() { layout.kv_heads.len() } else { 0 };
@@ -215,6 +204,17 @@ impl Lane {
     fn status(&self, event: Event, forced: bool, seen: usize, context: usize) -> LaneStatus {
         let LaneState { scanned_until, prompt_rows_kept, .. } = self.state;
         LaneStatus { event, forced, seen, live: self.tokens(), scanned_until, prompt_rows_kept, context }
+    }
+
+    /// Clears these rows of keys and values in every head.
+    fn clear_rows(&self, rows: Range<usize>) -> Result<(), ggml::Error> {
+        for tensor in self.graph.tensors() {
+            let [_, row, head, _] = tensor.strides();
+            for start in (0..tensor.dim(2)).map(|number| number * head) {
+                tensor.clear_bytes(start + rows.start * row..start + rows.end * row)?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes the rows' positions beside them, for attention that depends on distances.
@@ -411,9 +411,9 @@ impl Store {
         let context = self.layout.context;
         let acts_after = |steps: usize| {
             self.lanes().any(|lane| {
+                let Some(policy) = &lane.layout.policy else { return false };
                 let now = lane.status(Event::Step, false, self.seen + steps, context);
-                let then = LaneStatus { live: now.live + steps, ..now };
-                lane.layout.policy.as_ref().is_some_and(|policy| policy.plan_eviction(&then).is_some())
+                policy.plan_eviction(&LaneStatus { live: now.live + steps, ..now }).is_some()
             })
         };
         let most = most.min(self.free_rows());
