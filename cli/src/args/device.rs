@@ -86,8 +86,7 @@ enum Named {
 
 fn device(text: &str) -> Result<DeviceRequest, Failure> {
     let names: Vec<&str> = text.split(',').map(str::trim).collect();
-    let named = names.iter().enumerate().map(|(number, name)| device_of_list(number, name));
-    let named = named.collect::<Result<Vec<Named>, Failure>>()?;
+    let named = names.iter().map(|name| named_device(name)).collect::<Result<Vec<Named>, Failure>>()?;
     let mut devices = Vec::new();
     for (number, (device, name)) in named.iter().zip(&names).enumerate() {
         if named[..number].contains(device) {
@@ -112,33 +111,36 @@ fn device(text: &str) -> Result<DeviceRequest, Failure> {
     Ok(if devices.is_empty() { DeviceRequest::Cpu } else { DeviceRequest::Devices(devices) })
 }
 
-/// The device at this place of a list.
-#[cfg_attr(
-    not(feature = "testing"),
-    expect(unused_variables, reason = "only devices of tests are numbered so")
-)]
-fn device_of_list(number: usize, name: &str) -> Result<Named, Failure> {
+/// A device of a list.
+fn named_device(name: &str) -> Result<Named, Failure> {
+    /// Devices with numbers: `cuda:0`, llama.cpp's `CUDA0`, and `cuda`, which is the first.
+    const NUMBERED: &[(&str, fn(usize) -> DeviceKind)] = &[
+        ("cuda", DeviceKind::Cuda),
+        #[cfg(feature = "testing")]
+        ("emulated", DeviceKind::Emulated),
+        #[cfg(feature = "testing")]
+        ("portable", DeviceKind::Portable),
+    ];
     let lower = name.to_ascii_lowercase();
     match lower.as_str() {
         "auto" => return Ok(Named::Auto),
         // llama.cpp calls it none.
         "cpu" | "none" => return Ok(Named::Cpu),
-        "cuda" => return Ok(Named::Device(DeviceKind::Cuda(0))),
-        #[cfg(feature = "testing")]
-        "emulated" => return Ok(Named::Device(DeviceKind::Emulated(number))),
-        #[cfg(feature = "testing")]
-        "portable" => return Ok(Named::Device(DeviceKind::Portable(number))),
         _ => {}
     }
-    // `cuda:0`, and llama.cpp's `CUDA0`.
-    let number = lower.strip_prefix("cuda").map(|rest| rest.strip_prefix(':').unwrap_or(rest));
-    match number.and_then(|number| number.parse().ok()) {
-        Some(number) => Ok(Named::Device(DeviceKind::Cuda(number))),
-        None => Err(Failure::usage(
+    let device = NUMBERED.iter().find_map(|(kind_name, kind)| {
+        let number = match lower.strip_prefix(kind_name)? {
+            "" => Some(0),
+            number => number.strip_prefix(':').unwrap_or(number).parse().ok(),
+        };
+        number.map(kind)
+    });
+    device.map(Named::Device).ok_or_else(|| {
+        Failure::usage(
             format!("`{}` is not a device", visible(name)),
             "use auto, cpu, cuda, or cuda:1 for the second GPU; cuda:0,cuda:1 are both",
-        )),
-    }
+        )
+    })
 }
 
 /// `3,1`, or `3/1` as in llama.cpp.
