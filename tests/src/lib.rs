@@ -38,16 +38,18 @@ pub fn devices() -> Vec<DeviceKind> {
 /// A device that the host stands in for, whose memory and faults a test controls: the portable one where that is under
 /// test, otherwise the emulated one.
 pub fn host_device() -> DeviceKind {
-    if is_portable() { DeviceKind::Portable(0) } else { DeviceKind::Emulated(0) }
+    numbered_host_device(0)
+}
+
+fn numbered_host_device(number: usize) -> DeviceKind {
+    if is_portable() { DeviceKind::Portable(number) } else { DeviceKind::Emulated(number) }
 }
 
 /// Devices that the host stands in for, as [`host_device`], with so many layers each.
 pub fn host_devices(layers: &[usize]) -> Vec<DeviceOptions> {
-    let kind =
-        |number| if is_portable() { DeviceKind::Portable(number) } else { DeviceKind::Emulated(number) };
     let device = |(number, layers): (usize, &usize)| DeviceOptions {
         layers: *layers,
-        ..DeviceOptions::all(kind(number))
+        ..DeviceOptions::all(numbered_host_device(number))
     };
     layers.iter().enumerate().map(device).collect()
 }

@@ -190,31 +190,42 @@ fn an_interrupted_text_goes_on() {
         names.into_iter().flat_map(|name| [(name, &experts), (name, &residual)])
     {
         let engine = family_model_with(name, engine_options);
-        let tokens = random_tokens(&engine, 60, 4);
-        for prefill in PREFILLS {
-            let make = || {
-                let asked = SessionOptions { prefill, chunk: 20, ..options(80, "h2o:heavy=16,recent=8") };
-                session(&engine, asked)
-            };
-            let mut fresh = make();
-            sync(&mut fresh, &tokens);
-            for place in places.iter().copied() {
-                let (backend, mut interrupts) = (engine.backends().at(place), 0);
-                for operations in [1, 4, 9, 15, 26, 33, 40, 75, 131] {
-                    let mut stopped = make();
-                    backend.interrupt_after(operations);
-                    interrupts += usize::from(stopped.sync(&tokens, &mut |_| ()).is_err());
-                    backend.interrupt_after(usize::MAX);
-                    stopped.interrupt().clear();
-                    sync(&mut stopped, &tokens);
-                    let case = format!("{name} {prefill:?} {place:?} after {operations}");
-                    assert_eq!(stopped.logits(), fresh.logits(), "{case}");
-                    let contents =
-                        [&stopped, &fresh].map(|session| session.store().contents().expect("rows"));
-                    assert!(contents[0] == contents[1], "{case}");
-                }
-                assert!(interrupts >= 5, "{name} {prefill:?} {place:?}: {interrupts} interrupts");
+        check_interrupted(name, &engine, places, &[1, 4, 9, 15, 26, 33, 40, 75, 131], 5);
+    }
+}
+
+/// A text that is interrupted in each of `places` after so many operations there, and read on, ends with the same rows and
+/// logits. In each place at least `least` interrupts come before its end.
+pub fn check_interrupted(
+    name: &str,
+    engine: &Arc<Engine>,
+    places: &[Place],
+    operations: &[usize],
+    least: usize,
+) {
+    let tokens = random_tokens(engine, 60, 4);
+    for prefill in PREFILLS {
+        let make = || {
+            let asked = SessionOptions { prefill, chunk: 20, ..options(80, "h2o:heavy=16,recent=8") };
+            session(engine, asked)
+        };
+        let mut fresh = make();
+        sync(&mut fresh, &tokens);
+        for place in places.iter().copied() {
+            let (backend, mut interrupts) = (engine.backends().at(place), 0);
+            for operations in operations.iter().copied() {
+                let mut stopped = make();
+                backend.interrupt_after(operations);
+                interrupts += usize::from(stopped.sync(&tokens, &mut |_| ()).is_err());
+                backend.interrupt_after(usize::MAX);
+                stopped.interrupt().clear();
+                sync(&mut stopped, &tokens);
+                let case = format!("{name} {prefill:?} {place:?} after {operations}");
+                assert_eq!(stopped.logits(), fresh.logits(), "{case}");
+                let contents = [&stopped, &fresh].map(|session| session.store().contents().expect("rows"));
+                assert!(contents[0] == contents[1], "{case}");
             }
+            assert!(interrupts >= least, "{name} {prefill:?} {place:?}: {interrupts} interrupts");
         }
     }
 }
@@ -300,7 +311,7 @@ fn damaged_experts_are_named() {
 }
 
 #[derive(Default)]
-struct Notices(Vec<Notice>);
+pub struct Notices(pub Vec<Notice>);
 
 impl Observer for Notices {
     fn progress(&mut self, _: Progress) {}
@@ -339,7 +350,7 @@ fn the_residual_stream_leaves_the_device_before_layers() {
         ((engine.devices[0].layers, engine.host_residual), setup.plan().clone())
     };
     let decided = |bytes, prefill| decided_for(2000, bytes, prefill);
-    let needed = |plan: &Plan| plan.device_allocated(0) + plan.devices[0].overhead;
+    let needed = |plan: &Plan| plan.device_total(0);
 
     let (placed, plan) = decided(1 << 30, Prefill::Exact);
     assert_eq!(placed, (4, false));
@@ -385,7 +396,7 @@ fn experts_leave_the_device_before_layers() {
         assert_eq!(device, Some((2, host_experts)));
         let told = notices.contains(&Notice::ExpertsOnCpu { split: host_experts, on_gpu: 2 });
         assert_eq!(told, host_experts > 0, "{notices:?}");
-        plan.device_allocated(0) + plan.devices[0].overhead
+        plan.device_total(0)
     };
     let [all, one, none] = [0, 1, 2].map(needed);
     assert!(all > one && one > none, "{all}, {one}, {none}");

@@ -15,7 +15,7 @@ use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{
     Context, DeviceKind, Engine, EngineError, EngineOptions, InterruptFlag, Model, ModelSource, Notice,
-    Observer, Prefill, Progress, Session, SessionOptions, Setup, SetupOptions,
+    Prefill, Session, SessionOptions, Setup, SetupOptions,
 };
 use models::arch::Arch;
 use models::shapes::FileType;
@@ -25,7 +25,7 @@ use tests::fixtures::{
 };
 use tests::{host_devices, is_portable};
 
-use crate::placements::logits;
+use crate::placements::{Notices, check_interrupted, logits};
 
 const PREFILLS: [Prefill; 2] = [Prefill::Exact, Prefill::Streaming];
 
@@ -134,31 +134,10 @@ fn sessions_move_between_placements() {
 #[test]
 fn an_interrupted_text_goes_on() {
     let options_of_engine = EngineOptions { host_experts: 2, ..engine_options(&[1, 1]) };
-    let engine = family_model_with("qwen2moe-gqa-f32", &options_of_engine);
-    let tokens = random_tokens(&engine, 60, 4);
-    for prefill in PREFILLS {
-        let make = || {
-            let asked = SessionOptions { prefill, chunk: 20, ..options(80, "h2o:heavy=16,recent=8") };
-            session(&engine, asked)
-        };
-        let mut fresh = make();
-        sync(&mut fresh, &tokens);
-        for place in engine.placement().places() {
-            let (backend, mut interrupts) = (engine.backends().at(place), 0);
-            for operations in [1, 9, 26, 40, 75] {
-                let mut stopped = make();
-                backend.interrupt_after(operations);
-                interrupts += usize::from(stopped.sync(&tokens, &mut |_| ()).is_err());
-                backend.interrupt_after(usize::MAX);
-                stopped.interrupt().clear();
-                sync(&mut stopped, &tokens);
-                assert_eq!(stopped.logits(), fresh.logits(), "{prefill:?} {place:?} after {operations}");
-                let contents = [&stopped, &fresh].map(|session| session.store().contents().expect("rows"));
-                assert!(contents[0] == contents[1], "{prefill:?} {place:?} after {operations}");
-            }
-            assert!(interrupts >= 2, "{prefill:?} {place:?}: {interrupts} interrupts");
-        }
-    }
+    let name = "qwen2moe-gqa-f32";
+    let engine = family_model_with(name, &options_of_engine);
+    let places: Vec<Place> = engine.placement().places().collect();
+    check_interrupted(name, &engine, &places, &[1, 9, 26, 40, 75], 2);
 }
 
 /// If one of the devices is lost, at whatever operation, the result is an error and not a panic.
@@ -257,17 +236,6 @@ fn each_device_has_to_hold_a_session() {
     }
 }
 
-#[derive(Default)]
-struct Notices(Vec<Notice>);
-
-impl Observer for Notices {
-    fn progress(&mut self, _: Progress) {}
-
-    fn notice(&mut self, notice: Notice) {
-        self.0.push(notice);
-    }
-}
-
 /// Options for two devices with so much memory each beside the driver's.
 fn two_devices(memory: [usize; 2]) -> SetupOptions {
     let kinds = host_devices(&[0, 0]).iter().map(|device| device.kind).collect();
@@ -307,7 +275,7 @@ fn layers_are_shared_by_memory() {
     let bytes = |counts: &[f64]| {
         let shared = SetupOptions { gpu_shares: counts.to_vec(), ..two_devices([1 << 30; 2]) };
         let (_, plan) = decided(&shared).expect("a setup");
-        [0, 1].map(|device| plan.device_allocated(device) + plan.devices[device].overhead)
+        [0, 1].map(|device| plan.device_total(device))
     };
     let (even, all_on_last) = (bytes(&[3.0, 2.0]), bytes(&[0.0, 1.0]));
     assert_eq!(layers([even[0] - 1, all_on_last[1]]), [0, 4]);

@@ -291,7 +291,7 @@ impl Plan {
     }
 
     /// The peak of a device's memory, without what the driver takes ([`DRIVER_BYTES`]).
-    pub(crate) fn device_total(&self, device: usize) -> usize {
+    pub fn device_total(&self, device: usize) -> usize {
         self.device_allocated(device) + self.devices.get(device).map_or(0, |bytes| bytes.overhead)
     }
 }
