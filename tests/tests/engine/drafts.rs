@@ -205,6 +205,23 @@ fn random_answers_are_the_same_with_drafts() {
     assert!(used > 3, "{used}");
 }
 
+/// An answer that begins just before rows are evicted is drafted like others.
+#[test]
+fn an_answer_that_begins_before_an_eviction_is_drafted() {
+    let engine = tiny_model();
+    let tokenizer = Tokenizer::from_gguf(engine.file()).expect("a tokenizer");
+    let mut session = session(&engine, options(300, "streaming:sinks=4,window=40,slack=12"));
+    sync(&mut session, &random_tokens(&engine, 12, 4).repeat(4));
+    while session.steps_at_once(2) == 2 {
+        let token = session.tokens()[session.tokens().len() - 12];
+        session.push(token).expect("a step");
+    }
+    let mut sampler = Sampler::new(SamplerOptions::greedy()).expect("a sampler");
+    let mut go_on = |_: &str| ControlFlow::Continue(());
+    let answer = generate(&mut session, &tokenizer, &mut sampler, &[], 100, &mut go_on).expect("an answer");
+    assert!(answer.drafts.made > 0, "{answer:?}");
+}
+
 /// What answers attend to is recorded of drafted tokens, too.
 #[test]
 fn attention_of_drafted_tokens_is_recorded() {
