@@ -44,18 +44,15 @@ struct TextLine {
 
 /// Puts the cells of rows together that are drawn one after the other.
 pub(in super::super) fn join(rows: Vec<Row>) -> Vec<Row> {
-    let mut joined: Vec<Row> = Vec::with_capacity(rows.len());
-    let mut rest = &rows[..];
-    while let Some(first) = rest.first() {
-        match joined_row(rest, joined.last()) {
+    let mut joined = Vec::with_capacity(rows.len());
+    let mut rest = rows.into_iter();
+    while !rest.as_slice().is_empty() {
+        match joined_row(rest.as_slice(), joined.last()) {
             Some((row, length)) => {
                 joined.push(row);
-                rest = &rest[length..];
+                rest.by_ref().take(length).for_each(drop);
             }
-            None => {
-                joined.push(first.clone());
-                rest = &rest[1..];
-            }
+            None => joined.extend(rest.next()),
         }
     }
     joined
