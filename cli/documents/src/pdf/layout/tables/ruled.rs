@@ -131,9 +131,11 @@ fn places(lines: &[Rule], others: &[Rule]) -> Vec<f64> {
     places
 }
 
-/// Whether a side from one place to another is drawn, or no line is there that could be.
+/// Whether a side from one place to another is drawn, or no line is there that could be. The lines are in the order of their
+/// places.
 fn is_drawn(rules: &[Rule], at: f64, from: f64, to: f64) -> bool {
-    let mut here = rules.iter().filter(|rule| (rule.at - at).abs() <= SLACK).peekable();
+    let start = rules.partition_point(|rule| rule.at - at < -SLACK);
+    let mut here = rules[start..].iter().take_while(|rule| rule.at - at <= SLACK).peekable();
     here.peek().is_none()
         || here.map(|rule| (rule.to.min(to) - rule.from.max(from)).max(0.0)).sum::<f64>()
             >= DRAWN * (to - from)
