@@ -58,6 +58,8 @@ struct Region {
     bands: std::ops::Range<usize>,
     glyphs: Vec<PlacedText>,
     lines: Vec<TextLine>,
+    /// All lines as one.
+    text: String,
 }
 
 struct TextLine {
@@ -182,6 +184,7 @@ impl Grid {
                     bands: band..below,
                     glyphs: Vec::new(),
                     lines: Vec::new(),
+                    text: String::new(),
                 });
             }
         }
@@ -226,11 +229,15 @@ impl Grid {
         let bands = self.ys.len() - 1;
         let filled: Vec<&Region> = self.regions.iter().filter(|region| !region.lines.is_empty()).collect();
         let lines: usize = filled.iter().map(|region| region.lines.len()).sum();
+        let mut by_band: Vec<Vec<&Region>> = vec![Vec::new(); bands];
+        for region in &filled {
+            for band in region.bands.clone() {
+                by_band[band].push(region);
+            }
+        }
         let mut rows = Vec::new();
         let mut bands_with_cells = 0;
-        for band in 0..bands {
-            let here: Vec<&Region> =
-                filled.iter().copied().filter(|region| region.bands.contains(&band)).collect();
+        for (band, here) in by_band.iter().enumerate() {
             let own: Vec<&Region> = here.iter().copied().filter(|region| region.bands.len() == 1).collect();
             if own.is_empty() && here.iter().all(|region| region.bands.start != band) {
                 continue;
@@ -239,16 +246,16 @@ impl Grid {
             let spanning = here.iter().filter(|region| region.bands.len() > 1);
             let spanning: Vec<(usize, String)> = spanning
                 .map(|region| {
-                    let text = region.text();
                     let is_first = region.bands.start == band;
-                    (region.columns.start, if is_first { text } else { beginning(&text) })
+                    let text = if is_first { region.text.clone() } else { beginning(&region.text) };
+                    (region.columns.start, text)
                 })
                 .collect();
             // Where many rows are told by lines, all are.
             let has_rows = bands > FEW_BANDS || own.iter().all(|region| region.is_wrapped(&self.xs));
             if is_row(&own, rows.is_empty(), has_rows) {
                 let mut row = spanning;
-                row.extend(own.iter().map(|region| (region.columns.start, region.text())));
+                row.extend(own.iter().map(|region| (region.columns.start, region.text.clone())));
                 row.sort_by_key(|(column, _)| *column);
                 rows.push(row);
                 continue;
@@ -261,7 +268,7 @@ impl Grid {
 }
 
 impl Region {
-    /// Reads the lines of its text. False if it has columns of its own.
+    /// Reads its text. False if it has columns of its own.
     fn read(&mut self, page_is_rtl: bool) -> bool {
         if self.glyphs.is_empty() {
             return true;
@@ -283,6 +290,8 @@ impl Region {
                 TextLine { y: row.y, size: row.size, width, text, is_number: row.is_number() }
             })
             .collect();
+        let lines: Vec<&str> = self.lines.iter().map(|line| line.text.as_str()).collect();
+        self.text = hyphens::join(&lines.join("\n")).replace('\n', " ");
         divided < 2
     }
 
@@ -294,11 +303,6 @@ impl Region {
             let word = word.map_or(0, |word| word.chars().count() + 1);
             two[0].width + two[1].width * word as f64 / characters as f64 >= FULL * width
         })
-    }
-
-    fn text(&self) -> String {
-        let lines: Vec<&str> = self.lines.iter().map(|line| line.text.as_str()).collect();
-        hyphens::join(&lines.join("\n")).replace('\n', " ")
     }
 }
 
