@@ -6,6 +6,7 @@
 
 use super::super::hyphens;
 use super::super::words::{Cell, Row};
+use super::headers;
 
 /// Distances in sizes of the font.
 /// Lines of a cell are not farther apart than this.
@@ -102,8 +103,7 @@ fn joined_row(rows: &[Row], above: Option<&Row>) -> Option<(Row, usize)> {
     });
     above.filter(|row| is_beside(row)).or(below.filter(|row| is_beside(row)))?;
     let cells = blocks.iter().map(|block| {
-        let lines: Vec<&str> = block.lines.iter().map(|line| line.text.as_str()).collect();
-        let text = hyphens::join(&lines.join("\n")).replace('\n', " ");
+        let text = hyphens::on_one_line(block.lines.iter().map(|line| line.text.as_str()));
         Cell { text, left: block.left, right: block.right, y, is_apart: true }
     });
     let row = Row { cells: cells.collect(), y, bottom, pitch: None, indent: 0, ..first.clone() };
@@ -135,8 +135,7 @@ fn add<'a>(
     for (i, cells) in cells.enumerate() {
         let (left, right) = (cells[0].left, cells[cells.len() - 1].right);
         let text = cells.iter().map(|cell| cell.text.as_str()).collect::<Vec<_>>().join(" ");
-        let is_number = text.contains(|c: char| c.is_ascii_digit())
-            && text.chars().filter(|c| c.is_alphabetic()).count() <= 3;
+        let is_number = headers::is_number(&text);
         let line = TextLine { left, right, y: cells[0].y, text, is_number };
         let Some(last) = blocks.last_mut() else {
             blocks.push(Block { left, right, lines: vec![line] });

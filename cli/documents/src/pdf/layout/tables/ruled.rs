@@ -6,10 +6,9 @@
 //! row. What is framed in another way (boxes of a form, columns of a newspaper, drawings) is no table.
 
 use super::super::PlacedText;
-use super::super::direction::Count;
 use super::super::hyphens;
 use super::super::lines;
-use super::super::words::{self, Row};
+use super::super::words;
 use super::rules::{Rule, Rules};
 use crate::writer::beginning;
 
@@ -274,11 +273,7 @@ impl Region {
             return true;
         }
         let lines = lines::lines(std::mem::take(&mut self.glyphs));
-        let rows = lines.into_iter().map(|line| {
-            let direction = Count::of(&line.glyphs).direction(page_is_rtl);
-            words::row(line, direction)
-        });
-        let mut rows: Vec<Row> = rows.filter(|row| !row.cells.is_empty()).collect();
+        let mut rows = words::rows(lines, page_is_rtl);
         let divided = rows.iter().filter(|row| row.cells[1..].iter().any(|cell| cell.is_apart)).count();
         rows.sort_by(|a, b| b.y.total_cmp(&a.y));
         self.lines = rows
@@ -290,8 +285,7 @@ impl Region {
                 TextLine { y: row.y, size: row.size, width, text, is_number: row.is_number() }
             })
             .collect();
-        let lines: Vec<&str> = self.lines.iter().map(|line| line.text.as_str()).collect();
-        self.text = hyphens::join(&lines.join("\n")).replace('\n', " ");
+        self.text = hyphens::on_one_line(self.lines.iter().map(|line| line.text.as_str()));
         divided < 2
     }
 
