@@ -126,6 +126,15 @@ fn turned(place: Vec2, degrees: f64) -> Vec2 {
     Vec2::new(place.x * cos - place.y * sin, place.x * sin + place.y * cos)
 }
 
+/// The first member of the group that a member is of. Each names an earlier one of its group; the first names itself.
+fn first_of(group: &mut [usize], mut of: usize) -> usize {
+    while group[of] != of {
+        group[of] = group[group[of]];
+        of = group[of];
+    }
+    of
+}
+
 /// The text of a page with these glyphs, in the order in which they are drawn, with the values of its form, and with the
 /// lines that are drawn. `carried` is the table at the end of the page before, and becomes that of this page.
 pub(super) fn text(

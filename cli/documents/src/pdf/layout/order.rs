@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use super::first_of;
 use super::lines::{Line, PARAGRAPH};
 use super::words::Row;
 
@@ -32,7 +33,7 @@ pub(super) fn join_torn(lines: Vec<Line>) -> Vec<Line> {
         let mut pieces: Vec<Piece> = parts.iter().flat_map(|part| pieces(*part, &lines[*part])).collect();
         pieces.sort_by(|a, b| a.left.total_cmp(&b.left));
         for two in pieces.windows(2) {
-            let (a, b) = (first_part(&into, two[0].line), first_part(&into, two[1].line));
+            let (a, b) = (first_of(&mut into, two[0].line), first_of(&mut into, two[1].line));
             let size = lines[a].main().0;
             if a != b && size == lines[b].main().0 && WORDS.contains(&((two[1].left - two[0].right) / size)) {
                 into[a.max(b)] = a.min(b);
@@ -41,7 +42,7 @@ pub(super) fn join_torn(lines: Vec<Line>) -> Vec<Line> {
     }
     let mut joined: Vec<Option<Line>> = lines.into_iter().map(Some).collect();
     for i in 0..joined.len() {
-        let first = first_part(&into, i);
+        let first = first_of(&mut into, i);
         if first != i
             && let Some(part) = joined[i].take()
             && let Some(line) = &mut joined[first]
@@ -69,14 +70,6 @@ fn pieces(number: usize, line: &Line) -> Vec<Piece> {
         right: glyphs.iter().map(|glyph| glyph.1).fold(f64::MIN, f64::max),
     };
     glyphs.chunk_by(is_next).map(piece).collect()
-}
-
-/// The first part of the line that a part is of.
-fn first_part(into: &[usize], mut of: usize) -> usize {
-    while into[of] != of {
-        of = into[of];
-    }
-    of
 }
 
 /// Puts rows before those that are below them.

@@ -6,6 +6,7 @@
 //! row. What is framed in another way (boxes of a form, columns of a newspaper, drawings) is no table.
 
 use super::super::PlacedText;
+use super::super::first_of;
 use super::super::hyphens;
 use super::super::lines;
 use super::super::words;
@@ -89,14 +90,14 @@ pub(in super::super) fn grids(rules: &Rules, turn: i16) -> Vec<Grid> {
     for (i, rule) in along.iter().enumerate() {
         for (j, other) in across.iter().enumerate() {
             if rule.meets(other) {
-                let (a, b) = (root(&mut group, i), root(&mut group, along.len() + j));
+                let (a, b) = (first_of(&mut group, i), first_of(&mut group, along.len() + j));
                 group[a.max(b)] = a.min(b);
             }
         }
     }
     let mut members: Vec<(Vec<Rule>, Vec<Rule>)> = vec![Default::default(); group.len()];
     for (i, rule) in along.iter().chain(&across).enumerate() {
-        let (along, across) = &mut members[root(&mut group, i)];
+        let (along, across) = &mut members[first_of(&mut group, i)];
         if rule.is_horizontal { along.push(*rule) } else { across.push(*rule) }
     }
     let mut grids: Vec<Grid> =
@@ -104,15 +105,6 @@ pub(in super::super) fn grids(rules: &Rules, turn: i16) -> Vec<Grid> {
     // What is in a grid within a cell of another is of the inner one.
     grids.sort_by(|a, b| a.area().total_cmp(&b.area()));
     grids
-}
-
-/// The first member of a rule's group.
-fn root(group: &mut [usize], mut of: usize) -> usize {
-    while group[of] != of {
-        group[of] = group[group[of]];
-        of = group[of];
-    }
-    of
 }
 
 /// Places of lines, each once, with the ends of the others that reach beyond.
