@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::Tag;
-use super::counters::Counting;
+use super::counters::{Counting, makes_numbers};
 use super::selector::{Selector, Subject};
 use super::style::{Declarations, Declared};
 
@@ -186,11 +186,6 @@ impl Sheet {
         let own = tag.attribute("style").map(|style| Counting::parse(&style)).unwrap_or_default();
         (of(&self.counting).replaced_by(&own), of(&self.before))
     }
-}
-
-/// Whether declarations make a number.
-fn makes_numbers(declarations: &str) -> bool {
-    declarations.contains("counter(") || declarations.contains("counters(")
 }
 
 /// The reference of `@import url("a.css") screen`, unless it is for printing.
