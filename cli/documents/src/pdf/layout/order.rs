@@ -24,7 +24,7 @@ const MAX_LINES: usize = 2_000;
 pub(super) fn join_torn(lines: Vec<Line>) -> Vec<Line> {
     let mut by_baseline: HashMap<(i16, i64), Vec<usize>> = HashMap::new();
     for (i, line) in lines.iter().enumerate().filter(|(_, line)| line.table.is_none()) {
-        let (size, y) = line.main();
+        let (size, y) = line.main;
         let place = (y / (SAME_BASELINE * size)).round() as i64;
         by_baseline.entry((line.glyphs[0].turn, place)).or_default().push(i);
     }
@@ -34,8 +34,8 @@ pub(super) fn join_torn(lines: Vec<Line>) -> Vec<Line> {
         pieces.sort_by(|a, b| a.left.total_cmp(&b.left));
         for two in pieces.windows(2) {
             let (a, b) = (first_of(&mut into, two[0].line), first_of(&mut into, two[1].line));
-            let size = lines[a].main().0;
-            if a != b && size == lines[b].main().0 && WORDS.contains(&((two[1].left - two[0].right) / size)) {
+            let size = lines[a].main.0;
+            if a != b && size == lines[b].main.0 && WORDS.contains(&((two[1].left - two[0].right) / size)) {
                 into[a.max(b)] = a.min(b);
             }
         }
@@ -63,7 +63,7 @@ struct Piece {
 fn pieces(number: usize, line: &Line) -> Vec<Piece> {
     let mut glyphs: Vec<(f64, f64)> = line.glyphs.iter().map(|glyph| (glyph.x, glyph.end)).collect();
     glyphs.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let is_next = |a: &(f64, f64), b: &(f64, f64)| b.0 - a.1 < WORDS.end * line.main().0;
+    let is_next = |a: &(f64, f64), b: &(f64, f64)| b.0 - a.1 < WORDS.end * line.main.0;
     let piece = |glyphs: &[(f64, f64)]| Piece {
         line: number,
         left: glyphs[0].0,
