@@ -34,6 +34,6 @@ impl PageTexts {
 }
 
 /// Whether a header or footer is more than the number of a page.
-pub(super) fn has_words(text: &str) -> bool {
+fn has_words(text: &str) -> bool {
     text.chars().filter(|c| c.is_alphabetic()).count() >= MIN_LETTERS
 }

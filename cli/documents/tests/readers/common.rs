@@ -19,3 +19,26 @@ pub fn pdf<T: AsRef<str>>(objects: &[T]) -> Vec<u8> {
 pub fn stream(dictionary: &str, content: &str) -> String {
     format!("<< {dictionary} /Length {} >>\nstream\n{content}\nendstream", content.len())
 }
+
+/// A PDF of pages with these contents. Font `/F` is Helvetica.
+pub fn pages<T: AsRef<str>>(contents: &[T]) -> Vec<u8> {
+    let numbers: Vec<String> = (0..contents.len()).map(|i| format!("{} 0 R", 4 + 2 * i)).collect();
+    let mut objects = vec![
+        CATALOGUE.to_owned(),
+        format!("<< /Type /Pages /Kids [{}] /Count {} >>", numbers.join(" "), contents.len()),
+        FONT.to_owned(),
+    ];
+    for (i, content) in contents.iter().enumerate() {
+        objects.push(format!(
+            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents {} 0 R /Resources << /Font << /F 3 0 R >> >> >>",
+            5 + 2 * i
+        ));
+        objects.push(stream("", content.as_ref()));
+    }
+    pdf(&objects)
+}
+
+/// Texts in Helvetica of size 10, each at its place.
+pub fn at(texts: &[(f64, f64, &str)]) -> String {
+    texts.iter().map(|(x, y, text)| format!("BT /F 10 Tf {x} {y} Td ({text}) Tj ET\n")).collect()
+}

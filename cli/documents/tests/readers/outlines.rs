@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use documents::Options;
 use outline::Outline;
 
-use crate::common::{CATALOGUE, FONT, pdf, stream};
+use crate::common;
 use crate::parts::{archive, archive_of_bytes, read};
 
 /// `location: text` for each part, on one line.
@@ -31,21 +31,8 @@ fn check(name: &str, bytes: &[u8], expected: &[&str]) {
 }
 
 fn pages(texts: &[&str]) -> Vec<u8> {
-    let kids: Vec<String> = (0..texts.len()).map(|i| format!("{} 0 R", 4 + 2 * i)).collect();
-    let mut objects = vec![
-        CATALOGUE.to_owned(),
-        format!("<< /Type /Pages /Kids [{}] /Count {} >>", kids.join(" "), texts.len()),
-        FONT.to_owned(),
-    ];
-    for (i, text) in texts.iter().enumerate() {
-        objects.push(format!(
-            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 300 300] /Contents {} 0 R \
-             /Resources << /Font << /F 3 0 R >> >> >>",
-            5 + 2 * i
-        ));
-        objects.push(stream("", &format!("BT /F 12 Tf 20 200 Td ({text}) Tj ET")));
-    }
-    pdf(&objects)
+    let content = |text: &&str| format!("BT /F 12 Tf 20 200 Td ({text}) Tj ET");
+    common::pages(&texts.iter().map(content).collect::<Vec<_>>())
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use documents::{Document, DocumentError, Limits, Note, Problem, read_bytes};
 
-use crate::common::{CATALOGUE, FONT, pdf, stream};
+use crate::common::{CATALOGUE, FONT, at, pdf, stream};
 
 /// A document of one page: the first eight objects are the catalogue, pages, page, content, three fonts and a picture.
 struct Made {
@@ -71,11 +71,6 @@ impl Made {
     fn text(&self) -> String {
         self.read().expect("a document").text
     }
-}
-
-/// Texts in Helvetica of size 10, each at its place.
-fn at(texts: &[(f64, f64, &str)]) -> String {
-    texts.iter().map(|(x, y, text)| format!("BT /F 10 Tf {x} {y} Td ({text}) Tj ET\n")).collect()
 }
 
 /// Text for font `/G` that shows `characters`.

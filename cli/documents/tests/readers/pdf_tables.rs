@@ -1,31 +1,12 @@
 //! Tables of PDFs as programs draw them: cell by cell, with lines around cells, with names and values at different ends of a
 //! column, over two pages.
 
-use documents::{Limits, read_bytes};
+use crate::common::{self, at};
+use crate::parts::read;
 
-use crate::common::{CATALOGUE, FONT, pdf, stream};
-
-/// Pages with these contents.
+/// The text of pages with these contents.
 fn text_of(pages: &[String]) -> String {
-    let numbers: Vec<String> = (0..pages.len()).map(|i| format!("{} 0 R", 4 + 2 * i)).collect();
-    let mut objects = vec![
-        CATALOGUE.to_owned(),
-        format!("<< /Type /Pages /Kids [{}] /Count {} >>", numbers.join(" "), pages.len()),
-        FONT.to_owned(),
-    ];
-    for (i, content) in pages.iter().enumerate() {
-        objects.push(format!(
-            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents {} 0 R /Resources << /Font << /F 3 0 R >> >> >>",
-            5 + 2 * i
-        ));
-        objects.push(stream("", content));
-    }
-    read_bytes("made.pdf", &pdf(&objects), &Limits::default()).expect("a document").text
-}
-
-/// Texts in Helvetica of size 10, each at its place.
-fn at(texts: &[(f64, f64, &str)]) -> String {
-    texts.iter().map(|(x, y, text)| format!("BT /F 10 Tf {x} {y} Td ({text}) Tj ET\n")).collect()
+    read("made.pdf", &common::pages(pages)).text
 }
 
 /// Text in Helvetica of size 10 that ends at `x`. Digits are 5.56 points wide, points and commas half of it.

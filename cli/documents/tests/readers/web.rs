@@ -64,6 +64,15 @@ fn numbers_of_style_sheets_are_read() {
     }
 }
 
+/// Rules for the signs before elements, such as icons, leave the rules that hide text their room.
+#[test]
+fn rules_of_icons_push_out_no_others() {
+    let icons: String =
+        (0..40).map(|i| format!("[class^=icon-{i}]::before{{content:'\\f1{i:02}'}}")).collect();
+    let page = format!("<style>{icons}[data-old]{{display:none}}</style><p data-old>a<p>b");
+    check_hidden(&page, "b\n", 1);
+}
+
 #[test]
 fn pages_become_readable_text() {
     check("<p>One &amp; two<p>Three<br>four <b>bold</b>er", "One & two\n\nThree\nfour bolder\n");

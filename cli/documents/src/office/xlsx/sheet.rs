@@ -269,8 +269,8 @@ impl Reader {
                 "c" => self.end_cell(book),
                 "row" => self.row += 1,
                 name if name.ends_with("Header") || name.ends_with("Footer") => {
-                    if let Some(text) = self.header.take().and_then(|code| headers::text(&code)) {
-                        self.sheet.page_texts.add(text, name.ends_with("Footer"));
+                    if let Some(code) = self.header.take() {
+                        self.sheet.page_texts.add(headers::text(&code), name.ends_with("Footer"));
                     }
                 }
                 _ => self.rich.iter_mut().for_each(|rich| rich.piece(Piece::End(name.clone()))),

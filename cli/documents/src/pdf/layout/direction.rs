@@ -3,13 +3,11 @@
 
 use super::PlacedText;
 use super::letters;
+use super::scripts::{RAISED, SMALL};
 use super::words::Letter;
 
 /// A direction is clear if it has so many times as many letters as the other.
 const CLEAR: usize = 2;
-/// Exponents and marks of notes are not larger than this share of the text, and higher by so many of its sizes.
-const SMALL: f64 = 0.85;
-const RAISED: f64 = 0.12;
 
 /// Where the text of a line begins.
 #[derive(Clone, Copy, Debug)]
@@ -103,15 +101,16 @@ struct Item {
 /// Writes letters, which stand from left to right, in the order of reading.
 pub(super) fn write(letters: &[Letter<'_>], is_rtl: bool, out: &mut String) {
     let size = letters.iter().map(|letter| letter.glyph.size).fold(0.0, f64::max);
+    let is_raised: Vec<bool> = (0..letters.len()).map(|i| is_raised(letters, i, size)).collect();
     let mut items: Vec<Item> = Vec::new();
     for (i, letter) in letters.iter().enumerate() {
         if letter.is_apart && i > 0 {
             items.push(Item { text: " ".to_owned(), kind: Kind::Other });
         }
         let mut text = String::new();
-        if is_raised(letters, i, size) {
-            let begins = i == 0 || letter.is_apart || !is_raised(letters, i - 1, size);
-            letters::write(&letter.glyph.text, &mut text);
+        letters::write(&letter.glyph.text, &mut text);
+        if is_raised[i] {
+            let begins = i == 0 || letter.is_apart || !is_raised[i - 1];
             match items.last_mut() {
                 // An exponent belongs to what is left of it, the mark of a note to the word right of it.
                 Some(last) if begins && !letter.is_apart && matches!(last.kind, Kind::Digit | Kind::Ltr) => {
@@ -125,7 +124,6 @@ pub(super) fn write(letters: &[Letter<'_>], is_rtl: bool, out: &mut String) {
             }
             continue;
         }
-        letters::write(&letter.glyph.text, &mut text);
         let kind = kind(&text);
         items.push(Item { text, kind });
     }

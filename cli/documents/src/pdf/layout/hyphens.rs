@@ -19,6 +19,11 @@ pub(super) fn join(text: &str) -> String {
     if joined.contains('\u{ad}') { joined.replace('\u{ad}', "") } else { joined }
 }
 
+/// Lines as one, with spaces between them.
+pub(super) fn on_one_line<'a>(lines: impl Iterator<Item = &'a str>) -> String {
+    join(&lines.collect::<Vec<_>>().join("\n")).replace('\n', " ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -36,10 +36,10 @@ pub(super) struct Line {
     pub(super) begins_paragraph: bool,
     /// The table that stands here. Its text is not among the glyphs.
     pub(super) table: Option<Ruled>,
-    pub(super) left: f64,
-    pub(super) right: f64,
+    left: f64,
+    right: f64,
     /// The size and the baseline of its largest glyph.
-    main: (f64, f64),
+    pub(super) main: (f64, f64),
     /// Where the last glyph ends that is about as large as the largest one.
     main_end: f64,
 }
@@ -65,11 +65,6 @@ impl Line {
         let text = BfString::Char(' ');
         let place = PlacedText { text, x: table.left, end: table.right, y: table.top, ..glyph.clone() };
         Line { table: Some(table), ..Line::new(place, true) }
-    }
-
-    /// The size and the baseline of its largest glyph.
-    pub(super) fn main(&self) -> (f64, f64) {
-        self.main
     }
 
     /// Adds the glyphs of another part of the same line.

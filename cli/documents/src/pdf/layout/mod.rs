@@ -35,7 +35,6 @@ use self::lines::Line;
 use self::tables::carried::Carried;
 use self::tables::ruled::{self, Ruled};
 use self::tables::rules::Rules;
-use self::words::Row;
 
 /// Width of a glyph whose width is not known, in sizes of the font.
 const UNKNOWN_WIDTH: f64 = 0.5;
@@ -127,6 +126,15 @@ fn turned(place: Vec2, degrees: f64) -> Vec2 {
     Vec2::new(place.x * cos - place.y * sin, place.x * sin + place.y * cos)
 }
 
+/// The first member of the group that a member is of. Each names an earlier one of its group; the first names itself.
+fn first_of(group: &mut [usize], mut of: usize) -> usize {
+    while group[of] != of {
+        group[of] = group[group[of]];
+        of = group[of];
+    }
+    of
+}
+
 /// The text of a page with these glyphs, in the order in which they are drawn, with the values of its form, and with the
 /// lines that are drawn. `carried` is the table at the end of the page before, and becomes that of this page.
 pub(super) fn text(
@@ -143,11 +151,7 @@ pub(super) fn text(
     let is_rtl = Count::is_rtl(&[Count::of(&glyphs), Count::of(&values)]);
     let lines = lines_and_tables(glyphs, values, rules, is_rtl);
     let lines = if is_layer { lines } else { order::join_torn(lines) };
-    let rows = lines.into_iter().map(|line| {
-        let direction = Count::of(&line.glyphs).direction(is_rtl);
-        words::row(line, direction)
-    });
-    let mut rows: Vec<Row> = rows.filter(|row| !row.cells.is_empty()).collect();
+    let mut rows = words::rows(lines, is_rtl);
     if !is_layer {
         rows = order::by_place(tables::cells::join(rows));
     }

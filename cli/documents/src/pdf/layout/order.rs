@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use super::first_of;
 use super::lines::{Line, PARAGRAPH};
 use super::words::Row;
 
@@ -23,7 +24,7 @@ const MAX_LINES: usize = 2_000;
 pub(super) fn join_torn(lines: Vec<Line>) -> Vec<Line> {
     let mut by_baseline: HashMap<(i16, i64), Vec<usize>> = HashMap::new();
     for (i, line) in lines.iter().enumerate().filter(|(_, line)| line.table.is_none()) {
-        let (size, y) = line.main();
+        let (size, y) = line.main;
         let place = (y / (SAME_BASELINE * size)).round() as i64;
         by_baseline.entry((line.glyphs[0].turn, place)).or_default().push(i);
     }
@@ -32,16 +33,16 @@ pub(super) fn join_torn(lines: Vec<Line>) -> Vec<Line> {
         let mut pieces: Vec<Piece> = parts.iter().flat_map(|part| pieces(*part, &lines[*part])).collect();
         pieces.sort_by(|a, b| a.left.total_cmp(&b.left));
         for two in pieces.windows(2) {
-            let (a, b) = (first_part(&into, two[0].line), first_part(&into, two[1].line));
-            let size = lines[a].main().0;
-            if a != b && size == lines[b].main().0 && WORDS.contains(&((two[1].left - two[0].right) / size)) {
+            let (a, b) = (first_of(&mut into, two[0].line), first_of(&mut into, two[1].line));
+            let size = lines[a].main.0;
+            if a != b && size == lines[b].main.0 && WORDS.contains(&((two[1].left - two[0].right) / size)) {
                 into[a.max(b)] = a.min(b);
             }
         }
     }
     let mut joined: Vec<Option<Line>> = lines.into_iter().map(Some).collect();
     for i in 0..joined.len() {
-        let first = first_part(&into, i);
+        let first = first_of(&mut into, i);
         if first != i
             && let Some(part) = joined[i].take()
             && let Some(line) = &mut joined[first]
@@ -62,21 +63,13 @@ struct Piece {
 fn pieces(number: usize, line: &Line) -> Vec<Piece> {
     let mut glyphs: Vec<(f64, f64)> = line.glyphs.iter().map(|glyph| (glyph.x, glyph.end)).collect();
     glyphs.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let is_next = |a: &(f64, f64), b: &(f64, f64)| b.0 - a.1 < WORDS.end * line.main().0;
+    let is_next = |a: &(f64, f64), b: &(f64, f64)| b.0 - a.1 < WORDS.end * line.main.0;
     let piece = |glyphs: &[(f64, f64)]| Piece {
         line: number,
         left: glyphs[0].0,
         right: glyphs.iter().map(|glyph| glyph.1).fold(f64::MIN, f64::max),
     };
     glyphs.chunk_by(is_next).map(piece).collect()
-}
-
-/// The first part of the line that a part is of.
-fn first_part(into: &[usize], mut of: usize) -> usize {
-    while into[of] != of {
-        of = into[of];
-    }
-    of
 }
 
 /// Puts rows before those that are below them.

@@ -13,9 +13,9 @@ use crate::writer::prices;
 
 /// Distances and sizes in those of the main text.
 /// What is not larger than this is small.
-const SMALL: f64 = 0.85;
+pub(super) const SMALL: f64 = 0.85;
 /// Small glyphs that are so much higher or lower are raised or lowered.
-const RAISED: f64 = 0.12;
+pub(super) const RAISED: f64 = 0.12;
 const LOWERED: f64 = 0.06;
 /// The same for glyphs that are not small.
 const RAISED_MAIN: f64 = 0.25;

@@ -2,7 +2,7 @@
 //! between the two may separate cells, if the lines above or below say so; that is decided in `tables.rs`.
 
 use super::PlacedText;
-use super::direction::{self, Direction};
+use super::direction::{self, Count, Direction};
 use super::lines::Line;
 use super::listings::{self, Pitch};
 use super::tables::ruled::Ruled;
@@ -81,8 +81,17 @@ pub(super) struct Letter<'a> {
     pub(super) is_apart: bool,
 }
 
+/// The rows of these lines that have cells.
+pub(super) fn rows(lines: Vec<Line>, page_is_rtl: bool) -> Vec<Row> {
+    let rows = lines.into_iter().map(|line| {
+        let direction = Count::of(&line.glyphs).direction(page_is_rtl);
+        row(line, direction)
+    });
+    rows.filter(|row| !row.cells.is_empty()).collect()
+}
+
 /// The cells of a line that is read in this direction.
-pub(super) fn row(mut line: Line, direction: Direction) -> Row {
+fn row(mut line: Line, direction: Direction) -> Row {
     if let Some(table) = line.table {
         let first = &line.glyphs[0];
         return Row {

@@ -74,6 +74,11 @@ impl Counting {
     }
 }
 
+/// Whether declarations make a number.
+pub(super) fn makes_numbers(declarations: &str) -> bool {
+    declarations.contains("counter(") || declarations.contains("counters(")
+}
+
 /// Parts of a text between which a sign stands that is in no quotation marks and no brackets.
 fn split(text: &str, sign: char) -> Vec<&str> {
     let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0_usize);
@@ -115,7 +120,7 @@ fn names(value: &str, usual: i64) -> Vec<(String, i64)> {
 
 /// A text without a number is left out: it is mostly an ornament.
 fn content(value: &str) -> Content {
-    if !value.contains("counter(") && !value.contains("counters(") {
+    if !makes_numbers(value) {
         return Content::None;
     }
     pieces(value).map_or(Content::Unknown, Content::Text)
@@ -126,8 +131,7 @@ fn pieces(value: &str) -> Option<Vec<Piece>> {
     // What is behind a slash is for those who hear the page.
     let mut rest = split(value, '/')[0].trim();
     while !rest.is_empty() && pieces.len() < MAX_PIECES {
-        if let Some(quote) = rest.chars().next().filter(|c| matches!(c, '"' | '\'')) {
-            let (text, after) = quoted(&rest[1..], quote)?;
+        if let Some((text, after)) = quoted(rest) {
             pieces.push(Piece::Text(text));
             rest = after.trim_start();
             continue;
@@ -144,9 +148,8 @@ fn pieces(value: &str) -> Option<Vec<Piece>> {
         pieces.push(match name.trim().to_ascii_lowercase().as_str() {
             "counter" => Piece::Counter(counter, format(1)?),
             "counters" => {
-                let between = arguments.get(1)?;
-                let quote = between.chars().next().filter(|c| matches!(c, '"' | '\''))?;
-                Piece::Counters(counter, quoted(&between[1..], quote)?.0, format(2)?)
+                let (between, _) = quoted(arguments.get(1)?)?;
+                Piece::Counters(counter, between, format(2)?)
             }
             _ => return None,
         });
@@ -160,9 +163,10 @@ fn closing(text: &str) -> Option<usize> {
     Some(split(text, ')')[0].len()).filter(|at| *at < text.len())
 }
 
-/// A text up to its quotation mark, and what is behind it.
-fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
-    let (mut out, mut rest) = (String::new(), text);
+/// What a text begins with in quotation marks, and what is behind it.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    let (mut out, mut rest) = (String::new(), &text[1..]);
     loop {
         let c = rest.chars().next()?;
         rest = &rest[c.len_utf8()..];

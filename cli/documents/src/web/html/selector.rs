@@ -51,7 +51,7 @@ impl Subject {
 }
 
 /// A selector: what an element must be, and what must be around it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Selector {
     /// From the outermost on, each with how near the next one is.
     around: Vec<(Compound, Nearness)>,
@@ -132,7 +132,7 @@ impl Selector {
 }
 
 /// What one element must be.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Compound {
     element: Option<String>,
     id: Option<String>,
@@ -142,7 +142,7 @@ struct Compound {
 }
 
 /// What the value of an attribute must be.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Test {
     Any,
     Is(String),

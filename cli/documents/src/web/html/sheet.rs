@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 
 use super::Tag;
-use super::counters::Counting;
+use super::counters::{Counting, makes_numbers};
 use super::selector::{Selector, Subject};
 use super::style::{Declarations, Declared};
 
-/// Rules that are used. A page with more is generated, and its other rules decide little.
+/// Rules of each kind that are used. A page with more is generated, and its other rules decide little.
 const MAX_RULES: usize = 20_000;
 /// Rules of one class, name or element.
 const MAX_RULES_OF_KEY: usize = 32;
@@ -19,23 +19,53 @@ const MAX_SHEETS: usize = 64;
 /// name and its text.
 pub(crate) type Linked<'a> = dyn FnMut(&str, &str) -> Option<(String, String)> + 'a;
 
-/// A rule.
+/// A rule, and what it says.
 #[derive(Debug)]
-struct Rule {
+struct Rule<T> {
     selector: Selector,
     /// How many are before it.
     order: usize,
-    declared: Declarations,
-    counting: Counting,
-    /// Whether it is for what stands before the element.
-    is_before: bool,
+    said: T,
+}
+
+/// The rules of one kind.
+#[derive(Debug, Default)]
+struct Rules<T> {
+    by_key: HashMap<String, Vec<Rule<T>>>,
+    count: usize,
+}
+
+impl<T> Rules<T> {
+    fn add(&mut self, selector: Selector, said: T) {
+        if self.count < MAX_RULES {
+            let rules = self.by_key.entry(selector.key()).or_default();
+            if rules.len() < MAX_RULES_OF_KEY {
+                rules.push(Rule { selector, order: self.count, said });
+                self.count += 1;
+            }
+        }
+    }
+
+    /// What the rules for an element say; the last one counts most.
+    fn matching(&self, subject: &Subject, around: &[Subject]) -> impl Iterator<Item = &T> {
+        let mut matching: Vec<&Rule<T>> = subject
+            .keys()
+            .filter_map(|key| self.by_key.get(&key))
+            .flatten()
+            .filter(|rule| rule.selector.matches(subject, around))
+            .collect();
+        matching.sort_by_key(|rule| (rule.selector.specificity(), rule.order));
+        matching.into_iter().map(|rule| &rule.said)
+    }
 }
 
 /// The rules of a page.
 #[derive(Debug, Default)]
 pub(super) struct Sheet {
-    rules: HashMap<String, Vec<Rule>>,
-    count: usize,
+    declared: Rules<Declarations>,
+    counting: Rules<Counting>,
+    /// Those for what stands before an element.
+    before: Rules<Counting>,
     sheets: usize,
     /// Whether a rule looks at the elements around.
     pub(super) looks_around: bool,
@@ -107,7 +137,13 @@ impl Sheet {
                 self.unknown_numbers += usize::from(makes_numbers(body));
                 continue;
             };
-            self.push(Rule { selector, order: 0, declared, counting: counting.clone(), is_before: false });
+            self.looks_around |= selector.looks_around();
+            if !counting.is_empty() {
+                self.counting.add(selector.clone(), counting.clone());
+            }
+            if declared != Declarations::default() {
+                self.declared.add(selector, declared);
+            }
         }
     }
 
@@ -122,22 +158,13 @@ impl Sheet {
             return;
         };
         self.has_numbers |= counting.has_number();
-        let declared = Declarations::default();
-        self.push(Rule { selector, order: 0, declared, counting: counting.clone(), is_before: true });
+        self.looks_around |= selector.looks_around();
+        self.before.add(selector, counting.clone());
     }
 
-    fn push(&mut self, rule: Rule) {
-        let rules = self.rules.entry(rule.selector.key()).or_default();
-        if self.count < MAX_RULES && rules.len() < MAX_RULES_OF_KEY {
-            self.looks_around |= rule.selector.looks_around();
-            rules.push(Rule { order: self.count, ..rule });
-            self.count += 1;
-        }
-    }
-
-    /// An element as the rules see it, if there are any.
+    /// An element as the rules see it. None if no rule changes how elements look or makes numbers.
     pub(super) fn subject(&self, tag: &Tag) -> Option<Subject> {
-        (self.count > 0).then(|| Subject::new(tag))
+        (self.declared.count > 0 || self.has_numbers).then(|| Subject::new(tag))
     }
 
     /// What rules and attributes say of an element within others, the outermost of which is the first. Its subject is
@@ -145,38 +172,20 @@ impl Sheet {
     pub(super) fn of(&self, tag: &Tag, subject: Option<&Subject>, around: &[Subject]) -> Declared {
         let own = tag.attribute("style").map(|style| Declarations::parse(&style)).unwrap_or_default();
         let Some(subject) = subject else { return own.together() };
-        let matching = self.matching(subject, around, false);
-        let all = || matching.iter().map(|rule| rule.declared).chain([own]);
+        let matching: Vec<Declarations> = self.declared.matching(subject, around).copied().collect();
+        let all = || matching.iter().copied().chain([own]);
         let usual = all().map(|declared| declared.usual);
         usual.chain(all().map(|declared| declared.important)).fold(Declared::default(), Declared::replaced_by)
     }
 
     /// What rules and attributes say of the counters of an element, and of what stands before it.
     pub(super) fn counting(&self, tag: &Tag, subject: &Subject, around: &[Subject]) -> (Counting, Counting) {
-        let of = |is_before: bool| {
-            let matching = self.matching(subject, around, is_before);
-            matching.into_iter().map(|rule| &rule.counting).fold(Counting::default(), Counting::replaced_by)
+        let of = |rules: &Rules<Counting>| {
+            rules.matching(subject, around).fold(Counting::default(), Counting::replaced_by)
         };
         let own = tag.attribute("style").map(|style| Counting::parse(&style)).unwrap_or_default();
-        (of(false).replaced_by(&own), of(true))
+        (of(&self.counting).replaced_by(&own), of(&self.before))
     }
-
-    /// The rules for an element or for what stands before it; the last one counts most.
-    fn matching(&self, subject: &Subject, around: &[Subject], is_before: bool) -> Vec<&Rule> {
-        let mut matching: Vec<&Rule> = subject
-            .keys()
-            .filter_map(|key| self.rules.get(&key))
-            .flatten()
-            .filter(|rule| rule.is_before == is_before && rule.selector.matches(subject, around))
-            .collect();
-        matching.sort_by_key(|rule| (rule.selector.specificity(), rule.order));
-        matching
-    }
-}
-
-/// Whether declarations make a number.
-fn makes_numbers(declarations: &str) -> bool {
-    declarations.contains("counter(") || declarations.contains("counters(")
 }
 
 /// The reference of `@import url("a.css") screen`, unless it is for printing.

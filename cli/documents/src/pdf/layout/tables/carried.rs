@@ -25,6 +25,10 @@ impl Carried {
     pub(super) fn of(rows: &[Row], places: &[Option<Places>], columns: &[Column]) -> Option<Carried> {
         let last = rows.last()?;
         let places_of_last = places.last()?.as_ref()?;
+        // Where the table has not all columns of its group, they are counted in another way.
+        if places_of_last.first != 0 || places_of_last.columns != columns.len() {
+            return None;
+        }
         let mut ends = vec![Vec::new(); columns.len()];
         for (row, places) in rows.iter().zip(places) {
             let Some(places) = places else { continue };
@@ -35,13 +39,7 @@ impl Carried {
                 }
             }
         }
-        // Where the table has not all columns of its group, they are counted in another way.
-        (places_of_last.first == 0 && places_of_last.columns == columns.len()).then(|| Carried {
-            columns: columns.to_vec(),
-            ends,
-            size: last.size,
-            turn: last.turn,
-        })
+        Some(Carried { columns: columns.to_vec(), ends, size: last.size, turn: last.turn })
     }
 
     /// Whether these rows go on with the table: each of their cells begins or ends where cells of a column do.

@@ -6,6 +6,7 @@
 
 use super::super::hyphens;
 use super::super::words::{Cell, Row};
+use super::headers;
 
 /// Distances in sizes of the font.
 /// Lines of a cell are not farther apart than this.
@@ -44,18 +45,15 @@ struct TextLine {
 
 /// Puts the cells of rows together that are drawn one after the other.
 pub(in super::super) fn join(rows: Vec<Row>) -> Vec<Row> {
-    let mut joined: Vec<Row> = Vec::with_capacity(rows.len());
-    let mut rest = &rows[..];
-    while let Some(first) = rest.first() {
-        match joined_row(rest, joined.last()) {
+    let mut joined = Vec::with_capacity(rows.len());
+    let mut rest = rows.into_iter();
+    while !rest.as_slice().is_empty() {
+        match joined_row(rest.as_slice(), joined.last()) {
             Some((row, length)) => {
                 joined.push(row);
-                rest = &rest[length..];
+                rest.by_ref().take(length).for_each(drop);
             }
-            None => {
-                joined.push(first.clone());
-                rest = &rest[1..];
-            }
+            None => joined.extend(rest.next()),
         }
     }
     joined
@@ -65,14 +63,14 @@ pub(in super::super) fn join(rows: Vec<Row>) -> Vec<Row> {
 fn joined_row(rows: &[Row], above: Option<&Row>) -> Option<(Row, usize)> {
     let first = &rows[0];
     let mut blocks: Vec<Block> = Vec::new();
-    let (mut length, mut goes_up) = (0, false);
+    let (mut length, mut goes_up, mut bottom) = (0, false, f64::MAX);
     for (i, row) in rows.iter().enumerate() {
         if row.turn != first.turn || row.table.is_some() {
             break;
         }
         let around = || above.into_iter().chain(rows[..i].iter().chain(&rows[i + 1..]).take(MAX_LINES));
         let cells = row.cells.chunk_by(|_, next| !next.is_apart && !begins_column(next, row.size, around()));
-        let Some(up) = add(&mut blocks, row, cells) else { break };
+        let Some(up) = add(&mut blocks, &mut bottom, row, cells) else { break };
         goes_up |= up;
         length += 1;
     }
@@ -81,9 +79,8 @@ fn joined_row(rows: &[Row], above: Option<&Row>) -> Option<(Row, usize)> {
     if !is_row || !are_cells(&blocks, is_after_joined) {
         return None;
     }
-    let lines = || blocks.iter().flat_map(|block| &block.lines);
-    let y = lines().map(|line| line.y).fold(f64::MIN, f64::max);
-    let bottom = lines().map(|line| line.y).fold(f64::MAX, f64::min);
+    let lines = blocks.iter().flat_map(|block| &block.lines);
+    let y = lines.map(|line| line.y).fold(f64::MIN, f64::max);
     // What is drawn next beside the cells is of the same columns: each line is a row.
     if rows.get(length).is_some_and(|next| {
         next.turn == first.turn && (bottom - SAME_LINE * first.size..=y).contains(&next.y)
@@ -106,8 +103,7 @@ fn joined_row(rows: &[Row], above: Option<&Row>) -> Option<(Row, usize)> {
     });
     above.filter(|row| is_beside(row)).or(below.filter(|row| is_beside(row)))?;
     let cells = blocks.iter().map(|block| {
-        let lines: Vec<&str> = block.lines.iter().map(|line| line.text.as_str()).collect();
-        let text = hyphens::join(&lines.join("\n")).replace('\n', " ");
+        let text = hyphens::on_one_line(block.lines.iter().map(|line| line.text.as_str()));
         Cell { text, left: block.left, right: block.right, y, is_apart: true }
     });
     let row = Row { cells: cells.collect(), y, bottom, pitch: None, indent: 0, ..first.clone() };
@@ -126,19 +122,24 @@ fn begins_column<'a>(cell: &Cell, size: f64, mut rows: impl Iterator<Item = &'a 
     rows.any(|row| row.cells[1..].iter().any(is_like))
 }
 
-/// Adds the cells of a line to those of a row. None if they are not of the row; whether one is higher than the last line.
-fn add<'a>(blocks: &mut Vec<Block>, row: &Row, cells: impl Iterator<Item = &'a [Cell]>) -> Option<bool> {
+/// Adds the cells of a line to those of a row, whose lowest baseline is `bottom`. None if they are not of the row; whether one
+/// is higher than the last line.
+fn add<'a>(
+    blocks: &mut Vec<Block>,
+    bottom: &mut f64,
+    row: &Row,
+    cells: impl Iterator<Item = &'a [Cell]>,
+) -> Option<bool> {
     let size = row.size;
     let mut goes_up = false;
     for (i, cells) in cells.enumerate() {
         let (left, right) = (cells[0].left, cells[cells.len() - 1].right);
         let text = cells.iter().map(|cell| cell.text.as_str()).collect::<Vec<_>>().join(" ");
-        let is_number = text.contains(|c: char| c.is_ascii_digit())
-            && text.chars().filter(|c| c.is_alphabetic()).count() <= 3;
+        let is_number = headers::is_number(&text);
         let line = TextLine { left, right, y: cells[0].y, text, is_number };
-        let bottom = blocks.iter().flat_map(|block| &block.lines).map(|line| line.y).fold(f64::MAX, f64::min);
         let Some(last) = blocks.last_mut() else {
             blocks.push(Block { left, right, lines: vec![line] });
+            *bottom = cells[0].y;
             continue;
         };
         let last_y = last.lines[last.lines.len() - 1].y;
@@ -148,12 +149,13 @@ fn add<'a>(blocks: &mut Vec<Block>, row: &Row, cells: impl Iterator<Item = &'a [
             last.left = last.left.min(left);
             last.right = last.right.max(right);
             last.lines.push(line);
-        } else if left >= last.right + GAP * size && (i > 0 || cells[0].y > bottom - SAME_LINE * size) {
+        } else if left >= last.right + GAP * size && (i > 0 || cells[0].y > *bottom - SAME_LINE * size) {
             goes_up |= down < -SAME_LINE;
             blocks.push(Block { left, right, lines: vec![line] });
         } else {
             return None;
         }
+        *bottom = bottom.min(cells[0].y);
     }
     Some(goes_up)
 }

@@ -60,7 +60,6 @@ fn belongs_to(table: &[Row], block: &[Row]) -> bool {
         |cell: &Row, row: &Row| row.cells.last().is_some_and(|last| last.right <= cell.cells[0].left);
     let mut lines = table.iter();
     if table.len() < 2
-        || table[0].table.is_some()
         || block[0].table.is_some()
         || !block.iter().all(is_one)
         || !table.iter().all(is_label)

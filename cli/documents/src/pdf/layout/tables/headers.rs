@@ -91,7 +91,8 @@ fn is_name(text: &str) -> bool {
     is_year || text.contains(char::is_alphabetic)
 }
 
-fn is_number(text: &str) -> bool {
+/// Whether a text is a number with its unit, rather than words.
+pub(super) fn is_number(text: &str) -> bool {
     text.contains(|c: char| c.is_ascii_digit()) && text.chars().filter(|c| c.is_alphabetic()).count() <= 3
 }
 

@@ -69,15 +69,12 @@ pub(super) fn write(rows: &[Row], is_rtl: bool, carried: &mut Option<Carried>) -
     let mut rest = rows;
     while !rest.is_empty() {
         let is_at_top = rows.len() - rest.len() <= ROWS_AROUND;
-        if !is_at_top {
-            before = None;
-        }
         let length = rest.windows(2).take(MAX_ROWS).take_while(|two| is_next(&two[0], &two[1])).count() + 1;
         let (group, after) = rest.split_at(length);
         match &group[0].table {
             Some(table) => write_ruled(table, is_rtl, &mut text),
             None => {
-                let continued = before.take_if(|before| before.is_continued(group));
+                let continued = before.take_if(|before| is_at_top && before.is_continued(group));
                 let written = write_group(group, is_rtl, continued.as_ref(), &mut text);
                 *carried = written.filter(|_| after.len() <= ROWS_AROUND).or(carried.take());
             }

@@ -6,10 +6,10 @@
 //! row. What is framed in another way (boxes of a form, columns of a newspaper, drawings) is no table.
 
 use super::super::PlacedText;
-use super::super::direction::Count;
+use super::super::first_of;
 use super::super::hyphens;
 use super::super::lines;
-use super::super::words::{self, Row};
+use super::super::words;
 use super::rules::{Rule, Rules};
 use crate::writer::beginning;
 
@@ -58,6 +58,8 @@ struct Region {
     bands: std::ops::Range<usize>,
     glyphs: Vec<PlacedText>,
     lines: Vec<TextLine>,
+    /// All lines as one.
+    text: String,
 }
 
 struct TextLine {
@@ -88,14 +90,14 @@ pub(in super::super) fn grids(rules: &Rules, turn: i16) -> Vec<Grid> {
     for (i, rule) in along.iter().enumerate() {
         for (j, other) in across.iter().enumerate() {
             if rule.meets(other) {
-                let (a, b) = (root(&mut group, i), root(&mut group, along.len() + j));
+                let (a, b) = (first_of(&mut group, i), first_of(&mut group, along.len() + j));
                 group[a.max(b)] = a.min(b);
             }
         }
     }
     let mut members: Vec<(Vec<Rule>, Vec<Rule>)> = vec![Default::default(); group.len()];
     for (i, rule) in along.iter().chain(&across).enumerate() {
-        let (along, across) = &mut members[root(&mut group, i)];
+        let (along, across) = &mut members[first_of(&mut group, i)];
         if rule.is_horizontal { along.push(*rule) } else { across.push(*rule) }
     }
     let mut grids: Vec<Grid> =
@@ -103,15 +105,6 @@ pub(in super::super) fn grids(rules: &Rules, turn: i16) -> Vec<Grid> {
     // What is in a grid within a cell of another is of the inner one.
     grids.sort_by(|a, b| a.area().total_cmp(&b.area()));
     grids
-}
-
-/// The first member of a rule's group.
-fn root(group: &mut [usize], mut of: usize) -> usize {
-    while group[of] != of {
-        group[of] = group[group[of]];
-        of = group[of];
-    }
-    of
 }
 
 /// Places of lines, each once, with the ends of the others that reach beyond.
@@ -131,9 +124,11 @@ fn places(lines: &[Rule], others: &[Rule]) -> Vec<f64> {
     places
 }
 
-/// Whether a side from one place to another is drawn, or no line is there that could be.
+/// Whether a side from one place to another is drawn, or no line is there that could be. The lines are in the order of their
+/// places.
 fn is_drawn(rules: &[Rule], at: f64, from: f64, to: f64) -> bool {
-    let mut here = rules.iter().filter(|rule| (rule.at - at).abs() <= SLACK).peekable();
+    let start = rules.partition_point(|rule| rule.at - at < -SLACK);
+    let mut here = rules[start..].iter().take_while(|rule| rule.at - at <= SLACK).peekable();
     here.peek().is_none()
         || here.map(|rule| (rule.to.min(to) - rule.from.max(from)).max(0.0)).sum::<f64>()
             >= DRAWN * (to - from)
@@ -180,6 +175,7 @@ impl Grid {
                     bands: band..below,
                     glyphs: Vec::new(),
                     lines: Vec::new(),
+                    text: String::new(),
                 });
             }
         }
@@ -224,11 +220,15 @@ impl Grid {
         let bands = self.ys.len() - 1;
         let filled: Vec<&Region> = self.regions.iter().filter(|region| !region.lines.is_empty()).collect();
         let lines: usize = filled.iter().map(|region| region.lines.len()).sum();
+        let mut by_band: Vec<Vec<&Region>> = vec![Vec::new(); bands];
+        for region in &filled {
+            for band in region.bands.clone() {
+                by_band[band].push(region);
+            }
+        }
         let mut rows = Vec::new();
         let mut bands_with_cells = 0;
-        for band in 0..bands {
-            let here: Vec<&Region> =
-                filled.iter().copied().filter(|region| region.bands.contains(&band)).collect();
+        for (band, here) in by_band.iter().enumerate() {
             let own: Vec<&Region> = here.iter().copied().filter(|region| region.bands.len() == 1).collect();
             if own.is_empty() && here.iter().all(|region| region.bands.start != band) {
                 continue;
@@ -237,16 +237,16 @@ impl Grid {
             let spanning = here.iter().filter(|region| region.bands.len() > 1);
             let spanning: Vec<(usize, String)> = spanning
                 .map(|region| {
-                    let text = region.text();
                     let is_first = region.bands.start == band;
-                    (region.columns.start, if is_first { text } else { beginning(&text) })
+                    let text = if is_first { region.text.clone() } else { beginning(&region.text) };
+                    (region.columns.start, text)
                 })
                 .collect();
             // Where many rows are told by lines, all are.
             let has_rows = bands > FEW_BANDS || own.iter().all(|region| region.is_wrapped(&self.xs));
             if is_row(&own, rows.is_empty(), has_rows) {
                 let mut row = spanning;
-                row.extend(own.iter().map(|region| (region.columns.start, region.text())));
+                row.extend(own.iter().map(|region| (region.columns.start, region.text.clone())));
                 row.sort_by_key(|(column, _)| *column);
                 rows.push(row);
                 continue;
@@ -259,17 +259,13 @@ impl Grid {
 }
 
 impl Region {
-    /// Reads the lines of its text. False if it has columns of its own.
+    /// Reads its text. False if it has columns of its own.
     fn read(&mut self, page_is_rtl: bool) -> bool {
         if self.glyphs.is_empty() {
             return true;
         }
         let lines = lines::lines(std::mem::take(&mut self.glyphs));
-        let rows = lines.into_iter().map(|line| {
-            let direction = Count::of(&line.glyphs).direction(page_is_rtl);
-            words::row(line, direction)
-        });
-        let mut rows: Vec<Row> = rows.filter(|row| !row.cells.is_empty()).collect();
+        let mut rows = words::rows(lines, page_is_rtl);
         let divided = rows.iter().filter(|row| row.cells[1..].iter().any(|cell| cell.is_apart)).count();
         rows.sort_by(|a, b| b.y.total_cmp(&a.y));
         self.lines = rows
@@ -281,6 +277,7 @@ impl Region {
                 TextLine { y: row.y, size: row.size, width, text, is_number: row.is_number() }
             })
             .collect();
+        self.text = hyphens::on_one_line(self.lines.iter().map(|line| line.text.as_str()));
         divided < 2
     }
 
@@ -292,11 +289,6 @@ impl Region {
             let word = word.map_or(0, |word| word.chars().count() + 1);
             two[0].width + two[1].width * word as f64 / characters as f64 >= FULL * width
         })
-    }
-
-    fn text(&self) -> String {
-        let lines: Vec<&str> = self.lines.iter().map(|line| line.text.as_str()).collect();
-        hyphens::join(&lines.join("\n")).replace('\n', " ")
     }
 }
 

@@ -36,7 +36,7 @@ impl Rule {
     }
 
     /// Whether it goes over this place, in its direction.
-    pub(super) fn is_over(&self, place: f64) -> bool {
+    fn is_over(&self, place: f64) -> bool {
         (self.from - SLACK..=self.to + SLACK).contains(&place)
     }
 
