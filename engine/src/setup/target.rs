@@ -207,8 +207,8 @@ impl Target {
         )
     }
 
-    /// The same with these devices. `limit` gives the bytes that a session may take of one, and those of them that the driver
-    /// takes, from the limit that was asked for and the bytes that are free.
+    /// The same with these devices. From the limit that was asked for and the bytes that are free, `limit` gives the bytes
+    /// that a session may take of one, and those that the driver takes.
     ///
     /// # Errors
     /// If there is not a limit for each, or the layers cannot be shared among them as it was asked for.

@@ -1,8 +1,9 @@
 //! Compares prompts and scores with those of LongBench's official functions. `golden/longbench.py` makes the cases.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
+use brotli_decompressor::Decompressor;
 use serde::Deserialize;
 use tasks::{Data, LongBenchTask, SampleOptions, TaskError};
 
@@ -31,8 +32,8 @@ struct PromptCase {
 }
 
 fn cases() -> Cases {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/longbench.json");
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/longbench.json.br");
+    serde_json::from_reader(Decompressor::new(File::open(path).unwrap(), 4096)).unwrap()
 }
 
 fn task(name: &str) -> LongBenchTask {

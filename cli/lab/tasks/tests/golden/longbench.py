@@ -1,6 +1,6 @@
 """Makes the golden cases of LongBench: runs its official functions, and writes what they return.
 
-    python3 -m venv venv && venv/bin/pip install rouge==1.0.1 fuzzywuzzy==0.18.0
+    python3 -m venv venv && venv/bin/pip install rouge==1.0.1 fuzzywuzzy==0.18.0 brotli
     venv/bin/python cli/lab/tasks/tests/golden/longbench.py LongBench/LongBench
 
 The folder is that of `metrics.py` and `config/`, from https://github.com/THUDM/LongBench (MIT). The texts are made up
@@ -14,6 +14,8 @@ import sys
 import types
 import warnings
 from pathlib import Path
+
+import brotli
 
 HERE = Path(__file__).parent
 WORDS = "the a an river Boat crossed again hill, rain's report council (vote) 42 budget x_y U.S. new-york café".split()
@@ -99,7 +101,8 @@ def main():
             prompts.append({"task": task, "tokens": tokens, "answer_tokens": lengths[task], "line": json.dumps(row),
                             "prompt": text})
     cases_file = {"scores": scores, "prompts": prompts}
-    (HERE / "longbench.json").write_text(json.dumps(cases_file, indent=0, ensure_ascii=False) + "\n")
+    text = json.dumps(cases_file, indent=0, ensure_ascii=False) + "\n"
+    (HERE / "longbench.json.br").write_bytes(brotli.compress(text.encode(), quality=11))
 
 
 main()
