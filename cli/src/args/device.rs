@@ -113,8 +113,10 @@ fn device(text: &str) -> Result<DeviceRequest, Failure> {
 
 /// A device of a list.
 fn named_device(name: &str) -> Result<Named, Failure> {
+    /// The name of a kind of device, and the device of that kind with a number.
+    type Numbered = (&'static str, fn(usize) -> DeviceKind);
     /// Devices with numbers: `cuda:0`, llama.cpp's `CUDA0`, and `cuda`, which is the first.
-    const NUMBERED: &[(&str, fn(usize) -> DeviceKind)] = &[
+    const NUMBERED: &[Numbered] = &[
         ("cuda", DeviceKind::Cuda),
         #[cfg(feature = "testing")]
         ("emulated", DeviceKind::Emulated),
