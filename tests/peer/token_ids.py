@@ -1,12 +1,13 @@
-"""Compares longhand's tokenizers with llama.cpp's on random texts of mixed scripts, and on llama.cpp's own cases.
+r"""Compares longhand's tokenizers with llama.cpp's on random texts of mixed scripts, and on llama.cpp's own cases.
 
     token_ids.py --longhand IDS --llama-cpp IDS --vocabularies FOLDER [--texts 10000] [--only NAME]
-    token_ids.py --llama-cpp IDS --vocabularies FOLDER --source llama-vocab.cpp --golden ../../models/tests/pretokenizers.json
+    token_ids.py --llama-cpp IDS --vocabularies FOLDER --source llama-vocab.cpp \
+        --golden ../../models/tests/pretokenizers.json.br
 
 IDS are the two programs of the README. FOLDER has llama.cpp's `ggml-vocab-*.gguf`. With `--source`, every pre-tokenizer
 that llama.cpp knows is compared too. Its vocabulary is made up, so that any two neighbouring bytes merge. This shows
 where texts are split. `--golden` writes llama.cpp's ids of a few texts with such a vocabulary, for the tests of
-longhand.
+longhand. It needs brotli from PyPI.
 """
 
 import argparse
@@ -144,7 +145,10 @@ def golden(arguments):
             else:
                 groups.setdefault(json.dumps([" ".join(ids) for ids in lines[2:]]), []).append(pre)
     groups = [{"names": group, "ids": json.loads(ids)} for ids, group in groups.items()]
-    arguments.golden.write_text(json.dumps({"texts": GOLDEN, "groups": groups}, ensure_ascii=False, indent=0) + "\n")
+    import brotli
+
+    text = json.dumps({"texts": GOLDEN, "groups": groups}, ensure_ascii=False, indent=0) + "\n"
+    arguments.golden.write_bytes(brotli.compress(text.encode(), quality=11))
 
 
 def main():

@@ -1,6 +1,7 @@
 //! The pre-tokenizers against llama.cpp: its ids of a few texts. The vocabulary has the bytes and each two neighbouring
 //! bytes of these texts, which shows where they are split. `tests/peer/token_ids.py --golden` makes the file.
 
+use brotli_decompressor::Decompressor;
 use models::gguf::GgufFile;
 use models::gguf::write::{GgufWriter, MetaValue};
 use models::tokenizer::Tokenizer;
@@ -34,8 +35,8 @@ fn vocabulary(texts: &[String]) -> GgufWriter {
 
 #[test]
 fn ids_with_each_pretokenizer_equal_those_of_llama_cpp() {
-    let golden: serde_json::Value =
-        serde_json::from_str(include_str!("../pretokenizers.json")).expect("the golden file");
+    let golden = Decompressor::new(&include_bytes!("../pretokenizers.json.br")[..], 4096);
+    let golden: serde_json::Value = serde_json::from_reader(golden).expect("the golden file");
     let strings = |value: &serde_json::Value| -> Vec<String> {
         let list = value.as_array().expect("a list").iter();
         list.map(|text| text.as_str().expect("a text").to_owned()).collect()

@@ -1,7 +1,9 @@
 //! Compares prompts and scores with those of RULER's official scripts. `golden/make.py` makes the cases.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use brotli_decompressor::Decompressor;
 use serde::Deserialize;
 use tasks::{Data, RulerTask, Sample, SampleOptions};
 
@@ -41,8 +43,10 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-fn read_cases(path: &Path) -> Cases {
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+/// The cases that are checked in.
+fn cases() -> Cases {
+    let file = File::open(golden().join("ruler.json.br")).unwrap();
+    serde_json::from_reader(Decompressor::new(file, 4096)).unwrap()
 }
 
 /// `count_tokens` of `make.py`.
@@ -82,7 +86,7 @@ fn check(case: &RulerCase, data: &Data) {
 #[test]
 fn prompts_are_those_of_the_official_scripts() {
     let data = Data::open(Some(&golden())).unwrap();
-    let cases = read_cases(&golden().join("cases.json")).ruler;
+    let cases = cases().ruler;
     for task in RulerTask::ALL {
         assert!(cases.iter().any(|case| case.task == task.name()), "{task}");
     }
@@ -91,7 +95,8 @@ fn prompts_are_those_of_the_official_scripts() {
     let Some(data) = path("LONGHAND_RULER_DATA") else { return };
     let data = Data::open(Some(&data)).unwrap();
     let cases = path("LONGHAND_RULER_CASES").expect("LONGHAND_RULER_CASES is not set");
-    for case in read_cases(&cases).ruler {
+    let cases: Cases = serde_json::from_reader(File::open(cases).unwrap()).unwrap();
+    for case in cases.ruler {
         check(&case, &data);
         println!("{}: {} equal prompts of {} tokens", case.task, case.samples.len(), case.tokens);
     }
@@ -99,7 +104,7 @@ fn prompts_are_those_of_the_official_scripts() {
 
 #[test]
 fn scores_are_those_of_the_official_scripts() {
-    for case in read_cases(&golden().join("cases.json")).scores {
+    for case in cases().scores {
         let ScoreCase { answer, references, all, part } = &case;
         assert_eq!(RulerTask::CommonWords.score(answer, references) * 100.0, *all, "{answer:?}");
         assert_eq!(RulerTask::Qa1.score(answer, references) * 100.0, *part, "{answer:?}");

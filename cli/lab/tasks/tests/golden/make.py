@@ -1,10 +1,10 @@
 """Makes the golden cases: runs RULER's official scripts, and writes what they print.
 
-    python3 -m venv venv && venv/bin/pip install numpy scipy pyyaml
+    python3 -m venv venv && venv/bin/pip install numpy scipy pyyaml brotli
     venv/bin/python cli/lab/tasks/tests/golden/make.py RULER/scripts
 
 The folder is that of `synthetic.yaml`, `data/` and `eval/`, from https://github.com/NVIDIA/RULER (Apache-2.0) or from
-NVIDIA's package of it. Nothing of it is copied: `cases.json` has hashes of prompts that the scripts made, and a few
+NVIDIA's package of it. Nothing of it is copied: `ruler.json.br` has hashes of prompts that the scripts made, and a few
 short prompts. The data, in `data/`, are made up here. The cases that are checked in are from Python 3.11.
 
 With `--real FOLDER --tokens N` prompts are made from the data in a folder instead, and printed. The test
@@ -32,6 +32,7 @@ import types
 from contextlib import redirect_stdout
 from pathlib import Path
 
+import brotli
 import yaml
 
 HERE = Path(__file__).parent
@@ -289,7 +290,8 @@ def main():
         lines = [json.dumps(case, ensure_ascii=False) for case in run(ruler, CASES)]
         scores = [json.dumps(case) for case in score_cases(ruler)]
     ruler_lines, score_lines = ",\n".join(lines), ",\n".join(scores)
-    (HERE / "cases.json").write_text(f'{{"ruler": [\n{ruler_lines}\n], "scores": [\n{score_lines}\n]}}\n')
+    text = f'{{"ruler": [\n{ruler_lines}\n], "scores": [\n{score_lines}\n]}}\n'
+    (HERE / "ruler.json.br").write_bytes(brotli.compress(text.encode(), quality=11))
 
 
 if __name__ == "__main__":
