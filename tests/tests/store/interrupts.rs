@@ -148,7 +148,6 @@ fn an_interrupted_exact_prefill_goes_on_where_it_stopped() {
         (tiny_model(), 40 * times),
         (alibi, 300 * times),
         (device_model(&[1]), 40 * times),
-        (device_model(&[2]), 40 * times),
         (device_model(&[1, 1]), 40 * times),
     ] {
         let tokens = random_tokens(&engine, CONTEXT, 39);
