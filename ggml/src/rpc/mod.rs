@@ -96,7 +96,9 @@ impl Client {
 
     /// ggml's backend of a device of the server, which has answered.
     fn backend(&self, device: u32) -> Result<NonNull<sys::ggml_backend>, Error> {
-        let endpoint = CString::new(format!("{}:0", self.number)).expect("digits and a colon");
+        // ggml reads the numbers. The address makes the name that ggml gives the device, and its memory, one that people know.
+        let endpoint = format!("{}:0 {}", self.number, self.connection.server.replace('\0', ""));
+        let endpoint = CString::new(endpoint).map_err(|_| Error::Backend("RPC"))?;
         // SAFETY: the socket is there, and the server has the device.
         let raw = unsafe { sys::longhand_rpc_backend(endpoint.as_ptr(), device) };
         let raw = NonNull::new(raw).ok_or(Error::Backend("RPC"))?;

@@ -130,7 +130,7 @@ mod rpc {
     unsafe extern "C" {
         /// Once, before all other functions.
         pub fn longhand_rpc_use(functions: *const longhand_rpc_sockets);
-        /// The backend of a device behind the endpoint `NUMBER:0` of a connection; null where C++ refuses.
+        /// The backend of a device behind the endpoint of a connection, which begins with `NUMBER:0`; null where C++ refuses.
         pub fn longhand_rpc_backend(endpoint: *const c_char, device: u32) -> ggml_backend_t;
         /// The number of the connection that memory is reached by; 0 for other memory.
         pub fn longhand_rpc_connection(ty: ggml_backend_buffer_type_t) -> u64;
