@@ -319,7 +319,8 @@ impl Backend {
         self.pool.as_ref().map_or(1, |pool| pool.threads)
     }
 
-    /// Computes the graph to its end; returns when its results are ready.
+    /// Computes the graph to its end; returns when its results are ready. To another machine the graph is only sent: whoever
+    /// reads a result waits for it, and gets the error if the machine is lost.
     ///
     /// # Errors
     /// Where the graph does not fit the backend, or the computation failed, or the server of the backend is lost.
@@ -330,8 +331,7 @@ impl Backend {
     /// The same, unless `interrupt` is set. Setting it later stops the computation at the next operation, on a GPU at
     /// the next one of our own. Other computations of the backend go on.
     ///
-    /// On another machine only the first computation of a graph is stopped, some 64 operations later. The next ones are only
-    /// sent: whoever reads a result waits for it.
+    /// On another machine only the first computation of a graph is stopped, some 64 operations later.
     ///
     /// # Errors
     /// [`Error::Interrupted`] where it was stopped. Nothing says then which results were written.
@@ -448,8 +448,8 @@ impl Backend {
         })
     }
 
-    /// Sends a graph to its server. The first time it is sent in segments if it may be interrupted, with a wait after each.
-    /// Then it is sent whole, and then only its number.
+    /// Sends a graph to its server: whole, and then only its number. The first time it is sent in segments if it may be
+    /// interrupted, with a wait after each.
     #[cfg(feature = "rpc")]
     fn send(
         &self,
@@ -468,7 +468,7 @@ impl Backend {
             _ if nodes.numbers.is_empty() => Ok(()),
             _ => {
                 self.compute_again(nodes, nodes.numbers.clone(), numbered.uid)?;
-                if watch.is_none() { wait() } else { client.check() }
+                client.check()
             }
         }
     }

@@ -42,7 +42,7 @@ fn servers_compute_what_devices_of_this_process_do() {
         ("full", Prefill::Streaming),
         ("h2o:heavy=16,recent=8", Prefill::Exact),
         ("kvzip:heads=off,capacity=20,recent=10,slack=0", Prefill::Exact),
-        ("lagkv:sink=4,lag=16,ratio=0.5", Prefill::Streaming),
+        ("lagkv:sinks=3,lag=16,ratio=0.25", Prefill::Streaming),
     ] {
         assert!(
             logits(&portable, policy, prefill) == logits(&remote, policy, prefill),
@@ -85,7 +85,7 @@ fn an_answer_is_undone_on_a_server() {
     let server = TestServer::start();
     let engine = embedded(&[(server.device, 3)]);
     let tokens = random_tokens(&engine, 60, 4);
-    for policy in ["full", "razor:heads=off,capacity=30,recent=10"] {
+    for policy in ["full", "streaming:sinks=4,window=100"] {
         let mut undone = session(&engine, options(200, policy));
         sync(&mut undone, &tokens[..50]);
         let mut direct = session(&engine, options(200, policy));
@@ -112,18 +112,20 @@ fn bytes_of_steps(session: &mut Session, engine: &Engine, steps: u32) -> Vec<u64
     (1..=steps).map(step).collect()
 }
 
-/// The graph of a step has some hundred tensors of 296 bytes each on the wire. It is sent twice: in segments, and whole.
+/// The graph of a step has some hundred tensors of 296 bytes each on the wire. It is sent with the first step.
 #[test]
 fn a_step_sends_numbers_and_not_the_graph() {
     let server = TestServer::start();
     let engine = embedded(&[(server.device, 4)]);
-    for policy in ["full", "streaming:sink=4,window=40"] {
+    // Evictions are graphs of their own, and the step after them sends its graph again.
+    for (policy, min_short) in [("full", 7), ("streaming:sinks=4,window=40", 4)] {
         let mut session = session(&engine, SessionOptions { chunk: 64, ..options(200, policy) });
         sync(&mut session, &random_tokens(&engine, 60, 5));
         let bytes = bytes_of_steps(&mut session, &engine, 8);
         println!("{policy}: bytes sent by a step: {bytes:?}");
-        assert!(bytes[0] > 100_000, "{policy} {bytes:?}");
-        assert!(bytes[2..].iter().all(|bytes| *bytes < 10_000), "{policy} {bytes:?}");
+        assert!(bytes[0] > 50_000, "{policy} {bytes:?}");
+        let short = bytes.iter().filter(|bytes| **bytes < 5_000).count();
+        assert!(short >= min_short, "{policy} {bytes:?}");
     }
 }
 
