@@ -48,7 +48,10 @@ fn a_killed_server_costs_the_answer_and_not_the_conversation() {
     let model = endless_model("rpc-endless.gguf");
     let (server, address) = server(&[]);
     let folder = scratch("rpc-killed");
-    let mut chat = Running::start_in(&folder, &["chat", &model, "-c", "4k", "-n", "3000", "--rpc", &address]);
+    let mut chat = Running::start_in(
+        &folder,
+        &["chat", &model, "-c", "4k", "-n", "3000", "--temp", "0", "--rpc", &address],
+    );
     chat.write("Begin.\n");
     chat.wait_for("!!!!");
     server.signal("KILL");
@@ -58,6 +61,7 @@ fn a_killed_server_costs_the_answer_and_not_the_conversation() {
         &format!("error: RPC server {address}: the connection was lost"),
         "hint: start the server there",
     ]);
+    assert_eq!(run.stderr.matches("the connection was lost").count(), 1, "{}", run.stderr);
     let name = run.kept_name();
     let resumed = longhand(&["chat", &model, "--resume", &name, "-n", "1", "--device", "cpu"]);
     assert_eq!(resumed.code, Some(0), "{}", resumed.stderr);
