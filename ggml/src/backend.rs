@@ -460,14 +460,14 @@ impl Backend {
     ) -> Result<(), Error> {
         client.check()?;
         let _turn = client.lock_graphs();
-        let numbered = graph.repeated.uid(client);
+        let (uid, is_first) = graph.repeated.uid();
         // SAFETY: a live backend of this client.
         let wait = || unsafe { rpc::wait(self.raw) }.and_then(|()| client.check());
         match watch {
-            Some(_) if numbered.is_first => self.compute_in_segments(nodes, watch, wait),
+            Some(_) if is_first => self.compute_in_segments(nodes, watch, wait),
             _ if nodes.numbers.is_empty() => Ok(()),
             _ => {
-                self.compute_again(nodes, nodes.numbers.clone(), numbered.uid)?;
+                self.compute_again(nodes, nodes.numbers.clone(), uid)?;
                 client.check()
             }
         }
@@ -488,7 +488,13 @@ impl Backend {
             let segment = first..end.min(first + NODES as i32);
             watch.map_or(Ok(()), |watch| watch.flag.check())?;
             #[cfg(feature = "testing")]
-            segment.clone().try_for_each(|_| self.count_operation())?;
+            segment.clone().try_for_each(|_| {
+                // The CPU counts in its callback, a server has none.
+                if let Some(watch) = watch.filter(|_| self.pool.is_none()) {
+                    watch.count_operation();
+                }
+                self.count_operation()
+            })?;
             self.compute_segment(nodes, segment)?;
             wait()?;
         }

@@ -4,6 +4,7 @@
 //! and what it receives is a substitute ([`protocol`](super::protocol)). The problem is kept, and whoever reads a tensor or
 //! computes a graph asks for it.
 
+use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -39,7 +40,6 @@ pub(super) struct Connection {
     users: AtomicUsize,
     exchange: Mutex<Exchange>,
     bytes: [AtomicU64; 2],
-    frees: AtomicU64,
     computing: Mutex<()>,
 }
 
@@ -50,6 +50,36 @@ struct Exchange {
     awaited: Option<Awaited>,
     /// Whether the length of the answer was received.
     has_size: bool,
+    /// The last graph that was sent to each device.
+    graphs: HashMap<u32, SentGraph>,
+}
+
+/// A graph as it was sent.
+struct SentGraph {
+    content: Vec<u8>,
+    /// Whether the server still has it.
+    is_kept: bool,
+}
+
+impl Exchange {
+    /// Follows which graphs the server keeps: the last of each device, until memory is freed. ggml does not follow that, and
+    /// would ask for a graph that is gone. Then this is the graph, which is sent again.
+    fn forgotten_graph(&mut self, command: u8, content: &[u8]) -> Option<&[u8]> {
+        let device = content.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
+        match command {
+            protocol::FREE_BUFFER => self.graphs.values_mut().for_each(|graph| graph.is_kept = false),
+            protocol::GRAPH_COMPUTE => {
+                self.graphs.insert(device, SentGraph { content: content.to_vec(), is_kept: true });
+            }
+            protocol::GRAPH_RECOMPUTE => {
+                let graph = self.graphs.get_mut(&device).filter(|graph| !graph.is_kept)?;
+                graph.is_kept = true;
+                return Some(&graph.content);
+            }
+            _ => {}
+        }
+        None
+    }
 }
 
 impl Connection {
@@ -88,7 +118,6 @@ impl Connection {
             users: AtomicUsize::new(0),
             exchange: Mutex::default(),
             bytes: [const { AtomicU64::new(0) }; 2],
-            frees: AtomicU64::new(0),
             computing: Mutex::default(),
         })
     }
@@ -102,11 +131,6 @@ impl Connection {
     pub(super) fn traffic(&self) -> (u64, u64) {
         let [sent, received] = &self.bytes;
         (sent.load(Ordering::Relaxed), received.load(Ordering::Relaxed))
-    }
-
-    /// How often memory of the server was freed. The server then forgets the graphs that it keeps.
-    pub(super) fn frees(&self) -> u64 {
-        self.frees.load(Ordering::SeqCst)
     }
 
     /// Held while a graph is sent: ggml compares it with the last one that was sent.
@@ -153,28 +177,25 @@ impl Connection {
             exchange.header.extend_from_slice(data);
             return;
         }
-        let mut header = std::mem::take(&mut exchange.header);
-        let command = header[0];
+        let command = std::mem::take(&mut exchange.header)[0];
         exchange.awaited = Awaited::of(command, data);
         exchange.has_size = false;
-        if command == protocol::FREE_BUFFER {
-            self.frees.fetch_add(1, Ordering::SeqCst);
-        }
         // The server has said who it is.
         if command == protocol::HELLO || self.problem().is_some() {
             return;
         }
-        self.bytes[0].fetch_add((header.len() + data.len()) as u64, Ordering::Relaxed);
-        let mut stream = &self.stream;
-        let sent = if data.len() <= SMALL {
-            header.extend_from_slice(data);
-            stream.write_all(&header)
-        } else {
-            stream.write_all(&header).and_then(|()| stream.write_all(data))
+        let sent = match exchange.forgotten_graph(command, data) {
+            Some(graph) => self.write(protocol::GRAPH_COMPUTE, graph),
+            None => self.write(command, data),
         };
         if let Err(error) = sent {
             self.fail(RpcProblem::Lost(error.to_string()));
         }
+    }
+
+    fn write(&self, command: u8, content: &[u8]) -> io::Result<()> {
+        self.bytes[0].fetch_add((protocol::HEADER + content.len()) as u64, Ordering::Relaxed);
+        write_command(&self.stream, command, content)
     }
 
     /// Receives what ggml receives: the length of an answer, and the answer.
@@ -211,12 +232,21 @@ impl Connection {
     }
 }
 
-/// Sends a command and receives its answer.
-fn ask(mut stream: &TcpStream, command: u8, content: &[u8], answer: &mut [u8]) -> io::Result<()> {
+/// Sends a command, in one piece if it is short.
+fn write_command(mut stream: &TcpStream, command: u8, content: &[u8]) -> io::Result<()> {
     let mut message = vec![command];
     message.extend_from_slice(&(content.len() as u64).to_ne_bytes());
+    if content.len() > SMALL {
+        stream.write_all(&message)?;
+        return stream.write_all(content);
+    }
     message.extend_from_slice(content);
-    stream.write_all(&message)?;
+    stream.write_all(&message)
+}
+
+/// Sends a command and receives its answer.
+fn ask(mut stream: &TcpStream, command: u8, content: &[u8], answer: &mut [u8]) -> io::Result<()> {
+    write_command(stream, command, content)?;
     let mut size = [0; size_of::<u64>()];
     stream.read_exact(&mut size)?;
     if u64::from_ne_bytes(size) != answer.len() as u64 {

@@ -99,6 +99,20 @@ fn a_graph_is_sent_once_and_computed_again_by_its_number() {
 }
 
 #[test]
+fn a_long_computation_is_interrupted_between_its_parts() {
+    let server = TestServer::start();
+    let backend = server.backend();
+    let (x, y, ready, _memory) = graph(&backend, 300);
+    x.write(0, &[1f32; 4]).expect("written");
+    let flag = InterruptFlag::new();
+    backend.interrupt_after(100);
+    assert!(matches!(backend.compute_until(&ready, &flag), Err(Error::Interrupted)));
+    flag.clear();
+    backend.compute_until(&ready, &flag).expect("computed");
+    assert_eq!(y.to_vec::<f32>().expect("read"), [301.0; 4]);
+}
+
+#[test]
 fn large_tensors_come_back_as_they_were_sent() {
     let server = TestServer::start();
     let backend = server.backend();
