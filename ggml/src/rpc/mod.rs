@@ -6,7 +6,7 @@
 //! belong on one machine, on a network without strangers, or behind ssh or a VPN.
 //!
 //! *A server that is lost* is an error that names it: [`Error::Rpc`]. What was computed there is gone, and each later use of
-//! the connection fails with the same error. A new [`Backend`] connects again. A machine that is switched off is noticed
+//! the connection fails with the same error. A new [`Backend`](crate::Backend) connects again. A machine that is switched off is noticed
 //! within a minute; on systems other than Linux the system decides.
 //!
 //! *What still ends the process:* ggml's client allocates what it sends, and has no error for refused memory. Pieces of tensors
