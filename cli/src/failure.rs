@@ -106,6 +106,8 @@ impl Hinted for EngineError {
             | EngineError::NoRowShares { .. }
             | EngineError::Sampling(_)
             | EngineError::Compute(ggml::Error::NoCuda(_) | ggml::Error::NoSuchGpu { .. }) => 2,
+            #[cfg(feature = "rpc")]
+            EngineError::Compute(ggml::Error::NoSuchRpcDevice { .. }) => 2,
             _ => 1,
         }
     }
@@ -318,6 +320,13 @@ fn hint_text(hint: &Hint) -> String {
         Hint::UseCpu => "use --device cpu to compute without a GPU",
         Hint::Restart => "start the program again; if the error comes back, use --device cpu",
         Hint::ListDevices => "`longhand devices` lists the GPUs",
+        Hint::NameServer => {
+            "name the servers with --rpc HOST:PORT; `longhand devices --rpc HOST:PORT` lists their devices"
+        }
+        Hint::StartServer => {
+            "start the server there (`longhand rpc-server`), and look whether a firewall is between; then start again: a \
+             conversation that was kept goes on with `longhand chat --resume`"
+        }
         Hint::InstallCublas => {
             "install NVIDIA's cuBLAS of the release that is missing: package libcublas-13-0 or `pip install nvidia-cublas` \
              for libcublas.so.13, libcublas-12-9 or `pip install nvidia-cublas-cu12` for libcublas.so.12. What pip installs \
@@ -452,6 +461,8 @@ mod tests {
             (Hint::Restart, "--device cpu"),
             (Hint::ListDevices, "`longhand devices`"),
             (Hint::InstallCublas, "--device cpu"),
+            (Hint::NameServer, "--rpc HOST:PORT"),
+            (Hint::StartServer, "`longhand rpc-server`"),
             (Hint::LargerBudget, "-ctk q8_0 -ctv q8_0"),
             (Hint::SmallerParameters, "--keep ROWS"),
             (Hint::OtherPolicy("snapkv"), "--policy snapkv"),

@@ -342,6 +342,10 @@ pub enum Hint {
     CheckPath,
     /// Free space on the disk, or use another path.
     FreeDiskSpace,
+    /// Name the servers that have the devices.
+    NameServer,
+    /// Start the server, or another version of it, and go on.
+    StartServer,
     /// Advice in plain words.
     Advice(Cow<'static, str>),
 }
@@ -371,6 +375,10 @@ impl Hint {
             ggml::Error::NoCublas(_) => Hint::InstallCublas,
             ggml::Error::NoProducts(_) => Hint::OtherTensorType { cpu_can: true },
             ggml::Error::NoSuchGpu { .. } => Hint::ListDevices,
+            #[cfg(feature = "rpc")]
+            ggml::Error::NoSuchRpcDevice { .. } => Hint::NameServer,
+            #[cfg(feature = "rpc")]
+            ggml::Error::Rpc { problem, .. } => for_server(problem),
             ggml::Error::Device(_) | ggml::Error::Aborted { out_of_memory: false, .. } => Hint::Restart,
             ggml::Error::Aborted { out_of_memory: true, .. } => Hint::LeaveDeviceMemoryFree,
             _ => return None,
@@ -432,8 +440,33 @@ impl fmt::Display for Hint {
             Hint::OtherModel => "use another model",
             Hint::CheckPath => "check the path, and that it is a file that you may read or write",
             Hint::FreeDiskSpace => "free some space on the disk, or use another path",
+            Hint::NameServer => "name the servers that have the devices",
+            Hint::StartServer => {
+                "start the server there, and look whether a firewall is between; then start again, where nothing that was kept \
+                 is lost"
+            }
             Hint::Advice(text) => text,
         })
+    }
+}
+
+/// What to do about a server.
+#[cfg(feature = "rpc")]
+fn for_server(problem: &ggml::rpc::RpcProblem) -> Hint {
+    use ggml::rpc::RpcProblem;
+    match problem {
+        RpcProblem::Address => {
+            Hint::advice("give the name or number of a machine, a colon and a port: gpu-box:50052")
+        }
+        RpcProblem::Unresolved(_) => Hint::advice("check the name, or give the number of the machine"),
+        RpcProblem::Silent(_) => Hint::advice(
+            "it may serve another client: the server of llama.cpp has one at a time; or the port is another program's",
+        ),
+        RpcProblem::NotRpc | RpcProblem::Version { .. } => Hint::advice(
+            "run the same version of this program there, or a server of llama.cpp with the same protocol",
+        ),
+        RpcProblem::Twice => Hint::advice("name each server once"),
+        _ => Hint::StartServer,
     }
 }
 
@@ -474,6 +507,8 @@ mod tests {
             Hint::OtherModel,
             Hint::CheckPath,
             Hint::FreeDiskSpace,
+            Hint::NameServer,
+            Hint::StartServer,
             Hint::advice("read the text again"),
         ]
     }
@@ -515,6 +550,8 @@ mod tests {
             ggml::Error::NoProducts("tq1_0").into(),
             ggml::Error::NoSuchGpu { index: 1, gpus: 1 }.into(),
             ggml::Error::Device("lost".into()).into(),
+            #[cfg(feature = "rpc")]
+            ggml::Error::NoSuchRpcDevice { index: 1, devices: 1 }.into(),
             ggml::Error::Aborted { message: "out of memory".into(), out_of_memory: true }.into(),
             ggml::Error::Aborted { message: "assertion failed".into(), out_of_memory: false }.into(),
             EngineError::ContextFull { needed: 40, context: 32 },
@@ -528,7 +565,27 @@ mod tests {
             EngineError::Setting { what: "context".into(), reason: "wrong".into(), hint: Hint::OtherModel },
         ];
         errors.extend(heads_errors().into_iter().map(EngineError::from));
+        #[cfg(feature = "rpc")]
+        errors.extend(server_errors());
         errors
+    }
+
+    #[cfg(feature = "rpc")]
+    fn server_errors() -> impl Iterator<Item = EngineError> {
+        use ggml::rpc::RpcProblem;
+        let problems = [
+            RpcProblem::Address,
+            RpcProblem::Unresolved("unknown".into()),
+            RpcProblem::Unreachable("refused".into()),
+            RpcProblem::Silent(10),
+            RpcProblem::NotRpc,
+            RpcProblem::Version { found: "6.0.0".into(), needed: "7.0.0".into() },
+            RpcProblem::Devices(0),
+            RpcProblem::Twice,
+            RpcProblem::WrongAnswer("0".into()),
+            RpcProblem::Lost("reset".into()),
+        ];
+        problems.map(|problem| ggml::Error::Rpc { server: "box".into(), problem }.into()).into_iter()
     }
 
     /// No flag, no command of the program and no hint is in a library's text.

@@ -52,6 +52,14 @@ pub use session::{Prefill, Session, SessionOptions, TextReading, sync_all};
 pub use setup::plan;
 pub use setup::{Context, HeadSource, Setup, SetupOptions};
 
+/// Devices of other machines: [`rpc::add_servers`] names the servers.
+#[cfg(feature = "rpc")]
+pub mod rpc {
+    pub use ggml::rpc::{
+        ClientEvent, DEFAULT_PORT, RpcDevice, RpcProblem, Server, StopServer, add_servers, devices, memory,
+    };
+}
+
 /// What is kept on disk: conversations, and documents that were read.
 pub mod saved {
     pub use crate::chat::{

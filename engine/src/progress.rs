@@ -104,7 +104,7 @@ pub enum Notice {
         /// Layers of the model.
         layers: usize,
     },
-    /// Layers are on several devices.
+    /// Layers are on several devices, or on another machine.
     LayersOnDevices {
         /// How many layers each device has, in the order of the layers.
         on_devices: Vec<(DeviceKind, usize)>,

@@ -21,6 +21,8 @@ use crate::cuda::stream::{Stream, multiprocessors, use_gpu};
 use crate::graph::GraphNodes;
 #[cfg(feature = "cuda")]
 use crate::recording::RecordingState;
+#[cfg(feature = "rpc")]
+use crate::rpc;
 use crate::{BufferType, DeviceTask, Error, Graph, InterruptFlag, ReadyGraph, Type, fatal, log};
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
@@ -80,6 +82,9 @@ enum Device {
     /// A GPU.
     #[cfg(feature = "cuda")]
     Cuda(Stream),
+    /// A device of another machine.
+    #[cfg(feature = "rpc")]
+    Rpc(Arc<rpc::Client>),
 }
 
 /// ggml's threads.
@@ -90,8 +95,12 @@ struct Pool {
 
 impl Drop for Backend {
     fn drop(&mut self) {
-        // SAFETY: owned and freed once, before the pool that it uses (a field).
-        unsafe { sys::ggml_backend_free(self.raw.as_ptr()) };
+        // SAFETY: owned and freed once, before the pool that it uses (a field), and when a server was sent all that it is to
+        // compute.
+        unsafe {
+            sys::ggml_backend_synchronize(self.raw.as_ptr());
+            sys::ggml_backend_free(self.raw.as_ptr());
+        }
     }
 }
 
@@ -169,9 +178,49 @@ impl Backend {
         graph.check_all_operations(self.raw, self.has_own_operations())
     }
 
-    /// Whether it computes operations of our own, and not ggml's alone.
+    /// Whether it computes operations of our own, and not ggml's alone. On another machine, an operation of our own would be
+    /// a jump to an address of this process.
     pub fn has_own_operations(&self) -> bool {
-        !matches!(self.device, Some(Device::Portable))
+        match self.device {
+            Some(Device::Portable) => false,
+            #[cfg(feature = "rpc")]
+            Some(Device::Rpc(_)) => false,
+            _ => true,
+        }
+    }
+
+    /// A device of another machine, by its number among those of [`rpc::add_servers`], of whose memory at most `memory` bytes
+    /// are allocated. Connects to its server, unless another backend has a connection.
+    ///
+    /// # Errors
+    /// Where there is no such device, or its server cannot be used.
+    #[cfg(feature = "rpc")]
+    pub fn rpc(index: usize, memory: Option<usize>) -> Result<Backend, Error> {
+        crate::listen();
+        let (raw, client) = rpc::start(index)?;
+        let mut backend = Backend::new(raw, None, memory);
+        backend.device = Some(Device::Rpc(client));
+        Ok(backend)
+    }
+
+    /// Bytes that were sent to another machine, and received from there; `None` where this one computes. Backends of one
+    /// server share a connection.
+    #[cfg(feature = "rpc")]
+    pub fn traffic(&self) -> Option<(u64, u64)> {
+        match &self.device {
+            Some(Device::Rpc(client)) => Some(client.traffic()),
+            _ => None,
+        }
+    }
+
+    /// ggml's number of custom operations, for tests of what servers refuse.
+    #[cfg(all(feature = "rpc", feature = "testing"))]
+    pub const CUSTOM_OPERATION: u32 = sys::GGML_OP_CUSTOM;
+
+    /// ggml's backend, for as long as this lives.
+    #[cfg(feature = "rpc")]
+    pub(crate) fn raw(&self) -> sys::ggml_backend_t {
+        self.raw.as_ptr()
     }
 
     /// GPU number `index` in CUDA's order, of whose memory at most `memory` bytes are allocated.
@@ -230,7 +279,7 @@ impl Backend {
         let raw = unsafe { sys::ggml_backend_get_default_buffer_type(self.raw.as_ptr()) };
         let ty = BufferType::from_raw(raw).within(self.budget.clone());
         #[cfg(feature = "testing")]
-        let ty = if self.has_own_operations() { ty } else { ty.with_nan() };
+        let ty = if matches!(self.device, Some(Device::Portable)) { ty.with_nan() } else { ty };
         ty
     }
 
@@ -270,13 +319,19 @@ impl Backend {
         self.pool.as_ref().map_or(1, |pool| pool.threads)
     }
 
-    /// Computes the graph to its end; returns when its results are ready.
+    /// Computes the graph to its end; returns when its results are ready. To another machine the graph is only sent: whoever
+    /// reads a result waits for it, and gets the error if the machine is lost.
+    ///
+    /// # Errors
+    /// Where the graph does not fit the backend, or the computation failed, or the server of the backend is lost.
     pub fn compute(&self, graph: &ReadyGraph) -> Result<(), Error> {
         self.compute_watched(graph, None)
     }
 
     /// The same, unless `interrupt` is set. Setting it later stops the computation at the next operation, on a GPU at
     /// the next one of our own. Other computations of the backend go on.
+    ///
+    /// On another machine only the first computation of a graph is stopped, some 64 operations later.
     ///
     /// # Errors
     /// [`Error::Interrupted`] where it was stopped. Nothing says then which results were written.
@@ -317,7 +372,7 @@ impl Backend {
             graph.check_backend(self.raw, self.number, self.has_own_operations())?;
             match &self.device {
                 None => self.compute_segment(nodes, nodes.numbers.clone()),
-                Some(Device::Portable) => self.compute_in_segments(nodes, watch),
+                Some(Device::Portable) => self.compute_in_segments(nodes, watch, || Ok(())),
                 Some(Device::Emulated) => self.launch(nodes, parts, std::ptr::null_mut(), watch),
                 #[cfg(feature = "cuda")]
                 Some(Device::Cuda(stream)) => {
@@ -330,6 +385,8 @@ impl Backend {
                     stream.wait()?;
                     started
                 }
+                #[cfg(feature = "rpc")]
+                Some(Device::Rpc(client)) => self.send(client, graph, nodes, watch),
             }
         });
         if let Err(error @ Error::Device(_)) = &result {
@@ -378,14 +435,52 @@ impl Backend {
 
     /// Starts the computation of ggml's nodes of these numbers. The CPU also ends it.
     fn compute_segment(&self, nodes: &GraphNodes, numbers: Range<i32>) -> Result<(), Error> {
+        self.compute_again(nodes, numbers, 0)
+    }
+
+    /// The same for a graph that a server may keep under this number; 0 is none.
+    fn compute_again(&self, nodes: &GraphNodes, numbers: Range<i32>, uid: u64) -> Result<(), Error> {
         let Range { start, end } = numbers;
         // SAFETY: a live backend, and nodes of a live graph. They have memory, or the graph would be no ReadyGraph. All
         // memory they refer to is kept by the graph's context and locked, and this backend reaches it.
-        check(unsafe { sys::longhand_compute_segment(self.raw.as_ptr(), nodes.raw.as_ptr(), start, end) })
+        check(unsafe {
+            sys::longhand_compute_segment(self.raw.as_ptr(), nodes.raw.as_ptr(), start, end, uid)
+        })
+    }
+
+    /// Sends a graph to its server: whole, and then only its number. The first time it is sent in segments if it may be
+    /// interrupted, with a wait after each.
+    #[cfg(feature = "rpc")]
+    fn send(
+        &self,
+        client: &rpc::Client,
+        graph: &ReadyGraph,
+        nodes: &GraphNodes,
+        watch: Option<&Watch>,
+    ) -> Result<(), Error> {
+        client.check()?;
+        let _turn = client.lock_graphs();
+        let (uid, is_first) = graph.repeated.uid();
+        // SAFETY: a live backend of this client.
+        let wait = || unsafe { rpc::wait(self.raw) }.and_then(|()| client.check());
+        match watch {
+            Some(_) if is_first => self.compute_in_segments(nodes, watch, wait),
+            _ if nodes.numbers.is_empty() => Ok(()),
+            _ => {
+                self.compute_again(nodes, nodes.numbers.clone(), uid)?;
+                client.check()
+            }
+        }
     }
 
     /// Computes a graph of ggml's nodes, some at a time, so that it can be interrupted where ggml's backend cannot.
-    fn compute_in_segments(&self, nodes: &GraphNodes, watch: Option<&Watch>) -> Result<(), Error> {
+    /// `wait` returns when a segment is computed.
+    fn compute_in_segments(
+        &self,
+        nodes: &GraphNodes,
+        watch: Option<&Watch>,
+        wait: impl Fn() -> Result<(), Error>,
+    ) -> Result<(), Error> {
         /// Those of about one layer.
         const NODES: usize = 64;
         let Range { start, end } = nodes.numbers;
@@ -393,8 +488,15 @@ impl Backend {
             let segment = first..end.min(first + NODES as i32);
             watch.map_or(Ok(()), |watch| watch.flag.check())?;
             #[cfg(feature = "testing")]
-            segment.clone().try_for_each(|_| self.count_operation())?;
+            segment.clone().try_for_each(|_| {
+                // The CPU counts in its callback, a server has none.
+                if let Some(watch) = watch.filter(|_| self.pool.is_none()) {
+                    watch.count_operation();
+                }
+                self.count_operation()
+            })?;
             self.compute_segment(nodes, segment)?;
+            wait()?;
         }
         Ok(())
     }

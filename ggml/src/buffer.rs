@@ -147,6 +147,22 @@ impl BufferType {
         let _ = buffer;
     }
 
+    /// An error if it is memory of another machine whose server is lost.
+    pub(crate) fn check_server(&self) -> Result<(), Error> {
+        #[cfg(feature = "rpc")]
+        crate::rpc::check_memory(self.raw)?;
+        Ok(())
+    }
+
+    /// The bytes that are written to it at once, at most.
+    pub(crate) fn max_write(&self) -> usize {
+        #[cfg(feature = "rpc")]
+        if crate::rpc::is_remote(self.raw) {
+            return crate::rpc::MAX_WRITE;
+        }
+        usize::MAX
+    }
+
     /// Whether there is a limit.
     pub(crate) fn is_bounded(&self) -> bool {
         self.budget.is_some()

@@ -323,6 +323,7 @@ impl Context {
         let charge = ty.charge("tensors", bytes)?;
         // SAFETY: as above; returns null on failure.
         let raw = unsafe { sys::ggml_backend_alloc_ctx_tensors_from_buft(self.inner.raw.as_ptr(), ty.raw()) };
+        ty.check_server()?;
         let buffer = buffer::Inner::new(raw, charge).ok_or_else(|| Error::OutOfMemory {
             what: "tensors".into(),
             bytes,

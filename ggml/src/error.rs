@@ -183,6 +183,24 @@ pub enum Error {
         /// Number of GPUs.
         gpus: usize,
     },
+    /// A server of devices cannot be used, or is lost.
+    #[cfg(feature = "rpc")]
+    #[error("RPC server {server}: {problem}")]
+    Rpc {
+        /// The server as it was given, such as `192.168.1.7:50052`.
+        server: String,
+        /// What is wrong.
+        problem: crate::rpc::RpcProblem,
+    },
+    /// The servers have fewer devices.
+    #[cfg(feature = "rpc")]
+    #[error("there is no device rpc:{index}; the RPC servers have {devices} devices, with numbers from 0 on")]
+    NoSuchRpcDevice {
+        /// The number asked for.
+        index: usize,
+        /// Number of devices of all servers.
+        devices: usize,
+    },
     /// Work could not be launched on a device, or failed there.
     #[error("the device failed: {0}")]
     Device(String),

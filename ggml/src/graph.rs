@@ -318,6 +318,9 @@ pub struct ReadyGraph {
     checked_for: AtomicU64,
     /// What a device has recorded of it.
     pub(crate) recording: DeviceRecording,
+    /// What servers keep of it.
+    #[cfg(feature = "rpc")]
+    pub(crate) repeated: crate::rpc::RepeatedGraph,
 }
 
 impl GraphAllocator {
@@ -388,6 +391,7 @@ impl GraphAllocator {
         if !allocated {
             // ggml has freed the old memory.
             memory.charge = None;
+            self.buffer_type.check_server()?;
             return Err(Error::OutOfMemory {
                 what: "compute buffers".into(),
                 bytes: self.measure_locked(&graph),
@@ -434,7 +438,15 @@ impl ReadyGraph {
         let selections = selections.filter(|(_, selection)| operands.contains(&selection.numbers));
         let selections = selections.map(|(number, _)| number).collect();
         drop(state);
-        ReadyGraph { graph, nodes, selections, checked_for: AtomicU64::new(0), recording }
+        ReadyGraph {
+            graph,
+            nodes,
+            selections,
+            checked_for: AtomicU64::new(0),
+            recording,
+            #[cfg(feature = "rpc")]
+            repeated: Default::default(),
+        }
     }
 
     /// The stages of the graph, which are computed one after the other. There is one more than results of

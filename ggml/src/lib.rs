@@ -44,6 +44,8 @@ mod interrupt;
 pub mod log;
 mod ops;
 mod recording;
+#[cfg(feature = "rpc")]
+pub mod rpc;
 mod selection;
 mod tensor;
 mod threads;

@@ -204,9 +204,7 @@ impl Tensor {
         self.access("write", Access::Write, range, |bounds| {
             bounds.note_write(self, range, || largest(bytes));
             // SAFETY: the tensor has memory, which is locked, and the range lies inside it.
-            unsafe {
-                sys::ggml_backend_tensor_set(self.raw.as_ptr(), data.as_ptr().cast(), offset, range.bytes)
-            }
+            unsafe { self.set_bytes(offset, bytes) }
         })
     }
 
@@ -270,7 +268,7 @@ impl Tensor {
             match (from_host, to_host) {
                 (true, false) => {
                     let address = (*source).data.cast::<u8>().add(from_offset);
-                    sys::ggml_backend_tensor_set(to, address.cast(), offset, bytes);
+                    self.set_bytes(offset, std::slice::from_raw_parts(address, bytes));
                 }
                 (false, true) => {
                     let address = (*to).data.cast::<u8>().add(offset);
@@ -279,11 +277,32 @@ impl Tensor {
                 _ => {
                     let mut copy = vec![0u8; bytes];
                     sys::ggml_backend_tensor_get(source, copy.as_mut_ptr().cast(), from_offset, bytes);
-                    sys::ggml_backend_tensor_set(to, copy.as_ptr().cast(), offset, bytes);
+                    self.set_bytes(offset, &copy);
                 }
             }
         }
-        Ok(())
+        self.check_server()?;
+        from.check_server()
+    }
+
+    /// Copies bytes to the tensor, as many at once as its memory takes.
+    ///
+    /// # Safety
+    /// The tensor has memory, which is locked, and the bytes lie inside it.
+    unsafe fn set_bytes(&self, offset: usize, bytes: &[u8]) {
+        let at_once = self.memory_type().map_or(usize::MAX, |memory| memory.max_write());
+        for (number, piece) in bytes.chunks(at_once.min(bytes.len()).max(1)).enumerate() {
+            let offset = offset + number * at_once.min(bytes.len());
+            // SAFETY: the caller's promise.
+            unsafe {
+                sys::ggml_backend_tensor_set(self.raw.as_ptr(), piece.as_ptr().cast(), offset, piece.len())
+            }
+        }
+    }
+
+    /// An error if the tensor lies on another machine whose server is lost. The caller holds a lock on the context.
+    fn check_server(&self) -> Result<(), Error> {
+        self.memory_type().map_or(Ok(()), |memory| memory.check_server())
     }
 
     fn check_element<T: Element>(&self) -> Result<(), Error> {
@@ -307,7 +326,7 @@ impl Tensor {
             let _memory = self.context.lock_graph_memory()?;
             self.check_range(what, access, range)?;
             work(bounds);
-            Ok(())
+            self.check_server()
         };
         if self.root() != self.raw {
             // Its data may belong to another context.

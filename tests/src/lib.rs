@@ -6,6 +6,7 @@ pub mod fixtures;
 pub mod golden;
 pub mod npy;
 pub mod packed;
+pub mod servers;
 pub mod talking;
 
 use std::path::PathBuf;
@@ -20,7 +21,8 @@ pub fn data(path: &str) -> PathBuf {
 }
 
 /// The devices under test, in the order of the layers. `LONGHAND_TEST_DEVICE` names them: `cpu` (the default, which is
-/// none), `emulated`, `portable` or `cuda`, or several with commas, such as `emulated,emulated`.
+/// none), `emulated`, `portable`, `cuda` or `rpc`, or several with commas, such as `emulated,emulated`. Each `rpc` is a
+/// server of its own in this process.
 ///
 /// # Panics
 /// If the variable has another value.
@@ -30,7 +32,8 @@ pub fn devices() -> Vec<DeviceKind> {
         "emulated" => DeviceKind::Emulated(number),
         "portable" => DeviceKind::Portable(number),
         "cuda" => DeviceKind::Cuda(number),
-        _ => panic!("LONGHAND_TEST_DEVICE={names}: cpu, emulated, portable or cuda"),
+        "rpc" => servers::numbered(number),
+        _ => panic!("LONGHAND_TEST_DEVICE={names}: cpu, emulated, portable, cuda or rpc"),
     };
     names.split(',').filter(|name| *name != "cpu").enumerate().map(kind).collect()
 }
@@ -54,9 +57,13 @@ pub fn host_devices(layers: &[usize]) -> Vec<DeviceOptions> {
     layers.iter().enumerate().map(device).collect()
 }
 
-/// Whether the first device under test is a portable one.
+/// Whether the first device under test computes ggml's operations only.
 pub fn is_portable() -> bool {
-    matches!(devices().first(), Some(DeviceKind::Portable(_)))
+    devices().first().is_some_and(has_no_kernels)
+}
+
+fn has_no_kernels(device: &DeviceKind) -> bool {
+    matches!(device, DeviceKind::Portable(_) | DeviceKind::Rpc(_))
 }
 
 /// The first device under test, or [`host_device`], for tests that need a device.
@@ -70,11 +77,11 @@ pub fn is_host() -> bool {
 }
 
 /// Added to the tolerance of logits: 0 on the CPU, 0.01 on a device, where attention of many queries
-/// multiplies in f16. On a portable device ggml's CPU also adds f16 values in f16: 0.02.
+/// multiplies in f16. On a portable device, or a server, ggml's CPU also adds f16 values in f16: 0.02.
 pub fn device_tolerance() -> f32 {
     match devices()[..] {
         [] => 0.0,
-        ref devices if devices.iter().any(|device| matches!(device, DeviceKind::Portable(_))) => 2e-2,
+        ref devices if devices.iter().any(has_no_kernels) => 2e-2,
         _ => 1e-2,
     }
 }

@@ -1,8 +1,8 @@
 //! Flags for devices: the CPU, or GPUs for some layers.
 
 use clap::Args;
-use longhand::DeviceKind;
 use longhand::setup::{DeviceRequest, GpuLayers, HostExperts};
+use longhand::{DeviceKind, EngineError};
 use terminal::console::visible;
 use terminal::format;
 use terminal::values;
@@ -13,10 +13,15 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Device")]
 pub struct DeviceArgs {
-    /// Devices, also -dev: auto (all GPUs that there are), cpu, cuda:N, or several with commas in the order of the layers:
-    /// cuda:0,cuda:1 (see `longhand devices`)
+    /// Devices, also -dev: auto (those of --rpc and all GPUs that there are), cpu, cuda:N, rpc:N, or several with commas in
+    /// the order of the layers: cuda:0,cuda:1 (see `longhand devices`)
     #[arg(long, value_name = "DEVICES", default_value = "auto", value_parser = device)]
     pub device: DeviceRequest,
+    /// Servers whose devices compute too, with commas: HOST:PORT, or HOST with port 50052. `longhand rpc-server` is one, and
+    /// llama.cpp's rpc-server. There is no encryption: see docs/rpc.md
+    #[cfg(feature = "rpc")]
+    #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
+    pub rpc: Vec<String>,
     /// How the layers on several GPUs are shared, also -ts: 3,1 is three quarters and one [default: by their memory]
     #[arg(long, value_name = "SHARES", value_parser = shares, allow_hyphen_values = true)]
     pub tensor_split: Option<Shares>,
@@ -38,6 +43,16 @@ pub struct DeviceArgs {
 pub struct Shares(pub Vec<f64>);
 
 impl DeviceArgs {
+    /// Connects to the servers of `--rpc`, so that their devices have numbers.
+    ///
+    /// # Errors
+    /// Where one of them is no server, or does not answer.
+    pub fn add_servers(&self) -> Result<(), EngineError> {
+        #[cfg(feature = "rpc")]
+        longhand::rpc::add_servers(&self.rpc)?;
+        Ok(())
+    }
+
     /// The flags that were given, as words of a command line.
     pub fn words(&self) -> Vec<String> {
         let device = match &self.device {
@@ -59,6 +74,8 @@ impl DeviceArgs {
         let memory = list(self.memory.iter().map(|bytes| format::bytes_flag(*bytes))).filter(|_| on_gpu);
         let shares = self.tensor_split.iter().flat_map(|Shares(shares)| shares);
         let flags = [
+            #[cfg(feature = "rpc")]
+            ("--rpc", list(self.rpc.iter().cloned())),
             ("--device", device),
             ("--tensor-split", list(shares.map(f64::to_string))),
             ("-ngl", layers),
@@ -84,7 +101,8 @@ enum Named {
     Device(DeviceKind),
 }
 
-fn device(text: &str) -> Result<DeviceRequest, Failure> {
+/// A list of devices.
+pub fn device(text: &str) -> Result<DeviceRequest, Failure> {
     let names: Vec<&str> = text.split(',').map(str::trim).collect();
     let named = names.iter().map(|name| named_device(name)).collect::<Result<Vec<Named>, Failure>>()?;
     let mut devices = Vec::new();
@@ -118,6 +136,8 @@ fn named_device(name: &str) -> Result<Named, Failure> {
     /// Devices with numbers: `cuda:0`, llama.cpp's `CUDA0`, and `cuda`, which is the first.
     const NUMBERED: &[Numbered] = &[
         ("cuda", DeviceKind::Cuda),
+        #[cfg(feature = "rpc")]
+        ("rpc", DeviceKind::Rpc),
         #[cfg(feature = "testing")]
         ("emulated", DeviceKind::Emulated),
         #[cfg(feature = "testing")]
@@ -191,6 +211,8 @@ mod tests {
             ("cuda", DeviceKind::Cuda(0).into()),
             ("cuda:1", DeviceKind::Cuda(1).into()),
             ("CUDA1", DeviceKind::Cuda(1).into()),
+            #[cfg(feature = "rpc")]
+            ("RPC1", DeviceKind::Rpc(1).into()),
         ] {
             assert_eq!(device(text), Ok(expected), "{text}");
         }

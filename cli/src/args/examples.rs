@@ -227,6 +227,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     ("devices", &[("a table", "longhand devices"), ("for a program", "longhand devices --json")]),
     (
+        "rpc-server",
+        &[
+            ("for programs on this machine, and for ssh", "longhand rpc-server"),
+            ("for a network without strangers", "longhand rpc-server --host 0.0.0.0 --port 50052"),
+        ],
+    ),
+    (
         "models",
         &[
             ("all that are found", "longhand models"),

@@ -150,7 +150,7 @@ impl<'a> Demo<'a> {
         let options = SetupOptions {
             context: Context::Tokens(context),
             policy: Some(PolicyChoice::default()),
-            ..args.model.setup_options(app)
+            ..args.model.setup_options(app)?
         };
         let engine = app.load(&app.resolve(&model, &options, tokens)?)?;
         Ok(Demo { app, engine, options, document, preamble, tokens, context, quiet: args.json })

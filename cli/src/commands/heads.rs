@@ -120,7 +120,7 @@ pub fn run(app: &App, args: &HeadsArgs) -> Result<()> {
 
 fn run_calibrate(app: &App, args: &CalibrateArgs) -> Result<()> {
     let model = app.open(args.model.source(app, args.model_arg.path.as_deref())?)?;
-    let setup_options = args.model.setup_options(app);
+    let setup_options = args.model.setup_options(app)?;
     let engine = load(app, &model, &setup_options)?;
     let asked = CalibrationOptions { period: args.period, seed: args.seed, ..CalibrationOptions::default() };
     let options = calibration_options(&engine, asked)?;
@@ -149,7 +149,7 @@ fn run_show(app: &App, args: &ShowArgs) -> Result<()> {
         Some(path) => HeadProfile::load(path)?,
         None => {
             let model = app.open(args.model.source(app, args.model_arg.path.as_deref())?)?;
-            let (setup_options, razor) = (args.model.setup_options(app), "razor".parse()?);
+            let (setup_options, razor) = (args.model.setup_options(app)?, "razor".parse()?);
             let profiles = Profiles::new(&model, &setup_options);
             let profile = match app.interrupt.computing(|| profiles.find(&razor, &mut app.reporter()))? {
                 Found::Profile(profile) => Some(profile),
@@ -205,7 +205,7 @@ fn run_import(app: &App, args: &ImportArgs) -> Result<()> {
             HeadShape::new(shape.n_layers, shape.n_heads, shape.n_kv_heads)?
         }
     };
-    let setup_options = args.model.setup_options(app);
+    let setup_options = args.model.setup_options(app)?;
     let fingerprint = model.as_ref().map(|model| app.identify(model, &setup_options)).transpose()?;
     let threshold = args.threshold.map(HeadThreshold::MinScore).or(args.share.map(HeadThreshold::TopShare));
     let profile = import::import(&args.map, &ImportOptions { shape, fingerprint, threshold })?;

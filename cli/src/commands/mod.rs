@@ -8,10 +8,10 @@ mod completions;
 mod demo;
 mod heads;
 mod inspect;
-#[cfg(feature = "lab")]
-mod lab;
 mod plan;
 mod read;
+#[cfg(feature = "rpc")]
+mod rpc_server;
 mod stored;
 
 use std::ffi::OsString;
@@ -22,6 +22,8 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use terminal::console::Console;
 use terminal::interrupt;
 
+#[cfg(feature = "lab")]
+use self::bench::lab;
 use self::inspect::{devices, logits, model, models, policies, text, tokenize};
 use self::stored::{config, documents, sessions};
 use crate::app::App;
@@ -87,6 +89,8 @@ enum Command {
     #[cfg(feature = "lab")]
     Eval(lab::EvalCommand),
     Devices(devices::DevicesArgs),
+    #[cfg(feature = "rpc")]
+    RpcServer(rpc_server::RpcServerArgs),
     #[command(alias = "show")]
     Inspect(model::InspectArgs),
     Tokenize(tokenize::TokenizeArgs),
@@ -168,6 +172,8 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         #[cfg(feature = "lab")]
         Command::Eval(args) => lab::run_eval(&app, &args),
         Command::Devices(args) => devices::run(&app, &args),
+        #[cfg(feature = "rpc")]
+        Command::RpcServer(args) => rpc_server::run(&app, &args),
         Command::Inspect(args) => model::run(&app, &args),
         Command::Text(args) => text::run(&app, &args),
         Command::Tokenize(args) => tokenize::run(&app, &args),

@@ -68,7 +68,7 @@ pub fn run(app: &App, args: &ReadArgs) -> Result<()> {
         return Err(Failure::usage(message, "give the model with -m MODEL").into());
     }
     let source = args.model.source(app, None)?;
-    let options = args.session.apply(args.model.setup_options(app))?;
+    let options = args.session.apply(args.model.setup_options(app)?)?;
     app.introduce(&source, Purpose::Read);
     let model = app.open(source)?;
     // Before the documents are read: the process that this starts would keep a copy of them.

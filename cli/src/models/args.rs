@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use hub::{self, HubModel};
-use longhand::{ModelSource, SetupOptions};
+use longhand::{EngineError, ModelSource, SetupOptions};
 use models::shapes::{FileType, ModelShape};
 use terminal::values;
 
@@ -188,8 +188,12 @@ impl ModelArgs {
         words
     }
 
-    /// Setup options with these flags. Prints a note for each flag without effect.
-    pub fn setup_options(&self, app: &App) -> SetupOptions {
+    /// Setup options with these flags. Prints a note for each flag without effect, and connects to the servers of `--rpc`.
+    ///
+    /// # Errors
+    /// Where such a server cannot be used.
+    pub fn setup_options(&self, app: &App) -> Result<SetupOptions, EngineError> {
+        self.device.add_servers()?;
         for note in self.unused.notes() {
             app.console.note(&format!("note: {note}"));
         }
@@ -210,7 +214,7 @@ impl ModelArgs {
                 "note: {threads} threads compute, one for each processor that can be used; more would be slower"
             ));
         }
-        options
+        Ok(options)
     }
 }
 

@@ -74,7 +74,7 @@ fn notice_text(notice: &Notice) -> Option<String> {
             format!("note: {on_gpu} of {layers} layers are on the GPU, the others on the CPU")
         }
         Notice::LayersOnDevices { on_devices, on_host } => {
-            let on_devices = on_devices.iter().map(|(device, layers)| format!("{layers} on {device}"));
+            let on_devices = on_devices.iter().map(|(device, layers)| format!("{layers} on {}", device.full_name()));
             let on_host = (*on_host > 0).then(|| format!("{on_host} on the CPU"));
             format!("note: layers: {}", on_devices.chain(on_host).collect::<Vec<_>>().join(", "))
         }

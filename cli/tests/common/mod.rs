@@ -265,6 +265,16 @@ impl Running {
         }
     }
 
+    /// Waits for a word after `text` on stdout, and returns it.
+    #[track_caller]
+    pub fn read_after(&mut self, text: &str) -> String {
+        self.wait_for(text);
+        self.wait_for("\n");
+        let seen = String::from_utf8_lossy(&self.seen).into_owned();
+        let after = seen.split_once(text).and_then(|(_, after)| after.split_whitespace().next());
+        after.expect("a word").to_owned()
+    }
+
     /// Sends the signal of Ctrl-C.
     #[cfg(unix)]
     pub fn interrupt(&self) {

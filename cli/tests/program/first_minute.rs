@@ -57,9 +57,15 @@ fn quiet_runs_print_no_notes() {
 
 /// Examples that take long.
 const SLOW: [&str; 2] = ["longhand demo", "longhand recall"];
-/// Examples that change the cached head profile, or need files of other projects or a network, begin so.
-const ELSEWHERE: [&str; 4] =
-    ["longhand heads calibrate", "longhand heads import", "longhand chat -hf", "longhand eval ruler"];
+/// Examples that change the cached head profile, need files of other projects or a network, or end when they are stopped,
+/// begin so.
+const ELSEWHERE: [&str; 5] = [
+    "longhand heads calibrate",
+    "longhand heads import",
+    "longhand chat -hf",
+    "longhand eval ruler",
+    "longhand rpc-server",
+];
 
 const HEADS: &str = r#"{"format":"longhand-heads","version":1,"layers":4,"heads":8,"kv_heads":4,
     "retrieval":[[],[0],[],[1,2]],"provenance":{"source":"a test"}}"#;

@@ -27,6 +27,8 @@ mod needle;
 mod own_files;
 mod reading;
 mod recall;
+#[cfg(feature = "rpc")]
+mod rpc;
 mod sessions;
 mod sources;
 mod speeds;

@@ -155,6 +155,30 @@ pub enum DeviceKind {
     Portable(usize),
     /// An NVIDIA GPU, by CUDA's number.
     Cuda(usize),
+    /// A device of another machine, by its number among those of [`rpc::add_servers`](crate::rpc::add_servers).
+    #[cfg(feature = "rpc")]
+    Rpc(usize),
+}
+
+impl DeviceKind {
+    /// Its name, with its machine where that is another one: `rpc:0 (192.168.1.7:50052)`.
+    pub fn full_name(&self) -> String {
+        #[cfg(feature = "rpc")]
+        if let DeviceKind::Rpc(number) = self
+            && let Some(device) = ggml::rpc::devices().get(*number)
+        {
+            return format!("{self} ({})", device.server);
+        }
+        self.to_string()
+    }
+
+    /// Whether it is a device of another machine.
+    pub(crate) fn is_remote(&self) -> bool {
+        #[cfg(feature = "rpc")]
+        return matches!(self, DeviceKind::Rpc(_));
+        #[cfg(not(feature = "rpc"))]
+        false
+    }
 }
 
 impl fmt::Display for DeviceKind {
@@ -165,6 +189,8 @@ impl fmt::Display for DeviceKind {
             #[cfg(feature = "testing")]
             DeviceKind::Portable(number) => write!(f, "portable:{number}"),
             DeviceKind::Cuda(number) => write!(f, "cuda:{number}"),
+            #[cfg(feature = "rpc")]
+            DeviceKind::Rpc(number) => write!(f, "rpc:{number}"),
         }
     }
 }
@@ -345,6 +371,8 @@ impl DeviceOptions {
             #[cfg(feature = "testing")]
             DeviceKind::Portable(_) => Backend::portable(self.memory),
             DeviceKind::Cuda(index) => Backend::cuda(index, self.memory),
+            #[cfg(feature = "rpc")]
+            DeviceKind::Rpc(index) => Backend::rpc(index, self.memory),
         }
     }
 }

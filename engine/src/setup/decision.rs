@@ -296,7 +296,7 @@ impl Decision {
             }
             return;
         }
-        if devices.len() > 1 {
+        if devices.len() > 1 || devices.iter().any(|device| device.kind.is_remote()) {
             let kinds = devices.iter().map(|device| device.kind);
             let on_devices = kinds.zip(self.placement.counts()).collect();
             observer.notice(Notice::LayersOnDevices { on_devices, on_host: layers - on_gpu });

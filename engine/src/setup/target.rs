@@ -29,7 +29,7 @@ use crate::{DeviceKind, EngineError, Hint, Model};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeviceRequest {
-    /// All GPUs that can compute, or the CPU where there are none.
+    /// The devices of the servers that were added, then all GPUs that can compute; the CPU where there is neither.
     #[default]
     Auto,
     /// The CPU.
@@ -112,6 +112,8 @@ impl TargetDevice {
         match self.kind {
             #[cfg(feature = "testing")]
             DeviceKind::Portable(_) => Kernels::None,
+            #[cfg(feature = "rpc")]
+            DeviceKind::Rpc(_) => Kernels::None,
             _ => Kernels::Gpu { blocks: ASSUMED_DEVICE_BLOCKS },
         }
     }
@@ -161,7 +163,7 @@ impl Target {
         let found = match &options.device {
             DeviceRequest::Cpu => Vec::new(),
             _ if options.gpu_layers == GpuLayers::Count(0) => Vec::new(),
-            DeviceRequest::Auto => find_gpus().unwrap_or_default(),
+            DeviceRequest::Auto => find_all(find_remote()?, find_gpus().unwrap_or_default()),
             DeviceRequest::Devices(devices) => {
                 check_devices(devices.iter().copied())?;
                 devices.iter().map(|device| find_device(*device).unwrap_or((*device, None))).collect()
@@ -507,9 +509,10 @@ fn choose(options: &SetupOptions, observer: &mut dyn Observer) -> Result<Vec<Fou
             check_devices(devices.iter().copied())?;
             Ok(devices.iter().map(|device| find_device(*device)).collect::<Result<_, _>>()?)
         }
-        DeviceRequest::Auto => match find_gpus() {
-            Ok(found) => Ok(found),
-            Err(Error::NoCuda(reason)) => {
+        DeviceRequest::Auto => match (find_remote()?, find_gpus()) {
+            (remote, Ok(found)) => Ok(find_all(remote, found)),
+            (remote, Err(Error::NoCuda(_))) if !remote.is_empty() => Ok(remote),
+            (_, Err(Error::NoCuda(reason))) => {
                 let asked_for = options.gpu_layers != GpuLayers::Auto
                     || !options.gpu_memory.is_empty()
                     || !options.gpu_shares.is_empty()
@@ -522,18 +525,34 @@ fn choose(options: &SetupOptions, observer: &mut dyn Observer) -> Result<Vec<Fou
                 observer.notice(Notice::NoGpu { reason, expected });
                 Ok(Vec::new())
             }
-            Err(error) => Err(error.into()),
+            (_, Err(error)) => Err(error.into()),
         },
     }
+}
+
+/// All devices of [`DeviceRequest::Auto`]: those of this machine have the last layers, with the output, which is asked for
+/// after each token.
+fn find_all(remote: Vec<FoundDevice>, here: Vec<FoundDevice>) -> Vec<FoundDevice> {
+    remote.into_iter().chain(here).take(MAX_DEVICES).collect()
 }
 
 /// A device, and the bytes that are free there.
 fn find_device(device: DeviceKind) -> Result<FoundDevice, Error> {
     match device {
         DeviceKind::Cuda(index) => Ok((device, Some(free_memory_of_gpu(index)?))),
+        #[cfg(feature = "rpc")]
+        DeviceKind::Rpc(index) => Ok((device, Some(ggml::rpc::memory(index)?.0 as usize))),
         #[cfg(feature = "testing")]
         DeviceKind::Emulated(_) | DeviceKind::Portable(_) => Ok((device, None)),
     }
+}
+
+/// The devices of the servers that were added, with the bytes that are free there.
+fn find_remote() -> Result<Vec<FoundDevice>, Error> {
+    #[cfg(feature = "rpc")]
+    return ggml::rpc::devices().iter().map(|device| find_device(DeviceKind::Rpc(device.index))).collect();
+    #[cfg(not(feature = "rpc"))]
+    Ok(Vec::new())
 }
 
 /// The bytes that are free on a GPU, if it can compute.

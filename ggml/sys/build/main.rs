@@ -3,7 +3,7 @@
 //!
 //! Nothing but Rust and a C/C++ compiler is needed. The list of files is explicit: a new ggml version that
 //! adds a file fails to link instead of silently changing the build. With the feature `cuda`, cuda.rs
-//! compiles ggml-cuda as well.
+//! compiles ggml-cuda as well. With the feature `rpc`, rpc/rpc.cpp includes ggml's RPC backend.
 //!
 //! Other crates' build scripts find ggml's headers in `DEP_GGML_INCLUDE` and `DEP_GGML_SOURCE`.
 
@@ -150,6 +150,11 @@ fn compile(ggml: &Path) -> Result<()> {
     let own = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     println!("cargo:rerun-if-changed=device");
     base.push(own.join("device/segment.cpp"));
+    #[cfg(feature = "rpc")]
+    {
+        println!("cargo:rerun-if-changed=rpc");
+        base.push(own.join("rpc/rpc.cpp"));
+    }
     println!("cargo:rerun-if-changed=cpu");
     base.push(own.join("cpu/relax.c"));
     check_relax(&cpu.join("ggml-cpu.c"))?;

@@ -8,13 +8,14 @@ use std::ffi::c_int;
 include!("bindings.rs");
 
 unsafe extern "C" {
-    /// Starts the computation of the graph's nodes `first..end`. Returns ggml's status. Defined in
-    /// device/segment.cpp.
+    /// Starts the computation of the graph's nodes `first..end`. Returns ggml's status. `uid` is 0, or the number of the
+    /// graph where it may be computed again. Defined in device/segment.cpp.
     pub fn longhand_compute_segment(
         backend: ggml_backend_t,
         graph: *mut ggml_cgraph,
         first: c_int,
         end: c_int,
+        uid: u64,
     ) -> ggml_status;
 }
 
@@ -108,3 +109,44 @@ mod cuda {
 }
 #[cfg(feature = "cuda")]
 pub use cuda::*;
+
+/// Our functions beside ggml's RPC backend, defined in rpc/rpc.cpp.
+#[cfg(feature = "rpc")]
+mod rpc {
+    use std::ffi::{c_char, c_void};
+
+    use super::{ggml_backend_buffer_type_t, ggml_backend_t};
+
+    /// What sends and receives for ggml. Each function is given the number of a connection.
+    #[repr(C)]
+    pub struct longhand_rpc_sockets {
+        pub open: unsafe extern "C" fn(u64),
+        pub send: unsafe extern "C" fn(u64, *const c_void, usize) -> bool,
+        pub flush: unsafe extern "C" fn(u64) -> bool,
+        pub receive: unsafe extern "C" fn(u64, *mut c_void, usize) -> bool,
+        pub close: unsafe extern "C" fn(u64),
+    }
+
+    unsafe extern "C" {
+        /// Once, before all other functions.
+        pub fn longhand_rpc_use(functions: *const longhand_rpc_sockets);
+        /// The backend of a device behind the endpoint of a connection, which begins with `NUMBER:0`; null where C++ refuses.
+        pub fn longhand_rpc_backend(endpoint: *const c_char, device: u32) -> ggml_backend_t;
+        /// The number of the connection that memory is reached by; 0 for other memory.
+        pub fn longhand_rpc_connection(ty: ggml_backend_buffer_type_t) -> u64;
+        /// Waits until the server has computed all that it was sent; false where C++ refuses.
+        pub fn longhand_rpc_wait(backend: ggml_backend_t) -> bool;
+        /// Serves one client until it leaves. Returns false, with a NUL-terminated reason of at most `size` bytes, where it
+        /// asks for something wrong.
+        pub fn longhand_rpc_serve(
+            number: u64,
+            backends: *const ggml_backend_t,
+            count: usize,
+            memory: usize,
+            why: *mut c_char,
+            size: usize,
+        ) -> bool;
+    }
+}
+#[cfg(feature = "rpc")]
+pub use rpc::*;

@@ -6,6 +6,8 @@ mod fatal;
 mod levels;
 mod misuse;
 mod rows;
+#[cfg(feature = "rpc")]
+mod rpc;
 mod threads;
 mod waiting;
 mod wrapper;

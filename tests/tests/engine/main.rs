@@ -20,6 +20,7 @@ mod policies_of_models;
 mod reconstruction;
 mod recurrent;
 mod rotation;
+mod rpc;
 mod several_devices;
 mod sources;
 mod types;

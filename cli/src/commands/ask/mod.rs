@@ -159,7 +159,7 @@ pub fn run(app: &App, mut args: AskArgs) -> Result<()> {
             "note: what is piped in is not read, because documents are given; - as a document reads it too",
         );
     }
-    let options = args.answer.apply(args.session.apply(args.model.setup_options(app))?);
+    let options = args.answer.apply(args.session.apply(args.model.setup_options(app)?)?);
     let options = SetupOptions { record_attention: args.finds_sources(), ..options };
     // Later questions may be read with all that was said before.
     let options = SetupOptions { only_text: questions.len() == 1, ..options };

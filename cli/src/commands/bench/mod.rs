@@ -3,7 +3,11 @@
 //!
 //! Each test runs once as a warm-up and then `-r` times. Before each run the cache is filled to the test's
 //! depth again.
+//!
+//! `lab` has the commands that measure answers.
 
+#[cfg(feature = "lab")]
+pub mod lab;
 mod measure;
 mod report;
 mod synthetic;
@@ -137,7 +141,7 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
         v_type: Some(v_type),
         prefill: Some(args.prefill.prefill()),
         chunk: Some(args.chunk.tokens()),
-        ..args.model.setup_options(app)
+        ..args.model.setup_options(app)?
     };
     let options_with = |policy: &PolicyChoice| SetupOptions {
         policy: Some(policy.clone()),

@@ -167,7 +167,11 @@ fn finish(app: &App, chat: &Chat, keeper: &mut Keeper, ended: Result<Ended>) -> 
     if let Err(error) = &kept
         && (ended.is_err() || app.interrupt.ending().is_some())
     {
-        app.console.note(failure::report(error).text.trim_end());
+        let text = failure::report(error).text;
+        // A lost server ends the answer, and what would be kept of it.
+        if ended.as_ref().err().is_none_or(|ended| failure::report(ended).text != text) {
+            app.console.note(text.trim_end());
+        }
     }
     ended.and(kept).and(answered.map_err(Into::into))
 }

@@ -1,4 +1,4 @@
-//! `longhand devices`: lists the CPU and the GPUs, and says why a GPU cannot be used.
+//! `longhand devices`: lists the CPU, the GPUs and the devices of servers, and says why a GPU cannot be used.
 
 use anyhow::Result;
 use clap::Args;
@@ -10,9 +10,13 @@ use terminal::table::Table;
 
 use crate::app::App;
 
-/// List the CPU and the GPUs that can be used.
+/// List the CPU, the GPUs that can be used, and the devices of servers.
 #[derive(Debug, Args)]
 pub struct DevicesArgs {
+    /// List the devices of these servers too, with commas: HOST:PORT
+    #[cfg(feature = "rpc")]
+    #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
+    rpc: Vec<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -22,6 +26,7 @@ pub struct DevicesArgs {
 pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
     let threads = longhand::EngineOptions::default().threads();
     let gpus = ggml::devices();
+    let remote = remote_devices(args)?;
     let free_memory = free_memory();
     if args.json {
         let gpu_object = |gpu: &Gpu| {
@@ -41,6 +46,7 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
                 "limit": free_memory.and_then(|free| free.bound.name()),
             },
             "gpus": gpus.iter().flatten().map(gpu_object).collect::<Vec<Value>>(),
+            "rpc": remote.iter().map(RemoteDevice::object).collect::<Vec<Value>>(),
             "problem": gpus.as_ref().err().map(ToString::to_string),
         });
         return app.console.print_json(&object);
@@ -64,6 +70,15 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
             free(gpu).err().map_or("yes".into(), |problem| format!("no: {problem}")),
         ]);
     }
+    for device in &remote {
+        table.row([
+            device.device.clone(),
+            device.server.clone(),
+            format::bytes(device.memory),
+            format::bytes(device.free),
+            "yes".into(),
+        ]);
+    }
     let width = app.console.width();
     let limit = match free_memory {
         Some(free) if free.bound.name().is_some() => format!("\nmain memory: free{}\n", free.bound),
@@ -72,6 +87,44 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
     let no_gpu = gpus.err().map(|reason| format::wrapped(&format!("no GPU: {reason}"), width));
     let no_gpu = no_gpu.map_or(String::new(), |text| format!("\n{text}\n"));
     Ok(app.console.print_report(&(table.fitted(width) + &limit + &no_gpu))?)
+}
+
+/// A device of a server.
+struct RemoteDevice {
+    /// As `--device` takes it.
+    device: String,
+    server: String,
+    /// Bytes.
+    memory: usize,
+    free: usize,
+}
+
+impl RemoteDevice {
+    fn object(&self) -> Value {
+        let RemoteDevice { device, server, memory, free } = self;
+        json!({ "device": device, "server": server, "memory": memory, "free": free })
+    }
+}
+
+/// The devices of the servers that were asked for.
+#[cfg(feature = "rpc")]
+fn remote_devices(args: &DevicesArgs) -> Result<Vec<RemoteDevice>> {
+    let describe = |device: longhand::rpc::RpcDevice| {
+        let (free, memory) = longhand::rpc::memory(device.index)?;
+        let kind = longhand::DeviceKind::Rpc(device.index);
+        Ok(RemoteDevice {
+            device: kind.to_string(),
+            server: device.server,
+            memory: memory as usize,
+            free: free as usize,
+        })
+    };
+    longhand::rpc::add_servers(&args.rpc)?.into_iter().map(describe).collect()
+}
+
+#[cfg(not(feature = "rpc"))]
+fn remote_devices(_: &DevicesArgs) -> Result<Vec<RemoteDevice>> {
+    Ok(Vec::new())
 }
 
 /// Free bytes on a GPU, or why it cannot be used.

@@ -44,7 +44,7 @@ pub fn run(app: &App, args: &LogitsArgs) -> Result<()> {
         k_type: Some(k_type),
         v_type: Some(v_type),
         chunk: Some(args.chunk.tokens()),
-        ..args.model.setup_options(app)
+        ..args.model.setup_options(app)?
     };
     let mut session = app.start(&app.resolve(&model, &options, tokens.len())?)?;
     let logits = app.interrupt.computing(|| session.all_logits(&tokens))?;

@@ -196,7 +196,7 @@ fn forecast(app: &App, args: &PlanArgs) -> Result<(String, Forecast)> {
         heads,
         prefill: Some(args.prefill.prefill()),
         chunk: Some(args.chunk.tokens()),
-        ..args.model.setup_options(app)
+        ..args.model.setup_options(app)?
     };
     if !args.gpu.is_empty() && options.gpu_layers == GpuLayers::Count(0) {
         return Err(Failure::usage("--gpu is given, but no layers on it", "leave out --gpu or -ngl 0").into());

@@ -42,7 +42,7 @@ impl Opening<'_> {
         let kept = KeptChats::find();
         let values = args.sampling.values()?;
         let given = args.model.source(app, None)?;
-        let options = args.answer.apply(args.session.apply(args.model.setup_options(app))?);
+        let options = args.answer.apply(args.session.apply(args.model.setup_options(app)?)?);
         let options = SetupOptions { record_attention: args.sources.unless_off(), ..options };
         let mut saved = open_saved(args, kept.as_ref())?;
         let is_given = args.model.is_named();

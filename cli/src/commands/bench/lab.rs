@@ -8,7 +8,7 @@ use lab::Lab;
 use lab::eval::{self, EvalArgs};
 use lab::recall::{self, RecallArgs};
 use longhand::policy::PolicyChoice;
-use longhand::{Model, SetupOptions};
+use longhand::{EngineError, Model, SetupOptions};
 
 use crate::app::App;
 use crate::args::session::{self, TypeArgs};
@@ -56,7 +56,8 @@ pub fn run_eval(app: &App, args: &EvalCommand) -> Result<()> {
     let models: Vec<Arc<Model>> =
         sources.into_iter().map(|source| app.open(source)).collect::<Result<_, _>>()?;
     let policies = bounded_policies(&args.eval.policy, args.eval.heads.is_some())?;
-    eval::run(&lab(app), &args.eval, &models, &policies, || full_cache(app, &args.model))
+    let options = full_cache(app, &args.model)?;
+    eval::run(&lab(app), &args.eval, &models, &policies, || options.clone())
 }
 
 /// Runs `recall`.
@@ -64,13 +65,14 @@ pub fn run_recall(app: &App, args: &RecallCommand) -> Result<()> {
     let policies = bounded_policies(&args.recall.policy, args.recall.heads.is_some())?;
     let model = app.open(args.model.source(app, args.model_arg.path.as_deref())?)?;
     let (k_type, v_type) = args.types.types();
-    let options = SetupOptions { k_type: Some(k_type), v_type: Some(v_type), ..full_cache(app, &args.model) };
+    let options =
+        SetupOptions { k_type: Some(k_type), v_type: Some(v_type), ..full_cache(app, &args.model)? };
     recall::run(&lab(app), &args.recall, &model, policies, &options)
 }
 
 /// How models are loaded: for a full cache, whatever else is measured.
-fn full_cache(app: &App, args: &ModelArgs) -> SetupOptions {
-    SetupOptions { policy: Some(PolicyChoice::default()), ..args.setup_options(app) }
+fn full_cache(app: &App, args: &ModelArgs) -> Result<SetupOptions, EngineError> {
+    Ok(SetupOptions { policy: Some(PolicyChoice::default()), ..args.setup_options(app)? })
 }
 
 fn lab(app: &App) -> Lab {
