@@ -3,6 +3,7 @@
 mod text;
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use super::fields::Fields;
 use super::numbering::{NumberOf, Numbering};
@@ -13,7 +14,7 @@ use crate::office::drawings::Drawings;
 use crate::office::omml::{self, Omml};
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
-use crate::writer::{Rows, Span, Writer};
+use crate::writer::{Rows, Span, TabStops, Writer};
 
 /// Elements whose content is not part of the text. A fallback repeats its alternative, and changes of properties hold
 /// the former ones.
@@ -64,6 +65,7 @@ struct Paragraph {
     /// Whether its end is deleted or hidden.
     is_gone: bool,
     has_ground: bool,
+    tabs: Rc<TabStops>,
 }
 
 /// A place in the text with a note, in the order of the notes.
@@ -291,7 +293,7 @@ impl Body {
             }
             "t" => self.in_text = true,
             "instrText" => self.in_instruction = true,
-            "tab" | "ptab" => self.space(),
+            "tab" | "ptab" => self.tab(),
             "br" | "cr" if !self.fields.hide_text() => {
                 self.begin_text();
                 self.out().line();
