@@ -46,8 +46,9 @@ pub(crate) struct Writer {
     marker: String,
     /// Open tables. Tables within tables mostly are for layout, so their rows are lines as well.
     tables: Vec<Table>,
-    /// Tables within the cell.
+    /// Tables within the cell, and how many more are open within them.
     inner: Vec<Inner>,
+    too_deep: usize,
     /// Whether the text is in a cell of a table, where paragraphs end with a space.
     in_cell: bool,
     /// Raised and lowered text that is not written yet.

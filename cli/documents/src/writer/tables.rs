@@ -7,7 +7,8 @@ use super::{Gap, Writer};
 /// few bytes of a hostile table could ask for any number of them.
 const MIN_FILLING: usize = 1 << 20;
 const FILLING_PER_TEXT: usize = 8;
-/// Empty columns of a table within a cell.
+/// Tables within each other in a cell, and empty columns of one.
+const MAX_INNER: usize = 32;
 const MAX_INNER_COLUMNS: usize = 100;
 
 /// A table that is open.
@@ -64,7 +65,12 @@ impl Writer {
         if self.in_cell && keeps_columns {
             self.end_scripts(None);
             self.gap = self.gap.max(Gap::Space);
-            return self.inner.push(Inner::default());
+            match self.inner.len() < MAX_INNER {
+                true => self.inner.push(Inner::default()),
+                // Its rows are those of the table around it.
+                false => self.too_deep += 1,
+            }
+            return;
         }
         if let Some(outer) = self.tables.last_mut() {
             outer.is_broken = true;
@@ -75,7 +81,9 @@ impl Writer {
 
     /// Ends a table.
     pub(crate) fn end_table(&mut self) {
-        if self.inner.pop().is_some() {
+        let was_too_deep = self.too_deep > 0;
+        self.too_deep = self.too_deep.saturating_sub(1);
+        if was_too_deep || self.inner.pop().is_some() {
             self.end_scripts(None);
             self.gap = self.gap.max(Gap::Space);
             return;
@@ -88,6 +96,7 @@ impl Writer {
     /// Text is not in a table any more, whatever is open.
     pub(crate) fn end_tables(&mut self) {
         self.inner.clear();
+        self.too_deep = 0;
         while !self.tables.is_empty() {
             self.end_table();
         }

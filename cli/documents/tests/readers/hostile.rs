@@ -157,6 +157,12 @@ fn archives_that_are_no_documents_are_named() {
 fn deep_nesting_ends() {
     let deep = "<div><table><tr><td><ul><li>".repeat(50_000) + "x";
     assert!(read("deep.html", deep.as_bytes()).is_ok());
+    let tables = "<table><tr><th>h<tr><td>".repeat(200_000) + "x";
+    assert!(read("tables.html", tables.as_bytes()).is_ok());
+    let counters = "<style>b:before{content:counters(a,'.')}div{counter-reset:a}</style>".to_owned()
+        + &"<div>".repeat(10_000)
+        + &"<b>x</b>".repeat(200_000);
+    assert!(read("counters.html", counters.as_bytes()).is_ok());
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     zip.start_file("word/document.xml", SimpleFileOptions::default()).expect("an entry");
     zip.write_all("<w:tbl><w:tr><w:tc><w:p>".repeat(100_000).as_bytes()).expect("memory");

@@ -5,10 +5,11 @@ use super::Tag;
 use super::style::Declarations;
 use crate::writer::ordinal::Format;
 
-/// Counters of a rule, parts of a content, and counters that are open at a time.
+/// Counters of a rule, parts of a content, and counters that are open at a time: all, and those of one name in a text.
 const MAX_NAMES: usize = 16;
 const MAX_PIECES: usize = 32;
-const MAX_OPEN: usize = 10_000;
+const MAX_NESTED: usize = 100;
+const MAX_OPEN: usize = 500;
 /// Text before or after an element is not longer than this, in bytes.
 const MAX_TEXT: usize = 1_000;
 /// Signs that change what a text says, besides letters and digits. Others are ornaments, such as stars and arrows.
@@ -297,8 +298,11 @@ impl Counters {
                     text.push_str(&format.write(value.map_or(0, |counter| counter.value)));
                 }
                 Piece::Counters(name, between, format) => {
-                    let values = self.open.iter().filter(|counter| counter.name == *name);
-                    let values: Vec<String> = values.map(|counter| format.write(counter.value)).collect();
+                    let values = || self.open.iter().filter(|counter| counter.name == *name);
+                    if values().count() > MAX_NESTED {
+                        return Err(());
+                    }
+                    let values: Vec<String> = values().map(|counter| format.write(counter.value)).collect();
                     text.push_str(&if values.is_empty() { format.write(0) } else { values.join(between) });
                 }
             }

@@ -45,8 +45,9 @@ const ROWS_AROUND: usize = 3;
 const CONTINUED: f64 = 1.7;
 /// It is so much nearer than the next row, where only that tells.
 const NEARER: f64 = 0.93;
-/// It begins at most so far before the column.
-const ALIGNED: f64 = 0.5;
+/// It begins at most so far before the column, or ends or has its middle so near to that of the line above.
+const BEFORE: f64 = 0.5;
+const SAME_PLACE: f64 = 0.1;
 /// It is not smaller than this share of the size above, which is that of a heading.
 const SMALLER: f64 = 0.85;
 /// So many rows below a header are looked at.
@@ -239,8 +240,8 @@ fn continued(row: &Row, line: &Row, above: &Written, columns: &[Column], pitch: 
         let at = above.cells.iter().position(|(number, _)| number + above.first == column)?;
         let is_text = |text: &str| text.chars().filter(|c| c.is_alphabetic()).count() > text.len() / 3;
         let before = line.cells.iter().find(|before| over(columns, before, row.size) == (Some(column), None));
-        let is_in_place = cell.left > columns[column].left - ALIGNED * row.size
-            || before.is_some_and(|before| is_aligned(cell, before, ALIGNED * row.size));
+        let is_in_place = cell.left > columns[column].left - BEFORE * row.size
+            || before.is_some_and(|before| is_aligned(cell, before, SAME_PLACE * row.size));
         if !is_near || !is_in_place || !is_text(&cell.text) || !is_text(&above.cells[at].1) {
             return None;
         }
