@@ -363,3 +363,13 @@ fn pdfs_are_converted_or_refused() {
         ["<<", ">>", "[", "]", "(", ")", " 0 R", "obj", "endobj", "stream\n", " Do ", " Tj ", "99999999999"];
     mutate(300, &kept("cli/documents/fuzz", "pdf"), &words, documents_readers::pdf);
 }
+
+#[test]
+fn texts_anywhere_on_a_page_are_laid_out() {
+    // Three columns of texts, with lines between their rows.
+    let cell = |row: u8, column: u8| [row % 3, 20 + 70 * column, 220 - 6 * row, 7, row + column, 0];
+    let line = |row: u8| [4, 18, 218 - 6 * row, 0, 0, 240];
+    let rows = (0..12).flat_map(|row| [cell(row, 0), cell(row, 1), cell(row, 2), line(row)]);
+    let seeds = [rows.flatten().collect(), (0..=251).collect()];
+    mutate(2_000, &seeds, &[], documents_readers::layout);
+}

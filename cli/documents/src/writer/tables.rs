@@ -227,7 +227,7 @@ impl Writer {
         let begin = self.text.len();
         let own = begin.saturating_sub(self.filling);
         let left = (MIN_FILLING + FILLING_PER_TEXT * own).saturating_sub(self.filling);
-        let mut is_lost = false;
+        let mut is_lost = column == usize::MAX && table.grid.is_lost();
         for (at, repeated) in table.grid.take_repeated(column) {
             if self.text.len() - begin + repeated.len() > left {
                 is_lost = true;

@@ -43,6 +43,8 @@ const SKIPPED: &[&str] = &[
 const MAX_SPACES: usize = 1000;
 /// A cell or row that is the same many times is written so often at most.
 const MAX_REPEATED: usize = 1000;
+/// Tables within each other.
+const MAX_TABLES: usize = 32;
 
 type Numbers = [Option<i64>; LEVELS];
 
@@ -238,6 +240,10 @@ impl<'a> Body<'a> {
     }
 
     fn check_length(&self) -> Result<(), Problem> {
+        // The text of a table is written anew into the cell around it.
+        if self.tables.len() > MAX_TABLES {
+            return Err(Problem::TooDeep);
+        }
         match self.writer.len() as u64 > self.max_bytes {
             true => Err(Problem::TooLong { limit: self.max_bytes }),
             false => Ok(()),
