@@ -108,6 +108,7 @@ pub(super) struct Body {
     in_run_properties: bool,
     in_control_properties: bool,
     in_row_properties: bool,
+    is_hidden_row: bool,
     paragraphs: Vec<Paragraph>,
     runs: Vec<RunLook>,
     fields: Fields,
@@ -158,6 +159,7 @@ impl Body {
             in_run_properties: false,
             in_control_properties: false,
             in_row_properties: false,
+            is_hidden_row: false,
             paragraphs: Vec::new(),
             runs: Vec::new(),
             fields: Fields::default(),
@@ -220,7 +222,7 @@ impl Body {
         (self.tables, self.text_boxes) = (0, 0);
         (self.in_text, self.in_instruction, self.is_below, self.in_reading) = (false, false, false, false);
         (self.in_paragraph_properties, self.in_run_properties) = (false, false);
-        (self.in_control_properties, self.in_row_properties) = (false, false);
+        (self.in_control_properties, self.in_row_properties, self.is_hidden_row) = (false, false, false);
         self.paragraphs.clear();
         self.runs.clear();
         self.controls.clear();
@@ -324,6 +326,7 @@ impl Body {
                 self.out().begin_table();
             }
             "tr" => self.out().row(),
+            "hidden" if self.in_row_properties => self.is_hidden_row = is_on(element),
             "tblHeader" if self.in_row_properties && is_on(element) => self.out().has_header(),
             "gridBefore" if self.in_row_properties => self.out().skip_to_column(number("val").unwrap_or(0)),
             "tc" => {
@@ -378,7 +381,14 @@ impl Body {
                 let shown = self.fields.end();
                 self.show(shown);
             }
-            "trPr" => self.in_row_properties = false,
+            "trPr" => {
+                self.in_row_properties = false;
+                if std::mem::take(&mut self.is_hidden_row) {
+                    self.counts.hidden += 1;
+                    // The rest of the row.
+                    self.skipping = 1;
+                }
+            }
             "sdt" => {
                 self.show_control();
                 self.controls.pop();
