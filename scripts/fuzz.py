@@ -70,9 +70,9 @@ def fuzz(target, seconds):
         command = [target, corpus, f"-max_total_time={time}", f"-artifact_prefix={corpus}-", *limits]
         run = subprocess.run(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, errors="replace")
         used += cpu_seconds() - start
-        edges = [int(count) for count in re.findall(r"cov: (\d+)", run.stderr)]
-        before = edges[0] if before is None and edges else before
-        after = max([after, *edges])
+        first = re.search(r"INITED cov: (\d+)", run.stderr)
+        before = int(first[1]) if before is None and first else before
+        after = max([after, *map(int, re.findall(r"cov: (\d+)", run.stderr))])
         inputs += int((re.findall(r"number_of_executed_units: (\d+)", run.stderr) or [0])[-1])
         failed = run.returncode
         if failed:

@@ -81,6 +81,11 @@ pub(super) fn read<'a>(page: &Page<'a>, upright: Affine) -> Annotations<'a> {
             continue;
         }
         let Some(place) = annotation.get::<PdfRect>("Rect").map(|rect| rect.to_kurbo()) else { continue };
+        // A note with a line to what it is about. Other such texts are written on the page, as into a form.
+        if annotation.get::<Name<'_>>("IT").as_deref() == Some(b"FreeTextCallout") {
+            read.comments.extend(comment(&annotation));
+            continue;
+        }
         let upright_place = upright.transform_rect_bbox(place);
         let values = match kind.as_deref() {
             Some(b"Widget") => Field::new(&annotation).values(upright_place),

@@ -550,6 +550,16 @@ fn rich_text_is_read() {
     let _ = read_bytes("a.rtf", b"{\\rtf1\\bin999999999 x", &Limits::default());
 }
 
+#[test]
+fn a_row_of_rich_text_begins_with_its_definition() {
+    check(
+        "a.rtf",
+        br"{\rtf1 before\par\trowd\cellx100\cellx200 Item\cell Jan\cell\row\trowd\cellx100\cellx200 Rent\cell 900\cell\row\pard after\par}",
+        "before\n\nItem | Jan\nRent | 900\n\nafter\n",
+        "",
+    );
+}
+
 /// Word divides the cells of a row by the places where they end.
 #[test]
 fn cells_of_rich_text_stand_where_they_begin() {

@@ -316,7 +316,11 @@ impl Reader {
             "rdblquote" => self.write("”"),
             "bullet" => self.write("•"),
             "chftn" => {}
-            "trowd" => self.table.define_row(),
+            "trowd" => {
+                self.table.define_row();
+                // Some programs do not say so of each paragraph.
+                self.group.paragraph.in_table = true;
+            }
             "trleft" => self.table.set_left(number.unwrap_or(0)),
             "clmgf" | "clmrg" | "clvmgf" | "clvmrg" => self.table.merge(word),
             "cellx" => self.table.define_cell(number.unwrap_or(0)),
