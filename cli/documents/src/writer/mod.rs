@@ -13,7 +13,7 @@ pub(crate) mod tidy;
 
 pub(crate) use self::grid::{Rows, Span, beginning};
 pub(crate) use self::scripts::Level;
-pub(crate) use self::tabs::{Align, Stop, TabStops};
+pub(crate) use self::tabs::{Align, Stop, TabStops, is_value};
 
 use self::scripts::Scripts;
 use self::tables::{Inner, Table};

@@ -13,6 +13,8 @@ use super::tables::separate;
 /// All distances are twentieths of a point.
 /// Stops of a paragraph. Word has as many.
 const MAX_STOPS: usize = 64;
+/// Stops are not farther to the right than this. No page is wider.
+const MAX_PLACE: u32 = 100_000;
 /// Where nothing else is said, stops are so far apart.
 const DISTANCE: u32 = 720;
 /// Places that are nearer to each other are of one column.
@@ -56,7 +58,7 @@ impl TabStops {
     /// Adds a stop, in place of one that is there.
     pub(crate) fn set(&mut self, stop: Stop) {
         self.stops.retain(|other| other.place != stop.place);
-        if self.stops.len() < MAX_STOPS {
+        if self.stops.len() < MAX_STOPS && stop.place < MAX_PLACE {
             let at = self.stops.partition_point(|other| other.place < stop.place);
             self.stops.insert(at, stop);
         }
@@ -257,28 +259,14 @@ impl Line {
 }
 
 /// Whether a text is a number with its unit, rather than words.
-fn is_value(text: &str) -> bool {
-    text.contains(char::is_numeric) && text.chars().filter(|c| c.is_alphabetic()).count() <= 3
+pub(crate) fn is_value(text: &str) -> bool {
+    text.contains(|c: char| c.is_ascii_digit()) && text.chars().filter(|c| c.is_alphabetic()).count() <= 3
 }
 
 /// The width of a letter, about that of usual fonts at 11 points.
 fn width(c: char) -> u32 {
     match c {
-        'f'
-        | 'i'
-        | 'j'
-        | 'l'
-        | 'r'
-        | 't'
-        | 'I'
-        | ' '
-        | '!'
-        | '\''
-        | '('..=')'
-        | ','..='.'
-        | ':'
-        | ';'
-        | '|' => 65,
+        c if "fijlrtI !'(),-.:;|".contains(c) => 65,
         'm' | 'w' | 'M' | 'W' | '%' | '—' => 180,
         '\u{2e80}'.. => 220,
         c if c.is_uppercase() => 140,

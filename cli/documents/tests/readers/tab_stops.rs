@@ -135,6 +135,10 @@ fn many_tabs_end() {
     let document = format!("<w:document><w:body>{}</w:body></w:document>", row.repeat(50));
     let text = crate::parts::read("a.docx", &archive(&[("word/document.xml", &document)])).text;
     assert!(text.len() < 1 << 20, "{}", text.len());
+    // Dots lead to the end of the text, wherever it is.
+    let leader = "<w:tabs><w:tab w:val='right' w:leader='dot' w:pos='4294967295'/></w:tabs>";
+    let text = crate::parts::read("a.docx", &docx(&[(leader, &"x\t".repeat(300_000))])).text;
+    assert!(text.starts_with("x x x"));
     // Each line leads to another place.
     let row = |i: u32| (stops(&[("left", 500 * i)]), "x\ty".to_owned());
     let rows: Vec<_> = (1..2000).map(row).collect();
