@@ -40,6 +40,65 @@ pub fn pdf(pdf: &[u8]) {
     }
 }
 
+/// What pages say in `layout`.
+const TEXTS: [&str; 16] = [
+    "Total",
+    "1,234.50",
+    "\\(5\\)",
+    "The rent is paid on the first day",
+    "wrapped text with-",
+    "-",
+    "2.1",
+    "a",
+    "6",
+    "....................",
+    "Name:",
+    "x = y + 1",
+    "I N V O I C E",
+    "|",
+    "\\225",
+    "Q1",
+];
+
+/// A page of a PDF, in this process: each six bytes of the input are a text or a line at a place. The interpreter is given
+/// nothing unusual, so that a panic is one of the layout.
+pub fn layout(input: &[u8]) {
+    let mut content = String::new();
+    for record in input.chunks_exact(6).take(1000) {
+        let [kind, x, y, size, a, b] = record else { continue };
+        let (x, y, size) = (f64::from(*x) * 2.3, f64::from(*y) * 3.1, 3 + size % 20);
+        let (text, width) = (TEXTS[usize::from(a % 16)], u16::from(*b) * 2);
+        content += &match kind % 8 {
+            0..=2 => format!("BT /F {size} Tf {x} {y} Td ({text}) Tj ET\n"),
+            3 => format!("BT /F {size} Tf {x} {y} Td {} Ts ({text}) Tj ET\n", i16::from(*b) / 8 - 16),
+            4 => format!("{x} {y} m {} {y} l S\n", x + f64::from(width)),
+            5 => format!("{x} {y} m {x} {} l S\n", y + f64::from(width)),
+            6 => {
+                let (sin, cos) = [(0, 1), (1, 0), (0, -1), (-1, 0)][usize::from(b % 4)];
+                format!("BT /F {size} Tf {cos} {sin} {} {cos} {x} {y} Tm ({text}) Tj ET\n", -sin)
+            }
+            _ => {
+                let letters = format!("{:04x}{:04x}", 0x5d0 + u16::from(*b) % 27, 0x628 + u16::from(*a) % 32);
+                format!(
+                    "/Span << /ActualText <feff{letters}> >> BDC BT /F {size} Tf {x} {y} Td (ab) Tj ET EMC\n"
+                )
+            }
+        };
+    }
+    let objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),
+        "<< /Type /Pages /Kids [3 0 R 3 0 R] /Count 2 >>".to_owned(),
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 4 0 R /Resources << /Font << /F << /Type /Font \
+         /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >> >> >> >>"
+            .to_owned(),
+        format!("<< /Length {} >>\nstream\n{content}\nendstream", content.len()),
+    ];
+    let objects =
+        objects.iter().enumerate().map(|(i, object)| format!("{} 0 obj\n{object}\nendobj\n", i + 1));
+    let pdf = format!("%PDF-1.7\n{}trailer\n<< /Root 1 0 R /Size 5 >>\n%%EOF\n", objects.collect::<String>());
+    let _ = convert_in_process(Kind::Pdf, pdf.as_bytes(), &within(16 << 20));
+}
+
 /// Lists 1 and 2 of a document of Word. The second one counts for itself.
 const NUMBERING: &str = "<w:numbering><w:abstractNum w:abstractNumId='0'>\
     <w:lvl w:ilvl='0'><w:start w:val='1'/><w:numFmt w:val='upperRoman'/><w:lvlText w:val='%1.'/></w:lvl>\

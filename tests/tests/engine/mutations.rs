@@ -296,7 +296,7 @@ fn texts_sheets_and_slides_are_converted_or_refused() {
         "\0",
     ];
     mutate(
-        20_000,
+        10_000,
         &kept("cli/documents/fuzz", "office"),
         &[&MARKS[..], &words[..]].concat(),
         documents_readers::office,
@@ -307,7 +307,7 @@ fn texts_sheets_and_slides_are_converted_or_refused() {
 fn other_formats_are_converted_or_refused() {
     let words =
         ["{\\", "}", "\\cell", "\\row", "\\u", "\\'", "-->", "\r\n\r\n", "--x", "Content-Type: ", "[{", "\""];
-    mutate(20_000, &kept("cli/documents/fuzz", "formats"), &words, documents_readers::formats);
+    mutate(8_000, &kept("cli/documents/fuzz", "formats"), &words, documents_readers::formats);
 }
 
 #[test]
@@ -362,4 +362,9 @@ fn pdfs_are_converted_or_refused() {
     let words =
         ["<<", ">>", "[", "]", "(", ")", " 0 R", "obj", "endobj", "stream\n", " Do ", " Tj ", "99999999999"];
     mutate(300, &kept("cli/documents/fuzz", "pdf"), &words, documents_readers::pdf);
+}
+
+#[test]
+fn texts_anywhere_on_a_page_are_laid_out() {
+    mutate(600, &kept("cli/documents/fuzz", "layout"), &[], documents_readers::layout);
 }

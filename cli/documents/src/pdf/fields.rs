@@ -21,7 +21,7 @@ const MAX_QUAD_NUMBERS: usize = 8_000;
 /// Fields in a field that are followed upwards.
 const MAX_PARENTS: usize = 32;
 /// Annotations whose content is what somebody wrote about a place.
-const COMMENTS: [&str; 12] = [
+const COMMENTS: [&str; 13] = [
     "Text",
     "Highlight",
     "Underline",
@@ -34,6 +34,7 @@ const COMMENTS: [&str; 12] = [
     "Circle",
     "Polygon",
     "PolyLine",
+    "FileAttachment",
 ];
 /// Flags of annotations: what has one of these is not shown (`Hidden`, `NoView`).
 const NOT_SHOWN: u32 = 1 << 1 | 1 << 5;
@@ -80,12 +81,27 @@ pub(super) fn read<'a>(page: &Page<'a>, upright: Affine) -> Annotations<'a> {
             continue;
         }
         let Some(place) = annotation.get::<PdfRect>("Rect").map(|rect| rect.to_kurbo()) else { continue };
-        let is_field = kind.as_deref() == Some(b"Widget");
-        let values =
-            if is_field { Field::new(&annotation).values(upright.transform_rect_bbox(place)) } else { None };
-        match values {
-            Some(values) => read.values.extend(values),
-            None => read.appearances.extend(appearance(&annotation, place, page)),
+        // A note with a line to what it is about. Other such texts are written on the page, as into a form.
+        if annotation.get::<Name<'_>>("IT").as_deref() == Some(b"FreeTextCallout") {
+            read.comments.extend(comment(&annotation));
+            continue;
+        }
+        let upright_place = upright.transform_rect_bbox(place);
+        let values = match kind.as_deref() {
+            Some(b"Widget") => Field::new(&annotation).values(upright_place),
+            _ => None,
+        };
+        let appearance = if values.is_none() { appearance(&annotation, place, page) } else { None };
+        match (values, appearance) {
+            (Some(values), _) => read.values.extend(values),
+            (None, Some(appearance)) => read.appearances.push(appearance),
+            // Programs draw such a text themselves.
+            (None, None) if kind.as_deref() == Some(b"FreeText") => {
+                let text = annotation.get::<PdfString<'_>>("Contents");
+                let text = text.map(|text| text_string::decode(&text)).unwrap_or_default();
+                read.values.extend(Field::new(&annotation).lines(&text, upright_place));
+            }
+            (None, None) => {}
         }
         if kind.as_deref() == Some(b"StrikeOut") {
             read.strikes.extend(strikes(&annotation, place, upright));

@@ -5,7 +5,7 @@ use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 use super::western::{self, Charset};
 use crate::kind::binary;
-use crate::marks::without_marks;
+use crate::marks::{MARK, without_marks};
 use crate::writer::tidy;
 use crate::{Converted, Kind, Note, Problem};
 
@@ -16,12 +16,16 @@ const TEXT_PER_CONTROL: usize = 100;
 /// How texts of DOS may end.
 const END_OF_FILE: u8 = 0x1a;
 
-/// Decodes a text. Valid UTF-8 stays as it is, without its byte order mark.
+/// Decodes a text. Valid UTF-8 stays as it is, without its byte order mark, and without the sign that marks what begins where.
 ///
 /// # Errors
 /// The bytes are not text.
 pub(crate) fn text(bytes: &[u8]) -> Result<Converted, Problem> {
-    let converted = decoded(bytes)?;
+    let mut converted = decoded(bytes)?;
+    let marks = converted.text.matches(MARK).count();
+    if marks > 0 {
+        converted.notes.push(Note::Replaced { places: marks });
+    }
     Ok(Converted { text: without_marks(converted.text), ..converted })
 }
 

@@ -3,6 +3,8 @@
 
 /// Columns of a table. Spreadsheets have up to so many.
 const MAX_COLUMNS: usize = 16_384;
+/// Cells that reach into the next row. Of a table with more, the others do not.
+const MAX_HELD: usize = 500;
 /// What stands in a cell of several rows is repeated in each of them. Of a longer text its beginning is, in bytes.
 const MAX_REPEATED: usize = 80;
 
@@ -67,6 +69,8 @@ pub(crate) struct Grid {
     repeated: Vec<(usize, String)>,
     /// Whether the current cell is the last of `next`.
     keeps_text: bool,
+    /// Whether a cell does not reach as far as it should, so that those below may be in other columns.
+    is_lost: bool,
 }
 
 impl Grid {
@@ -96,6 +100,9 @@ impl Grid {
         let below = Held { start, end, rows: span.rows, text: String::new() }.below(1);
         // Behind the last column there is nothing to hold.
         let below = below.filter(|held| held.start < held.end);
+        let has_room = self.next.len() < MAX_HELD;
+        self.is_lost |= below.is_some() && !has_room;
+        let below = below.filter(|_| has_room);
         self.keeps_text = below.is_some();
         self.next.extend(below);
         start
@@ -153,8 +160,14 @@ impl Grid {
         }
     }
 
+    /// Whether cells of the row may be in other columns.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
     /// Ends the cells that reach into the next row.
     pub(crate) fn end_group(&mut self) {
+        self.is_lost = false;
         self.held.clear();
         self.next.clear();
     }

@@ -7,7 +7,8 @@ use super::{Gap, Writer};
 /// few bytes of a hostile table could ask for any number of them.
 const MIN_FILLING: usize = 1 << 20;
 const FILLING_PER_TEXT: usize = 8;
-/// Empty columns of a table within a cell.
+/// Tables within each other in a cell, and empty columns of one.
+const MAX_INNER: usize = 32;
 const MAX_INNER_COLUMNS: usize = 100;
 
 /// A table that is open.
@@ -64,7 +65,12 @@ impl Writer {
         if self.in_cell && keeps_columns {
             self.end_scripts(None);
             self.gap = self.gap.max(Gap::Space);
-            return self.inner.push(Inner::default());
+            match self.inner.len() < MAX_INNER {
+                true => self.inner.push(Inner::default()),
+                // Its rows are those of the table around it.
+                false => self.too_deep += 1,
+            }
+            return;
         }
         if let Some(outer) = self.tables.last_mut() {
             outer.is_broken = true;
@@ -75,7 +81,9 @@ impl Writer {
 
     /// Ends a table.
     pub(crate) fn end_table(&mut self) {
-        if self.inner.pop().is_some() {
+        let was_too_deep = self.too_deep > 0;
+        self.too_deep = self.too_deep.saturating_sub(1);
+        if was_too_deep || self.inner.pop().is_some() {
             self.end_scripts(None);
             self.gap = self.gap.max(Gap::Space);
             return;
@@ -88,6 +96,7 @@ impl Writer {
     /// Text is not in a table any more, whatever is open.
     pub(crate) fn end_tables(&mut self) {
         self.inner.clear();
+        self.too_deep = 0;
         while !self.tables.is_empty() {
             self.end_table();
         }
@@ -96,6 +105,7 @@ impl Writer {
 
     fn leave_cell(&mut self) {
         self.end_cell();
+        self.tabs.end_line(self.text.len(), &self.text);
         self.in_cell = false;
         self.end_item();
         self.paragraph();
@@ -217,7 +227,7 @@ impl Writer {
         let begin = self.text.len();
         let own = begin.saturating_sub(self.filling);
         let left = (MIN_FILLING + FILLING_PER_TEXT * own).saturating_sub(self.filling);
-        let mut is_lost = false;
+        let mut is_lost = column == usize::MAX && table.grid.is_lost();
         for (at, repeated) in table.grid.take_repeated(column) {
             if self.text.len() - begin + repeated.len() > left {
                 is_lost = true;
@@ -251,7 +261,7 @@ impl Writer {
 
 /// Writes the separators before a column. Returns whether one stands for all of them, because they are more than
 /// `most`.
-fn separate(text: &mut String, written: &mut usize, column: usize, most: usize) -> bool {
+pub(super) fn separate(text: &mut String, written: &mut usize, column: usize, most: usize) -> bool {
     let missing = column.saturating_sub(*written);
     let is_lost = missing > most;
     for _ in 0..if is_lost { 1 } else { missing } {

@@ -84,6 +84,16 @@ fn merged_and_hidden_cells_of_sheets() {
     );
 }
 
+/// Excel writes characters that XML does not have by their numbers.
+#[test]
+fn escaped_characters_of_sheets_are_characters() {
+    let sheet = "<worksheet><row><c t='s'><v>0</v></c><c t='inlineStr'><is><t>1_x000D_\n2</t></is></c><c t='str'><v>a_x0041_</v></c></row>\
+        <row><c t='str'><v>_x005F_x000D_ _x00 _xZZZZ_ _x+041_ é_x00e9_</v></c></row></worksheet>";
+    let strings = "<sst><si><t>one_x000D_two</t></si></sst>";
+    let workbook = xlsx(&[("name='S'", sheet)], &[("xl/sharedStrings.xml", strings)]);
+    check("a.xlsx", &workbook, "one two | 1 2 | aA\n_x000D_ _x00 _xZZZZ_ _x+041_ éé\n", "");
+}
+
 #[test]
 fn headers_and_footers_of_sheets_are_read() {
     let sheet = "<worksheet><sheetData><row><c><v>1</v></c></row></sheetData><headerFooter differentFirst='1'>\
@@ -538,6 +548,16 @@ fn rich_text_is_read() {
         .concat();
     assert!(read("deep.rtf", &deep).text.starts_with("x[^1]"));
     let _ = read_bytes("a.rtf", b"{\\rtf1\\bin999999999 x", &Limits::default());
+}
+
+#[test]
+fn a_row_of_rich_text_begins_with_its_definition() {
+    check(
+        "a.rtf",
+        br"{\rtf1 before\par\trowd\cellx100\cellx200 Item\cell Jan\cell\row\trowd\cellx100\cellx200 Rent\cell 900\cell\row\pard after\par}",
+        "before\n\nItem | Jan\nRent | 900\n\nafter\n",
+        "",
+    );
 }
 
 /// Word divides the cells of a row by the places where they end.

@@ -9,6 +9,7 @@ use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
 use crate::common::{CATALOGUE, FONT, pdf, stream};
+use crate::parts::archive;
 
 const FIXTURES: [&str; 6] =
     ["boat.html", "boat.docx", "boat.epub", "boat.pdf", "columns.pdf", "protected.pdf"];
@@ -157,6 +158,21 @@ fn archives_that_are_no_documents_are_named() {
 fn deep_nesting_ends() {
     let deep = "<div><table><tr><td><ul><li>".repeat(50_000) + "x";
     assert!(read("deep.html", deep.as_bytes()).is_ok());
+    let tables = "<table><tr><th>h<tr><td>".repeat(200_000) + "x";
+    assert!(read("tables.html", tables.as_bytes()).is_ok());
+    let rows = format!("<table>{}</table>", "<tr><td rowspan=99999>a".repeat(60_000));
+    let document = read("rows.html", rows.as_bytes()).expect("a document");
+    assert!(matches!(document.notes[..], [Note::LostColumns { .. }]), "{:?}", document.notes);
+    let tables = "<table:table><table:table-row><table:table-cell><text:p>h</text:p></table:table-cell></table:table-row><table:table-row><table:table-cell>";
+    let tables = format!("<office:text>{}", tables.repeat(100_000));
+    let tables =
+        archive(&[("mimetype", "application/vnd.oasis.opendocument.text"), ("content.xml", &tables)]);
+    let error = read("tables.odt", &tables).expect_err("too deep");
+    assert!(matches!(error.problem, Problem::TooDeep), "{error}");
+    let counters = "<style>b:before{content:counters(a,'.')}div{counter-reset:a}</style>".to_owned()
+        + &"<div>".repeat(10_000)
+        + &"<b>x</b>".repeat(200_000);
+    assert!(read("counters.html", counters.as_bytes()).is_ok());
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     zip.start_file("word/document.xml", SimpleFileOptions::default()).expect("an entry");
     zip.write_all("<w:tbl><w:tr><w:tc><w:p>".repeat(100_000).as_bytes()).expect("memory");

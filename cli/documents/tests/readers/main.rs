@@ -11,6 +11,7 @@ mod parts;
 mod pdf;
 mod pdf_tables;
 mod selection;
+mod tab_stops;
 mod tables;
 mod waste;
 mod web;

@@ -120,6 +120,21 @@ fn merged_cells_stay_in_their_column() {
 }
 
 #[test]
+fn hidden_rows_are_left_out_and_counted() {
+    let row = |properties: &str, text: &str| {
+        format!("<w:tr>{properties}{}{}</w:tr>", cell("", text), cell("", "1"))
+    };
+    let hidden = "<w:trPr><w:hidden/></w:trPr>";
+    let body = format!(
+        "<w:tbl>{}{}{}</w:tbl><w:p><w:t>End</w:t></w:p>",
+        row("", "a"),
+        row(hidden, "b"),
+        row("<w:trPr><w:hidden w:val='0'/></w:trPr>", "c")
+    );
+    check_note(&body, "a | 1\nc | 1\n\nEnd\n", "text that a reader does not see was left out in 1 place");
+}
+
+#[test]
 fn raised_text_and_formulas_are_not_joined() {
     let raised = |text: &str| run("<w:vertAlign w:val='superscript'/>", text);
     let lowered = |text: &str| run("<w:vertAlign w:val='subscript'/>", text);

@@ -1109,6 +1109,16 @@ fn text_of_other_annotations_is_read() {
         "<< /Type /Annot /Subtype /Text /Rect [300 600 320 620] /Contents (Is this right?) >>".into(),
     ];
     assert_eq!(made.text(), "Draft\n\nApproved\n\n[Comment: Is this right?]\n");
+    // Text that a program is to draw itself stands at its place; what is attached has a description.
+    let mut made = Made::new(at(&[(72.0, 700.0, "Name:"), (72.0, 600.0, "End")]));
+    made.more = vec![
+        "<< /Type /Annot /Subtype /FreeText /Rect [120 696 300 710] /DA (/Helv 10 Tf) /Contents (Ann Smith) >>".into(),
+        "<< /Type /Annot /Subtype /FreeText /Rect [120 500 300 510] /F 2 /Contents (hidden) >>".into(),
+        "<< /Type /Annot /Subtype /FileAttachment /Rect [1 1 9 9] /Contents (The budget) >>".into(),
+        "<< /Type /Annot /Subtype /FreeText /Rect [250 696 400 710] /IT /FreeTextCallout /Contents (Who is she?) >>".into(),
+    ];
+    made.page = "/Annots [9 0 R 10 0 R 11 0 R 12 0 R]";
+    assert_eq!(made.text(), "Name: Ann Smith\n\nEnd\n\n[Comment: The budget]\n\n[Comment: Who is she?]\n");
 }
 
 // Lines.

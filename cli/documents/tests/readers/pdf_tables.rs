@@ -145,6 +145,80 @@ fn cells_of_several_lines_are_cells_wherever_their_lines_stand() {
 
 /// Labels and numbers below each other are rows, also where no line is between them, and blocks of text are no cells.
 #[test]
+fn cells_that_are_aligned_at_the_bottom() {
+    let header = [(72.0, 700.0, "Item"), (200.0, 700.0, "Price"), (300.0, 700.0, "Qty")];
+    let cells = [
+        (72.0, 682.0, "A long description"),
+        (72.0, 670.0, "that wraps over lines"),
+        (72.0, 658.0, "of the cell"),
+        (200.0, 658.0, "12.00"),
+        (300.0, 658.0, "3"),
+        (72.0, 640.0, "Short"),
+        (200.0, 640.0, "1.50"),
+        (300.0, 640.0, "10"),
+    ];
+    assert_table(
+        at(&[&header[..], &cells].concat()),
+        &[
+            "Item\tPrice\tQty",
+            "A long description that wraps over lines of the cell\t12.00\t3",
+            "Short\t1.50\t10",
+        ],
+    );
+    // A heading within a table is as far from its rows as they are from each other.
+    let rows = [
+        (72.0, 682.0, "Current assets of us"),
+        (72.0, 664.0, "Cash and deposits"),
+        (200.0, 664.0, "12.00"),
+        (300.0, 664.0, "3"),
+        (72.0, 646.0, "Shares"),
+        (200.0, 646.0, "1.50"),
+        (300.0, 646.0, "10"),
+    ];
+    let text = text_of(&[at(&[&header[..], &rows].concat())]);
+    assert!(text.contains("Current assets of us\n"), "{text}");
+    assert!(text.contains("Cash and deposits\t12.00\t3\n"), "{text}");
+}
+
+#[test]
+fn a_cell_with_lines_may_be_the_last_one_of_its_row() {
+    let content = at(&[
+        (72.0, 700.0, "Item"),
+        (200.0, 700.0, "Price"),
+        (300.0, 700.0, "Qty"),
+        (72.0, 682.0, "Short"),
+        (300.0, 682.0, "10"),
+        (72.0, 664.0, "A long description"),
+        (72.0, 652.0, "that wraps over lines"),
+        (72.0, 640.0, "of the cell"),
+        (200.0, 652.0, "\\(7.25\\)"),
+    ]);
+    assert_table(
+        content,
+        &[
+            "Item\tPrice\tQty",
+            "Short\t–\t10",
+            "A long description that wraps over lines of the cell\t\\(7.25\\)".replace('\\', "").as_str(),
+        ],
+    );
+}
+
+#[test]
+fn text_after_a_table_is_none_of_its_cells() {
+    let content = at(&[
+        (72.0, 700.0, "Month"),
+        (200.0, 700.0, "Sold"),
+        (72.0, 682.0, "January"),
+        (200.0, 682.0, "1,000"),
+        (72.0, 664.0, "Total"),
+        (200.0, 664.0, "1,000"),
+        (40.0, 651.0, "After the table."),
+    ]);
+    let text = text_of(&[content]);
+    assert!(text.contains("Total\t1,000\n") && text.ends_with("After the table.\n"), "{text}");
+}
+
+#[test]
 fn rows_without_lines_between_them_are_rows() {
     let texts = [
         (50.0, 700.0, "Item"),

@@ -123,6 +123,31 @@ fn strings_of(text: &str, part: &str) -> Result<Vec<String>, Problem> {
     Ok(strings)
 }
 
+/// A text with its characters that XML does not have, which are written as `_x000D_`.
+fn unescaped(text: &str) -> String {
+    let code = |after: &str| {
+        let digits = after.get(..4).filter(|_| after.get(4..5) == Some("_"))?;
+        let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        u32::from_str_radix(digits, 16).ok().and_then(char::from_u32).filter(|_| is_hex)
+    };
+    let (mut plain, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once("_x") {
+        plain.push_str(before);
+        rest = match code(after) {
+            Some(c) => {
+                plain.push(c);
+                &after[5..]
+            }
+            None => {
+                plain.push_str("_x");
+                after
+            }
+        };
+    }
+    plain.push_str(rest);
+    plain
+}
+
 /// Whether a property is on, which needs no value.
 fn is_on(element: &Element) -> bool {
     element.attribute("val").is_none_or(|value| value != "0" && value != "false")
@@ -169,7 +194,7 @@ impl RichText {
                 if self.is_struck {
                     self.writer.begin_struck();
                 }
-                self.writer.text_at(self.level, &text);
+                self.writer.text_at(self.level, &unescaped(&text));
                 if self.is_struck {
                     self.writer.end_struck();
                 }

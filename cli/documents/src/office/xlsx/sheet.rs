@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::areas::{Merged, Part, Shown};
-use super::{Book, RichText, headers};
+use super::{Book, RichText, headers, unescaped};
 use crate::Problem;
 use crate::office::drawings::Drawings;
 use crate::office::page_texts::PageTexts;
@@ -363,7 +363,8 @@ impl Reader {
                 .and_then(|at: usize| book.strings.get(at).cloned())
                 .unwrap_or_default(),
             "b" => if value.trim() == "1" { "TRUE" } else { "FALSE" }.to_owned(),
-            "str" | "inlineStr" | "e" | "d" => value.to_owned(),
+            "str" => unescaped(value),
+            "inlineStr" | "e" | "d" => value.to_owned(),
             _ => match value.trim().parse::<f64>() {
                 Ok(number) => {
                     let shown = book.formats.show(cell.style, number);

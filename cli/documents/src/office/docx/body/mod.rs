@@ -3,6 +3,7 @@
 mod text;
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use super::fields::Fields;
 use super::numbering::{NumberOf, Numbering};
@@ -13,7 +14,7 @@ use crate::office::drawings::Drawings;
 use crate::office::omml::{self, Omml};
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
-use crate::writer::{Rows, Span, Writer};
+use crate::writer::{Rows, Span, TabStops, Writer};
 
 /// Elements whose content is not part of the text. A fallback repeats its alternative, and changes of properties hold
 /// the former ones.
@@ -64,6 +65,7 @@ struct Paragraph {
     /// Whether its end is deleted or hidden.
     is_gone: bool,
     has_ground: bool,
+    tabs: Rc<TabStops>,
 }
 
 /// A place in the text with a note, in the order of the notes.
@@ -106,6 +108,7 @@ pub(super) struct Body {
     in_run_properties: bool,
     in_control_properties: bool,
     in_row_properties: bool,
+    is_hidden_row: bool,
     paragraphs: Vec<Paragraph>,
     runs: Vec<RunLook>,
     fields: Fields,
@@ -156,6 +159,7 @@ impl Body {
             in_run_properties: false,
             in_control_properties: false,
             in_row_properties: false,
+            is_hidden_row: false,
             paragraphs: Vec::new(),
             runs: Vec::new(),
             fields: Fields::default(),
@@ -218,7 +222,7 @@ impl Body {
         (self.tables, self.text_boxes) = (0, 0);
         (self.in_text, self.in_instruction, self.is_below, self.in_reading) = (false, false, false, false);
         (self.in_paragraph_properties, self.in_run_properties) = (false, false);
-        (self.in_control_properties, self.in_row_properties) = (false, false);
+        (self.in_control_properties, self.in_row_properties, self.is_hidden_row) = (false, false, false);
         self.paragraphs.clear();
         self.runs.clear();
         self.controls.clear();
@@ -291,7 +295,7 @@ impl Body {
             }
             "t" => self.in_text = true,
             "instrText" => self.in_instruction = true,
-            "tab" | "ptab" => self.space(),
+            "tab" | "ptab" => self.tab(),
             "br" | "cr" if !self.fields.hide_text() => {
                 self.begin_text();
                 self.out().line();
@@ -322,6 +326,7 @@ impl Body {
                 self.out().begin_table();
             }
             "tr" => self.out().row(),
+            "hidden" if self.in_row_properties => self.is_hidden_row = is_on(element),
             "tblHeader" if self.in_row_properties && is_on(element) => self.out().has_header(),
             "gridBefore" if self.in_row_properties => self.out().skip_to_column(number("val").unwrap_or(0)),
             "tc" => {
@@ -376,7 +381,14 @@ impl Body {
                 let shown = self.fields.end();
                 self.show(shown);
             }
-            "trPr" => self.in_row_properties = false,
+            "trPr" => {
+                self.in_row_properties = false;
+                if std::mem::take(&mut self.is_hidden_row) {
+                    self.counts.hidden += 1;
+                    // The rest of the row.
+                    self.skipping = 1;
+                }
+            }
             "sdt" => {
                 self.show_control();
                 self.controls.pop();

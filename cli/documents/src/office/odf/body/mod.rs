@@ -43,6 +43,8 @@ const SKIPPED: &[&str] = &[
 const MAX_SPACES: usize = 1000;
 /// A cell or row that is the same many times is written so often at most.
 const MAX_REPEATED: usize = 1000;
+/// Tables within each other.
+const MAX_TABLES: usize = 32;
 
 type Numbers = [Option<i64>; LEVELS];
 
@@ -238,6 +240,10 @@ impl<'a> Body<'a> {
     }
 
     fn check_length(&self) -> Result<(), Problem> {
+        // The text of a table is written anew into the cell around it.
+        if self.tables.len() > MAX_TABLES {
+            return Err(Problem::TooDeep);
+        }
         match self.writer.len() as u64 > self.max_bytes {
             true => Err(Problem::TooLong { limit: self.max_bytes }),
             false => Ok(()),
@@ -285,7 +291,7 @@ impl<'a> Body<'a> {
             }
             "s" => self.space(number("c").unwrap_or(1)),
             "tab" if self.looks.last().is_some_and(Look::keeps_spaces) => self.text("\t"),
-            "tab" => self.space(1),
+            "tab" => self.tab(),
             "line-break" => self.writer.line(),
             "hidden-text" | "section" if is_hidden(element) => {
                 self.counts.hidden += 1;
@@ -471,6 +477,17 @@ impl<'a> Body<'a> {
         match self.looks.last().is_some_and(Look::keeps_spaces) {
             true => self.text(&" ".repeat(count.min(MAX_SPACES))),
             false => self.writer.text(" "),
+        }
+    }
+
+    /// A tab is a space in a cell, and in hidden text it is nothing.
+    fn tab(&mut self) {
+        let Some(look) = self.looks.last().filter(|_| self.paragraph_depth > 0) else { return };
+        let is_in_cell = self.tables.last().is_some_and(|table| table.open.is_some());
+        match is_in_cell {
+            true => self.space(1),
+            false if look.is_hidden != Some(true) => self.writer.tab(&look.tabs),
+            false => {}
         }
     }
 

@@ -155,7 +155,9 @@ impl Body<'_> {
         let (mut row, mut column) = (String::new(), 0);
         for cell in cells.iter().filter(|cell| !cell.text.is_empty()) {
             row.push_str(&", ".repeat(cell.column.saturating_sub(column).min(MAX_REPEATED)));
-            row.push_str(&vec![cell.text.as_str(); cell.count].join(", "));
+            // More would be too long a text.
+            let most = (self.max_bytes as usize).saturating_sub(row.len()) / cell.text.len() + 1;
+            row.push_str(&vec![cell.text.as_str(); cell.count.min(most)].join(", "));
             column = cell.column + cell.count - 1;
         }
         if let Some(table) = self.tables.last_mut().filter(|_| !row.is_empty()) {

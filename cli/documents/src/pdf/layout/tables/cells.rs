@@ -6,7 +6,7 @@
 
 use super::super::hyphens;
 use super::super::words::{Cell, Row};
-use super::headers;
+use crate::writer::is_value;
 
 /// Distances in sizes of the font.
 /// Lines of a cell are not farther apart than this.
@@ -19,6 +19,10 @@ const GAP: f64 = 0.3;
 const SAME_PLACE: f64 = 0.2;
 /// The row above or below is not farther away than this.
 const NEAR: f64 = 4.0;
+/// So many rows above are looked at.
+const ROWS_ABOVE: usize = 4;
+/// Lines of a cell are so much nearer than rows are, where only that tells.
+const NEARER: f64 = 0.93;
 /// A cell has fewer lines.
 const MAX_LINES: usize = 16;
 /// A line of a cell with the next word is as wide as this share of the cell, and as this share of the room up to the next cell.
@@ -48,7 +52,7 @@ pub(in super::super) fn join(rows: Vec<Row>) -> Vec<Row> {
     let mut joined = Vec::with_capacity(rows.len());
     let mut rest = rows.into_iter();
     while !rest.as_slice().is_empty() {
-        match joined_row(rest.as_slice(), joined.last()) {
+        match joined_row(rest.as_slice(), &joined) {
             Some((row, length)) => {
                 joined.push(row);
                 rest.by_ref().take(length).for_each(drop);
@@ -60,8 +64,8 @@ pub(in super::super) fn join(rows: Vec<Row>) -> Vec<Row> {
 }
 
 /// The row that begins here, and how many lines it is made of; none if it is a single line, or none of a table.
-fn joined_row(rows: &[Row], above: Option<&Row>) -> Option<(Row, usize)> {
-    let first = &rows[0];
+fn joined_row(rows: &[Row], before: &[Row]) -> Option<(Row, usize)> {
+    let (first, above) = (&rows[0], before.last());
     let mut blocks: Vec<Block> = Vec::new();
     let (mut length, mut goes_up, mut bottom) = (0, false, f64::MAX);
     for (i, row) in rows.iter().enumerate() {
@@ -74,7 +78,10 @@ fn joined_row(rows: &[Row], above: Option<&Row>) -> Option<(Row, usize)> {
         goes_up |= up;
         length += 1;
     }
-    let is_row = goes_up && blocks.len() > 1 && blocks.iter().any(|block| block.lines.len() > 1);
+    let has_lines = blocks.len() > 1 && blocks.iter().any(|block| block.lines.len() > 1);
+    let below = rows.get(length).filter(|below| below.turn == first.turn);
+    let above_it = above.filter(|above| above.turn == first.turn);
+    let is_row = has_lines && (goes_up || stand_at_bottom(&blocks, above_it, below));
     let is_after_joined = above.is_some_and(|above| above.table.is_none() && above.bottom < above.y);
     if !is_row || !are_cells(&blocks, is_after_joined) {
         return None;
@@ -87,11 +94,10 @@ fn joined_row(rows: &[Row], above: Option<&Row>) -> Option<(Row, usize)> {
     }) {
         return None;
     }
-    let is_beside = |other: &&Row| {
-        let distance = if other.y < bottom { bottom - other.y } else { other.bottom - y };
-        other.turn == first.turn
-            && (0.0..NEAR * first.size).contains(&distance)
-            && has_cells_in(other, &blocks)
+    let is_beside = |below: &Row| {
+        below.turn == first.turn
+            && (0.0..NEAR * first.size).contains(&(bottom - below.y))
+            && has_cells_in(below, &blocks)
     };
     let below = rows.get(length).and_then(|next| {
         // The next row may begin with its first cell alone.
@@ -101,13 +107,33 @@ fn joined_row(rows: &[Row], above: Option<&Row>) -> Option<(Row, usize)> {
             .filter(|row| (row.y - next.y).abs() < LINE_PITCH * next.size);
         same.clone().find(|row| row.cells.len() > 1).or_else(|| same.clone().next_back())
     });
-    above.filter(|row| is_beside(row)).or(below.filter(|row| is_beside(row)))?;
+    let is_near_above = above.is_some_and(|above| (0.0..NEAR * first.size).contains(&(above.bottom - y)));
+    let rows_above = before.iter().rev().take(if is_near_above { ROWS_ABOVE } else { 0 });
+    let is_below_cells = rows_above.clone().any(|row| row.turn == first.turn && has_cells_in(row, &blocks));
+    if !is_below_cells && !below.is_some_and(is_beside) {
+        return None;
+    }
     let cells = blocks.iter().map(|block| {
         let text = hyphens::on_one_line(block.lines.iter().map(|line| line.text.as_str()));
         Cell { text, left: block.left, right: block.right, y, is_apart: true }
     });
     let row = Row { cells: cells.collect(), y, bottom, pitch: None, indent: 0, ..first.clone() };
     Some((row, length))
+}
+
+/// Whether cells stand beside the last line of the first one, whose lines are nearer to each other than to the rows around.
+fn stand_at_bottom(blocks: &[Block], above: Option<&Row>, below: Option<&Row>) -> bool {
+    let (lines, others) = (&blocks[0].lines, &blocks[1..]);
+    let (top, bottom) = (lines[0].y, lines[lines.len() - 1].y);
+    let pitch = lines.windows(2).map(|two| two[0].y - two[1].y).fold(0.0, f64::max);
+    let to_above = above.map(|above| above.bottom - top);
+    let to_below = below.map(|below| bottom - below.y);
+    let distance = to_above.into_iter().chain(to_below).filter(|down| *down > 0.0).reduce(f64::min);
+    lines.len() > 1
+        && others
+            .iter()
+            .all(|other| other.lines.len() == 1 && (other.lines[0].y - bottom).abs() < SAME_LINE * pitch)
+        && distance.is_some_and(|distance| pitch < NEARER * distance)
 }
 
 /// Whether a cell that is near the one before it stands where other rows have one.
@@ -135,7 +161,7 @@ fn add<'a>(
     for (i, cells) in cells.enumerate() {
         let (left, right) = (cells[0].left, cells[cells.len() - 1].right);
         let text = cells.iter().map(|cell| cell.text.as_str()).collect::<Vec<_>>().join(" ");
-        let is_number = headers::is_number(&text);
+        let is_number = is_value(&text);
         let line = TextLine { left, right, y: cells[0].y, text, is_number };
         let Some(last) = blocks.last_mut() else {
             blocks.push(Block { left, right, lines: vec![line] });

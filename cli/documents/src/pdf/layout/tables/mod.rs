@@ -45,6 +45,9 @@ const ROWS_AROUND: usize = 3;
 const CONTINUED: f64 = 1.7;
 /// It is so much nearer than the next row, where only that tells.
 const NEARER: f64 = 0.93;
+/// It begins at most so far before the column, or ends or has its middle so near to that of the line above.
+const BEFORE: f64 = 0.5;
+const SAME_PLACE: f64 = 0.1;
 /// It is not smaller than this share of the size above, which is that of a heading.
 const SMALLER: f64 = 0.85;
 /// So many rows below a header are looked at.
@@ -146,8 +149,7 @@ fn write_table(rows: &[Row], is_rtl: bool, before: Option<&Carried>, text: &mut 
         if let Some(above) = table.last_mut()
             && !is_rtl
             && places.is_none()
-            && let Some(cells) =
-                continued(row, above, &columns, (rows[i - 1].bottom - row.y, pitch_at(rows, i, pitch)))
+            && let Some(cells) = continued(row, &rows[i - 1], above, &columns, pitch_at(rows, i, pitch))
         {
             for (cell, at) in row.cells.iter().zip(cells) {
                 let above = &mut above.cells[at].1;
@@ -226,9 +228,10 @@ fn pitch_at(rows: &[Row], at: usize, pitch: f64) -> f64 {
     }
 }
 
-/// The cells of the row above that a row continues, if each of its cells is text under text of that row. `pitch` is the
-/// distance to that row and the usual one.
-fn continued(row: &Row, above: &Written, columns: &[Column], pitch: (f64, f64)) -> Option<Vec<usize>> {
+/// The cells of the row above that a row continues, if each of its cells is text under text of that row. `line` is the line
+/// before this one, and `pitch` the usual distance of rows.
+fn continued(row: &Row, line: &Row, above: &Written, columns: &[Column], pitch: f64) -> Option<Vec<usize>> {
+    let pitch = (line.bottom - row.y, pitch);
     above.columns.filter(|_| above.cells.len() > 1)?;
     let is_near = pitch.0 < CONTINUED * row.size && !row.begins_paragraph && row.size >= SMALLER * above.size;
     let mut cells = Vec::with_capacity(row.cells.len());
@@ -236,7 +239,10 @@ fn continued(row: &Row, above: &Written, columns: &[Column], pitch: (f64, f64)) 
         let (Some(column), None) = over(columns, cell, row.size) else { return None };
         let at = above.cells.iter().position(|(number, _)| number + above.first == column)?;
         let is_text = |text: &str| text.chars().filter(|c| c.is_alphabetic()).count() > text.len() / 3;
-        if !is_near || !is_text(&cell.text) || !is_text(&above.cells[at].1) {
+        let before = line.cells.iter().find(|before| over(columns, before, row.size) == (Some(column), None));
+        let is_in_place = cell.left > columns[column].left - BEFORE * row.size
+            || before.is_some_and(|before| is_aligned(cell, before, SAME_PLACE * row.size));
+        if !is_near || !is_in_place || !is_text(&cell.text) || !is_text(&above.cells[at].1) {
             return None;
         }
         // A label without values may be a row; unless it is nearer than rows are, or goes on with a small letter.
@@ -247,6 +253,12 @@ fn continued(row: &Row, above: &Written, columns: &[Column], pitch: (f64, f64)) 
         cells.push(at);
     }
     Some(cells)
+}
+
+/// Whether two lines of a cell end at the same place or have the same middle.
+fn is_aligned(a: &Cell, b: &Cell, slack: f64) -> bool {
+    let middle = (a.left + a.right - b.left - b.right) / 2.0;
+    (a.right - b.right).abs() < slack || middle.abs() < slack
 }
 
 /// The columns of the cells of a row.
