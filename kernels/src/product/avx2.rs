@@ -41,13 +41,7 @@ pub(super) unsafe fn multiply_vnni(product: &Product, part: ResultPart, panel: &
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn multiply(product: &Product, part: ResultPart, panel: &mut Panel, out: *mut f32) {
     // SAFETY: the caller's promise.
-    unsafe {
-        if product.ty.format().offset == 128 {
-            tile::multiply::<Signed>(product, part, panel, out);
-        } else {
-            tile::multiply::<Small>(product, part, panel, out);
-        }
-    }
+    unsafe { tile::multiply_by_size::<Small, Signed>(product, part, panel, out) }
 }
 
 /// Codes of any size, with AVX-VNNI.

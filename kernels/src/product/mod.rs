@@ -9,8 +9,9 @@
 //! off where an integer sum starts (`-offset * sum of the group's activations`), and costs nothing. Types with minima
 //! have no offset; their minima are multiplied with the sums of activations.
 //!
-//! product/tile.rs is the kernel, for AVX-512 with VNNI (product/vnni.rs) and for AVX2 with and without AVX-VNNI
-//! (product/avx2.rs). The plain one is the reference of the tests. On other processors ggml's product is used.
+//! product/tile.rs is the kernel, for AVX-512 with VNNI (product/vnni.rs), for AVX2 with and without AVX-VNNI
+//! (product/avx2.rs), and for NEON with and without dot products (product/neon.rs). The plain one is the reference of the
+//! tests. On other processors ggml's product is used.
 //!
 //! # History
 //! On Zen 5, one thread, 1536 x 8960, 512 columns, beside ggml 0.26 in the same run, in billions of multiply-adds a

@@ -32,13 +32,7 @@ pub(super) fn has_dot_products() -> bool {
 #[target_feature(enable = "neon,dotprod")]
 pub(super) unsafe fn multiply_dot(product: &Product, part: ResultPart, panel: &mut Panel, out: *mut f32) {
     // SAFETY: the caller's promise.
-    unsafe {
-        if product.ty.format().offset == 128 {
-            tile::multiply::<DotSigned>(product, part, panel, out);
-        } else {
-            tile::multiply::<DotSmall>(product, part, panel, out);
-        }
-    }
+    unsafe { tile::multiply_by_size::<DotSmall, DotSigned>(product, part, panel, out) }
 }
 
 /// Computes a part of the result without dot products.
@@ -48,13 +42,7 @@ pub(super) unsafe fn multiply_dot(product: &Product, part: ResultPart, panel: &m
 #[target_feature(enable = "neon")]
 pub(super) unsafe fn multiply(product: &Product, part: ResultPart, panel: &mut Panel, out: *mut f32) {
     // SAFETY: the caller's promise.
-    unsafe {
-        if product.ty.format().offset == 128 {
-            tile::multiply::<Signed>(product, part, panel, out);
-        } else {
-            tile::multiply::<Small>(product, part, panel, out);
-        }
-    }
+    unsafe { tile::multiply_by_size::<Small, Signed>(product, part, panel, out) }
 }
 
 /// Codes of up to 6 bits, with dot products.

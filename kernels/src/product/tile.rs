@@ -169,6 +169,27 @@ pub(super) unsafe fn multiply<M: Multiplier>(
     }
 }
 
+/// Computes a part of the result with one of two multipliers: one for codes of up to 6 bits, one for signed codes of 8 bits.
+///
+/// # Safety
+/// As for [`multiply`].
+#[inline(always)]
+pub(super) unsafe fn multiply_by_size<Small: Multiplier, Signed: Multiplier>(
+    product: &Product,
+    part: ResultPart,
+    panel: &mut Panel,
+    out: *mut f32,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if product.ty.format().offset == 128 {
+            multiply::<Signed>(product, part, panel, out);
+        } else {
+            multiply::<Small>(product, part, panel, out);
+        }
+    }
+}
+
 /// Rows of a panel times some columns.
 #[derive(Clone, Copy)]
 pub(super) struct Tile<'a> {

@@ -5,6 +5,19 @@
 //! Rule for kernels: `#[inline(always)]` on everything they call, and no iterator adaptors with closures in
 //! hot loops. A function that is not inlined is compiled without the instruction set: correct, but slow.
 
+/// Functions of [`Simd`] whose body is one expression of intrinsics and pointer arithmetic.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! ops {
+    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $body:expr;)*) => {$(
+        #[inline(always)]
+        unsafe fn $name($($arg: $ty),*) -> $ret {
+            // SAFETY: the trait's contract: the instruction set is present and pointers cover what is read or
+            // written.
+            unsafe { $body }
+        }
+    )*};
+}
+
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]

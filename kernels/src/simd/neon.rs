@@ -18,17 +18,28 @@ pub(super) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
     unsafe { kernel.run::<Neon>() }
 }
 
-/// 8 halves as floats. The library's intrinsics for halves need a newer Rust.
+/// The first 4 of 8 halves as floats. The library's intrinsics for halves need a newer Rust.
 #[target_feature(enable = "neon")]
 #[inline]
-fn widen(halves: uint16x8_t) -> float32x4x2_t {
-    let (low, high): (float32x4_t, float32x4_t);
-    // SAFETY: the instructions are NEON's; they read and write these registers only.
+fn widen_low(halves: uint16x8_t) -> float32x4_t {
+    let low;
+    // SAFETY: the instruction is NEON's; it reads and writes these registers only.
     unsafe {
         asm!("fcvtl {0:v}.4s, {1:v}.4h", out(vreg) low, in(vreg) halves, options(pure, nomem, nostack, preserves_flags));
+    }
+    low
+}
+
+/// The last 4 of 8 halves as floats.
+#[target_feature(enable = "neon")]
+#[inline]
+fn widen_high(halves: uint16x8_t) -> float32x4_t {
+    let high;
+    // SAFETY: as above.
+    unsafe {
         asm!("fcvtl2 {0:v}.4s, {1:v}.8h", out(vreg) high, in(vreg) halves, options(pure, nomem, nostack, preserves_flags));
     }
-    float32x4x2_t(low, high)
+    high
 }
 
 /// 8 integers as floats.
@@ -70,18 +81,6 @@ fn scale_by_exp2(p: float32x4_t, n: float32x4_t, x: float32x4_t) -> float32x4_t 
 fn halve(a: float32x4_t, b: float32x4_t) -> float32x4_t {
     let (a, b) = (vreinterpretq_f64_f32(a), vreinterpretq_f64_f32(b));
     vaddq_f32(vreinterpretq_f32_f64(vzip1q_f64(a, b)), vreinterpretq_f32_f64(vzip2q_f64(a, b)))
-}
-
-/// Trait functions whose body is one expression of intrinsics and pointer arithmetic.
-macro_rules! ops {
-    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $body:expr;)*) => {$(
-        #[inline(always)]
-        unsafe fn $name($($arg: $ty),*) -> $ret {
-            // SAFETY: the trait's contract: the instruction set is present and pointers cover what is read or
-            // written.
-            unsafe { $body }
-        }
-    )*};
 }
 
 /// Trait functions that do the same with both registers.
@@ -130,9 +129,15 @@ impl Simd for Neon {
         );
         fma(a: float32x4x2_t, b: float32x4x2_t, c: float32x4x2_t) -> float32x4x2_t =
             float32x4x2_t(vfmaq_f32(c.0, a.0, b.0), vfmaq_f32(c.1, a.1, b.1));
-        load_f16(p: *const u8) -> float32x4x2_t = widen(vreinterpretq_u16_u8(vld1q_u8(p)));
+        load_f16(p: *const u8) -> float32x4x2_t = {
+            let halves = vreinterpretq_u16_u8(vld1q_u8(p));
+            float32x4x2_t(widen_low(halves), widen_high(halves))
+        };
         load_f16_half(p: *const u8) -> float32x4x2_t = Self::load_f16(p);
-        splat_f16(p: *const u8) -> float32x4x2_t = widen(vdupq_n_u16(p.cast::<u16>().read_unaligned()));
+        splat_f16(p: *const u8) -> float32x4x2_t = {
+            let four = widen_low(vdupq_n_u16(p.cast::<u16>().read_unaligned()));
+            float32x4x2_t(four, four)
+        };
         load_i8(p: *const u8) -> float32x4x2_t = floats(vmovl_s8(vld1_s8(p.cast())));
         load_u4_low(p: *const u8) -> float32x4x2_t = unsigned_floats(vand_u8(vld1_u8(p), vdup_n_u8(15)));
         load_u4_high(p: *const u8) -> float32x4x2_t = unsigned_floats(vshr_n_u8::<4>(vld1_u8(p)));
