@@ -4,40 +4,19 @@
 #     scripts/windows/cargo.sh build --profile mutants -p longhand-cli --bin longhand
 #     scripts/windows/cargo.sh check --profile mutants --workspace
 #
-# Everything lies in target/windows. What `rustup target add` would fetch is made from sources here: Debian has those of
-# the standard library, with a compiler of the same version. They are unpacked and not installed, so the machine's own
-# toolchain stays what it is. The first build takes about 15 minutes on 2 cores. `check` compiles no C++, only the C of the
-# cryptography, and takes 5 minutes. If linking fails after a build was interrupted, remove the folders `incremental` there.
+# Everything lies in target/windows. What `rustup target add` would fetch is made from sources (scripts/rust-sources.sh). The
+# first build takes about 15 minutes on 2 cores. `check` compiles no C++, only the C of the cryptography, and takes 5 minutes.
+# If linking fails after a build was interrupted, remove the folders `incremental` there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 target=${CARGO_TARGET_DIR:-$PWD/target}/windows
-rust=$target/rust
+RUSTC=$(scripts/rust-sources.sh)
 mkdir -p "$target"
 
 # Two may start at once.
 exec 3> "$target/.lock"
 flock 3
 
-# Debian's release of rustc for Firefox, which moves with it. LLVM's version is its own.
-if ! [ -e "$rust/.complete" ]; then
-    rm -rf "$rust"
-    mkdir -p "$rust/packages" "$rust/bin"
-    (
-        cd "$rust/packages"
-        of() { apt-cache show --no-all-versions "$1" | grep -o "$2" | head -n 1; }
-        library=$(of libstd-rust-web-dev 'libstd-rust-web-[0-9][0-9.]*[0-9]')
-        apt-get download --quiet=2 rustc-web rust-web-src libstd-rust-web-dev "$library" "$(of "$library" 'libllvm[0-9]*')"
-        for package in *.deb; do dpkg-deb -x "$package" "$rust"; done
-    )
-    rm -r "$rust/packages"
-    # rustc finds its folders by where it lies. Only the loader must be told where its libraries are.
-    cat > "$rust/bin/rustc" << END
-#!/bin/sh
-LD_LIBRARY_PATH=$rust/usr/lib/x86_64-linux-gnu exec $rust/usr/bin/rustc "\$@"
-END
-    chmod +x "$rust/bin/rustc"
-    touch "$rust/.complete"
-fi
 compiler=x86_64-w64-mingw32
 missing=()
 command -v $compiler-g++-posix > /dev/null || missing+=(g++-mingw-w64-x86-64-posix)
@@ -49,7 +28,7 @@ exec 3>&-
 
 export CC_x86_64_pc_windows_gnu=$compiler-gcc-posix CXX_x86_64_pc_windows_gnu=$compiler-g++-posix
 export AR_x86_64_pc_windows_gnu=$compiler-ar CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=$compiler-gcc-posix
-export RUSTC=$rust/bin/rustc RUSTFLAGS= CARGO_TARGET_DIR=$target
+export RUSTC RUSTFLAGS= CARGO_TARGET_DIR=$target
 if [ "$1" = check ]; then
     export LONGHAND_CHECK=1 CARGO_TARGET_DIR=$target/check
 fi

@@ -4,6 +4,7 @@
 //! level's name at their end. So no level can call another's code. Of inline functions and templates of C++, a linker
 //! would otherwise keep the first that it meets, with whatever instructions it was compiled to.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,11 +18,23 @@ struct Level {
 }
 
 macro_rules! cpu_levels {
-    ($($name:ident $title:literal [$($flag:literal)*] [$($feature:literal)*];)*) => {
-        const LEVELS: &[Level] = &[$(Level { name: stringify!($name), flags: &[$($flag),*] }),*];
+    ($($arch:literal { $($name:ident $title:literal [$($flag:literal)*] [$($feature:literal)*];)* })*) => {
+        /// The levels of each architecture, by Rust's name.
+        const LEVELS: &[(&str, &[Level])] =
+            &[$(($arch, &[$(Level { name: stringify!($name), flags: &[$($flag),*] }),*])),*];
     };
 }
 include!("../cpu/levels.rs");
+
+/// The levels of an architecture: none where ggml's code is compiled once.
+fn levels(arch: &str) -> &'static [Level] {
+    LEVELS.iter().find(|(name, _)| *name == arch).map_or(&[], |(_, levels)| levels)
+}
+
+/// Whether an architecture has levels.
+pub fn has_levels(arch: &str) -> bool {
+    !levels(arch).is_empty()
+}
 
 /// Makes the library `ggml_levels` of the C and C++ files. `build` prepares the compiler for C++ or not, without
 /// files. `own` is this package's folder.
@@ -30,7 +43,8 @@ pub fn compile(files: &[PathBuf], build: &dyn Fn(bool) -> cc::Build, own: &Path,
     let text = fs::read_to_string(&source).context("cannot read cpu/levels.c")?;
     let functions = functions(&text);
     ensure!(!functions.is_empty(), "cpu/levels.c has no line that begins with EACH(");
-    let each: String = LEVELS
+    let levels = levels(&env::var("CARGO_CFG_TARGET_ARCH")?);
+    let each: String = levels
         .iter()
         .enumerate()
         .map(|(number, level)| format!(" X({number}, {}, __VA_ARGS__)", level.name))
@@ -38,7 +52,7 @@ pub fn compile(files: &[PathBuf], build: &dyn Fn(bool) -> cc::Build, own: &Path,
     fs::write(out.join("levels.h"), format!("#define LEVELS(X, ...){each}\n"))?;
 
     let mut objects = build(false).file(source).try_compile_intermediates()?;
-    for level in LEVELS {
+    for level in levels {
         let folder = out.join(format!("level-{}", level.name));
         fs::create_dir_all(&folder)?;
         objects.push(object(level, files, build, &functions, &folder)?);

@@ -276,16 +276,21 @@ fn static_cpp_library(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether ggml's code for CPUs is compiled for several levels: in `portable` builds for Linux on x86-64. The tools that join
-/// a level's code work otherwise on other systems.
+/// Whether ggml's code for CPUs is compiled for several levels: in `portable` builds for Linux, on architectures that have
+/// levels. The tools that join a level's code work otherwise on other systems.
 #[cfg(not(feature = "generate-bindings"))]
 fn has_levels() -> bool {
-    let is = |name: &str, value: &str| env::var(name).is_ok_and(|found| found == value);
-    cfg!(feature = "portable") && is("CARGO_CFG_TARGET_ARCH", "x86_64") && is("CARGO_CFG_TARGET_OS", "linux")
+    #[cfg(feature = "portable")]
+    {
+        let is = |name: &str, wanted: &dyn Fn(&str) -> bool| env::var(name).is_ok_and(|found| wanted(&found));
+        is("CARGO_CFG_TARGET_ARCH", &levels::has_levels) && is("CARGO_CFG_TARGET_OS", &|os| os == "linux")
+    }
+    #[cfg(not(feature = "portable"))]
+    false
 }
 
-/// For builds without levels. Local builds use all instructions of the build machine, `portable` builds run on any x86-64-v3
-/// CPU.
+/// For builds without levels. Local builds use all instructions of the build machine. Others run on any x86-64-v3 CPU, and on
+/// ARM CPUs with dot products.
 ///
 /// AMX stays off: ggml's AMX matrix product crashed with Q8_0 weights when compiled by gcc 12.
 #[cfg(not(feature = "generate-bindings"))]

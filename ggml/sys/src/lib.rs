@@ -30,21 +30,26 @@ pub const TARGET: &str = env!("GGML_TARGET");
 /// ggml's code for CPUs by level, in portable builds.
 #[cfg(cpu_levels)]
 mod levels {
-    use std::arch::is_x86_feature_detected;
+    #[cfg(target_arch = "aarch64")]
+    use std::arch::is_aarch64_feature_detected as is_detected;
+    #[cfg(target_arch = "x86_64")]
+    use std::arch::is_x86_feature_detected as is_detected;
     use std::ffi::c_int;
 
     macro_rules! cpu_levels {
-        ($($name:ident $title:literal [$($flag:literal)*] [$($feature:tt)*];)*) => {
+        ($($arch:tt { $($name:ident $title:literal [$($flag:literal)*] [$($feature:tt)*];)* })*) => {$(
             /// The levels for which ggml is compiled, lowest first. Empty where it is compiled for one kind of CPU.
+            #[cfg(target_arch = $arch)]
             pub const CPU_LEVELS: &[&str] = &[$($title),*];
 
             /// The number of this CPU's level in [`CPU_LEVELS`]: its code is used. `None` below the lowest. The standard
             /// library remembers what the CPU has.
+            #[cfg(target_arch = $arch)]
             pub fn cpu_level() -> Option<usize> {
-                let present = [$(true $(&& is_x86_feature_detected!($feature))*),*];
+                let present = [$(true $(&& is_detected!($feature))*),*];
                 present.iter().take_while(|&&present| present).count().checked_sub(1)
             }
-        };
+        )*};
     }
     include!("../cpu/levels.rs");
 

@@ -2,7 +2,7 @@
 
 mod device;
 mod fatal;
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux"))]
 mod levels;
 mod misuse;
 mod rows;

@@ -7,7 +7,7 @@
 
 use std::arch::x86_64::*;
 
-use super::tile::{self, MAX_STEPS, Multiplier, Tile};
+use super::tile::{self, multiplier};
 use super::unpack::IQ4_CODES;
 use super::{Panel, Product, ROWS, ResultPart, SLAB, Slab};
 use crate::Isa;
@@ -41,13 +41,7 @@ pub(super) unsafe fn multiply_vnni(product: &Product, part: ResultPart, panel: &
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn multiply(product: &Product, part: ResultPart, panel: &mut Panel, out: *mut f32) {
     // SAFETY: the caller's promise.
-    unsafe {
-        if product.ty.format().offset == 128 {
-            tile::multiply::<Signed>(product, part, panel, out);
-        } else {
-            tile::multiply::<Small>(product, part, panel, out);
-        }
-    }
+    unsafe { tile::multiply_by_size::<Small, Signed>(product, part, panel, out) }
 }
 
 /// Codes of any size, with AVX-VNNI.
@@ -62,68 +56,31 @@ struct Small;
 #[derive(Clone, Copy)]
 struct Signed;
 
-/// Implements [`Multiplier`]: its steps, whether codes are signed, its instructions, and how products are added.
-macro_rules! multiplier {
-    ($name:ident, $steps:expr, $is_signed:expr, $features:literal, ($sum:ident, $w:ident, $x:ident) => $add:expr) => {
-        impl Multiplier for $name {
-            type Floats = Avx2;
-            type Ints = __m256i;
-            const COLUMNS: usize = 4;
-            const STEPS: usize = $steps;
-            const SIGNED: bool = $is_signed;
+type Floats = Avx2;
+type Ints = __m256i;
+const MAX_COLUMNS: usize = 4;
 
-            #[inline(always)]
-            unsafe fn interleave(unpacked: &[[u8; SLAB]; ROWS], has_table: bool, slab: &mut Slab) {
-                // SAFETY: the instruction set is present.
-                unsafe { interleave(unpacked, has_table, $is_signed, slab) }
-            }
+/// The bytes at `from`.
+///
+/// # Safety
+/// There are 32.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn load(from: *const u8) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe { _mm256_loadu_si256(from.cast()) }
+}
 
-            #[inline(always)]
-            unsafe fn load(from: *const u8) -> __m256i {
-                // SAFETY: the caller's promise: 32 bytes.
-                unsafe { _mm256_loadu_si256(from.cast()) }
-            }
+#[target_feature(enable = "avx2")]
+#[inline]
+fn splat(x: i32) -> __m256i {
+    _mm256_set1_epi32(x)
+}
 
-            #[inline(always)]
-            unsafe fn splat(x: i32) -> __m256i {
-                // SAFETY: the instruction set is present.
-                unsafe { _mm256_set1_epi32(x) }
-            }
-
-            #[inline(always)]
-            unsafe fn add($sum: __m256i, $w: [__m256i; MAX_STEPS], $x: [__m256i; MAX_STEPS]) -> __m256i {
-                // SAFETY: the instruction set is present.
-                unsafe { $add }
-            }
-
-            #[inline(always)]
-            unsafe fn to_floats(x: __m256i) -> __m256 {
-                // SAFETY: the instruction set is present.
-                unsafe { _mm256_cvtepi32_ps(x) }
-            }
-
-            #[inline(always)]
-            unsafe fn enter<const C: usize, const GROUP: usize, const BY_SLAB: bool, const MINIMA: bool>(
-                tile: Tile,
-            ) {
-                #[target_feature(enable = $features)]
-                #[inline(never)]
-                unsafe fn columns<
-                    const C: usize,
-                    const GROUP: usize,
-                    const BY_SLAB: bool,
-                    const MINIMA: bool,
-                >(
-                    tile: Tile,
-                ) {
-                    // SAFETY: the caller's promise.
-                    unsafe { tile.columns::<$name, C, GROUP, BY_SLAB, MINIMA>() }
-                }
-                // SAFETY: the caller's promise.
-                unsafe { columns::<C, GROUP, BY_SLAB, MINIMA>(tile) }
-            }
-        }
-    };
+#[target_feature(enable = "avx2")]
+#[inline]
+fn to_floats(x: __m256i) -> __m256 {
+    _mm256_cvtepi32_ps(x)
 }
 
 multiplier!(Vnni, 1, false, "avxvnni,avx2,fma,f16c", (sum, w, x) => _mm256_dpbusd_avx_epi32(sum, w[0], x[0]));

@@ -9,8 +9,9 @@
 //! off where an integer sum starts (`-offset * sum of the group's activations`), and costs nothing. Types with minima
 //! have no offset; their minima are multiplied with the sums of activations.
 //!
-//! product/tile.rs is the kernel, for AVX-512 with VNNI (product/vnni.rs) and for AVX2 with and without AVX-VNNI
-//! (product/avx2.rs). The plain one is the reference of the tests. On other processors ggml's product is used.
+//! product/tile.rs is the kernel, for AVX-512 with VNNI (product/vnni.rs), for AVX2 with and without AVX-VNNI
+//! (product/avx2.rs), and for NEON with and without dot products (product/neon.rs). The plain one is the reference of the
+//! tests. On other processors ggml's product is used.
 //!
 //! # History
 //! On Zen 5, one thread, 1536 x 8960, 512 columns, beside ggml 0.26 in the same run, in billions of multiply-adds a
@@ -25,7 +26,9 @@
 mod activations;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
-#[cfg(target_arch = "x86_64")]
+#[cfg(target_arch = "aarch64")]
+mod neon;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod tile;
 mod unpack;
 #[cfg(target_arch = "x86_64")]
@@ -166,6 +169,12 @@ pub enum Unit {
     /// AVX2.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// NEON with dot products.
+    #[cfg(target_arch = "aarch64")]
+    NeonDot,
+    /// NEON.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
     /// Portable Rust.
     Plain,
 }
@@ -180,6 +189,10 @@ impl Unit {
             Unit::AvxVnni,
             #[cfg(target_arch = "x86_64")]
             Unit::Avx2,
+            #[cfg(target_arch = "aarch64")]
+            Unit::NeonDot,
+            #[cfg(target_arch = "aarch64")]
+            Unit::Neon,
             Unit::Plain,
         ];
         all.into_iter().filter(|unit| unit.is_present()).collect()
@@ -198,6 +211,10 @@ impl Unit {
             Unit::AvxVnni => avx2::has_vnni(),
             #[cfg(target_arch = "x86_64")]
             Unit::Avx2 => avx2::is_present(),
+            #[cfg(target_arch = "aarch64")]
+            Unit::NeonDot => neon::has_dot_products(),
+            #[cfg(target_arch = "aarch64")]
+            Unit::Neon => neon::is_present(),
             Unit::Plain => true,
         }
     }
@@ -332,6 +349,10 @@ pub unsafe fn multiply(unit: Unit, product: &Product, next: &AtomicUsize, thread
                     Unit::AvxVnni => avx2::multiply_vnni(product, part, panel, out),
                     #[cfg(target_arch = "x86_64")]
                     Unit::Avx2 => avx2::multiply(product, part, panel, out),
+                    #[cfg(target_arch = "aarch64")]
+                    Unit::NeonDot => neon::multiply_dot(product, part, panel, out),
+                    #[cfg(target_arch = "aarch64")]
+                    Unit::Neon => neon::multiply(product, part, panel, out),
                     Unit::Plain => plain(product, part, panel, out),
                 }
             }

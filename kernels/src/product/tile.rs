@@ -39,6 +39,81 @@ pub(super) trait Multiplier: Copy {
     unsafe fn enter<const C: usize, const GROUP: usize, const BY_SLAB: bool, const MINIMA: bool>(tile: Tile);
 }
 
+/// Implements [`Multiplier`]: its steps, whether codes are signed, its instructions, and how products are added. The module has
+/// what the multipliers of an instruction set share: `Floats`, `Ints`, `MAX_COLUMNS`, `load`, `splat`, `to_floats` and
+/// `interleave`.
+macro_rules! multiplier {
+    ($name:ident, $steps:expr, $is_signed:expr, $features:literal, ($sum:ident, $w:ident, $x:ident) => $add:expr) => {
+        impl $crate::product::tile::Multiplier for $name {
+            type Floats = Floats;
+            type Ints = Ints;
+            const COLUMNS: usize = MAX_COLUMNS;
+            const STEPS: usize = $steps;
+            const SIGNED: bool = $is_signed;
+
+            #[inline(always)]
+            unsafe fn interleave(
+                unpacked: &[[u8; $crate::product::SLAB]; $crate::product::ROWS],
+                has_table: bool,
+                slab: &mut $crate::product::Slab,
+            ) {
+                // SAFETY: the instruction set is present.
+                unsafe { interleave(unpacked, has_table, $is_signed, slab) }
+            }
+
+            #[inline(always)]
+            unsafe fn load(from: *const u8) -> Ints {
+                // SAFETY: the caller's promise: the bytes of a vector.
+                unsafe { load(from) }
+            }
+
+            #[inline(always)]
+            unsafe fn splat(x: i32) -> Ints {
+                // SAFETY: the instruction set is present.
+                unsafe { splat(x) }
+            }
+
+            #[inline(always)]
+            unsafe fn add(
+                $sum: Ints,
+                $w: [Ints; $crate::product::tile::MAX_STEPS],
+                $x: [Ints; $crate::product::tile::MAX_STEPS],
+            ) -> Ints {
+                // SAFETY: the instruction set is present.
+                unsafe { $add }
+            }
+
+            #[inline(always)]
+            unsafe fn to_floats(x: Ints) -> <Floats as $crate::simd::Simd>::V {
+                // SAFETY: the instruction set is present.
+                unsafe { to_floats(x) }
+            }
+
+            #[inline(always)]
+            unsafe fn enter<const C: usize, const GROUP: usize, const BY_SLAB: bool, const MINIMA: bool>(
+                tile: $crate::product::tile::Tile,
+            ) {
+                #[target_feature(enable = $features)]
+                #[inline(never)]
+                unsafe fn columns<
+                    const C: usize,
+                    const GROUP: usize,
+                    const BY_SLAB: bool,
+                    const MINIMA: bool,
+                >(
+                    tile: $crate::product::tile::Tile,
+                ) {
+                    // SAFETY: the caller's promise.
+                    unsafe { tile.columns::<$name, C, GROUP, BY_SLAB, MINIMA>() }
+                }
+                // SAFETY: the caller's promise.
+                unsafe { columns::<C, GROUP, BY_SLAB, MINIMA>(tile) }
+            }
+        }
+    };
+}
+pub(super) use multiplier;
+
 /// Computes a part of the result.
 ///
 /// # Safety
@@ -90,6 +165,27 @@ pub(super) unsafe fn multiply<M: Multiplier>(
                     }
                 }
             }
+        }
+    }
+}
+
+/// Computes a part of the result with one of two multipliers: one for codes of up to 6 bits, one for signed codes of 8 bits.
+///
+/// # Safety
+/// As for [`multiply`].
+#[inline(always)]
+pub(super) unsafe fn multiply_by_size<Small: Multiplier, Signed: Multiplier>(
+    product: &Product,
+    part: ResultPart,
+    panel: &mut Panel,
+    out: *mut f32,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if product.ty.format().offset == 128 {
+            multiply::<Signed>(product, part, panel, out);
+        } else {
+            multiply::<Small>(product, part, panel, out);
         }
     }
 }

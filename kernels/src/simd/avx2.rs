@@ -26,18 +26,6 @@ fn look_up(codes: __m128i) -> __m256 {
     _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(values))
 }
 
-/// Trait functions whose body is one expression of intrinsics and pointer arithmetic.
-macro_rules! ops {
-    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $body:expr;)*) => {$(
-        #[inline(always)]
-        unsafe fn $name($($arg: $ty),*) -> $ret {
-            // SAFETY: the trait's contract: the instruction set is present and pointers cover what is read or
-            // written.
-            unsafe { $body }
-        }
-    )*};
-}
-
 impl Simd for Avx2 {
     type V = __m256;
     const LANES: usize = 8;

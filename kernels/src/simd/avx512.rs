@@ -33,18 +33,6 @@ fn look_up(codes: __m512i) -> __m512 {
     unsafe { _mm512_permutexvar_ps(codes, _mm512_loadu_ps(VALUES.as_ptr())) }
 }
 
-/// Trait functions whose body is one expression of intrinsics and pointer arithmetic.
-macro_rules! ops {
-    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $body:expr;)*) => {$(
-        #[inline(always)]
-        unsafe fn $name($($arg: $ty),*) -> $ret {
-            // SAFETY: the trait's contract: the instruction set is present and pointers cover what is read or
-            // written.
-            unsafe { $body }
-        }
-    )*};
-}
-
 impl Simd for Avx512 {
     type V = __m512;
     const LANES: usize = 16;

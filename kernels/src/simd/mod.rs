@@ -5,11 +5,29 @@
 //! Rule for kernels: `#[inline(always)]` on everything they call, and no iterator adaptors with closures in
 //! hot loops. A function that is not inlined is compiled without the instruction set: correct, but slow.
 
+/// Functions of [`Simd`] whose body is one expression of intrinsics and pointer arithmetic.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! ops {
+    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $body:expr;)*) => {$(
+        #[inline(always)]
+        unsafe fn $name($($arg: $ty),*) -> $ret {
+            // SAFETY: the trait's contract: the instruction set is present and pointers cover what is read or
+            // written.
+            unsafe { $body }
+        }
+    )*};
+}
+
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
 pub(crate) mod scalar;
+
+#[cfg(target_arch = "aarch64")]
+use std::arch::is_aarch64_feature_detected;
 
 /// An instruction set that the kernels support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +38,9 @@ pub enum Isa {
     /// AVX2 with FMA and F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// NEON, of ARM's 64-bit processors.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
     /// No special instructions: portable Rust in groups of 8.
     Scalar,
 }
@@ -36,6 +57,10 @@ impl Isa {
                 return Isa::Avx2;
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        if Isa::Neon.present() {
+            return Isa::Neon;
+        }
         Isa::Scalar
     }
 
@@ -46,6 +71,8 @@ impl Isa {
             Isa::Avx512,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2,
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon,
             Isa::Scalar,
         ];
         all.into_iter().filter(|isa| isa.present()).collect()
@@ -68,6 +95,8 @@ impl Isa {
                     && is_x86_feature_detected!("fma")
                     && is_x86_feature_detected!("f16c")
             }
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => is_aarch64_feature_detected!("neon"),
             Isa::Scalar => true,
         }
     }
@@ -79,6 +108,8 @@ impl Isa {
             Isa::Avx512 => avx512::Avx512::ACCUMULATORS,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => avx2::Avx2::ACCUMULATORS,
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => neon::Neon::ACCUMULATORS,
             Isa::Scalar => scalar::Scalar::ACCUMULATORS,
         }
     }
@@ -96,6 +127,8 @@ impl Isa {
                 Isa::Avx512 => avx512::enter(kernel),
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx2 => avx2::enter(kernel),
+                #[cfg(target_arch = "aarch64")]
+                Isa::Neon => neon::enter(kernel),
                 Isa::Scalar => scalar::enter(kernel),
             }
         }
@@ -188,4 +221,16 @@ pub(crate) trait Simd: Copy + 'static {
 
     /// Prefetches the cache line at `p`, which may be any address.
     unsafe fn prefetch(p: *const u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_instruction_set_is_the_first() {
+        assert_eq!(Isa::best(), Isa::available()[0]);
+        #[cfg(target_arch = "aarch64")]
+        assert_eq!(Isa::available(), [Isa::Neon, Isa::Scalar]);
+    }
 }

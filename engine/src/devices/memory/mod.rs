@@ -7,6 +7,11 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
+#[cfg(target_os = "macos")]
+use darwin as system;
+#[cfg(windows)]
+use win32 as system;
+
 /// Memory that is free.
 ///
 /// ```
@@ -88,12 +93,12 @@ pub(crate) struct Usage {
 impl Usage {
     /// What is used now; 0 where that is not known.
     pub(crate) fn now() -> Usage {
-        #[cfg(windows)]
+        #[cfg(any(windows, target_os = "macos"))]
         return Usage {
-            resident: win32::private_bytes().map_or(0, |bytes| bytes as usize),
+            resident: system::private_bytes().map_or(0, |bytes| bytes as usize),
             ..Usage::default()
         };
-        #[cfg(not(windows))]
+        #[cfg(not(any(windows, target_os = "macos")))]
         Usage::of(&fs::read_to_string("/proc/self/status").unwrap_or_default())
     }
 
@@ -123,7 +128,7 @@ pub(crate) fn free_beside_promised(
 fn free_in(root: &Path, mapped: usize, promised: impl Fn(MemoryBound, Usage) -> usize) -> Option<FreeMemory> {
     let read = |name: &str| fs::read_to_string(root.join("proc").join(name)).unwrap_or_default();
     let (limits, status) = (read("self/limits"), read("self/status"));
-    let usage = if cfg!(windows) { Usage::now() } else { Usage::of(&status) };
+    let usage = if cfg!(any(windows, target_os = "macos")) { Usage::now() } else { Usage::of(&status) };
     let below = |limit: &str, used: &str| {
         let left = soft_limit(&limits, limit)?.saturating_sub(kibibytes(&status, used)?);
         Some(left.saturating_add(mapped))
@@ -143,12 +148,12 @@ fn free_in(root: &Path, mapped: usize, promised: impl Fn(MemoryBound, Usage) -> 
 
 /// What the machine has free, from /proc/meminfo where there is such a file.
 fn of_machine(meminfo: &str) -> Option<usize> {
-    #[cfg(windows)]
+    #[cfg(any(windows, target_os = "macos"))]
     return {
         let _ = meminfo;
-        win32::available_bytes().map(|bytes| bytes as usize)
+        system::available_bytes().map(|bytes| bytes as usize)
     };
-    #[cfg(not(windows))]
+    #[cfg(not(any(windows, target_os = "macos")))]
     kibibytes(meminfo, "MemAvailable:")
 }
 

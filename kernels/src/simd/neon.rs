@@ -1,0 +1,160 @@
+//! NEON, which all ARM processors of 64 bits have: 8 lanes in two registers each, of 32.
+
+use std::arch::aarch64::*;
+use std::arch::asm;
+
+use super::{Kernel, Simd};
+use crate::quant::IQ4_VALUES;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Neon;
+
+/// # Safety
+/// The processor has this feature, and the kernel's own requirements are met.
+#[target_feature(enable = "neon")]
+#[inline(never)] // so that the callers stay small: they are compiled for NEON too
+pub(super) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
+    // SAFETY: the caller's promise.
+    unsafe { kernel.run::<Neon>() }
+}
+
+/// The first 4 of 8 halves as floats. The library's intrinsics for halves need a newer Rust.
+#[target_feature(enable = "neon")]
+#[inline]
+fn widen_low(halves: uint16x8_t) -> float32x4_t {
+    let low;
+    // SAFETY: the instruction is NEON's; it reads and writes these registers only.
+    unsafe {
+        asm!("fcvtl {0:v}.4s, {1:v}.4h", out(vreg) low, in(vreg) halves, options(pure, nomem, nostack, preserves_flags));
+    }
+    low
+}
+
+/// The last 4 of 8 halves as floats.
+#[target_feature(enable = "neon")]
+#[inline]
+fn widen_high(halves: uint16x8_t) -> float32x4_t {
+    let high;
+    // SAFETY: as above.
+    unsafe {
+        asm!("fcvtl2 {0:v}.4s, {1:v}.8h", out(vreg) high, in(vreg) halves, options(pure, nomem, nostack, preserves_flags));
+    }
+    high
+}
+
+/// 8 integers as floats.
+#[target_feature(enable = "neon")]
+#[inline]
+fn floats(integers: int16x8_t) -> float32x4x2_t {
+    let (low, high) = (vmovl_s16(vget_low_s16(integers)), vmovl_high_s16(integers));
+    float32x4x2_t(vcvtq_f32_s32(low), vcvtq_f32_s32(high))
+}
+
+/// 8 bytes as floats.
+#[target_feature(enable = "neon")]
+#[inline]
+fn unsigned_floats(bytes: uint8x8_t) -> float32x4x2_t {
+    floats(vreinterpretq_s16_u16(vmovl_u8(bytes)))
+}
+
+/// `IQ4_VALUES` of 8 codes.
+#[target_feature(enable = "neon")]
+#[inline]
+fn look_up(codes: uint8x8_t) -> float32x4x2_t {
+    // SAFETY: the table has 16 bytes.
+    let table = unsafe { vld1q_s8(IQ4_VALUES.as_ptr()) };
+    floats(vmovl_s8(vqtbl1_s8(table, codes)))
+}
+
+/// 2^n * p, and 0 where x < -126.
+#[target_feature(enable = "neon")]
+#[inline]
+fn scale_by_exp2(p: float32x4_t, n: float32x4_t, x: float32x4_t) -> float32x4_t {
+    let scaled = vaddq_s32(vreinterpretq_s32_f32(p), vshlq_n_s32::<23>(vcvtq_s32_f32(n)));
+    let tiny = vcltq_f32(x, vdupq_n_f32(-126.0));
+    vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_s32(scaled), tiny))
+}
+
+/// The first two lanes of a and of b, plus their last two.
+#[target_feature(enable = "neon")]
+#[inline]
+fn halve(a: float32x4_t, b: float32x4_t) -> float32x4_t {
+    let (a, b) = (vreinterpretq_f64_f32(a), vreinterpretq_f64_f32(b));
+    vaddq_f32(vreinterpretq_f32_f64(vzip1q_f64(a, b)), vreinterpretq_f32_f64(vzip2q_f64(a, b)))
+}
+
+/// Trait functions that do the same with both registers.
+macro_rules! both {
+    ($($name:ident($($arg:ident),*) = $call:path;)*) => {$(
+        #[inline(always)]
+        unsafe fn $name($($arg: float32x4x2_t),*) -> float32x4x2_t {
+            // SAFETY: the trait's contract: the instruction set is present.
+            unsafe { float32x4x2_t($call($($arg.0),*), $call($($arg.1),*)) }
+        }
+    )*};
+}
+
+impl Simd for Neon {
+    type V = float32x4x2_t;
+    const LANES: usize = 8;
+    const ACCUMULATORS: usize = 12;
+
+    both! {
+        add(a, b) = vaddq_f32;
+        sub(a, b) = vsubq_f32;
+        mul(a, b) = vmulq_f32;
+        div(a, b) = vdivq_f32;
+        round(a) = vrndnq_f32;
+        scale_by_exp2(p, n, x) = scale_by_exp2;
+        halve(a, b) = halve;
+        halve_again(a, b) = vpaddq_f32;
+    }
+
+    ops! {
+        splat(x: f32) -> float32x4x2_t = float32x4x2_t(vdupq_n_f32(x), vdupq_n_f32(x));
+        load(p: *const f32) -> float32x4x2_t = float32x4x2_t(vld1q_f32(p), vld1q_f32(p.add(4)));
+        store(p: *mut f32, v: float32x4x2_t) -> () = {
+            vst1q_f32(p, v.0);
+            vst1q_f32(p.add(4), v.1);
+        };
+        load_half(p: *const f32) -> float32x4x2_t = Self::load(p);
+        // The instructions for the smaller and the greater number give NaN where either is NaN.
+        min(a: float32x4x2_t, b: float32x4x2_t) -> float32x4x2_t = float32x4x2_t(
+            vbslq_f32(vcltq_f32(a.0, b.0), a.0, b.0),
+            vbslq_f32(vcltq_f32(a.1, b.1), a.1, b.1),
+        );
+        max(a: float32x4x2_t, b: float32x4x2_t) -> float32x4x2_t = float32x4x2_t(
+            vbslq_f32(vcgtq_f32(a.0, b.0), a.0, b.0),
+            vbslq_f32(vcgtq_f32(a.1, b.1), a.1, b.1),
+        );
+        fma(a: float32x4x2_t, b: float32x4x2_t, c: float32x4x2_t) -> float32x4x2_t =
+            float32x4x2_t(vfmaq_f32(c.0, a.0, b.0), vfmaq_f32(c.1, a.1, b.1));
+        load_f16(p: *const u8) -> float32x4x2_t = {
+            let halves = vreinterpretq_u16_u8(vld1q_u8(p));
+            float32x4x2_t(widen_low(halves), widen_high(halves))
+        };
+        load_f16_half(p: *const u8) -> float32x4x2_t = Self::load_f16(p);
+        splat_f16(p: *const u8) -> float32x4x2_t = {
+            let four = widen_low(vdupq_n_u16(p.cast::<u16>().read_unaligned()));
+            float32x4x2_t(four, four)
+        };
+        load_i8(p: *const u8) -> float32x4x2_t = floats(vmovl_s8(vld1_s8(p.cast())));
+        load_u4_low(p: *const u8) -> float32x4x2_t = unsigned_floats(vand_u8(vld1_u8(p), vdup_n_u8(15)));
+        load_u4_high(p: *const u8) -> float32x4x2_t = unsigned_floats(vshr_n_u8::<4>(vld1_u8(p)));
+        load_iq4_low(p: *const u8) -> float32x4x2_t = look_up(vand_u8(vld1_u8(p), vdup_n_u8(15)));
+        load_iq4_high(p: *const u8) -> float32x4x2_t = look_up(vshr_n_u8::<4>(vld1_u8(p)));
+        store_sums(p: *mut f32, quads: [float32x4x2_t; 4]) -> () = {
+            vst1q_f32(p, vaddq_f32(quads[0].0, quads[0].1));
+            vst1q_f32(p.add(4), vaddq_f32(quads[1].0, quads[1].1));
+            vst1q_f32(p.add(8), vaddq_f32(quads[2].0, quads[2].1));
+            vst1q_f32(p.add(12), vaddq_f32(quads[3].0, quads[3].1));
+        };
+        sum(v: float32x4x2_t) -> f32 = vaddvq_f32(vaddq_f32(v.0, v.1));
+        any_greater(a: float32x4x2_t, b: float32x4x2_t) -> bool =
+            vmaxvq_u32(vorrq_u32(vcgtq_f32(a.0, b.0), vcgtq_f32(a.1, b.1))) != 0;
+        first(v: float32x4x2_t) -> f32 = vgetq_lane_f32::<0>(v.0);
+        largest(v: float32x4x2_t) -> f32 = vmaxnmvq_f32(vmaxnmq_f32(v.0, v.1));
+        prefetch(p: *const u8) -> () =
+            asm!("prfm pldl1keep, [{0}]", in(reg) p, options(readonly, nostack, preserves_flags));
+    }
+}
