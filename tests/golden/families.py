@@ -395,7 +395,7 @@ def main():
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
     args.out.mkdir(parents=True, exist_ok=True)
-    index = {entry["name"]: entry for entry in json.loads((args.out / "index.json").read_text())} if args.names else {}
+    index = {entry["name"]: entry for entry in packed.read(args.out / "index.json.br")} if args.names else {}
     steps = packed.read(args.out / "intermediates.json.br") if args.names else {}
     kept_logits = packed.read_logits(args.out / "logits.br") if args.names else {}
     models = packed.read_models(args.out / "models.br") if args.names else {}
@@ -433,8 +433,7 @@ def main():
     packed.write_models(args.out / "models.br", models)
     packed.write(args.out / "intermediates.json.br", steps)
     packed.write_logits(args.out / "logits.br", kept_logits)
-    lines = ",\n".join(json.dumps(entry) for entry in index.values())
-    (args.out / "index.json").write_text(f"[\n{lines}\n]\n")
+    packed.write(args.out / "index.json.br", list(index.values()))
 
 
 if __name__ == "__main__":

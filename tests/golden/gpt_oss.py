@@ -5,7 +5,6 @@ window's own ramp it gives the logits that transformers gives, which `main` chec
 
 Run it after families.py has made `gpt-oss-window`.
 """
-import json
 import math
 import tempfile
 from pathlib import Path
@@ -80,7 +79,7 @@ def forward(path, ids):
 
 
 def main():
-    index = json.loads((FAMILIES / "index.json").read_text())
+    index = packed.read(FAMILIES / "index.json.br")
     source = next(entry for entry in index if entry["name"] == SOURCE)
     all_logits = packed.read_logits(FAMILIES / "logits.br")
     golden = np.array(all_logits[SOURCE]).reshape(-1, 264)
@@ -100,7 +99,7 @@ def main():
     packed.write_logits(FAMILIES / "logits.br", all_logits | {NAME: packed.rounded(logits, packed.LOGITS)})
     entry = source | {"name": NAME, "reference": "numpy"}
     index = [entry for entry in index if entry["name"] != NAME] + [entry]
-    (FAMILIES / "index.json").write_text("[\n" + ",\n".join(json.dumps(entry) for entry in index) + "\n]\n")
+    packed.write(FAMILIES / "index.json.br", index)
 
 
 if __name__ == "__main__":

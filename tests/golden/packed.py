@@ -1,4 +1,4 @@
-"""Packed numbers: a JSON object whose values are lists of numbers, or objects of such, rounded and compressed with brotli.
+"""Packed values: JSON, compressed with brotli. Numbers are rounded before.
 Packed logits: a line of JSON with how many there are by name, then all of them as whole numbers of 24 bits: first the lowest
 byte of each, then the others. That takes a sixth less.
 Packed models: GGUF files whose weights are mostly -1, 0 or 1 times a scale, each weight in two bits. A line of JSON has for each
@@ -17,12 +17,12 @@ STEPS = 6
 SIGN = 1 << 31
 
 
-def read(path: Path) -> dict:
+def read(path: Path) -> dict | list:
     return json.loads(brotli.decompress(path.read_bytes())) if path.exists() else {}
 
 
-def write(path: Path, numbers: dict):
-    path.write_bytes(brotli.compress(json.dumps(numbers, separators=(",", ":")).encode(), quality=11, lgwin=24))
+def write(path: Path, values: dict | list):
+    path.write_bytes(brotli.compress(json.dumps(values, separators=(",", ":")).encode(), quality=11, lgwin=24))
 
 
 def read_logits(path: Path) -> dict:

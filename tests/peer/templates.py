@@ -1,10 +1,11 @@
 """Renders released chat templates as transformers does, and writes hashes of the texts for longhand's tests.
 
-    templates.py --llama-cpp FOLDER --templates FOLDER --write ../../models/src/chat/released.json
+    templates.py --llama-cpp FOLDER --templates FOLDER --write ../../models/src/chat/released.json.br
 
 The templates are other people's texts, so that only hashes are committed. They are llama.cpp's (`models/templates` and
 those in `tests/test-chat-template.cpp`), which are copied to the second folder, and what lies in it already. The test
-`released_templates_render_as_in_transformers` reads them there if `LONGHAND_TEMPLATES` names it. Needs transformers 5.23.
+`released_templates_render_as_in_transformers` reads them there if `LONGHAND_TEMPLATES` names it. Needs
+transformers 5.23 and brotli.
 
 What lies there already is named after its origin and the model. The origins are packages of Python and files of public
 repositories:
@@ -30,6 +31,7 @@ import pathlib
 import re
 import shutil
 
+import brotli
 import jinja2
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
@@ -106,7 +108,8 @@ def main():
         texts[path.name] = rendered
     cases = [dict(name=name, messages=m, generation=g, flags=f) for name, (m, g, f) in CASES.items()]
     lines = lambda items: ",\n".join(json.dumps(item, ensure_ascii=False) for item in items)
-    arguments.write.write_text(f'{{"cases": [\n{lines(cases)}\n],\n"templates": [\n{lines(released)}\n]}}\n')
+    text = f'{{"cases": [\n{lines(cases)}\n],\n"templates": [\n{lines(released)}\n]}}\n'
+    arguments.write.write_bytes(brotli.compress(text.encode(), quality=11))
     if arguments.texts:
         arguments.texts.write_text(json.dumps(texts, ensure_ascii=False, indent=1))
 

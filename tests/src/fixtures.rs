@@ -24,10 +24,9 @@ pub fn golden_cases() -> Vec<Value> {
     index["cases"].as_array().expect("cases").clone()
 }
 
-/// The cases of `golden/families/index.json`.
+/// The cases of `golden/families/index.json.br`.
 pub fn family_cases() -> Vec<Value> {
-    let index = std::fs::read_to_string(crate::data("golden/families/index.json")).expect("the index");
-    serde_json::from_str(&index).expect("the index is JSON")
+    serde_json::from_slice(&packed::unpacked("golden/families/index.json.br")).expect("the index is JSON")
 }
 
 /// The tokens of a golden case.

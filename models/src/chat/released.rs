@@ -1,8 +1,9 @@
 //! Released templates against transformers. They are other people's texts, so that the repository has hashes only:
-//! `tests/peer/templates.py` makes `released.json` and says where templates are.
+//! `tests/peer/templates.py` makes `released.json.br` and says where templates are.
 
 use std::path::Path;
 
+use brotli_decompressor::Decompressor;
 use chrono::DateTime;
 use serde_json::Value;
 
@@ -43,7 +44,8 @@ fn released_templates_render_as_in_transformers() {
         println!("skipped: LONGHAND_TEMPLATES names no folder");
         return;
     };
-    let golden: Value = serde_json::from_str(include_str!("released.json")).expect("the golden file");
+    let golden = Decompressor::new(&include_bytes!("released.json.br")[..], 4096);
+    let golden: Value = serde_json::from_reader(golden).expect("the golden file");
     let file = GgufFile::from_bytes(embedded::needle()).expect("the embedded file");
     let tokenizer = Tokenizer::from_gguf(&file).expect("the embedded vocabulary");
     let now = DateTime::parse_from_rfc3339("2026-07-06T08:09:10Z").expect("a date");

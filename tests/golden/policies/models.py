@@ -23,6 +23,7 @@ import reference as R
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import families  # noqa: E402
+import packed  # noqa: E402
 
 MARGIN = 2e-4
 NOISE, NOISY_RUNS = 1e-3, 3  # of each number
@@ -88,9 +89,10 @@ class Model:
     def check(self):
         """Compares the logits with those in `../families`. Raises the sinks after that, and returns by how much."""
         name = f"{self.case.name}-f32"
-        index = json.loads((HERE.parent / "families" / "index.json").read_text())
+        folder = HERE.parent / "families"
+        index = packed.read(folder / "index.json.br")
         tokens = next(entry["tokens"] for entry in index if entry["name"] == name)
-        want = np.load(HERE.parent / "families" / f"{name}.npy")
+        want = np.array(packed.read_logits(folder / "logits.br")[name]).reshape(-1, families.VOCAB)
         difference = np.abs(self.compute(tokens)[0][-len(want):] - want).max()
         assert difference < 1e-4, (name, difference)
         sinks = [weight for name, weight in self.net.named_parameters() if name.endswith("sinks")]

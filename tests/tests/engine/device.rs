@@ -353,10 +353,7 @@ fn sessions_move_between_host_and_device() {
             let max = original.logits().iter().fold(0f32, |max, x| max.max(x.abs()));
             let difference = max_difference(original.logits(), restored.logits());
             // For random tokens the small model's logits are close together, and rows are rounded to 8 bits.
-            assert!(
-                difference <= 0.05 * max * portable_factor(),
-                "{policy}: {difference}, largest {max}"
-            );
+            assert!(difference <= 0.05 * max * portable_factor(), "{policy}: {difference}, largest {max}");
             std::fs::remove_dir_all(&folder).expect("removed");
         }
     }
