@@ -324,8 +324,8 @@ fn hint_text(hint: &Hint) -> String {
             "name the servers with --rpc HOST:PORT; `longhand devices --rpc HOST:PORT` lists their devices"
         }
         Hint::StartServer => {
-            "start the server there (`longhand rpc-server`), and look whether a firewall is between; then start again: a \
-             conversation that was kept goes on with `longhand chat --resume`"
+            "start the server there (`longhand rpc-server`) and check that no firewall blocks it, then run this again; \
+             `longhand chat --resume` continues a conversation that was kept"
         }
         Hint::InstallCublas => {
             "install NVIDIA's cuBLAS of the release that is missing: package libcublas-13-0 or `pip install nvidia-cublas` \

@@ -442,8 +442,7 @@ impl fmt::Display for Hint {
             Hint::FreeDiskSpace => "free some space on the disk, or use another path",
             Hint::NameServer => "name the servers that have the devices",
             Hint::StartServer => {
-                "start the server there, and look whether a firewall is between; then start again, where nothing that was kept \
-                 is lost"
+                "start the server and check that no firewall blocks it, then run this again: what was saved is still there"
             }
             Hint::Advice(text) => text,
         })
@@ -460,12 +459,13 @@ fn for_server(problem: &ggml::rpc::RpcProblem) -> Hint {
         }
         RpcProblem::Unresolved(_) => Hint::advice("check the name, or give the number of the machine"),
         RpcProblem::Silent(_) => Hint::advice(
-            "it may serve another client: the server of llama.cpp has one at a time; or the port is another program's",
+            "it may be busy with another client (llama.cpp's server takes one at a time), or another program has this port",
         ),
         RpcProblem::NotRpc | RpcProblem::Version { .. } => Hint::advice(
             "run the same version of this program there, or a server of llama.cpp with the same protocol",
         ),
         RpcProblem::Twice => Hint::advice("name each server once"),
+        RpcProblem::Devices(_) => Hint::advice("start the server with one device or more"),
         _ => Hint::StartServer,
     }
 }

@@ -56,7 +56,8 @@ pub use setup::{Context, HeadSource, Setup, SetupOptions};
 #[cfg(feature = "rpc")]
 pub mod rpc {
     pub use ggml::rpc::{
-        ClientEvent, DEFAULT_PORT, RpcDevice, RpcProblem, Server, StopServer, add_servers, devices, memory,
+        ClientEvent, DEFAULT_PORT, RpcDevice, RpcProblem, Server, StartDevices, StopServer, add_servers,
+        devices, memory,
     };
 }
 

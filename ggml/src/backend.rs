@@ -95,12 +95,13 @@ struct Pool {
 
 impl Drop for Backend {
     fn drop(&mut self) {
-        // SAFETY: owned and freed once, before the pool that it uses (a field), and when a server was sent all that it is to
-        // compute.
-        unsafe {
-            sys::ggml_backend_synchronize(self.raw.as_ptr());
-            sys::ggml_backend_free(self.raw.as_ptr());
+        #[cfg(feature = "rpc")]
+        if let Some(Device::Rpc(_)) = &self.device {
+            // SAFETY: a live backend. Its server is sent what is queued for it.
+            unsafe { sys::ggml_backend_synchronize(self.raw.as_ptr()) };
         }
+        // SAFETY: owned and freed once, before the pool that it uses (a field).
+        unsafe { sys::ggml_backend_free(self.raw.as_ptr()) };
     }
 }
 
@@ -467,7 +468,8 @@ impl Backend {
             Some(_) if is_first => self.compute_in_segments(nodes, watch, wait),
             _ if nodes.numbers.is_empty() => Ok(()),
             _ => {
-                self.compute_again(nodes, nodes.numbers.clone(), uid)?;
+                let sent = self.compute_again(nodes, nodes.numbers.clone(), uid);
+                sent.inspect_err(|_| graph.repeated.reset())?;
                 client.check()
             }
         }

@@ -323,16 +323,16 @@ impl Context {
         let charge = ty.charge("tensors", bytes)?;
         // SAFETY: as above; returns null on failure.
         let raw = unsafe { sys::ggml_backend_alloc_ctx_tensors_from_buft(self.inner.raw.as_ptr(), ty.raw()) };
+        let Some(buffer) = buffer::Inner::new(raw, charge) else {
+            ty.check_server()?;
+            return Err(Error::OutOfMemory { what: "tensors".into(), bytes, device: ty.name() });
+        };
+        let buffer = Arc::new(buffer);
+        // Tensors name it, also where its server was lost meanwhile.
+        state.keep(buffer.clone());
         ty.check_server()?;
-        let buffer = buffer::Inner::new(raw, charge).ok_or_else(|| Error::OutOfMemory {
-            what: "tensors".into(),
-            bytes,
-            device: ty.name(),
-        })?;
         ty.fill(&buffer);
-        let bytes = buffer.bytes();
-        state.keep(Arc::new(buffer));
-        Ok(bytes)
+        Ok(buffer.bytes())
     }
 
     /// An error if a tensor without memory is no matrix, or matrices, that `ty` can hold. The caller holds the lock.

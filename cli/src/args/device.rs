@@ -1,8 +1,9 @@
 //! Flags for devices: the CPU, or GPUs for some layers.
 
+use anyhow::Result;
 use clap::Args;
+use longhand::DeviceKind;
 use longhand::setup::{DeviceRequest, GpuLayers, HostExperts};
-use longhand::{DeviceKind, EngineError};
 use terminal::console::visible;
 use terminal::format;
 use terminal::values;
@@ -17,8 +18,8 @@ pub struct DeviceArgs {
     /// the order of the layers: cuda:0,cuda:1 (see `longhand devices`)
     #[arg(long, value_name = "DEVICES", default_value = "auto", value_parser = device)]
     pub device: DeviceRequest,
-    /// Servers whose devices compute too, with commas: HOST:PORT, or HOST with port 50052. `longhand rpc-server` is one, and
-    /// llama.cpp's rpc-server. There is no encryption: see docs/rpc.md
+    /// RPC servers whose devices compute too, separated by commas: HOST:PORT, or HOST for port 50052. `longhand rpc-server`
+    /// starts one. Not encrypted: see docs/rpc.md
     #[cfg(feature = "rpc")]
     #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
     pub rpc: Vec<String>,
@@ -46,10 +47,23 @@ impl DeviceArgs {
     /// Connects to the servers of `--rpc`, so that their devices have numbers.
     ///
     /// # Errors
-    /// Where one of them is no server, or does not answer.
-    pub fn add_servers(&self) -> Result<(), EngineError> {
+    /// Where one of them is no server, or does not answer; where other flags use none of their devices.
+    pub fn add_servers(&self) -> Result<()> {
         #[cfg(feature = "rpc")]
-        longhand::rpc::add_servers(&self.rpc)?;
+        if !self.rpc.is_empty() {
+            let uses_servers = match &self.device {
+                DeviceRequest::Auto => true,
+                DeviceRequest::Cpu => false,
+                DeviceRequest::Devices(devices) => {
+                    devices.iter().any(|device| matches!(device, DeviceKind::Rpc(_)))
+                }
+            };
+            if !uses_servers || self.n_gpu_layers == GpuLayers::Count(0) {
+                let hint = "leave --rpc out, or use --device auto or rpc:0 and layers (-ngl) there";
+                return Err(Failure::usage("--rpc has no effect with these devices".to_owned(), hint).into());
+            }
+            longhand::rpc::add_servers(&self.rpc)?;
+        }
         Ok(())
     }
 

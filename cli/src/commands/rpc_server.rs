@@ -17,9 +17,11 @@ use crate::failure::Failure;
 
 /// Let other machines compute on the devices of this one.
 ///
-/// longhand uses them with --rpc HOST:PORT, and llama.cpp does. Ctrl-C ends the server. The protocol is ggml's. It has no
-/// password and no encryption: whoever reaches the port can use this machine's memory and devices, read what others compute
-/// there, and end the server. So it listens on this machine alone, where ssh takes it elsewhere: see docs/rpc.md.
+/// Clients are longhand with --rpc HOST:PORT, or llama.cpp. Ctrl-C ends the server.
+///
+/// ggml's protocol has no password and no encryption. Whoever reaches the port can use this machine's memory and devices, read
+/// what others compute there, and end the server. By default only programs of this machine reach it, which includes those of its
+/// other users. Other machines connect through an ssh tunnel (docs/rpc.md).
 #[derive(Debug, Args)]
 pub struct RpcServerArgs {
     /// Address of this machine to listen on: 0.0.0.0 is all
@@ -34,7 +36,7 @@ pub struct RpcServerArgs {
     /// Threads of the CPU [default: one for each processor]
     #[arg(short, long, value_name = "N", value_parser = values::threads)]
     threads: Option<usize>,
-    /// Memory that is offered on each device, for example 20GiB [default: the memory that is free]
+    /// Memory that clients are told to be free on each device, for example 20GiB. It is not enforced [default: what is free]
     #[arg(long, value_name = "SIZE", value_parser = values::bytes, allow_hyphen_values = true)]
     memory: Option<usize>,
 }
@@ -123,6 +125,6 @@ fn tell(console: &Console, event: ClientEvent) {
     console.note(&match event {
         ClientEvent::Came(client) => format!("{client} is connected"),
         ClientEvent::Left(client) => format!("{client} has left"),
-        ClientEvent::Refused(client, why) => format!("{client} was sent away: {why}"),
+        ClientEvent::Refused(client, why) => format!("{client} was refused: {why}"),
     });
 }

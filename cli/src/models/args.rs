@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Result;
 use clap::Args;
 use hub::{self, HubModel};
-use longhand::{EngineError, ModelSource, SetupOptions};
+use longhand::{ModelSource, SetupOptions};
 use models::shapes::{FileType, ModelShape};
 use terminal::values;
 
@@ -192,7 +193,7 @@ impl ModelArgs {
     ///
     /// # Errors
     /// Where such a server cannot be used.
-    pub fn setup_options(&self, app: &App) -> Result<SetupOptions, EngineError> {
+    pub fn setup_options(&self, app: &App) -> Result<SetupOptions> {
         self.device.add_servers()?;
         for note in self.unused.notes() {
             app.console.note(&format!("note: {note}"));

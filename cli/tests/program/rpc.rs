@@ -1,8 +1,8 @@
 //! Layers on the devices of `longhand rpc-server`, on the loopback; servers that are not there, and one that is killed.
 
-use std::net::TcpListener;
-
-use crate::common::{Running, endless_model, longhand, scratch};
+use crate::common::{Running, longhand};
+#[cfg(unix)]
+use crate::common::{endless_model, scratch};
 
 const QUESTION: &str = "Mary's favorite number is 34251. What is Mary's favorite number?";
 
@@ -69,16 +69,21 @@ fn a_killed_server_costs_the_answer_and_not_the_conversation() {
 
 #[test]
 fn servers_that_cannot_be_used_are_named() {
-    let nobody = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("its address");
-    let nobody = nobody.to_string();
+    // A port where nobody may listen but the system.
+    let nobody = "127.0.0.1:1";
     let ask = |servers: &str| longhand(&["ask", "--rpc", servers, "Why?"]);
-    ask(&nobody).assert_failed(1, &format!("RPC server {nobody}: no connection"));
-    ask("no-such-host.invalid").assert_failed(1, "the name does not resolve");
-    ask("box:port").assert_failed(1, "RPC server box:port: this is no address");
-    longhand(&["devices", "--rpc", &nobody]).assert_failed(1, "no connection");
+    ask(nobody).assert_failed(1, &format!("RPC server {nobody}: no connection"));
+    // Longer than a name may be: nobody is asked.
+    ask(&"a".repeat(64)).assert_failed(1, "the name does not resolve");
+    ask("box:port").assert_failed(1, "RPC server box:port: this is not an address");
+    longhand(&["devices", "--rpc", nobody]).assert_failed(1, "no connection");
     longhand(&["ask", "--device", "rpc:0", "Why?"]).assert_failed(2, "there is no device rpc:0");
+    for without in [["--device", "cpu"], ["-ngl", "0"]] {
+        longhand(&[&["ask", "--rpc", nobody, "Why?"], &without[..]].concat())
+            .assert_failed(2, "--rpc has no effect");
+    }
     let (_server, address) = server(&[]);
-    ask(&format!("{address},{address}")).assert_failed(1, "it is there twice");
+    ask(&format!("{address},{address}")).assert_failed(1, "it was given twice");
     longhand(&["ask", "--rpc", &address, "--device", "rpc:1", "Why?"]).assert_failed(2, "no device rpc:1");
 }
 

@@ -146,8 +146,8 @@ impl Target {
         }
         // The free memory of a GPU in use no longer has the driver's share in it; a limit that is asked for
         // includes that share.
-        host.with_devices(&found, options, |asked, free| {
-            (asked.map(|limit| limit.saturating_sub(DRIVER_BYTES)).into_iter().chain(free).min(), 0)
+        host.with_devices(&found, options, |driver, asked, free| {
+            (asked.map(|limit| limit.saturating_sub(driver)).into_iter().chain(free).min(), 0)
         })
     }
 
@@ -166,7 +166,11 @@ impl Target {
             DeviceRequest::Auto => find_all(find_remote()?, find_gpus().unwrap_or_default()),
             DeviceRequest::Devices(devices) => {
                 check_devices(devices.iter().copied())?;
-                devices.iter().map(|device| find_device(*device).unwrap_or((*device, None))).collect()
+                let find = |device: &DeviceKind| match find_device(*device) {
+                    Err(_) if matches!(device, DeviceKind::Cuda(_)) => Ok((*device, None)),
+                    found => found,
+                };
+                devices.iter().map(find).collect::<Result<_, _>>()?
             }
         };
         if found.is_empty() {
@@ -202,15 +206,15 @@ impl Target {
         Target { host_limit, ..Target::host(spec, options, mapped) }.with_devices(
             found,
             options,
-            |asked, free| match (asked, free) {
+            |driver, asked, free| match (asked, free) {
                 (None, Some(free)) => (Some(free), 0),
-                (asked, _) => (asked, DRIVER_BYTES),
+                (asked, _) => (asked, driver),
             },
         )
     }
 
-    /// The same with these devices. From the limit that was asked for and the bytes that are free, `limit` gives the bytes
-    /// that a session may take of one, and those that the driver takes.
+    /// The same with these devices. From the bytes that the driver takes, the limit that was asked for and the bytes that are
+    /// free, `limit` gives the bytes that a session may take of one, and those of the driver beside them.
     ///
     /// # Errors
     /// If there is not a limit for each, or the layers cannot be shared among them as it was asked for.
@@ -218,10 +222,10 @@ impl Target {
         self,
         found: &[FoundDevice],
         options: &SetupOptions,
-        limit: impl Fn(Option<usize>, Option<usize>) -> (Option<usize>, usize),
+        limit: impl Fn(usize, Option<usize>, Option<usize>) -> (Option<usize>, usize),
     ) -> Result<Target, EngineError> {
         let device = |((kind, free), asked): (&FoundDevice, Option<usize>)| {
-            let (limit, driver) = limit(asked, *free);
+            let (limit, driver) = limit(driver_bytes(*kind), asked, *free);
             TargetDevice { kind: *kind, limit, driver }
         };
         let devices: Vec<TargetDevice> =
@@ -509,24 +513,37 @@ fn choose(options: &SetupOptions, observer: &mut dyn Observer) -> Result<Vec<Fou
             check_devices(devices.iter().copied())?;
             Ok(devices.iter().map(|device| find_device(*device)).collect::<Result<_, _>>()?)
         }
-        DeviceRequest::Auto => match (find_remote()?, find_gpus()) {
-            (remote, Ok(found)) => Ok(find_all(remote, found)),
-            (remote, Err(Error::NoCuda(_))) if !remote.is_empty() => Ok(remote),
-            (_, Err(Error::NoCuda(reason))) => {
-                let asked_for = options.gpu_layers != GpuLayers::Auto
-                    || !options.gpu_memory.is_empty()
-                    || !options.gpu_shares.is_empty()
-                    || options.host_experts.is_asked_for();
-                let expected = match reason {
-                    NoCuda::NotBuilt => !asked_for,
-                    NoCuda::NoDriver { .. } => !asked_for && !machine_has_gpu(),
-                    _ => false,
-                };
-                observer.notice(Notice::NoGpu { reason, expected });
-                Ok(Vec::new())
+        DeviceRequest::Auto => {
+            let remote = find_remote()?;
+            match find_gpus() {
+                Ok(found) => Ok(find_all(remote, found)),
+                Err(Error::NoCuda(reason)) => {
+                    // Flags for devices may mean those of servers.
+                    let asked_for = remote.is_empty()
+                        && (options.gpu_layers != GpuLayers::Auto
+                            || !options.gpu_memory.is_empty()
+                            || !options.gpu_shares.is_empty()
+                            || options.host_experts.is_asked_for());
+                    let expected = match reason {
+                        NoCuda::NotBuilt => !asked_for,
+                        NoCuda::NoDriver { .. } => !asked_for && !machine_has_gpu(),
+                        _ => false,
+                    };
+                    observer.notice(Notice::NoGpu { reason, expected });
+                    Ok(remote)
+                }
+                Err(error) => Err(error.into()),
             }
-            (_, Err(error)) => Err(error.into()),
-        },
+        }
+    }
+}
+
+/// The bytes that the driver of a device takes in this process.
+fn driver_bytes(device: DeviceKind) -> usize {
+    match device {
+        #[cfg(feature = "rpc")]
+        DeviceKind::Rpc(_) => 0,
+        _ => DRIVER_BYTES,
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::problem::RpcProblem;
@@ -31,7 +31,8 @@ pub(super) struct Connection {
     /// The server as it was given, such as `192.168.1.7:50052`.
     pub(super) server: String,
     pub(super) peer: SocketAddr,
-    stream: TcpStream,
+    /// `None` when nobody uses the connection any more.
+    stream: Mutex<Option<Arc<TcpStream>>>,
     /// The server's answer to the first command.
     hello: [u8; protocol::HELLO_ANSWER],
     pub(super) devices: u32,
@@ -52,6 +53,10 @@ struct Exchange {
     has_size: bool,
     /// The last graph that was sent to each device.
     graphs: HashMap<u32, SentGraph>,
+    /// The alignment of each device's memory.
+    alignments: HashMap<u32, u64>,
+    /// The device of each buffer, by the server's number for it.
+    buffers: HashMap<u64, u32>,
 }
 
 /// A graph as it was sent.
@@ -62,12 +67,28 @@ struct SentGraph {
 }
 
 impl Exchange {
+    /// Refuses an answer on which ggml would abort the process, and remembers what later answers are compared with.
+    fn check(&mut self, awaited: &Awaited, content: &[u8], devices: u32) -> Result<(), RpcProblem> {
+        let alignment = |buffer| self.buffers.get(&buffer).and_then(|device| self.alignments.get(device));
+        awaited.check(content, devices, alignment(awaited.subject).copied())?;
+        let first = protocol::number(content, 0);
+        match awaited.command {
+            protocol::GET_ALIGNMENT => drop(self.alignments.insert(awaited.subject as u32, first)),
+            protocol::ALLOC_BUFFER => drop(self.buffers.insert(first, awaited.subject as u32)),
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Follows which graphs the server keeps: the last of each device, until memory is freed. ggml does not follow that, and
     /// would ask for a graph that is gone. Then this is the graph, which is sent again.
     fn forgotten_graph(&mut self, command: u8, content: &[u8]) -> Option<&[u8]> {
         let device = content.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
         match command {
-            protocol::FREE_BUFFER => self.graphs.values_mut().for_each(|graph| graph.is_kept = false),
+            protocol::FREE_BUFFER => {
+                self.buffers.remove(&protocol::number(content, 0));
+                self.graphs.values_mut().for_each(|graph| graph.is_kept = false);
+            }
             protocol::GRAPH_COMPUTE => {
                 self.graphs.insert(device, SentGraph { content: content.to_vec(), is_kept: true });
             }
@@ -107,11 +128,10 @@ impl Connection {
         if !(1..=MAX_DEVICES).contains(&devices) {
             return Err(RpcProblem::Devices(devices));
         }
-        patience(None).map_err(unheard)?;
         Ok(Connection {
             server: server.to_owned(),
             peer,
-            stream,
+            stream: Mutex::new(Some(Arc::new(stream))),
             hello,
             devices,
             problem: OnceLock::new(),
@@ -120,6 +140,18 @@ impl Connection {
             bytes: [const { AtomicU64::new(0) }; 2],
             computing: Mutex::default(),
         })
+    }
+
+    /// Waits for answers however long they take, as computations need.
+    pub(super) fn wait_for_ever(&self) -> Result<(), RpcProblem> {
+        let lost = |error: io::Error| RpcProblem::Lost(error.to_string());
+        let stream = self.stream().map_err(lost)?;
+        stream.set_read_timeout(None).and_then(|()| stream.set_write_timeout(None)).map_err(lost)
+    }
+
+    fn stream(&self) -> io::Result<Arc<TcpStream>> {
+        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        stream.clone().ok_or_else(|| ErrorKind::NotConnected.into())
     }
 
     /// The problem that ended the connection.
@@ -147,23 +179,34 @@ impl Connection {
     pub(super) fn leave(&self) {
         if self.users.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.fail(RpcProblem::Lost("it was closed".into()));
+            *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *self.exchange() = Exchange::default();
         }
     }
 
     fn fail(&self, problem: RpcProblem) {
-        if self.problem.set(problem).is_ok() {
-            let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        if self.problem.set(problem).is_ok()
+            && let Ok(stream) = self.stream()
+        {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
         }
     }
 
     /// Free bytes of a device's memory, and all. For connections that ggml does not use.
     pub(super) fn memory(&self, device: u32) -> Result<(u64, u64), RpcProblem> {
         let mut answer = [0; 16];
-        let lost = |error: io::Error| RpcProblem::Lost(error.to_string());
-        ask(&self.stream, protocol::GET_DEVICE_MEMORY, &device.to_ne_bytes(), &mut answer).map_err(lost)?;
-        let (free, total) = answer.split_at(8);
-        let number = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-        Ok((number(free), number(total)))
+        let stream = self.stream().map_err(|error| RpcProblem::Lost(error.to_string()))?;
+        ask(&stream, protocol::GET_DEVICE_MEMORY, &device.to_ne_bytes(), &mut answer).map_err(|error| {
+            match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => RpcProblem::Silent(PATIENCE.as_secs()),
+                _ => RpcProblem::Lost(error.to_string()),
+            }
+        })?;
+        let (free, total) = (protocol::number(&answer, 0), protocol::number(&answer, 8));
+        match free <= total && total <= protocol::MAX_BYTES {
+            true => Ok((free, total)),
+            false => Err(RpcProblem::WrongAnswer(format!("{free} of {total} bytes are free"))),
+        }
     }
 
     fn exchange(&self) -> MutexGuard<'_, Exchange> {
@@ -195,7 +238,7 @@ impl Connection {
 
     fn write(&self, command: u8, content: &[u8]) -> io::Result<()> {
         self.bytes[0].fetch_add((protocol::HEADER + content.len()) as u64, Ordering::Relaxed);
-        write_command(&self.stream, command, content)
+        write_command(&*self.stream()?, command, content)
     }
 
     /// Receives what ggml receives: the length of an answer, and the answer.
@@ -214,10 +257,11 @@ impl Connection {
             return;
         }
         let received = self.problem().map_or(Ok(()), |problem| Err(problem.clone())).and_then(|()| {
-            (&self.stream).read_exact(data).map_err(|error| RpcProblem::Lost(error.to_string()))?;
+            let read = self.stream().and_then(|stream| (&*stream).read_exact(data));
+            read.map_err(|error| RpcProblem::Lost(error.to_string()))?;
             self.bytes[1].fetch_add(data.len() as u64, Ordering::Relaxed);
             match is_content {
-                true => awaited.check(data, self.devices),
+                true => exchange.check(&awaited, data, self.devices),
                 false if data == awaited.size.to_ne_bytes() => Ok(()),
                 false => Err(RpcProblem::WrongAnswer("its length is not the one that was asked for".into())),
             }

@@ -36,7 +36,7 @@ use crate::Error;
 pub use self::connection::DEFAULT_PORT;
 pub use self::problem::RpcProblem;
 pub(crate) use self::repeated::RepeatedGraph;
-pub use self::server::{ClientEvent, Server, StopServer};
+pub use self::server::{ClientEvent, Server, StartDevices, StopServer};
 
 /// The most that is sent of a tensor at once: ggml copies it.
 pub(crate) const MAX_WRITE: usize = 4 << 20;
@@ -67,7 +67,7 @@ fn servers() -> MutexGuard<'static, Vec<KnownServer>> {
     SERVERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A use of a connection.
+/// A connection that ggml uses.
 pub(crate) struct Client {
     connection: Arc<Connection>,
     /// Of its socket.
@@ -77,6 +77,7 @@ pub(crate) struct Client {
 impl Client {
     fn connect(server: &str) -> Result<Client, RpcProblem> {
         let connection = Arc::new(Connection::open(server)?);
+        connection.wait_for_ever()?;
         connection.enter();
         let number = sockets::add(Socket::Client(connection.clone()));
         Ok(Client { connection, number })
@@ -128,7 +129,7 @@ fn error(server: &str, problem: RpcProblem) -> Error {
 }
 
 /// Adds servers by their addresses: `HOST:PORT`, or `HOST` with the port 50052. Each is connected to. Returns their devices,
-/// whose numbers follow those of earlier servers. A server that was added before keeps its numbers.
+/// whose numbers follow those of earlier servers. A server that was added before keeps its place.
 ///
 /// # Errors
 /// [`Error::Rpc`] for the first that is no server, or is there twice. Then none is added.
@@ -137,19 +138,20 @@ pub fn add_servers(addresses: &[impl AsRef<str>]) -> Result<Vec<RpcDevice>, Erro
     let mut found = Vec::new();
     let mut peers = HashSet::new();
     for address in addresses.iter().map(|address| address.as_ref().trim()) {
-        let client = Client::connect(address).map_err(|problem| error(address, problem))?;
-        if !peers.insert(client.connection.peer) {
+        let connection = Connection::open(address).map_err(|problem| error(address, problem))?;
+        if !peers.insert(connection.peer) {
             return Err(error(address, RpcProblem::Twice));
         }
-        found.push((address, client.connection.devices));
+        found.push((address, connection.devices));
     }
     let mut devices = Vec::new();
     for (address, count) in found {
-        let place = known.iter().position(|server| server.address == address && server.devices == count);
-        let place = place.unwrap_or_else(|| {
-            known.push(KnownServer { address: address.to_owned(), devices: count, client: Weak::new() });
+        let place = known.iter().position(|server| server.address == address).unwrap_or_else(|| {
+            known.push(KnownServer { address: address.to_owned(), devices: 0, client: Weak::new() });
             known.len() - 1
         });
+        // It may have been started again with others.
+        known[place].devices = count;
         devices.extend(devices_of(&known, place));
     }
     Ok(devices)
@@ -176,8 +178,8 @@ pub fn memory(index: usize) -> Result<(u64, u64), Error> {
     let device = find(index)?;
     let of_problem = |problem| error(&device.server, problem);
     // A connection of its own: that of a backend belongs to ggml.
-    let client = Client::connect(&device.server).map_err(of_problem)?;
-    client.connection.memory(device.number).map_err(of_problem)
+    let connection = Connection::open(&device.server).map_err(of_problem)?;
+    connection.memory(device.number).map_err(of_problem)
 }
 
 fn find(index: usize) -> Result<RpcDevice, Error> {
@@ -202,7 +204,8 @@ pub(crate) fn start(index: usize) -> Result<(NonNull<sys::ggml_backend>, Arc<Cli
     }
     let client = Arc::new(Client::connect(&device.server).map_err(|problem| error(&device.server, problem))?);
     if client.connection.devices <= device.number {
-        return Err(error(&device.server, RpcProblem::Devices(client.connection.devices)));
+        let problem = format!("it has {} devices, and had more before", client.connection.devices);
+        return Err(error(&device.server, RpcProblem::WrongAnswer(problem)));
     }
     let raw = client.backend(device.number)?;
     server.client = Arc::downgrade(&client);

@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum RpcProblem {
     /// The address has another form.
-    #[error("this is no address of a server")]
+    #[error("this is not an address: HOST:PORT is needed")]
     Address,
     /// The system knows no address for the name.
     #[error("the name does not resolve: {0}")]
@@ -17,7 +17,7 @@ pub enum RpcProblem {
     #[error("it gave no answer for {0} seconds")]
     Silent(u64),
     /// What answers has another protocol.
-    #[error("what answers there is no RPC server of ggml, or one of another protocol")]
+    #[error("the program that answers is no RPC server of ggml, or its protocol is too old")]
     NotRpc,
     /// The server has another version of the protocol. Operations may have other numbers there.
     #[error("it has version {found} of ggml's RPC protocol, this program has {needed}")]
@@ -28,10 +28,10 @@ pub enum RpcProblem {
         needed: String,
     },
     /// The server offers no device, or more than a program may use.
-    #[error("it offers {0} devices")]
+    #[error("it offers {0} devices; 1 to 64 can be used")]
     Devices(u32),
     /// The server was given twice, perhaps by another name.
-    #[error("it is there twice")]
+    #[error("it was given twice, perhaps by another name")]
     Twice,
     /// An answer of the server is none of its protocol.
     #[error("it gave a wrong answer: {0}")]
@@ -39,11 +39,4 @@ pub enum RpcProblem {
     /// The connection ended.
     #[error("the connection was lost: {0}")]
     Lost(String),
-}
-
-impl RpcProblem {
-    /// Whether the server was there and is no longer.
-    pub fn is_loss(&self) -> bool {
-        matches!(self, RpcProblem::Lost(_) | RpcProblem::WrongAnswer(_))
-    }
 }

@@ -21,4 +21,9 @@ impl RepeatedGraph {
             uid => (uid, false),
         }
     }
+
+    /// Forgets the number: nobody knows what the server has.
+    pub(crate) fn reset(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
 }

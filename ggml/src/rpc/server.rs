@@ -5,14 +5,26 @@ use std::ffi::{CStr, c_char};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use ggml_sys as sys;
 
 use super::connection::tune;
 use super::sockets::{self, Socket};
 use crate::{Backend, Error};
+
+/// Clients that are served at a time.
+const MAX_CLIENTS: usize = 16;
+/// How long a client may take to begin.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the server waits where the system accepts no client, such as one whose files are all open, and how often.
+const PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSES: usize = 600;
+
+/// Starts what a client computes on, and says how many bytes of memory are reported; `None` is what the devices report.
+pub type StartDevices<'a> = &'a (dyn Fn() -> Result<(Vec<Backend>, Option<usize>), Error> + Sync);
 
 /// A server that listens. Each client has its own backends and memory, which are freed when it leaves.
 ///
@@ -30,7 +42,8 @@ pub struct StopServer(Arc<Shared>);
 struct Shared {
     address: SocketAddr,
     is_stopped: AtomicBool,
-    clients: Mutex<HashMap<SocketAddr, TcpStream>>,
+    /// By the number of the client.
+    clients: Mutex<HashMap<u64, TcpStream>>,
 }
 
 /// What a server reports.
@@ -66,33 +79,37 @@ impl Server {
         StopServer(self.shared.clone())
     }
 
-    /// Serves clients, each on a thread of its own, until it is stopped. `devices` starts what a client computes on, and says
-    /// how many bytes of memory are offered; `None` is what the devices report. `report` is told of clients.
+    /// Serves clients, each on a thread of its own, until it is stopped. `report` is told of clients.
     ///
     /// # Errors
-    /// The system's, where it accepts no more clients.
-    pub fn run(
-        &self,
-        devices: &(dyn Fn() -> Result<(Vec<Backend>, Option<usize>), Error> + Sync),
-        report: &(dyn Fn(ClientEvent) + Sync),
-    ) -> io::Result<()> {
+    /// The system's, where it accepts no more clients for a minute.
+    pub fn run(&self, devices: StartDevices, report: &(dyn Fn(ClientEvent) + Sync)) -> io::Result<()> {
         thread::scope(|scope| {
-            loop {
+            let mut pauses = 0;
+            for number in 0.. {
                 let accepted = self.listener.accept();
                 if self.shared.is_stopped.load(Ordering::SeqCst) {
-                    return Ok(());
+                    break;
                 }
                 let (stream, client) = match accepted {
                     Ok(accepted) => accepted,
-                    // The client has left already, or too many files are open.
-                    Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                    Err(_) if pauses < MAX_PAUSES => {
+                        pauses += 1;
+                        thread::sleep(PAUSE);
+                        continue;
+                    }
                     Err(error) => {
                         StopServer(self.shared.clone()).stop();
                         return Err(error);
                     }
                 };
-                scope.spawn(move || report(self.serve(stream, client, devices, report)));
+                pauses = 0;
+                let serve = move || report(self.serve(stream, (number, client), devices, report));
+                if let Err(error) = thread::Builder::new().spawn_scoped(scope, serve) {
+                    report(ClientEvent::Refused(client, error.to_string()));
+                }
             }
+            Ok(())
         })
     }
 
@@ -100,35 +117,42 @@ impl Server {
     fn serve(
         &self,
         stream: TcpStream,
-        client: SocketAddr,
-        devices: &(dyn Fn() -> Result<(Vec<Backend>, Option<usize>), Error> + Sync),
+        (number, client): (u64, SocketAddr),
+        devices: StartDevices,
         report: &(dyn Fn(ClientEvent) + Sync),
     ) -> ClientEvent {
         report(ClientEvent::Came(client));
-        let refused = |why: String| ClientEvent::Refused(client, why);
-        match tune(&stream).and_then(|()| stream.try_clone()) {
-            Ok(copy) => {
-                self.shared.clients().insert(client, copy);
+        let served = self.enter(&stream, number).map_err(|error| error.to_string()).and_then(|()| {
+            // A stop that came before the client was there.
+            if self.shared.is_stopped.load(Ordering::SeqCst) {
+                return Ok(());
             }
-            Err(error) => return refused(error.to_string()),
+            let (backends, memory) = devices().map_err(|error| error.to_string())?;
+            serve_stream(stream, &backends, memory)
+        });
+        self.shared.clients().remove(&number);
+        match served {
+            Ok(()) => ClientEvent::Left(client),
+            Err(why) => ClientEvent::Refused(client, why),
         }
-        // A stop that came before the client was there.
-        if self.shared.is_stopped.load(Ordering::SeqCst) {
-            self.shared.clients().remove(&client);
-            return ClientEvent::Left(client);
+    }
+
+    /// Takes a client in when it has begun to speak: before that it costs a thread, and no devices.
+    fn enter(&self, stream: &TcpStream, number: u64) -> io::Result<()> {
+        tune(stream)?;
+        let mut clients = self.shared.clients();
+        if clients.len() >= MAX_CLIENTS {
+            return Err(io::Error::other(format!("{MAX_CLIENTS} clients are connected")));
         }
-        let ended = match devices() {
-            Ok((backends, memory)) => {
-                self::serve(stream, &backends, memory).map_or_else(refused, |()| ClientEvent::Left(client))
-            }
-            Err(error) => refused(error.to_string()),
-        };
-        self.shared.clients().remove(&client);
-        ended
+        clients.insert(number, stream.try_clone()?);
+        drop(clients);
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.peek(&mut [0])?;
+        stream.set_read_timeout(None)
     }
 }
 
-fn serve(stream: TcpStream, backends: &[Backend], memory: Option<usize>) -> Result<(), String> {
+fn serve_stream(stream: TcpStream, backends: &[Backend], memory: Option<usize>) -> Result<(), String> {
     let raw: Vec<sys::ggml_backend_t> = backends.iter().map(Backend::raw).collect();
     let number = sockets::add(Socket::Server(Arc::new((stream, Mutex::default()))));
     let mut why = [0 as c_char; 256];
@@ -138,7 +162,7 @@ fn serve(stream: TcpStream, backends: &[Backend], memory: Option<usize>) -> Resu
             number,
             raw.as_ptr(),
             raw.len(),
-            memory.unwrap_or(0),
+            memory.unwrap_or(usize::MAX),
             why.as_mut_ptr(),
             why.len(),
         )
@@ -150,7 +174,7 @@ fn serve(stream: TcpStream, backends: &[Backend], memory: Option<usize>) -> Resu
 }
 
 impl Shared {
-    fn clients(&self) -> std::sync::MutexGuard<'_, HashMap<SocketAddr, TcpStream>> {
+    fn clients(&self) -> MutexGuard<'_, HashMap<u64, TcpStream>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -170,6 +194,6 @@ impl StopServer {
                 SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
             });
         }
-        let _ = TcpStream::connect(address);
+        let _ = TcpStream::connect_timeout(&address, Duration::from_secs(1));
     }
 }

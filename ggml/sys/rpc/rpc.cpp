@@ -14,13 +14,13 @@
 #include <string>
 #include <vector>
 
-// Bytes of memory that the server on this thread offers; 0 for what the device reports.
-static thread_local size_t served_memory = 0;
+// Bytes of memory that the server on this thread reports of a device, at most.
+static thread_local size_t served_memory = SIZE_MAX;
 
 // What a server says of its memory. ggml says of a CPU that all of its memory is free.
 static void served_device_memory(ggml_backend_dev_t device, size_t * free, size_t * total) {
     ggml_backend_dev_memory(device, free, total);
-    if (served_memory > 0 && served_memory < *free) {
+    if (served_memory < *free) {
         *free = served_memory;
     }
 }
@@ -51,6 +51,10 @@ static ggml_status compute_for_client(ggml_backend_t backend, ggml_cgraph * grap
 #include "ggml-rpc/ggml-rpc.cpp"
 #undef ggml_backend_dev_memory
 #undef ggml_backend_graph_compute
+
+// ggml/src/rpc/protocol.rs has these numbers.
+static_assert(RPC_PROTO_MAJOR_VERSION == 7 && RPC_PROTO_MINOR_VERSION == 0 && RPC_PROTO_PATCH_VERSION == 0, "another protocol");
+static_assert(RPC_CONN_CAPS_SIZE == 24 && RPC_CMD_HELLO == 14 && RPC_CMD_DEVICE_COUNT == 15, "another protocol");
 
 // Rust's side of a connection. Its number is the host of the endpoint that ggml is given, as in "7:0". ggml/src/rpc/sockets.rs
 // has the same struct.
@@ -147,7 +151,7 @@ extern "C" bool longhand_rpc_wait(ggml_backend_t backend) {
     }
 }
 
-// Serves one client until it closes the connection. Returns false, and writes why, where it asks for something wrong.
+// Serves one client until the connection ends, or ggml refuses what it asks for. Returns false, and writes why, where C++ throws.
 extern "C" bool longhand_rpc_serve(
         uint64_t number, const ggml_backend_t * backends, size_t count, size_t memory, char * why, size_t size) {
     served_memory = memory;

@@ -141,8 +141,8 @@ mod rpc {
         pub fn longhand_rpc_connection(ty: ggml_backend_buffer_type_t) -> u64;
         /// Waits until the server has computed all that it was sent; false where C++ refuses.
         pub fn longhand_rpc_wait(backend: ggml_backend_t) -> bool;
-        /// Serves one client until it leaves. Returns false, with a NUL-terminated reason of at most `size` bytes, where it
-        /// asks for something wrong.
+        /// Serves one client until the connection ends, or ggml refuses what it asks for. Of the memory of a device at most
+        /// `memory` bytes are reported. Returns false, with a NUL-terminated reason of at most `size` bytes, where C++ throws.
         pub fn longhand_rpc_serve(
             number: u64,
             backends: *const ggml_backend_t,

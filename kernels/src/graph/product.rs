@@ -10,8 +10,7 @@ use crate::product::{self, Product, Unit, WeightType, column_words};
 /// The number of columns from which [`multiply`] is faster than ggml's product on this processor, for the types where
 /// that was measured. Unpacking takes a larger share with few columns. With AVX-512 and 32 columns, q4_K, q5_K and
 /// iq4_xs have 0.6 of ggml's speed on Zen 5, and 1.4 with 512. With AVX2, iq4_xs has 0.94 with 32 and 1.07 with 64.
-/// All others are faster with 32 columns. On ARM no time was measured. There, with 33 and 64 columns and all types together, these
-/// products take half of the instructions of ggml's with dot products, and two thirds without.
+/// All others are faster with 32 columns. On ARM no time was measured; 64 is a guess from instructions that QEMU counted.
 fn min_columns(ty: WeightType) -> Option<usize> {
     match (Unit::best(), ty) {
         (Unit::Plain, _) => None,

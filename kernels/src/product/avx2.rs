@@ -58,7 +58,7 @@ struct Signed;
 
 type Floats = Avx2;
 type Ints = __m256i;
-const MAX_COLUMNS: usize = 4;
+const TILE_COLUMNS: usize = 4;
 
 /// The bytes at `from`.
 ///

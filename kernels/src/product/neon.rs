@@ -63,7 +63,7 @@ struct Signed;
 
 type Floats = Neon;
 type Ints = int32x4x2_t;
-const MAX_COLUMNS: usize = 6;
+const TILE_COLUMNS: usize = 6;
 
 /// The bytes at `from`.
 ///

@@ -40,14 +40,14 @@ pub(super) trait Multiplier: Copy {
 }
 
 /// Implements [`Multiplier`]: its steps, whether codes are signed, its instructions, and how products are added. The module has
-/// what the multipliers of an instruction set share: `Floats`, `Ints`, `MAX_COLUMNS`, `load`, `splat`, `to_floats` and
+/// what the multipliers of an instruction set share: `Floats`, `Ints`, `TILE_COLUMNS`, `load`, `splat`, `to_floats` and
 /// `interleave`.
 macro_rules! multiplier {
     ($name:ident, $steps:expr, $is_signed:expr, $features:literal, ($sum:ident, $w:ident, $x:ident) => $add:expr) => {
         impl $crate::product::tile::Multiplier for $name {
             type Floats = Floats;
             type Ints = Ints;
-            const COLUMNS: usize = MAX_COLUMNS;
+            const COLUMNS: usize = TILE_COLUMNS;
             const STEPS: usize = $steps;
             const SIGNED: bool = $is_signed;
 

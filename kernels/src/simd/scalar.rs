@@ -1,5 +1,5 @@
-//! Portable Rust in groups of 8, in a form that the compiler can vectorise (SSE2, NEON). Used where the
-//! processor has none of the other instruction sets.
+//! Portable Rust in groups of 8, in a form that the compiler can vectorise, as with SSE2. Used where the processor has none
+//! of the other instruction sets.
 
 use super::{Kernel, Simd};
 use crate::quant::IQ4_VALUES;
@@ -9,7 +9,7 @@ pub(crate) struct Scalar;
 
 /// # Safety
 /// The kernel's own requirements are met.
-#[inline(never)] // so that the callers stay small; the other two cannot be inlined either
+#[inline(never)] // so that the callers stay small, as with the other sets
 pub(super) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
     // SAFETY: the caller's promise.
     unsafe { kernel.run::<Scalar>() }

@@ -8,7 +8,7 @@ use lab::Lab;
 use lab::eval::{self, EvalArgs};
 use lab::recall::{self, RecallArgs};
 use longhand::policy::PolicyChoice;
-use longhand::{EngineError, Model, SetupOptions};
+use longhand::{Model, SetupOptions};
 
 use crate::app::App;
 use crate::args::session::{self, TypeArgs};
@@ -71,7 +71,7 @@ pub fn run_recall(app: &App, args: &RecallCommand) -> Result<()> {
 }
 
 /// How models are loaded: for a full cache, whatever else is measured.
-fn full_cache(app: &App, args: &ModelArgs) -> Result<SetupOptions, EngineError> {
+fn full_cache(app: &App, args: &ModelArgs) -> Result<SetupOptions> {
     Ok(SetupOptions { policy: Some(PolicyChoice::default()), ..args.setup_options(app)? })
 }
 
