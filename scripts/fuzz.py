@@ -17,7 +17,6 @@ import zipfile
 from pathlib import Path
 
 FUZZ = Path(__file__).resolve().parent.parent / "cli/documents/fuzz"
-SYSTEM = "x86_64-unknown-linux-gnu"
 PASSES = [
     "--cfg fuzzing",
     "-Cpasses=sancov-module",
@@ -44,14 +43,18 @@ def main():
 
 def build():
     """Compiles all targets, and returns their folder."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", FUZZ / "target")).absolute()
+    version = subprocess.run(["rustc", "-vV"], cwd=FUZZ, check=True, stdout=subprocess.PIPE, text=True).stdout
+    system = re.search(r"^host: (.+)$", version, re.MULTILINE)[1]
     environment = os.environ | {
+        "CARGO_TARGET_DIR": str(target),
         "RUSTC_BOOTSTRAP": "1",  # for the passes
         "RUSTFLAGS": " ".join([os.environ.get("RUSTFLAGS", ""), *PASSES]),
         "CARGO_PROFILE_RELEASE_OPT_LEVEL": "1",  # compiles fast, runs fast enough
     }
-    command = ["cargo", "build", "--release", "--bins", "--target", SYSTEM]
+    command = ["cargo", "build", "--release", "--bins", "--target", system]
     subprocess.run(command, cwd=FUZZ, env=environment, check=True)
-    return Path(os.environ.get("CARGO_TARGET_DIR", FUZZ / "target")) / SYSTEM / "release"
+    return target / system / "release"
 
 
 def fuzz(target, seconds):

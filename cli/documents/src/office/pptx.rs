@@ -10,7 +10,7 @@ use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
 use crate::selection::Chooser;
 use crate::writer::ordinal::Format;
-use crate::writer::{Align, Level, Span, Stop, TabStops, Writer, symbols};
+use crate::writer::{Level, Span, Writer, symbols};
 use crate::{Converted, Options, Problem, Unit};
 
 const PRESENTATION: &str = "ppt/presentation.xml";
@@ -18,9 +18,6 @@ const PRESENTATION: &str = "ppt/presentation.xml";
 const LEVELS: usize = 9;
 /// A run is raised or lowered from so many thousandths of a percent on.
 const RAISED: i64 = 5_000;
-/// Lengths in a twentieth of a point, and how far usual tab stops are apart: an inch.
-const LENGTH_PER_UNIT: usize = 635;
-const TAB_DISTANCE: u32 = 1440;
 
 /// Converts a presentation.
 ///
@@ -92,7 +89,6 @@ struct Paragraph {
     level: usize,
     mark: Option<Mark>,
     has_begun: bool,
-    tabs: TabStops,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -219,21 +215,8 @@ impl Slide {
                 self.in_cell = true;
                 self.out().cell(span);
             }
-            "p" => {
-                self.paragraph = Paragraph::default();
-                self.paragraph.tabs.distance = Some(TAB_DISTANCE);
-            }
+            "p" => self.paragraph = Paragraph::default(),
             "pPr" => self.paragraph.level = number("lvl").unwrap_or(0).min(LEVELS - 1),
-            "tab" => {
-                let place = number("pos").and_then(|place| u32::try_from(place / LENGTH_PER_UNIT).ok());
-                let align = match value("algn").as_deref() {
-                    Some("ctr") => Align::Center,
-                    Some("r" | "dec") => Align::Right,
-                    _ => Align::Left,
-                };
-                let stop = place.map(|place| Stop { place, align, has_leader: false });
-                stop.into_iter().for_each(|stop| self.paragraph.tabs.set(stop));
-            }
             "buNone" => self.paragraph.mark = Some(Mark::None),
             "buFont" => self.bullet_font = value("typeface").unwrap_or_default(),
             "buChar" => {
@@ -324,21 +307,14 @@ impl Slide {
         };
         self.unknown += unknown;
         let (level, is_struck) = (self.level, self.is_struck);
-        let stops = std::mem::take(&mut self.paragraph.tabs);
         let out = self.out();
-        for (i, text) in text.split('\t').enumerate() {
-            if i > 0 {
-                out.tab(&stops);
-            }
-            if is_struck {
-                out.begin_struck();
-            }
-            out.text_at(level, text);
-            if is_struck {
-                out.end_struck();
-            }
+        if is_struck {
+            out.begin_struck();
         }
-        self.paragraph.tabs = stops;
+        out.text_at(level, &text);
+        if is_struck {
+            out.end_struck();
+        }
     }
 
     fn begin_text(&mut self) {

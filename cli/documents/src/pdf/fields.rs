@@ -82,8 +82,9 @@ pub(super) fn read<'a>(page: &Page<'a>, upright: Affine) -> Annotations<'a> {
         }
         let Some(place) = annotation.get::<PdfRect>("Rect").map(|rect| rect.to_kurbo()) else { continue };
         // A note with a line to what it is about. Other such texts are written on the page, as into a form.
-        if annotation.get::<Name<'_>>("IT").as_deref() == Some(b"FreeTextCallout") {
-            read.comments.extend(comment(&annotation));
+        let is_callout = annotation.get::<Name<'_>>("IT").as_deref() == Some(b"FreeTextCallout");
+        if is_callout && let Some(text) = comment(&annotation) {
+            read.comments.push(text);
             continue;
         }
         let upright_place = upright.transform_rect_bbox(place);

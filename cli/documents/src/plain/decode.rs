@@ -23,8 +23,14 @@ const END_OF_FILE: u8 = 0x1a;
 pub(crate) fn text(bytes: &[u8]) -> Result<Converted, Problem> {
     let mut converted = decoded(bytes)?;
     let marks = converted.text.matches(MARK).count();
-    if marks > 0 {
-        converted.notes.push(Note::Replaced { places: marks });
+    let replaced = converted.notes.iter_mut().find_map(|note| match note {
+        Note::Replaced { places } => Some(places),
+        _ => None,
+    });
+    match replaced {
+        Some(places) => *places += marks,
+        None if marks > 0 => converted.notes.push(Note::Replaced { places: marks }),
+        None => {}
     }
     Ok(Converted { text: without_marks(converted.text), ..converted })
 }

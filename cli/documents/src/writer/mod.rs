@@ -8,16 +8,13 @@ pub(crate) mod prices;
 mod scripts;
 pub(crate) mod symbols;
 mod tables;
-mod tabs;
 pub(crate) mod tidy;
 
 pub(crate) use self::grid::{Rows, Span, beginning};
 pub(crate) use self::scripts::Level;
-pub(crate) use self::tabs::{Align, Stop, TabStops, is_value};
 
 use self::scripts::Scripts;
 use self::tables::{Inner, Table};
-use self::tabs::Tabs;
 use crate::marks::{self, MARK};
 
 /// Deepest indentation of lists.
@@ -61,8 +58,6 @@ pub(crate) struct Writer {
     /// Where the last line begins, and whether it is code.
     line_start: usize,
     is_preformatted: bool,
-    /// Lines with tabs.
-    tabs: Tabs,
     /// Bytes that fill tables, and rows that would need too many.
     filling: usize,
     unfilled_rows: usize,
@@ -103,16 +98,6 @@ impl Writer {
             _ if self.scripts.is_empty() && text.trim().is_empty() => self.words(text),
             level => self.scripts.add(level, text),
         }
-    }
-
-    /// Appends a tab. Lines with tabs that follow each other are a table; elsewhere a tab is a space.
-    pub(crate) fn tab(&mut self, stops: &TabStops) {
-        self.end_scripts(None);
-        if self.tables.is_empty() {
-            let begins_line = self.gap >= Gap::Line || self.text.is_empty();
-            self.tabs.tab(stops, &self.text, begins_line);
-        }
-        self.gap = self.gap.max(Gap::Space);
     }
 
     fn end_scripts(&mut self, next: Option<char>) {
@@ -205,12 +190,9 @@ impl Writer {
     /// Shortens dots that lead to a number in the line that ends here. Tables and code stay.
     fn tidy_line(&mut self) {
         let is_code = std::mem::take(&mut self.is_preformatted);
-        let has_cells = self.tabs.has_cells();
-        self.tabs.end_line(self.text.len(), &self.text);
         let written = self.text.get(self.line_start..).unwrap_or_default();
         let line = written.trim_start_matches('\n');
         if !is_code
-            && !has_cells
             && !line.contains(['\n', '|'])
             && let Some(short) = tidy::without_leader(line)
         {
@@ -236,7 +218,6 @@ impl Writer {
         let gap = std::mem::take(&mut self.gap);
         let signs = self.inner_signs();
         let gap = if signs.is_empty() { gap } else { Gap::None };
-        let begins_line = gap >= Gap::Line || self.text.is_empty();
         self.text.push_str(&signs);
         if gap >= Gap::Line {
             self.tidy_line();
@@ -249,7 +230,6 @@ impl Writer {
                 Gap::Paragraph => "\n\n",
             });
         }
-        self.tabs.begin_text(self.text.len(), begins_line, self.marker.contains(MARK));
         self.text.push_str(&std::mem::take(&mut self.marker));
         if self.struck > 0 && !self.is_struck {
             self.text.push_str(STRUCK);
@@ -352,7 +332,7 @@ impl Writer {
         if !self.text.is_empty() {
             self.text.push('\n');
         }
-        self.tabs.write(self.text)
+        self.text
     }
 }
 

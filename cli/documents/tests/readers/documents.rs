@@ -120,6 +120,10 @@ fn what_is_no_character_is_replaced_with_a_note() {
     let document = document.expect("a text");
     assert_eq!(document.text, "ab\u{fffd}3\u{fffd} and more");
     assert_eq!(document.notes, [Note::Replaced { places: 2 }]);
+    // Beside characters that cannot be decoded.
+    let bytes = ["äöü ".repeat(20).as_bytes(), b"\xff", "\u{fdd0}".as_bytes()].concat();
+    let document = read_bytes("a.txt", &bytes, &Limits::default()).expect("a text");
+    assert_eq!(document.notes, [Note::Replaced { places: 2 }]);
 }
 
 #[test]

@@ -11,7 +11,6 @@ mod parts;
 mod pdf;
 mod pdf_tables;
 mod selection;
-mod tab_stops;
 mod tables;
 mod waste;
 mod web;

@@ -119,19 +119,25 @@ fn merged_cells_stay_in_their_column() {
     assert!(document.text.len() < 100_000);
 }
 
+/// A row that is hidden may begin a cell of several rows, or be within it.
 #[test]
-fn hidden_rows_are_left_out_and_counted() {
-    let row = |properties: &str, text: &str| {
-        format!("<w:tr>{properties}{}{}</w:tr>", cell("", text), cell("", "1"))
-    };
-    let hidden = "<w:trPr><w:hidden/></w:trPr>";
-    let body = format!(
-        "<w:tbl>{}{}{}</w:tbl><w:p><w:t>End</w:t></w:p>",
-        row("", "a"),
-        row(hidden, "b"),
-        row("<w:trPr><w:hidden w:val='0'/></w:trPr>", "c")
-    );
-    check_note(&body, "a | 1\nc | 1\n\nEnd\n", "text that a reader does not see was left out in 1 place");
+fn merged_cells_reach_over_hidden_rows() {
+    for hidden in 0..3 {
+        let row = |number: usize| {
+            let properties = if number == hidden { "<w:trPr><w:hidden/></w:trPr>" } else { "" };
+            let merged = match number {
+                0 => cell("<w:vMerge w:val='restart'/>", "North"),
+                _ => cell("<w:vMerge/>", ""),
+            };
+            format!("<w:tr>{properties}{merged}{}</w:tr>", cell("", &number.to_string()))
+        };
+        let table = format!("<w:tbl>{}{}{}</w:tbl>", row(0), row(1), row(2));
+        let text = docx(&table, &[]).text;
+        for shown in (0..3).filter(|number| *number != hidden) {
+            let line = format!("North | {shown}");
+            assert!(text.lines().any(|found| found == line), "{hidden}: {text}");
+        }
+    }
 }
 
 #[test]

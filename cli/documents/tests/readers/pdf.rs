@@ -1119,6 +1119,13 @@ fn text_of_other_annotations_is_read() {
     ];
     made.page = "/Annots [9 0 R 10 0 R 11 0 R 12 0 R]";
     assert_eq!(made.text(), "Name: Ann Smith\n\nEnd\n\n[Comment: The budget]\n\n[Comment: Who is she?]\n");
+    // One that is only drawn.
+    made.more = vec![
+        "<< /Type /Annot /Subtype /FreeText /Rect [72 500 200 520] /IT /FreeTextCallout /AP << /N 10 0 R >> >>".into(),
+        stream("/Type /XObject /Subtype /Form /BBox [0 0 128 20] /Resources << /Font << /F 5 0 R >> >>", "BT /F 10 Tf 0 4 Td (Ann Smith) Tj ET"),
+    ];
+    made.page = "/Annots [9 0 R]";
+    assert_eq!(made.text(), "Name:\n\nEnd\n\nAnn Smith\n");
 }
 
 // Lines.

@@ -143,7 +143,6 @@ fn cells_of_several_lines_are_cells_wherever_their_lines_stand() {
     }
 }
 
-/// Labels and numbers below each other are rows, also where no line is between them, and blocks of text are no cells.
 #[test]
 fn cells_that_are_aligned_at_the_bottom() {
     let header = [(72.0, 700.0, "Item"), (200.0, 700.0, "Price"), (300.0, 700.0, "Qty")];
@@ -218,6 +217,7 @@ fn text_after_a_table_is_none_of_its_cells() {
     assert!(text.contains("Total\t1,000\n") && text.ends_with("After the table.\n"), "{text}");
 }
 
+/// Labels and numbers below each other are rows, also where no line is between them, and blocks of text are no cells.
 #[test]
 fn rows_without_lines_between_them_are_rows() {
     let texts = [

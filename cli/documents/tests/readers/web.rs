@@ -64,53 +64,6 @@ fn numbers_of_style_sheets_are_read() {
     }
 }
 
-/// Text before and after elements is text, unless it is an ornament or hidden.
-#[test]
-fn texts_of_style_sheets_are_read() {
-    for (page, expected) in [
-        (
-            "<style>.neg::before{content:'-'}.e:after{content:' EUR'}</style><p>Balance <b class=neg>500</b><b class=e></b>",
-            "Balance -500 EUR\n",
-        ),
-        (
-            "<style>.p:before{content:\"Price: \"}.o::after{content:'(optional)'}</style><p class=p>12 <i class=o>Phone </i>",
-            "Price: 12 Phone (optional)\n",
-        ),
-        (
-            "<style>b:after{content:'kg'}i:before{content:'Note'}</style><p><b>5</b> <i>this</i>",
-            "5 kg Note this\n",
-        ),
-        (
-            "<style>td:before{content:attr(data-name) ': '}</style><table><tr><td data-name=Sold>7<td data-name=Left>2</table>",
-            "Sold: 7 | Left: 2\n",
-        ),
-        (
-            "<style>.y:before{content:'\\2713'}.n:before{content:'\\2717'}ul{list-style:none}</style><ul><li class=y>Pool<li class=n>Lift</ul>",
-            "✓ Pool\n✗ Lift\n",
-        ),
-        (
-            "<style>.n{color:red}.n:after{content:'%'}.n:before{content:'('}p:after{content:')'}</style><p><b class=n>3</b>",
-            "(3%)\n",
-        ),
-        // Icons, signs between links, marks of items, and what is empty.
-        (
-            "<style>i:before{content:'\\f101'}a:after{content:' » '}li:before{content:'–'}b:after{content:''}</style><i></i><a>x</a><ul><li><b>y</b></ul>",
-            "x\n\n- y\n",
-        ),
-        // What appears below the mouse is not seen.
-        (
-            "<style>[title]:after{content:attr(title);display:none}u:after{content:'tip';opacity:0}u:hover:after{opacity:1}</style><p title=tip>a <u>b</u>",
-            "a b\n",
-        ),
-        (
-            "<style>u:after{content:'tip'}.x:after{content:none}.h{display:none}</style><p><u class=x>a</u><b class=h><u>gone</u></b><p>b",
-            "a\n\nb\n",
-        ),
-    ] {
-        assert_eq!(read("page.html", page.as_bytes()).text, expected, "{page}");
-    }
-}
-
 /// Rules for the signs before elements, such as icons, leave the rules that hide text their room.
 #[test]
 fn rules_of_icons_push_out_no_others() {

@@ -1,14 +1,13 @@
 //! Styles of DOCX: what paragraphs and runs are unless they say otherwise.
 
 use std::collections::HashMap;
-use std::rc::Rc;
 
 use super::numbering::NumberOf;
 use crate::Problem;
 use crate::office::listings;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
-use crate::writer::{Align, Level, Stop, TabStops};
+use crate::writer::Level;
 
 /// Longest chain of styles that are based on each other. It may be a ring.
 const MAX_CHAIN: usize = 32;
@@ -95,21 +94,6 @@ pub(super) fn is_shaded(element: &Element) -> bool {
         || element.attribute("val").is_some_and(|value| value == "solid")
 }
 
-/// Takes a tab stop of a paragraph or a style.
-pub(super) fn set_tab(tabs: &mut TabStops, element: &Element) {
-    let Some(place) = element.attribute("pos").and_then(|place| place.parse::<u32>().ok()) else { return };
-    let has_leader = element.attribute("leader").is_some_and(|leader| leader != "none");
-    let align = match element.attribute("val").as_deref() {
-        Some("clear") => return tabs.clear(place),
-        // A line that is drawn.
-        Some("bar") => return,
-        Some("center") => Align::Center,
-        Some("right" | "end" | "decimal") => Align::Right,
-        _ => Align::Left,
-    };
-    tabs.set(Stop { place, align, has_leader });
-}
-
 /// A style.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Style {
@@ -120,7 +104,6 @@ pub(super) struct Style {
     pub(super) number: NumberOf,
     pub(super) run: RunLook,
     pub(super) has_ground: bool,
-    pub(super) tabs: Rc<TabStops>,
 }
 
 /// The styles of a document by their ids. Ids are in the language of the program that wrote the file, names are in
@@ -182,7 +165,6 @@ impl Styles {
             number: base.number.replaced_by(&style.number),
             run: base.run.replaced_by(&style.run),
             has_ground: base.has_ground || style.has_ground,
-            tabs: base.tabs.replaced_by(&style.tabs),
         })
     }
 
@@ -212,10 +194,6 @@ impl Style {
             }
             "shd" => {
                 self.has_ground |= is_shaded(element);
-                None
-            }
-            "tab" => {
-                set_tab(Rc::make_mut(&mut self.tabs), element);
                 None
             }
             _ => None,

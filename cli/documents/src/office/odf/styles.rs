@@ -1,13 +1,12 @@
 //! Styles of OpenDocument: how text looks, and how lists and headings are numbered.
 
 use std::collections::HashMap;
-use std::rc::Rc;
 
 use crate::Problem;
 use crate::office::listings;
 use crate::package::xml::{self, Element, Piece};
 use crate::writer::ordinal::Format;
-use crate::writer::{Align, Level, Stop, TabStops, symbols};
+use crate::writer::{Level, symbols};
 
 /// Levels of lists.
 pub(super) const LEVELS: usize = 10;
@@ -30,8 +29,6 @@ pub(super) struct Look {
     pub(super) is_absent: Option<bool>,
     /// Whether the style is one of code.
     pub(super) is_code: Option<bool>,
-    /// Where the tabs of paragraphs of this style lead to.
-    pub(super) tabs: Rc<TabStops>,
 }
 
 impl Look {
@@ -45,7 +42,6 @@ impl Look {
             list: other.list.clone().or_else(|| self.list.clone()),
             is_absent: other.is_absent.or(self.is_absent),
             is_code: other.is_code.or(self.is_code),
-            tabs: self.tabs.replaced_by(&other.tabs),
         }
     }
 
@@ -128,11 +124,6 @@ impl Styles {
                         "text-properties" | "table-properties" | "drawing-page-properties" => {
                             look.iter_mut().for_each(|(_, look)| look.set(&element));
                         }
-                        "tab-stop" => {
-                            if let (Some((_, look)), Some(stop)) = (&mut look, tab_stop(&element)) {
-                                Rc::make_mut(&mut look.tabs).set(stop);
-                            }
-                        }
                         "list-style" => list = Some((Some(name()), ListStyle::default())),
                         "outline-style" => list = Some((None, ListStyle::default())),
                         "list-level-style-number"
@@ -210,31 +201,6 @@ impl Look {
         }
         self.font = value("font-name").or_else(|| value("font-family")).or_else(|| self.font.take());
     }
-}
-
-fn tab_stop(element: &Element) -> Option<Stop> {
-    let has_leader = element.attribute("leader-style").is_some_and(|style| style != "none");
-    let align = match element.attribute("type").as_deref() {
-        Some("center") => Align::Center,
-        Some("right" | "char") => Align::Right,
-        _ => Align::Left,
-    };
-    Some(Stop { place: length(&element.attribute("position")?)?, align, has_leader })
-}
-
-/// A length such as `2.5cm`, in twentieths of a point.
-fn length(text: &str) -> Option<u32> {
-    let (number, unit) = text.split_at_checked(text.len().checked_sub(2)?)?;
-    let points = match unit {
-        "cm" => 72.0 / 2.54,
-        "mm" => 7.2 / 2.54,
-        "in" => 72.0,
-        "pc" => 12.0,
-        "pt" => 1.0,
-        "px" => 0.75,
-        _ => return None,
-    };
-    Some((number.parse::<f64>().ok()? * points * 20.0).round() as u32)
 }
 
 fn number(element: &Element, name: &str) -> Option<i64> {

@@ -126,9 +126,9 @@ fn strings_of(text: &str, part: &str) -> Result<Vec<String>, Problem> {
 /// A text with its characters that XML does not have, which are written as `_x000D_`.
 fn unescaped(text: &str) -> String {
     let code = |after: &str| {
-        let digits = after.get(..4).filter(|_| after.get(4..5) == Some("_"))?;
-        let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        u32::from_str_radix(digits, 16).ok().and_then(char::from_u32).filter(|_| is_hex)
+        let is_hex = |digits: &&str| digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let digits = after.get(..4).filter(|_| after.get(4..5) == Some("_")).filter(is_hex)?;
+        u32::from_str_radix(digits, 16).ok().and_then(char::from_u32)
     };
     let (mut plain, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once("_x") {

@@ -243,7 +243,7 @@ impl Page<'_> {
             None => String::new(),
         };
         // The number that a style sheet makes takes the place of a sign, or stands behind the item's own number.
-        let mark = match self.before.take_if(|_| mark.is_empty()) {
+        let mark = match self.number.take_if(|_| mark.is_empty()) {
             Some(number) => number.trim_end().to_owned(),
             None if mark.is_empty() => "-".to_owned(),
             None => mark + ".",

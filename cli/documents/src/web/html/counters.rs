@@ -1,37 +1,29 @@
-//! Text that a style sheet adds before and after elements (`content`), and its counters: the numbers of headings, clauses
-//! and items (`counter-increment`).
+//! Counters of CSS: the numbers of headings, clauses and items that a style sheet makes (`counter-increment`, and
+//! `content` before an element).
 
-use super::Tag;
-use super::style::Declarations;
 use crate::writer::ordinal::Format;
 
 /// Counters of a rule, parts of a content, and counters that are open at a time: all, and those of one name in a text.
 const MAX_NAMES: usize = 16;
 const MAX_PIECES: usize = 32;
-const MAX_NESTED: usize = 100;
 const MAX_OPEN: usize = 500;
-/// Text before or after an element is not longer than this, in bytes.
+const MAX_NESTED: usize = 100;
+/// Text before an element is not longer than this, in bytes.
 const MAX_TEXT: usize = 1_000;
-/// Signs that change what a text says, besides letters and digits. Others are ornaments, such as stars and arrows.
-const SIGNS: &str = "+-−–±%‰()*€$£¥₹₽¢✓✔✗✘✕☐☑☒";
-/// Those that only mark an item of a list.
-const BULLETS: [&str; 5] = ["-", "–", "+", "*", "•"];
 
-/// What declarations say of counters, and of the text before or after an element. `None` is for nothing.
+/// What declarations say of counters, and of the text before an element. `None` is for nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Counting {
     reset: Option<Vec<(String, i64)>>,
     set: Option<Vec<(String, i64)>>,
     increment: Option<Vec<(String, i64)>>,
     content: Option<Content>,
-    /// Whether the text is not seen.
-    is_hidden: Option<bool>,
 }
 
-/// What stands before or after an element.
+/// What stands before an element.
 #[derive(Clone, Debug, PartialEq)]
 enum Content {
-    /// Nothing, or an ornament.
+    /// Nothing, or no number.
     None,
     Text(Vec<Piece>),
     /// It has a number in a way that is not known.
@@ -41,8 +33,6 @@ enum Content {
 #[derive(Clone, Debug, PartialEq)]
 enum Piece {
     Text(String),
-    /// The value of an attribute.
-    Attribute(String),
     Counter(String, Format),
     /// Those of all elements around, with a text between them.
     Counters(String, String, Format),
@@ -65,20 +55,12 @@ impl Counting {
         counting
     }
 
-    /// The same of text before or after an element, which may be hidden.
-    pub(super) fn of_text(declarations: &str) -> Counting {
-        let declared = Declarations::parse(declarations).together();
-        let hides = [declared.is_absent, declared.is_invisible, declared.is_outside, declared.is_tiny];
-        let is_hidden = hides.into_iter().flatten().reduce(|a, b| a || b);
-        Counting { is_hidden, ..Counting::parse(declarations) }
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         *self == Counting::default()
     }
 
-    /// Whether it has a text.
-    pub(super) fn has_text(&self) -> bool {
+    /// Whether it says something of the text before an element that has a number.
+    pub(super) fn has_number(&self) -> bool {
         matches!(&self.content, Some(Content::Text(_) | Content::Unknown))
     }
 
@@ -89,7 +71,6 @@ impl Counting {
             set: other.set.clone().or(self.set),
             increment: other.increment.clone().or(self.increment),
             content: other.content.clone().or(self.content),
-            is_hidden: other.is_hidden.or(self.is_hidden),
         }
     }
 }
@@ -138,22 +119,12 @@ fn names(value: &str, usual: i64) -> Vec<(String, i64)> {
     names
 }
 
+/// A text without a number is left out: it is mostly an ornament.
 fn content(value: &str) -> Content {
-    match pieces(value) {
-        Some(pieces) if pieces.iter().any(Piece::says_something) => Content::Text(pieces),
-        None if makes_numbers(value) => Content::Unknown,
-        _ => Content::None,
+    if !makes_numbers(value) {
+        return Content::None;
     }
-}
-
-impl Piece {
-    /// Whether it is more than an ornament. Icons are characters that no other font has.
-    fn says_something(&self) -> bool {
-        match self {
-            Piece::Text(text) => text.contains(|c: char| c.is_alphanumeric() || SIGNS.contains(c)),
-            _ => true,
-        }
-    }
+    pieces(value).map_or(Content::Unknown, Content::Text)
 }
 
 fn pieces(value: &str) -> Option<Vec<Piece>> {
@@ -176,7 +147,6 @@ fn pieces(value: &str) -> Option<Vec<Piece>> {
         };
         let counter = (*arguments.first()?).to_owned();
         pieces.push(match name.trim().to_ascii_lowercase().as_str() {
-            "attr" => Piece::Attribute(counter.to_ascii_lowercase()),
             "counter" => Piece::Counter(counter, format(1)?),
             "counters" => {
                 let (between, _) = quoted(arguments.get(1)?)?;
@@ -233,6 +203,8 @@ struct Counter {
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     open: Vec<Counter>,
+    /// Whether there were more, so that no number is known any more.
+    is_lost: bool,
 }
 
 impl Counters {
@@ -265,34 +237,27 @@ impl Counters {
     }
 
     fn push(&mut self, name: &str, value: i64, depth: usize) {
-        if self.open.len() < MAX_OPEN {
-            self.open.push(Counter { name: name.to_owned(), value, depth });
+        match self.open.len() < MAX_OPEN {
+            true => self.open.push(Counter { name: name.to_owned(), value, depth }),
+            false => self.is_lost = true,
         }
     }
 
-    /// The text before or after an element that has so many elements around it. None if it has none; an error if it is not
-    /// known.
-    pub(super) fn text(
-        &mut self,
-        counting: &Counting,
-        depth: usize,
-        tag: &Tag,
-    ) -> Result<Option<String>, ()> {
+    /// The text before an element that has so many elements around it, with a space behind it. None if it has no number;
+    /// an error if it is not known.
+    pub(super) fn text_before(&mut self, counting: &Counting, depth: usize) -> Result<Option<String>, ()> {
         // What stands before an element is within it.
         self.count(counting, depth + 1);
         let pieces = match &counting.content {
-            _ if counting.is_hidden == Some(true) => return Ok(None),
             None | Some(Content::None) => return Ok(None),
             Some(Content::Unknown) => return Err(()),
+            Some(Content::Text(_)) if self.is_lost => return Err(()),
             Some(Content::Text(pieces)) => pieces,
         };
         let mut text = String::new();
-        let mut has_number = false;
         for piece in pieces {
-            has_number |= matches!(piece, Piece::Counter(..) | Piece::Counters(..));
             match piece {
                 Piece::Text(part) => text.push_str(part),
-                Piece::Attribute(name) => text.push_str(&tag.attribute(name).unwrap_or_default()),
                 Piece::Counter(name, format) => {
                     let value = self.open.iter().rev().find(|counter| counter.name == *name);
                     text.push_str(&format.write(value.map_or(0, |counter| counter.value)));
@@ -310,24 +275,10 @@ impl Counters {
                 return Err(());
             }
         }
-        if has_number && !text.ends_with(char::is_whitespace) {
+        if !text.ends_with(char::is_whitespace) {
             text.push(' ');
         }
-        let is_bullet = tag.name == b"li" && BULLETS.contains(&text.trim());
-        Ok((!is_bullet && !text.is_empty()).then_some(text))
-    }
-}
-
-/// A text before an element with a gap behind it, or one after an element with a gap before it, where letters are beside it:
-/// the page has a margin there.
-pub(super) fn with_gap(text: String, is_before: bool) -> String {
-    let letters =
-        |mut characters: [Option<char>; 2]| characters.iter_mut().all(|c| c.is_some_and(char::is_alphabetic));
-    let mut characters = text.chars();
-    match is_before {
-        true if letters([characters.next_back(), characters.next_back()]) => text + " ",
-        false if letters([characters.next(), characters.next()]) => format!(" {text}"),
-        _ => text,
+        Ok(Some(text))
     }
 }
 
@@ -341,7 +292,7 @@ mod tests {
             let counting = Counting::parse(declarations);
             let mut counters = Counters::default();
             counters.count(&Counting::parse("counter-reset: a 3 b"), 0);
-            counters.text(&counting, 0, &Tag::default())
+            counters.text_before(&counting, 0)
         };
         for (declarations, expected) in [
             ("content: counter(a) '. '", "3. "),
@@ -352,9 +303,7 @@ mod tests {
         ] {
             assert_eq!(text(declarations), Ok(Some(expected.to_owned())), "{declarations}");
         }
-        for declarations in
-            ["content: '•'", "content: none", "counter-increment: a", "content: '\\f101'", "content: attr(x)"]
-        {
+        for declarations in ["content: '•'", "content: none", "counter-increment: a"] {
             assert_eq!(text(declarations), Ok(None), "{declarations}");
         }
         for declarations in
@@ -362,5 +311,23 @@ mod tests {
         {
             assert_eq!(text(declarations), Err(()), "{declarations}");
         }
+    }
+
+    #[test]
+    fn no_number_is_known_where_counters_are_too_many() {
+        let (reset, shown) = (Counting::parse("counter-reset: a 3"), Counting::parse("content: counter(b)"));
+        let mut counters = Counters::default();
+        for depth in 0..MAX_OPEN {
+            counters.count(&reset, depth);
+        }
+        assert_eq!(counters.text_before(&shown, MAX_OPEN), Ok(Some("0 ".to_owned())));
+        counters.count(&Counting::parse("counter-reset: b 7"), MAX_OPEN);
+        assert_eq!(counters.text_before(&shown, MAX_OPEN), Err(()));
+        let nested = Counting::parse("content: counters(a, '.')");
+        let mut counters = Counters::default();
+        for depth in 0..=MAX_NESTED {
+            counters.count(&reset, depth);
+        }
+        assert_eq!(counters.text_before(&nested, MAX_NESTED), Err(()));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::blocks::{List, Role};
 use super::controls::{self, Choices};
-use super::counters::{self, Counters};
+use super::counters::Counters;
 use super::elements::{Elements, is_void};
 use super::math::{self, Math};
 use super::prepass::{Prepass, is_tex};
@@ -51,10 +51,8 @@ pub(super) struct Page<'a> {
     /// The open elements as rules see them, if rules look at them.
     around: Vec<Subject>,
     counters: Counters,
-    /// The text of rules before the element that begins, until it is written.
-    pub(super) before: Option<String>,
-    /// Those behind open elements, with how many are around each.
-    after: Vec<(usize, String)>,
+    /// The number before the element that begins, until it is written.
+    pub(super) number: Option<String>,
     /// The element whose content is left out, and how many of its name are open.
     skipped: Option<(Vec<u8>, usize)>,
     /// The TeX of a script.
@@ -92,8 +90,7 @@ impl<'a> Page<'a> {
             elements: Elements::default(),
             around: Vec::new(),
             counters: Counters::default(),
-            before: None,
-            after: Vec::new(),
+            number: None,
             skipped: None,
             script: None,
             math: None,
@@ -250,7 +247,7 @@ impl<'a> Page<'a> {
             }
             return;
         }
-        if let Some(subject) = subject.as_ref().filter(|_| self.known.sheet.adds_text && !is_absent) {
+        if let Some(subject) = subject.as_ref().filter(|_| self.known.sheet.has_numbers && !is_absent) {
             self.count(tag, subject);
         }
         let look = self.look_of(tag, &declared);
@@ -274,25 +271,22 @@ impl<'a> Page<'a> {
         if self.known.sheet.looks_around {
             self.around.extend(subject);
         }
-        if let Some(before) = self.before.take() {
-            self.text(&before);
+        if let Some(number) = self.number.take() {
+            self.text(&number);
         }
         if tag.is_closed && (self.is_xml || self.svg > 0) {
             self.close(self.elements.len() - 1);
         }
     }
 
-    /// Counts an element, and finds the texts that rules add before and after it.
+    /// Counts an element, and finds the number before it.
     fn count(&mut self, tag: &Tag, subject: &Subject) {
         let depth = self.elements.len();
-        let [own, before, after] = self.known.sheet.counting(tag, subject, &self.around);
+        let (own, before) = self.known.sheet.counting(tag, subject, &self.around);
         self.counters.count(&own, depth);
-        match self.counters.text(&before, depth, tag) {
-            Ok(text) => self.before = text.map(|text| counters::with_gap(text, true)),
+        match self.counters.text_before(&before, depth) {
+            Ok(number) => self.number = number,
             Err(()) => self.counts.unknown_numbers += 1,
-        }
-        if let Ok(Some(text)) = self.counters.text(&after, depth, tag) {
-            self.after.push((depth, counters::with_gap(text, false)));
         }
     }
 
@@ -400,9 +394,6 @@ impl<'a> Page<'a> {
     /// Closes elements until so many are open.
     fn close(&mut self, kept: usize) {
         while self.elements.len() > kept {
-            if let Some((_, text)) = self.after.pop_if(|(depth, _)| *depth + 1 >= self.elements.len()) {
-                self.text(&text);
-            }
             let Some(open) = self.elements.pop() else { return };
             self.counters.leave(self.elements.len());
             self.around.pop();

@@ -64,16 +64,15 @@ impl<T> Rules<T> {
 pub(super) struct Sheet {
     declared: Rules<Declarations>,
     counting: Rules<Counting>,
-    /// Those for what stands before and after an element.
+    /// Those for what stands before an element.
     before: Rules<Counting>,
-    after: Rules<Counting>,
     sheets: usize,
     /// Whether a rule looks at the elements around.
     pub(super) looks_around: bool,
     /// Whether something else may give elements a background.
     pub(super) hides_background: bool,
-    /// Whether rules add text, and how many that add numbers are not known.
-    pub(super) adds_text: bool,
+    /// Whether rules make numbers, and how many that do so are not known.
+    pub(super) has_numbers: bool,
     pub(super) unknown_numbers: usize,
 }
 
@@ -126,21 +125,17 @@ impl Sheet {
         if declared == Declarations::default() && counting.is_empty() {
             return;
         }
+        let makes_numbers = makes_numbers(body);
         for text in selectors.split(',') {
             let before =
                 ["::before", ":before", "::marker"].iter().find_map(|part| text.trim().strip_suffix(part));
             if let Some(text) = before {
-                self.add_text(text, body, true);
-                continue;
-            }
-            let after = ["::after", ":after"].iter().find_map(|part| text.trim().strip_suffix(part));
-            if let Some(text) = after.filter(|_| !makes_numbers(body)) {
-                self.add_text(text, body, false);
+                self.add_before(text, &counting);
                 continue;
             }
             let Some(selector) = Selector::parse(text) else {
                 self.hides_background |= declared.together().background.is_some();
-                self.unknown_numbers += usize::from(makes_numbers(body));
+                self.unknown_numbers += usize::from(makes_numbers);
                 continue;
             };
             self.looks_around |= selector.looks_around();
@@ -153,26 +148,24 @@ impl Sheet {
         }
     }
 
-    /// Adds a rule for what stands before or after an element; an empty selector is for each.
-    fn add_text(&mut self, selector: &str, body: &str, is_before: bool) {
-        let counting = Counting::of_text(body);
+    /// Adds a rule for what stands before an element; an empty selector is for each.
+    fn add_before(&mut self, selector: &str, counting: &Counting) {
         if counting.is_empty() {
             return;
         }
         let selector = if selector.trim().is_empty() { "*" } else { selector };
         let Some(selector) = Selector::parse(selector) else {
-            self.unknown_numbers += usize::from(makes_numbers(body));
+            self.unknown_numbers += usize::from(counting.has_number());
             return;
         };
-        self.adds_text |= counting.has_text();
+        self.has_numbers |= counting.has_number();
         self.looks_around |= selector.looks_around();
-        let rules = if is_before { &mut self.before } else { &mut self.after };
-        rules.add(selector, counting);
+        self.before.add(selector, counting.clone());
     }
 
-    /// An element as the rules see it. None if no rule changes how elements look or adds text.
+    /// An element as the rules see it. None if no rule changes how elements look or makes numbers.
     pub(super) fn subject(&self, tag: &Tag) -> Option<Subject> {
-        (self.declared.count > 0 || self.adds_text).then(|| Subject::new(tag))
+        (self.declared.count > 0 || self.has_numbers).then(|| Subject::new(tag))
     }
 
     /// What rules and attributes say of an element within others, the outermost of which is the first. Its subject is
@@ -186,13 +179,13 @@ impl Sheet {
         usual.chain(all().map(|declared| declared.important)).fold(Declared::default(), Declared::replaced_by)
     }
 
-    /// What rules and attributes say of the counters of an element, and of what stands before and after it.
-    pub(super) fn counting(&self, tag: &Tag, subject: &Subject, around: &[Subject]) -> [Counting; 3] {
+    /// What rules and attributes say of the counters of an element, and of what stands before it.
+    pub(super) fn counting(&self, tag: &Tag, subject: &Subject, around: &[Subject]) -> (Counting, Counting) {
         let of = |rules: &Rules<Counting>| {
             rules.matching(subject, around).fold(Counting::default(), Counting::replaced_by)
         };
         let own = tag.attribute("style").map(|style| Counting::parse(&style)).unwrap_or_default();
-        [of(&self.counting).replaced_by(&own), of(&self.before), of(&self.after)]
+        (of(&self.counting).replaced_by(&own), of(&self.before))
     }
 }
 

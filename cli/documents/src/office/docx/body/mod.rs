@@ -3,7 +3,6 @@
 mod text;
 
 use std::collections::HashMap;
-use std::rc::Rc;
 
 use super::fields::Fields;
 use super::numbering::{NumberOf, Numbering};
@@ -14,7 +13,7 @@ use crate::office::drawings::Drawings;
 use crate::office::omml::{self, Omml};
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
-use crate::writer::{Rows, Span, TabStops, Writer};
+use crate::writer::{Rows, Span, Writer};
 
 /// Elements whose content is not part of the text. A fallback repeats its alternative, and changes of properties hold
 /// the former ones.
@@ -65,7 +64,6 @@ struct Paragraph {
     /// Whether its end is deleted or hidden.
     is_gone: bool,
     has_ground: bool,
-    tabs: Rc<TabStops>,
 }
 
 /// A place in the text with a note, in the order of the notes.
@@ -108,7 +106,6 @@ pub(super) struct Body {
     in_run_properties: bool,
     in_control_properties: bool,
     in_row_properties: bool,
-    is_hidden_row: bool,
     paragraphs: Vec<Paragraph>,
     runs: Vec<RunLook>,
     fields: Fields,
@@ -159,7 +156,6 @@ impl Body {
             in_run_properties: false,
             in_control_properties: false,
             in_row_properties: false,
-            is_hidden_row: false,
             paragraphs: Vec::new(),
             runs: Vec::new(),
             fields: Fields::default(),
@@ -222,7 +218,7 @@ impl Body {
         (self.tables, self.text_boxes) = (0, 0);
         (self.in_text, self.in_instruction, self.is_below, self.in_reading) = (false, false, false, false);
         (self.in_paragraph_properties, self.in_run_properties) = (false, false);
-        (self.in_control_properties, self.in_row_properties, self.is_hidden_row) = (false, false, false);
+        (self.in_control_properties, self.in_row_properties) = (false, false);
         self.paragraphs.clear();
         self.runs.clear();
         self.controls.clear();
@@ -295,7 +291,7 @@ impl Body {
             }
             "t" => self.in_text = true,
             "instrText" => self.in_instruction = true,
-            "tab" | "ptab" => self.tab(),
+            "tab" | "ptab" => self.space(),
             "br" | "cr" if !self.fields.hide_text() => {
                 self.begin_text();
                 self.out().line();
@@ -326,7 +322,6 @@ impl Body {
                 self.out().begin_table();
             }
             "tr" => self.out().row(),
-            "hidden" if self.in_row_properties => self.is_hidden_row = is_on(element),
             "tblHeader" if self.in_row_properties && is_on(element) => self.out().has_header(),
             "gridBefore" if self.in_row_properties => self.out().skip_to_column(number("val").unwrap_or(0)),
             "tc" => {
@@ -381,14 +376,7 @@ impl Body {
                 let shown = self.fields.end();
                 self.show(shown);
             }
-            "trPr" => {
-                self.in_row_properties = false;
-                if std::mem::take(&mut self.is_hidden_row) {
-                    self.counts.hidden += 1;
-                    // The rest of the row.
-                    self.skipping = 1;
-                }
-            }
+            "trPr" => self.in_row_properties = false,
             "sdt" => {
                 self.show_control();
                 self.controls.pop();

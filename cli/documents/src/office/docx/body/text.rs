@@ -1,10 +1,8 @@
 //! What elements write: text as its run looks, paragraphs with their numbers, marks of notes.
 
-use std::rc::Rc;
-
 use super::{Body, Kind};
 use crate::office::docx::fields::Shown;
-use crate::office::docx::styles::{RunLook, is_on, is_shaded, set_tab};
+use crate::office::docx::styles::{RunLook, is_on, is_shaded};
 use crate::package::xml::Element;
 use crate::writer::symbols::{EMPTY, TICKED};
 use crate::writer::{Level, Writer, symbols};
@@ -40,7 +38,6 @@ impl Body {
                 paragraph.heading = level.map(|level| if level < 9 { level + 1 } else { 0 });
             }
             "shd" => paragraph.has_ground = is_shaded(element),
-            "tab" => set_tab(Rc::make_mut(&mut paragraph.tabs), element),
             _ => paragraph.number.set(element),
         }
     }
@@ -118,18 +115,14 @@ impl Body {
         look.is_hidden == Some(true) || look.is_tiny == Some(true) || is_lost
     }
 
-    pub(super) fn tab(&mut self) {
+    /// A tab is a space, unless it indents the paragraph.
+    pub(super) fn space(&mut self) {
         if self.runs.last().is_some_and(RunLook::keeps_spaces) {
             return self.text("\t");
         }
-        let is_hidden = self.runs.last().is_some_and(|look| self.is_hidden(look));
-        if self.fields.hide_text() || self.is_below || is_hidden {
-            return;
+        if self.paragraphs.last().is_some_and(|paragraph| paragraph.has_begun) && !self.fields.hide_text() {
+            self.out().text(" ");
         }
-        self.begin_text();
-        let Some(paragraph) = self.paragraphs.last() else { return };
-        let stops = self.styles.get(paragraph.style.as_deref()).tabs.replaced_by(&paragraph.tabs);
-        self.out().tab(&stops);
     }
 
     pub(super) fn symbol(&mut self, font: &str, number: &str) {

@@ -291,7 +291,7 @@ impl<'a> Body<'a> {
             }
             "s" => self.space(number("c").unwrap_or(1)),
             "tab" if self.looks.last().is_some_and(Look::keeps_spaces) => self.text("\t"),
-            "tab" => self.tab(),
+            "tab" => self.space(1),
             "line-break" => self.writer.line(),
             "hidden-text" | "section" if is_hidden(element) => {
                 self.counts.hidden += 1;
@@ -477,17 +477,6 @@ impl<'a> Body<'a> {
         match self.looks.last().is_some_and(Look::keeps_spaces) {
             true => self.text(&" ".repeat(count.min(MAX_SPACES))),
             false => self.writer.text(" "),
-        }
-    }
-
-    /// A tab is a space in a cell, and in hidden text it is nothing.
-    fn tab(&mut self) {
-        let Some(look) = self.looks.last().filter(|_| self.paragraph_depth > 0) else { return };
-        let is_in_cell = self.tables.last().is_some_and(|table| table.open.is_some());
-        match is_in_cell {
-            true => self.space(1),
-            false if look.is_hidden != Some(true) => self.writer.tab(&look.tabs),
-            false => {}
         }
     }
 

@@ -6,7 +6,6 @@ mod tables;
 
 use std::collections::HashMap;
 use std::mem;
-use std::rc::Rc;
 
 use encoding_rs::{Encoding, WINDOWS_1252};
 
@@ -16,7 +15,7 @@ use super::{Fonts, of_code_page};
 use crate::counts::Counts;
 use crate::office::page_texts::PageTexts;
 use crate::writer::symbols;
-use crate::writer::{Align, Level, Stop, TabStops, Writer};
+use crate::writer::{Level, Writer};
 
 /// Deepest groups whose properties are kept.
 const MAX_GROUPS: usize = 10_000;
@@ -110,7 +109,7 @@ struct Group {
 }
 
 /// What a paragraph is.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Paragraph {
     style: i32,
     /// Its level, if it says that it is a heading.
@@ -120,9 +119,6 @@ struct Paragraph {
     in_table: bool,
     /// Whether it is in a table within a cell.
     is_inner: bool,
-    /// Where its tabs lead to, and what is said of the stop that follows.
-    tabs: Rc<TabStops>,
-    stop: Stop,
 }
 
 /// A field with its instruction.
@@ -264,8 +260,7 @@ impl Reader {
             }
             "f" => self.group.font = number.unwrap_or(0),
             "plain" => {
-                let Group { destination, font, fallback, begins, is_deleted, paragraph, .. } =
-                    mem::take(&mut self.group);
+                let Group { destination, font, fallback, begins, is_deleted, paragraph, .. } = self.group;
                 self.group =
                     Group { destination, font, fallback, begins, is_deleted, paragraph, ..Group::default() };
             }
@@ -295,18 +290,7 @@ impl Reader {
                 self.begin_text();
                 self.writer.line();
             }
-            "tqr" | "tqdec" => self.group.paragraph.stop.align = Align::Right,
-            "tqc" => self.group.paragraph.stop.align = Align::Center,
-            "tldot" | "tlmdot" | "tlhyph" | "tlul" | "tlth" | "tleq" => {
-                self.group.paragraph.stop.has_leader = true
-            }
-            "tx" => {
-                let place = number.and_then(|place| u32::try_from(place).ok()).unwrap_or(0);
-                let stop = mem::take(&mut self.group.paragraph.stop);
-                Rc::make_mut(&mut self.group.paragraph.tabs).set(Stop { place, ..stop });
-            }
-            "tab" => self.tab(),
-            "emspace" | "enspace" | "qmspace" if self.has_begun => self.write(" "),
+            "tab" | "emspace" | "enspace" | "qmspace" if self.has_begun => self.write(" "),
             "~" => self.write("\u{a0}"),
             "emdash" => self.write("—"),
             "endash" => self.write("–"),

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use super::{Destination, Reader};
+use super::Reader;
 use crate::writer::symbols;
 
 impl Reader {
@@ -11,7 +11,7 @@ impl Reader {
             return;
         }
         self.begin_cell();
-        let paragraph = &self.group.paragraph;
+        let paragraph = self.group.paragraph;
         let heading = paragraph.heading.or_else(|| self.styles.get(&paragraph.style).copied());
         let heading = heading.filter(|_| !paragraph.in_table);
         let mark = mem::take(&mut self.mark);
@@ -31,19 +31,6 @@ impl Reader {
             None if !mark.is_empty() => self.writer.item(paragraph.depth, &mark),
             None => self.writer.paragraph(),
         }
-    }
-
-    /// A tab in the text. In a cell, or in the mark of a list, it is a space.
-    pub(super) fn tab(&mut self) {
-        let is_text = matches!(self.group.destination, Destination::Text | Destination::Note);
-        if !is_text || self.group.paragraph.in_table || self.group.is_hidden || self.group.is_deleted {
-            if self.has_begun {
-                self.write(" ");
-            }
-            return;
-        }
-        self.begin_text();
-        self.writer.tab(&self.group.paragraph.tabs);
     }
 
     pub(super) fn end_paragraph(&mut self) {

@@ -6,7 +6,7 @@
 
 use super::super::hyphens;
 use super::super::words::{Cell, Row};
-use crate::writer::is_value;
+use super::headers;
 
 /// Distances in sizes of the font.
 /// Lines of a cell are not farther apart than this.
@@ -161,7 +161,7 @@ fn add<'a>(
     for (i, cells) in cells.enumerate() {
         let (left, right) = (cells[0].left, cells[cells.len() - 1].right);
         let text = cells.iter().map(|cell| cell.text.as_str()).collect::<Vec<_>>().join(" ");
-        let is_number = is_value(&text);
+        let is_number = headers::is_number(&text);
         let line = TextLine { left, right, y: cells[0].y, text, is_number };
         let Some(last) = blocks.last_mut() else {
             blocks.push(Block { left, right, lines: vec![line] });

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 
 use super::super::words::{Cell, Row};
 use super::{Column, over};
-use crate::writer::is_value;
 
 /// Distances in sizes of the font.
 /// Lines of a header are not farther apart than this.
@@ -92,10 +91,15 @@ fn is_name(text: &str) -> bool {
     is_year || text.contains(char::is_alphabetic)
 }
 
+/// Whether a text is a number with its unit, rather than words.
+pub(super) fn is_number(text: &str) -> bool {
+    text.contains(|c: char| c.is_ascii_digit()) && text.chars().filter(|c| c.is_alphabetic()).count() <= 3
+}
+
 /// Whether most cells of rows, but those at the left, are numbers.
 fn are_numbers(rows: &[Row]) -> bool {
     let cells = || rows.iter().take(ROWS_BELOW).flat_map(|row| row.cells.iter().skip(1));
-    let numbers = cells().filter(|cell| is_value(&cell.text)).count();
+    let numbers = cells().filter(|cell| is_number(&cell.text)).count();
     numbers > 0 && 10 * numbers >= NUMBERS * cells().count()
 }
 
@@ -123,7 +127,7 @@ pub(super) fn pair(rows: &[Row], columns: &mut Vec<Column>) {
                 (Some(column), None) if i == header => has_name[column] = true,
                 (Some(column), None) => {
                     has_values[column] = true;
-                    has_text[column] |= !is_value(&cell.text);
+                    has_text[column] |= !is_number(&cell.text);
                 }
                 _ => {}
             }
