@@ -213,8 +213,8 @@ impl Target {
         )
     }
 
-    /// The same with these devices. From the bytes that the driver takes, the limit that was asked for and the bytes that are
-    /// free, `limit` gives the bytes that a session may take of one, and those of the driver beside them.
+    /// The same with these devices. `limit` is given the bytes that the driver takes, the limit that was asked for, and the bytes
+    /// that are free. It returns the bytes that a session may take of the device, and those of the driver beside them.
     ///
     /// # Errors
     /// If there is not a limit for each, or the layers cannot be shared among them as it was asked for.
