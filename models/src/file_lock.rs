@@ -25,3 +25,13 @@ pub fn try_lock(file: &File) -> Result<(), TryLockError> {
     #[cfg(not(windows))]
     file.try_lock()
 }
+
+/// Ends a file's lock. Dropping the file does that too, but only when no child process has its handle any more: one that was
+/// forked meanwhile has it until it ends or starts another program.
+pub fn unlock(file: &File) {
+    // On Windows no child process has the handle.
+    #[cfg(not(windows))]
+    let _ = file.unlock();
+    #[cfg(windows)]
+    let _ = file;
+}

@@ -135,6 +135,12 @@ pub struct Records {
     known: HashMap<Key, String>,
 }
 
+impl Drop for Records {
+    fn drop(&mut self) {
+        file_lock::unlock(&self.file);
+    }
+}
+
 impl Records {
     /// Opens the results in a folder, which is made if there is none. `shard`: the part whose answers are added.
     ///
