@@ -575,9 +575,16 @@ fn the_last_question_is_edited_in_the_line() {
     chat.wait_for_prompt();
     chat.send("/undo\r/edit\r");
     chat.wait_for_row("> What is Mary's favorite number?|");
-    chat.send("\x03/undo\r/edit\r");
+    chat.wait_for_end_of_work();
+    // Keys that come with Ctrl-C may be read before it.
+    chat.send("\x03");
+    chat.wait_for_prompt();
+    chat.send("/undo\r/edit\r");
     chat.wait_for_row("> What is the pass key?|");
-    chat.send("\x03\x04");
+    chat.wait_for_end_of_work();
+    chat.send("\x03");
+    chat.wait_for_prompt();
+    chat.send("\x04");
     assert_eq!(chat.exit_code(), Some(0));
 }
 
