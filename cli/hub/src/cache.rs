@@ -2,11 +2,12 @@
 //! `models--OWNER--NAME/blobs/CHECKSUM` are the files, `snapshots/COMMIT/PATH` are links to them, and `refs/main` names
 //! the latest commit.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use longhand::files::atomic_file::{self, Access};
+use models::file_lock::LockFile;
 use models::regular_file;
 
 /// A repository's folder.
@@ -48,9 +49,10 @@ impl Repository {
     }
 
     /// The lock of a file, where Hugging Face's programs have it too.
-    pub fn lock_file(&self, checksum: &str) -> io::Result<File> {
+    pub fn lock_file(&self, checksum: &str) -> io::Result<LockFile> {
         let path = self.locks.join(format!("{checksum}.lock"));
         regular_file::open_own(&path, OpenOptions::new().create(true).truncate(false).write(true))
+            .map(LockFile::new)
     }
 
     /// Gives a whole file its name in a commit. Returns the path.

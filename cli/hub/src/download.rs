@@ -10,7 +10,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhand::files::folders;
-use models::file_lock;
 use terminal::console::Console;
 use terminal::failure::Failure;
 use terminal::format;
@@ -207,11 +206,11 @@ impl Download {
         let (blob, path) = (self.repository.blob(&file.checksum), self.repository.part(&file.checksum));
         let failed = |error: io::Error| on_disk(&path, &error);
         let lock = self.repository.lock_file(&file.checksum).map_err(failed)?;
-        match file_lock::try_lock(&lock) {
+        match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 self.report(Event::Note(format!("another program downloads {}; waiting for it", file.path)))?;
-                file_lock::lock(&lock).map_err(failed)?;
+                lock.lock().map_err(failed)?;
                 self.report(Event::Waiting)?;
             }
             // Not every file system knows locks.

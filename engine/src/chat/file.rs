@@ -9,13 +9,14 @@
 //! name is somebody else's and stays as it is; the cache then has the other name ([`ChatFile::cache_paths`]).
 
 use std::ffi::OsString;
-use std::fs::{self, File, Metadata, TryLockError};
+use std::fs::{self, Metadata, TryLockError};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use models::{file_lock, regular_file};
+use models::file_lock::LockFile;
+use models::regular_file;
 use serde::{Deserialize, Serialize};
 
 use super::{Chat, SavedChat};
@@ -49,7 +50,7 @@ use crate::{EngineError, Hint};
 pub struct ChatFile {
     path: PathBuf,
     /// What the path led to when it was opened or written last. It is locked.
-    file: File,
+    file: LockFile,
     /// What this was like then.
     state: FileState,
     /// What tells this conversation's files from others.
@@ -382,10 +383,10 @@ impl ChatFile {
 }
 
 /// Opens and locks a file. Where the file system knows no locks it is only opened.
-fn lock(path: &Path) -> Result<(File, FileState), SaveError> {
+fn lock(path: &Path) -> Result<(LockFile, FileState), SaveError> {
     loop {
-        let file = crate::session::snapshot::open(path).map_err(EngineError::from)?;
-        match file_lock::try_lock(&file) {
+        let file = LockFile::new(crate::session::snapshot::open(path).map_err(EngineError::from)?);
+        match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
                 let what = "another longhand has this conversation open".into();
                 let hint = Hint::advice("end it there, or give another file");

@@ -9,7 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use models::{file_lock, regular_file};
+use models::file_lock::LockFile;
+use models::regular_file;
 
 use crate::files::atomic_file::{Access, DraftFile, Links};
 use crate::session::snapshot::unfinished::UnfinishedText;
@@ -31,7 +32,7 @@ const MIN_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct ReadingFile {
     path: PathBuf,
     /// The file that this process has written last, or found. It is locked.
-    held: Option<File>,
+    held: Option<LockFile>,
     /// Time of reading when it was written last, or could not be.
     written: Duration,
     /// How much of the reading is in it, from 0 to 1; `None` if it was not written.
@@ -136,14 +137,14 @@ impl ReadingFile {
                 return Ok(true);
             }
             let file = match regular_file::open(&self.path) {
-                Ok(file) => file,
+                Ok(file) => LockFile::new(file),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
             if self.held.as_ref().is_some_and(|held| is_same(held, &file)) {
                 return Ok(true);
             }
-            match file_lock::try_lock(&file) {
+            match file.try_lock() {
                 Err(TryLockError::WouldBlock) => return Ok(false),
                 // Some file systems have no locks.
                 Err(TryLockError::Error(_)) => return Ok(true),

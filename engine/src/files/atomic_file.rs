@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use models::{file_lock, regular_file};
+use models::file_lock::{self, LockFile};
+use models::regular_file;
 use tempfile::{Builder, NamedTempFile};
 
 /// What the names of temporary files have behind the name of the file, and their extension. Between them are the number
@@ -164,13 +165,13 @@ impl DraftFile {
     }
 
     /// Another handle of the temporary file.
-    pub(crate) fn try_clone(&self) -> io::Result<File> {
-        self.temporary.as_file().try_clone()
+    pub(crate) fn try_clone(&self) -> io::Result<LockFile> {
+        self.temporary.as_file().try_clone().map(LockFile::new)
     }
 
     /// Gives the file its name. What had it is gone. Returns the file, which is still locked. Older Windows
     /// refuses this while the file of that name is open.
-    pub(crate) fn replace(self) -> io::Result<File> {
+    pub(crate) fn replace(self) -> io::Result<LockFile> {
         let (file, temporary) = self.temporary.into_parts();
         let mut attempts = 0;
         // On newer Windows this replaces files that are open, as `persist` does not.
@@ -185,14 +186,14 @@ impl DraftFile {
         // An error says that there is no file of the old name.
         let _ = temporary.keep();
         sync_folder(folder(&self.path));
-        Ok(file)
+        Ok(LockFile::new(file))
     }
 
     /// As [`DraftFile::replace`]; an error if a file has the name already.
-    pub(crate) fn create_new(self) -> io::Result<File> {
+    pub(crate) fn create_new(self) -> io::Result<LockFile> {
         let file = self.temporary.persist_noclobber(&self.path)?;
         sync_folder(folder(&self.path));
-        Ok(file)
+        Ok(LockFile::new(file))
     }
 }
 

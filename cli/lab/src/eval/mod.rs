@@ -128,13 +128,13 @@ pub fn run(
     args: &EvalArgs,
     models: &[Arc<Model>],
     policies: &[(String, PolicyChoice)],
-    options: impl FnOnce() -> SetupOptions,
+    options: impl FnOnce() -> Result<SetupOptions>,
 ) -> Result<()> {
     let caches: Vec<Vec<Cache>> =
         models.iter().map(|model| caches::of_args(args, policies, model.spec())).collect();
     results::check(&args.output)?;
     let mut records = Records::open(&args.output, args.shard)?;
-    let options = options();
+    let options = options()?;
     // One work, so that Ctrl-C between two computations stops it with the hint.
     let evaluated = lab.interrupt.in_steps(|| {
         let mut models = models.iter().zip(&caches);

@@ -56,8 +56,7 @@ pub fn run_eval(app: &App, args: &EvalCommand) -> Result<()> {
     let models: Vec<Arc<Model>> =
         sources.into_iter().map(|source| app.open(source)).collect::<Result<_, _>>()?;
     let policies = bounded_policies(&args.eval.policy, args.eval.heads.is_some())?;
-    let options = full_cache(app, &args.model)?;
-    eval::run(&lab(app), &args.eval, &models, &policies, || options.clone())
+    eval::run(&lab(app), &args.eval, &models, &policies, || full_cache(app, &args.model))
 }
 
 /// Runs `recall`.

@@ -2,11 +2,12 @@
 //! evaluation is stopped; the next run with the same folder leaves out what is there.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use models::{file_lock, regular_file};
+use models::file_lock::LockFile;
+use models::regular_file;
 use serde::{Deserialize, Serialize};
 use terminal::failure::Failure;
 use terminal::prefill::PrefillArg;
@@ -129,16 +130,10 @@ pub struct Record {
 pub struct Records {
     folder: PathBuf,
     path: PathBuf,
-    file: File,
+    file: LockFile,
     records: Vec<Record>,
     /// The checksums of the prompts that were answered.
     known: HashMap<Key, String>,
-}
-
-impl Drop for Records {
-    fn drop(&mut self) {
-        file_lock::unlock(&self.file);
-    }
 }
 
 impl Records {
@@ -155,9 +150,9 @@ impl Records {
         fs::create_dir_all(folder).map_err(|error| cannot(folder, &error))?;
         outputs::check_no_link(&path)?;
         let mut options = OpenOptions::new();
-        let file = regular_file::open_own(&path, options.read(true).write(true).create(true).truncate(false))
-            .map_err(|error| cannot(&path, &error))?;
-        match file_lock::try_lock(&file) {
+        let file = regular_file::open_own(&path, options.read(true).write(true).create(true).truncate(false));
+        let file = LockFile::new(file.map_err(|error| cannot(&path, &error))?);
+        match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
                 return Err(Failure::new(
                     format!("{}: another program writes results there", path.display()),

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use longhand::files::atomic_file::{self, Access};
 use longhand::files::folders;
-use models::{file_lock, regular_file};
+use models::file_lock::LockFile;
+use models::regular_file;
 use serde::{Deserialize, Serialize};
 
 use crate::commands::chat::line::draft::Atom;
@@ -128,10 +129,10 @@ fn open_to_append(file: &Path) -> io::Result<File> {
 
 /// Keeps other programs from writing until the result is dropped. A program that holds the lock for too long is not
 /// waited for.
-fn lock(file: &Path) -> io::Result<File> {
-    let lock = open_to_append(&file.with_extension("lock"))?;
+fn lock(file: &Path) -> io::Result<LockFile> {
+    let lock = LockFile::new(open_to_append(&file.with_extension("lock"))?);
     for _ in 0..LOCK_ATTEMPTS {
-        match file_lock::try_lock(&lock) {
+        match lock.try_lock() {
             Err(TryLockError::WouldBlock) => thread::sleep(LOCK_WAIT),
             // Not all file systems have locks.
             Ok(()) | Err(TryLockError::Error(_)) => break,
