@@ -372,7 +372,7 @@ impl Backend {
         let result = graph.with_locks(|nodes, parts| {
             graph.check_backend(self.raw, self.number, self.has_own_operations())?;
             match &self.device {
-                None => self.compute_segment(nodes, nodes.numbers.clone()),
+                None => self.compute_segment(nodes, nodes.numbers.clone(), 0),
                 Some(Device::Portable) => self.compute_in_segments(nodes, watch, || Ok(())),
                 Some(Device::Emulated) => self.launch(nodes, parts, std::ptr::null_mut(), watch),
                 #[cfg(feature = "cuda")]
@@ -434,13 +434,9 @@ impl Backend {
         }
     }
 
-    /// Starts the computation of ggml's nodes of these numbers. The CPU also ends it.
-    fn compute_segment(&self, nodes: &GraphNodes, numbers: Range<i32>) -> Result<(), Error> {
-        self.compute_again(nodes, numbers, 0)
-    }
-
-    /// The same for a graph that a server may keep under this number; 0 is none.
-    fn compute_again(&self, nodes: &GraphNodes, numbers: Range<i32>, uid: u64) -> Result<(), Error> {
+    /// Starts the computation of ggml's nodes of these numbers. The CPU also ends it. A server may keep the graph as `uid`; 0 is
+    /// none.
+    fn compute_segment(&self, nodes: &GraphNodes, numbers: Range<i32>, uid: u64) -> Result<(), Error> {
         let Range { start, end } = numbers;
         // SAFETY: a live backend, and nodes of a live graph. They have memory, or the graph would be no ReadyGraph. All
         // memory they refer to is kept by the graph's context and locked, and this backend reaches it.
@@ -468,7 +464,7 @@ impl Backend {
             Some(_) if is_first => self.compute_in_segments(nodes, watch, wait),
             _ if nodes.numbers.is_empty() => Ok(()),
             _ => {
-                let sent = self.compute_again(nodes, nodes.numbers.clone(), uid);
+                let sent = self.compute_segment(nodes, nodes.numbers.clone(), uid);
                 sent.inspect_err(|_| graph.repeated.reset())?;
                 client.check()
             }
@@ -497,7 +493,7 @@ impl Backend {
                 }
                 self.count_operation()
             })?;
-            self.compute_segment(nodes, segment)?;
+            self.compute_segment(nodes, segment, 0)?;
             wait()?;
         }
         Ok(())
@@ -531,7 +527,7 @@ impl Backend {
                 continue;
             }
             if first < number {
-                self.compute_segment(nodes, first..number)?;
+                self.compute_segment(nodes, first..number, 0)?;
             }
             first = number + 1;
             let Some(node) = own else { break };

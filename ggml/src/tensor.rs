@@ -291,8 +291,8 @@ impl Tensor {
     /// The tensor has memory, which is locked, and the bytes lie inside it.
     unsafe fn set_bytes(&self, offset: usize, bytes: &[u8]) {
         let at_once = self.memory_type().map_or(usize::MAX, |memory| memory.max_write());
-        for (number, piece) in bytes.chunks(at_once.min(bytes.len()).max(1)).enumerate() {
-            let offset = offset + number * at_once.min(bytes.len());
+        for (number, piece) in bytes.chunks(at_once).enumerate() {
+            let offset = offset + number * at_once;
             // SAFETY: the caller's promise.
             unsafe {
                 sys::ggml_backend_tensor_set(self.raw.as_ptr(), piece.as_ptr().cast(), offset, piece.len())

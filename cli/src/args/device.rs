@@ -54,9 +54,7 @@ impl DeviceArgs {
             let uses_servers = match &self.device {
                 DeviceRequest::Auto => true,
                 DeviceRequest::Cpu => false,
-                DeviceRequest::Devices(devices) => {
-                    devices.iter().any(|device| matches!(device, DeviceKind::Rpc(_)))
-                }
+                DeviceRequest::Devices(devices) => devices.iter().any(DeviceKind::is_remote),
             };
             if !uses_servers || self.n_gpu_layers == GpuLayers::Count(0) {
                 let hint = "leave --rpc out, or use --device auto or rpc:0 and layers (-ngl) there";

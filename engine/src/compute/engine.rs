@@ -173,7 +173,7 @@ impl DeviceKind {
     }
 
     /// Whether it is a device of another machine.
-    pub(crate) fn is_remote(&self) -> bool {
+    pub fn is_remote(&self) -> bool {
         #[cfg(feature = "rpc")]
         return matches!(self, DeviceKind::Rpc(_));
         #[cfg(not(feature = "rpc"))]

@@ -540,11 +540,7 @@ fn choose(options: &SetupOptions, observer: &mut dyn Observer) -> Result<Vec<Fou
 
 /// The bytes that the driver of a device takes in this process.
 fn driver_bytes(device: DeviceKind) -> usize {
-    match device {
-        #[cfg(feature = "rpc")]
-        DeviceKind::Rpc(_) => 0,
-        _ => DRIVER_BYTES,
-    }
+    if device.is_remote() { 0 } else { DRIVER_BYTES }
 }
 
 /// All devices of [`DeviceRequest::Auto`]: those of this machine have the last layers, with the output, which is asked for

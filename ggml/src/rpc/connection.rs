@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use super::problem::RpcProblem;
 use super::protocol::{self, Awaited};
+use crate::Error;
 
-/// How long one address of a server may take to accept a connection, and the server to say who it is.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one address of a server may take to accept a connection, and the other side to say who it is.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The port of llama.cpp's server.
 pub const DEFAULT_PORT: u16 = 50052;
@@ -83,7 +84,7 @@ impl Exchange {
     /// Follows which graphs the server keeps: the last of each device, until memory is freed. ggml does not follow that, and
     /// would ask for a graph that is gone. Then this is the graph, which is sent again.
     fn forgotten_graph(&mut self, command: u8, content: &[u8]) -> Option<&[u8]> {
-        let device = content.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
+        let device = protocol::device(content);
         match command {
             protocol::FREE_BUFFER => {
                 self.buffers.remove(&protocol::number(content, 0));
@@ -108,11 +109,8 @@ impl Connection {
     pub(super) fn open(server: &str) -> Result<Connection, RpcProblem> {
         let (stream, peer) = connect(server)?;
         tune(&stream).map_err(|error| RpcProblem::Unreachable(error.to_string()))?;
-        let unheard = |error: io::Error| match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => RpcProblem::Silent(PATIENCE.as_secs()),
-            // Servers of other protocols close the connection.
-            _ => RpcProblem::NotRpc,
-        };
+        // Servers of other protocols close the connection.
+        let unheard = |error| silent_or(&error, RpcProblem::NotRpc);
         let patience = |time| stream.set_read_timeout(time).and_then(|()| stream.set_write_timeout(time));
         patience(Some(PATIENCE)).map_err(unheard)?;
         let mut hello = [0; protocol::HELLO_ANSWER];
@@ -144,7 +142,6 @@ impl Connection {
 
     /// Waits for answers however long they take, as computations need.
     pub(super) fn wait_for_ever(&self) -> Result<(), RpcProblem> {
-        let lost = |error: io::Error| RpcProblem::Lost(error.to_string());
         let stream = self.stream().map_err(lost)?;
         stream.set_read_timeout(None).and_then(|()| stream.set_write_timeout(None)).map_err(lost)
     }
@@ -154,9 +151,14 @@ impl Connection {
         stream.clone().ok_or_else(|| ErrorKind::NotConnected.into())
     }
 
+    /// An error if the connection has ended.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.end().map_err(|problem| Error::Rpc { server: self.server.clone(), problem })
+    }
+
     /// The problem that ended the connection.
-    pub(super) fn problem(&self) -> Option<&RpcProblem> {
-        self.problem.get()
+    fn end(&self) -> Result<(), RpcProblem> {
+        self.problem.get().map_or(Ok(()), |problem| Err(problem.clone()))
     }
 
     /// Bytes that were sent and received.
@@ -195,13 +197,9 @@ impl Connection {
     /// Free bytes of a device's memory, and all. For connections that ggml does not use.
     pub(super) fn memory(&self, device: u32) -> Result<(u64, u64), RpcProblem> {
         let mut answer = [0; 16];
-        let stream = self.stream().map_err(|error| RpcProblem::Lost(error.to_string()))?;
-        ask(&stream, protocol::GET_DEVICE_MEMORY, &device.to_ne_bytes(), &mut answer).map_err(|error| {
-            match error.kind() {
-                ErrorKind::WouldBlock | ErrorKind::TimedOut => RpcProblem::Silent(PATIENCE.as_secs()),
-                _ => RpcProblem::Lost(error.to_string()),
-            }
-        })?;
+        let stream = self.stream().map_err(lost)?;
+        ask(&stream, protocol::GET_DEVICE_MEMORY, &device.to_ne_bytes(), &mut answer)
+            .map_err(|error| silent_or(&error, RpcProblem::Lost(error.to_string())))?;
         let (free, total) = (protocol::number(&answer, 0), protocol::number(&answer, 8));
         match free <= total && total <= protocol::MAX_BYTES {
             true => Ok((free, total)),
@@ -224,7 +222,7 @@ impl Connection {
         exchange.awaited = Awaited::of(command, data);
         exchange.has_size = false;
         // The server has said who it is.
-        if command == protocol::HELLO || self.problem().is_some() {
+        if command == protocol::HELLO || self.problem.get().is_some() {
             return;
         }
         let sent = match exchange.forgotten_graph(command, data) {
@@ -232,7 +230,7 @@ impl Connection {
             None => self.write(command, data),
         };
         if let Err(error) = sent {
-            self.fail(RpcProblem::Lost(error.to_string()));
+            self.fail(lost(error));
         }
     }
 
@@ -256,9 +254,9 @@ impl Connection {
             }
             return;
         }
-        let received = self.problem().map_or(Ok(()), |problem| Err(problem.clone())).and_then(|()| {
+        let received = self.end().and_then(|()| {
             let read = self.stream().and_then(|stream| (&*stream).read_exact(data));
-            read.map_err(|error| RpcProblem::Lost(error.to_string()))?;
+            read.map_err(lost)?;
             self.bytes[1].fetch_add(data.len() as u64, Ordering::Relaxed);
             match is_content {
                 true => exchange.check(&awaited, data, self.devices),
@@ -273,6 +271,18 @@ impl Connection {
                 false => data.copy_from_slice(&awaited.size.to_ne_bytes()),
             }
         }
+    }
+}
+
+fn lost(error: io::Error) -> RpcProblem {
+    RpcProblem::Lost(error.to_string())
+}
+
+/// The problem of a server that was waited for; `other` where the error is another one.
+fn silent_or(error: &io::Error, other: RpcProblem) -> RpcProblem {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => RpcProblem::Silent(PATIENCE.as_secs()),
+        _ => other,
     }
 }
 

@@ -6,8 +6,8 @@
 //! belong on one machine, on a network without strangers, or behind ssh or a VPN.
 //!
 //! *A server that is lost* is an error that names it: [`Error::Rpc`]. What was computed there is gone, and each later use of
-//! the connection fails with the same error. A new [`Backend`](crate::Backend) connects again. A machine that is switched off is noticed
-//! within a minute; on systems other than Linux the system decides.
+//! the connection fails with the same error. A new [`Backend`](crate::Backend) connects again. On Linux, connections ask for
+//! a sign of life, so that a machine that is switched off is noticed; elsewhere the system decides.
 //!
 //! *What still ends the process:* ggml's client allocates what it sends, and has no error for refused memory. Pieces of tensors
 //! are 4 MiB at most, and a graph some 300 bytes for each tensor.
@@ -85,9 +85,7 @@ impl Client {
 
     /// An error if the server is lost.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        self.connection
-            .problem()
-            .map_or(Ok(()), |problem| Err(error(&self.connection.server, problem.clone())))
+        self.connection.check()
     }
 
     /// Bytes that were sent and received.
@@ -214,11 +212,10 @@ pub(crate) fn start(index: usize) -> Result<(NonNull<sys::ggml_backend>, Arc<Cli
 
 /// An error if this is memory of a server that is lost.
 pub(crate) fn check_memory(ty: sys::ggml_backend_buffer_type_t) -> Result<(), Error> {
-    match connection_of(ty) {
-        Some(connection) => {
-            connection.problem().map_or(Ok(()), |problem| Err(error(&connection.server, problem.clone())))
-        }
-        None => Ok(()),
+    // SAFETY: memory types are static.
+    match unsafe { sys::longhand_rpc_connection(ty) } {
+        0 => Ok(()),
+        number => sockets::connection(number).map_or(Ok(()), |connection| connection.check()),
     }
 }
 
@@ -226,14 +223,6 @@ pub(crate) fn check_memory(ty: sys::ggml_backend_buffer_type_t) -> Result<(), Er
 pub(crate) fn is_remote(ty: sys::ggml_backend_buffer_type_t) -> bool {
     // SAFETY: memory types are static.
     unsafe { sys::longhand_rpc_connection(ty) != 0 }
-}
-
-fn connection_of(ty: sys::ggml_backend_buffer_type_t) -> Option<Arc<Connection>> {
-    // SAFETY: memory types are static.
-    match unsafe { sys::longhand_rpc_connection(ty) } {
-        0 => None,
-        number => sockets::connection(number),
-    }
 }
 
 /// Waits until a server has computed all that it was sent.

@@ -50,6 +50,11 @@ pub(super) struct Awaited {
     pub(super) subject: u64,
 }
 
+/// The device that most commands begin with.
+pub(super) fn device(content: &[u8]) -> u32 {
+    content.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+}
+
 /// The number of eight bytes there, 0 if there are fewer.
 pub(super) fn number(content: &[u8], at: usize) -> u64 {
     let bytes = content.get(at..).and_then(<[u8]>::first_chunk);
@@ -70,12 +75,11 @@ impl Awaited {
             GET_TENSOR => last(),
             _ => return None,
         };
-        let device = || content.first_chunk().map_or(0, |bytes| u64::from(u32::from_ne_bytes(*bytes)));
         Some(Awaited {
             command,
             size,
             wanted: if command == ALLOC_BUFFER { last() } else { 0 },
-            subject: if command == BUFFER_GET_BASE { number(content, 0) } else { device() },
+            subject: if command == BUFFER_GET_BASE { number(content, 0) } else { device(content).into() },
         })
     }
 

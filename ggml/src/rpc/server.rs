@@ -11,15 +11,13 @@ use std::time::Duration;
 
 use ggml_sys as sys;
 
-use super::connection::tune;
+use super::connection::{PATIENCE, tune};
 use super::sockets::{self, Socket};
 use crate::{Backend, Error};
 
 /// Clients that are served at a time.
 const MAX_CLIENTS: usize = 16;
-/// How long a client may take to begin.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the server waits where the system accepts no client, such as one whose files are all open, and how often.
+/// How long the server waits where the system accepts no client, for example because too many files are open, and how often.
 const PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSES: usize = 600;
 
@@ -53,7 +51,7 @@ pub enum ClientEvent {
     Came(SocketAddr),
     /// A client left.
     Left(SocketAddr),
-    /// A client was sent away, for this reason.
+    /// A client was refused, for this reason.
     Refused(SocketAddr, String),
 }
 
@@ -99,7 +97,7 @@ impl Server {
                         continue;
                     }
                     Err(error) => {
-                        StopServer(self.shared.clone()).stop();
+                        self.stop().stop();
                         return Err(error);
                     }
                 };

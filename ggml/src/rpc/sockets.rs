@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Once, PoisonError};
 
 use ggml_sys as sys;
 
@@ -22,7 +22,7 @@ pub(super) enum Socket {
 }
 
 /// The sockets by their numbers. Those of clients stay: memory types of ggml name them as long as the process lives.
-static SOCKETS: Mutex<Option<HashMap<u64, Socket>>> = Mutex::new(None);
+static SOCKETS: LazyLock<Mutex<HashMap<u64, Socket>>> = LazyLock::new(Mutex::default);
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
@@ -37,20 +37,21 @@ pub(super) fn add(socket: Socket) -> u64 {
         sys::longhand_rpc_use(&sys::longhand_rpc_sockets { open, send, flush, receive, close });
     });
     let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
-    let mut sockets = SOCKETS.lock().unwrap_or_else(PoisonError::into_inner);
-    sockets.get_or_insert_default().insert(number, socket);
+    sockets().insert(number, socket);
     number
 }
 
 /// Forgets the socket of a server.
 pub(super) fn remove(number: u64) {
-    if let Some(sockets) = &mut *SOCKETS.lock().unwrap_or_else(PoisonError::into_inner) {
-        sockets.remove(&number);
-    }
+    sockets().remove(&number);
 }
 
 fn find(number: u64) -> Option<Socket> {
-    SOCKETS.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.get(&number).cloned()
+    sockets().get(&number).cloned()
+}
+
+fn sockets() -> MutexGuard<'static, HashMap<u64, Socket>> {
+    SOCKETS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The connection of a client with this number.
