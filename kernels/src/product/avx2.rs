@@ -44,18 +44,6 @@ pub(super) unsafe fn multiply(product: &Product, part: ResultPart, panel: &mut P
     unsafe { tile::multiply_by_size::<Small, Signed>(product, part, panel, out) }
 }
 
-/// Codes of any size, with AVX-VNNI.
-#[derive(Clone, Copy)]
-struct Vnni;
-
-/// Codes of up to 6 bits.
-#[derive(Clone, Copy)]
-struct Small;
-
-/// Codes of 8 bits, minus 128.
-#[derive(Clone, Copy)]
-struct Signed;
-
 type Floats = Avx2;
 type Ints = __m256i;
 const TILE_COLUMNS: usize = 4;
@@ -83,16 +71,22 @@ fn to_floats(x: __m256i) -> __m256 {
     _mm256_cvtepi32_ps(x)
 }
 
-multiplier!(Vnni, 1, false, "avxvnni,avx2,fma,f16c", (sum, w, x) => _mm256_dpbusd_avx_epi32(sum, w[0], x[0]));
+multiplier!(
+    /// Codes of any size, with AVX-VNNI.
+    Vnni, 1, false, "avxvnni,avx2,fma,f16c",
+    (sum, w, x) => _mm256_dpbusd_avx_epi32(sum, w[0], x[0])
+);
 
-// 4 * 63 * 127 fits 16 bits.
-multiplier!(Small, 2, false, "avx2,fma,f16c", (sum, w, x) => {
+multiplier!(
+    /// Codes of up to 6 bits: 4 * 63 * 127 fits 16 bits.
+    Small, 2, false, "avx2,fma,f16c", (sum, w, x) => {
     let pairs = _mm256_add_epi16(_mm256_maddubs_epi16(w[0], x[0]), _mm256_maddubs_epi16(w[1], x[1]));
     _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
 });
 
-// 2 * 128 * 127 fits 16 bits.
-multiplier!(Signed, 1, true, "avx2,fma,f16c", (sum, w, x) => {
+multiplier!(
+    /// Codes of 8 bits, minus 128: 2 * 128 * 127 fits 16 bits.
+    Signed, 1, true, "avx2,fma,f16c", (sum, w, x) => {
     let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w[0]), _mm256_sign_epi8(x[0], w[0]));
     _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
 });

@@ -45,22 +45,6 @@ pub(super) unsafe fn multiply(product: &Product, part: ResultPart, panel: &mut P
     unsafe { tile::multiply_by_size::<Small, Signed>(product, part, panel, out) }
 }
 
-/// Codes of up to 6 bits, with dot products.
-#[derive(Clone, Copy)]
-struct DotSmall;
-
-/// Codes of 8 bits, minus 128, with dot products.
-#[derive(Clone, Copy)]
-struct DotSigned;
-
-/// Codes of up to 6 bits.
-#[derive(Clone, Copy)]
-struct Small;
-
-/// Codes of 8 bits, minus 128.
-#[derive(Clone, Copy)]
-struct Signed;
-
 type Floats = Neon;
 type Ints = int32x4x2_t;
 const TILE_COLUMNS: usize = 6;
@@ -92,11 +76,13 @@ fn to_floats(x: int32x4x2_t) -> float32x4x2_t {
 /// `sum` and the products of four bytes for each. The library's intrinsic needs a newer Rust.
 #[target_feature(enable = "neon,dotprod")]
 #[inline]
-fn dot(mut sum: int32x4_t, w: int32x4_t, x: int32x4_t) -> int32x4_t {
-    // SAFETY: the instruction is there; it reads and writes these registers only.
-    unsafe {
-        asm!("sdot {0:v}.4s, {1:v}.16b, {2:v}.16b", inout(vreg) sum, in(vreg) w, in(vreg) x,
-            options(pure, nomem, nostack, preserves_flags));
+fn dot(mut sum: int32x4x2_t, w: int32x4x2_t, x: int32x4x2_t) -> int32x4x2_t {
+    for (sum, w, x) in [(&mut sum.0, w.0, x.0), (&mut sum.1, w.1, x.1)] {
+        // SAFETY: the instruction is there; it reads and writes these registers only.
+        unsafe {
+            asm!("sdot {0:v}.4s, {1:v}.16b, {2:v}.16b", inout(vreg) *sum, in(vreg) w, in(vreg) x,
+                options(pure, nomem, nostack, preserves_flags));
+        }
     }
     sum
 }
@@ -115,24 +101,28 @@ fn add<const STEPS: usize>(sum: int32x4_t, w: [int32x4_t; STEPS], x: [int32x4_t;
     vpadalq_s16(sum, vpaddq_s16(low, high))
 }
 
-multiplier!(DotSmall, 1, false, "neon,dotprod", (sum, w, x) => {
-    int32x4x2_t(dot(sum.0, w[0].0, x[0].0), dot(sum.1, w[0].1, x[0].1))
-});
+multiplier!(
+    /// Codes of up to 6 bits, with dot products.
+    DotSmall, 1, false, "neon,dotprod", (sum, w, x) => dot(sum, w[0], x[0])
+);
 
-multiplier!(DotSigned, 1, true, "neon,dotprod", (sum, w, x) => {
-    int32x4x2_t(dot(sum.0, w[0].0, x[0].0), dot(sum.1, w[0].1, x[0].1))
-});
+multiplier!(
+    /// Codes of 8 bits, minus 128, with dot products.
+    DotSigned, 1, true, "neon,dotprod", (sum, w, x) => dot(sum, w[0], x[0])
+);
 
-// 4 * 63 * 127 fits 16 bits.
-multiplier!(Small, 2, false, "neon", (sum, w, x) => {
+multiplier!(
+    /// Codes of up to 6 bits: 4 * 63 * 127 fits 16 bits.
+    Small, 2, false, "neon", (sum, w, x) => {
     int32x4x2_t(
         add(sum.0, [w[0].0, w[1].0], [x[0].0, x[1].0]),
         add(sum.1, [w[0].1, w[1].1], [x[0].1, x[1].1]),
     )
 });
 
-// 2 * 128 * 127 fits 16 bits.
-multiplier!(Signed, 1, true, "neon", (sum, w, x) => {
+multiplier!(
+    /// Codes of 8 bits, minus 128: 2 * 128 * 127 fits 16 bits.
+    Signed, 1, true, "neon", (sum, w, x) => {
     int32x4x2_t(add(sum.0, [w[0].0], [x[0].0]), add(sum.1, [w[0].1], [x[0].1]))
 });
 

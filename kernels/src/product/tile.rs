@@ -39,11 +39,17 @@ pub(super) trait Multiplier: Copy {
     unsafe fn enter<const C: usize, const GROUP: usize, const BY_SLAB: bool, const MINIMA: bool>(tile: Tile);
 }
 
-/// Implements [`Multiplier`]: its steps, whether codes are signed, its instructions, and how products are added. The module has
-/// what the multipliers of an instruction set share: `Floats`, `Ints`, `TILE_COLUMNS`, `load`, `splat`, `to_floats` and
-/// `interleave`.
+/// A [`Multiplier`]: its steps, whether codes are signed, its instructions, and how products are added. The module has what the
+/// multipliers of an instruction set share: `Floats`, `Ints`, `TILE_COLUMNS`, `load`, `splat`, `to_floats` and `interleave`.
 macro_rules! multiplier {
-    ($name:ident, $steps:expr, $is_signed:expr, $features:literal, ($sum:ident, $w:ident, $x:ident) => $add:expr) => {
+    (
+        $(#[$doc:meta])* $name:ident, $steps:expr, $is_signed:expr, $features:literal,
+        ($sum:ident, $w:ident, $x:ident) => $add:expr
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        struct $name;
+
         impl $crate::product::tile::Multiplier for $name {
             type Floats = Floats;
             type Ints = Ints;

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::tile::{self, MAX_STEPS, Multiplier, Tile};
+use super::tile::{self, multiplier};
 use super::unpack::IQ4_CODES;
 use super::{Panel, Product, ROWS, ResultPart, SLAB, Slab};
 use crate::Isa;
@@ -24,66 +24,43 @@ pub(super) unsafe fn multiply(product: &Product, part: ResultPart, panel: &mut P
     unsafe { tile::multiply::<Vnni>(product, part, panel, out) }
 }
 
-/// Sums of 16 rows.
-#[derive(Clone, Copy)]
-struct Vnni;
+type Floats = Avx512;
+type Ints = __m512i;
+const TILE_COLUMNS: usize = 6;
 
-impl Multiplier for Vnni {
-    type Floats = Avx512;
-    type Ints = __m512i;
-    const COLUMNS: usize = 6;
-    const STEPS: usize = 1;
-    const SIGNED: bool = false;
-
-    #[inline(always)]
-    unsafe fn interleave(unpacked: &[[u8; SLAB]; ROWS], has_table: bool, slab: &mut Slab) {
-        // SAFETY: the instruction set is present.
-        unsafe { interleave(unpacked, has_table, slab) }
-    }
-
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> __m512i {
-        // SAFETY: the caller's promise: 64 bytes.
-        unsafe { _mm512_loadu_si512(from.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn splat(x: i32) -> __m512i {
-        // SAFETY: the instruction set is present.
-        unsafe { _mm512_set1_epi32(x) }
-    }
-
-    #[inline(always)]
-    unsafe fn add(sum: __m512i, w: [__m512i; MAX_STEPS], x: [__m512i; MAX_STEPS]) -> __m512i {
-        // SAFETY: the instruction set is present.
-        unsafe { _mm512_dpbusd_epi32(sum, w[0], x[0]) }
-    }
-
-    #[inline(always)]
-    unsafe fn to_floats(x: __m512i) -> __m512 {
-        // SAFETY: the instruction set is present.
-        unsafe { _mm512_cvtepi32_ps(x) }
-    }
-
-    #[inline(always)]
-    unsafe fn enter<const C: usize, const GROUP: usize, const BY_SLAB: bool, const MINIMA: bool>(tile: Tile) {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-        #[inline(never)]
-        unsafe fn columns<const C: usize, const GROUP: usize, const BY_SLAB: bool, const MINIMA: bool>(
-            tile: Tile,
-        ) {
-            // SAFETY: the caller's promise.
-            unsafe { tile.columns::<Vnni, C, GROUP, BY_SLAB, MINIMA>() }
-        }
-        // SAFETY: the caller's promise.
-        unsafe { columns::<C, GROUP, BY_SLAB, MINIMA>(tile) }
-    }
+/// The bytes at `from`.
+///
+/// # Safety
+/// There are 64.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[inline]
+unsafe fn load(from: *const u8) -> __m512i {
+    // SAFETY: the caller's promise.
+    unsafe { _mm512_loadu_si512(from.cast()) }
 }
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[inline]
+fn splat(x: i32) -> __m512i {
+    _mm512_set1_epi32(x)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[inline]
+fn to_floats(x: __m512i) -> __m512 {
+    _mm512_cvtepi32_ps(x)
+}
+
+multiplier!(
+    /// Codes of any size.
+    Vnni, 1, false, "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c",
+    (sum, w, x) => _mm512_dpbusd_epi32(sum, w[0], x[0])
+);
 
 /// Writes the codes of a slab as the products read them: a transposition of groups of four bytes.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
-fn interleave(unpacked: &[[u8; SLAB]; ROWS], has_table: bool, slab: &mut Slab) {
+fn interleave(unpacked: &[[u8; SLAB]; ROWS], has_table: bool, _is_signed: bool, slab: &mut Slab) {
     // SAFETY: a table of 16 bytes.
     let table = unsafe { _mm512_broadcast_i32x4(_mm_loadu_si128(IQ4_CODES.as_ptr().cast())) };
     for half in Loop(0, ROWS / 16) {

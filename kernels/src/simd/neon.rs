@@ -66,6 +66,20 @@ fn look_up(codes: uint8x8_t) -> float32x4x2_t {
     floats(vmovl_s8(vqtbl1_s8(table, codes)))
 }
 
+/// The smaller number of each lane, b where either is NaN. The instruction for it gives NaN then.
+#[target_feature(enable = "neon")]
+#[inline]
+fn smaller(a: float32x4_t, b: float32x4_t) -> float32x4_t {
+    vbslq_f32(vcltq_f32(a, b), a, b)
+}
+
+/// The greater number of each lane, b where either is NaN.
+#[target_feature(enable = "neon")]
+#[inline]
+fn greater(a: float32x4_t, b: float32x4_t) -> float32x4_t {
+    vbslq_f32(vcgtq_f32(a, b), a, b)
+}
+
 /// 2^n * p, and 0 where x < -126.
 #[target_feature(enable = "neon")]
 #[inline]
@@ -104,6 +118,8 @@ impl Simd for Neon {
         sub(a, b) = vsubq_f32;
         mul(a, b) = vmulq_f32;
         div(a, b) = vdivq_f32;
+        min(a, b) = smaller;
+        max(a, b) = greater;
         round(a) = vrndnq_f32;
         scale_by_exp2(p, n, x) = scale_by_exp2;
         halve(a, b) = halve;
@@ -118,15 +134,6 @@ impl Simd for Neon {
             vst1q_f32(p.add(4), v.1);
         };
         load_half(p: *const f32) -> float32x4x2_t = Self::load(p);
-        // The instructions for the smaller and the greater number give NaN where either is NaN.
-        min(a: float32x4x2_t, b: float32x4x2_t) -> float32x4x2_t = float32x4x2_t(
-            vbslq_f32(vcltq_f32(a.0, b.0), a.0, b.0),
-            vbslq_f32(vcltq_f32(a.1, b.1), a.1, b.1),
-        );
-        max(a: float32x4x2_t, b: float32x4x2_t) -> float32x4x2_t = float32x4x2_t(
-            vbslq_f32(vcgtq_f32(a.0, b.0), a.0, b.0),
-            vbslq_f32(vcgtq_f32(a.1, b.1), a.1, b.1),
-        );
         fma(a: float32x4x2_t, b: float32x4x2_t, c: float32x4x2_t) -> float32x4x2_t =
             float32x4x2_t(vfmaq_f32(c.0, a.0, b.0), vfmaq_f32(c.1, a.1, b.1));
         load_f16(p: *const u8) -> float32x4x2_t = {
