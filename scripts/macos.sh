@@ -12,7 +12,6 @@ if [ "${1:-}" != check ]; then
     exit 2
 fi
 target=${CARGO_TARGET_DIR:-$PWD/target}/macos
-RUSTC=$(scripts/rust-sources.sh)
 mkdir -p "$target/sdk"
 cat > "$target/cc" << 'END'
 #!/bin/sh
@@ -23,7 +22,4 @@ done
 END
 chmod +x "$target/cc"
 export CC_aarch64_apple_darwin=$target/cc SDKROOT=$target/sdk
-export RUSTC RUSTFLAGS= CARGO_TARGET_DIR=$target LONGHAND_CHECK=1
-# The flag that builds the standard library is one of nightly compilers.
-export RUSTC_BOOTSTRAP=1
-exec cargo "$1" -Zbuild-std=std,panic_unwind,test --target aarch64-apple-darwin "${@:2}"
+exec scripts/build-std.sh aarch64-apple-darwin "$target" "$@"

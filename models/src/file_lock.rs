@@ -72,8 +72,9 @@ impl DerefMut for LockFile {
 impl Drop for LockFile {
     fn drop(&mut self) {
         // On Windows no child process has the handle.
-        #[cfg(not(windows))]
-        let _ = self.0.unlock();
+        if !cfg!(windows) {
+            let _ = self.0.unlock();
+        }
     }
 }
 

@@ -13,7 +13,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
-RUSTC=$(scripts/rust-sources.sh)
 tools=$target/tools/aarch64
 mkdir -p "$tools"
 
@@ -37,10 +36,4 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$CC_aarch64_unknown_linux_g
 export LD_LIBRARY_PATH=$tools/usr/lib/x86_64-linux-gnu
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=${QEMU:-$tools/usr/bin/qemu-aarch64-static}
 export QEMU_CPU=${QEMU_CPU:-max} QEMU_LD_PREFIX=$tools/usr/aarch64-linux-gnu
-export RUSTC RUSTFLAGS= CARGO_TARGET_DIR=$target/arm
-if [ "$1" = check ]; then
-    export LONGHAND_CHECK=1 CARGO_TARGET_DIR=$target/arm/check
-fi
-# The flag that builds the standard library is one of nightly compilers.
-export RUSTC_BOOTSTRAP=1
-exec cargo "$1" -Zbuild-std=std,panic_unwind,test --target aarch64-unknown-linux-gnu "${@:2}"
+exec scripts/build-std.sh aarch64-unknown-linux-gnu "$target/arm" "$@"

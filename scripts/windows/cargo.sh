@@ -4,13 +4,13 @@
 #     scripts/windows/cargo.sh build --profile mutants -p longhand-cli --bin longhand
 #     scripts/windows/cargo.sh check --profile mutants --workspace
 #
-# Everything lies in target/windows. What `rustup target add` would fetch is made from sources (scripts/rust-sources.sh). The
-# first build takes about 15 minutes on 2 cores. `check` compiles no C++, only the C of the cryptography, and takes 5 minutes.
+# Cargo's files lie in target/windows, the compiler in target/tools. What `rustup target add` would fetch is made from sources
+# (scripts/build-std.sh). The first build takes about 15 minutes on 2 cores. `check` compiles no C++, only the C of the
+# cryptography, and takes 5 minutes.
 # If linking fails after a build was interrupted, remove the folders `incremental` there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 target=${CARGO_TARGET_DIR:-$PWD/target}/windows
-RUSTC=$(scripts/rust-sources.sh)
 mkdir -p "$target"
 
 # Two may start at once.
@@ -28,11 +28,5 @@ exec 3>&-
 
 export CC_x86_64_pc_windows_gnu=$compiler-gcc-posix CXX_x86_64_pc_windows_gnu=$compiler-g++-posix
 export AR_x86_64_pc_windows_gnu=$compiler-ar CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=$compiler-gcc-posix
-export RUSTC RUSTFLAGS= CARGO_TARGET_DIR=$target
-if [ "$1" = check ]; then
-    export LONGHAND_CHECK=1 CARGO_TARGET_DIR=$target/check
-fi
 export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=$PWD/scripts/windows/wine.sh
-# The flag that builds the standard library is one of nightly compilers.
-export RUSTC_BOOTSTRAP=1
-exec cargo "$1" -Zbuild-std=std,panic_unwind,test --target x86_64-pc-windows-gnu "${@:2}"
+exec scripts/build-std.sh x86_64-pc-windows-gnu "$target" "$@"

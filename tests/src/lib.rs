@@ -38,8 +38,8 @@ pub fn devices() -> Vec<DeviceKind> {
     names.split(',').filter(|name| *name != "cpu").enumerate().map(kind).collect()
 }
 
-/// A device that the host stands in for, whose memory and faults a test controls: the portable one where that is under
-/// test, otherwise the emulated one.
+/// A device that the host stands in for, whose memory and faults a test controls: the portable one where that, or a
+/// server, is under test, otherwise the emulated one.
 pub fn host_device() -> DeviceKind {
     numbered_host_device(0)
 }

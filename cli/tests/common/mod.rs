@@ -258,21 +258,30 @@ impl Running {
     #[track_caller]
     pub fn wait_for(&mut self, text: &str) {
         while !String::from_utf8_lossy(&self.seen).contains(text) {
-            let piece = self.stdout.fill_buf().expect("a readable pipe").to_vec();
-            assert!(!piece.is_empty(), "stdout ended without {text:?}");
-            self.stdout.consume(piece.len());
-            self.seen.extend(piece);
+            self.read_more(text);
         }
     }
 
-    /// Waits for a word after `text` on stdout, and returns it.
+    /// Waits for a word after `text` on stdout, and for what ends it. Returns the word.
     #[track_caller]
     pub fn read_after(&mut self, text: &str) -> String {
-        self.wait_for(text);
-        self.wait_for("\n");
-        let seen = String::from_utf8_lossy(&self.seen).into_owned();
-        let after = seen.split_once(text).and_then(|(_, after)| after.split_whitespace().next());
-        after.expect("a word").to_owned()
+        loop {
+            let seen = String::from_utf8_lossy(&self.seen);
+            let after = seen.split_once(text).map(|(_, after)| after.trim_start());
+            if let Some((word, _)) = after.and_then(|after| after.split_once(char::is_whitespace)) {
+                return word.to_owned();
+            }
+            self.read_more(text);
+        }
+    }
+
+    /// Waits for more on stdout, until `text` is there.
+    #[track_caller]
+    fn read_more(&mut self, text: &str) {
+        let piece = self.stdout.fill_buf().expect("a readable pipe").to_vec();
+        assert!(!piece.is_empty(), "stdout ended without {text:?}");
+        self.stdout.consume(piece.len());
+        self.seen.extend(piece);
     }
 
     /// Sends the signal of Ctrl-C.

@@ -122,7 +122,7 @@ impl DraftFile {
         builder.prefix(&prefix).suffix(TEMPORARY_EXTENSION).rand_bytes(RANDOM_LETTERS);
         let temporary = loop {
             let temporary = builder.make_in(folder(&path), |path| new_file(access).open(path))?;
-            // Where files cannot be locked, their names tell whether they are leftovers.
+            // Where files cannot be locked, their names tell whether they are leftovers. What is returned in the end ends the lock.
             let _ = file_lock::lock(temporary.as_file());
             if has_name(temporary.as_file())? {
                 break temporary;
@@ -214,8 +214,8 @@ pub fn remove_leftovers(folder: &Path, name: Option<&OsStr>, begins: &[u8]) {
         let (name, path) = (entry.file_name(), entry.path());
         let process = name.to_str().and_then(|name| process_of(name, prefix.as_deref()));
         let Some(process) = process.filter(|_| regular_file::is_own(&path)) else { continue };
-        if let Ok(mut file) = regular_file::open(&path) {
-            let is_free = match file_lock::try_lock(&file) {
+        if let Ok(mut file) = regular_file::open(&path).map(LockFile::new) {
+            let is_free = match file.try_lock() {
                 Ok(()) => true,
                 // It is still written to.
                 Err(TryLockError::WouldBlock) => false,

@@ -282,8 +282,8 @@ fn static_cpp_library(out: &Path) -> Result<()> {
 fn has_levels() -> bool {
     #[cfg(feature = "portable")]
     {
-        let is = |name: &str, wanted: &dyn Fn(&str) -> bool| env::var(name).is_ok_and(|found| wanted(&found));
-        is("CARGO_CFG_TARGET_ARCH", &levels::has_levels) && is("CARGO_CFG_TARGET_OS", &|os| os == "linux")
+        env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux")
+            && env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| levels::has_levels(&arch))
     }
     #[cfg(not(feature = "portable"))]
     false

@@ -9,12 +9,10 @@ A choice counts only if it is clear: the last score that stays and the first tha
 is kept stays the same with noise on all keys, values and queries, because devices multiply in f16. It must also depend on the model's soft cap, sinks or ALiBi, if there are any and the policy looks at attention. Otherwise the policy
 gets a row more, and after some attempts all policies get another text."""
 import functools
-import json
 import logging
 import sys
 from pathlib import Path
 
-import brotli
 import numpy as np
 import torch
 
@@ -390,8 +388,7 @@ def main():
             raise SystemExit(f"no clear text for {name}")
         entries.append(dict(name=f"{name}-f32", sinks=sinks, prompt=n_prompt, tokens=tokens, layers=list(model.layers), policies=found))
         print(f"{name}: layers {list(model.layers)}, text {seed}", flush=True)
-    packed = brotli.compress(json.dumps(entries, separators=(",", ":")).encode(), quality=11)
-    (HERE / "models.json.br").write_bytes(packed)
+    packed.write(HERE / "models.json.br", entries)
 
 
 if __name__ == "__main__":

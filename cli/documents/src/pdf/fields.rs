@@ -88,23 +88,19 @@ pub(super) fn read<'a>(page: &Page<'a>, upright: Affine) -> Annotations<'a> {
             continue;
         }
         let upright_place = upright.transform_rect_bbox(place);
-        let values = match kind.as_deref() {
-            Some(b"Widget") => Field::new(&annotation).values(upright_place),
-            _ => None,
-        };
-        let appearance = if values.is_none() { appearance(&annotation, place, page) } else { None };
-        match (values, appearance) {
-            (Some(values), _) => read.values.extend(values),
-            (None, Some(appearance)) => read.appearances.push(appearance),
+        let is = |wanted: &[u8]| kind.as_deref() == Some(wanted);
+        if is(b"Widget")
+            && let Some(values) = Field::new(&annotation).values(upright_place)
+        {
+            read.values.extend(values);
+        } else if let Some(appearance) = appearance(&annotation, place, page) {
+            read.appearances.push(appearance);
+        } else if is(b"FreeText") {
             // Programs draw such a text themselves.
-            (None, None) if kind.as_deref() == Some(b"FreeText") => {
-                let text = annotation.get::<PdfString<'_>>("Contents");
-                let text = text.map(|text| text_string::decode(&text)).unwrap_or_default();
-                read.values.extend(Field::new(&annotation).lines(&text, upright_place));
-            }
-            (None, None) => {}
+            let text = contents(&annotation).unwrap_or_default();
+            read.values.extend(Field::new(&annotation).lines(&text, upright_place));
         }
-        if kind.as_deref() == Some(b"StrikeOut") {
+        if is(b"StrikeOut") {
             read.strikes.extend(strikes(&annotation, place, upright));
         }
         if kind.is_some_and(|kind| COMMENTS.contains(&kind.as_str())) {
@@ -136,9 +132,14 @@ fn strikes(annotation: &Dict<'_>, place: Rect, upright: Affine) -> Vec<(Point, P
     if parts.is_empty() { vec![line(place)] } else { parts }
 }
 
+/// The text of an annotation.
+fn contents(annotation: &Dict<'_>) -> Option<String> {
+    Some(text_string::decode(&annotation.get::<PdfString<'_>>("Contents")?))
+}
+
 /// What somebody wrote about a place of the page.
 fn comment(annotation: &Dict<'_>) -> Option<String> {
-    let text = text_string::decode(&annotation.get::<PdfString<'_>>("Contents")?);
+    let text = contents(annotation)?;
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     (!text.is_empty()).then_some(text)
 }

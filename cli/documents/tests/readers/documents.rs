@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use documents::{Document, DocumentError, Kind, Limits, Note, Options, Problem, read_bytes, read_file};
+use documents::{Document, DocumentError, Kind, Limits, Note, Options, Problem, read_file};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
@@ -116,13 +116,12 @@ fn text_files_are_not_changed() {
 /// The sign that marks what begins where is no character of a text.
 #[test]
 fn what_is_no_character_is_replaced_with_a_note() {
-    let document = read_bytes("a.txt", "ab\u{fdd0}3\u{fdd0} and more".as_bytes(), &Limits::default());
-    let document = document.expect("a text");
+    let document = crate::parts::read("a.txt", "ab\u{fdd0}3\u{fdd0} and more".as_bytes());
     assert_eq!(document.text, "ab\u{fffd}3\u{fffd} and more");
     assert_eq!(document.notes, [Note::Replaced { places: 2 }]);
     // Beside characters that cannot be decoded.
     let bytes = ["äöü ".repeat(20).as_bytes(), b"\xff", "\u{fdd0}".as_bytes()].concat();
-    let document = read_bytes("a.txt", &bytes, &Limits::default()).expect("a text");
+    let document = crate::parts::read("a.txt", &bytes);
     assert_eq!(document.notes, [Note::Replaced { places: 2 }]);
 }
 

@@ -263,11 +263,12 @@ impl Counters {
                     text.push_str(&format.write(value.map_or(0, |counter| counter.value)));
                 }
                 Piece::Counters(name, between, format) => {
-                    let values = || self.open.iter().filter(|counter| counter.name == *name);
-                    if values().count() > MAX_NESTED {
+                    let open = self.open.iter().filter(|counter| counter.name == *name);
+                    let values = open.map(|counter| format.write(counter.value)).take(MAX_NESTED + 1);
+                    let values: Vec<String> = values.collect();
+                    if values.len() > MAX_NESTED {
                         return Err(());
                     }
-                    let values: Vec<String> = values().map(|counter| format.write(counter.value)).collect();
                     text.push_str(&if values.is_empty() { format.write(0) } else { values.join(between) });
                 }
             }

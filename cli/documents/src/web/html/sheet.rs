@@ -125,7 +125,7 @@ impl Sheet {
         if declared == Declarations::default() && counting.is_empty() {
             return;
         }
-        let makes_numbers = makes_numbers(body);
+        let mut unknown = 0;
         for text in selectors.split(',') {
             let before =
                 ["::before", ":before", "::marker"].iter().find_map(|part| text.trim().strip_suffix(part));
@@ -135,7 +135,7 @@ impl Sheet {
             }
             let Some(selector) = Selector::parse(text) else {
                 self.hides_background |= declared.together().background.is_some();
-                self.unknown_numbers += usize::from(makes_numbers);
+                unknown += 1;
                 continue;
             };
             self.looks_around |= selector.looks_around();
@@ -145,6 +145,9 @@ impl Sheet {
             if declared != Declarations::default() {
                 self.declared.add(selector, declared);
             }
+        }
+        if unknown > 0 && makes_numbers(body) {
+            self.unknown_numbers += unknown;
         }
     }
 

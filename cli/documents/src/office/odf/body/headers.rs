@@ -35,7 +35,7 @@ impl Body<'_> {
                 piece if outer.is_some() => self.piece(piece, &mut |_| None),
                 _ => {}
             }
-            self.check_length()
+            self.check_limits()
         })
     }
 

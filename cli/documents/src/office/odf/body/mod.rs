@@ -205,7 +205,7 @@ impl<'a> Body<'a> {
                 }
                 false => self.piece(piece, &mut formula),
             }
-            self.check_length()
+            self.check_limits()
         })
     }
 
@@ -239,7 +239,8 @@ impl<'a> Body<'a> {
         }
     }
 
-    fn check_length(&self) -> Result<(), Problem> {
+    /// An error if the text is too long, or tables are too deep in each other.
+    fn check_limits(&self) -> Result<(), Problem> {
         // The text of a table is written anew into the cell around it.
         if self.tables.len() > MAX_TABLES {
             return Err(Problem::TooDeep);

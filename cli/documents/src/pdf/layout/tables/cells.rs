@@ -79,9 +79,10 @@ fn joined_row(rows: &[Row], before: &[Row]) -> Option<(Row, usize)> {
         length += 1;
     }
     let has_lines = blocks.len() > 1 && blocks.iter().any(|block| block.lines.len() > 1);
-    let below = rows.get(length).filter(|below| below.turn == first.turn);
-    let above_it = above.filter(|above| above.turn == first.turn);
-    let is_row = has_lines && (goes_up || stand_at_bottom(&blocks, above_it, below));
+    let next = rows.get(length);
+    let has_same_turn = |row: &&Row| row.turn == first.turn;
+    let is_row = has_lines
+        && (goes_up || stand_at_bottom(&blocks, above.filter(has_same_turn), next.filter(has_same_turn)));
     let is_after_joined = above.is_some_and(|above| above.table.is_none() && above.bottom < above.y);
     if !is_row || !are_cells(&blocks, is_after_joined) {
         return None;
@@ -89,9 +90,8 @@ fn joined_row(rows: &[Row], before: &[Row]) -> Option<(Row, usize)> {
     let lines = blocks.iter().flat_map(|block| &block.lines);
     let y = lines.map(|line| line.y).fold(f64::MIN, f64::max);
     // What is drawn next beside the cells is of the same columns: each line is a row.
-    if rows.get(length).is_some_and(|next| {
-        next.turn == first.turn && (bottom - SAME_LINE * first.size..=y).contains(&next.y)
-    }) {
+    let is_among = |row: &Row| (bottom - SAME_LINE * first.size..=y).contains(&row.y);
+    if next.filter(has_same_turn).is_some_and(is_among) {
         return None;
     }
     let is_beside = |below: &Row| {
@@ -99,7 +99,7 @@ fn joined_row(rows: &[Row], before: &[Row]) -> Option<(Row, usize)> {
             && (0.0..NEAR * first.size).contains(&(bottom - below.y))
             && has_cells_in(below, &blocks)
     };
-    let below = rows.get(length).and_then(|next| {
+    let row_below = next.and_then(|next| {
         // The next row may begin with its first cell alone.
         let same = rows[length..]
             .iter()
@@ -108,9 +108,9 @@ fn joined_row(rows: &[Row], before: &[Row]) -> Option<(Row, usize)> {
         same.clone().find(|row| row.cells.len() > 1).or_else(|| same.clone().next_back())
     });
     let is_near_above = above.is_some_and(|above| (0.0..NEAR * first.size).contains(&(above.bottom - y)));
-    let rows_above = before.iter().rev().take(if is_near_above { ROWS_ABOVE } else { 0 });
-    let is_below_cells = rows_above.clone().any(|row| row.turn == first.turn && has_cells_in(row, &blocks));
-    if !is_below_cells && !below.is_some_and(is_beside) {
+    let mut rows_above = before.iter().rev().take(ROWS_ABOVE).filter(has_same_turn);
+    let is_below_cells = is_near_above && rows_above.any(|row| has_cells_in(row, &blocks));
+    if !is_below_cells && !row_below.is_some_and(is_beside) {
         return None;
     }
     let cells = blocks.iter().map(|block| {

@@ -231,9 +231,10 @@ fn pitch_at(rows: &[Row], at: usize, pitch: f64) -> f64 {
 /// The cells of the row above that a row continues, if each of its cells is text under text of that row. `line` is the line
 /// before this one, and `pitch` the usual distance of rows.
 fn continued(row: &Row, line: &Row, above: &Written, columns: &[Column], pitch: f64) -> Option<Vec<usize>> {
-    let pitch = (line.bottom - row.y, pitch);
+    let distance = line.bottom - row.y;
     above.columns.filter(|_| above.cells.len() > 1)?;
-    let is_near = pitch.0 < CONTINUED * row.size && !row.begins_paragraph && row.size >= SMALLER * above.size;
+    let is_near =
+        distance < CONTINUED * row.size && !row.begins_paragraph && row.size >= SMALLER * above.size;
     let mut cells = Vec::with_capacity(row.cells.len());
     for cell in &row.cells {
         let (Some(column), None) = over(columns, cell, row.size) else { return None };
@@ -247,7 +248,7 @@ fn continued(row: &Row, line: &Row, above: &Written, columns: &[Column], pitch: 
         }
         // A label without values may be a row; unless it is nearer than rows are, or goes on with a small letter.
         let is_first = column == 0;
-        if is_first && pitch.0 > NEARER * pitch.1 && !cell.text.starts_with(char::is_lowercase) {
+        if is_first && distance > NEARER * pitch && !cell.text.starts_with(char::is_lowercase) {
             return None;
         }
         cells.push(at);
