@@ -21,6 +21,8 @@ pub enum Purpose {
     Ask,
     Chat,
     Read,
+    #[cfg(feature = "serve")]
+    Serve,
 }
 
 /// What `ask`, `chat` and `read` say of the embedded model.
@@ -57,6 +59,8 @@ impl App {
             Purpose::Read => {
                 ("No model is named, so the small built-in model reads.", "read with", "read FILE -m MODEL")
             }
+            #[cfg(feature = "serve")]
+            Purpose::Serve => ("This is the small built-in model.", "serve", "serve MODEL"),
         };
         if matches!(source, ModelSource::Embedded) {
             self.console.note(&format!(

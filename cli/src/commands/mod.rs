@@ -10,8 +10,7 @@ mod heads;
 mod inspect;
 mod plan;
 mod read;
-#[cfg(feature = "rpc")]
-mod rpc_server;
+mod servers;
 mod stored;
 
 use std::ffi::OsString;
@@ -89,8 +88,10 @@ enum Command {
     #[cfg(feature = "lab")]
     Eval(lab::EvalCommand),
     Devices(devices::DevicesArgs),
+    #[cfg(feature = "serve")]
+    Serve(servers::http::ServeArgs),
     #[cfg(feature = "rpc")]
-    RpcServer(rpc_server::RpcServerArgs),
+    RpcServer(servers::rpc::RpcServerArgs),
     #[command(alias = "show")]
     Inspect(model::InspectArgs),
     Tokenize(tokenize::TokenizeArgs),
@@ -172,8 +173,10 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         #[cfg(feature = "lab")]
         Command::Eval(args) => lab::run_eval(&app, &args),
         Command::Devices(args) => devices::run(&app, &args),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => servers::http::run(&app, &args),
         #[cfg(feature = "rpc")]
-        Command::RpcServer(args) => rpc_server::run(&app, &args),
+        Command::RpcServer(args) => servers::rpc::run(&app, &args),
         Command::Inspect(args) => model::run(&app, &args),
         Command::Text(args) => text::run(&app, &args),
         Command::Tokenize(args) => tokenize::run(&app, &args),

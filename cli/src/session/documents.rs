@@ -362,7 +362,7 @@ fn skipped(source: &Source) -> Vec<String> {
     notes
 }
 
-fn plural(count: usize, what: &str) -> String {
+pub fn plural(count: usize, what: &str) -> String {
     format!("{} {what}{}", format::count(count), if count == 1 { "" } else { "s" })
 }
 

@@ -8,8 +8,7 @@ use models::chat::{Message, NextTurn, THINKING_MARKS};
 
 use super::documents::{encode, question_in};
 use super::{
-    Attachment, Chat, ChatOptions, DocumentCache, Preamble, Reading, Turn, can_go_back_to, thinking_begun_by,
-    unanswered,
+    Attachment, Chat, ChatOptions, DocumentCache, Preamble, Reading, Turn, can_go_back_to, unanswered,
 };
 use crate::model::ChatFormat;
 use crate::session::common_prefix;
@@ -294,7 +293,7 @@ impl Chat {
         let mut timeline = self.preamble.prompt(&self.format, question)?;
         let answer_begins = timeline.len();
         // Where the prompt begins the thinking, the answer must end it.
-        let opening = thinking_begun_by(&timeline, &self.format);
+        let opening = self.format.thinking_begun_by(&timeline);
         let marks = THINKING_MARKS.iter().find(|marks| opening.trim_end() == marks.begins);
         let text = marks.map_or_else(|| answer.to_owned(), |marks| format!("{}\n\n{answer}", marks.ends));
         timeline.extend(self.format.encode_text(&text)?);
@@ -370,7 +369,7 @@ impl Chat {
                 timeline.extend(match keeps_tokens {
                     true => self.answer_tokens(format, turns.len(), &message.content)?,
                     false => {
-                        let opening = thinking_begun_by(&timeline, format);
+                        let opening = format.thinking_begun_by(&timeline);
                         format
                             .encode_text(message.content.strip_prefix(&opening).unwrap_or(&message.content))?
                     }
@@ -414,7 +413,7 @@ impl Chat {
         let generated = start.and_then(|start| timeline.get(start..)).unwrap_or_default();
         // Where the prompt begins the thinking, the tokens of the answer do not.
         let prompt = start.and_then(|start| timeline.get(..start)).unwrap_or_default();
-        let opening = thinking_begun_by(prompt, format);
+        let opening = format.thinking_begun_by(prompt);
         let text = text.strip_prefix(&opening).unwrap_or(text);
         let decoded = format.tokenizer().decode(generated, false);
         match String::from_utf8_lossy(&decoded).trim_start().starts_with(text.trim()) {

@@ -14,7 +14,7 @@ use models::regular_file;
 use twox_hash::XxHash3_64;
 
 use super::cached_documents::Note;
-use super::reading_file::ReadingFile;
+use super::reading_file::{DISK_SPEED, ReadingFile};
 use crate::files::atomic_file;
 use crate::files::folders::{self, Occupant};
 use crate::session::snapshot::unfinished::{UnfinishedText, chunk_of};
@@ -83,6 +83,56 @@ impl DocumentCache {
         // The file was used now.
         let _ = regular_file::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
         Ok(Some(path))
+    }
+
+    /// Brings a session to the longest beginning of a text that a session like this one has read before, if that is more
+    /// than it has of the text itself. Returns how many tokens that is; `None` where the session stays as it was.
+    ///
+    /// # Errors
+    /// Where the model's file was changed since it was loaded, or others may have put files in the folder. A file that is of
+    /// no use is passed over.
+    pub fn restore_longest(
+        &self,
+        session: &mut Session,
+        tokens: &[u32],
+    ) -> Result<Option<usize>, EngineError> {
+        let (kept, context) = (session.kept_of(tokens), session.options().context);
+        let mut lengths: Vec<usize> = self
+            .list()?
+            .into_iter()
+            .filter_map(|file| file.contents.ok().filter(|contents| contents.unfinished.is_none()))
+            .map(|contents| contents.tokens)
+            .filter(|length| (kept + 1..=tokens.len().min(context)).contains(length))
+            .collect();
+        lengths.sort_unstable_by(|a, b| b.cmp(a));
+        lengths.dedup();
+        for length in lengths {
+            if !self.has(session, &tokens[..length]) {
+                continue;
+            }
+            session.clear()?;
+            if self.find(session, &tokens[..length]).is_ok_and(|file| file.is_some()) {
+                return Ok(Some(length));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Keeps what a session has read, if that took so long that writing takes a small share of it
+    /// ([`DocumentCache::max_share`]), and there is room. Returns the file. `names` are those of the documents in it.
+    ///
+    /// # Errors
+    /// Where the model's file was changed since it was loaded, or the file cannot be written.
+    pub fn keep(
+        &self,
+        session: &Session,
+        names: &[String],
+        elapsed: Duration,
+    ) -> Result<Option<PathBuf>, EngineError> {
+        if time_to_write(session).as_secs_f64() > self.max_share * elapsed.as_secs_f64() {
+            return Ok(None);
+        }
+        self.add(session, names, &self.unfinished_path(session, session.tokens()))
     }
 
     /// Brings an empty session to where it can read on `tokens`, if they were begun before. Returns how much of them is
@@ -229,6 +279,11 @@ impl DocumentCache {
         tokens.iter().for_each(|token| hash.write(&token.to_le_bytes()));
         self.folder.join(format!("{:016x}.{extension}", hash.finish()))
     }
+}
+
+/// How long a slow disk takes to write the KV cache of a session.
+pub(super) fn time_to_write(session: &Session) -> Duration {
+    Duration::from_secs_f64(session.kv_usage().bytes as f64 / DISK_SPEED)
 }
 
 /// Whether a file has such a name as [`DocumentCache::file`] gives.

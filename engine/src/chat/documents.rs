@@ -10,8 +10,9 @@ use models::chat::{Message, NextTurn, Prompt};
 use outline::Outline;
 use serde::{Deserialize, Serialize};
 
+use super::document_cache::time_to_write;
 use super::preamble::{QUESTION, SEPARATOR, end_of_documents, with_documents};
-use super::reading_file::{DISK_SPEED, ReadingFile};
+use super::reading_file::ReadingFile;
 use super::{Chat, DocumentCache, Preamble, can_go_back_to, unanswered};
 use crate::model::ChatFormat;
 use crate::session::common_prefix;
@@ -272,10 +273,8 @@ impl Chat {
         }
         reading.elapsed = reading.elapsed.max(started.elapsed());
         let Some((cache, file)) = kept_in else { return Ok(()) };
-        if !reading.found
-            && self.time_to_write().as_secs_f64() <= cache.max_share * reading.elapsed.as_secs_f64()
-        {
-            match cache.add(&self.session, names, file.path()) {
+        if !reading.found {
+            match cache.keep(&self.session, names, reading.elapsed) {
                 Ok(kept) => reading.kept = kept,
                 Err(error) => _ = reading.problem.get_or_insert(format!("it was not saved: {error}")),
             }
@@ -352,7 +351,7 @@ impl Chat {
 
     /// How long a slow disk takes to write the KV cache.
     pub fn time_to_write(&self) -> Duration {
-        Duration::from_secs_f64(self.session.kv_usage().bytes as f64 / DISK_SPEED)
+        time_to_write(&self.session)
     }
 
     /// What is read before the next question is known.

@@ -25,7 +25,7 @@ pub use documents::DocumentReading;
 use documents::{Ahead, Attachment};
 pub use file::ChatFile;
 use ggml::InterruptFlag;
-use models::chat::{Message, THINKING_MARKS};
+use models::chat::Message;
 pub use preamble::Preamble;
 pub use saved::SavedChat;
 use serde::{Deserialize, Serialize};
@@ -468,7 +468,7 @@ impl Chat {
         let (prompt, tokens) = self.timeline.split_at(start);
         let stops: Vec<String> =
             self.format.template().stop_strings().iter().map(|stop| (*stop).to_owned()).collect();
-        let opening = thinking_begun_by(prompt, &self.format);
+        let opening = self.format.thinking_begun_by(prompt);
         let mut is_begun = !tokens.is_empty();
         if !is_begun && !opening.is_empty() {
             // Whether the caller wants more is asked with the next piece.
@@ -585,20 +585,6 @@ impl Chat {
 /// Whether what follows the first `tokens` tokens can be read anew without reading them again.
 fn can_go_back_to(session: &Session, tokens: usize) -> bool {
     session.can_truncate_to(tokens) || session.can_return_to(tokens)
-}
-
-/// The `<think>` or other mark that a prompt has ended with, and the white space behind it; empty if there is none. The
-/// answer begins with the thinking then.
-fn thinking_begun_by(prompt: &[u32], format: &ChatFormat) -> String {
-    /// More than the marker and the white space take.
-    const TOKENS: usize = 16;
-    let last = &prompt[prompt.len().saturating_sub(TOKENS)..];
-    let bytes = last.iter().filter_map(|token| format.tokenizer().token_bytes(*token)).flatten();
-    let text = String::from_utf8_lossy(&bytes.copied().collect::<Vec<u8>>()).into_owned();
-    match THINKING_MARKS.iter().find_map(|marks| text.trim_end().strip_suffix(marks.begins)) {
-        Some(before) => text[before.len()..].to_owned(),
-        None => String::new(),
-    }
 }
 
 #[cfg(test)]

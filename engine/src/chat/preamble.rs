@@ -150,7 +150,7 @@ impl Preamble {
 
     /// What every first prompt begins with: the tokens up to the end of the documents. `None` where there are none, or
     /// where that depends on the question.
-    pub(super) fn first_tokens(&self) -> Option<&[u32]> {
+    pub fn first_tokens(&self) -> Option<&[u32]> {
         self.encoded.as_ref().map(|encoded| encoded.tokens.as_slice())
     }
 
@@ -179,25 +179,44 @@ impl Preamble {
     /// # Errors
     /// As for [`Preamble::new`].
     pub fn prompt(&self, format: &ChatFormat, question: &str) -> Result<Vec<u32>, EngineError> {
+        self.conversation(format, &[Message::user(question)])
+    }
+
+    /// The same for a whole conversation, up to where the next answer begins: the messages behind the system message, of
+    /// which the documents are put before the first.
+    ///
+    /// # Errors
+    /// As for [`Preamble::new`].
+    pub fn conversation(&self, format: &ChatFormat, messages: &[Message]) -> Result<Vec<u32>, EngineError> {
         if let Some(encoded) = &self.encoded
-            && let Some(tail) = self.tail(format, encoded, question)?
+            && let Some(tail) = self.tail(format, encoded, messages)?
         {
             return Ok([encoded.tokens.as_slice(), &format.encode(&tail)?].concat());
         }
-        format.encode(&format.prompt(&self.messages(self.first_text(question)))?)
+        format.encode(&format.prompt(&self.behind_system(messages, &self.documents))?)
     }
 
-    /// What follows the documents in the first prompt: rendered with one letter in their place. `None` where
+    /// The system message, and these messages with documents before the first.
+    fn behind_system(&self, messages: &[Message], documents: &str) -> Vec<Message> {
+        let mut messages = messages.to_vec();
+        if let Some(first) = messages.first_mut() {
+            first.content = with_documents(documents, &first.content);
+        }
+        self.system.iter().map(Message::system).chain(messages).collect()
+    }
+
+    /// What follows the documents in a conversation: rendered with one letter in their place. `None` where
     /// the chat template writes that otherwise than the documents.
     fn tail(
         &self,
         format: &ChatFormat,
         encoded: &Encoded,
-        question: &str,
+        messages: &[Message],
     ) -> Result<Option<Prompt>, EngineError> {
         const STAND_IN: &str = "D";
-        let mut prompt = format.prompt(&self.messages(format!("{STAND_IN}{SEPARATOR}{question}")))?;
-        let Some(range) = prompt.message_ranges().last().cloned() else { return Ok(None) };
+        let mut prompt = format.prompt(&self.behind_system(messages, STAND_IN))?;
+        let first = self.system.iter().count();
+        let Some(range) = prompt.message_ranges().get(first).cloned() else { return Ok(None) };
         let after = format!("{STAND_IN}{SEPARATOR}");
         let same =
             prompt.text[..range.start] == encoded.before && prompt.text[range.clone()].starts_with(&after);

@@ -11,7 +11,7 @@ use std::time::{Instant, SystemTime};
 
 use ggml::InterruptFlag;
 use models::LoadError;
-use models::chat::{ChatError, ChatTemplate, Message, NextTurn, Prompt};
+use models::chat::{ChatError, ChatTemplate, Message, NextTurn, Prompt, THINKING_MARKS};
 use models::embedded::EMBEDDED_NAME;
 use models::gguf::{Blob, GgufFile};
 use models::spec::{ModelSpec, ModelTensors};
@@ -346,6 +346,20 @@ impl ChatFormat {
     /// The tokens of a rendered prompt.
     pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>, EngineError> {
         prompt.encode(&self.tokenizer).map_err(|error| self.chat_error(error))
+    }
+
+    /// The `<think>` or other mark that a prompt has ended with, and the white space behind it; empty if there is none. The
+    /// answer begins with the thinking then.
+    pub fn thinking_begun_by(&self, prompt: &[u32]) -> String {
+        /// More than the marker and the white space take.
+        const TOKENS: usize = 16;
+        let last = &prompt[prompt.len().saturating_sub(TOKENS)..];
+        let bytes = last.iter().filter_map(|token| self.tokenizer.token_bytes(*token)).flatten();
+        let text = String::from_utf8_lossy(&bytes.copied().collect::<Vec<u8>>()).into_owned();
+        match THINKING_MARKS.iter().find_map(|marks| text.trim_end().strip_suffix(marks.begins)) {
+            Some(before) => text[before.len()..].to_owned(),
+            None => String::new(),
+        }
     }
 
     fn chat_error(&self, error: ChatError) -> EngineError {

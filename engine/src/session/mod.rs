@@ -115,6 +115,17 @@ enum Advance {
     Chunk { begins_turn: bool },
 }
 
+/// How a session goes back to a beginning of its text.
+#[derive(Clone, Copy, Debug)]
+enum WayBack {
+    /// It has nothing else.
+    None,
+    /// To the checkpoint at so many tokens; 0 is the empty session.
+    Rewind(usize),
+    /// By taking off all tokens but so many.
+    Truncate(usize),
+}
+
 impl Session {
     /// What happens between two tokens, as far as it can be taken back: the store makes room, the graphs are there or are
     /// built, the model computes, results are read, new rows count, policies say which rows are evicted next. Returns how
@@ -450,25 +461,47 @@ impl Session {
     /// computed next.
     fn go_back(&mut self, tokens: &[u32]) -> Result<(), EngineError> {
         self.verified.clear();
-        let common = common_prefix(&self.tokens, tokens);
-        if common == self.tokens.len() && (common < tokens.len() || !self.logits.is_empty()) {
-            return Ok(());
+        let way = self.way_back(tokens);
+        if !matches!(way, WayBack::None) {
+            self.forget_chunks();
         }
-        self.forget_chunks();
-        // The last token is computed again where its logits are not known.
-        let cut = common.min(tokens.len().saturating_sub(1));
-        let cut = if cut > 0 && self.store.can_truncate(cut) { cut } else { 0 };
-        let usable = |seen, known| seen <= common && (known || seen < tokens.len());
-        match self.store.latest_checkpoint(usable) {
-            Some(mark) if mark >= cut && mark > 0 => self.rewind(mark),
-            _ if cut > 0 => {
+        match way {
+            WayBack::None => Ok(()),
+            WayBack::Rewind(0) => self.clear(),
+            WayBack::Rewind(mark) => self.rewind(mark),
+            WayBack::Truncate(cut) => {
                 self.store.truncate(cut);
                 self.tokens.truncate(cut);
                 self.logits.clear();
                 self.forget_attention();
                 Ok(())
             }
-            _ => self.clear(),
+        }
+    }
+
+    /// How the session goes back to what it shares with `tokens`.
+    fn way_back(&self, tokens: &[u32]) -> WayBack {
+        let common = common_prefix(&self.tokens, tokens);
+        if common == self.tokens.len() && (common < tokens.len() || !self.logits.is_empty()) {
+            return WayBack::None;
+        }
+        // The last token is computed again where its logits are not known.
+        let cut = common.min(tokens.len().saturating_sub(1));
+        let cut = if cut > 0 && self.store.can_truncate(cut) { cut } else { 0 };
+        let usable = |seen, known| seen <= common && (known || seen < tokens.len());
+        match self.store.latest_checkpoint(usable) {
+            Some(mark) if mark >= cut => WayBack::Rewind(mark),
+            _ if cut > 0 => WayBack::Truncate(cut),
+            _ => WayBack::Rewind(0),
+        }
+    }
+
+    /// How many tokens of the text `tokens` need not be read again: what [`Session::sync`] with it keeps. Layers of a first
+    /// text that is not read to its end do not count.
+    pub fn kept_of(&self, tokens: &[u32]) -> usize {
+        match self.way_back(tokens) {
+            WayBack::None => self.tokens.len(),
+            WayBack::Rewind(kept) | WayBack::Truncate(kept) => kept,
         }
     }
 

@@ -60,6 +60,8 @@ pub(super) struct Decision {
     /// Bytes of main memory besides the weights that the session is promised: what it is planned to take, or where only
     /// smaller heads than the assumed ones fit, the least that it may take.
     pub(super) promised: usize,
+    /// How many sessions like this one are to have room.
+    sessions: usize,
     /// See [`Setup::fits`](super::Setup::fits).
     pub(super) fits: bool,
     /// Whether the memory could hold the weights with the longest first text. If so, a smaller cache may fit.
@@ -130,6 +132,15 @@ impl<'a> Decider<'a> {
         Planner::unloaded(&self.outline, &self.target, self.options, budget, &self.measurements)
     }
 
+    /// Bytes of main memory that all sessions take besides the weights.
+    fn needed_by_all(&self, plan: &Plan) -> usize {
+        needed_on_host(plan).saturating_mul(self.options.sessions)
+    }
+
+    fn check(&self, plan: &Plan, context: usize, left: Option<Left>) -> Result<(), EngineError> {
+        check_unloaded(plan, self.options.sessions, context, left)
+    }
+
     /// The main memory that is left for a session.
     fn left(&self) -> Option<Left> {
         self.options.ledger.left(0)
@@ -169,7 +180,7 @@ impl<'a> Decider<'a> {
             let wanted = self.target.wanted(spec.n_layers);
             let planner = self.planner(options.budget);
             let planned = planner.plan(&planner.prepare(&session)?, prompt, wanted, Precision::Graphs)?;
-            check_unloaded(&planned.bytes, session.context, self.left())?;
+            self.check(&planned.bytes, session.context, self.left())?;
         }
         let longest = if options.only_text { prompt } else { session.context };
         let heads = self.heads(&session.policy, observer)?;
@@ -200,12 +211,12 @@ impl<'a> Decider<'a> {
             place(target, layers, precision, &|placement, precision| plan(longest, placement, precision));
         let planned = plan(prompt, placement, precision)?;
         let left = self.left();
-        let mut promised = needed_on_host(&planned.bytes);
-        if *check_memory && check_unloaded(&planned.bytes, session.context, left).is_err() {
+        let mut promised = self.needed_by_all(&planned.bytes);
+        if *check_memory && self.check(&planned.bytes, session.context, left).is_err() {
             // Only what does not fit whatever the heads do is refused.
             let smallest = planner.plan(&with(&heads.smallest)?, prompt, placement, precision)?;
-            check_unloaded(&smallest.bytes, session.context, left)?;
-            promised = needed_on_host(&smallest.bytes);
+            self.check(&smallest.bytes, session.context, left)?;
+            promised = self.needed_by_all(&smallest.bytes);
         }
         if let Some(left) = left.filter(|_| *check_memory && !heads.known) {
             // Calibration comes before the session is made.
@@ -231,6 +242,7 @@ impl<'a> Decider<'a> {
             placement,
             prompt,
             promised,
+            sessions: self.options.sessions,
             fits,
             weights_fit,
             left,
@@ -327,7 +339,7 @@ impl Decision {
 
     /// See [`Setup::is_expected_to_fit`](super::Setup::is_expected_to_fit).
     pub(super) fn is_expected_to_fit(&self) -> bool {
-        check_unloaded(&self.plan, self.session.context, self.left).is_ok()
+        check_unloaded(&self.plan, self.sessions, self.session.context, self.left).is_ok()
     }
 
     /// Promises the session its main memory, with what will be copied of the weights.
@@ -383,9 +395,14 @@ pub(super) fn copies(plan: &Plan) -> usize {
     plan.weights.repacked + plan.weights.copied
 }
 
-/// Refuses a session that will not fit what is `left` of main memory once the weights are loaded.
-fn check_unloaded(plan: &Plan, context: usize, left: Option<Left>) -> Result<(), EngineError> {
-    let (needed, copies) = (needed_on_host(plan), copies(plan));
+/// Refuses so many sessions that will not fit what is `left` of main memory once the weights are loaded.
+fn check_unloaded(
+    plan: &Plan,
+    sessions: usize,
+    context: usize,
+    left: Option<Left>,
+) -> Result<(), EngineError> {
+    let (needed, copies) = (needed_on_host(plan).saturating_mul(sessions), copies(plan));
     match left {
         Some(Left { free, reserved }) if needed > free.bytes.saturating_sub(copies) => {
             let free = FreeMemory { bytes: free.bytes.saturating_sub(copies), ..free };

@@ -110,6 +110,19 @@ pub fn check_session(
     fit_session(engine, session, options.budget, prompt).map(|_| ())
 }
 
+/// An empty session with the options of another one, on its engine. It is promised its memory, for a first text of `prompt`
+/// tokens.
+///
+/// # Errors
+/// If it does not fit the free memory of the host or the device.
+pub fn another_session(like: &Session, prompt: usize) -> Result<Session, EngineError> {
+    let engine = like.engine();
+    let promised = promise(engine, like.options().clone(), None, prompt, None)?;
+    let mut session = Session::new(engine, promised.session)?.with_interrupt(like.interrupt());
+    session.reservations = promised.reservations;
+    Ok(session)
+}
+
 /// As [`prepare_session`], for a session whose head profile is known.
 pub fn fit_session(
     engine: &Engine,

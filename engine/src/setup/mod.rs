@@ -26,7 +26,8 @@ use self::decision::{Decider, Decision, PlannedHeads, Proposal};
 pub use self::forecast::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast};
 pub(crate) use self::loaded::fit_instead_of;
 pub use self::loaded::{
-    calibration_options, check_session, fit_session, plan_session, prepare_instead_of, prepare_session,
+    another_session, calibration_options, check_session, fit_session, plan_session, prepare_instead_of,
+    prepare_session,
 };
 use self::loaded::{promise, promise_new};
 use self::options::CONVERSATION_TOKENS;

@@ -120,6 +120,9 @@ pub struct SetupOptions {
     pub v_type: Option<Type>,
     /// How the first text is read; `None` is [`Prefill::Exact`].
     pub prefill: Option<Prefill>,
+    /// How many sessions like this one are to have room in main memory: 1, unless others are made of it by
+    /// [`another_session`](super::another_session).
+    pub sessions: usize,
     /// Whether the first text will not become longer. Otherwise memory is planned for one that fills the context: a
     /// document may be added before the first question.
     pub only_text: bool,
@@ -158,6 +161,7 @@ impl Default for SetupOptions {
             k_type: None,
             v_type: None,
             prefill: None,
+            sessions: 1,
             only_text: false,
             chunk: None,
             record_attention: false,

@@ -1,0 +1,262 @@
+//! `POST /v1/messages` and `/v1/messages/count_tokens`, Anthropic's.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::Response;
+use longhand::{Message, Stop};
+use serde_json::{Map, Value, json};
+
+use super::Answered;
+use super::chat::documents;
+use super::fields::{self, Fields};
+use super::submit::{self, Wanted};
+use super::whole::{Whole, new_id};
+use crate::http::error::ApiError;
+use crate::http::stream::{self, Sent, Writer};
+use crate::http::{Shared, json_response};
+use crate::service::{Answer, Event};
+
+/// Fields that cannot change an answer. How many tokens the model may think is not kept to: it thinks as it does.
+const HARMLESS: &[&str] = &["anthropic_version", "cache_control", "metadata", "model", "service_tier"];
+
+pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response<Body> {
+    in_form(try_answer(&shared, request).await)
+}
+
+pub(super) async fn count(State(shared): State<Arc<Shared>>, request: Request) -> Response<Body> {
+    in_form(try_count(&shared, request).await)
+}
+
+fn in_form(answered: Answered) -> Response<Body> {
+    answered.unwrap_or_else(|error| error.response(&error.anthropic()))
+}
+
+async fn try_answer(shared: &Shared, request: Request) -> Answered {
+    let service = shared.service()?;
+    let mut fields = Fields::new(shared.object(request).await?);
+    let is_stream = fields.take("stream")?.unwrap_or(false);
+    let limit: usize = fields.need("max_tokens")?;
+    let stops = submit::stops(&mut fields, "stop_sequences")?;
+    let wanted = Wanted { limit: Some(limit), stops, ..Wanted::of(&mut fields, &[])? };
+    let documents = documents(service, &mut fields)?;
+    let (messages, thinks) = conversation(&mut fields)?;
+    fields.end(HARMLESS)?;
+    let text = submit::render(service, &documents, thinks, messages).await?;
+    let head = Head {
+        id: new_id("msg_"),
+        model: service.name().to_owned(),
+        prompt: text.tokens.len(),
+        stops: wanted.stops.clone(),
+    };
+    let events = submit::submit(service, text, wanted)?;
+    if is_stream {
+        let writer = Stream { head, cached: 0, block: None, blocks: 0 };
+        return Ok(stream::response(events, writer, shared.ping()));
+    }
+    let whole = Whole::collect(events).await?;
+    Ok(json_response(&head.whole(&whole)))
+}
+
+async fn try_count(shared: &Shared, request: Request) -> Answered {
+    let service = shared.service()?;
+    let mut fields = Fields::new(shared.object(request).await?);
+    let documents = documents(service, &mut fields)?;
+    let (messages, thinks) = conversation(&mut fields)?;
+    fields.end(HARMLESS)?;
+    let text = submit::render(service, &documents, thinks, messages).await?;
+    Ok(json_response(&json!({"input_tokens": text.tokens.len()})))
+}
+
+/// System message and messages, and whether the model is to think, where the request says so.
+fn conversation(fields: &mut Fields) -> Result<(Vec<Message>, Option<bool>), ApiError> {
+    let mut messages = Vec::new();
+    if let Some(system) = fields.take::<Value>("system")? {
+        messages.push(Message::system(fields::text(system, "system")?));
+    }
+    messages.extend(fields::messages(fields.need("messages")?)?);
+    let thinks = match fields.take::<Map<String, Value>>("thinking")? {
+        None => None,
+        Some(thinking) => match thinking.get("type").and_then(Value::as_str) {
+            Some("enabled") => Some(true),
+            Some("disabled") => Some(false),
+            Some("adaptive") => None,
+            _ => {
+                return Err(ApiError::field(
+                    "thinking.type",
+                    "thinking.type must be enabled, disabled or adaptive",
+                ));
+            }
+        },
+    };
+    if let Some(choice) = fields.take::<Map<String, Value>>("tool_choice")?
+        && !matches!(choice.get("type").and_then(Value::as_str), Some("auto" | "none"))
+    {
+        return Err(ApiError::field("tool_choice", "tool_choice: tools are not supported"));
+    }
+    Ok((messages, thinks))
+}
+
+/// What every response begins with.
+struct Head {
+    id: String,
+    model: String,
+    prompt: usize,
+    /// The stop sequences of the request.
+    stops: Vec<String>,
+}
+
+impl Head {
+    fn message(&self, content: Value, usage: Value) -> Value {
+        let Head { id, model, .. } = self;
+        json!({
+            "id": id,
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "content": content,
+            "stop_reason": null,
+            "stop_sequence": null,
+            "usage": usage,
+        })
+    }
+
+    /// Why an answer ended, and the stop sequence that ended it.
+    fn stop_reason<'a>(&self, stop: &'a Stop) -> (&'static str, Option<&'a str>) {
+        match stop {
+            Stop::Text(text) if self.stops.contains(text) => ("stop_sequence", Some(text)),
+            Stop::EndToken(_) | Stop::Text(_) => ("end_turn", None),
+            Stop::Length => ("max_tokens", None),
+            Stop::Context | Stop::Interrupted => ("model_context_window_exceeded", None),
+        }
+    }
+
+    /// Tokens that were read are counted apart from those that were not.
+    fn usage(&self, cached: usize, answer: usize) -> Value {
+        json!({
+            "input_tokens": self.prompt - cached,
+            "cache_read_input_tokens": cached,
+            "cache_creation_input_tokens": 0,
+            "output_tokens": answer,
+        })
+    }
+
+    fn whole(&self, whole: &Whole) -> Value {
+        let mut content = Vec::new();
+        let usage = self.usage(whole.cached, whole.tokens());
+        let Some(answer) = whole.answers.first() else { return self.message(json!(content), usage) };
+        if !answer.thinking.is_empty() {
+            content.push(json!({"type": "thinking", "thinking": answer.thinking, "signature": ""}));
+        }
+        content.push(json!({"type": "text", "text": answer.text}));
+        let mut message = self.message(json!(content), usage);
+        let (reason, sequence) = self.stop_reason(&answer.result.stop);
+        (message["stop_reason"], message["stop_sequence"]) = (reason.into(), sequence.into());
+        message
+    }
+}
+
+/// A part of an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Block {
+    Thinking,
+    Text,
+}
+
+/// The events of a stream.
+struct Stream {
+    head: Head,
+    cached: usize,
+    /// The part that is being sent.
+    block: Option<Block>,
+    /// How many parts have ended.
+    blocks: usize,
+}
+
+impl Stream {
+    /// Ends the part that is being sent, and begins another one.
+    fn turn_to(&mut self, block: Option<Block>) -> Vec<Sent> {
+        let mut sent = Vec::new();
+        if self.block == block {
+            return sent;
+        }
+        if self.block.is_some() {
+            let index = self.blocks;
+            sent.push(event(json!({"type": "content_block_stop", "index": index})));
+            self.blocks += 1;
+        }
+        self.block = block;
+        let empty = match block {
+            None => return sent,
+            Some(Block::Thinking) => json!({"type": "thinking", "thinking": "", "signature": ""}),
+            Some(Block::Text) => json!({"type": "text", "text": ""}),
+        };
+        let index = self.blocks;
+        sent.push(event(json!({"type": "content_block_start", "index": index, "content_block": empty})));
+        sent
+    }
+
+    fn delta(&self, delta: Value) -> Sent {
+        event(json!({"type": "content_block_delta", "index": self.blocks, "delta": delta}))
+    }
+
+    fn end(&mut self, answer: &Answer) -> Vec<Sent> {
+        let mut sent = Vec::new();
+        if self.block.is_none() && self.blocks == 0 {
+            // An answer without text has an empty part.
+            sent.extend(self.turn_to(Some(Block::Text)));
+        }
+        sent.extend(self.turn_to(None));
+        let (reason, sequence) = self.head.stop_reason(&answer.stop);
+        sent.push(event(json!({
+            "type": "message_delta",
+            "delta": {"stop_reason": reason, "stop_sequence": sequence},
+            "usage": {"output_tokens": answer.tokens},
+        })));
+        sent
+    }
+}
+
+/// An event is named by its type.
+fn event(value: Value) -> Sent {
+    let names = [
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+        "error",
+    ];
+    let name = names.into_iter().find(|name| value["type"] == **name);
+    Sent { name, data: value.to_string() }
+}
+
+impl Writer for Stream {
+    fn write(&mut self, happened: Event) -> Vec<Sent> {
+        match happened {
+            Event::Begun { cached } => {
+                self.cached = cached;
+                let message = self.head.message(json!([]), self.head.usage(cached, 0));
+                vec![event(json!({"type": "message_start", "message": message}))]
+            }
+            Event::Reading { .. } => Vec::new(),
+            Event::Text { split, .. } => {
+                let mut sent = Vec::new();
+                if !split.thinking.is_empty() {
+                    sent.extend(self.turn_to(Some(Block::Thinking)));
+                    sent.push(self.delta(json!({"type": "thinking_delta", "thinking": split.thinking})));
+                }
+                if !split.answer.is_empty() {
+                    sent.extend(self.turn_to(Some(Block::Text)));
+                    sent.push(self.delta(json!({"type": "text_delta", "text": split.answer})));
+                }
+                sent
+            }
+            Event::Answered { result, .. } => self.end(&result),
+            Event::Done => vec![event(json!({"type": "message_stop"}))],
+            Event::Failed(error) => vec![event(ApiError::from(error).anthropic())],
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! `POST /v1/chat/completions`, OpenAI's, with what llama.cpp's server adds: `return_progress`, `timings`, `top_k` and the like,
+//! and `reasoning_content`.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use serde_json::{Map, Value, json};
+
+use super::Answered;
+use super::fields::{self, Fields};
+use super::submit::{self, Wanted};
+use super::whole::{Whole, finish_reason, new_id, now, timings, usage};
+use crate::http::error::ApiError;
+use crate::http::stream::{self, Sent, Writer};
+use crate::http::{Shared, json_response};
+use crate::service::{Documents, Event, Service};
+
+/// Fields that cannot change an answer.
+pub(super) const HARMLESS: &[&str] = &[
+    "cache_prompt",
+    "id_slot",
+    "metadata",
+    "model",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "timings_per_token",
+    "user",
+];
+
+/// How a stream is to be.
+pub(super) struct Streaming {
+    pub is_wanted: bool,
+    pub usage: bool,
+    pub progress: bool,
+}
+
+impl Streaming {
+    pub(super) fn of(fields: &mut Fields) -> Result<Streaming, ApiError> {
+        let is_wanted = fields.take("stream")?.unwrap_or(false);
+        let progress = fields.take("return_progress")?.unwrap_or(false);
+        let usage = match fields.take::<Map<String, Value>>("stream_options")? {
+            None => false,
+            Some(options) => {
+                let mut options = Fields::part(Value::Object(options), "stream_options".to_owned())?;
+                let usage = options.take("include_usage")?.unwrap_or(false);
+                options.end(&["include_obfuscation"])?;
+                usage
+            }
+        };
+        Ok(Streaming { is_wanted, usage, progress })
+    }
+}
+
+pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
+    let service = shared.service()?;
+    let mut fields = Fields::new(shared.object(request).await?);
+    let messages = fields::messages(fields.need("messages")?)?;
+    let streaming = Streaming::of(&mut fields)?;
+    let wanted = Wanted::of(&mut fields, &["max_tokens", "max_completion_tokens"])?;
+    let documents = documents(service, &mut fields)?;
+    let thinks = thinking(&mut fields)?;
+    refuse_shapes(&mut fields)?;
+    fields.end(HARMLESS)?;
+    let text = submit::render(service, &documents, thinks, messages).await?;
+    let (prompt, answers) = (text.tokens.len(), wanted.answers);
+    let events = submit::submit(service, text, wanted)?;
+    let head = Head { id: new_id("chatcmpl-"), created: now(), model: service.name().to_owned() };
+    if streaming.is_wanted {
+        let writer = Stream { head, streaming, prompt, answers, cached: 0, tokens: 0 };
+        return Ok(stream::response(events, writer, shared.ping()));
+    }
+    let whole = Whole::collect(events).await?;
+    Ok(json_response(&head.whole(prompt, &whole)))
+}
+
+/// The documents that a conversation is about: the server's, or with an empty list none.
+pub(super) fn documents(service: &Service, fields: &mut Fields) -> Result<Documents, ApiError> {
+    match fields.take::<Vec<String>>("documents")? {
+        None => Ok(service.documents().clone()),
+        Some(names) if names.is_empty() => Ok(Documents::default()),
+        Some(_) => Err(ApiError::field(
+            "documents",
+            "documents: leave it out to ask about the server's documents, or send an empty list to ask about none",
+        )),
+    }
+}
+
+/// Whether the model is to think, where the request says so.
+fn thinking(fields: &mut Fields) -> Result<Option<bool>, ApiError> {
+    let mut thinks = None;
+    if let Some(arguments) = fields.take::<Map<String, Value>>("chat_template_kwargs")? {
+        let mut arguments = Fields::part(Value::Object(arguments), "chat_template_kwargs".to_owned())?;
+        thinks = arguments.take("enable_thinking")?;
+        arguments.end(&[])?;
+    }
+    match fields.take::<String>("reasoning_effort")?.as_deref() {
+        None => Ok(thinks),
+        Some("none") => Ok(Some(false)),
+        Some(effort) => Err(ApiError::field(
+            "reasoning_effort",
+            format!("reasoning_effort: {effort:?} is not supported; \"none\" stops thinking"),
+        )),
+    }
+}
+
+/// Tools and shapes of answers are not there yet. What asks for none of them is fine.
+fn refuse_shapes(fields: &mut Fields) -> Result<(), ApiError> {
+    if let Some(shape) = fields.take::<Value>("response_format")?
+        && shape["type"] != "text"
+    {
+        return Err(ApiError::field(
+            "response_format",
+            "response_format: only {\"type\": \"text\"} is supported",
+        ));
+    }
+    if let Some(choice) = fields.take::<Value>("tool_choice")?
+        && choice != "none"
+        && choice != "auto"
+    {
+        return Err(ApiError::field("tool_choice", "tool_choice: tools are not supported"));
+    }
+    fields.take::<bool>("parallel_tool_calls").map(|_| ())
+}
+
+/// What every part of a response begins with.
+struct Head {
+    id: String,
+    created: u64,
+    model: String,
+}
+
+impl Head {
+    fn object(&self, kind: &str, choices: Value) -> Value {
+        let Head { id, created, model } = self;
+        json!({"id": id, "object": kind, "created": created, "model": model, "choices": choices})
+    }
+
+    fn whole(&self, prompt: usize, whole: &Whole) -> Value {
+        let choices = whole.answers.iter().enumerate().map(|(index, answer)| {
+            let mut message = json!({"role": "assistant", "content": answer.text});
+            if !answer.thinking.is_empty() {
+                message["reasoning_content"] = answer.thinking.as_str().into();
+            }
+            let reason = finish_reason(&answer.result.stop);
+            json!({"index": index, "message": message, "logprobs": null, "finish_reason": reason})
+        });
+        let mut response = self.object("chat.completion", choices.collect());
+        response["usage"] = usage(prompt, whole.cached, whole.tokens());
+        if let Some(first) = whole.answers.first() {
+            response["timings"] = timings(whole.cached, &first.result);
+        }
+        response
+    }
+}
+
+/// The chunks of a stream.
+struct Stream {
+    head: Head,
+    streaming: Streaming,
+    prompt: usize,
+    answers: usize,
+    cached: usize,
+    /// Of all answers.
+    tokens: usize,
+}
+
+impl Stream {
+    fn chunk(&self, index: usize, delta: Value, reason: Option<&str>) -> Value {
+        let choices = json!([{"index": index, "delta": delta, "logprobs": null, "finish_reason": reason}]);
+        self.head.object("chat.completion.chunk", choices)
+    }
+}
+
+impl Writer for Stream {
+    fn write(&mut self, event: Event) -> Vec<Sent> {
+        let values = match event {
+            Event::Begun { cached } => {
+                self.cached = cached;
+                let role = || json!({"role": "assistant", "content": ""});
+                (0..self.answers).map(|index| self.chunk(index, role(), None)).collect()
+            }
+            Event::Reading { processed, elapsed } if self.streaming.progress => {
+                let mut chunk = self.head.object("chat.completion.chunk", json!([]));
+                chunk["prompt_progress"] = json!({
+                    "total": self.prompt,
+                    "cache": self.cached,
+                    "processed": processed,
+                    "time_ms": elapsed.as_millis() as u64,
+                });
+                vec![chunk]
+            }
+            Event::Reading { .. } => Vec::new(),
+            Event::Text { answer, split } => {
+                let parts = [("reasoning_content", split.thinking), ("content", split.answer)];
+                let parts = parts.into_iter().filter(|(_, text)| !text.is_empty());
+                parts.map(|(name, text)| self.chunk(answer, json!({ name: text }), None)).collect()
+            }
+            Event::Answered { answer, result } => {
+                self.tokens += result.tokens;
+                let mut chunk = self.chunk(answer, json!({}), Some(finish_reason(&result.stop)));
+                chunk["timings"] = timings(self.cached, &result);
+                vec![chunk]
+            }
+            Event::Done => {
+                let mut last = Vec::new();
+                if self.streaming.usage {
+                    let mut chunk = self.head.object("chat.completion.chunk", json!([]));
+                    chunk["usage"] = usage(self.prompt, self.cached, self.tokens);
+                    last.push(Sent::data(&chunk));
+                }
+                last.push(Sent { name: None, data: "[DONE]".to_owned() });
+                return last;
+            }
+            Event::Failed(error) => vec![ApiError::from(error).openai()],
+        };
+        values.iter().map(Sent::data).collect()
+    }
+}

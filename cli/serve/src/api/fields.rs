@@ -1,0 +1,133 @@
+//! The fields of a request, taken one by one. What is left at the end is refused, unless it cannot change the answer.
+
+use longhand::Message;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::http::error::ApiError;
+
+/// A request, or a part of one.
+pub(super) struct Fields {
+    object: Map<String, Value>,
+    /// Where it stands in the request, for errors: empty, or with a dot at its end.
+    place: String,
+}
+
+impl Fields {
+    pub(super) fn new(object: Map<String, Value>) -> Fields {
+        Fields { object, place: String::new() }
+    }
+
+    /// A part of a request, which stands at this place of it.
+    pub(super) fn part(value: Value, place: String) -> Result<Fields, ApiError> {
+        match value {
+            Value::Object(object) => Ok(Fields { object, place: format!("{place}.") }),
+            _ => Err(ApiError::field(place.clone(), format!("{place} must be an object"))),
+        }
+    }
+
+    /// A field, which need not be there. `null` is as if it were not.
+    pub(super) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, ApiError> {
+        let place = self.place_of(name);
+        match self.object.remove(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => match serde_json::from_value(value) {
+                Ok(value) => Ok(Some(value)),
+                Err(error) => Err(ApiError::field(place.clone(), format!("{place}: {error}"))),
+            },
+        }
+    }
+
+    /// A field that must be there.
+    pub(super) fn need<T: DeserializeOwned>(&mut self, name: &str) -> Result<T, ApiError> {
+        let place = self.place_of(name);
+        self.take(name)?.ok_or_else(|| ApiError::field(place.clone(), format!("{place} is missing")))
+    }
+
+    /// Where a field stands in the request.
+    pub(super) fn place_of(&self, name: &str) -> String {
+        format!("{}{name}", self.place)
+    }
+
+    /// Refuses what is left, but for fields that cannot change the answer: `harmless` by their names, and all that are empty
+    /// or false.
+    pub(super) fn end(self, harmless: &[&str]) -> Result<(), ApiError> {
+        let says_nothing = |value: &Value| match value {
+            Value::Null | Value::Bool(false) => true,
+            Value::Array(values) => values.is_empty(),
+            Value::Object(fields) => fields.is_empty(),
+            Value::String(text) => text.is_empty(),
+            _ => false,
+        };
+        let left = self
+            .object
+            .iter()
+            .find(|(name, value)| !harmless.contains(&name.as_str()) && !says_nothing(value));
+        match left {
+            None => Ok(()),
+            Some((name, _)) => {
+                let place = self.place_of(name);
+                let message = format!("{place} is not supported: leave it out");
+                Err(ApiError::field(place, message))
+            }
+        }
+    }
+}
+
+/// The messages of a conversation, with texts only.
+pub(super) fn messages(values: Vec<Value>) -> Result<Vec<Message>, ApiError> {
+    if values.is_empty() {
+        return Err(ApiError::field("messages", "messages is empty: send one at least"));
+    }
+    values
+        .into_iter()
+        .enumerate()
+        .map(|(number, value)| message(value, format!("messages[{number}]")))
+        .collect()
+}
+
+fn message(value: Value, place: String) -> Result<Message, ApiError> {
+    let mut fields = Fields::part(value, place)?;
+    let role: String = fields.need("role")?;
+    let place = fields.place_of("role");
+    let role = match role.as_str() {
+        // What OpenAI calls it for newer models.
+        "developer" => "system".to_owned(),
+        "system" | "user" | "assistant" => role,
+        other => {
+            let message =
+                format!("{place}: {other:?} is not supported; roles are system, user and assistant");
+            return Err(ApiError::field(place, message));
+        }
+    };
+    let place = fields.place_of("content");
+    let content = match fields.take::<Value>("content")? {
+        Some(content) => text(content, &place)?,
+        None => String::new(),
+    };
+    // What an answer has said beside its text is not read again, as chat templates have it.
+    fields.end(&["name", "reasoning_content", "reasoning", "refusal", "id", "type", "status"])?;
+    Ok(Message::new(role, content))
+}
+
+/// A text, or a list of parts that are texts.
+pub(super) fn text(value: Value, place: &str) -> Result<String, ApiError> {
+    let parts = match value {
+        Value::String(text) => return Ok(text),
+        Value::Array(parts) => parts,
+        _ => return Err(ApiError::field(place, format!("{place} must be a text, or a list of parts"))),
+    };
+    let texts = parts.into_iter().enumerate().map(|(number, part)| {
+        let mut part = Fields::part(part, format!("{place}[{number}]"))?;
+        let kind: String = part.need("type")?;
+        if !matches!(kind.as_str(), "text" | "input_text" | "output_text") {
+            let place = part.place_of("type");
+            let message = format!("{place}: {kind:?} is not supported; this model reads texts");
+            return Err(ApiError::field(place, message));
+        }
+        let text: String = part.need("text")?;
+        part.end(&["cache_control", "annotations", "citations"])?;
+        Ok(text)
+    });
+    Ok(texts.collect::<Result<Vec<String>, ApiError>>()?.join("\n"))
+}

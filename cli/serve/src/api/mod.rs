@@ -1,0 +1,63 @@
+//! What is asked and answered. Each file is an interface: it turns the fields of a request into work for the service, and the
+//! events of the service into answers of its form.
+//!
+//! A field that is not known is refused by its name if it has a value: it might change the answer. Those that cannot are left
+//! out without a word.
+
+mod anthropic;
+mod chat;
+mod completions;
+mod fields;
+mod native;
+mod submit;
+mod whole;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{Response, StatusCode};
+use axum::response::IntoResponse;
+use axum::routing::{get, post};
+
+use crate::http::Shared;
+use crate::http::error::ApiError;
+
+/// What a handler gives.
+type Answered = Result<Response<Body>, ApiError>;
+
+/// All addresses.
+pub(crate) fn router(shared: Arc<Shared>) -> Router {
+    Router::new()
+        .route("/health", get(native::health))
+        .route("/v1/health", get(native::health))
+        .route("/props", get(native::props))
+        .route("/metrics", get(native::metrics))
+        .route("/tokenize", post(native::tokenize))
+        .route("/detokenize", post(native::detokenize))
+        .route("/v1/models", get(native::models))
+        .route("/models", get(native::models))
+        .route("/v1/models/{name}", get(native::model))
+        .route("/v1/chat/completions", post(chat::answer))
+        .route("/chat/completions", post(chat::answer))
+        .route("/v1/completions", post(completions::answer))
+        .route("/completions", post(completions::answer))
+        .route("/v1/messages", post(anthropic::answer))
+        .route("/v1/messages/count_tokens", post(anthropic::count))
+        .fallback(unknown)
+        .with_state(shared)
+}
+
+/// An address that is not there.
+async fn unknown(request: Request) -> ApiError {
+    let (method, path) = (request.method(), request.uri().path());
+    ApiError::new(StatusCode::NOT_FOUND, format!("there is no {method} {path} here"))
+}
+
+impl IntoResponse for ApiError {
+    /// In OpenAI's form, which llama.cpp's server has, too.
+    fn into_response(self) -> Response<Body> {
+        self.response(&self.openai())
+    }
+}

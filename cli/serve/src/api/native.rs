@@ -1,0 +1,122 @@
+//! What belongs to no conversation: health, models, numbers for Prometheus, tokens. As llama.cpp's server has them.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Answered;
+use super::fields::Fields;
+use super::submit::in_background;
+use super::whole::now;
+use crate::http::error::ApiError;
+use crate::http::{Shared, json_response, text_response};
+use crate::service::Service;
+
+/// Whether requests are answered: 503 while the model is being loaded.
+pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Answered {
+    shared.service()?;
+    Ok(json_response(&json!({"status": "ok"})))
+}
+
+pub(super) async fn models(State(shared): State<Arc<Shared>>) -> Answered {
+    let model = describe(shared.service()?);
+    Ok(json_response(&json!({"object": "list", "data": [model]})))
+}
+
+pub(super) async fn model(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
+    let service = shared.service()?;
+    match name == service.name() {
+        true => Ok(json_response(&describe(service))),
+        false => {
+            let message = format!("there is no model {name:?} here; the model is {:?}", service.name());
+            Err(ApiError::new(StatusCode::NOT_FOUND, message))
+        }
+    }
+}
+
+fn describe(service: &Service) -> Value {
+    let spec = service.model().spec();
+    json!({
+        "id": service.name(),
+        "object": "model",
+        "created": now(),
+        "owned_by": "longhand",
+        "meta": {"n_ctx": service.context(), "n_ctx_train": spec.n_ctx_train, "n_vocab": spec.n_vocab},
+    })
+}
+
+pub(super) async fn props(State(shared): State<Arc<Shared>>) -> Answered {
+    let service = shared.service()?;
+    Ok(json_response(&json!({
+        "model_alias": service.name(),
+        "total_slots": service.sessions(),
+        "default_generation_settings": {"n_ctx": service.context()},
+        "documents": service.documents().names,
+        "build_info": concat!("longhand ", env!("CARGO_PKG_VERSION")),
+    })))
+}
+
+/// In Prometheus' text format.
+pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Answered {
+    let service = shared.service()?;
+    let mut text = String::new();
+    let mut write = |kind: &str, name: &str, help: &str, value: f64| {
+        let _ = writeln!(
+            text,
+            "# HELP longhand_{name} {help}\n# TYPE longhand_{name} {kind}\nlonghand_{name} {value}"
+        );
+    };
+    for count in service.counts().all() {
+        write("counter", count.name, count.help, count.value);
+    }
+    let load = service.load();
+    write("gauge", "requests_at_work", "Requests that are answered now", load.at_work as f64);
+    write("gauge", "requests_waiting", "Requests that wait for a session", load.waiting as f64);
+    Ok(text_response("text/plain; version=0.0.4", text))
+}
+
+/// The tokens of a text.
+pub(super) async fn tokenize(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
+    let service = shared.service()?.clone();
+    let mut fields = Fields::new(shared.object(request).await?);
+    let content: String = fields.need("content")?;
+    let add_special = fields.take("add_special")?.unwrap_or(false);
+    let parse_special = fields.take("parse_special")?.unwrap_or(true);
+    let with_pieces = fields.take("with_pieces")?.unwrap_or(false);
+    fields.end(&[])?;
+    let tokens = in_background(move || {
+        let tokenizer = service.format().tokenizer();
+        let tokens = tokenizer.encode(&content, add_special, parse_special);
+        let tokens = tokens.map_err(|error| ApiError::field("content", error.to_string()))?;
+        Ok(match with_pieces {
+            false => json!(tokens),
+            true => {
+                let piece = |token: &u32| {
+                    let bytes = tokenizer.token_bytes(*token).unwrap_or_default();
+                    // What is no text on its own comes as bytes.
+                    let piece = std::str::from_utf8(bytes).map_or_else(|_| json!(bytes), |text| json!(text));
+                    json!({"id": token, "piece": piece})
+                };
+                tokens.iter().map(piece).collect()
+            }
+        })
+    });
+    Ok(json_response(&json!({"tokens": tokens.await?})))
+}
+
+/// The text of tokens.
+pub(super) async fn detokenize(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
+    #[derive(Deserialize)]
+    #[serde(transparent)]
+    struct Tokens(Vec<u32>);
+    let service = shared.service()?;
+    let mut fields = Fields::new(shared.object(request).await?);
+    let Tokens(tokens) = fields.need("tokens")?;
+    fields.end(&[])?;
+    let bytes = service.format().tokenizer().decode(&tokens, true);
+    Ok(json_response(&json!({"content": String::from_utf8_lossy(&bytes)})))
+}

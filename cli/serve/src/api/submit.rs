@@ -1,0 +1,189 @@
+//! From a conversation to events: what all interfaces share.
+
+use std::sync::Arc;
+
+use longhand::{EngineError, InterruptFlag, Message, SamplerOptions};
+use tokio::sync::mpsc;
+use tokio::task;
+
+use super::fields::Fields;
+use crate::http::error::ApiError;
+use crate::http::stream::Events;
+use crate::service::{Documents, Event, Request, Service, Work};
+
+/// How an answer is to be.
+pub(super) struct Wanted {
+    pub answers: usize,
+    pub sampling: SamplerOptions,
+    pub stops: Vec<String>,
+    pub limit: Option<usize>,
+}
+
+/// A text that is to be answered: its tokens, and how many of them are shared documents.
+pub(super) struct Text {
+    pub tokens: Vec<u32>,
+    pub documents: usize,
+    /// The mark of thinking that it ends with.
+    pub opening: String,
+    /// Whether thinking is told from answers.
+    pub has_thinking: bool,
+    /// Sequences that end an answer, whatever is asked for.
+    pub stops: Vec<String>,
+}
+
+impl Text {
+    /// A text that comes as its tokens.
+    ///
+    /// # Errors
+    /// Where one is outside the vocabulary, or the text is longer than the context.
+    pub(super) fn of_tokens(service: &Service, tokens: Vec<u32>) -> Result<Text, ApiError> {
+        let vocabulary = service.model().spec().n_vocab;
+        if let Some(token) = tokens.iter().find(|token| **token as usize >= vocabulary).copied() {
+            return Err(EngineError::Token { token, vocabulary }.into());
+        }
+        check_length(service, tokens.len())?;
+        let (documents, opening, stops) = (0, String::new(), Vec::new());
+        Ok(Text { tokens, documents, opening, has_thinking: false, stops })
+    }
+}
+
+/// Most answers to one request.
+const MAX_ANSWERS: usize = 16;
+
+impl Wanted {
+    /// What OpenAI's interfaces call it, and llama.cpp's server.
+    pub(super) fn of(fields: &mut Fields, limits: &[&str]) -> Result<Wanted, ApiError> {
+        let usual = SamplerOptions::default();
+        let sampling = SamplerOptions {
+            temperature: fields.take("temperature")?.unwrap_or(usual.temperature),
+            top_k: fields.take("top_k")?.map_or(usual.top_k, |k: i64| usize::try_from(k).unwrap_or(0)),
+            top_p: fields.take("top_p")?.unwrap_or(usual.top_p),
+            min_p: fields.take("min_p")?.unwrap_or(usual.min_p),
+            repeat_penalty: fields.take("repeat_penalty")?.unwrap_or(usual.repeat_penalty),
+            repeat_last_n: fields
+                .take("repeat_last_n")?
+                .map_or(usual.repeat_last_n, |n: i64| usize::try_from(n).unwrap_or(usize::MAX)),
+            // A negative seed is any.
+            seed: match fields.take::<i64>("seed")? {
+                Some(seed) if seed >= 0 => seed.unsigned_abs(),
+                _ => random_seed(),
+            },
+        };
+        let answers = fields.take("n")?.unwrap_or(1);
+        if !(1..=MAX_ANSWERS).contains(&answers) {
+            return Err(ApiError::field("n", format!("n is {answers}, but must be from 1 to {MAX_ANSWERS}")));
+        }
+        let mut limit = None;
+        for name in limits {
+            // llama.cpp's server takes -1 for no limit.
+            limit = fields.take(name)?.map_or(limit, |tokens: i64| usize::try_from(tokens).ok());
+        }
+        Ok(Wanted { answers, sampling, stops: stops(fields, "stop")?, limit })
+    }
+}
+
+/// Sequences that end an answer: one, or a list.
+pub(super) fn stops(fields: &mut Fields, name: &str) -> Result<Vec<String>, ApiError> {
+    #[derive(serde::Deserialize)]
+    #[serde(untagged)]
+    enum Stops {
+        One(String),
+        Several(Vec<String>),
+    }
+    Ok(match fields.take(name)? {
+        None => Vec::new(),
+        Some(Stops::One(stop)) => vec![stop],
+        Some(Stops::Several(stops)) => stops,
+    })
+}
+
+/// A seed that nobody has chosen.
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    RandomState::new().hash_one(std::time::SystemTime::now())
+}
+
+/// The tokens of a conversation.
+///
+/// # Errors
+/// Where the chat template refuses it, or it is longer than the context.
+pub(super) async fn render(
+    service: &Arc<Service>,
+    documents: &Documents,
+    thinks: Option<bool>,
+    messages: Vec<Message>,
+) -> Result<Text, ApiError> {
+    let (service, documents) = (service.clone(), documents.clone());
+    in_background(move || {
+        let format = match thinks {
+            Some(thinks) => &service.format().with_thinking(thinks)?,
+            None => service.format(),
+        };
+        let rendered = service.render(format, &documents, &messages)?;
+        check_length(&service, rendered.tokens.len())?;
+        let stops = format.template().stop_strings().iter().map(|stop| (*stop).to_owned()).collect();
+        let opening = format.thinking_begun_by(&rendered.tokens);
+        let (tokens, documents) = (rendered.tokens, rendered.documents);
+        Ok(Text { tokens, documents, opening, has_thinking: true, stops })
+    })
+    .await
+}
+
+/// The tokens of a text that is to be continued.
+///
+/// # Errors
+/// Where it cannot be encoded, or is longer than the context.
+pub(super) async fn encode(service: &Arc<Service>, text: String) -> Result<Text, ApiError> {
+    let service = service.clone();
+    in_background(move || {
+        // Who writes the whole text writes the control tokens, too.
+        let tokens = service.format().tokenizer().encode(&text, true, true);
+        Text::of_tokens(&service, tokens.map_err(|error| ApiError::field("prompt", error.to_string()))?)
+    })
+    .await
+}
+
+/// Work that takes a while, so that the thread of the connections does not wait for it.
+pub(super) async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    use axum::http::StatusCode;
+    let failed =
+        |_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the server could not look at the request");
+    task::spawn_blocking(work).await.map_err(failed)?
+}
+
+/// Nothing is cut: a text without room for an answer is refused.
+fn check_length(service: &Service, tokens: usize) -> Result<(), EngineError> {
+    let context = service.context();
+    match tokens < context {
+        true => Ok(()),
+        false => Err(EngineError::ContextFull { needed: tokens + 1, context }),
+    }
+}
+
+/// Gives a text to the service. Its events come as they happen.
+///
+/// # Errors
+/// Where too many wait already, the server goes down, or a sampling option makes no sense.
+pub(super) fn submit(service: &Arc<Service>, text: Text, wanted: Wanted) -> Result<Events, ApiError> {
+    // What is wrong with an option is said before anything is read.
+    longhand::Sampler::new(wanted.sampling.clone()).map_err(EngineError::from)?;
+    let (sender, receiver) = mpsc::unbounded_channel::<Event>();
+    let stop = InterruptFlag::new();
+    let Text { tokens, documents, opening, has_thinking, stops } = text;
+    let Wanted { answers, sampling, stops: more, limit } = wanted;
+    let request = Request {
+        stops: stops.into_iter().chain(more).collect(),
+        stop: stop.clone(),
+        tokens,
+        documents,
+        answers,
+        sampling,
+        limit,
+        opening,
+        has_thinking,
+    };
+    service.submit(Work { request, events: sender })?;
+    Ok(Events::new(receiver, stop))
+}

@@ -1,0 +1,105 @@
+//! Answers that are sent when they are complete, and what all interfaces tell of an answer.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use longhand::Stop;
+use serde_json::{Value, json};
+
+use crate::http::error::ApiError;
+use crate::http::stream::Events;
+use crate::service::{Answer, Event};
+
+/// All answers to a request.
+#[derive(Default)]
+pub(super) struct Whole {
+    /// Tokens of the text that were not read again.
+    pub cached: usize,
+    pub answers: Vec<WholeAnswer>,
+}
+
+/// One of them.
+pub(super) struct WholeAnswer {
+    pub thinking: String,
+    pub text: String,
+    pub result: Answer,
+}
+
+impl Whole {
+    /// Waits for all answers.
+    ///
+    /// # Errors
+    /// The request's own, or the server goes down.
+    pub(super) async fn collect(mut events: Events) -> Result<Whole, ApiError> {
+        let mut whole = Whole::default();
+        let (mut thinking, mut text) = (String::new(), String::new());
+        while let Some(event) = events.next().await {
+            match event {
+                Event::Begun { cached } => whole.cached = cached,
+                Event::Reading { .. } => {}
+                Event::Text { split, .. } => {
+                    thinking += &split.thinking;
+                    text += &split.answer;
+                }
+                Event::Answered { result, .. } => {
+                    let (thinking, text) = (std::mem::take(&mut thinking), std::mem::take(&mut text));
+                    whole.answers.push(WholeAnswer { thinking, text, result });
+                }
+                Event::Done => return Ok(whole),
+                Event::Failed(error) => return Err(error.into()),
+            }
+        }
+        Err(crate::service::Refused::Closing.into())
+    }
+
+    /// Tokens of all answers.
+    pub(super) fn tokens(&self) -> usize {
+        self.answers.iter().map(|answer| answer.result.tokens).sum()
+    }
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
+}
+
+/// A name for a response that no other one has.
+pub(super) fn new_id(kind: &str) -> String {
+    use std::hash::{BuildHasher as _, RandomState};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    format!("{kind}{:016x}{number:08x}", RandomState::new().hash_one(number))
+}
+
+/// What OpenAI's interfaces say of the tokens.
+pub(super) fn usage(prompt: usize, cached: usize, answer: usize) -> Value {
+    json!({
+        "prompt_tokens": prompt,
+        "completion_tokens": answer,
+        "total_tokens": prompt + answer,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    })
+}
+
+/// Why an answer ended, in OpenAI's words.
+pub(super) fn finish_reason(stop: &Stop) -> &'static str {
+    match stop {
+        Stop::EndToken(_) | Stop::Text(_) => "stop",
+        Stop::Length | Stop::Context | Stop::Interrupted => "length",
+    }
+}
+
+/// How fast it was, in the words of llama.cpp's server.
+pub(super) fn timings(cached: usize, answer: &Answer) -> Value {
+    let per_second = |tokens: usize, seconds: f64| if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 };
+    let (reading, writing) = (answer.reading.as_secs_f64(), answer.elapsed.as_secs_f64());
+    json!({
+        "cache_n": cached,
+        "prompt_n": answer.read,
+        "prompt_ms": reading * 1e3,
+        "prompt_per_second": per_second(answer.read, reading),
+        "predicted_n": answer.tokens,
+        "predicted_ms": writing * 1e3,
+        "predicted_per_second": per_second(answer.tokens, writing),
+    })
+}

@@ -1,0 +1,271 @@
+//! The conversations of a server. There are as many sessions as were planned; each holds the conversation that it has answered
+//! last. A request goes to the session that has most of its text already, and waits where all are at work. Nothing that a
+//! session has read is read again.
+//!
+//! `prompt` makes tokens of messages, `work` answers one request in a session, `turns` says who computes next, `counts` is
+//! what was done so far.
+
+mod counts;
+mod prompt;
+mod turns;
+mod work;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhand::saved::DocumentCache;
+use longhand::{ChatFormat, EngineError, InterruptFlag, Message, Model, Session};
+use thiserror::Error;
+
+pub(crate) use self::counts::Counts;
+pub use self::prompt::Documents;
+use self::prompt::Preambles;
+pub(crate) use self::prompt::Rendered;
+use self::turns::Turns;
+pub(crate) use self::work::{Answer, Event, Request, Work};
+
+/// What a service is made with.
+pub struct ServiceOptions {
+    /// The name under which the model answers.
+    pub name: String,
+    /// Documents that every conversation is about, unless a request says otherwise.
+    pub documents: Documents,
+    /// How many requests may wait for a session.
+    pub max_waiting: usize,
+    /// Where texts are kept that took long to read.
+    pub cache: Option<DocumentCache>,
+}
+
+/// Conversations with one model.
+pub struct Service {
+    model: Arc<Model>,
+    format: ChatFormat,
+    options: ServiceOptions,
+    /// Tokens that a session has room for.
+    context: usize,
+    sessions: usize,
+    preambles: Preambles,
+    desk: Mutex<Desk>,
+    /// A request has come, a session has become idle, or the service is closed.
+    changed: Condvar,
+    turns: Turns,
+    counts: Counts,
+}
+
+/// Who waits, and for what.
+struct Desk {
+    idle: Vec<Idle>,
+    waiting: VecDeque<Work>,
+    /// The requests that are answered now, by number, and what stops each.
+    at_work: Vec<(u64, InterruptFlag)>,
+    /// How many have come.
+    requests: u64,
+    is_closed: bool,
+}
+
+struct Idle {
+    session: Session,
+    since: Instant,
+}
+
+/// Why there is no service.
+#[derive(Debug, Error)]
+pub enum ServiceError {
+    /// It was given no session.
+    #[error("a service needs a session at least")]
+    NoSessions,
+    /// The system gives no threads.
+    #[error("the system gives no thread for a conversation: {0}")]
+    Threads(#[source] io::Error),
+    /// Of the library.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// Why a request is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// So many wait already.
+    Busy { waiting: usize },
+    /// The server is going down.
+    Closing,
+}
+
+/// What the sessions do at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub at_work: usize,
+    pub waiting: usize,
+}
+
+impl Service {
+    /// A service over these sessions, of one engine and with the same options. Each has a thread.
+    ///
+    /// # Errors
+    /// Where the model's file has no usable tokenizer or chat template, or the system gives no threads.
+    pub fn start(sessions: Vec<Session>, options: ServiceOptions) -> Result<Arc<Service>, ServiceError> {
+        let first = sessions.first().ok_or(ServiceError::NoSessions)?;
+        let (model, context) = (first.engine().model().clone(), first.options().context);
+        let format = model.chat_format()?.clone();
+        let (count, since) = (sessions.len(), Instant::now());
+        let idle = sessions.into_iter().map(|session| Idle { session, since }).collect();
+        let desk =
+            Desk { idle, waiting: VecDeque::new(), at_work: Vec::new(), requests: 0, is_closed: false };
+        let service = Arc::new(Service {
+            preambles: Preambles::default(),
+            desk: Mutex::new(desk),
+            changed: Condvar::new(),
+            turns: Turns::default(),
+            counts: Counts::default(),
+            sessions: count,
+            model,
+            format,
+            options,
+            context,
+        });
+        for _ in 0..count {
+            let worker = service.clone();
+            let begun = thread::Builder::new().name("conversation".to_owned()).spawn(move || worker.work());
+            begun.map_err(ServiceError::Threads).inspect_err(|_| service.close(Duration::ZERO))?;
+        }
+        Ok(service)
+    }
+
+    /// The model.
+    pub(crate) fn model(&self) -> &Model {
+        &self.model
+    }
+
+    pub(crate) fn format(&self) -> &ChatFormat {
+        &self.format
+    }
+
+    /// The name under which the model answers.
+    pub(crate) fn name(&self) -> &str {
+        &self.options.name
+    }
+
+    /// Tokens that a conversation has room for.
+    pub(crate) fn context(&self) -> usize {
+        self.context
+    }
+
+    /// How many conversations are answered at the same time.
+    pub(crate) fn sessions(&self) -> usize {
+        self.sessions
+    }
+
+    pub(crate) fn documents(&self) -> &Documents {
+        &self.options.documents
+    }
+
+    /// A conversation as tokens.
+    pub(crate) fn render(
+        &self,
+        format: &ChatFormat,
+        documents: &Documents,
+        messages: &[Message],
+    ) -> Result<Rendered, EngineError> {
+        self.preambles.render(format, documents, messages)
+    }
+
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        let desk = self.lock();
+        Load { at_work: desk.at_work.len(), waiting: desk.waiting.len() }
+    }
+
+    /// Takes a request. Its events come when a session answers it.
+    pub(crate) fn submit(&self, work: Work) -> Result<(), Refused> {
+        let mut desk = self.lock();
+        if desk.is_closed {
+            return Err(Refused::Closing);
+        }
+        // Those that have left make room.
+        desk.waiting.retain(|other| !other.request.stop.is_set());
+        let idle = desk.idle.len();
+        if desk.waiting.len() >= idle + self.options.max_waiting {
+            self.counts.refused();
+            return Err(Refused::Busy { waiting: desk.waiting.len() });
+        }
+        desk.waiting.push_back(work);
+        drop(desk);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Answers requests, one after the other, until the service is closed.
+    fn work(&self) {
+        while let Some((number, mut session, work)) = self.next_work() {
+            self.counts.began();
+            work::answer(self, &mut session, &work);
+            session.set_interrupt(&InterruptFlag::new());
+            let mut desk = self.lock();
+            desk.at_work.retain(|(other, _)| *other != number);
+            desk.idle.push(Idle { session, since: Instant::now() });
+            drop(desk);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits for a request. `None` when the service is closed.
+    fn next_work(&self) -> Option<(u64, Session, Work)> {
+        let mut desk = self.lock();
+        loop {
+            if desk.is_closed {
+                return None;
+            }
+            desk.waiting.retain(|work| !work.request.stop.is_set());
+            if !desk.idle.is_empty()
+                && let Some(work) = desk.waiting.pop_front()
+            {
+                let session = desk.take_session(&work.request.tokens);
+                desk.requests += 1;
+                let number = desk.requests;
+                desk.at_work.push((number, work.request.stop.clone()));
+                return Some((number, session, work));
+            }
+            desk = self.changed.wait(desk).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Takes no requests any more and stops those at work. Returns when they have ended, or after so long.
+    pub fn close(&self, patience: Duration) {
+        let mut desk = self.lock();
+        desk.is_closed = true;
+        desk.waiting.clear();
+        desk.at_work.iter().for_each(|(_, stop)| stop.set());
+        self.changed.notify_all();
+        let until = Instant::now() + patience;
+        while !desk.at_work.is_empty() && Instant::now() < until {
+            let left = until.saturating_duration_since(Instant::now());
+            desk = self.changed.wait_timeout(desk, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Desk {
+    /// The idle session that keeps most of this text and loses least of its own; of equal ones, the one that was idle for
+    /// longest.
+    fn take_session(&mut self, tokens: &[u32]) -> Session {
+        let gain = |idle: &Idle| {
+            let kept = idle.session.kept_of(tokens) as isize;
+            kept - (idle.session.tokens().len() as isize - kept)
+        };
+        let best = (0..self.idle.len()).max_by(|a, b| {
+            let (a, b) = (&self.idle[*a], &self.idle[*b]);
+            gain(a).cmp(&gain(b)).then(b.since.cmp(&a.since))
+        });
+        self.idle.swap_remove(best.unwrap_or(0)).session
+    }
+}

@@ -1,0 +1,160 @@
+//! Who computes next. One conversation computes at a time; after each piece of work, a token or a piece of a reading, the
+//! next is who has computed for the least time. Time spent on answers counts less, so that an answer keeps more than half of
+//! its speed beside a long reading.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use longhand::InterruptFlag;
+
+/// What was done in a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    Reading,
+    Answer,
+}
+
+impl Piece {
+    /// How much of its time counts.
+    fn weight(self) -> f64 {
+        match self {
+            Piece::Reading => 1.0,
+            Piece::Answer => 0.5,
+        }
+    }
+}
+
+/// How often one who waits looks whether its work was stopped.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The order in which conversations compute.
+#[derive(Default)]
+pub(super) struct Turns {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    is_taken: bool,
+    /// Who waits: the time that each has used, in seconds, and its number.
+    waiting: Vec<(f64, u64)>,
+    /// What the one has used who computes, or who computed last. Who comes new has used as much.
+    now: f64,
+    numbers: u64,
+}
+
+/// The right to compute; dropping it lets the next one.
+pub(super) struct Turn<'a> {
+    turns: &'a Turns,
+    number: u64,
+    /// Seconds.
+    used: f64,
+    since: Instant,
+    /// False where its work was stopped while it waited.
+    is_held: bool,
+}
+
+impl Turns {
+    /// Waits until it may compute. Where the flag is set before, it returns at once, and must not compute.
+    pub(super) fn begin(&self, stop: &InterruptFlag) -> Turn<'_> {
+        let mut state = self.lock();
+        state.numbers += 1;
+        let (number, used) = (state.numbers, state.now);
+        let is_held = self.wait(state, number, used, stop);
+        Turn { turns: self, number, used, since: Instant::now(), is_held }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the turn. False where the flag was set first.
+    fn wait(&self, mut state: MutexGuard<'_, State>, number: u64, used: f64, stop: &InterruptFlag) -> bool {
+        state.waiting.push((used, number));
+        loop {
+            let is_next = state.next().is_some_and(|(_, next)| next == number);
+            let is_stopped = stop.is_set();
+            if is_stopped || !state.is_taken && is_next {
+                state.waiting.retain(|(_, other)| *other != number);
+                if !is_stopped {
+                    (state.is_taken, state.now) = (true, used);
+                }
+                drop(state);
+                // Another one may be next now.
+                self.changed.notify_all();
+                return !is_stopped;
+            }
+            state = self.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl State {
+    /// Who has used the least, the first of those that have used as much.
+    fn next(&self) -> Option<(f64, u64)> {
+        self.waiting.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))
+    }
+}
+
+impl Turn<'_> {
+    /// Ends a piece of work. Those go first that have used less. Returns when it may go on, or the flag is set.
+    pub(super) fn piece_done(&mut self, piece: Piece, stop: &InterruptFlag) {
+        if !self.is_held {
+            return;
+        }
+        self.used += self.since.elapsed().as_secs_f64() * piece.weight();
+        let mut state = self.turns.lock();
+        if state.next().is_some_and(|(used, _)| used < self.used) {
+            state.is_taken = false;
+            self.turns.changed.notify_all();
+            self.is_held = self.turns.wait(state, self.number, self.used, stop);
+        } else {
+            state.now = self.used;
+        }
+        self.since = Instant::now();
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if self.is_held {
+            self.turns.lock().is_taken = false;
+            self.turns.changed.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_beside_a_reading_gets_two_thirds_of_the_time() {
+        // Seconds that a piece of each takes.
+        let (answer, reading) = (0.02, 2.0);
+        let mut state = State { waiting: vec![(0.0, 1), (0.0, 2)], ..State::default() };
+        let mut spent = [0.0, 0.0];
+        while spent[0] + spent[1] < 600.0 {
+            let (used, number) = state.next().expect("both wait");
+            let (piece, time) = if number == 1 { (Piece::Answer, answer) } else { (Piece::Reading, reading) };
+            spent[number as usize - 1] += time;
+            state.waiting.retain(|(_, other)| *other != number);
+            state.waiting.push((used + time * piece.weight(), number));
+        }
+        let share = spent[0] / (spent[0] + spent[1]);
+        assert!((0.65..0.68).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn nobody_waits_behind_one_that_has_left() {
+        let (turns, stop) = (Turns::default(), InterruptFlag::new());
+        let turn = turns.begin(&stop);
+        let gone = InterruptFlag::new();
+        gone.set();
+        assert!(!turns.begin(&gone).is_held);
+        drop(turn);
+        assert!(turns.begin(&stop).is_held);
+        assert!(turns.begin(&stop).is_held);
+    }
+}

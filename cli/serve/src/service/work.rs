@@ -1,0 +1,194 @@
+//! One request, answered in a session: what the session lacks of the text is read, then the answers are written. What happens
+//! is told as events. A request that nobody waits for any more ends at its next piece of work.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use longhand::text::{Split, ThinkingStream};
+use longhand::{
+    EngineError, Generated, InterruptFlag, Progress, Sampler, SamplerOptions, Session, Stop, generate,
+};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::Service;
+use super::turns::{Piece, Turn};
+
+/// What is asked for.
+pub(crate) struct Request {
+    /// The text, up to where the answer begins.
+    pub tokens: Vec<u32>,
+    /// How many of these are documents that others may ask about, too.
+    pub documents: usize,
+    /// How many answers.
+    pub answers: usize,
+    /// How they are sampled. Each of several answers has a seed of its own.
+    pub sampling: SamplerOptions,
+    /// Sequences that end an answer and are not part of it.
+    pub stops: Vec<String>,
+    /// Most tokens of an answer; `None` for as many as there is room for.
+    pub limit: Option<usize>,
+    /// The mark of thinking that the text ends with.
+    pub opening: String,
+    /// Whether thinking is told from answers.
+    pub has_thinking: bool,
+    /// Set when nobody waits for the answer any more.
+    pub stop: InterruptFlag,
+}
+
+/// A request, and where its events go.
+pub(crate) struct Work {
+    pub request: Request,
+    pub events: UnboundedSender<Event>,
+}
+
+/// What happens to a request. Where the receiver is gone, the request's flag is to be set.
+pub(crate) enum Event {
+    /// A session has begun to read it, of which it had so many tokens already.
+    Begun { cached: usize },
+    /// How far the reading is: tokens of the text that are read, and the time for them.
+    Reading { processed: usize, elapsed: Duration },
+    /// A part of an answer, by its number.
+    Text { answer: usize, split: Split },
+    /// An answer is complete.
+    Answered { answer: usize, result: Answer },
+    /// All answers are complete.
+    Done,
+    /// The request failed. Nothing follows.
+    Failed(EngineError),
+}
+
+/// What an answer has cost, and how it ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub stop: Stop,
+    /// Tokens of the answer, with the one that ended it.
+    pub tokens: usize,
+    pub elapsed: Duration,
+    /// What was read for it: nothing, where it is not the first.
+    pub read: usize,
+    pub reading: Duration,
+}
+
+/// Answers a request. An error is told as an event, too.
+pub(super) fn answer(service: &Service, session: &mut Session, work: &Work) {
+    session.set_interrupt(&work.request.stop);
+    let event = match try_answer(service, session, work) {
+        Ok(()) => Event::Done,
+        Err(error) => {
+            if !error.is_interrupt() {
+                service.counts.failed();
+            }
+            Event::Failed(error)
+        }
+    };
+    let _ = work.events.send(event);
+}
+
+fn try_answer(service: &Service, session: &mut Session, work: &Work) -> Result<(), EngineError> {
+    let request = &work.request;
+    let mut turn = service.turns.begin(&request.stop);
+    let (read, reading) = read_text(service, session, work, &mut turn)?;
+    for answer in 0..request.answers {
+        // Goes back to where the text ends.
+        read_until(session, request, request.tokens.len(), &mut turn, &mut |_| ())?;
+        let sampling = SamplerOptions {
+            seed: request.sampling.seed.wrapping_add(answer as u64),
+            ..request.sampling.clone()
+        };
+        let generated = write_answer(service, session, work, answer, sampling, &mut turn)?;
+        let ended = usize::from(matches!(generated.stop, Stop::EndToken(_)));
+        let (tokens, elapsed) = (generated.tokens.len() + ended, generated.elapsed);
+        service.counts.answered(tokens, elapsed);
+        request.stop.check()?;
+        let (read, reading) = if answer == 0 { (read, reading) } else { (0, Duration::ZERO) };
+        let result = Answer { stop: generated.stop, tokens, elapsed, read, reading };
+        let _ = work.events.send(Event::Answered { answer, result });
+    }
+    Ok(())
+}
+
+/// Reads the text, its documents first, as far as the session does not have it. Returns how many tokens were read, and the
+/// time for them.
+fn read_text(
+    service: &Service,
+    session: &mut Session,
+    work: &Work,
+    turn: &mut Turn,
+) -> Result<(usize, Duration), EngineError> {
+    let (request, started) = (&work.request, Instant::now());
+    let size = request.tokens.len();
+    let mut cached = session.kept_of(&request.tokens);
+    if let Some(cache) = &service.options.cache
+        && let Some(found) = cache.restore_longest(session, &request.tokens)?
+    {
+        cached = found;
+    }
+    let _ = work.events.send(Event::Begun { cached });
+    let ends = [request.documents, size];
+    for end in ends.into_iter().filter(|end| *end > cached) {
+        let before = session.kept_of(&request.tokens[..end]);
+        let begun = Instant::now();
+        read_until(session, request, end, turn, &mut |progress| {
+            let processed = before + (progress.share * (end - before) as f64) as usize;
+            let _ = work.events.send(Event::Reading { processed, elapsed: started.elapsed() });
+        })?;
+        if let Some(cache) = &service.options.cache {
+            // What is wrong with the disk does not matter to the answer.
+            let _ = cache.keep(session, &service.options.documents.names, begun.elapsed());
+        }
+    }
+    service.counts.read(cached, size - cached, started.elapsed());
+    Ok((size - cached, started.elapsed()))
+}
+
+/// Reads the first `end` tokens of a request, piece by piece.
+fn read_until(
+    session: &mut Session,
+    request: &Request,
+    end: usize,
+    turn: &mut Turn,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), EngineError> {
+    let mut reading = session.read(&request.tokens[..end])?;
+    while let Some(now) = reading.step()? {
+        progress(now);
+        turn.piece_done(Piece::Reading, &request.stop);
+    }
+    Ok(())
+}
+
+/// Writes one answer behind the text.
+fn write_answer(
+    service: &Service,
+    session: &mut Session,
+    work: &Work,
+    answer: usize,
+    sampling: SamplerOptions,
+    turn: &mut Turn,
+) -> Result<Generated, EngineError> {
+    let request = &work.request;
+    let mut sampler = Sampler::new(sampling)?;
+    request.tokens.iter().for_each(|token| sampler.accept(*token));
+    let mut thinking = ThinkingStream::default();
+    let tell = |split: Split| {
+        if !split.thinking.is_empty() || !split.answer.is_empty() {
+            let _ = work.events.send(Event::Text { answer, split });
+        }
+    };
+    let mut split = |text: &str| match request.has_thinking {
+        true => thinking.push(text),
+        false => Split { answer: text.to_owned(), ..Split::default() },
+    };
+    tell(split(&request.opening));
+    let mut on_text = |text: &str| {
+        tell(split(text));
+        turn.piece_done(Piece::Answer, &request.stop);
+        if request.stop.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let (tokenizer, limit) = (service.format.tokenizer(), request.limit.unwrap_or(usize::MAX));
+    let generated = generate(session, tokenizer, &mut sampler, &request.stops, limit, &mut on_text)?;
+    if request.has_thinking {
+        tell(thinking.finish());
+    }
+    Ok(generated)
+}
