@@ -60,6 +60,8 @@ pub const KNOWN: &[Known] = &[
     setting("min-p", Scope::Session),
     setting("repeat-penalty", Scope::Session),
     setting("repeat-last-n", Scope::Session),
+    setting("presence-penalty", Scope::Session),
+    setting("frequency-penalty", Scope::Session),
     setting("seed", Scope::Session),
     setting("think", Scope::Answers),
     setting("sources", Scope::Answers),

@@ -260,6 +260,11 @@ fn negative_numbers_mean_what_they_mean_in_llama_cpp() {
     for (flags, part) in [
         (["--repeat-last-n", "-2"], "--repeat-last-n -2: not a number of tokens"),
         (["-n", "-3"], "-n -3: not a number of tokens"),
+        (["--presence-penalty", "inf"], "presence-penalty is inf, but must be finite"),
+        (["--frequency-penalty", "nan"], "frequency-penalty is NaN, but must be finite"),
+        (["--logit-bias", "15043"], "--logit-bias 15043: not a token and its bias"),
+        (["--logit-bias", "x+1"], "--logit-bias x+1: not a token and its bias"),
+        (["--logit-bias", "3+inf"], "logit-bias is inf, but must be finite, or -inf"),
         (["--temp", "nan"], "temperature is NaN, but must be 0 or more"),
         (["--temp", "inf"], "temperature is inf"),
     ] {
@@ -267,4 +272,29 @@ fn negative_numbers_mean_what_they_mean_in_llama_cpp() {
     }
     let out = chat(&[], &["/set repeat-last-n -1", "/set top-k -1", "/set n -2", "/set"]).ok();
     assert_eq!(["repeat-last-n", "top-k", "n"].map(|name| setting(&out, name)[0]), ["-1", "0", "-1"]);
+}
+
+#[test]
+fn tokens_can_be_banned_and_penalised() {
+    let document = file("banned.txt", DOCUMENT);
+    let ids: Vec<u32> =
+        serde_json::from_str(&longhand(&["tokenize", "-q", "-p", NUMBER_IS]).ok()).expect("an array");
+    let banned: Vec<String> = ids[ids.len() / 2..].iter().map(|id| format!("{id}-inf")).collect();
+    let out = longhand(&["ask", "-f", &document, "--logit-bias", &banned.join(","), NUMBER]).ok();
+    assert!(out != format!("{NUMBER_IS}\n"), "{out}");
+    let beyond = longhand(&["ask", "--logit-bias", "999999+1", NUMBER]);
+    beyond.assert_failed(1, "logit-bias for token 999999: the model's tokens are 0 to 2047");
+    // Each is a flag, a setting of a chat, and a part of what is kept.
+    let flags = ["--presence-penalty", "-0.5", "--logit-bias", "5+1", "--logit-bias", "6-inf"];
+    let out = chat(&flags, &["/set"]).ok();
+    let all = ["presence-penalty", "frequency-penalty", "logit-bias"].map(|name| setting(&out, name)[0]);
+    assert_eq!(all, ["-0.5", "0", "5+1,6-inf"]);
+    let path = scratch("biased").join("session");
+    let session = ["chat", "--session", path.to_str().expect("text")];
+    let input = format!("/set frequency-penalty 0.25\n/set logit-bias 7-1.5\n{NUMBER}\n");
+    longhand_with_input(&session, input.as_bytes()).ok();
+    let out = longhand_with_input(&session, b"/set\n").ok();
+    assert_eq!(["frequency-penalty", "logit-bias"].map(|name| setting(&out, name)[0]), ["0.25", "7-1.5"]);
+    let out = chat(&[], &["/set logit-bias 7-1.5", "/set logit-bias off", "/set"]).ok();
+    assert_eq!(setting(&out, "logit-bias")[0], "off");
 }

@@ -71,9 +71,11 @@ impl Chat {
     /// Samples otherwise from now on. The random numbers begin again at the seed.
     ///
     /// # Errors
-    /// Where an option makes no sense. Nothing has changed then.
+    /// Where an option makes no sense, or biases a token that the model does not have. Nothing has changed then.
     pub fn set_sampling(&mut self, options: SamplerOptions) -> Result<(), EngineError> {
-        self.sampler = Sampler::new(options)?;
+        let sampler = Sampler::new(options)?;
+        sampler.check_vocabulary(self.session.engine().spec().n_vocab)?;
+        self.sampler = sampler;
         self.go_back(usize::MAX);
         Ok(())
     }

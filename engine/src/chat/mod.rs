@@ -33,7 +33,7 @@ use sources::Sources;
 
 use crate::model::ChatFormat;
 use crate::session::generate::sampler::{Sampler, SamplerOptions};
-use crate::session::generate::{Begun, Generated, Stop, go_on};
+use crate::session::generate::{Begun, GenerateOptions, Generated, Piece, Stop, go_on};
 use crate::session::{common_prefix, snapshot};
 use crate::{EngineError, Hint, Progress, Session, SessionOptions, setup};
 
@@ -212,10 +212,12 @@ impl Chat {
         let format = session.engine().model().chat_format()?;
         let format =
             options.thinking.map_or_else(|| Ok(format.clone()), |thinks| format.with_thinking(thinks))?;
+        let sampler = Sampler::new(options.sampling)?;
+        sampler.check_vocabulary(session.engine().spec().n_vocab)?;
         Ok(Chat {
             session,
             format,
-            sampler: Sampler::new(options.sampling)?,
+            sampler,
             answer_limit: options.answer_limit,
             messages: options.preamble.system().map(Message::system).into_iter().collect(),
             preamble: options.preamble,
@@ -466,24 +468,23 @@ impl Chat {
     ) -> Result<Generated, EngineError> {
         let start = self.turns.last().map_or(self.timeline.len(), |turn| turn.answer);
         let (prompt, tokens) = self.timeline.split_at(start);
-        let stops: Vec<String> =
-            self.format.template().stop_strings().iter().map(|stop| (*stop).to_owned()).collect();
+        let stops = self.format.template().stop_strings().iter().map(|stop| (*stop).to_owned()).collect();
         let opening = self.format.thinking_begun_by(prompt);
         let mut is_begun = !tokens.is_empty();
         if !is_begun && !opening.is_empty() {
             // Whether the caller wants more is asked with the next piece.
             let _ = on_text(&opening);
         }
-        let mut on_token = |piece: &str| {
-            let piece = if is_begun { piece } else { piece.trim_start() };
-            is_begun |= !piece.is_empty();
-            on_text(piece)
+        let mut on_piece = |piece: Piece| {
+            let text = if is_begun { piece.text } else { piece.text.trim_start() };
+            is_begun |= !text.is_empty();
+            on_text(text)
         };
         let limit = self.answer_limit.map_or(usize::MAX, |limit| limit.saturating_add(tokens.len()));
+        let options = GenerateOptions { stops, limit, ..GenerateOptions::default() };
         let begun = Begun { tokens, unread };
         let (tokenizer, sampler) = (self.format.tokenizer(), &mut self.sampler);
-        let mut generated =
-            go_on(&mut self.session, tokenizer, sampler, &stops, begun, limit, &mut on_token)?;
+        let mut generated = go_on(&mut self.session, tokenizer, sampler, &options, begun, &mut on_piece)?;
         generated.text.insert_str(0, &opening);
         // The tokens of a stop sequence are not part of the answer; where rows were evicted they cannot be
         // taken back.

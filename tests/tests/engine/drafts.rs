@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ggml::Type;
 use longhand::testing::kv::PolicyChoice;
 use longhand::{Chat, ChatOptions, Engine, EngineError, Generated, SamplerOptions, Session, SessionOptions};
-use longhand::{DraftCounts, InterruptFlag, Sampler, generate};
+use longhand::{DraftCounts, GenerateOptions, InterruptFlag, Piece, Sampler, generate, generate_with};
 use models::tokenizer::Tokenizer;
 use tests::fixtures::{
     Random, bounded_policies, embedded_model, family_model, golden_cases, golden_model, max_difference,
@@ -182,27 +182,73 @@ fn answers_are_the_same_with_drafts() {
     }
 }
 
-/// Drawn at random, answers are the same too: every token is drawn from its own logits, with the same random numbers.
+/// Drawn at random, answers are the same too: every token is drawn from its own logits, with the same random numbers, penalties
+/// and biases. So are log-probabilities, but for rounding.
 #[test]
 fn random_answers_are_the_same_with_drafts() {
     let engine = tiny_model();
     let tokenizer = Tokenizer::from_gguf(engine.file()).expect("a tokenizer");
     let piece = random_tokens(&engine, 12, 4);
-    let options_of =
-        |seed| SamplerOptions { temperature: 0.3, repeat_penalty: 1.05, seed, ..SamplerOptions::default() };
-    let mut used = 0;
-    for seed in 0..3 {
-        let [steps, at_once] = [0, 15].map(|draft| {
-            let mut session = session(&engine, SessionOptions { draft, ..options(300, "full") });
-            sync(&mut session, &piece.repeat(4));
-            let mut sampler = Sampler::new(options_of(seed)).expect("a sampler");
-            let mut go_on = |_: &str| ControlFlow::Continue(());
-            generate(&mut session, &tokenizer, &mut sampler, &[], 80, &mut go_on).expect("an answer")
-        });
-        assert_eq!(at_once.tokens, steps.tokens, "{seed}");
-        used += at_once.drafts.used;
+    let of_seed = |seed| SamplerOptions { temperature: 0.3, seed, ..SamplerOptions::default() };
+    let banned = piece[5];
+    let all_of = |seed| SamplerOptions {
+        repeat_penalty: 1.05,
+        presence_penalty: 0.01,
+        frequency_penalty: -0.01,
+        logit_bias: vec![(piece[2], 0.1), (banned, f32::NEG_INFINITY)],
+        ..of_seed(seed)
+    };
+    let options_with = |logprobs| GenerateOptions { limit: 80, logprobs, ..GenerateOptions::default() };
+    for sampling in [&of_seed as &dyn Fn(u64) -> SamplerOptions, &all_of] {
+        let mut used = 0;
+        for seed in 0..3 {
+            let [steps, at_once] = [0, 15].map(|draft| {
+                let mut session = session(&engine, SessionOptions { draft, ..options(300, "full") });
+                sync(&mut session, &piece.repeat(4));
+                let mut sampler = Sampler::new(sampling(seed)).expect("a sampler");
+                let (mut came, mut logprobs) = (Vec::new(), Vec::new());
+                let mut on_piece = |piece: Piece| {
+                    came.extend(piece.token);
+                    logprobs.extend(piece.logprobs.cloned());
+                    ControlFlow::Continue(())
+                };
+                let options = options_with(Some(3));
+                let answer = generate_with(&mut session, &tokenizer, &mut sampler, &options, &mut on_piece);
+                let answer = answer.expect("an answer");
+                assert_eq!(answer.tokens, came);
+                assert!(came.iter().eq(logprobs.iter().map(|one| &one.token.token)));
+                (answer, logprobs)
+            });
+            assert_eq!(at_once.0.tokens, steps.0.tokens, "{seed}");
+            assert!(sampling(seed).logit_bias.is_empty() || !steps.0.tokens.contains(&banned));
+            for (a, b) in at_once.1.iter().zip(&steps.1) {
+                assert!((a.token.logprob - b.token.logprob).abs() < 10.0 * tolerance(true), "{a:?} {b:?}");
+                assert_eq!((a.top.len(), b.top.len()), (3, 3));
+            }
+            used += at_once.0.drafts.used;
+        }
+        assert!(used > 3, "{used}");
     }
-    assert!(used > 3, "{used}");
+}
+
+/// What is not in the vocabulary cannot be biased, and an answer of which every token is banned is an error.
+#[test]
+fn biases_that_leave_nothing_are_errors() {
+    let engine = tiny_model();
+    let tokenizer = Tokenizer::from_gguf(engine.file()).expect("a tokenizer");
+    let n_vocab = engine.spec().n_vocab as u32;
+    for (bias, words) in [
+        (vec![(n_vocab, 1.0)], "logit-bias for token"),
+        ((0..n_vocab).map(|token| (token, f32::NEG_INFINITY)).collect(), "biases ban all tokens"),
+    ] {
+        let mut session = session(&engine, options(300, "full"));
+        sync(&mut session, &random_tokens(&engine, 12, 4));
+        let options = SamplerOptions { logit_bias: bias, ..SamplerOptions::greedy() };
+        let mut sampler = Sampler::new(options).expect("a sampler");
+        let mut go_on = |_: &str| ControlFlow::Continue(());
+        let error = generate(&mut session, &tokenizer, &mut sampler, &[], 80, &mut go_on).expect_err(words);
+        assert!(error.to_string().contains(words), "{error}");
+    }
 }
 
 /// An answer that begins just before rows are evicted is drafted like others.

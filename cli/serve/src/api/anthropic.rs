@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
-use longhand::{Message, Stop};
+use longhand::{GenerateOptions, Message, Stop};
 use serde_json::{Map, Value, json};
 
 use super::Answered;
@@ -39,17 +39,15 @@ async fn try_answer(shared: &Shared, request: Request) -> Answered {
     let is_stream = fields.take("stream")?.unwrap_or(false);
     let limit: usize = fields.need("max_tokens")?;
     let stops = submit::stops(&mut fields, "stop_sequences")?;
-    let wanted = Wanted { limit: Some(limit), stops, ..Wanted::of(&mut fields, &[])? };
+    let wanted = Wanted::of(&mut fields, &[])?;
+    let options = GenerateOptions { stops: stops.clone(), limit, ..wanted.options };
+    let wanted = Wanted { options, ..wanted };
     let documents = documents(service, &mut fields)?;
     let (messages, thinks) = conversation(&mut fields)?;
     fields.end(HARMLESS)?;
     let text = submit::render(service, &documents, thinks, messages).await?;
-    let head = Head {
-        id: new_id("msg_"),
-        model: service.name().to_owned(),
-        prompt: text.tokens.len(),
-        stops: wanted.stops.clone(),
-    };
+    let head =
+        Head { id: new_id("msg_"), model: service.name().to_owned(), prompt: text.tokens.len(), stops };
     let events = submit::submit(service, text, wanted)?;
     if is_stream {
         let writer = Stream { head, cached: 0, block: None, blocks: 0 };

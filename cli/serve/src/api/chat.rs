@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
+use longhand::{LogProb, TokenLogProbs};
 use serde_json::{Map, Value, json};
 
 use super::Answered;
@@ -59,7 +60,8 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     let mut fields = Fields::new(shared.object(request).await?);
     let messages = fields::messages(fields.need("messages")?)?;
     let streaming = Streaming::of(&mut fields)?;
-    let wanted = Wanted::of(&mut fields, &["max_tokens", "max_completion_tokens"])?;
+    let mut wanted = Wanted::of(&mut fields, &["max_tokens", "max_completion_tokens"])?;
+    wanted.options.logprobs = logprobs(&mut fields)?;
     let documents = documents(service, &mut fields)?;
     let thinks = thinking(&mut fields)?;
     refuse_shapes(&mut fields)?;
@@ -67,7 +69,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     let text = submit::render(service, &documents, thinks, messages).await?;
     let (prompt, answers) = (text.tokens.len(), wanted.answers);
     let events = submit::submit(service, text, wanted)?;
-    let head = Head { id: new_id("chatcmpl-"), created: now(), model: service.name().to_owned() };
+    let head = Head { id: new_id("chatcmpl-"), created: now(), service: service.clone() };
     if streaming.is_wanted {
         let writer = Stream { head, streaming, prompt, answers, cached: 0, tokens: 0 };
         return Ok(stream::response(events, writer, shared.ping()));
@@ -125,17 +127,49 @@ fn refuse_shapes(fields: &mut Fields) -> Result<(), ApiError> {
     fields.take::<bool>("parallel_tool_calls").map(|_| ())
 }
 
+/// How many of the most likely tokens are told beside each token of an answer, if anything is.
+fn logprobs(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
+    /// OpenAI's limit.
+    const MOST: usize = 20;
+    let is_wanted = fields.take("logprobs")?.unwrap_or(false);
+    let top = fields.take("top_logprobs")?.unwrap_or(0);
+    match top {
+        0..=MOST => Ok(is_wanted.then_some(top)),
+        _ => {
+            Err(ApiError::field("top_logprobs", format!("top_logprobs is {top}, but must be at most {MOST}")))
+        }
+    }
+}
+
 /// What every part of a response begins with.
 struct Head {
     id: String,
     created: u64,
-    model: String,
+    service: Arc<Service>,
 }
 
 impl Head {
     fn object(&self, kind: &str, choices: Value) -> Value {
-        let Head { id, created, model } = self;
-        json!({"id": id, "object": kind, "created": created, "model": model, "choices": choices})
+        let Head { id, created, service } = self;
+        json!({"id": id, "object": kind, "created": created, "model": service.name(), "choices": choices})
+    }
+
+    /// Tokens and how likely the model found them; `null` where there are none.
+    fn logprobs(&self, tokens: &[TokenLogProbs]) -> Value {
+        let tokenizer = self.service.format().tokenizer();
+        let entry = |one: &LogProb| {
+            // Control tokens have no bytes, but a name.
+            let name = || tokenizer.token_text(one.token).unwrap_or_default().as_bytes();
+            let bytes =
+                tokenizer.token_bytes(one.token).filter(|bytes| !bytes.is_empty()).unwrap_or_else(name);
+            json!({"token": String::from_utf8_lossy(&bytes), "logprob": one.logprob, "bytes": bytes})
+        };
+        let content = tokens.iter().map(|one| {
+            let mut token = entry(&one.token);
+            token["top_logprobs"] = one.top.iter().map(entry).collect();
+            token
+        });
+        if tokens.is_empty() { Value::Null } else { json!({"content": content.collect::<Value>()}) }
     }
 
     fn whole(&self, prompt: usize, whole: &Whole) -> Value {
@@ -145,7 +179,8 @@ impl Head {
                 message["reasoning_content"] = answer.thinking.as_str().into();
             }
             let reason = finish_reason(&answer.result.stop);
-            json!({"index": index, "message": message, "logprobs": null, "finish_reason": reason})
+            let logprobs = self.logprobs(&answer.logprobs);
+            json!({"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason})
         });
         let mut response = self.object("chat.completion", choices.collect());
         response["usage"] = usage(prompt, whole.cached, whole.tokens());
@@ -193,10 +228,14 @@ impl Writer for Stream {
                 vec![chunk]
             }
             Event::Reading { .. } => Vec::new(),
-            Event::Text { answer, split } => {
+            Event::Text { answer, split, logprobs } => {
+                let mut delta = Map::new();
                 let parts = [("reasoning_content", split.thinking), ("content", split.answer)];
                 let parts = parts.into_iter().filter(|(_, text)| !text.is_empty());
-                parts.map(|(name, text)| self.chunk(answer, json!({ name: text }), None)).collect()
+                delta.extend(parts.map(|(name, text)| (name.to_owned(), text.into())));
+                let mut chunk = self.chunk(answer, Value::Object(delta), None);
+                chunk["choices"][0]["logprobs"] = self.head.logprobs(logprobs.as_slice());
+                vec![chunk]
             }
             Event::Answered { answer, result } => {
                 self.tokens += result.tokens;

@@ -103,7 +103,7 @@ impl Writer for Stream {
                 Vec::new()
             }
             Event::Reading { .. } => Vec::new(),
-            Event::Text { answer, split } => vec![self.head.choice(answer, &split.answer, None)],
+            Event::Text { answer, split, .. } => vec![self.head.choice(answer, &split.answer, None)],
             Event::Answered { answer, result } => {
                 self.tokens += result.tokens;
                 let mut chunk = self.head.choice(answer, "", Some(finish_reason(&result.stop)));

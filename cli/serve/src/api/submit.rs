@@ -1,8 +1,9 @@
 //! From a conversation to events: what all interfaces share.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use longhand::{EngineError, InterruptFlag, Message, SamplerOptions};
+use longhand::{EngineError, GenerateOptions, InterruptFlag, Message, SamplerOptions};
 use tokio::sync::mpsc;
 use tokio::task;
 
@@ -15,8 +16,7 @@ use crate::service::{Documents, Event, Request, Service, Work};
 pub(super) struct Wanted {
     pub answers: usize,
     pub sampling: SamplerOptions,
-    pub stops: Vec<String>,
-    pub limit: Option<usize>,
+    pub options: GenerateOptions,
 }
 
 /// A text that is to be answered: its tokens, and how many of them are shared documents.
@@ -63,6 +63,9 @@ impl Wanted {
             repeat_last_n: fields
                 .take("repeat_last_n")?
                 .map_or(usual.repeat_last_n, |n: i64| usize::try_from(n).unwrap_or(usize::MAX)),
+            presence_penalty: fields.take("presence_penalty")?.unwrap_or(usual.presence_penalty),
+            frequency_penalty: fields.take("frequency_penalty")?.unwrap_or(usual.frequency_penalty),
+            logit_bias: logit_bias(fields)?,
             // A negative seed is any.
             seed: match fields.take::<i64>("seed")? {
                 Some(seed) if seed >= 0 => seed.unsigned_abs(),
@@ -78,8 +81,27 @@ impl Wanted {
             // llama.cpp's server takes -1 for no limit.
             limit = fields.take(name)?.map_or(limit, |tokens: i64| usize::try_from(tokens).ok());
         }
-        Ok(Wanted { answers, sampling, stops: stops(fields, "stop")?, limit })
+        let (stops, limit) = (stops(fields, "stop")?, limit.unwrap_or(usize::MAX));
+        Ok(Wanted {
+            answers,
+            sampling,
+            options: GenerateOptions { stops, limit, ..GenerateOptions::default() },
+        })
     }
+}
+
+/// Tokens by their numbers, and what is added to their logits.
+fn logit_bias(fields: &mut Fields) -> Result<Vec<(u32, f32)>, ApiError> {
+    let biases: HashMap<String, f32> = fields.take("logit_bias")?.unwrap_or_default();
+    let token = |(token, bias): (String, f32)| match token.parse() {
+        Ok(token) => Ok((token, bias)),
+        Err(_) => {
+            Err(ApiError::field("logit_bias", format!("logit_bias: {token:?} is not the number of a token")))
+        }
+    };
+    let mut biases = biases.into_iter().map(token).collect::<Result<Vec<_>, ApiError>>()?;
+    biases.sort_unstable_by_key(|(token, _)| *token);
+    Ok(biases)
 }
 
 /// Sequences that end an answer: one, or a list.
@@ -172,18 +194,10 @@ pub(super) fn submit(service: &Arc<Service>, text: Text, wanted: Wanted) -> Resu
     let (sender, receiver) = mpsc::unbounded_channel::<Event>();
     let stop = InterruptFlag::new();
     let Text { tokens, documents, opening, has_thinking, stops } = text;
-    let Wanted { answers, sampling, stops: more, limit } = wanted;
-    let request = Request {
-        stops: stops.into_iter().chain(more).collect(),
-        stop: stop.clone(),
-        tokens,
-        documents,
-        answers,
-        sampling,
-        limit,
-        opening,
-        has_thinking,
-    };
+    let Wanted { answers, sampling, mut options } = wanted;
+    options.stops.extend(stops);
+    let request =
+        Request { stop: stop.clone(), tokens, documents, answers, sampling, options, opening, has_thinking };
     service.submit(Work { request, events: sender })?;
     Ok(Events::new(receiver, stop))
 }

@@ -1,8 +1,9 @@
 //! Answers that are sent when they are complete, and what all interfaces tell of an answer.
 
+use std::mem::take;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use longhand::Stop;
+use longhand::{Stop, TokenLogProbs};
 use serde_json::{Value, json};
 
 use crate::http::error::ApiError;
@@ -21,6 +22,8 @@ pub(super) struct Whole {
 pub(super) struct WholeAnswer {
     pub thinking: String,
     pub text: String,
+    /// Of its tokens, if they were asked for.
+    pub logprobs: Vec<TokenLogProbs>,
     pub result: Answer,
 }
 
@@ -31,18 +34,23 @@ impl Whole {
     /// The request's own, or the server goes down.
     pub(super) async fn collect(mut events: Events) -> Result<Whole, ApiError> {
         let mut whole = Whole::default();
-        let (mut thinking, mut text) = (String::new(), String::new());
+        let (mut thinking, mut text, mut all) = (String::new(), String::new(), Vec::new());
         while let Some(event) = events.next().await {
             match event {
                 Event::Begun { cached } => whole.cached = cached,
                 Event::Reading { .. } => {}
-                Event::Text { split, .. } => {
+                Event::Text { split, logprobs, .. } => {
                     thinking += &split.thinking;
                     text += &split.answer;
+                    all.extend(logprobs);
                 }
                 Event::Answered { result, .. } => {
-                    let (thinking, text) = (std::mem::take(&mut thinking), std::mem::take(&mut text));
-                    whole.answers.push(WholeAnswer { thinking, text, result });
+                    whole.answers.push(WholeAnswer {
+                        thinking: take(&mut thinking),
+                        text: take(&mut text),
+                        logprobs: take(&mut all),
+                        result,
+                    });
                 }
                 Event::Done => return Ok(whole),
                 Event::Failed(error) => return Err(error.into()),

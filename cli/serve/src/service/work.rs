@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use longhand::text::{Split, ThinkingStream};
 use longhand::{
-    EngineError, Generated, InterruptFlag, Progress, Sampler, SamplerOptions, Session, Stop, generate,
+    EngineError, GenerateOptions, Generated, InterruptFlag, Progress, Sampler, SamplerOptions, Session, Stop,
+    TokenLogProbs, generate_with,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -23,10 +24,8 @@ pub(crate) struct Request {
     pub answers: usize,
     /// How they are sampled. Each of several answers has a seed of its own.
     pub sampling: SamplerOptions,
-    /// Sequences that end an answer and are not part of it.
-    pub stops: Vec<String>,
-    /// Most tokens of an answer; `None` for as many as there is room for.
-    pub limit: Option<usize>,
+    /// What ends them, and what is told of their tokens.
+    pub options: GenerateOptions,
     /// The mark of thinking that the text ends with.
     pub opening: String,
     /// Whether thinking is told from answers.
@@ -47,8 +46,8 @@ pub(crate) enum Event {
     Begun { cached: usize },
     /// How far the reading is: tokens of the text that are read, and the time for them.
     Reading { processed: usize, elapsed: Duration },
-    /// A part of an answer, by its number.
-    Text { answer: usize, split: Split },
+    /// What a token adds to an answer, by the answer's number, and how likely the model found it, if that was asked for.
+    Text { answer: usize, split: Split, logprobs: Option<TokenLogProbs> },
     /// An answer is complete.
     Answered { answer: usize, result: Answer },
     /// All answers are complete.
@@ -170,25 +169,25 @@ fn write_answer(
     let mut sampler = Sampler::new(sampling)?;
     request.tokens.iter().for_each(|token| sampler.accept(*token));
     let mut thinking = ThinkingStream::default();
-    let tell = |split: Split| {
-        if !split.thinking.is_empty() || !split.answer.is_empty() {
-            let _ = work.events.send(Event::Text { answer, split });
+    let tell = |split: Split, logprobs: Option<&TokenLogProbs>| {
+        if !split.thinking.is_empty() || !split.answer.is_empty() || logprobs.is_some() {
+            let _ = work.events.send(Event::Text { answer, split, logprobs: logprobs.cloned() });
         }
     };
     let mut split = |text: &str| match request.has_thinking {
         true => thinking.push(text),
         false => Split { answer: text.to_owned(), ..Split::default() },
     };
-    tell(split(&request.opening));
-    let mut on_text = |text: &str| {
-        tell(split(text));
+    tell(split(&request.opening), None);
+    let mut on_piece = |piece: longhand::Piece| {
+        tell(split(piece.text), piece.logprobs);
         turn.piece_done(Piece::Answer, &request.stop);
         if request.stop.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let (tokenizer, limit) = (service.format.tokenizer(), request.limit.unwrap_or(usize::MAX));
-    let generated = generate(session, tokenizer, &mut sampler, &request.stops, limit, &mut on_text)?;
+    let tokenizer = service.format.tokenizer();
+    let generated = generate_with(session, tokenizer, &mut sampler, &request.options, &mut on_piece)?;
     if request.has_thinking {
-        tell(thinking.finish());
+        tell(thinking.finish(), None);
     }
     Ok(generated)
 }

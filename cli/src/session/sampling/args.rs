@@ -32,6 +32,16 @@ pub struct SamplingArgs {
     /// Penalty on recent tokens; 1 is off [default: 1, or that of the model file in a chat without documents]
     #[arg(long)]
     pub repeat_penalty: Option<f32>,
+    /// Penalty on recent tokens, however often they came; 0 is off [default: 0]
+    #[arg(long, allow_negative_numbers = true)]
+    pub presence_penalty: Option<f32>,
+    /// Penalty on recent tokens, for each time that they came; 0 is off [default: 0]
+    #[arg(long, allow_negative_numbers = true)]
+    pub frequency_penalty: Option<f32>,
+    /// Makes a token likelier, less likely or impossible: TOKEN+1, TOKEN-1, TOKEN-inf, where TOKEN is a number that
+    /// `longhand tokenize` prints; can be repeated
+    #[arg(long, value_name = "TOKEN+BIAS")]
+    pub logit_bias: Vec<String>,
     /// Number of recent tokens that are penalised; -1 for all, 0 for none [default: that of the model file in chat, or
     /// 64]
     #[arg(long, value_parser = values::integer)]
@@ -52,6 +62,11 @@ impl SamplingArgs {
                 |n: i64, error: Failure| Failure::usage(format!("{flag} {n}: {error}"), error.hint());
             value.map(|n| parse(n).map_err(|error| failed(n, error))).transpose()
         };
+        let logit_bias = self.logit_bias.iter().flat_map(|text| text.split(',')).map(|text| {
+            sampling::logit_bias(text)
+                .map_err(|error| Failure::usage(format!("--logit-bias {text}: {error}"), error.hint()))
+        });
+        let logit_bias = logit_bias.collect::<Result<Vec<_>, _>>()?;
         let values = Values {
             temperature: self.temp,
             top_k: of("--top-k", self.top_k, sampling::top_k)?,
@@ -59,6 +74,9 @@ impl SamplingArgs {
             min_p: self.min_p,
             repeat_penalty: self.repeat_penalty,
             repeat_last_n: of("--repeat-last-n", self.repeat_last_n, sampling::repeat_last_n)?,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            logit_bias: Some(logit_bias).filter(|biases| !biases.is_empty()),
             seed: self.seed.and_then(sampling::seed),
             answer_limit: of("-n", self.n_predict, sampling::answer_limit)?,
         };

@@ -33,6 +33,10 @@ pub struct Values {
     pub repeat_penalty: Option<f32>,
     /// [`NO_LIMIT`] for all tokens.
     pub repeat_last_n: Option<usize>,
+    pub presence_penalty: Option<f32>,
+    pub frequency_penalty: Option<f32>,
+    /// Tokens and what is added to their logits; [`f32::NEG_INFINITY`] bans one.
+    pub logit_bias: Option<Vec<(u32, f32)>>,
     pub seed: Option<u64>,
     /// Most tokens of an answer, or [`NO_LIMIT`].
     pub answer_limit: Option<usize>,
@@ -58,7 +62,7 @@ macro_rules! number {
         Setting {
             names: $names,
             help: $help,
-            key: Some($key),
+            key: $key,
             show: |values| values.$field.map(|value| value.to_string()),
             set: |values, text| parse(text).map(|value| values.$field = Some(value)),
         }
@@ -82,12 +86,17 @@ macro_rules! signed {
 }
 
 /// All settings.
-pub const SETTINGS: [Setting; 8] = [
-    number!(&["temp", "temperature"], "temp", "0 takes the most likely token", temperature),
+pub const SETTINGS: [Setting; 11] = [
+    number!(&["temp", "temperature"], Some("temp"), "0 takes the most likely token", temperature),
     signed!(&["top-k"], Some("top_k"), "most likely tokens to sample from; 0: all", top_k, top_k),
-    number!(&["top-p"], "top_p", "their total probability", top_p),
-    number!(&["min-p"], "min_p", "least share of the largest probability", min_p),
-    number!(&["repeat-penalty"], "penalty_repeat", "penalty on recent tokens; 1 is off", repeat_penalty),
+    number!(&["top-p"], Some("top_p"), "their total probability", top_p),
+    number!(&["min-p"], Some("min_p"), "least share of the largest probability", min_p),
+    number!(
+        &["repeat-penalty"],
+        Some("penalty_repeat"),
+        "penalty on recent tokens; 1 is off",
+        repeat_penalty
+    ),
     signed!(
         &["repeat-last-n"],
         Some("penalty_last_n"),
@@ -95,6 +104,24 @@ pub const SETTINGS: [Setting; 8] = [
         repeat_last_n,
         repeat_last_n
     ),
+    number!(&["presence-penalty"], None, "penalty on tokens that came; 0 is off", presence_penalty),
+    number!(&["frequency-penalty"], None, "penalty for each time a token came; 0 is off", frequency_penalty),
+    Setting {
+        names: &["logit-bias"],
+        help: "such as 15043+1,29-inf: token 15043 likelier, 29 never; off: none",
+        key: None,
+        show: |values| {
+            let one = |(token, bias): &(u32, f32)| format!("{token}{bias:+}");
+            let all = |biases: &Vec<_>| biases.iter().map(one).collect::<Vec<_>>().join(",");
+            values.logit_bias.as_ref().map(all).map(|text| if text.is_empty() { "off".into() } else { text })
+        },
+        set: |values, text| {
+            let biases =
+                if text == "off" { Ok(Vec::new()) } else { text.split(',').map(logit_bias).collect() };
+            values.logit_bias = Some(biases?);
+            Ok(())
+        },
+    },
     Setting {
         names: &["seed", "s"],
         help: "random seed; -1: another one",
@@ -148,6 +175,18 @@ pub fn repeat_last_n(n: i64) -> Result<usize, Failure> {
     }
 }
 
+/// The token and the bias that `--logit-bias` says, as llama.cpp writes them: `15043+1`, `15043-0.5`, `15043-inf`.
+pub fn logit_bias(text: &str) -> Result<(u32, f32), Failure> {
+    let text = text.trim();
+    let parsed = text
+        .find(['+', '-'])
+        .map(|at| text.split_at(at))
+        .and_then(|(token, bias)| Some((token.parse().ok()?, bias.parse().ok()?)));
+    let hint = "give the number of a token and its bias, such as 15043+1, or 15043-inf for never; `longhand tokenize` prints \
+                the numbers of tokens";
+    parsed.ok_or_else(|| Failure::usage("not a token and its bias", hint))
+}
+
 /// The seed that `--seed` says; `None` for a different one each time.
 pub fn seed(seed: i64) -> Option<u64> {
     u64::try_from(seed).ok()
@@ -173,6 +212,9 @@ impl Values {
             min_p: self.min_p.or(others.min_p),
             repeat_penalty: self.repeat_penalty.or(others.repeat_penalty),
             repeat_last_n: self.repeat_last_n.or(others.repeat_last_n),
+            presence_penalty: self.presence_penalty.or(others.presence_penalty),
+            frequency_penalty: self.frequency_penalty.or(others.frequency_penalty),
+            logit_bias: self.logit_bias.or_else(|| others.logit_bias.clone()),
             seed: self.seed.or(others.seed),
             answer_limit: self.answer_limit.or(others.answer_limit),
         }
@@ -188,6 +230,9 @@ impl Values {
             min_p: self.min_p.unwrap_or(default.min_p),
             repeat_penalty: self.repeat_penalty.unwrap_or(default.repeat_penalty),
             repeat_last_n: self.repeat_last_n.unwrap_or(default.repeat_last_n),
+            presence_penalty: self.presence_penalty.unwrap_or(default.presence_penalty),
+            frequency_penalty: self.frequency_penalty.unwrap_or(default.frequency_penalty),
+            logit_bias: self.logit_bias.clone().unwrap_or(default.logit_bias),
             seed: self.seed.unwrap_or(default.seed),
         }
     }
@@ -253,15 +298,17 @@ impl Values {
 
 /// The values where nothing else says them.
 fn defaults(seed: u64, answer_limit: usize) -> Values {
-    let SamplerOptions { temperature, top_k, top_p, min_p, repeat_penalty, repeat_last_n, .. } =
-        SamplerOptions::default();
+    let options = SamplerOptions::default();
     Values {
-        temperature: Some(temperature),
-        top_k: Some(top_k),
-        top_p: Some(top_p),
-        min_p: Some(min_p),
-        repeat_penalty: Some(repeat_penalty),
-        repeat_last_n: Some(repeat_last_n),
+        temperature: Some(options.temperature),
+        top_k: Some(options.top_k),
+        top_p: Some(options.top_p),
+        min_p: Some(options.min_p),
+        repeat_penalty: Some(options.repeat_penalty),
+        repeat_last_n: Some(options.repeat_last_n),
+        presence_penalty: Some(options.presence_penalty),
+        frequency_penalty: Some(options.frequency_penalty),
+        logit_bias: Some(options.logit_bias),
         seed: Some(seed),
         answer_limit: Some(answer_limit),
     }

@@ -8,6 +8,7 @@
 //! first token.
 
 mod drafts;
+pub(crate) mod logprobs;
 pub(crate) mod sampler;
 
 use std::ops::{AddAssign, ControlFlow};
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use models::tokenizer::Tokenizer;
 
 use self::drafts::Drafts;
+use self::logprobs::TokenLogProbs;
 use crate::session::generate::sampler::Sampler;
 use crate::session::text::TextStream;
 use crate::{EngineError, Hint, Session};
@@ -107,26 +109,99 @@ impl Generated {
     }
 }
 
-/// Generates at most `limit` tokens from where the session stands.
+/// What an answer is generated with, besides its sampler.
 ///
-/// `on_token` is called for every token with the text that may be shown now. That can be empty while a
+/// ```
+/// assert_eq!(longhand::GenerateOptions::default().limit, usize::MAX);
+/// ```
+#[derive(Clone, Debug)]
+pub struct GenerateOptions {
+    /// Texts that end the answer. They are not part of it.
+    pub stops: Vec<String>,
+    /// Most tokens of the answer; [`usize::MAX`] for no limit but the session's context.
+    pub limit: usize,
+    /// How many of the most likely tokens come with each token's log-probability. With `None` no log-probabilities are
+    /// computed.
+    pub logprobs: Option<usize>,
+}
+
+impl Default for GenerateOptions {
+    fn default() -> GenerateOptions {
+        GenerateOptions { stops: Vec::new(), limit: usize::MAX, logprobs: None }
+    }
+}
+
+/// What a token adds to an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    /// The text that may be shown now. It is empty while a character or a possible stop sequence is incomplete.
+    pub text: &'a str,
+    /// The token; `None` with text that was held back when the answer ended.
+    pub token: Option<u32>,
+    /// How likely the model found the token, where that was asked for.
+    pub logprobs: Option<&'a TokenLogProbs>,
+}
+
+/// Generates at most `limit` tokens from where the session stands. [`generate_with`] has more options.
+///
+/// `on_text` is called for every token with the text that may be shown now. That can be empty while a
 /// character or a possible stop sequence is incomplete. It stops the answer by returning
-/// [`ControlFlow::Break`]. The sampler accepts the generated tokens; those of the prompt are the caller's to
-/// accept.
+/// [`ControlFlow::Break`].
 ///
 /// # Errors
-/// If the session's logits are unknown. What the computation fails with, except an interrupt, which ends the
-/// answer as [`Stop::Interrupted`].
+/// As [`generate_with`].
 pub fn generate(
     session: &mut Session,
     tokenizer: &Tokenizer,
     sampler: &mut Sampler,
     stops: &[String],
     limit: usize,
-    on_token: &mut dyn FnMut(&str) -> ControlFlow<()>,
+    on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+) -> Result<Generated, EngineError> {
+    let options = GenerateOptions { stops: stops.to_vec(), limit, ..GenerateOptions::default() };
+    generate_with(session, tokenizer, sampler, &options, &mut |piece| on_text(piece.text))
+}
+
+/// Generates an answer from where the session stands.
+///
+/// `on_piece` is called for every token, and stops the answer by returning [`ControlFlow::Break`]. The sampler accepts the
+/// generated tokens; those of the prompt are the caller's to accept.
+///
+/// ```
+/// use std::ops::ControlFlow;
+///
+/// use longhand::{GenerateOptions, Model, ModelSource, Sampler, SamplerOptions, Setup, SetupOptions, generate_with};
+///
+/// let model = Model::open(ModelSource::Embedded)?;
+/// let mut session = Setup::resolve(&model, &SetupOptions::default(), 0, &mut ())?.start(&mut ())?;
+/// let tokenizer = model.chat_format()?.tokenizer();
+/// session.sync(&tokenizer.encode("Mary's favorite number is", true, false)?, &mut |_| ())?;
+///
+/// let mut sampler = Sampler::new(SamplerOptions::greedy())?;
+/// let options = GenerateOptions { limit: 4, logprobs: Some(2), ..GenerateOptions::default() };
+/// generate_with(&mut session, tokenizer, &mut sampler, &options, &mut |piece| {
+///     if let Some(logprobs) = piece.logprobs {
+///         assert_eq!(logprobs.top.len(), 2);
+///         // The most likely token is taken.
+///         assert_eq!(logprobs.token, logprobs.top[0]);
+///     }
+///     ControlFlow::Continue(())
+/// })?;
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
+///
+/// # Errors
+/// If the session's logits are unknown, a bias is for a token that the model does not have, or all tokens are banned.
+/// What the computation fails with, except an interrupt, which ends the answer as [`Stop::Interrupted`].
+pub fn generate_with(
+    session: &mut Session,
+    tokenizer: &Tokenizer,
+    sampler: &mut Sampler,
+    options: &GenerateOptions,
+    on_piece: &mut dyn FnMut(Piece) -> ControlFlow<()>,
 ) -> Result<Generated, EngineError> {
     let begun = Begun { tokens: &[], unread: None };
-    go_on(session, tokenizer, sampler, stops, begun, limit, on_token)
+    go_on(session, tokenizer, sampler, options, begun, on_piece)
 }
 
 /// An answer that was cut off.
@@ -137,16 +212,15 @@ pub(crate) struct Begun<'a> {
     pub unread: Option<u32>,
 }
 
-/// As [`generate`], for an answer that has begun. The result is the same as if it had not been cut off: all of its
-/// tokens and its text, but only the steps and the time of this part. `limit` is for all of it.
+/// As [`generate_with`], for an answer that has begun. The result is the same as if it had not been cut off: all of its
+/// tokens and its text, but only the steps and the time of this part. The limit is for all of it.
 pub(crate) fn go_on(
     session: &mut Session,
     tokenizer: &Tokenizer,
     sampler: &mut Sampler,
-    stops: &[String],
+    options: &GenerateOptions,
     begun: Begun,
-    limit: usize,
-    on_token: &mut dyn FnMut(&str) -> ControlFlow<()>,
+    on_piece: &mut dyn FnMut(Piece) -> ControlFlow<()>,
 ) -> Result<Generated, EngineError> {
     let mut unread = begun.unread;
     if session.logits().is_empty() && unread.is_none() {
@@ -156,8 +230,10 @@ pub(crate) fn go_on(
             hint: Hint::advice("read the whole text first"),
         });
     }
+    sampler.check_vocabulary(session.engine().spec().n_vocab)?;
     let started = Instant::now();
-    let mut stream = TextStream::new(stops.iter().cloned());
+    let limit = options.limit;
+    let mut stream = TextStream::new(options.stops.iter().cloned());
     let mut logits = Vec::new();
     let (mut tokens, mut text, mut steps) = (begun.tokens.to_vec(), String::new(), 0);
     // Bytes of text behind each token, to find those that a stop sequence consists of.
@@ -186,7 +262,11 @@ pub(crate) fn go_on(
         }
         logits.clear();
         logits.extend_from_slice(decoding.logits());
-        let token = sampler.sample(&mut logits);
+        let token = sampler.sample_allowed(&mut logits).ok_or_else(|| EngineError::Setting {
+            what: "the next token of the answer".into(),
+            reason: "biases ban all tokens".into(),
+            hint: Hint::advice("ban fewer tokens"),
+        })?;
         if tokenizer.is_eog(token) {
             break Stop::EndToken(token);
         }
@@ -201,7 +281,8 @@ pub(crate) fn go_on(
             let before = std::mem::take(&mut shown);
             new = piece.strip_prefix(&before).unwrap_or(new);
         }
-        let flow = on_token(new);
+        let logprobs = options.logprobs.map(|top| TokenLogProbs::new(decoding.logits(), token, top));
+        let flow = on_piece(Piece { text: new, token: Some(token), logprobs: logprobs.as_ref() });
         if let Some(stop) = stream.stopped_by() {
             break Stop::Text(stop.to_owned());
         }
@@ -216,7 +297,8 @@ pub(crate) fn go_on(
     if !rest.is_empty() {
         text.push_str(&rest);
         // The answer is over; whether the caller wants more does not matter any longer.
-        let _ = on_token(rest.strip_prefix(&shown).unwrap_or(&rest));
+        let text = rest.strip_prefix(&shown).unwrap_or(&rest);
+        let _ = on_piece(Piece { text, token: None, logprobs: None });
     }
     let kept = match stop {
         Stop::Text(_) => ends.iter().take_while(|end| **end <= text.len()).count(),

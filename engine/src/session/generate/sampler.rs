@@ -1,6 +1,5 @@
-//! Samples the next token from the logits: repetition penalty, top-k, top-p, min-p, temperature, in this
-//! order (llama.cpp's), then a random draw. The same options, seed and logits give the same tokens on every
-//! machine.
+//! Samples the next token from the logits: biases, penalties, top-k, top-p, min-p, temperature, in this order
+//! (llama.cpp's), then a random draw. The same options, seed and logits give the same tokens on every machine.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -8,7 +7,7 @@ use std::collections::VecDeque;
 use models::random::Random;
 use thiserror::Error;
 
-use crate::Hint;
+use crate::{EngineError, Hint};
 
 /// How tokens are sampled.
 ///
@@ -31,8 +30,16 @@ pub struct SamplerOptions {
     pub min_p: f32,
     /// Divides positive logits of recent tokens and multiplies negative ones; 1 for no penalty.
     pub repeat_penalty: f32,
-    /// Number of recent tokens that are penalised; [`usize::MAX`] for all.
+    /// Number of recent tokens that all three penalties look at; [`usize::MAX`] for all. Recent are the tokens that
+    /// [`Sampler::accept`] was told: in a [`Chat`](crate::Chat) those of the documents and questions too.
     pub repeat_last_n: usize,
+    /// Subtracted from the logit of each recent token, however often it came; 0 for no penalty.
+    pub presence_penalty: f32,
+    /// Subtracted from the logit of a recent token as many times as it came; 0 for no penalty.
+    pub frequency_penalty: f32,
+    /// Tokens and what is added to their logits before anything else; negative infinity bans a token. Several biases of a
+    /// token add up.
+    pub logit_bias: Vec<(u32, f32)>,
     /// Random seed.
     pub seed: u64,
 }
@@ -46,6 +53,9 @@ impl Default for SamplerOptions {
             min_p: 0.05,
             repeat_penalty: 1.0,
             repeat_last_n: 64,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            logit_bias: Vec::new(),
             seed: 0,
         }
     }
@@ -84,7 +94,7 @@ impl SamplerError {
     }
 }
 
-/// Samples tokens. Keeps the recent ones for the repetition penalty.
+/// Samples tokens. Keeps the recent ones for the penalties.
 ///
 /// ```
 /// use longhand::{Sampler, SamplerOptions};
@@ -99,8 +109,8 @@ pub struct Sampler {
     /// Accepted tokens, oldest first, at most `repeat_last_n`.
     recent: VecDeque<u32>,
     random: Random,
-    /// The recent tokens, each once. Like `candidates`, kept between calls so that a step allocates nothing.
-    distinct: Vec<u32>,
+    /// The recent tokens by their ids. Like `candidates`, kept between calls so that a step allocates nothing.
+    sorted: Vec<u32>,
     /// Tokens that may be drawn.
     candidates: Vec<Candidate>,
 }
@@ -128,18 +138,37 @@ impl Sampler {
             if valid { Ok(()) } else { Err(SamplerError { option, value, range }) }
         };
         let SamplerOptions { temperature, top_p, min_p, repeat_penalty, .. } = options;
+        let SamplerOptions { presence_penalty, frequency_penalty, .. } = options;
         check("temperature", temperature, temperature.is_finite() && temperature >= 0.0, "0 or more")?;
         check("top-p", top_p, (0.0..=1.0).contains(&top_p), "between 0 and 1")?;
         check("min-p", min_p, (0.0..=1.0).contains(&min_p), "between 0 and 1")?;
         let valid = repeat_penalty.is_finite() && repeat_penalty > 0.0;
         check("repeat-penalty", repeat_penalty, valid, "more than 0")?;
+        check("presence-penalty", presence_penalty, presence_penalty.is_finite(), "finite")?;
+        check("frequency-penalty", frequency_penalty, frequency_penalty.is_finite(), "finite")?;
+        for (_, bias) in &options.logit_bias {
+            check("logit-bias", *bias, *bias < f32::INFINITY, "finite, or -inf")?;
+        }
         Ok(Sampler {
             random: Random(options.seed),
             recent: VecDeque::new(),
-            distinct: Vec::new(),
+            sorted: Vec::new(),
             candidates: Vec::new(),
             options,
         })
+    }
+
+    /// Refuses biases of tokens that a model with `n_vocab` tokens does not have.
+    pub(crate) fn check_vocabulary(&self, n_vocab: usize) -> Result<(), EngineError> {
+        let has = |token: u32| (token as usize) < n_vocab;
+        match self.options.logit_bias.iter().find(|(token, _)| !has(*token)) {
+            None => Ok(()),
+            Some((token, _)) => Err(EngineError::Setting {
+                what: format!("logit-bias for token {token}"),
+                reason: format!("the model's tokens are 0 to {}", n_vocab.saturating_sub(1)),
+                hint: Hint::advice("bias tokens that the model has"),
+            }),
+        }
     }
 
     /// The sampler's options.
@@ -158,9 +187,9 @@ impl Sampler {
         self.random = Random(self.options.seed);
     }
 
-    /// Adds a token, of the prompt or sampled, to the recent tokens of the repetition penalty.
+    /// Adds a token, of the prompt or sampled, to the recent tokens of the penalties.
     pub fn accept(&mut self, token: u32) {
-        if self.options.repeat_last_n == 0 || self.options.repeat_penalty == 1.0 {
+        if self.options.repeat_last_n == 0 || !self.has_penalty() {
             return;
         }
         if self.recent.len() == self.options.repeat_last_n {
@@ -169,11 +198,26 @@ impl Sampler {
         self.recent.push_back(token);
     }
 
-    /// Samples a token: an index into `logits` `[n_vocab]`. The repetition penalty changes `logits`.
+    fn has_penalty(&self) -> bool {
+        let SamplerOptions { repeat_penalty, presence_penalty, frequency_penalty, .. } = self.options;
+        repeat_penalty != 1.0 || presence_penalty != 0.0 || frequency_penalty != 0.0
+    }
+
+    /// Samples a token: an index into `logits` `[n_vocab]`. Biases and penalties change `logits`.
     ///
     /// NaN counts as negative infinity, positive infinity as the largest finite number. If no token has a
     /// logit above negative infinity, the result is token 0.
     pub fn sample(&mut self, logits: &mut [f32]) -> u32 {
+        self.sample_allowed(logits).unwrap_or(0)
+    }
+
+    /// As [`Sampler::sample`]; `None` if no token has a logit above negative infinity.
+    pub(super) fn sample_allowed(&mut self, logits: &mut [f32]) -> Option<u32> {
+        for (token, bias) in &self.options.logit_bias {
+            if let Some(logit) = logits.get_mut(*token as usize) {
+                *logit += bias;
+            }
+        }
         self.penalize(logits);
         if self.options.temperature == 0.0 {
             return argmax(logits);
@@ -192,14 +236,14 @@ impl Sampler {
     }
 
     fn penalize(&mut self, logits: &mut [f32]) {
-        let penalty = self.options.repeat_penalty;
-        self.distinct.clear();
-        self.distinct.extend(&self.recent);
-        self.distinct.sort_unstable();
-        self.distinct.dedup();
-        for &token in &self.distinct {
-            if let Some(logit) = logits.get_mut(token as usize) {
-                *logit = if *logit > 0.0 { *logit / penalty } else { *logit * penalty };
+        let SamplerOptions { repeat_penalty, presence_penalty, frequency_penalty, .. } = self.options;
+        self.sorted.clear();
+        self.sorted.extend(&self.recent);
+        self.sorted.sort_unstable();
+        for same in self.sorted.chunk_by(|a, b| a == b) {
+            if let Some(logit) = logits.get_mut(same[0] as usize) {
+                *logit = if *logit > 0.0 { *logit / repeat_penalty } else { *logit * repeat_penalty };
+                *logit -= same.len() as f32 * frequency_penalty + presence_penalty;
             }
         }
     }
@@ -251,17 +295,17 @@ impl Sampler {
     }
 
     /// Draws a candidate by its probability at the temperature.
-    fn draw(&mut self) -> u32 {
-        let Some(max) = self.max_logit() else { return 0 };
+    fn draw(&mut self) -> Option<u32> {
+        let max = self.max_logit()?;
         let temperature = f64::from(self.options.temperature);
         let weight = |c: &Candidate| ((f64::from(c.logit) - max) / temperature).exp();
         let sum: f64 = self.candidates.iter().map(weight).sum();
         let mut remaining = self.random.unit() * sum;
-        let mut chosen = 0;
+        let mut chosen = None;
         for candidate in &self.candidates {
             let weight = weight(candidate);
             if weight > 0.0 {
-                chosen = candidate.id;
+                chosen = Some(candidate.id);
                 remaining -= weight;
                 if remaining < 0.0 {
                     break;
@@ -272,12 +316,12 @@ impl Sampler {
     }
 }
 
-/// The token with the largest logit; among equals the smallest id.
-fn argmax(logits: &[f32]) -> u32 {
-    let (mut best, mut max) = (0, f32::NEG_INFINITY);
+/// The token with the largest logit; among equals the smallest id. `None` if all are negative infinity or NaN.
+fn argmax(logits: &[f32]) -> Option<u32> {
+    let (mut best, mut max) = (None, f32::NEG_INFINITY);
     for (id, &logit) in (0u32..).zip(logits) {
         if logit > max {
-            (best, max) = (id, logit);
+            (best, max) = (Some(id), logit);
         }
     }
     best
@@ -395,6 +439,53 @@ mod tests {
     }
 
     #[test]
+    fn penalties_count_how_often_a_token_came() {
+        let options = SamplerOptions {
+            presence_penalty: 0.5,
+            frequency_penalty: 0.25,
+            repeat_last_n: 4,
+            ..SamplerOptions::greedy()
+        };
+        let mut some = sampler(options.clone());
+        // The first one is not among the last four.
+        [1, 0, 0, 0, 2].into_iter().for_each(|token| some.accept(token));
+        let mut logits = [4.0, 3.0, -1.0];
+        assert_eq!(some.sample(&mut logits), 1);
+        assert_eq!(logits, [4.0 - 0.5 - 0.75, 3.0, -1.0 - 0.5 - 0.25]);
+        // The repetition penalty comes first.
+        let mut all = sampler(SamplerOptions { repeat_penalty: 2.0, ..options.clone() });
+        [0, 0, 2].into_iter().for_each(|token| all.accept(token));
+        let mut logits = [4.0, 3.0, -1.0];
+        all.sample(&mut logits);
+        assert_eq!(logits, [2.0 - 0.5 - 0.5, 3.0, -2.0 - 0.5 - 0.25]);
+        // Negative ones ask for repetition.
+        let mut negative = sampler(SamplerOptions { presence_penalty: -3.0, ..options });
+        negative.accept(2);
+        assert_eq!(negative.sample(&mut [0.0, 1.0, -1.0]), 2);
+    }
+
+    #[test]
+    fn biases_come_before_penalties_and_ban_tokens() {
+        let options = SamplerOptions {
+            logit_bias: vec![(0, f32::NEG_INFINITY), (2, 1.5), (2, 1.5), (99, 5.0)],
+            repeat_penalty: 2.0,
+            ..SamplerOptions::greedy()
+        };
+        let mut some = sampler(options.clone());
+        some.accept(2);
+        let mut logits = [9.0, 1.0, -1.0];
+        assert_eq!(some.sample(&mut logits), 1);
+        assert_eq!(logits, [f32::NEG_INFINITY, 1.0, 1.0]);
+        assert_eq!(drawn(SamplerOptions { temperature: 1.0, ..options.clone() }, &[9.0, 1.0, -1.0]), [1, 2]);
+        // What is banned is never drawn, not even where nothing else is left.
+        let logit_bias = (0..3).map(|token| (token, f32::NEG_INFINITY)).collect::<Vec<_>>();
+        for temperature in [0.0, 1.0] {
+            let options = SamplerOptions { logit_bias: logit_bias.clone(), temperature, ..options.clone() };
+            assert_eq!(sampler(options).sample_allowed(&mut [9.0, 1.0, -1.0]), None);
+        }
+    }
+
+    #[test]
     fn tokens_depend_on_the_seed_and_reset_repeats_them() {
         let draw = |seed| {
             let mut sampler = sampler(SamplerOptions { seed, ..plain() });
@@ -431,6 +522,16 @@ mod tests {
         assert_eq!(rejected(SamplerOptions { top_p: f32::NAN, ..plain() }), "top-p");
         assert_eq!(rejected(SamplerOptions { min_p: -1.0, ..plain() }), "min-p");
         assert_eq!(rejected(SamplerOptions { repeat_penalty: 0.0, ..plain() }), "repeat-penalty");
+        assert_eq!(rejected(SamplerOptions { presence_penalty: f32::NAN, ..plain() }), "presence-penalty");
+        assert_eq!(
+            rejected(SamplerOptions { frequency_penalty: f32::INFINITY, ..plain() }),
+            "frequency-penalty"
+        );
+        assert_eq!(rejected(SamplerOptions { logit_bias: vec![(1, f32::NAN)], ..plain() }), "logit-bias");
+        assert_eq!(
+            rejected(SamplerOptions { logit_bias: vec![(1, f32::INFINITY)], ..plain() }),
+            "logit-bias"
+        );
         let error = Sampler::new(SamplerOptions { top_p: 1.5, ..plain() }).expect_err("out of range");
         assert_eq!(error.to_string(), "top-p is 1.5, but must be between 0 and 1");
         assert_eq!(error.hint().to_string(), "set top-p to a number that is between 0 and 1");

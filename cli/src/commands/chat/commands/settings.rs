@@ -16,7 +16,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 pub fn list(sampling: &Sampling) -> String {
     let line = |setting: &Setting| {
         let (name, (value, why)) = (setting.names[0], sampling.in_force(setting));
-        format!("{name:<14} {value:<10} {why:<10} {}\n", setting.help)
+        format!("{name:<17} {value:<10} {why:<10} {}\n", setting.help)
     };
     SETTINGS.iter().map(line).collect::<String>() + "change one with, for example: /set temp 0.8\n"
 }

@@ -1,0 +1,146 @@
+//! A server with the embedded model.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhand::saved::DocumentCache;
+use longhand::setup::another_session;
+use longhand::{Context, Model, ModelSource, Session, Setup, SetupOptions};
+use serde_json::{Value, json};
+use serve::{Address, Documents, Server, ServerOptions, Service, ServiceOptions};
+
+use crate::client::{Connection, Response};
+
+pub const QUESTION: &str = "What is Mary's favorite number?";
+pub const FACT: &str = "Mary's favorite number is 34251.";
+
+/// What a server is made with.
+pub struct Fixture {
+    pub sessions: usize,
+    pub context: usize,
+    pub max_waiting: usize,
+    pub document: String,
+    pub cache: Option<DocumentCache>,
+    pub options: ServerOptions,
+}
+
+impl Default for Fixture {
+    fn default() -> Fixture {
+        Fixture {
+            sessions: 1,
+            context: 1024,
+            max_waiting: 64,
+            document: String::new(),
+            cache: None,
+            options: ServerOptions { patience: Duration::from_secs(20), ..ServerOptions::default() },
+        }
+    }
+}
+
+pub struct Running {
+    server: Option<Server>,
+    pub address: SocketAddr,
+}
+
+impl Fixture {
+    /// A server that says that the model is being loaded.
+    pub fn loading(&self) -> Running {
+        let address = Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let server = Server::start(&address, self.options.clone()).expect("a server");
+        let Address::Tcp(address) = *server.address() else { panic!("it listens elsewhere") };
+        Running { server: Some(server), address }
+    }
+
+    pub fn start(&self) -> Running {
+        let running = self.loading();
+        running.server.as_ref().expect("a server").set_service(self.service());
+        running
+    }
+
+    pub fn service(&self) -> Arc<Service> {
+        let model = Model::open(ModelSource::Embedded).expect("the embedded model");
+        let options = SetupOptions {
+            context: Context::Tokens(self.context),
+            sessions: self.sessions,
+            threads: Some(1),
+            ..SetupOptions::default()
+        };
+        let setup = Setup::resolve(&model, &options, 0, &mut ()).expect("a setup");
+        let mut sessions = vec![setup.start(&mut ()).expect("a session")];
+        while sessions.len() < self.sessions {
+            let another: Session = another_session(&sessions[0], 0).expect("another session");
+            sessions.push(another);
+        }
+        let documents = Documents { text: self.document.clone(), ..Documents::default() };
+        let options = ServiceOptions {
+            name: "needle".to_owned(),
+            documents,
+            max_waiting: self.max_waiting,
+            cache: self.cache.clone(),
+        };
+        Service::start(sessions, options).expect("a service")
+    }
+}
+
+impl Running {
+    pub fn send(&self, path: &str, body: &Value) -> Connection {
+        Connection::send(self.address, "POST", path, &[], &body.to_string())
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Response {
+        self.send(path, body).response()
+    }
+
+    pub fn get(&self, path: &str) -> Response {
+        Connection::send(self.address, "GET", path, &[], "").response()
+    }
+
+    /// The answer to a conversation, by OpenAI's interface.
+    pub fn chat(&self, body: &Value) -> Response {
+        self.post("/v1/chat/completions", body)
+    }
+
+    /// A number of `/metrics`.
+    pub fn metric(&self, name: &str) -> f64 {
+        let text = self.get("/metrics").body;
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("longhand_{name} ")));
+        line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {text}"))
+    }
+
+    /// Waits until a number of `/metrics` is this one.
+    pub fn wait_until(&self, name: &str, value: f64) {
+        while self.metric(name) != value {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub fn stop(mut self) {
+        self.server.take().expect("a server").stop(Duration::from_secs(20));
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.stop(Duration::from_secs(20));
+        }
+    }
+}
+
+/// A question to which the embedded model always gives the same answer.
+pub fn question(text: &str) -> Value {
+    json!({"messages": [{"role": "user", "content": text}], "temperature": 0})
+}
+
+/// `body` with one more field.
+pub fn with(mut body: Value, name: &str, value: impl Into<Value>) -> Value {
+    body[name] = value.into();
+    body
+}
+
+/// So many words without a fact.
+pub fn filler(words: usize) -> String {
+    let words = ["The", "old", "boat", "crossed", "the", "quiet", "river."].iter().cycle().take(words);
+    words.copied().collect::<Vec<_>>().join(" ")
+}

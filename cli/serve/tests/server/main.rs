@@ -1,0 +1,7 @@
+//! A server with the embedded model, asked over the loopback.
+
+mod answers;
+mod client;
+mod fixture;
+mod refusals;
+mod several;

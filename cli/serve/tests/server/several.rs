@@ -1,0 +1,174 @@
+//! Several clients at once, and clients that leave.
+
+use std::thread;
+use std::time::Duration;
+
+use longhand::saved::DocumentCache;
+use serde_json::json;
+
+use crate::client::Connection;
+use crate::fixture::{FACT, Fixture, QUESTION, filler, question, with};
+
+#[test]
+fn answers_of_several_clients_are_not_mixed() {
+    let server = Fixture { sessions: 3, ..Fixture::default() }.start();
+    let names = ["Mary", "John", "Anna", "Peter", "Lucy", "Tom", "Sarah", "Paul"];
+    let ask = |name: &str, number: usize| {
+        let text = format!("{name}'s favorite number is {number}. What is {name}'s favorite number?");
+        server.chat(&question(&text)).json()["choices"][0]["message"]["content"].clone()
+    };
+    let number = |index: usize| 10_007 * (index + 1);
+    let alone: Vec<_> = names.iter().enumerate().map(|(index, name)| ask(name, number(index))).collect();
+    for (index, answer) in alone.iter().enumerate() {
+        assert!(answer.to_string().contains(&number(index).to_string()), "{answer}");
+    }
+    thread::scope(|scope| {
+        let asked: Vec<_> = names
+            .iter()
+            .enumerate()
+            .map(|(index, name)| scope.spawn(move || ask(name, number(index))))
+            .collect();
+        for (index, client) in asked.into_iter().enumerate() {
+            assert_eq!(client.join().expect("an answer"), alone[index]);
+        }
+    });
+    assert_eq!(server.metric("failures_total"), 0.0);
+}
+
+#[test]
+fn an_answer_does_not_wait_for_a_long_reading() {
+    let server = Fixture { sessions: 2, context: 16_384, ..Fixture::default() }.start();
+    let long = with(with(question(&filler(12_000)), "stream", true), "return_progress", true);
+    let mut reading = server.send("/v1/chat/completions", &long);
+    reading.wait_for("prompt_progress");
+    let answer = server.chat(&question(&format!("{FACT} {QUESTION}"))).json();
+    assert_eq!(answer["choices"][0]["message"]["content"], FACT);
+    assert_eq!(server.metric("requests_at_work"), 1.0, "the reading is not at its end");
+}
+
+#[test]
+fn work_stops_when_its_client_leaves() {
+    let server = Fixture { context: 16_384, max_waiting: 1, ..Fixture::default() }.start();
+    let long = question(&filler(12_000));
+    let progress = with(with(long.clone(), "stream", true), "return_progress", true);
+    let mut reading = server.send("/v1/chat/completions", &progress);
+    reading.wait_for("prompt_progress");
+    // One waits, and a further one has no place.
+    let waiting = server.send("/v1/chat/completions", &question(QUESTION));
+    server.wait_until("requests_waiting", 1.0);
+    let refused = server.chat(&question(QUESTION));
+    assert_eq!(refused.status, 429);
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(server.metric("refused_total"), 1.0);
+    // The client of the reading leaves: the one that waits is answered.
+    drop(reading);
+    assert_eq!(waiting.response().status, 200);
+    // A client that leaves before anything has come, and one that leaves while it waits.
+    let whole = server.send("/v1/chat/completions", &long);
+    server.wait_until("requests_at_work", 1.0);
+    let waiting = server.send("/v1/chat/completions", &question(QUESTION));
+    server.wait_until("requests_waiting", 1.0);
+    drop(waiting);
+    drop(whole);
+    server.wait_until("requests_at_work", 0.0);
+    let asked = server.chat(&question(&format!("{FACT} {QUESTION}"))).json();
+    assert_eq!(asked["choices"][0]["message"]["content"], FACT);
+    assert_eq!(server.metric("failures_total"), 0.0);
+}
+
+#[test]
+fn a_server_that_ends_says_so() {
+    let server = Fixture { context: 16_384, ..Fixture::default() }.start();
+    let long = with(with(question(&filler(12_000)), "stream", true), "return_progress", true);
+    let mut reading = server.send("/v1/chat/completions", &long);
+    reading.wait_for("prompt_progress");
+    let address = server.address;
+    server.stop();
+    let rest = reading.rest();
+    assert!(rest.contains("the server is going down"), "{rest}");
+    assert!(!rest.contains("[DONE]"), "{rest}");
+    std::net::TcpStream::connect(address).expect_err("nobody listens");
+}
+
+#[test]
+fn documents_are_read_once_for_all_also_after_a_restart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = DocumentCache { max_share: f64::INFINITY, ..DocumentCache::new(folder.path(), 1 << 30) };
+    let fixture = Fixture {
+        sessions: 2,
+        context: 2048,
+        document: format!("{} {FACT}", filler(900)),
+        cache: Some(cache),
+        ..Fixture::default()
+    };
+    let answer = |server: &crate::fixture::Running| {
+        let answer = server.chat(&question(QUESTION)).json();
+        assert_eq!(answer["choices"][0]["message"]["content"], FACT);
+        let usage = &answer["usage"];
+        let number = |value: &serde_json::Value| value.as_u64().expect("a number");
+        (number(&usage["prompt_tokens"]), number(&usage["prompt_tokens_details"]["cached_tokens"]))
+    };
+    let server = fixture.start();
+    let (tokens, cached) = answer(&server);
+    assert_eq!(cached, 0);
+    // A client that asks while the session that has the document is at work.
+    let mut busy = server.send(
+        "/v1/completions",
+        &json!({"prompt": FACT, "max_tokens": 1000, "stream": true, "logit_bias": {}, "temperature": 1.5}),
+    );
+    busy.wait_for("data: ");
+    let (_, cached) = answer(&server);
+    assert!(cached > tokens * 9 / 10, "{cached} of {tokens}");
+    drop(busy);
+    server.stop();
+    let (_, cached) = answer(&fixture.start());
+    assert!(cached > tokens * 9 / 10, "{cached} of {tokens}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_unix_socket_is_for_its_user_only() {
+    use std::io::{Read, Write};
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::net::UnixStream;
+
+    use serve::{Address, Server, ServerOptions};
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("longhand.sock");
+    for _ in 0..2 {
+        // One that was left behind is no obstacle.
+        drop(std::os::unix::net::UnixListener::bind(&path));
+        let server = Server::start(&Address::Unix(path.clone()), ServerOptions::default()).expect("a server");
+        server.set_service(Fixture::default().service());
+        let mode = std::fs::metadata(&path).expect("a socket").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let mut stream = UnixStream::connect(&path).expect("a connection");
+        stream
+            .write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .expect("a request");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("a response");
+        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+        let second = Server::start(&Address::Unix(path.clone()), ServerOptions::default());
+        assert!(second.is_err(), "another server listens there");
+        server.stop(Duration::from_secs(5));
+        assert!(!path.exists());
+    }
+    // A file that is no socket stays.
+    std::fs::write(&path, "mine").expect("a file");
+    assert!(Server::start(&Address::Unix(path.clone()), ServerOptions::default()).is_err());
+    assert_eq!(std::fs::read_to_string(&path).expect("the file"), "mine");
+}
+
+#[test]
+fn more_connections_than_there_are_places_wait() {
+    use serve::ServerOptions;
+    let options = ServerOptions { max_connections: 2, ..ServerOptions::default() };
+    let server = Fixture { options, ..Fixture::default() }.start();
+    let held = [(); 2].map(|()| std::net::TcpStream::connect(server.address).expect("a connection"));
+    // Nothing was asked there yet: the third one waits until one of them ends.
+    let third = Connection::send(server.address, "GET", "/health", &[], "");
+    drop(held);
+    assert_eq!(third.response().status, 200);
+}
