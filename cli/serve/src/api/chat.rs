@@ -98,14 +98,12 @@ fn thinking(fields: &mut Fields) -> Result<Option<bool>, ApiError> {
         thinks = arguments.take("enable_thinking")?;
         arguments.end(&[])?;
     }
-    match fields.take::<String>("reasoning_effort")?.as_deref() {
-        None => Ok(thinks),
-        Some("none") => Ok(Some(false)),
-        Some(effort) => Err(ApiError::field(
-            "reasoning_effort",
-            format!("reasoning_effort: {effort:?} is not supported; \"none\" stops thinking"),
-        )),
-    }
+    Ok(thinks.or(thinks_with(fields.take::<String>("reasoning_effort")?.as_deref())))
+}
+
+/// Whether the model thinks with so much effort. How much is its own choice: its chat template is not told.
+pub(super) fn thinks_with(effort: Option<&str>) -> Option<bool> {
+    (effort == Some("none")).then_some(false)
 }
 
 /// Tools and shapes of answers are not there yet. What asks for none of them is fine.

@@ -86,7 +86,8 @@ pub(super) fn messages(values: Vec<Value>) -> Result<Vec<Message>, ApiError> {
         .collect()
 }
 
-fn message(value: Value, place: String) -> Result<Message, ApiError> {
+/// A message, which stands at this place of the request.
+pub(super) fn message(value: Value, place: String) -> Result<Message, ApiError> {
     let mut fields = Fields::part(value, place)?;
     let role: String = fields.need("role")?;
     let place = fields.place_of("role");

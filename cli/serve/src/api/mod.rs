@@ -9,6 +9,7 @@ mod chat;
 mod completions;
 mod fields;
 mod native;
+mod responses;
 mod submit;
 mod whole;
 
@@ -43,6 +44,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/chat/completions", post(chat::answer))
         .route("/v1/completions", post(completions::answer))
         .route("/completions", post(completions::answer))
+        .route("/v1/responses", post(responses::answer))
         .route("/v1/messages", post(anthropic::answer))
         .route("/v1/messages/count_tokens", post(anthropic::count))
         .fallback(unknown)

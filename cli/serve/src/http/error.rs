@@ -111,9 +111,10 @@ impl From<EngineError> for ApiError {
                 ApiError { code: Some("context_length_exceeded"), ..ApiError::bad(message) }
             }
             EngineError::Chat { .. } => ApiError::field("messages", message),
-            EngineError::Tokenizer { .. } | EngineError::Sampling(_) | EngineError::Token { .. } => {
-                ApiError::bad(message)
-            }
+            EngineError::Tokenizer { .. }
+            | EngineError::Sampling(_)
+            | EngineError::Token { .. }
+            | EngineError::Setting { .. } => ApiError::bad(message),
             EngineError::Memory(_) => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message),
             error if error.is_interrupt() => ApiError::new(
                 StatusCode::SERVICE_UNAVAILABLE,

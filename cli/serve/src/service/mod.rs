@@ -225,7 +225,7 @@ impl Service {
             if !desk.idle.is_empty()
                 && let Some(work) = desk.waiting.pop_front()
             {
-                let session = desk.take_session(&work.request.tokens);
+                let session = desk.take_session(&work.request);
                 desk.requests += 1;
                 let number = desk.requests;
                 desk.at_work.push((number, work.request.stop.clone()));
@@ -255,12 +255,18 @@ impl Service {
 }
 
 impl Desk {
-    /// The idle session that keeps most of this text and loses least of its own; of equal ones, the one that was idle for
-    /// longest.
-    fn take_session(&mut self, tokens: &[u32]) -> Session {
+    /// The idle session that keeps most of a request's text and loses least of its own; of equal ones, the one that was
+    /// idle for longest.
+    fn take_session(&mut self, request: &Request) -> Session {
         let gain = |idle: &Idle| {
-            let kept = idle.session.kept_of(tokens) as isize;
-            kept - (idle.session.tokens().len() as isize - kept)
+            let session = &idle.session;
+            let kept = session.kept_of(&request.tokens) as isize;
+            let lost = session.tokens().len() as isize - kept;
+            match request.ends().find(|end| session.is_reading(&request.tokens[..*end])) {
+                // A reading that was stopped goes on.
+                Some(end) => end as isize,
+                None => kept - lost,
+            }
         };
         let best = (0..self.idle.len()).max_by(|a, b| {
             let (a, b) = (&self.idle[*a], &self.idle[*b]);

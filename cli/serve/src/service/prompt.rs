@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhand::outline::Outline;
-use longhand::{ChatFormat, EngineError, Message, Preamble};
+use longhand::{ChatFormat, EngineError, Hint, Message, Preamble};
 
 /// Documents, as one text.
 #[derive(Clone, Default)]
@@ -43,11 +43,16 @@ impl Preambles {
             [first, rest @ ..] if first.role == "system" => (Some(first.content.as_str()), rest),
             all => (None, all),
         };
-        let is_about_documents =
-            !documents.text.is_empty() && rest.first().is_some_and(|first| first.role == "user");
-        if !is_about_documents {
+        if documents.text.is_empty() {
             let tokens = format.encode(&format.prompt(messages)?)?;
             return Ok(Rendered { tokens, documents: 0 });
+        }
+        if rest.first().is_none_or(|first| first.role != "user") {
+            return Err(EngineError::Setting {
+                what: "the documents".to_owned(),
+                reason: "they come before the first message, and that is not the user's".to_owned(),
+                hint: Hint::advice("begin with a message of the user, or ask without documents"),
+            });
         }
         let preamble = self.of(format, documents, system)?;
         let tokens = preamble.conversation(format, rest)?;

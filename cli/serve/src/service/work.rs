@@ -34,6 +34,13 @@ pub(crate) struct Request {
     pub stop: InterruptFlag,
 }
 
+impl Request {
+    /// Where readings of the text end: behind the documents, and at its own end.
+    pub(super) fn ends(&self) -> impl Iterator<Item = usize> {
+        [self.documents, self.tokens.len()].into_iter()
+    }
+}
+
 /// A request, and where its events go.
 pub(crate) struct Work {
     pub request: Request,
@@ -106,6 +113,9 @@ fn try_answer(service: &Service, session: &mut Session, work: &Work) -> Result<(
     Ok(())
 }
 
+/// So many tokens are read in less time than files are looked through.
+const WORTH_LOOKING: usize = 256;
+
 /// Reads the text, its documents first, as far as the session does not have it. Returns how many tokens were read, and the
 /// time for them.
 fn read_text(
@@ -117,14 +127,14 @@ fn read_text(
     let (request, started) = (&work.request, Instant::now());
     let size = request.tokens.len();
     let mut cached = session.kept_of(&request.tokens);
-    if let Some(cache) = &service.options.cache
+    let goes_on = request.ends().any(|end| session.is_reading(&request.tokens[..end]));
+    if let Some(cache) = service.options.cache.as_ref().filter(|_| size - cached >= WORTH_LOOKING && !goes_on)
         && let Some(found) = cache.restore_longest(session, &request.tokens)?
     {
         cached = found;
     }
     let _ = work.events.send(Event::Begun { cached });
-    let ends = [request.documents, size];
-    for end in ends.into_iter().filter(|end| *end > cached) {
+    for end in request.ends().filter(|end| *end > cached) {
         let before = session.kept_of(&request.tokens[..end]);
         let begun = Instant::now();
         read_until(session, request, end, turn, &mut |progress| {

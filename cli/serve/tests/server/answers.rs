@@ -172,6 +172,55 @@ fn messages_are_answered_in_anthropics_form() {
 }
 
 #[test]
+fn responses_are_answered_whole_and_as_a_stream() {
+    let server = Fixture::default().start();
+    let content = json!([{"type": "input_text", "text": format!("{FACT} {QUESTION}")}]);
+    let body = json!({
+        "model": "any",
+        "temperature": 0,
+        "instructions": "Be brief.",
+        "store": true,
+        "reasoning": {"effort": "low"},
+        "input": [{"type": "reasoning", "summary": []}, {"type": "message", "role": "user", "content": content}],
+    });
+    let whole = server.post("/v1/responses", &body).json();
+    assert_eq!((&whole["status"], &whole["store"]), (&json!("completed"), &json!(false)));
+    assert_eq!(whole["output"][0]["content"][0]["text"], FACT);
+    let total = whole["usage"]["total_tokens"].as_u64().expect("a number");
+    assert_eq!(
+        whole["usage"]["input_tokens"].as_u64().map(|input| total - input),
+        whole["usage"]["output_tokens"].as_u64()
+    );
+
+    let stream = server.post("/v1/responses", &with(body.clone(), "stream", true)).events();
+    let numbers = stream.iter().map(|event| event["sequence_number"].as_u64());
+    assert!(numbers.eq((0..stream.len() as u64).map(Some)));
+    let kinds: Vec<&str> = stream.iter().filter_map(|event| event["type"].as_str()).collect();
+    let begin = ["created", "in_progress", "output_item.added", "content_part.added", "output_text.delta"];
+    let end = ["output_text.delta", "output_text.done", "content_part.done", "output_item.done", "completed"];
+    let names = |names: &[&str]| names.iter().map(|name| format!("response.{name}")).collect::<Vec<_>>();
+    assert_eq!(kinds[..begin.len()], names(&begin)[..]);
+    assert_eq!(kinds[kinds.len() - end.len()..], names(&end)[..]);
+    let text: String = stream.iter().filter_map(|event| event["delta"].as_str()).collect();
+    assert_eq!(text, FACT);
+    let last = &stream.last().expect("events")["response"];
+    assert_eq!(last["output"][0]["content"], whole["output"][0]["content"]);
+    assert_eq!(last["usage"]["input_tokens_details"]["cached_tokens"], last["usage"]["input_tokens"]);
+
+    let cut = server.post("/v1/responses", &with(body.clone(), "max_output_tokens", 2)).json();
+    assert_eq!(
+        (&cut["status"], &cut["incomplete_details"]["reason"]),
+        (&json!("incomplete"), &json!("max_output_tokens"))
+    );
+    for (name, value) in
+        [("previous_response_id", json!("resp_1")), ("truncation", json!("auto")), ("input", json!([]))]
+    {
+        let refused = server.post("/v1/responses", &with(body.clone(), name, value));
+        assert_eq!((refused.status, refused.json()["error"]["param"].as_str()), (400, Some(name)));
+    }
+}
+
+#[test]
 fn a_reading_is_told_while_it_lasts() {
     let server = Fixture { context: 4096, ..Fixture::default() }.start();
     let long = format!("{FACT} {} {QUESTION}", crate::fixture::filler(2000));
@@ -192,6 +241,9 @@ fn every_conversation_is_about_the_documents_unless_it_says_otherwise() {
     assert_ne!(content(&with(question(QUESTION), "documents", json!([]))), FACT);
     let system = json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": QUESTION}]);
     assert_eq!(content(&json!({"messages": system, "temperature": 0})), FACT);
+    // Nothing is dropped where they have no place.
+    let begun = json!([{"role": "assistant", "content": "Hello."}, {"role": "user", "content": QUESTION}]);
+    assert_eq!(server.chat(&json!({"messages": begun})).status, 400);
     let named = server.chat(&with(question(QUESTION), "documents", json!(["a.txt"])));
     assert_eq!((named.status, named.json()["error"]["param"].as_str()), (400, Some("documents")));
 }

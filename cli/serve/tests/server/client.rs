@@ -46,14 +46,15 @@ impl Connection {
         Connection(stream)
     }
 
-    /// Waits until something of the response has come that contains this text.
-    pub fn wait_for(&mut self, text: &str) {
+    /// Waits until something of the response has come that contains this text. Returns what has come.
+    pub fn wait_for(&mut self, text: &str) -> String {
         let (mut seen, mut bytes) = (String::new(), [0; 4096]);
         while !seen.contains(text) {
             let count = self.0.read(&mut bytes).expect("more of the response");
             assert_ne!(count, 0, "the response ended before {text:?}: {seen}");
             seen += &String::from_utf8_lossy(&bytes[..count]);
         }
+        seen
     }
 
     /// The whole response, or what is left of it.

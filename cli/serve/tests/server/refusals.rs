@@ -27,7 +27,6 @@ fn a_field_that_might_change_the_answer_is_refused_by_its_name() {
         ("response_format", json!({"type": "json_object"})),
         ("tool_choice", json!("required")),
         ("modalities", json!(["audio"])),
-        ("reasoning_effort", json!("high")),
         ("temperature", json!("warm")),
         ("n", json!(0)),
         ("top_logprobs", json!(21)),
@@ -84,10 +83,7 @@ fn nothing_of_a_long_text_is_cut() {
     let long = server.chat(&question(&format!("{FACT} {}", filler(400))));
     let (status, _, message) = refused(&long);
     assert_eq!((status, long.json()["error"]["code"].as_str()), (400, Some("context_length_exceeded")));
-    assert!(
-        message.contains("200") && message.split(|c: char| !c.is_ascii_digit()).any(|n| n.len() > 3),
-        "{message}"
-    );
+    assert!(message.starts_with(char::is_numeric) && message.contains("a context of 200;"), "{message}");
     let tokens = json!({"prompt": vec![5; 200]});
     assert_eq!(server.post("/v1/completions", &tokens).status, 400);
     assert_eq!(server.post("/v1/completions", &json!({"prompt": [99_999]})).status, 400);

@@ -77,6 +77,27 @@ fn work_stops_when_its_client_leaves() {
 }
 
 #[test]
+fn a_reading_goes_on_when_its_client_comes_back() {
+    let server = Fixture { sessions: 2, context: 16_384, ..Fixture::default() }.start();
+    let long = with(with(question(&filler(12_000)), "stream", true), "return_progress", true);
+    let processed = |text: &str| {
+        let numbers = text
+            .split("\"processed\":")
+            .skip(1)
+            .filter_map(|rest| rest.split(',').next()?.parse::<usize>().ok());
+        numbers.collect::<Vec<_>>()
+    };
+    let mut reading = server.send("/v1/chat/completions", &long);
+    let seen = reading.wait_for("\"processed\":3");
+    drop(reading);
+    server.wait_until("requests_at_work", 0.0);
+    let last = *processed(&seen).last().expect("progress");
+    let again = server.send("/v1/chat/completions", &with(long, "max_tokens", 1)).rest();
+    let first = *processed(&again).first().expect("progress");
+    assert!(first >= last, "{first} after {last}");
+}
+
+#[test]
 fn a_server_that_ends_says_so() {
     let server = Fixture { context: 16_384, ..Fixture::default() }.start();
     let long = with(with(question(&filler(12_000)), "stream", true), "return_progress", true);

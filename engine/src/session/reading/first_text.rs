@@ -66,8 +66,8 @@ impl Session {
         self.first_text().map(|text| text.layers.share())
     }
 
-    /// Whether the reading of this first text was interrupted.
-    pub(crate) fn is_reading(&self, tokens: &[u32]) -> bool {
+    /// Whether the reading of this first text was interrupted, so that [`Session::sync`] with it goes on.
+    pub fn is_reading(&self, tokens: &[u32]) -> bool {
         self.first_text().is_some_and(|text| text.is_of(tokens))
     }
 

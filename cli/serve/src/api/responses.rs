@@ -1,0 +1,379 @@
+//! `POST /v1/responses`, OpenAI's newer interface, after the Open Responses specification. Nothing is stored: each request has
+//! the whole conversation.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use longhand::{GenerateOptions, Message, SamplerOptions, Stop};
+use serde_json::{Map, Value, json};
+
+use super::Answered;
+use super::chat::{documents, thinks_with};
+use super::fields::{self, Fields};
+use super::submit::{self, Wanted};
+use super::whole::{Whole, new_id, now};
+use crate::http::error::ApiError;
+use crate::http::stream::{self, Sent, Writer};
+use crate::http::{Shared, json_response};
+use crate::service::{Answer, Event};
+
+/// Fields that cannot change an answer. `store` asks to keep it, `truncation` to cut a text that is too long.
+const HARMLESS: &[&str] = &[
+    "client_metadata",
+    "include",
+    "metadata",
+    "model",
+    "parallel_tool_calls",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "stream_options",
+    "user",
+];
+
+pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
+    let service = shared.service()?;
+    let mut fields = Fields::new(shared.object(request).await?);
+    let instructions: Option<String> = fields.take("instructions")?;
+    let mut messages: Vec<Message> = instructions.iter().map(Message::system).collect();
+    messages.extend(input(fields.need("input")?)?);
+    let is_stream = fields.take("stream")?.unwrap_or(false);
+    let limit: Option<usize> = fields.take("max_output_tokens")?;
+    let wanted = Wanted::of(&mut fields, &[])?;
+    let options = GenerateOptions { limit: limit.unwrap_or(usize::MAX), ..wanted.options };
+    let wanted = Wanted { options, ..wanted };
+    let documents = documents(service, &mut fields)?;
+    let thinks = match fields.take::<Map<String, Value>>("reasoning")? {
+        None => None,
+        Some(reasoning) => thinks_with(reasoning.get("effort").and_then(Value::as_str)),
+    };
+    refuse_shapes(&mut fields)?;
+    fields.end(HARMLESS)?;
+    let text = submit::render(service, &documents, thinks, messages).await?;
+    let head = Head {
+        id: new_id("resp_"),
+        item: new_id("msg_"),
+        thinking: new_id("rs_"),
+        created: now(),
+        model: service.name().to_owned(),
+        prompt: text.tokens.len(),
+        instructions,
+        limit,
+        sampling: wanted.sampling.clone(),
+    };
+    let events = submit::submit(service, text, wanted)?;
+    if is_stream {
+        return Ok(stream::response(events, Stream::new(head), shared.ping()));
+    }
+    let whole = Whole::collect(events).await?;
+    Ok(json_response(&head.whole(&whole)))
+}
+
+/// The conversation: a text, or a list of messages. What the model has thought before is not read again.
+fn input(value: Value) -> Result<Vec<Message>, ApiError> {
+    let items = match value {
+        Value::String(text) => return Ok(vec![Message::user(text)]),
+        Value::Array(items) => items,
+        _ => return Err(ApiError::field("input", "input must be a text, or a list of messages")),
+    };
+    let mut messages = Vec::new();
+    for (number, item) in items.into_iter().enumerate() {
+        match item.get("type").and_then(Value::as_str).unwrap_or("message") {
+            "message" => messages.push(fields::message(item, format!("input[{number}]"))?),
+            "reasoning" => {}
+            other => {
+                let place = format!("input[{number}].type");
+                let message = format!("{place}: {other:?} is not supported; input is messages");
+                return Err(ApiError::field(place, message));
+            }
+        }
+    }
+    match messages.is_empty() {
+        true => Err(ApiError::field("input", "input has no message: send one at least")),
+        false => Ok(messages),
+    }
+}
+
+/// Tools and shapes of answers are not there yet. What asks for none of them is fine.
+fn refuse_shapes(fields: &mut Fields) -> Result<(), ApiError> {
+    if let Some(text) = fields.take::<Map<String, Value>>("text")? {
+        let mut text = Fields::part(Value::Object(text), "text".to_owned())?;
+        if let Some(shape) = text.take::<Value>("format")?
+            && shape["type"] != "text"
+        {
+            return Err(ApiError::field(
+                "text.format",
+                "text.format: only {\"type\": \"text\"} is supported",
+            ));
+        }
+        text.end(&["verbosity"])?;
+    }
+    if let Some(choice) = fields.take::<Value>("tool_choice")?
+        && choice != "none"
+        && choice != "auto"
+    {
+        return Err(ApiError::field("tool_choice", "tool_choice: tools are not supported"));
+    }
+    match fields.take::<String>("truncation")?.as_deref() {
+        None | Some("disabled") => Ok(()),
+        Some(_) => Err(ApiError::field("truncation", "truncation: nothing is cut here; leave it out")),
+    }
+}
+
+/// What a response is about.
+struct Head {
+    id: String,
+    /// Of the message, and of what the model has thought.
+    item: String,
+    thinking: String,
+    created: u64,
+    model: String,
+    prompt: usize,
+    instructions: Option<String>,
+    limit: Option<usize>,
+    sampling: SamplerOptions,
+}
+
+impl Head {
+    /// A response at a moment.
+    fn response(&self, status: &str, output: Value) -> Value {
+        let SamplerOptions { temperature, top_p, presence_penalty, frequency_penalty, .. } = &self.sampling;
+        json!({
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created,
+            "completed_at": null,
+            "status": status,
+            "incomplete_details": null,
+            "model": self.model,
+            "previous_response_id": null,
+            "instructions": self.instructions,
+            "output": output,
+            "error": null,
+            "tools": [],
+            "tool_choice": "none",
+            "truncation": "disabled",
+            "parallel_tool_calls": false,
+            "text": {"format": {"type": "text"}},
+            "top_p": top_p,
+            "presence_penalty": presence_penalty,
+            "frequency_penalty": frequency_penalty,
+            "top_logprobs": 0,
+            "temperature": temperature,
+            "reasoning": {"effort": null, "summary": null},
+            "usage": null,
+            "max_output_tokens": self.limit,
+            "max_tool_calls": null,
+            "store": false,
+            "background": false,
+            "service_tier": "default",
+            "metadata": {},
+            "safety_identifier": null,
+            "prompt_cache_key": null,
+        })
+    }
+
+    /// A response whose answer has ended.
+    fn ended(&self, output: Value, cached: usize, answer: &Answer) -> Value {
+        let is_whole = matches!(answer.stop, Stop::EndToken(_) | Stop::Text(_));
+        let mut response = self.response(if is_whole { "completed" } else { "incomplete" }, output);
+        match is_whole {
+            true => response["completed_at"] = now().into(),
+            false => response["incomplete_details"] = json!({"reason": "max_output_tokens"}),
+        }
+        response["usage"] = json!({
+            "input_tokens": self.prompt,
+            "input_tokens_details": {"cached_tokens": cached},
+            "output_tokens": answer.tokens,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": self.prompt + answer.tokens,
+        });
+        response
+    }
+
+    fn whole(&self, whole: &Whole) -> Value {
+        let Some(answer) = whole.answers.first() else { return self.response("completed", json!([])) };
+        let mut output = Vec::new();
+        if !answer.thinking.is_empty() {
+            output.push(self.item(Kind::Thinking, "completed", &answer.thinking));
+        }
+        output.push(self.item(Kind::Message, status(&answer.result), &answer.text));
+        self.ended(json!(output), whole.cached, &answer.result)
+    }
+
+    fn id(&self, kind: Kind) -> &str {
+        match kind {
+            Kind::Thinking => &self.thinking,
+            Kind::Message => &self.item,
+        }
+    }
+
+    /// An item of the output.
+    fn item(&self, kind: Kind, status: &str, text: &str) -> Value {
+        let content =
+            if text.is_empty() && status == "in_progress" { json!([]) } else { json!([kind.part(text)]) };
+        match kind {
+            Kind::Thinking => {
+                json!({"type": "reasoning", "id": self.thinking, "summary": [], "content": content})
+            }
+            Kind::Message => json!({
+                "type": "message", "id": self.item, "status": status, "role": "assistant", "content": content,
+            }),
+        }
+    }
+}
+
+fn status(answer: &Answer) -> &'static str {
+    if matches!(answer.stop, Stop::EndToken(_) | Stop::Text(_)) { "completed" } else { "incomplete" }
+}
+
+/// A kind of item of the output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Thinking,
+    Message,
+}
+
+impl Kind {
+    /// Its content.
+    fn part(self, text: &str) -> Value {
+        match self {
+            Kind::Thinking => json!({"type": "reasoning_text", "text": text}),
+            Kind::Message => json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []}),
+        }
+    }
+
+    /// The event of a piece of its text, and that of its end.
+    fn events(self) -> (&'static str, &'static str) {
+        match self {
+            Kind::Thinking => ("response.reasoning_text.delta", "response.reasoning_text.done"),
+            Kind::Message => ("response.output_text.delta", "response.output_text.done"),
+        }
+    }
+}
+
+/// The events of a stream.
+struct Stream {
+    head: Head,
+    cached: usize,
+    /// How many events were sent.
+    sent: u64,
+    /// The item that is being sent, with its text so far.
+    open: Option<(Kind, String)>,
+    /// The items that are complete.
+    output: Vec<Value>,
+    /// How the answer has ended.
+    answer: Option<Answer>,
+}
+
+impl Stream {
+    fn new(head: Head) -> Stream {
+        Stream { head, cached: 0, sent: 0, open: None, output: Vec::new(), answer: None }
+    }
+
+    /// An event with these fields.
+    fn event(&mut self, kind: &'static str, mut fields: Value) -> Sent {
+        fields["type"] = kind.into();
+        fields["sequence_number"] = self.sent.into();
+        self.sent += 1;
+        Sent { name: Some(kind), data: fields.to_string() }
+    }
+
+    /// A piece of the text of an item, which begins if it is another one than before.
+    fn text(&mut self, kind: Kind, text: &str) -> Vec<Sent> {
+        let mut sent = Vec::new();
+        if self.open.as_ref().is_none_or(|(open, _)| *open != kind) {
+            sent.extend(self.close("completed"));
+            sent.extend(self.begin(kind));
+        }
+        if let Some((_, all)) = &mut self.open {
+            all.push_str(text);
+        }
+        let place = self.place(kind);
+        sent.push(self.event(kind.events().0, with(place, json!({"delta": text, "logprobs": []}))));
+        sent
+    }
+
+    fn place(&self, kind: Kind) -> Value {
+        json!({"item_id": self.head.id(kind), "output_index": self.output.len(), "content_index": 0})
+    }
+
+    fn begin(&mut self, kind: Kind) -> [Sent; 2] {
+        self.open = Some((kind, String::new()));
+        let (index, item) = (self.output.len(), self.head.item(kind, "in_progress", ""));
+        let place = self.place(kind);
+        [
+            self.event("response.output_item.added", json!({"output_index": index, "item": item})),
+            self.event("response.content_part.added", with(place, json!({"part": kind.part("")}))),
+        ]
+    }
+
+    /// Ends the item that is being sent.
+    fn close(&mut self, status: &str) -> Vec<Sent> {
+        let Some((kind, text)) = self.open.take() else { return Vec::new() };
+        let (place, index) = (self.place(kind), self.output.len());
+        let item = self.head.item(kind, status, &text);
+        self.output.push(item.clone());
+        vec![
+            self.event(kind.events().1, with(place.clone(), json!({"text": text, "logprobs": []}))),
+            self.event("response.content_part.done", with(place, json!({"part": kind.part(&text)}))),
+            self.event("response.output_item.done", json!({"output_index": index, "item": item})),
+        ]
+    }
+}
+
+/// An object with the fields of another one.
+fn with(mut object: Value, more: Value) -> Value {
+    if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
+        object.extend(more);
+    }
+    object
+}
+
+impl Writer for Stream {
+    fn write(&mut self, event: Event) -> Vec<Sent> {
+        match event {
+            Event::Begun { cached } => {
+                self.cached = cached;
+                let response = self.head.response("in_progress", json!([]));
+                let fields = || json!({"response": response});
+                vec![self.event("response.created", fields()), self.event("response.in_progress", fields())]
+            }
+            Event::Reading { .. } => Vec::new(),
+            Event::Text { split, .. } => {
+                let parts = [(Kind::Thinking, split.thinking), (Kind::Message, split.answer)];
+                let parts = parts.into_iter().filter(|(_, text)| !text.is_empty());
+                parts.flat_map(|(kind, text)| self.text(kind, &text)).collect()
+            }
+            Event::Answered { result, .. } => {
+                let mut sent = Vec::new();
+                if self.open.as_ref().is_none_or(|(kind, _)| *kind != Kind::Message) {
+                    // An answer without text is a message, too.
+                    sent.extend(self.close("completed"));
+                    sent.extend(self.begin(Kind::Message));
+                }
+                sent.extend(self.close(status(&result)));
+                self.answer = Some(result);
+                sent
+            }
+            Event::Done => {
+                let Some(answer) = self.answer.take() else { return Vec::new() };
+                let response = self.head.ended(json!(self.output), self.cached, &answer);
+                let kind = match status(&answer) {
+                    "completed" => "response.completed",
+                    _ => "response.incomplete",
+                };
+                vec![self.event(kind, json!({"response": response}))]
+            }
+            Event::Failed(error) => {
+                let error = ApiError::from(error);
+                let mut response = self.head.response("failed", json!(self.output));
+                response["error"] =
+                    json!({"code": error.code.unwrap_or("server_error"), "message": error.message});
+                vec![self.event("response.failed", json!({"response": response}))]
+            }
+        }
+    }
+}
