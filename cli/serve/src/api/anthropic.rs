@@ -8,11 +8,10 @@ use axum::http::Response;
 use longhand::{GenerateOptions, Message, Stop};
 use serde_json::{Map, Value, json};
 
-use super::Answered;
-use super::chat::documents;
 use super::fields::{self, Fields};
 use super::submit::{self, Wanted};
 use super::whole::{Whole, new_id};
+use super::{Answered, documents};
 use crate::http::error::ApiError;
 use crate::http::stream::{self, Sent, Writer};
 use crate::http::{Shared, json_response};
@@ -42,7 +41,7 @@ async fn try_answer(shared: &Shared, request: Request) -> Answered {
     let wanted = Wanted::of(&mut fields, &[])?;
     let options = GenerateOptions { stops: stops.clone(), limit, ..wanted.options };
     let wanted = Wanted { options, ..wanted };
-    let documents = documents(service, &mut fields)?;
+    let documents = documents::of_request(service, &mut fields)?;
     let (messages, thinks) = conversation(&mut fields)?;
     fields.end(HARMLESS)?;
     let text = submit::render(service, &documents, thinks, messages).await?;
@@ -60,7 +59,7 @@ async fn try_answer(shared: &Shared, request: Request) -> Answered {
 async fn try_count(shared: &Shared, request: Request) -> Answered {
     let service = shared.service()?;
     let mut fields = Fields::new(shared.object(request).await?);
-    let documents = documents(service, &mut fields)?;
+    let documents = documents::of_request(service, &mut fields)?;
     let (messages, thinks) = conversation(&mut fields)?;
     fields.end(HARMLESS)?;
     let text = submit::render(service, &documents, thinks, messages).await?;

@@ -7,14 +7,14 @@ use axum::extract::{Request, State};
 use longhand::{LogProb, TokenLogProbs};
 use serde_json::{Map, Value, json};
 
-use super::Answered;
 use super::fields::{self, Fields};
 use super::submit::{self, Wanted};
 use super::whole::{Whole, finish_reason, new_id, now, timings, usage};
+use super::{Answered, documents};
 use crate::http::error::ApiError;
 use crate::http::stream::{self, Sent, Writer};
 use crate::http::{Shared, json_response};
-use crate::service::{Documents, Event, Service};
+use crate::service::{Event, Service};
 
 /// Fields that cannot change an answer.
 pub(super) const HARMLESS: &[&str] = &[
@@ -62,7 +62,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     let streaming = Streaming::of(&mut fields)?;
     let mut wanted = Wanted::of(&mut fields, &["max_tokens", "max_completion_tokens"])?;
     wanted.options.logprobs = logprobs(&mut fields)?;
-    let documents = documents(service, &mut fields)?;
+    let documents = documents::of_request(service, &mut fields)?;
     let thinks = thinking(&mut fields)?;
     refuse_shapes(&mut fields)?;
     fields.end(HARMLESS)?;
@@ -76,18 +76,6 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     }
     let whole = Whole::collect(events).await?;
     Ok(json_response(&head.whole(prompt, &whole)))
-}
-
-/// The documents that a conversation is about: the server's, or with an empty list none.
-pub(super) fn documents(service: &Service, fields: &mut Fields) -> Result<Documents, ApiError> {
-    match fields.take::<Vec<String>>("documents")? {
-        None => Ok(service.documents().clone()),
-        Some(names) if names.is_empty() => Ok(Documents::default()),
-        Some(_) => Err(ApiError::field(
-            "documents",
-            "documents: leave it out to ask about the server's documents, or send an empty list to ask about none",
-        )),
-    }
 }
 
 /// Whether the model is to think, where the request says so.

@@ -7,6 +7,7 @@
 mod anthropic;
 mod chat;
 mod completions;
+mod documents;
 mod fields;
 mod native;
 mod responses;
@@ -47,6 +48,9 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/v1/responses", post(responses::answer))
         .route("/v1/messages", post(anthropic::answer))
         .route("/v1/messages/count_tokens", post(anthropic::count))
+        .route("/v1/documents", get(documents::list).post(documents::add))
+        .route("/v1/documents/{id}", get(documents::show).delete(documents::remove))
+        .route("/v1/documents/{id}/text", get(documents::text))
         .fallback(unknown)
         .with_state(shared)
 }

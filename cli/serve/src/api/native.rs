@@ -55,7 +55,7 @@ pub(super) async fn props(State(shared): State<Arc<Shared>>) -> Answered {
         "model_alias": service.name(),
         "total_slots": service.sessions(),
         "default_generation_settings": {"n_ctx": service.context()},
-        "documents": service.documents().names,
+        "documents": service.documents().names(),
         "build_info": concat!("longhand ", env!("CARGO_PKG_VERSION")),
     })))
 }

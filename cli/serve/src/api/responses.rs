@@ -7,11 +7,11 @@ use axum::extract::{Request, State};
 use longhand::{GenerateOptions, Message, SamplerOptions, Stop};
 use serde_json::{Map, Value, json};
 
-use super::Answered;
-use super::chat::{documents, thinks_with};
+use super::chat::thinks_with;
 use super::fields::{self, Fields};
 use super::submit::{self, Wanted};
 use super::whole::{Whole, new_id, now};
+use super::{Answered, documents};
 use crate::http::error::ApiError;
 use crate::http::stream::{self, Sent, Writer};
 use crate::http::{Shared, json_response};
@@ -44,7 +44,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     let wanted = Wanted::of(&mut fields, &[])?;
     let options = GenerateOptions { limit: limit.unwrap_or(usize::MAX), ..wanted.options };
     let wanted = Wanted { options, ..wanted };
-    let documents = documents(service, &mut fields)?;
+    let documents = documents::of_request(service, &mut fields)?;
     let thinks = match fields.take::<Map<String, Value>>("reasoning")? {
         None => None,
         Some(reasoning) => thinks_with(reasoning.get("effort").and_then(Value::as_str)),

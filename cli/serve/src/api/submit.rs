@@ -10,7 +10,7 @@ use tokio::task;
 use super::fields::Fields;
 use crate::http::error::ApiError;
 use crate::http::stream::Events;
-use crate::service::{Documents, Event, Request, Service, Work};
+use crate::service::{Documents, Event, Rendered, Request, Service, Work};
 
 /// How an answer is to be.
 pub(super) struct Wanted {
@@ -23,6 +23,8 @@ pub(super) struct Wanted {
 pub(super) struct Text {
     pub tokens: Vec<u32>,
     pub documents: usize,
+    /// The names of the documents.
+    pub names: Vec<String>,
     /// The mark of thinking that it ends with.
     pub opening: String,
     /// Whether thinking is told from answers.
@@ -42,8 +44,13 @@ impl Text {
             return Err(EngineError::Token { token, vocabulary }.into());
         }
         check_length(service, tokens.len())?;
-        let (documents, opening, stops) = (0, String::new(), Vec::new());
-        Ok(Text { tokens, documents, opening, has_thinking: false, stops })
+        Ok(Text { documents: 0, ..Text::of_documents(tokens, Vec::new()) })
+    }
+
+    /// Documents alone.
+    pub(super) fn of_documents(tokens: Vec<u32>, names: Vec<String>) -> Text {
+        let (documents, opening, stops) = (tokens.len(), String::new(), Vec::new());
+        Text { tokens, documents, names, opening, has_thinking: false, stops }
     }
 }
 
@@ -51,6 +58,11 @@ impl Text {
 const MAX_ANSWERS: usize = 16;
 
 impl Wanted {
+    /// No answer: the text is only read.
+    pub(super) fn nothing() -> Wanted {
+        Wanted { answers: 0, sampling: SamplerOptions::default(), options: GenerateOptions::default() }
+    }
+
     /// What OpenAI's interfaces call it, and llama.cpp's server.
     pub(super) fn of(fields: &mut Fields, limits: &[&str]) -> Result<Wanted, ApiError> {
         let usual = SamplerOptions::default();
@@ -145,8 +157,8 @@ pub(super) async fn render(
         check_length(&service, rendered.tokens.len())?;
         let stops = format.template().stop_strings().iter().map(|stop| (*stop).to_owned()).collect();
         let opening = format.thinking_begun_by(&rendered.tokens);
-        let (tokens, documents) = (rendered.tokens, rendered.documents);
-        Ok(Text { tokens, documents, opening, has_thinking: true, stops })
+        let Rendered { tokens, documents, names } = rendered;
+        Ok(Text { tokens, documents, names, opening, has_thinking: true, stops })
     })
     .await
 }
@@ -176,7 +188,7 @@ pub(super) async fn in_background<T: Send + 'static>(
 }
 
 /// Nothing is cut: a text without room for an answer is refused.
-fn check_length(service: &Service, tokens: usize) -> Result<(), EngineError> {
+pub(super) fn check_length(service: &Service, tokens: usize) -> Result<(), EngineError> {
     let context = service.context();
     match tokens < context {
         true => Ok(()),
@@ -193,11 +205,20 @@ pub(super) fn submit(service: &Arc<Service>, text: Text, wanted: Wanted) -> Resu
     longhand::Sampler::new(wanted.sampling.clone()).map_err(EngineError::from)?;
     let (sender, receiver) = mpsc::unbounded_channel::<Event>();
     let stop = InterruptFlag::new();
-    let Text { tokens, documents, opening, has_thinking, stops } = text;
+    let Text { tokens, documents, names, opening, has_thinking, stops } = text;
     let Wanted { answers, sampling, mut options } = wanted;
     options.stops.extend(stops);
-    let request =
-        Request { stop: stop.clone(), tokens, documents, answers, sampling, options, opening, has_thinking };
+    let request = Request {
+        stop: stop.clone(),
+        tokens,
+        documents,
+        names,
+        answers,
+        sampling,
+        options,
+        opening,
+        has_thinking,
+    };
     service.submit(Work { request, events: sender })?;
     Ok(Events::new(receiver, stop))
 }

@@ -9,9 +9,9 @@ pub(crate) mod stream;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use axum::body::{self, Body};
+use axum::body::{self, Body, Bytes};
 use axum::extract::Request;
-use axum::http::{HeaderValue, Response, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::{Map, Value};
 
 use self::error::ApiError;
@@ -73,15 +73,23 @@ impl Shared {
     /// # Errors
     /// Where it is none, is too long, or takes too long to come.
     pub(crate) async fn object(&self, request: Request) -> Result<Map<String, Value>, ApiError> {
-        // Web pages can send any other type to any address without asking.
-        let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let is_json = content_type.is_some_and(|found| {
-            found.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
-        });
-        if !is_json {
+        // Web pages can send some other types to any address without asking.
+        if !is_json(request.headers()) {
             let message = "the request must be JSON, with Content-Type: application/json";
             return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
         }
+        match serde_json::from_slice(&self.bytes(request).await?) {
+            Ok(Value::Object(object)) => Ok(object),
+            Ok(_) => Err(ApiError::bad("the request must be a JSON object")),
+            Err(error) => Err(ApiError::bad(format!("the request is not JSON: {error}"))),
+        }
+    }
+
+    /// The body of a request.
+    ///
+    /// # Errors
+    /// Where it is too long, or takes too long to come.
+    pub(crate) async fn bytes(&self, request: Request) -> Result<Bytes, ApiError> {
         let limit = self.options.max_body;
         let too_long = || {
             let message = format!("the request has more than {limit} bytes");
@@ -92,16 +100,16 @@ impl Shared {
             return Err(too_long());
         }
         let bytes = tokio::time::timeout(self.options.patience, body::to_bytes(request.into_body(), limit));
-        let bytes = bytes.await.map_err(|_| {
-            ApiError::new(StatusCode::REQUEST_TIMEOUT, "the request did not come to its end in time")
-        })?;
-        let bytes = bytes.map_err(|_| too_long())?;
-        match serde_json::from_slice(&bytes) {
-            Ok(Value::Object(object)) => Ok(object),
-            Ok(_) => Err(ApiError::bad("the request must be a JSON object")),
-            Err(error) => Err(ApiError::bad(format!("the request is not JSON: {error}"))),
-        }
+        let late =
+            |_| ApiError::new(StatusCode::REQUEST_TIMEOUT, "the request did not come to its end in time");
+        bytes.await.map_err(late)?.map_err(|_| too_long())
     }
+}
+
+/// Whether the body of a request is JSON, by what it says.
+pub(crate) fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
 }
 
 /// A response with JSON.

@@ -2,10 +2,11 @@
 //! last. A request goes to the session that has most of its text already, and waits where all are at work. Nothing that a
 //! session has read is read again.
 //!
-//! `prompt` makes tokens of messages, `work` answers one request in a session, `turns` says who computes next, `counts` is
+//! `library` has the documents that clients have sent, `prompt` makes tokens of messages, `work` answers one request in a session, `turns` says who computes next, `counts` is
 //! what was done so far.
 
 mod counts;
+mod library;
 mod prompt;
 mod turns;
 mod work;
@@ -17,11 +18,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhand::saved::DocumentCache;
-use longhand::{ChatFormat, EngineError, InterruptFlag, Message, Model, Session};
+use longhand::{ChatFormat, EngineError, InterruptFlag, Message, Model, Preamble, Session};
 use thiserror::Error;
 
 pub(crate) use self::counts::Counts;
-pub use self::prompt::Documents;
+pub use self::library::Documents;
+pub(crate) use self::library::{Library, State, Stored};
 use self::prompt::Preambles;
 pub(crate) use self::prompt::Rendered;
 use self::turns::Turns;
@@ -47,6 +49,7 @@ pub struct Service {
     /// Tokens that a session has room for.
     context: usize,
     sessions: usize,
+    library: Library,
     preambles: Preambles,
     desk: Mutex<Desk>,
     /// A request has come, a session has become idle, or the service is closed.
@@ -115,6 +118,7 @@ impl Service {
         let desk =
             Desk { idle, waiting: VecDeque::new(), at_work: Vec::new(), requests: 0, is_closed: false };
         let service = Arc::new(Service {
+            library: Library::default(),
             preambles: Preambles::default(),
             desk: Mutex::new(desk),
             changed: Condvar::new(),
@@ -172,6 +176,19 @@ impl Service {
         self.preambles.render(format, documents, messages)
     }
 
+    /// What conversations about these documents begin with.
+    pub(crate) fn preamble(
+        &self,
+        documents: &Documents,
+        system: Option<&str>,
+    ) -> Result<Arc<Preamble>, EngineError> {
+        self.preambles.of(&self.format, documents, system)
+    }
+
+    pub(crate) fn library(&self) -> &Library {
+        &self.library
+    }
+
     pub(crate) fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -204,12 +221,14 @@ impl Service {
     fn work(&self) {
         while let Some((number, mut session, work)) = self.next_work() {
             self.counts.began();
-            work::answer(self, &mut session, &work);
+            let last = work::answer(self, &mut session, &work);
             session.set_interrupt(&InterruptFlag::new());
             let mut desk = self.lock();
             desk.at_work.retain(|(other, _)| *other != number);
             desk.idle.push(Idle { session, since: Instant::now() });
             drop(desk);
+            // Where nobody listens any more, nobody needs it.
+            let _ = work.events.send(last);
             self.changed.notify_all();
         }
     }

@@ -3,33 +3,31 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use longhand::outline::Outline;
 use longhand::{ChatFormat, EngineError, Hint, Message, Preamble};
 
-/// Documents, as one text.
-#[derive(Clone, Default)]
-pub struct Documents {
-    /// The text; empty where there are none.
-    pub text: String,
-    /// Their names.
-    pub names: Vec<String>,
-    /// What begins where in the text.
-    pub outline: Outline,
-}
+use super::library::Documents;
 
 /// A conversation as tokens, up to where the next answer begins.
 pub(crate) struct Rendered {
     pub tokens: Vec<u32>,
     /// How many of them are the same whatever is asked: those up to the end of the documents.
     pub documents: usize,
+    /// The names of these documents.
+    pub names: Vec<String>,
 }
 
-/// The system messages of which the documents were tokenised, the last one last.
+/// Documents and system messages that were tokenised, those that were used last at the end.
 #[derive(Default)]
-pub(super) struct Preambles(Mutex<Vec<Arc<Preamble>>>);
+pub(super) struct Preambles(Mutex<Vec<Known>>);
+
+struct Known {
+    /// Of the documents.
+    id: String,
+    preamble: Arc<Preamble>,
+}
 
 /// How many are kept.
-const PREAMBLES: usize = 8;
+const PREAMBLES: usize = 16;
 
 impl Preambles {
     /// The tokens of a conversation about documents.
@@ -43,9 +41,9 @@ impl Preambles {
             [first, rest @ ..] if first.role == "system" => (Some(first.content.as_str()), rest),
             all => (None, all),
         };
-        if documents.text.is_empty() {
+        if documents.is_empty() {
             let tokens = format.encode(&format.prompt(messages)?)?;
-            return Ok(Rendered { tokens, documents: 0 });
+            return Ok(Rendered { tokens, documents: 0, names: Vec::new() });
         }
         if rest.first().is_none_or(|first| first.role != "user") {
             return Err(EngineError::Setting {
@@ -57,31 +55,34 @@ impl Preambles {
         let preamble = self.of(format, documents, system)?;
         let tokens = preamble.conversation(format, rest)?;
         let shared = preamble.first_tokens().filter(|first| tokens.starts_with(first));
-        Ok(Rendered { documents: shared.map_or(0, <[u32]>::len), tokens })
+        let names = documents.names().to_vec();
+        Ok(Rendered { documents: shared.map_or(0, <[u32]>::len), names, tokens })
     }
 
-    fn of(
+    /// What conversations about these documents begin with.
+    pub(super) fn of(
         &self,
         format: &ChatFormat,
         documents: &Documents,
         system: Option<&str>,
     ) -> Result<Arc<Preamble>, EngineError> {
-        let find = |known: &mut Vec<Arc<Preamble>>| {
-            let place = known.iter().position(|preamble| preamble.system() == system)?;
-            let found = known.remove(place);
-            known.push(found.clone());
-            Some(found)
+        let find = |all: &mut Vec<Known>| {
+            let is_it = |known: &Known| known.id == documents.id() && known.preamble.system() == system;
+            let known = all.iter().position(is_it).map(|place| all.remove(place))?;
+            let preamble = known.preamble.clone();
+            all.push(known);
+            Some(preamble)
         };
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = find(&mut lock()) {
             return Ok(found);
         }
         // Without the lock: it takes a moment.
-        let preamble = Arc::new(Preamble::new(format, system, &documents.text)?);
-        let mut known = lock();
-        known.push(preamble.clone());
-        if known.len() > PREAMBLES {
-            known.remove(0);
+        let preamble = Arc::new(Preamble::new(format, system, documents.text())?);
+        let mut all = lock();
+        all.push(Known { id: documents.id().to_owned(), preamble: preamble.clone() });
+        if all.len() > PREAMBLES {
+            all.remove(0);
         }
         Ok(preamble)
     }

@@ -4,6 +4,7 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use longhand::saved::DocumentCache;
 use longhand::text::{Split, ThinkingStream};
 use longhand::{
     EngineError, GenerateOptions, Generated, InterruptFlag, Progress, Sampler, SamplerOptions, Session, Stop,
@@ -20,6 +21,8 @@ pub(crate) struct Request {
     pub tokens: Vec<u32>,
     /// How many of these are documents that others may ask about, too.
     pub documents: usize,
+    /// The names of these documents.
+    pub names: Vec<String>,
     /// How many answers.
     pub answers: usize,
     /// How they are sampled. Each of several answers has a seed of its own.
@@ -75,10 +78,10 @@ pub(crate) struct Answer {
     pub reading: Duration,
 }
 
-/// Answers a request. An error is told as an event, too.
-pub(super) fn answer(service: &Service, session: &mut Session, work: &Work) {
+/// Answers a request. Returns the last event, which is told when the session is idle again: who asks on then finds it.
+pub(super) fn answer(service: &Service, session: &mut Session, work: &Work) -> Event {
     session.set_interrupt(&work.request.stop);
-    let event = match try_answer(service, session, work) {
+    match try_answer(service, session, work) {
         Ok(()) => Event::Done,
         Err(error) => {
             if !error.is_interrupt() {
@@ -86,8 +89,7 @@ pub(super) fn answer(service: &Service, session: &mut Session, work: &Work) {
             }
             Event::Failed(error)
         }
-    };
-    let _ = work.events.send(event);
+    }
 }
 
 fn try_answer(service: &Service, session: &mut Session, work: &Work) -> Result<(), EngineError> {
@@ -142,8 +144,11 @@ fn read_text(
             let _ = work.events.send(Event::Reading { processed, elapsed: started.elapsed() });
         })?;
         if let Some(cache) = &service.options.cache {
+            // Documents are for everybody: they are kept however long writing takes.
+            let max_share = if end == request.documents { f64::INFINITY } else { cache.max_share };
+            let cache = DocumentCache { max_share, ..cache.clone() };
             // What is wrong with the disk does not matter to the answer.
-            let _ = cache.keep(session, &service.options.documents.names, begun.elapsed());
+            let _ = cache.keep(session, &request.names, begun.elapsed());
         }
     }
     service.counts.read(cached, size - cached, started.elapsed());

@@ -146,6 +146,64 @@ fn documents_are_read_once_for_all_also_after_a_restart() {
     assert!(cached > tokens * 9 / 10, "{cached} of {tokens}");
 }
 
+#[test]
+fn documents_are_sent_once_and_asked_about_by_their_names() {
+    let server = Fixture { sessions: 2, context: 2048, ..Fixture::default() }.start();
+    let text = format!("{} {FACT}", filler(300));
+    let added = server.post("/v1/documents", &json!({"name": "boat.txt", "text": text}));
+    assert_eq!(added.status, 201, "{}", added.body);
+    let id = added.json()["id"].as_str().expect("a name").to_owned();
+    // The same text has the same name.
+    let path = "/v1/documents?name=my%20boat.html";
+    let page = format!("<html><body><p>{text}</p></body></html>");
+    let html = Connection::send(server.address, "POST", path, &["Content-Type: text/html"], &page).response();
+    assert_eq!((html.status, html.json()["id"].as_str()), (201, Some(id.as_str())), "{}", html.body);
+    let read = || server.get(&format!("/v1/documents/{id}")).json();
+    while read()["status"] != "read" {
+        assert_ne!(read()["status"], "failed");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(read()["tokens_read"], read()["tokens"]);
+    assert_eq!(server.get("/v1/documents").json()["data"].as_array().map(Vec::len), Some(1));
+    assert_eq!(server.get(&format!("/v1/documents/{id}/text")).body, text);
+
+    let second = server
+        .post("/v1/documents", &json!({"name": "b", "text": "John's favorite number is 58213."}))
+        .json();
+    let other = second["id"].as_str().expect("a name").to_owned();
+    let asked = |ids: &[&str], name: &str| {
+        let question = question(&format!("What is {name}'s favorite number?"));
+        server.chat(&with(question, "documents", json!(ids))).json()
+    };
+    let about_one = asked(&[&id], "Mary");
+    assert_eq!(about_one["choices"][0]["message"]["content"], FACT);
+    // It was read before anybody asked.
+    let cached = about_one["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().expect("a number");
+    assert!(cached > 300, "{about_one}");
+    for (name, number) in [("Mary", "34251"), ("John", "58213")] {
+        let answer = asked(&[&id, &other], name)["choices"][0]["message"]["content"].to_string();
+        assert!(answer.contains(number), "{answer}");
+    }
+    let anthropic = json!({"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 30, "temperature": 0, "documents": [id]});
+    assert_eq!(server.post("/v1/messages", &anthropic).json()["content"][0]["text"], FACT);
+
+    let delete = || {
+        Connection::send(server.address, "DELETE", &format!("/v1/documents/{id}"), &[], "").response().status
+    };
+    assert_eq!((delete(), delete()), (200, 404));
+    let gone = server.chat(&with(question(QUESTION), "documents", json!([id])));
+    assert_eq!((gone.status, gone.json()["error"]["param"].as_str()), (400, Some("documents")));
+    // What has no text, no name, or no room.
+    let post = |path: &str, bytes: &str| {
+        Connection::send(server.address, "POST", path, &["Content-Type: application/pdf"], bytes).response()
+    };
+    assert_eq!(post("/v1/documents?name=a.pdf", "%PDF-1.4 nothing").status, 422);
+    assert_eq!(post("/v1/documents", "text").status, 400);
+    assert_eq!(post("/v1/documents?name=%zz", "text").status, 400);
+    let long = server.post("/v1/documents", &json!({"name": "long", "text": filler(5000)})).json();
+    assert_eq!(long["error"]["code"], "context_length_exceeded");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_unix_socket_is_for_its_user_only() {

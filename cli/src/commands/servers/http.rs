@@ -127,11 +127,7 @@ fn serve(
     }
     let context = sessions[0].options().context;
     let name = args.alias.clone().unwrap_or_else(|| model.name().to_owned());
-    let served = serve::Documents {
-        text: documents.text().to_owned(),
-        names: documents.names(),
-        outline: documents.outline().clone(),
-    };
+    let served = serve::Documents::new(documents.names(), documents.text(), documents.outline().clone());
     let options =
         ServiceOptions { name: name.clone(), documents: served, max_waiting: args.max_waiting, cache };
     let service = Service::start(sessions, options)?;

@@ -1,0 +1,183 @@
+//! `/v1/documents`, longhand's own: documents are sent once, are read before anybody asks, and are named in requests.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::{Response, StatusCode, Uri};
+use documents::Limits;
+use serde_json::{Value, json};
+
+use super::Answered;
+use super::fields::Fields;
+use super::submit::{self, Text, Wanted, in_background};
+use super::whole::now;
+use crate::http::error::ApiError;
+use crate::http::stream::Events;
+use crate::http::{Shared, is_json, json_response};
+use crate::service::{Documents, Event, Service, State as Reading, Stored};
+
+/// The documents that a request is about: those that it names, without names the server's, and with an empty list none.
+pub(super) fn of_request(service: &Service, fields: &mut Fields) -> Result<Documents, ApiError> {
+    match fields.take::<Vec<String>>("documents")? {
+        None => Ok(service.documents().clone()),
+        Some(ids) if ids.is_empty() => Ok(Documents::default()),
+        Some(ids) => service.library().joined(&ids).map_err(|id| {
+            ApiError::field(
+                "documents",
+                format!("documents: there is no {id:?} here; send it to /v1/documents first"),
+            )
+        }),
+    }
+}
+
+/// Takes a document: JSON with a name and a text, or the bytes of a file with its name behind `?name=`.
+pub(super) async fn add(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
+    let service = shared.service()?.clone();
+    let read = match is_json(request.headers()) {
+        true => {
+            let mut fields = Fields::new(shared.object(request).await?);
+            let (name, text): (String, String) = (fields.need("name")?, fields.need("text")?);
+            fields.end(&[])?;
+            submit::in_background(move || read(&service, &name, text.as_bytes())).await?
+        }
+        false => {
+            let name = name_in(request.uri()).ok_or_else(|| {
+                ApiError::field("name", "the document has no name: send it to /v1/documents?name=report.pdf")
+            })?;
+            let bytes = shared.bytes(request).await?;
+            submit::in_background(move || read(&service, &name, &bytes)).await?
+        }
+    };
+    let service = shared.service()?;
+    let stored = service.library().add(read).ok_or_else(|| {
+        ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "there is no room for more documents: delete some")
+    })?;
+    if matches!(stored.state(), Reading::Waiting) {
+        read_ahead(service, &stored).await?;
+    }
+    let mut response = json_response(&describe(&stored));
+    *response.status_mut() = StatusCode::CREATED;
+    Ok(response)
+}
+
+/// The text of a document, and its tokens.
+fn read(service: &Service, name: &str, bytes: &[u8]) -> Result<Arc<Stored>, ApiError> {
+    let document = documents::read_bytes(name, bytes, &Limits::default());
+    let document =
+        document.map_err(|error| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
+    let notes = document.notes.iter().map(ToString::to_string).collect();
+    let documents = Documents::new(vec![document.name], &document.text, document.outline);
+    let tokens = service.preamble(&documents, None)?.min_tokens();
+    submit::check_length(service, tokens)?;
+    Ok(Stored::new(documents, notes, tokens, now()))
+}
+
+/// Has a document read, if its chat template writes it before the question.
+async fn read_ahead(service: &Arc<Service>, stored: &Arc<Stored>) -> Result<(), ApiError> {
+    let (preambles, documents) = (service.clone(), stored.documents.clone());
+    let tokens = in_background(move || {
+        let preamble = preambles.preamble(&documents, None)?;
+        Ok(preamble.first_tokens().unwrap_or_default().to_vec())
+    });
+    let tokens = tokens.await?;
+    if tokens.is_empty() {
+        return Ok(());
+    }
+    let names = stored.documents.names().to_vec();
+    let events = submit::submit(service, Text::of_documents(tokens, names), Wanted::nothing())?;
+    tokio::spawn(follow(events, stored.clone()));
+    Ok(())
+}
+
+/// Notes how far a document is read.
+async fn follow(mut events: Events, stored: Arc<Stored>) {
+    while let Some(event) = events.next().await {
+        match event {
+            Event::Begun { cached } => stored.set_state(Reading::Reading(cached)),
+            Event::Reading { processed, .. } => stored.set_state(Reading::Reading(processed)),
+            Event::Text { .. } | Event::Answered { .. } => {}
+            Event::Done => stored.set_state(Reading::Read),
+            Event::Failed(error) => stored.fail(&error),
+        }
+    }
+}
+
+pub(super) async fn list(State(shared): State<Arc<Shared>>) -> Answered {
+    let all = shared.service()?.library().all();
+    Ok(json_response(
+        &json!({"object": "list", "data": all.iter().map(|one| describe(one)).collect::<Value>()}),
+    ))
+}
+
+pub(super) async fn show(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answered {
+    match shared.service()?.library().find(&id) {
+        Some(stored) => Ok(json_response(&describe(&stored))),
+        None => Err(no_document(&id)),
+    }
+}
+
+/// The text that the model reads of a document.
+pub(super) async fn text(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answered {
+    match shared.service()?.library().find(&id) {
+        Some(stored) => {
+            Ok(crate::http::text_response("text/plain; charset=utf-8", stored.documents.text().to_owned()))
+        }
+        None => Err(no_document(&id)),
+    }
+}
+
+pub(super) async fn remove(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answered {
+    match shared.service()?.library().remove(&id) {
+        true => Ok(deleted(&id)),
+        false => Err(no_document(&id)),
+    }
+}
+
+fn deleted(id: &str) -> Response<Body> {
+    json_response(&json!({"id": id, "object": "document", "deleted": true}))
+}
+
+fn no_document(id: &str) -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, format!("there is no document {id:?} here"))
+}
+
+fn describe(stored: &Stored) -> Value {
+    let Stored { documents, notes, tokens, created, .. } = stored;
+    let (status, read, error) = match stored.state() {
+        Reading::Waiting => ("waiting", 0, None),
+        Reading::Reading(read) => ("reading", read, None),
+        Reading::Read => ("read", *tokens, None),
+        Reading::Failed(error) => ("failed", 0, Some(error)),
+    };
+    json!({
+        "id": documents.id(),
+        "object": "document",
+        "name": documents.names().join(", "),
+        "created_at": created,
+        "bytes": documents.text().len(),
+        "tokens": tokens,
+        "status": status,
+        "tokens_read": read,
+        "error": error,
+        "notes": notes,
+    })
+}
+
+/// The `name` of an address, without escapes.
+fn name_in(uri: &Uri) -> Option<String> {
+    let value = uri.query()?.split('&').find_map(|field| field.strip_prefix("name="))?;
+    let (mut bytes, mut name) = (value.bytes(), Vec::new());
+    while let Some(byte) = bytes.next() {
+        name.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+                let (high, low) = (digit(bytes.next())?, digit(bytes.next())?);
+                u8::try_from(high * 16 + low).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(name).ok().filter(|name| !name.is_empty())
+}
