@@ -5,6 +5,7 @@ mod thinking;
 
 use std::borrow::Cow;
 
+pub(crate) use thinking::begun_thinking;
 pub use thinking::{Split, ThinkingStream, split_thinking};
 
 /// Decodes UTF-8 that arrives in arbitrary pieces.
