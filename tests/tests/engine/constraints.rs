@@ -362,7 +362,7 @@ fn what_cannot_be_compiled_is_refused() {
         ),
         ("{\"pattern\": \"(?=a)b\"}".into(), "a regular expression: look-around"),
         ("{\"pattern\": \"(\"}".into(), "a regular expression: unclosed group"),
-        (nested(120, "{\"items\":", "}"), "the JSON schema is not JSON: recursion limit"),
+        (nested(130, "{\"items\":", "}"), "the JSON schema is not JSON: recursion limit"),
         (chain(2000), "too complex: it has more than 10000 schemas, or more than 150 within each other"),
         (format!("{{\"properties\":{{{}}}}}", many(501)), "an object has 501 properties, more than 500"),
         (format!("{{\"prefixItems\":[{}true]}}", "true,".repeat(10_000)), "it has more than 10000 schemas"),
@@ -374,18 +374,23 @@ fn what_cannot_be_compiled_is_refused() {
         assert!(error.contains(words), "{error}");
         assert!(!error.contains('\n') && error.len() < 400, "{error}");
     }
+    let tokenizer = format.tokenizer();
+    let mut ids = 0..tokenizer.n_vocab() as u32;
+    let control =
+        ids.find(|id| tokenizer.is_control(*id) && !tokenizer.is_eog(*id)).expect("a control token");
     for (grammar, words) in [
         (String::new(), "the grammar: no start rule found"),
         ("root ::= \"yes\"".into(), "this is GBNF; longhand reads Lark"),
         ("start: %json {}".into(), "a JSON schema in a grammar is not supported"),
         ("start: \"a\" (".into(), "the grammar: "),
-        ("start: <|im_end|>".into(), "the grammar: "),
+        ("start: <|im_end|>".into(), "the grammar: it cannot be compiled; tokens such as <|im_end|>"),
+        (format!("start: <[{control}]>"), "no token can come next"),
         (format!("start: {}\"a\"{}", "(".repeat(5000), ")".repeat(5000)), "too deeply nested"),
         ("start: \"a\"{1000000000}".into(), "too complex"),
         ("x".repeat(300_000), "too complex: it has 300000 bytes"),
     ] {
         let error = Constraint::grammar(format, &grammar).expect_err(words).to_string();
-        assert!(error.contains(words), "{error}");
+        assert!(error.contains(words), "{words}: {error}");
     }
     assert!(matches!(Constraint::regex(format, "a["), Err(ConstraintError::Grammar { .. })));
 }

@@ -177,8 +177,7 @@ impl Constraint {
             // Whether anything can begin it.
             let mut first = matcher.deep_clone();
             first.compute_ff_tokens();
-            let mask = if first.is_stopped() { Ok(()) } else { first.compute_mask().map(|_| ()) };
-            mask.map_err(|error| state::failed(&error.to_string()))?;
+            state::next_tokens(&mut first, &tokens)?;
             Ok(matcher)
         };
         let compiled = thread::scope(|scope| {
@@ -222,6 +221,10 @@ fn of_schema(error: String) -> ConstraintError {
 /// What is wrong with a grammar.
 fn of_grammar(error: String) -> ConstraintError {
     let line = first_line(&error);
+    if line.starts_with("panic: ") {
+        let what = "it cannot be compiled; tokens such as <|im_end|> cannot be in an answer".into();
+        return ConstraintError::Grammar { what };
+    }
     too_complex(&line).unwrap_or(ConstraintError::Grammar { what: line })
 }
 

@@ -11,6 +11,7 @@ use models::chat::{THINKING_MARKS, ThinkingMarks};
 use models::tokenizer::{TokenKind, Tokenizer};
 
 use super::{Constraint, ConstraintError, first_line};
+use crate::model::grammar_tokens::GrammarTokens;
 use crate::session::text::begun_thinking;
 use crate::{EngineError, Hint};
 
@@ -97,8 +98,7 @@ impl<'a> ShapeState<'a> {
                 paths.iter().for_each(|path| allowed.allow_token(path.tokens[*came]));
             }
             Phase::Before { .. } | Phase::Shape => {
-                allowed = self.matcher.compute_mask_or_eos().map_err(|error| failed(&error.to_string()))?;
-                allowed.and(&self.constraint.tokens.usable);
+                allowed = next_tokens(&mut self.matcher, &self.constraint.tokens)?;
             }
         }
         if let Phase::Before { paths, blanks } = &self.phase {
@@ -205,6 +205,19 @@ impl<'a> ShapeState<'a> {
             let usable = &self.constraint.tokens.usable;
             self.forced.extend(forced.into_iter().take_while(|token| usable.is_allowed(*token)));
         }
+    }
+}
+
+/// The tokens that may come next; those that end an answer where nothing else can.
+pub(super) fn next_tokens(
+    matcher: &mut Matcher,
+    tokens: &GrammarTokens,
+) -> Result<SimpleVob, ConstraintError> {
+    let mut allowed = matcher.compute_mask_or_eos().map_err(|error| failed(&error.to_string()))?;
+    allowed.and(&tokens.usable);
+    match allowed.is_zero() && !matcher.is_stopped() {
+        true => Err(failed("NoExtension")),
+        false => Ok(allowed),
     }
 }
 
