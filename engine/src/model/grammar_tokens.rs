@@ -123,11 +123,6 @@ impl TokenizerEnv for Tokens {
         })
     }
 
-    /// Nothing in a text stands for a control token.
-    fn tokenize_bytes_marker(&self, bytes: &[u8]) -> (Vec<u32>, usize) {
-        (self.tokenize_bytes(bytes), 0)
-    }
-
     fn tokenize_is_canonical(&self) -> bool {
         self.is_canonical
     }

@@ -176,8 +176,10 @@ impl Constraint {
             }
             // Whether anything can begin it.
             let mut first = matcher.deep_clone();
-            first.compute_ff_tokens();
+            let forced = first.compute_ff_tokens();
             state::next_tokens(&mut first, &tokens)?;
+            let consumed = forced.first().map_or(Ok(()), |token| first.consume_token(*token));
+            consumed.map_err(|error| state::failed(&error.to_string()))?;
             Ok(matcher)
         };
         let compiled = thread::scope(|scope| {

@@ -213,6 +213,10 @@ pub(super) fn next_tokens(
     matcher: &mut Matcher,
     tokens: &GrammarTokens,
 ) -> Result<SimpleVob, ConstraintError> {
+    let reason = matcher.stop_reason();
+    if !reason.is_ok() {
+        return Err(failed(&matcher.get_error().unwrap_or_else(|| reason.to_string())));
+    }
     let mut allowed = matcher.compute_mask_or_eos().map_err(|error| failed(&error.to_string()))?;
     allowed.and(&tokens.usable);
     match allowed.is_zero() && !matcher.is_stopped() {
