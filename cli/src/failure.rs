@@ -6,7 +6,7 @@ use std::io;
 use std::process::ExitCode;
 
 use documents::{DocumentError, Problem};
-use longhand::error::SamplerError;
+use longhand::error::{ConstraintError, SamplerError};
 use longhand::heads::HeadsError;
 use longhand::setup::Offers;
 use longhand::{EngineError, Hint};
@@ -62,12 +62,13 @@ pub trait Hinted: Error + Sized + 'static {
 }
 
 /// The hint of an error if it has the type of the entry.
-const HINTED: [fn(&(dyn Error + 'static)) -> Option<String>; 10] = [
+const HINTED: [fn(&(dyn Error + 'static)) -> Option<String>; 11] = [
     of::<Failure>,
     of::<EngineError>,
     of::<ggml::Error>,
     of::<HeadsError>,
     of::<SamplerError>,
+    of::<ConstraintError>,
     of::<LoadError>,
     of::<TokenizerError>,
     of::<ChatError>,
@@ -126,6 +127,16 @@ impl Hinted for HeadsError {
 }
 
 impl Hinted for SamplerError {
+    fn hint_with_flags(&self) -> Option<String> {
+        Some(hint_text(&self.hint()))
+    }
+
+    fn exit_code(&self) -> u8 {
+        2
+    }
+}
+
+impl Hinted for ConstraintError {
     fn hint_with_flags(&self) -> Option<String> {
         Some(hint_text(&self.hint()))
     }
@@ -439,6 +450,7 @@ mod tests {
             ChatError::NoAnswer.into(),
             shape.into(),
             longhand::Sampler::new(options).expect_err("out of range").into(),
+            ConstraintError::Json { what: "x".into() }.into(),
             io::Error::from(io::ErrorKind::NotFound).into(),
         ] {
             for error in [report(&error).text, report(&error.context("outside")).text] {

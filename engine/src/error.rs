@@ -13,6 +13,7 @@ use models::tokenizer::TokenizerError;
 
 use crate::devices::memory::MemoryBound;
 use crate::heads::HeadsError;
+pub use crate::session::generate::constraint::ConstraintError;
 pub use crate::session::generate::sampler::SamplerError;
 
 /// An error of the engine. The text says what was wrong and where; [`EngineError::hint`] says what to do.
@@ -81,6 +82,9 @@ pub enum EngineError {
     /// A sampling option makes no sense.
     #[error(transparent)]
     Sampling(#[from] SamplerError),
+    /// Answers cannot be given a shape.
+    #[error(transparent)]
+    Constraint(#[from] ConstraintError),
     /// A head profile was given that is not used.
     #[error("a head profile is given, but the policy {policy} does not use it: {reason}")]
     UnusedProfile {
@@ -168,6 +172,7 @@ impl EngineError {
                 "the file is damaged or was made by another program; start a new conversation with another file",
             )),
             EngineError::Sampling(error) => Some(error.hint()),
+            EngineError::Constraint(error) => Some(error.hint()),
             EngineError::UnusedProfile { .. } => Some(Hint::PolicyWithProfile),
             EngineError::NoHeadScores { .. } => Some(Hint::OmitHeadShares),
             EngineError::NoRowShares { .. } => {

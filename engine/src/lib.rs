@@ -45,6 +45,7 @@ pub use model::{ChatFormat, Model, ModelSource};
 pub use models::chat::Message;
 pub use outline;
 pub use progress::{Notice, Observer, Progress, Task};
+pub use session::generate::constraint::Constraint;
 pub use session::generate::logprobs::{LogProb, TokenLogProbs};
 pub use session::generate::sampler::{Sampler, SamplerOptions};
 pub use session::generate::{DraftCounts, GenerateOptions, Generated, Piece, Stop, generate, generate_with};

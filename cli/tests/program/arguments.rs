@@ -180,7 +180,11 @@ fn words_of_other_programs_are_understood() {
         (&["chat", "-st", "model.gguf"], "--single-turn", "`longhand ask` answers and ends"),
         (&["chat", "-no-cnv", "model.gguf"], "--no-conversation", "`longhand ask` answers and ends"),
         (&["ask", "-hff", "x.gguf", QUESTION], "--hf-file", "-hf OWNER/REPOSITORY:FILE.gguf"),
-        (&["ask", "--grammar=x", QUESTION], "--grammar", "longhand has no grammars"),
+        (
+            &["ask", "--grammar=x", QUESTION],
+            "--grammar",
+            "`longhand ask` has --json-schema, and --grammar-file",
+        ),
         (&["ask", "--mmproj", "x.gguf", QUESTION], "--mmproj", "text only"),
         (&["-m", "model.gguf", "--context-shift"], "--context-shift", "nothing is ever cut off"),
     ] {

@@ -30,6 +30,7 @@ mod recall;
 #[cfg(feature = "rpc")]
 mod rpc;
 mod sessions;
+mod shapes;
 mod sources;
 mod speeds;
 mod streams;

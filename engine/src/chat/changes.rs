@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use models::chat::{Message, NextTurn, THINKING_MARKS};
+use models::chat::{Message, NextTurn};
 
 use super::documents::{encode, question_in};
 use super::{
@@ -12,7 +12,9 @@ use super::{
 };
 use crate::model::ChatFormat;
 use crate::session::common_prefix;
+use crate::session::generate::constraint::Constraint;
 use crate::session::generate::sampler::{Sampler, SamplerOptions};
+use crate::session::text::begun_thinking;
 use crate::{EngineError, Hint, Model, Progress, Session, setup};
 
 /// A conversation as its chat template writes it.
@@ -88,6 +90,11 @@ impl Chat {
     /// Sets how many tokens an answer may have.
     pub fn set_answer_limit(&mut self, tokens: Option<usize>) {
         self.answer_limit = tokens;
+    }
+
+    /// Gives the next answers a shape, behind thinking where the model thinks; `None` for any text.
+    pub fn set_constraint(&mut self, constraint: Option<Constraint>) {
+        self.constraint = constraint;
     }
 
     /// What [`Chat::set_settings`] was told.
@@ -295,9 +302,9 @@ impl Chat {
         let mut timeline = self.preamble.prompt(&self.format, question)?;
         let answer_begins = timeline.len();
         // Where the prompt begins the thinking, the answer must end it.
-        let opening = self.format.thinking_begun_by(&timeline);
-        let marks = THINKING_MARKS.iter().find(|marks| opening.trim_end() == marks.begins);
-        let text = marks.map_or_else(|| answer.to_owned(), |marks| format!("{}\n\n{answer}", marks.ends));
+        let thinking = begun_thinking(&timeline, self.format.tokenizer());
+        let text =
+            thinking.marks.map_or_else(|| answer.to_owned(), |marks| format!("{}\n\n{answer}", marks.ends));
         timeline.extend(self.format.encode_text(&text)?);
         let options = self.session.options().clone();
         if timeline.len() >= options.context {
@@ -331,7 +338,7 @@ impl Chat {
             }
         };
         self.messages.push(Message::user(self.preamble.first_text(question)));
-        self.messages.push(Message::assistant(opening + &text));
+        self.messages.push(Message::assistant(thinking.opening + &text));
         self.turns.push(Turn { question: 0, answer: answer_begins, ..Turn::default() });
         (self.timeline, self.ahead) = (timeline, None);
         self.go_back(usize::MAX);
@@ -371,7 +378,7 @@ impl Chat {
                 timeline.extend(match keeps_tokens {
                     true => self.answer_tokens(format, turns.len(), &message.content)?,
                     false => {
-                        let opening = format.thinking_begun_by(&timeline);
+                        let opening = begun_thinking(&timeline, format.tokenizer()).opening;
                         format
                             .encode_text(message.content.strip_prefix(&opening).unwrap_or(&message.content))?
                     }
@@ -415,7 +422,7 @@ impl Chat {
         let generated = start.and_then(|start| timeline.get(start..)).unwrap_or_default();
         // Where the prompt begins the thinking, the tokens of the answer do not.
         let prompt = start.and_then(|start| timeline.get(..start)).unwrap_or_default();
-        let opening = format.thinking_begun_by(prompt);
+        let opening = begun_thinking(prompt, format.tokenizer()).opening;
         let text = text.strip_prefix(&opening).unwrap_or(text);
         let decoded = format.tokenizer().decode(generated, false);
         match String::from_utf8_lossy(&decoded).trim_start().starts_with(text.trim()) {

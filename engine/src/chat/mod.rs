@@ -32,8 +32,10 @@ use serde::{Deserialize, Serialize};
 use sources::Sources;
 
 use crate::model::ChatFormat;
+use crate::session::generate::constraint::Constraint;
 use crate::session::generate::sampler::{Sampler, SamplerOptions};
 use crate::session::generate::{Begun, GenerateOptions, Generated, Piece, Stop, go_on};
+use crate::session::text::begun_thinking;
 use crate::session::{common_prefix, snapshot};
 use crate::{EngineError, Hint, Progress, Session, SessionOptions, setup};
 
@@ -130,6 +132,8 @@ pub struct Chat {
     format: ChatFormat,
     sampler: Sampler,
     answer_limit: Option<usize>,
+    /// The shape of the next answers.
+    constraint: Option<Constraint>,
     preamble: Preamble,
     messages: Vec<Message>,
     /// Everything the model has read and written so far.
@@ -219,6 +223,7 @@ impl Chat {
             format,
             sampler,
             answer_limit: options.answer_limit,
+            constraint: None,
             messages: options.preamble.system().map(Message::system).into_iter().collect(),
             preamble: options.preamble,
             timeline: Vec::new(),
@@ -469,7 +474,7 @@ impl Chat {
         let start = self.turns.last().map_or(self.timeline.len(), |turn| turn.answer);
         let (prompt, tokens) = self.timeline.split_at(start);
         let stops = self.format.template().stop_strings().iter().map(|stop| (*stop).to_owned()).collect();
-        let opening = self.format.thinking_begun_by(prompt);
+        let opening = begun_thinking(prompt, self.format.tokenizer()).opening;
         let mut is_begun = !tokens.is_empty();
         if !is_begun && !opening.is_empty() {
             // Whether the caller wants more is asked with the next piece.
@@ -481,7 +486,8 @@ impl Chat {
             on_text(text)
         };
         let limit = self.answer_limit.map_or(usize::MAX, |limit| limit.saturating_add(tokens.len()));
-        let options = GenerateOptions { stops, limit, ..GenerateOptions::default() };
+        let constraint = self.constraint.clone();
+        let options = GenerateOptions { stops, limit, constraint, ..GenerateOptions::default() };
         let begun = Begun { tokens, unread };
         let (tokenizer, sampler) = (self.format.tokenizer(), &mut self.sampler);
         let mut generated = go_on(&mut self.session, tokenizer, sampler, &options, begun, &mut on_piece)?;

@@ -1,6 +1,7 @@
 //! A model file, opened and checked once, before any weight is read. Planning, tokenising and loading all
 //! start from it.
 
+pub(crate) mod grammar_tokens;
 pub mod outline;
 
 use std::num::NonZero;
@@ -11,12 +12,13 @@ use std::time::{Instant, SystemTime};
 
 use ggml::InterruptFlag;
 use models::LoadError;
-use models::chat::{ChatError, ChatTemplate, Message, NextTurn, Prompt, THINKING_MARKS};
+use models::chat::{ChatError, ChatTemplate, Message, NextTurn, Prompt};
 use models::embedded::EMBEDDED_NAME;
 use models::gguf::{Blob, GgufFile};
 use models::spec::{ModelSpec, ModelTensors};
 use models::tokenizer::{Tokenizer, TokenizerError};
 
+use self::grammar_tokens::GrammarTokens;
 use crate::files::fingerprints::{self, FileState};
 use crate::heads::{HeadShape, HeadsError};
 use crate::{EngineError, Progress, Task};
@@ -264,6 +266,8 @@ pub struct ChatFormat {
     template: ChatTemplate,
     /// The model's file, for errors.
     path: Option<PathBuf>,
+    /// Made when the first grammar needs them.
+    grammar_tokens: Arc<OnceLock<Result<Arc<GrammarTokens>, String>>>,
 }
 
 impl ChatFormat {
@@ -280,7 +284,7 @@ impl ChatFormat {
         }
         let template = ChatTemplate::from_gguf(&model.gguf, &tokenizer)
             .map_err(|error| EngineError::Chat { path: path.clone(), error })?;
-        Ok(ChatFormat { tokenizer: Arc::new(tokenizer), template, path })
+        Ok(ChatFormat { tokenizer: Arc::new(tokenizer), template, path, grammar_tokens: Arc::default() })
     }
 
     /// The same for a model that thinks before it answers, or does not.
@@ -295,6 +299,11 @@ impl ChatFormat {
     /// Text to tokens and back.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
+    }
+
+    /// The tokens as grammars see them, or why they cannot.
+    pub(crate) fn grammar_tokens(&self) -> Result<Arc<GrammarTokens>, String> {
+        self.grammar_tokens.get_or_init(|| GrammarTokens::new(&self.tokenizer).map(Arc::new)).clone()
     }
 
     /// The chat template.
@@ -346,20 +355,6 @@ impl ChatFormat {
     /// The tokens of a rendered prompt.
     pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>, EngineError> {
         prompt.encode(&self.tokenizer).map_err(|error| self.chat_error(error))
-    }
-
-    /// The `<think>` or other mark that a prompt has ended with, and the white space behind it; empty if there is none. The
-    /// answer begins with the thinking then.
-    pub fn thinking_begun_by(&self, prompt: &[u32]) -> String {
-        /// More than the marker and the white space take.
-        const TOKENS: usize = 16;
-        let last = &prompt[prompt.len().saturating_sub(TOKENS)..];
-        let bytes = last.iter().filter_map(|token| self.tokenizer.token_bytes(*token)).flatten();
-        let text = String::from_utf8_lossy(&bytes.copied().collect::<Vec<u8>>()).into_owned();
-        match THINKING_MARKS.iter().find_map(|marks| text.trim_end().strip_suffix(marks.begins)) {
-            Some(before) => text[before.len()..].to_owned(),
-            None => String::new(),
-        }
     }
 
     fn chat_error(&self, error: ChatError) -> EngineError {

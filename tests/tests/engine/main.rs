@@ -2,6 +2,7 @@
 
 mod answers;
 mod changes;
+mod constraints;
 mod device;
 mod documents;
 mod drafts;

@@ -123,7 +123,7 @@ impl Head {
     fn stop_reason<'a>(&self, stop: &'a Stop) -> (&'static str, Option<&'a str>) {
         match stop {
             Stop::Text(text) if self.stops.contains(text) => ("stop_sequence", Some(text)),
-            Stop::EndToken(_) | Stop::Text(_) => ("end_turn", None),
+            Stop::EndToken(_) | Stop::Text(_) | Stop::Complete => ("end_turn", None),
             Stop::Length => ("max_tokens", None),
             Stop::Context | Stop::Interrupted => ("model_context_window_exceeded", None),
         }

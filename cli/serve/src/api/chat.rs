@@ -64,8 +64,12 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     wanted.options.logprobs = logprobs(&mut fields)?;
     let documents = documents::of_request(service, &mut fields)?;
     let thinks = thinking(&mut fields)?;
-    refuse_shapes(&mut fields)?;
+    refuse_tools(&mut fields)?;
+    let shape: Option<Value> = fields.take("response_format")?;
     fields.end(HARMLESS)?;
+    if let Some(shape) = shape {
+        wanted.options.constraint = submit::shape(service, shape, "response_format").await?;
+    }
     let text = submit::render(service, &documents, thinks, messages).await?;
     let (prompt, answers) = (text.tokens.len(), wanted.answers);
     let events = submit::submit(service, text, wanted)?;
@@ -94,16 +98,8 @@ pub(super) fn thinks_with(effort: Option<&str>) -> Option<bool> {
     (effort == Some("none")).then_some(false)
 }
 
-/// Tools and shapes of answers are not there yet. What asks for none of them is fine.
-fn refuse_shapes(fields: &mut Fields) -> Result<(), ApiError> {
-    if let Some(shape) = fields.take::<Value>("response_format")?
-        && shape["type"] != "text"
-    {
-        return Err(ApiError::field(
-            "response_format",
-            "response_format: only {\"type\": \"text\"} is supported",
-        ));
-    }
+/// Tools are not there yet. What asks for none of them is fine.
+fn refuse_tools(fields: &mut Fields) -> Result<(), ApiError> {
     if let Some(choice) = fields.take::<Value>("tool_choice")?
         && choice != "none"
         && choice != "auto"
@@ -164,7 +160,7 @@ impl Head {
             if !answer.thinking.is_empty() {
                 message["reasoning_content"] = answer.thinking.as_str().into();
             }
-            let reason = finish_reason(&answer.result.stop);
+            let reason = finish_reason(&answer.result);
             let logprobs = self.logprobs(&answer.logprobs);
             json!({"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason})
         });
@@ -225,7 +221,7 @@ impl Writer for Stream {
             }
             Event::Answered { answer, result } => {
                 self.tokens += result.tokens;
-                let mut chunk = self.chunk(answer, json!({}), Some(finish_reason(&result.stop)));
+                let mut chunk = self.chunk(answer, json!({}), Some(finish_reason(&result)));
                 chunk["timings"] = timings(self.cached, &result);
                 vec![chunk]
             }

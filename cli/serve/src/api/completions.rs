@@ -70,8 +70,8 @@ impl Head {
 
     fn whole(&self, prompt: usize, whole: &Whole) -> Value {
         let answers = whole.answers.iter().enumerate();
-        let choices = answers
-            .map(|(index, answer)| choice(index, &answer.text, Some(finish_reason(&answer.result.stop))));
+        let choices =
+            answers.map(|(index, answer)| choice(index, &answer.text, Some(finish_reason(&answer.result))));
         let mut response = self.object(choices.collect());
         response["usage"] = usage(prompt, whole.cached, whole.tokens());
         if let Some(first) = whole.answers.first() {
@@ -106,7 +106,7 @@ impl Writer for Stream {
             Event::Text { answer, split, .. } => vec![self.head.choice(answer, &split.answer, None)],
             Event::Answered { answer, result } => {
                 self.tokens += result.tokens;
-                let mut chunk = self.head.choice(answer, "", Some(finish_reason(&result.stop)));
+                let mut chunk = self.head.choice(answer, "", Some(finish_reason(&result)));
                 chunk["timings"] = timings(self.cached, &result);
                 vec![chunk]
             }

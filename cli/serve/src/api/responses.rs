@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use longhand::{GenerateOptions, Message, SamplerOptions, Stop};
+use longhand::{GenerateOptions, Message, SamplerOptions};
 use serde_json::{Map, Value, json};
 
 use super::chat::thinks_with;
@@ -42,15 +42,18 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     let is_stream = fields.take("stream")?.unwrap_or(false);
     let limit: Option<usize> = fields.take("max_output_tokens")?;
     let wanted = Wanted::of(&mut fields, &[])?;
-    let options = GenerateOptions { limit: limit.unwrap_or(usize::MAX), ..wanted.options };
-    let wanted = Wanted { options, ..wanted };
     let documents = documents::of_request(service, &mut fields)?;
     let thinks = match fields.take::<Map<String, Value>>("reasoning")? {
         None => None,
         Some(reasoning) => thinks_with(reasoning.get("effort").and_then(Value::as_str)),
     };
-    refuse_shapes(&mut fields)?;
+    let shape = shape(&mut fields)?;
+    refuse_others(&mut fields)?;
     fields.end(HARMLESS)?;
+    let constraint = match &shape {
+        Some(shape) => submit::shape(service, shape.clone(), "text.format").await?,
+        None => None,
+    };
     let text = submit::render(service, &documents, thinks, messages).await?;
     let head = Head {
         id: new_id("resp_"),
@@ -61,8 +64,11 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
         prompt: text.tokens.len(),
         instructions,
         limit,
+        shape: shape.unwrap_or_else(|| json!({"type": "text"})),
         sampling: wanted.sampling.clone(),
     };
+    let options = GenerateOptions { limit: limit.unwrap_or(usize::MAX), constraint, ..wanted.options };
+    let wanted = Wanted { options, ..wanted };
     let events = submit::submit(service, text, wanted)?;
     if is_stream {
         return Ok(stream::response(events, Stream::new(head), shared.ping()));
@@ -96,20 +102,17 @@ fn input(value: Value) -> Result<Vec<Message>, ApiError> {
     }
 }
 
-/// Tools and shapes of answers are not there yet. What asks for none of them is fine.
-fn refuse_shapes(fields: &mut Fields) -> Result<(), ApiError> {
-    if let Some(text) = fields.take::<Map<String, Value>>("text")? {
-        let mut text = Fields::part(Value::Object(text), "text".to_owned())?;
-        if let Some(shape) = text.take::<Value>("format")?
-            && shape["type"] != "text"
-        {
-            return Err(ApiError::field(
-                "text.format",
-                "text.format: only {\"type\": \"text\"} is supported",
-            ));
-        }
-        text.end(&["verbosity"])?;
-    }
+/// The shape that the answer is to have, where the request says so.
+fn shape(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
+    let Some(text) = fields.take("text")? else { return Ok(None) };
+    let mut text = Fields::part(text, "text".to_owned())?;
+    let shape = text.take("format")?;
+    text.end(&["verbosity"])?;
+    Ok(shape)
+}
+
+/// Tools are not there yet, and nothing is cut. What asks for neither is fine.
+fn refuse_others(fields: &mut Fields) -> Result<(), ApiError> {
     if let Some(choice) = fields.take::<Value>("tool_choice")?
         && choice != "none"
         && choice != "auto"
@@ -133,6 +136,8 @@ struct Head {
     prompt: usize,
     instructions: Option<String>,
     limit: Option<usize>,
+    /// As it was asked for.
+    shape: Value,
     sampling: SamplerOptions,
 }
 
@@ -156,7 +161,7 @@ impl Head {
             "tool_choice": "none",
             "truncation": "disabled",
             "parallel_tool_calls": false,
-            "text": {"format": {"type": "text"}},
+            "text": {"format": self.shape},
             "top_p": top_p,
             "presence_penalty": presence_penalty,
             "frequency_penalty": frequency_penalty,
@@ -177,7 +182,7 @@ impl Head {
 
     /// A response whose answer has ended.
     fn ended(&self, output: Value, cached: usize, answer: &Answer) -> Value {
-        let is_whole = matches!(answer.stop, Stop::EndToken(_) | Stop::Text(_));
+        let is_whole = answer.is_whole();
         let mut response = self.response(if is_whole { "completed" } else { "incomplete" }, output);
         match is_whole {
             true => response["completed_at"] = now().into(),
@@ -226,7 +231,7 @@ impl Head {
 }
 
 fn status(answer: &Answer) -> &'static str {
-    if matches!(answer.stop, Stop::EndToken(_) | Stop::Text(_)) { "completed" } else { "incomplete" }
+    if answer.is_whole() { "completed" } else { "incomplete" }
 }
 
 /// A kind of item of the output.

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use longhand::{EngineError, GenerateOptions, InterruptFlag, Message, SamplerOptions};
+use longhand::text::begun_thinking;
+use longhand::{Constraint, EngineError, GenerateOptions, InterruptFlag, Message, SamplerOptions};
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task;
 
@@ -156,7 +158,7 @@ pub(super) async fn render(
         let rendered = service.render(format, &documents, &messages)?;
         check_length(&service, rendered.tokens.len())?;
         let stops = format.template().stop_strings().iter().map(|stop| (*stop).to_owned()).collect();
-        let opening = format.thinking_begun_by(&rendered.tokens);
+        let opening = begun_thinking(&rendered.tokens, format.tokenizer()).opening;
         let Rendered { tokens, documents, names } = rendered;
         Ok(Text { tokens, documents, names, opening, has_thinking: true, stops })
     })
@@ -176,6 +178,52 @@ pub(super) async fn encode(service: &Arc<Service>, text: String) -> Result<Text,
     })
     .await
 }
+
+/// The shape that an answer is to have, compiled: any JSON object, or what a schema says.
+///
+/// # Errors
+/// Where the shape is of another kind, or its schema cannot be used.
+pub(super) async fn shape(
+    service: &Arc<Service>,
+    value: Value,
+    place: &str,
+) -> Result<Option<Constraint>, ApiError> {
+    let mut fields = Fields::part(value, place.to_owned())?;
+    let kind: String = fields.need("type")?;
+    let schema = match kind.as_str() {
+        "text" => {
+            fields.end(&[])?;
+            return Ok(None);
+        }
+        // llama.cpp's server takes a schema with it.
+        "json_object" => fields.take("schema")?.unwrap_or_else(|| json!({"type": "object"})),
+        "json_schema" => match fields.take::<Value>("json_schema")? {
+            Some(nested) => {
+                let mut nested = Fields::part(nested, fields.place_of("json_schema"))?;
+                let schema = nested.need("schema")?;
+                nested.end(SCHEMA_WORDS)?;
+                schema
+            }
+            None => fields.need("schema")?,
+        },
+        other => {
+            let place = fields.place_of("type");
+            let message =
+                format!("{place}: {other:?} is not supported; text, json_object and json_schema are");
+            return Err(ApiError::field(place, message));
+        }
+    };
+    fields.end(SCHEMA_WORDS)?;
+    let (service, place) = (service.clone(), place.to_owned());
+    let compile = move || {
+        let constraint = Constraint::json_schema(service.format(), &schema.to_string());
+        constraint.map(Some).map_err(|error| ApiError::field(place.clone(), format!("{place}: {error}")))
+    };
+    in_background(compile).await
+}
+
+/// What is said of a schema beside it. An answer always is as the schema says.
+const SCHEMA_WORDS: &[&str] = &["description", "name", "strict"];
 
 /// Work that takes a while, so that the thread of the connections does not wait for it.
 pub(super) async fn in_background<T: Send + 'static>(

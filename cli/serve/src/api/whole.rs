@@ -3,7 +3,7 @@
 use std::mem::take;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use longhand::{Stop, TokenLogProbs};
+use longhand::TokenLogProbs;
 use serde_json::{Value, json};
 
 use crate::http::error::ApiError;
@@ -90,11 +90,8 @@ pub(super) fn usage(prompt: usize, cached: usize, answer: usize) -> Value {
 }
 
 /// Why an answer ended, in OpenAI's words.
-pub(super) fn finish_reason(stop: &Stop) -> &'static str {
-    match stop {
-        Stop::EndToken(_) | Stop::Text(_) => "stop",
-        Stop::Length | Stop::Context | Stop::Interrupted => "length",
-    }
+pub(super) fn finish_reason(answer: &Answer) -> &'static str {
+    if answer.is_whole() { "stop" } else { "length" }
 }
 
 /// How fast it was, in the words of llama.cpp's server.

@@ -78,6 +78,13 @@ pub(crate) struct Answer {
     pub reading: Duration,
 }
 
+impl Answer {
+    /// Whether it has come to its own end.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self.stop, Stop::EndToken(_) | Stop::Text(_) | Stop::Complete)
+    }
+}
+
 /// Answers a request. Returns the last event, which is told when the session is idle again: who asks on then finds it.
 pub(super) fn answer(service: &Service, session: &mut Session, work: &Work) -> Event {
     session.set_interrupt(&work.request.stop);

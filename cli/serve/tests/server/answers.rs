@@ -221,6 +221,40 @@ fn responses_are_answered_whole_and_as_a_stream() {
 }
 
 #[test]
+fn an_answer_has_the_shape_that_is_asked_for() {
+    let server = Fixture::default().start();
+    let schema = json!({
+        "type": "object",
+        "properties": {"name": {"enum": ["Mary", "John"]}, "number": {"type": "integer", "minimum": 0, "maximum": 99999}},
+        "required": ["name", "number"],
+        "additionalProperties": false,
+    });
+    let is_right = |text: &Value| {
+        let answer: Value = serde_json::from_str(text.as_str().expect("a text")).expect("JSON");
+        assert!(
+            answer["number"].is_i64() && answer.as_object().is_some_and(|fields| fields.len() == 2),
+            "{answer}"
+        );
+    };
+    let nested =
+        json!({"type": "json_schema", "json_schema": {"name": "fact", "strict": true, "schema": schema}});
+    let flat = json!({"type": "json_schema", "name": "fact", "schema": schema});
+    let whole = server.chat(&with(asked(), "response_format", nested.clone())).json();
+    is_right(&whole["choices"][0]["message"]["content"]);
+    assert_eq!(whole["choices"][0]["finish_reason"], "stop");
+    let cut = server.chat(&with(with(asked(), "response_format", nested.clone()), "max_tokens", 3)).json();
+    assert_eq!(cut["choices"][0]["finish_reason"], "length");
+    let response = json!({"input": "Who?", "text": {"format": flat}});
+    let response = server.post("/v1/responses", &response).json();
+    is_right(&response["output"][0]["content"][0]["text"]);
+    assert_eq!(response["text"]["format"]["name"], "fact");
+    let chunks = server.chat(&with(with(asked(), "response_format", nested), "stream", true)).events();
+    let text: String =
+        chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
+    is_right(&json!(text));
+}
+
+#[test]
 fn a_reading_is_told_while_it_lasts() {
     let server = Fixture { context: 4096, ..Fixture::default() }.start();
     let long = format!("{FACT} {} {QUESTION}", crate::fixture::filler(2000));

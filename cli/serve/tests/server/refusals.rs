@@ -24,7 +24,7 @@ fn a_field_that_might_change_the_answer_is_refused_by_its_name() {
     let fields = [
         ("tools", json!([{"type": "function"}])),
         ("mirostat", json!(2)),
-        ("response_format", json!({"type": "json_object"})),
+        ("response_format", json!({"type": "json_schema", "json_schema": {"schema": {"not": {}}}})),
         ("tool_choice", json!("required")),
         ("modalities", json!(["audio"])),
         ("temperature", json!("warm")),

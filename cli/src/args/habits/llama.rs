@@ -37,6 +37,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("-ts", "--tensor-split"),
     ("-nkvo", "--no-kv-offload"),
     ("-pg", "--prompt-gen"),
+    ("-jf", "--json-schema"),
 ];
 
 const FLASH_ATTN: &str = "--flash-attn";

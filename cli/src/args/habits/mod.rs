@@ -82,7 +82,7 @@ const FLAGS: &[(&[&str], &str)] = &[
     (&["--mmproj", "--image", "--audio"], "longhand reads text only"),
     (
         &["--grammar", "--grammar-file", "--json-schema", "--json-schema-file"],
-        "longhand has no grammars; describe the form in the question",
+        "`longhand ask` has --json-schema, and --grammar-file for grammars in Lark",
     ),
     (
         &["--host", "--port", "--api-key"],
@@ -102,7 +102,7 @@ const FLAGS: &[(&[&str], &str)] = &[
     (&["--verbose", "--log-file", "--log-verbosity"], "notes are on stderr: 2> FILE writes them to a file"),
     (&["--nowordwrap"], "--plain shows answers as the model writes them"),
     (&["--keepalive"], "no model stays loaded when the program has ended"),
-    (&["--format"], "`ask --json` prints JSON around answers; describe the form of answers in the question"),
+    (&["--format"], "`ask --json` prints JSON around answers; `ask --json-schema FILE` gives them a form"),
     (&["--numa", "--prio", "--poll", "--cpu-mask", "--cpu-range"], "use numactl, nice or taskset"),
 ];
 

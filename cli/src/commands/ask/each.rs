@@ -47,7 +47,9 @@ pub fn run(asking: &Asking) -> Result<()> {
     ended_by_signal(app, &asked)?;
     asked?;
     match count.failed {
-        0 if asking.args.json && count.cut_off > 0 => Err(Failure::silent(CUT_OFF).into()),
+        0 if count.cut_off > 0 && (asking.args.json || asking.constraint.is_some()) => {
+            Err(Failure::silent(CUT_OFF).into())
+        }
         0 => Ok(()),
         failed => {
             let total = count.answered + failed;
@@ -194,7 +196,10 @@ fn merge(object: &mut Value, more: Value) {
     }
 }
 
-/// A text as a cell of a row: its lines and tabs become spaces.
+/// A text as a cell of a row: its lines and tabs become spaces. What has none, such as JSON on one line, stays as it is.
 fn one_line(text: &str) -> String {
+    if !text.contains(char::is_control) {
+        return text.trim().to_owned();
+    }
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

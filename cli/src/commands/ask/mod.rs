@@ -1,6 +1,7 @@
 //! `longhand ask`: questions about documents, asked one after the other in one session.
 
 mod each;
+mod shape;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,8 +14,8 @@ use longhand::saved::DocumentCache;
 use longhand::setup::Offers;
 use longhand::text::{sanitize_for_terminal, split_thinking};
 use longhand::{
-    Chat, ChatFormat, ChatOptions, Context, DraftCounts, Generated, Model, ModelSource, Preamble, Reading,
-    Session, SetupOptions, Stop,
+    Chat, ChatFormat, ChatOptions, Constraint, Context, DraftCounts, Generated, Model, ModelSource, Preamble,
+    Reading, Session, SetupOptions, Stop,
 };
 use models::embedded::EMBEDDED_NAME;
 use serde_json::{Value, json};
@@ -29,6 +30,7 @@ use crate::args::disk::DiskArgs;
 use crate::args::documents::DocumentArgs;
 use crate::args::session::SessionArgs;
 use crate::args::sources::SourcesArgs;
+use crate::commands::ask::shape::ShapeArgs;
 use crate::failure::{self, Failure};
 use crate::models::args::ModelArgs;
 use crate::session::checked::{self, Checker};
@@ -97,6 +99,8 @@ pub struct AskArgs {
     #[command(flatten)]
     answer: AnswerArgs,
     #[command(flatten)]
+    shape: ShapeArgs,
+    #[command(flatten)]
     sources: SourcesArgs,
     /// llama.cpp's flags for one answer without a conversation.
     #[arg(long, hide = true)]
@@ -140,7 +144,8 @@ impl AskArgs {
 
 /// Runs the command.
 pub fn run(app: &App, mut args: AskArgs) -> Result<()> {
-    let app = &app.with_plain(args.answer.plain);
+    // JSON is no Markdown.
+    let app = &app.with_plain(args.answer.plain || args.shape.is_json());
     let given = args.sampling.values()?;
     let questions = args.sort(app)?;
     let source = args.model.source(app, None)?;
@@ -167,12 +172,13 @@ pub fn run(app: &App, mut args: AskArgs) -> Result<()> {
     // Before the documents are read: the process that this starts would keep a copy of them.
     let format = args.answer.chat_format(&model)?;
     app.note_template(&format);
+    let constraint = args.shape.constraint(&format)?;
     let sampling = Sampling::new(given, Some(Exact::Ask), &format, args.answer.thinking());
     let file = match &source {
         ModelSource::File(path) => path.display().to_string(),
         _ => EMBEDDED_NAME.to_owned(),
     };
-    let asking = Asking { app, args: &args, model, format, file, options, sampling, questions };
+    let asking = Asking { app, args: &args, model, format, file, options, constraint, sampling, questions };
     if args.each {
         return each::run(&asking);
     }
@@ -188,11 +194,11 @@ pub fn run(app: &App, mut args: AskArgs) -> Result<()> {
     asked.json = args.json.then_some(before_answers);
     app.interrupt.end_in_order();
     let answered = app.interrupt.in_steps(|| asked.ask_all(app, &mut chat, &asking.questions));
-    let is_cut_off = asked.is_cut_off;
+    let is_cut_off = asked.is_cut_off && (args.json || asking.constraint.is_some());
     let ended = asked.end(app, &chat);
     ended_by_signal(app, &answered)?;
     answered.and(ended)?;
-    match args.json && is_cut_off {
+    match is_cut_off {
         true => Err(Failure::silent(CUT_OFF).into()),
         false => Ok(()),
     }
@@ -215,6 +221,8 @@ struct Asking<'a> {
     /// The model's file.
     file: String,
     options: SetupOptions,
+    /// The shape of answers.
+    constraint: Option<Constraint>,
     sampling: Sampling,
     questions: Vec<String>,
 }
@@ -258,7 +266,8 @@ impl Asking<'_> {
         let retrieval_heads = retrieval.map(|profile| profile.retrieval_count());
         let thinking = self.args.answer.thinking();
         let sampling = self.sampling.options();
-        let chat = Chat::new(session, ChatOptions { preamble, sampling, answer_limit: limit, thinking })?;
+        let mut chat = Chat::new(session, ChatOptions { preamble, sampling, answer_limit: limit, thinking })?;
+        chat.set_constraint(self.constraint.clone());
         let session = chat.session().options();
         let before_answers = json!({
             "model": model.name(),
@@ -451,20 +460,23 @@ impl Asked {
 /// Why an answer is incomplete, and what to do; `None` for one that is complete.
 fn cut_off(chat: &Chat, answer: &Generated) -> Option<String> {
     let tokens = format::count(answer.tokens.len());
+    let lacks_shape = if answer.is_complete { "" } else { ", before it had the shape that is asked for" };
     let (cause, remedy) = match answer.stop {
         Stop::Length => (format!("after {tokens} tokens"), "-n sets another limit, -n -1 none".to_owned()),
         Stop::Context => {
             let context = format::count(chat.session().options().context);
             (format!("because the context of {context} tokens is full"), "-c sets a larger one".to_owned())
         }
-        _ => return None,
+        Stop::Interrupted => return None,
+        _ if answer.is_complete => return None,
+        _ => ("by the model itself".to_owned(), "ask in another way".to_owned()),
     };
     Some(match split_thinking(&answer.text) {
         (Some(_), text) if text.trim().is_empty() => format!(
             "there is no answer: the thinking before it was cut off {cause}; {remedy}, and --think off turns thinking off \
              where the model has a switch for it"
         ),
-        _ => format!("the answer was cut off {cause}; {remedy}"),
+        _ => format!("the answer was cut off {cause}{lacks_shape}; {remedy}"),
     })
 }
 

@@ -7,6 +7,7 @@
 //! Relies on a session that has just read a prompt, so that [`Session::logits`] are those of the answer's
 //! first token.
 
+pub(crate) mod constraint;
 mod drafts;
 pub(crate) mod logprobs;
 pub(crate) mod sampler;
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 
 use models::tokenizer::Tokenizer;
 
+use self::constraint::Constraint;
+use self::constraint::state::ShapeState;
 use self::drafts::Drafts;
 use self::logprobs::TokenLogProbs;
 use crate::session::generate::sampler::Sampler;
@@ -31,6 +34,8 @@ use crate::{EngineError, Hint, Session};
 pub enum Stop {
     /// The model ended it with this token, which is not part of the answer.
     EndToken(u32),
+    /// It has the shape that was asked for, and nothing could follow.
+    Complete,
     /// This stop sequence came; it is not part of the text.
     Text(String),
     /// As many tokens as were allowed.
@@ -45,7 +50,7 @@ impl Stop {
     /// One word for programs: `end`, `stop`, `length`, `context`, `interrupted`.
     pub fn name(&self) -> &'static str {
         match self {
-            Stop::EndToken(_) => "end",
+            Stop::EndToken(_) | Stop::Complete => "end",
             Stop::Text(_) => "stop",
             Stop::Length => "length",
             Stop::Context => "context",
@@ -92,9 +97,15 @@ pub struct Generated {
     pub text: String,
     /// Why it ended.
     pub stop: Stop,
+    /// Whether it has the shape that was asked for; true where any text is right. Of a number, an answer that its limit has
+    /// cut off may have the shape too.
+    pub is_complete: bool,
     /// Tokens that were computed: one less than were sampled, because the first is sampled from the prompt's
     /// logits.
     pub steps: usize,
+    /// Tokens to which its shape left no other choice. They are not sampled, and where the session allows, several are
+    /// computed at once.
+    pub forced: usize,
     /// What was drafted of it.
     pub drafts: DraftCounts,
     /// Time for all of it.
@@ -123,11 +134,14 @@ pub struct GenerateOptions {
     /// How many of the most likely tokens come with each token's log-probability. With `None` no log-probabilities are
     /// computed.
     pub logprobs: Option<usize>,
+    /// The shape of the answer. Where the model thinks before it answers, the thinking is free. An answer that ends early
+    /// does not have the shape: see [`Generated::is_complete`].
+    pub constraint: Option<Constraint>,
 }
 
 impl Default for GenerateOptions {
     fn default() -> GenerateOptions {
-        GenerateOptions { stops: Vec::new(), limit: usize::MAX, logprobs: None }
+        GenerateOptions { stops: Vec::new(), limit: usize::MAX, logprobs: None, constraint: None }
     }
 }
 
@@ -191,7 +205,8 @@ pub fn generate(
 /// ```
 ///
 /// # Errors
-/// If the session's logits are unknown, a bias is for a token that the model does not have, or all tokens are banned.
+/// If the session's logits are unknown, a bias is for a token that the model does not have, or all tokens are banned. If the
+/// constraint is for another model, or takes too much time or memory.
 /// What the computation fails with, except an interrupt, which ends the answer as [`Stop::Interrupted`].
 pub fn generate_with(
     session: &mut Session,
@@ -245,6 +260,19 @@ pub(crate) fn go_on(
     }
     // What was shown when the answer was cut off, and is held back again.
     let mut shown = stream.clone().finish();
+    let mut shape = match &options.constraint {
+        None => None,
+        Some(constraint) => {
+            let read = session.tokens().len() + usize::from(unread.is_some());
+            let prompt = read.saturating_sub(tokens.len());
+            let mut shape = ShapeState::new(constraint, tokenizer, &session.tokens()[..prompt])?;
+            for token in &tokens {
+                shape.accept(*token)?;
+            }
+            Some(shape)
+        }
+    };
+    let mut forced = 0;
     let mut decoding = Decoding::new(session);
     let stop = loop {
         if tokens.len() >= limit {
@@ -254,19 +282,24 @@ pub(crate) fn go_on(
             if decoding.is_full() {
                 break Stop::Context;
             }
-            match decoding.push(token, limit - tokens.len() - 1) {
+            let next = shape.as_ref().map(ShapeState::forced).unwrap_or_default();
+            match decoding.push(token, limit - tokens.len() - 1, &next) {
                 Ok(()) => steps += 1,
                 Err(error) if error.is_interrupt() => break Stop::Interrupted,
                 Err(error) => return Err(error),
             }
         }
-        logits.clear();
-        logits.extend_from_slice(decoding.logits());
-        let token = sampler.sample_allowed(&mut logits).ok_or_else(|| EngineError::Setting {
-            what: "the next token of the answer".into(),
-            reason: "biases ban all tokens".into(),
-            hint: Hint::advice("ban fewer tokens"),
-        })?;
+        let token = match shape.as_ref().and_then(|shape| shape.forced().first().copied()) {
+            Some(token) => {
+                forced += 1;
+                token
+            }
+            None => {
+                logits.clear();
+                logits.extend_from_slice(decoding.logits());
+                sample(sampler, &mut logits, shape.as_mut())?
+            }
+        };
         if tokenizer.is_eog(token) {
             break Stop::EndToken(token);
         }
@@ -283,8 +316,14 @@ pub(crate) fn go_on(
         }
         let logprobs = options.logprobs.map(|top| TokenLogProbs::new(decoding.logits(), token, top));
         let flow = on_piece(Piece { text: new, token: Some(token), logprobs: logprobs.as_ref() });
+        if let Some(shape) = &mut shape {
+            shape.accept(token)?;
+        }
         if let Some(stop) = stream.stopped_by() {
             break Stop::Text(stop.to_owned());
+        }
+        if shape.as_ref().is_some_and(ShapeState::is_over) {
+            break Stop::Complete;
         }
         if flow.is_break() {
             break Stop::Interrupted;
@@ -293,6 +332,7 @@ pub(crate) fn go_on(
     };
     decoding.accept()?;
     let drafts = decoding.counts;
+    let is_complete = shape.as_mut().is_none_or(ShapeState::is_complete);
     let rest = stream.finish();
     if !rest.is_empty() {
         text.push_str(&rest);
@@ -304,7 +344,34 @@ pub(crate) fn go_on(
         Stop::Text(_) => ends.iter().take_while(|end| **end <= text.len()).count(),
         _ => tokens.len(),
     };
-    Ok(Generated { tokens, kept, text, stop, steps, drafts, elapsed: started.elapsed() })
+    let elapsed = started.elapsed();
+    Ok(Generated { tokens, kept, text, stop, is_complete, steps, forced, drafts, elapsed })
+}
+
+/// Samples the next token from the logits before it.
+fn sample(
+    sampler: &mut Sampler,
+    logits: &mut [f32],
+    shape: Option<&mut ShapeState>,
+) -> Result<u32, EngineError> {
+    let Some(shape) = shape else { return sampler.sample_allowed(logits).ok_or_else(all_banned) };
+    shape.ban(logits)?;
+    loop {
+        let mut of_this_try = logits.to_vec();
+        let token = sampler.sample_allowed(&mut of_this_try).ok_or_else(all_banned)?;
+        if !shape.splits(token) {
+            return Ok(token);
+        }
+        logits[token as usize] = f32::NEG_INFINITY;
+    }
+}
+
+fn all_banned() -> EngineError {
+    EngineError::Setting {
+        what: "the next token of the answer".into(),
+        reason: "biases ban all tokens that may come".into(),
+        hint: Hint::advice("ban fewer tokens"),
+    }
 }
 
 /// A session that decodes an answer, and the drafted tokens that it has computed ahead.
@@ -314,6 +381,8 @@ struct Decoding<'a> {
     /// How many of the session's verified tokens have come: the one that came last when they were verified, and those that
     /// were drafted to follow it. The session does not count them yet.
     came: usize,
+    /// Whether the verified tokens were drafted; else the shape of the answer forces them.
+    is_draft: bool,
     counts: DraftCounts,
 }
 
@@ -321,7 +390,7 @@ impl<'a> Decoding<'a> {
     fn new(session: &'a mut Session) -> Decoding<'a> {
         let most = if session.allows_steps_at_once() { session.options().draft } else { 0 };
         let drafts = Drafts::new(session.tokens(), most);
-        Decoding { session, drafts, came: 0, counts: DraftCounts::default() }
+        Decoding { session, drafts, came: 0, is_draft: false, counts: DraftCounts::default() }
     }
 
     fn is_full(&self) -> bool {
@@ -336,16 +405,21 @@ impl<'a> Decoding<'a> {
         }
     }
 
-    /// Appends a token, of which the logits after it may be known already. At most `room` tokens follow.
-    fn push(&mut self, token: u32, room: usize) -> Result<(), EngineError> {
+    /// Appends a token, of which the logits after it may be known already. At most `room` tokens follow, and `forced` are
+    /// the first of them.
+    fn push(&mut self, token: u32, room: usize, forced: &[u32]) -> Result<(), EngineError> {
         self.drafts.push(token);
         if self.came > 0 && self.session.verified().get(self.came) == Some(&token) {
             self.came += 1;
-            self.counts.used += 1;
+            self.counts.used += usize::from(self.is_draft);
             return Ok(());
         }
         self.accept()?;
-        let draft = self.drafts.draft(room);
+        self.is_draft = forced.is_empty();
+        let draft = match self.is_draft {
+            true => self.drafts.draft(room),
+            false => forced[..forced.len().min(room)].to_vec(),
+        };
         let most = if draft.is_empty() { 1 } else { self.session.steps_at_once(1 + draft.len()) };
         if most < 2 {
             return self.session.push(token);
@@ -353,7 +427,7 @@ impl<'a> Decoding<'a> {
         match self.session.verify(&[&[token], &draft[..most - 1]].concat()) {
             Ok(_) => {
                 self.came = 1;
-                self.counts.made += most - 1;
+                self.counts.made += if self.is_draft { most - 1 } else { 0 };
                 Ok(())
             }
             Err(error) if error.is_interrupt() => Err(error),
@@ -364,7 +438,7 @@ impl<'a> Decoding<'a> {
 
     /// The session counts the tokens that have come.
     fn accept(&mut self) -> Result<(), EngineError> {
-        if self.came > 0 {
+        if self.came > 0 && self.is_draft {
             self.drafts.learn(self.session.verified().len() - 1, self.came - 1);
         }
         self.session.accept(std::mem::take(&mut self.came))
@@ -443,6 +517,40 @@ mod tests {
             if calls == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         assert_eq!((answer.tokens.len(), answer.stop), (2, Stop::Interrupted));
+    }
+
+    /// The reference samples every token among those that the shape allows, and computes one after the other.
+    #[test]
+    fn forced_tokens_are_those_that_sampling_would_choose() {
+        let engine = Engine::open(&ModelSource::Embedded, &EngineOptions::default()).expect("embedded model");
+        let format = engine.model().chat_format().expect("a chat format");
+        let tokenizer = format.tokenizer();
+        let prompt = tokenizer.encode(DOCUMENT, true, false).expect("tokens");
+        let shape = r#"{"type": "object", "properties": {"favorite number": {"type": "integer", "minimum": 0, "maximum": 99999},
+            "of whom": {"enum": ["Mary", "Martin"]}}, "required": ["favorite number", "of whom"], "additionalProperties": false}"#;
+        let constraint = Constraint::json_schema(format, shape).expect("a constraint");
+        let session = || {
+            let mut session = Session::new(&engine, SessionOptions::default()).expect("a session");
+            session.sync(&prompt, &mut |_| ()).expect("prefill");
+            session
+        };
+        let mut sampler = Sampler::new(SamplerOptions::greedy()).expect("a sampler");
+        let options = GenerateOptions { constraint: Some(constraint.clone()), ..GenerateOptions::default() };
+        let go_on = &mut |_: Piece| ControlFlow::Continue(());
+        let answer =
+            generate_with(&mut session(), tokenizer, &mut sampler, &options, go_on).expect("an answer");
+        assert!(answer.forced > 10 && answer.is_complete && answer.stop == Stop::Complete, "{answer:?}");
+
+        let (mut session, mut tokens) = (session(), Vec::new());
+        let mut state = ShapeState::new(&constraint, tokenizer, &prompt).expect("a state");
+        while !state.is_over() {
+            let mut logits = session.logits().to_vec();
+            state.ban(&mut logits).expect("a mask");
+            tokens.push(sampler.sample(&mut logits));
+            state.accept(tokens[tokens.len() - 1]).expect("it is allowed");
+            session.push(tokens[tokens.len() - 1]).expect("a step");
+        }
+        assert_eq!(answer.tokens, tokens);
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod thinking;
 
 use std::borrow::Cow;
 
-pub use thinking::{Split, ThinkingStream, split_thinking};
+pub use thinking::{BegunThinking, Split, ThinkingStream, begun_thinking, split_thinking};
 
 /// Decodes UTF-8 that arrives in arbitrary pieces.
 ///

@@ -2,6 +2,7 @@
 //! other marks. Headers before the answer belong to neither.
 
 use models::chat::{self, THINKING_MARKS, ThinkingMarks};
+use models::tokenizer::Tokenizer;
 
 /// The thinking at the beginning of an answer, and the rest. `None` where there is no thinking or it is blank. White
 /// space around the thinking belongs to neither.
@@ -22,6 +23,36 @@ pub fn split_thinking(text: &str) -> (Option<&str>, &str) {
             let answer = chat::without_header(inner);
             (None, if answer.len() < inner.len() { answer } else { text })
         }
+    }
+}
+
+/// What the end of a prompt says about thinking.
+#[derive(Debug, Default)]
+pub struct BegunThinking {
+    /// The marks of the thinking with which the answer begins.
+    pub marks: Option<&'static ThinkingMarks>,
+    /// The `<think>` or other mark that the prompt has ended with, and the white space behind it; else empty.
+    pub opening: String,
+    /// Whether the prompt has ended with the mark behind thinking: the answer has none.
+    pub is_over: bool,
+}
+
+/// What a prompt that ends with these tokens says about thinking.
+pub fn begun_thinking(prompt: &[u32], tokenizer: &Tokenizer) -> BegunThinking {
+    /// More than the marker and the white space take.
+    const TOKENS: usize = 16;
+    let last = &prompt[prompt.len().saturating_sub(TOKENS)..];
+    let bytes = last.iter().filter_map(|token| tokenizer.token_bytes(*token)).flatten();
+    let text = String::from_utf8_lossy(&bytes.copied().collect::<Vec<u8>>()).into_owned();
+    let end = text.trim_end();
+    match THINKING_MARKS.iter().find_map(|marks| Some((marks, end.strip_suffix(marks.begins)?))) {
+        Some((marks, before)) => {
+            BegunThinking { marks: Some(marks), opening: text[before.len()..].to_owned(), is_over: false }
+        }
+        None => BegunThinking {
+            is_over: THINKING_MARKS.iter().any(|marks| end.ends_with(marks.ends)),
+            ..BegunThinking::default()
+        },
     }
 }
 

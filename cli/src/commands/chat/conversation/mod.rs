@@ -281,7 +281,7 @@ impl Conversation<'_, '_> {
             Stop::Context => front_end.note(&format!(
                 "({what} because the context is full; /ctx enlarges it, then /continue goes on; /clear starts a new conversation)",
             )),
-            Stop::EndToken(_) | Stop::Text(_) => {}
+            Stop::EndToken(_) | Stop::Complete | Stop::Text(_) => {}
         }
         Outcome::Turn(TurnStats { reading, steps: answer.steps, decoding: answer.elapsed })
     }

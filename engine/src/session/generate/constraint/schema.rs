@@ -1,0 +1,338 @@
+//! JSON schemas before llguidance compiles them. What it would take wrong, or take too long for, is refused here, with the place
+//! in the schema: keywords that it does not have, numbers that it would round, and schemas that grow when they are compiled.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Number, Value, json};
+
+use super::ConstraintError;
+
+/// Bytes of a schema's text.
+const MAX_BYTES: usize = 256 << 10;
+/// Schemas within a schema.
+const MAX_SCHEMAS: usize = 10_000;
+/// Schemas within each other, references included.
+const MAX_DEPTH: usize = 150;
+/// Properties of an object: each is a row of the parser.
+const MAX_PROPERTIES: usize = 500;
+/// Schemas after alternatives are combined with each other. Each takes hundreds of bytes.
+const MAX_COMBINED: u64 = 200_000;
+/// Integers beyond are rounded.
+const MAX_INTEGER: u64 = 1 << 53;
+/// Digits of a bound that is no integer.
+const MAX_DIGITS: usize = 20;
+/// Decimals of `multipleOf`.
+const MAX_DECIMALS: usize = 6;
+/// The product of all values of `multipleOf`, without their decimal points: a lexer has as many states.
+const MAX_MULTIPLES: f64 = 100_000.0;
+
+/// Keywords that change what is valid, and that llguidance does not have.
+const REFUSED: &[&str] = &[
+    "not",
+    "if",
+    "then",
+    "else",
+    "contains",
+    "minContains",
+    "maxContains",
+    "propertyNames",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "$dynamicRef",
+    "$recursiveRef",
+    "x-guidance",
+];
+
+/// A schema, checked, in the form in which llguidance compiles it.
+pub(super) fn prepare(text: &str) -> Result<Value, ConstraintError> {
+    if text.len() > MAX_BYTES {
+        let what = format!("it has {} bytes, and at most {MAX_BYTES} are compiled", text.len());
+        return Err(ConstraintError::TooComplex { what });
+    }
+    let mut root: Value =
+        serde_json::from_str(text).map_err(|error| ConstraintError::Json { what: error.to_string() })?;
+    if root == Value::Bool(true) {
+        root = json!({});
+    }
+    let mut check = Check { root: &root, references: HashMap::new(), schemas: 0, multiples: Vec::new() };
+    check.schema(&root, "#", 0)?;
+    let mut budget = MAX_SCHEMAS - check.schemas;
+    let mut schema = root.clone();
+    inline_one_of(&mut schema, &root, &mut budget);
+    if let Value::Object(keywords) = &mut schema {
+        // JSON on one line: a model cannot go on with white space for ever, and much of the text needs no choice.
+        let options = json!({ "whitespace_flexible": false, "item_separator": ", ", "key_separator": ": " });
+        keywords.insert("x-guidance".into(), options);
+    }
+    Ok(schema)
+}
+
+/// What becomes of a schema when it is compiled.
+#[derive(Clone, Copy)]
+struct Cost {
+    /// Schemas in it.
+    size: u64,
+    /// Alternatives in it, with each of which another schema is combined.
+    options: u64,
+}
+
+impl Cost {
+    const ONE: Cost = Cost { size: 1, options: 1 };
+
+    /// Of one or the other.
+    fn or(self, other: Cost) -> Cost {
+        Cost {
+            size: self.size.saturating_add(other.size),
+            options: self.options.saturating_add(other.options),
+        }
+    }
+
+    /// Of both at once.
+    fn and(self, other: Cost) -> Cost {
+        let times = |size: u64, options: u64| size.saturating_mul(options);
+        Cost {
+            size: times(self.size, other.options).saturating_add(times(other.size, self.options)),
+            options: times(self.options, other.options),
+        }
+    }
+}
+
+struct Check<'a> {
+    root: &'a Value,
+    /// The cost of what references name; while that is looked at, one.
+    references: HashMap<&'a str, Cost>,
+    schemas: usize,
+    /// Values of `multipleOf`, without their decimal points, each once.
+    multiples: Vec<u64>,
+}
+
+impl<'a> Check<'a> {
+    /// Checks a schema that stands at `at`, within `depth` others.
+    fn schema(&mut self, schema: &'a Value, at: &str, depth: usize) -> Result<Cost, ConstraintError> {
+        let refuse = |what: &str| ConstraintError::Schema { at: at.to_owned(), what: what.to_owned() };
+        self.schemas += 1;
+        if self.schemas > MAX_SCHEMAS || depth > MAX_DEPTH {
+            let what =
+                format!("it has more than {MAX_SCHEMAS} schemas, or more than {MAX_DEPTH} within each other");
+            return Err(ConstraintError::TooComplex { what });
+        }
+        let keywords = match schema {
+            Value::Bool(_) => return Ok(Cost::ONE),
+            Value::Object(keywords) => keywords,
+            _ => return Err(refuse("a schema is an object, true or false")),
+        };
+        if let Some(keyword) = REFUSED.iter().find(|keyword| keywords.contains_key(**keyword)) {
+            return Err(refuse(&format!("the keyword {keyword:?} is not supported")));
+        }
+        if keywords.get("uniqueItems").is_some_and(|unique| *unique != Value::Bool(false)) {
+            return Err(refuse("the keyword \"uniqueItems\" is not supported"));
+        }
+        self.numbers(keywords).map_err(|what| refuse(&what))?;
+        if let Some(Value::Object(properties)) = keywords.get("properties")
+            && properties.len() > MAX_PROPERTIES
+        {
+            let what = format!("an object has {} properties, more than {MAX_PROPERTIES}", properties.len());
+            return Err(ConstraintError::TooComplex { what });
+        }
+        // All of its parts hold at once; those that stand beside each other are added.
+        let mut own = Cost { size: 1, options: 0 };
+        let mut all = Cost::ONE;
+        for (keyword, value) in keywords {
+            let at = format!("{at}/{keyword}");
+            match (keyword.as_str(), value) {
+                ("items" | "additionalItems" | "additionalProperties", Value::Bool(_) | Value::Object(_)) => {
+                    own = own.or(self.part(value, &at, depth)?);
+                }
+                ("items" | "prefixItems", Value::Array(items)) => {
+                    for item in items {
+                        own = own.or(self.part(item, &at, depth)?);
+                    }
+                }
+                ("properties" | "patternProperties", Value::Object(properties)) => {
+                    for (name, property) in properties {
+                        own = own.or(self.part(property, &format!("{at}/{name}"), depth)?);
+                    }
+                }
+                ("anyOf" | "oneOf", Value::Array(options)) => {
+                    let mut any = Cost { size: 0, options: 0 };
+                    for option in options {
+                        any = any.or(self.schema(option, &at, depth + 1)?);
+                    }
+                    all = all.and(any);
+                }
+                ("allOf", Value::Array(parts)) => {
+                    for part in parts {
+                        all = all.and(self.schema(part, &at, depth + 1)?);
+                    }
+                }
+                ("$ref", Value::String(reference)) => {
+                    all = all.and(self.reference(reference, &at, depth)?);
+                }
+                _ => {}
+            }
+        }
+        own.options = own.options.max(1);
+        let cost = all.and(own);
+        if cost.size > MAX_COMBINED {
+            return Err(ConstraintError::TooComplex {
+                what: format!("too many alternatives are combined at {at}"),
+            });
+        }
+        Ok(cost)
+    }
+
+    /// A schema of an item or a property. Where it has no alternatives, it adds none.
+    fn part(&mut self, schema: &'a Value, at: &str, depth: usize) -> Result<Cost, ConstraintError> {
+        let cost = self.schema(schema, at, depth + 1)?;
+        Ok(match only_reference(schema) {
+            Some(_) => Cost { size: 1, options: 0 },
+            None => Cost { options: if cost.options > 1 { cost.options } else { 0 }, ..cost },
+        })
+    }
+
+    fn reference(&mut self, reference: &'a str, at: &str, depth: usize) -> Result<Cost, ConstraintError> {
+        if let Some(cost) = self.references.get(reference) {
+            return Ok(*cost);
+        }
+        let target = target(self.root, reference).ok_or_else(|| ConstraintError::Schema {
+            at: at.to_owned(),
+            what: format!("there is no {reference:?} in the schema; references begin with \"#/\""),
+        })?;
+        self.references.insert(reference, Cost::ONE);
+        let cost = self.schema(target, reference, depth + 1)?;
+        self.references.insert(reference, cost);
+        Ok(cost)
+    }
+
+    /// Checks that numbers mean what they say.
+    fn numbers(&mut self, keywords: &Map<String, Value>) -> Result<(), String> {
+        for keyword in ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"] {
+            match keywords.get(keyword) {
+                Some(Value::Number(number)) if !is_exact(number) => {
+                    return Err(format!(
+                        "{keyword} is {number}; only numbers up to 2^53 with up to {MAX_DIGITS} digits are exact"
+                    ));
+                }
+                _ => {}
+            }
+        }
+        for keyword in ["const", "enum"] {
+            if let Some(number) = keywords.get(keyword).and_then(inexact_number) {
+                return Err(format!(
+                    "{keyword} has the number {number}; only numbers up to 2^53 with up to {MAX_DIGITS} digits are exact"
+                ));
+            }
+        }
+        if let Some(multiple) = keywords.get("multipleOf") {
+            let digits = multiple.as_f64().and_then(digits).ok_or_else(|| {
+                format!(
+                    "multipleOf is {multiple}; it must be a number above 0 with up to {MAX_DECIMALS} decimals"
+                )
+            })?;
+            if !self.multiples.contains(&digits) {
+                self.multiples.push(digits);
+            }
+            if self.multiples.iter().map(|digits| *digits as f64).product::<f64>() > MAX_MULTIPLES {
+                return Err(format!("multipleOf: {multiple} takes too many states"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether llguidance takes a number for what it is. It computes with `f64`.
+fn is_exact(number: &Number) -> bool {
+    match (number.as_i64(), number.as_f64()) {
+        (Some(integer), _) => integer.unsigned_abs() <= MAX_INTEGER,
+        (None, Some(value)) if value.fract() == 0.0 => value.abs() <= MAX_INTEGER as f64,
+        (None, Some(value)) => value.to_string().len() <= MAX_DIGITS,
+        (None, None) => false,
+    }
+}
+
+/// A number in a value that is not exact.
+fn inexact_number(value: &Value) -> Option<&Number> {
+    match value {
+        Value::Number(number) => (!is_exact(number)).then_some(number),
+        Value::Array(items) => items.iter().find_map(inexact_number),
+        Value::Object(members) => members.values().find_map(inexact_number),
+        _ => None,
+    }
+}
+
+/// The digits of a number above 0 without its decimal point: 25 for 0.25.
+fn digits(number: f64) -> Option<u64> {
+    let mut scaled = number;
+    for _ in 0..=MAX_DECIMALS {
+        if scaled.fract() == 0.0 {
+            return (1.0..=MAX_MULTIPLES).contains(&scaled).then_some(scaled as u64);
+        }
+        scaled *= 10.0;
+    }
+    None
+}
+
+/// What a schema refers to, if that is all it does.
+fn only_reference(schema: &Value) -> Option<&str> {
+    match schema.as_object()?.iter().next()? {
+        (keyword, Value::String(reference)) if keyword == "$ref" && schema.as_object()?.len() == 1 => {
+            Some(reference)
+        }
+        _ => None,
+    }
+}
+
+/// What a reference names.
+fn target<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
+    match reference.strip_prefix('#')? {
+        "" | "/" => Some(root),
+        pointer => root.pointer(pointer).filter(|_| !pointer.contains('~')),
+    }
+}
+
+/// Puts what they name in the place of references among the alternatives of `oneOf`. llguidance takes `oneOf` only where it
+/// sees that no two alternatives can be valid at once, and it does not look behind references. `budget`: values that may be
+/// added.
+fn inline_one_of(schema: &mut Value, root: &Value, budget: &mut usize) {
+    let inline = |option: &mut Value, budget: &mut usize| {
+        let found = only_reference(option).and_then(|reference| target(root, reference));
+        let Some((found, values)) = found.map(|found| (found, count(found))) else { return false };
+        if values <= *budget {
+            *budget -= values;
+            *option = found.clone();
+        }
+        true
+    };
+    match schema {
+        Value::Array(items) => items.iter_mut().for_each(|item| inline_one_of(item, root, budget)),
+        Value::Object(keywords) => {
+            for (keyword, value) in keywords.iter_mut() {
+                match (keyword.as_str(), &mut *value) {
+                    // Data, not schemas.
+                    ("const" | "enum" | "default" | "examples", _) => {}
+                    ("oneOf", Value::Array(options)) => {
+                        for option in options {
+                            if !inline(option, budget) {
+                                inline_one_of(option, root, budget);
+                            }
+                        }
+                    }
+                    _ => inline_one_of(value, root, budget),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Values in a value.
+fn count(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
+        Value::Object(members) => 1 + members.values().map(count).sum::<usize>(),
+        _ => 1,
+    }
+}
