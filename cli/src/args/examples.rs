@@ -227,6 +227,20 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     ("devices", &[("a table", "longhand devices"), ("for a program", "longhand devices --json")]),
     (
+        "serve",
+        &[
+            ("for programs on this machine", "longhand serve model.gguf"),
+            (
+                "questions about a document, for four people at once",
+                "longhand serve model.gguf -f book.txt -np 4",
+            ),
+            (
+                "for a network, with the keys in a file",
+                "longhand serve model.gguf --host 0.0.0.0 --api-key-file keys.txt",
+            ),
+        ],
+    ),
+    (
         "rpc-server",
         &[
             ("for programs on this machine, and for ssh", "longhand rpc-server"),

@@ -59,12 +59,13 @@ fn quiet_runs_print_no_notes() {
 const SLOW: [&str; 2] = ["longhand demo", "longhand recall"];
 /// Examples that change the cached head profile, need files of other projects or a network, or end when they are stopped,
 /// begin so.
-const ELSEWHERE: [&str; 5] = [
+const ELSEWHERE: [&str; 6] = [
     "longhand heads calibrate",
     "longhand heads import",
     "longhand chat -hf",
     "longhand eval ruler",
     "longhand rpc-server",
+    "longhand serve",
 ];
 
 const HEADS: &str = r#"{"format":"longhand-heads","version":1,"layers":4,"heads":8,"kv_heads":4,

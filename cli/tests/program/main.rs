@@ -29,6 +29,8 @@ mod reading;
 mod recall;
 #[cfg(feature = "rpc")]
 mod rpc;
+#[cfg(feature = "serve")]
+mod serve;
 mod sessions;
 mod shapes;
 mod sources;

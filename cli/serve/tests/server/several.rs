@@ -38,7 +38,7 @@ fn answers_of_several_clients_are_not_mixed() {
 #[test]
 fn an_answer_does_not_wait_for_a_long_reading() {
     let server = Fixture { sessions: 2, context: 16_384, ..Fixture::default() }.start();
-    let long = with(with(question(&filler(12_000)), "stream", true), "return_progress", true);
+    let long = with(with(question(&filler(8_000)), "stream", true), "return_progress", true);
     let mut reading = server.send("/v1/chat/completions", &long);
     reading.wait_for("prompt_progress");
     let answer = server.chat(&question(&format!("{FACT} {QUESTION}"))).json();
@@ -49,7 +49,7 @@ fn an_answer_does_not_wait_for_a_long_reading() {
 #[test]
 fn work_stops_when_its_client_leaves() {
     let server = Fixture { context: 16_384, max_waiting: 1, ..Fixture::default() }.start();
-    let long = question(&filler(12_000));
+    let long = question(&filler(8_000));
     let progress = with(with(long.clone(), "stream", true), "return_progress", true);
     let mut reading = server.send("/v1/chat/completions", &progress);
     reading.wait_for("prompt_progress");
@@ -79,7 +79,7 @@ fn work_stops_when_its_client_leaves() {
 #[test]
 fn a_reading_goes_on_when_its_client_comes_back() {
     let server = Fixture { sessions: 2, context: 16_384, ..Fixture::default() }.start();
-    let long = with(with(question(&filler(12_000)), "stream", true), "return_progress", true);
+    let long = with(with(question(&filler(8_000)), "stream", true), "return_progress", true);
     let processed = |text: &str| {
         let numbers = text
             .split("\"processed\":")
@@ -100,7 +100,7 @@ fn a_reading_goes_on_when_its_client_comes_back() {
 #[test]
 fn a_server_that_ends_says_so() {
     let server = Fixture { context: 16_384, ..Fixture::default() }.start();
-    let long = with(with(question(&filler(12_000)), "stream", true), "return_progress", true);
+    let long = with(with(question(&filler(8_000)), "stream", true), "return_progress", true);
     let mut reading = server.send("/v1/chat/completions", &long);
     reading.wait_for("prompt_progress");
     let address = server.address;

@@ -38,6 +38,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("-nkvo", "--no-kv-offload"),
     ("-pg", "--prompt-gen"),
     ("-jf", "--json-schema"),
+    ("-np", "--parallel"),
 ];
 
 const FLASH_ATTN: &str = "--flash-attn";

@@ -20,7 +20,7 @@ use crate::app::{App, Purpose};
 use crate::args::disk::DiskArgs;
 use crate::args::documents::DocumentArgs;
 use crate::args::session::SessionArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, Hinted as _};
 use crate::models::args::{ModelArg, ModelArgs};
 use crate::session::documents::{Documents, plural, read_utf8};
 use crate::session::turn;
@@ -145,10 +145,7 @@ fn serve(
         }
     })?;
     app.console.note("the server ends");
-    match app.interrupt.ending() {
-        Some(signal) => Err(Failure::silent(u8::try_from(128 + signal).unwrap_or(1)).into()),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// The session that the others are like. What does not fit is said with the number that does.
@@ -159,18 +156,15 @@ fn start(
     setup: &SetupOptions,
     prompt: usize,
 ) -> Result<Session> {
-    let started = app.start_within_memory(model, setup, prompt);
-    let error = match started {
-        Ok(session) => return Ok(session),
-        Err(error) if args.parallel == 1 => return Err(error),
-        Err(error) => error,
-    };
-    match error.downcast_ref::<EngineError>() {
-        Some(EngineError::Memory(Shortage { needed, free, .. })) => {
+    if args.parallel == 1 {
+        return app.start_within_memory(model, setup, prompt);
+    }
+    match app.resolve(model, setup, prompt).and_then(|setup| app.start(&setup)) {
+        Err(error @ EngineError::Memory(Shortage { needed, free, .. })) => {
             let fit = free / (needed / args.parallel).max(1);
-            Err(too_many(args, fit, error.downcast::<EngineError>()?).into())
+            Err(too_many(args, fit, error).into())
         }
-        _ => Err(error),
+        started => Ok(started?),
     }
 }
 
@@ -180,6 +174,7 @@ fn too_many(args: &ServeArgs, fit: usize, error: EngineError) -> Failure {
         0 => "give a smaller --ctx-size, or smaller types with -ctk and -ctv".to_owned(),
         fit => format!("give --parallel {fit}, a smaller --ctx-size, or smaller types with -ctk and -ctv"),
     };
+    let error = error.into_failure();
     Failure::new(format!("{} do not fit: {error}", plural(args.parallel, "conversation")), hint)
 }
 
