@@ -157,7 +157,7 @@ impl DocumentCache {
     }
 
     /// Whether there is a file for these tokens in a session like this one.
-    pub(super) fn has(&self, session: &Session, tokens: &[u32]) -> bool {
+    pub fn has(&self, session: &Session, tokens: &[u32]) -> bool {
         folders::check_trusted(&self.folder).is_ok() && regular_file::is_own(&self.path(session, tokens))
     }
 

@@ -93,7 +93,8 @@ impl Server {
         if !is_local && options.keys.is_empty() {
             return Err(ServerError::NoKey(address.clone()));
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().max_blocking_threads(BACKGROUND_THREADS).build();
         let runtime = runtime.map_err(ServerError::Thread)?;
         let cannot = |error| ServerError::Bind { address: address.clone(), error };
         let (listener, address) = Listener::bind(&runtime, address).map_err(cannot)?;
@@ -178,6 +179,8 @@ fn private_socket(path: &std::path::Path) -> io::Result<tokio::net::UnixListener
     tokio::net::UnixListener::from_std(listener)
 }
 
+/// Threads that render and tokenise texts and convert documents. Each computes all the time.
+const BACKGROUND_THREADS: usize = 8;
 /// How long a connection has to end after the server has.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// How long to wait after an error before the next connection is accepted: where files run out, for example.

@@ -27,6 +27,7 @@ pub(crate) use self::library::{Library, State, Stored};
 use self::prompt::Preambles;
 pub(crate) use self::prompt::Rendered;
 use self::turns::Turns;
+use self::work::Conversation;
 pub(crate) use self::work::{Answer, Event, Request, Work};
 
 /// What a service is made with.
@@ -70,7 +71,7 @@ struct Desk {
 }
 
 struct Idle {
-    session: Session,
+    conversation: Conversation,
     since: Instant,
 }
 
@@ -114,7 +115,11 @@ impl Service {
         let (model, context) = (first.engine().model().clone(), first.options().context);
         let format = model.chat_format()?.clone();
         let (count, since) = (sessions.len(), Instant::now());
-        let idle = sessions.into_iter().map(|session| Idle { session, since }).collect();
+        let idle = |session| Idle {
+            conversation: Conversation { session, spent: Duration::ZERO, names: Vec::new() },
+            since,
+        };
+        let idle = sessions.into_iter().map(idle).collect();
         let desk =
             Desk { idle, waiting: VecDeque::new(), at_work: Vec::new(), requests: 0, is_closed: false };
         let service = Arc::new(Service {
@@ -219,13 +224,13 @@ impl Service {
 
     /// Answers requests, one after the other, until the service is closed.
     fn work(&self) {
-        while let Some((number, mut session, work)) = self.next_work() {
+        while let Some((number, mut conversation, work)) = self.next_work() {
             self.counts.began();
-            let last = work::answer(self, &mut session, &work);
-            session.set_interrupt(&InterruptFlag::new());
+            let last = work::answer(self, &mut conversation, &work);
+            conversation.session.set_interrupt(&InterruptFlag::new());
             let mut desk = self.lock();
             desk.at_work.retain(|(other, _)| *other != number);
-            desk.idle.push(Idle { session, since: Instant::now() });
+            desk.idle.push(Idle { conversation, since: Instant::now() });
             drop(desk);
             // Where nobody listens any more, nobody needs it.
             let _ = work.events.send(last);
@@ -234,7 +239,7 @@ impl Service {
     }
 
     /// Waits for a request. `None` when the service is closed.
-    fn next_work(&self) -> Option<(u64, Session, Work)> {
+    fn next_work(&self) -> Option<(u64, Conversation, Work)> {
         let mut desk = self.lock();
         loop {
             if desk.is_closed {
@@ -244,17 +249,18 @@ impl Service {
             if !desk.idle.is_empty()
                 && let Some(work) = desk.waiting.pop_front()
             {
-                let session = desk.take_session(&work.request);
+                let conversation = desk.take_idle(&work.request);
                 desk.requests += 1;
                 let number = desk.requests;
                 desk.at_work.push((number, work.request.stop.clone()));
-                return Some((number, session, work));
+                return Some((number, conversation, work));
             }
             desk = self.changed.wait(desk).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Takes no requests any more and stops those at work. Returns when they have ended, or after so long.
+    /// Takes no requests any more and stops those at work. Returns when they have ended, or after so long. Conversations that
+    /// took long to read are kept on the disk.
     pub fn close(&self, patience: Duration) {
         let mut desk = self.lock();
         desk.is_closed = true;
@@ -266,6 +272,9 @@ impl Service {
             let left = until.saturating_duration_since(Instant::now());
             desk = self.changed.wait_timeout(desk, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+        let idle = std::mem::take(&mut desk.idle);
+        drop(desk);
+        idle.iter().for_each(|idle| idle.conversation.keep(self.options.cache.as_ref()));
     }
 
     fn lock(&self) -> MutexGuard<'_, Desk> {
@@ -276,9 +285,9 @@ impl Service {
 impl Desk {
     /// The idle session that keeps most of a request's text and loses least of its own; of equal ones, the one that was
     /// idle for longest.
-    fn take_session(&mut self, request: &Request) -> Session {
+    fn take_idle(&mut self, request: &Request) -> Conversation {
         let gain = |idle: &Idle| {
-            let session = &idle.session;
+            let session = &idle.conversation.session;
             let kept = session.kept_of(&request.tokens) as isize;
             let lost = session.tokens().len() as isize - kept;
             match request.ends().find(|end| session.is_reading(&request.tokens[..*end])) {
@@ -291,6 +300,6 @@ impl Desk {
             let (a, b) = (&self.idle[*a], &self.idle[*b]);
             gain(a).cmp(&gain(b)).then(b.since.cmp(&a.since))
         });
-        self.idle.swap_remove(best.unwrap_or(0)).session
+        self.idle.swap_remove(best.unwrap_or(0)).conversation
     }
 }

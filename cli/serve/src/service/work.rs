@@ -44,6 +44,26 @@ impl Request {
     }
 }
 
+/// A session and what its text has cost.
+pub(super) struct Conversation {
+    pub session: Session,
+    /// The time in which it was read.
+    pub spent: Duration,
+    /// The names of documents in it.
+    pub names: Vec<String>,
+}
+
+impl Conversation {
+    /// Keeps it on the disk if it is not there yet, and took so long to read that it is worth it.
+    pub(super) fn keep(&self, cache: Option<&DocumentCache>) {
+        let tokens = self.session.tokens();
+        if let Some(cache) = cache.filter(|cache| !tokens.is_empty() && !cache.has(&self.session, tokens)) {
+            // What is wrong with the disk does not matter to answers.
+            let _ = cache.keep(&self.session, &self.names, self.spent);
+        }
+    }
+}
+
 /// A request, and where its events go.
 pub(crate) struct Work {
     pub request: Request,
@@ -86,9 +106,9 @@ impl Answer {
 }
 
 /// Answers a request. Returns the last event, which is told when the session is idle again: who asks on then finds it.
-pub(super) fn answer(service: &Service, session: &mut Session, work: &Work) -> Event {
-    session.set_interrupt(&work.request.stop);
-    match try_answer(service, session, work) {
+pub(super) fn answer(service: &Service, conversation: &mut Conversation, work: &Work) -> Event {
+    conversation.session.set_interrupt(&work.request.stop);
+    match try_answer(service, conversation, work) {
         Ok(()) => Event::Done,
         Err(error) => {
             if !error.is_interrupt() {
@@ -99,10 +119,11 @@ pub(super) fn answer(service: &Service, session: &mut Session, work: &Work) -> E
     }
 }
 
-fn try_answer(service: &Service, session: &mut Session, work: &Work) -> Result<(), EngineError> {
+fn try_answer(service: &Service, conversation: &mut Conversation, work: &Work) -> Result<(), EngineError> {
     let request = &work.request;
     let mut turn = service.turns.begin(&request.stop);
-    let (read, reading) = read_text(service, session, work, &mut turn)?;
+    let (read, reading) = read_text(service, conversation, work, &mut turn)?;
+    let session = &mut conversation.session;
     for answer in 0..request.answers {
         // Goes back to where the text ends.
         read_until(session, request, request.tokens.len(), &mut turn, &mut |_| ())?;
@@ -129,15 +150,22 @@ const WORTH_LOOKING: usize = 256;
 /// time for them.
 fn read_text(
     service: &Service,
-    session: &mut Session,
+    conversation: &mut Conversation,
     work: &Work,
     turn: &mut Turn,
 ) -> Result<(usize, Duration), EngineError> {
     let (request, started) = (&work.request, Instant::now());
-    let size = request.tokens.len();
-    let mut cached = session.kept_of(&request.tokens);
-    let goes_on = request.ends().any(|end| session.is_reading(&request.tokens[..end]));
-    if let Some(cache) = service.options.cache.as_ref().filter(|_| size - cached >= WORTH_LOOKING && !goes_on)
+    let (size, cache) = (request.tokens.len(), service.options.cache.as_ref());
+    let mut cached = conversation.session.kept_of(&request.tokens);
+    let goes_on = request.ends().any(|end| conversation.session.is_reading(&request.tokens[..end]));
+    if cached < conversation.session.tokens().len() / 2 {
+        // Another conversation takes its place.
+        conversation.keep(cache);
+        conversation.spent = Duration::ZERO;
+    }
+    conversation.names.clone_from(&request.names);
+    let session = &mut conversation.session;
+    if let Some(cache) = cache.filter(|_| size - cached >= WORTH_LOOKING && !goes_on)
         && let Some(found) = cache.restore_longest(session, &request.tokens)?
     {
         cached = found;
@@ -150,11 +178,11 @@ fn read_text(
             let processed = before + (progress.share * (end - before) as f64) as usize;
             let _ = work.events.send(Event::Reading { processed, elapsed: started.elapsed() });
         })?;
-        if let Some(cache) = &service.options.cache {
+        conversation.spent += begun.elapsed();
+        if let Some(cache) = cache {
             // Documents are for everybody: they are kept however long writing takes.
             let max_share = if end == request.documents { f64::INFINITY } else { cache.max_share };
             let cache = DocumentCache { max_share, ..cache.clone() };
-            // What is wrong with the disk does not matter to the answer.
             let _ = cache.keep(session, &request.names, begun.elapsed());
         }
     }

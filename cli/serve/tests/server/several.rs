@@ -147,6 +147,32 @@ fn documents_are_read_once_for_all_also_after_a_restart() {
 }
 
 #[test]
+fn conversations_are_kept_when_another_takes_their_place_and_when_the_server_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = DocumentCache { max_share: f64::INFINITY, ..DocumentCache::new(folder.path(), 1 << 30) };
+    let fixture = Fixture { context: 2048, cache: Some(cache), ..Fixture::default() };
+    let first = json!({"role": "user", "content": format!("{} {FACT} {QUESTION}", filler(500))});
+    let cached_of = |server: &crate::fixture::Running, messages: serde_json::Value| {
+        let answer = server.chat(&json!({"messages": messages, "temperature": 0})).json();
+        assert_eq!(answer["choices"][0]["message"]["content"], FACT, "{answer}");
+        answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().expect("a number")
+    };
+    let again = json!({"role": "user", "content": QUESTION});
+    let goes_on = || json!([first, {"role": "assistant", "content": FACT}, again]);
+    let server = fixture.start();
+    let short = json!([{"role": "user", "content": format!("{FACT} {QUESTION}")}]);
+    assert_eq!(cached_of(&server, json!([first])), 0);
+    let longer = cached_of(&server, goes_on());
+    cached_of(&server, short.clone());
+    // The short one has taken its place, and it is found on the disk with all that it had.
+    assert!(cached_of(&server, goes_on()) > longer);
+    cached_of(&server, short);
+    server.stop();
+    let server = fixture.start();
+    assert!(cached_of(&server, goes_on()) > longer);
+}
+
+#[test]
 fn documents_are_sent_once_and_asked_about_by_their_names() {
     let server = Fixture { sessions: 2, context: 2048, ..Fixture::default() }.start();
     let text = format!("{} {FACT}", filler(300));
