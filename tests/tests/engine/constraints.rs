@@ -9,6 +9,9 @@ use longhand::{
     Chat, ChatOptions, Constraint, Engine, GenerateOptions, Generated, Model, ModelSource, Sampler,
     SamplerOptions, SessionOptions, Stop, generate_with,
 };
+use models::gguf::GgufFile;
+use models::gguf::write::{GgufWriter, MetaValue};
+use models::tokenizer::Tokenizer;
 use serde_json::{Value, json};
 use tests::fixtures::{embedded_model, model_in_memory, options, session, sync};
 use tests::talking;
@@ -289,6 +292,78 @@ fn the_shape_begins_behind_the_thinking() {
     assert!(!chat.ask(QUESTION, &mut |_| ()).expect("an answer").is_complete);
 }
 
+/// The same file with other kinds for tokens with these texts.
+fn with_kinds(file: &[u8], kinds: &[(&str, i32)]) -> Vec<u8> {
+    let old = GgufFile::from_bytes(file.to_vec()).expect("a model");
+    let mut types = vec![1; 2048];
+    let tokenizer = Tokenizer::from_gguf(&old).expect("a tokenizer");
+    for (id, ty) in (0u32..).zip(&mut types) {
+        let text = tokenizer.token_text(id).expect("a token");
+        let named = kinds.iter().find(|(name, _)| *name == text);
+        *ty = named.map_or(if tokenizer.is_control(id) { 3 } else { 1 }, |(_, kind)| *kind);
+    }
+    let mut writer = GgufWriter::new();
+    for (key, value) in old.metadata() {
+        writer.set(key, MetaValue::from(value));
+    }
+    let types: Vec<MetaValue> = types.into_iter().map(MetaValue::I32).collect();
+    writer.set("tokenizer.ggml.token_type", MetaValue::Array(types[0].ty(), types));
+    for tensor in old.tensors() {
+        writer.tensor(&tensor.name, &tensor.dims, tensor.ty);
+    }
+    let mut bytes = Vec::new();
+    let written = writer.write(&mut bytes, |tensor, out| {
+        out.write_all(old.data(old.tensor(&tensor.name).expect("the same tensors")))
+    });
+    written.expect("a file in memory");
+    bytes
+}
+
+/// Where a model begins to think by itself, its marks come before the shape, and what they put before the answer is forced.
+#[test]
+fn a_model_may_think_before_the_shape() {
+    let think: &[_] = &["<think>", "{ hm.", "</think>", "\n\n", "no", "yes"];
+    let channels: &[_] = &[
+        "<|channel|>",
+        "analysis",
+        "<|message|>",
+        "{ hm.",
+        "<|end|>",
+        "<|start|>",
+        "no",
+        "yes",
+        "<|return|>",
+        "<|call|>",
+    ];
+    let kinds = [
+        ("<think>", 4),
+        ("</think>", 3),
+        ("<|channel|>", 3),
+        ("<|message|>", 3),
+        ("<|end|>", 3),
+        ("<|return|>", 3),
+        ("<|call|>", 3),
+        ("<|start|>", 3),
+    ];
+    for pieces in [think, channels] {
+        let file = with_kinds(&talking::model(pieces, None), &kinds);
+        let engine = model_in_memory("thinks-first", file, &tests::engine_options());
+        let format = engine.model().chat_format().expect("a chat format");
+        let constraint = Constraint::regex(format, "yes|no").expect("an expression");
+        let options = ChatOptions {
+            answer_limit: Some(50),
+            sampling: SamplerOptions::greedy(),
+            ..ChatOptions::default()
+        };
+        let mut chat = Chat::new(session(&engine, options_of_session()), options).expect("a chat");
+        chat.set_constraint(Some(constraint));
+        let answer = chat.ask(QUESTION, &mut |_| ()).expect("an answer");
+        let (thinking, text) = split_thinking(&answer.text);
+        assert_eq!(thinking, Some("{ hm."), "{answer:?}");
+        assert!(answer.is_complete && ["yes", "no"].contains(&text), "{answer:?}");
+    }
+}
+
 /// A constraint of another model is refused.
 #[test]
 fn a_constraint_is_for_the_tokens_of_its_model() {
@@ -296,7 +371,7 @@ fn a_constraint_is_for_the_tokens_of_its_model() {
     let constraint =
         Constraint::regex(embedded.model().chat_format().expect("a format"), "a").expect("an expression");
     let engine = tests::fixtures::tiny_model();
-    let tokenizer = longhand::gguf::Tokenizer::from_gguf(engine.file()).expect("a tokenizer");
+    let tokenizer = Tokenizer::from_gguf(engine.file()).expect("a tokenizer");
     assert_ne!(tokenizer.n_vocab(), embedded.spec().n_vocab);
     let mut session = session(&engine, options(100, "full"));
     sync(&mut session, &[11, 12]);
