@@ -1,6 +1,7 @@
-//! Reads arbitrary head profiles, policies and saved sessions. Whatever they are, they are read or refused with an
-//! error and a hint. The fuzz targets and `tests/tests/engine/mutations.rs` use these functions.
+//! Reads arbitrary head profiles, policies, shapes of answers and saved sessions. Whatever they are, they are read or refused
+//! with an error and a hint. The fuzz targets and `tests/tests/engine/mutations.rs` use these functions.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::{env, fs, process};
@@ -8,7 +9,10 @@ use std::{env, fs, process};
 use longhand::heads::{HeadProfile, HeadShape, ImportOptions, import};
 use longhand::policy::PolicyChoice;
 use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{Engine, EngineError, EngineOptions, ModelSource, Session, SessionOptions};
+use longhand::{
+    Constraint, Engine, EngineError, EngineOptions, GenerateOptions, ModelSource, Piece, Sampler,
+    SamplerOptions, Session, SessionOptions, generate_with,
+};
 
 /// A head profile, and the maps that can be imported.
 pub fn heads(input: &[u8]) {
@@ -33,6 +37,26 @@ pub fn policy(input: &[u8]) {
         let again: PolicyChoice = choice.to_string().parse().expect("what was written can be read");
         assert_eq!(again.to_string(), choice.to_string());
     }
+}
+
+/// The shape of an answer: a JSON schema if the first byte is even, else a grammar. An answer begins with it.
+pub fn constraint(input: &[u8]) {
+    let Some((first, text)) = input.split_first() else { return };
+    let Ok(text) = str::from_utf8(text) else { return };
+    let format = SAVED.engine.model().chat_format().expect("a chat format");
+    let compiled = match first % 2 {
+        0 => Constraint::json_schema(format, text),
+        _ => Constraint::grammar(format, text),
+    };
+    let Some(constraint) = accepted(compiled) else { return };
+    let options = SessionOptions { context: 32, chunk: 16, ..SessionOptions::default() };
+    let mut session = Session::new(&SAVED.engine, options).expect("a session");
+    session.sync(&[1, 2, 3], &mut |_| {}).expect("the text is read");
+    let wild = SamplerOptions { temperature: 5.0, top_k: 0, ..SamplerOptions::default() };
+    let mut sampler = Sampler::new(wild).expect("a sampler");
+    let options = GenerateOptions { constraint: Some(constraint), ..GenerateOptions::default() };
+    let go_on = &mut |_: Piece| ControlFlow::Continue(());
+    accepted(generate_with(&mut session, format.tokenizer(), &mut sampler, &options, go_on));
 }
 
 /// A saved session. If the first byte is even, what follows is written over a valid file, at the place that the

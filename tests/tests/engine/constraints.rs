@@ -9,6 +9,10 @@ use longhand::{
     Chat, ChatOptions, Constraint, Engine, GenerateOptions, Generated, Model, ModelSource, Sampler,
     SamplerOptions, SessionOptions, Stop, generate_with,
 };
+use models::embedded;
+use models::gguf::write::{GgufWriter, MetaValue};
+use models::gguf::{Blob, GgufFile};
+use models::tokenizer::Tokenizer;
 use serde_json::{Value, json};
 use tests::fixtures::{embedded_model, model_in_memory, options, session, sync};
 use tests::talking;
@@ -88,6 +92,10 @@ fn is_valid(value: &Value, schema: &Value, root: &Value) -> bool {
         }
         "minimum" => value.as_f64().is_none_or(|number| number >= says.as_f64().expect("a number")),
         "maximum" => value.as_f64().is_none_or(|number| number <= says.as_f64().expect("a number")),
+        "pattern" => {
+            value.as_str().is_none_or(|text| !text.contains('"') && (2..6).contains(&text.chars().count()))
+        }
+        "exclusiveMaximum" => value.as_f64().is_none_or(|number| number < says.as_f64().expect("a number")),
         "exclusiveMinimum" => value.as_f64().is_none_or(|number| number > says.as_f64().expect("a number")),
         "multipleOf" => value.as_f64().is_none_or(|number| number % says.as_f64().expect("a number") == 0.0),
         "$defs" | "title" | "description" => true,
@@ -117,13 +125,16 @@ fn schemas() -> Vec<Value> {
         json!({"type": "integer", "minimum": -17, "maximum": 104}),
         json!({"type": "integer", "minimum": 5, "maximum": 400, "multipleOf": 5}),
         json!({"type": "number", "exclusiveMinimum": 0, "maximum": 0.75}),
+        json!({"type": "number", "minimum": -1.5, "exclusiveMaximum": -1}),
+        json!({"type": "integer", "exclusiveMinimum": -1, "exclusiveMaximum": 2}),
+        json!({"type": "string", "pattern": "^[^\"\\x00-\\x1f]{2,5}$"}),
         json!({"type": ["boolean", "null"]}),
         json!({"type": "array", "minItems": 2, "maxItems": 3, "items": {"type": "array", "maxItems": 2, "items": {"type": "boolean"}}}),
         json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}, "age": {"type": "integer", "minimum": 0, "maximum": 130},
             "tags": {"type": "array", "maxItems": 2, "items": {"enum": ["a", "b"]}}}, "required": ["name", "age"], "additionalProperties": false}),
         json!({"oneOf": [{"$ref": "#/$defs/cat"}, {"$ref": "#/$defs/dog"}], "$defs": {
             "cat": {"type": "object", "properties": {"kind": {"const": "cat"}, "lives": {"type": "integer", "minimum": 0, "maximum": 9}}, "required": ["kind", "lives"], "additionalProperties": false},
-            "dog": {"type": "object", "properties": {"kind": {"const": "dog"}, "old": {"type": "boolean"}}, "required": ["kind"], "additionalProperties": false}}}),
+            "dog": {"type": "object", "properties": {"kind": {"const": "dog"}, "old": {"type": "number", "exclusiveMinimum": 0, "maximum": 0.5}}, "required": ["kind"], "additionalProperties": false}}}),
         json!({"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object", "properties": {"left": {"anyOf": [{"$ref": "#/$defs/tree"}, {"type": "null"}]}}, "required": ["left"], "additionalProperties": false}}}),
         json!({"allOf": [{"type": "object", "properties": {"a": {"type": "integer", "minimum": 3}}, "required": ["a"]},
             {"properties": {"a": {"maximum": 5}}, "additionalProperties": false}]}),
@@ -289,6 +300,120 @@ fn the_shape_begins_behind_the_thinking() {
     assert!(!chat.ask(QUESTION, &mut |_| ()).expect("an answer").is_complete);
 }
 
+/// The same model with other metadata.
+fn changed(file: impl Into<Blob>, change: impl FnOnce(&GgufFile, &mut GgufWriter)) -> Vec<u8> {
+    let old = GgufFile::from_bytes(file).expect("a model");
+    let mut writer = GgufWriter::new();
+    for (key, value) in old.metadata() {
+        writer.set(key, MetaValue::from(value));
+    }
+    change(&old, &mut writer);
+    for tensor in old.tensors() {
+        writer.tensor(&tensor.name, &tensor.dims, tensor.ty);
+    }
+    let mut bytes = Vec::new();
+    let written = writer.write(&mut bytes, |tensor, out| {
+        out.write_all(old.data(old.tensor(&tensor.name).expect("the same tensors")))
+    });
+    written.expect("a file in memory");
+    bytes
+}
+
+/// The same model with other kinds for tokens with these texts.
+fn with_kinds(file: Vec<u8>, kinds: &[(&str, i32)]) -> Vec<u8> {
+    changed(file, |old, writer| {
+        let tokenizer = Tokenizer::from_gguf(old).expect("a tokenizer");
+        let kind = |id| {
+            let text = tokenizer.token_text(id).expect("a token");
+            let named = kinds.iter().find(|(name, _)| *name == text);
+            named.map_or(if tokenizer.is_control(id) { 3 } else { 1 }, |(_, kind)| *kind)
+        };
+        let all: Vec<i32> = (0..tokenizer.n_vocab() as u32).map(kind).collect();
+        writer.set("tokenizer.ggml.token_type", MetaValue::i32s(all));
+    })
+}
+
+/// Tokenizers that put a space before a text cannot say how a piece of it is encoded: there, nothing is forced. Their bytes are
+/// tokens.
+#[test]
+fn tokenizers_with_a_space_before_the_text() {
+    let file = changed(embedded::needle(), |_, writer| {
+        let special = ["<unk>", "<s>", "</s>"].map(str::to_owned);
+        let bytes = (0..256).map(|byte| format!("<0x{byte:02X}>"));
+        let texts = ["\u{2581}", "\u{2581}{\"", "\":", "\u{2581}\"", "yes", "a", "}"].map(str::to_owned);
+        let mut tokens: Vec<String> = special.into_iter().chain(bytes).chain(texts).collect();
+        let text_begins = 3 + 256;
+        tokens.extend((tokens.len()..2048).map(|id| format!("w{id}")));
+        let kind = |id| match id {
+            0 => 2,
+            1 | 2 => 3,
+            id if id < text_begins => 6,
+            _ => 1,
+        };
+        writer.set("tokenizer.ggml.model", "llama");
+        writer.set("tokenizer.ggml.tokens", MetaValue::strings(tokens));
+        writer.set("tokenizer.ggml.scores", MetaValue::f32s((0..2048).map(|id| -(id as f32))));
+        writer.set("tokenizer.ggml.token_type", MetaValue::i32s((0..2048).map(kind)));
+        writer.set("tokenizer.ggml.bos_token_id", 1u32).set("tokenizer.ggml.eos_token_id", 2u32);
+    });
+    let engine = model_in_memory("space-before", file, &tests::engine_options());
+    let format = engine.model().chat_format().expect("a chat format");
+    for schema in schemas().iter().take(10) {
+        let constraint = Constraint::json_schema(format, &schema.to_string()).expect("a constraint");
+        let answers = [0, 1, 2].map(|seed| answer(&engine, &constraint, wild(seed), options(400, "full")));
+        assert!(answers.iter().any(|answer| answer.is_complete), "{schema}: {answers:?}");
+        for answer in answers.iter().filter(|answer| answer.is_complete) {
+            let value: Value = serde_json::from_str(&answer.text).expect("JSON");
+            assert!(is_valid(&value, schema, schema) && answer.forced == 0, "{schema}: {answer:?}");
+        }
+    }
+}
+
+/// Where a model begins to think by itself, its marks come before the shape, and what they put before the answer is forced.
+#[test]
+fn a_model_may_think_before_the_shape() {
+    let think: &[_] = &["<think>", "{ hm.", "</think>", "\n\n", "no", "yes"];
+    let channels: &[_] = &[
+        "<|channel|>",
+        "analysis",
+        "<|message|>",
+        "{ hm.",
+        "<|end|>",
+        "<|start|>",
+        "no",
+        "yes",
+        "<|return|>",
+        "<|call|>",
+    ];
+    let kinds = [
+        ("<think>", 4),
+        ("</think>", 3),
+        ("<|channel|>", 3),
+        ("<|message|>", 3),
+        ("<|end|>", 3),
+        ("<|return|>", 3),
+        ("<|call|>", 3),
+        ("<|start|>", 3),
+    ];
+    for pieces in [think, channels] {
+        let file = with_kinds(talking::model(pieces, None), &kinds);
+        let engine = model_in_memory("thinks-first", file, &tests::engine_options());
+        let format = engine.model().chat_format().expect("a chat format");
+        let constraint = Constraint::regex(format, "yes|no").expect("an expression");
+        let options = ChatOptions {
+            answer_limit: Some(50),
+            sampling: SamplerOptions::greedy(),
+            ..ChatOptions::default()
+        };
+        let mut chat = Chat::new(session(&engine, options_of_session()), options).expect("a chat");
+        chat.set_constraint(Some(constraint));
+        let answer = chat.ask(QUESTION, &mut |_| ()).expect("an answer");
+        let (thinking, text) = split_thinking(&answer.text);
+        assert_eq!(thinking, Some("{ hm."), "{answer:?}");
+        assert!(answer.is_complete && ["yes", "no"].contains(&text), "{answer:?}");
+    }
+}
+
 /// A constraint of another model is refused.
 #[test]
 fn a_constraint_is_for_the_tokens_of_its_model() {
@@ -296,7 +421,7 @@ fn a_constraint_is_for_the_tokens_of_its_model() {
     let constraint =
         Constraint::regex(embedded.model().chat_format().expect("a format"), "a").expect("an expression");
     let engine = tests::fixtures::tiny_model();
-    let tokenizer = longhand::gguf::Tokenizer::from_gguf(engine.file()).expect("a tokenizer");
+    let tokenizer = Tokenizer::from_gguf(engine.file()).expect("a tokenizer");
     assert_ne!(tokenizer.n_vocab(), embedded.spec().n_vocab);
     let mut session = session(&engine, options(100, "full"));
     sync(&mut session, &[11, 12]);
@@ -353,6 +478,10 @@ fn what_cannot_be_compiled_is_refused() {
         ("{\"type\": \"integer\", \"minimum\": 3, \"maximum\": 2}".into(), "no answer can have this shape"),
         ("false".into(), "no answer can have this shape: the schema is false"),
         ("{\"type\": \"integer\", \"maximum\": 1e300}".into(), "maximum is 1e+300; only numbers up to 2^53"),
+        (
+            "{\"exclusiveMinimum\": 1e12}".into(),
+            "exclusiveMinimum is 1000000000000; of numbers it is supported up to",
+        ),
         ("{\"const\": 9007199254740993}".into(), "const has the number 9007199254740993"),
         ("{\"multipleOf\": 1e-10}".into(), "multipleOf is 1e-10; it must be"),
         ("{\"multipleOf\": 1000007}".into(), "multipleOf is 1000007; it must be"),
@@ -361,6 +490,8 @@ fn what_cannot_be_compiled_is_refused() {
             "multipleOf: 9967 takes too many states",
         ),
         ("{\"pattern\": \"(?=a)b\"}".into(), "a regular expression: look-around"),
+        ("{\"pattern\": \"^[^\\\"]*$\"}".into(), "leave out control characters too"),
+        ("{\"patternProperties\": {\"^[^/\\\\\\\\]+$\": true}}".into(), "leave out control characters too"),
         ("{\"pattern\": \"(\"}".into(), "a regular expression: unclosed group"),
         (nested(130, "{\"items\":", "}"), "the JSON schema is not JSON: recursion limit"),
         (chain(2000), "too complex: it has more than 10000 schemas, or more than 150 within each other"),

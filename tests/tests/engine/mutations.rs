@@ -368,3 +368,31 @@ fn pdfs_are_converted_or_refused() {
 fn texts_anywhere_on_a_page_are_laid_out() {
     mutate(600, &kept("cli/documents/fuzz", "layout"), &[], documents_readers::layout);
 }
+
+#[test]
+fn shapes_of_answers() {
+    let schemas = [
+        r##"0{"type":"object","properties":{"name":{"type":"string","minLength":1,"maxLength":9},"n":{"type":"integer","minimum":-5,"multipleOf":5}},"required":["n"],"additionalProperties":false}"##,
+        r##"0{"$ref":"#/$defs/tree","$defs":{"tree":{"anyOf":[{"type":"null"},{"type":"array","items":{"$ref":"#/$defs/tree"},"maxItems":2}]}}}"##,
+        r##"0{"oneOf":[{"const":"a"},{"enum":[1,2.5,true]},{"type":"string","pattern":"^[b-d]+$"},{"allOf":[{"type":"number"},{"exclusiveMinimum":3}]}]}"##,
+        r##"0{"type":["string","null"],"format":"date","patternProperties":{"^x":{}},"prefixItems":[{"type":"boolean"}]}"##,
+        "1start: \"a\" b* | /[0-9]{2,5}/\nb: (\"x\" | \"y\" start)? C\nC: /(?i)foo/ & ~/oo/\n%ignore / +/\n",
+        "1%llguidance {}\nstart[capture]: a{1,3}\na: \"\\u00e9\" | b[max_tokens=3]\nb: /.*/\n",
+    ];
+    let words = [
+        "\"not\":",
+        "1e9",
+        "\"minItems\":3",
+        "\"allOf\":[",
+        "{1,1000}",
+        "(",
+        ")",
+        "null",
+        "\"$ref\":\"#\"",
+        "é",
+        "<[3]>",
+        "%json",
+    ];
+    let seeds = schemas.map(|text| text.as_bytes().to_vec());
+    mutate(200, &seeds, &words, engine_readers::constraint);
+}

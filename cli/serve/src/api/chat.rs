@@ -144,7 +144,7 @@ impl Head {
             let name = || tokenizer.token_text(one.token).unwrap_or_default().as_bytes();
             let bytes =
                 tokenizer.token_bytes(one.token).filter(|bytes| !bytes.is_empty()).unwrap_or_else(name);
-            json!({"token": String::from_utf8_lossy(&bytes), "logprob": one.logprob, "bytes": bytes})
+            json!({"token": String::from_utf8_lossy(bytes), "logprob": one.logprob, "bytes": bytes})
         };
         let content = tokens.iter().map(|one| {
             let mut token = entry(&one.token);

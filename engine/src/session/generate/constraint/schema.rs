@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use regex_syntax::hir::{Class, Hir, HirKind};
 use serde_json::{Map, Number, Value, json};
 
 use super::ConstraintError;
@@ -25,6 +26,13 @@ const MAX_DIGITS: usize = 20;
 const MAX_DECIMALS: usize = 6;
 /// The product of all values of `multipleOf`, without their decimal points: a lexer has as many states.
 const MAX_MULTIPLES: f64 = 100_000.0;
+
+/// Bounds, and those that exclude their value.
+const BOUNDS: [[&str; 2]; 2] = [["minimum", "exclusiveMinimum"], ["maximum", "exclusiveMaximum"]];
+/// The distance of the next number from an exclusive bound that is an integer.
+const NEXT: f64 = 1e-6;
+/// Exclusive bounds of numbers beyond have too few digits for that.
+const MAX_EXCLUSIVE: f64 = 1e9;
 
 /// Keywords that change what is valid, and that llguidance does not have.
 const REFUSED: &[&str] = &[
@@ -60,8 +68,11 @@ pub(super) fn prepare(text: &str) -> Result<Value, ConstraintError> {
     let mut check = Check { root: &root, references: HashMap::new(), schemas: 0, multiples: Vec::new() };
     check.schema(&root, "#", 0)?;
     let mut budget = MAX_SCHEMAS - check.schemas;
+    rewrite(&mut root, &mut |keywords| {
+        BOUNDS.iter().for_each(|[bound, exclusive]| shift_exclusive(keywords, bound, exclusive));
+    });
     let mut schema = root.clone();
-    inline_one_of(&mut schema, &root, &mut budget);
+    rewrite(&mut schema, &mut |keywords| inline_one_of(keywords, &root, &mut budget));
     if let Value::Object(keywords) = &mut schema {
         // JSON on one line: a model cannot go on with white space for ever, and much of the text needs no choice.
         let options = json!({ "whitespace_flexible": false, "item_separator": ", ", "key_separator": ": " });
@@ -131,6 +142,15 @@ impl<'a> Check<'a> {
             return Err(refuse("the keyword \"uniqueItems\" is not supported"));
         }
         self.numbers(keywords).map_err(|what| refuse(&what))?;
+        let of_names = keywords.get("patternProperties").and_then(Value::as_object);
+        let of_names = of_names.into_iter().flat_map(Map::keys).map(String::as_str);
+        let patterns = keywords.get("pattern").and_then(Value::as_str).into_iter().chain(of_names);
+        if let Some(pattern) = patterns.into_iter().find(|pattern| has_unquoted_class(pattern)) {
+            return Err(refuse(&format!(
+                "the pattern {pattern:?} has a class of characters with all control characters, but without quotation marks or \
+                 backslashes; leave out control characters too, as in [^\"\\x00-\\x1f]"
+            )));
+        }
         if let Some(Value::Object(properties)) = keywords.get("properties")
             && properties.len() > MAX_PROPERTIES
         {
@@ -209,7 +229,22 @@ impl<'a> Check<'a> {
 
     /// Checks that numbers mean what they say.
     fn numbers(&mut self, keywords: &Map<String, Value>) -> Result<(), String> {
-        for keyword in ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"] {
+        let is_integer = keywords.get("type").is_some_and(|kind| kind == "integer");
+        for [bound, exclusive] in BOUNDS {
+            let excluded = match keywords.get(exclusive) {
+                Some(Value::Bool(true)) => keywords.get(bound),
+                excluded => excluded,
+            };
+            if let Some(value) = excluded.and_then(Value::as_f64)
+                && value.abs() > MAX_EXCLUSIVE
+                && !is_integer
+            {
+                return Err(format!(
+                    "{exclusive} is {value}; of numbers it is supported up to {MAX_EXCLUSIVE}"
+                ));
+            }
+        }
+        for keyword in BOUNDS.into_iter().flatten() {
             match keywords.get(keyword) {
                 Some(Value::Number(number)) if !is_exact(number) => {
                     return Err(format!(
@@ -241,6 +276,23 @@ impl<'a> Check<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether a pattern has a class that llguidance takes wrong in JSON: one with all control characters (with or without line
+/// ends), but without quotation marks or backslashes. It would let these in, escaped.
+fn has_unquoted_class(pattern: &str) -> bool {
+    fn has(pattern: &Hir) -> bool {
+        let lets_in = |from: char, to: char| match pattern.kind() {
+            HirKind::Class(Class::Unicode(class)) => {
+                class.ranges().iter().any(|range| range.start() <= from && to <= range.end())
+            }
+            _ => false,
+        };
+        let controls = lets_in('\0', '\t') && lets_in('\x0b', '\x1f');
+        let is_wrong = controls && !(lets_in('"', '"') && lets_in('\\', '\\'));
+        is_wrong || pattern.kind().subs().iter().any(has)
+    }
+    regex_syntax::parse(pattern).is_ok_and(|pattern| has(&pattern))
 }
 
 /// Whether llguidance takes a number for what it is. It computes with `f64`.
@@ -293,39 +345,66 @@ fn target<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     }
 }
 
+/// Changes a schema and all schemas in it, the inner ones first.
+fn rewrite(schema: &mut Value, change: &mut impl FnMut(&mut Map<String, Value>)) {
+    match schema {
+        Value::Array(items) => items.iter_mut().for_each(|item| rewrite(item, change)),
+        Value::Object(keywords) => {
+            for (keyword, value) in keywords.iter_mut() {
+                match (keyword.as_str(), value) {
+                    // Data, whatever it looks like.
+                    ("const" | "enum" | "default" | "examples", _) => {}
+                    ("properties" | "patternProperties" | "$defs" | "definitions", Value::Object(named)) => {
+                        named.values_mut().for_each(|schema| rewrite(schema, change));
+                    }
+                    (_, value) => rewrite(value, change),
+                }
+            }
+            change(keywords);
+        }
+        _ => {}
+    }
+}
+
 /// Puts what they name in the place of references among the alternatives of `oneOf`. llguidance takes `oneOf` only where it
 /// sees that no two alternatives can be valid at once, and it does not look behind references. `budget`: values that may be
 /// added.
-fn inline_one_of(schema: &mut Value, root: &Value, budget: &mut usize) {
-    let inline = |option: &mut Value, budget: &mut usize| {
-        let found = only_reference(option).and_then(|reference| target(root, reference));
-        let Some((found, values)) = found.map(|found| (found, count(found))) else { return false };
+fn inline_one_of(keywords: &mut Map<String, Value>, root: &Value, budget: &mut usize) {
+    let Some(Value::Array(options)) = keywords.get_mut("oneOf") else { return };
+    for option in options {
+        let Some(found) = only_reference(option).and_then(|reference| target(root, reference)) else {
+            continue;
+        };
+        let values = count(found);
         if values <= *budget {
             *budget -= values;
             *option = found.clone();
         }
-        true
-    };
-    match schema {
-        Value::Array(items) => items.iter_mut().for_each(|item| inline_one_of(item, root, budget)),
-        Value::Object(keywords) => {
-            for (keyword, value) in keywords.iter_mut() {
-                match (keyword.as_str(), &mut *value) {
-                    // Data, not schemas.
-                    ("const" | "enum" | "default" | "examples", _) => {}
-                    ("oneOf", Value::Array(options)) => {
-                        for option in options {
-                            if !inline(option, budget) {
-                                inline_one_of(option, root, budget);
-                            }
-                        }
-                    }
-                    _ => inline_one_of(value, root, budget),
-                }
-            }
-        }
-        _ => {}
     }
+}
+
+/// Makes an exclusive bound that is an integer an inclusive one, a millionth farther in. llguidance takes the bound itself for
+/// valid where another bound is less than 1 away.
+fn shift_exclusive(keywords: &mut Map<String, Value>, bound: &str, exclusive: &str) {
+    let number = |keyword: &str| keywords.get(keyword).and_then(Value::as_f64);
+    let excluded = match keywords.get(exclusive) {
+        // As in draft 4.
+        Some(Value::Bool(true)) => number(bound),
+        Some(Value::Number(_)) => number(exclusive),
+        _ => None,
+    };
+    let Some(excluded) = excluded.filter(|value| value.fract() == 0.0) else { return };
+    let inwards = if bound == "minimum" { 1.0 } else { -1.0 };
+    let is_integer = keywords.get("type").is_some_and(|kind| kind == "integer");
+    let shifted = excluded + inwards * if is_integer { 1.0 } else { NEXT };
+    let inclusive = match number(bound).filter(|_| !keywords[exclusive].is_boolean()) {
+        Some(other) if (other - shifted) * inwards > 0.0 => other,
+        _ => shifted,
+    };
+    keywords.shift_remove(exclusive);
+    let inclusive =
+        if is_integer && inclusive.fract() == 0.0 { json!(inclusive as i64) } else { json!(inclusive) };
+    keywords.insert(bound.to_owned(), inclusive);
 }
 
 /// Values in a value.
