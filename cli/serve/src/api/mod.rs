@@ -10,6 +10,7 @@ mod completions;
 mod documents;
 mod fields;
 mod native;
+mod openai;
 mod responses;
 mod submit;
 mod whole;

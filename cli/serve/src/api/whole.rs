@@ -4,7 +4,6 @@ use std::mem::take;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use longhand::TokenLogProbs;
-use serde_json::{Value, json};
 
 use crate::http::error::ApiError;
 use crate::http::stream::Events;
@@ -77,34 +76,4 @@ pub(super) fn new_id(kind: &str) -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     format!("{kind}{:016x}{number:08x}", RandomState::new().hash_one(number))
-}
-
-/// What OpenAI's interfaces say of the tokens.
-pub(super) fn usage(prompt: usize, cached: usize, answer: usize) -> Value {
-    json!({
-        "prompt_tokens": prompt,
-        "completion_tokens": answer,
-        "total_tokens": prompt + answer,
-        "prompt_tokens_details": {"cached_tokens": cached},
-    })
-}
-
-/// Why an answer ended, in OpenAI's words.
-pub(super) fn finish_reason(answer: &Answer) -> &'static str {
-    if answer.is_whole() { "stop" } else { "length" }
-}
-
-/// How fast it was, in the words of llama.cpp's server.
-pub(super) fn timings(cached: usize, answer: &Answer) -> Value {
-    let per_second = |tokens: usize, seconds: f64| if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 };
-    let (reading, writing) = (answer.reading.as_secs_f64(), answer.elapsed.as_secs_f64());
-    json!({
-        "cache_n": cached,
-        "prompt_n": answer.read,
-        "prompt_ms": reading * 1e3,
-        "prompt_per_second": per_second(answer.read, reading),
-        "predicted_n": answer.tokens,
-        "predicted_ms": writing * 1e3,
-        "predicted_per_second": per_second(answer.tokens, writing),
-    })
 }

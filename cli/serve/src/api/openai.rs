@@ -1,0 +1,224 @@
+//! What OpenAI's two older interfaces share: `chat` and `completions` differ in what is asked and in what a choice looks like.
+
+use std::sync::Arc;
+
+use longhand::TokenLogProbs;
+use longhand::text::Split;
+use serde_json::{Map, Value, json};
+
+use super::Answered;
+use super::fields::Fields;
+use super::submit::{self, Text, Wanted};
+use super::whole::{Whole, WholeAnswer, new_id, now};
+use crate::http::error::ApiError;
+use crate::http::stream::{self, Sent, Writer};
+use crate::http::{Shared, json_response};
+use crate::service::{Answer, Event, Service};
+
+/// Fields that cannot change an answer.
+pub(super) const HARMLESS: &[&str] = &[
+    "cache_prompt",
+    "id_slot",
+    "metadata",
+    "model",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "timings_per_token",
+    "user",
+];
+
+/// How a stream is to be.
+pub(super) struct Streaming {
+    pub is_wanted: bool,
+    pub usage: bool,
+    pub progress: bool,
+}
+
+impl Streaming {
+    pub(super) fn of(fields: &mut Fields) -> Result<Streaming, ApiError> {
+        let is_wanted = fields.take("stream")?.unwrap_or(false);
+        let progress = fields.take("return_progress")?.unwrap_or(false);
+        let usage = match fields.take::<Map<String, Value>>("stream_options")? {
+            None => false,
+            Some(options) => {
+                let mut options = Fields::part(Value::Object(options), "stream_options".to_owned())?;
+                let usage = options.take("include_usage")?.unwrap_or(false);
+                options.end(&["include_obfuscation"])?;
+                usage
+            }
+        };
+        Ok(Streaming { is_wanted, usage, progress })
+    }
+}
+
+/// What the choices of an interface look like, without their numbers and why they ended.
+pub(super) trait Form: Send + 'static {
+    /// What a response is called, and a part of one in a stream.
+    const OBJECTS: (&str, &str);
+    /// What its name begins with.
+    const ID: &str;
+
+    /// A whole answer.
+    fn whole(&self, answer: &WholeAnswer) -> Value;
+
+    /// What a token adds to an answer; nothing at the end.
+    fn piece(&self, split: Split, logprobs: Option<&TokenLogProbs>) -> Value;
+
+    /// What a stream says before an answer, if anything.
+    fn begin(&self) -> Option<Value> {
+        None
+    }
+}
+
+/// Has a text answered, whole or as a stream.
+pub(super) async fn respond<F: Form>(
+    shared: &Shared,
+    service: &Arc<Service>,
+    form: F,
+    text: Text,
+    wanted: Wanted,
+    streaming: Streaming,
+) -> Answered {
+    let mut response = Response {
+        id: new_id(F::ID),
+        created: now(),
+        model: service.name().to_owned(),
+        prompt: text.tokens.len(),
+        answers: wanted.answers,
+        form,
+        streaming,
+        cached: 0,
+        tokens: 0,
+    };
+    let events = submit::submit(service, text, wanted)?;
+    if response.streaming.is_wanted {
+        return Ok(stream::response(events, response, shared.ping()));
+    }
+    let whole = Whole::collect(events).await?;
+    (response.cached, response.tokens) = (whole.cached, whole.tokens());
+    Ok(json_response(&response.whole(&whole)))
+}
+
+/// A response, and how far its stream is.
+struct Response<F> {
+    form: F,
+    id: String,
+    created: u64,
+    model: String,
+    streaming: Streaming,
+    prompt: usize,
+    answers: usize,
+    cached: usize,
+    /// Of all answers.
+    tokens: usize,
+}
+
+impl<F: Form> Response<F> {
+    fn object(&self, kind: &str, choices: Value) -> Value {
+        let Response { id, created, model, .. } = self;
+        json!({"id": id, "object": kind, "created": created, "model": model, "choices": choices})
+    }
+
+    fn whole(&self, whole: &Whole) -> Value {
+        let choices = whole.answers.iter().enumerate();
+        let choices = choices.map(|(index, answer)| {
+            choice(self.form.whole(answer), index, Some(finish_reason(&answer.result)))
+        });
+        let mut response = self.object(F::OBJECTS.0, choices.collect());
+        response["usage"] = usage(self.prompt, self.cached, self.tokens);
+        if let Some(first) = whole.answers.first() {
+            response["timings"] = timings(self.cached, &first.result);
+        }
+        response
+    }
+
+    fn chunk(&self, index: usize, content: Value, reason: Option<&str>) -> Value {
+        self.object(F::OBJECTS.1, json!([choice(content, index, reason)]))
+    }
+
+    /// A part of a stream that belongs to no answer.
+    fn aside(&self, name: &str, value: Value) -> Value {
+        let mut chunk = self.object(F::OBJECTS.1, json!([]));
+        chunk[name] = value;
+        chunk
+    }
+}
+
+fn choice(mut content: Value, index: usize, reason: Option<&str>) -> Value {
+    content["index"] = index.into();
+    content["finish_reason"] = reason.into();
+    content
+}
+
+impl<F: Form> Writer for Response<F> {
+    fn write(&mut self, event: Event) -> Vec<Sent> {
+        let values = match event {
+            Event::Begun { cached } => {
+                self.cached = cached;
+                let begin = |index| Some(self.chunk(index, self.form.begin()?, None));
+                (0..self.answers).filter_map(begin).collect()
+            }
+            Event::Reading { processed, elapsed } if self.streaming.progress => {
+                let progress = json!({
+                    "total": self.prompt,
+                    "cache": self.cached,
+                    "processed": processed,
+                    "time_ms": elapsed.as_millis() as u64,
+                });
+                vec![self.aside("prompt_progress", progress)]
+            }
+            Event::Reading { .. } => Vec::new(),
+            Event::Text { answer, split, logprobs } => {
+                vec![self.chunk(answer, self.form.piece(split, logprobs.as_ref()), None)]
+            }
+            Event::Answered { answer, result } => {
+                self.tokens += result.tokens;
+                let end = self.form.piece(Split::default(), None);
+                let mut chunk = self.chunk(answer, end, Some(finish_reason(&result)));
+                chunk["timings"] = timings(self.cached, &result);
+                vec![chunk]
+            }
+            Event::Done => {
+                let usage = || self.aside("usage", usage(self.prompt, self.cached, self.tokens));
+                let usage = self.streaming.usage.then(usage);
+                let end = Sent { name: None, data: "[DONE]".to_owned() };
+                return usage.iter().map(Sent::data).chain([end]).collect();
+            }
+            Event::Failed(error) => vec![ApiError::from(error).openai()],
+        };
+        values.iter().map(Sent::data).collect()
+    }
+}
+
+/// What OpenAI's interfaces say of the tokens.
+fn usage(prompt: usize, cached: usize, answer: usize) -> Value {
+    json!({
+        "prompt_tokens": prompt,
+        "completion_tokens": answer,
+        "total_tokens": prompt + answer,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    })
+}
+
+/// Why an answer ended, in OpenAI's words.
+fn finish_reason(answer: &Answer) -> &'static str {
+    if answer.is_whole() { "stop" } else { "length" }
+}
+
+/// How fast it was, in the words of llama.cpp's server.
+fn timings(cached: usize, answer: &Answer) -> Value {
+    let per_second = |tokens: usize, seconds: f64| if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 };
+    let (reading, writing) = (answer.reading.as_secs_f64(), answer.elapsed.as_secs_f64());
+    json!({
+        "cache_n": cached,
+        "prompt_n": answer.read,
+        "prompt_ms": reading * 1e3,
+        "prompt_per_second": per_second(answer.read, reading),
+        "predicted_n": answer.tokens,
+        "predicted_ms": writing * 1e3,
+        "predicted_per_second": per_second(answer.tokens, writing),
+    })
+}
