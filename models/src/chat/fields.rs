@@ -99,7 +99,8 @@ impl<'a> MaskedFields<'a> {
             }
         }
         let is_tool = |field: &Field| matches!(field.of, Owner::Tool(_));
-        let mut tools = self.hidden.iter().zip(&found).filter(|(field, _)| is_tool(field) && field.is_required);
+        let mut tools =
+            self.hidden.iter().zip(&found).filter(|(field, _)| is_tool(field) && field.is_required);
         if self.tools.is_some() && !tools.any(|(_, found)| *found) {
             return Err(ChatError::NoTools);
         }
@@ -109,7 +110,8 @@ impl<'a> MaskedFields<'a> {
         let messages = match *of {
             Owner::Tool(_) => format!("the description of the tool {name:?}"),
             Owner::Call(message, _) => {
-                let answers = messages[..=message].iter().filter(|message| message.role == "assistant").count();
+                let answers =
+                    messages[..=message].iter().filter(|message| message.role == "assistant").count();
                 format!("the call of {name:?} in answer {answers}")
             }
         };
@@ -132,7 +134,9 @@ impl<'a> MaskedFields<'a> {
                 for (name, value) in map {
                     let value = match (key, value) {
                         // Of the function itself.
-                        ("function", Value::String(text)) if ["name", "description"].contains(&name.as_str()) => {
+                        ("function", Value::String(text))
+                            if ["name", "description"].contains(&name.as_str()) =>
+                        {
                             self.hide(text, Owner::Tool(tool), true)
                         }
                         _ if key == "default" || key == "examples" || key == "const" => {

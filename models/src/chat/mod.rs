@@ -35,7 +35,7 @@ pub use self::thinking::{
     THINKING_BEGINS, THINKING_ENDS, THINKING_MARKS, ThinkingMarks, ThinkingParts, headers, may_think,
     thinking_parts, without_header,
 };
-pub use self::tools::{Tools, ToolsError};
+pub use self::tools::{ToolFormat, ToolPiece, ToolStream, Tools, ToolsError};
 use crate::gguf::{GgufFile, Value};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 
@@ -354,11 +354,14 @@ impl ChatTemplate {
         messages: &[Message],
         add_generation_prompt: bool,
     ) -> Result<Option<Whole>, ChatError> {
-        let render = |forms, messages: &[Message], tools: Option<&String>| {
-            match self.render_as(forms, messages, tools, add_generation_prompt) {
-                Err(error) if error.is_limit() => Err(error),
-                rendered => Ok(rendered.ok()),
-            }
+        let render = |forms, messages: &[Message], tools: Option<&String>| match self.render_as(
+            forms,
+            messages,
+            tools,
+            add_generation_prompt,
+        ) {
+            Err(error) if error.is_limit() => Err(error),
+            rendered => Ok(rendered.ok()),
         };
         let tools = self.tools_text();
         for forms in Forms::all(messages) {

@@ -265,7 +265,10 @@ impl<'a> MaskedMessages<'a> {
     }
 
     /// Like [`MaskedMessages::by_content`], except that answers of the assistant become one placeholder each.
-    pub(super) fn with_opaque_answers(messages: &'a [Message], tools: Option<&'a Tools>) -> MaskedMessages<'a> {
+    pub(super) fn with_opaque_answers(
+        messages: &'a [Message],
+        tools: Option<&'a Tools>,
+    ) -> MaskedMessages<'a> {
         let mut masked = MaskedMessages::new(messages, tools);
         for message in messages {
             let mut content = String::new();

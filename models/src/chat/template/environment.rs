@@ -110,7 +110,9 @@ impl Compiled {
         }
         done.map_err(|e| describe(&e))?;
         if are_written.load(Ordering::Relaxed) {
-            return Err(ChatError::Failed { why: "it writes the arguments of a call otherwise than as JSON".into() });
+            return Err(ChatError::Failed {
+                why: "it writes the arguments of a call otherwise than as JSON".into(),
+            });
         }
         String::from_utf8(out.bytes).map_err(|_| ChatError::Failed { why: "the output is not UTF-8".into() })
     }
@@ -127,8 +129,12 @@ fn message(message: Message, form: Form, are_written: &Arc<AtomicBool>) -> Value
         None => &message.content,
     };
     let content = match form {
-        Form { has_no_content: true, .. } if content.is_empty() && !message.tool_calls.is_empty() => Value::from(()),
-        Form { has_parts: true, .. } => Value::from(vec![Value::from_iter([("type", "text"), ("text", content)])]),
+        Form { has_no_content: true, .. } if content.is_empty() && !message.tool_calls.is_empty() => {
+            Value::from(())
+        }
+        Form { has_parts: true, .. } => {
+            Value::from(vec![Value::from_iter([("type", "text"), ("text", content)])])
+        }
         _ => Value::from(content),
     };
     // Templates that write a whole message as JSON keep this order.

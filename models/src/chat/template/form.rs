@@ -40,14 +40,19 @@ impl Forms {
             &["assistant"],
             &["system", "assistant"],
         ];
-        ROLES.into_iter().flat_map(|parts| Forms::with_calls(messages).map(move |forms| Forms { parts, ..forms }))
+        ROLES
+            .into_iter()
+            .flat_map(|parts| Forms::with_calls(messages).map(move |forms| Forms { parts, ..forms }))
     }
 
     /// Those with contents that are texts.
     pub(in crate::chat) fn with_calls(messages: &[Message]) -> impl Iterator<Item = Forms> {
         let has_calls = messages.iter().any(|message| !message.tool_calls.is_empty());
-        let calls: &[(bool, bool)] =
-            if has_calls { &[(false, false), (false, true), (true, false), (true, true)] } else { &[(false, false)] };
+        let calls: &[(bool, bool)] = if has_calls {
+            &[(false, false), (false, true), (true, false), (true, true)]
+        } else {
+            &[(false, false)]
+        };
         calls.iter().map(|(has_text_arguments, has_no_content)| Forms {
             has_text_arguments: *has_text_arguments,
             has_no_content: *has_no_content,
