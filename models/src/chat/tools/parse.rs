@@ -162,8 +162,8 @@ impl<'a> Cursor<'a> {
             let text = |names: [&str; 2]| names.into_iter().find_map(|name| call[name].as_str());
             let arguments = match ["arguments", "parameters"].into_iter().find_map(|name| call.get(name)) {
                 Some(Value::String(text)) => text.clone(),
+                None | Some(Value::Null) => OBJECT.to_owned() + "}",
                 Some(value) => value.to_string(),
-                None => OBJECT.to_owned() + "}",
             };
             let id = text(["id", "tool_call_id"]).map(str::to_owned);
             Some(Written { name: text(["name", "tool_name"])?.to_owned(), arguments, id })
@@ -267,13 +267,14 @@ impl<'a> Cursor<'a> {
                 self.at += 1;
                 return Ok(map);
             }
-            let key = match self.rest().starts_with('<') {
-                true => self.gemma_text()?,
+            let key = match self.rest().starts_with(['<', '"']) {
+                true => {
+                    let key = self.gemma_text()?;
+                    self.mark(&[":"], "an argument has no value")?;
+                    key
+                }
                 false => self.until(&[":"], MAX_HEADER_BYTES)?.0.trim().to_owned(),
             };
-            if self.rest().starts_with(':') {
-                self.at += 1;
-            }
             let value = self.gemma_value(depth)?;
             map.insert(key, value);
             self.skip_space();
@@ -283,7 +284,20 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// A text between its own marks, or as in JSON.
     fn gemma_text(&mut self) -> Result<String, Stop> {
+        let rest = self.rest();
+        if rest.starts_with('"') {
+            let mut ends = rest.match_indices('"').skip(1).map(|(at, _)| &rest[..=at]);
+            let is_whole = |text: &&str| {
+                let before = &text[..text.len() - 1];
+                (before.len() - before.trim_end_matches('\\').len()).is_multiple_of(2)
+            };
+            let text = ends.find(is_whole).ok_or(Stop::Incomplete)?;
+            let value = serde_json::from_str(text).map_err(|_| self.malformed("an argument is no text"))?;
+            self.at += text.len();
+            return Ok(value);
+        }
         self.mark(&[QUOTE], "an argument is no text")?;
         Ok(self.until(&[QUOTE], usize::MAX)?.0.to_owned())
     }
@@ -295,7 +309,7 @@ impl<'a> Cursor<'a> {
         }
         match self.rest().chars().next() {
             None => Err(Stop::Incomplete),
-            Some('<') => self.gemma_text().map(Value::from),
+            Some('<' | '"') => self.gemma_text().map(Value::from),
             Some('{') => {
                 self.at += 1;
                 self.gemma_object(depth + 1).map(Value::Object)
