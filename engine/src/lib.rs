@@ -78,6 +78,14 @@ pub mod sources {
     };
 }
 
+/// Functions that a model may call, and their calls in answers.
+///
+/// [`ChatFormat::with_tools`] writes functions into prompts. [`ChatFormat::tool_format`] knows how the model calls them, and a
+/// [`ToolStream`](tools::ToolStream) tells the calls from an answer's text.
+pub mod tools {
+    pub use models::chat::{ToolCall, ToolFormat, ToolPiece, ToolStream, Tools, ToolsError};
+}
+
 /// How much work it is to read a text, and how fast that is done.
 pub mod reading {
     pub use crate::compute::pace::Pace;

@@ -363,7 +363,7 @@ impl SavedChat {
         };
         let preamble = preamble.with_names(names).with_outline(outline);
         let mut chat = Chat::new(session, ChatOptions { preamble, ..options })?;
-        chat.messages = messages.into_iter().map(|(role, content)| Message { role, content }).collect();
+        chat.messages = messages.into_iter().map(|(role, content)| Message::new(role, content)).collect();
         (chat.timeline, chat.turns, chat.attachments) = (timeline, turns, attachments);
         if self.is_outdated {
             chat.encode_again()?;

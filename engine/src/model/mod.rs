@@ -12,7 +12,7 @@ use std::time::{Instant, SystemTime};
 
 use ggml::InterruptFlag;
 use models::LoadError;
-use models::chat::{ChatError, ChatTemplate, Message, NextTurn, Prompt};
+use models::chat::{ChatError, ChatTemplate, Message, NextTurn, Prompt, ToolFormat, Tools};
 use models::embedded::EMBEDDED_NAME;
 use models::gguf::{Blob, GgufFile};
 use models::spec::{ModelSpec, ModelTensors};
@@ -294,6 +294,24 @@ impl ChatFormat {
     pub fn with_thinking(&self, thinks: bool) -> Result<ChatFormat, EngineError> {
         let template = self.template.with_thinking(thinks).map_err(|error| self.chat_error(error))?;
         Ok(ChatFormat { template, ..self.clone() })
+    }
+
+    /// The same format, with which the model may call these functions.
+    ///
+    /// # Errors
+    /// The chat template does not write them, or refuses a conversation with them.
+    pub fn with_tools(&self, tools: &Tools) -> Result<ChatFormat, EngineError> {
+        let template = self.template.with_tools(tools).map_err(|error| self.chat_error(error))?;
+        Ok(ChatFormat { template, ..self.clone() })
+    }
+
+    /// How the model writes calls of functions; `None` if its chat template knows no tools, or writes calls in a way that is
+    /// not known. It does not depend on the functions and takes a few renderings, so that it is worth keeping.
+    ///
+    /// # Errors
+    /// The chat template exceeds a limit.
+    pub fn tool_format(&self) -> Result<Option<ToolFormat>, EngineError> {
+        ToolFormat::of(&self.template).map_err(|error| self.chat_error(error))
     }
 
     /// Text to tokens and back.

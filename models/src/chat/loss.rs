@@ -7,9 +7,10 @@
 use std::fmt;
 use std::ops::Range;
 
+use super::fields::MaskedFields;
 use super::prompt::{other_thinking, placeholder, placeholders};
 use super::template::json_text;
-use super::{ChatError, Message, THINKING_BEGINS, THINKING_ENDS, without_header};
+use super::{ChatError, Message, THINKING_BEGINS, THINKING_ENDS, ToolCall, Tools, without_header};
 
 /// Words in messages that turn thinking on and off. Some templates remove them.
 const SWITCHES: [&str; 2] = ["/think", "/no_think"];
@@ -58,9 +59,10 @@ pub(super) fn required(message: &Message) -> Range<usize> {
     if text.is_empty() { 0..0 } else { start..start + text.len() }
 }
 
-/// Messages with a tag behind what a template must write of each.
+/// Messages with a tag behind what a template must write of each, and placeholders in calls and tools.
 pub(super) struct TaggedMessages<'a> {
     pub(super) messages: Vec<Message>,
+    pub(super) fields: MaskedFields<'a>,
     original: &'a [Message],
     /// The number in the first message's tag. No message contains this number or a larger one as a placeholder.
     first_tag: u64,
@@ -68,21 +70,23 @@ pub(super) struct TaggedMessages<'a> {
 
 impl<'a> TaggedMessages<'a> {
     /// `None` if a message contains a placeholder with a number that is too large.
-    pub(super) fn new(original: &'a [Message]) -> Option<TaggedMessages<'a>> {
+    pub(super) fn new(original: &'a [Message], tools: Option<&'a Tools>) -> Option<TaggedMessages<'a>> {
         let used =
             original.iter().flat_map(|message| placeholders(&message.content)).map(|(_, number)| number);
         let first_tag = used.max().map_or(Some(0), |number| number.checked_add(1))?;
-        first_tag.checked_add(original.len() as u64)?;
-        let tagged = |(message, number): (&Message, u64)| {
-            let mut message = message.clone();
+        let first_field = first_tag.checked_add(original.len() as u64)?;
+        let fields = MaskedFields::new(original, tools, first_field);
+        first_field.checked_add(fields.len() as u64)?;
+        let tagged = |((message, calls), number): ((&Message, &Vec<ToolCall>), u64)| {
+            let mut message = message.clone().with_calls(calls.clone());
             let range = required(&message);
             if !range.is_empty() {
                 message.content.insert_str(range.end, &placeholder(number));
             }
             message
         };
-        let messages = original.iter().zip(first_tag..).map(tagged).collect();
-        Some(TaggedMessages { messages, original, first_tag })
+        let messages = original.iter().zip(&fields.calls).zip(first_tag..).map(tagged).collect();
+        Some(TaggedMessages { messages, fields, original, first_tag })
     }
 
     /// Compares the conversation, rendered with tags, with the messages.
@@ -116,7 +120,8 @@ impl<'a> TaggedMessages<'a> {
             };
             losses.extend(loss.map(|loss| (index, loss)));
         }
-        lost(self.original, &losses)
+        lost(self.original, &losses)?;
+        self.fields.check(rendered, self.original)
     }
 }
 
@@ -127,6 +132,9 @@ impl<'a> TaggedMessages<'a> {
 pub(super) fn check_untagged(messages: &[Message], rendered: &str) -> Result<(), ChatError> {
     let mut at = 0;
     let mut losses = Vec::new();
+    if messages.iter().any(|message| !message.tool_calls.is_empty()) {
+        return Err(ChatError::NoTools);
+    }
     for (index, message) in messages.iter().enumerate() {
         let text = &message.content[required(message)];
         let from = if message.role == "system" { 0 } else { at };
@@ -169,6 +177,7 @@ fn name(messages: &[Message], index: usize) -> String {
         "system" => "the system message".to_owned(),
         "user" => format!("question {number} (with its documents)"),
         "assistant" => format!("answer {number}"),
+        "tool" => format!("result {number} of a tool"),
         role => format!("message {} of the role {role:?}", index + 1),
     }
 }

@@ -2,15 +2,18 @@
 //! simple default.
 //!
 //! `template` runs the template, which is a program from the file. `prompt` tells which parts of its text are from
-//! messages: text of users never becomes a control token. `loss` sees to it that every message is written, and `thinking`
-//! knows how answers mark their thinking.
+//! messages: text of users never becomes a control token. `loss` sees to it that every message is written, and `fields` does
+//! both for functions and their calls. `thinking` knows how answers mark their thinking, and `tools` how they call functions.
 
+mod fields;
 mod loss;
+mod message;
 mod prompt;
 #[cfg(test)]
 mod released;
 mod template;
 mod thinking;
+mod tools;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,8 +22,10 @@ use std::time::Duration;
 use chrono::{DateTime, FixedOffset, Local};
 use thiserror::Error;
 
+use self::fields::MaskedFields;
 pub use self::loss::Loss;
 use self::loss::{TaggedMessages, check_untagged};
+pub use self::message::{Message, ToolCall};
 use self::prompt::MaskedMessages;
 pub use self::prompt::{NextTurn, Prompt};
 use self::template::{Forms, Template, Variable};
@@ -30,39 +35,9 @@ pub use self::thinking::{
     THINKING_BEGINS, THINKING_ENDS, THINKING_MARKS, ThinkingMarks, ThinkingParts, headers, may_think,
     thinking_parts, without_header,
 };
+pub use self::tools::{ToolFormat, ToolPiece, ToolStream, Tools, ToolsError};
 use crate::gguf::{GgufFile, Value};
 use crate::tokenizer::{Tokenizer, TokenizerError};
-
-/// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
-    /// `system`, `user`, `assistant`, or another role that the template supports.
-    pub role: String,
-    /// The text.
-    pub content: String,
-}
-
-impl Message {
-    /// A message of this role.
-    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Message {
-        Message { role: role.into(), content: content.into() }
-    }
-
-    /// A message with instructions for the model.
-    pub fn system(content: impl Into<String>) -> Message {
-        Message::new("system", content)
-    }
-
-    /// A message of the user.
-    pub fn user(content: impl Into<String>) -> Message {
-        Message::new("user", content)
-    }
-
-    /// An answer of the model.
-    pub fn assistant(content: impl Into<String>) -> Message {
-        Message::new("assistant", content)
-    }
-}
 
 /// A conversation cannot be rendered as the model's prompt.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -125,6 +100,9 @@ pub enum ChatError {
         /// The messages, as the user calls them.
         messages: String,
     },
+    /// The template does not write the functions that the model may call, or their calls.
+    #[error("the model's chat template knows no tools")]
+    NoTools,
     /// [`ChatTemplate::next_turn`] was called for a conversation without an answer.
     #[error("the conversation has no answer to continue from")]
     NoAnswer,
@@ -160,6 +138,7 @@ impl ChatError {
             }
             ChatError::Unprotected { .. } => "remove the control token's text from the document or question",
             ChatError::NoAnswer => "render the whole conversation instead",
+            ChatError::NoTools => "ask without tools, or use a model that was made for them",
             ChatError::NoThinkingSwitch => "leave thinking as it is",
             ChatError::Tokenizer(e) => e.hint(),
         }
@@ -218,7 +197,9 @@ struct Whole {
 pub struct ChatTemplate {
     template: Arc<Template>,
     origin: TemplateOrigin,
-    /// Template variables other than the messages.
+    /// What the model may call.
+    tools: Option<Tools>,
+    /// Template variables other than the messages and tools.
     variables: BTreeMap<String, Variable>,
     /// The reason why placeholders cannot be used with this template, if they cannot.
     no_placeholders: Option<String>,
@@ -266,13 +247,13 @@ impl ChatTemplate {
             ("bos_token".to_owned(), text(tokenizer.bos())),
             ("eos_token".to_owned(), text(tokenizer.eos())),
             ("unk_token".to_owned(), text(tokenizer.unknown())),
-            // Hugging Face's library always passes these two, and templates compare them with none.
-            ("tools".to_owned(), Variable::None),
+            // Hugging Face's library always passes it, and tools, and templates compare them with none.
             ("documents".to_owned(), Variable::None),
         ]);
         Ok(ChatTemplate {
             template: Arc::new(Template::compile(source, now)?),
             origin,
+            tools: None,
             variables,
             no_placeholders: prompt::uses_placeholder_characters(source)
                 .then(|| "the template itself contains the characters of placeholders".to_owned()),
@@ -314,6 +295,21 @@ impl ChatTemplate {
         Err(ChatError::NoThinkingSwitch)
     }
 
+    /// The same template, with which the model may call these functions.
+    ///
+    /// # Errors
+    /// The template does not write them, or refuses a conversation with them.
+    pub fn with_tools(&self, tools: &Tools) -> Result<ChatTemplate, ChatError> {
+        let template = ChatTemplate { tools: Some(tools.clone()), ..self.clone() };
+        template.prompt(&[Message::user("?")], true)?;
+        Ok(template)
+    }
+
+    /// The functions that the model may call.
+    pub fn tools(&self) -> Option<&Tools> {
+        self.tools.as_ref()
+    }
+
     /// Texts that end an answer in addition to the tokens that do. Only the default formats need them.
     pub fn stop_strings(&self) -> &'static [&'static str] {
         match self.origin {
@@ -329,16 +325,23 @@ impl ChatTemplate {
     /// # Errors
     /// The template refuses the conversation or fails.
     pub fn render(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String, ChatError> {
-        self.render_as(Forms::TEXT, messages, add_generation_prompt)
+        self.render_as(Forms::TEXT, messages, self.tools_text().as_ref(), add_generation_prompt)
+    }
+
+    /// The definitions of tools as JSON.
+    fn tools_text(&self) -> Option<String> {
+        self.tools.as_ref().map(|tools| tools.value().to_string())
     }
 
     fn render_as(
         &self,
         forms: Forms,
         messages: &[Message],
+        tools: Option<&String>,
         add_generation_prompt: bool,
     ) -> Result<String, ChatError> {
         let mut variables = self.variables.clone();
+        variables.insert("tools".to_owned(), tools.cloned().map_or(Variable::None, Variable::Json));
         variables.insert("add_generation_prompt".to_owned(), Variable::Flag(add_generation_prompt));
         self.template.render(&variables, messages, forms)
     }
@@ -351,15 +354,20 @@ impl ChatTemplate {
         messages: &[Message],
         add_generation_prompt: bool,
     ) -> Result<Option<Whole>, ChatError> {
-        let render =
-            |forms, messages: &[Message]| match self.render_as(forms, messages, add_generation_prompt) {
-                Err(error) if error.is_limit() => Err(error),
-                rendered => Ok(rendered.ok()),
-            };
-        for forms in Forms::all() {
-            let rendered = render(forms, &masked.messages)?;
+        let render = |forms, messages: &[Message], tools: Option<&String>| match self.render_as(
+            forms,
+            messages,
+            tools,
+            add_generation_prompt,
+        ) {
+            Err(error) if error.is_limit() => Err(error),
+            rendered => Ok(rendered.ok()),
+        };
+        let tools = self.tools_text();
+        for forms in Forms::all(messages) {
+            let rendered = render(forms, &masked.messages, masked.fields.tools.as_ref())?;
             if let Some(masked) = rendered.filter(|rendered| masked.is_whole(rendered, forms))
-                && let Some(text) = render(forms, messages)?
+                && let Some(text) = render(forms, messages, tools.as_ref())?
             {
                 return Ok(Some(Whole { forms, masked, text }));
             }
@@ -376,25 +384,53 @@ impl ChatTemplate {
     pub fn prompt(&self, messages: &[Message], add_generation_prompt: bool) -> Result<Prompt, ChatError> {
         if let Some(why) = &self.no_placeholders {
             let text = self.render(messages, add_generation_prompt)?;
-            check_untagged(messages, &text)?;
-            return Ok(Prompt::unprotected(text, why.clone(), messages));
+            self.check_untagged(messages, &text)?;
+            return Ok(Prompt::unprotected(text, why.clone(), messages, &MaskedFields::default()));
         }
-        let masked = MaskedMessages::by_content(messages);
+        let masked = MaskedMessages::by_content(messages, self.tools.as_ref());
         let (forms, text) = match self.render_whole(&masked, messages, add_generation_prompt)? {
             Some(Whole { forms, masked: rendered, text }) => match masked.locate(&rendered, &text) {
-                Some((0, ranges)) => return Ok(Prompt::protected(text, ranges, true)),
+                Some(located) if located.start == 0 => {
+                    return Ok(Prompt::protected(text, located, &masked.fields, true));
+                }
                 _ => (forms, text),
             },
-            None => (Forms::TEXT, self.render(messages, add_generation_prompt)?),
+            None => self.render_with_calls(messages, add_generation_prompt)?,
         };
-        let tagged = TaggedMessages::new(messages);
-        match tagged.as_ref().map(|tagged| self.render_as(forms, &tagged.messages, add_generation_prompt)) {
+        let tagged = TaggedMessages::new(messages, self.tools.as_ref());
+        let render = |tagged: &TaggedMessages| {
+            self.render_as(forms, &tagged.messages, tagged.fields.tools.as_ref(), add_generation_prompt)
+        };
+        match tagged.as_ref().map(render) {
             Some(Ok(rendered)) => tagged.map_or(Ok(()), |tagged| tagged.check(&rendered))?,
             Some(Err(error)) if error.is_limit() => return Err(error),
-            _ => check_untagged(messages, &text)?,
+            _ => self.check_untagged(messages, &text)?,
         }
         let why = "the template decides by what messages contain";
-        Ok(Prompt::unprotected(text, why.to_owned(), messages))
+        Ok(Prompt::unprotected(text, why.to_owned(), messages, &masked.fields))
+    }
+
+    /// Renders with contents that are texts, in the first form of calls that works.
+    fn render_with_calls(
+        &self,
+        messages: &[Message],
+        add_generation_prompt: bool,
+    ) -> Result<(Forms, String), ChatError> {
+        let tools = self.tools_text();
+        let mut first = None;
+        for forms in Forms::with_calls(messages) {
+            match self.render_as(forms, messages, tools.as_ref(), add_generation_prompt) {
+                Ok(text) => return Ok((forms, text)),
+                Err(error) if error.is_limit() => return Err(error),
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        Err(first.unwrap_or(ChatError::NoTools))
+    }
+
+    /// As [`check_untagged`]. It cannot be found out whether tools are written.
+    fn check_untagged(&self, messages: &[Message], text: &str) -> Result<(), ChatError> {
+        if self.tools.is_some() { Err(ChatError::NoTools) } else { check_untagged(messages, text) }
     }
 
     /// The prompt for the next answer of a conversation that the model has read up to its last answer:
@@ -416,12 +452,16 @@ impl ChatTemplate {
         if let Some(why) = &self.no_placeholders {
             return rewrites(None, why);
         }
-        let masked = MaskedMessages::with_opaque_answers(messages);
+        if !messages[answer].tool_calls.is_empty() {
+            return rewrites(None, "the last answer calls functions");
+        }
+        let masked = MaskedMessages::with_opaque_answers(messages, self.tools.as_ref());
         let inspects = "the template decides by what messages contain";
         let Some(Whole { forms, masked: now, text }) = self.render_whole(&masked, messages, true)? else {
             return rewrites(None, inspects);
         };
-        let before = match self.render_as(forms, &masked.messages[..answer], true) {
+        let tools = masked.fields.tools.as_ref();
+        let before = match self.render_as(forms, &masked.messages[..answer], tools, true) {
             Ok(before) => before,
             Err(error) if error.is_limit() => return Err(error),
             Err(_) => return rewrites(None, inspects),
@@ -429,9 +469,9 @@ impl ChatTemplate {
         let Some((head, tail)) = now.split_once(&masked.messages[answer].content) else {
             return rewrites(None, inspects);
         };
-        let suffix = masked.locate(tail, &text).map(|(start, ranges)| {
-            let ranges = ranges.into_iter().map(|range| range.start - start..range.end - start).collect();
-            Prompt::protected(text[start..].to_owned(), ranges, false)
+        let suffix = masked.locate(tail, &text).map(|located| {
+            let text = text[located.start..].to_owned();
+            Prompt::protected(text, located.from_start(), &masked.fields, false)
         });
         // White space before the answer may differ: some templates put a space there, which is part of the
         // answer's first token.
@@ -453,8 +493,9 @@ impl ChatTemplate {
         {
             return Ok(false);
         }
-        let (masked, [thinking, rest]) = MaskedMessages::with_masked_thinking(messages, answer);
-        match self.render_as(forms, &masked, true) {
+        let tools = self.tools.as_ref();
+        let (masked, [thinking, rest]) = MaskedMessages::with_masked_thinking(messages, tools, answer);
+        match self.render_as(forms, &masked.messages, masked.fields.tools.as_ref(), true) {
             Ok(text) => Ok(!text.contains(&thinking) && text.contains(&rest)),
             Err(error) if error.is_limit() => Err(error),
             Err(_) => Ok(false),

@@ -9,10 +9,11 @@
 
 use std::ops::Range;
 
+use super::fields::MaskedFields;
 use super::loss::required;
-use super::template::Forms;
+use super::template::{Forms, json_text};
 use super::{
-    ChatError, Message, THINKING_BEGINS, THINKING_ENDS, ThinkingParts, thinking_parts, without_header,
+    ChatError, Message, THINKING_BEGINS, THINKING_ENDS, ThinkingParts, Tools, thinking_parts, without_header,
 };
 use crate::tokenizer::Tokenizer;
 
@@ -23,6 +24,10 @@ pub struct Prompt {
     pub text: String,
     /// The byte ranges of `text` that come from messages, sorted; empty if they are not known.
     message_ranges: Vec<Range<usize>>,
+    /// Those that come from tools and calls.
+    field_ranges: Vec<Range<usize>>,
+    /// Texts of tools and calls whose places are not known.
+    open_texts: Vec<String>,
     /// Whether the prompt begins a text. Otherwise it continues what the model has read.
     at_start: bool,
     /// Set if the ranges of messages are not known.
@@ -32,19 +37,58 @@ pub struct Prompt {
 #[derive(Debug, Clone, PartialEq)]
 struct Unprotected {
     reason: String,
-    /// The contents of the messages.
+    /// The contents of the messages, and the texts of tools and calls.
     contents: Vec<String>,
 }
 
-impl Prompt {
-    pub(super) fn protected(text: String, message_ranges: Vec<Range<usize>>, at_start: bool) -> Prompt {
-        Prompt { text, message_ranges, at_start, unprotected: None }
+/// Where in a text messages, tools and calls are.
+pub(super) struct Located {
+    /// Where the text begins that was looked at.
+    pub(super) start: usize,
+    messages: Vec<Range<usize>>,
+    fields: Vec<Range<usize>>,
+}
+
+impl Located {
+    /// Moves the start before a piece that ends there; `None` if it does not, or is a damaged placeholder.
+    fn skip_back(&mut self, text: &str, piece: &str) -> Option<()> {
+        self.start = text[..self.start].strip_suffix(piece)?.len();
+        Some(())
     }
 
-    pub(super) fn unprotected(text: String, reason: String, messages: &[Message]) -> Prompt {
-        let contents = messages.iter().map(|m| m.content.clone()).collect();
-        let unprotected = Some(Unprotected { reason, contents });
-        Prompt { text, message_ranges: Vec::new(), at_start: true, unprotected }
+    /// The same in the text from the start on.
+    pub(super) fn from_start(self) -> Located {
+        let shifted = |ranges: Vec<Range<usize>>| {
+            ranges.into_iter().map(|range| range.start - self.start..range.end - self.start).collect()
+        };
+        Located { start: 0, messages: shifted(self.messages), fields: shifted(self.fields) }
+    }
+}
+
+impl Prompt {
+    /// A prompt of which it is known what comes from messages, tools and calls.
+    pub(super) fn protected(text: String, located: Located, fields: &MaskedFields, at_start: bool) -> Prompt {
+        let Located { messages: message_ranges, fields: field_ranges, .. } = located;
+        let open_texts = fields.open_texts().map(str::to_owned).collect();
+        Prompt { text, message_ranges, field_ranges, open_texts, at_start, unprotected: None }
+    }
+
+    pub(super) fn unprotected(
+        text: String,
+        reason: String,
+        messages: &[Message],
+        fields: &MaskedFields,
+    ) -> Prompt {
+        let contents = messages.iter().map(|m| m.content.as_str());
+        let contents = contents.chain(fields.texts()).map(str::to_owned).collect();
+        Prompt {
+            text,
+            message_ranges: Vec::new(),
+            field_ranges: Vec::new(),
+            open_texts: Vec::new(),
+            at_start: true,
+            unprotected: Some(Unprotected { reason, contents }),
+        }
     }
 
     /// The reason why the text of messages cannot be distinguished from the template's; `None` if it can.
@@ -65,13 +109,18 @@ impl Prompt {
             return None;
         }
         let text = self.text.split_off(at);
-        let shifted = |range: &Range<usize>| range.start.saturating_sub(at)..range.end - at;
-        let message_ranges = self.message_ranges.iter().filter(|range| range.end > at).map(shifted).collect();
-        self.message_ranges.retain(|range| range.start < at);
-        if let Some(last) = self.message_ranges.last_mut() {
-            last.end = last.end.min(at);
-        }
-        Some(Prompt { text, message_ranges, at_start: false, unprotected: None })
+        let split = |ranges: &mut Vec<Range<usize>>| -> Vec<Range<usize>> {
+            let shifted = |range: &Range<usize>| range.start.saturating_sub(at)..range.end - at;
+            let behind = ranges.iter().filter(|range| range.end > at).map(shifted).collect();
+            ranges.retain(|range| range.start < at);
+            if let Some(last) = ranges.last_mut() {
+                last.end = last.end.min(at);
+            }
+            behind
+        };
+        let (message_ranges, field_ranges) = (split(&mut self.message_ranges), split(&mut self.field_ranges));
+        let open_texts = self.open_texts.clone();
+        Some(Prompt { text, message_ranges, field_ranges, open_texts, at_start: false, unprotected: None })
     }
 
     /// Encodes the prompt, with a beginning-of-text token if the model uses one. Text of messages never
@@ -86,7 +135,13 @@ impl Prompt {
         {
             return Err(ChatError::Unprotected { why: reason.clone() });
         }
-        Ok(tokenizer.encode_prompt(&self.text, &self.message_ranges, self.at_start)?)
+        if self.open_texts.iter().any(|text| tokenizer.has_control_text(text)) {
+            let why = "it is not known where the template writes the names of parameters and calls";
+            return Err(ChatError::Unprotected { why: why.to_owned() });
+        }
+        let mut ranges = [self.message_ranges.as_slice(), &self.field_ranges].concat();
+        ranges.sort_unstable_by_key(|range| range.start);
+        Ok(tokenizer.encode_prompt(&self.text, &ranges, self.at_start)?)
     }
 }
 
@@ -133,7 +188,9 @@ pub(super) fn uses_placeholder_characters(template: &str) -> bool {
 /// Messages whose contents are replaced by placeholders.
 pub(super) struct MaskedMessages<'a> {
     pub(super) messages: Vec<Message>,
-    /// What each placeholder replaces, by number.
+    /// Tools and calls. Their placeholders have the first numbers.
+    pub(super) fields: MaskedFields<'a>,
+    /// What each further placeholder replaces, by number.
     hidden: Vec<Hidden<'a>>,
 }
 
@@ -176,8 +233,8 @@ pub(super) fn placeholders(text: &str) -> impl Iterator<Item = (Range<usize>, u6
 impl<'a> MaskedMessages<'a> {
     /// Replaces contents except for white space at the ends, which templates trim, and [`MARKERS`] in
     /// answers.
-    pub(super) fn by_content(messages: &'a [Message]) -> MaskedMessages<'a> {
-        let mut masked = MaskedMessages { messages: Vec::new(), hidden: Vec::new() };
+    pub(super) fn by_content(messages: &'a [Message], tools: Option<&'a Tools>) -> MaskedMessages<'a> {
+        let mut masked = MaskedMessages::new(messages, tools);
         for message in messages {
             let mut content = String::new();
             let mut rest = message.content.as_str();
@@ -202,14 +259,17 @@ impl<'a> MaskedMessages<'a> {
                 content.push_str(&rest[at..at + length]);
                 rest = &rest[at + length..];
             }
-            masked.messages.push(Message { role: message.role.clone(), content });
+            masked.push(message, content);
         }
         masked
     }
 
     /// Like [`MaskedMessages::by_content`], except that answers of the assistant become one placeholder each.
-    pub(super) fn with_opaque_answers(messages: &'a [Message]) -> MaskedMessages<'a> {
-        let mut masked = MaskedMessages { messages: Vec::new(), hidden: Vec::new() };
+    pub(super) fn with_opaque_answers(
+        messages: &'a [Message],
+        tools: Option<&'a Tools>,
+    ) -> MaskedMessages<'a> {
+        let mut masked = MaskedMessages::new(messages, tools);
         for message in messages {
             let mut content = String::new();
             if message.role == "assistant" {
@@ -217,21 +277,46 @@ impl<'a> MaskedMessages<'a> {
             } else {
                 masked.mask(message, &message.content, true, &mut content);
             }
-            masked.messages.push(Message { role: message.role.clone(), content });
+            masked.push(message, content);
         }
         masked
     }
 
     /// Like [`MaskedMessages::with_opaque_answers`], except that the answer with this index has thinking. Returns the
     /// placeholders of the thinking and of what follows it, too.
-    pub(super) fn with_masked_thinking(original: &[Message], answer: usize) -> (Vec<Message>, [String; 2]) {
-        let MaskedMessages { mut messages, hidden } = MaskedMessages::with_opaque_answers(original);
-        let [thinking, rest] = [0, 1].map(|n| placeholder((hidden.len() + n) as u64));
-        messages[answer].content = match other_thinking(&original[answer]) {
+    pub(super) fn with_masked_thinking(
+        original: &'a [Message],
+        tools: Option<&'a Tools>,
+        answer: usize,
+    ) -> (MaskedMessages<'a>, [String; 2]) {
+        let mut masked = MaskedMessages::with_opaque_answers(original, tools);
+        let [thinking, rest] = [0, 1].map(|n| placeholder(masked.next() + n));
+        masked.messages[answer].content = match other_thinking(&original[answer]) {
             Some(parts) => [parts.begin, &thinking, parts.end, &rest].concat(),
             None => format!("{THINKING_BEGINS}\n{thinking}\n{THINKING_ENDS}\n\n{rest}"),
         };
-        (messages, [thinking, rest])
+        (masked, [thinking, rest])
+    }
+
+    fn new(messages: &'a [Message], tools: Option<&'a Tools>) -> MaskedMessages<'a> {
+        let fields = MaskedFields::new(messages, tools, 0);
+        MaskedMessages { messages: Vec::new(), fields, hidden: Vec::new() }
+    }
+
+    /// Adds a message with this content, and its calls with placeholders.
+    fn push(&mut self, message: &Message, content: String) {
+        let calls = self.fields.calls.get(self.messages.len()).cloned().unwrap_or_default();
+        self.messages.push(Message { content, tool_calls: calls, ..message.clone() });
+    }
+
+    /// The number of the next placeholder.
+    fn next(&self) -> u64 {
+        (self.fields.len() + self.hidden.len()) as u64
+    }
+
+    /// What a placeholder replaces in a message's content.
+    fn index(&self, number: u64) -> Option<usize> {
+        usize::try_from(number).ok()?.checked_sub(self.fields.len())
     }
 
     /// Appends `text`, which is of `message`, to `out`, with a placeholder for everything between the white space at
@@ -250,17 +335,22 @@ impl<'a> MaskedMessages<'a> {
 
     /// Appends a placeholder for `text`, which is of `message`, to `out`.
     fn hide(&mut self, message: &Message, text: &'a str, is_required: bool, out: &mut String) {
-        out.push_str(&placeholder(self.hidden.len() as u64));
+        out.push_str(&placeholder(self.next()));
         self.hidden.push(Hidden { text, is_required, is_system: message.role == "system" });
     }
 
-    /// Whether the conversation, rendered with placeholders, has each message whole, once and in order.
+    /// Whether the conversation, rendered with placeholders, has each message whole, once and in order, with its calls,
+    /// and all tools.
     pub(super) fn is_whole(&self, rendered: &str, forms: Forms) -> bool {
         let mut found = vec![None; self.hidden.len()];
         for (range, number) in placeholders(rendered) {
+            // Templates may write a function's name again with the result.
+            if self.fields.text(number).is_some() {
+                continue;
+            }
             // The list of parts itself was written.
-            let is_code = rendered[..range.start].ends_with(PART_TEXT) && forms != Forms::TEXT;
-            match usize::try_from(number).ok().and_then(|number| found.get_mut(number)) {
+            let is_code = rendered[..range.start].ends_with(PART_TEXT) && forms.has_parts();
+            match self.index(number).and_then(|number| found.get_mut(number)) {
                 Some(place @ None) if !is_code => *place = Some(range.start),
                 _ => return false,
             }
@@ -268,36 +358,40 @@ impl<'a> MaskedMessages<'a> {
         let required = || self.hidden.iter().zip(&found).filter(|(hidden, _)| hidden.is_required);
         let places: Vec<_> =
             required().filter(|(hidden, _)| !hidden.is_system).map(|(_, place)| *place).collect();
-        required().all(|(_, place)| place.is_some()) && places.is_sorted()
+        required().all(|(_, place)| place.is_some())
+            && places.is_sorted()
+            && self.fields.check(rendered, &self.messages).is_ok()
     }
 
-    /// Where messages are in a text that was rendered with the contents, given the end of the same text as it
-    /// was rendered with placeholders. Returns where that end begins and the byte ranges, both in `text`.
-    /// `None` if there is a damaged placeholder, or if replacing the placeholders gives something else.
-    pub(super) fn locate(&self, masked_end: &str, text: &str) -> Option<(usize, Vec<Range<usize>>)> {
-        let mut pieces = Vec::new();
-        let mut end = 0;
-        for (range, number) in placeholders(masked_end) {
-            let hidden = self.hidden.get(usize::try_from(number).ok()?)?;
-            pieces.extend([(&masked_end[end..range.start], false), (hidden.text, true)]);
-            end = range.end;
+    /// Where messages, tools and calls are in a text that was rendered with them, given the end of the same text as it was
+    /// rendered with placeholders. `None` if there is a damaged placeholder, or if replacing the placeholders gives
+    /// something else.
+    pub(super) fn locate(&self, masked_end: &str, text: &str) -> Option<Located> {
+        let mut located = Located { start: text.len(), messages: Vec::new(), fields: Vec::new() };
+        let mut end = masked_end.len();
+        let found: Vec<_> = placeholders(masked_end).collect();
+        // From the end on, because it is not known where the text begins.
+        for (range, number) in found.into_iter().rev() {
+            located.skip_back(text, &masked_end[range.end..end])?;
+            end = range.start;
+            let field = self.fields.text(number);
+            let hidden = match field {
+                Some(field) => field,
+                None => self.hidden.get(self.index(number)?)?.text,
+            };
+            // Templates write some texts as JSON.
+            let json = json_text(hidden);
+            let json = &json[1..json.len() - 1];
+            let written = if text[..located.start].ends_with(json) { json } else { hidden };
+            let to = located.start;
+            located.skip_back(text, written)?;
+            let ranges = if field.is_some() { &mut located.fields } else { &mut located.messages };
+            ranges.push(located.start..to);
         }
-        pieces.push((&masked_end[end..], false));
-        if pieces.iter().any(|(piece, is_message)| !is_message && piece.contains(OPEN)) {
-            return None;
-        }
-        let start = text.len().checked_sub(pieces.iter().map(|(piece, _)| piece.len()).sum())?;
-        let mut at = start;
-        let mut ranges = Vec::new();
-        for (piece, is_message) in pieces {
-            let range = at..at + piece.len();
-            at = range.end;
-            if text.get(range.clone()) != Some(piece) {
-                return None;
-            }
-            ranges.extend(is_message.then_some(range));
-        }
-        Some((start, ranges))
+        located.skip_back(text, &masked_end[..end])?;
+        located.messages.reverse();
+        located.fields.reverse();
+        Some(located)
     }
 }
 
@@ -309,7 +403,7 @@ mod tests {
     fn thinking_without_an_answer_is_not_required() {
         let is_required = |answer: &str| {
             let messages = [Message::assistant(answer)];
-            let masked = MaskedMessages::by_content(&messages);
+            let masked = MaskedMessages::by_content(&messages, None);
             masked.hidden.iter().map(|hidden| hidden.is_required).collect::<Vec<_>>()
         };
         let thinking = format!("Let me see.{THINKING_ENDS}");

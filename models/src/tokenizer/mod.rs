@@ -211,6 +211,13 @@ impl Tokenizer {
         }
     }
 
+    /// The control tokens that do not end an answer, with their texts.
+    pub fn control_tokens(&self) -> impl Iterator<Item = (u32, &str)> {
+        let all = (0u32..).zip(self.vocabulary.iter());
+        let is_control = |id, kind| kind == TokenKind::Control && !self.is_eog(id);
+        all.filter_map(move |(id, (text, kind))| is_control(id, kind).then_some((id, text)))
+    }
+
     /// The token's text as stored in the file: `Ġthe`, `▁the`, `<0x0A>`. `None` if the id is not in the
     /// vocabulary.
     pub fn token_text(&self, id: u32) -> Option<&str> {

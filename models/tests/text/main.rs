@@ -5,3 +5,4 @@ mod lost_messages;
 mod pretokenizers;
 mod tokenizer_cases;
 mod tokenizer_metadata;
+mod tools;

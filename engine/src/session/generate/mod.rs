@@ -137,11 +137,31 @@ pub struct GenerateOptions {
     /// The shape of the answer. Where the model thinks before it answers, the thinking is free. An answer that ends early
     /// does not have the shape: see [`Generated::is_complete`].
     pub constraint: Option<Constraint>,
+    /// Control tokens whose text is part of the answer's, such as the marks of calls of functions
+    /// ([`ToolFormat::control_tokens`](crate::tools::ToolFormat::control_tokens)).
+    pub shown_controls: Vec<u32>,
+}
+
+impl GenerateOptions {
+    /// The bytes that a token adds to an answer's text.
+    fn bytes<'a>(&self, tokenizer: &'a Tokenizer, token: u32) -> &'a [u8] {
+        let bytes = match self.shown_controls.contains(&token) {
+            true => tokenizer.token_text(token).map(str::as_bytes),
+            false => tokenizer.token_bytes(token),
+        };
+        bytes.unwrap_or_default()
+    }
 }
 
 impl Default for GenerateOptions {
     fn default() -> GenerateOptions {
-        GenerateOptions { stops: Vec::new(), limit: usize::MAX, logprobs: None, constraint: None }
+        GenerateOptions {
+            stops: Vec::new(),
+            limit: usize::MAX,
+            logprobs: None,
+            constraint: None,
+            shown_controls: Vec::new(),
+        }
     }
 }
 
@@ -254,7 +274,7 @@ pub(crate) fn go_on(
     // Bytes of text behind each token, to find those that a stop sequence consists of.
     let mut ends = Vec::new();
     for token in &tokens {
-        let bytes = tokenizer.token_bytes(*token).unwrap_or_default();
+        let bytes = options.bytes(tokenizer, *token);
         ends.push(ends.last().copied().unwrap_or(0) + bytes.len());
         text += &stream.push(bytes);
     }
@@ -305,7 +325,7 @@ pub(crate) fn go_on(
         }
         sampler.accept(token);
         tokens.push(token);
-        let bytes = tokenizer.token_bytes(token).unwrap_or_default();
+        let bytes = options.bytes(tokenizer, token);
         ends.push(ends.last().copied().unwrap_or(0) + bytes.len());
         let piece = stream.push(bytes);
         text.push_str(&piece);
@@ -551,6 +571,26 @@ mod tests {
             session.push(tokens[tokens.len() - 1]).expect("a step");
         }
         assert_eq!(answer.tokens, tokens);
+    }
+
+    #[test]
+    fn control_tokens_are_text_where_that_is_wanted() {
+        let model = crate::Model::open(ModelSource::Embedded).expect("embedded model");
+        let tokenizer = model.chat_format().expect("its format").tokenizer();
+        let engine = Engine::open(&ModelSource::Embedded, &EngineOptions::default()).expect("embedded model");
+        let control = tokenizer.token_id("<|im_start|>").expect("has it");
+        for (shown_controls, want) in [(vec![], ""), (vec![control], "<|im_start|><|im_start|>")] {
+            let mut session = Session::new(&engine, SessionOptions::default()).expect("session");
+            let prompt = tokenizer.encode("The boat", true, false).expect("tokens");
+            session.sync(&prompt, &mut |_| ()).expect("prefill");
+            let logit_bias = vec![(control, 1e6)];
+            let sampling = SamplerOptions { logit_bias, ..SamplerOptions::greedy() };
+            let mut sampler = Sampler::new(sampling).expect("sampler");
+            let options = GenerateOptions { limit: 2, shown_controls, ..GenerateOptions::default() };
+            let mut on_piece = |_: Piece| ControlFlow::Continue(());
+            let answer = generate_with(&mut session, tokenizer, &mut sampler, &options, &mut on_piece);
+            assert_eq!(answer.expect("an answer").text, want);
+        }
     }
 
     #[test]

@@ -6,25 +6,27 @@
 
 use std::fmt::Write as _;
 use std::io;
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use chrono::format::{Item, StrftimeItems};
 use chrono::{DateTime, FixedOffset};
-use minijinja::value::{Kwargs, ValueKind};
+use minijinja::value::{Enumerator, Kwargs, Object, ObjectRepr, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Value};
 use regex::Regex;
 
 use super::form::Form;
-use super::python;
+use super::{python, wire};
 use crate::chat::prompt::other_thinking;
-use crate::chat::{ChatError, Message, without_header};
+use crate::chat::{ChatError, Message, ToolCall, without_header};
 
 /// Maximum length of a template. The longest in use have about 20 KB.
 const MAX_TEMPLATE_BYTES: usize = 256 << 10;
 /// Maximum number of instructions of a rendering: this many, and in addition some per message. Real templates
-/// take a few dozen instructions per message.
+/// take a few dozen instructions per message, and a few per byte of the definitions of tools.
 const FUEL: u64 = 200_000;
 const FUEL_PER_MESSAGE: u64 = 5_000;
+const FUEL_PER_BYTE_OF_TOOLS: u64 = 50;
 /// Maximum nesting of macros and loops.
 const MAX_RECURSION: usize = 100;
 /// Maximum output, in bytes in addition to four times the messages.
@@ -86,14 +88,19 @@ impl Compiled {
         messages: Vec<(Message, Form)>,
     ) -> Result<String, ChatError> {
         let mut environment = self.environment.clone();
-        environment.set_fuel(Some(FUEL + FUEL_PER_MESSAGE * messages.len() as u64));
-        let limit = max_output_bytes(messages.iter().map(|(message, _)| message.content.len()).sum());
-        let messages: Value = messages.into_iter().map(|(each, form)| message(each, form)).collect();
-        let context: Value = variables
-            .into_iter()
-            .map(|(name, value)| (name.into(), value.into()))
-            .chain([("messages".into(), messages)])
-            .collect();
+        let variables: Vec<(Value, Variable)> =
+            variables.into_iter().map(|(name, value)| (name.into(), value)).collect();
+        let tools: usize = variables.iter().map(|(_, variable)| variable.bytes()).sum();
+        let (messages, forms): (Vec<Message>, Vec<Form>) = messages.into_iter().unzip();
+        let calls: usize = messages.iter().map(|message| message.tool_calls.len()).sum();
+        let fuel = FUEL_PER_MESSAGE * (messages.len() + calls) as u64 + FUEL_PER_BYTE_OF_TOOLS * tools as u64;
+        environment.set_fuel(Some(FUEL + fuel));
+        let limit = max_output_bytes(wire::content_bytes(&messages) + tools);
+        let are_written = Arc::new(AtomicBool::new(false));
+        let messages = messages.into_iter().zip(forms);
+        let messages: Value = messages.map(|(each, form)| message(each, form, &are_written)).collect();
+        let variables = variables.into_iter().map(|(name, value)| (name, value.into()));
+        let context: Value = variables.chain([("messages".into(), messages)]).collect();
 
         let template = environment.get_template("chat").map_err(|e| describe(&e))?;
         let mut out = Bounded { bytes: Vec::new(), limit };
@@ -102,13 +109,19 @@ impl Compiled {
             return Err(ChatError::TooLong { what: RENDERED, limit });
         }
         done.map_err(|e| describe(&e))?;
+        if are_written.load(Ordering::Relaxed) {
+            return Err(ChatError::Failed {
+                why: "it writes the arguments of a call otherwise than as JSON".into(),
+            });
+        }
         String::from_utf8(out.bytes).map_err(|_| ChatError::Failed { why: "the output is not UTF-8".into() })
     }
 }
 
 /// A message as templates get it. Those of some families want the thinking apart from the answer, under one of
-/// three names. Between `<think>` and `</think>` they find it themselves.
-fn message(message: Message, form: Form) -> Value {
+/// three names. Between `<think>` and `</think>` they find it themselves. `are_written` is set when a template writes the
+/// arguments of a call without `tojson`.
+fn message(message: Message, form: Form, are_written: &Arc<AtomicBool>) -> Value {
     let parts = other_thinking(&message);
     let content = match parts {
         Some(parts) => parts.answer,
@@ -116,8 +129,13 @@ fn message(message: Message, form: Form) -> Value {
         None => &message.content,
     };
     let content = match form {
-        Form::Text => Value::from(content),
-        Form::Parts => Value::from(vec![Value::from_iter([("type", "text"), ("text", content)])]),
+        Form { has_no_content: true, .. } if content.is_empty() && !message.tool_calls.is_empty() => {
+            Value::from(())
+        }
+        Form { has_parts: true, .. } => {
+            Value::from(vec![Value::from_iter([("type", "text"), ("text", content)])])
+        }
+        _ => Value::from(content),
     };
     // Templates that write a whole message as JSON keep this order.
     let mut fields = vec![("role", Value::from(message.role.as_str())), ("content", content)];
@@ -126,7 +144,52 @@ fn message(message: Message, form: Form) -> Value {
         fields
             .extend(["thinking", "reasoning", "reasoning_content"].map(|name| (name, Value::from(thinking))));
     }
+    if !message.tool_calls.is_empty() {
+        let calls = message.tool_calls.iter().map(|call| tool_call(call, form, are_written));
+        fields.push(("tool_calls", calls.collect()));
+    }
+    for (name, text) in [("tool_call_id", &message.tool_call_id), ("name", &message.name)] {
+        fields.extend(text.as_ref().map(|text| (name, Value::from(text.as_str()))));
+    }
     Value::from_iter(fields)
+}
+
+/// A call as templates get it.
+fn tool_call(call: &ToolCall, form: Form, are_written: &Arc<AtomicBool>) -> Value {
+    let arguments = Value::from_serialize(call.object());
+    let arguments = match form.has_text_arguments {
+        true => Value::from(Json::plain().written(&arguments).unwrap_or_default()),
+        false => Value::from_object(Arguments { arguments, are_written: are_written.clone() }),
+    };
+    let function = Value::from_iter([("name", Value::from(call.name.as_str())), ("arguments", arguments)]);
+    let id = ("id", Value::from(call.id.as_str()));
+    Value::from_iter([id, ("type", Value::from("function")), ("function", function)])
+}
+
+/// The arguments of a call, as a map. Templates that expect a text write it as it is, and not as JSON.
+#[derive(Debug)]
+struct Arguments {
+    arguments: Value,
+    are_written: Arc<AtomicBool>,
+}
+
+impl Object for Arguments {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Map
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.arguments.get_item(key).ok().filter(|value| !value.is_undefined())
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Values(self.arguments.try_iter().into_iter().flatten().collect())
+    }
+
+    fn render(self: &Arc<Self>, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.are_written.store(true, Ordering::Relaxed);
+        f.write_str("{}")
+    }
 }
 
 /// A variable of a template.
@@ -136,6 +199,18 @@ pub(in crate::chat) enum Variable {
     Flag(bool),
     Number(i64),
     Text(String),
+    /// A value as JSON.
+    Json(String),
+}
+
+impl Variable {
+    /// Bytes of what is larger than a few words.
+    pub(in crate::chat) fn bytes(&self) -> usize {
+        match self {
+            Variable::Json(text) => text.len(),
+            _ => 0,
+        }
+    }
 }
 
 impl From<Variable> for Value {
@@ -145,6 +220,9 @@ impl From<Variable> for Value {
             Variable::Flag(flag) => Value::from(flag),
             Variable::Number(number) => Value::from(number),
             Variable::Text(text) => Value::from(text),
+            Variable::Json(text) => {
+                Value::from_serialize(serde_json::from_str(&text).unwrap_or(serde_json::Value::Null))
+            }
         }
     }
 }
@@ -211,8 +289,7 @@ fn strftime(now: &DateTime<FixedOffset>, format: &str) -> Result<String, Error> 
 
 /// A text as `tojson` writes it.
 pub(in crate::chat) fn json_text(text: &str) -> String {
-    let mut json =
-        Json { out: String::new(), indent: None, item: String::new(), key: String::new(), sort_keys: false };
+    let mut json = Json::plain();
     json.string(text);
     json.out
 }
@@ -233,9 +310,7 @@ fn to_json(value: &Value, indent: Option<usize>, options: Kwargs) -> Result<Stri
     };
     let sort_keys = options.get::<Option<bool>>("sort_keys")?.unwrap_or(false);
     options.assert_all_used()?;
-    let mut json = Json { out: String::new(), indent: indent.map(|n| n.min(16)), item, key, sort_keys };
-    json.value(value, 0)?;
-    Ok(json.out)
+    Json { out: String::new(), indent: indent.map(|n| n.min(16)), item, key, sort_keys }.written(value)
 }
 
 struct Json {
@@ -247,6 +322,18 @@ struct Json {
 }
 
 impl Json {
+    /// As Python writes it without options.
+    fn plain() -> Json {
+        let (item, key) = (", ".to_owned(), ": ".to_owned());
+        Json { out: String::new(), indent: None, item, key, sort_keys: false }
+    }
+
+    /// The text of a value.
+    fn written(mut self, value: &Value) -> Result<String, Error> {
+        self.value(value, 0)?;
+        Ok(self.out)
+    }
+
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         if depth > MAX_JSON_DEPTH {
             return Err(Error::new(ErrorKind::InvalidOperation, "tojson: the value is nested too deep"));

@@ -34,7 +34,7 @@ impl Template {
         messages: &[Message],
         forms: Forms,
     ) -> Result<String, ChatError> {
-        let messages = messages.iter().map(|message| (message.clone(), forms.of(&message.role))).collect();
+        let messages = messages.iter().map(|message| (message.clone(), forms.of(message))).collect();
         on_stack(self.stack_bytes, || self.compiled.render(variables.clone(), messages))
     }
 }

@@ -14,9 +14,11 @@ pub(in crate::chat) fn add_to(environment: &mut Environment<'static>) {
     environment.add_filter("int", int);
     environment.add_filter("float", float);
     environment.add_filter("replace", replace);
-    // None is not iterable, and strings, maps and parts of lists are sequences.
-    let iterable =
-        |kind| matches!(kind, ValueKind::Seq | ValueKind::Iterable | ValueKind::Map | ValueKind::String);
+    // None is not iterable. Strings, maps, parts of lists and what is undefined are sequences.
+    let iterable = |kind| {
+        use ValueKind::{Iterable, Map, Seq, String, Undefined};
+        matches!(kind, Seq | Iterable | Map | String | Undefined)
+    };
     for name in ["iterable", "sequence"] {
         environment.add_test(name, move |value: &Value| iterable(value.kind()));
     }
@@ -145,6 +147,7 @@ mod tests {
                 "bbbbaabb",
             ),
             ("{{ [1, 2][1:] is sequence }}{{ 'a' is sequence }}{{ none is sequence }}", "TrueTrueFalse"),
+            ("{{ nothing is iterable }}{{ nothing is sequence }}", "TrueTrue"),
         ] {
             let rendered = environment.render_str(source, ());
             assert_eq!(rendered.unwrap_or_else(|e| panic!("{source}: {e}")), want, "{source}");

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 
 use super::environment::{RENDERED, Variable};
 use super::form::{Form, Forms};
-use crate::chat::{ChatError, Message};
+use crate::chat::{ChatError, Message, ToolCall};
 
 /// Maximum length of an error's text. Longer ones are cut.
 const MAX_ERROR_BYTES: usize = 4 << 10;
@@ -15,6 +15,7 @@ const FALSE: u8 = 1;
 const TRUE: u8 = 2;
 const TEXT: u8 = 3;
 const NUMBER: u8 = 4;
+const JSON: u8 = 5;
 
 const RENDERING: u8 = 0;
 const REFUSED: u8 = 1;
@@ -34,7 +35,9 @@ pub(in crate::chat) fn write_request<'a>(
     messages: &[Message],
     forms: Forms,
 ) -> io::Result<()> {
-    write_number(out, content_bytes(messages))?;
+    let (variables, messages_bytes) = (variables.collect::<Vec<_>>(), content_bytes(messages));
+    let bytes = variables.iter().fold(messages_bytes, |bytes, (_, variable)| bytes + variable.bytes());
+    write_number(out, bytes)?;
     write_number(out, variables.len())?;
     for (name, variable) in variables {
         write_text(out, name)?;
@@ -49,20 +52,38 @@ pub(in crate::chat) fn write_request<'a>(
                 out.write_all(&[TEXT])?;
                 write_text(out, text)?;
             }
+            Variable::Json(text) => {
+                out.write_all(&[JSON])?;
+                write_text(out, text)?;
+            }
         }
     }
     write_number(out, messages.len())?;
     for message in messages {
         write_text(out, &message.role)?;
         write_text(out, &message.content)?;
-        out.write_all(&[if forms.of(&message.role) == Form::Parts { TRUE } else { FALSE }])?;
+        let form = forms.of(message);
+        out.write_all(&[form.has_parts, form.has_text_arguments, form.has_no_content].map(u8::from))?;
+        write_number(out, message.tool_calls.len())?;
+        for call in &message.tool_calls {
+            write_text(out, &call.id)?;
+            write_text(out, &call.name)?;
+            write_text(out, call.arguments())?;
+        }
+        for text in [&message.tool_call_id, &message.name] {
+            out.write_all(&[u8::from(text.is_some())])?;
+            write_text(out, text.as_deref().unwrap_or_default())?;
+        }
     }
     out.flush()
 }
 
-/// The length of all contents.
+/// The length of all contents and calls.
 pub(in crate::chat) fn content_bytes(messages: &[Message]) -> usize {
-    messages.iter().map(|message| message.content.len()).sum()
+    let calls = |message: &Message| -> usize {
+        message.tool_calls.iter().map(|call| call.name.len() + call.arguments().len()).sum()
+    };
+    messages.iter().map(|message| message.content.len() + calls(message)).sum()
 }
 
 /// Reads what [`write_request`] has written after the first number.
@@ -73,15 +94,27 @@ pub(in crate::chat) fn read_request(from: &mut impl Read) -> io::Result<Request>
         let value = match read_byte(from)? {
             NONE => Variable::None,
             TEXT => Variable::Text(read_text(from, u64::MAX)?),
+            JSON => Variable::Json(read_text(from, u64::MAX)?),
             NUMBER => Variable::Number(read_number(from)?.cast_signed()),
             flag => Variable::Flag(flag == TRUE),
         };
         request.variables.push((name, value));
     }
     for _ in 0..read_number(from)? {
-        let (role, content) = (read_text(from, u64::MAX)?, read_text(from, u64::MAX)?);
-        let form = if read_byte(from)? == TRUE { Form::Parts } else { Form::Text };
-        request.messages.push((Message { role, content }, form));
+        let mut message = Message::new(read_text(from, u64::MAX)?, read_text(from, u64::MAX)?);
+        let form = Form {
+            has_parts: read_flag(from)?,
+            has_text_arguments: read_flag(from)?,
+            has_no_content: read_flag(from)?,
+        };
+        for _ in 0..read_number(from)? {
+            let (id, name) = (read_text(from, u64::MAX)?, read_text(from, u64::MAX)?);
+            message.tool_calls.push(ToolCall::new(id, name, &read_text(from, u64::MAX)?)?);
+        }
+        for text in [&mut message.tool_call_id, &mut message.name] {
+            *text = read_flag(from)?.then_some(read_text(from, u64::MAX)?);
+        }
+        request.messages.push((message, form));
     }
     Ok(request)
 }
@@ -148,6 +181,10 @@ fn read_byte(from: &mut impl Read) -> io::Result<u8> {
     Ok(byte[0])
 }
 
+fn read_flag(from: &mut impl Read) -> io::Result<bool> {
+    Ok(read_byte(from)? != 0)
+}
+
 /// Reads a number.
 pub(in crate::chat) fn read_number(from: &mut impl Read) -> io::Result<u64> {
     let mut bytes = [0; 8];
@@ -180,16 +217,23 @@ mod tests {
             ("c".to_owned(), Variable::Flag(false)),
             ("d".to_owned(), Variable::Text("é".to_owned())),
             ("e".to_owned(), Variable::Number(-1)),
+            ("f".to_owned(), Variable::Json("[1]".to_owned())),
         ];
-        let messages = [Message::user(""), Message::assistant("x\0y")];
+        let call = ToolCall::new("1", "f", r#"{"a": "é"}"#).expect("an object");
+        let messages = [
+            Message::user(""),
+            Message::assistant("x\0y").with_calls(vec![call.clone()]),
+            Message::tool_result(&call, "4"),
+        ];
         let mut bytes = Vec::new();
-        let forms = Forms::all().find(|forms| forms.of("assistant") != forms.of("user")).expect("some");
+        let forms = Forms::all(&messages).find(|forms| forms.of(&messages[1]) != forms.of(&messages[0]));
+        let forms = forms.expect("some");
         write_request(&mut bytes, variables.iter().map(|(name, value)| (name, value)), &messages, forms)
             .expect("memory takes it");
         let mut from = bytes.as_slice();
-        assert_eq!(read_number(&mut from).expect("a number"), 3);
+        assert_eq!(read_number(&mut from).expect("a number"), 3 + 12 + 1 + 3);
         let request = read_request(&mut from).expect("a request");
-        let messages = messages.map(|message| (message.clone(), forms.of(&message.role)));
+        let messages = messages.map(|message| (message.clone(), forms.of(&message)));
         assert_eq!(
             (request.variables.as_slice(), request.messages.as_slice()),
             (&variables[..], &messages[..])

@@ -80,7 +80,8 @@ impl Template {
         forms: Forms,
     ) -> Result<String, ChatError> {
         let mut slot = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        let content_bytes = wire::content_bytes(messages);
+        let content_bytes =
+            wire::content_bytes(messages) + variables.values().map(Variable::bytes).sum::<usize>();
         let usable = |renderer: Renderer| {
             let child = renderer.child.if_running()?;
             let is_enough = content_bytes as u64 <= renderer.content_bytes;
