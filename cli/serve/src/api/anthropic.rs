@@ -5,17 +5,18 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
+use longhand::tools::ToolCall;
 use longhand::{GenerateOptions, Message, Stop};
 use serde_json::{Map, Value, json};
 
 use super::fields::{self, Fields};
-use super::submit::{self, Wanted};
+use super::submit::{self, Conversation, Wanted};
 use super::whole::{Whole, new_id};
-use super::{Answered, documents};
+use super::{Answered, documents, tools};
 use crate::http::error::ApiError;
 use crate::http::stream::{self, Sent, Writer};
 use crate::http::{Shared, json_response};
-use crate::service::{Answer, Event};
+use crate::service::{Answer, Documents, Event};
 
 /// Fields that cannot change an answer. How many tokens the model may think is not kept to: it thinks as it does.
 const HARMLESS: &[&str] = &["anthropic_version", "cache_control", "metadata", "model", "service_tier"];
@@ -42,9 +43,9 @@ async fn try_answer(shared: &Shared, request: Request) -> Answered {
     let options = GenerateOptions { stops: stops.clone(), limit, ..wanted.options };
     let wanted = Wanted { options, ..wanted };
     let documents = documents::of_request(service, &mut fields)?;
-    let (messages, thinks) = conversation(&mut fields)?;
+    let conversation = conversation(documents, &mut fields)?;
     fields.end(HARMLESS)?;
-    let text = submit::render(service, &documents, thinks, messages).await?;
+    let text = submit::render(service, conversation).await?;
     let head =
         Head { id: new_id("msg_"), model: service.name().to_owned(), prompt: text.tokens.len(), stops };
     let events = submit::submit(service, text, wanted)?;
@@ -60,19 +61,25 @@ async fn try_count(shared: &Shared, request: Request) -> Answered {
     let service = shared.service()?;
     let mut fields = Fields::new(shared.object(request).await?);
     let documents = documents::of_request(service, &mut fields)?;
-    let (messages, thinks) = conversation(&mut fields)?;
+    let conversation = conversation(documents, &mut fields)?;
     fields.end(HARMLESS)?;
-    let text = submit::render(service, &documents, thinks, messages).await?;
+    let text = submit::render(service, conversation).await?;
     Ok(json_response(&json!({"input_tokens": text.tokens.len()})))
 }
 
-/// System message and messages, and whether the model is to think, where the request says so.
-fn conversation(fields: &mut Fields) -> Result<(Vec<Message>, Option<bool>), ApiError> {
+/// System message, messages and functions, and whether the model is to think.
+fn conversation(documents: Documents, fields: &mut Fields) -> Result<Conversation, ApiError> {
     let mut messages = Vec::new();
     if let Some(system) = fields.take::<Value>("system")? {
         messages.push(Message::system(fields::text(system, "system")?));
     }
-    messages.extend(fields::messages(fields.need("messages")?)?);
+    let values: Vec<Value> = fields.need("messages")?;
+    if values.is_empty() {
+        return Err(ApiError::field("messages", "messages is empty: send one at least"));
+    }
+    for (number, value) in values.into_iter().enumerate() {
+        add_message(&mut messages, value, format!("messages[{number}]"))?;
+    }
     let thinks = match fields.take::<Map<String, Value>>("thinking")? {
         None => None,
         Some(thinking) => match thinking.get("type").and_then(Value::as_str) {
@@ -87,12 +94,66 @@ fn conversation(fields: &mut Fields) -> Result<(Vec<Message>, Option<bool>), Api
             }
         },
     };
-    if let Some(choice) = fields.take::<Map<String, Value>>("tool_choice")?
-        && !matches!(choice.get("type").and_then(Value::as_str), Some("auto" | "none"))
-    {
-        return Err(ApiError::field("tool_choice", "tool_choice: tools are not supported"));
+    let tools = tools::of_messages(fields)?;
+    Ok(Conversation { messages, documents, thinks, tools })
+}
+
+/// Adds a message. Its blocks of calls and results are messages, or parts of them, in a conversation.
+fn add_message(messages: &mut Vec<Message>, value: Value, place: String) -> Result<(), ApiError> {
+    let mut fields = Fields::part(value, place)?;
+    let role: String = fields.need("role")?;
+    let place = fields.place_of("content");
+    let content: Value = fields.need("content")?;
+    fields.end(&["id", "type", "model", "stop_reason", "stop_sequence", "usage"])?;
+    if !matches!(role.as_str(), "system" | "user" | "assistant") {
+        let message = format!("the role {role:?} is not supported; roles are user and assistant");
+        return Err(ApiError::field(place, message));
     }
-    Ok((messages, thinks))
+    let blocks = match content {
+        Value::Array(blocks) => blocks,
+        text => {
+            messages.push(Message::new(role, fields::text(text, &place)?));
+            return Ok(());
+        }
+    };
+    let (mut texts, mut calls, mut results) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, block) in blocks.into_iter().enumerate() {
+        let mut block = Fields::part(block, format!("{place}[{number}]"))?;
+        match block.need::<String>("type")?.as_str() {
+            "text" => {
+                texts.push(block.need::<String>("text")?);
+                block.end(&["cache_control", "citations"])?;
+            }
+            // What the model has thought before is not read again, as chat templates have it.
+            "thinking" | "redacted_thinking" => {}
+            "tool_use" if role == "assistant" => {
+                let (id, name): (String, String) = (block.need("id")?, block.need("name")?);
+                let input = block.take::<Map<String, Value>>("input")?.unwrap_or_default();
+                block.end(&["cache_control", "caller"])?;
+                let call = ToolCall::new(id, name, &Value::Object(input).to_string());
+                calls.push(call.map_err(|error| ApiError::field(place.clone(), error.to_string()))?);
+            }
+            "tool_result" if role == "user" => {
+                let (id, content) = (block.need("tool_use_id")?, block.take("content")?);
+                // Whether it is an error stands in its text.
+                block.take::<bool>("is_error")?;
+                block.end(&["cache_control"])?;
+                results.push(tools::result(id, content, &format!("{place}[{number}]."), messages)?);
+            }
+            other => {
+                let place = block.place_of("type");
+                let message = format!("{place}: {other:?} is not supported; this model reads texts");
+                return Err(ApiError::field(place, message));
+            }
+        }
+    }
+    // Results come first: what the user says is behind them.
+    let has_results = !results.is_empty();
+    messages.extend(results);
+    if !has_results || !texts.is_empty() {
+        messages.push(Message::new(role, texts.join("\n")).with_calls(calls));
+    }
+    Ok(())
 }
 
 /// What every response begins with.
@@ -120,8 +181,9 @@ impl Head {
     }
 
     /// Why an answer ended, and the stop sequence that ended it.
-    fn stop_reason<'a>(&self, stop: &'a Stop) -> (&'static str, Option<&'a str>) {
-        match stop {
+    fn stop_reason<'a>(&self, answer: &'a Answer) -> (&'static str, Option<&'a str>) {
+        match &answer.stop {
+            _ if answer.calls > 0 && answer.is_whole() => ("tool_use", None),
             Stop::Text(text) if self.stops.contains(text) => ("stop_sequence", Some(text)),
             Stop::EndToken(_) | Stop::Text(_) | Stop::Complete => ("end_turn", None),
             Stop::Length => ("max_tokens", None),
@@ -146,9 +208,15 @@ impl Head {
         if !answer.thinking.is_empty() {
             content.push(json!({"type": "thinking", "thinking": answer.thinking, "signature": ""}));
         }
-        content.push(json!({"type": "text", "text": answer.text}));
+        if !answer.text.is_empty() || answer.calls.is_empty() {
+            content.push(json!({"type": "text", "text": answer.text}));
+        }
+        for call in &answer.calls {
+            let input: Value = serde_json::from_str(call.arguments()).unwrap_or_default();
+            content.push(json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input}));
+        }
         let mut message = self.message(json!(content), usage);
-        let (reason, sequence) = self.stop_reason(&answer.result.stop);
+        let (reason, sequence) = self.stop_reason(&answer.result);
         (message["stop_reason"], message["stop_sequence"]) = (reason.into(), sequence.into());
         message
     }
@@ -205,7 +273,7 @@ impl Stream {
             sent.extend(self.turn_to(Some(Block::Text)));
         }
         sent.extend(self.turn_to(None));
-        let (reason, sequence) = self.head.stop_reason(&answer.stop);
+        let (reason, sequence) = self.head.stop_reason(answer);
         sent.push(event(json!({
             "type": "message_delta",
             "delta": {"stop_reason": reason, "stop_sequence": sequence},
@@ -249,6 +317,18 @@ impl Writer for Stream {
                     sent.extend(self.turn_to(Some(Block::Text)));
                     sent.push(self.delta(json!({"type": "text_delta", "text": split.answer})));
                 }
+                sent
+            }
+            Event::Call { call, .. } => {
+                let mut sent = self.turn_to(None);
+                let index = self.blocks;
+                let empty = json!({"type": "tool_use", "id": call.id, "name": call.name, "input": {}});
+                sent.push(event(
+                    json!({"type": "content_block_start", "index": index, "content_block": empty}),
+                ));
+                sent.push(self.delta(json!({"type": "input_json_delta", "partial_json": call.arguments()})));
+                sent.push(event(json!({"type": "content_block_stop", "index": index})));
+                self.blocks += 1;
                 sent
             }
             Event::Answered { result, .. } => self.end(&result),

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use longhand::text::Split;
+use longhand::tools::ToolCall;
 use longhand::{LogProb, TokenLogProbs};
 use serde_json::{Map, Value, json};
 
 use super::fields::{self, Fields};
 use super::openai::{self, Form, HARMLESS, Streaming};
-use super::submit::{self, Wanted};
+use super::submit::{self, Conversation, Wanted};
 use super::whole::WholeAnswer;
-use super::{Answered, documents};
+use super::{Answered, documents, tools};
 use crate::http::Shared;
 use crate::http::error::ApiError;
 use crate::service::Service;
@@ -21,18 +22,18 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     let service = shared.service()?;
     let mut fields = Fields::new(shared.object(request).await?);
     let messages = fields::messages(fields.need("messages")?)?;
+    let tools = tools::of_chat(&mut fields)?;
     let streaming = Streaming::of(&mut fields)?;
     let mut wanted = Wanted::of(&mut fields, &["max_tokens", "max_completion_tokens"])?;
     wanted.options.logprobs = logprobs(&mut fields)?;
     let documents = documents::of_request(service, &mut fields)?;
     let thinks = thinking(&mut fields)?;
-    refuse_tools(&mut fields)?;
     let shape: Option<Value> = fields.take("response_format")?;
     fields.end(HARMLESS)?;
     if let Some(shape) = shape {
         wanted.options.constraint = submit::shape(service, shape, "response_format").await?;
     }
-    let text = submit::render(service, &documents, thinks, messages).await?;
+    let text = submit::render(service, Conversation { messages, documents, thinks, tools }).await?;
     openai::respond(&shared, service, Chat(service.clone()), text, wanted, streaming).await
 }
 
@@ -50,17 +51,6 @@ fn thinking(fields: &mut Fields) -> Result<Option<bool>, ApiError> {
 /// Whether the model thinks with so much effort. How much is its own choice: its chat template is not told.
 pub(super) fn thinks_with(effort: Option<&str>) -> Option<bool> {
     (effort == Some("none")).then_some(false)
-}
-
-/// Tools are not there yet. What asks for none of them is fine.
-fn refuse_tools(fields: &mut Fields) -> Result<(), ApiError> {
-    if let Some(choice) = fields.take::<Value>("tool_choice")?
-        && choice != "none"
-        && choice != "auto"
-    {
-        return Err(ApiError::field("tool_choice", "tool_choice: tools are not supported"));
-    }
-    fields.take::<bool>("parallel_tool_calls").map(|_| ())
 }
 
 /// How many of the most likely tokens are told beside each token of an answer, if anything is.
@@ -109,6 +99,12 @@ impl Form for Chat {
         if !answer.thinking.is_empty() {
             message["reasoning_content"] = answer.thinking.as_str().into();
         }
+        if !answer.calls.is_empty() {
+            message["tool_calls"] = answer.calls.iter().map(call).collect();
+            if answer.text.is_empty() {
+                message["content"] = Value::Null;
+            }
+        }
         json!({"message": message, "logprobs": self.logprobs(&answer.logprobs)})
     }
 
@@ -119,7 +115,18 @@ impl Form for Chat {
         json!({"delta": delta, "logprobs": self.logprobs(logprobs.map_or(&[], std::slice::from_ref))})
     }
 
+    fn call(&self, number: usize, made: &ToolCall) -> Option<Value> {
+        let mut call = call(made);
+        call["index"] = number.into();
+        Some(json!({"delta": {"tool_calls": [call]}, "logprobs": null}))
+    }
+
     fn begin(&self) -> Option<Value> {
         Some(json!({"delta": {"role": "assistant", "content": ""}, "logprobs": null}))
     }
+}
+
+fn call(call: &ToolCall) -> Value {
+    let function = json!({"name": call.name, "arguments": call.arguments()});
+    json!({"id": call.id, "type": "function", "function": function})
 }

@@ -4,6 +4,7 @@ use longhand::Message;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use super::tools;
 use crate::http::error::ApiError;
 
 /// A request, or a part of one.
@@ -36,6 +37,11 @@ impl Fields {
                 Err(error) => Err(ApiError::field(place.clone(), format!("{place}: {error}"))),
             },
         }
+    }
+
+    /// A field as it stands.
+    pub(super) fn get(&self, name: &str) -> Option<&Value> {
+        self.object.get(name)
     }
 
     /// A field that must be there.
@@ -74,41 +80,55 @@ impl Fields {
     }
 }
 
-/// The messages of a conversation, with texts only.
+/// The messages of OpenAI's chat.
 pub(super) fn messages(values: Vec<Value>) -> Result<Vec<Message>, ApiError> {
     if values.is_empty() {
         return Err(ApiError::field("messages", "messages is empty: send one at least"));
     }
-    values
-        .into_iter()
-        .enumerate()
-        .map(|(number, value)| message(value, format!("messages[{number}]")))
-        .collect()
+    let mut messages = Vec::new();
+    for (number, value) in values.into_iter().enumerate() {
+        messages.push(message(value, format!("messages[{number}]"), &messages)?);
+    }
+    Ok(messages)
 }
 
-/// A message, which stands at this place of the request.
-pub(super) fn message(value: Value, place: String) -> Result<Message, ApiError> {
+/// A message, which stands at this place of the request, behind others.
+pub(super) fn message(value: Value, place: String, before: &[Message]) -> Result<Message, ApiError> {
     let mut fields = Fields::part(value, place)?;
     let role: String = fields.need("role")?;
-    let place = fields.place_of("role");
     let role = match role.as_str() {
         // What OpenAI calls it for newer models.
-        "developer" => "system".to_owned(),
-        "system" | "user" | "assistant" => role,
+        "developer" => "system",
+        "system" | "user" | "assistant" => &role,
+        "tool" => {
+            let (id, content) = (fields.need("tool_call_id")?, fields.take("content")?);
+            let result = tools::result(id, content, &fields.place, before)?;
+            fields.end(&["name"])?;
+            return Ok(result);
+        }
         other => {
+            let place = fields.place_of("role");
             let message =
-                format!("{place}: {other:?} is not supported; roles are system, user and assistant");
+                format!("{place}: {other:?} is not supported; roles are system, user, assistant and tool");
             return Err(ApiError::field(place, message));
         }
     };
     let place = fields.place_of("content");
-    let content = match fields.take::<Value>("content")? {
-        Some(content) => text(content, &place)?,
-        None => String::new(),
-    };
+    let content =
+        fields.take::<Value>("content")?.map_or(Ok(String::new()), |content| text(content, &place))?;
+    let message = Message::new(role, content).with_calls(tools::calls(&mut fields)?);
     // What an answer has said beside its text is not read again, as chat templates have it.
-    fields.end(&["name", "reasoning_content", "reasoning", "refusal", "id", "type", "status"])?;
-    Ok(Message::new(role, content))
+    fields.end(&[
+        "name",
+        "reasoning_content",
+        "reasoning",
+        "refusal",
+        "id",
+        "type",
+        "status",
+        "annotations",
+    ])?;
+    Ok(message)
 }
 
 /// A text, or a list of parts that are texts.

@@ -13,6 +13,7 @@ mod native;
 mod openai;
 mod responses;
 mod submit;
+mod tools;
 mod whole;
 
 use std::sync::Arc;

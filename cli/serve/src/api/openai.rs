@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use longhand::TokenLogProbs;
 use longhand::text::Split;
+use longhand::tools::ToolCall;
 use serde_json::{Map, Value, json};
 
 use super::Answered;
@@ -67,6 +68,11 @@ pub(super) trait Form: Send + 'static {
     /// What a token adds to an answer; nothing at the end.
     fn piece(&self, split: Split, logprobs: Option<&TokenLogProbs>) -> Value;
 
+    /// A call of a function, by its number in the answer.
+    fn call(&self, _number: usize, _call: &ToolCall) -> Option<Value> {
+        None
+    }
+
     /// What a stream says before an answer, if anything.
     fn begin(&self) -> Option<Value> {
         None
@@ -91,6 +97,7 @@ pub(super) async fn respond<F: Form>(
         form,
         streaming,
         cached: 0,
+        calls: 0,
         tokens: 0,
     };
     let events = submit::submit(service, text, wanted)?;
@@ -112,6 +119,8 @@ struct Response<F> {
     prompt: usize,
     answers: usize,
     cached: usize,
+    /// Of the answer that is being sent.
+    calls: usize,
     /// Of all answers.
     tokens: usize,
 }
@@ -174,7 +183,13 @@ impl<F: Form> Writer for Response<F> {
             Event::Text { answer, split, logprobs } => {
                 vec![self.chunk(answer, self.form.piece(split, logprobs.as_ref()), None)]
             }
+            Event::Call { answer, call } => {
+                self.calls += 1;
+                let content = self.form.call(self.calls - 1, &call);
+                content.map(|content| self.chunk(answer, content, None)).into_iter().collect()
+            }
             Event::Answered { answer, result } => {
+                self.calls = 0;
                 self.tokens += result.tokens;
                 let end = self.form.piece(Split::default(), None);
                 let mut chunk = self.chunk(answer, end, Some(finish_reason(&result)));
@@ -205,7 +220,11 @@ fn usage(prompt: usize, cached: usize, answer: usize) -> Value {
 
 /// Why an answer ended, in OpenAI's words.
 fn finish_reason(answer: &Answer) -> &'static str {
-    if answer.is_whole() { "stop" } else { "length" }
+    match answer.is_whole() {
+        true if answer.calls > 0 => "tool_calls",
+        true => "stop",
+        false => "length",
+    }
 }
 
 /// How fast it was, in the words of llama.cpp's server.

@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
+use longhand::tools::ToolCall;
 use longhand::{GenerateOptions, Message, SamplerOptions};
 use serde_json::{Map, Value, json};
 
 use super::chat::thinks_with;
 use super::fields::{self, Fields};
-use super::submit::{self, Wanted};
+use super::submit::{self, Conversation, Wanted};
 use super::whole::{Whole, new_id, now};
-use super::{Answered, documents};
+use super::{Answered, documents, tools};
 use crate::http::error::ApiError;
 use crate::http::stream::{self, Sent, Writer};
 use crate::http::{Shared, json_response};
@@ -21,9 +22,9 @@ use crate::service::{Answer, Event};
 const HARMLESS: &[&str] = &[
     "client_metadata",
     "include",
+    "max_tool_calls",
     "metadata",
     "model",
-    "parallel_tool_calls",
     "prompt_cache_key",
     "prompt_cache_retention",
     "safety_identifier",
@@ -39,6 +40,8 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     let instructions: Option<String> = fields.take("instructions")?;
     let mut messages: Vec<Message> = instructions.iter().map(Message::system).collect();
     messages.extend(input(fields.need("input")?)?);
+    let definitions = fields.get("tools").filter(|tools| tools.is_array()).cloned();
+    let tools = tools::of_responses(&mut fields)?;
     let is_stream = fields.take("stream")?.unwrap_or(false);
     let limit: Option<usize> = fields.take("max_output_tokens")?;
     let wanted = Wanted::of(&mut fields, &[])?;
@@ -48,13 +51,13 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
         Some(reasoning) => thinks_with(reasoning.get("effort").and_then(Value::as_str)),
     };
     let shape = shape(&mut fields)?;
-    refuse_others(&mut fields)?;
+    refuse_truncation(&mut fields)?;
     fields.end(HARMLESS)?;
     let constraint = match &shape {
         Some(shape) => submit::shape(service, shape.clone(), "text.format").await?,
         None => None,
     };
-    let text = submit::render(service, &documents, thinks, messages).await?;
+    let text = submit::render(service, Conversation { messages, documents, thinks, tools }).await?;
     let head = Head {
         id: new_id("resp_"),
         item: new_id("msg_"),
@@ -65,6 +68,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
         instructions,
         limit,
         shape: shape.unwrap_or_else(|| json!({"type": "text"})),
+        tools: definitions.unwrap_or_else(|| json!([])),
         sampling: wanted.sampling.clone(),
     };
     let options = GenerateOptions { limit: limit.unwrap_or(usize::MAX), constraint, ..wanted.options };
@@ -87,7 +91,14 @@ fn input(value: Value) -> Result<Vec<Message>, ApiError> {
     let mut messages = Vec::new();
     for (number, item) in items.into_iter().enumerate() {
         match item.get("type").and_then(Value::as_str).unwrap_or("message") {
-            "message" => messages.push(fields::message(item, format!("input[{number}]"))?),
+            "message" => messages.push(fields::message(item, format!("input[{number}]"), &messages)?),
+            "function_call" => add_call(&mut messages, Fields::part(item, format!("input[{number}]"))?)?,
+            "function_call_output" => {
+                let mut output = Fields::part(item, format!("input[{number}]"))?;
+                let (id, content) = (output.need("call_id")?, output.take("output")?);
+                output.end(&["id", "status", "type"])?;
+                messages.push(tools::result(id, content, &format!("input[{number}]."), &messages)?);
+            }
             "reasoning" => {}
             other => {
                 let place = format!("input[{number}].type");
@@ -102,6 +113,18 @@ fn input(value: Value) -> Result<Vec<Message>, ApiError> {
     }
 }
 
+/// A call belongs to the answer before it, or is one of its own.
+fn add_call(messages: &mut Vec<Message>, mut fields: Fields) -> Result<(), ApiError> {
+    let id = fields.need("call_id")?;
+    let call = tools::made(id, &mut fields)?;
+    fields.end(&["id", "status", "type"])?;
+    match messages.last_mut() {
+        Some(last) if last.role == "assistant" => last.tool_calls.push(call),
+        _ => messages.push(Message::assistant("").with_calls(vec![call])),
+    }
+    Ok(())
+}
+
 /// The shape that the answer is to have, where the request says so.
 fn shape(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
     let Some(text) = fields.take("text")? else { return Ok(None) };
@@ -111,14 +134,8 @@ fn shape(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
     Ok(shape)
 }
 
-/// Tools are not there yet, and nothing is cut. What asks for neither is fine.
-fn refuse_others(fields: &mut Fields) -> Result<(), ApiError> {
-    if let Some(choice) = fields.take::<Value>("tool_choice")?
-        && choice != "none"
-        && choice != "auto"
-    {
-        return Err(ApiError::field("tool_choice", "tool_choice: tools are not supported"));
-    }
+/// Nothing is cut. What does not ask for it is fine.
+fn refuse_truncation(fields: &mut Fields) -> Result<(), ApiError> {
     match fields.take::<String>("truncation")?.as_deref() {
         None | Some("disabled") => Ok(()),
         Some(_) => Err(ApiError::field("truncation", "truncation: nothing is cut here; leave it out")),
@@ -138,6 +155,7 @@ struct Head {
     limit: Option<usize>,
     /// As it was asked for.
     shape: Value,
+    tools: Value,
     sampling: SamplerOptions,
 }
 
@@ -157,10 +175,10 @@ impl Head {
             "instructions": self.instructions,
             "output": output,
             "error": null,
-            "tools": [],
-            "tool_choice": "none",
+            "tools": self.tools,
+            "tool_choice": "auto",
             "truncation": "disabled",
-            "parallel_tool_calls": false,
+            "parallel_tool_calls": true,
             "text": {"format": self.shape},
             "top_p": top_p,
             "presence_penalty": presence_penalty,
@@ -204,7 +222,10 @@ impl Head {
         if !answer.thinking.is_empty() {
             output.push(self.item(Kind::Thinking, "completed", &answer.thinking));
         }
-        output.push(self.item(Kind::Message, status(&answer.result), &answer.text));
+        if !answer.text.is_empty() || answer.calls.is_empty() {
+            output.push(self.item(Kind::Message, status(&answer.result), &answer.text));
+        }
+        output.extend(answer.calls.iter().map(call));
         self.ended(json!(output), whole.cached, &answer.result)
     }
 
@@ -228,6 +249,18 @@ impl Head {
             }),
         }
     }
+}
+
+/// A call as an item of the output.
+fn call(call: &ToolCall) -> Value {
+    json!({
+        "type": "function_call",
+        "id": format!("fc_{}", call.id),
+        "call_id": call.id,
+        "name": call.name,
+        "arguments": call.arguments(),
+        "status": "completed",
+    })
 }
 
 fn status(answer: &Answer) -> &'static str {
@@ -352,9 +385,29 @@ impl Writer for Stream {
                 let parts = parts.into_iter().filter(|(_, text)| !text.is_empty());
                 parts.flat_map(|(kind, text)| self.text(kind, &text)).collect()
             }
+            Event::Call { call: made, .. } => {
+                let mut sent = self.close("completed");
+                let (index, item) = (self.output.len(), call(&made));
+                let mut begun = item.clone();
+                (begun["status"], begun["arguments"]) = ("in_progress".into(), "".into());
+                let place = json!({"item_id": item["id"], "output_index": index});
+                let arguments = || with(place.clone(), json!({"arguments": made.arguments()}));
+                let delta = with(place.clone(), json!({"delta": made.arguments()}));
+                sent.push(
+                    self.event("response.output_item.added", json!({"output_index": index, "item": begun})),
+                );
+                sent.push(self.event("response.function_call_arguments.delta", delta));
+                sent.push(self.event("response.function_call_arguments.done", arguments()));
+                sent.push(
+                    self.event("response.output_item.done", json!({"output_index": index, "item": item})),
+                );
+                self.output.push(item);
+                sent
+            }
             Event::Answered { result, .. } => {
                 let mut sent = Vec::new();
-                if self.open.as_ref().is_none_or(|(kind, _)| *kind != Kind::Message) {
+                let has_message = self.open.as_ref().is_some_and(|(kind, _)| *kind == Kind::Message);
+                if !has_message && result.calls == 0 {
                     // An answer without text is a message, too.
                     sent.extend(self.close("completed"));
                     sent.extend(self.begin(Kind::Message));

@@ -10,9 +10,10 @@ use tokio::sync::mpsc;
 use tokio::task;
 
 use super::fields::Fields;
+use super::tools;
 use crate::http::error::ApiError;
 use crate::http::stream::Events;
-use crate::service::{Documents, Event, Rendered, Request, Service, Work};
+use crate::service::{CallReader, Documents, Event, Rendered, Request, Service, Work};
 
 /// How an answer is to be.
 pub(super) struct Wanted {
@@ -31,6 +32,8 @@ pub(super) struct Text {
     pub opening: String,
     /// Whether thinking is told from answers.
     pub has_thinking: bool,
+    /// What tells calls of functions from text, where there are functions.
+    pub calls: Option<CallReader>,
     /// Sequences that end an answer, whatever is asked for.
     pub stops: Vec<String>,
 }
@@ -52,7 +55,7 @@ impl Text {
     /// Documents alone.
     pub(super) fn of_documents(tokens: Vec<u32>, names: Vec<String>) -> Text {
         let (documents, opening, stops) = (tokens.len(), String::new(), Vec::new());
-        Text { tokens, documents, names, opening, has_thinking: false, stops }
+        Text { tokens, documents, names, opening, has_thinking: false, calls: None, stops }
     }
 }
 
@@ -139,28 +142,46 @@ fn random_seed() -> u64 {
     RandomState::new().hash_one(std::time::SystemTime::now())
 }
 
+/// A conversation that is to be answered.
+pub(super) struct Conversation {
+    pub messages: Vec<Message>,
+    pub documents: Documents,
+    /// Whether the model is to think; `None` where its chat template decides.
+    pub thinks: Option<bool>,
+    pub tools: tools::Wanted,
+}
+
 /// The tokens of a conversation.
 ///
 /// # Errors
-/// Where the chat template refuses it, or it is longer than the context.
-pub(super) async fn render(
-    service: &Arc<Service>,
-    documents: &Documents,
-    thinks: Option<bool>,
-    messages: Vec<Message>,
-) -> Result<Text, ApiError> {
-    let (service, documents) = (service.clone(), documents.clone());
+/// Where the chat template refuses it or knows no tools, or it is longer than the context.
+pub(super) async fn render(service: &Arc<Service>, conversation: Conversation) -> Result<Text, ApiError> {
+    let service = service.clone();
     in_background(move || {
-        let format = match thinks {
-            Some(thinks) => &service.format().with_thinking(thinks)?,
-            None => service.format(),
+        let Conversation { messages, documents, thinks, tools: tools::Wanted { tools, one_call } } =
+            conversation;
+        let mut format = service.format().clone();
+        if let Some(thinks) = thinks {
+            format = format.with_thinking(thinks)?;
+        }
+        let reader = match tools {
+            None => None,
+            Some(tools) => {
+                format = format
+                    .with_tools(&tools)
+                    .map_err(|error| ApiError { field: Some("tools".into()), ..error.into() })?;
+                let written = service.tool_format()?.ok_or_else(|| {
+                    ApiError::field("tools", "tools: how this model calls functions is not known here")
+                })?;
+                Some(CallReader { format: written, tools, one_call })
+            }
         };
-        let rendered = service.render(format, &documents, &messages)?;
+        let rendered = service.render(&format, &documents, &messages)?;
         check_length(&service, rendered.tokens.len())?;
         let stops = format.template().stop_strings().iter().map(|stop| (*stop).to_owned()).collect();
         let opening = begun_thinking(&rendered.tokens, format.tokenizer()).opening;
         let Rendered { tokens, documents, names } = rendered;
-        Ok(Text { tokens, documents, names, opening, has_thinking: true, stops })
+        Ok(Text { tokens, documents, names, opening, has_thinking: true, calls: reader, stops })
     })
     .await
 }
@@ -253,9 +274,18 @@ pub(super) fn submit(service: &Arc<Service>, text: Text, wanted: Wanted) -> Resu
     longhand::Sampler::new(wanted.sampling.clone()).map_err(EngineError::from)?;
     let (sender, receiver) = mpsc::unbounded_channel::<Event>();
     let stop = InterruptFlag::new();
-    let Text { tokens, documents, names, opening, has_thinking, stops } = text;
+    let Text { tokens, documents, names, opening, has_thinking, calls, stops } = text;
     let Wanted { answers, sampling, mut options } = wanted;
     options.stops.extend(stops);
+    if let Some(calls) = &calls {
+        if options.constraint.is_some() {
+            return Err(ApiError::field(
+                "tools",
+                "tools: an answer of a given shape can call no functions; leave one of them out",
+            ));
+        }
+        options.shown_controls = calls.format.control_tokens(service.format().tokenizer());
+    }
     let request = Request {
         stop: stop.clone(),
         tokens,
@@ -266,6 +296,7 @@ pub(super) fn submit(service: &Arc<Service>, text: Text, wanted: Wanted) -> Resu
         options,
         opening,
         has_thinking,
+        calls,
     };
     service.submit(Work { request, events: sender })?;
     Ok(Events::new(receiver, stop))

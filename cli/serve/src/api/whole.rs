@@ -4,6 +4,7 @@ use std::mem::take;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use longhand::TokenLogProbs;
+use longhand::tools::ToolCall;
 
 use crate::http::error::ApiError;
 use crate::http::stream::Events;
@@ -21,6 +22,8 @@ pub(super) struct Whole {
 pub(super) struct WholeAnswer {
     pub thinking: String,
     pub text: String,
+    /// The functions that it calls.
+    pub calls: Vec<ToolCall>,
     /// Of its tokens, if they were asked for.
     pub logprobs: Vec<TokenLogProbs>,
     pub result: Answer,
@@ -33,7 +36,8 @@ impl Whole {
     /// The request's own, or the server goes down.
     pub(super) async fn collect(mut events: Events) -> Result<Whole, ApiError> {
         let mut whole = Whole::default();
-        let (mut thinking, mut text, mut all) = (String::new(), String::new(), Vec::new());
+        let (mut thinking, mut text) = (String::new(), String::new());
+        let (mut calls, mut all) = (Vec::new(), Vec::new());
         while let Some(event) = events.next().await {
             match event {
                 Event::Begun { cached } => whole.cached = cached,
@@ -43,10 +47,12 @@ impl Whole {
                     text += &split.answer;
                     all.extend(logprobs);
                 }
+                Event::Call { call, .. } => calls.push(call),
                 Event::Answered { result, .. } => {
                     whole.answers.push(WholeAnswer {
                         thinking: take(&mut thinking),
                         text: take(&mut text),
+                        calls: take(&mut calls),
                         logprobs: take(&mut all),
                         result,
                     });

@@ -13,11 +13,12 @@ mod work;
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use longhand::saved::DocumentCache;
+use longhand::tools::ToolFormat;
 use longhand::{ChatFormat, EngineError, InterruptFlag, Message, Model, Preamble, Session};
 use thiserror::Error;
 
@@ -28,7 +29,7 @@ use self::prompt::Preambles;
 pub(crate) use self::prompt::Rendered;
 use self::turns::Turns;
 use self::work::Conversation;
-pub(crate) use self::work::{Answer, Event, Request, Work};
+pub(crate) use self::work::{Answer, CallReader, Event, Request, Work};
 
 /// What a service is made with.
 pub struct ServiceOptions {
@@ -51,6 +52,8 @@ pub struct Service {
     context: usize,
     sessions: usize,
     library: Library,
+    /// How the model calls functions, once that was asked.
+    tool_format: OnceLock<Option<ToolFormat>>,
     preambles: Preambles,
     desk: Mutex<Desk>,
     /// A request has come, a session has become idle, or the service is closed.
@@ -124,6 +127,7 @@ impl Service {
             Desk { idle, waiting: VecDeque::new(), at_work: Vec::new(), requests: 0, is_closed: false };
         let service = Arc::new(Service {
             library: Library::default(),
+            tool_format: OnceLock::new(),
             preambles: Preambles::default(),
             desk: Mutex::new(desk),
             changed: Condvar::new(),
@@ -188,6 +192,17 @@ impl Service {
         system: Option<&str>,
     ) -> Result<Arc<Preamble>, EngineError> {
         self.preambles.of(&self.format, documents, system)
+    }
+
+    /// How the model calls functions; `None` where that is not known.
+    pub(crate) fn tool_format(&self) -> Result<Option<ToolFormat>, EngineError> {
+        match self.tool_format.get() {
+            Some(format) => Ok(*format),
+            None => {
+                let format = self.format.tool_format()?;
+                Ok(*self.tool_format.get_or_init(|| format))
+            }
+        }
     }
 
     pub(crate) fn library(&self) -> &Library {

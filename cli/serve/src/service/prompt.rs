@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use longhand::tools::Tools;
 use longhand::{ChatFormat, EngineError, Hint, Message, Preamble};
 
 use super::library::Documents;
@@ -23,6 +24,8 @@ pub(super) struct Preambles(Mutex<Vec<Known>>);
 struct Known {
     /// Of the documents.
     id: String,
+    /// What the chat template writes before them, too.
+    tools: Option<Tools>,
     preamble: Arc<Preamble>,
 }
 
@@ -67,7 +70,11 @@ impl Preambles {
         system: Option<&str>,
     ) -> Result<Arc<Preamble>, EngineError> {
         let find = |all: &mut Vec<Known>| {
-            let is_it = |known: &Known| known.id == documents.id() && known.preamble.system() == system;
+            let is_it = |known: &Known| {
+                known.id == documents.id()
+                    && known.preamble.system() == system
+                    && known.tools.as_ref() == format.template().tools()
+            };
             let known = all.iter().position(is_it).map(|place| all.remove(place))?;
             let preamble = known.preamble.clone();
             all.push(known);
@@ -80,7 +87,8 @@ impl Preambles {
         // Without the lock: it takes a moment.
         let preamble = Arc::new(Preamble::new(format, system, documents.text())?);
         let mut all = lock();
-        all.push(Known { id: documents.id().to_owned(), preamble: preamble.clone() });
+        let (id, tools) = (documents.id().to_owned(), format.template().tools().cloned());
+        all.push(Known { id, tools, preamble: preamble.clone() });
         if all.len() > PREAMBLES {
             all.remove(0);
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use longhand::saved::DocumentCache;
 use longhand::text::{Split, ThinkingStream};
+use longhand::tools::{ToolCall, ToolFormat, ToolPiece, ToolStream, Tools};
 use longhand::{
     EngineError, GenerateOptions, Generated, InterruptFlag, Progress, Sampler, SamplerOptions, Session, Stop,
     TokenLogProbs, generate_with,
@@ -33,8 +34,19 @@ pub(crate) struct Request {
     pub opening: String,
     /// Whether thinking is told from answers.
     pub has_thinking: bool,
+    /// What tells calls of functions from text, where there are functions.
+    pub calls: Option<CallReader>,
     /// Set when nobody waits for the answer any more.
     pub stop: InterruptFlag,
+}
+
+/// How calls of functions are told from the text of an answer.
+#[derive(Clone)]
+pub(crate) struct CallReader {
+    pub format: ToolFormat,
+    pub tools: Tools,
+    /// Whether an answer ends with its first call.
+    pub one_call: bool,
 }
 
 impl Request {
@@ -78,6 +90,8 @@ pub(crate) enum Event {
     Reading { processed: usize, elapsed: Duration },
     /// What a token adds to an answer, by the answer's number, and how likely the model found it, if that was asked for.
     Text { answer: usize, split: Split, logprobs: Option<TokenLogProbs> },
+    /// An answer calls a function.
+    Call { answer: usize, call: ToolCall },
     /// An answer is complete.
     Answered { answer: usize, result: Answer },
     /// All answers are complete.
@@ -90,6 +104,8 @@ pub(crate) enum Event {
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub stop: Stop,
+    /// How many functions it calls.
+    pub calls: usize,
     /// Tokens of the answer, with the one that ended it.
     pub tokens: usize,
     pub elapsed: Duration,
@@ -101,7 +117,8 @@ pub(crate) struct Answer {
 impl Answer {
     /// Whether it has come to its own end.
     pub(crate) fn is_whole(&self) -> bool {
-        matches!(self.stop, Stop::EndToken(_) | Stop::Text(_) | Stop::Complete)
+        let is_ended_by_call = self.stop == Stop::Interrupted && self.calls > 0;
+        is_ended_by_call || matches!(self.stop, Stop::EndToken(_) | Stop::Text(_) | Stop::Complete)
     }
 }
 
@@ -131,13 +148,13 @@ fn try_answer(service: &Service, conversation: &mut Conversation, work: &Work) -
             seed: request.sampling.seed.wrapping_add(answer as u64),
             ..request.sampling.clone()
         };
-        let generated = write_answer(service, session, work, answer, sampling, &mut turn)?;
+        let (generated, calls) = write_answer(service, session, work, answer, sampling, &mut turn)?;
         let ended = usize::from(matches!(generated.stop, Stop::EndToken(_)));
         let (tokens, elapsed) = (generated.tokens.len() + ended, generated.elapsed);
         service.counts.answered(tokens, elapsed);
         request.stop.check()?;
         let (read, reading) = if answer == 0 { (read, reading) } else { (0, Duration::ZERO) };
-        let result = Answer { stop: generated.stop, tokens, elapsed, read, reading };
+        let result = Answer { stop: generated.stop, calls, tokens, elapsed, read, reading };
         let _ = work.events.send(Event::Answered { answer, result });
     }
     Ok(())
@@ -206,7 +223,7 @@ fn read_until(
     Ok(())
 }
 
-/// Writes one answer behind the text.
+/// Writes one answer behind the text. Returns how many functions it calls, too.
 fn write_answer(
     service: &Service,
     session: &mut Session,
@@ -214,30 +231,104 @@ fn write_answer(
     answer: usize,
     sampling: SamplerOptions,
     turn: &mut Turn,
-) -> Result<Generated, EngineError> {
+) -> Result<(Generated, usize), EngineError> {
     let request = &work.request;
     let mut sampler = Sampler::new(sampling)?;
     request.tokens.iter().for_each(|token| sampler.accept(*token));
-    let mut thinking = ThinkingStream::default();
-    let tell = |split: Split, logprobs: Option<&TokenLogProbs>| {
-        if !split.thinking.is_empty() || !split.answer.is_empty() || logprobs.is_some() {
-            let _ = work.events.send(Event::Text { answer, split, logprobs: logprobs.cloned() });
+    let mut parts = Parts::new(request);
+    let tell = |parts: Vec<Part>, logprobs: Option<&TokenLogProbs>| {
+        let mut logprobs = logprobs.cloned();
+        for part in parts {
+            let _ = work.events.send(match part {
+                Part::Text(split) => Event::Text { answer, split, logprobs: logprobs.take() },
+                Part::Call(call) => Event::Call { answer, call },
+            });
+        }
+        if logprobs.is_some() {
+            let _ = work.events.send(Event::Text { answer, split: Split::default(), logprobs });
         }
     };
-    let mut split = |text: &str| match request.has_thinking {
-        true => thinking.push(text),
-        false => Split { answer: text.to_owned(), ..Split::default() },
-    };
-    tell(split(&request.opening), None);
+    tell(parts.push(&request.opening), None);
     let mut on_piece = |piece: longhand::Piece| {
-        tell(split(piece.text), piece.logprobs);
+        tell(parts.push(piece.text), piece.logprobs);
         turn.piece_done(Piece::Answer, &request.stop);
-        if request.stop.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let is_over = request.stop.is_set() || parts.is_over();
+        if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let tokenizer = service.format.tokenizer();
     let generated = generate_with(session, tokenizer, &mut sampler, &request.options, &mut on_piece)?;
-    if request.has_thinking {
-        tell(thinking.finish(), None);
+    if !parts.is_over() {
+        tell(parts.finish(), None);
     }
-    Ok(generated)
+    Ok((generated, parts.calls()))
+}
+
+/// The parts of an answer's text, while it is written.
+struct Parts<'a> {
+    request: &'a Request,
+    thinking: ThinkingStream,
+    calls: Option<ToolStream>,
+}
+
+enum Part {
+    Text(Split),
+    Call(ToolCall),
+}
+
+impl<'a> Parts<'a> {
+    fn new(request: &'a Request) -> Parts<'a> {
+        let calls = request.calls.as_ref().map(|calls| ToolStream::new(calls.format, calls.tools.clone()));
+        Parts { request, thinking: ThinkingStream::default(), calls }
+    }
+
+    fn push(&mut self, text: &str) -> Vec<Part> {
+        let split = match self.request.has_thinking {
+            true => self.thinking.push(text),
+            false => Split { answer: text.to_owned(), ..Split::default() },
+        };
+        self.split(split)
+    }
+
+    fn finish(&mut self) -> Vec<Part> {
+        let split = self.thinking.finish();
+        let mut parts = self.split(split);
+        if let Some(calls) = &mut self.calls {
+            parts.extend(calls.finish().into_iter().map(part));
+        }
+        parts
+    }
+
+    fn split(&mut self, Split { thinking, answer }: Split) -> Vec<Part> {
+        let mut parts = Vec::new();
+        match &mut self.calls {
+            None if thinking.is_empty() && answer.is_empty() => {}
+            None => parts.push(Part::Text(Split { thinking, answer })),
+            Some(calls) => {
+                if !thinking.is_empty() {
+                    parts.push(Part::Text(Split { thinking, answer: String::new() }));
+                }
+                parts.extend(calls.push(&answer).into_iter().map(part));
+            }
+        }
+        parts
+    }
+
+    fn calls(&self) -> usize {
+        self.calls.as_ref().map_or(0, ToolStream::calls)
+    }
+
+    /// Whether nothing may follow the call that was made.
+    fn is_over(&self) -> bool {
+        self.calls() > 0 && self.request.calls.as_ref().is_some_and(|calls| calls.one_call)
+    }
+}
+
+fn part(piece: ToolPiece) -> Part {
+    match piece {
+        ToolPiece::Call(call) => Part::Call(call),
+        // What is no call is text, as the model has written it.
+        ToolPiece::Text(answer) | ToolPiece::Malformed { text: answer, .. } => {
+            Part::Text(Split { thinking: String::new(), answer })
+        }
+    }
 }

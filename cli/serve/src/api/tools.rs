@@ -1,0 +1,150 @@
+//! Functions that the model may call, in the words of each interface: what they are, whether they may be called, and the
+//! calls and results in a conversation.
+
+use longhand::Message;
+use longhand::tools::{ToolCall, Tools};
+use serde_json::{Value, json};
+
+use super::fields::{Fields, text};
+use crate::http::error::ApiError;
+
+/// The functions of a request, and whether it wants one call at most.
+#[derive(Clone, Default)]
+pub(super) struct Wanted {
+    pub tools: Option<Tools>,
+    pub one_call: bool,
+}
+
+/// The functions of OpenAI's chat: `tools`, `tool_choice` and `parallel_tool_calls`.
+pub(super) fn of_chat(fields: &mut Fields) -> Result<Wanted, ApiError> {
+    let definitions = fields.take::<Vec<Value>>("tools")?.unwrap_or_default();
+    let choice = fields.take::<Value>("tool_choice")?;
+    let parallel = fields.take::<bool>("parallel_tool_calls")?.unwrap_or(true);
+    wanted(definitions, may_call(choice, Value::as_str)?, !parallel)
+}
+
+/// Those of OpenAI's responses, whose functions are described in the list itself.
+pub(super) fn of_responses(fields: &mut Fields) -> Result<Wanted, ApiError> {
+    let definitions = fields.take::<Vec<Value>>("tools")?.unwrap_or_default();
+    let choice = fields.take::<Value>("tool_choice")?;
+    let parallel = fields.take::<bool>("parallel_tool_calls")?.unwrap_or(true);
+    let definition = |(number, value): (usize, Value)| {
+        let mut tool = Fields::part(value, format!("tools[{number}]"))?;
+        let kind: String = tool.need("type")?;
+        if kind != "function" {
+            let place = tool.place_of("type");
+            return Err(ApiError::field(
+                place.clone(),
+                format!("{place}: {kind:?} is not supported; functions are"),
+            ));
+        }
+        function(tool, "parameters", &["strict"])
+    };
+    let definitions = definitions.into_iter().enumerate().map(definition).collect::<Result<_, ApiError>>()?;
+    wanted(definitions, may_call(choice, Value::as_str)?, !parallel)
+}
+
+/// Those of Anthropic's messages.
+pub(super) fn of_messages(fields: &mut Fields) -> Result<Wanted, ApiError> {
+    let definitions = fields.take::<Vec<Value>>("tools")?.unwrap_or_default();
+    let choice = fields.take::<Value>("tool_choice")?;
+    let alone = choice.as_ref().is_some_and(|choice| choice["disable_parallel_tool_use"] == true);
+    let definition = |(number, value): (usize, Value)| {
+        let mut tool = Fields::part(value, format!("tools[{number}]"))?;
+        let kind = tool.take::<String>("type")?.unwrap_or_else(|| "custom".to_owned());
+        if kind != "custom" {
+            let place = tool.place_of("type");
+            let message = format!("{place}: {kind:?} is not supported; tools are functions of the caller");
+            return Err(ApiError::field(place, message));
+        }
+        function(tool, "input_schema", &["cache_control", "strict"])
+    };
+    let definitions = definitions.into_iter().enumerate().map(definition).collect::<Result<_, ApiError>>()?;
+    wanted(definitions, may_call(choice, |choice| choice["type"].as_str())?, alone)
+}
+
+/// A function in the form of OpenAI's chat, whose parameters are in this field.
+fn function(mut tool: Fields, parameters: &str, harmless: &[&str]) -> Result<Value, ApiError> {
+    let name: String = tool.need("name")?;
+    let mut function = json!({"name": name});
+    if let Some(description) = tool.take::<String>("description")? {
+        function["description"] = description.into();
+    }
+    if let Some(parameters) = tool.take::<Value>(parameters)? {
+        function["parameters"] = parameters;
+    }
+    tool.end(harmless)?;
+    Ok(json!({"type": "function", "function": function}))
+}
+
+/// Whether functions may be called. That one must be called cannot be promised.
+fn may_call<'a>(choice: Option<Value>, word: impl Fn(&Value) -> Option<&str> + 'a) -> Result<bool, ApiError> {
+    match choice.as_ref().map(|choice| word(choice)) {
+        None | Some(Some("auto")) => Ok(true),
+        Some(Some("none")) => Ok(false),
+        Some(_) => Err(ApiError::field(
+            "tool_choice",
+            "tool_choice: auto and none are supported; that a function is called cannot be promised",
+        )),
+    }
+}
+
+fn wanted(definitions: Vec<Value>, may_call: bool, one_call: bool) -> Result<Wanted, ApiError> {
+    if definitions.is_empty() || !may_call {
+        return Ok(Wanted::default());
+    }
+    let tools =
+        Tools::new(definitions).map_err(|error| ApiError::field("tools", format!("tools: {error}")))?;
+    Ok(Wanted { tools: Some(tools), one_call })
+}
+
+/// The calls of a message of OpenAI's chat.
+pub(super) fn calls(fields: &mut Fields) -> Result<Vec<ToolCall>, ApiError> {
+    let calls = fields.take::<Vec<Value>>("tool_calls")?.unwrap_or_default();
+    let place = fields.place_of("tool_calls");
+    let read = |(number, value): (usize, Value)| {
+        let mut call = Fields::part(value, format!("{place}[{number}]"))?;
+        let id: String = call.need("id")?;
+        let kind = call.take::<String>("type")?.unwrap_or_else(|| "function".to_owned());
+        if kind != "function" {
+            let place = call.place_of("type");
+            return Err(ApiError::field(
+                place.clone(),
+                format!("{place}: {kind:?} is not supported; functions are"),
+            ));
+        }
+        let mut function = Fields::part(call.need("function")?, call.place_of("function"))?;
+        call.end(&["index"])?;
+        let made = made(id, &mut function)?;
+        function.end(&[])?;
+        Ok(made)
+    };
+    calls.into_iter().enumerate().map(read).collect()
+}
+
+/// A call with the `name` and the `arguments` of these fields.
+pub(super) fn made(id: String, fields: &mut Fields) -> Result<ToolCall, ApiError> {
+    let (name, place): (String, _) = (fields.need("name")?, fields.place_of("arguments"));
+    let arguments: String = fields.take("arguments")?.unwrap_or_default();
+    let wrong =
+        |error| ApiError::field(place.clone(), format!("{place} must be the text of a JSON object: {error}"));
+    ToolCall::new(id, name, &arguments).map_err(wrong)
+}
+
+/// What a function has returned: a message whose call is one of those before it.
+pub(super) fn result(
+    id: String,
+    content: Option<Value>,
+    place: &str,
+    before: &[Message],
+) -> Result<Message, ApiError> {
+    let content = content.map_or(Ok(String::new()), |content| text(content, &format!("{place}content")))?;
+    let mut calls = before.iter().rev().flat_map(|message| &message.tool_calls);
+    match calls.find(|call| call.id == id) {
+        Some(call) => Ok(Message::tool_result(call, content)),
+        None => {
+            let message = format!("{place}: there is no call {id:?} before this result");
+            Err(ApiError::field(place.trim_end_matches('.'), message))
+        }
+    }
+}
