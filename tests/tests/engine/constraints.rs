@@ -514,7 +514,7 @@ fn what_cannot_be_compiled_is_refused() {
         ids.find(|id| tokenizer.is_control(*id) && !tokenizer.is_eog(*id)).expect("a control token");
     for (grammar, words) in [
         (String::new(), "the grammar: no start rule found"),
-        ("root ::= \"yes\"".into(), "this is GBNF; longhand reads Lark"),
+        ("root ::= \"yes\"".into(), "this is GBNF, not Lark"),
         ("start: %json {}".into(), "a JSON schema in a grammar is not supported"),
         ("start: \"a\" (".into(), "the grammar: "),
         ("start: <|im_end|>".into(), "the grammar: it cannot be compiled; tokens such as <|im_end|>"),

@@ -141,7 +141,7 @@ impl Constraint {
     /// an answer is text.
     pub fn grammar(format: &ChatFormat, grammar: &str) -> Result<Constraint, ConstraintError> {
         if grammar.contains("::=") {
-            let what = "this is GBNF; longhand reads Lark".into();
+            let what = "this is GBNF, not Lark".into();
             return Err(ConstraintError::Grammar { what });
         }
         if grammar.contains("%json") {
