@@ -570,9 +570,22 @@ mod tests {
             EngineError::Setting { what: "context".into(), reason: "wrong".into(), hint: Hint::OtherModel },
         ];
         errors.extend(heads_errors().into_iter().map(EngineError::from));
+        errors.extend(constraint_errors().map(EngineError::from));
         #[cfg(feature = "rpc")]
         errors.extend(server_errors());
         errors
+    }
+
+    fn constraint_errors() -> [ConstraintError; 6] {
+        let what = "wrong".to_owned();
+        [
+            ConstraintError::Json { what: what.clone() },
+            ConstraintError::Schema { at: "#".into(), what: what.clone() },
+            ConstraintError::Grammar { what: what.clone() },
+            ConstraintError::Unsatisfiable { why: what.clone() },
+            ConstraintError::TooComplex { what: what.clone() },
+            ConstraintError::Tokens { what },
+        ]
     }
 
     #[cfg(feature = "rpc")]

@@ -80,7 +80,7 @@ fn shapes_that_cannot_be_used_are_errors_in_words() {
         ),
         (vec!["--json-schema", "{\"type\": 1}"], "--json-schema: the JSON schema at #: "),
         (vec!["--json-schema", "{\"type\": "], "--json-schema: the JSON schema is not JSON: "),
-        (vec!["--grammar-file", &gbnf], "shape.gbnf: the grammar: this is GBNF; longhand reads Lark"),
+        (vec!["--grammar-file", &gbnf], "shape.gbnf: the grammar: this is GBNF, not Lark"),
         (vec!["--grammar-file", &gbnf, "-j", "{}"], "cannot be used with"),
     ] {
         longhand(&[&["ask"], &flags[..], &["Why?"]].concat()).assert_failed(2, words);

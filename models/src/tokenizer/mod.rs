@@ -218,6 +218,11 @@ impl Tokenizer {
         all.filter_map(move |(id, (text, kind))| is_control(id, kind).then_some((id, text)))
     }
 
+    /// As [`Tokenizer::token_bytes`], but of a control token the bytes of its text, such as `<|im_end|>`.
+    pub fn written_bytes(&self, id: u32) -> Option<&[u8]> {
+        self.vocabulary.bytes(id)
+    }
+
     /// The token's text as stored in the file: `Ġthe`, `▁the`, `<0x0A>`. `None` if the id is not in the
     /// vocabulary.
     pub fn token_text(&self, id: u32) -> Option<&str> {

@@ -50,7 +50,7 @@ async fn try_answer(shared: &Shared, request: Request) -> Answered {
         Head { id: new_id("msg_"), model: service.name().to_owned(), prompt: text.tokens.len(), stops };
     let events = submit::submit(service, text, wanted)?;
     if is_stream {
-        let writer = Stream { head, cached: 0, block: None, blocks: 0 };
+        let writer = Stream::new(head);
         return Ok(stream::response(events, writer, shared.ping()));
     }
     let whole = Whole::collect(events).await?;
@@ -157,7 +157,7 @@ fn add_message(messages: &mut Vec<Message>, value: Value, place: String) -> Resu
 }
 
 /// What every response begins with.
-struct Head {
+pub(super) struct Head {
     id: String,
     model: String,
     prompt: usize,
@@ -166,6 +166,11 @@ struct Head {
 }
 
 impl Head {
+    #[cfg(test)]
+    pub(super) fn of_test() -> Head {
+        Head { id: new_id("msg_"), model: "needle".to_owned(), prompt: 25, stops: Vec::new() }
+    }
+
     fn message(&self, content: Value, usage: Value) -> Value {
         let Head { id, model, .. } = self;
         json!({
@@ -201,7 +206,7 @@ impl Head {
         })
     }
 
-    fn whole(&self, whole: &Whole) -> Value {
+    pub(super) fn whole(&self, whole: &Whole) -> Value {
         let mut content = Vec::new();
         let usage = self.usage(whole.cached, whole.tokens());
         let Some(answer) = whole.answers.first() else { return self.message(json!(content), usage) };
@@ -230,7 +235,7 @@ enum Block {
 }
 
 /// The events of a stream.
-struct Stream {
+pub(super) struct Stream {
     head: Head,
     cached: usize,
     /// The part that is being sent.
@@ -240,6 +245,10 @@ struct Stream {
 }
 
 impl Stream {
+    pub(super) fn new(head: Head) -> Stream {
+        Stream { head, cached: 0, block: None, blocks: 0 }
+    }
+
     /// Ends the part that is being sent, and begins another one.
     fn turn_to(&mut self, block: Option<Block>) -> Vec<Sent> {
         let mut sent = Vec::new();

@@ -95,17 +95,7 @@ impl Form for Chat {
     const ID: &str = "chatcmpl-";
 
     fn whole(&self, answer: &WholeAnswer) -> Value {
-        let mut message = json!({"role": "assistant", "content": answer.text});
-        if !answer.thinking.is_empty() {
-            message["reasoning_content"] = answer.thinking.as_str().into();
-        }
-        if !answer.calls.is_empty() {
-            message["tool_calls"] = answer.calls.iter().map(call).collect();
-            if answer.text.is_empty() {
-                message["content"] = Value::Null;
-            }
-        }
-        json!({"message": message, "logprobs": self.logprobs(&answer.logprobs)})
+        json!({"message": message(answer), "logprobs": self.logprobs(&answer.logprobs)})
     }
 
     fn piece(&self, split: Split, logprobs: Option<&TokenLogProbs>) -> Value {
@@ -115,15 +105,35 @@ impl Form for Chat {
         json!({"delta": delta, "logprobs": self.logprobs(logprobs.map_or(&[], std::slice::from_ref))})
     }
 
-    fn call(&self, number: usize, made: &ToolCall) -> Option<Value> {
-        let mut call = call(made);
-        call["index"] = number.into();
-        Some(json!({"delta": {"tool_calls": [call]}, "logprobs": null}))
+    fn call(&self, number: usize, call: &ToolCall) -> Option<Value> {
+        Some(json!({"delta": call_delta(number, call), "logprobs": null}))
     }
 
     fn begin(&self) -> Option<Value> {
         Some(json!({"delta": {"role": "assistant", "content": ""}, "logprobs": null}))
     }
+}
+
+/// A whole answer as a message.
+pub(super) fn message(answer: &WholeAnswer) -> Value {
+    let mut message = json!({"role": "assistant", "content": answer.text});
+    if !answer.thinking.is_empty() {
+        message["reasoning_content"] = answer.thinking.as_str().into();
+    }
+    if !answer.calls.is_empty() {
+        message["tool_calls"] = answer.calls.iter().map(call).collect();
+        if answer.text.is_empty() {
+            message["content"] = Value::Null;
+        }
+    }
+    message
+}
+
+/// What a call adds to a message.
+pub(super) fn call_delta(number: usize, made: &ToolCall) -> Value {
+    let mut call = call(made);
+    call["index"] = number.into();
+    json!({"tool_calls": [call]})
 }
 
 fn call(call: &ToolCall) -> Value {

@@ -5,6 +5,8 @@
 //! out without a word.
 
 mod anthropic;
+#[cfg(test)]
+mod call_tests;
 mod chat;
 mod completions;
 mod documents;

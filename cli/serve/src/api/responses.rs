@@ -143,7 +143,7 @@ fn refuse_truncation(fields: &mut Fields) -> Result<(), ApiError> {
 }
 
 /// What a response is about.
-struct Head {
+pub(super) struct Head {
     id: String,
     /// Of the message, and of what the model has thought.
     item: String,
@@ -160,6 +160,23 @@ struct Head {
 }
 
 impl Head {
+    #[cfg(test)]
+    pub(super) fn of_test() -> Head {
+        Head {
+            id: new_id("resp_"),
+            item: new_id("msg_"),
+            thinking: new_id("rs_"),
+            created: now(),
+            model: "needle".to_owned(),
+            prompt: 25,
+            instructions: None,
+            limit: None,
+            shape: json!({"type": "text"}),
+            tools: json!([]),
+            sampling: SamplerOptions::greedy(),
+        }
+    }
+
     /// A response at a moment.
     fn response(&self, status: &str, output: Value) -> Value {
         let SamplerOptions { temperature, top_p, presence_penalty, frequency_penalty, .. } = &self.sampling;
@@ -216,7 +233,7 @@ impl Head {
         response
     }
 
-    fn whole(&self, whole: &Whole) -> Value {
+    pub(super) fn whole(&self, whole: &Whole) -> Value {
         let Some(answer) = whole.answers.first() else { return self.response("completed", json!([])) };
         let mut output = Vec::new();
         if !answer.thinking.is_empty() {
@@ -293,7 +310,7 @@ impl Kind {
 }
 
 /// The events of a stream.
-struct Stream {
+pub(super) struct Stream {
     head: Head,
     cached: usize,
     /// How many events were sent.
@@ -307,7 +324,7 @@ struct Stream {
 }
 
 impl Stream {
-    fn new(head: Head) -> Stream {
+    pub(super) fn new(head: Head) -> Stream {
         Stream { head, cached: 0, sent: 0, open: None, output: Vec::new(), answer: None }
     }
 

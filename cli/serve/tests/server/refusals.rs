@@ -23,6 +23,8 @@ fn a_field_that_might_change_the_answer_is_refused_by_its_name() {
     let asked = || question(QUESTION);
     let fields = [
         ("tools", json!([{"type": "function"}])),
+        // The template of the embedded model knows none.
+        ("tools", json!([{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}])),
         ("mirostat", json!(2)),
         ("response_format", json!({"type": "json_schema", "json_schema": {"schema": {"not": {}}}})),
         ("tool_choice", json!("required")),
@@ -40,12 +42,14 @@ fn a_field_that_might_change_the_answer_is_refused_by_its_name() {
         assert!(message.contains(name), "{message}");
     }
     let nested = [
-        (json!({"role": "tool", "content": "x"}), "messages[0].role"),
+        (json!({"role": "tool", "content": "x"}), "messages[0].tool_call_id"),
+        (json!({"role": "tool", "tool_call_id": "a", "content": "x"}), "messages[0]"),
+        (json!({"role": "stranger", "content": "x"}), "messages[0].role"),
         (
             json!({"role": "user", "content": [{"type": "image_url", "image_url": {}}]}),
             "messages[0].content[0].type",
         ),
-        (json!({"role": "user", "content": "x", "tool_calls": [1]}), "messages[0].tool_calls"),
+        (json!({"role": "user", "content": "x", "tool_calls": [1]}), "messages[0].tool_calls[0]"),
         (json!({"role": "user", "content": 5}), "messages[0].content"),
         (json!({"content": "x"}), "messages[0].role"),
     ];

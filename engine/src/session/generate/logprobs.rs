@@ -4,7 +4,7 @@
 /// A token and how likely the model finds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogProb {
-    /// The token. [`Tokenizer::decode`](models::tokenizer::Tokenizer::decode) has its bytes.
+    /// The token. [`Tokenizer::written_bytes`](models::tokenizer::Tokenizer::written_bytes) has its bytes.
     pub token: u32,
     /// The natural logarithm of its probability, 0 or less.
     pub logprob: f32,

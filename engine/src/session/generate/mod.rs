@@ -218,6 +218,7 @@ pub fn generate(
 ///         assert_eq!(logprobs.top.len(), 2);
 ///         // The most likely token is taken.
 ///         assert_eq!(logprobs.token, logprobs.top[0]);
+///         assert!(tokenizer.written_bytes(logprobs.token.token).is_some());
 ///     }
 ///     ControlFlow::Continue(())
 /// })?;

@@ -16,8 +16,8 @@ use thiserror::Error;
 use crate::model::grammar_tokens::GrammarTokens;
 use crate::{ChatFormat, Hint};
 
-/// Bytes of a grammar's text.
-const MAX_BYTES: usize = 256 << 10;
+/// Bytes of the text of a grammar or a regular expression.
+const MAX_BYTES: usize = 64 << 10;
 /// Bytes of stack for compiling: references of schemas and rules of grammars follow each other.
 const STACK_BYTES: usize = 64 << 20;
 
@@ -141,14 +141,14 @@ impl Constraint {
     /// an answer is text.
     pub fn grammar(format: &ChatFormat, grammar: &str) -> Result<Constraint, ConstraintError> {
         if grammar.contains("::=") {
-            let what = "this is GBNF; longhand reads Lark".into();
+            let what = "this is GBNF, not Lark".into();
             return Err(ConstraintError::Grammar { what });
         }
         if grammar.contains("%json") {
             let what = "a JSON schema in a grammar is not supported".into();
             return Err(ConstraintError::Grammar { what });
         }
-        check_size(grammar)?;
+        check_size(grammar, MAX_BYTES)?;
         Constraint::compile(format, TopLevelGrammar::from_lark(grammar.to_owned()), of_grammar)
     }
 
@@ -158,7 +158,7 @@ impl Constraint {
     /// # Errors
     /// Where the expression is wrong, or too large.
     pub fn regex(format: &ChatFormat, regex: &str) -> Result<Constraint, ConstraintError> {
-        check_size(regex)?;
+        check_size(regex, MAX_BYTES)?;
         Constraint::compile(format, TopLevelGrammar::from_regex(regex), of_grammar)
     }
 
@@ -192,13 +192,9 @@ impl Constraint {
     }
 }
 
-fn check_size(text: &str) -> Result<(), ConstraintError> {
-    match text.len() > MAX_BYTES {
-        true => Err(ConstraintError::TooComplex {
-            what: format!("it has {} bytes, and at most {MAX_BYTES} are compiled", text.len()),
-        }),
-        false => Ok(()),
-    }
+fn check_size(text: &str, max: usize) -> Result<(), ConstraintError> {
+    let what = || format!("it has {} bytes, and at most {max} are compiled", text.len());
+    if text.len() > max { Err(ConstraintError::TooComplex { what: what() }) } else { Ok(()) }
 }
 
 /// What is wrong with a schema.
@@ -233,9 +229,10 @@ fn of_grammar(error: String) -> ConstraintError {
 /// Where an error of llguidance is about a limit, or a fault of its own.
 fn too_complex(line: &str) -> Option<ConstraintError> {
     let is_fault = line.starts_with("panic: ");
-    let is_limit = ["too large", "too many", "Too many", "too complex", "exceeded", "is max", "max is"]
-        .iter()
-        .any(|words| line.contains(words));
+    let is_limit =
+        ["too large", "too big", "too many", "Too many", "too complex", "exceeded", "is max", "max is"]
+            .iter()
+            .any(|words| line.contains(words));
     let what = if is_fault { "it cannot be compiled".to_owned() } else { line.to_owned() };
     (is_fault || is_limit).then_some(ConstraintError::TooComplex { what })
 }

@@ -6,16 +6,18 @@ use std::collections::HashMap;
 use regex_syntax::hir::{Class, Hir, HirKind};
 use serde_json::{Map, Number, Value, json};
 
-use super::ConstraintError;
+use super::{ConstraintError, check_size};
 
 /// Bytes of a schema's text.
-const MAX_BYTES: usize = 256 << 10;
+const MAX_BYTES: usize = 128 << 10;
 /// Schemas within a schema.
-const MAX_SCHEMAS: usize = 10_000;
+const MAX_SCHEMAS: usize = 5_000;
 /// Schemas within each other, references included.
 const MAX_DEPTH: usize = 150;
-/// Properties of an object: each is a row of the parser.
+/// Properties of an object, and names that it requires: each is a row of the parser, and is compared with all others.
 const MAX_PROPERTIES: usize = 500;
+/// Patterns of names of an object: each is compared with all others.
+const MAX_PATTERNS: usize = 16;
 /// Schemas after alternatives are combined with each other. Each takes hundreds of bytes.
 const MAX_COMBINED: u64 = 200_000;
 /// Integers beyond are rounded.
@@ -24,8 +26,9 @@ const MAX_INTEGER: u64 = 1 << 53;
 const MAX_DIGITS: usize = 20;
 /// Decimals of `multipleOf`.
 const MAX_DECIMALS: usize = 6;
-/// The product of all values of `multipleOf`, without their decimal points: a lexer has as many states.
-const MAX_MULTIPLES: f64 = 100_000.0;
+/// The sum of all values of `multipleOf`, and the product of those that hold at once, without their decimal points: a lexer has
+/// as many states.
+const MAX_MULTIPLES: u64 = 100_000;
 
 /// Bounds, and those that exclude their value.
 const BOUNDS: [[&str; 2]; 2] = [["minimum", "exclusiveMinimum"], ["maximum", "exclusiveMaximum"]];
@@ -56,16 +59,13 @@ const REFUSED: &[&str] = &[
 
 /// A schema, checked, in the form in which llguidance compiles it.
 pub(super) fn prepare(text: &str) -> Result<Value, ConstraintError> {
-    if text.len() > MAX_BYTES {
-        let what = format!("it has {} bytes, and at most {MAX_BYTES} are compiled", text.len());
-        return Err(ConstraintError::TooComplex { what });
-    }
+    check_size(text, MAX_BYTES)?;
     let mut root: Value =
         serde_json::from_str(text).map_err(|error| ConstraintError::Json { what: error.to_string() })?;
     if root == Value::Bool(true) {
         root = json!({});
     }
-    let mut check = Check { root: &root, references: HashMap::new(), schemas: 0, multiples: Vec::new() };
+    let mut check = Check { root: &root, references: HashMap::new(), schemas: 0, multiples: 0 };
     check.schema(&root, "#", 0)?;
     let mut budget = MAX_SCHEMAS - check.schemas;
     rewrite(&mut root, &mut |keywords| {
@@ -88,25 +88,30 @@ struct Cost {
     size: u64,
     /// Alternatives in it, with each of which another schema is combined.
     options: u64,
+    /// The product of values of `multipleOf` that may hold at once.
+    multiples: u64,
 }
 
 impl Cost {
-    const ONE: Cost = Cost { size: 1, options: 1 };
+    const NONE: Cost = Cost { size: 0, options: 0, multiples: 1 };
+    const ONE: Cost = Cost { size: 1, options: 1, multiples: 1 };
 
     /// Of one or the other.
     fn or(self, other: Cost) -> Cost {
         Cost {
             size: self.size.saturating_add(other.size),
             options: self.options.saturating_add(other.options),
+            multiples: self.multiples.max(other.multiples),
         }
     }
 
     /// Of both at once.
     fn and(self, other: Cost) -> Cost {
-        let times = |size: u64, options: u64| size.saturating_mul(options);
+        let times = u64::saturating_mul;
         Cost {
             size: times(self.size, other.options).saturating_add(times(other.size, self.options)),
             options: times(self.options, other.options),
+            multiples: times(self.multiples, other.multiples),
         }
     }
 }
@@ -116,8 +121,8 @@ struct Check<'a> {
     /// The cost of what references name; while that is looked at, one.
     references: HashMap<&'a str, Cost>,
     schemas: usize,
-    /// Values of `multipleOf`, without their decimal points, each once.
-    multiples: Vec<u64>,
+    /// The sum of values of `multipleOf`.
+    multiples: u64,
 }
 
 impl<'a> Check<'a> {
@@ -141,7 +146,8 @@ impl<'a> Check<'a> {
         if keywords.get("uniqueItems").is_some_and(|unique| *unique != Value::Bool(false)) {
             return Err(refuse("the keyword \"uniqueItems\" is not supported"));
         }
-        self.numbers(keywords).map_err(|what| refuse(&what))?;
+        self.names(keywords)?;
+        let multiple = self.numbers(keywords).map_err(|what| refuse(&what))?;
         let of_names = keywords.get("patternProperties").and_then(Value::as_object);
         let of_names = of_names.into_iter().flat_map(Map::keys).map(String::as_str);
         let patterns = keywords.get("pattern").and_then(Value::as_str).into_iter().chain(of_names);
@@ -151,14 +157,8 @@ impl<'a> Check<'a> {
                  backslashes; leave out control characters too, as in [^\"\\x00-\\x1f]"
             )));
         }
-        if let Some(Value::Object(properties)) = keywords.get("properties")
-            && properties.len() > MAX_PROPERTIES
-        {
-            let what = format!("an object has {} properties, more than {MAX_PROPERTIES}", properties.len());
-            return Err(ConstraintError::TooComplex { what });
-        }
         // All of its parts hold at once; those that stand beside each other are added.
-        let mut own = Cost { size: 1, options: 0 };
+        let mut own = Cost { size: 1, options: 0, multiples: multiple };
         let mut all = Cost::ONE;
         for (keyword, value) in keywords {
             let at = format!("{at}/{keyword}");
@@ -177,7 +177,7 @@ impl<'a> Check<'a> {
                     }
                 }
                 ("anyOf" | "oneOf", Value::Array(options)) => {
-                    let mut any = Cost { size: 0, options: 0 };
+                    let mut any = Cost::NONE;
                     for option in options {
                         any = any.or(self.schema(option, &at, depth + 1)?);
                     }
@@ -196,6 +196,9 @@ impl<'a> Check<'a> {
         }
         own.options = own.options.max(1);
         let cost = all.and(own);
+        if cost.multiples > MAX_MULTIPLES {
+            return Err(refuse("the values of multipleOf that hold at once take too many states"));
+        }
         if cost.size > MAX_COMBINED {
             return Err(ConstraintError::TooComplex {
                 what: format!("too many alternatives are combined at {at}"),
@@ -208,7 +211,7 @@ impl<'a> Check<'a> {
     fn part(&mut self, schema: &'a Value, at: &str, depth: usize) -> Result<Cost, ConstraintError> {
         let cost = self.schema(schema, at, depth + 1)?;
         Ok(match only_reference(schema) {
-            Some(_) => Cost { size: 1, options: 0 },
+            Some(_) => Cost { size: 1, options: 0, ..cost },
             None => Cost { options: if cost.options > 1 { cost.options } else { 0 }, ..cost },
         })
     }
@@ -227,8 +230,25 @@ impl<'a> Check<'a> {
         Ok(cost)
     }
 
-    /// Checks that numbers mean what they say.
-    fn numbers(&mut self, keywords: &Map<String, Value>) -> Result<(), String> {
+    /// Checks how many names an object has.
+    fn names(&self, keywords: &Map<String, Value>) -> Result<(), ConstraintError> {
+        let members = |keyword: &str| keywords.get(keyword).and_then(Value::as_object).map_or(0, Map::len);
+        let required = keywords.get("required").and_then(Value::as_array).map_or(0, Vec::len);
+        let data = ["const", "enum"].into_iter().filter_map(|keyword| keywords.get(keyword));
+        let named = members("properties").max(required).max(data.map(most_members).max().unwrap_or(0));
+        let patterns = members("patternProperties");
+        if named > MAX_PROPERTIES || patterns > MAX_PATTERNS {
+            let what = format!(
+                "an object has {named} properties and {patterns} patterns of properties; up to {MAX_PROPERTIES} and \
+                 {MAX_PATTERNS} are compiled"
+            );
+            return Err(ConstraintError::TooComplex { what });
+        }
+        Ok(())
+    }
+
+    /// Checks that numbers mean what they say. Returns the value of `multipleOf` without its decimal point, or 1.
+    fn numbers(&mut self, keywords: &Map<String, Value>) -> Result<u64, String> {
         let is_integer = keywords.get("type").is_some_and(|kind| kind == "integer");
         for [bound, exclusive] in BOUNDS {
             let excluded = match keywords.get(exclusive) {
@@ -267,14 +287,13 @@ impl<'a> Check<'a> {
                     "multipleOf is {multiple}; it must be a number above 0 with up to {MAX_DECIMALS} decimals"
                 )
             })?;
-            if !self.multiples.contains(&digits) {
-                self.multiples.push(digits);
-            }
-            if self.multiples.iter().map(|digits| *digits as f64).product::<f64>() > MAX_MULTIPLES {
+            self.multiples += digits;
+            if self.multiples > MAX_MULTIPLES {
                 return Err(format!("multipleOf: {multiple} takes too many states"));
             }
+            return Ok(digits);
         }
-        Ok(())
+        Ok(1)
     }
 }
 
@@ -315,12 +334,21 @@ fn inexact_number(value: &Value) -> Option<&Number> {
     }
 }
 
+/// The most members that an object in a value has.
+fn most_members(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.iter().map(most_members).max().unwrap_or(0),
+        Value::Object(members) => members.values().map(most_members).max().unwrap_or(0).max(members.len()),
+        _ => 0,
+    }
+}
+
 /// The digits of a number above 0 without its decimal point: 25 for 0.25.
 fn digits(number: f64) -> Option<u64> {
     let mut scaled = number;
     for _ in 0..=MAX_DECIMALS {
         if scaled.fract() == 0.0 {
-            return (1.0..=MAX_MULTIPLES).contains(&scaled).then_some(scaled as u64);
+            return (1.0..=MAX_MULTIPLES as f64).contains(&scaled).then_some(scaled as u64);
         }
         scaled *= 10.0;
     }

@@ -36,7 +36,7 @@ enum Phase {
     Before { paths: Vec<Path>, blanks: usize },
     /// So many tokens of one of these paths have come.
     OnPath { paths: Vec<Path>, came: usize },
-    /// The text of the thinking so far.
+    /// The end of the thinking so far, which may be a part of the mark behind it.
     Thinking { marks: &'static ThinkingMarks, text: Vec<u8> },
     /// The shape has begun.
     Shape,
@@ -144,10 +144,12 @@ impl<'a> ShapeState<'a> {
             }
             Phase::Thinking { marks, text } => {
                 text.extend_from_slice(self.tokenizer.token_bytes(token).unwrap_or_default());
-                if find(text, marks.ends).is_some() {
+                if find(text, marks.ends).is_none() {
+                    text.drain(..text.len().saturating_sub(marks.ends.len() - 1));
+                } else {
                     // What the marks put before an answer is the same each time.
-                    let header =
-                        marks.headers.iter().find_map(|header| path(self.tokenizer, header, Then::Answer));
+                    let mut headers = marks.headers.iter();
+                    let header = headers.find_map(|header| path(self.tokenizer, header, Then::Answer));
                     self.phase = match header {
                         Some(header) => Phase::OnPath { paths: vec![header], came: 0 },
                         None => Phase::Before { paths: Vec::new(), blanks: BLANKS },
