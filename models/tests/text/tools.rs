@@ -245,10 +245,14 @@ fn what_is_no_call_is_given_back() {
     assert_eq!(hermes(text), found(&[("find", r#"{"what":"</tool_call>}"}"#)]));
     // An answer may be JSON.
     let llama = format_of("llama").1;
-    for text in ["{\"name\": \"Bob\"}", "{\"a\": [1]}", "{ no", " { no }"] {
-        let got = read(llama, [text]);
-        assert_eq!(got.iter().map(|(_, text)| text.as_str()).collect::<String>(), text);
+    for text in ["{\"name\": \"Bob\"}", "{\"a\": [1]}", "{ no", " { no }", "{\"name\": \"find\""] {
+        assert_eq!(read(llama, [text]), found(&[("", text)]));
+        assert_eq!(hermes(text), found(&[("", text)]));
     }
+    let unmarked = "{\"name\": \"find\", \"arguments\": {\"what\": \"a lamp\", \"most\": 3}}";
+    assert_eq!(hermes(unmarked), found(&[FIND]));
+    let unknown = "{\"name\": \"rob\", \"arguments\": {}}";
+    assert_eq!(hermes(unknown), found(&[("! there is no function \"rob\"", unknown)]));
     let two = "{\"name\": \"stop\", \"parameters\": {}}; {\"name\": \"stop\", \"parameters\": {}}";
     assert_eq!(read(llama, [two]), found(&[("stop", "{}"), ("stop", "{}")]));
     // Headers of other messages belong to no text.
@@ -328,6 +332,17 @@ fn a_template_without_tools_refuses_them() {
     let no_result = with_calls(&each("{{ f | tojson }}"))
         .replace("{{ m.content }}", "{% if m.role != 'tool' %}{{ m.content }}{% endif %}");
     assert!(lost(&no_result, &messages).contains("leaves out result 1 of a tool"));
+    // The same where a template decides by what messages contain.
+    let inspects = with_calls("").replace("<|im_end|>", "{{ '!' if '?' in m.content else '.' }}");
+    assert!(lost(&inspects, &messages).contains("leaves out the call of \"find\" in answer 1"));
+    let inspected = template(&inspects).with_tools(&tools()).expect("knows tools");
+    let prompt = inspected.prompt(&messages[..1], true).expect("renders");
+    assert!(prompt.unprotected_reason().is_some() && prompt.text.contains("<tools>"));
+    assert!(
+        template("{{ '!' if '?' in messages[0].content }}{{ messages[0].content }}")
+            .with_tools(&tools())
+            .is_err()
+    );
     let no_descriptions =
         "{% for tool in tools or [] %}{{ tool.function.name }}{% endfor %}{{ messages[0].content }}";
     let error =

@@ -186,6 +186,10 @@ impl ToolStream {
                     self.phase = Phase::BETWEEN;
                     return true;
                 }
+                // Without a mark and without arguments it is another object.
+                Err(_) if is_object && !has_arguments(&self.held[start..start + length]) => {
+                    (length, String::new())
+                }
                 Err(why) => (length, why),
             },
             Err(Stop::Incomplete) if !is_end => {
@@ -231,10 +235,15 @@ fn starts_with(marks: [&[&'static str]; 2], text: &str) -> Option<&'static str> 
     marks.filter(|mark| text.starts_with(mark)).max_by_key(|mark| mark.len())
 }
 
-/// Bytes of the longest suffix of `text` that is a proper prefix of `mark`.
-fn overlap(text: &str, mark: &str) -> usize {
+/// Bytes of the longest suffix of `text` that is a proper prefix of `mark`. A stream holds them back.
+pub fn overlap(text: &str, mark: &str) -> usize {
     let mut starts = mark.char_indices().rev().map(|(at, _)| at);
-    starts.find(|at| text.ends_with(&mark[..*at])).unwrap_or(0)
+    starts.find(|&at| text.ends_with(&mark[..at])).unwrap_or(0)
+}
+
+/// Whether the text of an object has arguments of a call.
+fn has_arguments(object: &str) -> bool {
+    ["\"arguments\"", "\"parameters\""].iter().any(|key| object.contains(key))
 }
 
 fn push_text(pieces: &mut Vec<ToolPiece>, text: &str) {
