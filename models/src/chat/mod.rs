@@ -471,7 +471,7 @@ impl ChatTemplate {
         };
         let suffix = masked.locate(tail, &text).map(|located| {
             let text = text[located.start..].to_owned();
-            Prompt::protected(text, located.from_start(), &masked.fields, false)
+            Prompt::protected(text, located.in_its_text(), &masked.fields, false)
         });
         // White space before the answer may differ: some templates put a space there, which is part of the
         // answer's first token.

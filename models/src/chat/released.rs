@@ -127,7 +127,7 @@ fn released_templates_render_tools_as_in_transformers() {
 }
 
 /// The calls that a stream reads in what a template writes for the last of these messages.
-fn read_back(template: &ChatTemplate, format: ToolFormat, messages: &[Message]) -> Vec<ToolCall> {
+fn read_back(template: &ChatTemplate, format: &ToolFormat, messages: &[Message]) -> Vec<ToolCall> {
     let text =
         |messages: &[Message], generation| template.prompt(messages, generation).map(|prompt| prompt.text);
     let before = text(&messages[..messages.len() - 1], true).expect("renders");
@@ -156,7 +156,7 @@ fn calls_that_released_templates_write_are_read_back() {
     for (name, template, texts) in released {
         let format = ToolFormat::of(&template).expect("no limit is exceeded");
         let writes_calls = !texts[2].is_null();
-        println!("{name}: {}", format.map_or("-".to_owned(), |format| format!("{format:?}")));
+        println!("{name}: {}", format.as_ref().map_or("-".to_owned(), |format| format!("{format:?}")));
         let Some(format) = format.filter(|_| writes_calls) else { continue };
         for case in cases.iter().zip(&texts).filter(|(_, text)| !text.is_null()).map(|(case, _)| case) {
             let tools = Tools::new(case["tools"].as_array().expect("tools").clone()).expect("tools");
@@ -166,7 +166,7 @@ fn calls_that_released_templates_write_are_read_back() {
                 continue;
             };
             let template = template.with_tools(&tools).expect("knows tools");
-            let read = read_back(&template, format, &messages[..=answer]);
+            let read = read_back(&template, &format, &messages[..=answer]);
             let plain = |call: &ToolCall| (call.name.clone(), call.object());
             let same = read.iter().map(plain).eq(messages[answer].tool_calls.iter().map(plain));
             compared += 1;
