@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use models::chat::{ChatTemplate, Message};
+use models::chat::{ChatTemplate, Message, ToolFormat};
 use models::embedded;
 use models::gguf::write::{GgufWriter, MetaValue};
 use models::gguf::{Array, GgufFile, Value};
@@ -208,7 +208,7 @@ pub fn chat_template(input: &[u8]) {
     let messages: Vec<Message> =
         parts.enumerate().map(|(i, content)| Message::new(role(i), content)).collect();
     let used = ChatTemplate::new(Some(&source), &TOKENIZER).and_then(|template| {
-        let _ = template.next_turn(&messages);
+        let _ = (template.next_turn(&messages), ToolFormat::of(&template));
         template.prompt(&messages, true)?.encode(&TOKENIZER)
     });
     if let Err(error) = used {

@@ -1,9 +1,9 @@
 //! `longhand serve`: conversations with a loaded model for other programs, by HTTP, in the forms of OpenAI's, Anthropic's and
 //! llama.cpp's interfaces.
 //!
-//! - [`service`] has the conversations: sessions, who waits for one, who computes next. It knows nothing of HTTP.
-//! - [`api`] turns requests into work for the service, and its events into answers, one file for each interface.
-//! - [`http`] has connections, what may be asked by whom, and the shape of errors.
+//! - `service` has the conversations: sessions, who waits for one, who computes next. It knows nothing of HTTP.
+//! - `api` turns requests into work for the service, and its events into answers, one file for each interface.
+//! - `http` has connections, what may be asked by whom, and the shape of errors.
 //!
 //! A caller of the library like any other. It knows nothing of terminals, never prints and never exits.
 //!

@@ -35,7 +35,7 @@ pub use self::thinking::{
     THINKING_BEGINS, THINKING_ENDS, THINKING_MARKS, ThinkingMarks, ThinkingParts, headers, may_think,
     thinking_parts, without_header,
 };
-pub use self::tools::{ToolFormat, ToolPiece, ToolStream, Tools, ToolsError};
+pub use self::tools::{ToolFormat, ToolPiece, ToolStream, Tools, ToolsError, overlap};
 use crate::gguf::{GgufFile, Value};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 
@@ -471,7 +471,7 @@ impl ChatTemplate {
         };
         let suffix = masked.locate(tail, &text).map(|located| {
             let text = text[located.start..].to_owned();
-            Prompt::protected(text, located.from_start(), &masked.fields, false)
+            Prompt::protected(text, located.in_its_text(), &masked.fields, false)
         });
         // White space before the answer may differ: some templates put a space there, which is part of the
         // answer's first token.

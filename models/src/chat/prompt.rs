@@ -56,8 +56,8 @@ impl Located {
         Some(())
     }
 
-    /// The same in the text from the start on.
-    pub(super) fn from_start(self) -> Located {
+    /// The same in the part of the text that was looked at.
+    pub(super) fn in_its_text(self) -> Located {
         let shifted = |ranges: Vec<Range<usize>>| {
             ranges.into_iter().map(|range| range.start - self.start..range.end - self.start).collect()
         };

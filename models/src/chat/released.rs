@@ -38,8 +38,15 @@ fn case(value: &Value) -> Case {
     }
 }
 
-/// A golden file, and the released templates of this version: their names, their texts, and the hashes of what they render.
-fn golden(compressed: &[u8]) -> Option<(Vec<Value>, Vec<(String, ChatTemplate, Vec<Value>)>)> {
+/// A template of the version that was rendered, and the hashes of its texts, one for each case.
+struct Released {
+    name: String,
+    template: ChatTemplate,
+    texts: Vec<Value>,
+}
+
+/// The cases of a golden file, and the released templates that are there.
+fn golden(compressed: &[u8]) -> Option<(Vec<Value>, Vec<Released>)> {
     let Some(folder) = std::env::var_os("LONGHAND_TEMPLATES") else {
         println!("skipped: LONGHAND_TEMPLATES names no folder");
         return None;
@@ -60,7 +67,8 @@ fn golden(compressed: &[u8]) -> Option<(Vec<Value>, Vec<(String, ChatTemplate, V
         }
         let template =
             ChatTemplate::at(Some(&source), &tokenizer, now).unwrap_or_else(|e| panic!("{name}: {e}"));
-        released.push((name.to_owned(), template, entry["texts"].as_array().expect("hashes").clone()));
+        let texts = entry["texts"].as_array().expect("hashes").clone();
+        released.push(Released { name: name.to_owned(), template, texts });
     }
     Some((list("cases"), released))
 }
@@ -70,7 +78,7 @@ fn released_templates_render_as_in_transformers() {
     let Some((cases, released)) = golden(include_bytes!("released.json.br")) else { return };
     let cases: Vec<Case> = cases.iter().map(case).collect();
     let (mut compared, mut wrong) = (0, Vec::new());
-    for (name, template, texts) in released {
+    for Released { name, template, texts } in released {
         for (case, want) in cases.iter().zip(&texts) {
             let mut template = template.clone();
             let flags = case.flags.iter().map(|(flag, on)| (flag.to_string(), Variable::Flag(*on)));
@@ -109,7 +117,7 @@ fn message(value: &Value) -> Message {
 fn released_templates_render_tools_as_in_transformers() {
     let Some((cases, released)) = golden(include_bytes!("released_tools.json.br")) else { return };
     let (mut compared, mut wrong) = (0, Vec::new());
-    for (name, template, texts) in released {
+    for Released { name, template, texts } in released {
         for (case, want) in cases.iter().zip(&texts) {
             let tools = Tools::new(case["tools"].as_array().expect("tools").clone()).expect("tools");
             let messages: Vec<Message> =
@@ -127,7 +135,7 @@ fn released_templates_render_tools_as_in_transformers() {
 }
 
 /// The calls that a stream reads in what a template writes for the last of these messages.
-fn read_back(template: &ChatTemplate, format: ToolFormat, messages: &[Message]) -> Vec<ToolCall> {
+fn read_back(template: &ChatTemplate, format: &ToolFormat, messages: &[Message]) -> Vec<ToolCall> {
     let text =
         |messages: &[Message], generation| template.prompt(messages, generation).map(|prompt| prompt.text);
     let before = text(&messages[..messages.len() - 1], true).expect("renders");
@@ -153,10 +161,10 @@ fn read_back(template: &ChatTemplate, format: ToolFormat, messages: &[Message]) 
 fn calls_that_released_templates_write_are_read_back() {
     let Some((cases, released)) = golden(include_bytes!("released_tools.json.br")) else { return };
     let (mut compared, mut wrong) = (0, Vec::new());
-    for (name, template, texts) in released {
+    for Released { name, template, texts } in released {
         let format = ToolFormat::of(&template).expect("no limit is exceeded");
         let writes_calls = !texts[2].is_null();
-        println!("{name}: {}", format.map_or("-".to_owned(), |format| format!("{format:?}")));
+        println!("{name}: {}", format.as_ref().map_or("-".to_owned(), |format| format!("{format:?}")));
         let Some(format) = format.filter(|_| writes_calls) else { continue };
         for case in cases.iter().zip(&texts).filter(|(_, text)| !text.is_null()).map(|(case, _)| case) {
             let tools = Tools::new(case["tools"].as_array().expect("tools").clone()).expect("tools");
@@ -166,7 +174,7 @@ fn calls_that_released_templates_write_are_read_back() {
                 continue;
             };
             let template = template.with_tools(&tools).expect("knows tools");
-            let read = read_back(&template, format, &messages[..=answer]);
+            let read = read_back(&template, &format, &messages[..=answer]);
             let plain = |call: &ToolCall| (call.name.clone(), call.object());
             let same = read.iter().map(plain).eq(messages[answer].tool_calls.iter().map(plain));
             compared += 1;

@@ -145,7 +145,7 @@ fn format_of(name: &str) -> (ChatTemplate, ToolFormat) {
 }
 
 /// What a stream finds, with the pieces of text joined: texts, calls as name and arguments, and what is malformed.
-fn read<'a>(format: ToolFormat, pieces: impl IntoIterator<Item = &'a str>) -> Vec<(String, String)> {
+fn read<'a>(format: &ToolFormat, pieces: impl IntoIterator<Item = &'a str>) -> Vec<(String, String)> {
     let mut stream = ToolStream::new(format, tools());
     let mut found: Vec<ToolPiece> = pieces.into_iter().flat_map(|piece| stream.push(piece)).collect();
     found.extend(stream.finish());
@@ -184,13 +184,13 @@ fn calls_of_each_family_are_read_however_they_are_split() {
         if !before.is_empty() {
             want.insert(0, ("", "I look."));
         }
-        assert_eq!(read(format, [answer.as_str()]), found(&want), "{name}");
+        assert_eq!(read(&format, [answer.as_str()]), found(&want), "{name}");
         let characters: Vec<String> = answer.chars().map(String::from).collect();
         for step in 1..characters.len() {
             let pieces: Vec<String> = characters.chunks(step).map(|piece| piece.concat()).collect();
-            assert_eq!(read(format, pieces.iter().map(String::as_str)), found(&want), "{name} by {step}");
+            assert_eq!(read(&format, pieces.iter().map(String::as_str)), found(&want), "{name} by {step}");
         }
-        assert_eq!(read(format, ["Yes, <b>. ", "{1}"]), found(&[("", "Yes, <b>. {1}")]), "{name}");
+        assert_eq!(read(&format, ["Yes, <b>. ", "{1}"]), found(&[("", "Yes, <b>. {1}")]), "{name}");
     }
 }
 
@@ -213,16 +213,19 @@ fn what_a_template_writes_is_read_back() {
             assert_eq!(all.unprotected_reason(), None, "{name}");
             let answer = all.text.strip_prefix(&prompt).expect("continues").trim_end();
             let answer = answer.strip_suffix("<|im_end|>").expect("ends");
+            // What begins a call of any function.
+            let opening = format.opening().unwrap_or_else(|| panic!("{name}: no opening"));
+            assert!(answer.starts_with(&(opening.to_owned() + &some[0].name)), "{name}: {opening}");
             let want: Vec<_> =
                 some.iter().map(|call| (call.name.clone(), call.arguments().to_owned())).collect();
-            assert_eq!(read(format, [answer]), want, "{name}");
+            assert_eq!(read(&format, [answer]), want, "{name}");
         }
     }
 }
 
 #[test]
 fn what_is_no_call_is_given_back() {
-    let hermes = |text: &str| read(format_of("hermes").1, [text]);
+    let hermes = |text: &str| read(&format_of("hermes").1, [text]);
     let unknown = "<tool_call>\n{\"name\": \"rob\", \"arguments\": {}}\n</tool_call>";
     let (block, rest) = unknown.split_at(unknown.find("\n</").expect("an end"));
     let got = hermes(unknown);
@@ -245,18 +248,22 @@ fn what_is_no_call_is_given_back() {
     assert_eq!(hermes(text), found(&[("find", r#"{"what":"</tool_call>}"}"#)]));
     // An answer may be JSON.
     let llama = format_of("llama").1;
-    for text in ["{\"name\": \"Bob\"}", "{\"a\": [1]}", "{ no", " { no }"] {
-        let got = read(llama, [text]);
-        assert_eq!(got.iter().map(|(_, text)| text.as_str()).collect::<String>(), text);
+    for text in ["{\"name\": \"Bob\"}", "{\"a\": [1]}", "{ no", " { no }", "{\"name\": \"find\""] {
+        assert_eq!(read(&llama, [text]), found(&[("", text)]));
+        assert_eq!(hermes(text), found(&[("", text)]));
     }
+    let unmarked = "{\"name\": \"find\", \"arguments\": {\"what\": \"a lamp\", \"most\": 3}}";
+    assert_eq!(hermes(unmarked), found(&[FIND]));
+    let unknown = "{\"name\": \"rob\", \"arguments\": {}}";
+    assert_eq!(hermes(unknown), found(&[("! there is no function \"rob\"", unknown)]));
     let two = "{\"name\": \"stop\", \"parameters\": {}}; {\"name\": \"stop\", \"parameters\": {}}";
-    assert_eq!(read(llama, [two]), found(&[("stop", "{}"), ("stop", "{}")]));
+    assert_eq!(read(&llama, [two]), found(&[("stop", "{}"), ("stop", "{}")]));
     // Headers of other messages belong to no text.
     let harmony =
         "Wait.<|end|><|start|>assistant<|channel|>commentary to=functions.stop<|message|>{}<|call|>";
-    assert_eq!(read(format_of("harmony").1, [harmony]), found(&[("", "Wait."), ("stop", "{}")]));
+    assert_eq!(read(&format_of("harmony").1, [harmony]), found(&[("", "Wait."), ("stop", "{}")]));
     let group = "<｜tool▁calls▁begin｜> none";
-    let got = read(format_of("deepseek").1, [group]);
+    let got = read(&format_of("deepseek").1, [group]);
     assert_eq!(got, found(&[("! no call follows", "<｜tool▁calls▁begin｜> "), ("", "none")]));
 }
 
@@ -282,7 +289,7 @@ fn nothing_depends_on_the_split_of_random_texts() {
                     _ => text.extend(&characters[a.min(b)..a.max(b)]),
                 }
             }
-            let whole = read(format, [text.as_str()]);
+            let whole = read(&format, [text.as_str()]);
             for _ in 0..4 {
                 let mut pieces = vec![String::new()];
                 for c in text.chars() {
@@ -291,7 +298,7 @@ fn nothing_depends_on_the_split_of_random_texts() {
                     }
                     pieces.last_mut().expect("one").push(c);
                 }
-                assert_eq!(read(format, pieces.iter().map(String::as_str)), whole, "{name}: {pieces:?}");
+                assert_eq!(read(&format, pieces.iter().map(String::as_str)), whole, "{name}: {pieces:?}");
             }
         }
     }
@@ -328,6 +335,17 @@ fn a_template_without_tools_refuses_them() {
     let no_result = with_calls(&each("{{ f | tojson }}"))
         .replace("{{ m.content }}", "{% if m.role != 'tool' %}{{ m.content }}{% endif %}");
     assert!(lost(&no_result, &messages).contains("leaves out result 1 of a tool"));
+    // The same where a template decides by what messages contain.
+    let inspects = with_calls("").replace("<|im_end|>", "{{ '!' if '?' in m.content else '.' }}");
+    assert!(lost(&inspects, &messages).contains("leaves out the call of \"find\" in answer 1"));
+    let inspected = template(&inspects).with_tools(&tools()).expect("knows tools");
+    let prompt = inspected.prompt(&messages[..1], true).expect("renders");
+    assert!(prompt.unprotected_reason().is_some() && prompt.text.contains("<tools>"));
+    assert!(
+        template("{{ '!' if '?' in messages[0].content }}{{ messages[0].content }}")
+            .with_tools(&tools())
+            .is_err()
+    );
     let no_descriptions =
         "{% for tool in tools or [] %}{{ tool.function.name }}{% endfor %}{{ messages[0].content }}";
     let error =

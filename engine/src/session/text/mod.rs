@@ -5,6 +5,8 @@ mod thinking;
 
 use std::borrow::Cow;
 
+use models::chat::overlap;
+
 pub use thinking::{BegunThinking, Split, ThinkingStream, begun_thinking, split_thinking};
 
 /// Decodes UTF-8 that arrives in arbitrary pieces.
@@ -99,12 +101,6 @@ impl TextStream {
         let held = self.held.split_off(self.held.len() - overlap);
         std::mem::replace(&mut self.held, held)
     }
-}
-
-/// Bytes of the longest suffix of `text` that is a proper prefix of `stop`.
-fn overlap(text: &str, stop: &str) -> usize {
-    let mut starts = stop.char_indices().rev().map(|(at, _)| at);
-    starts.find(|&at| text.ends_with(&stop[..at])).unwrap_or(0)
 }
 
 /// Replaces control characters by visible ones. C0 and DEL become control pictures (␛ for ESC). C1,

@@ -192,7 +192,7 @@ impl ThinkingStream {
             self.phase = ThinkingPhase::AnswerBegins;
             return;
         }
-        let possible = super::overlap(&self.held, mark);
+        let possible = chat::overlap(&self.held, mark);
         let end = self.held[..self.held.len() - possible].trim_end().len();
         let held = self.held.split_off(end);
         split.thinking = std::mem::replace(&mut self.held, held);

@@ -8,8 +8,11 @@ use super::{ChatError, ChatTemplate, Message, ToolCall, ToolPiece, ToolStream, T
 use crate::tokenizer::Tokenizer;
 
 /// A way to write calls of functions in answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ToolFormat(&'static Syntax);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolFormat {
+    syntax: &'static Syntax,
+    opening: Option<String>,
+}
 
 /// What is rendered.
 const FUNCTION: &str = "find_lamp";
@@ -46,14 +49,17 @@ impl ToolFormat {
             Err(_) => return Ok(None),
         };
         let same = before.bytes().zip(text.bytes()).take_while(|(a, b)| a == b).count();
-        Ok(ALL.iter().map(ToolFormat).find(|format| format.reads(&text, same, &tools, &call)))
+        let opening = text.strip_prefix(&before).and_then(|answer| answer.split_once(FUNCTION));
+        let opening = opening.map(|(opening, _)| opening.to_owned());
+        let mut formats = ALL.iter().map(|syntax| ToolFormat { syntax, opening: opening.clone() });
+        Ok(formats.find(|format| format.reads(&text, same, &tools, &call)))
     }
 
     /// Whether it reads this call, and nothing else, in a text whose first `same` bytes are before the answer. A part of
     /// these may be the answer's: a prompt can end with the beginning of a mark.
-    fn reads(self, text: &str, same: usize, tools: &Tools, call: &ToolCall) -> bool {
+    fn reads(&self, text: &str, same: usize, tools: &Tools, call: &ToolCall) -> bool {
         let behind = text.char_indices().map(|(at, _)| at).find(|at| *at >= same);
-        let marks = self.0.begins.iter().chain(self.0.groups);
+        let marks = self.syntax.begins.iter().chain(self.syntax.groups);
         let from = |mark: &&str| {
             let found = text.match_indices(*mark).map(|(at, _)| at);
             found.filter(|at| at + mark.len() > same).min()
@@ -70,8 +76,8 @@ impl ToolFormat {
 
     /// The control tokens of which the marks of calls consist. Their texts must be part of the text that a [`ToolStream`]
     /// gets, although they are not otherwise part of answers.
-    pub fn control_tokens(self, tokenizer: &Tokenizer) -> Vec<u32> {
-        let marks: Vec<&str> = self.0.marks().collect();
+    pub fn control_tokens(&self, tokenizer: &Tokenizer) -> Vec<u32> {
+        let marks: Vec<&str> = self.syntax.marks().collect();
         tokenizer
             .control_tokens()
             .filter(|(_, text)| marks.iter().any(|mark| mark.contains(text)))
@@ -79,7 +85,14 @@ impl ToolFormat {
             .collect()
     }
 
-    pub(super) fn syntax(self) -> &'static Syntax {
-        self.0
+    /// What stands between a prompt and the name of the first function that is called: the answer is a call where a prompt is
+    /// continued with it, and with a name behind it a call of that function. It is the beginning of the answer then, for a
+    /// [`ToolStream`] too, and its marks are control tokens. `None` where the template changes the end of the prompt.
+    pub fn opening(&self) -> Option<&str> {
+        self.opening.as_deref()
+    }
+
+    pub(super) fn syntax(&self) -> &'static Syntax {
+        self.syntax
     }
 }

@@ -9,5 +9,5 @@ mod syntax;
 
 pub use self::definitions::{Tools, ToolsError};
 pub use self::format::ToolFormat;
-pub use self::stream::{ToolPiece, ToolStream};
+pub use self::stream::{ToolPiece, ToolStream, overlap};
 use super::{ChatError, ChatTemplate, Message, ToolCall};

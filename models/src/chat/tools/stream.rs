@@ -29,7 +29,7 @@ pub enum ToolPiece {
 /// White space around calls belongs to neither. What is found does not depend on how the answer is split into pieces.
 #[derive(Debug, Clone)]
 pub struct ToolStream {
-    format: ToolFormat,
+    syntax: &'static Syntax,
     tools: Tools,
     phase: Phase,
     /// Text that may begin a call, or a call that has begun, with the white space before it.
@@ -59,8 +59,14 @@ impl Phase {
 
 impl ToolStream {
     /// For an answer in this format. Only these functions can be called.
-    pub fn new(format: ToolFormat, tools: Tools) -> ToolStream {
-        ToolStream { format, tools, phase: Phase::BETWEEN, held: String::new(), ids: Vec::new() }
+    pub fn new(format: &ToolFormat, tools: Tools) -> ToolStream {
+        ToolStream {
+            syntax: format.syntax(),
+            tools,
+            phase: Phase::BETWEEN,
+            held: String::new(),
+            ids: Vec::new(),
+        }
     }
 
     /// Takes a piece of the text. Returns what it adds.
@@ -104,7 +110,7 @@ impl ToolStream {
         pieces: &mut Vec<ToolPiece>,
         is_end: bool,
     ) -> bool {
-        let Syntax { begins, first, groups, ends, .. } = self.format.syntax();
+        let Syntax { begins, first, groups, ends, .. } = self.syntax;
         loop {
             if let Some(begin) = starts_with([*first, *begins], &self.held) {
                 let before = skipped.len();
@@ -137,7 +143,7 @@ impl ToolStream {
     }
 
     fn text(&mut self, pieces: &mut Vec<ToolPiece>, is_end: bool) -> bool {
-        let Syntax { begins, groups, .. } = self.format.syntax();
+        let Syntax { begins, groups, .. } = self.syntax;
         let marks = || [*begins, *groups].into_iter().flatten().copied();
         let found =
             marks().filter_map(|mark| Some((self.held.find(mark)?, usize::MAX - mark.len(), mark))).min();
@@ -173,7 +179,7 @@ impl ToolStream {
         // An answer may be a JSON object that is no call.
         let is_object = begin == OBJECT;
         let start = before + if is_object { 0 } else { begin.len() };
-        let syntax = self.format.syntax();
+        let syntax = self.syntax;
         let (length, why) = match parse(syntax.body, begin, &self.held[start..], &self.tools) {
             Ok(Read::Header(length)) => {
                 self.held.drain(..start + length);
@@ -185,6 +191,10 @@ impl ToolStream {
                     pieces.extend(calls.into_iter().map(ToolPiece::Call));
                     self.phase = Phase::BETWEEN;
                     return true;
+                }
+                // Without a mark and without arguments it is another object.
+                Err(_) if is_object && !has_arguments(&self.held[start..start + length]) => {
+                    (length, String::new())
                 }
                 Err(why) => (length, why),
             },
@@ -231,10 +241,15 @@ fn starts_with(marks: [&[&'static str]; 2], text: &str) -> Option<&'static str> 
     marks.filter(|mark| text.starts_with(mark)).max_by_key(|mark| mark.len())
 }
 
-/// Bytes of the longest suffix of `text` that is a proper prefix of `mark`.
-fn overlap(text: &str, mark: &str) -> usize {
+/// Bytes of the longest suffix of `text` that is a proper prefix of `mark`. A stream holds them back.
+pub fn overlap(text: &str, mark: &str) -> usize {
     let mut starts = mark.char_indices().rev().map(|(at, _)| at);
-    starts.find(|at| text.ends_with(&mark[..*at])).unwrap_or(0)
+    starts.find(|&at| text.ends_with(&mark[..at])).unwrap_or(0)
+}
+
+/// Whether the text of an object has arguments of a call.
+fn has_arguments(object: &str) -> bool {
+    ["\"arguments\"", "\"parameters\""].iter().any(|key| object.contains(key))
 }
 
 fn push_text(pieces: &mut Vec<ToolPiece>, text: &str) {

@@ -38,10 +38,10 @@ const NONE: Syntax = Syntax { begins: &[], first: &[], groups: &[], ends: &[], b
 
 /// All that are known. The first that reads what a template writes is the template's.
 pub(super) const ALL: &[Syntax] = &[
-    // Qwen 2.5 and 3, Hermes, Granite 4
-    Syntax { begins: &["<tool_call>"], ends: &["</tool_call>"], ..NONE },
     // Llama 3
     Syntax { begins: &["<|python_tag|>"], first: &[OBJECT], ends: &[";"], ..NONE },
+    // Qwen 2.5 and 3, Hermes, Granite 4. Small models forget the mark.
+    Syntax { begins: &["<tool_call>"], first: &[OBJECT], ends: &["</tool_call>"], ..NONE },
     // Mistral
     Syntax { begins: &["[TOOL_CALLS]"], body: Body::Named(&["[ARGS]"]), ..NONE },
     // Qwen 3 Coder and 3.5, Nemotron 3, StepFun
