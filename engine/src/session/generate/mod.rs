@@ -265,8 +265,8 @@ pub(crate) fn go_on(
         None => None,
         Some(constraint) => {
             let read = session.tokens().len() + usize::from(unread.is_some());
-            let prompt = read.saturating_sub(tokens.len());
-            let mut shape = ShapeState::new(constraint, tokenizer, &session.tokens()[..prompt])?;
+            let prompt = session.tokens().get(..read.saturating_sub(tokens.len()));
+            let mut shape = ShapeState::new(constraint, tokenizer, prompt.unwrap_or_default())?;
             for token in &tokens {
                 shape.accept(*token)?;
             }
