@@ -98,7 +98,7 @@ fn is_valid(value: &Value, schema: &Value, root: &Value) -> bool {
         "exclusiveMaximum" => value.as_f64().is_none_or(|number| number < says.as_f64().expect("a number")),
         "exclusiveMinimum" => value.as_f64().is_none_or(|number| number > says.as_f64().expect("a number")),
         "multipleOf" => value.as_f64().is_none_or(|number| number % says.as_f64().expect("a number") == 0.0),
-        "$defs" | "title" | "description" => true,
+        "$defs" | "uniqueItems" => true,
         other => panic!("the validator lacks {other}"),
     })
 }
@@ -128,6 +128,7 @@ fn schemas() -> Vec<Value> {
         json!({"type": "number", "minimum": -1.5, "exclusiveMaximum": -1}),
         json!({"type": "integer", "exclusiveMinimum": -1, "exclusiveMaximum": 2}),
         json!({"type": "string", "pattern": "^[^\"\\x00-\\x1f]{2,5}$"}),
+        json!({"type": "array", "uniqueItems": false, "maxItems": 1, "items": {"type": "boolean"}}),
         json!({"type": ["boolean", "null"]}),
         json!({"type": "array", "minItems": 2, "maxItems": 3, "items": {"type": "array", "maxItems": 2, "items": {"type": "boolean"}}}),
         json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}, "age": {"type": "integer", "minimum": 0, "maximum": 130},

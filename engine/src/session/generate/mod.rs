@@ -208,17 +208,17 @@ pub fn generate(
 ///
 /// let model = Model::open(ModelSource::Embedded)?;
 /// let mut session = Setup::resolve(&model, &SetupOptions::default(), 0, &mut ())?.start(&mut ())?;
-/// let tokenizer = model.chat_format()?.tokenizer();
-/// session.sync(&tokenizer.encode("Mary's favorite number is", true, false)?, &mut |_| ())?;
+/// let format = model.chat_format()?;
+/// session.sync(&format.encode_text("Mary's favorite number is")?, &mut |_| ())?;
 ///
 /// let mut sampler = Sampler::new(SamplerOptions::greedy())?;
 /// let options = GenerateOptions { limit: 4, logprobs: Some(2), ..GenerateOptions::default() };
-/// generate_with(&mut session, tokenizer, &mut sampler, &options, &mut |piece| {
+/// generate_with(&mut session, format.tokenizer(), &mut sampler, &options, &mut |piece| {
 ///     if let Some(logprobs) = piece.logprobs {
 ///         assert_eq!(logprobs.top.len(), 2);
 ///         // The most likely token is taken.
 ///         assert_eq!(logprobs.token, logprobs.top[0]);
-///         assert!(tokenizer.written_bytes(logprobs.token.token).is_some());
+///         assert!(format.tokenizer().written_bytes(logprobs.token.token).is_some());
 ///     }
 ///     ControlFlow::Continue(())
 /// })?;
@@ -285,8 +285,8 @@ pub(crate) fn go_on(
         None => None,
         Some(constraint) => {
             let read = session.tokens().len() + usize::from(unread.is_some());
-            let prompt = read.saturating_sub(tokens.len());
-            let mut shape = ShapeState::new(constraint, tokenizer, &session.tokens()[..prompt])?;
+            let prompt = session.tokens().get(..read.saturating_sub(tokens.len()));
+            let mut shape = ShapeState::new(constraint, tokenizer, prompt.unwrap_or_default())?;
             for token in &tokens {
                 shape.accept(*token)?;
             }

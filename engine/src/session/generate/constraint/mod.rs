@@ -239,8 +239,18 @@ fn too_complex(line: &str) -> Option<ConstraintError> {
 
 /// The line of an error that says what is wrong. Of a regular expression that is the last one.
 fn first_line(error: &str) -> String {
+    let line = |text: &str| shortened(text.lines().next().unwrap_or_default().trim());
     match error.split_once("\nerror: ") {
-        Some((_, what)) => format!("a regular expression: {}", what.lines().next().unwrap_or_default()),
-        None => error.lines().next().unwrap_or_default().trim().to_owned(),
+        Some((_, what)) => format!("a regular expression: {}", line(what)),
+        None => line(error),
+    }
+}
+
+/// As much of a text as an error shows.
+fn shortened(text: &str) -> String {
+    const CHARACTERS: usize = 200;
+    match text.char_indices().nth(CHARACTERS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use regex_syntax::hir::{Class, Hir, HirKind};
 use serde_json::{Map, Number, Value, json};
 
-use super::{ConstraintError, check_size};
+use super::{ConstraintError, check_size, shortened};
 
 /// Bytes of a schema's text.
 const MAX_BYTES: usize = 128 << 10;
@@ -70,6 +70,10 @@ pub(super) fn prepare(text: &str) -> Result<Value, ConstraintError> {
     let mut budget = MAX_SCHEMAS - check.schemas;
     rewrite(&mut root, &mut |keywords| {
         BOUNDS.iter().for_each(|[bound, exclusive]| shift_exclusive(keywords, bound, exclusive));
+        // Says nothing, and would be refused.
+        if keywords.get("uniqueItems") == Some(&Value::Bool(false)) {
+            keywords.shift_remove("uniqueItems");
+        }
     });
     let mut schema = root.clone();
     rewrite(&mut schema, &mut |keywords| inline_one_of(keywords, &root, &mut budget));
@@ -128,7 +132,7 @@ struct Check<'a> {
 impl<'a> Check<'a> {
     /// Checks a schema that stands at `at`, within `depth` others.
     fn schema(&mut self, schema: &'a Value, at: &str, depth: usize) -> Result<Cost, ConstraintError> {
-        let refuse = |what: &str| ConstraintError::Schema { at: at.to_owned(), what: what.to_owned() };
+        let refuse = |what: &str| ConstraintError::Schema { at: shortened(at), what: what.to_owned() };
         self.schemas += 1;
         if self.schemas > MAX_SCHEMAS || depth > MAX_DEPTH {
             let what =
@@ -151,11 +155,11 @@ impl<'a> Check<'a> {
         let of_names = keywords.get("patternProperties").and_then(Value::as_object);
         let of_names = of_names.into_iter().flat_map(Map::keys).map(String::as_str);
         let patterns = keywords.get("pattern").and_then(Value::as_str).into_iter().chain(of_names);
-        if let Some(pattern) = patterns.into_iter().find(|pattern| has_unquoted_class(pattern)) {
-            return Err(refuse(&format!(
-                "the pattern {pattern:?} has a class of characters with all control characters, but without quotation marks or \
-                 backslashes; leave out control characters too, as in [^\"\\x00-\\x1f]"
-            )));
+        if patterns.into_iter().any(has_unquoted_class) {
+            return Err(refuse(
+                "a pattern has a class of characters with all control characters, but without quotation marks or backslashes; \
+                 leave out control characters too, as in [^\"\\x00-\\x1f]",
+            ));
         }
         // All of its parts hold at once; those that stand beside each other are added.
         let mut own = Cost { size: 1, options: 0, multiples: multiple };
@@ -201,7 +205,7 @@ impl<'a> Check<'a> {
         }
         if cost.size > MAX_COMBINED {
             return Err(ConstraintError::TooComplex {
-                what: format!("too many alternatives are combined at {at}"),
+                what: format!("too many alternatives are combined at {}", shortened(at)),
             });
         }
         Ok(cost)
@@ -221,8 +225,11 @@ impl<'a> Check<'a> {
             return Ok(*cost);
         }
         let target = target(self.root, reference).ok_or_else(|| ConstraintError::Schema {
-            at: at.to_owned(),
-            what: format!("there is no {reference:?} in the schema; references begin with \"#/\""),
+            at: shortened(at),
+            what: format!(
+                "there is no {:?} in the schema; references begin with \"#/\"",
+                shortened(reference)
+            ),
         })?;
         self.references.insert(reference, Cost::ONE);
         let cost = self.schema(target, reference, depth + 1)?;
