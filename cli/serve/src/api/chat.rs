@@ -75,10 +75,7 @@ impl Chat {
     fn logprobs(&self, tokens: &[TokenLogProbs]) -> Value {
         let tokenizer = self.0.format().tokenizer();
         let entry = |one: &LogProb| {
-            // Control tokens have no bytes, but a name.
-            let name = || tokenizer.token_text(one.token).unwrap_or_default().as_bytes();
-            let bytes =
-                tokenizer.token_bytes(one.token).filter(|bytes| !bytes.is_empty()).unwrap_or_else(name);
+            let bytes = tokenizer.written_bytes(one.token).unwrap_or_default();
             json!({"token": String::from_utf8_lossy(bytes), "logprob": one.logprob, "bytes": bytes})
         };
         let content = tokens.iter().map(|one| {

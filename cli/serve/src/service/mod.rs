@@ -197,10 +197,10 @@ impl Service {
     /// How the model calls functions; `None` where that is not known.
     pub(crate) fn tool_format(&self) -> Result<Option<ToolFormat>, EngineError> {
         match self.tool_format.get() {
-            Some(format) => Ok(*format),
+            Some(format) => Ok(format.clone()),
             None => {
                 let format = self.format.tool_format()?;
-                Ok(*self.tool_format.get_or_init(|| format))
+                Ok(self.tool_format.get_or_init(|| format).clone())
             }
         }
     }

@@ -277,7 +277,7 @@ enum Part {
 
 impl<'a> Parts<'a> {
     fn new(request: &'a Request) -> Parts<'a> {
-        let calls = request.calls.as_ref().map(|calls| ToolStream::new(calls.format, calls.tools.clone()));
+        let calls = request.calls.as_ref().map(|calls| ToolStream::new(&calls.format, calls.tools.clone()));
         Parts { request, thinking: ThinkingStream::default(), calls }
     }
 
