@@ -15,6 +15,15 @@
 #include <string>
 #include <vector>
 
+// ggml needs the headers of these extensions where the compiler of shaders knows them.
+#include <vulkan/vulkan_core.h>
+#ifndef VK_KHR_cooperative_matrix
+#undef GGML_VULKAN_COOPMAT_GLSLC_SUPPORT
+#endif
+#ifndef VK_NV_cooperative_matrix2
+#undef GGML_VULKAN_COOPMAT2_GLSLC_SUPPORT
+#endif
+
 // ggml writes what goes wrong to standard error. A library does not: here it goes to ggml's log (class Log).
 #define cerr clog
 #include "ggml-vulkan/ggml-vulkan-types.h"

@@ -25,4 +25,6 @@ mod several_devices;
 mod sources;
 mod types;
 mod unfinished;
+#[cfg(feature = "vulkan")]
+mod vulkan;
 mod windows;
