@@ -239,14 +239,67 @@ static ggml_status guarded_compute(ggml_backend_t backend, ggml_cgraph * graph) 
     });
 }
 
+// Whether ggml computes an operation rightly where this operand, or the result (-1), begins between two addresses to which a buffer
+// can be bound. For others it gives up, or in GGML_OP_ROPE reads the wrong positions.
+static bool may_begin_anywhere(ggml_op op, int operand) {
+    switch (op) {
+        case GGML_OP_CLAMP:
+        case GGML_OP_CONT:
+        case GGML_OP_CPY:
+        case GGML_OP_DUP:
+        case GGML_OP_LOG:
+        case GGML_OP_MEAN:
+        case GGML_OP_PAD:
+        case GGML_OP_REPEAT:
+        case GGML_OP_ROPE:
+        case GGML_OP_SCALE:
+        case GGML_OP_SQR:
+        case GGML_OP_SQRT:
+        case GGML_OP_SUM_ROWS:
+        case GGML_OP_UNARY:
+            return operand < 1;
+        case GGML_OP_ADD:
+        case GGML_OP_CONCAT:
+        case GGML_OP_DIV:
+        case GGML_OP_GET_ROWS:
+        case GGML_OP_GLU:
+        case GGML_OP_MUL:
+        case GGML_OP_RMS_NORM:
+        case GGML_OP_SET_ROWS:
+        case GGML_OP_SUB:
+            return operand < 2;
+        case GGML_OP_NONE:
+        case GGML_OP_PERMUTE:
+        case GGML_OP_RESHAPE:
+        case GGML_OP_TRANSPOSE:
+        case GGML_OP_VIEW:
+            return true;
+        default:
+            return false;
+    }
+}
+
+// Whether a tensor has memory, and begins between two addresses to which a buffer can be bound.
+static bool begins_between(const ggml_tensor * tensor, size_t alignment) {
+    return tensor->buffer != nullptr && ggml_backend_buffer_is_vk(tensor->buffer) &&
+           (vk_tensor_offset(tensor) + tensor->view_offs) % alignment != 0;
+}
+
 static bool guarded_supports_op(ggml_backend_dev_t device, const ggml_tensor * node) {
     try {
+        const size_t index     = ((ggml_backend_vk_device_context *) device->context)->device;
+        const size_t alignment = ggml_vk_get_device(index)->properties.limits.minStorageBufferOffsetAlignment;
+        for (int operand = -1; operand < GGML_MAX_SRC; operand++) {
+            const ggml_tensor * tensor = operand < 0 ? node : node->src[operand];
+            if (tensor != nullptr && begins_between(tensor, alignment) && !may_begin_anywhere(node->op, operand)) {
+                return false;
+            }
+        }
         return ggml_backend_vk_device_supports_op(device, node);
     } catch (...) {
         return false;
     }
 }
-
 
 static void write(char * text, size_t size, const std::string & message) {
     snprintf(text, size, "%s", message.c_str());

@@ -1,6 +1,9 @@
 //! GPUs by Vulkan. These tests need three of them: `scripts/vulkan/test.sh` has a driver that computes on the CPU, thrice.
 
-use ggml::{Backend, Context, Error, GraphAllocator, InterruptFlag, ReadyGraph, Tensor, Type, vulkan};
+use ggml::{
+    Backend, Context, Error, GraphAllocator, InterruptFlag, ReadyGraph, RopeMode, RopeParameters, Tensor,
+    Type, vulkan,
+};
 
 /// The GPU that a test loses, with all its backends. The other tests do not use it.
 const LOST: usize = 2;
@@ -127,4 +130,78 @@ fn a_lost_gpu_is_an_error_that_says_why_until_it_is_opened_again() {
     let (result, graph) = squares(&backend, &[3.0]).expect("memory");
     backend.compute(&graph).expect("computed");
     assert_eq!(result.to_vec::<f32>().expect("numbers"), [9.0]);
+}
+
+/// Numbers without a pattern, from -1 to 1.
+fn numbers(n: usize) -> Vec<f32> {
+    (0..n as u32)
+        .map(|number| (number.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 23) as f32 - 1.0)
+        .collect()
+}
+
+/// A product of a matrix with vectors.
+fn product(backend: &Backend, [n_in, n_out, tokens]: [usize; 3]) -> Vec<f32> {
+    let ctx = Context::new(8);
+    let matrix = ctx.input("matrix", Type::F32, [n_in, n_out]);
+    let vectors = ctx.input("vectors", Type::F32, [n_in, tokens]);
+    let product = ctx.mul_mat(&matrix, &vectors).output();
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let graph = allocator.prepare(ctx.graph(&[&product]).expect("a graph")).expect("memory");
+    matrix.write(0, &numbers(n_in * n_out)).expect("written");
+    vectors.write(0, &numbers(n_in * tokens)).expect("written");
+    backend.compute(&graph).expect("computed");
+    product.to_vec::<f32>().expect("numbers")
+}
+
+#[test]
+fn products_equal_those_of_the_cpu() {
+    let [gpu, cpu] = [gpu(0, None), Backend::cpu(1).expect("starts")];
+    for n_in in [16, 32, 96] {
+        for n_out in [16, 65, 200] {
+            for tokens in [1, 2, 7, 9, 33] {
+                let shape = [n_in, n_out, tokens];
+                let [found, expected] = [&gpu, &cpu].map(|backend| product(backend, shape));
+                let difference = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                assert!(difference < 1e-4, "{shape:?}: {difference}");
+            }
+        }
+    }
+}
+
+/// ggml would take others: those before them, from where a buffer can be bound on.
+#[test]
+fn positions_that_begin_anywhere_are_refused() {
+    let backend = gpu(0, None);
+    for (first, is_refused) in [(0, false), (1, true)] {
+        let ctx = Context::new(16);
+        let x = ctx.input("x", Type::F32, [64, 2, 3]);
+        let all = ctx.input("positions", Type::I32, [8]);
+        let positions = ctx.view(&all, [3], [12; 3], 4 * first);
+        let rotated = ctx.rope(&x, &positions, None, &rope_parameters()).output();
+        let mut allocator = GraphAllocator::new(&backend.buffer_type());
+        let graph = allocator.prepare(ctx.graph(&[&rotated]).expect("a graph")).expect("memory");
+        x.write(0, &numbers(64 * 2 * 3)).expect("written");
+        all.write(0, &[0i32, 1, 2, 3, 4, 5, 6, 7]).expect("written");
+        let result = backend.compute(&graph);
+        match is_refused {
+            true => {
+                assert!(matches!(&result, Err(Error::Unsupported { op, .. }) if op == "ROPE"), "{result:?}")
+            }
+            false => result.expect("computed"),
+        }
+    }
+}
+
+fn rope_parameters() -> RopeParameters {
+    RopeParameters {
+        dims: 64,
+        mode: RopeMode::Neox,
+        base: 10_000.0,
+        frequency_scale: 1.0,
+        original_context: 4096,
+        ext_factor: 0.0,
+        attention_factor: 1.0,
+        beta_fast: 32.0,
+        beta_slow: 1.0,
+    }
 }

@@ -10,15 +10,39 @@ use tests::fixtures::{max_difference, options, random_tokens, session, sync};
 
 use crate::placements::logits;
 
-/// The embedded model of four layers, the last ones on GPUs, so many on each.
-fn embedded(gpus: &[(usize, usize)]) -> Arc<Engine> {
+/// A model with its last layers on GPUs, so many on each.
+fn open(source: &ModelSource, gpus: &[(usize, usize)]) -> Arc<Engine> {
     let device = |(number, layers): &(usize, usize)| DeviceOptions {
         layers: *layers,
         ..DeviceOptions::all(DeviceKind::Vulkan(*number))
     };
     let devices = gpus.iter().map(device).collect();
     let options = EngineOptions { threads: Some(1), repack: false, devices, ..EngineOptions::default() };
-    Engine::open(&ModelSource::Embedded, &options).expect("the embedded model opens")
+    Engine::open(source, &options).expect("the model opens")
+}
+
+/// The embedded model of four layers.
+fn embedded(gpus: &[(usize, usize)]) -> Arc<Engine> {
+    open(&ModelSource::Embedded, gpus)
+}
+
+/// The last token of a text is at any place of the memory that its positions are in.
+#[test]
+fn a_gpu_computes_what_the_host_does_after_texts_of_any_length() {
+    let model = ModelSource::File(tests::data("golden/models/llama-gqa-llama3rope-f32.gguf"));
+    let engines = [open(&model, &[]), open(&model, &[(0, usize::MAX)])];
+    let tokens = random_tokens(&engines[0], 160, 1);
+    for lengths in [&[1][..], &[2], &[7], &[9], &[33], &[100, 160], &[45, 46, 47]] {
+        let [host, gpu] = engines.each_ref().map(|engine| {
+            let mut session = session(engine, options(200, "full"));
+            lengths.iter().for_each(|length| {
+                sync(&mut session, &tokens[..*length]);
+            });
+            session.logits().to_vec()
+        });
+        let difference = max_difference(&host, &gpu);
+        assert!(difference < 1e-2, "{lengths:?}: {difference}");
+    }
 }
 
 #[test]
