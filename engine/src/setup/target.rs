@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use ggml::{Error, Gpu, NoCuda};
+use ggml::{Error, Gpu, NoCuda, NoVulkan};
 use kernels::graph::{AttentionShape, MAX_DEVICE_HEAD_DIM, MAX_DEVICE_HEADS};
 use kernels::{Form, Kernels};
 use models::spec::ModelSpec;
@@ -528,16 +528,31 @@ fn choose(options: &SetupOptions, observer: &mut dyn Observer) -> Result<Vec<Fou
                             || !options.gpu_memory.is_empty()
                             || !options.gpu_shares.is_empty()
                             || options.host_experts.is_asked_for());
-                    let expected = match reason {
-                        NoCuda::NotBuilt => !asked_for,
-                        NoCuda::NoDriver { .. } => !asked_for && !machine_has_gpu(),
-                        _ => false,
-                    };
-                    observer.notice(Notice::NoGpu { reason, expected });
+                    let (reason, expected) = why_no_gpu(reason);
+                    observer.notice(Notice::NoGpu { reason, expected: expected && !asked_for });
                     Ok(remote)
                 }
                 Err(error) => Err(error.into()),
             }
+        }
+    }
+}
+
+/// Why [`find_gpus`] found none, where CUDA has this reason, and whether that is no surprise if no GPU was asked for.
+fn why_no_gpu(cuda: NoCuda) -> (String, bool) {
+    match (cuda, ggml::vulkan::devices()) {
+        (NoCuda::NotBuilt, Err(vulkan)) if vulkan != NoVulkan::NotBuilt => (vulkan.to_string(), true),
+        (NoCuda::NotBuilt, Ok(_)) => (
+            "the GPUs that Vulkan shows are part of the processor, and used where they are named".into(),
+            true,
+        ),
+        (cuda, _) => {
+            let is_expected = match cuda {
+                NoCuda::NotBuilt => true,
+                NoCuda::NoDriver { .. } => !machine_has_gpu(),
+                _ => false,
+            };
+            (cuda.to_string(), is_expected)
         }
     }
 }

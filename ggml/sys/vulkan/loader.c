@@ -16,7 +16,7 @@ static const char * const NAMES[] = { "libvulkan.so.1", "libvulkan.so" };
 
 // libvulkan, or null. Opening it once more gives the same handle.
 static void * library(void) {
-    static void * opened;
+    static _Atomic(void *) opened;
     for (size_t i = 0; opened == NULL && i < sizeof NAMES / sizeof *NAMES; i++) {
         opened = dlopen(NAMES[i], RTLD_NOW | RTLD_LOCAL);
     }

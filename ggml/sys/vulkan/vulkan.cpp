@@ -245,7 +245,6 @@ static bool may_begin_anywhere(ggml_op op, int operand) {
     switch (op) {
         case GGML_OP_CLAMP:
         case GGML_OP_CONT:
-        case GGML_OP_CPY:
         case GGML_OP_DUP:
         case GGML_OP_LOG:
         case GGML_OP_MEAN:
@@ -260,14 +259,16 @@ static bool may_begin_anywhere(ggml_op op, int operand) {
             return operand < 1;
         case GGML_OP_ADD:
         case GGML_OP_CONCAT:
+        case GGML_OP_CPY:
         case GGML_OP_DIV:
         case GGML_OP_GET_ROWS:
         case GGML_OP_GLU:
         case GGML_OP_MUL:
         case GGML_OP_RMS_NORM:
-        case GGML_OP_SET_ROWS:
         case GGML_OP_SUB:
             return operand < 2;
+        case GGML_OP_SET_ROWS:  // the last one is where the rows are written to
+            return operand < 3;
         case GGML_OP_NONE:
         case GGML_OP_PERMUTE:
         case GGML_OP_RESHAPE:
