@@ -106,7 +106,9 @@ impl Hinted for EngineError {
             | EngineError::NoHeadScores { .. }
             | EngineError::NoRowShares { .. }
             | EngineError::Sampling(_)
-            | EngineError::Compute(ggml::Error::NoCuda(_) | ggml::Error::NoSuchGpu { .. }) => 2,
+            | EngineError::Compute(
+                ggml::Error::NoCuda(_) | ggml::Error::NoVulkan(_) | ggml::Error::NoSuchGpu { .. },
+            ) => 2,
             #[cfg(feature = "rpc")]
             EngineError::Compute(ggml::Error::NoSuchRpcDevice { .. }) => 2,
             _ => 1,

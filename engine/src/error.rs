@@ -5,8 +5,8 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-pub use ggml::NoCuda;
 use ggml::Type;
+pub use ggml::{NoCuda, NoVulkan};
 use models::LoadError;
 use models::chat::ChatError;
 use models::tokenizer::TokenizerError;
@@ -376,7 +376,7 @@ impl Hint {
             ggml::Error::OutOfMemory { .. } => Hint::LessMemory { on_device: false },
             ggml::Error::OverBudget { .. } => Hint::LessMemory { on_device: true },
             ggml::Error::Threads { .. } => Hint::FewerThreads,
-            ggml::Error::NoCuda(_) => Hint::UseCpu,
+            ggml::Error::NoCuda(_) | ggml::Error::NoVulkan(_) => Hint::UseCpu,
             ggml::Error::NoCublas(_) => Hint::InstallCublas,
             ggml::Error::NoProducts(_) => Hint::OtherTensorType { cpu_can: true },
             ggml::Error::NoSuchGpu { .. } => Hint::ListDevices,
@@ -551,6 +551,7 @@ mod tests {
             }
             .into(),
             ggml::Error::NoCuda(ggml::NoCuda::NotBuilt).into(),
+            ggml::Error::NoVulkan(ggml::NoVulkan::NotBuilt).into(),
             ggml::Error::NoCublas("not found".into()).into(),
             ggml::Error::NoProducts("tq1_0").into(),
             ggml::Error::NoSuchGpu { index: 1, gpus: 1 }.into(),

@@ -3,8 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ggml::NoCuda;
-
 use crate::DeviceKind;
 use crate::setup::Advice;
 
@@ -88,7 +86,7 @@ pub enum Notice {
     /// shows none.
     NoGpu {
         /// Why.
-        reason: NoCuda,
+        reason: String,
         /// Whether it is worth no message.
         expected: bool,
     },

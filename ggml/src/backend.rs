@@ -82,6 +82,9 @@ enum Device {
     /// A GPU.
     #[cfg(feature = "cuda")]
     Cuda(Stream),
+    /// A GPU that ggml's Vulkan backend computes on.
+    #[cfg(feature = "vulkan")]
+    Vulkan,
     /// A device of another machine.
     #[cfg(feature = "rpc")]
     Rpc(Arc<rpc::Client>),
@@ -184,6 +187,8 @@ impl Backend {
     pub fn has_own_operations(&self) -> bool {
         match self.device {
             Some(Device::Portable) => false,
+            #[cfg(feature = "vulkan")]
+            Some(Device::Vulkan) => false,
             #[cfg(feature = "rpc")]
             Some(Device::Rpc(_)) => false,
             _ => true,
@@ -249,6 +254,32 @@ impl Backend {
         Err(crate::NoCuda::NotBuilt.into())
     }
 
+    /// GPU number `index` of [`vulkan::devices`](crate::vulkan::devices), of whose memory at most `memory` bytes are allocated.
+    ///
+    /// # Errors
+    /// Where there is no such GPU, or it cannot be used.
+    #[cfg(feature = "vulkan")]
+    pub fn vulkan(index: usize, memory: Option<usize>) -> Result<Backend, Error> {
+        let mut backend = Backend::new(crate::vulkan::start(index)?, None, memory);
+        backend.device = Some(Device::Vulkan);
+        Ok(backend)
+    }
+
+    /// Without the feature `vulkan` there is no GPU.
+    #[cfg(not(feature = "vulkan"))]
+    pub fn vulkan(_: usize, _: Option<usize>) -> Result<Backend, Error> {
+        Err(crate::NoVulkan::NotBuilt.into())
+    }
+
+    /// Makes the GPU of a Vulkan backend fail.
+    #[cfg(all(feature = "vulkan", feature = "testing"))]
+    pub fn lose(&self) {
+        if let Some(Device::Vulkan) = self.device {
+            // SAFETY: a live Vulkan backend.
+            unsafe { ggml_vulkan_sys::longhand_vulkan_lose(self.raw.as_ptr()) };
+        }
+    }
+
     /// Makes a device of a test fail after so many operations: of our own, or of any kind where it has none of ours.
     #[cfg(feature = "testing")]
     pub fn lose_after(&self, operations: usize) {
@@ -287,6 +318,11 @@ impl Backend {
     /// Host memory that this backend copies from and to the fastest: page-locked memory for a GPU. Where the system
     /// locks no more pages, ggml allocates ordinary memory.
     pub fn host_buffer_type(&self) -> BufferType {
+        // ggml would take the first GPU's, for any GPU, and its functions throw.
+        #[cfg(feature = "vulkan")]
+        if let Some(Device::Vulkan) = self.device {
+            return BufferType::cpu();
+        }
         // SAFETY: live backend; its device and the type are static. The type is null where ordinary memory is as fast.
         let raw = unsafe {
             sys::ggml_backend_dev_host_buffer_type(sys::ggml_backend_get_device(self.raw.as_ptr()))
@@ -374,6 +410,8 @@ impl Backend {
             match &self.device {
                 None => self.compute_segment(nodes, nodes.numbers.clone(), 0),
                 Some(Device::Portable) => self.compute_in_segments(nodes, watch, || Ok(())),
+                #[cfg(feature = "vulkan")]
+                Some(Device::Vulkan) => self.compute_on_vulkan(nodes, watch),
                 Some(Device::Emulated) => self.launch(nodes, parts, std::ptr::null_mut(), watch),
                 #[cfg(feature = "cuda")]
                 Some(Device::Cuda(stream)) => {
@@ -468,6 +506,20 @@ impl Backend {
                 sent.inspect_err(|_| graph.repeated.reset())?;
                 client.check()
             }
+        }
+    }
+
+    /// Computes a graph on a GPU by Vulkan: in segments if it may be interrupted.
+    #[cfg(feature = "vulkan")]
+    fn compute_on_vulkan(&self, nodes: &GraphNodes, watch: Option<&Watch>) -> Result<(), Error> {
+        // SAFETY: a live backend; the type is never freed.
+        let memory = unsafe { sys::ggml_backend_get_default_buffer_type(self.raw.as_ptr()) };
+        // What ggml says of a failure is less than what the driver said.
+        let check = |result: Result<(), Error>| crate::vulkan::check_memory(memory).and(result);
+        check(Ok(()))?;
+        match watch {
+            Some(_) => check(self.compute_in_segments(nodes, watch, || Ok(()))),
+            None => check(self.compute_segment(nodes, nodes.numbers.clone(), 0)),
         }
     }
 

@@ -147,8 +147,10 @@ impl BufferType {
         let _ = buffer;
     }
 
-    /// An error if it is memory of another machine whose server is lost.
-    pub(crate) fn check_server(&self) -> Result<(), Error> {
+    /// An error if it is memory of another machine whose server is lost, or of a GPU that has failed.
+    pub(crate) fn check_lost(&self) -> Result<(), Error> {
+        #[cfg(feature = "vulkan")]
+        crate::vulkan::check_memory(self.raw)?;
         #[cfg(feature = "rpc")]
         crate::rpc::check_memory(self.raw)?;
         Ok(())

@@ -324,13 +324,13 @@ impl Context {
         // SAFETY: as above; returns null on failure.
         let raw = unsafe { sys::ggml_backend_alloc_ctx_tensors_from_buft(self.inner.raw.as_ptr(), ty.raw()) };
         let Some(buffer) = buffer::Inner::new(raw, charge) else {
-            ty.check_server()?;
+            ty.check_lost()?;
             return Err(Error::OutOfMemory { what: "tensors".into(), bytes, device: ty.name() });
         };
         let buffer = Arc::new(buffer);
         // Tensors name it, also where its server was lost meanwhile.
         state.keep(buffer.clone());
-        ty.check_server()?;
+        ty.check_lost()?;
         ty.fill(&buffer);
         Ok(buffer.bytes())
     }

@@ -169,6 +169,9 @@ pub enum Error {
     /// CUDA cannot be used.
     #[error("{0}")]
     NoCuda(#[from] crate::NoCuda),
+    /// Vulkan cannot be used.
+    #[error("{0}")]
+    NoVulkan(#[from] crate::NoVulkan),
     /// libcublas was not found. Holds the loader's message.
     #[error("libcublas, which products with F32, F16 and BF16 weights need on a GPU, was not found: {0}")]
     NoCublas(String),

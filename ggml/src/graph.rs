@@ -391,7 +391,7 @@ impl GraphAllocator {
         if !allocated {
             // ggml has freed the old memory.
             memory.charge = None;
-            self.buffer_type.check_server()?;
+            self.buffer_type.check_lost()?;
             return Err(Error::OutOfMemory {
                 what: "compute buffers".into(),
                 bytes: self.measure_locked(&graph),

@@ -50,6 +50,7 @@ mod selection;
 mod tensor;
 mod threads;
 mod types;
+pub mod vulkan;
 
 pub use allocator::FatalAllocator;
 pub use backend::Backend;
@@ -64,6 +65,7 @@ pub use interrupt::InterruptFlag;
 pub use ops::{Logits, RopeMode, RopeParameters};
 pub use tensor::{Element, Shape, Tensor};
 pub use types::Type;
+pub use vulkan::NoVulkan;
 
 /// Installs what listens to ggml; called by everything that uses ggml first.
 fn listen() {

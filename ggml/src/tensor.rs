@@ -281,8 +281,8 @@ impl Tensor {
                 }
             }
         }
-        self.check_server()?;
-        from.check_server()
+        self.check_lost()?;
+        from.check_lost()
     }
 
     /// Copies bytes to the tensor, as many at once as its memory takes.
@@ -300,9 +300,9 @@ impl Tensor {
         }
     }
 
-    /// An error if the tensor lies on another machine whose server is lost. The caller holds a lock on the context.
-    fn check_server(&self) -> Result<(), Error> {
-        self.memory_type().map_or(Ok(()), |memory| memory.check_server())
+    /// An error if the tensor lies on another machine whose server is lost, or a GPU that has failed. The caller holds a lock on the context.
+    fn check_lost(&self) -> Result<(), Error> {
+        self.memory_type().map_or(Ok(()), |memory| memory.check_lost())
     }
 
     fn check_element<T: Element>(&self) -> Result<(), Error> {
@@ -326,7 +326,7 @@ impl Tensor {
             let _memory = self.context.lock_graph_memory()?;
             self.check_range(what, access, range)?;
             work(bounds);
-            self.check_server()
+            self.check_lost()
         };
         if self.root() != self.raw {
             // Its data may belong to another context.

@@ -21,7 +21,7 @@ pub fn data(path: &str) -> PathBuf {
 }
 
 /// The devices under test, in the order of the layers. `LONGHAND_TEST_DEVICE` names them: `cpu` (the default, which is
-/// none), `emulated`, `portable`, `cuda` or `rpc`, or several with commas, such as `emulated,emulated`. Each `rpc` is a
+/// none), `emulated`, `portable`, `cuda`, `vulkan` or `rpc`, or several with commas, such as `emulated,emulated`. Each `rpc` is a
 /// server of its own in this process.
 ///
 /// # Panics
@@ -32,8 +32,9 @@ pub fn devices() -> Vec<DeviceKind> {
         "emulated" => DeviceKind::Emulated(number),
         "portable" => DeviceKind::Portable(number),
         "cuda" => DeviceKind::Cuda(number),
+        "vulkan" => DeviceKind::Vulkan(number),
         "rpc" => servers::numbered(number),
-        _ => panic!("LONGHAND_TEST_DEVICE={names}: cpu, emulated, portable, cuda or rpc"),
+        _ => panic!("LONGHAND_TEST_DEVICE={names}: cpu, emulated, portable, cuda, vulkan or rpc"),
     };
     names.split(',').filter(|name| *name != "cpu").enumerate().map(kind).collect()
 }
@@ -63,7 +64,7 @@ pub fn is_portable() -> bool {
 }
 
 fn has_no_kernels(device: &DeviceKind) -> bool {
-    matches!(device, DeviceKind::Portable(_) | DeviceKind::Rpc(_))
+    matches!(device, DeviceKind::Portable(_) | DeviceKind::Vulkan(_) | DeviceKind::Rpc(_))
 }
 
 /// The first device under test, or [`host_device`], for tests that need a device.
@@ -77,7 +78,7 @@ pub fn is_host() -> bool {
 }
 
 /// Added to the tolerance of logits: 0 on the CPU, 0.01 on a device, where attention of many queries
-/// multiplies in f16. On a portable device, or a server, ggml's CPU also adds f16 values in f16: 0.02.
+/// multiplies in f16. On a portable device, or a server, ggml's CPU also adds f16 values in f16: 0.02. The same by Vulkan.
 pub fn device_tolerance() -> f32 {
     match devices()[..] {
         [] => 0.0,

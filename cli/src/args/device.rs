@@ -14,7 +14,7 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Device")]
 pub struct DeviceArgs {
-    /// Devices, also -dev: auto (those of --rpc and all GPUs that there are), cpu, cuda:N, rpc:N, or several with commas in
+    /// Devices, also -dev: auto (those of --rpc and all GPUs that there are), cpu, cuda:N, vulkan:N, rpc:N, or several with commas in
     /// the order of the layers: cuda:0,cuda:1 (see `longhand devices`)
     #[arg(long, value_name = "DEVICES", default_value = "auto", value_parser = device)]
     pub device: DeviceRequest,
@@ -148,6 +148,7 @@ fn named_device(name: &str) -> Result<Named, Failure> {
     /// Devices with numbers: `cuda:0`, llama.cpp's `CUDA0`, and `cuda`, which is the first.
     const NUMBERED: &[Numbered] = &[
         ("cuda", DeviceKind::Cuda),
+        ("vulkan", DeviceKind::Vulkan),
         #[cfg(feature = "rpc")]
         ("rpc", DeviceKind::Rpc),
         #[cfg(feature = "testing")]
@@ -223,6 +224,8 @@ mod tests {
             ("cuda", DeviceKind::Cuda(0).into()),
             ("cuda:1", DeviceKind::Cuda(1).into()),
             ("CUDA1", DeviceKind::Cuda(1).into()),
+            ("vulkan", DeviceKind::Vulkan(0).into()),
+            ("Vulkan1", DeviceKind::Vulkan(1).into()),
             #[cfg(feature = "rpc")]
             ("RPC1", DeviceKind::Rpc(1).into()),
         ] {
@@ -247,7 +250,7 @@ mod tests {
             ("cuda:0,cpu,none", "none is there twice"),
             ("cpu,cuda:0", "cpu is not the last device"),
             ("auto,cuda:0", "auto is no device of a list"),
-            ("cuda:0,vulkan0", "`vulkan0` is not a device"),
+            ("cuda:0,metal0", "`metal0` is not a device"),
         ] {
             let failure = device(text).expect_err(text);
             assert!(failure.to_string().contains(part), "{text}: {failure}");

@@ -155,6 +155,8 @@ pub enum DeviceKind {
     Portable(usize),
     /// An NVIDIA GPU, by CUDA's number.
     Cuda(usize),
+    /// A GPU by its number among those of [`ggml::vulkan::devices`].
+    Vulkan(usize),
     /// A device of another machine, by its number among those of [`rpc::add_servers`](crate::rpc::add_servers).
     #[cfg(feature = "rpc")]
     Rpc(usize),
@@ -189,6 +191,7 @@ impl fmt::Display for DeviceKind {
             #[cfg(feature = "testing")]
             DeviceKind::Portable(number) => write!(f, "portable:{number}"),
             DeviceKind::Cuda(number) => write!(f, "cuda:{number}"),
+            DeviceKind::Vulkan(number) => write!(f, "vulkan:{number}"),
             #[cfg(feature = "rpc")]
             DeviceKind::Rpc(number) => write!(f, "rpc:{number}"),
         }
@@ -371,6 +374,7 @@ impl DeviceOptions {
             #[cfg(feature = "testing")]
             DeviceKind::Portable(_) => Backend::portable(self.memory),
             DeviceKind::Cuda(index) => Backend::cuda(index, self.memory),
+            DeviceKind::Vulkan(index) => Backend::vulkan(index, self.memory),
             #[cfg(feature = "rpc")]
             DeviceKind::Rpc(index) => Backend::rpc(index, self.memory),
         }

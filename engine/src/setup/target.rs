@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use ggml::{Error, Gpu, NoCuda};
+use ggml::{Error, Gpu, NoCuda, NoVulkan};
 use kernels::graph::{AttentionShape, MAX_DEVICE_HEAD_DIM, MAX_DEVICE_HEADS};
 use kernels::{Form, Kernels};
 use models::spec::ModelSpec;
@@ -29,7 +29,8 @@ use crate::{DeviceKind, EngineError, Hint, Model};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeviceRequest {
-    /// The devices of the servers that were added, then all GPUs that can compute; the CPU where there is neither.
+    /// The devices of the servers that were added, then all GPUs that can compute by CUDA, or by Vulkan where CUDA has none.
+    /// The CPU where there is none of these.
     #[default]
     Auto,
     /// The CPU.
@@ -114,6 +115,7 @@ impl TargetDevice {
             DeviceKind::Portable(_) => Kernels::None,
             #[cfg(feature = "rpc")]
             DeviceKind::Rpc(_) => Kernels::None,
+            DeviceKind::Vulkan(_) => Kernels::None,
             _ => Kernels::Gpu { blocks: ASSUMED_DEVICE_BLOCKS },
         }
     }
@@ -167,7 +169,9 @@ impl Target {
             DeviceRequest::Devices(devices) => {
                 check_devices(devices.iter().copied())?;
                 let find = |device: &DeviceKind| match find_device(*device) {
-                    Err(_) if matches!(device, DeviceKind::Cuda(_)) => Ok((*device, None)),
+                    Err(_) if matches!(device, DeviceKind::Cuda(_) | DeviceKind::Vulkan(_)) => {
+                        Ok((*device, None))
+                    }
                     found => found,
                 };
                 devices.iter().map(find).collect::<Result<_, _>>()?
@@ -524,16 +528,31 @@ fn choose(options: &SetupOptions, observer: &mut dyn Observer) -> Result<Vec<Fou
                             || !options.gpu_memory.is_empty()
                             || !options.gpu_shares.is_empty()
                             || options.host_experts.is_asked_for());
-                    let expected = match reason {
-                        NoCuda::NotBuilt => !asked_for,
-                        NoCuda::NoDriver { .. } => !asked_for && !machine_has_gpu(),
-                        _ => false,
-                    };
-                    observer.notice(Notice::NoGpu { reason, expected });
+                    let (reason, expected) = why_no_gpu(reason);
+                    observer.notice(Notice::NoGpu { reason, expected: expected && !asked_for });
                     Ok(remote)
                 }
                 Err(error) => Err(error.into()),
             }
+        }
+    }
+}
+
+/// Why [`find_gpus`] found none, where CUDA has this reason, and whether that is no surprise if no GPU was asked for.
+fn why_no_gpu(cuda: NoCuda) -> (String, bool) {
+    match (cuda, ggml::vulkan::devices()) {
+        (NoCuda::NotBuilt, Err(vulkan)) if vulkan != NoVulkan::NotBuilt => (vulkan.to_string(), true),
+        (NoCuda::NotBuilt, Ok(_)) => (
+            "the GPUs that Vulkan shows are part of the processor, and used where they are named".into(),
+            true,
+        ),
+        (cuda, _) => {
+            let is_expected = match cuda {
+                NoCuda::NotBuilt => true,
+                NoCuda::NoDriver { .. } => !machine_has_gpu(),
+                _ => false,
+            };
+            (cuda.to_string(), is_expected)
         }
     }
 }
@@ -553,6 +572,11 @@ fn find_all(remote: Vec<FoundDevice>, here: Vec<FoundDevice>) -> Vec<FoundDevice
 fn find_device(device: DeviceKind) -> Result<FoundDevice, Error> {
     match device {
         DeviceKind::Cuda(index) => Ok((device, Some(free_memory_of_gpu(index)?))),
+        DeviceKind::Vulkan(index) => {
+            let gpus = ggml::vulkan::devices()?;
+            let gpu = gpus.get(index).ok_or(Error::NoSuchGpu { index, gpus: gpus.len() })?;
+            Ok((device, Some(gpu.free as usize)))
+        }
         #[cfg(feature = "rpc")]
         DeviceKind::Rpc(index) => Ok((device, Some(ggml::rpc::memory(index)?.0 as usize))),
         #[cfg(feature = "testing")]
@@ -578,11 +602,28 @@ fn free_memory_of_gpu(index: usize) -> Result<usize, Error> {
     }
 }
 
-/// The GPUs that can compute, with the bytes that are free there; or why the first one cannot.
+/// The GPUs that can compute, with the bytes that are free there: those of CUDA, and where there are none, those of Vulkan.
+///
+/// # Errors
+/// Why CUDA cannot be used, if there is no GPU at all.
 fn find_gpus() -> Result<Vec<FoundDevice>, Error> {
-    let usable = ggml::devices()?.into_iter().filter(|gpu| gpu.problem.is_none()).take(MAX_DEVICES);
     let found = |gpu: Gpu| Ok((DeviceKind::Cuda(gpu.index), Some(ggml::free_memory(gpu.index)? as usize)));
-    usable.map(found).collect()
+    let reason = match ggml::devices() {
+        Ok(gpus) => {
+            return gpus
+                .into_iter()
+                .filter(|gpu| gpu.problem.is_none())
+                .take(MAX_DEVICES)
+                .map(found)
+                .collect();
+        }
+        Err(reason) => reason,
+    };
+    // Whether a GPU that is part of the processor is faster than its cores has never been measured.
+    let by_vulkan = ggml::vulkan::devices().unwrap_or_default().into_iter().filter(|gpu| !gpu.is_integrated);
+    let by_vulkan: Vec<FoundDevice> =
+        by_vulkan.map(|gpu| (DeviceKind::Vulkan(gpu.index), Some(gpu.free as usize))).collect();
+    if by_vulkan.is_empty() { Err(reason.into()) } else { Ok(by_vulkan) }
 }
 
 /// The largest number up to `max` for which `holds`; what holds for a number holds for smaller ones.

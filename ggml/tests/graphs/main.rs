@@ -9,5 +9,7 @@ mod rows;
 #[cfg(feature = "rpc")]
 mod rpc;
 mod threads;
+#[cfg(feature = "vulkan")]
+mod vulkan;
 mod waiting;
 mod wrapper;

@@ -26,4 +26,6 @@ mod several_devices;
 mod sources;
 mod types;
 mod unfinished;
+#[cfg(feature = "vulkan")]
+mod vulkan;
 mod windows;

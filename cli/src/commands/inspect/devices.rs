@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 use clap::Args;
+use ggml::vulkan::VulkanDevice;
 use ggml::{Gpu, NoCuda};
+use longhand::DeviceKind;
 use longhand::setup::free_memory;
 use serde_json::{Value, json};
 use terminal::format;
@@ -26,6 +28,7 @@ pub struct DevicesArgs {
 pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
     let threads = longhand::EngineOptions::default().threads();
     let gpus = ggml::devices();
+    let by_vulkan = ggml::vulkan::devices();
     let remote = remote_devices(args)?;
     let free_memory = free_memory();
     if args.json {
@@ -46,8 +49,10 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
                 "limit": free_memory.and_then(|free| free.bound.name()),
             },
             "gpus": gpus.iter().flatten().map(gpu_object).collect::<Vec<Value>>(),
+            "vulkan": by_vulkan.iter().flatten().map(vulkan_object).collect::<Vec<Value>>(),
             "rpc": remote.iter().map(RemoteDevice::object).collect::<Vec<Value>>(),
             "problem": gpus.as_ref().err().map(ToString::to_string),
+            "vulkan_problem": by_vulkan.as_ref().err().map(ToString::to_string),
         });
         return app.console.print_json(&object);
     }
@@ -70,6 +75,15 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
             free(gpu).err().map_or("yes".into(), |problem| format!("no: {problem}")),
         ]);
     }
+    for gpu in by_vulkan.iter().flatten() {
+        table.row([
+            DeviceKind::Vulkan(gpu.index).to_string(),
+            gpu.name.clone(),
+            format::bytes(gpu.total as usize),
+            format::bytes(gpu.free as usize),
+            "yes".into(),
+        ]);
+    }
     for device in &remote {
         table.row([
             device.device.clone(),
@@ -84,9 +98,21 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
         Some(free) if free.bound.name().is_some() => format!("\nmain memory: free{}\n", free.bound),
         _ => String::new(),
     };
-    let no_gpu = gpus.err().map(|reason| format::wrapped(&format!("no GPU: {reason}"), width));
-    let no_gpu = no_gpu.map_or(String::new(), |text| format!("\n{text}\n"));
+    let no_gpu = gpus.err().map(|reason| format!("no GPU by CUDA: {reason}"));
+    let no_vulkan = by_vulkan.err().map(|reason| format!("no GPU by Vulkan: {reason}"));
+    let paragraph = |text: String| format!("\n{}\n", format::wrapped(&text, width));
+    let no_gpu: String = no_gpu.into_iter().chain(no_vulkan).map(paragraph).collect();
     Ok(app.console.print_report(&(table.fitted(width) + &limit + &no_gpu))?)
+}
+
+fn vulkan_object(gpu: &VulkanDevice) -> Value {
+    json!({
+        "device": DeviceKind::Vulkan(gpu.index).to_string(),
+        "name": gpu.name,
+        "memory": gpu.total,
+        "free": gpu.free,
+        "integrated": gpu.is_integrated,
+    })
 }
 
 /// A device of a server.
@@ -111,7 +137,7 @@ impl RemoteDevice {
 fn remote_devices(args: &DevicesArgs) -> Result<Vec<RemoteDevice>> {
     let describe = |device: longhand::rpc::RpcDevice| {
         let (free, memory) = longhand::rpc::memory(device.index)?;
-        let kind = longhand::DeviceKind::Rpc(device.index);
+        let kind = DeviceKind::Rpc(device.index);
         Ok(RemoteDevice {
             device: kind.to_string(),
             server: device.server,

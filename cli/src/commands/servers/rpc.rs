@@ -30,7 +30,7 @@ pub struct RpcServerArgs {
     /// Port; 0 is any that is free
     #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
     port: u16,
-    /// Devices, also -dev: auto (all GPUs that there are, else the CPU), cpu, cuda:N, or several with commas
+    /// Devices, also -dev: auto (all NVIDIA GPUs that there are, else the CPU), cpu, cuda:N, or several with commas
     #[arg(long, value_name = "DEVICES", default_value = "auto", value_parser = device)]
     device: DeviceRequest,
     /// Threads of the CPU [default: one for each processor]
@@ -97,7 +97,7 @@ fn served(args: &RpcServerArgs) -> Result<Vec<Served>> {
                 DeviceKind::Cuda(index) => Ok(Served::Gpu(*index)),
                 other => Err(Failure::usage(
                     format!("{other} cannot be served"),
-                    "serve cpu or the GPUs of this machine, such as cuda:0",
+                    "serve cpu or the NVIDIA GPUs of this machine, such as cuda:0",
                 )),
             };
             Ok(devices.iter().map(serve).collect::<Result<_, _>>()?)
