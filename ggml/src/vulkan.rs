@@ -158,7 +158,7 @@ mod tests {
         for (problem, part) in [
             (NoVulkan::NotBuilt, "--features vulkan"),
             (NoVulkan::NoLibrary("libvulkan.so: not found".into()), "install it"),
-            (NoVulkan::Failed("ErrorIncompatibleDriver".into()), "install its driver"),
+            (NoVulkan::Failed("ErrorIncompatibleDriver".into()), "install the driver"),
             (NoVulkan::NoGpu, "GGML_VK_VISIBLE_DEVICES"),
             (NoVulkan::Device("no 16-bit storage".into()), "no 16-bit storage"),
         ] {

@@ -18,7 +18,7 @@ use crate::http::stream::{self, Sent, Writer};
 use crate::http::{Shared, json_response};
 use crate::service::{Answer, Documents, Event};
 
-/// Fields that cannot change an answer. How many tokens the model may think is not kept to: it thinks as it does.
+/// Fields that cannot change an answer.
 const HARMLESS: &[&str] = &["anthropic_version", "cache_control", "metadata", "model", "service_tier"];
 
 pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response<Body> {
@@ -30,19 +30,24 @@ pub(super) async fn count(State(shared): State<Arc<Shared>>, request: Request) -
 }
 
 fn in_form(answered: Answered) -> Response<Body> {
-    answered.unwrap_or_else(|error| error.response(&error.anthropic()))
+    answered.unwrap_or_else(|error| error.response_to("/v1/messages"))
 }
 
 async fn try_answer(shared: &Shared, request: Request) -> Answered {
     let service = shared.service()?;
     let mut fields = Fields::new(shared.object(request).await?);
     let is_stream = fields.take("stream")?.unwrap_or(false);
-    let limit: usize = fields.need("max_tokens")?;
+    let limit = fields.integer("max_tokens")?;
+    let limit = limit.ok_or_else(|| ApiError::field("max_tokens", "max_tokens is missing"))?;
     let stops = submit::stops(&mut fields, "stop_sequences")?;
-    let wanted = Wanted::of(&mut fields, &[])?;
-    let options = GenerateOptions { stops: stops.clone(), limit, ..wanted.options };
+    let wanted = Wanted::of(&mut fields)?;
+    let options = GenerateOptions {
+        stops: stops.clone(),
+        limit: usize::try_from(limit).unwrap_or(0),
+        ..wanted.options
+    };
     let wanted = Wanted { options, ..wanted };
-    let documents = documents::of_request(service, &mut fields)?;
+    let documents = documents::of_request(service, &mut fields).await?;
     let conversation = conversation(documents, &mut fields)?;
     fields.end(HARMLESS)?;
     let text = submit::render(service, conversation).await?;
@@ -60,15 +65,19 @@ async fn try_answer(shared: &Shared, request: Request) -> Answered {
 async fn try_count(shared: &Shared, request: Request) -> Answered {
     let service = shared.service()?;
     let mut fields = Fields::new(shared.object(request).await?);
-    let documents = documents::of_request(service, &mut fields)?;
+    let documents = documents::of_request(service, &mut fields).await?;
     let conversation = conversation(documents, &mut fields)?;
-    fields.end(HARMLESS)?;
+    // Clients send what they would send for an answer.
+    fields.end(
+        &[HARMLESS, &["max_tokens", "stop_sequences", "stream", "temperature", "top_k", "top_p"]].concat(),
+    )?;
     let text = submit::render(service, conversation).await?;
     Ok(json_response(&json!({"input_tokens": text.tokens.len()})))
 }
 
-/// System message, messages and functions, and whether the model is to think.
-fn conversation(documents: Documents, fields: &mut Fields) -> Result<Conversation, ApiError> {
+/// System message, messages and functions, and whether the model is to think. How many tokens it may think with is not told
+/// to it.
+fn conversation(documents: Arc<Documents>, fields: &mut Fields) -> Result<Conversation, ApiError> {
     let mut messages = Vec::new();
     if let Some(system) = fields.take::<Value>("system")? {
         messages.push(Message::system(fields::text(system, "system")?));
@@ -342,7 +351,11 @@ impl Writer for Stream {
             }
             Event::Answered { result, .. } => self.end(&result),
             Event::Done => vec![event(json!({"type": "message_stop"}))],
-            Event::Failed(error) => vec![event(ApiError::from(error).anthropic())],
+            Event::Failed(error) => self.failed(error.into()),
         }
+    }
+
+    fn failed(&mut self, error: ApiError) -> Vec<Sent> {
+        vec![event(error.anthropic())]
     }
 }

@@ -24,9 +24,10 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     let messages = fields::messages(fields.need("messages")?)?;
     let tools = tools::of_chat(&mut fields)?;
     let streaming = Streaming::of(&mut fields)?;
-    let mut wanted = Wanted::of(&mut fields, &["max_tokens", "max_completion_tokens"])?;
+    let mut wanted =
+        Wanted::of(&mut fields)?.with_openais(&mut fields, &["max_tokens", "max_completion_tokens"])?;
     wanted.options.logprobs = logprobs(&mut fields)?;
-    let documents = documents::of_request(service, &mut fields)?;
+    let documents = documents::of_request(service, &mut fields).await?;
     let thinks = thinking(&mut fields)?;
     let shape: Option<Value> = fields.take("response_format")?;
     fields.end(HARMLESS)?;
@@ -45,12 +46,17 @@ fn thinking(fields: &mut Fields) -> Result<Option<bool>, ApiError> {
         thinks = arguments.take("enable_thinking")?;
         arguments.end(&[])?;
     }
-    Ok(thinks.or(thinks_with(fields.take::<String>("reasoning_effort")?.as_deref())))
+    Ok(thinks.or(thinks_with(fields, "reasoning_effort")?))
 }
 
-/// Whether the model thinks with so much effort. How much is its own choice: its chat template is not told.
-pub(super) fn thinks_with(effort: Option<&str>) -> Option<bool> {
-    (effort == Some("none")).then_some(false)
+/// Whether the model thinks with the effort of this field. How much is its own choice: its chat template is not told.
+pub(super) fn thinks_with(fields: &mut Fields, name: &str) -> Result<Option<bool>, ApiError> {
+    let place = fields.place_of(name);
+    match fields.take::<String>(name)?.as_deref() {
+        None | Some("minimal" | "low" | "medium" | "high" | "xhigh" | "max") => Ok(None),
+        Some("none") => Ok(Some(false)),
+        Some(effort) => Err(ApiError::field(place.clone(), format!("{place}: {effort:?} is no effort"))),
+    }
 }
 
 /// How many of the most likely tokens are told beside each token of an answer, if anything is.
@@ -58,9 +64,9 @@ fn logprobs(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
     /// OpenAI's limit.
     const MOST: usize = 20;
     let is_wanted = fields.take("logprobs")?.unwrap_or(false);
-    let top = fields.take("top_logprobs")?.unwrap_or(0);
-    match top {
-        0..=MOST => Ok(is_wanted.then_some(top)),
+    let top = fields.integer("top_logprobs")?.unwrap_or(0);
+    match usize::try_from(top) {
+        Ok(top @ 0..=MOST) => Ok(is_wanted.then_some(top)),
         _ => {
             Err(ApiError::field("top_logprobs", format!("top_logprobs is {top}, but must be at most {MOST}")))
         }

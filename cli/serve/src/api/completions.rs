@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use longhand::TokenLogProbs;
 use longhand::text::Split;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Answered;
@@ -16,31 +15,33 @@ use super::whole::WholeAnswer;
 use crate::http::Shared;
 use crate::http::error::ApiError;
 
-/// A text, or its tokens.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Prompt {
-    Text(String),
-    Tokens(Vec<u32>),
-    /// A list of one.
-    Texts([String; 1]),
-}
-
 pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
     let service = shared.service()?;
     let mut fields = Fields::new(shared.object(request).await?);
-    let prompt = fields.need("prompt")?;
+    let prompt: Value = fields.need("prompt")?;
     let streaming = Streaming::of(&mut fields)?;
-    let wanted = Wanted::of(&mut fields, &["n_predict", "max_tokens"])?;
+    let wanted = Wanted::of(&mut fields)?.with_openais(&mut fields, &["n_predict", "max_tokens"])?;
     fields.end(HARMLESS)?;
     let text = match prompt {
-        Prompt::Text(text) | Prompt::Texts([text]) => submit::encode(service, text).await?,
-        Prompt::Tokens(tokens) => Text::of_tokens(service, tokens)?,
+        Value::String(text) => submit::encode(service, text).await?,
+        Value::Array(mut several) => match &mut several[..] {
+            [Value::String(text)] => submit::encode(service, std::mem::take(text)).await?,
+            tokens => Text::of_tokens(service, tokens.iter().map(token).collect::<Result<_, ApiError>>()?)?,
+        },
+        _ => return Err(wrong_prompt()),
     };
     if text.tokens.is_empty() {
         return Err(ApiError::field("prompt", "prompt is empty: this model begins with no text of its own"));
     }
     openai::respond(&shared, service, Completion, text, wanted, streaming).await
+}
+
+fn token(value: &Value) -> Result<u32, ApiError> {
+    value.as_u64().and_then(|token| token.try_into().ok()).ok_or_else(wrong_prompt)
+}
+
+fn wrong_prompt() -> ApiError {
+    ApiError::field("prompt", "prompt must be one text, or a list of tokens; several texts are not supported")
 }
 
 /// Texts that go on.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::{Response, StatusCode, Uri};
+use axum::http::{HeaderMap, Response, StatusCode, Uri, header};
 use documents::Limits;
 use serde_json::{Value, json};
 
@@ -18,56 +18,87 @@ use crate::http::{Shared, is_json, json_response};
 use crate::service::{Documents, Event, Service, State as Reading, Stored};
 
 /// The documents that a request is about: those that it names, without names the server's, and with an empty list none.
-pub(super) fn of_request(service: &Service, fields: &mut Fields) -> Result<Documents, ApiError> {
-    match fields.take::<Vec<String>>("documents")? {
-        None => Ok(service.documents().clone()),
-        Some(ids) if ids.is_empty() => Ok(Documents::default()),
-        Some(ids) => service.library().joined(&ids).map_err(|id| {
-            ApiError::field(
-                "documents",
-                format!("documents: there is no {id:?} here; send it to /v1/documents first"),
-            )
-        }),
+pub(super) async fn of_request(
+    service: &Arc<Service>,
+    fields: &mut Fields,
+) -> Result<Arc<Documents>, ApiError> {
+    let Some(ids) = fields.take::<Vec<String>>("documents")? else { return Ok(service.documents().clone()) };
+    if ids.is_empty() {
+        return Ok(Arc::default());
     }
+    let wrong = |message: String| ApiError::field("documents", format!("documents: {message}"));
+    let mut found: Vec<Arc<Stored>> = Vec::new();
+    for id in ids {
+        let document = service.library().find(&id);
+        let document = document
+            .ok_or_else(|| wrong(format!("there is no {id:?} here; send it to /v1/documents first")))?;
+        if found.iter().any(|other| Arc::ptr_eq(other, &document)) {
+            return Err(wrong(format!("{id:?} is there twice")));
+        }
+        found.push(document);
+        let tokens: usize = found.iter().map(|document| document.tokens).sum();
+        submit::check_length(service, tokens)?;
+    }
+    in_background(move || Ok(Documents::joined(&found))).await
 }
 
 /// Takes a document: JSON with a name and a text, or the bytes of a file with its name behind `?name=`.
 pub(super) async fn add(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
-    let service = shared.service()?.clone();
-    let read = match is_json(request.headers()) {
-        true => {
+    let service = shared.service()?;
+    let reader = service.clone();
+    let document = match name_in(request.uri()) {
+        None if is_json(request.headers()) => {
             let mut fields = Fields::new(shared.object(request).await?);
             let (name, text): (String, String) = (fields.need("name")?, fields.need("text")?);
             fields.end(&[])?;
-            submit::in_background(move || read(&service, &name, text.as_bytes())).await?
+            in_background(move || read(&reader, &name, text.as_bytes())).await?
         }
-        false => {
-            let name = name_in(request.uri()).ok_or_else(|| {
-                ApiError::field("name", "the document has no name: send it to /v1/documents?name=report.pdf")
-            })?;
-            let bytes = shared.bytes(request).await?;
-            submit::in_background(move || read(&service, &name, &bytes)).await?
+        None => {
+            let message = "the document has no name: send it to /v1/documents?name=report.pdf";
+            return Err(ApiError::field("name", message));
+        }
+        Some(_) if is_form(request.headers()) => {
+            let message = "send the bytes of the file alone (with curl: --data-binary @FILE), not a form";
+            return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+        }
+        Some(name) => {
+            let bytes = shared.file(request).await?;
+            in_background(move || read(&reader, &name, &bytes)).await?
         }
     };
-    let service = shared.service()?;
-    let stored = service.library().add(read).ok_or_else(|| {
+    let (stored, is_new) = service.library().add(document).ok_or_else(|| {
         ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "there is no room for more documents: delete some")
     })?;
-    if matches!(stored.state(), Reading::Waiting) {
-        read_ahead(service, &stored).await?;
+    if stored.claim()
+        && let Err(error) = read_ahead(service, &stored).await
+    {
+        stored.set_state(Reading::Waiting);
+        if is_new {
+            service.library().remove(stored.documents.id());
+        }
+        return Err(error);
     }
     let mut response = json_response(&describe(&stored));
-    *response.status_mut() = StatusCode::CREATED;
+    *response.status_mut() = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok(response)
+}
+
+/// Whether a file comes as a part of a form.
+fn is_form(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("multipart/"))
 }
 
 /// The text of a document, and its tokens.
 fn read(service: &Service, name: &str, bytes: &[u8]) -> Result<Arc<Stored>, ApiError> {
+    if name.chars().any(char::is_control) {
+        return Err(ApiError::field("name", "the name of the document has control characters"));
+    }
     let document = documents::read_bytes(name, bytes, &Limits::default());
     let document =
         document.map_err(|error| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
     let notes = document.notes.iter().map(ToString::to_string).collect();
-    let documents = Documents::new(vec![document.name], &document.text, document.outline);
+    let documents = Arc::new(Documents::new(vec![document.name], &document.text, document.outline));
     let tokens = service.preamble(&documents, None)?.min_tokens();
     submit::check_length(service, tokens)?;
     Ok(Stored::new(documents, notes, tokens, now()))
@@ -82,10 +113,13 @@ async fn read_ahead(service: &Arc<Service>, stored: &Arc<Stored>) -> Result<(), 
     });
     let tokens = tokens.await?;
     if tokens.is_empty() {
+        // Its chat template writes the question first.
+        stored.set_state(Reading::Waiting);
         return Ok(());
     }
     let names = stored.documents.names().to_vec();
     let events = submit::submit(service, Text::of_documents(tokens, names), Wanted::nothing())?;
+    stored.stopped_by(events.stop());
     tokio::spawn(follow(events, stored.clone()));
     Ok(())
 }
@@ -145,7 +179,7 @@ fn no_document(id: &str) -> ApiError {
 fn describe(stored: &Stored) -> Value {
     let Stored { documents, notes, tokens, created, .. } = stored;
     let (status, read, error) = match stored.state() {
-        Reading::Waiting => ("waiting", 0, None),
+        Reading::Waiting | Reading::Queued => ("waiting", 0, None),
         Reading::Reading(read) => ("reading", read, None),
         Reading::Read => ("read", *tokens, None),
         Reading::Failed(error) => ("failed", 0, Some(error)),

@@ -1,8 +1,10 @@
 //! The fields of a request, taken one by one. What is left at the end is refused, unless it cannot change the answer.
 
+use std::sync::LazyLock;
+
 use longhand::Message;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::tools;
 use crate::http::error::ApiError;
@@ -13,6 +15,19 @@ pub(super) struct Fields {
     /// Where it stands in the request, for errors: empty, or with a dot at its end.
     place: String,
 }
+
+/// Values with which a field asks for what is done anyway.
+static NEUTRAL: LazyLock<[(&str, Value); 7]> = LazyLock::new(|| {
+    [
+        ("best_of", json!(1)),
+        ("function_call", json!("none")),
+        ("modalities", json!(["text"])),
+        ("reasoning_format", json!("auto")),
+        ("typical_p", json!(1)),
+        ("typical_p", json!(1.0)),
+        ("verbosity", json!("medium")),
+    ]
+});
 
 impl Fields {
     pub(super) fn new(object: Map<String, Value>) -> Fields {
@@ -39,6 +54,20 @@ impl Fields {
         }
     }
 
+    /// A whole number. Some languages write `5.0`.
+    pub(super) fn integer(&mut self, name: &str) -> Result<Option<i64>, ApiError> {
+        let place = self.place_of(name);
+        let Some(number) = self.take::<serde_json::Number>(name)? else { return Ok(None) };
+        let whole = number.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 1e15);
+        match number.as_i64().or(whole.map(|number| number as i64)) {
+            Some(number) => Ok(Some(number)),
+            None => Err(ApiError::field(
+                place.clone(),
+                format!("{place} is {number}, but must be a whole number"),
+            )),
+        }
+    }
+
     /// A field as it stands.
     pub(super) fn get(&self, name: &str) -> Option<&Value> {
         self.object.get(name)
@@ -55,20 +84,24 @@ impl Fields {
         format!("{}{name}", self.place)
     }
 
-    /// Refuses what is left, but for fields that cannot change the answer: `harmless` by their names, and all that are empty
-    /// or false.
+    /// Refuses what is left, but for fields that cannot change the answer: `harmless` by their names, and all that are empty,
+    /// zero or false.
     pub(super) fn end(self, harmless: &[&str]) -> Result<(), ApiError> {
         let says_nothing = |value: &Value| match value {
             Value::Null | Value::Bool(false) => true,
             Value::Array(values) => values.is_empty(),
             Value::Object(fields) => fields.is_empty(),
             Value::String(text) => text.is_empty(),
-            _ => false,
+            Value::Number(number) => number.as_f64() == Some(0.0),
+            Value::Bool(true) => false,
+        };
+        let says_nothing = |name: &str, value: &Value| {
+            says_nothing(value) || NEUTRAL.iter().any(|(known, usual)| *known == name && value == usual)
         };
         let left = self
             .object
             .iter()
-            .find(|(name, value)| !harmless.contains(&name.as_str()) && !says_nothing(value));
+            .find(|(name, value)| !harmless.contains(&name.as_str()) && !says_nothing(name, value));
         match left {
             None => Ok(()),
             Some((name, _)) => {

@@ -48,7 +48,6 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/v1/chat/completions", post(chat::answer))
         .route("/chat/completions", post(chat::answer))
         .route("/v1/completions", post(completions::answer))
-        .route("/completions", post(completions::answer))
         .route("/v1/responses", post(responses::answer))
         .route("/v1/messages", post(anthropic::answer))
         .route("/v1/messages/count_tokens", post(anthropic::count))
@@ -56,18 +55,26 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/v1/documents/{id}", get(documents::show).delete(documents::remove))
         .route("/v1/documents/{id}/text", get(documents::text))
         .fallback(unknown)
+        .method_not_allowed_fallback(wrong_method)
         .with_state(shared)
 }
 
 /// An address that is not there.
-async fn unknown(request: Request) -> ApiError {
+async fn unknown(request: Request) -> Response<Body> {
     let (method, path) = (request.method(), request.uri().path());
-    ApiError::new(StatusCode::NOT_FOUND, format!("there is no {method} {path} here"))
+    ApiError::new(StatusCode::NOT_FOUND, format!("there is no {method} {path} here")).response_to(path)
+}
+
+/// An address that is there for other methods.
+async fn wrong_method(request: Request) -> Response<Body> {
+    let (method, path) = (request.method(), request.uri().path());
+    let message = format!("{path} is there, but not for {method}");
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message).response_to(path)
 }
 
 impl IntoResponse for ApiError {
     /// In OpenAI's form, which llama.cpp's server has, too.
     fn into_response(self) -> Response<Body> {
-        self.response(&self.openai())
+        self.response_to("")
     }
 }

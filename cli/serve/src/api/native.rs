@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Answered;
 use super::fields::Fields;
-use super::submit::in_background;
+use super::submit::{check_tokens, in_background};
 use super::whole::now;
 use crate::http::error::ApiError;
 use crate::http::{Shared, json_response, text_response};
@@ -110,13 +109,13 @@ pub(super) async fn tokenize(State(shared): State<Arc<Shared>>, request: Request
 
 /// The text of tokens.
 pub(super) async fn detokenize(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
-    #[derive(Deserialize)]
-    #[serde(transparent)]
-    struct Tokens(Vec<u32>);
-    let service = shared.service()?;
+    let service = shared.service()?.clone();
     let mut fields = Fields::new(shared.object(request).await?);
-    let Tokens(tokens) = fields.need("tokens")?;
+    let tokens: Vec<u32> = fields.need("tokens")?;
     fields.end(&[])?;
-    let bytes = service.format().tokenizer().decode(&tokens, true);
-    Ok(json_response(&json!({"content": String::from_utf8_lossy(&bytes)})))
+    let text = in_background(move || {
+        check_tokens(&service, &tokens)?;
+        Ok(String::from_utf8_lossy(&service.format().tokenizer().decode(&tokens, true)).into_owned())
+    });
+    Ok(json_response(&json!({"content": text.await?})))
 }

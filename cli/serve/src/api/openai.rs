@@ -99,6 +99,7 @@ pub(super) async fn respond<F: Form>(
         cached: 0,
         calls: 0,
         tokens: 0,
+        thinking: 0,
     };
     let events = submit::submit(service, text, wanted)?;
     if response.streaming.is_wanted {
@@ -123,6 +124,8 @@ struct Response<F> {
     calls: usize,
     /// Of all answers.
     tokens: usize,
+    /// Of these, what the model has thought with.
+    thinking: usize,
 }
 
 impl<F: Form> Response<F> {
@@ -137,7 +140,8 @@ impl<F: Form> Response<F> {
             choice(self.form.whole(answer), index, Some(finish_reason(&answer.result)))
         });
         let mut response = self.object(F::OBJECTS.0, choices.collect());
-        response["usage"] = usage(self.prompt, self.cached, self.tokens);
+        let thinking = whole.answers.iter().map(|answer| answer.result.thinking).sum();
+        response["usage"] = usage(self.prompt, self.cached, self.tokens, thinking);
         if let Some(first) = whole.answers.first() {
             response["timings"] = timings(self.cached, &first.result);
         }
@@ -191,30 +195,37 @@ impl<F: Form> Writer for Response<F> {
             Event::Answered { answer, result } => {
                 self.calls = 0;
                 self.tokens += result.tokens;
+                self.thinking += result.thinking;
                 let end = self.form.piece(Split::default(), None);
                 let mut chunk = self.chunk(answer, end, Some(finish_reason(&result)));
                 chunk["timings"] = timings(self.cached, &result);
                 vec![chunk]
             }
             Event::Done => {
-                let usage = || self.aside("usage", usage(self.prompt, self.cached, self.tokens));
+                let usage =
+                    || self.aside("usage", usage(self.prompt, self.cached, self.tokens, self.thinking));
                 let usage = self.streaming.usage.then(usage);
                 let end = Sent { name: None, data: "[DONE]".to_owned() };
                 return usage.iter().map(Sent::data).chain([end]).collect();
             }
-            Event::Failed(error) => vec![ApiError::from(error).openai()],
+            Event::Failed(error) => return self.failed(error.into()),
         };
         values.iter().map(Sent::data).collect()
+    }
+
+    fn failed(&mut self, error: ApiError) -> Vec<Sent> {
+        vec![Sent::data(&error.openai())]
     }
 }
 
 /// What OpenAI's interfaces say of the tokens.
-fn usage(prompt: usize, cached: usize, answer: usize) -> Value {
+fn usage(prompt: usize, cached: usize, answer: usize, thinking: usize) -> Value {
     json!({
         "prompt_tokens": prompt,
         "completion_tokens": answer,
         "total_tokens": prompt + answer,
         "prompt_tokens_details": {"cached_tokens": cached},
+        "completion_tokens_details": {"reasoning_tokens": thinking},
     })
 }
 

@@ -18,10 +18,9 @@ use crate::http::stream::{self, Sent, Writer};
 use crate::http::{Shared, json_response};
 use crate::service::{Answer, Event};
 
-/// Fields that cannot change an answer. `store` asks to keep it, `truncation` to cut a text that is too long.
+/// Fields that cannot change an answer. `store` asks to keep it, which is not done.
 const HARMLESS: &[&str] = &[
     "client_metadata",
-    "include",
     "max_tool_calls",
     "metadata",
     "model",
@@ -40,16 +39,27 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     let instructions: Option<String> = fields.take("instructions")?;
     let mut messages: Vec<Message> = instructions.iter().map(Message::system).collect();
     messages.extend(input(fields.need("input")?)?);
+    if instructions.is_some() && messages.get(1).is_some_and(|second| second.role == "system") {
+        // Chat templates have one system message.
+        let second = messages.remove(1);
+        messages[0].content += &format!("\n\n{}", second.content);
+    }
     let definitions = fields.get("tools").filter(|tools| tools.is_array()).cloned();
     let tools = tools::of_responses(&mut fields)?;
     let is_stream = fields.take("stream")?.unwrap_or(false);
-    let limit: Option<usize> = fields.take("max_output_tokens")?;
-    let wanted = Wanted::of(&mut fields, &[])?;
-    let documents = documents::of_request(service, &mut fields)?;
+    let limit = fields.integer("max_output_tokens")?.map(|limit| usize::try_from(limit).unwrap_or(0));
+    let wanted = Wanted::of(&mut fields)?;
+    let documents = documents::of_request(service, &mut fields).await?;
     let thinks = match fields.take::<Map<String, Value>>("reasoning")? {
         None => None,
-        Some(reasoning) => thinks_with(reasoning.get("effort").and_then(Value::as_str)),
+        Some(reasoning) => {
+            let mut reasoning = Fields::part(Value::Object(reasoning), "reasoning".to_owned())?;
+            let thinks = thinks_with(&mut reasoning, "effort")?;
+            reasoning.end(&["generate_summary", "summary"])?;
+            thinks
+        }
     };
+    refuse_includes(&mut fields)?;
     let shape = shape(&mut fields)?;
     refuse_truncation(&mut fields)?;
     fields.end(HARMLESS)?;
@@ -132,6 +142,20 @@ fn shape(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
     let shape = text.take("format")?;
     text.end(&["verbosity"])?;
     Ok(shape)
+}
+
+/// What may be asked to come with a response, and is not there anyway: the thinking in a form that only OpenAI reads.
+fn refuse_includes(fields: &mut Fields) -> Result<(), ApiError> {
+    let known = |include: &String| include == "reasoning.encrypted_content";
+    match fields
+        .take::<Vec<String>>("include")?
+        .unwrap_or_default()
+        .into_iter()
+        .find(|include| !known(include))
+    {
+        None => Ok(()),
+        Some(include) => Err(ApiError::field("include", format!("include: {include:?} is not supported"))),
+    }
 }
 
 /// Nothing is cut. What does not ask for it is fine.
@@ -227,7 +251,7 @@ impl Head {
             "input_tokens": self.prompt,
             "input_tokens_details": {"cached_tokens": cached},
             "output_tokens": answer.tokens,
-            "output_tokens_details": {"reasoning_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": answer.thinking},
             "total_tokens": self.prompt + answer.tokens,
         });
         response
@@ -442,13 +466,13 @@ impl Writer for Stream {
                 };
                 vec![self.event(kind, json!({"response": response}))]
             }
-            Event::Failed(error) => {
-                let error = ApiError::from(error);
-                let mut response = self.head.response("failed", json!(self.output));
-                response["error"] =
-                    json!({"code": error.code.unwrap_or("server_error"), "message": error.message});
-                vec![self.event("response.failed", json!({"response": response}))]
-            }
+            Event::Failed(error) => self.failed(error.into()),
         }
+    }
+
+    fn failed(&mut self, error: ApiError) -> Vec<Sent> {
+        let mut response = self.head.response("failed", json!(self.output));
+        response["error"] = json!({"code": error.code.unwrap_or("server_error"), "message": error.message});
+        vec![self.event("response.failed", json!({"response": response}))]
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use longhand::text::begun_thinking;
-use longhand::{Constraint, EngineError, GenerateOptions, InterruptFlag, Message, SamplerOptions};
+use longhand::{Constraint, EngineError, GenerateOptions, Hint, InterruptFlag, Message, SamplerOptions};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task;
@@ -44,10 +44,7 @@ impl Text {
     /// # Errors
     /// Where one is outside the vocabulary, or the text is longer than the context.
     pub(super) fn of_tokens(service: &Service, tokens: Vec<u32>) -> Result<Text, ApiError> {
-        let vocabulary = service.model().spec().n_vocab;
-        if let Some(token) = tokens.iter().find(|token| **token as usize >= vocabulary).copied() {
-            return Err(EngineError::Token { token, vocabulary }.into());
-        }
+        check_tokens(service, &tokens)?;
         check_length(service, tokens.len())?;
         Ok(Text { documents: 0, ..Text::of_documents(tokens, Vec::new()) })
     }
@@ -68,51 +65,53 @@ impl Wanted {
         Wanted { answers: 0, sampling: SamplerOptions::default(), options: GenerateOptions::default() }
     }
 
-    /// What OpenAI's interfaces call it, and llama.cpp's server.
-    pub(super) fn of(fields: &mut Fields, limits: &[&str]) -> Result<Wanted, ApiError> {
+    /// One answer, sampled as the request says, in the words of OpenAI and of llama.cpp's server.
+    pub(super) fn of(fields: &mut Fields) -> Result<Wanted, ApiError> {
         let usual = SamplerOptions::default();
         let sampling = SamplerOptions {
             temperature: fields.take("temperature")?.unwrap_or(usual.temperature),
-            top_k: fields.take("top_k")?.map_or(usual.top_k, |k: i64| usize::try_from(k).unwrap_or(0)),
+            top_k: fields.integer("top_k")?.map_or(usual.top_k, |k| usize::try_from(k).unwrap_or(0)),
             top_p: fields.take("top_p")?.unwrap_or(usual.top_p),
             min_p: fields.take("min_p")?.unwrap_or(usual.min_p),
             repeat_penalty: fields.take("repeat_penalty")?.unwrap_or(usual.repeat_penalty),
             repeat_last_n: fields
-                .take("repeat_last_n")?
-                .map_or(usual.repeat_last_n, |n: i64| usize::try_from(n).unwrap_or(usize::MAX)),
+                .integer("repeat_last_n")?
+                .map_or(usual.repeat_last_n, |n| usize::try_from(n).unwrap_or(usize::MAX)),
             presence_penalty: fields.take("presence_penalty")?.unwrap_or(usual.presence_penalty),
             frequency_penalty: fields.take("frequency_penalty")?.unwrap_or(usual.frequency_penalty),
             logit_bias: logit_bias(fields)?,
             // A negative seed is any.
-            seed: match fields.take::<i64>("seed")? {
+            seed: match fields.integer("seed")? {
                 Some(seed) if seed >= 0 => seed.unsigned_abs(),
                 _ => random_seed(),
             },
         };
-        let answers = fields.take("n")?.unwrap_or(1);
-        if !(1..=MAX_ANSWERS).contains(&answers) {
-            return Err(ApiError::field("n", format!("n is {answers}, but must be from 1 to {MAX_ANSWERS}")));
-        }
+        Ok(Wanted { answers: 1, sampling, options: GenerateOptions::default() })
+    }
+
+    /// The same with what only OpenAI's older interfaces have: `n`, `stop`, and limits by several names, the last of which
+    /// counts.
+    pub(super) fn with_openais(self, fields: &mut Fields, limits: &[&str]) -> Result<Wanted, ApiError> {
+        let n = fields.integer("n")?.unwrap_or(1);
+        let answers = usize::try_from(n).ok().filter(|n| (1..=MAX_ANSWERS).contains(n));
+        let answers = answers
+            .ok_or_else(|| ApiError::field("n", format!("n is {n}, but must be from 1 to {MAX_ANSWERS}")))?;
         let mut limit = None;
         for name in limits {
             // llama.cpp's server takes -1 for no limit.
-            limit = fields.take(name)?.map_or(limit, |tokens: i64| usize::try_from(tokens).ok());
+            limit = fields.integer(name)?.map_or(limit, |tokens| usize::try_from(tokens).ok());
         }
         let (stops, limit) = (stops(fields, "stop")?, limit.unwrap_or(usize::MAX));
-        Ok(Wanted {
-            answers,
-            sampling,
-            options: GenerateOptions { stops, limit, ..GenerateOptions::default() },
-        })
+        Ok(Wanted { answers, options: GenerateOptions { stops, limit, ..self.options }, ..self })
     }
 }
 
 /// Tokens by their numbers, and what is added to their logits.
 fn logit_bias(fields: &mut Fields) -> Result<Vec<(u32, f32)>, ApiError> {
     let biases: HashMap<String, f32> = fields.take("logit_bias")?.unwrap_or_default();
-    let token = |(token, bias): (String, f32)| match token.parse() {
-        Ok(token) => Ok((token, bias)),
-        Err(_) => {
+    let token = |(token, bias): (String, f32)| match token.parse::<u32>() {
+        Ok(number) if number.to_string() == token => Ok((number, bias)),
+        _ => {
             Err(ApiError::field("logit_bias", format!("logit_bias: {token:?} is not the number of a token")))
         }
     };
@@ -123,17 +122,17 @@ fn logit_bias(fields: &mut Fields) -> Result<Vec<(u32, f32)>, ApiError> {
 
 /// Sequences that end an answer: one, or a list.
 pub(super) fn stops(fields: &mut Fields, name: &str) -> Result<Vec<String>, ApiError> {
-    #[derive(serde::Deserialize)]
-    #[serde(untagged)]
-    enum Stops {
-        One(String),
-        Several(Vec<String>),
-    }
-    Ok(match fields.take(name)? {
-        None => Vec::new(),
-        Some(Stops::One(stop)) => vec![stop],
-        Some(Stops::Several(stops)) => stops,
-    })
+    let place = fields.place_of(name);
+    let text = |value: Value| match value {
+        Value::String(text) => Some(text),
+        _ => None,
+    };
+    let stops = match fields.take::<Value>(name)? {
+        None => Some(Vec::new()),
+        Some(Value::Array(values)) => values.into_iter().map(text).collect(),
+        Some(value) => text(value).map(|one| vec![one]),
+    };
+    stops.ok_or_else(|| ApiError::field(place.clone(), format!("{place} must be a text, or a list of texts")))
 }
 
 /// A seed that nobody has chosen.
@@ -145,7 +144,7 @@ fn random_seed() -> u64 {
 /// A conversation that is to be answered.
 pub(super) struct Conversation {
     pub messages: Vec<Message>,
-    pub documents: Documents,
+    pub documents: Arc<Documents>,
     /// Whether the model is to think; `None` where its chat template decides.
     pub thinks: Option<bool>,
     pub tools: tools::Wanted,
@@ -161,8 +160,17 @@ pub(super) async fn render(service: &Arc<Service>, conversation: Conversation) -
         let Conversation { messages, documents, thinks, tools: tools::Wanted { tools, one_call } } =
             conversation;
         let mut format = service.format().clone();
-        if let Some(thinks) = thinks {
-            format = format.with_thinking(thinks)?;
+        if messages.last().is_some_and(|last| last.role == "assistant") {
+            let message =
+                "messages: the last one is the assistant's, and an answer that has begun is not continued here";
+            return Err(ApiError::field("messages", message));
+        }
+        match thinks.map(|thinks| (thinks, format.with_thinking(thinks))) {
+            None => {}
+            Some((_, Ok(changed))) => format = changed,
+            // Who wants no thinking has what he wants, as far as is known.
+            Some((false, Err(error))) if error.hint() == Some(Hint::OmitThinking) => {}
+            Some((_, Err(error))) => return Err(ApiError { field: None, ..error.into() }),
         }
         let reader = match tools {
             None => None,
@@ -254,6 +262,15 @@ pub(super) async fn in_background<T: Send + 'static>(
     let failed =
         |_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the server could not look at the request");
     task::spawn_blocking(work).await.map_err(failed)?
+}
+
+/// Refuses tokens that the model does not have.
+pub(super) fn check_tokens(service: &Service, tokens: &[u32]) -> Result<(), EngineError> {
+    let vocabulary = service.model().spec().n_vocab;
+    match tokens.iter().find(|token| **token as usize >= vocabulary).copied() {
+        None => Ok(()),
+        Some(token) => Err(EngineError::Token { token, vocabulary }),
+    }
 }
 
 /// Nothing is cut: a text without room for an answer is refused.

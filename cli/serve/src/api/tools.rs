@@ -79,7 +79,7 @@ fn function(mut tool: Fields, parameters: &str, harmless: &[&str]) -> Result<Val
 
 /// Whether functions may be called. That one must be called cannot be promised.
 fn may_call<'a>(choice: Option<Value>, word: impl Fn(&Value) -> Option<&str> + 'a) -> Result<bool, ApiError> {
-    match choice.as_ref().map(|choice| word(choice)) {
+    match choice.as_ref().map(word) {
         None | Some(Some("auto")) => Ok(true),
         Some(Some("none")) => Ok(false),
         Some(_) => Err(ApiError::field(

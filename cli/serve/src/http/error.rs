@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use longhand::EngineError;
+use longhand::error::SamplerError;
 use serde_json::{Value, json};
 
 use crate::service::Refused;
@@ -41,6 +42,11 @@ impl ApiError {
         ApiError { code: Some("loading"), retry_after: Some(2), ..error }
     }
 
+    /// An answer that does not come to its end.
+    pub(crate) fn lost() -> ApiError {
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the answer was lost: the server has failed")
+    }
+
     /// The kind of an error in OpenAI's words.
     fn kind(&self) -> &'static str {
         match self.status {
@@ -70,9 +76,11 @@ impl ApiError {
         json!({"type": "error", "error": {"type": kind, "message": self.message}})
     }
 
-    /// The response with this text of the error.
-    pub(crate) fn response(&self, text: &Value) -> Response<Body> {
-        let mut response = super::json_response(text);
+    /// The response to a request for this path, in the form of its interface.
+    pub(crate) fn response_to(&self, path: &str) -> Response<Body> {
+        let is_anthropic = path.starts_with("/v1/messages");
+        let text = if is_anthropic { self.anthropic() } else { self.openai() };
+        let mut response = super::json_response(&text);
         *response.status_mut() = self.status;
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -111,10 +119,15 @@ impl From<EngineError> for ApiError {
                 ApiError { code: Some("context_length_exceeded"), ..ApiError::bad(message) }
             }
             EngineError::Chat { .. } => ApiError::field("messages", message),
-            EngineError::Tokenizer { .. }
-            | EngineError::Sampling(_)
-            | EngineError::Token { .. }
-            | EngineError::Setting { .. } => ApiError::bad(message),
+            // In the words of requests: no flags, and names with underscores.
+            EngineError::Sampling(SamplerError { option, value, range }) => {
+                let field = option.replace('-', "_");
+                let message = format!("{field} is {value}, but must be {range}");
+                ApiError::field(field, message)
+            }
+            EngineError::Tokenizer { .. } | EngineError::Token { .. } | EngineError::Setting { .. } => {
+                ApiError::bad(message)
+            }
             EngineError::Memory(_) => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message),
             error if error.is_interrupt() => ApiError::new(
                 StatusCode::SERVICE_UNAVAILABLE,

@@ -57,11 +57,7 @@ pub(super) async fn check(State(shared): State<Arc<Shared>>, request: Request, n
     });
     match checked {
         Ok(()) => next.run(request).await,
-        Err(error) => {
-            let is_anthropic = path.starts_with("/v1/messages");
-            let text = if is_anthropic { error.anthropic() } else { error.openai() };
-            error.response(&text)
-        }
+        Err(error) => error.response_to(path),
     }
 }
 
@@ -72,18 +68,20 @@ fn check_host(shared: &Shared, headers: &HeaderMap, uri: &Uri) -> Result<(), Api
         let name = host_name(host);
         is_this_machine(name) || shared.options.hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
     };
-    if shared.options.keys.is_empty() {
-        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        let host = host.or_else(|| uri.authority().map(|authority| authority.as_str())).unwrap_or_default();
-        if shared.is_local && !is_known(host) {
-            return forbidden(format!("this server is not {host:?}"));
-        }
+    if [header::HOST, header::ORIGIN].iter().any(|name| headers.get_all(name).iter().count() > 1) {
+        return Err(ApiError::bad("a request has one Host and one Origin at most"));
+    }
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = uri.authority().map(|authority| authority.as_str()).or(host).unwrap_or_default();
+    if shared.options.keys.is_empty() && shared.is_local && !is_known(host) {
+        let hint = "ask for 127.0.0.1 or localhost, or start it with --allow-host NAME";
+        return forbidden(format!("this server is not {host:?}: {hint}"));
     }
     match headers.get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or_default()) {
         None => Ok(()),
+        // Its own pages would have the address under which it is asked.
         Some(origin) => {
-            let host = origin.split_once("://").map_or("", |(_, host)| host);
-            match is_known(host) {
+            match origin.split_once("://").is_some_and(|(_, asked)| asked.eq_ignore_ascii_case(host)) {
                 true => Ok(()),
                 false => forbidden(format!("web pages of {origin:?} may not ask this server")),
             }
@@ -113,15 +111,17 @@ fn check_key(shared: &Shared, headers: &HeaderMap) -> Result<(), ApiError> {
         let (scheme, key) = value.split_at_checked(7)?;
         scheme.eq_ignore_ascii_case(b"Bearer ").then_some(key)
     });
-    let given = bearer.or_else(|| headers.get("x-api-key").map(|value| value.as_bytes()));
-    match given {
-        Some(key) if keys.has(key.trim_ascii()) => Ok(()),
-        Some(_) => Err(ApiError::new(StatusCode::UNAUTHORIZED, "the key is not one of this server's")),
-        None => Err(ApiError::new(
-            StatusCode::UNAUTHORIZED,
-            "this server needs a key: Authorization: Bearer KEY, or X-API-Key: KEY",
-        )),
+    let given = [bearer, headers.get("x-api-key").map(|value| value.as_bytes())];
+    if given.into_iter().flatten().any(|key| keys.has(key.trim_ascii())) {
+        return Ok(());
     }
+    Err(ApiError::new(
+        StatusCode::UNAUTHORIZED,
+        match given {
+            [None, None] => "this server needs a key: Authorization: Bearer KEY, or X-API-Key: KEY",
+            _ => "the key is not one of this server's",
+        },
+    ))
 }
 
 #[cfg(test)]

@@ -98,7 +98,12 @@ impl Server {
         let runtime = runtime.map_err(ServerError::Thread)?;
         let cannot = |error| ServerError::Bind { address: address.clone(), error };
         let (listener, address) = Listener::bind(&runtime, address).map_err(cannot)?;
-        let shared = Arc::new(Shared { options, is_local, service: OnceLock::new() });
+        let shared = Arc::new(Shared {
+            options,
+            is_local,
+            service: OnceLock::new(),
+            large: Semaphore::new(LARGE_REQUESTS),
+        });
         let (end, ended) = watch::channel(false);
         let served = shared.clone();
         let serve = move || runtime.block_on(serve(listener, served, ended));
@@ -168,19 +173,31 @@ impl Listener {
 /// A socket that only this user may open. One that a server has left behind is replaced.
 #[cfg(unix)]
 fn private_socket(path: &std::path::Path) -> io::Result<tokio::net::UnixListener> {
+    use std::hash::{BuildHasher as _, RandomState};
     use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
+    use std::os::unix::net::{UnixListener, UnixStream};
+    if let Ok(found) = std::fs::symlink_metadata(path) {
+        let left_behind =
+            || UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+        if !found.file_type().is_socket() || !left_behind() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
         std::fs::remove_file(path)?;
     }
-    let listener = std::os::unix::net::UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    // Under its own name it never is for others.
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{:016x}", RandomState::new().hash_one(path)));
+    let listener = UnixListener::bind(&name)?;
+    let private = std::fs::set_permissions(&name, std::fs::Permissions::from_mode(0o600));
+    private.and_then(|()| std::fs::rename(&name, path)).inspect_err(|_| _ = std::fs::remove_file(&name))?;
     listener.set_nonblocking(true)?;
     tokio::net::UnixListener::from_std(listener)
 }
 
 /// Threads that render and tokenise texts and convert documents. Each computes all the time.
 const BACKGROUND_THREADS: usize = 8;
+/// Large requests that come at the same time.
+const LARGE_REQUESTS: usize = 4;
 /// How long a connection has to end after the server has.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// How long to wait after an error before the next connection is accepted: where files run out, for example.

@@ -13,6 +13,7 @@ use axum::body::{self, Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::{Map, Value};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use self::error::ApiError;
 pub use self::guard::Keys;
@@ -28,8 +29,10 @@ pub struct ServerOptions {
     pub hosts: Vec<String>,
     /// Most connections at a time. Further ones wait.
     pub max_connections: usize,
-    /// Most bytes of a request.
+    /// Most bytes of a file.
     pub max_body: usize,
+    /// Most bytes of a request that is JSON.
+    pub max_json: usize,
     /// The time that a client has to send a request, and to begin the next one.
     pub patience: Duration,
     /// How often a stream without news says that it is alive.
@@ -43,6 +46,7 @@ impl Default for ServerOptions {
             hosts: Vec::new(),
             max_connections: 1024,
             max_body: 64 << 20,
+            max_json: 16 << 20,
             patience: Duration::from_secs(60),
             ping: Duration::from_secs(5),
         }
@@ -56,6 +60,8 @@ pub(crate) struct Shared {
     is_local: bool,
     /// Set when the model is loaded.
     service: OnceLock<Arc<Service>>,
+    /// Places for large requests while they come and are parsed.
+    large: Semaphore,
 }
 
 impl Shared {
@@ -78,10 +84,35 @@ impl Shared {
             let message = "the request must be JSON, with Content-Type: application/json";
             return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
         }
-        match serde_json::from_slice(&self.bytes(request).await?) {
-            Ok(Value::Object(object)) => Ok(object),
-            Ok(_) => Err(ApiError::bad("the request must be a JSON object")),
-            Err(error) => Err(ApiError::bad(format!("the request is not JSON: {error}"))),
+        let place = self.place_for(length(&request)).await;
+        let bytes = self.bytes(request, self.options.max_json).await?;
+        // Long ones take a while.
+        let parsed = tokio::task::spawn_blocking(move || serde_json::from_slice(&bytes)).await;
+        drop(place);
+        match parsed {
+            Ok(Ok(Value::Object(object))) => Ok(object),
+            Ok(Ok(_)) => Err(ApiError::bad("the request must be a JSON object")),
+            Ok(Err(error)) => Err(ApiError::bad(format!("the request is not JSON: {error}"))),
+            Err(_) => Err(ApiError::lost()),
+        }
+    }
+
+    /// The bytes of a file.
+    ///
+    /// # Errors
+    /// As for [`Shared::bytes`].
+    pub(crate) async fn file(&self, request: Request) -> Result<Bytes, ApiError> {
+        let _place = self.place_for(length(&request)).await;
+        self.bytes(request, self.options.max_body).await
+    }
+
+    /// Waits until a large request may be read: few at a time, so that their memory is bounded.
+    async fn place_for(&self, length: Option<usize>) -> Option<SemaphorePermit<'_>> {
+        /// Smaller ones do not wait.
+        const LARGE: usize = 1 << 20;
+        match length {
+            Some(length) if length < LARGE => None,
+            _ => self.large.acquire().await.ok(),
         }
     }
 
@@ -89,14 +120,14 @@ impl Shared {
     ///
     /// # Errors
     /// Where it is too long, or takes too long to come.
-    pub(crate) async fn bytes(&self, request: Request) -> Result<Bytes, ApiError> {
-        let limit = self.options.max_body;
+    async fn bytes(&self, request: Request, limit: usize) -> Result<Bytes, ApiError> {
+        let length = length(&request);
         let too_long = || {
-            let message = format!("the request has more than {limit} bytes");
+            let damaged = if length.is_some() { "" } else { ", or is damaged" };
+            let message = format!("the request has more than {limit} bytes{damaged}");
             ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
         };
-        let length = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-        if length.and_then(|length| length.parse::<usize>().ok()).is_some_and(|length| length > limit) {
+        if length.is_some_and(|length| length > limit) {
             return Err(too_long());
         }
         let bytes = tokio::time::timeout(self.options.patience, body::to_bytes(request.into_body(), limit));
@@ -104,6 +135,11 @@ impl Shared {
             |_| ApiError::new(StatusCode::REQUEST_TIMEOUT, "the request did not come to its end in time");
         bytes.await.map_err(late)?.map_err(|_| too_long())
     }
+}
+
+/// Bytes of a request's body, where it says so.
+fn length(request: &Request) -> Option<usize> {
+    request.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Whether the body of a request is JSON, by what it says.

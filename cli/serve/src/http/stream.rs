@@ -11,6 +11,7 @@ use longhand::InterruptFlag;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::error::ApiError;
 use crate::service::Event;
 
 /// The events of a request. When it is dropped before the last of them, the request is stopped.
@@ -22,6 +23,11 @@ pub(crate) struct Events {
 impl Events {
     pub(crate) fn new(receiver: UnboundedReceiver<Event>, stop: InterruptFlag) -> Events {
         Events { receiver, stop }
+    }
+
+    /// What stops the request.
+    pub(crate) fn stop(&self) -> &InterruptFlag {
+        &self.stop
     }
 
     /// The next event; `None` after the last one.
@@ -58,18 +64,36 @@ impl Sent {
 pub(crate) trait Writer: Send + 'static {
     /// What is sent for an event.
     fn write(&mut self, event: Event) -> Vec<Sent>;
+
+    /// What is sent where the answer does not come to its end.
+    fn failed(&mut self, error: ApiError) -> Vec<Sent>;
+
+    /// What is sent where the work for it was lost.
+    fn lost(&mut self) -> Vec<Sent> {
+        self.failed(ApiError::lost())
+    }
+}
+
+fn ok(text: String) -> Result<Bytes, Infallible> {
+    Ok(Bytes::from(text))
 }
 
 /// The response that sends events as they come.
 pub(crate) fn response(events: Events, writer: impl Writer, ping: Duration) -> Response<Body> {
-    let begun = (events, writer);
-    let pieces = stream::unfold(begun, move |(mut events, mut writer)| async move {
-        let text = match tokio::time::timeout(ping, events.next()).await {
-            Ok(None) => return None,
-            Ok(Some(event)) => writer.write(event).iter().map(Sent::text).collect(),
-            Err(_) => ": still at work\n\n".to_owned(),
+    let begun = (events, writer, false);
+    let pieces = stream::unfold(begun, move |(mut events, mut writer, is_over)| async move {
+        let (sent, is_over) = match tokio::time::timeout(ping, events.next()).await {
+            Ok(None) if is_over => return None,
+            // The work for it was lost.
+            Ok(None) => (writer.lost(), true),
+            Ok(Some(event)) => {
+                let is_over = matches!(event, Event::Done | Event::Failed(_));
+                (writer.write(event), is_over)
+            }
+            Err(_) => return Some((ok(": still at work\n\n".to_owned()), (events, writer, is_over))),
         };
-        Some((Ok::<Bytes, Infallible>(Bytes::from(text)), (events, writer)))
+        let text = sent.iter().map(Sent::text).collect();
+        Some((ok(text), (events, writer, is_over)))
     });
     let mut response = Response::new(Body::from_stream(pieces));
     let headers = response.headers_mut();

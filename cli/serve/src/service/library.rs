@@ -4,8 +4,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use longhand::EngineError;
 use longhand::outline::Outline;
+use longhand::{EngineError, InterruptFlag};
 use sha2::{Digest as _, Sha256};
 
 /// Documents, as one text.
@@ -31,7 +31,7 @@ impl Documents {
     }
 
     /// All of these, one behind the other.
-    fn joined(parts: &[Arc<Stored>]) -> Documents {
+    pub(crate) fn joined(parts: &[Arc<Stored>]) -> Arc<Documents> {
         if let [one] = parts {
             return one.documents.clone();
         }
@@ -44,7 +44,7 @@ impl Documents {
             text.push_str(&documents.text);
             names.extend(documents.names.iter().cloned());
         }
-        Documents::new(names, &text, outline)
+        Arc::new(Documents::new(names, &text, outline))
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -66,22 +66,26 @@ impl Documents {
 
 /// A document that a client has sent.
 pub(crate) struct Stored {
-    pub documents: Documents,
+    pub documents: Arc<Documents>,
     /// What its reader should know about the text.
     pub notes: Vec<String>,
-    /// Tokens of the document and of what the chat template writes before it.
+    /// Tokens of a conversation about it with a question of one word.
     pub tokens: usize,
     /// When it came: seconds since 1970.
     pub created: u64,
     state: Mutex<State>,
+    /// Stops its reading.
+    stop: Mutex<Option<InterruptFlag>>,
 }
 
 /// How far the model has read a document.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum State {
-    /// It is read with the first question about it, or its turn has not come.
+    /// It is read with the first question about it.
     #[default]
     Waiting,
+    /// It is read when its turn comes.
+    Queued,
     /// So many of its tokens are read.
     Reading(usize),
     Read,
@@ -90,8 +94,14 @@ pub(crate) enum State {
 }
 
 impl Stored {
-    pub(crate) fn new(documents: Documents, notes: Vec<String>, tokens: usize, created: u64) -> Arc<Stored> {
-        Arc::new(Stored { documents, notes, tokens, created, state: Mutex::default() })
+    pub(crate) fn new(
+        documents: Arc<Documents>,
+        notes: Vec<String>,
+        tokens: usize,
+        created: u64,
+    ) -> Arc<Stored> {
+        let (state, stop) = Default::default();
+        Arc::new(Stored { documents, notes, tokens, created, state, stop })
     }
 
     pub(crate) fn state(&self) -> State {
@@ -100,6 +110,27 @@ impl Stored {
 
     pub(crate) fn set_state(&self, state: State) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+
+    /// Says that it is about to be read. False if it is already.
+    pub(crate) fn claim(&self) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_free = matches!(*state, State::Waiting);
+        if is_free {
+            *state = State::Queued;
+        }
+        is_free
+    }
+
+    /// Remembers what stops its reading.
+    pub(crate) fn stopped_by(&self, stop: &InterruptFlag) {
+        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop.clone());
+    }
+
+    fn stop(&self) {
+        if let Some(stop) = &*self.stop.lock().unwrap_or_else(PoisonError::into_inner) {
+            stop.set();
+        }
     }
 
     pub(crate) fn fail(&self, error: &EngineError) {
@@ -119,18 +150,18 @@ impl Library {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a document. One that is there already is given back. `None` where there is no room.
-    pub(crate) fn add(&self, document: Arc<Stored>) -> Option<Arc<Stored>> {
+    /// Adds a document. One that is there already is given back, with false. `None` where there is no room.
+    pub(crate) fn add(&self, document: Arc<Stored>) -> Option<(Arc<Stored>, bool)> {
         let mut all = self.lock();
         if let Some(known) = all.iter().find(|other| other.documents.id == document.documents.id) {
-            return Some(known.clone());
+            return Some((known.clone(), false));
         }
         let bytes: usize = all.iter().map(|other| other.documents.text.len()).sum();
         if bytes + document.documents.text.len() > MAX_LIBRARY {
             return None;
         }
         all.push(document.clone());
-        Some(document)
+        Some((document, true))
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Stored>> {
@@ -141,17 +172,10 @@ impl Library {
         self.lock().iter().find(|document| document.documents.id == id).cloned()
     }
 
-    /// Removes a document. False where there is none of this name.
+    /// Removes a document, and stops its reading. False where there is none of this name.
     pub(crate) fn remove(&self, id: &str) -> bool {
         let mut all = self.lock();
-        let before = all.len();
-        all.retain(|document| document.documents.id != id);
-        all.len() < before
-    }
-
-    /// Several documents as one text, or the first name that is none.
-    pub(crate) fn joined(&self, ids: &[String]) -> Result<Documents, String> {
-        let found = ids.iter().map(|id| self.find(id).ok_or_else(|| id.clone()));
-        Ok(Documents::joined(&found.collect::<Result<Vec<_>, String>>()?))
+        let place = all.iter().position(|document| document.documents.id == id);
+        place.map(|place| all.remove(place).stop()).is_some()
     }
 }

@@ -2,8 +2,8 @@
 //! last. A request goes to the session that has most of its text already, and waits where all are at work. Nothing that a
 //! session has read is read again.
 //!
-//! `library` has the documents that clients have sent, `prompt` makes tokens of messages, `work` answers one request in a session, `turns` says who computes next, `counts` is
-//! what was done so far.
+//! `library` has the documents that clients have sent, `prompt` makes tokens of messages, `work` answers one request in a
+//! session, `turns` says who computes next, `counts` is what was done so far.
 
 mod counts;
 mod library;
@@ -13,6 +13,7 @@ mod work;
 
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ pub struct ServiceOptions {
     /// The name under which the model answers.
     pub name: String,
     /// Documents that every conversation is about, unless a request says otherwise.
-    pub documents: Documents,
+    pub documents: Arc<Documents>,
     /// How many requests may wait for a session.
     pub max_waiting: usize,
     /// Where texts are kept that took long to read.
@@ -171,7 +172,7 @@ impl Service {
         self.sessions
     }
 
-    pub(crate) fn documents(&self) -> &Documents {
+    pub(crate) fn documents(&self) -> &Arc<Documents> {
         &self.options.documents
     }
 
@@ -241,14 +242,20 @@ impl Service {
     fn work(&self) {
         while let Some((number, mut conversation, work)) = self.next_work() {
             self.counts.began();
-            let last = work::answer(self, &mut conversation, &work);
+            // A mistake of this program costs an answer, and not the conversation's place.
+            let answered = catch_unwind(AssertUnwindSafe(|| work::answer(self, &mut conversation, &work)));
             conversation.session.set_interrupt(&InterruptFlag::new());
+            if answered.is_err() {
+                let _ = conversation.session.clear();
+            }
             let mut desk = self.lock();
             desk.at_work.retain(|(other, _)| *other != number);
             desk.idle.push(Idle { conversation, since: Instant::now() });
             drop(desk);
-            // Where nobody listens any more, nobody needs it.
-            let _ = work.events.send(last);
+            if let Ok(last) = answered {
+                // Where nobody listens any more, nobody needs it.
+                let _ = work.events.send(last);
+            }
             self.changed.notify_all();
         }
     }
@@ -279,7 +286,10 @@ impl Service {
     pub fn close(&self, patience: Duration) {
         let mut desk = self.lock();
         desk.is_closed = true;
-        desk.waiting.clear();
+        for work in desk.waiting.drain(..) {
+            work.request.stop.set();
+            let _ = work.events.send(Event::stopped(&work.request.stop));
+        }
         desk.at_work.iter().for_each(|(_, stop)| stop.set());
         self.changed.notify_all();
         let until = Instant::now() + patience;

@@ -98,6 +98,18 @@ impl State {
 }
 
 impl Turn<'_> {
+    /// Lets others compute while this one does something that is no computation.
+    pub(super) fn aside<T>(&mut self, stop: &InterruptFlag, work: impl FnOnce() -> T) -> T {
+        if std::mem::take(&mut self.is_held) {
+            self.turns.lock().is_taken = false;
+            self.turns.changed.notify_all();
+        }
+        let result = work();
+        self.is_held = self.turns.wait(self.turns.lock(), self.number, self.used, stop);
+        self.since = Instant::now();
+        result
+    }
+
     /// Ends a piece of work. Those go first that have used less. Returns when it may go on, or the flag is set.
     pub(super) fn piece_done(&mut self, piece: Piece, stop: &InterruptFlag) {
         if !self.is_held {

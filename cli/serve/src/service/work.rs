@@ -69,7 +69,9 @@ impl Conversation {
     /// Keeps it on the disk if it is not there yet, and took so long to read that it is worth it.
     pub(super) fn keep(&self, cache: Option<&DocumentCache>) {
         let tokens = self.session.tokens();
-        if let Some(cache) = cache.filter(|cache| !tokens.is_empty() && !cache.has(&self.session, tokens)) {
+        let is_worth_it =
+            |cache: &&DocumentCache| tokens.len() >= WORTH_KEEPING && !cache.has(&self.session, tokens);
+        if let Some(cache) = cache.filter(is_worth_it) {
             // What is wrong with the disk does not matter to answers.
             let _ = cache.keep(&self.session, &self.names, self.spent);
         }
@@ -100,6 +102,16 @@ pub(crate) enum Event {
     Failed(EngineError),
 }
 
+impl Event {
+    /// The end of a request that this flag has stopped.
+    pub(crate) fn stopped(stop: &InterruptFlag) -> Event {
+        match stop.check() {
+            Ok(()) => Event::Done,
+            Err(error) => Event::Failed(error.into()),
+        }
+    }
+}
+
 /// What an answer has cost, and how it ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
@@ -108,6 +120,8 @@ pub(crate) struct Answer {
     pub calls: usize,
     /// Tokens of the answer, with the one that ended it.
     pub tokens: usize,
+    /// How many of them the model has thought with.
+    pub thinking: usize,
     pub elapsed: Duration,
     /// What was read for it: nothing, where it is not the first.
     pub read: usize,
@@ -148,13 +162,13 @@ fn try_answer(service: &Service, conversation: &mut Conversation, work: &Work) -
             seed: request.sampling.seed.wrapping_add(answer as u64),
             ..request.sampling.clone()
         };
-        let (generated, calls) = write_answer(service, session, work, answer, sampling, &mut turn)?;
+        let (generated, calls, thinking) = write_answer(service, session, work, answer, sampling, &mut turn)?;
         let ended = usize::from(matches!(generated.stop, Stop::EndToken(_)));
         let (tokens, elapsed) = (generated.tokens.len() + ended, generated.elapsed);
         service.counts.answered(tokens, elapsed);
         request.stop.check()?;
         let (read, reading) = if answer == 0 { (read, reading) } else { (0, Duration::ZERO) };
-        let result = Answer { stop: generated.stop, calls, tokens, elapsed, read, reading };
+        let result = Answer { stop: generated.stop, calls, tokens, thinking, elapsed, read, reading };
         let _ = work.events.send(Event::Answered { answer, result });
     }
     Ok(())
@@ -162,6 +176,8 @@ fn try_answer(service: &Service, conversation: &mut Conversation, work: &Work) -
 
 /// So many tokens are read in less time than files are looked through.
 const WORTH_LOOKING: usize = 256;
+/// Shorter conversations are not kept on the disk.
+const WORTH_KEEPING: usize = 1024;
 
 /// Reads the text, its documents first, as far as the session does not have it. Returns how many tokens were read, and the
 /// time for them.
@@ -177,13 +193,13 @@ fn read_text(
     let goes_on = request.ends().any(|end| conversation.session.is_reading(&request.tokens[..end]));
     if cached < conversation.session.tokens().len() / 2 {
         // Another conversation takes its place.
-        conversation.keep(cache);
+        turn.aside(&request.stop, || conversation.keep(cache));
         conversation.spent = Duration::ZERO;
     }
     conversation.names.clone_from(&request.names);
     let session = &mut conversation.session;
     if let Some(cache) = cache.filter(|_| size - cached >= WORTH_LOOKING && !goes_on)
-        && let Some(found) = cache.restore_longest(session, &request.tokens)?
+        && let Some(found) = turn.aside(&request.stop, || cache.restore_longest(session, &request.tokens))?
     {
         cached = found;
     }
@@ -196,11 +212,12 @@ fn read_text(
             let _ = work.events.send(Event::Reading { processed, elapsed: started.elapsed() });
         })?;
         conversation.spent += begun.elapsed();
-        if let Some(cache) = cache {
+        let is_documents = end == request.documents;
+        if let Some(cache) = cache.filter(|_| is_documents || end >= WORTH_KEEPING) {
             // Documents are for everybody: they are kept however long writing takes.
-            let max_share = if end == request.documents { f64::INFINITY } else { cache.max_share };
-            let cache = DocumentCache { max_share, ..cache.clone() };
-            let _ = cache.keep(session, &request.names, begun.elapsed());
+            let max_share = if is_documents { f64::INFINITY } else { cache.max_share };
+            let (cache, elapsed) = (DocumentCache { max_share, ..cache.clone() }, begun.elapsed());
+            let _ = turn.aside(&request.stop, || cache.keep(session, &request.names, elapsed));
         }
     }
     service.counts.read(cached, size - cached, started.elapsed());
@@ -223,7 +240,7 @@ fn read_until(
     Ok(())
 }
 
-/// Writes one answer behind the text. Returns how many functions it calls, too.
+/// Writes one answer behind the text. Returns how many functions it calls, too, and with how many tokens the model thinks.
 fn write_answer(
     service: &Service,
     session: &mut Session,
@@ -231,7 +248,7 @@ fn write_answer(
     answer: usize,
     sampling: SamplerOptions,
     turn: &mut Turn,
-) -> Result<(Generated, usize), EngineError> {
+) -> Result<(Generated, usize, usize), EngineError> {
     let request = &work.request;
     let mut sampler = Sampler::new(sampling)?;
     request.tokens.iter().for_each(|token| sampler.accept(*token));
@@ -249,8 +266,10 @@ fn write_answer(
         }
     };
     tell(parts.push(&request.opening), None);
+    let mut thinking = 0;
     let mut on_piece = |piece: longhand::Piece| {
         tell(parts.push(piece.text), piece.logprobs);
+        thinking += usize::from(parts.thinking.is_thinking());
         turn.piece_done(Piece::Answer, &request.stop);
         let is_over = request.stop.is_set() || parts.is_over();
         if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -260,7 +279,7 @@ fn write_answer(
     if !parts.is_over() {
         tell(parts.finish(), None);
     }
-    Ok((generated, parts.calls()))
+    Ok((generated, parts.calls(), thinking))
 }
 
 /// The parts of an answer's text, while it is written.

@@ -76,7 +76,7 @@ impl Fixture {
         let documents = Documents::new(vec!["boat.txt".to_owned()], &self.document, Outline::default());
         let options = ServiceOptions {
             name: "needle".to_owned(),
-            documents,
+            documents: documents.into(),
             max_waiting: self.max_waiting,
             cache: self.cache.clone(),
         };

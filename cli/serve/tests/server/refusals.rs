@@ -33,6 +33,13 @@ fn a_field_that_might_change_the_answer_is_refused_by_its_name() {
         ("n", json!(0)),
         ("top_logprobs", json!(21)),
         ("logit_bias", json!({"Mary": 1})),
+        ("logit_bias", json!({"05": 1})),
+        ("top_p", json!(5)),
+        ("max_tokens", json!(1.5)),
+        ("reasoning_effort", json!("banana")),
+        ("stop", json!([1])),
+        // An answer that has begun is not continued.
+        ("messages", json!([{"role": "assistant", "content": "Mary's"}])),
         ("messages", json!([])),
         ("messages", json!("hello")),
     ];
@@ -65,10 +72,26 @@ fn a_field_that_might_change_the_answer_is_refused_by_its_name() {
         ("tools", json!([])),
         ("logprobs", json!(null)),
         ("audio", json!(false)),
+        ("mirostat", json!(0)),
+        ("modalities", json!(["text"])),
+        ("max_tokens", json!(5.0)),
+        ("reasoning_effort", json!("none")),
     ] {
         harmless[name] = value;
     }
     assert_eq!(server.chat(&harmless).status, 200);
+    // What other interfaces have.
+    for (name, value) in [("n", json!(2)), ("stop", json!(["x"]))] {
+        let messages = json!({"messages": [{"role": "user", "content": "x"}], "max_tokens": 5, name: value});
+        assert_eq!(server.post("/v1/messages", &messages).status, 400, "{name}");
+        assert_eq!(server.post("/v1/responses", &json!({"input": "x", name: value})).status, 400, "{name}");
+    }
+    assert_eq!(
+        server
+            .post("/v1/responses", &json!({"input": "x", "include": ["message.output_text.logprobs"]}))
+            .status,
+        400
+    );
     // In Anthropic's form.
     let body = json!({"messages": [{"role": "user", "content": "x"}], "max_tokens": 5, "top_a": 1});
     let error = server.post("/v1/messages", &body).json();
@@ -108,6 +131,7 @@ fn who_has_no_key_is_told_that_one_is_needed() {
     assert_eq!(ask(&["Authorization: Basic one"]), 401);
     assert_eq!(ask(&["Authorization: Bearer two"]), 200);
     assert_eq!(ask(&["X-API-Key: one"]), 200);
+    assert_eq!(ask(&["X-API-Key: one", "Authorization: Bearer none"]), 200);
     // With a key, any name of the server is good.
     assert_eq!(ask(&["X-API-Key: one", "Host: my.server.example"]), 200);
     assert_eq!(server.get("/health").status, 200);
@@ -134,7 +158,11 @@ fn web_pages_may_not_ask() {
     assert_eq!(status(&["Origin: https://evil.example"], &body), 403);
     assert_eq!(status(&["Origin: null"], &body), 403);
     assert_eq!(status(&["Content-Type: text/plain"], &body), 415);
-    assert_eq!(status(&["Origin: http://localhost:3000"], &body), 200);
+    // Nor may those of other programs of this machine. The server's own could.
+    assert_eq!(status(&["Origin: http://localhost:3000"], &body), 403);
+    assert_eq!(status(&["Origin: http://localhost"], &body), 200);
+    assert_eq!(status(&["Origin: http://localhost", "Origin: http://evil.example"], &body), 400);
+    assert_eq!(status(&["Host: localhost", "Host: evil.example"], &body), 400);
     assert_eq!(status(&["Host: my.name:80"], &body), 200);
     assert_eq!(status(&["Host: [::1]:80"], &body), 200);
 }
@@ -142,7 +170,7 @@ fn web_pages_may_not_ask() {
 #[test]
 fn what_is_no_request_is_refused() {
     let options =
-        ServerOptions { max_body: 5000, patience: Duration::from_millis(300), ..ServerOptions::default() };
+        ServerOptions { max_json: 5000, patience: Duration::from_millis(300), ..ServerOptions::default() };
     let server = Fixture { options, ..Fixture::default() }.start();
     let path = "/v1/chat/completions";
     let post = |body: &str| Connection::send(server.address, "POST", path, &[], body).response();
@@ -150,7 +178,14 @@ fn what_is_no_request_is_refused() {
     assert_eq!(post("[]").status, 400);
     assert_eq!(post("").status, 400);
     assert_eq!(post(&"x".repeat(6000)).status, 413);
-    assert_eq!(server.get(path).status, 405);
+    let wrong_method = server.get(path);
+    assert_eq!(
+        (wrong_method.status, wrong_method.json()["error"]["type"].as_str()),
+        (405, Some("invalid_request_error"))
+    );
+    assert_eq!(server.get("/v1/messages").json()["type"], "error");
+    assert_eq!(server.post("/v1/messages/batches", &json!({})).json()["type"], "error");
+    assert_eq!(server.post("/detokenize", &json!({"tokens": [99_999]})).status, 400);
     assert_eq!(server.get("/nothing").status, 404);
     // Half a request, and half a head: the server does not wait for ever.
     let half = [

@@ -103,11 +103,21 @@ fn a_server_that_ends_says_so() {
     let long = with(with(question(&filler(8_000)), "stream", true), "return_progress", true);
     let mut reading = server.send("/v1/chat/completions", &long);
     reading.wait_for("prompt_progress");
+    let waiting = ["/v1/chat/completions", "/v1/responses", "/v1/messages"].map(|path| {
+        let mut body =
+            json!({"max_tokens": 5, "stream": true, "messages": [{"role": "user", "content": "x"}]});
+        if path == "/v1/responses" {
+            body = json!({"input": "x", "stream": true});
+        }
+        server.send(path, &body)
+    });
+    server.wait_until("requests_waiting", 3.0);
     let address = server.address;
     server.stop();
-    let rest = reading.rest();
-    assert!(rest.contains("the server is going down"), "{rest}");
-    assert!(!rest.contains("[DONE]"), "{rest}");
+    for rest in waiting.into_iter().chain([reading]).map(Connection::rest) {
+        assert!(rest.contains("the server is going down"), "{rest}");
+        assert!(!rest.contains("[DONE]"), "{rest}");
+    }
     std::net::TcpStream::connect(address).expect_err("nobody listens");
 }
 
@@ -151,7 +161,7 @@ fn conversations_are_kept_when_another_takes_their_place_and_when_the_server_end
     let folder = tempfile::tempdir().expect("a folder");
     let cache = DocumentCache { max_share: f64::INFINITY, ..DocumentCache::new(folder.path(), 1 << 30) };
     let fixture = Fixture { context: 2048, cache: Some(cache), ..Fixture::default() };
-    let first = json!({"role": "user", "content": format!("{} {FACT} {QUESTION}", filler(500))});
+    let first = json!({"role": "user", "content": format!("{} {FACT} {QUESTION}", filler(900))});
     let cached_of = |server: &crate::fixture::Running, messages: serde_json::Value| {
         let answer = server.chat(&json!({"messages": messages, "temperature": 0})).json();
         assert_eq!(answer["choices"][0]["message"]["content"], FACT, "{answer}");
@@ -183,7 +193,7 @@ fn documents_are_sent_once_and_asked_about_by_their_names() {
     let path = "/v1/documents?name=my%20boat.html";
     let page = format!("<html><body><p>{text}</p></body></html>");
     let html = Connection::send(server.address, "POST", path, &["Content-Type: text/html"], &page).response();
-    assert_eq!((html.status, html.json()["id"].as_str()), (201, Some(id.as_str())), "{}", html.body);
+    assert_eq!((html.status, html.json()["id"].as_str()), (200, Some(id.as_str())), "{}", html.body);
     let read = || server.get(&format!("/v1/documents/{id}")).json();
     while read()["status"] != "read" {
         assert_ne!(read()["status"], "failed");
@@ -219,7 +229,21 @@ fn documents_are_sent_once_and_asked_about_by_their_names() {
     assert_eq!((delete(), delete()), (200, 404));
     let gone = server.chat(&with(question(QUESTION), "documents", json!([id])));
     assert_eq!((gone.status, gone.json()["error"]["param"].as_str()), (400, Some("documents")));
-    // What has no text, no name, or no room.
+    let twice = server.chat(&with(question(QUESTION), "documents", json!([other, other])));
+    assert_eq!(twice.json()["error"]["param"], "documents");
+    // A reading whose document is deleted stops. The server is free then.
+    let long = server.post("/v1/documents", &json!({"name": "long", "text": filler(1200)})).json();
+    let path = format!("/v1/documents/{}", long["id"].as_str().expect("a name"));
+    assert_eq!(Connection::send(server.address, "DELETE", &path, &[], "").response().status, 200);
+    server.wait_until("requests_at_work", 0.0);
+    // What has no text, no name, or no room; a form; a name that would change a terminal.
+    let form = ["Content-Type: multipart/form-data; boundary=x"];
+    let form = Connection::send(server.address, "POST", "/v1/documents?name=a.txt", &form, "--x").response();
+    assert_eq!(form.status, 415);
+    assert_eq!(server.post("/v1/documents", &json!({"name": "a\nb", "text": "text"})).status, 400);
+    let json_file =
+        Connection::send(server.address, "POST", "/v1/documents?name=a.json", &[], "{\"a\": 1}").response();
+    assert_eq!(json_file.status, 201, "{}", json_file.body);
     let post = |path: &str, bytes: &str| {
         Connection::send(server.address, "POST", path, &["Content-Type: application/pdf"], bytes).response()
     };

@@ -51,7 +51,8 @@ pub struct ServeArgs {
     /// File with keys, one in a line
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     api_key_file: Option<PathBuf>,
-    /// Conversations that are answered at the same time, also -np. Each has a cache of its own, as large as --ctx-size says
+    /// Conversations that are answered at the same time, also -np. Each has a cache of its own, as large as --ctx-size says.
+    /// With one, requests wait for each other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::positive, help_heading = "Server")]
     parallel: usize,
     /// Requests that may wait for one of them; further ones are refused
@@ -114,7 +115,13 @@ fn serve(
     let documents = Documents::read(&args.files, &args.documents.options()?)?;
     let preamble = documents.preamble(app, chat_format, None)?;
     let prompt = if args.files.is_empty() { 0 } else { preamble.min_tokens() };
-    let cache = args.disk.documents();
+    let cache = args.disk.documents().filter(|cache| match cache.check_writable() {
+        Ok(()) => true,
+        Err(error) => {
+            app.console.note(&format!("note: nothing is kept on the disk: {error}"));
+            false
+        }
+    });
     let session = start(app, args, model, &setup, prompt)?;
     let mut chat = Chat::new(session, ChatOptions { preamble, ..ChatOptions::default() })?;
     if turn::begin_documents(app, &mut chat, cache.as_ref(), args.yes)?.is_none() {
@@ -126,10 +133,14 @@ fn serve(
         sessions.push(another.map_err(|error| too_many(args, sessions.len(), error))?);
     }
     let context = sessions[0].options().context;
-    let name = args.alias.clone().unwrap_or_else(|| model.name().to_owned());
+    let name = name(args, model)?;
     let served = serve::Documents::new(documents.names(), documents.text(), documents.outline().clone());
-    let options =
-        ServiceOptions { name: name.clone(), documents: served, max_waiting: args.max_waiting, cache };
+    let options = ServiceOptions {
+        name: name.clone(),
+        documents: Arc::new(served),
+        max_waiting: args.max_waiting,
+        cache,
+    };
     let service = Service::start(sessions, options)?;
     server.set_service(service);
     app.console.print(&format!(
@@ -178,6 +189,17 @@ fn too_many(args: &ServeArgs, fit: usize, error: EngineError) -> Failure {
     Failure::new(format!("{} do not fit: {error}", plural(args.parallel, "conversation")), hint)
 }
 
+/// The name of the model in answers.
+fn name(args: &ServeArgs, model: &Model) -> Result<String, Failure> {
+    match &args.alias {
+        Some(alias) if alias.trim().is_empty() || alias.chars().any(char::is_control) => {
+            Err(Failure::usage("--alias is no name", "give a name of letters, digits and signs"))
+        }
+        Some(alias) => Ok(alias.clone()),
+        None => Ok(model.name().chars().filter(|c| !c.is_control()).collect()),
+    }
+}
+
 fn address(args: &ServeArgs) -> Result<Address, Failure> {
     if args.host.ends_with(".sock") {
         return Ok(Address::Unix(PathBuf::from(&args.host)));
@@ -197,7 +219,11 @@ fn address(args: &ServeArgs) -> Result<Address, Failure> {
 
 fn keys(args: &ServeArgs) -> Result<Keys> {
     let file = args.api_key_file.as_deref().map(read_utf8).transpose()?;
-    let variable = env::var(KEY_VARIABLE).ok();
+    let variable = env::var_os(KEY_VARIABLE).map(|value| {
+        let key = value.into_string().ok().filter(|key| !key.trim().is_empty());
+        key.ok_or_else(|| Failure::usage(format!("{KEY_VARIABLE} is no key"), "set it to a key, or unset it"))
+    });
+    let variable = variable.transpose()?;
     let lines = file.iter().flat_map(|text| text.lines());
     let given = args.keys.iter().map(String::as_str).chain(variable.as_deref());
     let keys = Keys::new(given.chain(lines));
