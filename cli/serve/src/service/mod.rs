@@ -2,8 +2,8 @@
 //! last. A request goes to the session that has most of its text already, and waits where all are at work. Nothing that a
 //! session has read is read again.
 //!
-//! `library` has the documents that clients have sent, `prompt` makes tokens of messages, `work` answers one request in a
-//! session, `turns` says who computes next, `counts` is what was done so far.
+//! `library` has the documents that clients have sent. `prompt` makes tokens of messages, and `work` answers one request in a
+//! session. `turns` says who computes next, `counts` is what was done so far.
 
 mod counts;
 mod library;
