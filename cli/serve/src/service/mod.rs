@@ -1,6 +1,6 @@
 //! The conversations of a server. There are as many sessions as were planned; each holds the conversation that it has answered
-//! last. A request goes to the session that has most of its text already, and waits where all are at work. Nothing that a
-//! session has read is read again.
+//! last. A request goes to the idle session that keeps most of its text and loses least of its own, and waits where all are
+//! at work.
 //!
 //! `library` has the documents that clients have sent. `prompt` makes tokens of messages, and `work` answers one request in a
 //! session. `turns` says who computes next, `counts` is what was done so far.
