@@ -167,7 +167,7 @@ fn ask_says_that_the_built_in_model_answers() {
 fn words_of_other_programs_are_understood() {
     let folder = folder("habits");
     for (args, part, hint) in [
-        (&["serve"][..], "'serve'", "longhand has no server"),
+        (&["server"][..], "'server'", "`longhand serve MODEL` answers other programs"),
         (&["pull", "qwen3:4b"], "'pull'", "longhand chat -hf OWNER/REPOSITORY:Q4_K_M"),
         (&["rm", "qwen3:4b"], "'rm'", "`longhand models --json` prints its path"),
         (&["ps"], "'ps'", "`longhand devices`"),

@@ -31,7 +31,7 @@ fn words_are_completed_by_what_they_are() {
         (&["ask", "book.txt", "no"], &[], true),
         (&["ask", "--", "--kv"], &[], true),
         (&["ask", "-n", "2"], &[], false),
-        (&["help", "se"], &["sessions"], false),
+        (&["help", "ses"], &["sessions"], false),
         (&["tokenize", "-m", "x"], &[], true),
         // Hidden flags: of llama.cpp, and of the settings.
         (&["ask", "--flash"], &[], false),

@@ -7,7 +7,7 @@ use terminal::format::shell_word;
 
 /// Commands of other programs, and what to do here.
 const COMMANDS: &[(&[&str], &str)] = &[
-    (&["serve", "server", "start"], "longhand has no server; `longhand ask --json` is for other programs"),
+    (&["server", "start"], "`longhand serve MODEL` answers other programs"),
     (
         &["pull", "download", "get", "install"],
         "-hf downloads a model when it is used first: longhand chat -hf OWNER/REPOSITORY:Q4_K_M",
