@@ -84,10 +84,7 @@ const FLAGS: &[(&[&str], &str)] = &[
         &["--grammar", "--grammar-file", "--json-schema", "--json-schema-file"],
         "`longhand ask` has --json-schema, and --grammar-file for grammars in Lark",
     ),
-    (
-        &["--host", "--port", "--api-key"],
-        "longhand has no server; `longhand ask --json` is for other programs",
-    ),
+    (&["--host", "--port", "--api-key"], "`longhand serve MODEL` is the server, and has these flags"),
     (
         &[
             "--rope-scaling",
