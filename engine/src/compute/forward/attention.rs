@@ -106,7 +106,7 @@ impl Forward {
     ) -> (Tensor, Option<Tensor>) {
         let n = x.dim(1);
         let Some(w) = self.attention_weights(layer, n) else { return (refuse_recurrent(ctx, layer), None) };
-        let positions = last_of(ctx, &inputs.positions, n);
+        let positions = copy_of_last(ctx, &inputs.positions, n);
         let (q, gate) = match &w.latent {
             Some(latent) => (self.latent_queries(ctx, layer, (&w.wq, latent), x, &positions), None),
             None => {
@@ -116,7 +116,7 @@ impl Forward {
             }
         };
         let q = match &inputs.query_factors {
-            Some((factors, _)) => ctx.mul(&q, &ctx.reshape(&last_of(ctx, factors, n), [1, 1, n])),
+            Some((factors, _)) => ctx.mul(&q, &ctx.reshape(&copy_of_last(ctx, factors, n), [1, 1, n])),
             None => q,
         };
         let q = self.intermediate("Qcur", layer, q);
@@ -258,9 +258,15 @@ impl Forward {
 pub(super) fn last_of(ctx: &Context, input: &Tensor, n: usize) -> Tensor {
     match input.dim(0) - n {
         0 => input.clone(),
-        // A copy: some GPUs bind operands of some operations only where memory begins at a multiple of many bytes.
-        before => ctx.cont(&ctx.view(input, [n], [4 * n; 3], 4 * before)),
+        before => ctx.view(input, [n], [4 * n; 3], 4 * before),
     }
+}
+
+/// The same as a copy, where they are not all: some GPUs bind operands of some operations only where memory begins at a
+/// multiple of many bytes. Numbers of rows are not copied: only what the caller has written is known to be rows.
+fn copy_of_last(ctx: &Context, input: &Tensor, n: usize) -> Tensor {
+    let last = last_of(ctx, input, n);
+    if input.dim(0) == n { last } else { ctx.cont(&last) }
 }
 
 /// The error of attention in a recurrent layer.
