@@ -10,7 +10,7 @@ use longhand::{LogProb, TokenLogProbs};
 use serde_json::{Map, Value, json};
 
 use super::fields::{self, Fields};
-use super::openai::{self, Form, HARMLESS, Streaming};
+use super::openai::{self, Form, HARMLESS, HARMLESS_HERE, Streaming};
 use super::submit::{self, Conversation, Wanted};
 use super::whole::WholeAnswer;
 use super::{Answered, documents, tools};
@@ -30,7 +30,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     let documents = documents::of_request(service, &mut fields).await?;
     let thinks = thinking(&mut fields)?;
     let shape: Option<Value> = fields.take("response_format")?;
-    fields.end(HARMLESS)?;
+    fields.end(&[&HARMLESS[..], &HARMLESS_HERE].concat())?;
     if let Some(shape) = shape {
         wanted.options.constraint = submit::shape(service, shape, "response_format").await?;
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Answered;
 use super::fields::Fields;
-use super::openai::{self, Form, HARMLESS, Streaming};
+use super::openai::{self, Form, HARMLESS, HARMLESS_HERE, Streaming};
 use super::submit::{self, Text, Wanted};
 use super::whole::WholeAnswer;
 use crate::http::Shared;
@@ -21,7 +21,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     let prompt: Value = fields.need("prompt")?;
     let streaming = Streaming::of(&mut fields)?;
     let wanted = Wanted::of(&mut fields)?.with_openais(&mut fields, &["n_predict", "max_tokens"])?;
-    fields.end(HARMLESS)?;
+    fields.end(&[&HARMLESS[..], &HARMLESS_HERE].concat())?;
     let text = match prompt {
         Value::String(text) => submit::encode(service, text).await?,
         Value::Array(mut several) => match &mut several[..] {

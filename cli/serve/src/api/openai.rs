@@ -16,10 +16,8 @@ use crate::http::stream::{self, Sent, Writer};
 use crate::http::{Shared, json_response};
 use crate::service::{Answer, Event, Service};
 
-/// Fields that cannot change an answer.
-pub(super) const HARMLESS: &[&str] = &[
-    "cache_prompt",
-    "id_slot",
+/// Fields of OpenAI's interfaces that cannot change an answer. `store` asks to keep it, which is not done.
+pub(super) const HARMLESS: [&str; 8] = [
     "metadata",
     "model",
     "prompt_cache_key",
@@ -27,9 +25,10 @@ pub(super) const HARMLESS: &[&str] = &[
     "safety_identifier",
     "service_tier",
     "store",
-    "timings_per_token",
     "user",
 ];
+/// The same of llama.cpp's server.
+pub(super) const HARMLESS_HERE: [&str; 3] = ["cache_prompt", "id_slot", "timings_per_token"];
 
 /// How a stream is to be.
 pub(super) struct Streaming {

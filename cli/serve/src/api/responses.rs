@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::chat::thinks_with;
 use super::fields::{self, Fields};
+use super::openai::HARMLESS;
 use super::submit::{self, Conversation, Wanted};
 use super::whole::{Whole, new_id, now};
 use super::{Answered, documents, tools};
@@ -18,20 +19,8 @@ use crate::http::stream::{self, Sent, Writer};
 use crate::http::{Shared, json_response};
 use crate::service::{Answer, Event};
 
-/// Fields that cannot change an answer. `store` asks to keep it, which is not done.
-const HARMLESS: &[&str] = &[
-    "client_metadata",
-    "max_tool_calls",
-    "metadata",
-    "model",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "safety_identifier",
-    "service_tier",
-    "store",
-    "stream_options",
-    "user",
-];
+/// Fields that cannot change an answer, besides those of all of OpenAI's interfaces.
+const HARMLESS_HERE: [&str; 3] = ["client_metadata", "max_tool_calls", "stream_options"];
 
 pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
     let service = shared.service()?;
@@ -62,7 +51,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     refuse_includes(&mut fields)?;
     let shape = shape(&mut fields)?;
     refuse_truncation(&mut fields)?;
-    fields.end(HARMLESS)?;
+    fields.end(&[&HARMLESS[..], &HARMLESS_HERE].concat())?;
     let constraint = match &shape {
         Some(shape) => submit::shape(service, shape.clone(), "text.format").await?,
         None => None,

@@ -122,9 +122,9 @@ impl Constraint {
     /// may have others. `format` of a string is checked where it is a date, a time, an address or the like.
     ///
     /// # Errors
-    /// Where the text is no JSON schema, has a keyword that would be ignored (such as `not`, `if`, `contains`, `uniqueItems`),
-    /// has `oneOf` with alternatives that may be valid at once, refers to another file, or contradicts itself. Where it is too
-    /// large or would take too much time or memory.
+    /// Where the text is no JSON schema, refers to another file, or contradicts itself. Where it has a keyword that would be
+    /// ignored (such as `not`, `if`, `contains`, `uniqueItems`), or `oneOf` with alternatives that may be valid at once. Where
+    /// it is too large, or would take too much time or memory.
     pub fn json_schema(format: &ChatFormat, schema: &str) -> Result<Constraint, ConstraintError> {
         let schema = schema::prepare(schema)?;
         if schema == serde_json::Value::Bool(false) {
