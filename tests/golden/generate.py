@@ -50,6 +50,7 @@ class Model:
     scaling: dict | None = None
     positions: int = 2048
     tokenizer: str = "bpe"  # bpe | spm
+    packs: bool = True  # weights of -1, 0 or 1 times a scale, which brotli makes a tenth of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +64,8 @@ LLAMA3_ROPE = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "hi
                "original_max_position_embeddings": 64}  # short, so that all three regimes occur among 8 frequencies
 MODELS = [
     Model("llama-mha", "llama", 11, heads=4, kv_heads=4, tied=False, tokenizer="spm"),
-    Model("llama-gqa-llama3rope", "llama", 12, heads=8, kv_heads=2, tied=True, scaling=LLAMA3_ROPE),
+    # With weights of any value.
+    Model("llama-gqa-llama3rope", "llama", 12, heads=8, kv_heads=2, tied=True, scaling=LLAMA3_ROPE, packs=False),
     Model("llama-gqa-linear", "llama", 13, heads=4, kv_heads=2, tied=False, scaling={"rope_type": "linear", "factor": 4.0}),
     Model("qwen2-gqa", "qwen2", 21, heads=4, kv_heads=2, tied=True, hidden=64, n_ff=64, theta=1e6),
     Model("qwen2-mha-yarn", "qwen2", 22, heads=2, kv_heads=2, tied=False, positions=128,
@@ -72,8 +74,10 @@ MODELS = [
     Model("qwen3-mha", "qwen3", 32, heads=2, kv_heads=2, head_dim=32, tied=True, theta=1e6),
     # K-quants need rows of 256.
     Model("llama-wide-mqa", "llama", 41, heads=4, kv_heads=1, head_dim=64, tied=True, hidden=256, n_ff=256, layers=1),
-    Model("qwen3-wide-mqa", "qwen3", 42, heads=4, kv_heads=1, head_dim=64, tied=True, hidden=256, n_ff=256, layers=1, theta=1e6),
+    Model("qwen3-wide-mqa", "qwen3", 43, heads=4, kv_heads=1, head_dim=64, tied=True, hidden=256, n_ff=256, layers=1, theta=1e6),
 ]
+# Tests of the program open these. All others are compressed.
+FILES = ("llama-gqa-llama3rope-f32", "llama-gqa-llama3rope-f16", "qwen2-gqa-q8_0", "baichuan-alibi-f16")
 CASES = [
     Case("llama-mha", "f32"),
     Case("llama-gqa-llama3rope", "f32", intermediates=True),
@@ -130,8 +134,9 @@ def draw(m: Model, state: dict) -> dict:
         elif name.endswith(".bias"):
             x = 0.5 * rng.standard_normal(shape)
         else:
-            gain = 1.4 if ("q_proj" in name or "k_proj" in name) else 1.0
-            x = gain / math.sqrt(shape[-1]) * rng.standard_normal(shape)
+            gain = (1.4 if ("q_proj" in name or "k_proj" in name) else 1.0) / math.sqrt(shape[-1])
+            # Of the same standard deviation.
+            x = gain * (math.sqrt(1.5) * rng.integers(-1, 2, shape) if m.packs else rng.standard_normal(shape))
         out[name] = torch.from_numpy(x.astype(np.float32))
     if m.tied:
         out["lm_head.weight"] = out["model.embed_tokens.weight"]
@@ -401,6 +406,9 @@ def main():
               f"(rms {seen['rms']:.1e})  " + "  ".join(f"{k} {v['max_abs']:.1e} ({v['rms']:.1e})" for k, v in spread.items()), flush=True)
     import baichuan
     index.append(baichuan.make(a.out, a.dumper, a.work, logits))
+    for path in (a.out / "models").glob("*.gguf"):
+        if path.stem not in FILES:
+            packed.compress(path)
     packed.write_logits(a.out / "logits.br", logits)
     packed.write(a.out / "intermediates.json.br", steps)
     doc = {

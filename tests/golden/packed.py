@@ -25,6 +25,12 @@ def write(path: Path, values: dict | list):
     path.write_bytes(brotli.compress(json.dumps(values, separators=(",", ":")).encode(), quality=11, lgwin=24))
 
 
+def compress(path: Path):
+    """Puts a compressed file in the place of this one."""
+    path.with_name(path.name + ".br").write_bytes(brotli.compress(path.read_bytes(), quality=11, lgwin=24))
+    path.unlink()
+
+
 def read_logits(path: Path) -> dict:
     if not path.exists():
         return {}

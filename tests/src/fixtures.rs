@@ -37,8 +37,17 @@ pub fn case_tokens(case: &Value) -> Vec<u32> {
 
 /// Opens a model of `golden/models` by its name, with [`crate::engine_options`].
 pub fn golden_model(name: &str) -> Arc<Engine> {
-    let file = crate::data(&format!("golden/models/{name}.gguf"));
-    Engine::open(&ModelSource::File(file), &crate::engine_options()).expect("the model opens")
+    Engine::open(&golden_source(name), &crate::engine_options()).expect("the model opens")
+}
+
+/// A model of `golden/models` by its name: a file, or what a compressed one has.
+pub fn golden_source(name: &str) -> ModelSource {
+    let path = format!("golden/models/{name}.gguf");
+    let file = crate::data(&path);
+    match file.exists() {
+        true => ModelSource::File(file),
+        false => ModelSource::Bytes(packed::unpacked(&format!("{path}.br")).into()),
+    }
 }
 
 /// Opens a packed model of `golden/families` by its name, with [`crate::engine_options`]. Models that are computed on

@@ -1,8 +1,11 @@
 //! Specifications and tensors read from complete models: the embedded model, and the golden models, which are
 //! tiny random models of each architecture.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
+use brotli_decompressor::Decompressor;
 use models::arch::{Arch, RopeStyle};
 use models::gguf::write::{GgufWriter, MetaValue};
 use models::gguf::{GgufFile, TensorType};
@@ -12,7 +15,12 @@ use crate::common::{bytes, file_of, tiny_model, tiny_spec_of};
 
 fn open(name: &str) -> GgufFile {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/models").join(name);
-    GgufFile::open(&path).unwrap_or_else(|e| panic!("{e}"))
+    let Ok(packed) = File::open(format!("{}.br", path.display())) else {
+        return GgufFile::open(&path).unwrap_or_else(|e| panic!("{e}"));
+    };
+    let mut bytes = Vec::new();
+    Decompressor::new(packed, 1 << 16).read_to_end(&mut bytes).expect("a packed file");
+    GgufFile::from_bytes(bytes).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn read(writer: &GgufWriter) -> ModelSpec {

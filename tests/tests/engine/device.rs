@@ -24,7 +24,9 @@ use longhand::{
 use longhand::{Sampler, SamplerOptions};
 use models::chat::{ChatTemplate, Message};
 use models::tokenizer::Tokenizer;
-use tests::fixtures::{half_retrieval, max_difference, options, plan_options, random_tokens, session, sync};
+use tests::fixtures::{
+    golden_source, half_retrieval, max_difference, options, plan_options, random_tokens, session, sync,
+};
 use tests::{host_device, is_host, is_portable, some_device};
 
 /// By how much more a portable device may differ: where rows are f16, ggml's CPU adds values in f16, and where keys are q8_0,
@@ -36,7 +38,7 @@ fn portable_factor() -> f32 {
 /// Opens a golden model, or the embedded one, with the last `layers` layers on the device.
 fn open(model: Option<&str>, layers: usize, memory: Option<usize>) -> Result<Arc<Engine>, EngineError> {
     let source = match model {
-        Some(model) => ModelSource::File(tests::data(&format!("golden/models/{model}.gguf"))),
+        Some(model) => golden_source(model),
         None => ModelSource::Embedded,
     };
     let device = DeviceOptions { layers, memory, ..some_device() };

@@ -23,8 +23,8 @@ use models::spec::{KvHeads, LocalLayers, ModelSpec, ModelTensors, PositionEncodi
 use models::types::TensorType;
 use serde_json::Value;
 use tests::fixtures::{
-    blamed_tensor, case_tokens, family_cases, family_file, family_model, max_difference, plan_options,
-    session, sync, with_policy,
+    blamed_tensor, case_tokens, family_cases, family_file, family_model, golden_source, max_difference,
+    plan_options, session, sync, with_policy,
 };
 use tests::packed;
 use tests::{device_tolerance, fixtures};
@@ -397,9 +397,10 @@ fn specifications() -> Vec<(String, ModelSpec)> {
         let file = GgufFile::from_bytes(family_file(&name));
         (name, file.expect("a file"))
     });
-    let models = std::fs::read_dir(tests::data("golden/models")).expect("a folder").map(|entry| {
-        let path = entry.expect("an entry").path();
-        (path.display().to_string(), GgufFile::open(&path).expect("a file"))
+    let models = fixtures::golden_cases().into_iter().map(|json| {
+        let name = json["name"].as_str().expect("a name").to_owned();
+        let file = golden_source(&name).open();
+        (name, file.expect("a file"))
     });
     let read = |(name, file)| (name, ModelSpec::from_gguf(&file).expect("a model"));
     let mut all: Vec<(String, ModelSpec)> = families.chain(models).map(read).collect();

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use longhand::{Engine, EngineOptions, ModelSource, SessionOptions};
-use tests::fixtures::{case_tokens, family_cases, family_model_with, golden_cases, max_difference, session};
+use longhand::{Engine, EngineOptions, SessionOptions};
+use tests::fixtures::{
+    case_tokens, family_cases, family_model_with, golden_cases, golden_source, max_difference, session,
+};
 use tests::packed;
 use tests::{device_tolerance, fixtures};
 
@@ -30,8 +32,7 @@ fn intermediates_equal_those_of_transformers() {
         let name = case["name"].as_str().expect("a name");
         let steps = &steps[name];
         let read = |step: &str| steps.get(step).unwrap_or_else(|| panic!("{name} has no {step}"));
-        let file = tests::data(&format!("golden/models/{name}.gguf"));
-        let engine = Engine::open(&ModelSource::File(file), &traced()).expect("the model opens");
+        let engine = Engine::open(&golden_source(name), &traced()).expect("the model opens");
         let tokens = read("embd").len() / engine.spec().n_embd;
         let found = session(&engine, options(128))
             .intermediates(&case_tokens(&case)[..tokens])

@@ -10,12 +10,12 @@ use longhand::{Engine, EngineError, ModelSource, Prefill, SessionOptions};
 use models::gguf::GgufFile;
 use models::gguf::write::{GgufWriter, MetaValue, TensorDecl};
 use models::types::TensorType;
-use tests::fixtures::{embedded_model, options, random_tokens, session, sync, with_policy};
+use tests::fixtures::{embedded_model, golden_source, options, random_tokens, session, sync, with_policy};
 
 /// A golden model, one of whose tensors is changed by `change`, which gets its type and its bytes.
 fn changed(name: &str, tensor: &str, change: impl Fn(TensorType, &mut [u8])) -> Arc<Engine> {
-    let path = tests::data(&format!("golden/models/{name}.gguf"));
-    changed_bytes(std::fs::read(&path).expect("a model"), tensor, change)
+    let file = golden_source(name).open().expect("a model");
+    changed_bytes(file.shard_bytes(0).to_vec(), tensor, change)
 }
 
 /// As [`changed`], of a model in memory.

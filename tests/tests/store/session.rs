@@ -12,8 +12,8 @@ use models::gguf::write::{GgufWriter, MetaValue};
 use models::spec::ModelSpec;
 use tests::device_tolerance;
 use tests::fixtures::{
-    embedded_model, half_retrieval, max_difference, options, plan_options, random_tokens, session, sync,
-    tiny_model,
+    embedded_model, golden_source, half_retrieval, max_difference, options, plan_options, random_tokens,
+    session, sync, tiny_model,
 };
 
 #[test]
@@ -324,10 +324,11 @@ fn intermediates_beyond_the_context_are_rejected() {
 /// The plan's bytes of weights, and of matrices with a dual layout, are those that are loaded.
 #[test]
 fn planned_weight_bytes_equal_loaded_ones() {
-    let golden = |name| GgufFile::open(&tests::data(&format!("golden/models/{name}.gguf")));
+    let golden = |name| golden_source(name).open();
     // With RoPE's factors in the file, two of them, and computed ones.
     let families = ["phi3-longrope-f32", "gpt-oss-window-f32"];
-    let families = families.map(|name| GgufFile::from_bytes(tests::fixtures::family_file(name)));
+    let families =
+        families.map(|name| longhand::ModelSource::Bytes(tests::fixtures::family_file(name).into()).open());
     let files =
         [golden("llama-wide-mqa-q4_k_m"), golden("llama-gqa-llama3rope-f32")].into_iter().chain(families);
     for file in files {
