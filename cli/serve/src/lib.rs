@@ -10,9 +10,16 @@
 //! Work for the model has a thread for each conversation that is answered; one of them computes at a time. Connections share one
 //! other thread, which never waits for the model.
 
+use std::hash::{BuildHasher as _, RandomState};
+
 mod api;
 mod http;
 mod service;
 
 pub use http::{Address, Keys, Server, ServerError, ServerOptions};
 pub use service::{Documents, Service, ServiceError, ServiceOptions};
+
+/// A number that nobody has chosen, another one each time.
+fn random() -> u64 {
+    RandomState::new().hash_one(())
+}

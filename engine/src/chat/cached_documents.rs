@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::document_cache::{DocumentCache, UNFINISHED_EXTENSION};
 use crate::EngineError;
 use crate::files::codec::SnapshotError;
-use crate::files::folders;
+use crate::files::folders::{self, Occupant};
 use crate::session::snapshot::{self, Snapshot};
 
 /// What is kept with documents that were read.
@@ -68,13 +68,11 @@ impl DocumentCache {
     /// # Errors
     /// Where others may have put files in the folder. One that does not exist is empty.
     pub fn list(&self) -> Result<Vec<CachedDocuments>, EngineError> {
-        folders::check_trusted(&self.folder).map_err(|error| snapshot::io_error(&self.folder, error))?;
         let mut list: Vec<CachedDocuments> = self
-            .files()
-            .into_iter()
-            .map(|file| CachedDocuments {
+            .all_contents()?
+            .map(|(file, contents)| CachedDocuments {
                 id: file.path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-                contents: contents(&file.path).map_err(|error| error.to_string()),
+                contents: contents.map_err(|error| error.to_string()),
                 read: written(&file.path).unwrap_or(file.used),
                 bytes: file.bytes,
                 used: file.used,
@@ -83,6 +81,19 @@ impl DocumentCache {
             .collect();
         list.sort_by(|a, b| b.read.cmp(&a.read).then_with(|| a.id.cmp(&b.id)));
         Ok(list)
+    }
+}
+
+impl DocumentCache {
+    /// All files, with what each says of itself.
+    pub(super) fn all_contents(
+        &self,
+    ) -> Result<impl Iterator<Item = (Occupant, Result<CachedContents, EngineError>)>, EngineError> {
+        folders::check_trusted(&self.folder).map_err(|error| snapshot::io_error(&self.folder, error))?;
+        Ok(self.files().into_iter().map(|file| {
+            let contents = contents(&file.path);
+            (file, contents)
+        }))
     }
 }
 

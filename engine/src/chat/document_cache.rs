@@ -86,21 +86,16 @@ impl DocumentCache {
     }
 
     /// Brings a session to the longest beginning of a text that a session like this one has read before, if that is more
-    /// than it has of the text itself. Returns how many tokens that is; `None` where the session stays as it was.
+    /// than it has of the text itself ([`Session::kept_of`]). Where none of the files is of use after all, the session may be
+    /// empty.
     ///
     /// # Errors
-    /// Where the model's file was changed since it was loaded, or others may have put files in the folder. A file that is of
-    /// no use is passed over.
-    pub fn restore_longest(
-        &self,
-        session: &mut Session,
-        tokens: &[u32],
-    ) -> Result<Option<usize>, EngineError> {
+    /// Where others may have put files in the folder, or the session cannot be emptied.
+    pub fn restore_longest(&self, session: &mut Session, tokens: &[u32]) -> Result<(), EngineError> {
         let (kept, context) = (session.kept_of(tokens), session.options().context);
         let mut lengths: Vec<usize> = self
-            .list()?
-            .into_iter()
-            .filter_map(|file| file.contents.ok().filter(|contents| contents.unfinished.is_none()))
+            .all_contents()?
+            .filter_map(|(_, contents)| contents.ok().filter(|contents| contents.unfinished.is_none()))
             .map(|contents| contents.tokens)
             .filter(|length| (kept + 1..=tokens.len().min(context)).contains(length))
             .collect();
@@ -112,10 +107,10 @@ impl DocumentCache {
             }
             session.clear()?;
             if self.find(session, &tokens[..length]).is_ok_and(|file| file.is_some()) {
-                return Ok(Some(length));
+                break;
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Keeps what a session has read, if that took so long that writing takes a small share of it

@@ -49,7 +49,7 @@ impl Preamble {
     /// Where the chat template refuses the messages, or the text cannot be encoded.
     pub fn new(format: &ChatFormat, system: Option<&str>, documents: &str) -> Result<Preamble, EngineError> {
         let mut preamble = Preamble::unencoded(system, documents);
-        let mut head = format.prompt(&preamble.messages(preamble.first_text(QUESTION)))?;
+        let mut head = format.prompt(&preamble.first(QUESTION))?;
         let documents_end = preamble.end_of_documents(&head);
         let Some(tail) = documents_end.and_then(|end| head.split_off(end)) else {
             preamble.min_tokens = format.encode(&head)?.len();
@@ -82,7 +82,7 @@ impl Preamble {
         }
         let documents = format!("{}{SEPARATOR}{document}", self.documents);
         let mut more = Preamble::unencoded(self.system(), &documents).described_as(self);
-        let mut head = format.prompt(&more.messages(more.first_text(QUESTION)))?;
+        let mut head = format.prompt(&more.first(QUESTION))?;
         let added = self.encoded.as_ref().and_then(|encoded| {
             let tail = more.end_of_documents(&head).and_then(|end| head.split_off(end))?;
             let before = encoded.before.len() + self.documents.trim_start().len() + SEPARATOR.len();
@@ -169,10 +169,6 @@ impl Preamble {
         with_documents(&self.documents, question)
     }
 
-    fn messages(&self, user: String) -> Vec<Message> {
-        self.system.iter().map(Message::system).chain([Message::user(user)]).collect()
-    }
-
     /// The tokens of the first prompt, up to where the answer to `question` begins. The documents are neither
     /// rendered nor tokenised again.
     ///
@@ -194,6 +190,11 @@ impl Preamble {
             return Ok([encoded.tokens.as_slice(), &format.encode(&tail)?].concat());
         }
         format.encode(&format.prompt(&self.behind_system(messages, &self.documents))?)
+    }
+
+    /// The system message, and a question about the documents.
+    fn first(&self, question: &str) -> Vec<Message> {
+        self.behind_system(&[Message::user(question)], &self.documents)
     }
 
     /// The system message, and these messages with documents before the first.
@@ -261,9 +262,7 @@ mod tests {
                 assert_eq!(preamble.encoded.is_some(), !documents.is_empty());
                 for question in ["?", "What is Mary's favorite number?", "Why?\n\nBecause.", "<|im_end|>"] {
                     let tokens = preamble.prompt(format, question).expect("tokens");
-                    let whole = format.encode(
-                        &format.prompt(&preamble.messages(preamble.first_text(question))).expect("a prompt"),
-                    );
+                    let whole = format.encode(&format.prompt(&preamble.first(question)).expect("a prompt"));
                     assert_eq!(tokens, whole.expect("tokens"), "{documents:?} {question:?}");
                     assert!(tokens.len() >= preamble.min_tokens());
                 }

@@ -132,11 +132,6 @@ impl<'a> Decider<'a> {
         Planner::unloaded(&self.outline, &self.target, self.options, budget, &self.measurements)
     }
 
-    /// Bytes of main memory that all sessions take besides the weights.
-    fn needed_by_all(&self, plan: &Plan) -> usize {
-        needed_on_host(plan).saturating_mul(self.options.sessions)
-    }
-
     fn check(&self, plan: &Plan, context: usize, left: Option<Left>) -> Result<(), EngineError> {
         check_unloaded(plan, self.options.sessions, context, left)
     }
@@ -211,12 +206,12 @@ impl<'a> Decider<'a> {
             place(target, layers, precision, &|placement, precision| plan(longest, placement, precision));
         let planned = plan(prompt, placement, precision)?;
         let left = self.left();
-        let mut promised = self.needed_by_all(&planned.bytes);
+        let mut promised = needed_by_all(&planned.bytes, self.options.sessions);
         if *check_memory && self.check(&planned.bytes, session.context, left).is_err() {
             // Only what does not fit whatever the heads do is refused.
             let smallest = planner.plan(&with(&heads.smallest)?, prompt, placement, precision)?;
             self.check(&smallest.bytes, session.context, left)?;
-            promised = self.needed_by_all(&smallest.bytes);
+            promised = needed_by_all(&smallest.bytes, self.options.sessions);
         }
         if let Some(left) = left.filter(|_| *check_memory && !heads.known) {
             // Calibration comes before the session is made.
@@ -390,6 +385,11 @@ pub(super) fn needed_on_host(plan: &Plan) -> usize {
     plan.total() - plan.weights.on_host()
 }
 
+/// The same of so many sessions.
+fn needed_by_all(plan: &Plan, sessions: usize) -> usize {
+    needed_on_host(plan).saturating_mul(sessions)
+}
+
 /// Bytes of weights that are copied in main memory.
 pub(super) fn copies(plan: &Plan) -> usize {
     plan.weights.repacked + plan.weights.copied
@@ -402,7 +402,7 @@ fn check_unloaded(
     context: usize,
     left: Option<Left>,
 ) -> Result<(), EngineError> {
-    let (needed, copies) = (needed_on_host(plan).saturating_mul(sessions), copies(plan));
+    let (needed, copies) = (needed_by_all(plan, sessions), copies(plan));
     match left {
         Some(Left { free, reserved }) if needed > free.bytes.saturating_sub(copies) => {
             let free = FreeMemory { bytes: free.bytes.saturating_sub(copies), ..free };

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use ggml::InterruptFlag;
+
 use super::SetupOptions;
 use super::calibrate::{self, CalibrationOptions};
 use super::decision::needed_on_host;
@@ -21,6 +23,19 @@ pub(super) struct Promised {
     plan: Plan,
     /// Of the host's memory, and of that of each device.
     pub(super) reservations: Vec<Reservation>,
+}
+
+impl Promised {
+    /// Makes the session, which keeps what it was promised.
+    pub(super) fn start(
+        self,
+        engine: &Arc<Engine>,
+        interrupt: &InterruptFlag,
+    ) -> Result<Session, EngineError> {
+        let mut session = Session::new(engine, self.session)?.with_interrupt(interrupt);
+        session.reservations = self.reservations;
+        Ok(session)
+    }
 }
 
 /// The options and the memory of a session of `context` tokens, whose first text has `prompt` tokens, on a
@@ -117,10 +132,7 @@ pub fn check_session(
 /// If it does not fit the free memory of the host or the device.
 pub fn another_session(like: &Session, prompt: usize) -> Result<Session, EngineError> {
     let engine = like.engine();
-    let promised = promise(engine, like.options().clone(), None, prompt, None)?;
-    let mut session = Session::new(engine, promised.session)?.with_interrupt(like.interrupt());
-    session.reservations = promised.reservations;
-    Ok(session)
+    promise(engine, like.options().clone(), None, prompt, None)?.start(engine, like.interrupt())
 }
 
 /// As [`prepare_session`], for a session whose head profile is known.

@@ -313,8 +313,7 @@ impl Setup {
             true => promise(engine, session.clone(), None, *prompt, own)?,
             false => promise_new(engine, &self.options, session.context, *prompt, own, observer)?,
         };
-        let mut session = Session::new(engine, promised.session)?.with_interrupt(&self.options.interrupt);
-        session.reservations = promised.reservations;
+        let session = promised.start(engine, &self.options.interrupt)?;
         self.options.interrupt.check()?;
         Ok(session)
     }

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, Response, StatusCode, Uri, header};
+use axum::http::{StatusCode, Uri};
 use documents::Limits;
 use serde_json::{Value, json};
 
@@ -14,7 +13,7 @@ use super::submit::{self, Text, Wanted, in_background};
 use super::whole::now;
 use crate::http::error::ApiError;
 use crate::http::stream::Events;
-use crate::http::{Shared, is_json, json_response};
+use crate::http::{Shared, content_type, is_json, json_response, text_response};
 use crate::service::{Documents, Event, Service, State as Reading, Stored};
 
 /// The documents that a request is about: those that it names, without names the server's, and with an empty list none.
@@ -27,7 +26,7 @@ pub(super) async fn of_request(
         return Ok(Arc::default());
     }
     let wrong = |message: String| ApiError::field("documents", format!("documents: {message}"));
-    let mut found: Vec<Arc<Stored>> = Vec::new();
+    let (mut found, mut tokens): (Vec<Arc<Stored>>, _) = (Vec::new(), 0);
     for id in ids {
         let document = service.library().find(&id);
         let document = document
@@ -35,8 +34,8 @@ pub(super) async fn of_request(
         if found.iter().any(|other| Arc::ptr_eq(other, &document)) {
             return Err(wrong(format!("{id:?} is there twice")));
         }
+        tokens += document.tokens;
         found.push(document);
-        let tokens: usize = found.iter().map(|document| document.tokens).sum();
         submit::check_length(service, tokens)?;
     }
     in_background(move || Ok(Documents::joined(&found))).await
@@ -57,7 +56,7 @@ pub(super) async fn add(State(shared): State<Arc<Shared>>, request: Request) -> 
             let message = "the document has no name: send it to /v1/documents?name=report.pdf";
             return Err(ApiError::field("name", message));
         }
-        Some(_) if is_form(request.headers()) => {
+        Some(_) if content_type(request.headers()).to_ascii_lowercase().starts_with("multipart/") => {
             let message = "send the bytes of the file alone (with curl: --data-binary @FILE), not a form";
             return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
         }
@@ -83,12 +82,6 @@ pub(super) async fn add(State(shared): State<Arc<Shared>>, request: Request) -> 
     Ok(response)
 }
 
-/// Whether a file comes as a part of a form.
-fn is_form(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("multipart/"))
-}
-
 /// The text of a document, and its tokens.
 fn read(service: &Service, name: &str, bytes: &[u8]) -> Result<Arc<Stored>, ApiError> {
     if name.chars().any(char::is_control) {
@@ -98,7 +91,10 @@ fn read(service: &Service, name: &str, bytes: &[u8]) -> Result<Arc<Stored>, ApiE
     let document =
         document.map_err(|error| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
     let notes = document.notes.iter().map(ToString::to_string).collect();
-    let documents = Arc::new(Documents::new(vec![document.name], &document.text, document.outline));
+    let documents = Arc::new(Documents::new(vec![document.name], &document.text));
+    if let Some(known) = service.library().find(documents.id()) {
+        return Ok(known);
+    }
     let tokens = service.preamble(&documents, None)?.min_tokens();
     submit::check_length(service, tokens)?;
     Ok(Stored::new(documents, notes, tokens, now()))
@@ -145,31 +141,24 @@ pub(super) async fn list(State(shared): State<Arc<Shared>>) -> Answered {
 }
 
 pub(super) async fn show(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answered {
-    match shared.service()?.library().find(&id) {
-        Some(stored) => Ok(json_response(&describe(&stored))),
-        None => Err(no_document(&id)),
-    }
+    Ok(json_response(&describe(&*find(&shared, &id)?)))
 }
 
 /// The text that the model reads of a document.
 pub(super) async fn text(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answered {
-    match shared.service()?.library().find(&id) {
-        Some(stored) => {
-            Ok(crate::http::text_response("text/plain; charset=utf-8", stored.documents.text().to_owned()))
-        }
-        None => Err(no_document(&id)),
-    }
+    let text = find(&shared, &id)?.documents.text().to_owned();
+    Ok(text_response("text/plain; charset=utf-8", text))
 }
 
 pub(super) async fn remove(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answered {
     match shared.service()?.library().remove(&id) {
-        true => Ok(deleted(&id)),
+        true => Ok(json_response(&json!({"id": id, "object": "document", "deleted": true}))),
         false => Err(no_document(&id)),
     }
 }
 
-fn deleted(id: &str) -> Response<Body> {
-    json_response(&json!({"id": id, "object": "document", "deleted": true}))
+fn find(shared: &Shared, id: &str) -> Result<Arc<Stored>, ApiError> {
+    shared.service()?.library().find(id).ok_or_else(|| no_document(id))
 }
 
 fn no_document(id: &str) -> ApiError {

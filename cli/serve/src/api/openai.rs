@@ -87,7 +87,7 @@ pub(super) async fn respond<F: Form>(
     wanted: Wanted,
     streaming: Streaming,
 ) -> Answered {
-    let mut response = Response {
+    let response = Response {
         id: new_id(F::ID),
         created: now(),
         model: service.name().to_owned(),
@@ -105,7 +105,6 @@ pub(super) async fn respond<F: Form>(
         return Ok(stream::response(events, response, shared.ping()));
     }
     let whole = Whole::collect(events).await?;
-    (response.cached, response.tokens) = (whole.cached, whole.tokens());
     Ok(json_response(&response.whole(&whole)))
 }
 
@@ -140,9 +139,9 @@ impl<F: Form> Response<F> {
         });
         let mut response = self.object(F::OBJECTS.0, choices.collect());
         let thinking = whole.answers.iter().map(|answer| answer.result.thinking).sum();
-        response["usage"] = usage(self.prompt, self.cached, self.tokens, thinking);
+        response["usage"] = usage(self.prompt, whole.cached, whole.tokens(), thinking);
         if let Some(first) = whole.answers.first() {
-            response["timings"] = timings(self.cached, &first.result);
+            response["timings"] = timings(whole.cached, &first.result);
         }
         response
     }

@@ -230,9 +230,8 @@ impl Head {
 
     /// A response whose answer has ended.
     fn ended(&self, output: Value, cached: usize, answer: &Answer) -> Value {
-        let is_whole = answer.is_whole();
-        let mut response = self.response(if is_whole { "completed" } else { "incomplete" }, output);
-        match is_whole {
+        let mut response = self.response(status(answer), output);
+        match answer.is_whole() {
             true => response["completed_at"] = now().into(),
             false => response["incomplete_details"] = json!({"reason": "max_output_tokens"}),
         }
@@ -421,13 +420,13 @@ impl Writer for Stream {
                 let mut begun = item.clone();
                 (begun["status"], begun["arguments"]) = ("in_progress".into(), "".into());
                 let place = json!({"item_id": item["id"], "output_index": index});
-                let arguments = || with(place.clone(), json!({"arguments": made.arguments()}));
-                let delta = with(place.clone(), json!({"delta": made.arguments()}));
+                let arguments = with(place.clone(), json!({"arguments": made.arguments()}));
+                let delta = with(place, json!({"delta": made.arguments()}));
                 sent.push(
                     self.event("response.output_item.added", json!({"output_index": index, "item": begun})),
                 );
                 sent.push(self.event("response.function_call_arguments.delta", delta));
-                sent.push(self.event("response.function_call_arguments.done", arguments()));
+                sent.push(self.event("response.function_call_arguments.done", arguments));
                 sent.push(
                     self.event("response.output_item.done", json!({"output_index": index, "item": item})),
                 );
@@ -449,9 +448,9 @@ impl Writer for Stream {
             Event::Done => {
                 let Some(answer) = self.answer.take() else { return Vec::new() };
                 let response = self.head.ended(json!(self.output), self.cached, &answer);
-                let kind = match status(&answer) {
-                    "completed" => "response.completed",
-                    _ => "response.incomplete",
+                let kind = match answer.is_whole() {
+                    true => "response.completed",
+                    false => "response.incomplete",
                 };
                 vec![self.event(kind, json!({"response": response}))]
             }

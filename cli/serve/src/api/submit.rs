@@ -83,7 +83,7 @@ impl Wanted {
             // A negative seed is any.
             seed: match fields.integer("seed")? {
                 Some(seed) if seed >= 0 => seed.unsigned_abs(),
-                _ => random_seed(),
+                _ => crate::random(),
             },
         };
         Ok(Wanted { answers: 1, sampling, options: GenerateOptions::default() })
@@ -133,12 +133,6 @@ pub(super) fn stops(fields: &mut Fields, name: &str) -> Result<Vec<String>, ApiE
         Some(value) => text(value).map(|one| vec![one]),
     };
     stops.ok_or_else(|| ApiError::field(place.clone(), format!("{place} must be a text, or a list of texts")))
-}
-
-/// A seed that nobody has chosen.
-fn random_seed() -> u64 {
-    use std::hash::{BuildHasher as _, RandomState};
-    RandomState::new().hash_one(std::time::SystemTime::now())
 }
 
 /// A conversation that is to be answered.

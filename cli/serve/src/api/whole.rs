@@ -61,7 +61,7 @@ impl Whole {
                 Event::Failed(error) => return Err(error.into()),
             }
         }
-        Err(crate::service::Refused::Closing.into())
+        Err(ApiError::lost())
     }
 
     /// Tokens of all answers.
@@ -77,9 +77,8 @@ pub(super) fn now() -> u64 {
 
 /// A name for a response that no other one has.
 pub(super) fn new_id(kind: &str) -> String {
-    use std::hash::{BuildHasher as _, RandomState};
     use std::sync::atomic::{AtomicU64, Ordering};
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    format!("{kind}{:016x}{number:08x}", RandomState::new().hash_one(number))
+    format!("{kind}{:016x}{number:08x}", crate::random())
 }

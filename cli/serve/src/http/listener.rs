@@ -173,7 +173,6 @@ impl Listener {
 /// A socket that only this user may open. One that a server has left behind is replaced.
 #[cfg(unix)]
 fn private_socket(path: &std::path::Path) -> io::Result<tokio::net::UnixListener> {
-    use std::hash::{BuildHasher as _, RandomState};
     use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
     use std::os::unix::net::{UnixListener, UnixStream};
     if let Ok(found) = std::fs::symlink_metadata(path) {
@@ -186,7 +185,7 @@ fn private_socket(path: &std::path::Path) -> io::Result<tokio::net::UnixListener
     }
     // Under its own name it never is for others.
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{:016x}", RandomState::new().hash_one(path)));
+    name.push(format!(".{:016x}", crate::random()));
     let listener = UnixListener::bind(&name)?;
     let private = std::fs::set_permissions(&name, std::fs::Permissions::from_mode(0o600));
     private.and_then(|()| std::fs::rename(&name, path)).inspect_err(|_| _ = std::fs::remove_file(&name))?;

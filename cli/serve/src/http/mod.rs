@@ -144,15 +144,18 @@ fn length(request: &Request) -> Option<usize> {
 
 /// Whether the body of a request is JSON, by what it says.
 pub(crate) fn is_json(headers: &HeaderMap) -> bool {
+    content_type(headers).eq_ignore_ascii_case("application/json")
+}
+
+/// What the body of a request is, without parameters; empty where it does not say.
+pub(crate) fn content_type(headers: &HeaderMap) -> &str {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+    kind.split(';').next().unwrap_or_default().trim()
 }
 
 /// A response with JSON.
 pub(crate) fn json_response(value: &Value) -> Response<Body> {
-    let mut response = Response::new(Body::from(value.to_string()));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+    text_response("application/json", value.to_string())
 }
 
 /// A response with text of this type.

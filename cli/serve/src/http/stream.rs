@@ -67,11 +67,6 @@ pub(crate) trait Writer: Send + 'static {
 
     /// What is sent where the answer does not come to its end.
     fn failed(&mut self, error: ApiError) -> Vec<Sent>;
-
-    /// What is sent where the work for it was lost.
-    fn lost(&mut self) -> Vec<Sent> {
-        self.failed(ApiError::lost())
-    }
 }
 
 fn ok(text: String) -> Result<Bytes, Infallible> {
@@ -85,7 +80,7 @@ pub(crate) fn response(events: Events, writer: impl Writer, ping: Duration) -> R
         let (sent, is_over) = match tokio::time::timeout(ping, events.next()).await {
             Ok(None) if is_over => return None,
             // The work for it was lost.
-            Ok(None) => (writer.lost(), true),
+            Ok(None) => (writer.failed(ApiError::lost()), true),
             Ok(Some(event)) => {
                 let is_over = matches!(event, Event::Done | Event::Failed(_));
                 (writer.write(event), is_over)

@@ -32,7 +32,7 @@ impl Counts {
         add(&self.failures, 1);
     }
 
-    pub(crate) fn refused(&self) {
+    pub(super) fn refused(&self) {
         add(&self.refused, 1);
     }
 

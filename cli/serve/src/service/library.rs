@@ -4,7 +4,6 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use longhand::outline::Outline;
 use longhand::{EngineError, InterruptFlag};
 use sha2::{Digest as _, Sha256};
 
@@ -15,19 +14,18 @@ pub struct Documents {
     id: String,
     text: String,
     names: Vec<String>,
-    outline: Outline,
 }
 
 impl Documents {
-    /// Documents of these names, as one text. `outline` says what begins where in it.
-    pub fn new(names: Vec<String>, text: &str, outline: Outline) -> Documents {
+    /// Documents of these names, as one text.
+    pub fn new(names: Vec<String>, text: &str) -> Documents {
         let text = text.trim_end().to_owned();
         if text.is_empty() {
             return Documents::default();
         }
         let hash = Sha256::digest(text.as_bytes());
         let hash: String = hash.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
-        Documents { id: format!("doc_{hash}"), outline, names, text }
+        Documents { id: format!("doc_{hash}"), names, text }
     }
 
     /// All of these, one behind the other.
@@ -35,16 +33,15 @@ impl Documents {
         if let [one] = parts {
             return one.documents.clone();
         }
-        let (mut text, mut names, mut outline) = (String::new(), Vec::new(), Outline::default());
+        let (mut text, mut names) = (String::new(), Vec::new());
         for Stored { documents, .. } in parts.iter().map(|part| &**part) {
             if !text.is_empty() {
                 text.push_str("\n\n");
             }
-            outline.append(text.len(), documents.outline.clone());
             text.push_str(&documents.text);
             names.extend(documents.names.iter().cloned());
         }
-        Arc::new(Documents::new(names, &text, outline))
+        Arc::new(Documents::new(names, &text))
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -143,7 +140,7 @@ impl Stored {
 pub(crate) struct Library(Mutex<Vec<Arc<Stored>>>);
 
 /// Most bytes of all texts.
-pub(crate) const MAX_LIBRARY: usize = 1 << 30;
+const MAX_LIBRARY: usize = 1 << 30;
 
 impl Library {
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Stored>>> {

@@ -11,6 +11,7 @@ mod prompt;
 mod turns;
 mod work;
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -321,10 +322,8 @@ impl Desk {
                 None => kept - lost,
             }
         };
-        let best = (0..self.idle.len()).max_by(|a, b| {
-            let (a, b) = (&self.idle[*a], &self.idle[*b]);
-            gain(a).cmp(&gain(b)).then(b.since.cmp(&a.since))
-        });
+        let best =
+            (0..self.idle.len()).max_by_key(|at| (gain(&self.idle[*at]), Reverse(self.idle[*at].since)));
         self.idle.swap_remove(best.unwrap_or(0)).conversation
     }
 }

@@ -198,10 +198,9 @@ fn read_text(
     }
     conversation.names.clone_from(&request.names);
     let session = &mut conversation.session;
-    if let Some(cache) = cache.filter(|_| size - cached >= WORTH_LOOKING && !goes_on)
-        && let Some(found) = turn.aside(&request.stop, || cache.restore_longest(session, &request.tokens))?
-    {
-        cached = found;
+    if let Some(cache) = cache.filter(|_| size - cached >= WORTH_LOOKING && !goes_on) {
+        turn.aside(&request.stop, || cache.restore_longest(session, &request.tokens))?;
+        cached = session.kept_of(&request.tokens);
     }
     let _ = work.events.send(Event::Begun { cached });
     for end in request.ends().filter(|end| *end > cached) {

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhand::outline::Outline;
 use longhand::saved::DocumentCache;
 use longhand::setup::another_session;
 use longhand::{Context, Model, ModelSource, Session, Setup, SetupOptions};
@@ -73,7 +72,7 @@ impl Fixture {
             let another: Session = another_session(&sessions[0], 0).expect("another session");
             sessions.push(another);
         }
-        let documents = Documents::new(vec!["boat.txt".to_owned()], &self.document, Outline::default());
+        let documents = Documents::new(vec!["boat.txt".to_owned()], &self.document);
         let options = ServiceOptions {
             name: "needle".to_owned(),
             documents: documents.into(),

@@ -134,7 +134,7 @@ fn serve(
     }
     let context = sessions[0].options().context;
     let name = name(args, model)?;
-    let served = serve::Documents::new(documents.names(), documents.text(), documents.outline().clone());
+    let served = serve::Documents::new(documents.names(), documents.text());
     let options = ServiceOptions {
         name: name.clone(),
         documents: Arc::new(served),
