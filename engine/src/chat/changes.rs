@@ -75,9 +75,7 @@ impl Chat {
     /// # Errors
     /// Where an option makes no sense, or biases a token that the model does not have. Nothing has changed then.
     pub fn set_sampling(&mut self, options: SamplerOptions) -> Result<(), EngineError> {
-        let sampler = Sampler::new(options)?;
-        sampler.check_vocabulary(self.session.engine().spec().n_vocab)?;
-        self.sampler = sampler;
+        self.sampler = Sampler::for_model(options, self.session.engine().spec().n_vocab)?;
         self.go_back(usize::MAX);
         Ok(())
     }

@@ -216,8 +216,7 @@ impl Chat {
         let format = session.engine().model().chat_format()?;
         let format =
             options.thinking.map_or_else(|| Ok(format.clone()), |thinks| format.with_thinking(thinks))?;
-        let sampler = Sampler::new(options.sampling)?;
-        sampler.check_vocabulary(session.engine().spec().n_vocab)?;
+        let sampler = Sampler::for_model(options.sampling, session.engine().spec().n_vocab)?;
         Ok(Chat {
             session,
             format,

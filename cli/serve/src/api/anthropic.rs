@@ -10,13 +10,13 @@ use longhand::{GenerateOptions, Message, Stop};
 use serde_json::{Map, Value, json};
 
 use super::fields::{self, Fields};
-use super::submit::{self, Conversation, Wanted};
-use super::whole::{Whole, new_id};
+use super::submit::{self, Conversation};
+use super::whole::{Whole, new_id, with};
 use super::{Answered, documents, tools};
 use crate::http::error::ApiError;
 use crate::http::stream::{self, Sent, Writer};
 use crate::http::{Shared, json_response};
-use crate::service::{Answer, Documents, Event};
+use crate::service::{Answer, Documents, Event, Wanted};
 
 /// Fields that cannot change an answer.
 const HARMLESS: &[&str] = &["anthropic_version", "cache_control", "metadata", "model", "service_tier"];
@@ -150,9 +150,7 @@ fn add_message(messages: &mut Vec<Message>, value: Value, place: String) -> Resu
                 results.push(tools::result(id, content, &format!("{place}[{number}]."), messages)?);
             }
             other => {
-                let place = block.place_of("type");
-                let message = format!("{place}: {other:?} is not supported; this model reads texts");
-                return Err(ApiError::field(place, message));
+                return Err(block.unsupported("type", other, fields::ONLY_TEXTS));
             }
         }
     }
@@ -265,23 +263,31 @@ impl Stream {
             return sent;
         }
         if self.block.is_some() {
-            let index = self.blocks;
-            sent.push(event(json!({"type": "content_block_stop", "index": index})));
-            self.blocks += 1;
+            sent.push(self.stop());
         }
         self.block = block;
-        let empty = match block {
-            None => return sent,
-            Some(Block::Thinking) => json!({"type": "thinking", "thinking": "", "signature": ""}),
-            Some(Block::Text) => json!({"type": "text", "text": ""}),
-        };
-        let index = self.blocks;
-        sent.push(event(json!({"type": "content_block_start", "index": index, "content_block": empty})));
+        match block {
+            None => {}
+            Some(Block::Thinking) => {
+                sent.push(self.start(json!({"type": "thinking", "thinking": "", "signature": ""})));
+            }
+            Some(Block::Text) => sent.push(self.start(json!({"type": "text", "text": ""}))),
+        }
         sent
     }
 
+    /// A part begins, which is empty yet.
+    fn start(&self, empty: Value) -> Sent {
+        event("content_block_start", json!({"index": self.blocks, "content_block": empty}))
+    }
+
+    fn stop(&mut self) -> Sent {
+        self.blocks += 1;
+        event("content_block_stop", json!({"index": self.blocks - 1}))
+    }
+
     fn delta(&self, delta: Value) -> Sent {
-        event(json!({"type": "content_block_delta", "index": self.blocks, "delta": delta}))
+        event("content_block_delta", json!({"index": self.blocks, "delta": delta}))
     }
 
     fn end(&mut self, answer: &Answer) -> Vec<Sent> {
@@ -292,28 +298,19 @@ impl Stream {
         }
         sent.extend(self.turn_to(None));
         let (reason, sequence) = self.head.stop_reason(answer);
-        sent.push(event(json!({
-            "type": "message_delta",
-            "delta": {"stop_reason": reason, "stop_sequence": sequence},
-            "usage": {"output_tokens": answer.tokens},
-        })));
+        sent.push(event(
+            "message_delta",
+            json!({"delta": {"stop_reason": reason, "stop_sequence": sequence},
+                "usage": {"output_tokens": answer.tokens},
+            }),
+        ));
         sent
     }
 }
 
-/// An event is named by its type.
-fn event(value: Value) -> Sent {
-    let names = [
-        "message_start",
-        "content_block_start",
-        "content_block_delta",
-        "content_block_stop",
-        "message_delta",
-        "message_stop",
-        "error",
-    ];
-    let name = names.into_iter().find(|name| value["type"] == **name);
-    Sent { name, data: value.to_string() }
+/// An event of this name, with these fields besides its type.
+fn event(name: &'static str, fields: Value) -> Sent {
+    Sent { name: Some(name), data: with(json!({"type": name}), fields).to_string() }
 }
 
 impl Writer for Stream {
@@ -322,7 +319,7 @@ impl Writer for Stream {
             Event::Begun { cached } => {
                 self.cached = cached;
                 let message = self.head.message(json!([]), self.head.usage(cached, 0));
-                vec![event(json!({"type": "message_start", "message": message}))]
+                vec![event("message_start", json!({"message": message}))]
             }
             Event::Reading { .. } => Vec::new(),
             Event::Text { split, .. } => {
@@ -339,23 +336,19 @@ impl Writer for Stream {
             }
             Event::Call { call, .. } => {
                 let mut sent = self.turn_to(None);
-                let index = self.blocks;
                 let empty = json!({"type": "tool_use", "id": call.id, "name": call.name, "input": {}});
-                sent.push(event(
-                    json!({"type": "content_block_start", "index": index, "content_block": empty}),
-                ));
+                sent.push(self.start(empty));
                 sent.push(self.delta(json!({"type": "input_json_delta", "partial_json": call.arguments()})));
-                sent.push(event(json!({"type": "content_block_stop", "index": index})));
-                self.blocks += 1;
+                sent.push(self.stop());
                 sent
             }
             Event::Answered { result, .. } => self.end(&result),
-            Event::Done => vec![event(json!({"type": "message_stop"}))],
+            Event::Done => vec![event("message_stop", json!({}))],
             Event::Failed(error) => self.failed(error.into()),
         }
     }
 
     fn failed(&mut self, error: ApiError) -> Vec<Sent> {
-        vec![event(error.anthropic())]
+        vec![event("error", error.anthropic())]
     }
 }

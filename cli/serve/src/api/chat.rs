@@ -11,12 +11,12 @@ use serde_json::{Map, Value, json};
 
 use super::fields::{self, Fields};
 use super::openai::{self, Form, HARMLESS, HARMLESS_HERE, Streaming};
-use super::submit::{self, Conversation, Wanted};
+use super::submit::{self, Conversation};
 use super::whole::WholeAnswer;
 use super::{Answered, documents, tools};
 use crate::http::Shared;
 use crate::http::error::ApiError;
-use crate::service::Service;
+use crate::service::{Service, Wanted};
 
 pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
     let service = shared.service()?;
@@ -41,8 +41,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
 /// Whether the model is to think, where the request says so.
 fn thinking(fields: &mut Fields) -> Result<Option<bool>, ApiError> {
     let mut thinks = None;
-    if let Some(arguments) = fields.take::<Map<String, Value>>("chat_template_kwargs")? {
-        let mut arguments = Fields::part(Value::Object(arguments), "chat_template_kwargs".to_owned())?;
+    if let Some(mut arguments) = fields.nested("chat_template_kwargs")? {
         thinks = arguments.take("enable_thinking")?;
         arguments.end(&[])?;
     }

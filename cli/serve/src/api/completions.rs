@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use super::Answered;
 use super::fields::Fields;
 use super::openai::{self, Form, HARMLESS, HARMLESS_HERE, Streaming};
-use super::submit::{self, Text, Wanted};
+use super::submit;
 use super::whole::WholeAnswer;
 use crate::http::Shared;
 use crate::http::error::ApiError;
+use crate::service::{Text, Wanted};
 
 pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
     let service = shared.service()?;

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::Answered;
 use super::fields::Fields;
-use super::submit::{self, Text, Wanted, in_background};
+use super::submit::{self, in_background};
 use super::whole::now;
 use crate::http::error::ApiError;
 use crate::http::stream::Events;
 use crate::http::{Shared, content_type, is_json, json_response, text_response};
-use crate::service::{Documents, Event, Service, State as Reading, Stored};
+use crate::service::{Documents, Event, Service, State as Reading, Stored, Text, Wanted};
 
 /// The documents that a request is about: those that it names, without names the server's, and with an empty list none.
 pub(super) async fn of_request(

@@ -79,6 +79,18 @@ impl Fields {
         self.take(name)?.ok_or_else(|| ApiError::field(place.clone(), format!("{place} is missing")))
     }
 
+    /// A field that is an object, for its own fields.
+    pub(super) fn nested(&mut self, name: &str) -> Result<Option<Fields>, ApiError> {
+        let place = self.place_of(name);
+        Ok(self.take::<Map<String, Value>>(name)?.map(|object| Fields { object, place: format!("{place}.") }))
+    }
+
+    /// The error of a field with a value that is not supported. `known` says what is.
+    pub(super) fn unsupported(&self, name: &str, value: &str, known: &str) -> ApiError {
+        let place = self.place_of(name);
+        ApiError::field(place.clone(), format!("{place}: {value:?} is not supported; {known}"))
+    }
+
     /// Where a field stands in the request.
     pub(super) fn place_of(&self, name: &str) -> String {
         format!("{}{name}", self.place)
@@ -140,10 +152,7 @@ pub(super) fn message(value: Value, place: String, before: &[Message]) -> Result
             return Ok(result);
         }
         other => {
-            let place = fields.place_of("role");
-            let message =
-                format!("{place}: {other:?} is not supported; roles are system, user, assistant and tool");
-            return Err(ApiError::field(place, message));
+            return Err(fields.unsupported("role", other, "roles are system, user, assistant and tool"));
         }
     };
     let place = fields.place_of("content");
@@ -164,6 +173,9 @@ pub(super) fn message(value: Value, place: String, before: &[Message]) -> Result
     Ok(message)
 }
 
+/// What messages consist of.
+pub(super) const ONLY_TEXTS: &str = "this model reads texts";
+
 /// A text, or a list of parts that are texts.
 pub(super) fn text(value: Value, place: &str) -> Result<String, ApiError> {
     let parts = match value {
@@ -175,9 +187,7 @@ pub(super) fn text(value: Value, place: &str) -> Result<String, ApiError> {
         let mut part = Fields::part(part, format!("{place}[{number}]"))?;
         let kind: String = part.need("type")?;
         if !matches!(kind.as_str(), "text" | "input_text" | "output_text") {
-            let place = part.place_of("type");
-            let message = format!("{place}: {kind:?} is not supported; this model reads texts");
-            return Err(ApiError::field(place, message));
+            return Err(part.unsupported("type", &kind, ONLY_TEXTS));
         }
         let text: String = part.need("text")?;
         part.end(&["cache_control", "annotations", "citations"])?;

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use longhand::TokenLogProbs;
 use longhand::text::Split;
 use longhand::tools::ToolCall;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Answered;
 use super::fields::Fields;
-use super::submit::{self, Text, Wanted};
+use super::submit;
 use super::whole::{Whole, WholeAnswer, new_id, now};
 use crate::http::error::ApiError;
 use crate::http::stream::{self, Sent, Writer};
 use crate::http::{Shared, json_response};
-use crate::service::{Answer, Event, Service};
+use crate::service::{Answer, Event, Service, Text, Wanted};
 
 /// Fields of OpenAI's interfaces that cannot change an answer. `store` asks to keep it, which is not done.
 pub(super) const HARMLESS: [&str; 8] = [
@@ -41,15 +41,11 @@ impl Streaming {
     pub(super) fn of(fields: &mut Fields) -> Result<Streaming, ApiError> {
         let is_wanted = fields.take("stream")?.unwrap_or(false);
         let progress = fields.take("return_progress")?.unwrap_or(false);
-        let usage = match fields.take::<Map<String, Value>>("stream_options")? {
-            None => false,
-            Some(options) => {
-                let mut options = Fields::part(Value::Object(options), "stream_options".to_owned())?;
-                let usage = options.take("include_usage")?.unwrap_or(false);
-                options.end(&["include_obfuscation"])?;
-                usage
-            }
-        };
+        let mut usage = false;
+        if let Some(mut options) = fields.nested("stream_options")? {
+            usage = options.take("include_usage")?.unwrap_or(false);
+            options.end(&["include_obfuscation"])?;
+        }
         Ok(Streaming { is_wanted, usage, progress })
     }
 }

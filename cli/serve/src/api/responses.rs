@@ -6,18 +6,18 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use longhand::tools::ToolCall;
 use longhand::{GenerateOptions, Message, SamplerOptions};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::chat::thinks_with;
 use super::fields::{self, Fields};
 use super::openai::HARMLESS;
-use super::submit::{self, Conversation, Wanted};
-use super::whole::{Whole, new_id, now};
+use super::submit::{self, Conversation};
+use super::whole::{Whole, new_id, now, with};
 use super::{Answered, documents, tools};
 use crate::http::error::ApiError;
 use crate::http::stream::{self, Sent, Writer};
 use crate::http::{Shared, json_response};
-use crate::service::{Answer, Event};
+use crate::service::{Answer, Event, Wanted};
 
 /// Fields that cannot change an answer, besides those of all of OpenAI's interfaces.
 const HARMLESS_HERE: [&str; 3] = ["client_metadata", "max_tool_calls", "stream_options"];
@@ -39,10 +39,9 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     let limit = fields.integer("max_output_tokens")?.map(|limit| usize::try_from(limit).unwrap_or(0));
     let wanted = Wanted::of(&mut fields)?;
     let documents = documents::of_request(service, &mut fields).await?;
-    let thinks = match fields.take::<Map<String, Value>>("reasoning")? {
+    let thinks = match fields.nested("reasoning")? {
         None => None,
-        Some(reasoning) => {
-            let mut reasoning = Fields::part(Value::Object(reasoning), "reasoning".to_owned())?;
+        Some(mut reasoning) => {
             let thinks = thinks_with(&mut reasoning, "effort")?;
             reasoning.end(&["generate_summary", "summary"])?;
             thinks
@@ -389,14 +388,6 @@ impl Stream {
             self.event("response.output_item.done", json!({"output_index": index, "item": item})),
         ]
     }
-}
-
-/// An object with the fields of another one.
-fn with(mut object: Value, more: Value) -> Value {
-    if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
-        object.extend(more);
-    }
-    object
 }
 
 impl Writer for Stream {

@@ -13,30 +13,7 @@ use super::fields::Fields;
 use super::tools;
 use crate::http::error::ApiError;
 use crate::http::stream::Events;
-use crate::service::{CallReader, Documents, Event, Rendered, Request, Service, Work};
-
-/// How an answer is to be.
-pub(super) struct Wanted {
-    pub answers: usize,
-    pub sampling: SamplerOptions,
-    pub options: GenerateOptions,
-}
-
-/// A text that is to be answered: its tokens, and how many of them are shared documents.
-pub(super) struct Text {
-    pub tokens: Vec<u32>,
-    pub documents: usize,
-    /// The names of the documents.
-    pub names: Vec<String>,
-    /// The mark of thinking that it ends with.
-    pub opening: String,
-    /// Whether thinking is told from answers.
-    pub has_thinking: bool,
-    /// What tells calls of functions from text, where there are functions.
-    pub calls: Option<CallReader>,
-    /// Sequences that end an answer, whatever is asked for.
-    pub stops: Vec<String>,
-}
+use crate::service::{CallReader, Documents, Event, Rendered, Request, Service, Text, Wanted, Work};
 
 impl Text {
     /// A text that comes as its tokens.
@@ -172,10 +149,10 @@ pub(super) async fn render(service: &Arc<Service>, conversation: Conversation) -
                 format = format
                     .with_tools(&tools)
                     .map_err(|error| ApiError { field: Some("tools".into()), ..error.into() })?;
-                let written = service.tool_format()?.ok_or_else(|| {
+                let (written, controls) = service.tool_format()?.cloned().ok_or_else(|| {
                     ApiError::field("tools", "tools: how this model calls functions is not known here")
                 })?;
-                Some(CallReader { format: written, tools, one_call })
+                Some(CallReader { format: written, controls, tools, one_call })
             }
         };
         let rendered = service.render(&format, &documents, &messages)?;
@@ -230,10 +207,7 @@ pub(super) async fn shape(
             None => fields.need("schema")?,
         },
         other => {
-            let place = fields.place_of("type");
-            let message =
-                format!("{place}: {other:?} is not supported; text, json_object and json_schema are");
-            return Err(ApiError::field(place, message));
+            return Err(fields.unsupported("type", other, "text, json_object and json_schema are"));
         }
     };
     fields.end(SCHEMA_WORDS)?;
@@ -280,35 +254,22 @@ pub(super) fn check_length(service: &Service, tokens: usize) -> Result<(), Engin
 ///
 /// # Errors
 /// Where too many wait already, the server goes down, or a sampling option makes no sense.
-pub(super) fn submit(service: &Arc<Service>, text: Text, wanted: Wanted) -> Result<Events, ApiError> {
+pub(super) fn submit(service: &Arc<Service>, mut text: Text, mut wanted: Wanted) -> Result<Events, ApiError> {
     // What is wrong with an option is said before anything is read.
-    longhand::Sampler::new(wanted.sampling.clone()).map_err(EngineError::from)?;
+    longhand::Sampler::for_model(wanted.sampling.clone(), service.model().spec().n_vocab)?;
     let (sender, receiver) = mpsc::unbounded_channel::<Event>();
     let stop = InterruptFlag::new();
-    let Text { tokens, documents, names, opening, has_thinking, calls, stops } = text;
-    let Wanted { answers, sampling, mut options } = wanted;
-    options.stops.extend(stops);
-    if let Some(calls) = &calls {
-        if options.constraint.is_some() {
+    wanted.options.stops.extend(std::mem::take(&mut text.stops));
+    if let Some(calls) = &text.calls {
+        if wanted.options.constraint.is_some() {
             return Err(ApiError::field(
                 "tools",
                 "tools: an answer of a given shape can call no functions; leave one of them out",
             ));
         }
-        options.shown_controls = calls.format.control_tokens(service.format().tokenizer());
+        wanted.options.shown_controls.clone_from(&calls.controls);
     }
-    let request = Request {
-        stop: stop.clone(),
-        tokens,
-        documents,
-        names,
-        answers,
-        sampling,
-        options,
-        opening,
-        has_thinking,
-        calls,
-    };
+    let request = Request { stop: stop.clone(), text, wanted };
     service.submit(Work { request, events: sender })?;
     Ok(Events::new(receiver, stop))
 }

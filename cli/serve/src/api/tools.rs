@@ -17,50 +17,53 @@ pub(super) struct Wanted {
 
 /// The functions of OpenAI's chat: `tools`, `tool_choice` and `parallel_tool_calls`.
 pub(super) fn of_chat(fields: &mut Fields) -> Result<Wanted, ApiError> {
-    let definitions = fields.take::<Vec<Value>>("tools")?.unwrap_or_default();
-    let choice = fields.take::<Value>("tool_choice")?;
-    let parallel = fields.take::<bool>("parallel_tool_calls")?.unwrap_or(true);
-    wanted(definitions, may_call(choice, Value::as_str)?, !parallel)
+    let definitions = fields.take("tools")?.unwrap_or_default();
+    openais(fields, definitions)
 }
 
 /// Those of OpenAI's responses, whose functions are described in the list itself.
 pub(super) fn of_responses(fields: &mut Fields) -> Result<Wanted, ApiError> {
-    let definitions = fields.take::<Vec<Value>>("tools")?.unwrap_or_default();
-    let choice = fields.take::<Value>("tool_choice")?;
-    let parallel = fields.take::<bool>("parallel_tool_calls")?.unwrap_or(true);
-    let definition = |(number, value): (usize, Value)| {
-        let mut tool = Fields::part(value, format!("tools[{number}]"))?;
-        let kind: String = tool.need("type")?;
-        if kind != "function" {
-            let place = tool.place_of("type");
-            return Err(ApiError::field(
-                place.clone(),
-                format!("{place}: {kind:?} is not supported; functions are"),
-            ));
-        }
+    let definitions = each(fields, |mut tool| {
+        tool.need("type").and_then(|kind: String| check_kind(&tool, &kind))?;
         function(tool, "parameters", &["strict"])
-    };
-    let definitions = definitions.into_iter().enumerate().map(definition).collect::<Result<_, ApiError>>()?;
-    wanted(definitions, may_call(choice, Value::as_str)?, !parallel)
+    })?;
+    openais(fields, definitions)
 }
 
 /// Those of Anthropic's messages.
 pub(super) fn of_messages(fields: &mut Fields) -> Result<Wanted, ApiError> {
-    let definitions = fields.take::<Vec<Value>>("tools")?.unwrap_or_default();
+    let definitions = each(fields, |mut tool| match tool.take::<String>("type")?.as_deref() {
+        None | Some("custom") => function(tool, "input_schema", &["cache_control", "strict"]),
+        Some(kind) => Err(tool.unsupported("type", kind, "tools are functions of the caller")),
+    })?;
     let choice = fields.take::<Value>("tool_choice")?;
     let alone = choice.as_ref().is_some_and(|choice| choice["disable_parallel_tool_use"] == true);
-    let definition = |(number, value): (usize, Value)| {
-        let mut tool = Fields::part(value, format!("tools[{number}]"))?;
-        let kind = tool.take::<String>("type")?.unwrap_or_else(|| "custom".to_owned());
-        if kind != "custom" {
-            let place = tool.place_of("type");
-            let message = format!("{place}: {kind:?} is not supported; tools are functions of the caller");
-            return Err(ApiError::field(place, message));
-        }
-        function(tool, "input_schema", &["cache_control", "strict"])
-    };
-    let definitions = definitions.into_iter().enumerate().map(definition).collect::<Result<_, ApiError>>()?;
     wanted(definitions, may_call(choice, |choice| choice["type"].as_str())?, alone)
+}
+
+/// What OpenAI's interfaces say beside the functions.
+fn openais(fields: &mut Fields, definitions: Vec<Value>) -> Result<Wanted, ApiError> {
+    let choice = fields.take::<Value>("tool_choice")?;
+    let parallel = fields.take::<bool>("parallel_tool_calls")?.unwrap_or(true);
+    wanted(definitions, may_call(choice, Value::as_str)?, !parallel)
+}
+
+/// Each of the `tools`, as a function in the form of OpenAI's chat.
+fn each(
+    fields: &mut Fields,
+    read: impl Fn(Fields) -> Result<Value, ApiError>,
+) -> Result<Vec<Value>, ApiError> {
+    let tools = fields.take::<Vec<Value>>("tools")?.unwrap_or_default();
+    let tools = tools.into_iter().enumerate();
+    tools.map(|(number, tool)| read(Fields::part(tool, format!("tools[{number}]"))?)).collect()
+}
+
+/// Refuses what is no function.
+fn check_kind(fields: &Fields, kind: &str) -> Result<(), ApiError> {
+    match kind {
+        "function" => Ok(()),
+        kind => Err(fields.unsupported("type", kind, "functions are")),
+    }
 }
 
 /// A function in the form of OpenAI's chat, whose parameters are in this field.
@@ -105,13 +108,8 @@ pub(super) fn calls(fields: &mut Fields) -> Result<Vec<ToolCall>, ApiError> {
     let read = |(number, value): (usize, Value)| {
         let mut call = Fields::part(value, format!("{place}[{number}]"))?;
         let id: String = call.need("id")?;
-        let kind = call.take::<String>("type")?.unwrap_or_else(|| "function".to_owned());
-        if kind != "function" {
-            let place = call.place_of("type");
-            return Err(ApiError::field(
-                place.clone(),
-                format!("{place}: {kind:?} is not supported; functions are"),
-            ));
+        if let Some(kind) = call.take::<String>("type")? {
+            check_kind(&call, &kind)?;
         }
         let mut function = Fields::part(call.need("function")?, call.place_of("function"))?;
         call.end(&["index"])?;

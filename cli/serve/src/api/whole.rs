@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use longhand::TokenLogProbs;
 use longhand::tools::ToolCall;
+use serde_json::Value;
 
 use crate::http::error::ApiError;
 use crate::http::stream::Events;
@@ -81,4 +82,12 @@ pub(super) fn new_id(kind: &str) -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     format!("{kind}{:016x}{number:08x}", crate::random())
+}
+
+/// An object with the fields of another one.
+pub(super) fn with(mut object: Value, more: Value) -> Value {
+    if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
+        object.extend(more);
+    }
+    object
 }

@@ -31,7 +31,7 @@ use self::prompt::Preambles;
 pub(crate) use self::prompt::Rendered;
 use self::turns::Turns;
 use self::work::Conversation;
-pub(crate) use self::work::{Answer, CallReader, Event, Request, Work};
+pub(crate) use self::work::{Answer, CallReader, Event, Request, Text, Wanted, Work};
 
 /// What a service is made with.
 pub struct ServiceOptions {
@@ -54,8 +54,8 @@ pub struct Service {
     context: usize,
     sessions: usize,
     library: Library,
-    /// How the model calls functions, once that was asked.
-    tool_format: OnceLock<Option<ToolFormat>>,
+    /// How the model calls functions, and the control tokens that it does so with, once that was asked.
+    tool_format: OnceLock<Option<(ToolFormat, Vec<u32>)>>,
     preambles: Preambles,
     desk: Mutex<Desk>,
     /// A request has come, a session has become idle, or the service is closed.
@@ -196,15 +196,17 @@ impl Service {
         self.preambles.of(&self.format, documents, system)
     }
 
-    /// How the model calls functions; `None` where that is not known.
-    pub(crate) fn tool_format(&self) -> Result<Option<ToolFormat>, EngineError> {
-        match self.tool_format.get() {
-            Some(format) => Ok(format.clone()),
-            None => {
-                let format = self.format.tool_format()?;
-                Ok(self.tool_format.get_or_init(|| format).clone())
-            }
+    /// How the model calls functions, and the control tokens that it does so with; `None` where that is not known.
+    pub(crate) fn tool_format(&self) -> Result<Option<&(ToolFormat, Vec<u32>)>, EngineError> {
+        if let Some(known) = self.tool_format.get() {
+            return Ok(known.as_ref());
         }
+        let controls = |format: ToolFormat| {
+            let controls = format.control_tokens(self.format.tokenizer());
+            (format, controls)
+        };
+        let found = self.format.tool_format()?.map(controls);
+        Ok(self.tool_format.get_or_init(|| found).as_ref())
     }
 
     pub(crate) fn library(&self) -> &Library {
@@ -314,9 +316,9 @@ impl Desk {
     fn take_idle(&mut self, request: &Request) -> Conversation {
         let gain = |idle: &Idle| {
             let session = &idle.conversation.session;
-            let kept = session.kept_of(&request.tokens) as isize;
+            let kept = session.kept_of(&request.text.tokens) as isize;
             let lost = session.tokens().len() as isize - kept;
-            match request.ends().find(|end| session.is_reading(&request.tokens[..*end])) {
+            match request.ends().find(|end| session.is_reading(&request.text.tokens[..*end])) {
                 // A reading that was stopped goes on.
                 Some(end) => end as isize,
                 None => kept - lost,

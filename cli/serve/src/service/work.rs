@@ -18,32 +18,46 @@ use super::turns::{Piece, Turn};
 
 /// What is asked for.
 pub(crate) struct Request {
-    /// The text, up to where the answer begins.
+    pub text: Text,
+    pub wanted: Wanted,
+    /// Set when nobody waits for the answer any more.
+    pub stop: InterruptFlag,
+}
+
+/// A text that is to be answered.
+pub(crate) struct Text {
+    /// Up to where the answer begins.
     pub tokens: Vec<u32>,
     /// How many of these are documents that others may ask about, too.
     pub documents: usize,
     /// The names of these documents.
     pub names: Vec<String>,
-    /// How many answers.
-    pub answers: usize,
-    /// How they are sampled. Each of several answers has a seed of its own.
-    pub sampling: SamplerOptions,
-    /// What ends them, and what is told of their tokens.
-    pub options: GenerateOptions,
     /// The mark of thinking that the text ends with.
     pub opening: String,
     /// Whether thinking is told from answers.
     pub has_thinking: bool,
     /// What tells calls of functions from text, where there are functions.
     pub calls: Option<CallReader>,
-    /// Set when nobody waits for the answer any more.
-    pub stop: InterruptFlag,
+    /// Sequences that end an answer, whatever is asked for.
+    pub stops: Vec<String>,
+}
+
+/// How an answer is to be.
+pub(crate) struct Wanted {
+    /// How many answers.
+    pub answers: usize,
+    /// How they are sampled. Each of several answers has a seed of its own.
+    pub sampling: SamplerOptions,
+    /// What ends them, and what is told of their tokens.
+    pub options: GenerateOptions,
 }
 
 /// How calls of functions are told from the text of an answer.
 #[derive(Clone)]
 pub(crate) struct CallReader {
     pub format: ToolFormat,
+    /// The control tokens whose texts are part of calls.
+    pub controls: Vec<u32>,
     pub tools: Tools,
     /// Whether an answer ends with its first call.
     pub one_call: bool,
@@ -52,7 +66,7 @@ pub(crate) struct CallReader {
 impl Request {
     /// Where readings of the text end: behind the documents, and at its own end.
     pub(super) fn ends(&self) -> impl Iterator<Item = usize> {
-        [self.documents, self.tokens.len()].into_iter()
+        [self.text.documents, self.text.tokens.len()].into_iter()
     }
 }
 
@@ -155,12 +169,12 @@ fn try_answer(service: &Service, conversation: &mut Conversation, work: &Work) -
     let mut turn = service.turns.begin(&request.stop);
     let (read, reading) = read_text(service, conversation, work, &mut turn)?;
     let session = &mut conversation.session;
-    for answer in 0..request.answers {
+    for answer in 0..request.wanted.answers {
         // Goes back to where the text ends.
-        read_until(session, request, request.tokens.len(), &mut turn, &mut |_| ())?;
+        read_until(session, request, request.text.tokens.len(), &mut turn, &mut |_| ())?;
         let sampling = SamplerOptions {
-            seed: request.sampling.seed.wrapping_add(answer as u64),
-            ..request.sampling.clone()
+            seed: request.wanted.sampling.seed.wrapping_add(answer as u64),
+            ..request.wanted.sampling.clone()
         };
         let (generated, calls, thinking) = write_answer(service, session, work, answer, sampling, &mut turn)?;
         let ended = usize::from(matches!(generated.stop, Stop::EndToken(_)));
@@ -188,35 +202,35 @@ fn read_text(
     turn: &mut Turn,
 ) -> Result<(usize, Duration), EngineError> {
     let (request, started) = (&work.request, Instant::now());
-    let (size, cache) = (request.tokens.len(), service.options.cache.as_ref());
-    let mut cached = conversation.session.kept_of(&request.tokens);
-    let goes_on = request.ends().any(|end| conversation.session.is_reading(&request.tokens[..end]));
+    let (size, cache) = (request.text.tokens.len(), service.options.cache.as_ref());
+    let mut cached = conversation.session.kept_of(&request.text.tokens);
+    let goes_on = request.ends().any(|end| conversation.session.is_reading(&request.text.tokens[..end]));
     if cached < conversation.session.tokens().len() / 2 {
         // Another conversation takes its place.
         turn.aside(&request.stop, || conversation.keep(cache));
         conversation.spent = Duration::ZERO;
     }
-    conversation.names.clone_from(&request.names);
+    conversation.names.clone_from(&request.text.names);
     let session = &mut conversation.session;
     if let Some(cache) = cache.filter(|_| size - cached >= WORTH_LOOKING && !goes_on) {
-        turn.aside(&request.stop, || cache.restore_longest(session, &request.tokens))?;
-        cached = session.kept_of(&request.tokens);
+        turn.aside(&request.stop, || cache.restore_longest(session, &request.text.tokens))?;
+        cached = session.kept_of(&request.text.tokens);
     }
     let _ = work.events.send(Event::Begun { cached });
     for end in request.ends().filter(|end| *end > cached) {
-        let before = session.kept_of(&request.tokens[..end]);
+        let before = session.kept_of(&request.text.tokens[..end]);
         let begun = Instant::now();
         read_until(session, request, end, turn, &mut |progress| {
             let processed = before + (progress.share * (end - before) as f64) as usize;
             let _ = work.events.send(Event::Reading { processed, elapsed: started.elapsed() });
         })?;
         conversation.spent += begun.elapsed();
-        let is_documents = end == request.documents;
+        let is_documents = end == request.text.documents;
         if let Some(cache) = cache.filter(|_| is_documents || end >= WORTH_KEEPING) {
             // Documents are for everybody: they are kept however long writing takes.
             let max_share = if is_documents { f64::INFINITY } else { cache.max_share };
             let (cache, elapsed) = (DocumentCache { max_share, ..cache.clone() }, begun.elapsed());
-            let _ = turn.aside(&request.stop, || cache.keep(session, &request.names, elapsed));
+            let _ = turn.aside(&request.stop, || cache.keep(session, &request.text.names, elapsed));
         }
     }
     service.counts.read(cached, size - cached, started.elapsed());
@@ -231,7 +245,7 @@ fn read_until(
     turn: &mut Turn,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), EngineError> {
-    let mut reading = session.read(&request.tokens[..end])?;
+    let mut reading = session.read(&request.text.tokens[..end])?;
     while let Some(now) = reading.step()? {
         progress(now);
         turn.piece_done(Piece::Reading, &request.stop);
@@ -250,7 +264,7 @@ fn write_answer(
 ) -> Result<(Generated, usize, usize), EngineError> {
     let request = &work.request;
     let mut sampler = Sampler::new(sampling)?;
-    request.tokens.iter().for_each(|token| sampler.accept(*token));
+    request.text.tokens.iter().for_each(|token| sampler.accept(*token));
     let mut parts = Parts::new(request);
     let tell = |parts: Vec<Part>, logprobs: Option<&TokenLogProbs>| {
         let mut logprobs = logprobs.cloned();
@@ -264,7 +278,7 @@ fn write_answer(
             let _ = work.events.send(Event::Text { answer, split: Split::default(), logprobs });
         }
     };
-    tell(parts.push(&request.opening), None);
+    tell(parts.push(&request.text.opening), None);
     let mut thinking = 0;
     let mut on_piece = |piece: longhand::Piece| {
         tell(parts.push(piece.text), piece.logprobs);
@@ -274,7 +288,7 @@ fn write_answer(
         if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let tokenizer = service.format.tokenizer();
-    let generated = generate_with(session, tokenizer, &mut sampler, &request.options, &mut on_piece)?;
+    let generated = generate_with(session, tokenizer, &mut sampler, &request.wanted.options, &mut on_piece)?;
     if !parts.is_over() {
         tell(parts.finish(), None);
     }
@@ -295,12 +309,13 @@ enum Part {
 
 impl<'a> Parts<'a> {
     fn new(request: &'a Request) -> Parts<'a> {
-        let calls = request.calls.as_ref().map(|calls| ToolStream::new(&calls.format, calls.tools.clone()));
+        let calls =
+            request.text.calls.as_ref().map(|calls| ToolStream::new(&calls.format, calls.tools.clone()));
         Parts { request, thinking: ThinkingStream::default(), calls }
     }
 
     fn push(&mut self, text: &str) -> Vec<Part> {
-        let split = match self.request.has_thinking {
+        let split = match self.request.text.has_thinking {
             true => self.thinking.push(text),
             false => Split { answer: text.to_owned(), ..Split::default() },
         };
@@ -337,7 +352,7 @@ impl<'a> Parts<'a> {
 
     /// Whether nothing may follow the call that was made.
     fn is_over(&self) -> bool {
-        self.calls() > 0 && self.request.calls.as_ref().is_some_and(|calls| calls.one_call)
+        self.calls() > 0 && self.request.text.calls.as_ref().is_some_and(|calls| calls.one_call)
     }
 }
 

@@ -158,6 +158,16 @@ impl Sampler {
         })
     }
 
+    /// A sampler with these options, for a model with `n_vocab` tokens.
+    ///
+    /// # Errors
+    /// As for [`Sampler::new`]; where a token is biased that the model does not have.
+    pub fn for_model(options: SamplerOptions, n_vocab: usize) -> Result<Sampler, EngineError> {
+        let sampler = Sampler::new(options)?;
+        sampler.check_vocabulary(n_vocab)?;
+        Ok(sampler)
+    }
+
     /// Refuses biases of tokens that a model with `n_vocab` tokens does not have.
     pub(crate) fn check_vocabulary(&self, n_vocab: usize) -> Result<(), EngineError> {
         let has = |token: u32| (token as usize) < n_vocab;
