@@ -26,8 +26,8 @@ fn logits_with_rotated_rows_are_near_those_with_exact_rows() {
                     for types in [(ty, Type::F16), (Type::F16, ty), (ty, ty)] {
                         let rotated = logits(&engine, types, prefill, policy);
                         let difference = relative_difference(&rotated, &exact);
-                        // Below 0.23. Queries that are not rotated give 1.2 and more.
-                        assert!(difference < 0.4, "{policy} {prefill:?} {types:?}: {difference}");
+                        // Below 0.44. Where keys have four bits, queries that are not rotated give 1.0 and more.
+                        assert!(difference < 0.6, "{policy} {prefill:?} {types:?}: {difference}");
                     }
                 }
             }
