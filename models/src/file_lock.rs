@@ -20,7 +20,7 @@ pub fn lock(file: &File) -> io::Result<()> {
 ///
 /// # Errors
 /// Another handle has the lock, or the file system has no locks.
-pub fn try_lock(file: &File) -> Result<(), TryLockError> {
+fn try_lock(file: &File) -> Result<(), TryLockError> {
     #[cfg(windows)]
     return win32::try_lock(file);
     #[cfg(not(windows))]

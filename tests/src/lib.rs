@@ -39,7 +39,7 @@ pub fn devices() -> Vec<DeviceKind> {
     names.split(',').filter(|name| *name != "cpu").enumerate().map(kind).collect()
 }
 
-/// A device that the host stands in for, whose memory and faults a test controls: the portable one where that, or a
+/// A device that the host stands in for, whose memory and faults a test controls. It is the portable one where that, or a
 /// server, is under test, otherwise the emulated one.
 pub fn host_device() -> DeviceKind {
     numbered_host_device(0)
@@ -60,11 +60,7 @@ pub fn host_devices(layers: &[usize]) -> Vec<DeviceOptions> {
 
 /// Whether the first device under test computes ggml's operations only.
 pub fn is_portable() -> bool {
-    devices().first().is_some_and(has_no_kernels)
-}
-
-fn has_no_kernels(device: &DeviceKind) -> bool {
-    matches!(device, DeviceKind::Portable(_) | DeviceKind::Vulkan(_) | DeviceKind::Rpc(_))
+    devices().first().is_some_and(|device| !device.has_own_operations())
 }
 
 /// The first device under test, or [`host_device`], for tests that need a device.
@@ -82,7 +78,7 @@ pub fn is_host() -> bool {
 pub fn device_tolerance() -> f32 {
     match devices()[..] {
         [] => 0.0,
-        ref devices if devices.iter().any(has_no_kernels) => 2e-2,
+        ref devices if devices.iter().any(|device| !device.has_own_operations()) => 2e-2,
         _ => 1e-2,
     }
 }

@@ -174,6 +174,20 @@ impl DeviceKind {
         self.to_string()
     }
 
+    /// Whether it has operations of our own. Elsewhere ggml's compute the same.
+    pub fn has_own_operations(&self) -> bool {
+        match self {
+            DeviceKind::Cuda(_) => true,
+            #[cfg(feature = "testing")]
+            DeviceKind::Emulated(_) => true,
+            #[cfg(feature = "testing")]
+            DeviceKind::Portable(_) => false,
+            DeviceKind::Vulkan(_) => false,
+            #[cfg(feature = "rpc")]
+            DeviceKind::Rpc(_) => false,
+        }
+    }
+
     /// Whether it is a device of another machine.
     pub fn is_remote(&self) -> bool {
         #[cfg(feature = "rpc")]

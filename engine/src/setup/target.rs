@@ -29,8 +29,8 @@ use crate::{DeviceKind, EngineError, Hint, Model};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeviceRequest {
-    /// The devices of the servers that were added, then all GPUs that can compute by CUDA, or by Vulkan where CUDA has none.
-    /// The CPU where there is none of these.
+    /// The devices of the servers that were added, then all GPUs that can compute by CUDA. Where CUDA cannot be used, those by
+    /// Vulkan that are no part of the processor. The CPU where there is none of these.
     #[default]
     Auto,
     /// The CPU.
@@ -110,13 +110,9 @@ impl HostExperts {
 impl TargetDevice {
     /// The kernels that the device has, whether it is here or not.
     fn kernels(&self) -> Kernels {
-        match self.kind {
-            #[cfg(feature = "testing")]
-            DeviceKind::Portable(_) => Kernels::None,
-            #[cfg(feature = "rpc")]
-            DeviceKind::Rpc(_) => Kernels::None,
-            DeviceKind::Vulkan(_) => Kernels::None,
-            _ => Kernels::Gpu { blocks: ASSUMED_DEVICE_BLOCKS },
+        match self.kind.has_own_operations() {
+            true => Kernels::Gpu { blocks: ASSUMED_DEVICE_BLOCKS },
+            false => Kernels::None,
         }
     }
 }
@@ -165,13 +161,13 @@ impl Target {
         let found = match &options.device {
             DeviceRequest::Cpu => Vec::new(),
             _ if options.gpu_layers == GpuLayers::Count(0) => Vec::new(),
-            DeviceRequest::Auto => find_all(find_remote()?, find_gpus().unwrap_or_default()),
+            DeviceRequest::Auto => {
+                find_all(find_remote()?, find_gpus().unwrap_or(Ok(Vec::new())).unwrap_or_default())
+            }
             DeviceRequest::Devices(devices) => {
                 check_devices(devices.iter().copied())?;
                 let find = |device: &DeviceKind| match find_device(*device) {
-                    Err(_) if matches!(device, DeviceKind::Cuda(_) | DeviceKind::Vulkan(_)) => {
-                        Ok((*device, None))
-                    }
+                    Err(_) if !device.is_remote() => Ok((*device, None)),
                     found => found,
                 };
                 devices.iter().map(find).collect::<Result<_, _>>()?
@@ -519,40 +515,48 @@ fn choose(options: &SetupOptions, observer: &mut dyn Observer) -> Result<Vec<Fou
         }
         DeviceRequest::Auto => {
             let remote = find_remote()?;
-            match find_gpus() {
+            match find_gpus()? {
                 Ok(found) => Ok(find_all(remote, found)),
-                Err(Error::NoCuda(reason)) => {
+                Err(none) => {
                     // Flags for devices may mean those of servers.
                     let asked_for = remote.is_empty()
                         && (options.gpu_layers != GpuLayers::Auto
                             || !options.gpu_memory.is_empty()
                             || !options.gpu_shares.is_empty()
                             || options.host_experts.is_asked_for());
-                    let (reason, expected) = why_no_gpu(reason);
+                    let (reason, expected) = none.reason();
                     observer.notice(Notice::NoGpu { reason, expected: expected && !asked_for });
                     Ok(remote)
                 }
-                Err(error) => Err(error.into()),
             }
         }
     }
 }
 
-/// Why [`find_gpus`] found none, where CUDA has this reason, and whether that is no surprise if no GPU was asked for.
-fn why_no_gpu(cuda: NoCuda) -> (String, bool) {
-    match (cuda, ggml::vulkan::devices()) {
-        (NoCuda::NotBuilt, Err(vulkan)) if vulkan != NoVulkan::NotBuilt => (vulkan.to_string(), true),
-        (NoCuda::NotBuilt, Ok(_)) => (
-            "the GPUs that Vulkan shows are part of the processor, and used where they are named".into(),
-            true,
-        ),
-        (cuda, _) => {
-            let is_expected = match cuda {
-                NoCuda::NotBuilt => true,
-                NoCuda::NoDriver { .. } => !machine_has_gpu(),
-                _ => false,
-            };
-            (cuda.to_string(), is_expected)
+/// Why there are no GPUs.
+struct NoGpus {
+    cuda: NoCuda,
+    /// `None` where Vulkan shows only GPUs that are part of the processor.
+    vulkan: Option<NoVulkan>,
+}
+
+impl NoGpus {
+    /// In words, and whether that is no surprise if no GPU was asked for.
+    fn reason(self) -> (String, bool) {
+        match (self.cuda, self.vulkan) {
+            (NoCuda::NotBuilt, Some(vulkan)) if vulkan != NoVulkan::NotBuilt => (vulkan.to_string(), true),
+            (NoCuda::NotBuilt, None) => (
+                "the GPUs that Vulkan shows are part of the processor, and used where they are named".into(),
+                true,
+            ),
+            (cuda, _) => {
+                let is_expected = match cuda {
+                    NoCuda::NotBuilt => true,
+                    NoCuda::NoDriver { .. } => !machine_has_gpu(),
+                    _ => false,
+                };
+                (cuda.to_string(), is_expected)
+            }
         }
     }
 }
@@ -602,28 +606,29 @@ fn free_memory_of_gpu(index: usize) -> Result<usize, Error> {
     }
 }
 
-/// The GPUs that can compute, with the bytes that are free there: those of CUDA, and where there are none, those of Vulkan.
+/// The GPUs that can compute, with the bytes that are free there: those of CUDA, and where it cannot be used, those of Vulkan
+/// that are no part of the processor. Or why there are none.
 ///
 /// # Errors
-/// Why CUDA cannot be used, if there is no GPU at all.
-fn find_gpus() -> Result<Vec<FoundDevice>, Error> {
+/// Where a GPU does not tell its free memory.
+fn find_gpus() -> Result<Result<Vec<FoundDevice>, NoGpus>, Error> {
     let found = |gpu: Gpu| Ok((DeviceKind::Cuda(gpu.index), Some(ggml::free_memory(gpu.index)? as usize)));
-    let reason = match ggml::devices() {
+    let cuda = match ggml::devices() {
         Ok(gpus) => {
-            return gpus
-                .into_iter()
-                .filter(|gpu| gpu.problem.is_none())
-                .take(MAX_DEVICES)
-                .map(found)
-                .collect();
+            let usable = gpus.into_iter().filter(|gpu| gpu.problem.is_none()).take(MAX_DEVICES);
+            return usable.map(found).collect::<Result<_, Error>>().map(Ok);
         }
         Err(reason) => reason,
     };
+    let gpus = match ggml::vulkan::devices() {
+        Ok(gpus) => gpus,
+        Err(reason) => return Ok(Err(NoGpus { cuda, vulkan: Some(reason) })),
+    };
     // Whether a GPU that is part of the processor is faster than its cores has never been measured.
-    let by_vulkan = ggml::vulkan::devices().unwrap_or_default().into_iter().filter(|gpu| !gpu.is_integrated);
-    let by_vulkan: Vec<FoundDevice> =
-        by_vulkan.map(|gpu| (DeviceKind::Vulkan(gpu.index), Some(gpu.free as usize))).collect();
-    if by_vulkan.is_empty() { Err(reason.into()) } else { Ok(by_vulkan) }
+    let gpus = gpus.into_iter().filter(|gpu| !gpu.is_integrated);
+    let found: Vec<FoundDevice> =
+        gpus.map(|gpu| (DeviceKind::Vulkan(gpu.index), Some(gpu.free as usize))).collect();
+    Ok(if found.is_empty() { Err(NoGpus { cuda, vulkan: None }) } else { Ok(found) })
 }
 
 /// The largest number up to `max` for which `holds`; what holds for a number holds for smaller ones.

@@ -153,7 +153,7 @@ impl Connection {
 
     /// An error if the connection has ended.
     pub(super) fn check(&self) -> Result<(), Error> {
-        self.end().map_err(|problem| Error::Rpc { server: self.server.clone(), problem })
+        self.end().map_err(|problem| super::error(&self.server, problem))
     }
 
     /// The problem that ended the connection.

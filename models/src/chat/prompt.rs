@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::fields::MaskedFields;
 use super::loss::required;
-use super::template::{Forms, json_text};
+use super::template::{Forms, push_json};
 use super::{
     ChatError, Message, THINKING_BEGINS, THINKING_ENDS, ThinkingParts, Tools, thinking_parts, without_header,
 };
@@ -50,8 +50,11 @@ pub(super) struct Located {
 }
 
 impl Located {
-    /// Moves the start before a piece that ends there; `None` if it does not, or is a damaged placeholder.
+    /// Moves the start before a piece of the template that ends there; `None` if it does not, or has a damaged placeholder.
     fn skip_back(&mut self, text: &str, piece: &str) -> Option<()> {
+        if piece.contains(OPEN) {
+            return None;
+        }
         self.start = text[..self.start].strip_suffix(piece)?.len();
         Some(())
     }
@@ -379,20 +382,29 @@ impl<'a> MaskedMessages<'a> {
                 Some(field) => field,
                 None => self.hidden.get(self.index(number)?)?.text,
             };
+            let before = &text[..located.start];
             // Templates write some texts as JSON.
-            let json = json_text(hidden);
-            let json = &json[1..json.len() - 1];
-            let written = if text[..located.start].ends_with(json) { json } else { hidden };
-            let to = located.start;
-            located.skip_back(text, written)?;
+            let start = before_json(before, hidden).or_else(|| Some(before.strip_suffix(hidden)?.len()))?;
             let ranges = if field.is_some() { &mut located.fields } else { &mut located.messages };
-            ranges.push(located.start..to);
+            ranges.push(start..located.start);
+            located.start = start;
         }
         located.skip_back(text, &masked_end[..end])?;
         located.messages.reverse();
         located.fields.reverse();
         Some(located)
     }
+}
+
+/// Where `hidden` begins in a text that ends with it, as it stands in JSON; `None` if the text ends otherwise.
+fn before_json(text: &str, hidden: &str) -> Option<usize> {
+    let (mut rest, mut json) = (text, String::new());
+    for c in hidden.chars().rev() {
+        json.clear();
+        push_json(&mut json, c);
+        rest = rest.strip_suffix(json.as_str())?;
+    }
+    Some(rest.len())
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
     if args.json {
         let gpu_object = |gpu: &Gpu| {
             json!({
-                "device": format!("cuda:{}", gpu.index),
+                "device": DeviceKind::Cuda(gpu.index).to_string(),
                 "name": gpu.name,
                 "capability": gpu.capability.to_string(),
                 "memory": gpu.total,
@@ -68,7 +68,7 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
     ]);
     for gpu in gpus.iter().flatten() {
         table.row([
-            format!("cuda:{}", gpu.index),
+            DeviceKind::Cuda(gpu.index).to_string(),
             gpu.name.clone(),
             format::bytes(gpu.total as usize),
             free(gpu).map_or("?".into(), |bytes| format::bytes(bytes as usize)),

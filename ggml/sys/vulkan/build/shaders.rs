@@ -1,11 +1,11 @@
 //! Compiles ggml's shaders to SPIR-V: some 1,500 modules of 155 files, 46 MB, which take minutes.
 //!
 //! ggml's own program vulkan-shaders-gen knows which modules a file makes. The modules of a file are kept under the hash of all
-//! that they depend on, and are not compiled twice, even where Cargo runs the build script again. Old ones are removed only
+//! that they depend on. They are not compiled twice, even where Cargo runs the build script again. Old ones are removed only
 //! by deleting the folder.
 //!
 //! ggml would have the modules as arrays in the program. Here one compressed blob has all of them, a tenth of their size. Before
-//! the first use of Vulkan the program unpacks it to memory that is zero until then, and the names that ggml uses are addresses in
+//! the first use of Vulkan the program unpacks it to memory that is zero until then. The names that ggml uses are addresses in
 //! there: [`Shaders::header`] stands in the place of the header that ggml generates.
 
 use std::env;

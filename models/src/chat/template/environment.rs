@@ -313,6 +313,21 @@ fn to_json(value: &Value, indent: Option<usize>, options: Kwargs) -> Result<Stri
     Json { out: String::new(), indent: indent.map(|n| n.min(16)), item, key, sort_keys }.written(value)
 }
 
+/// Appends a character of a text as it stands in JSON.
+pub(in crate::chat) fn push_json(out: &mut String, c: char) {
+    match c {
+        '"' => out.push_str("\\\""),
+        '\\' => out.push_str("\\\\"),
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        '\u{8}' => out.push_str("\\b"),
+        '\u{c}' => out.push_str("\\f"),
+        c if c < ' ' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+        c => out.push(c),
+    }
+}
+
 struct Json {
     out: String,
     indent: Option<usize>,
@@ -395,19 +410,7 @@ impl Json {
 
     fn string(&mut self, text: &str) {
         self.out.push('"');
-        for c in text.chars() {
-            match c {
-                '"' => self.out.push_str("\\\""),
-                '\\' => self.out.push_str("\\\\"),
-                '\n' => self.out.push_str("\\n"),
-                '\r' => self.out.push_str("\\r"),
-                '\t' => self.out.push_str("\\t"),
-                '\u{8}' => self.out.push_str("\\b"),
-                '\u{c}' => self.out.push_str("\\f"),
-                c if c < ' ' => self.out.push_str(&format!("\\u{:04x}", u32::from(c))),
-                c => self.out.push(c),
-            }
-        }
+        text.chars().for_each(|c| push_json(&mut self.out, c));
         self.out.push('"');
     }
 }

@@ -17,7 +17,7 @@ use chrono::{DateTime, FixedOffset};
 
 pub use self::worker::{TEMPLATES, serve};
 
-pub(super) use self::environment::{Variable, json_text};
+pub(super) use self::environment::{Variable, json_text, push_json};
 pub(super) use self::form::Forms;
 use super::{CHAT_ML, ChatError, Message, PLAIN};
 

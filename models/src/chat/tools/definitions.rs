@@ -75,20 +75,9 @@ impl Tools {
         Ok(Tools { definitions: Arc::new(Value::Array(definitions)) })
     }
 
-    /// The names of the functions.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.list().iter().filter_map(name)
-    }
-
     /// Whether there is a function of this name.
     pub fn has(&self, name: &str) -> bool {
-        self.names().any(|other| other == name)
-    }
-
-    /// Only the function of this name. `None` if there is none.
-    pub fn only(&self, name: &str) -> Option<Tools> {
-        let definition = self.definition(name)?.clone();
-        Some(Tools { definitions: Arc::new(Value::Array(vec![definition])) })
+        self.definition(name).is_some()
     }
 
     /// The schema of a function's parameter; null where none is given.

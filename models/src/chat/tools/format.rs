@@ -85,8 +85,8 @@ impl ToolFormat {
             .collect()
     }
 
-    /// What stands between a prompt and the name of the first function that is called: the answer is a call where a prompt is
-    /// continued with it, and with a name behind it a call of that function. It is the beginning of the answer then, for a
+    /// What stands between a prompt and the name of the first function that is called. A prompt that is continued with it is
+    /// answered by a call; with a name behind it, of that function. It is the beginning of the answer then, for a
     /// [`ToolStream`] too, and its marks are control tokens. `None` where the template changes the end of the prompt.
     pub fn opening(&self) -> Option<&str> {
         self.opening.as_deref()

@@ -1,5 +1,5 @@
-//! Functions that a model may call: what they are (`definitions`), how families of models write calls (`syntax`), which of
-//! these ways a chat template has (`format`), and how calls are read from an answer (`parse`, `stream`).
+//! Functions that a model may call (`definitions`), and how families of models write calls (`syntax`). `format` finds which of
+//! these ways a chat template has. `parse` and `stream` read calls from an answer.
 
 mod definitions;
 mod format;

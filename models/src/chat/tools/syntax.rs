@@ -36,6 +36,12 @@ pub(super) const OBJECT: &str = "{";
 
 const NONE: Syntax = Syntax { begins: &[], first: &[], groups: &[], ends: &[], body: Body::Json };
 
+const FUNCTION: Syntax = Syntax {
+    begins: &["<function="],
+    body: Body::Elements { parameter: "<parameter=", parameter_end: "</parameter>", end: "</function>" },
+    ..NONE
+};
+
 /// All that are known. The first that reads what a template writes is the template's.
 pub(super) const ALL: &[Syntax] = &[
     // Llama 3
@@ -45,21 +51,9 @@ pub(super) const ALL: &[Syntax] = &[
     // Mistral
     Syntax { begins: &["[TOOL_CALLS]"], body: Body::Named(&["[ARGS]"]), ..NONE },
     // Qwen 3 Coder and 3.5, Nemotron 3, StepFun
-    Syntax {
-        begins: &["<function="],
-        groups: &["<tool_call>"],
-        ends: &["</tool_call>"],
-        body: Body::Elements { parameter: "<parameter=", parameter_end: "</parameter>", end: "</function>" },
-        ..NONE
-    },
+    Syntax { groups: &["<tool_call>"], ends: &["</tool_call>"], ..FUNCTION },
     // Seed-OSS
-    Syntax {
-        begins: &["<function="],
-        groups: &["<seed:tool_call>"],
-        ends: &["</seed:tool_call>"],
-        body: Body::Elements { parameter: "<parameter=", parameter_end: "</parameter>", end: "</function>" },
-        ..NONE
-    },
+    Syntax { groups: &["<seed:tool_call>"], ends: &["</seed:tool_call>"], ..FUNCTION },
     // MiniMax M2
     Syntax {
         begins: &["<invoke name="],

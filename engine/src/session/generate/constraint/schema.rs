@@ -1,5 +1,5 @@
 //! JSON schemas before llguidance compiles them. What it would take wrong, or take too long for, is refused here, with the place
-//! in the schema: keywords that it does not have, numbers that it would round, and schemas that grow when they are compiled.
+//! in the schema. That is: keywords that it does not have, numbers that it would round, and schemas that grow when compiled.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! How much of its shape an answer has so far, and what may come next.
 //!
 //! A model may think before it answers. Then marks come first, and the thinking is free; the shape begins behind it. What the
-//! model's tokens make of the marks is looked up once, so that they count as tokens and never as text of the shape.
+//! model's tokens make of the marks is looked up before, so that they count as tokens and never as text of the shape.
 
 use std::collections::VecDeque;
 
@@ -91,16 +91,15 @@ impl<'a> ShapeState<'a> {
 
     /// Sets the logits `[n_vocab]` of tokens that cannot come next to negative infinity.
     pub(crate) fn ban(&mut self, logits: &mut [f32]) -> Result<(), ConstraintError> {
-        let mut allowed = SimpleVob::alloc(self.tokenizer.n_vocab());
-        match &self.phase {
+        let mut allowed = match &self.phase {
             Phase::Thinking { .. } => return Ok(()),
             Phase::OnPath { paths, came } => {
+                let mut allowed = SimpleVob::alloc(self.tokenizer.n_vocab());
                 paths.iter().for_each(|path| allowed.allow_token(path.tokens[*came]));
+                allowed
             }
-            Phase::Before { .. } | Phase::Shape => {
-                allowed = next_tokens(&mut self.matcher, &self.constraint.tokens)?;
-            }
-        }
+            Phase::Before { .. } | Phase::Shape => next_tokens(&mut self.matcher, &self.constraint.tokens)?,
+        };
         if let Phase::Before { paths, blanks } = &self.phase {
             paths.iter().for_each(|path| allowed.allow_token(path.tokens[0]));
             let blanks = self.constraint.tokens.blanks.iter().filter(|_| *blanks > 0);
