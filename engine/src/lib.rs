@@ -50,7 +50,7 @@ pub use session::generate::logprobs::{LogProb, TokenLogProbs};
 pub use session::generate::sampler::{Sampler, SamplerOptions};
 pub use session::generate::{DraftCounts, GenerateOptions, Generated, Piece, Stop, generate, generate_with};
 pub use session::text;
-pub use session::{Prefill, Session, SessionOptions, TextReading, sync_all};
+pub use session::{Batch, Gate, Prefill, Session, SessionOptions, TextReading, sync_all};
 pub use setup::plan;
 pub use setup::{Context, HeadSource, Setup, SetupOptions};
 

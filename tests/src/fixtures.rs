@@ -80,6 +80,7 @@ pub fn plan_options(engine: &Engine, prompt: usize, chunk: usize) -> PlanOptions
         exact: true,
         record_attention: false,
         draft: 0,
+        sessions: 1,
         placement: engine.placement(),
         kernels: engine.backends().kernels().clone(),
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use ggml::{InterruptFlag, Type};
 use kernels::graph::GraphLane;
 
-use crate::compute::forward::{Forward, OutputTokens, TextChunk};
+use crate::compute::forward::{Forward, NextTokens, OutputTokens, TextChunk};
 use crate::compute::pass::Pass;
 use crate::compute::reading_work::{NeededOutputs, ReadingWork, Work};
 use crate::compute::scratch::{Chunk, Residual, Scratch, chunks, embeddings};
@@ -294,7 +294,8 @@ impl LayeredText {
         let Some(chunk) = self.next_chunk() else { return Ok(Vec::new()) };
         let built = self.forward.query_graph(self.layer, self.load_chunk(chunk)?);
         let graph = workspace.prepare(self.place(), built.graph()?)?;
-        built.inputs.fill(&self.tokens[chunk.tokens.clone()], chunk.at, &self.lane_values(chunk))?;
+        let (tokens, lanes) = (&self.tokens[chunk.tokens.clone()], self.lane_values(chunk));
+        built.inputs.fill(&[NextTokens { tokens, first: chunk.at, lanes: &lanes }])?;
         self.engine.backends.compute(self.place(), &graph, Some(interrupt))?;
         Ok(built.result.to_vec()?)
     }
@@ -322,7 +323,8 @@ impl LayeredText {
             let pass = Pass::new(graphs, workspace)?;
             let tokens = &self.tokens[chunk.tokens.clone()];
             let lanes = self.lane_values(chunk);
-            pass.compute(&self.engine.backends, tokens, chunk.at, &lanes, Some(interrupt))?;
+            let text = NextTokens { tokens, first: chunk.at, lanes: &lanes };
+            pass.compute(&self.engine.backends, &[text], Some(interrupt))?;
             if needed == OutputTokens::All {
                 self.residual.store(layer, self.chunks_read, chunk.tokens.len())?;
             }

@@ -5,11 +5,10 @@ use ggml::{InterruptFlag, ReadyGraph, Tensor};
 
 use crate::EngineError;
 use crate::compute::finite;
-use crate::compute::forward::{BuiltGraph, BuiltPass, INTERMEDIATES, Inputs, RESULT_NORM};
+use crate::compute::forward::{BuiltGraph, BuiltPass, INTERMEDIATES, Inputs, NextTokens, RESULT_NORM};
 use crate::devices::backends::Backends;
 use crate::devices::placement::Place;
 use crate::devices::workspace::Workspace;
-use crate::kv::LaneValues;
 
 /// The allocated graphs of a pass. They are valid until their workspace prepares other graphs.
 pub(crate) struct Pass {
@@ -62,8 +61,7 @@ impl Pass {
         Ok(Pass { stages, inputs, result, result_norm, probes })
     }
 
-    /// Computes the pass for `tokens`, whose positions are consecutive and begin at `first`: to its end, or until
-    /// `interrupt` is set.
+    /// Computes the pass for the next tokens of its texts: to its end, or until `interrupt` is set.
     ///
     /// # Errors
     /// Where the computation fails or is interrupted, or an embedding is not finite. That of a single token with logits
@@ -71,12 +69,10 @@ impl Pass {
     pub(crate) fn compute(
         &self,
         backends: &Backends,
-        tokens: &[u32],
-        first: usize,
-        lanes: &LaneValues,
+        texts: &[NextTokens],
         interrupt: Option<&InterruptFlag>,
     ) -> Result<(), EngineError> {
-        self.inputs.iter().try_for_each(|inputs| inputs.fill(tokens, first, lanes))?;
+        self.inputs.iter().try_for_each(|inputs| inputs.fill(texts))?;
         let mut activations: Option<Vec<f32>> = None;
         for (number, stage) in self.stages.iter().enumerate() {
             if let Some(activations) = activations.take() {
@@ -117,14 +113,41 @@ impl Pass {
 
     /// As [`Pass::read_logits`], into memory that is used again.
     pub(crate) fn read_logits_into(&self, logits: &mut Vec<f32>) -> Result<(), EngineError> {
+        let normed = self.read_unchecked(logits)?;
+        // Logits may hide numbers of the residual stream that are not finite.
+        finite::check(logits)?;
+        finite::check(&normed)
+    }
+
+    /// The logits `[tokens, n_vocab]` of each text, of which there are so many tokens. Those of a text that are not finite are
+    /// an error of that text alone.
+    pub(crate) fn read_logits_of(
+        &self,
+        tokens: &[usize],
+    ) -> Result<Vec<Result<Vec<f32>, EngineError>>, EngineError> {
+        let mut logits = Vec::new();
+        let normed = self.read_unchecked(&mut logits)?;
+        let all = tokens.iter().sum::<usize>().max(1);
+        let [of_logits, of_normed] = [logits.len() / all, normed.len() / all];
+        let (mut logits, mut normed) = (logits.as_slice(), normed.as_slice());
+        let of_text = |n: &usize| {
+            let (own, own_normed);
+            (own, logits) = logits.split_at(n * of_logits);
+            (own_normed, normed) = normed.split_at(n * of_normed);
+            finite::check(own).and_then(|()| finite::check(own_normed)).map(|()| own.to_vec())
+        };
+        Ok(tokens.iter().map(of_text).collect())
+    }
+
+    /// Reads the logits `[tokens, n_vocab]`, and returns what they were computed from, `[tokens, n_embd]`. Nothing where there
+    /// are no logits.
+    fn read_unchecked(&self, logits: &mut Vec<f32>) -> Result<Vec<f32>, EngineError> {
         let (Some(result), Some(normed)) = (&self.result, &self.result_norm) else {
             logits.clear();
-            return Ok(());
+            return Ok(Vec::new());
         };
         logits.resize(result.shape().elements(), 0.0);
         result.read(0, logits)?;
-        // Logits may hide numbers of the residual stream that are not finite.
-        finite::check(logits)?;
-        finite::check(&normed.to_vec()?)
+        Ok(normed.to_vec()?)
     }
 }

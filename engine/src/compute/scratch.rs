@@ -15,7 +15,7 @@ use models::spec::ModelSpec;
 
 use crate::EngineError;
 use crate::compute::finite;
-use crate::compute::forward::{Forward, TextChunk};
+use crate::compute::forward::{Forward, NextTokens, TextChunk};
 use crate::devices::backends::Backends;
 use crate::devices::placement::{PerPlace, Place, Placement};
 use crate::devices::workspace::Workspace;
@@ -406,7 +406,8 @@ pub(crate) fn embeddings(
 ) -> Result<Vec<f32>, EngineError> {
     let built = forward.embedding_graph(chunk.tokens.len());
     let graph = workspace.prepare(Place::Host, built.graph()?)?;
-    built.inputs.fill(&tokens[chunk.tokens.clone()], chunk.at, &LaneValues::default())?;
+    let (tokens, lanes) = (&tokens[chunk.tokens.clone()], &LaneValues::default());
+    built.inputs.fill(&[NextTokens { tokens, first: chunk.at, lanes }])?;
     backends.compute(Place::Host, &graph, Some(interrupt))?;
     let embeddings = built.result.to_vec::<f32>()?;
     finite::check(&embeddings)?;

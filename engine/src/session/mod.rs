@@ -15,6 +15,7 @@
 //! stops before is taken back, so that a session always is as if only [`Session::tokens`] had been read.
 
 pub(crate) mod attention;
+mod batch;
 pub(crate) mod generate;
 mod kv_map;
 mod kv_usage;
@@ -27,9 +28,12 @@ pub mod text;
 mod verify;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use attention::AttentionRecord;
+pub use batch::{Batch, Gate};
+use batch::{Computed, SubmittedTokens};
 use ggml::InterruptFlag;
 pub use kv_map::{KvHeadRows, KvMap};
 pub use kv_usage::KvUsage;
@@ -37,7 +41,7 @@ pub use options::{Prefill, SessionOptions};
 pub(crate) use reading::{FirstText, Reached};
 pub use reading::{TextReading, sync_all};
 
-use crate::compute::forward::{Forward, OutputTokens};
+use crate::compute::forward::{Forward, NextTokens, OutputTokens};
 use crate::compute::pace::PieceTimes;
 use crate::compute::pass::Pass;
 use crate::compute::reading_work::ReadingWork;
@@ -45,7 +49,7 @@ use crate::devices::ledger::Reservation;
 use crate::devices::workspace::Workspace;
 use crate::files::codec::Input;
 use crate::kv::policy::Event;
-use crate::kv::{Evictions, Layout, Store, StoreOptions};
+use crate::kv::{Evictions, LayerRows, Layout, Store, StoreOptions};
 use crate::{Engine, EngineError, Progress};
 
 /// One timeline of tokens with a model, and the KV store that holds their rows.
@@ -83,6 +87,12 @@ pub struct Session {
     pub(crate) reservations: Vec<Reservation>,
     /// The queries of the last tokens, where they are recorded.
     attention: Option<Box<AttentionRecord>>,
+    /// The sessions with which it computes its answers.
+    batch: Option<Arc<Batch>>,
+    /// The same while it writes an answer.
+    answering: Option<Arc<Batch>>,
+    /// What a batch knows it by: another number where its graphs are others.
+    number: u64,
     /// Builds graphs for the session's context.
     forward: Forward,
     interrupt: InterruptFlag,
@@ -127,38 +137,57 @@ enum WayBack {
 }
 
 impl Session {
-    /// What happens between two tokens, as far as it can be taken back: the store makes room, the graphs are there or are
-    /// built, the model computes, results are read, new rows count, policies say which rows are evicted next. Returns how
-    /// many of the tokens were computed, what was read, and the rows.
+    /// What happens between two tokens, as far as it can be taken back: the store makes room, the model computes (`run`), new
+    /// rows count, policies say which rows are evicted next. Returns how many of the tokens were computed, what was read of
+    /// the results, and the rows.
     fn compute<T>(
         &mut self,
         wanted: &[u32],
         how: Advance,
         outputs: impl FnOnce(usize) -> Result<OutputTokens, EngineError>,
-        read: impl FnOnce(&Pass, &mut Vec<f32>) -> Result<T, EngineError>,
+        run: impl FnOnce(&mut Session, &[u32], OutputTokens) -> Result<T, EngineError>,
     ) -> Result<(usize, T, Evictions), EngineError> {
         let tokens = &wanted[..self.make_room(wanted.len())?];
         let outputs = outputs(tokens.len())?;
-        let (result, decode) = self.run(tokens, how, outputs, read)?;
+        let result = run(self, tokens, outputs)?;
         let rows = self.count(tokens.len(), how, outputs)?;
-        self.decode = decode.or(self.decode.take());
         Ok((tokens.len(), result, rows))
     }
 
-    /// The model computes tokens, and results are read. Rows are written behind the live ones, and do not count yet. Gives the
-    /// graphs of a decode step back, if it was one.
+    /// The model computes tokens, by graphs that are there or are built, and `read` reads results. Rows are written behind the
+    /// live ones, and do not count yet.
     fn run<T>(
         &mut self,
         tokens: &[u32],
         how: Advance,
         outputs: OutputTokens,
         read: impl FnOnce(&Pass, &mut Vec<f32>) -> Result<T, EngineError>,
-    ) -> Result<(T, Option<(Pass, Workspace)>), EngineError> {
+    ) -> Result<T, EngineError> {
         let (pass, memory) = self.pass(how, tokens.len(), outputs)?;
         let (backends, interrupt) = (&self.engine.backends, how.interrupt(&self.interrupt));
-        pass.compute(backends, tokens, self.store.seen(), &self.store.state(), interrupt)?;
+        let text = NextTokens { tokens, first: self.store.seen(), lanes: &self.store.state() };
+        pass.compute(backends, &[text], interrupt)?;
         let result = read(&pass, &mut self.next_logits)?;
-        Ok((result, memory.map(|memory| (pass, memory))))
+        self.decode = memory.map(|memory| (pass, memory)).or(self.decode.take());
+        Ok(result)
+    }
+
+    /// The same for one token or a draft, whose logits are read: with those of other sessions, where it answers in a batch.
+    fn run_answer(&mut self, tokens: &[u32], how: Advance, outputs: OutputTokens) -> Result<(), EngineError> {
+        let run_alone = |session: &mut Session| session.run(tokens, how, outputs, Pass::read_logits_into);
+        let Some(batch) = self.answering.clone() else { return run_alone(self) };
+        let submitted = || SubmittedTokens {
+            session: self.number,
+            tokens: tokens.to_vec(),
+            first: self.store.seen(),
+            lanes: self.store.state(),
+            rows: self.forward.rows_of_layers(|layer| self.rows(layer, how, outputs)),
+        };
+        match batch.submit(submitted) {
+            Computed::Together(logits) => self.next_logits = logits?,
+            Computed::Alone(alone) => alone.compute(|| run_alone(self)).unwrap_or(Ok(()))?,
+        }
+        Ok(())
     }
 
     /// The rows of so many tokens count, and policies say which rows are evicted next.
@@ -171,15 +200,15 @@ impl Session {
         self.store.plan_evictions(how.event(), false, &self.engine.backends, &mut self.workspace)
     }
 
-    /// Computes the next of the tokens `rest`, one or up to a chunk, and leaves what `read` reads of the results: the
-    /// logits of what follows, or none, and what it gives. `outputs` tells for which tokens of so many logits are
-    /// computed. All that a session computes against its store goes through here.
+    /// Computes the next of the tokens `rest`, one or up to a chunk, by `run`, which leaves the logits of what follows, or
+    /// none, and what it gives. `outputs` tells for which tokens of so many logits are computed. All that a session computes
+    /// against its store goes through here, but for drafts.
     fn advance<T>(
         &mut self,
         rest: &[u32],
         how: Advance,
         outputs: impl FnOnce(usize) -> Result<OutputTokens, EngineError>,
-        read: impl FnOnce(&Pass, &mut Vec<f32>) -> Result<T, EngineError>,
+        run: impl FnOnce(&mut Session, &[u32], OutputTokens) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         self.verified.clear();
         let wanted = rest.len().min(self.options.chunk.max(1));
@@ -187,10 +216,19 @@ impl Session {
             let turn = begins_turn.then_some(self.logits.as_slice());
             self.store.begin_attempt(turn, self.store.free_rows() < wanted)?;
         }
-        match self.compute(&rest[..wanted], how, outputs, read) {
+        match self.compute(&rest[..wanted], how, outputs, run) {
             Ok((count, result, evictions)) => self.complete(&rest[..count], evictions).map(|()| result),
             Err(error) => Err(self.take_back(error, rest, how)),
         }
+    }
+
+    /// What tokens that are computed in this way read and write of a layer.
+    fn rows(&self, layer: usize, how: Advance, outputs: OutputTokens) -> LayerRows {
+        let mut rows = self.store.rows(layer);
+        if let Some(attention) = &self.attention {
+            attention.record(layer, how.is_answer(), outputs, &mut rows);
+        }
+        rows
     }
 
     /// The graphs that compute so many tokens. Those of a decode step, which are built once, come with their memory.
@@ -200,15 +238,9 @@ impl Session {
         n: usize,
         outputs: OutputTokens,
     ) -> Result<(Pass, Option<Workspace>), EngineError> {
-        let rows = |layer| {
-            let mut rows = self.store.rows(layer);
-            if let Some(attention) = &self.attention {
-                attention.record(layer, how.is_answer(), outputs, &mut rows);
-            }
-            rows
-        };
-        let graphs = || self.forward.model_graphs(n, outputs, rows);
-        match (how, self.decode.take()) {
+        let decode = self.decode.take();
+        let graphs = || self.forward.model_graphs(n, outputs, |layer| self.rows(layer, how, outputs));
+        match (how, decode) {
             (Advance::Step, Some((pass, memory))) => Ok((pass, Some(memory))),
             (Advance::Step, None) => {
                 let mut memory = Workspace::new(&self.engine.backends);
@@ -220,6 +252,19 @@ impl Session {
                 Ok((Pass::new(graphs, &mut self.workspace)?, None))
             }
         }
+    }
+}
+
+impl Session {
+    /// Its answer begins: a batch waits for its tokens.
+    fn begin_answer(&mut self) {
+        self.answering.clone_from(&self.batch);
+        self.answering.iter().for_each(|batch| batch.begin());
+    }
+
+    /// Its answer has ended.
+    fn end_answer(&mut self) {
+        self.answering.take().iter().for_each(|batch| batch.end(self.number));
     }
 }
 
@@ -254,6 +299,9 @@ impl Session {
             pieces: PieceTimes::default(),
             reservations: Vec::new(),
             attention,
+            batch: None,
+            answering: None,
+            number: next_number(),
             forward,
             interrupt: InterruptFlag::new(),
             engine: engine.clone(),
@@ -266,9 +314,11 @@ impl Session {
         self.take_over(old);
     }
 
-    /// Takes what a session was promised whose place this one has taken, unless it was promised its own, and goes on
-    /// recording attention if that one did.
+    /// Takes what a session was promised whose place this one has taken, unless it was promised its own, and what is not saved:
+    /// how it drafts and with whom it computes, and whether it records attention.
     pub(crate) fn take_over(&mut self, mut old: Session) {
+        (self.options.draft, self.options.sessions) = (old.options.draft, old.options.sessions);
+        self.batch = self.batch.take().or(old.batch.take());
         if self.reservations.is_empty() {
             self.reservations = std::mem::take(&mut old.reservations);
         }
@@ -396,7 +446,9 @@ impl Session {
 
     /// A decode step, after [`Session::prepare_step`].
     fn step(&mut self, token: u32) -> Result<(), EngineError> {
-        self.advance(&[token], Advance::Step, |_| Ok(OutputTokens::Last), Pass::read_logits_into)
+        let how = Advance::Step;
+        let run = |session: &mut Session, tokens: &[u32], outputs| session.run_answer(tokens, how, outputs);
+        self.advance(&[token], how, |_| Ok(OutputTokens::Last), run)
     }
 
     /// Makes room for up to `wanted` tokens. Returns for how many there is room, at least 1.
@@ -641,9 +693,12 @@ impl Session {
         outputs: impl FnOnce(usize) -> Result<OutputTokens, EngineError>,
         read: impl FnOnce(&Pass) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
-        self.advance(rest, Advance::Chunk { begins_turn: false }, outputs, |pass, logits| {
-            logits.clear();
-            read(pass)
+        let how = Advance::Chunk { begins_turn: false };
+        self.advance(rest, how, outputs, |session, tokens, outputs| {
+            session.run(tokens, how, outputs, |pass, logits| {
+                logits.clear();
+                read(pass)
+            })
         })
     }
 
@@ -678,6 +733,12 @@ impl Advance {
     fn is_answer(self) -> bool {
         !matches!(self, Advance::Chunk { .. })
     }
+}
+
+/// A number that no session has had.
+fn next_number() -> u64 {
+    static NUMBERS: AtomicU64 = AtomicU64::new(0);
+    NUMBERS.fetch_add(1, Ordering::Relaxed)
 }
 
 /// How many tokens two texts begin with alike.

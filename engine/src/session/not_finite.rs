@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 use ggml::{InterruptFlag, Tensor, Type};
 
 use crate::compute::finite::is_finite;
+use crate::compute::forward::NextTokens;
 use crate::compute::layered_text::{LayeredText, Purpose};
 use crate::devices::placement::Place;
 use crate::devices::workspace::Workspace;
@@ -96,7 +97,7 @@ fn wrong_embeddings(
         for (name, built) in [("embd", Some(of_model)), ("per_layer_embd", of_layers)] {
             let Some(built) = built else { continue };
             let graph = workspace.prepare(Place::Host, built.graph()?)?;
-            built.inputs.fill(tokens, 0, &LaneValues::default())?;
+            built.inputs.fill(&[NextTokens { tokens, first: 0, lanes: &LaneValues::default() }])?;
             backends.compute(Place::Host, &graph, Some(interrupt))?;
             if !is_finite(&built.result.to_vec::<f32>()?) {
                 return Ok(Some(name));

@@ -52,6 +52,9 @@ pub struct SessionOptions {
     /// How many tokens of an answer may be drafted from the text so far and computed at once; 0 for none. Not saved with a
     /// session.
     pub draft: usize,
+    /// How many sessions like this one compute their answers together ([`Batch`](crate::Batch)): a share of the memory for that
+    /// is planned with each. Not saved with a session.
+    pub sessions: usize,
 }
 
 impl Default for SessionOptions {
@@ -65,6 +68,7 @@ impl Default for SessionOptions {
             chunk: 512,
             record_attention: false,
             draft: SessionOptions::DRAFT,
+            sessions: 1,
         }
     }
 }

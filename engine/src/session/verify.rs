@@ -7,7 +7,6 @@
 use super::attention::AttentionRecord;
 use super::{Advance, Session};
 use crate::compute::forward::OutputTokens;
-use crate::compute::pass::Pass;
 use crate::{EngineError, Hint};
 
 impl Session {
@@ -55,7 +54,7 @@ impl Session {
         if let Some(attention) = &mut self.attention {
             attention.make_room(tokens.len())?;
         }
-        if let Err(error) = self.run(tokens, Advance::Draft, OutputTokens::All, Pass::read_logits_into) {
+        if let Err(error) = self.run_answer(tokens, Advance::Draft, OutputTokens::All) {
             // Nothing counts that was written.
             self.store.clear_behind_rows()?;
             return Err(error);

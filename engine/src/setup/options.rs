@@ -187,6 +187,7 @@ impl SetupOptions {
             chunk: self.chunk.unwrap_or(default.chunk).min(context.max(1)),
             record_attention: self.record_attention,
             draft: self.draft,
+            sessions: self.sessions,
         }
     }
 

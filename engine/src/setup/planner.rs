@@ -119,6 +119,7 @@ impl Planner<'_> {
             exact: session.prefill == Prefill::Exact,
             record_attention: session.record_attention,
             draft: session.draft,
+            sessions: session.sessions,
             placement,
             kernels: self.kernels.clone(),
         };

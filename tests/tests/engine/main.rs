@@ -1,6 +1,7 @@
 //! Tests of several crates: models, devices, documents and answers. What needs a process of its own is a file beside this folder.
 
 mod answers;
+mod batch;
 mod changes;
 mod constraints;
 mod device;

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use longhand::saved::DocumentCache;
 use longhand::tools::ToolFormat;
-use longhand::{ChatFormat, EngineError, InterruptFlag, Message, Model, Preamble, Session};
+use longhand::{Batch, ChatFormat, EngineError, InterruptFlag, Message, Model, Preamble, Session};
 use thiserror::Error;
 
 pub(crate) use self::counts::Counts;
@@ -60,7 +60,7 @@ pub struct Service {
     desk: Mutex<Desk>,
     /// A request has come, a session has become idle, or the service is closed.
     changed: Condvar,
-    turns: Turns,
+    turns: Arc<Turns>,
     counts: Counts,
 }
 
@@ -115,10 +115,13 @@ impl Service {
     ///
     /// # Errors
     /// Where the model's file has no usable tokenizer or chat template, or the system gives no threads.
-    pub fn start(sessions: Vec<Session>, options: ServiceOptions) -> Result<Arc<Service>, ServiceError> {
+    pub fn start(mut sessions: Vec<Session>, options: ServiceOptions) -> Result<Arc<Service>, ServiceError> {
         let first = sessions.first().ok_or(ServiceError::NoSessions)?;
         let (model, context) = (first.engine().model().clone(), first.options().context);
         let format = model.chat_format()?.clone();
+        let turns = Arc::new(Turns::default());
+        let of_answers = turns.clone();
+        Batch::join(&mut sessions, Box::new(move |compute| of_answers.compute_answers(compute)))?;
         let (count, since) = (sessions.len(), Instant::now());
         let idle = |session| Idle {
             conversation: Conversation { session, spent: Duration::ZERO, names: Vec::new() },
@@ -133,7 +136,7 @@ impl Service {
             preambles: Preambles::default(),
             desk: Mutex::new(desk),
             changed: Condvar::new(),
-            turns: Turns::default(),
+            turns,
             counts: Counts::default(),
             sessions: count,
             model,

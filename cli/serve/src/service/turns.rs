@@ -1,28 +1,14 @@
-//! Who computes next. One conversation computes at a time; after each piece of work, a token or a piece of a reading, the
-//! next is who has computed for the least time. Time spent on answers counts less, so that an answer keeps more than half of
-//! its speed beside a long reading.
+//! Who computes next. One piece of work is computed at a time: the next token of all answers, or a piece of a reading. After
+//! each, the next is who has computed for the least time. Time spent on answers counts less, so that they keep more than half of
+//! their speed beside a long reading.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use longhand::InterruptFlag;
 
-/// What was done in a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Piece {
-    Reading,
-    Answer,
-}
-
-impl Piece {
-    /// How much of its time counts.
-    fn weight(self) -> f64 {
-        match self {
-            Piece::Reading => 1.0,
-            Piece::Answer => 0.5,
-        }
-    }
-}
+/// How much of its time counts for answers. That of readings counts whole.
+const OF_ANSWERS: f64 = 0.5;
 
 /// How often one who waits looks whether its work was stopped.
 const LOOK: Duration = Duration::from_millis(50);
@@ -41,10 +27,17 @@ struct State {
     waiting: Vec<(f64, u64)>,
     /// What the one has used who computes, or who computed last. Who comes new has used as much.
     now: f64,
+    /// What answers have used together.
+    by_answers: f64,
+    /// How many answers are written.
+    answers: usize,
     numbers: u64,
 }
 
-/// The right to compute; dropping it lets the next one.
+/// An answer that is written.
+pub(super) struct Answering<'a>(&'a Turns);
+
+/// The right to read; dropping it lets the next one compute.
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
     number: u64,
@@ -56,7 +49,29 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turns {
-    /// Waits until it may compute. Where the flag is set before, it returns at once, and must not compute.
+    /// An answer begins. If it is the only one, answers have used as much as who comes new.
+    pub(super) fn begin_answer(&self) -> Answering<'_> {
+        let mut state = self.lock();
+        if state.answers == 0 {
+            state.by_answers = state.now;
+        }
+        state.answers += 1;
+        Answering(self)
+    }
+
+    /// Waits until answers may compute, and computes.
+    pub(super) fn compute_answers(&self, compute: &mut dyn FnMut()) {
+        let mut state = self.lock();
+        state.numbers += 1;
+        let (number, used) = (state.numbers, state.by_answers);
+        let mut turn = Turn { turns: self, number, used, since: Instant::now(), is_held: false };
+        turn.is_held = self.wait(state, number, used, &InterruptFlag::new());
+        turn.since = Instant::now();
+        compute();
+        self.lock().by_answers += turn.since.elapsed().as_secs_f64() * OF_ANSWERS;
+    }
+
+    /// Waits until it may read. Where the flag is set before, it returns at once, and must not compute.
     pub(super) fn begin(&self, stop: &InterruptFlag) -> Turn<'_> {
         let mut state = self.lock();
         state.numbers += 1;
@@ -110,12 +125,12 @@ impl Turn<'_> {
         result
     }
 
-    /// Ends a piece of work. Those go first that have used less. Returns when it may go on, or the flag is set.
-    pub(super) fn piece_done(&mut self, piece: Piece, stop: &InterruptFlag) {
+    /// Ends a piece of a reading. Those go first that have used less. Returns when it may go on, or the flag is set.
+    pub(super) fn piece_done(&mut self, stop: &InterruptFlag) {
         if !self.is_held {
             return;
         }
-        self.used += self.since.elapsed().as_secs_f64() * piece.weight();
+        self.used += self.since.elapsed().as_secs_f64();
         let mut state = self.turns.lock();
         if state.next().is_some_and(|(used, _)| used < self.used) {
             state.is_taken = false;
@@ -125,6 +140,12 @@ impl Turn<'_> {
             state.now = self.used;
         }
         self.since = Instant::now();
+    }
+}
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        self.0.lock().answers -= 1;
     }
 }
 
@@ -142,20 +163,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_beside_a_reading_gets_two_thirds_of_the_time() {
-        // Seconds that a piece of each takes.
-        let (answer, reading) = (0.02, 2.0);
-        let mut state = State { waiting: vec![(0.0, 1), (0.0, 2)], ..State::default() };
+    fn answers_beside_a_reading_get_two_thirds_of_the_time() {
+        // Seconds that a piece of each takes, and how much of it counts.
+        let pieces = [(0.02, OF_ANSWERS), (2.0, 1.0)];
+        let mut state = State { waiting: vec![(0.0, 0), (0.0, 1)], ..State::default() };
         let mut spent = [0.0, 0.0];
         while spent[0] + spent[1] < 600.0 {
             let (used, number) = state.next().expect("both wait");
-            let (piece, time) = if number == 1 { (Piece::Answer, answer) } else { (Piece::Reading, reading) };
-            spent[number as usize - 1] += time;
+            let (time, weight) = pieces[number as usize];
+            spent[number as usize] += time;
             state.waiting.retain(|(_, other)| *other != number);
-            state.waiting.push((used + time * piece.weight(), number));
+            state.waiting.push((used + time * weight, number));
         }
         let share = spent[0] / (spent[0] + spent[1]);
         assert!((0.65..0.68).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn the_first_answer_has_used_as_much_as_who_reads() {
+        let (turns, stop) = (Turns::default(), InterruptFlag::new());
+        turns.lock().now = 100.0;
+        let answering = turns.begin_answer();
+        let mut computed = 0;
+        turns.compute_answers(&mut || computed += 1);
+        let used = turns.lock().by_answers;
+        assert!(used >= 100.0 && computed == 1);
+        drop(turns.begin(&stop));
+        turns.lock().now = 200.0;
+        drop(turns.begin_answer());
+        assert_eq!(turns.lock().by_answers, used, "another answer is written");
+        drop(answering);
+        drop(turns.begin_answer());
+        assert_eq!(turns.lock().by_answers, 200.0);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use longhand::{
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::Service;
-use super::turns::{Piece, Turn};
+use super::turns::Turn;
 
 /// What is asked for.
 pub(crate) struct Request {
@@ -166,17 +166,18 @@ pub(super) fn answer(service: &Service, conversation: &mut Conversation, work: &
 
 fn try_answer(service: &Service, conversation: &mut Conversation, work: &Work) -> Result<(), EngineError> {
     let request = &work.request;
-    let mut turn = service.turns.begin(&request.stop);
-    let (read, reading) = read_text(service, conversation, work, &mut turn)?;
+    let (read, reading) = read_text(service, conversation, work)?;
     let session = &mut conversation.session;
     for answer in 0..request.wanted.answers {
         // Goes back to where the text ends.
+        let mut turn = service.turns.begin(&request.stop);
         read_until(session, request, request.text.tokens.len(), &mut turn, &mut |_| ())?;
+        drop(turn);
         let sampling = SamplerOptions {
             seed: request.wanted.sampling.seed.wrapping_add(answer as u64),
             ..request.wanted.sampling.clone()
         };
-        let (generated, calls, thinking) = write_answer(service, session, work, answer, sampling, &mut turn)?;
+        let (generated, calls, thinking) = write_answer(service, session, work, answer, sampling)?;
         let ended = usize::from(matches!(generated.stop, Stop::EndToken(_)));
         let (tokens, elapsed) = (generated.tokens.len() + ended, generated.elapsed);
         service.counts.answered(tokens, elapsed);
@@ -199,9 +200,9 @@ fn read_text(
     service: &Service,
     conversation: &mut Conversation,
     work: &Work,
-    turn: &mut Turn,
 ) -> Result<(usize, Duration), EngineError> {
     let (request, started) = (&work.request, Instant::now());
+    let mut turn = service.turns.begin(&request.stop);
     let (size, cache) = (request.text.tokens.len(), service.options.cache.as_ref());
     let mut cached = conversation.session.kept_of(&request.text.tokens);
     let goes_on = request.ends().any(|end| conversation.session.is_reading(&request.text.tokens[..end]));
@@ -220,7 +221,7 @@ fn read_text(
     for end in request.ends().filter(|end| *end > cached) {
         let before = session.kept_of(&request.text.tokens[..end]);
         let begun = Instant::now();
-        read_until(session, request, end, turn, &mut |progress| {
+        read_until(session, request, end, &mut turn, &mut |progress| {
             let processed = before + (progress.share * (end - before) as f64) as usize;
             let _ = work.events.send(Event::Reading { processed, elapsed: started.elapsed() });
         })?;
@@ -248,7 +249,7 @@ fn read_until(
     let mut reading = session.read(&request.text.tokens[..end])?;
     while let Some(now) = reading.step()? {
         progress(now);
-        turn.piece_done(Piece::Reading, &request.stop);
+        turn.piece_done(&request.stop);
     }
     Ok(())
 }
@@ -260,9 +261,9 @@ fn write_answer(
     work: &Work,
     answer: usize,
     sampling: SamplerOptions,
-    turn: &mut Turn,
 ) -> Result<(Generated, usize, usize), EngineError> {
     let request = &work.request;
+    let _answering = service.turns.begin_answer();
     let mut sampler = Sampler::new(sampling)?;
     request.text.tokens.iter().for_each(|token| sampler.accept(*token));
     let mut parts = Parts::new(request);
@@ -283,7 +284,6 @@ fn write_answer(
     let mut on_piece = |piece: longhand::Piece| {
         tell(parts.push(piece.text), piece.logprobs);
         thinking += usize::from(parts.thinking.is_thinking());
-        turn.piece_done(Piece::Answer, &request.stop);
         let is_over = request.stop.is_set() || parts.is_over();
         if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };

@@ -10,7 +10,7 @@ use kernels::graph::{
 use models::arch::QkNorm;
 use models::spec::AttentionTensors;
 
-use super::{Forward, Inputs, LayerCall};
+use super::{Forward, Inputs, LayerCall, TextRows, joined};
 use crate::kv::AttentionRecorder;
 use crate::kv::policy::CountedQueries;
 
@@ -18,26 +18,37 @@ impl Forward {
     /// What attention adds for the tokens with outputs, `[n_embd, n or 1]`, and a tensor that depends on the appended
     /// rows: see [`Forward::layer`]. A layer that attends to the rows of another one appends none.
     pub(super) fn attention(&self, call: LayerCall) -> (Option<Tensor>, Tensor) {
-        let LayerCall { ctx, layer, normed, inputs, rows, outputs, effects } = call;
+        let LayerCall { ctx, layer, normed, inputs, texts, outputs, effects } = call;
+        let Some(TextRows { rows, .. }) = texts.first() else {
+            return (None, ctx.refuse("attention", format!("layer {layer} has no text")));
+        };
         let (n, heads, of_layer) = (normed.dim(1), self.heads[layer], self.spec.kv_layer(layer));
         let form = self.form(layer);
-        let state = LaneInputs { layer: of_layer, ..inputs.state.clone() };
+        // Rows of all texts have the same types.
         let rotation = inputs.rotations.of_lanes(ctx, &rows.lanes, heads.head_dim);
-        let stored = match (of_layer == layer, effects.appended.get(&of_layer)) {
-            (true, _) => {
-                let [k, v] = self.keys_and_values(ctx, layer, normed, &inputs.positions);
-                let v = if v.is_same(&k) { None } else { Some(rotation.of_values(ctx, v)) };
-                let k = rotation.of_keys(ctx, self.without_offset(ctx, layer, k, &rows.lanes));
-                let v = v.unwrap_or_else(|| k.clone());
-                let append = Append { k: &k, v: &v, lanes: &rows.lanes, inputs: &state };
-                let stored = form.nodes(ctx, append);
-                effects.appended.insert(layer, stored.clone());
-                stored
-            }
-            (false, Some(stored)) => stored.clone(),
-            // An earlier graph has appended them.
-            (false, None) => state.rows.clone(),
+        let new_rows = (of_layer == layer).then(|| {
+            let [k, v] = self.keys_and_values(ctx, layer, normed, &inputs.positions);
+            let v = if v.is_same(&k) { None } else { Some(rotation.of_values(ctx, v)) };
+            let k = rotation.of_keys(ctx, self.without_offset(ctx, layer, k, &rows.lanes));
+            let v = v.unwrap_or_else(|| k.clone());
+            [k, v]
+        });
+        let states: Vec<LaneInputs> =
+            inputs.states.iter().map(|state| LaneInputs { layer: of_layer, ..state.clone() }).collect();
+        let append = |(text, inputs): (&TextRows, &LaneInputs)| {
+            let stored = match (&new_rows, effects.appended.get(&(of_layer, text.number))) {
+                (Some(rows), _) => {
+                    let [k, v] = rows.each_ref().map(|rows| text.columns(ctx, form, rows, texts.len()));
+                    form.nodes(ctx, Append { k: &k, v: &v, lanes: &text.rows.lanes, inputs })
+                }
+                (None, Some(stored)) => stored.clone(),
+                // An earlier graph has appended them.
+                (None, None) => inputs.rows.clone(),
+            };
+            effects.appended.insert((of_layer, text.number), stored.clone());
+            stored
         };
+        let stored: Vec<Tensor> = texts.iter().zip(&states).map(append).collect();
 
         // Queries are computed for the last tokens only: those that attend, and those that a policy asks for.
         let attending = outputs.count(n);
@@ -45,38 +56,37 @@ impl Forward {
         let sink_logits = self.sink_logits(layer);
         if queries == 0 {
             // The rows that this layer attends to may have been appended before those of others.
-            return (None, if of_layer == layer { stored } else { normed.clone() });
+            return (None, if of_layer == layer { stored[0].clone() } else { normed.clone() });
         }
         let (q, gate) = match queries == n {
             true => self.queries(ctx, layer, normed, inputs),
             false => self.queries(ctx, layer, &ctx.rows(normed, n - queries, queries), inputs),
         };
         let q = rotation.of_keys(ctx, q);
-        let of_queries = Attend {
-            shape: heads,
-            queries: QueryHeads { q: &q, sink_logits: sink_logits.as_ref() },
-            appended: Appended { node: &stored, rows: n },
-            lanes: &rows.lanes,
-            inputs: &state,
+        let attend = |((text, inputs), stored): ((&TextRows, &LaneInputs), &Tensor)| {
+            let q = text.columns(ctx, form, &q, texts.len());
+            let of_queries = Attend {
+                shape: heads,
+                queries: QueryHeads { q: &q, sink_logits: sink_logits.as_ref() },
+                appended: Appended { node: stored, rows: text.len },
+                lanes: &text.rows.lanes,
+                inputs,
+            };
+            for recorder in &text.rows.recorders {
+                record_attention(ctx, form, of_queries, recorder, &mut effects.nodes);
+            }
+            if attending == 0 {
+                return None;
+            }
+            let attending_q = last_queries(ctx, &q, attending);
+            let of_attending = QueryHeads { q: &attending_q, ..of_queries.queries };
+            Some(form.nodes(ctx, Attend { queries: of_attending, ..of_queries }))
         };
-        for recorder in &rows.recorders {
-            record_attention(ctx, form, of_queries, recorder, &mut effects.nodes);
-        }
-        if attending == 0 {
-            return (None, stored);
-        }
-        let attending_q = if queries == attending {
-            q.clone()
-        } else {
-            let [_, head, token, last] = q.strides();
-            let shape = [q.dim(0), q.dim(1), attending];
-            ctx.view(&q, shape, [head, token, last], (queries - attending) * token)
-        };
-        let of_attending = QueryHeads { q: &attending_q, ..of_queries.queries };
-        let attended = form.nodes(ctx, Attend { queries: of_attending, ..of_queries });
+        let attended = texts.iter().zip(&states).zip(&stored).filter_map(attend).collect();
+        let Some(attended) = joined(ctx, attended) else { return (None, stored[0].clone()) };
         let attended = self.without_padding(ctx, layer, rotation.of_values(ctx, attended));
         // [heads * head_dim, n or 1]
-        let Some(w) = self.attention_weights(layer, attending) else { return (None, stored) };
+        let Some(w) = self.attention_weights(layer, attending) else { return (None, stored[0].clone()) };
         let attended = match (&self.spec.latent, &w.wv, gate) {
             (Some(latent), Some(values), _) => self.latent_values(ctx, layer, latent, values, &attended),
             (_, _, Some(gate)) => {
@@ -86,7 +96,7 @@ impl Forward {
         };
         let attended = self.intermediate("kqv_out", layer, attended);
         let out = self.with_bias(ctx, self.product(ctx, layer, &w.wo, &attended), w.bo.as_ref());
-        (Some(out), stored)
+        (Some(out), stored[0].clone())
     }
 
     /// The weights of a layer that attends, in the layout that is faster for `n` tokens.
@@ -116,7 +126,7 @@ impl Forward {
             }
         };
         let q = match &inputs.query_factors {
-            Some((factors, _)) => ctx.mul(&q, &ctx.reshape(&copy_of_last(ctx, factors, n), [1, 1, n])),
+            Some((factors, _)) => ctx.mul(&q, &ctx.reshape(&last_of(ctx, factors, n), [1, 1, n])),
             None => q,
         };
         let q = self.intermediate("Qcur", layer, q);
@@ -254,6 +264,31 @@ impl Forward {
     }
 }
 
+impl TextRows<'_> {
+    /// Of `x` `[head_dim, heads, n of all texts]`, of which there are so many, the columns of this text.
+    fn columns(&self, ctx: &Context, form: Form, x: &Tensor, texts: usize) -> Tensor {
+        if texts == 1 {
+            return x.clone();
+        }
+        let [_, head, token, _] = x.strides();
+        let shape = [x.dim(0), x.dim(1), self.len];
+        let columns = ctx.view(x, shape, [head, token, token * self.len], token * self.first);
+        // Some GPUs read only what begins at a multiple of many bytes.
+        if matches!(form, Form::Portable) { ctx.cont(&columns) } else { columns }
+    }
+}
+
+/// The last `n` of the queries `q` `[head_dim, heads, tokens]`, or all.
+fn last_queries(ctx: &Context, q: &Tensor, n: usize) -> Tensor {
+    match q.dim(2).saturating_sub(n) {
+        0 => q.clone(),
+        before => {
+            let [_, head, token, last] = q.strides();
+            ctx.view(q, [q.dim(0), q.dim(1), n], [head, token, last], before * token)
+        }
+    }
+}
+
 /// The last `n` of an input's numbers, each of 4 bytes.
 pub(super) fn last_of(ctx: &Context, input: &Tensor, n: usize) -> Tensor {
     match input.dim(0) - n {
@@ -262,8 +297,8 @@ pub(super) fn last_of(ctx: &Context, input: &Tensor, n: usize) -> Tensor {
     }
 }
 
-/// The same as a copy, where they are not all: some GPUs bind operands of some operations only where memory begins at a
-/// multiple of many bytes. Numbers of rows are not copied: only what the caller has written is known to be rows.
+/// The same as a copy, where they are not all: some GPUs take positions of RoPE only where memory begins at a multiple of many
+/// bytes.
 fn copy_of_last(ctx: &Context, input: &Tensor, n: usize) -> Tensor {
     let last = last_of(ctx, input, n);
     if input.dim(0) == n { last } else { ctx.cont(&last) }

@@ -3,6 +3,7 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use ggml::{Context, Graph, Tensor, Type};
 use kernels::graph::{LaneInputs, MAX_LANES};
@@ -65,7 +66,19 @@ impl TextChunk<'_> {
     }
 }
 
-/// The inputs of a graph: tensors that are filled before each computation.
+/// The next tokens of a text, which a graph computes alone or beside those of other texts.
+#[derive(Clone, Copy)]
+pub struct NextTokens<'a> {
+    /// The tokens.
+    pub tokens: &'a [u32],
+    /// The position of the first; the others follow it.
+    pub first: usize,
+    /// What the text's lanes hold before them.
+    pub lanes: &'a LaneValues,
+}
+
+/// The inputs of a graph: tensors that are filled before each computation. Where it computes tokens of several texts, those
+/// of one come after those of another.
 pub struct Inputs {
     /// `[n]` i32: token ids. Used where the graph looks up embeddings.
     pub tokens: Tensor,
@@ -75,8 +88,8 @@ pub struct Inputs {
     pub positions: Tensor,
     /// `[n]` f32: factors of the queries, where the model scales them by position.
     pub query_factors: Option<(Tensor, AttentionTemperature)>,
-    /// Live rows and log-weights of all lanes.
-    pub state: LaneInputs,
+    /// For each text live rows and log-weights of all its lanes, and the positions of its tokens.
+    pub(super) states: Vec<LaneInputs>,
     /// Fixed matrices.
     pub(super) rotations: Rotations,
     /// `[n_embd, n]`: embeddings of the tokens, once they are looked up.
@@ -84,42 +97,63 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Inputs for `n` tokens of a model.
-    pub(super) fn new(ctx: &Context, spec: &ModelSpec, n: usize) -> Inputs {
+    /// Inputs for so many tokens of each text.
+    pub(super) fn new(ctx: &Context, spec: &ModelSpec, tokens: &[usize]) -> Inputs {
+        let n = tokens.iter().sum();
         let positions = ctx.input("positions", Type::I32, [n]);
+        let state = |tokens: &usize| LaneInputs {
+            rows: ctx.input("rows", Type::I32, [MAX_LANES, spec.n_layers]),
+            log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, spec.n_layers]),
+            positions: match *tokens == n {
+                true => positions.clone(),
+                false => ctx.input("positions", Type::I32, [*tokens]),
+            },
+            layer: 0,
+        };
         Inputs {
             tokens: ctx.input("tokens", Type::I32, [n]),
             residual: ctx.input("residual", Type::F32, [spec.n_embd, n]),
-            positions: positions.clone(),
+            states: tokens.iter().map(state).collect(),
+            positions,
             query_factors: (spec.attention.temperature)
                 .map(|temperature| (ctx.input("query_factors", Type::F32, [n]), temperature)),
-            state: LaneInputs {
-                rows: ctx.input("rows", Type::I32, [MAX_LANES, spec.n_layers]),
-                log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, spec.n_layers]),
-                positions,
-                layer: 0,
-            },
             rotations: Rotations::default(),
             embeddings: OnceCell::new(),
         }
     }
 
-    /// Fills the inputs for `tokens`, whose positions are consecutive and begin at `first`. Inputs that the
-    /// graph does not use have no memory and are skipped. The residual stream is left to the caller.
-    pub fn fill(&self, tokens: &[u32], first: usize, lanes: &LaneValues) -> Result<(), ggml::Error> {
+    /// Fills the inputs for the next tokens of each text. Inputs that the graph does not use have no memory and are skipped.
+    /// The residual stream is left to the caller.
+    pub fn fill(&self, texts: &[NextTokens]) -> Result<(), ggml::Error> {
         if self.tokens.is_allocated() {
-            self.tokens.write(0, &tokens.iter().map(|token| *token as i32).collect::<Vec<_>>())?;
+            let tokens = texts.iter().flat_map(|text| text.tokens).map(|token| *token as i32);
+            self.tokens.write(0, &tokens.collect::<Vec<_>>())?;
         }
         if self.positions.is_allocated() {
-            self.positions.write(0, &(first as i32..).take(tokens.len()).collect::<Vec<_>>())?;
+            let positions = texts.iter().flat_map(NextTokens::positions).map(|position| position as i32);
+            self.positions.write(0, &positions.collect::<Vec<_>>())?;
         }
         if let Some((factors, temperature)) = &self.query_factors
             && factors.is_allocated()
         {
-            let of_tokens = (first..first + tokens.len()).map(|position| temperature.factor(position));
-            factors.write(0, &of_tokens.collect::<Vec<f32>>())?;
+            let positions = texts.iter().flat_map(NextTokens::positions);
+            factors
+                .write(0, &positions.map(|position| temperature.factor(position)).collect::<Vec<f32>>())?;
         }
-        lanes.write(&self.state)
+        for (state, text) in self.states.iter().zip(texts) {
+            if !state.positions.is_same(&self.positions) && state.positions.is_allocated() {
+                let positions = text.positions().map(|position| position as i32);
+                state.positions.write(0, &positions.collect::<Vec<_>>())?;
+            }
+            text.lanes.write(state)?;
+        }
+        Ok(())
+    }
+}
+
+impl NextTokens<'_> {
+    fn positions(&self) -> Range<usize> {
+        self.first..self.first + self.tokens.len()
     }
 }
 
@@ -243,19 +277,21 @@ impl GraphDraft {
 pub(super) struct Effects {
     /// As [`BuiltGraph::effects`].
     pub(super) nodes: Vec<Tensor>,
-    /// For each layer that has appended rows the node that did.
-    pub(super) appended: BTreeMap<usize, Tensor>,
+    /// For each layer that has appended rows, and each text by its number, the node that did.
+    pub(super) appended: BTreeMap<(usize, usize), Tensor>,
     /// As [`BuiltGraph::probes`].
     pub(super) probes: Vec<Tensor>,
     /// Whether the same pass gives logits. Then the embeddings of a single token are not checked: they show in the
     /// residual stream before its logits.
     pub(super) has_logits: bool,
+    /// How many texts there are. Those of several are checked one by one, by their logits.
+    pub(super) texts: usize,
 }
 
 impl Effects {
     /// Has it checked that embeddings `[m, n]` are finite.
     pub(super) fn check_embeddings(&mut self, ctx: &Context, embeddings: &Tensor) {
-        if embeddings.dim(1) > 1 || !self.has_logits {
+        if self.texts <= 1 && (embeddings.dim(1) > 1 || !self.has_logits) {
             self.probes.push(finite::probe(ctx, embeddings));
         }
     }

@@ -22,7 +22,7 @@ use models::spec::{LayerTensors, MixerTensors, ModelSpec, Rope, RopeScaling};
 
 #[cfg(feature = "testing")]
 pub use self::attention::record_attention;
-pub use self::built_graph::{BuiltGraph, BuiltPass, Inputs, OutputTokens, TextChunk};
+pub use self::built_graph::{BuiltGraph, BuiltPass, Inputs, NextTokens, OutputTokens, TextChunk};
 use self::built_graph::{Effects, GraphDraft, PassDraft};
 use crate::compute::weights::Weights;
 use crate::devices::placement::{PerPlace, Place, Placement};
@@ -53,12 +53,25 @@ struct LayerCall<'a> {
     /// `[n_embd, n]`: the mixer's input.
     normed: &'a Tensor,
     inputs: &'a Inputs,
-    /// The rows or the states that it reads and writes.
-    rows: &'a LayerRows,
-    /// The tokens whose outputs are computed.
+    /// The texts that the tokens belong to.
+    texts: &'a [TextRows<'a>],
+    /// The tokens whose outputs are computed: all, where there are several texts.
     outputs: OutputTokens,
     /// What the graph computes beside: grows.
     effects: &'a mut Effects,
+}
+
+/// A text in a layer.
+#[derive(Clone, Copy)]
+struct TextRows<'a> {
+    /// Its number among the texts of the graph.
+    number: usize,
+    /// The column of its first token.
+    first: usize,
+    /// How many tokens it has.
+    len: usize,
+    /// The rows or the states that its tokens read and write.
+    rows: &'a LayerRows,
 }
 
 /// Names of a layer's intermediates in the order of computation. A tensor's name is one of these, `-` and the
@@ -74,6 +87,9 @@ const PREFILL_MIN_TOKENS: usize = 32;
 
 /// Maximum number of tensors in a layer's graph, without those of operations on lanes and of experts.
 const LAYER_TENSORS: usize = 128;
+
+/// Maximum number of tensors that take a text's columns out of those of all texts, and put them back.
+const COLUMN_TENSORS: usize = 16;
 
 /// Maximum number of tensors that store queries.
 const STORE_TENSORS: usize = 64;
@@ -197,10 +213,15 @@ impl Forward {
         &weights.layers[layer]
     }
 
-    /// An empty graph for `n` tokens, with room for so many tensors.
+    /// An empty graph for `n` tokens of a text, with room for so many tensors.
     fn draft(&self, tensors: usize, n: usize) -> GraphDraft {
+        self.draft_of_texts(tensors, &[n])
+    }
+
+    /// The same for so many tokens of each text.
+    fn draft_of_texts(&self, tensors: usize, tokens: &[usize]) -> GraphDraft {
         let ctx = Context::new(tensors);
-        let inputs = Inputs::new(&ctx, &self.spec, n);
+        let inputs = Inputs::new(&ctx, &self.spec, tokens);
         GraphDraft {
             ctx,
             inputs,
@@ -274,7 +295,7 @@ impl Forward {
     }
 
     /// One layer for input `x` `[n_embd, n]`, in the graph of its place in `pass`. Keys and values are appended
-    /// to the live rows of `rows`. Returns the layer's output `[n_embd, n or 1]` for the tokens `outputs`; with
+    /// to the live rows of each text. Returns the layer's output `[n_embd, n or 1]` for the tokens `outputs`; with
     /// [`OutputTokens::None`] a tensor that depends on the appended rows, whose data mean nothing. Adds the nodes that
     /// [`record_attention`] gives to the effects, and those that write the states of a recurrent layer.
     fn layer(
@@ -282,14 +303,14 @@ impl Forward {
         pass: &mut PassDraft,
         layer: usize,
         x: &Tensor,
-        rows: &LayerRows,
+        texts: &[TextRows],
         outputs: OutputTokens,
     ) -> Tensor {
         let n = x.dim(1);
         let GraphDraft { ctx, inputs, effects, .. } = &mut pass.graphs[self.placement.of(layer)];
         let ctx = &ctx.clone();
         let normed = self.attention_input(ctx, layer, x);
-        let call = LayerCall { ctx, layer, normed: &normed, inputs, rows, outputs, effects };
+        let call = LayerCall { ctx, layer, normed: &normed, inputs, texts, outputs, effects };
         let (out, stored) = match &self.matrices(layer, n).mixer {
             MixerTensors::Attention(_) => self.attention(call),
             MixerTensors::Recurrent(w) => self.recurrent(call, w),
@@ -335,7 +356,7 @@ impl Forward {
         scaled(ctx, out, self.spec.factors.residual)
     }
 
-    /// The whole model for `n` tokens with the lanes `rows(layer)`: computes the logits of the tokens
+    /// The whole model for `n` tokens of a text with the lanes `rows(layer)`: computes the logits of the tokens
     /// `outputs`. There is one graph for the host and one for each device with layers. Their stages
     /// take turns and hand over activations `[n_embd, n or 1]`: see [`BuiltGraph::exchanges`]. The first stage of a
     /// graph gets them as [`Inputs::residual`], and the last one gives its result.
@@ -345,33 +366,59 @@ impl Forward {
         outputs: OutputTokens,
         rows: impl Fn(usize) -> LayerRows,
     ) -> BuiltPass {
+        self.graphs_of_texts(&[(n, self.rows_of_layers(rows))], outputs)
+    }
+
+    /// The same for tokens of several texts, which have rows of the same types: so many of each, with its rows in all layers
+    /// ([`Forward::rows_of_layers`]). Computes the logits of all tokens.
+    pub fn batch_graphs(&self, texts: &[(usize, Vec<LayerRows>)]) -> BuiltPass {
+        self.graphs_of_texts(texts, OutputTokens::All)
+    }
+
+    /// The rows of all layers, where `rows` has those of layers with rows of their own.
+    pub fn rows_of_layers(&self, rows: impl Fn(usize) -> LayerRows) -> Vec<LayerRows> {
+        (0..self.spec.n_layers).map(|layer| LayerRows::of_layer(&self.spec, layer, &rows)).collect()
+    }
+
+    fn graphs_of_texts(&self, texts: &[(usize, Vec<LayerRows>)], outputs: OutputTokens) -> BuiltPass {
         let n_layers = self.weights.decode_layout.layers.len();
-        let rows: Vec<LayerRows> =
-            (0..n_layers).map(|layer| LayerRows::of_layer(&self.spec, layer, &rows)).collect();
+        let tokens: Vec<usize> = texts.iter().map(|(n, _)| *n).collect();
+        let operations = |layer: usize| -> usize {
+            let of_text = |(n, rows): &(usize, Vec<LayerRows>)| self.text_tensors(layer, &rows[layer], *n);
+            texts.iter().map(of_text).sum()
+        };
         let mut graphs = self.placement.per_place(|place| {
             let layers = self.placement.layers(place);
-            let operations: usize =
-                layers.clone().map(|layer| self.operation_tensors(layer, &rows[layer], n)).sum();
+            let operations: usize = layers.clone().map(operations).sum();
             let split = if place == Place::Host { self.placement.split_layers(&self.spec) } else { 0 };
             let layers = layers.len() + split;
             let tensors = self.layer_tensors() * (layers + 1) + operations;
-            self.draft(tensors, n)
+            self.draft_of_texts(tensors, &tokens)
         });
-        graphs.iter_mut().for_each(|draft| draft.effects.has_logits = outputs != OutputTokens::None);
+        graphs.iter_mut().for_each(|draft| {
+            draft.effects.has_logits = outputs != OutputTokens::None;
+            draft.effects.texts = texts.len();
+        });
         let mut pass = PassDraft::new(graphs, Place::Host);
         let GraphDraft { ctx, inputs, effects, .. } = &mut pass.graphs[Place::Host];
         let mut x = self.embed(ctx, inputs);
         effects.check_embeddings(ctx, &x);
-        for (layer, rows) in rows.iter().enumerate() {
+        for layer in 0..n_layers {
             x = pass.hand_over(x, self.placement.of(layer));
             let outputs = if layer + 1 == n_layers { outputs } else { OutputTokens::All };
-            x = self.layer(&mut pass, layer, &x, rows, outputs);
+            x = self.layer(&mut pass, layer, &x, &TextRows::in_layer(layer, texts), outputs);
         }
         let result = match outputs {
             OutputTokens::None => x,
             _ => self.logits(&pass.graphs[self.placement.of_output()].ctx, &x),
         };
         pass.finish(result)
+    }
+
+    /// Maximum number of tensors that `n` tokens of a text add to a layer's graph.
+    fn text_tensors(&self, layer: usize, rows: &LayerRows, n: usize) -> usize {
+        let of_state = if rows.states.is_some() { self.layer_tensors() } else { 0 };
+        self.operation_tensors(layer, rows, n) + COLUMN_TENSORS + of_state
     }
 
     /// One layer for a chunk of a text. `rows` are those that it writes or, where it attends to another layer's, only
@@ -391,7 +438,8 @@ impl Forward {
         let draft = |_| self.draft(self.layer_tensors() + operations, chunk.len);
         let mut pass = PassDraft::new(self.placement.per_place(draft), place);
         let ctx = pass.graphs[place].ctx.clone();
-        let x = self.layer(&mut pass, layer, &chunk.input(&ctx), rows, outputs);
+        let texts = [TextRows { number: 0, first: 0, len: chunk.len, rows }];
+        let x = self.layer(&mut pass, layer, &chunk.input(&ctx), &texts, outputs);
         let result = match outputs {
             OutputTokens::All => ctx.copy(&x, &chunk.output(&ctx)),
             OutputTokens::Last => self.logits(&ctx, &x),
@@ -444,6 +492,30 @@ impl Forward {
             None => weighted,
         }
     }
+}
+
+impl<'a> TextRows<'a> {
+    /// Texts in a layer, given with their rows in all layers.
+    fn in_layer(layer: usize, texts: &'a [(usize, Vec<LayerRows>)]) -> Vec<TextRows<'a>> {
+        let mut first = 0;
+        let text = |(number, (len, rows)): (usize, &'a (usize, Vec<LayerRows>))| {
+            let text = TextRows { number, first, len: *len, rows: &rows[layer] };
+            first += len;
+            text
+        };
+        texts.iter().enumerate().map(text).collect()
+    }
+}
+
+/// Tensors `[m, n of each]` beside each other: `[m, n]`. None of none.
+fn joined(ctx: &Context, parts: Vec<Tensor>) -> Option<Tensor> {
+    let m = parts.first()?.dim(0);
+    let join = |a: Tensor, b: Tensor| {
+        let flat = |x: &Tensor| ctx.reshape(x, [x.shape().elements()]);
+        let joined = ctx.concat(&flat(&a), &flat(&b));
+        ctx.reshape(&joined, [m, joined.dim(0) / m])
+    };
+    parts.into_iter().reduce(join)
 }
 
 /// `x` times `factor`; no operation if that is 1.

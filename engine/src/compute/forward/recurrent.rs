@@ -5,18 +5,50 @@ use ggml::{Context, Tensor};
 use models::arch::ValueHeads;
 use models::spec::{MixerTensors, RecurrentLayers, RecurrentTensors};
 
-use super::{Forward, LayerCall};
+use super::{Forward, LayerCall, joined};
+use crate::kv::StateTensors;
 
 impl Forward {
     /// What a recurrent layer with weights `w` adds for the tokens with outputs, `[n_embd, n or 1]`, and a tensor that
-    /// depends on the new state. The nodes that write the state are effects.
+    /// depends on the new states. Each text has a state of its own, so one is computed after the other.
     pub(super) fn recurrent(
         &self,
         call: LayerCall,
         w: &RecurrentTensors<Tensor>,
     ) -> (Option<Tensor>, Tensor) {
-        let LayerCall { ctx, layer, normed, rows, outputs, effects, .. } = call;
-        let (Some(sizes), Some([from, to])) = (self.spec.recurrent_layer(layer), &rows.states) else {
+        let LayerCall { ctx, normed, inputs, texts, outputs, effects, layer } = call;
+        let (mut outs, mut stored) = (Vec::new(), None);
+        for text in texts {
+            let normed = match texts {
+                [_] => normed.clone(),
+                _ => ctx.rows(normed, text.first, text.len),
+            };
+            let call = LayerCall {
+                ctx,
+                layer,
+                normed: &normed,
+                inputs,
+                texts: std::slice::from_ref(text),
+                outputs,
+                effects: &mut *effects,
+            };
+            let (out, state) = self.recurrence(call, text.rows.states.as_ref(), w);
+            outs.extend(out);
+            stored = Some(state);
+        }
+        let stored = stored.unwrap_or_else(|| ctx.refuse("recurrent", format!("layer {layer} has no text")));
+        (joined(ctx, outs), stored)
+    }
+
+    /// The same for one text, with its states before and after. The nodes that write the state are effects.
+    fn recurrence(
+        &self,
+        call: LayerCall,
+        states: Option<&[StateTensors; 2]>,
+        w: &RecurrentTensors<Tensor>,
+    ) -> (Option<Tensor>, Tensor) {
+        let LayerCall { ctx, layer, normed, outputs, effects, .. } = call;
+        let (Some(sizes), Some([from, to])) = (self.spec.recurrent_layer(layer), states) else {
             return (None, ctx.refuse("recurrent", format!("layer {layer} has no state")));
         };
         let (n, d, heads) = (normed.dim(1), sizes.head_dim, sizes.value_heads);

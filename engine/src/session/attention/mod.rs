@@ -256,7 +256,7 @@ impl Session {
         }
         (self.attention, self.options.record_attention) = (None, false);
         // Its graphs store queries, or no longer do.
-        self.decode = None;
+        (self.decode, self.number) = (None, super::next_number());
         if on {
             (self.attention, self.options.record_attention) =
                 (Some(AttentionRecord::boxed(&self.engine)?), true);

@@ -146,7 +146,7 @@ impl GenerateOptions {
     /// The bytes that a token adds to an answer's text.
     fn bytes<'a>(&self, tokenizer: &'a Tokenizer, token: u32) -> &'a [u8] {
         let bytes = match self.shown_controls.contains(&token) {
-            true => tokenizer.token_text(token).map(str::as_bytes),
+            true => tokenizer.written_bytes(token),
             false => tokenizer.token_bytes(token),
         };
         bytes.unwrap_or_default()
@@ -299,27 +299,23 @@ pub(crate) fn go_on(
         if tokens.len() >= limit {
             break Stop::Length;
         }
+        let next = shape.as_ref().map(ShapeState::forced).unwrap_or_default();
         if let Some(token) = unread.take() {
             if decoding.is_full() {
                 break Stop::Context;
             }
-            let next = shape.as_ref().map(ShapeState::forced).unwrap_or_default();
             match decoding.push(token, limit - tokens.len() - 1, &next) {
                 Ok(()) => steps += 1,
                 Err(error) if error.is_interrupt() => break Stop::Interrupted,
                 Err(error) => return Err(error),
             }
         }
-        let token = match shape.as_ref().and_then(|shape| shape.forced().first().copied()) {
+        let token = match next.first() {
             Some(token) => {
                 forced += 1;
-                token
+                *token
             }
-            None => {
-                logits.clear();
-                logits.extend_from_slice(decoding.logits());
-                sample(sampler, &mut logits, shape.as_mut())?
-            }
+            None => sample(sampler, decoding.logits(), &mut logits, shape.as_mut())?,
         };
         if tokenizer.is_eog(token) {
             break Stop::EndToken(token);
@@ -369,21 +365,27 @@ pub(crate) fn go_on(
     Ok(Generated { tokens, kept, text, stop, is_complete, steps, forced, drafts, elapsed })
 }
 
-/// Samples the next token from the logits before it.
+/// Samples the next token from the logits before it, with memory for as many.
 fn sample(
     sampler: &mut Sampler,
-    logits: &mut [f32],
-    shape: Option<&mut ShapeState>,
+    logits: &[f32],
+    memory: &mut Vec<f32>,
+    mut shape: Option<&mut ShapeState>,
 ) -> Result<u32, EngineError> {
-    let Some(shape) = shape else { return sampler.sample_allowed(logits).ok_or_else(all_banned) };
-    shape.ban(logits)?;
+    // Tokens that hold the end of the thinking and already a part of the answer.
+    let mut split = Vec::new();
     loop {
-        let mut of_this_try = logits.to_vec();
-        let token = sampler.sample_allowed(&mut of_this_try).ok_or_else(all_banned)?;
-        if !shape.splits(token) {
+        memory.clear();
+        memory.extend_from_slice(logits);
+        if let Some(shape) = &mut shape {
+            shape.ban(memory)?;
+        }
+        split.iter().for_each(|token| memory[*token as usize] = f32::NEG_INFINITY);
+        let token = sampler.sample_allowed(memory).ok_or_else(all_banned)?;
+        if !shape.as_ref().is_some_and(|shape| shape.splits(token)) {
             return Ok(token);
         }
-        logits[token as usize] = f32::NEG_INFINITY;
+        split.push(token);
     }
 }
 
@@ -392,6 +394,12 @@ fn all_banned() -> EngineError {
         what: "the next token of the answer".into(),
         reason: "biases ban all tokens that may come".into(),
         hint: Hint::advice("ban fewer tokens"),
+    }
+}
+
+impl Drop for Decoding<'_> {
+    fn drop(&mut self) {
+        self.session.end_answer();
     }
 }
 
@@ -411,6 +419,7 @@ impl<'a> Decoding<'a> {
     fn new(session: &'a mut Session) -> Decoding<'a> {
         let most = if session.allows_steps_at_once() { session.options().draft } else { 0 };
         let drafts = Drafts::new(session.tokens(), most);
+        session.begin_answer();
         Decoding { session, drafts, came: 0, is_draft: false, counts: DraftCounts::default() }
     }
 

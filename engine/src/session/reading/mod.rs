@@ -168,7 +168,10 @@ impl TextReading<'_> {
         let before = session.tokens.len();
         let outputs = |n| Ok(if n == rest.len() { OutputTokens::Last } else { OutputTokens::None });
         let begins_turn = self.before > 0 && !matches!(session.last_text, LastText::SomeChunks);
-        session.advance(rest, Advance::Chunk { begins_turn }, outputs, Pass::read_logits_into)?;
+        let how = Advance::Chunk { begins_turn };
+        session.advance(rest, how, outputs, |session, tokens, outputs| {
+            session.run(tokens, how, outputs, Pass::read_logits_into)
+        })?;
         session.last_text = LastText::SomeChunks;
         let read = session.tokens.len();
         let work = session.work.of_text(session.store.layout(), false, before, read - before);

@@ -569,6 +569,7 @@ fn options(description: &Description) -> Result<SessionOptions, EngineError> {
         chunk: chunk.clamp(1, context.max(1)),
         record_attention: false,
         draft: SessionOptions::DRAFT,
+        sessions: 1,
     })
 }
 

@@ -19,6 +19,7 @@ use crate::devices::placement::{PerPlace, Place};
 use crate::kv::policy::AccumulatedAttention;
 use crate::kv::{AttentionRecorder, LayerForecast, LayerRows, LayerTensors, Layout, making_room};
 use crate::model::outline::TensorOutline;
+use crate::session::Batch;
 
 /// Bytes in each place.
 type Bytes = PerPlace<usize>;
@@ -32,7 +33,12 @@ pub(super) struct ComputeBytes {
     pub(super) chunk: Bytes,
     /// Of the largest chunk through one layer, in exact prefill.
     pub(super) layer: Bytes,
+    /// Of the answers of several sessions that are computed together.
+    pub(super) batch: Bytes,
 }
+
+/// Bytes of graphs through all layers: of a decode step, of chunks, and of the answers of several sessions.
+type ModelBytes = [Bytes; 3];
 
 /// What the weights take, as far as a plan asks.
 #[derive(Clone, Debug)]
@@ -136,9 +142,10 @@ impl<'a> Graphs<'a> {
         }
     }
 
-    /// Bytes of a decode step, and of chunks of up to `chunk` tokens and of `steps` steps at once through all layers.
-    fn through_model(&self, chunk: usize, steps: usize) -> Result<(Bytes, Bytes), EngineError> {
-        let [mut of_step, mut of_chunk] = [(); 2].map(|()| self.placement.per_place(|_| 0));
+    /// Bytes of a decode step, of chunks of up to `chunk` tokens and of `steps` steps at once through all layers, and of the
+    /// same steps of several sessions.
+    fn through_model(&self, chunk: usize, steps: usize, sessions: usize) -> Result<ModelBytes, EngineError> {
+        let [mut of_step, mut of_chunk, mut of_batch] = [(); 3].map(|()| self.placement.per_place(|_| 0));
         // Exact prefill looks up the embeddings of whole chunks, whatever lanes have room for.
         self.measure_graph(Place::Host, &self.forward.embedding_graph(chunk).graph()?, &mut of_chunk);
         let chunk = self.max_appended().map_or(chunk, |rows| chunk.min(rows).max(1));
@@ -156,7 +163,12 @@ impl<'a> Graphs<'a> {
             let graphs = making_room(&layers)?;
             graphs.iter().for_each(|graph| self.measure_graph(place, graph, &mut of_chunk));
         }
-        Ok((of_step, of_chunk))
+        for tokens in Batch::largest(sessions, steps.min(chunk)) {
+            let rows = || self.forward.rows_of_layers(|layer| self.store[layer].clone());
+            let texts: Vec<(usize, Vec<LayerRows>)> = tokens.into_iter().map(|n| (n, rows())).collect();
+            self.measure(self.forward.batch_graphs(&texts), &mut of_batch)?;
+        }
+        Ok([of_step, of_chunk, of_batch])
     }
 
     /// Bytes of chunks of up to `chunk` tokens through one layer. `scratch`: the rows of the text, where whole lanes are read.
@@ -263,8 +275,8 @@ pub(in crate::setup) struct Measurements {
 #[derive(Default)]
 struct Known {
     weights: Vec<(Placement, WeightSizes)>,
-    /// Decode steps, and chunks through all layers.
-    model: Vec<(GraphCase, (Bytes, Bytes))>,
+    /// Graphs through all layers.
+    model: Vec<(GraphCase, ModelBytes)>,
     /// Chunks through one layer.
     layer: Vec<(GraphCase, Bytes)>,
 }
@@ -278,6 +290,8 @@ struct GraphCase {
     chunk: usize,
     /// Decode steps that are computed at once, in graphs through all layers.
     steps: usize,
+    /// Sessions that compute their answers together, in such graphs.
+    sessions: usize,
     /// Those of exact prefill, in graphs through one layer that read whole lanes.
     scratch: Option<ScratchRows>,
 }
@@ -430,15 +444,17 @@ impl Measurements {
         let known_layer =
             of_layer.as_ref().map_or_else(|| Some(none()), |case| same(&self.known().layer, case));
         let (known_model, known_layer) = match (known_model, known_layer) {
-            (Some((decode, chunk)), Some(layer)) => return Ok(ComputeBytes { decode, chunk, layer }),
+            (Some([decode, chunk, batch]), Some(layer)) => {
+                return Ok(ComputeBytes { decode, chunk, layer, batch });
+            }
             known => known,
         };
         let weights = Weights::unallocated(spec, tensors, options.repack, options.placement)?;
         let graphs = Graphs::new(spec, weights, layout, options)?;
-        let (decode, chunk) = match known_model {
+        let [decode, chunk, batch] = match known_model {
             Some(bytes) => bytes,
             None => {
-                let bytes = graphs.through_model(of_model.chunk, of_model.steps)?;
+                let bytes = graphs.through_model(of_model.chunk, of_model.steps, of_model.sessions)?;
                 self.known().model.push((of_model, bytes.clone()));
                 bytes
             }
@@ -451,7 +467,7 @@ impl Measurements {
             }
             (known, _) => known.unwrap_or_else(none),
         };
-        Ok(ComputeBytes { decode, chunk, layer })
+        Ok(ComputeBytes { decode, chunk, layer, batch })
     }
 
     /// What the graphs of a session take, as far as it is known: those of the nearest session that was measured, and the
@@ -462,7 +478,8 @@ impl Measurements {
         let model = nearest(&known.model, &of_model);
         let layer = of_layer.map(|case| nearest(&known.layer, &case));
         let none = || options.placement.per_place(|_| 0);
-        let (decode, chunk) = model.map_or_else(|| (none(), none()), |(_, bytes)| bytes.clone());
+        let [decode, chunk, batch] =
+            model.map_or_else(|| [(); 3].map(|()| none()), |(_, bytes)| bytes.clone());
         let nearness = [
             Some(model.map(|(nearness, _)| nearness)),
             layer.map(|layer| layer.map(|(nearness, _)| nearness)),
@@ -475,7 +492,7 @@ impl Measurements {
             Some(Nearness::Same) => 0.0,
         };
         let layer = layer.flatten().map_or_else(none, |(_, bytes)| bytes.clone());
-        (ComputeBytes { decode, chunk, layer }, margin)
+        (ComputeBytes { decode, chunk, layer, batch }, margin)
     }
 }
 
@@ -487,7 +504,8 @@ fn cases(layout: &Layout, options: &PlanOptions) -> (GraphCase, Option<GraphCase
         let text = options.prompt_in(layout);
         let rows = || ScratchRows { text, end: options.read_in(layout).end };
         let (chunk, scratch) = (chunk.min(text), shape.reads_whole_lanes().then(rows));
-        GraphCase { shape: shape.clone(), placement, chunk, steps: 1, scratch }
+        GraphCase { shape: shape.clone(), placement, chunk, steps: 1, sessions: 1, scratch }
     });
-    (GraphCase { shape, placement, chunk, steps: options.steps_in(layout), scratch: None }, of_layer)
+    let (steps, sessions) = (options.steps_in(layout), options.sessions);
+    (GraphCase { shape, placement, chunk, steps, sessions, scratch: None }, of_layer)
 }

@@ -34,6 +34,8 @@ pub struct PlanOptions {
     pub record_attention: bool,
     /// How many tokens of answers are drafted at once.
     pub draft: usize,
+    /// How many sessions compute their answers together.
+    pub sessions: usize,
     /// Which layers are on which device.
     pub placement: Placement,
     /// The kernels of each place. A device that is not here has at most [`ASSUMED_DEVICE_BLOCKS`].
@@ -78,7 +80,7 @@ pub struct PlaceBytes {
     /// The residual stream of the first prompt, during exact prefill; on a device only two chunks of it where
     /// [`EngineOptions::host_residual`](crate::EngineOptions::host_residual) is set.
     pub residual: usize,
-    /// Compute buffers.
+    /// Compute buffers, with a share of those in which several sessions compute their answers together.
     pub compute: usize,
     /// Queries of decode steps, where it is recorded what answers attend to. They are read back every 32 steps; what is kept
     /// of an answer then takes 64 MiB of the host at most, and is not planned.
@@ -255,7 +257,8 @@ impl Plan {
             if options.exact && !layers.is_empty() {
                 places[place].scratch = layout.scratch_bytes_of(layers, read.end);
             }
-            places[place].compute = compute.decode[place] + prefill;
+            let shared = compute.batch[place].div_ceil(options.sessions.max(1));
+            places[place].compute = compute.decode[place] + prefill + shared;
             places[place].overhead = device_overhead(spec, tensors, placement, place, chunk);
         }
         let (devices, host) = places.into_parts();

@@ -1,0 +1,425 @@
+//! Answers of several sessions, computed together (continuous batching): one pass over the weights computes the next tokens of
+//! all that write at the time.
+//!
+//! Each session is used by a thread of its own, as without a batch. What an answer needs computed is submitted here, and the
+//! thread waits. As soon as all that write have submitted something, or have had enough time to, one of the waiting threads
+//! computes it all and hands out the logits. Rows, policies and sampling stay with each session, so sessions may have other
+//! policies, other lengths and other drafts. Uses a session's rows and the forward pass, and knows no sessions.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ggml::Type;
+
+use super::Session;
+use crate::compute::forward::{Forward, NextTokens};
+use crate::compute::pass::Pass;
+use crate::devices::workspace::Workspace;
+use crate::kv::{LaneValues, LayerRows};
+use crate::{Engine, EngineError, Hint};
+
+/// Most tokens of one pass. From 32 on, products are computed as when a text is read, and round otherwise.
+const MAX_TOKENS: usize = 31;
+/// How long one that writes is waited for, at least and at most.
+const PATIENCE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
+
+/// What is called with each computation of a [`Batch`], and calls it once. It may wait before, so that others compute.
+pub type Gate = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
+
+/// Sessions whose answers are computed together.
+///
+/// Each session generates in a thread of its own. While several do, their tokens are computed in one pass over the weights,
+/// which is what takes most of the time. Each answer is the one that the session gives alone, but for rounding.
+///
+/// ```
+/// use std::thread;
+///
+/// use longhand::{Batch, Engine, EngineOptions, ModelSource, Sampler, SamplerOptions, Session, SessionOptions, generate};
+///
+/// let engine = Engine::open(&ModelSource::Embedded, &EngineOptions::default())?;
+/// let tokenizer = engine.model().chat_format()?.tokenizer();
+/// let mut sessions: Vec<Session> =
+///     (0..2).map(|_| Session::new(&engine, SessionOptions::default())).collect::<Result<_, _>>()?;
+/// Batch::join(&mut sessions, Box::new(|compute| compute()))?;
+/// thread::scope(|scope| {
+///     let answers: Vec<_> = (sessions.iter_mut().zip([11, 12]))
+///         .map(|(session, token)| {
+///             scope.spawn(move || {
+///                 session.sync(&[token], &mut |_| ())?;
+///                 let mut sampler = Sampler::new(SamplerOptions::greedy())?;
+///                 generate(session, tokenizer, &mut sampler, &[], 4, &mut |_| std::ops::ControlFlow::Continue(()))
+///             })
+///         })
+///         .collect();
+///     answers.into_iter().try_for_each(|answer| answer.join().expect("no panic").map(|_| ()))
+/// })?;
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
+pub struct Batch {
+    gate: Gate,
+    forward: Forward,
+    state: Mutex<State>,
+    changed: Condvar,
+    // Last: the engine must outlive what it has allocated.
+    engine: Arc<Engine>,
+}
+
+struct State {
+    /// How many sessions write an answer now.
+    writing: usize,
+    /// What is to be computed, in the order in which it came.
+    waiting: Vec<Waiting>,
+    is_computing: bool,
+    /// What was computed and not yet fetched, by its ticket.
+    done: Vec<(u64, Result<Vec<f32>, EngineError>)>,
+    tickets: u64,
+    /// What the last pass has taken.
+    last: Duration,
+    /// How long one that writes is waited for, at least and at most.
+    patience: (Duration, Duration),
+    /// The graphs of the last pass.
+    graphs: Option<Graphs>,
+    /// Their memory, while there are none.
+    memory: Option<Workspace>,
+}
+
+struct Waiting {
+    ticket: u64,
+    since: Instant,
+    /// Not with others: that has failed.
+    is_alone: bool,
+    tokens: SubmittedTokens,
+}
+
+/// The next tokens of a session's answer.
+pub(super) struct SubmittedTokens {
+    /// The session's number.
+    pub(super) session: u64,
+    pub(super) tokens: Vec<u32>,
+    /// The position of the first.
+    pub(super) first: usize,
+    pub(super) lanes: LaneValues,
+    /// Of all layers.
+    pub(super) rows: Vec<LayerRows>,
+}
+
+impl SubmittedTokens {
+    fn next(&self) -> NextTokens<'_> {
+        NextTokens { tokens: &self.tokens, first: self.first, lanes: &self.lanes }
+    }
+}
+
+/// The graphs of a pass, and their memory.
+struct Graphs {
+    /// The sessions and how many tokens they compute.
+    of: Vec<(u64, usize)>,
+    pass: Pass,
+    memory: Workspace,
+}
+
+/// How a session goes on that has submitted tokens.
+pub(super) enum Computed<'a> {
+    /// They were computed: logits `[tokens, n_vocab]`.
+    Together(Result<Vec<f32>, EngineError>),
+    /// It computes them itself, with its own graphs.
+    Alone(Alone<'a>),
+}
+
+/// A place among what waits. Who leaves without having fetched anything waits no more. The state must not be locked then.
+struct Ticket<'a> {
+    batch: &'a Batch,
+    ticket: u64,
+}
+
+/// The right of a session to compute its tokens itself; dropping it lets others compute.
+pub(super) struct Alone<'a>(&'a Batch);
+
+impl Batch {
+    /// Has these sessions compute their answers together from now on. Each computation goes through `gate`.
+    ///
+    /// # Errors
+    /// Where they are of different engines, or their rows have different types.
+    pub fn join(sessions: &mut [Session], gate: Gate) -> Result<Arc<Batch>, EngineError> {
+        let unfit = |reason: &str| EngineError::Setting {
+            what: "sessions that compute together".into(),
+            reason: reason.into(),
+            hint: Hint::advice("make them with the same engine, the same types and the same context"),
+        };
+        let [first, ..] = sessions else { return Err(unfit("there is none")) };
+        let (engine, types, context) = (first.engine.clone(), first.options.types, first.options.context);
+        let is_like = |session: &Session| {
+            let has_types: (Type, Type) = session.options.types;
+            let is_long = |context| engine.forward.is_long(context);
+            Arc::ptr_eq(&session.engine, &engine)
+                && has_types == types
+                && is_long(session.options.context) == is_long(context)
+        };
+        if !sessions.iter().all(is_like) {
+            return Err(unfit("they have different engines, types of rows or RoPE factors"));
+        }
+        let batch = Arc::new(Batch {
+            gate,
+            forward: engine.forward.for_context(context),
+            state: Mutex::new(State {
+                writing: 0,
+                waiting: Vec::new(),
+                is_computing: false,
+                done: Vec::new(),
+                tickets: 0,
+                last: Duration::ZERO,
+                patience: PATIENCE,
+                graphs: None,
+                memory: Some(Workspace::new(&engine.backends)),
+            }),
+            changed: Condvar::new(),
+            engine,
+        });
+        sessions.iter_mut().for_each(|session| session.batch = Some(batch.clone()));
+        Ok(batch)
+    }
+
+    /// The passes of this many sessions that take the most memory, each as the tokens of its sessions: at most `most` of one.
+    pub(crate) fn largest(sessions: usize, most: usize) -> Vec<Vec<usize>> {
+        if sessions < 2 {
+            return Vec::new();
+        }
+        let each = vec![1; sessions.min(MAX_TOKENS)];
+        let mut full = each.clone();
+        let mut left = MAX_TOKENS - full.len();
+        for tokens in &mut full {
+            let more = left.min(most.max(1) - 1);
+            (*tokens, left) = (*tokens + more, left - more);
+        }
+        if full == each { vec![each] } else { vec![each, full] }
+    }
+
+    /// Bytes of compute buffers held now.
+    #[cfg(feature = "testing")]
+    pub fn compute_bytes(&self) -> usize {
+        let state = self.lock();
+        let memory = state.graphs.as_ref().map(|graphs| &graphs.memory).or(state.memory.as_ref());
+        memory.map_or(0, Workspace::bytes)
+    }
+
+    /// Waits for all that write, however long they take.
+    #[cfg(feature = "testing")]
+    pub fn wait_for_all(&self) {
+        self.lock().patience = (Duration::from_secs(3600), Duration::from_secs(3600));
+    }
+
+    /// A session begins to write an answer: its next tokens are waited for.
+    pub(super) fn begin(&self) {
+        self.lock().writing += 1;
+    }
+
+    /// A session's answer has ended.
+    pub(super) fn end(&self, session: u64) {
+        let mut state = self.lock();
+        state.writing = state.writing.saturating_sub(1);
+        // They hold on to the session's rows.
+        if state.graphs.as_ref().is_some_and(|graphs| graphs.of.iter().any(|(other, _)| *other == session)) {
+            state.memory = state.graphs.take().map(|graphs| graphs.memory);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Has the next tokens of a session's answer computed. Returns when they are, or when the session is to do it itself.
+    pub(super) fn submit(&self, tokens: impl FnOnce() -> SubmittedTokens) -> Computed<'_> {
+        let mut state = self.lock();
+        if state.writing <= 1 && state.waiting.is_empty() && !state.is_computing {
+            state.is_computing = true;
+            return Computed::Alone(Alone(self));
+        }
+        state.tickets += 1;
+        let ticket = state.tickets;
+        state.waiting.push(Waiting { ticket, since: Instant::now(), is_alone: false, tokens: tokens() });
+        let _ticket = Ticket { batch: self, ticket };
+        // Another may have waited for this one.
+        self.changed.notify_all();
+        loop {
+            if let Some(at) = state.done.iter().position(|(done, _)| *done == ticket) {
+                let (_, logits) = state.done.swap_remove(at);
+                drop(state);
+                return Computed::Together(logits);
+            }
+            let due = state.due();
+            if due == Some(Duration::ZERO) {
+                let next = state.next();
+                if next == [ticket] {
+                    state.take(&next);
+                    drop(state);
+                    return Computed::Alone(Alone(self));
+                }
+                if next.len() > 1 {
+                    let next = state.take(&next);
+                    drop(state);
+                    self.compute(next);
+                    state = self.lock();
+                    continue;
+                }
+            }
+            // What is due is for another thread, which may have been told before it was.
+            let due = due.filter(|due| !due.is_zero()).unwrap_or(PATIENCE.1);
+            state = self.changed.wait_timeout(state, due).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Computes what was submitted, and hands out the results.
+    fn compute(&self, next: Vec<Waiting>) {
+        let mut computation = Computation { batch: self, next, started: Instant::now(), results: None };
+        (self.gate)(&mut || {
+            computation.started = Instant::now();
+            computation.results = Some(self.logits(&computation.next));
+        });
+    }
+
+    /// The logits `[tokens, n_vocab]` of each session. `None` where there is no memory to compute them together.
+    fn logits(&self, next: &[Waiting]) -> Option<Vec<Result<Vec<f32>, EngineError>>> {
+        let graphs = match self.graphs(next) {
+            Ok(graphs) => graphs,
+            // Alone they need less memory, and say better what is wrong.
+            Err(_) => return None,
+        };
+        let texts: Vec<NextTokens> = next.iter().map(|waiting| waiting.tokens.next()).collect();
+        let counts: Vec<usize> = texts.iter().map(|text| text.tokens.len()).collect();
+        let computed = graphs.pass.compute(&self.engine.backends, &texts, None);
+        let results = computed.and_then(|()| graphs.pass.read_logits_of(&counts));
+        if results.is_ok() {
+            self.lock().graphs = Some(graphs);
+        } else {
+            self.lock().memory = Some(graphs.memory);
+        }
+        Some(results.unwrap_or_else(|error| next.iter().map(|_| Err(copy(&error))).collect()))
+    }
+
+    /// The graphs that compute what was submitted: those of the last pass, where they do.
+    fn graphs(&self, next: &[Waiting]) -> Result<Graphs, EngineError> {
+        let of = |waiting: &Waiting| (waiting.tokens.session, waiting.tokens.tokens.len());
+        let of: Vec<(u64, usize)> = next.iter().map(of).collect();
+        let mut state = self.lock();
+        let mut memory = match state.graphs.take() {
+            Some(graphs) if graphs.of == of => return Ok(graphs),
+            Some(graphs) => Some(graphs.memory),
+            None => state.memory.take(),
+        }
+        .unwrap_or_else(|| Workspace::new(&self.engine.backends));
+        drop(state);
+        let rows = |waiting: &Waiting| (waiting.tokens.tokens.len(), waiting.tokens.rows.clone());
+        let texts: Vec<(usize, Vec<LayerRows>)> = next.iter().map(rows).collect();
+        let pass = Pass::new(self.forward.batch_graphs(&texts), &mut memory)?;
+        Ok(Graphs { of, pass, memory })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// In how much time something is to be computed; zero for now. `None` where nothing waits, or something is computed.
+    fn due(&self) -> Option<Duration> {
+        let first = self.waiting.first().filter(|_| !self.is_computing)?;
+        if first.is_alone || self.waiting.len() >= self.writing {
+            return Some(Duration::ZERO);
+        }
+        let patience = (self.last / 2).clamp(self.patience.0, self.patience.1);
+        Some(patience.saturating_sub(first.since.elapsed()))
+    }
+
+    /// The tickets of what is to be computed next, in the order of their sessions.
+    fn next(&self) -> Vec<u64> {
+        let mut tokens = 0;
+        let mut next = Vec::new();
+        for waiting in &self.waiting {
+            tokens += waiting.tokens.tokens.len();
+            let is_first = next.is_empty();
+            if !is_first && (waiting.is_alone || tokens > MAX_TOKENS) {
+                break;
+            }
+            next.push((waiting.tokens.session, waiting.ticket));
+            if waiting.is_alone {
+                break;
+            }
+        }
+        next.sort_unstable();
+        next.into_iter().map(|(_, ticket)| ticket).collect()
+    }
+
+    /// Takes these out of what waits. They are computed now.
+    fn take(&mut self, tickets: &[u64]) -> Vec<Waiting> {
+        self.is_computing = true;
+        let place = |ticket: u64| tickets.iter().position(|other| *other == ticket);
+        let mut taken: Vec<Waiting> =
+            self.waiting.extract_if(.., |waiting| place(waiting.ticket).is_some()).collect();
+        taken.sort_by_key(|waiting| place(waiting.ticket));
+        taken
+    }
+}
+
+/// What is computed now. It ends when this is dropped, whatever has happened.
+struct Computation<'a> {
+    batch: &'a Batch,
+    next: Vec<Waiting>,
+    started: Instant,
+    /// Of each; the inner `None` where each computes alone.
+    results: Option<Option<Vec<Result<Vec<f32>, EngineError>>>>,
+}
+
+impl Drop for Computation<'_> {
+    fn drop(&mut self) {
+        let mut state = self.batch.lock();
+        state.is_computing = false;
+        state.last = self.started.elapsed();
+        let next = std::mem::take(&mut self.next);
+        match self.results.take() {
+            Some(Some(results)) => {
+                state.done.extend(next.into_iter().map(|waiting| waiting.ticket).zip(results));
+            }
+            // Also where the computation did not take place: what is wrong shows again, and to each alone.
+            Some(None) | None => {
+                let alone = next.into_iter().map(|waiting| Waiting { is_alone: true, ..waiting });
+                state.waiting.splice(0..0, alone);
+            }
+        }
+        drop(state);
+        self.batch.changed.notify_all();
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        let mut state = self.batch.lock();
+        state.waiting.retain(|waiting| waiting.ticket != self.ticket);
+        state.done.retain(|(ticket, _)| *ticket != self.ticket);
+    }
+}
+
+impl Alone<'_> {
+    /// Computes, when the gate allows it.
+    pub(super) fn compute<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        let (mut work, mut result) = (Some(work), None);
+        (self.0.gate)(&mut || result = work.take().map(|work| work()));
+        result
+    }
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.0.lock().is_computing = false;
+        self.0.changed.notify_all();
+    }
+}
+
+/// The error of a computation, for each of those who took part.
+fn copy(error: &EngineError) -> EngineError {
+    match error {
+        EngineError::Compute(error) => EngineError::Compute(error.clone()),
+        EngineError::NotFinite { .. } => EngineError::NotFinite { origin: None },
+        other => EngineError::Setting {
+            what: "answers that are computed together".into(),
+            reason: other.to_string(),
+            hint: other.hint().unwrap_or_else(|| Hint::advice("ask again")),
+        },
+    }
+}
