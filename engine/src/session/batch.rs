@@ -75,6 +75,8 @@ struct State {
     tickets: u64,
     /// What the last pass has taken.
     last: Duration,
+    /// Since when nothing is computed, unless something is.
+    idle: Instant,
     /// How long one that writes is waited for, at least and at most.
     patience: (Duration, Duration),
     /// The graphs of the last pass.
@@ -167,6 +169,7 @@ impl Batch {
                 done: Vec::new(),
                 tickets: 0,
                 last: Duration::ZERO,
+                idle: Instant::now(),
                 patience: PATIENCE,
                 graphs: None,
                 memory: Some(Workspace::new(&engine.backends)),
@@ -324,7 +327,8 @@ impl State {
             return Some(Duration::ZERO);
         }
         let patience = (self.last / 2).clamp(self.patience.0, self.patience.1);
-        Some(patience.saturating_sub(first.since.elapsed()))
+        // Those whose tokens were computed last need time to submit the next.
+        Some(patience.saturating_sub(first.since.max(self.idle).elapsed()))
     }
 
     /// The tickets of what is to be computed next, in the order of their sessions.
@@ -369,7 +373,7 @@ struct Computation<'a> {
 impl Drop for Computation<'_> {
     fn drop(&mut self) {
         let mut state = self.batch.lock();
-        state.is_computing = false;
+        (state.is_computing, state.idle) = (false, Instant::now());
         state.last = self.started.elapsed();
         let next = std::mem::take(&mut self.next);
         match self.results.take() {
@@ -406,7 +410,9 @@ impl Alone<'_> {
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
-        self.0.lock().is_computing = false;
+        let mut state = self.0.lock();
+        (state.is_computing, state.idle) = (false, Instant::now());
+        drop(state);
         self.0.changed.notify_all();
     }
 }
