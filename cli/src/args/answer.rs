@@ -18,6 +18,13 @@ pub struct AnswerArgs {
     /// on a terminal
     #[arg(short = 'y', long)]
     pub yes: bool,
+    #[command(flatten)]
+    draft: DraftArg,
+}
+
+/// The flag for tokens that are computed ahead.
+#[derive(Clone, Debug, Args)]
+pub struct DraftArg {
     /// Where an answer quotes the text before it, compute up to so many of its tokens ahead, which is faster; 0 computes one
     /// after another
     #[arg(long, visible_alias = "draft-max", value_name = "TOKENS", default_value_t = SessionOptions::DRAFT)]
@@ -35,6 +42,13 @@ enum ThinkArg {
     Hide,
 }
 
+impl DraftArg {
+    /// The options, with how many tokens are computed ahead.
+    pub fn apply(&self, options: SetupOptions) -> SetupOptions {
+        SetupOptions { draft: self.draft, ..options }
+    }
+}
+
 impl AnswerArgs {
     /// Whether the model thinks; `None` where its chat template decides.
     pub fn thinking(&self) -> Option<bool> {
@@ -47,7 +61,7 @@ impl AnswerArgs {
 
     /// The options, with how answers are computed.
     pub fn apply(&self, options: SetupOptions) -> SetupOptions {
-        SetupOptions { draft: self.draft, ..options }
+        self.draft.apply(options)
     }
 
     /// The flags that have a part in what is read, as words of a command line.

@@ -15,7 +15,6 @@
 //! stops before is taken back, so that a session always is as if only [`Session::tokens`] had been read.
 
 pub(crate) mod attention;
-mod batch;
 pub(crate) mod generate;
 mod kv_map;
 mod kv_usage;
@@ -32,8 +31,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use attention::AttentionRecord;
-pub use batch::{Batch, Gate};
-use batch::{Computed, SubmittedTokens};
+pub use generate::batch::{Batch, Gate};
+use generate::batch::{Computed, SubmittedTokens};
 use ggml::InterruptFlag;
 pub use kv_map::{KvHeadRows, KvMap};
 pub use kv_usage::KvUsage;

@@ -17,6 +17,7 @@ use serve::{Address, Keys, Server, ServerError, ServerOptions, Service, ServiceO
 use terminal::{format, values};
 
 use crate::app::{App, Purpose};
+use crate::args::answer::DraftArg;
 use crate::args::disk::DiskArgs;
 use crate::args::documents::DocumentArgs;
 use crate::args::session::SessionArgs;
@@ -52,7 +53,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     api_key_file: Option<PathBuf>,
     /// Conversations that are answered at the same time, also -np. Each has a cache of its own, as large as --ctx-size says.
-    /// With one, requests wait for each other
+    /// Their next tokens are computed together. With one, requests wait for each other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::positive, help_heading = "Server")]
     parallel: usize,
     /// Requests that may wait for one of them; further ones are refused
@@ -73,6 +74,8 @@ pub struct ServeArgs {
     session: SessionArgs,
     #[command(flatten)]
     disk: DiskArgs,
+    #[command(flatten)]
+    draft: DraftArg,
     /// Read long documents without asking
     #[arg(short = 'y', long)]
     yes: bool,
@@ -89,7 +92,7 @@ pub fn run(app: &App, args: &ServeArgs) -> Result<()> {
     let options = ServerOptions { keys: keys(args)?, hosts: args.hosts.clone(), ..ServerOptions::default() };
     let source = args.model.source(app, args.argument.path.as_deref())?;
     let setup = args.session.apply(args.model.setup_options(app)?)?;
-    let setup = SetupOptions { sessions: args.parallel, ..setup };
+    let setup = args.draft.apply(SetupOptions { sessions: args.parallel, ..setup });
     app.introduce(&source, Purpose::Serve);
     let model = app.open(source)?;
     // Before documents are read: the process that this starts would keep a copy of them.

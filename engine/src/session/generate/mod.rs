@@ -7,6 +7,7 @@
 //! Relies on a session that has just read a prompt, so that [`Session::logits`] are those of the answer's
 //! first token.
 
+pub(crate) mod batch;
 pub(crate) mod constraint;
 mod drafts;
 pub(crate) mod logprobs;

@@ -4,19 +4,18 @@
 //! Each session is used by a thread of its own, as without a batch. What an answer needs computed is submitted here, and the
 //! thread waits. As soon as all that write have submitted something, or have had enough time to, one of the waiting threads
 //! computes it all and hands out the logits. Rows, policies and sampling stay with each session, so sessions may have other
-//! policies, other lengths and other drafts. Uses a session's rows and the forward pass, and knows no sessions.
+//! policies, other lengths and other drafts. Uses rows and the forward pass.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ggml::Type;
 
-use super::Session;
 use crate::compute::forward::{Forward, NextTokens};
 use crate::compute::pass::Pass;
 use crate::devices::workspace::Workspace;
 use crate::kv::{LaneValues, LayerRows};
-use crate::{Engine, EngineError, Hint};
+use crate::{Engine, EngineError, Hint, Session};
 
 /// Most tokens of one pass. From 32 on, products are computed as when a text is read, and round otherwise.
 const MAX_TOKENS: usize = 31;
@@ -94,15 +93,15 @@ struct Waiting {
 }
 
 /// The next tokens of a session's answer.
-pub(super) struct SubmittedTokens {
+pub(in crate::session) struct SubmittedTokens {
     /// The session's number.
-    pub(super) session: u64,
-    pub(super) tokens: Vec<u32>,
+    pub(in crate::session) session: u64,
+    pub(in crate::session) tokens: Vec<u32>,
     /// The position of the first.
-    pub(super) first: usize,
-    pub(super) lanes: LaneValues,
+    pub(in crate::session) first: usize,
+    pub(in crate::session) lanes: LaneValues,
     /// Of all layers.
-    pub(super) rows: Vec<LayerRows>,
+    pub(in crate::session) rows: Vec<LayerRows>,
 }
 
 impl SubmittedTokens {
@@ -120,7 +119,7 @@ struct Graphs {
 }
 
 /// How a session goes on that has submitted tokens.
-pub(super) enum Computed<'a> {
+pub(in crate::session) enum Computed<'a> {
     /// They were computed: logits `[tokens, n_vocab]`.
     Together(Result<Vec<f32>, EngineError>),
     /// It computes them itself, with its own graphs.
@@ -134,7 +133,7 @@ struct Ticket<'a> {
 }
 
 /// The right of a session to compute its tokens itself; dropping it lets others compute.
-pub(super) struct Alone<'a>(&'a Batch);
+pub(in crate::session) struct Alone<'a>(&'a Batch);
 
 impl Batch {
     /// Has these sessions compute their answers together from now on. Each computation goes through `gate`.
@@ -211,12 +210,12 @@ impl Batch {
     }
 
     /// A session begins to write an answer: its next tokens are waited for.
-    pub(super) fn begin(&self) {
+    pub(in crate::session) fn begin(&self) {
         self.lock().writing += 1;
     }
 
     /// A session's answer has ended.
-    pub(super) fn end(&self, session: u64) {
+    pub(in crate::session) fn end(&self, session: u64) {
         let mut state = self.lock();
         state.writing = state.writing.saturating_sub(1);
         // They hold on to the session's rows.
@@ -228,7 +227,7 @@ impl Batch {
     }
 
     /// Has the next tokens of a session's answer computed. Returns when they are, or when the session is to do it itself.
-    pub(super) fn submit(&self, tokens: impl FnOnce() -> SubmittedTokens) -> Computed<'_> {
+    pub(in crate::session) fn submit(&self, tokens: impl FnOnce() -> SubmittedTokens) -> Computed<'_> {
         let mut state = self.lock();
         if state.writing <= 1 && state.waiting.is_empty() && !state.is_computing {
             state.is_computing = true;
@@ -401,7 +400,7 @@ impl Drop for Ticket<'_> {
 
 impl Alone<'_> {
     /// Computes, when the gate allows it.
-    pub(super) fn compute<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+    pub(in crate::session) fn compute<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let (mut work, mut result) = (Some(work), None);
         (self.0.gate)(&mut || result = work.take().map(|work| work()));
         result
