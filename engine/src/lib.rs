@@ -74,7 +74,8 @@ pub mod saved {
 /// Where in the documents an answer comes from.
 pub mod sources {
     pub use crate::chat::sources::{
-        Evidence, NoSources, PromptBytes, Ranked, Ranking, Source, Sources, TextPlace, rank, sentences,
+        Evidence, NoSources, Passage, PromptBytes, Ranked, Ranking, Source, Sources, TextPlace, rank,
+        sentences,
     };
 }
 

@@ -55,6 +55,7 @@ pub(super) async fn props(State(shared): State<Arc<Shared>>) -> Answered {
         "total_slots": service.sessions(),
         "default_generation_settings": {"n_ctx": service.context()},
         "documents": service.documents().names(),
+        "sources": service.records_sources(),
         "build_info": concat!("longhand ", env!("CARGO_PKG_VERSION")),
     })))
 }

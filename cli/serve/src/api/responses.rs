@@ -12,7 +12,7 @@ use super::chat::thinks_with;
 use super::fields::{self, Fields};
 use super::openai::HARMLESS;
 use super::submit::{self, Conversation};
-use super::whole::{Whole, new_id, now, with};
+use super::whole::{Whole, new_id, now, sources, with};
 use super::{Answered, documents, tools};
 use crate::http::error::ApiError;
 use crate::http::stream::{self, Sent, Writer};
@@ -39,6 +39,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     let limit = fields.integer("max_output_tokens")?.map(|limit| usize::try_from(limit).unwrap_or(0));
     let wanted = Wanted::of(&mut fields)?;
     let documents = documents::of_request(service, &mut fields).await?;
+    let sources = documents::sources(service, &mut fields)?;
     let thinks = match fields.nested("reasoning")? {
         None => None,
         Some(mut reasoning) => {
@@ -55,7 +56,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
         Some(shape) => submit::shape(service, shape.clone(), "text.format").await?,
         None => None,
     };
-    let text = submit::render(service, Conversation { messages, documents, thinks, tools }).await?;
+    let text = submit::render(service, Conversation { messages, documents, thinks, tools, sources }).await?;
     let head = Head {
         id: new_id("resp_"),
         item: new_id("msg_"),
@@ -241,7 +242,7 @@ impl Head {
             "output_tokens_details": {"reasoning_tokens": answer.thinking},
             "total_tokens": self.prompt + answer.tokens,
         });
-        response
+        with(response, sources(answer))
     }
 
     pub(super) fn whole(&self, whole: &Whole) -> Value {

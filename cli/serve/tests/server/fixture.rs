@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhand::outline::{Begins, Outline};
 use longhand::saved::DocumentCache;
 use longhand::setup::another_session;
 use longhand::{Context, Model, ModelSource, Session, Setup, SetupOptions};
@@ -21,6 +22,8 @@ pub struct Fixture {
     pub context: usize,
     pub max_waiting: usize,
     pub document: String,
+    /// Whether it is recorded what answers look at.
+    pub sources: bool,
     pub cache: Option<DocumentCache>,
     pub options: ServerOptions,
 }
@@ -32,6 +35,7 @@ impl Default for Fixture {
             context: 1024,
             max_waiting: 64,
             document: String::new(),
+            sources: false,
             cache: None,
             options: ServerOptions { patience: Duration::from_secs(20), ..ServerOptions::default() },
         }
@@ -64,6 +68,7 @@ impl Fixture {
             context: Context::Tokens(self.context),
             sessions: self.sessions,
             threads: Some(1),
+            record_attention: self.sources,
             ..SetupOptions::default()
         };
         let setup = Setup::resolve(&model, &options, 0, &mut ()).expect("a setup");
@@ -72,7 +77,9 @@ impl Fixture {
             let another: Session = another_session(&sessions[0], 0).expect("another session");
             sessions.push(another);
         }
-        let documents = Documents::new(vec!["boat.txt".to_owned()], &self.document);
+        let mut outline = Outline::default();
+        outline.push(0, Begins::Document("boat.txt".to_owned()));
+        let documents = Documents::new(vec!["boat.txt".to_owned()], &self.document, outline);
         let options = ServiceOptions {
             name: "needle".to_owned(),
             documents: documents.into(),

@@ -5,3 +5,4 @@ mod client;
 mod fixture;
 mod refusals;
 mod several;
+mod sources;
