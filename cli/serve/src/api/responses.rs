@@ -34,6 +34,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
         messages[0].content += &format!("\n\n{}", second.content);
     }
     let definitions = fields.get("tools").filter(|tools| tools.is_array()).cloned();
+    let choice = fields.get("tool_choice").filter(|choice| !choice.is_null()).cloned();
     let tools = tools::of_responses(&mut fields)?;
     let is_stream = fields.take("stream")?.unwrap_or(false);
     let limit = fields.integer("max_output_tokens")?.map(|limit| usize::try_from(limit).unwrap_or(0));
@@ -68,6 +69,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
         limit,
         shape: shape.unwrap_or_else(|| json!({"type": "text"})),
         tools: definitions.unwrap_or_else(|| json!([])),
+        choice: choice.unwrap_or_else(|| "auto".into()),
         sampling: wanted.sampling.clone(),
     };
     let options = GenerateOptions { limit: limit.unwrap_or(usize::MAX), constraint, ..wanted.options };
@@ -169,6 +171,7 @@ pub(super) struct Head {
     /// As it was asked for.
     shape: Value,
     tools: Value,
+    choice: Value,
     sampling: SamplerOptions,
 }
 
@@ -186,6 +189,7 @@ impl Head {
             limit: None,
             shape: json!({"type": "text"}),
             tools: json!([]),
+            choice: "auto".into(),
             sampling: SamplerOptions::greedy(),
         }
     }
@@ -206,7 +210,7 @@ impl Head {
             "output": output,
             "error": null,
             "tools": self.tools,
-            "tool_choice": "auto",
+            "tool_choice": self.choice,
             "truncation": "disabled",
             "parallel_tool_calls": true,
             "text": {"format": self.shape},

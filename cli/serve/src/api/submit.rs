@@ -133,7 +133,7 @@ pub(super) async fn render(service: &Arc<Service>, conversation: Conversation) -
     let service = service.clone();
     in_background(move || {
         let Conversation { messages, documents, thinks, tools, sources } = conversation;
-        let tools::Wanted { tools, one_call } = tools;
+        let tools::Wanted { tools, one_call, choice } = tools;
         let mut format = service.format().clone();
         if messages.last().is_some_and(|last| last.role == "assistant") {
             let message =
@@ -147,6 +147,7 @@ pub(super) async fn render(service: &Arc<Service>, conversation: Conversation) -
             Some((false, Err(error))) if error.hint() == Some(Hint::OmitThinking) => {}
             Some((_, Err(error))) => return Err(ApiError { field: None, ..error.into() }),
         }
+        let mut forced = None;
         let reader = match tools {
             None => None,
             Some(tools) => {
@@ -156,13 +157,20 @@ pub(super) async fn render(service: &Arc<Service>, conversation: Conversation) -
                 let (written, controls) = service.tool_format()?.cloned().ok_or_else(|| {
                     ApiError::field("tools", "tools: how this model calls functions is not known here")
                 })?;
-                Some(CallReader { format: written, controls, tools, one_call })
+                forced = tools::force(&format, &tools, &choice, one_call)?;
+                let constraint = forced.as_ref().map(|(_, constraint)| constraint.clone());
+                Some(CallReader { format: written, controls, tools, one_call, constraint })
             }
         };
-        let rendered = service.render(&format, &documents, &messages)?;
-        check_length(&service, rendered.tokens.len())?;
+        let mut rendered = service.render(&format, &documents, &messages)?;
         let stops = format.template().stop_strings().iter().map(|stop| (*stop).to_owned()).collect();
-        let opening = begun_thinking(&rendered.tokens, format.tokenizer()).opening;
+        let mut opening = begun_thinking(&rendered.tokens, format.tokenizer()).opening;
+        if let Some((begun, _)) = forced {
+            let tokens = format.tokenizer().encode_prompt(&begun, &[], false);
+            rendered.tokens.extend(tokens.map_err(|error| ApiError::field("tool_choice", error.to_string()))?);
+            opening += &begun;
+        }
+        check_length(&service, rendered.tokens.len())?;
         let sources = sources.then(|| SourceSearch::new(documents, &messages));
         let Rendered { tokens, documents, names } = rendered;
         Ok(Text { tokens, documents, names, opening, has_thinking: true, calls: reader, stops, sources })
@@ -272,6 +280,7 @@ pub(super) fn submit(service: &Arc<Service>, mut text: Text, mut wanted: Wanted)
                 "tools: an answer of a given shape can call no functions; leave one of them out",
             ));
         }
+        wanted.options.constraint.clone_from(&calls.constraint);
         wanted.options.shown_controls.clone_from(&calls.controls);
     }
     let request = Request { stop: stop.clone(), text, wanted };

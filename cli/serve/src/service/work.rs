@@ -8,8 +8,8 @@ use longhand::saved::DocumentCache;
 use longhand::text::{Split, ThinkingStream};
 use longhand::tools::{ToolCall, ToolFormat, ToolPiece, ToolStream, Tools};
 use longhand::{
-    EngineError, GenerateOptions, Generated, InterruptFlag, Progress, Sampler, SamplerOptions, Session, Stop,
-    TokenLogProbs, generate_with,
+    Constraint, EngineError, GenerateOptions, Generated, InterruptFlag, Progress, Sampler, SamplerOptions,
+    Session, Stop, TokenLogProbs, generate_with,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -64,6 +64,8 @@ pub(crate) struct CallReader {
     pub tools: Tools,
     /// Whether an answer ends with its first call.
     pub one_call: bool,
+    /// The shape of an answer that must be a call.
+    pub constraint: Option<Constraint>,
 }
 
 impl Request {

@@ -8,6 +8,9 @@ use longhand::outline::{Begins, Outline};
 use longhand::saved::DocumentCache;
 use longhand::setup::another_session;
 use longhand::{Context, Model, ModelSource, Session, Setup, SetupOptions};
+use models::embedded;
+use models::gguf::GgufFile;
+use models::gguf::write::{GgufWriter, MetaValue};
 use serde_json::{Value, json};
 use serve::{Address, Documents, Server, ServerOptions, Service, ServiceOptions};
 
@@ -22,6 +25,9 @@ pub struct Fixture {
     pub context: usize,
     pub max_waiting: usize,
     pub document: String,
+    /// The chat template; without one the model is the embedded one. With one all of its weights are zero, so that it writes
+    /// what it is made to write.
+    pub template: Option<String>,
     /// Whether it is recorded what answers look at.
     pub sources: bool,
     pub cache: Option<DocumentCache>,
@@ -35,6 +41,7 @@ impl Default for Fixture {
             context: 1024,
             max_waiting: 64,
             document: String::new(),
+            template: None,
             sources: false,
             cache: None,
             options: ServerOptions { patience: Duration::from_secs(20), ..ServerOptions::default() },
@@ -63,7 +70,9 @@ impl Fixture {
     }
 
     pub fn service(&self) -> Arc<Service> {
-        let model = Model::open(ModelSource::Embedded).expect("the embedded model");
+        let source =
+            self.template.as_ref().map(|template| ModelSource::Bytes(with_template(template).into()));
+        let model = Model::open(source.unwrap_or(ModelSource::Embedded)).expect("a model");
         let options = SetupOptions {
             context: Context::Tokens(self.context),
             sessions: self.sessions,
@@ -133,6 +142,18 @@ impl Drop for Running {
             server.stop(Duration::from_secs(20));
         }
     }
+}
+
+/// The embedded model with another chat template, without its weights.
+fn with_template(template: &str) -> Vec<u8> {
+    let needle = GgufFile::from_bytes(embedded::needle()).expect("the embedded model");
+    let mut writer = GgufWriter::new();
+    for (key, value) in needle.metadata() {
+        writer.set(key, MetaValue::from(value));
+    }
+    needle.tensors().iter().for_each(|tensor| _ = writer.tensor(&tensor.name, &tensor.dims, tensor.ty));
+    writer.set("tokenizer.chat_template", template);
+    writer.to_bytes_zeroed().expect("a file in memory")
 }
 
 /// A question to which the embedded model always gives the same answer.

@@ -1,6 +1,7 @@
 //! A server with the embedded model, asked over the loopback.
 
 mod answers;
+mod calls;
 mod client;
 mod fixture;
 mod refusals;
