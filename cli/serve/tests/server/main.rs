@@ -3,6 +3,7 @@
 mod answers;
 mod calls;
 mod client;
+mod description;
 mod fixture;
 mod refusals;
 mod several;
