@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Fuzzes readers of documents for so many seconds of CPU time each, and prints a line of a table for each.
+"""Fuzzes readers of untrusted data for so many seconds of CPU time each, and prints a line of a table for each.
 
     scripts/fuzz.py 1800 formats office
 
-Builds the targets of cli/documents/fuzz with the compiler that is installed, without sanitizers: the code is safe Rust, and its
-panics, hangs and memory are seen without them. The corpus is in cli/documents/fuzz/corpus/TARGET, which begins with the seeds.
-The fuzzer stops at a finding and leaves the input in the corpus folder's parent.
+Builds the crates fuzz/ that have the targets with the compiler that is installed, without sanitizers: the code is safe Rust, and
+its panics, hangs and memory are seen without them. The corpus is in fuzz/corpus/TARGET, which begins with the seeds. The fuzzer
+stops at a finding and leaves the input in the corpus folder's parent.
 """
 
 import argparse
@@ -16,7 +16,8 @@ import subprocess
 import zipfile
 from pathlib import Path
 
-FUZZ = Path(__file__).resolve().parent.parent / "cli/documents/fuzz"
+ROOT = Path(__file__).resolve().parent.parent
+CRATES = [ROOT / crate / "fuzz" for crate in ["models", "engine", "cli/documents", "cli/serve"]]
 PASSES = [
     "--cfg fuzzing",
     "-Cpasses=sancov-module",
@@ -34,17 +35,27 @@ def main():
     parser.add_argument("seconds", type=int, help="CPU time for each target")
     parser.add_argument("target", nargs="+")
     arguments = parser.parse_args()
-    built = build()
+    crates = {target: crate_of(target) for target in arguments.target}
+    built = {crate: build(crate) for crate in dict.fromkeys(crates.values())}
     print("| target | CPU seconds | inputs | edges before | edges after | findings |")
     print("|---|---:|---:|---:|---:|---:|", flush=True)
-    for target in arguments.target:
-        print(fuzz(built / target, arguments.seconds), flush=True)
+    for target, crate in crates.items():
+        print(fuzz(crate, built[crate] / target, arguments.seconds), flush=True)
 
 
-def build():
-    """Compiles all targets, and returns their folder."""
-    target = Path(os.environ.get("CARGO_TARGET_DIR", FUZZ / "target")).absolute()
-    version = subprocess.run(["rustc", "-vV"], cwd=FUZZ, check=True, stdout=subprocess.PIPE, text=True).stdout
+def crate_of(target):
+    """The crate that has a target."""
+    for crate in CRATES:
+        if (crate / "fuzz_targets" / f"{target}.rs").exists():
+            return crate
+    known = sorted(path.stem for crate in CRATES for path in crate.glob("fuzz_targets/*.rs"))
+    raise SystemExit(f"there is no target {target}; targets are {', '.join(known)}")
+
+
+def build(crate):
+    """Compiles all targets of a crate, and returns their folder."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", crate / "target")).absolute()
+    version = subprocess.run(["rustc", "-vV"], cwd=crate, check=True, stdout=subprocess.PIPE, text=True).stdout
     system = re.search(r"^host: (.+)$", version, re.MULTILINE)[1]
     environment = os.environ | {
         "CARGO_TARGET_DIR": str(target),
@@ -53,14 +64,14 @@ def build():
         "CARGO_PROFILE_RELEASE_OPT_LEVEL": "1",  # compiles fast, runs fast enough
     }
     command = ["cargo", "build", "--release", "--bins", "--target", system]
-    subprocess.run(command, cwd=FUZZ, env=environment, check=True)
+    subprocess.run(command, cwd=crate, env=environment, check=True)
     return target / system / "release"
 
 
-def fuzz(target, seconds):
+def fuzz(crate, target, seconds):
     """Runs a target until it has used its time, or finds something. A line of the table."""
-    corpus = FUZZ / "corpus" / target.name
-    seeds = FUZZ / "seeds" / f"{target.name}.zip"
+    corpus = crate / "corpus" / target.name
+    seeds = crate / "seeds" / f"{target.name}.zip"
     if not corpus.exists():
         corpus.mkdir(parents=True)
         if seeds.exists():

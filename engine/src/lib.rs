@@ -74,7 +74,8 @@ pub mod saved {
 /// Where in the documents an answer comes from.
 pub mod sources {
     pub use crate::chat::sources::{
-        Evidence, NoSources, PromptBytes, Ranked, Ranking, Source, Sources, TextPlace, rank, sentences,
+        Evidence, NoSources, Passage, PromptBytes, Ranked, Ranking, Source, Sources, TextPlace, rank,
+        sentences,
     };
 }
 
@@ -83,7 +84,7 @@ pub mod sources {
 /// [`ChatFormat::with_tools`] writes functions into prompts. [`ChatFormat::tool_format`] knows how the model calls them, and a
 /// [`ToolStream`](tools::ToolStream) tells the calls from an answer's text.
 pub mod tools {
-    pub use models::chat::{ToolCall, ToolFormat, ToolPiece, ToolStream, Tools, ToolsError};
+    pub use models::chat::{ForcedCall, ToolCall, ToolFormat, ToolPiece, ToolStream, Tools, ToolsError};
 }
 
 /// How much work it is to read a text, and how fast that is done.

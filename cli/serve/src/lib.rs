@@ -15,6 +15,8 @@ use std::hash::{BuildHasher as _, RandomState};
 mod api;
 mod http;
 mod service;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use http::{Address, Keys, Server, ServerError, ServerOptions};
 pub use service::{Documents, Service, ServiceError, ServiceOptions};

@@ -6,7 +6,8 @@ use clap::{Args, ValueEnum};
 #[derive(Clone, Copy, Debug, Args)]
 pub struct SourcesArgs {
     /// Find out where in the documents each answer comes from: what the model looked at while it wrote. `ask --sources`
-    /// prints the sentences on stderr; `chat` shows their pages below each answer, unless it is off, and --json has them
+    /// prints the sentences on stderr; `chat` shows their pages below each answer, unless it is off, and --json has them.
+    /// `serve --sources` tells them where a request has "sources": true, and needs memory for it in each conversation
     #[arg(
         long,
         value_enum,

@@ -1,8 +1,8 @@
 //! Where in the documents an answer comes from, in words: documents, pages, sections and sentences.
 
-use longhand::outline::{Begins, Location, Mark, Outline};
+use longhand::outline::{Location, Outline};
 use longhand::saved::SavedChat;
-use longhand::sources::{Source, Sources};
+use longhand::sources::{Passage, Sources};
 use longhand::text::is_terminal_control;
 use longhand::{Chat, EngineError};
 use serde_json::{Value, json};
@@ -21,23 +21,9 @@ const MAX_TEXT: usize = 400;
 #[derive(Clone, Debug, Default)]
 pub struct AnswerSources {
     /// The best first.
-    pub found: Vec<AnswerSource>,
+    pub found: Vec<Passage>,
     /// Why there are none.
     pub missing: Option<String>,
-}
-
-/// A sentence of a document that an answer comes from.
-#[derive(Clone, Debug)]
-pub struct AnswerSource {
-    /// The text of the conversation that has it: see [`longhand::sources::Source`].
-    pub part: usize,
-    /// Its bytes there.
-    pub range: std::ops::Range<usize>,
-    document: Option<String>,
-    page: Option<usize>,
-    section: Option<String>,
-    text: String,
-    weight: f32,
 }
 
 impl AnswerSources {
@@ -69,21 +55,7 @@ impl AnswerSources {
 
     /// Sources among these texts and their outlines.
     fn new(sources: &Sources, texts: &[&str], outlines: &[&Outline]) -> AnswerSources {
-        let found = sources.found.iter().map(|source| {
-            let text = texts.get(source.part).copied().unwrap_or_default();
-            let outline = outlines.get(source.part);
-            let location =
-                outline.map(|outline| outline.location(text, source.range.start)).unwrap_or_default();
-            AnswerSource {
-                part: source.part,
-                document: location.document.map(|name| named(name, outlines, source)),
-                page: location.page,
-                section: location.section.map(str::to_owned),
-                text: text.get(source.range.clone()).unwrap_or_default().to_owned(),
-                range: source.range.clone(),
-                weight: source.weight,
-            }
-        });
+        let found = sources.found.iter().map(|source| Passage::new(source, texts, outlines));
         AnswerSources { found: found.collect(), missing: sources.missing.map(|why| why.to_string()) }
     }
 
@@ -118,7 +90,7 @@ impl AnswerSources {
             groups.into_iter().map(group).filter(|group| !group.is_empty()).collect::<Vec<_>>().join("; ");
         match line.is_empty() {
             // Of texts of which nothing is known.
-            true => Some(format!("from: \u{201c}{}\u{201d}", first.shown())),
+            true => Some(format!("from: \u{201c}{}\u{201d}", shown(first))),
             false => Some(format!("from: {line}")),
         }
     }
@@ -128,71 +100,38 @@ impl AnswerSources {
         if let Some(why) = &self.missing {
             return format!("{why}\n");
         }
-        let source = |(i, source): (usize, &AnswerSource)| {
+        let source = |(i, source): (usize, &Passage)| {
             let location = source.location().to_string();
             let gap = if location.is_empty() { "" } else { " " };
             let percent = (source.weight * 100.0).round();
-            format!("{}. {location}{gap}({percent} %)\n   {}\n", i + 1, source.shown())
+            format!("{}. {location}{gap}({percent} %)\n   {}\n", i + 1, shown(source))
         };
         self.found.iter().enumerate().map(source).collect()
     }
 
     /// The sources as JSON.
     pub fn json(&self) -> Value {
-        let object = |source: &AnswerSource| {
-            json!({
-                "document": source.document,
-                "page": source.page,
-                "section": source.section,
-                "start": source.range.start,
-                "end": source.range.end,
-                "text": source.text,
-                "weight": (f64::from(source.weight) * 1e4).round() / 1e4,
-            })
-        };
-        self.found.iter().map(object).collect()
+        json!(self.found)
     }
 
     /// The sources as items of a list in Markdown.
     pub fn markdown(&self) -> String {
-        let item = |source: &AnswerSource| {
+        let item = |source: &Passage| {
             let location = one_line(&source.location().to_string(), MAX_TEXT);
             let colon = if location.is_empty() { "" } else { ": " };
-            format!("- {location}{colon}{}\n", source.shown())
+            format!("- {location}{colon}{}\n", shown(source))
         };
         self.found.iter().map(item).collect()
     }
-}
-
-/// The name of the document that has a source. Of several documents with the same name it also says which one, in the order
-/// in which they were given.
-fn named(name: &str, outlines: &[&Outline], source: &Source) -> String {
-    let of_part = |(part, outline): (usize, &&Outline)| {
-        let is_named = |Mark(start, begins): &Mark| match begins {
-            Begins::Document(other) if other == name => Some((part, *start)),
-            _ => None,
-        };
-        outline.marks().iter().filter_map(is_named).collect::<Vec<_>>()
-    };
-    let alike: Vec<(usize, usize)> = outlines.iter().enumerate().flat_map(of_part).collect();
-    let number = alike.iter().filter(|start| **start <= (source.part, source.range.start)).count();
-    if alike.len() > 1 { format!("{name} ({number} of {})", alike.len()) } else { name.to_owned() }
 }
 
 fn source_is_page(parts: &[String]) -> bool {
     parts.first().is_some_and(|part| part.starts_with("p. "))
 }
 
-impl AnswerSource {
-    /// Where it stands.
-    pub fn location(&self) -> Location<'_> {
-        Location { document: self.document.as_deref(), page: self.page, section: self.section.as_deref() }
-    }
-
-    /// The sentence in one line, not too long.
-    fn shown(&self) -> String {
-        one_line(&self.text, MAX_TEXT)
-    }
+/// The sentence in one line, not too long.
+fn shown(source: &Passage) -> String {
+    one_line(&source.text, MAX_TEXT)
 }
 
 /// A text in one line of at most so many characters, without control characters and those that turn what follows around: it
@@ -210,8 +149,8 @@ pub fn one_line(text: &str, max: usize) -> String {
 mod tests {
     use super::*;
 
-    fn source(document: &str, page: Option<usize>, section: Option<&str>, weight: f32) -> AnswerSource {
-        AnswerSource {
+    fn source(document: &str, page: Option<usize>, section: Option<&str>, weight: f32) -> Passage {
+        Passage {
             part: 0,
             range: 0..1,
             document: Some(document.to_owned()).filter(|document| !document.is_empty()),
@@ -233,7 +172,7 @@ mod tests {
 
     #[test]
     fn the_line_names_pages_and_sections_once() {
-        let line = |found: Vec<AnswerSource>| AnswerSources { found, missing: None }.line();
+        let line = |found: Vec<Passage>| AnswerSources { found, missing: None }.line();
         let page = |page, weight| source("a.pdf", Some(page), None, weight);
         assert_eq!(
             line(vec![page(12, 0.5), page(31, 0.3), page(12, 0.2)]).as_deref(),

@@ -57,6 +57,21 @@ fn a_server_answers_about_its_documents_and_ends_in_order() {
 }
 
 #[test]
+fn a_server_tells_sources_where_it_records_them() {
+    let document = scratch("serve-sources").join("boat.md");
+    let text = "# Boats\n\nThe boat was old.\n\n# Numbers\n\nMary's favorite number is 34251.\n";
+    std::fs::write(&document, text).expect("a document");
+    let document = document.display().to_string();
+    let question = r#"{"messages": [{"role": "user", "content": "What is Mary's favorite number?"}], "temperature": 0, "sources": true}"#;
+    let (_server, address) = server(&["-f", &document, "--sources", "-c", "1k"]);
+    let response = ask(&address, "", "/v1/chat/completions", question);
+    assert!(response.contains(r#""document":"boat.md","page":null,"section":"Numbers""#), "{response}");
+    let (_server, address) = server(&["-f", &document, "-c", "1k"]);
+    let response = ask(&address, "", "/v1/chat/completions", question);
+    assert!(response.starts_with("HTTP/1.1 400") && response.contains("--sources"), "{response}");
+}
+
+#[test]
 fn a_server_that_others_reach_needs_a_key() {
     longhand(&["serve", "--host", "0.0.0.0", "--port", "0"]).assert_failed(1, "the server has no key");
     let keys = scratch("serve-keys").join("keys.txt");

@@ -35,40 +35,53 @@ pub(super) fn slab<S: Simd>(
     codes: &mut [[u8; SLAB]; ROWS],
     slab: &mut Slab,
 ) {
-    let ty = product.ty;
-    let blocks = SLAB.min(product.n_in - first) / ty.block_elements();
-    for row in Loop(0, ROWS) {
-        let (mut scales, mut minima) = ([0.0; SLAB / 16], [0.0; SLAB / 32]);
-        if rows[0] + row < rows[1] {
-            let start =
-                (rows[0] + row) * product.row_bytes() + first / ty.block_elements() * ty.block_bytes();
-            let bytes = &product.rows[start..start + blocks * ty.block_bytes()];
-            let to = &mut codes[row];
-            // SAFETY: the instruction set is the caller's.
-            unsafe {
-                match ty {
-                    WeightType::Q4_0 | WeightType::Iq4Nl => q4::<S, 2>(bytes, to, &mut scales, &mut minima),
-                    WeightType::Q4_1 => q4::<S, 4>(bytes, to, &mut scales, &mut minima),
-                    WeightType::Q5_0 => q5::<S, 2>(bytes, to, &mut scales, &mut minima),
-                    WeightType::Q5_1 => q5::<S, 4>(bytes, to, &mut scales, &mut minima),
-                    WeightType::Q8_0 => q8_0::<S>(bytes, to, &mut scales),
-                    WeightType::Q4K => q4_k::<S>(bytes, to, &mut scales, &mut minima),
-                    WeightType::Q5K => q5_k::<S>(bytes, to, &mut scales, &mut minima),
-                    WeightType::Q6K => q6_k::<S>(bytes, to, &mut scales),
-                    WeightType::Iq4Xs => iq4_xs::<S>(bytes, to, &mut scales),
-                }
-            }
-        }
-        let groups = SLAB / ty.format().group;
+    let format = product.ty.format();
+    for number in Loop(0, ROWS) {
+        let (scales, minima) = match rows[0] + number < rows[1] {
+            true => row::<S>(product, rows[0] + number, first, &mut codes[number]),
+            false => ([0.0; SLAB / 16], [0.0; SLAB / 16]),
+        };
+        let groups = SLAB / format.group;
         for g in Loop(0, groups) {
-            slab.scales[g][row] = scales[g];
+            slab.scales[g][number] = scales[g];
         }
-        if ty.format().minima {
+        if format.minima {
             for g in Loop(0, groups) {
-                slab.minima[g][row] = minima[g];
+                slab.minima[g][number] = minima[g];
             }
         }
     }
+}
+
+/// Unpacks the elements from `first` on of a row, one slab or what is left, to `codes`. Returns the scales and minima of
+/// their groups: zeros for what is not there.
+#[inline(always)]
+fn row<S: Simd>(
+    product: &Product,
+    row: usize,
+    first: usize,
+    to: &mut [u8; SLAB],
+) -> ([f32; SLAB / 16], [f32; SLAB / 16]) {
+    let ty = product.ty;
+    let blocks = SLAB.min(product.n_in - first) / ty.block_elements();
+    let (mut scales, mut minima) = ([0.0; SLAB / 16], [0.0; SLAB / 16]);
+    let start = row * product.row_bytes() + first / ty.block_elements() * ty.block_bytes();
+    let bytes = &product.rows[start..start + blocks * ty.block_bytes()];
+    // SAFETY: the instruction set is the caller's.
+    unsafe {
+        match ty {
+            WeightType::Q4_0 | WeightType::Iq4Nl => q4::<S, 2>(bytes, to, &mut scales, &mut minima),
+            WeightType::Q4_1 => q4::<S, 4>(bytes, to, &mut scales, &mut minima),
+            WeightType::Q5_0 => q5::<S, 2>(bytes, to, &mut scales, &mut minima),
+            WeightType::Q5_1 => q5::<S, 4>(bytes, to, &mut scales, &mut minima),
+            WeightType::Q8_0 => q8_0::<S>(bytes, to, &mut scales),
+            WeightType::Q4K => q4_k::<S>(bytes, to, &mut scales, &mut minima),
+            WeightType::Q5K => q5_k::<S>(bytes, to, &mut scales, &mut minima),
+            WeightType::Q6K => q6_k::<S>(bytes, to, &mut scales),
+            WeightType::Iq4Xs => iq4_xs::<S>(bytes, to, &mut scales),
+        }
+    }
+    (scales, minima)
 }
 
 /// The f16 at the start of the bytes.
@@ -79,26 +92,38 @@ unsafe fn half<S: Simd>(bytes: &[u8]) -> f32 {
     unsafe { S::first(S::splat_f16(bytes.as_ptr())) }
 }
 
+/// Eight bytes. The compiler does not always make vectors of a loop over bytes here, which was several times as slow.
+#[inline(always)]
+fn word(bytes: &[u8], number: usize) -> u64 {
+    u64::from_le_bytes(bytes[8 * number..][..8].try_into().expect("eight bytes"))
+}
+
+#[inline(always)]
+fn set_word(bytes: &mut [u8], number: usize, word: u64) {
+    bytes[8 * number..][..8].copy_from_slice(&word.to_le_bytes());
+}
+
+/// This byte, eight times.
+const fn bytes_of(byte: u8) -> u64 {
+    u64::from_le_bytes([byte; 8])
+}
+
 /// Low nibbles of N bytes, then high nibbles.
 #[inline(always)]
 fn nibbles<const N: usize>(from: &[u8], to: &mut [u8]) {
     let from: &[u8; N] = from[..N].try_into().expect("N bytes");
     let (low, high) = to[..2 * N].split_at_mut(N);
-    for i in Loop(0, N) {
-        low[i] = from[i] & 15;
-        high[i] = from[i] >> 4;
+    for i in Loop(0, N / 8) {
+        set_word(low, i, word(from, i) & bytes_of(15));
+        set_word(high, i, word(from, i) >> 4 & bytes_of(15));
     }
 }
 
-/// Adds the bits MASK of 32 bytes, from bit `shift` on, to as many codes of four bits. It takes eight bytes at a time.
-/// The compiler does not always make vectors of a loop over bytes here, which was several times as slow.
+/// Adds the bits MASK of 32 bytes, from bit `shift` on, to as many codes of four bits.
 #[inline(always)]
 fn high_bits<const MASK: u8>(from: &[u8; 32], shift: usize, to: &mut [u8]) {
-    let mask = u64::from_le_bytes([MASK; 8]);
     for i in Loop(0, 4) {
-        let word = |bytes: &[u8]| u64::from_le_bytes(bytes[8 * i..][..8].try_into().expect("eight bytes"));
-        let codes = word(to) | (word(from) >> shift & mask) << 4;
-        to[8 * i..][..8].copy_from_slice(&codes.to_le_bytes());
+        set_word(to, i, word(to, i) | (word(from, i) >> shift & bytes_of(MASK)) << 4);
     }
 }
 
@@ -119,7 +144,7 @@ unsafe fn q4<S: Simd, const HEAD: usize>(
     bytes: &[u8],
     to: &mut [u8; SLAB],
     scales: &mut [f32; SLAB / 16],
-    minima: &mut [f32; SLAB / 32],
+    minima: &mut [f32; SLAB / 16],
 ) {
     let size = HEAD + 16;
     for b in Loop(0, bytes.len() / size) {
@@ -135,7 +160,7 @@ unsafe fn q5<S: Simd, const HEAD: usize>(
     bytes: &[u8],
     to: &mut [u8; SLAB],
     scales: &mut [f32; SLAB / 16],
-    minima: &mut [f32; SLAB / 32],
+    minima: &mut [f32; SLAB / 16],
 ) {
     let size = HEAD + 20;
     for b in Loop(0, bytes.len() / size) {
@@ -144,9 +169,12 @@ unsafe fn q5<S: Simd, const HEAD: usize>(
         unsafe { head::<S, HEAD>(block, &mut scales[b], &mut minima[b]) };
         let to = &mut to[b * 32..][..32];
         nibbles::<16>(&block[HEAD + 4..], to);
-        // Bit i of the word belongs to element i: each of the four bytes has those of eight elements.
-        for i in Loop(0, 32) {
-            to[i] |= (block[HEAD + i / 8] >> (i % 8) & 1) << 4;
+        // Bit i of the word belongs to element i: each of the four bytes has those of eight elements. Byte j of the product has
+        // the bits from j on, of which the lowest counts.
+        for i in Loop(0, 4) {
+            let bits = u64::from(block[HEAD + i]);
+            let spread = (bits & 0x7f) * 0x0002_0408_1020_4081 & bytes_of(1) | bits >> 7 << 56;
+            set_word(to, i, word(to, i) | spread << 4);
         }
     }
 }
@@ -158,28 +186,41 @@ unsafe fn q8_0<S: Simd>(bytes: &[u8], to: &mut [u8; SLAB], scales: &mut [f32; SL
         // SAFETY: the caller's promise.
         scales[b] = unsafe { half::<S>(block) };
         let to: &mut [u8; 32] = (&mut to[b * 32..][..32]).try_into().expect("32 codes");
-        for i in Loop(0, 32) {
-            to[i] = block[2 + i] ^ 128; // plus 128
+        for i in Loop(0, 4) {
+            set_word(to, i, word(&block[2..], i) ^ bytes_of(128)); // plus 128
+        }
+    }
+}
+
+/// `factor` times each of these numbers.
+#[inline(always)]
+unsafe fn scaled<S: Simd, const N: usize>(numbers: &[u8; 16], factor: f32, to: &mut [f32; SLAB / 16]) {
+    // SAFETY: the caller's promise; there are 16 numbers and 16 results.
+    unsafe {
+        for at in (0..N).step_by(S::LANES) {
+            let number = S::load_i8(numbers.as_ptr().add(at));
+            S::store(to.as_mut_ptr().add(at), S::mul(number, S::splat(factor)));
         }
     }
 }
 
 /// The scales and minima of Q4_K and Q5_K: 8 of each, 6 bits wide, in 12 bytes.
 #[inline(always)]
-unsafe fn k_scales<S: Simd>(block: &[u8], scales: &mut [f32; SLAB / 16], minima: &mut [f32; SLAB / 32]) {
+unsafe fn k_scales<S: Simd>(block: &[u8], scales: &mut [f32; SLAB / 16], minima: &mut [f32; SLAB / 16]) {
+    /// The low and the high two bits of a six-bit number's upper half.
+    const LOW: u32 = u32::from_le_bytes([15; 4]);
+    const HIGH: u32 = u32::from_le_bytes([0x30; 4]);
+    let packed = |i: usize| u32::from_le_bytes(block[4 + 4 * i..][..4].try_into().expect("four bytes"));
+    let [a, b, c] = [packed(0), packed(1), packed(2)];
+    let (mut six, mut six_min) = ([0; 16], [0; 16]);
+    six[..4].copy_from_slice(&(a & (LOW | HIGH)).to_le_bytes());
+    six[4..8].copy_from_slice(&(c & LOW | a >> 2 & HIGH).to_le_bytes());
+    six_min[..4].copy_from_slice(&(b & (LOW | HIGH)).to_le_bytes());
+    six_min[4..8].copy_from_slice(&(c >> 4 & LOW | b >> 2 & HIGH).to_le_bytes());
     // SAFETY: the caller's promise.
-    let (d, min) = unsafe { (half::<S>(block), half::<S>(&block[2..])) };
-    let packed: &[u8; 12] = block[4..][..12].try_into().expect("12 bytes");
-    let (mut six, mut six_min) = ([0u8; 8], [0u8; 8]);
-    for i in Loop(0, 4) {
-        six[i] = packed[i] & 63;
-        six_min[i] = packed[4 + i] & 63;
-        six[4 + i] = packed[8 + i] & 15 | packed[i] >> 6 << 4;
-        six_min[4 + i] = packed[8 + i] >> 4 | packed[4 + i] >> 6 << 4;
-    }
-    for i in Loop(0, 8) {
-        scales[i] = d * f32::from(six[i]);
-        minima[i] = -min * f32::from(six_min[i]);
+    unsafe {
+        scaled::<S, 8>(&six, half::<S>(block), scales);
+        scaled::<S, 8>(&six_min, -half::<S>(&block[2..]), minima);
     }
 }
 
@@ -188,7 +229,7 @@ unsafe fn q4_k<S: Simd>(
     block: &[u8],
     to: &mut [u8; SLAB],
     scales: &mut [f32; SLAB / 16],
-    minima: &mut [f32; SLAB / 32],
+    minima: &mut [f32; SLAB / 16],
 ) {
     // SAFETY: the caller's promise.
     unsafe { k_scales::<S>(block, scales, minima) };
@@ -202,7 +243,7 @@ unsafe fn q5_k<S: Simd>(
     block: &[u8],
     to: &mut [u8; SLAB],
     scales: &mut [f32; SLAB / 16],
-    minima: &mut [f32; SLAB / 32],
+    minima: &mut [f32; SLAB / 16],
 ) {
     // SAFETY: the caller's promise.
     unsafe { k_scales::<S>(block, scales, minima) };
@@ -218,11 +259,9 @@ unsafe fn q5_k<S: Simd>(
 
 #[inline(always)]
 unsafe fn q6_k<S: Simd>(block: &[u8], to: &mut [u8; SLAB], scales: &mut [f32; SLAB / 16]) {
+    let of_groups: &[u8; 16] = block[192..][..16].try_into().expect("16 scales");
     // SAFETY: the caller's promise.
-    let d = unsafe { half::<S>(&block[208..]) };
-    for g in Loop(0, 16) {
-        scales[g] = d * f32::from(block[192 + g].cast_signed());
-    }
+    unsafe { scaled::<S, 16>(of_groups, half::<S>(&block[208..]), scales) };
     for part in Loop(0, 2) {
         let to = &mut to[128 * part..][..128];
         nibbles::<64>(&block[64 * part..], to);

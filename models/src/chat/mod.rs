@@ -35,7 +35,7 @@ pub use self::thinking::{
     THINKING_BEGINS, THINKING_ENDS, THINKING_MARKS, ThinkingMarks, ThinkingParts, headers, may_think,
     thinking_parts, without_header,
 };
-pub use self::tools::{ToolFormat, ToolPiece, ToolStream, Tools, ToolsError, overlap};
+pub use self::tools::{ForcedCall, ToolFormat, ToolPiece, ToolStream, Tools, ToolsError, overlap};
 use crate::gguf::{GgufFile, Value};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 

@@ -2,8 +2,8 @@
 //! Released templates are compared in `src/chat/released.rs`.
 
 use models::chat::{
-    ChatError, ChatTemplate, Message, NextTurn, ToolCall, ToolFormat, ToolPiece, ToolStream, Tools,
-    ToolsError,
+    ChatError, ChatTemplate, ForcedCall, Message, NextTurn, ToolCall, ToolFormat, ToolPiece, ToolStream,
+    Tools, ToolsError,
 };
 use models::embedded;
 use models::gguf::GgufFile;
@@ -221,6 +221,77 @@ fn what_a_template_writes_is_read_back() {
             assert_eq!(read(&format, [answer]), want, "{name}");
         }
     }
+}
+
+/// JSON that is valid by the schema of a forced call of `find`.
+fn forced_json(schema: &Value) -> Value {
+    if let Some(option) = schema["anyOf"].get(0) {
+        return forced_json(option);
+    }
+    if schema["type"] == "array" {
+        return json!([forced_json(&schema["items"])]);
+    }
+    let arguments: Value = serde_json::from_str(FIND.1).expect("JSON");
+    match schema["properties"]["name"]["const"].as_str() {
+        None => arguments,
+        Some(name) => {
+            let key = schema["required"][1].as_str().expect("the key of the arguments");
+            json!({"name": name, key: arguments})
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_begins_as_a_forced_call_is_read_as_one() {
+    for (name, _, _) in families() {
+        let (_, format) = format_of(name);
+        let has_choice = ["hermes", "llama", "mistral"].contains(&name);
+        let can_be_forced = !["coder", "glm", "gemma"].contains(&name);
+        assert_eq!(format.forced(&tools(), None, false).is_some(), has_choice, "{name}");
+        assert_eq!(format.forced(&tools(), Some("find"), false).is_some(), can_be_forced, "{name}");
+        assert_eq!(format.forced(&tools(), Some("rob"), false), None, "{name}");
+        for function in [None, Some("find")] {
+            let Some(ForcedCall { opening, schema }) = format.forced(&tools(), function, true) else {
+                continue;
+            };
+            let answer = opening + &forced_json(&schema).to_string();
+            assert_eq!(read(&format, [answer.as_str()]), found(&[FIND]), "{name}: {answer}");
+        }
+    }
+    // Each call has a number of its own.
+    let later = format_of("mistral, later").1;
+    let opening = || later.forced(&tools(), Some("stop"), false).expect("a call").opening;
+    assert_ne!(opening(), opening());
+    let several = |one_call| format_of("mistral").1.forced(&tools(), None, one_call).expect("a call").schema;
+    assert_eq!((&several(false)["maxItems"], &several(true)["maxItems"]), (&Value::Null, &json!(1)));
+}
+
+#[test]
+fn references_of_parameters_are_right_within_the_schema_of_a_call() {
+    let parameters = json!({
+        "properties": {"where": {"$ref": "#/$defs/place"}, "$ref": {"const": {"$ref": "#/x"}}, "self": {"$ref": "#"}},
+        "$defs": {"place": {"type": "string"}},
+    });
+    let function =
+        |name: &str| json!({"type": "function", "function": {"name": name, "parameters": parameters}});
+    let tools = Tools::new(vec![function("find"), function("stop")]).expect("tools");
+    let check = |family: &str, named: Option<&str>, place: &str| {
+        let schema = format_of(family).1.forced(&tools, named, false).expect("a call").schema;
+        let arguments = schema.pointer(place.trim_start_matches('#')).expect("the arguments");
+        assert_eq!(arguments["type"], "object");
+        let reference = arguments["properties"]["where"]["$ref"].as_str().expect("a reference");
+        assert_eq!(reference, format!("{place}/$defs/place"));
+        assert_eq!(schema.pointer(&reference[1..]), Some(&json!({"type": "string"})), "{family}");
+        assert_eq!(arguments["properties"]["self"]["$ref"], place);
+        assert_eq!(arguments["properties"]["$ref"], json!({"const": {"$ref": "#/x"}}));
+    };
+    check("hermes", Some("stop"), "#/properties/arguments");
+    check("hermes", None, "#/anyOf/1/properties/arguments");
+    check("llama", Some("find"), "#/properties/parameters");
+    check("mistral", None, "#/items/anyOf/0/properties/arguments");
+    check("deepseek", Some("find"), "#");
+    let loose = format_of("deepseek").1.forced(&tools.with_any_arguments(), Some("find"), false);
+    assert_eq!(loose.expect("a call").schema, json!({"type": "object"}));
 }
 
 #[test]

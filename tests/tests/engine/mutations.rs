@@ -1,7 +1,7 @@
 //! Every reader of untrusted data, on inputs that were changed at random: bits and numbers changed, parts left out,
 //! repeated, or taken from another input. Each input is read or refused with an error and a hint.
 //!
-//! The readers and most of the inputs are those of the fuzz targets in `{models,engine,cli/documents}/fuzz`, which
+//! The readers and most of the inputs are those of the fuzz targets in `{models,engine,cli/documents,cli/serve}/fuzz`, which
 //! search farther. The inputs are the same each time. `LONGHAND_MUTATION_SECONDS` is the least time for each test:
 //! with 60 each goes on for a minute.
 
@@ -26,6 +26,8 @@ mod documents_readers;
 mod engine_readers;
 #[path = "../../../models/fuzz/readers.rs"]
 mod models_readers;
+#[path = "../../../cli/serve/fuzz/readers.rs"]
+mod serve_readers;
 
 /// The inputs of a fuzz target that are kept in the repository, in the order of their names. None on a machine
 /// without the sources.
@@ -395,4 +397,31 @@ fn shapes_of_answers() {
     ];
     let seeds = schemas.map(|text| text.as_bytes().to_vec());
     mutate(200, &seeds, &words, engine_readers::constraint);
+}
+
+#[test]
+fn requests_are_understood_or_refused() {
+    let words = [
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        "null",
+        "true",
+        "1e999",
+        "-1",
+        "\"\"",
+        "\"type\":\"function\",",
+        "\"documents\":[],",
+        "\"tools\":",
+        "\"tool_choice\":\"required\",",
+        "\"sources\":true,",
+        "\"role\":\"tool\",",
+        "\"content\":[",
+        "\\ud800",
+        "<|im_end|>",
+        "<tool_call>",
+    ];
+    mutate(2_000, &kept("cli/serve/fuzz", "requests"), &words, serve_readers::requests);
 }

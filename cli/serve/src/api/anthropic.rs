@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields::{self, Fields};
 use super::submit::{self, Conversation};
-use super::whole::{Whole, new_id, with};
+use super::whole::{Whole, new_id, sources, with};
 use super::{Answered, documents, tools};
 use crate::http::error::ApiError;
 use crate::http::stream::{self, Sent, Writer};
@@ -48,7 +48,8 @@ async fn try_answer(shared: &Shared, request: Request) -> Answered {
     };
     let wanted = Wanted { options, ..wanted };
     let documents = documents::of_request(service, &mut fields).await?;
-    let conversation = conversation(documents, &mut fields)?;
+    let sources = documents::sources(service, &mut fields)?;
+    let conversation = Conversation { sources, ..conversation(documents, &mut fields)? };
     fields.end(HARMLESS)?;
     let text = submit::render(service, conversation).await?;
     let head =
@@ -69,7 +70,8 @@ async fn try_count(shared: &Shared, request: Request) -> Answered {
     let conversation = conversation(documents, &mut fields)?;
     // Clients send what they would send for an answer.
     fields.end(
-        &[HARMLESS, &["max_tokens", "stop_sequences", "stream", "temperature", "top_k", "top_p"]].concat(),
+        &[HARMLESS, &["max_tokens", "sources", "stop_sequences", "stream", "temperature", "top_k", "top_p"]]
+            .concat(),
     )?;
     let text = submit::render(service, conversation).await?;
     Ok(json_response(&json!({"input_tokens": text.tokens.len()})))
@@ -104,7 +106,7 @@ fn conversation(documents: Arc<Documents>, fields: &mut Fields) -> Result<Conver
         },
     };
     let tools = tools::of_messages(fields)?;
-    Ok(Conversation { messages, documents, thinks, tools })
+    Ok(Conversation { messages, documents, thinks, tools, sources: false })
 }
 
 /// Adds a message. Its blocks of calls and results are messages, or parts of them, in a conversation.
@@ -230,7 +232,7 @@ impl Head {
         let mut message = self.message(json!(content), usage);
         let (reason, sequence) = self.stop_reason(&answer.result);
         (message["stop_reason"], message["stop_sequence"]) = (reason.into(), sequence.into());
-        message
+        with(message, sources(&answer.result))
     }
 }
 
@@ -300,7 +302,8 @@ impl Stream {
         let (reason, sequence) = self.head.stop_reason(answer);
         sent.push(event(
             "message_delta",
-            json!({"delta": {"stop_reason": reason, "stop_sequence": sequence},
+            json!({
+                "delta": with(json!({"stop_reason": reason, "stop_sequence": sequence}), sources(answer)),
                 "usage": {"output_tokens": answer.tokens},
             }),
         ));

@@ -19,7 +19,8 @@ fn calls() -> [ToolCall; 2] {
 
 fn answer() -> Answer {
     let (elapsed, reading) = (Duration::from_secs(1), Duration::from_secs(1));
-    Answer { stop: Stop::EndToken(0), calls: 2, tokens: 9, thinking: 2, elapsed, read: 20, reading }
+    let (stop, sources) = (Stop::EndToken(0), None);
+    Answer { stop, calls: 2, tokens: 9, thinking: 2, elapsed, read: 20, reading, sources }
 }
 
 fn whole() -> Whole {

@@ -28,13 +28,14 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
         Wanted::of(&mut fields)?.with_openais(&mut fields, &["max_tokens", "max_completion_tokens"])?;
     wanted.options.logprobs = logprobs(&mut fields)?;
     let documents = documents::of_request(service, &mut fields).await?;
+    let sources = documents::sources(service, &mut fields)?;
     let thinks = thinking(&mut fields)?;
     let shape: Option<Value> = fields.take("response_format")?;
     fields.end(&[&HARMLESS[..], &HARMLESS_HERE].concat())?;
     if let Some(shape) = shape {
         wanted.options.constraint = submit::shape(service, shape, "response_format").await?;
     }
-    let text = submit::render(service, Conversation { messages, documents, thinks, tools }).await?;
+    let text = submit::render(service, Conversation { messages, documents, thinks, tools, sources }).await?;
     openai::respond(&shared, service, Chat(service.clone()), text, wanted, streaming).await
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, Uri};
-use documents::Limits;
+use documents::{Limits, Source};
 use serde_json::{Value, json};
 
 use super::Answered;
@@ -39,6 +39,21 @@ pub(super) async fn of_request(
         submit::check_length(service, tokens)?;
     }
     in_background(move || Ok(Documents::joined(&found))).await
+}
+
+/// Whether a request wants to know where in its documents the answers come from.
+///
+/// # Errors
+/// Where that is not recorded.
+pub(super) fn sources(service: &Service, fields: &mut Fields) -> Result<bool, ApiError> {
+    let are_wanted = fields.take("sources")?.unwrap_or(false);
+    match are_wanted && !service.records_sources() {
+        true => Err(ApiError::field(
+            "sources",
+            "sources: this server does not record where answers come from; start it with --sources, or leave the field out",
+        )),
+        false => Ok(are_wanted),
+    }
 }
 
 /// Takes a document: JSON with a name and a text, or the bytes of a file with its name behind `?name=`.
@@ -91,7 +106,9 @@ fn read(service: &Service, name: &str, bytes: &[u8]) -> Result<Arc<Stored>, ApiE
     let document =
         document.map_err(|error| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
     let notes = document.notes.iter().map(ToString::to_string).collect();
-    let documents = Arc::new(Documents::new(vec![document.name], &document.text));
+    let name = document.name.clone();
+    let (text, outline) = Source::from(document).into_text();
+    let documents = Arc::new(Documents::new(vec![name], &text, outline));
     if let Some(known) = service.library().find(documents.id()) {
         return Ok(known);
     }

@@ -25,7 +25,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 
 use crate::http::Shared;
 use crate::http::error::ApiError;
@@ -33,30 +33,36 @@ use crate::http::error::ApiError;
 /// What a handler gives.
 type Answered = Result<Response<Body>, ApiError>;
 
-/// All addresses.
+/// All addresses, and what answers there. `openapi.json` describes them.
+fn routes() -> Vec<(&'static str, MethodRouter<Arc<Shared>>)> {
+    vec![
+        ("/health", get(native::health)),
+        ("/v1/health", get(native::health)),
+        ("/openapi.json", get(native::openapi)),
+        ("/props", get(native::props)),
+        ("/metrics", get(native::metrics)),
+        ("/tokenize", post(native::tokenize)),
+        ("/detokenize", post(native::detokenize)),
+        ("/v1/models", get(native::models)),
+        ("/models", get(native::models)),
+        ("/v1/models/{name}", get(native::model)),
+        ("/v1/chat/completions", post(chat::answer)),
+        ("/chat/completions", post(chat::answer)),
+        ("/v1/completions", post(completions::answer)),
+        ("/v1/responses", post(responses::answer)),
+        ("/v1/messages", post(anthropic::answer)),
+        ("/v1/messages/count_tokens", post(anthropic::count)),
+        ("/v1/documents", get(documents::list).post(documents::add)),
+        ("/v1/documents/{id}", get(documents::show).delete(documents::remove)),
+        ("/v1/documents/{id}/text", get(documents::text)),
+    ]
+}
+
+/// What answers at all addresses.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
-    Router::new()
-        .route("/health", get(native::health))
-        .route("/v1/health", get(native::health))
-        .route("/props", get(native::props))
-        .route("/metrics", get(native::metrics))
-        .route("/tokenize", post(native::tokenize))
-        .route("/detokenize", post(native::detokenize))
-        .route("/v1/models", get(native::models))
-        .route("/models", get(native::models))
-        .route("/v1/models/{name}", get(native::model))
-        .route("/v1/chat/completions", post(chat::answer))
-        .route("/chat/completions", post(chat::answer))
-        .route("/v1/completions", post(completions::answer))
-        .route("/v1/responses", post(responses::answer))
-        .route("/v1/messages", post(anthropic::answer))
-        .route("/v1/messages/count_tokens", post(anthropic::count))
-        .route("/v1/documents", get(documents::list).post(documents::add))
-        .route("/v1/documents/{id}", get(documents::show).delete(documents::remove))
-        .route("/v1/documents/{id}/text", get(documents::text))
-        .fallback(unknown)
-        .method_not_allowed_fallback(wrong_method)
-        .with_state(shared)
+    let routes = routes().into_iter();
+    let router = routes.fold(Router::new(), |router, (path, methods)| router.route(path, methods));
+    router.fallback(unknown).method_not_allowed_fallback(wrong_method).with_state(shared)
 }
 
 /// An address that is not there.
@@ -76,5 +82,23 @@ impl IntoResponse for ApiError {
     /// In OpenAI's form, which llama.cpp's server has, too.
     fn into_response(self) -> Response<Body> {
         self.response_to("")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn all_addresses_are_described() {
+        let described: Value = serde_json::from_str(native::OPENAPI).expect("JSON");
+        let mut paths: Vec<&String> = described["paths"].as_object().expect("addresses").keys().collect();
+        let mut routes: Vec<&str> = routes().iter().map(|(path, _)| *path).collect();
+        paths.sort_unstable();
+        routes.sort_unstable();
+        assert_eq!(paths, routes);
+        assert_eq!(described["info"]["version"], env!("CARGO_PKG_VERSION"));
     }
 }

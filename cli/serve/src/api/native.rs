@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::StatusCode;
+use axum::http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::Answered;
@@ -19,6 +20,14 @@ use crate::service::Service;
 pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Answered {
     shared.service()?;
     Ok(json_response(&json!({"status": "ok"})))
+}
+
+/// The description of all addresses, by OpenAPI 3.1.
+pub(super) const OPENAPI: &str = include_str!("openapi.json");
+
+/// What can be asked. That needs no model.
+pub(super) async fn openapi() -> Response<Body> {
+    text_response("application/json", OPENAPI.to_owned())
 }
 
 pub(super) async fn models(State(shared): State<Arc<Shared>>) -> Answered {
@@ -55,6 +64,7 @@ pub(super) async fn props(State(shared): State<Arc<Shared>>) -> Answered {
         "total_slots": service.sessions(),
         "default_generation_settings": {"n_ctx": service.context()},
         "documents": service.documents().names(),
+        "sources": service.records_sources(),
         "build_info": concat!("longhand ", env!("CARGO_PKG_VERSION")),
     })))
 }

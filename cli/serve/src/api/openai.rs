@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::Answered;
 use super::fields::Fields;
 use super::submit;
-use super::whole::{Whole, WholeAnswer, new_id, now};
+use super::whole::{Whole, WholeAnswer, new_id, now, sources, with};
 use crate::http::error::ApiError;
 use crate::http::stream::{self, Sent, Writer};
 use crate::http::{Shared, json_response};
@@ -131,7 +131,8 @@ impl<F: Form> Response<F> {
     fn whole(&self, whole: &Whole) -> Value {
         let choices = whole.answers.iter().enumerate();
         let choices = choices.map(|(index, answer)| {
-            choice(self.form.whole(answer), index, Some(finish_reason(&answer.result)))
+            let content = with(self.form.whole(answer), sources(&answer.result));
+            choice(content, index, Some(finish_reason(&answer.result)))
         });
         let mut response = self.object(F::OBJECTS.0, choices.collect());
         let thinking = whole.answers.iter().map(|answer| answer.result.thinking).sum();
@@ -190,7 +191,7 @@ impl<F: Form> Writer for Response<F> {
                 self.calls = 0;
                 self.tokens += result.tokens;
                 self.thinking += result.thinking;
-                let end = self.form.piece(Split::default(), None);
+                let end = with(self.form.piece(Split::default(), None), sources(&result));
                 let mut chunk = self.chunk(answer, end, Some(finish_reason(&result)));
                 chunk["timings"] = timings(self.cached, &result);
                 vec![chunk]

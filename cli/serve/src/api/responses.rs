@@ -12,7 +12,7 @@ use super::chat::thinks_with;
 use super::fields::{self, Fields};
 use super::openai::HARMLESS;
 use super::submit::{self, Conversation};
-use super::whole::{Whole, new_id, now, with};
+use super::whole::{Whole, new_id, now, sources, with};
 use super::{Answered, documents, tools};
 use crate::http::error::ApiError;
 use crate::http::stream::{self, Sent, Writer};
@@ -34,11 +34,13 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
         messages[0].content += &format!("\n\n{}", second.content);
     }
     let definitions = fields.get("tools").filter(|tools| tools.is_array()).cloned();
+    let choice = fields.get("tool_choice").filter(|choice| !choice.is_null()).cloned();
     let tools = tools::of_responses(&mut fields)?;
     let is_stream = fields.take("stream")?.unwrap_or(false);
     let limit = fields.integer("max_output_tokens")?.map(|limit| usize::try_from(limit).unwrap_or(0));
     let wanted = Wanted::of(&mut fields)?;
     let documents = documents::of_request(service, &mut fields).await?;
+    let sources = documents::sources(service, &mut fields)?;
     let thinks = match fields.nested("reasoning")? {
         None => None,
         Some(mut reasoning) => {
@@ -55,7 +57,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
         Some(shape) => submit::shape(service, shape.clone(), "text.format").await?,
         None => None,
     };
-    let text = submit::render(service, Conversation { messages, documents, thinks, tools }).await?;
+    let text = submit::render(service, Conversation { messages, documents, thinks, tools, sources }).await?;
     let head = Head {
         id: new_id("resp_"),
         item: new_id("msg_"),
@@ -67,6 +69,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
         limit,
         shape: shape.unwrap_or_else(|| json!({"type": "text"})),
         tools: definitions.unwrap_or_else(|| json!([])),
+        choice: choice.unwrap_or_else(|| "auto".into()),
         sampling: wanted.sampling.clone(),
     };
     let options = GenerateOptions { limit: limit.unwrap_or(usize::MAX), constraint, ..wanted.options };
@@ -168,6 +171,7 @@ pub(super) struct Head {
     /// As it was asked for.
     shape: Value,
     tools: Value,
+    choice: Value,
     sampling: SamplerOptions,
 }
 
@@ -185,6 +189,7 @@ impl Head {
             limit: None,
             shape: json!({"type": "text"}),
             tools: json!([]),
+            choice: "auto".into(),
             sampling: SamplerOptions::greedy(),
         }
     }
@@ -205,7 +210,7 @@ impl Head {
             "output": output,
             "error": null,
             "tools": self.tools,
-            "tool_choice": "auto",
+            "tool_choice": self.choice,
             "truncation": "disabled",
             "parallel_tool_calls": true,
             "text": {"format": self.shape},
@@ -241,7 +246,7 @@ impl Head {
             "output_tokens_details": {"reasoning_tokens": answer.thinking},
             "total_tokens": self.prompt + answer.tokens,
         });
-        response
+        with(response, sources(answer))
     }
 
     pub(super) fn whole(&self, whole: &Whole) -> Value {

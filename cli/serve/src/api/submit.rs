@@ -13,7 +13,9 @@ use super::fields::Fields;
 use super::tools;
 use crate::http::error::ApiError;
 use crate::http::stream::Events;
-use crate::service::{CallReader, Documents, Event, Rendered, Request, Service, Text, Wanted, Work};
+use crate::service::{
+    CallReader, Documents, Event, Rendered, Request, Service, SourceSearch, Text, Wanted, Work,
+};
 
 impl Text {
     /// A text that comes as its tokens.
@@ -29,7 +31,7 @@ impl Text {
     /// Documents alone.
     pub(super) fn of_documents(tokens: Vec<u32>, names: Vec<String>) -> Text {
         let (documents, opening, stops) = (tokens.len(), String::new(), Vec::new());
-        Text { tokens, documents, names, opening, has_thinking: false, calls: None, stops }
+        Text { tokens, documents, names, opening, has_thinking: false, calls: None, stops, sources: None }
     }
 }
 
@@ -119,6 +121,8 @@ pub(super) struct Conversation {
     /// Whether the model is to think; `None` where its chat template decides.
     pub thinks: Option<bool>,
     pub tools: tools::Wanted,
+    /// Whether it is told where in the documents answers come from.
+    pub sources: bool,
 }
 
 /// The tokens of a conversation.
@@ -128,8 +132,8 @@ pub(super) struct Conversation {
 pub(super) async fn render(service: &Arc<Service>, conversation: Conversation) -> Result<Text, ApiError> {
     let service = service.clone();
     in_background(move || {
-        let Conversation { messages, documents, thinks, tools: tools::Wanted { tools, one_call } } =
-            conversation;
+        let Conversation { messages, documents, thinks, tools, sources } = conversation;
+        let tools::Wanted { tools, one_call, choice } = tools;
         let mut format = service.format().clone();
         if messages.last().is_some_and(|last| last.role == "assistant") {
             let message =
@@ -143,6 +147,7 @@ pub(super) async fn render(service: &Arc<Service>, conversation: Conversation) -
             Some((false, Err(error))) if error.hint() == Some(Hint::OmitThinking) => {}
             Some((_, Err(error))) => return Err(ApiError { field: None, ..error.into() }),
         }
+        let mut forced = None;
         let reader = match tools {
             None => None,
             Some(tools) => {
@@ -152,15 +157,23 @@ pub(super) async fn render(service: &Arc<Service>, conversation: Conversation) -
                 let (written, controls) = service.tool_format()?.cloned().ok_or_else(|| {
                     ApiError::field("tools", "tools: how this model calls functions is not known here")
                 })?;
-                Some(CallReader { format: written, controls, tools, one_call })
+                forced = tools::force(&format, &tools, &choice, one_call)?;
+                let constraint = forced.as_ref().map(|(_, constraint)| constraint.clone());
+                Some(CallReader { format: written, controls, tools, one_call, constraint })
             }
         };
-        let rendered = service.render(&format, &documents, &messages)?;
-        check_length(&service, rendered.tokens.len())?;
+        let mut rendered = service.render(&format, &documents, &messages)?;
         let stops = format.template().stop_strings().iter().map(|stop| (*stop).to_owned()).collect();
-        let opening = begun_thinking(&rendered.tokens, format.tokenizer()).opening;
+        let mut opening = begun_thinking(&rendered.tokens, format.tokenizer()).opening;
+        if let Some((begun, _)) = forced {
+            let tokens = format.tokenizer().encode_prompt(&begun, &[], false);
+            rendered.tokens.extend(tokens.map_err(|error| ApiError::field("tool_choice", error.to_string()))?);
+            opening += &begun;
+        }
+        check_length(&service, rendered.tokens.len())?;
+        let sources = sources.then(|| SourceSearch::new(documents, &messages));
         let Rendered { tokens, documents, names } = rendered;
-        Ok(Text { tokens, documents, names, opening, has_thinking: true, calls: reader, stops })
+        Ok(Text { tokens, documents, names, opening, has_thinking: true, calls: reader, stops, sources })
     })
     .await
 }
@@ -267,6 +280,7 @@ pub(super) fn submit(service: &Arc<Service>, mut text: Text, mut wanted: Wanted)
                 "tools: an answer of a given shape can call no functions; leave one of them out",
             ));
         }
+        wanted.options.constraint.clone_from(&calls.constraint);
         wanted.options.shown_controls.clone_from(&calls.controls);
     }
     let request = Request { stop: stop.clone(), text, wanted };

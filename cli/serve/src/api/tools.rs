@@ -1,18 +1,72 @@
 //! Functions that the model may call, in the words of each interface: what they are, whether they may be called, and the
 //! calls and results in a conversation.
 
-use longhand::Message;
-use longhand::tools::{ToolCall, Tools};
+use longhand::tools::{ForcedCall, ToolCall, Tools};
+use longhand::{ChatFormat, Constraint, Message};
 use serde_json::{Value, json};
 
 use super::fields::{Fields, text};
 use crate::http::error::ApiError;
 
-/// The functions of a request, and whether it wants one call at most.
-#[derive(Clone, Default)]
+/// The functions of a request, and how they may be called.
+#[derive(Default)]
 pub(super) struct Wanted {
     pub tools: Option<Tools>,
+    /// Whether one call at most is wanted.
     pub one_call: bool,
+    pub choice: Choice,
+}
+
+/// Whether a function is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// The model decides.
+    #[default]
+    Auto,
+    /// No function is called, and the model is told of none.
+    None,
+    /// One at least is called.
+    Any,
+    /// The function of this name is called.
+    Function(String),
+}
+
+impl Choice {
+    /// The choice of OpenAI's interfaces: a word, or an object that names a function.
+    fn of_openai(choice: Option<Value>) -> Result<Choice, ApiError> {
+        match choice {
+            None => Ok(Choice::Auto),
+            Some(Value::String(word)) => match word.as_str() {
+                "auto" => Ok(Choice::Auto),
+                "none" => Ok(Choice::None),
+                "required" => Ok(Choice::Any),
+                word => Err(unknown_choice(word, "auto, none, required and a function are")),
+            },
+            Some(object) => {
+                let mut fields = Fields::part(object, CHOICE.to_owned())?;
+                let kind: String = fields.need("type")?;
+                check_kind(&fields, &kind)?;
+                // Chat has the name in an object of its own.
+                let name = match fields.nested("function")? {
+                    Some(mut function) => {
+                        let name = function.need("name")?;
+                        function.end(&[])?;
+                        name
+                    }
+                    None => fields.need("name")?,
+                };
+                fields.end(&[])?;
+                Ok(Choice::Function(name))
+            }
+        }
+    }
+}
+
+/// The field with the choice, in all interfaces.
+const CHOICE: &str = "tool_choice";
+
+fn unknown_choice(word: &str, known: &str) -> ApiError {
+    ApiError::field(CHOICE, format!("{CHOICE}: {word:?} is not supported; {known}"))
 }
 
 /// The functions of OpenAI's chat: `tools`, `tool_choice` and `parallel_tool_calls`.
@@ -36,16 +90,24 @@ pub(super) fn of_messages(fields: &mut Fields) -> Result<Wanted, ApiError> {
         None | Some("custom") => function(tool, "input_schema", &["cache_control", "strict"]),
         Some(kind) => Err(tool.unsupported("type", kind, "tools are functions of the caller")),
     })?;
-    let choice = fields.take::<Value>("tool_choice")?;
-    let alone = choice.as_ref().is_some_and(|choice| choice["disable_parallel_tool_use"] == true);
-    wanted(definitions, may_call(choice, |choice| choice["type"].as_str())?, alone)
+    let Some(mut choice) = fields.nested(CHOICE)? else { return wanted(definitions, Choice::Auto, false) };
+    let alone = choice.take("disable_parallel_tool_use")?.unwrap_or(false);
+    let which = match choice.need::<String>("type")?.as_str() {
+        "auto" => Choice::Auto,
+        "none" => Choice::None,
+        "any" => Choice::Any,
+        "tool" => Choice::Function(choice.need("name")?),
+        word => return Err(unknown_choice(word, "auto, none, any and tool are")),
+    };
+    choice.end(&[])?;
+    wanted(definitions, which, alone)
 }
 
 /// What OpenAI's interfaces say beside the functions.
 fn openais(fields: &mut Fields, definitions: Vec<Value>) -> Result<Wanted, ApiError> {
-    let choice = fields.take::<Value>("tool_choice")?;
+    let choice = Choice::of_openai(fields.take(CHOICE)?)?;
     let parallel = fields.take::<bool>("parallel_tool_calls")?.unwrap_or(true);
-    wanted(definitions, may_call(choice, Value::as_str)?, !parallel)
+    wanted(definitions, choice, !parallel)
 }
 
 /// Each of the `tools`, as a function in the form of OpenAI's chat.
@@ -80,25 +142,56 @@ fn function(mut tool: Fields, parameters: &str, harmless: &[&str]) -> Result<Val
     Ok(json!({"type": "function", "function": function}))
 }
 
-/// Whether functions may be called. That one must be called cannot be promised.
-fn may_call<'a>(choice: Option<Value>, word: impl Fn(&Value) -> Option<&str> + 'a) -> Result<bool, ApiError> {
-    match choice.as_ref().map(word) {
-        None | Some(Some("auto")) => Ok(true),
-        Some(Some("none")) => Ok(false),
-        Some(_) => Err(ApiError::field(
-            "tool_choice",
-            "tool_choice: auto and none are supported; that a function is called cannot be promised",
-        )),
+fn wanted(definitions: Vec<Value>, choice: Choice, one_call: bool) -> Result<Wanted, ApiError> {
+    let refused = |message: String| Err(ApiError::field(CHOICE, format!("{CHOICE}: {message}")));
+    if definitions.is_empty() && matches!(choice, Choice::Any | Choice::Function(_)) {
+        return refused("there are no tools to call; give tools, or leave it out".to_owned());
     }
-}
-
-fn wanted(definitions: Vec<Value>, may_call: bool, one_call: bool) -> Result<Wanted, ApiError> {
-    if definitions.is_empty() || !may_call {
+    if definitions.is_empty() || choice == Choice::None {
         return Ok(Wanted::default());
     }
     let tools =
         Tools::new(definitions).map_err(|error| ApiError::field("tools", format!("tools: {error}")))?;
-    Ok(Wanted { tools: Some(tools), one_call })
+    match &choice {
+        Choice::Function(name) if !tools.has(name) => {
+            refused(format!("there is no function {name:?} among the tools"))
+        }
+        _ => Ok(Wanted { tools: Some(tools), one_call, choice }),
+    }
+}
+
+/// What an answer begins with so that it is a call, and the shape of the rest. Arguments are valid by the schema of their
+/// function, where such schemas can be enforced; else they are any JSON object, as where nothing is forced.
+///
+/// # Errors
+/// Where calls of this model cannot be forced.
+pub(super) fn force(
+    format: &ChatFormat,
+    tools: &Tools,
+    choice: &Choice,
+    one_call: bool,
+) -> Result<Option<(String, Constraint)>, ApiError> {
+    let refused = |message: String| ApiError::field(CHOICE, format!("{CHOICE}: {message}"));
+    let function = match choice {
+        Choice::Auto | Choice::None => return Ok(None),
+        Choice::Any => None,
+        Choice::Function(name) => Some(name.as_str()),
+    };
+    let written = format.tool_format()?;
+    let forced = |tools: &Tools| written.as_ref()?.forced(tools, function, one_call);
+    let ForcedCall { opening, schema } = forced(tools).ok_or_else(|| {
+        refused(
+            "this model cannot be made to call a function: its chat template writes calls in a form that cannot be \
+             enforced, or only one function at a time can be; name one, or use auto"
+                .to_owned(),
+        )
+    })?;
+    let compile = |schema: &Value| Constraint::json_schema(format, &schema.to_string());
+    let constraint = compile(&schema).or_else(|error| {
+        forced(&tools.with_any_arguments()).map_or(Err(error), |loose| compile(&loose.schema))
+    });
+    let constraint = constraint.map_err(|error| refused(error.to_string()))?;
+    Ok(Some((opening, constraint.beginning_at_once())))
 }
 
 /// The calls of a message of OpenAI's chat.

@@ -5,11 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use longhand::TokenLogProbs;
 use longhand::tools::ToolCall;
-use serde_json::Value;
+use lookup::absent::Absent;
+use serde_json::{Value, json};
 
 use crate::http::error::ApiError;
 use crate::http::stream::Events;
-use crate::service::{Answer, Event};
+use crate::service::{Answer, AnswerSources, Event};
 
 /// All answers to a request.
 #[derive(Default)]
@@ -69,6 +70,22 @@ impl Whole {
     pub(super) fn tokens(&self) -> usize {
         self.answers.iter().map(|answer| answer.result.tokens).sum()
     }
+}
+
+/// Fields that say where an answer comes from, if that was asked for. `not_in_documents` is of its text, in bytes.
+pub(super) fn sources(answer: &Answer) -> Value {
+    let Some(AnswerSources { found, missing, absent }) = &answer.sources else { return json!({}) };
+    let absent = absent.as_ref().map(|absent| {
+        let part = |(Absent { kind, range }, text): &(Absent, String)| {
+            json!({"text": text, "kind": kind.name(), "start": range.start, "end": range.end})
+        };
+        absent.iter().map(part).collect::<Value>()
+    });
+    let mut fields = json!({"sources": found, "not_in_documents": absent});
+    if let Some(why) = missing {
+        fields["no_sources"] = why.as_str().into();
+    }
+    fields
 }
 
 /// Seconds since 1970.

@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -98,12 +98,7 @@ impl Server {
         let runtime = runtime.map_err(ServerError::Thread)?;
         let cannot = |error| ServerError::Bind { address: address.clone(), error };
         let (listener, address) = Listener::bind(&runtime, address).map_err(cannot)?;
-        let shared = Arc::new(Shared {
-            options,
-            is_local,
-            service: OnceLock::new(),
-            large: Semaphore::new(LARGE_REQUESTS),
-        });
+        let shared = Arc::new(Shared::new(options, is_local));
         let (end, ended) = watch::channel(false);
         let served = shared.clone();
         let serve = move || runtime.block_on(serve(listener, served, ended));
@@ -119,7 +114,7 @@ impl Server {
 
     /// From now on requests are answered.
     pub fn set_service(&self, service: Arc<Service>) {
-        let _ = self.shared.service.set(service);
+        self.shared.set_service(service);
     }
 
     /// Ends: no request is taken any more, those at work are stopped, and their clients are told. Returns when all of them
@@ -195,8 +190,6 @@ fn private_socket(path: &std::path::Path) -> io::Result<tokio::net::UnixListener
 
 /// Threads that render and tokenise texts and convert documents. Each computes all the time.
 const BACKGROUND_THREADS: usize = 8;
-/// Large requests that come at the same time.
-const LARGE_REQUESTS: usize = 4;
 /// How long a connection has to end after the server has.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// How long to wait after an error before the next connection is accepted: where files run out, for example.

@@ -53,6 +53,9 @@ impl Default for ServerOptions {
     }
 }
 
+/// Large requests that come at the same time.
+const LARGE_REQUESTS: usize = 4;
+
 /// What all requests share.
 pub(crate) struct Shared {
     options: ServerOptions,
@@ -65,6 +68,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Without conversations yet.
+    pub(crate) fn new(options: ServerOptions, is_local: bool) -> Shared {
+        Shared { options, is_local, service: OnceLock::new(), large: Semaphore::new(LARGE_REQUESTS) }
+    }
+
+    /// From now on requests are answered.
+    pub(crate) fn set_service(&self, service: Arc<Service>) {
+        let _ = self.service.set(service);
+    }
+
     /// The conversations, once there are some.
     pub(crate) fn service(&self) -> Result<&Arc<Service>, ApiError> {
         self.service.get().ok_or_else(ApiError::loading)

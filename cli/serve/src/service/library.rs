@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use longhand::outline::Outline;
 use longhand::{EngineError, InterruptFlag};
 use sha2::{Digest as _, Sha256};
 
@@ -14,18 +15,20 @@ pub struct Documents {
     id: String,
     text: String,
     names: Vec<String>,
+    outline: Outline,
 }
 
 impl Documents {
-    /// Documents of these names, as one text.
-    pub fn new(names: Vec<String>, text: &str) -> Documents {
+    /// Documents of these names, as one text. The outline says where documents, pages and sections begin in it; one of another
+    /// text is left out.
+    pub fn new(names: Vec<String>, text: &str, outline: Outline) -> Documents {
         let text = text.trim_end().to_owned();
         if text.is_empty() {
             return Documents::default();
         }
         let hash = Sha256::digest(text.as_bytes());
         let hash: String = hash.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
-        Documents { id: format!("doc_{hash}"), names, text }
+        Documents { id: format!("doc_{hash}"), names, outline: outline.fitted_to(&text), text }
     }
 
     /// All of these, one behind the other.
@@ -33,15 +36,16 @@ impl Documents {
         if let [one] = parts {
             return one.documents.clone();
         }
-        let (mut text, mut names) = (String::new(), Vec::new());
+        let (mut text, mut names, mut outline) = (String::new(), Vec::new(), Outline::default());
         for Stored { documents, .. } in parts.iter().map(|part| &**part) {
             if !text.is_empty() {
                 text.push_str("\n\n");
             }
+            outline.append(text.len(), documents.outline.clone());
             text.push_str(&documents.text);
             names.extend(documents.names.iter().cloned());
         }
-        Arc::new(Documents::new(names, &text))
+        Arc::new(Documents::new(names, &text, outline))
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -54,6 +58,10 @@ impl Documents {
 
     pub(crate) fn text(&self) -> &str {
         &self.text
+    }
+
+    pub(crate) fn outline(&self) -> &Outline {
+        &self.outline
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -3,11 +3,12 @@
 //! at work.
 //!
 //! `library` has the documents that clients have sent. `prompt` makes tokens of messages, and `work` answers one request in a
-//! session. `turns` says who computes next, `counts` is what was done so far.
+//! session; `sources` says where in the documents an answer comes from. `turns` says who computes next, `counts` is what was done so far.
 
 mod counts;
 mod library;
 mod prompt;
+mod sources;
 mod turns;
 mod work;
 
@@ -29,6 +30,7 @@ pub use self::library::Documents;
 pub(crate) use self::library::{Library, State, Stored};
 use self::prompt::Preambles;
 pub(crate) use self::prompt::Rendered;
+pub(crate) use self::sources::{AnswerSources, SourceSearch};
 use self::turns::Turns;
 use self::work::Conversation;
 pub(crate) use self::work::{Answer, CallReader, Event, Request, Text, Wanted, Work};
@@ -53,6 +55,8 @@ pub struct Service {
     /// Tokens that a session has room for.
     context: usize,
     sessions: usize,
+    /// Whether the sessions record what answers look at.
+    records_sources: bool,
     library: Library,
     /// How the model calls functions, and the control tokens that it does so with, once that was asked.
     tool_format: OnceLock<Option<(ToolFormat, Vec<u32>)>>,
@@ -119,6 +123,7 @@ impl Service {
         let first = sessions.first().ok_or(ServiceError::NoSessions)?;
         let (model, context) = (first.engine().model().clone(), first.options().context);
         let format = model.chat_format()?.clone();
+        let records_sources = sessions.iter().all(Session::records_attention);
         let turns = Arc::new(Turns::default());
         let of_answers = turns.clone();
         Batch::join(&mut sessions, Box::new(move |compute| of_answers.compute_answers(compute)))?;
@@ -139,6 +144,7 @@ impl Service {
             turns,
             counts: Counts::default(),
             sessions: count,
+            records_sources,
             model,
             format,
             options,
@@ -174,6 +180,11 @@ impl Service {
     /// How many conversations are answered at the same time.
     pub(crate) fn sessions(&self) -> usize {
         self.sessions
+    }
+
+    /// Whether it can be told where in the documents answers come from.
+    pub(crate) fn records_sources(&self) -> bool {
+        self.records_sources
     }
 
     pub(crate) fn documents(&self) -> &Arc<Documents> {

@@ -8,12 +8,13 @@ use longhand::saved::DocumentCache;
 use longhand::text::{Split, ThinkingStream};
 use longhand::tools::{ToolCall, ToolFormat, ToolPiece, ToolStream, Tools};
 use longhand::{
-    EngineError, GenerateOptions, Generated, InterruptFlag, Progress, Sampler, SamplerOptions, Session, Stop,
-    TokenLogProbs, generate_with,
+    Constraint, EngineError, GenerateOptions, Generated, InterruptFlag, Progress, Sampler, SamplerOptions,
+    Session, Stop, TokenLogProbs, generate_with,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::Service;
+use super::sources::{AnswerSources, SourceSearch};
 use super::turns::Turn;
 
 /// What is asked for.
@@ -40,6 +41,8 @@ pub(crate) struct Text {
     pub calls: Option<CallReader>,
     /// Sequences that end an answer, whatever is asked for.
     pub stops: Vec<String>,
+    /// What is told where answers come from, where that is asked for.
+    pub sources: Option<SourceSearch>,
 }
 
 /// How an answer is to be.
@@ -61,6 +64,8 @@ pub(crate) struct CallReader {
     pub tools: Tools,
     /// Whether an answer ends with its first call.
     pub one_call: bool,
+    /// The shape of an answer that must be a call.
+    pub constraint: Option<Constraint>,
 }
 
 impl Request {
@@ -140,6 +145,8 @@ pub(crate) struct Answer {
     /// What was read for it: nothing, where it is not the first.
     pub read: usize,
     pub reading: Duration,
+    /// Where it comes from, if that was asked for.
+    pub sources: Option<AnswerSources>,
 }
 
 impl Answer {
@@ -177,13 +184,24 @@ fn try_answer(service: &Service, conversation: &mut Conversation, work: &Work) -
             seed: request.wanted.sampling.seed.wrapping_add(answer as u64),
             ..request.wanted.sampling.clone()
         };
-        let (generated, calls, thinking) = write_answer(service, session, work, answer, sampling)?;
+        let end = request.text.tokens.len();
+        request.text.sources.as_ref().map_or(Ok(()), |search| search.begin(session, end))?;
+        let Written { generated, calls, thinking, text } =
+            write_answer(service, session, work, answer, sampling)?;
         let ended = usize::from(matches!(generated.stop, Stop::EndToken(_)));
         let (tokens, elapsed) = (generated.tokens.len() + ended, generated.elapsed);
         service.counts.answered(tokens, elapsed);
         request.stop.check()?;
+        let sources = match &request.text.sources {
+            Some(search) => {
+                let _turn = service.turns.begin(&request.stop);
+                Some(search.find(session, service.format.tokenizer(), end, &text)?)
+            }
+            None => None,
+        };
         let (read, reading) = if answer == 0 { (read, reading) } else { (0, Duration::ZERO) };
-        let result = Answer { stop: generated.stop, calls, tokens, thinking, elapsed, read, reading };
+        let result =
+            Answer { stop: generated.stop, calls, tokens, thinking, elapsed, read, reading, sources };
         let _ = work.events.send(Event::Answered { answer, result });
     }
     Ok(())
@@ -254,22 +272,37 @@ fn read_until(
     Ok(())
 }
 
-/// Writes one answer behind the text. Returns how many functions it calls, too, and with how many tokens the model thinks.
+/// An answer that was written.
+struct Written {
+    generated: Generated,
+    /// How many functions it calls.
+    calls: usize,
+    /// With how many tokens the model thinks.
+    thinking: usize,
+    /// Its text, without thinking and calls.
+    text: String,
+}
+
+/// Writes one answer behind the text.
 fn write_answer(
     service: &Service,
     session: &mut Session,
     work: &Work,
     answer: usize,
     sampling: SamplerOptions,
-) -> Result<(Generated, usize, usize), EngineError> {
+) -> Result<Written, EngineError> {
     let request = &work.request;
     let _answering = service.turns.begin_answer();
     let mut sampler = Sampler::new(sampling)?;
     request.text.tokens.iter().for_each(|token| sampler.accept(*token));
     let mut parts = Parts::new(request);
-    let tell = |parts: Vec<Part>, logprobs: Option<&TokenLogProbs>| {
+    let mut text = String::new();
+    let mut tell = |parts: Vec<Part>, logprobs: Option<&TokenLogProbs>| {
         let mut logprobs = logprobs.cloned();
         for part in parts {
+            if let Part::Text(split) = &part {
+                text += &split.answer;
+            }
             let _ = work.events.send(match part {
                 Part::Text(split) => Event::Text { answer, split, logprobs: logprobs.take() },
                 Part::Call(call) => Event::Call { answer, call },
@@ -292,7 +325,7 @@ fn write_answer(
     if !parts.is_over() {
         tell(parts.finish(), None);
     }
-    Ok((generated, parts.calls(), thinking))
+    Ok(Written { generated, calls: parts.calls(), thinking, text })
 }
 
 /// The parts of an answer's text, while it is written.

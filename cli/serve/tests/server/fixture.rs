@@ -4,9 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhand::outline::{Begins, Outline};
 use longhand::saved::DocumentCache;
 use longhand::setup::another_session;
 use longhand::{Context, Model, ModelSource, Session, Setup, SetupOptions};
+use models::embedded;
+use models::gguf::GgufFile;
+use models::gguf::write::{GgufWriter, MetaValue};
 use serde_json::{Value, json};
 use serve::{Address, Documents, Server, ServerOptions, Service, ServiceOptions};
 
@@ -21,6 +25,11 @@ pub struct Fixture {
     pub context: usize,
     pub max_waiting: usize,
     pub document: String,
+    /// The chat template; without one the model is the embedded one. With one all of its weights are zero, so that it writes
+    /// what it is made to write.
+    pub template: Option<String>,
+    /// Whether it is recorded what answers look at.
+    pub sources: bool,
     pub cache: Option<DocumentCache>,
     pub options: ServerOptions,
 }
@@ -32,6 +41,8 @@ impl Default for Fixture {
             context: 1024,
             max_waiting: 64,
             document: String::new(),
+            template: None,
+            sources: false,
             cache: None,
             options: ServerOptions { patience: Duration::from_secs(20), ..ServerOptions::default() },
         }
@@ -59,11 +70,14 @@ impl Fixture {
     }
 
     pub fn service(&self) -> Arc<Service> {
-        let model = Model::open(ModelSource::Embedded).expect("the embedded model");
+        let source =
+            self.template.as_ref().map(|template| ModelSource::Bytes(with_template(template).into()));
+        let model = Model::open(source.unwrap_or(ModelSource::Embedded)).expect("a model");
         let options = SetupOptions {
             context: Context::Tokens(self.context),
             sessions: self.sessions,
             threads: Some(1),
+            record_attention: self.sources,
             ..SetupOptions::default()
         };
         let setup = Setup::resolve(&model, &options, 0, &mut ()).expect("a setup");
@@ -72,7 +86,9 @@ impl Fixture {
             let another: Session = another_session(&sessions[0], 0).expect("another session");
             sessions.push(another);
         }
-        let documents = Documents::new(vec!["boat.txt".to_owned()], &self.document);
+        let mut outline = Outline::default();
+        outline.push(0, Begins::Document("boat.txt".to_owned()));
+        let documents = Documents::new(vec!["boat.txt".to_owned()], &self.document, outline);
         let options = ServiceOptions {
             name: "needle".to_owned(),
             documents: documents.into(),
@@ -126,6 +142,18 @@ impl Drop for Running {
             server.stop(Duration::from_secs(20));
         }
     }
+}
+
+/// The embedded model with another chat template, without its weights.
+fn with_template(template: &str) -> Vec<u8> {
+    let needle = GgufFile::from_bytes(embedded::needle()).expect("the embedded model");
+    let mut writer = GgufWriter::new();
+    for (key, value) in needle.metadata() {
+        writer.set(key, MetaValue::from(value));
+    }
+    needle.tensors().iter().for_each(|tensor| _ = writer.tensor(&tensor.name, &tensor.dims, tensor.ty));
+    writer.set("tokenizer.chat_template", template);
+    writer.to_bytes_zeroed().expect("a file in memory")
 }
 
 /// A question to which the embedded model always gives the same answer.

@@ -1,7 +1,10 @@
 //! A server with the embedded model, asked over the loopback.
 
 mod answers;
+mod calls;
 mod client;
+mod description;
 mod fixture;
 mod refusals;
 mod several;
+mod sources;

@@ -21,6 +21,7 @@ use crate::args::answer::DraftArg;
 use crate::args::disk::DiskArgs;
 use crate::args::documents::DocumentArgs;
 use crate::args::session::SessionArgs;
+use crate::args::sources::SourcesArgs;
 use crate::failure::{Failure, Hinted as _};
 use crate::models::args::{ModelArg, ModelArgs};
 use crate::session::documents::{Documents, plural, read_utf8};
@@ -67,6 +68,8 @@ pub struct ServeArgs {
     #[arg(long = "allow-host", value_name = "NAME", help_heading = "Server")]
     hosts: Vec<String>,
     #[command(flatten)]
+    sources: SourcesArgs,
+    #[command(flatten)]
     documents: DocumentArgs,
     #[command(flatten)]
     model: ModelArgs,
@@ -92,7 +95,8 @@ pub fn run(app: &App, args: &ServeArgs) -> Result<()> {
     let options = ServerOptions { keys: keys(args)?, hosts: args.hosts.clone(), ..ServerOptions::default() };
     let source = args.model.source(app, args.argument.path.as_deref())?;
     let setup = args.session.apply(args.model.setup_options(app)?)?;
-    let setup = args.draft.apply(SetupOptions { sessions: args.parallel, ..setup });
+    let setup = SetupOptions { sessions: args.parallel, record_attention: args.sources.are_on(), ..setup };
+    let setup = args.draft.apply(setup);
     app.introduce(&source, Purpose::Serve);
     let model = app.open(source)?;
     // Before documents are read: the process that this starts would keep a copy of them.
@@ -137,7 +141,7 @@ fn serve(
     }
     let context = sessions[0].options().context;
     let name = name(args, model)?;
-    let served = serve::Documents::new(documents.names(), documents.text());
+    let served = serve::Documents::new(documents.names(), documents.text(), documents.outline().clone());
     let options = ServiceOptions {
         name: name.clone(),
         documents: Arc::new(served),

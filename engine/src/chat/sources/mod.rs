@@ -4,6 +4,7 @@
 //! in the conversation, and what was paid to them is added up by sentence. `sentences` and `rank` are functions of texts and
 //! numbers only.
 
+mod passage;
 mod places;
 mod rank;
 mod sentences;
@@ -11,13 +12,16 @@ mod sentences;
 use std::fmt;
 use std::ops::Range;
 
+pub use self::passage::Passage;
 pub use self::places::{PromptBytes, TextPlace};
 pub use self::rank::{Evidence, Ranked, Ranking, rank};
 pub use self::sentences::sentences;
+use models::tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
 
-use super::Chat;
-use crate::EngineError;
+use super::documents::Attachment;
+use super::{Chat, Preamble};
+use crate::{EngineError, Session};
 
 /// Sentences with a smaller share of the attention are no sources: heads look a little at many tokens.
 const MIN_WEIGHT: f32 = 0.02;
@@ -148,24 +152,69 @@ impl Chat {
         let (Some(turn), true) = (self.turns.last(), self.has_answer()) else {
             return Ok(NoSources::NotRecorded.into());
         };
-        if !self.session.records_attention() {
+        let Chat { session, format, preamble, attachments, .. } = self;
+        session.sources(format.tokenizer(), &texts_of(preamble, attachments), turn.answer, limit)
+    }
+
+    /// The text of a source; empty for a source of another conversation.
+    pub fn source_text(&self, source: &Source) -> &str {
+        let text = self.document_texts().get(source.part).copied().unwrap_or_default();
+        text.get(source.range.clone()).unwrap_or_default()
+    }
+
+    /// The texts of the documents: first those that the conversation began with, in one text, then each that was attached
+    /// later.
+    pub fn document_texts(&self) -> Vec<&str> {
+        texts_of(&self.preamble, &self.attachments)
+    }
+
+    fn has_answer(&self) -> bool {
+        !self.awaits_answer() && self.has_answers()
+    }
+}
+
+/// The texts of the documents of a chat, by part.
+fn texts_of<'a>(preamble: &'a Preamble, attachments: &'a [Attachment]) -> Vec<&'a str> {
+    let attached = attachments.iter().map(|attachment| attachment.text.as_str());
+    [preamble.documents()].into_iter().chain(attached).collect()
+}
+
+impl Session {
+    /// Where in `texts` an answer comes from that begins at the position `answer`, in tokens: at most `limit` sentences, the
+    /// best first. The texts stand in the session in this order, before the answer; those that do not are left out. Nothing is
+    /// found without [`Session::record_attention`]. What was recorded before the answer is forgotten.
+    ///
+    /// [`Chat::sources`] does this for conversations.
+    ///
+    /// # Errors
+    /// Where the computation fails or is interrupted, or there is no memory for it.
+    pub fn sources(
+        &mut self,
+        tokenizer: &Tokenizer,
+        texts: &[&str],
+        answer: usize,
+        limit: usize,
+    ) -> Result<Sources, EngineError> {
+        if !self.records_attention() {
             return Ok(NoSources::NotRecorded.into());
         }
-        // The first token of the answer is chosen with the last one of the question.
-        let by = turn.answer.saturating_sub(1)..self.timeline.len();
-        let places = self.document_places();
+        let mut prompt = PromptBytes::new(tokenizer, self.tokens());
+        let places = texts.iter().enumerate();
+        let places: Vec<(usize, TextPlace)> =
+            places.filter_map(|(part, text)| Some((part, prompt.find(text)?))).collect();
         let (Some((_, first)), Some((_, last))) = (places.first(), places.last()) else {
             return Ok(NoSources::NoDocuments.into());
         };
+        // The first token of the answer is chosen with the last one of the question.
+        let by = answer.saturating_sub(1)..self.tokens().len();
         let from = first.first_token;
         let to = from..last.first_token + last.token_ends.len();
-        let paid = match self.session.attention_paid(by, to)? {
+        let paid = match self.attention_paid(by, to)? {
             Some(paid) => paid,
-            None if self.session.has_recorded_layers() => return Ok(NoSources::NotRecorded.into()),
+            None if self.has_recorded_layers() => return Ok(NoSources::NotRecorded.into()),
             None => return Ok(NoSources::NoHeads.into()),
         };
         // One text of all parts, so that sentences of different parts are compared with each other.
-        let texts = self.document_texts();
         let (mut text, mut token_ends, mut attention, mut starts) =
             (String::new(), Vec::new(), Vec::new(), Vec::new());
         for (part, place) in &places {
@@ -176,11 +225,8 @@ impl Chat {
             token_ends.extend(place.token_ends.iter().map(|end| start + end));
             attention.extend_from_slice(&paid[place.first_token - from..][..place.token_ends.len()]);
         }
-        let conversation = self.conversation();
-        let (question, answer) = conversation.last().copied().unwrap_or_default();
-        let answer = answer.unwrap_or_default();
         let evidence =
-            Evidence { text: &text, token_ends: &token_ends, attention: &attention, question, answer };
+            Evidence { text: &text, token_ends: &token_ends, attention: &attention, ..Evidence::default() };
         let source = |Ranked { range, weight }: Ranked| {
             let part = starts.partition_point(|(start, _)| *start <= range.start) - 1;
             let (start, part) = starts[part];
@@ -193,29 +239,5 @@ impl Chat {
             true => Ok(NoSources::NothingAttended.into()),
             false => Ok(Sources { found: ranked.into_iter().map(source).collect(), missing: None }),
         }
-    }
-
-    /// The text of a source; empty for a source of another conversation.
-    pub fn source_text(&self, source: &Source) -> &str {
-        let text = self.document_texts().get(source.part).copied().unwrap_or_default();
-        text.get(source.range.clone()).unwrap_or_default()
-    }
-
-    /// The texts of the documents: first those that the conversation began with, in one text, then each that was attached
-    /// later.
-    pub fn document_texts(&self) -> Vec<&str> {
-        let attached = self.attachments.iter().map(|attachment| attachment.text.as_str());
-        [self.preamble.documents()].into_iter().chain(attached).collect()
-    }
-
-    fn has_answer(&self) -> bool {
-        !self.awaits_answer() && self.has_answers()
-    }
-
-    /// Where the documents are in the timeline, by part; those that are not there as they are are left out.
-    fn document_places(&self) -> Vec<(usize, TextPlace)> {
-        let mut prompt = PromptBytes::new(self.format.tokenizer(), &self.timeline);
-        let texts = self.document_texts().into_iter().enumerate();
-        texts.filter_map(|(part, text)| Some((part, prompt.find(text)?))).collect()
     }
 }

@@ -137,7 +137,8 @@ impl AttentionRecord {
     fn forget_before(&mut self, position: usize) {
         self.retain(|kept| kept >= position);
         self.in_rings.retain(|kept| *kept >= position);
-        if self.positions.is_empty() {
+        // An answer begins with all of its tokens, however long the one before it was.
+        if self.positions.len() <= 1 {
             self.stride = 1;
         }
     }

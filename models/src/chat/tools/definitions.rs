@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use thiserror::Error;
 
 /// Functions that the model may call.
@@ -85,6 +85,22 @@ impl Tools {
         static NULL: Value = Value::Null;
         let definition = self.definition(function).unwrap_or(&NULL);
         &definition["function"]["parameters"]["properties"][parameter]
+    }
+
+    /// The same functions with parameters that are any JSON object.
+    pub fn with_any_arguments(&self) -> Tools {
+        let loose = |definition: &Value| {
+            let mut definition = definition.clone();
+            definition["function"]["parameters"] = json!({"type": "object"});
+            definition
+        };
+        Tools { definitions: Arc::new(self.list().iter().map(loose).collect()) }
+    }
+
+    /// The names of the functions, and the schemas of their parameters; null where none is given.
+    pub(super) fn functions(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let functions = self.list().iter();
+        functions.filter_map(|definition| Some((name(definition)?, &definition["function"]["parameters"])))
     }
 
     /// All definitions, as a list.

@@ -3,8 +3,9 @@
 
 use serde_json::json;
 
+use super::forced::Frame;
 use super::syntax::{ALL, Syntax};
-use super::{ChatError, ChatTemplate, Message, ToolCall, ToolPiece, ToolStream, Tools};
+use super::{ChatError, ChatTemplate, Message, ToolCall, ToolPiece, ToolStream, Tools, thinking_parts};
 use crate::tokenizer::Tokenizer;
 
 /// A way to write calls of functions in answers.
@@ -12,9 +13,11 @@ use crate::tokenizer::Tokenizer;
 pub struct ToolFormat {
     syntax: &'static Syntax,
     opening: Option<String>,
+    frame: Option<Frame>,
 }
 
 /// What is rendered.
+pub(super) const CALL_ID: &str = "000000000";
 const FUNCTION: &str = "find_lamp";
 const PARAMETER: &str = "place";
 const ARGUMENTS: &str = r#"{"place": "the old harbour"}"#;
@@ -35,7 +38,7 @@ impl ToolFormat {
             },
         });
         let tools = Tools::new(vec![json!({"type": "function", "function": definition})]);
-        let call = ToolCall::new("000000000", FUNCTION, ARGUMENTS);
+        let call = ToolCall::new(CALL_ID, FUNCTION, ARGUMENTS);
         let (Ok(tools), Ok(call)) = (tools, call) else { return Ok(None) };
         let written = template.with_tools(&tools).and_then(|template| {
             let question = Message::user("?");
@@ -49,10 +52,21 @@ impl ToolFormat {
             Err(_) => return Ok(None),
         };
         let same = before.bytes().zip(text.bytes()).take_while(|(a, b)| a == b).count();
-        let opening = text.strip_prefix(&before).and_then(|answer| answer.split_once(FUNCTION));
+        let answer = text.strip_prefix(&before);
+        let opening = answer.and_then(|answer| answer.split_once(FUNCTION));
         let opening = opening.map(|(opening, _)| opening.to_owned());
-        let mut formats = ALL.iter().map(|syntax| ToolFormat { syntax, opening: opening.clone() });
-        Ok(formats.find(|format| format.reads(&text, same, &tools, &call)))
+        let mut formats =
+            ALL.iter().map(|syntax| ToolFormat { syntax, opening: opening.clone(), frame: None });
+        let found = formats.find(|format| format.reads(&text, same, &tools, &call));
+        Ok(found.map(|format| {
+            let frame = answer.and_then(|answer| Frame::of(answer, &call));
+            let is_read = |frame: &Frame| {
+                let answer = frame.example(&call);
+                let answer = thinking_parts(&answer).map_or(answer.as_str(), |parts| parts.answer);
+                format.reads_call(answer, &tools, &call)
+            };
+            ToolFormat { frame: frame.filter(is_read), ..format }
+        }))
     }
 
     /// Whether it reads this call, and nothing else, in a text whose first `same` bytes are before the answer. A part of
@@ -65,13 +79,16 @@ impl ToolFormat {
             found.filter(|at| at + mark.len() > same).min()
         };
         let starts = behind.into_iter().chain(marks.filter_map(from));
-        starts.into_iter().any(|start| {
-            let mut stream = ToolStream::new(self, tools.clone());
-            let mut pieces = stream.push(&text[start..]);
-            pieces.extend(stream.finish());
-            let same = |read: &ToolCall| read.name == call.name && read.object() == call.object();
-            matches!(pieces.first(), Some(ToolPiece::Call(read)) if same(read)) && stream.calls() == 1
-        })
+        starts.into_iter().any(|start| self.reads_call(&text[start..], tools, call))
+    }
+
+    /// Whether it reads this call at the beginning of a text, and no other.
+    fn reads_call(&self, text: &str, tools: &Tools, call: &ToolCall) -> bool {
+        let mut stream = ToolStream::new(self, tools.clone());
+        let mut pieces = stream.push(text);
+        pieces.extend(stream.finish());
+        let same = |read: &ToolCall| read.name == call.name && read.object() == call.object();
+        matches!(pieces.first(), Some(ToolPiece::Call(read)) if same(read)) && stream.calls() == 1
     }
 
     /// The control tokens of which the marks of calls consist. Their texts must be part of the text that a [`ToolStream`]
@@ -90,6 +107,11 @@ impl ToolFormat {
     /// [`ToolStream`] too, and its marks are control tokens. `None` where the template changes the end of the prompt.
     pub fn opening(&self) -> Option<&str> {
         self.opening.as_deref()
+    }
+
+    /// What is written around the JSON of a call; `None` where its arguments are no JSON.
+    pub(super) fn frame(&self) -> Option<&Frame> {
+        self.frame.as_ref()
     }
 
     pub(super) fn syntax(&self) -> &'static Syntax {

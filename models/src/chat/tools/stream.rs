@@ -265,7 +265,7 @@ fn push_malformed(pieces: &mut Vec<ToolPiece>, text: String, why: &str) {
 }
 
 /// A number for a call. Mistral's templates want nine letters and digits.
-fn new_id() -> String {
+pub(super) fn new_id() -> String {
     const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
     let mut number = RandomState::new().hash_one(());
     let digit = |_| {

@@ -38,6 +38,8 @@ pub struct Constraint {
     /// Before its first token.
     matcher: Arc<Matcher>,
     tokens: Arc<GrammarTokens>,
+    /// Whether the shape begins with the first token, also where the model could think before.
+    begins_at_once: bool,
 }
 
 impl fmt::Debug for Constraint {
@@ -162,6 +164,12 @@ impl Constraint {
         Constraint::compile(format, TopLevelGrammar::from_regex(regex), of_grammar)
     }
 
+    /// The same for an answer without thinking: its first token is the first of the shape. That is needed where the prompt ends
+    /// with a part of the answer, as of a [`ForcedCall`](crate::tools::ForcedCall).
+    pub fn beginning_at_once(self) -> Constraint {
+        Constraint { begins_at_once: true, ..self }
+    }
+
     /// `explain` makes an error of llguidance's.
     fn compile(
         format: &ChatFormat,
@@ -188,7 +196,7 @@ impl Constraint {
             thread.join().map_err(|_| "it cannot be compiled".to_owned())
         });
         let matcher = compiled.map_err(|what| ConstraintError::TooComplex { what })??;
-        Ok(Constraint { matcher: Arc::new(matcher), tokens })
+        Ok(Constraint { matcher: Arc::new(matcher), tokens, begins_at_once: false })
     }
 }
 

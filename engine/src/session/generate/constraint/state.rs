@@ -71,6 +71,7 @@ impl<'a> ShapeState<'a> {
         }
         let thinking = begun_thinking(prompt, tokenizer);
         let phase = match thinking.marks {
+            _ if constraint.begins_at_once => Phase::Before { paths: Vec::new(), blanks: 0 },
             Some(marks) => Phase::Thinking { marks, text: Vec::new() },
             None => Phase::Before { paths: paths(tokenizer, thinking.is_over), blanks: 0 },
         };
