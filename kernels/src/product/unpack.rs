@@ -173,7 +173,7 @@ unsafe fn q5<S: Simd, const HEAD: usize>(
         // the bits from j on, of which the lowest counts.
         for i in Loop(0, 4) {
             let bits = u64::from(block[HEAD + i]);
-            let spread = (bits & 0x7f) * 0x0002_0408_1020_4081 & bytes_of(1) | bits >> 7 << 56;
+            let spread = ((bits & 0x7f) * 0x0002_0408_1020_4081) & bytes_of(1) | bits >> 7 << 56;
             set_word(to, i, word(to, i) | spread << 4);
         }
     }

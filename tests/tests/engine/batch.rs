@@ -27,7 +27,11 @@ const LIMIT: usize = 12;
 type Answer = (Generated, Vec<f32>);
 
 /// The answer of a session behind its text. `begun` is called when the first token is known.
-fn answer(session: &mut Session, tokenizer: &Tokenizer, begun: &dyn Fn()) -> Result<Answer, EngineError> {
+fn answer(
+    session: &mut Session,
+    tokenizer: &Tokenizer,
+    begun: &(dyn Fn() + Sync),
+) -> Result<Answer, EngineError> {
     let ends = (0..session.engine().spec().n_vocab as u32).filter(|token| tokenizer.is_eog(*token));
     let logit_bias = ends.map(|token| (token, f32::NEG_INFINITY)).collect();
     let mut sampler = Sampler::new(SamplerOptions { logit_bias, ..SamplerOptions::greedy() })?;
@@ -74,8 +78,11 @@ fn together(sessions: &mut [Session], tokenizer: &Tokenizer) -> Together {
     let batch = batch.expect("sessions of one engine");
     batch.wait_for_all();
     let all_have_begun = Barrier::new(sessions.len());
+    let begun = &|| {
+        all_have_begun.wait();
+    };
     let answers = thread::scope(|scope| {
-        let begin = |session| scope.spawn(|| answer(session, tokenizer, &|| drop(all_have_begun.wait())));
+        let begin = |session| scope.spawn(move || answer(session, tokenizer, begun));
         let answers: Vec<_> = sessions.iter_mut().map(begin).collect();
         answers.into_iter().map(|answer| answer.join().expect("no panic")).collect()
     });

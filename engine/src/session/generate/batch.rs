@@ -22,6 +22,9 @@ const MAX_TOKENS: usize = 31;
 /// How long one that writes is waited for, at least and at most.
 const PATIENCE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
 
+/// The logits `[tokens, n_vocab]` of a session's tokens.
+type Logits = Result<Vec<f32>, EngineError>;
+
 /// What is called with each computation of a [`Batch`], and calls it once. It may wait before, so that others compute.
 pub type Gate = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 
@@ -70,7 +73,7 @@ struct State {
     waiting: Vec<Waiting>,
     is_computing: bool,
     /// What was computed and not yet fetched, by its ticket.
-    done: Vec<(u64, Result<Vec<f32>, EngineError>)>,
+    done: Vec<(u64, Logits)>,
     tickets: u64,
     /// What the last pass has taken.
     last: Duration,
@@ -120,8 +123,8 @@ struct Graphs {
 
 /// How a session goes on that has submitted tokens.
 pub(in crate::session) enum Computed<'a> {
-    /// They were computed: logits `[tokens, n_vocab]`.
-    Together(Result<Vec<f32>, EngineError>),
+    /// They were computed.
+    Together(Logits),
     /// It computes them itself, with its own graphs.
     Alone(Alone<'a>),
 }
@@ -272,12 +275,12 @@ impl Batch {
         let mut computation = Computation { batch: self, next, started: Instant::now(), results: None };
         (self.gate)(&mut || {
             computation.started = Instant::now();
-            computation.results = Some(self.logits(&computation.next));
+            computation.results = self.logits(&computation.next);
         });
     }
 
     /// The logits `[tokens, n_vocab]` of each session. `None` where there is no memory to compute them together.
-    fn logits(&self, next: &[Waiting]) -> Option<Vec<Result<Vec<f32>, EngineError>>> {
+    fn logits(&self, next: &[Waiting]) -> Option<Vec<Logits>> {
         let graphs = match self.graphs(next) {
             Ok(graphs) => graphs,
             // Alone they need less memory, and say better what is wrong.
@@ -365,8 +368,8 @@ struct Computation<'a> {
     batch: &'a Batch,
     next: Vec<Waiting>,
     started: Instant,
-    /// Of each; the inner `None` where each computes alone.
-    results: Option<Option<Vec<Result<Vec<f32>, EngineError>>>>,
+    /// Of each; `None` where each computes alone.
+    results: Option<Vec<Logits>>,
 }
 
 impl Drop for Computation<'_> {
@@ -376,11 +379,11 @@ impl Drop for Computation<'_> {
         state.last = self.started.elapsed();
         let next = std::mem::take(&mut self.next);
         match self.results.take() {
-            Some(Some(results)) => {
+            Some(results) => {
                 state.done.extend(next.into_iter().map(|waiting| waiting.ticket).zip(results));
             }
             // Also where the computation did not take place: what is wrong shows again, and to each alone.
-            Some(None) | None => {
+            None => {
                 let alone = next.into_iter().map(|waiting| Waiting { is_alone: true, ..waiting });
                 state.waiting.splice(0..0, alone);
             }
