@@ -114,6 +114,14 @@ pub enum EngineError {
         /// Where that begins; `None` where it was not found.
         origin: Option<NotFiniteOrigin>,
     },
+    /// A computation failed that answers of several sessions took part in.
+    #[error("answers that are computed together: {reason}")]
+    Batch {
+        /// What is wrong.
+        reason: String,
+        /// What to do, where that is known.
+        hint: Option<Hint>,
+    },
     /// A token is outside the vocabulary.
     #[error("token {token} is outside the vocabulary of {vocabulary} tokens")]
     Token {
@@ -178,6 +186,7 @@ impl EngineError {
             EngineError::NoRowShares { .. } => {
                 Some(Hint::advice("calibrate the model again, or use the policy with heads=on"))
             }
+            EngineError::Batch { hint, .. } => hint.clone(),
             EngineError::Memory(shortage) => Some(Hint::SmallerSession { on_device: shortage.on_device }),
             EngineError::NotFinite { .. } => Some(Hint::advice(
                 "the model file is damaged, or its numbers overflow: download or convert it again, or use another one",

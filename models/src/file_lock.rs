@@ -49,7 +49,7 @@ impl LockFile {
     /// Locks the file.
     ///
     /// # Errors
-    /// Those of [`try_lock`].
+    /// Another handle has the lock, or the file system has no locks.
     pub fn try_lock(&self) -> Result<(), TryLockError> {
         try_lock(&self.0)
     }

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Device")]
 pub struct DeviceArgs {
-    /// Devices, also -dev: auto (those of --rpc, and all GPUs of CUDA or else of Vulkan), cpu, cuda:N, vulkan:N, rpc:N, or several with commas in
+    /// Devices, also -dev: auto (those of --rpc, and all CUDA GPUs, or all Vulkan GPUs if there is no CUDA), cpu, cuda:N, vulkan:N, rpc:N, or several with commas in
     /// the order of the layers: cuda:0,cuda:1 (see `longhand devices`)
     #[arg(long, value_name = "DEVICES", default_value = "auto", value_parser = device)]
     pub device: DeviceRequest,

@@ -184,7 +184,10 @@ impl Session {
         };
         match batch.submit(submitted) {
             Computed::Together(logits) => self.next_logits = logits?,
-            Computed::Alone(alone) => alone.compute(|| run_alone(self)).unwrap_or(Ok(()))?,
+            Computed::Alone(mut alone) => match alone.compute(|| run_alone(self)) {
+                Some(computed) => computed?,
+                None => return Err(ggml::Error::Interrupted.into()),
+            },
         }
         Ok(())
     }
@@ -317,7 +320,7 @@ impl Session {
     /// how it drafts and with whom it computes, and whether it records attention.
     pub(crate) fn take_over(&mut self, mut old: Session) {
         (self.options.draft, self.options.sessions) = (old.options.draft, old.options.sessions);
-        self.batch = self.batch.take().or(old.batch.take());
+        self.batch = self.batch.take().or(old.batch.take().filter(|batch| batch.fits(self)));
         if self.reservations.is_empty() {
             self.reservations = std::mem::take(&mut old.reservations);
         }
@@ -477,6 +480,8 @@ impl Session {
     /// Takes back what was computed of the tokens `rest` before this error. Returns the error, with where numbers stop
     /// being finite if it is that one.
     fn take_back(&mut self, error: EngineError, rest: &[u32], how: Advance) -> EngineError {
+        // Nobody is to wait while it is looked for what is wrong.
+        self.end_answer();
         let is_not_finite = matches!(error, EngineError::NotFinite { .. });
         let text = if is_not_finite { [&self.tokens[..], rest].concat() } else { Vec::new() };
         if how.is_answer() {

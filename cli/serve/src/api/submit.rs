@@ -121,7 +121,7 @@ pub(super) struct Conversation {
     /// Whether the model is to think; `None` where its chat template decides.
     pub thinks: Option<bool>,
     pub tools: tools::Wanted,
-    /// Whether it is told where in the documents answers come from.
+    /// Whether answers say where in the documents they come from.
     pub sources: bool,
 }
 

@@ -180,11 +180,11 @@ pub(super) fn force(
     let written = format.tool_format()?;
     let forced = |tools: &Tools| written.as_ref()?.forced(tools, function, one_call);
     let ForcedCall { opening, schema } = forced(tools).ok_or_else(|| {
-        refused(
-            "this model cannot be made to call a function: its chat template writes calls in a form that cannot be \
-             enforced, or only one function at a time can be; name one, or use auto"
+        refused(match function {
+            Some(_) => "calls of this model cannot be enforced; use auto".to_owned(),
+            None => "calls of this model cannot be enforced, or only of one function; name one, or use auto"
                 .to_owned(),
-        )
+        })
     })?;
     let compile = |schema: &Value| Constraint::json_schema(format, &schema.to_string());
     let constraint = compile(&schema).or_else(|error| {

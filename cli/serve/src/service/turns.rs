@@ -1,4 +1,5 @@
-//! Who computes next. One piece of work is computed at a time: the next token of all answers, or a piece of a reading. After
+//! Who computes next. One piece of work is computed at a time: the next tokens of all answers, or a piece of a reading. What
+//! follows a token, such as the eviction of rows, is short and needs no turn. After
 //! each, the next is who has computed for the least time. Time spent on answers counts less, so that they keep more than half of
 //! their speed beside a long reading.
 
@@ -120,6 +121,8 @@ impl Turn<'_> {
             self.turns.changed.notify_all();
         }
         let result = work();
+        // Others have computed meanwhile, and it does not catch up with them.
+        self.used = self.used.max(self.turns.lock().now);
         self.is_held = self.turns.wait(self.turns.lock(), self.number, self.used, stop);
         self.since = Instant::now();
         result

@@ -194,8 +194,10 @@ fn try_answer(service: &Service, conversation: &mut Conversation, work: &Work) -
         request.stop.check()?;
         let sources = match &request.text.sources {
             Some(search) => {
-                let _turn = service.turns.begin(&request.stop);
-                Some(search.find(session, service.format.tokenizer(), end, &text)?)
+                let mut turn = service.turns.begin(&request.stop);
+                let found = search.find(session, service.format.tokenizer(), end, &text)?;
+                turn.piece_done(&request.stop);
+                Some(found)
             }
             None => None,
         };

@@ -7,6 +7,7 @@
 //! policies, other lengths and other drafts. Uses rows and the forward pass.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use ggml::Type;
@@ -25,13 +26,16 @@ const PATIENCE: (Duration, Duration) = (Duration::from_millis(1), Duration::from
 /// The logits `[tokens, n_vocab]` of a session's tokens.
 type Logits = Result<Vec<f32>, EngineError>;
 
-/// What is called with each computation of a [`Batch`], and calls it once. It may wait before, so that others compute.
+/// For how long each computes alone where there was no memory to compute together.
+const ALONE: Duration = Duration::from_secs(10);
+
+/// What is called with each computation of a [`Batch`], and calls it once. It may wait first, to let other work run.
 pub type Gate = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 
 /// Sessions whose answers are computed together.
 ///
 /// Each session generates in a thread of its own. While several do, their tokens are computed in one pass over the weights,
-/// which is what takes most of the time. Each answer is the one that the session gives alone, but for rounding.
+/// which is what takes most of the time. Rounding aside, each answer is the one that the session gives alone.
 ///
 /// ```
 /// use std::thread;
@@ -60,6 +64,10 @@ pub type Gate = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 pub struct Batch {
     gate: Gate,
     forward: Forward,
+    /// Of keys and values.
+    types: (Type, Type),
+    /// Of the first session.
+    context: usize,
     state: Mutex<State>,
     changed: Condvar,
     // Last: the engine must outlive what it has allocated.
@@ -79,6 +87,8 @@ struct State {
     last: Duration,
     /// Since when nothing is computed, unless something is.
     idle: Instant,
+    /// Until when each computes alone, because there was no memory for all.
+    alone_until: Option<Instant>,
     /// How long one that writes is waited for, at least and at most.
     patience: (Duration, Duration),
     /// The graphs of the last pass.
@@ -136,7 +146,11 @@ struct Ticket<'a> {
 }
 
 /// The right of a session to compute its tokens itself; dropping it lets others compute.
-pub(in crate::session) struct Alone<'a>(&'a Batch);
+pub(in crate::session) struct Alone<'a> {
+    batch: &'a Batch,
+    /// What its computation has taken.
+    elapsed: Duration,
+}
 
 impl Batch {
     /// Has these sessions compute their answers together from now on. Each computation goes through `gate`.
@@ -147,23 +161,17 @@ impl Batch {
         let unfit = |reason: &str| EngineError::Setting {
             what: "sessions that compute together".into(),
             reason: reason.into(),
-            hint: Hint::advice("make them with the same engine, the same types and the same context"),
+            hint: Hint::advice(
+                "make them with the same engine, the same types and contexts of about the same length",
+            ),
         };
-        let [first, ..] = sessions else { return Err(unfit("there is none")) };
-        let (engine, types, context) = (first.engine.clone(), first.options.types, first.options.context);
-        let is_like = |session: &Session| {
-            let has_types: (Type, Type) = session.options.types;
-            let is_long = |context| engine.forward.is_long(context);
-            Arc::ptr_eq(&session.engine, &engine)
-                && has_types == types
-                && is_long(session.options.context) == is_long(context)
-        };
-        if !sessions.iter().all(is_like) {
-            return Err(unfit("they have different engines, types of rows or RoPE factors"));
-        }
+        let [first, ..] = sessions else { return Err(unfit("no session was given")) };
+        let (engine, options) = (first.engine.clone(), first.options.clone());
         let batch = Arc::new(Batch {
             gate,
-            forward: engine.forward.for_context(context),
+            forward: engine.forward.for_context(options.context),
+            types: options.types,
+            context: options.context,
             state: Mutex::new(State {
                 writing: 0,
                 waiting: Vec::new(),
@@ -172,6 +180,7 @@ impl Batch {
                 tickets: 0,
                 last: Duration::ZERO,
                 idle: Instant::now(),
+                alone_until: None,
                 patience: PATIENCE,
                 graphs: None,
                 memory: Some(Workspace::new(&engine.backends)),
@@ -179,8 +188,19 @@ impl Batch {
             changed: Condvar::new(),
             engine,
         });
+        if !sessions.iter().all(|session| batch.fits(session)) {
+            return Err(unfit("they have different engines, types of rows or RoPE factors"));
+        }
         sessions.iter_mut().for_each(|session| session.batch = Some(batch.clone()));
         Ok(batch)
+    }
+
+    /// Whether a session computes by the same weights and graphs as the others.
+    pub(in crate::session) fn fits(&self, session: &Session) -> bool {
+        let is_long = |context| self.engine.forward.is_long(context);
+        Arc::ptr_eq(&self.engine, &session.engine)
+            && session.options.types == self.types
+            && is_long(session.options.context) == is_long(self.context)
     }
 
     /// The passes of this many sessions that take the most memory, each as the tokens of its sessions: at most `most` of one.
@@ -234,11 +254,12 @@ impl Batch {
         let mut state = self.lock();
         if state.writing <= 1 && state.waiting.is_empty() && !state.is_computing {
             state.is_computing = true;
-            return Computed::Alone(Alone(self));
+            return Computed::Alone(Alone::new(self));
         }
         state.tickets += 1;
-        let ticket = state.tickets;
-        state.waiting.push(Waiting { ticket, since: Instant::now(), is_alone: false, tokens: tokens() });
+        let (ticket, since) = (state.tickets, Instant::now());
+        let is_alone = state.alone_until.is_some_and(|until| since < until);
+        state.waiting.push(Waiting { ticket, since, is_alone, tokens: tokens() });
         let _ticket = Ticket { batch: self, ticket };
         // Another may have waited for this one.
         self.changed.notify_all();
@@ -254,7 +275,7 @@ impl Batch {
                 if next == [ticket] {
                     state.take(&next);
                     drop(state);
-                    return Computed::Alone(Alone(self));
+                    return Computed::Alone(Alone::new(self));
                 }
                 if next.len() > 1 {
                     let next = state.take(&next);
@@ -272,10 +293,13 @@ impl Batch {
 
     /// Computes what was submitted, and hands out the results.
     fn compute(&self, next: Vec<Waiting>) {
-        let mut computation = Computation { batch: self, next, started: Instant::now(), results: None };
+        let mut computation =
+            Computation { batch: self, next, started: Instant::now(), is_begun: false, results: None };
         (self.gate)(&mut || {
-            computation.started = Instant::now();
-            computation.results = self.logits(&computation.next);
+            if !std::mem::replace(&mut computation.is_begun, true) {
+                computation.started = Instant::now();
+                computation.results = self.logits(&computation.next);
+            }
         });
     }
 
@@ -368,6 +392,7 @@ struct Computation<'a> {
     batch: &'a Batch,
     next: Vec<Waiting>,
     started: Instant,
+    is_begun: bool,
     /// Of each; `None` where each computes alone.
     results: Option<Vec<Logits>>,
 }
@@ -382,8 +407,15 @@ impl Drop for Computation<'_> {
             Some(results) => {
                 state.done.extend(next.into_iter().map(|waiting| waiting.ticket).zip(results));
             }
-            // Also where the computation did not take place: what is wrong shows again, and to each alone.
+            // Steps may be done once only.
+            None if self.is_begun && thread::panicking() => {
+                let reason = "the thread that computed it has panicked";
+                let failed = || Err(EngineError::Batch { reason: reason.into(), hint: None });
+                state.done.extend(next.into_iter().map(|waiting| (waiting.ticket, failed())));
+            }
             None => {
+                // Another try would most likely fail as well, and take time.
+                state.alone_until = Some(Instant::now() + ALONE);
                 let alone = next.into_iter().map(|waiting| Waiting { is_alone: true, ..waiting });
                 state.waiting.splice(0..0, alone);
             }
@@ -398,24 +430,37 @@ impl Drop for Ticket<'_> {
         let mut state = self.batch.lock();
         state.waiting.retain(|waiting| waiting.ticket != self.ticket);
         state.done.retain(|(ticket, _)| *ticket != self.ticket);
+        drop(state);
+        self.batch.changed.notify_all();
     }
 }
 
-impl Alone<'_> {
-    /// Computes, when the gate allows it.
-    pub(in crate::session) fn compute<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
-        let (mut work, mut result) = (Some(work), None);
-        (self.0.gate)(&mut || result = work.take().map(|work| work()));
+impl<'a> Alone<'a> {
+    fn new(batch: &'a Batch) -> Alone<'a> {
+        Alone { batch, elapsed: Duration::ZERO }
+    }
+
+    /// Computes, when the gate allows it. `None` where it does not.
+    pub(in crate::session) fn compute<T>(&mut self, work: impl FnOnce() -> T) -> Option<T> {
+        let (mut work, mut result, mut elapsed) = (Some(work), None, Duration::ZERO);
+        (self.batch.gate)(&mut || {
+            if let Some(work) = work.take() {
+                let started = Instant::now();
+                result = Some(work());
+                elapsed = started.elapsed();
+            }
+        });
+        self.elapsed = elapsed;
         result
     }
 }
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
-        (state.is_computing, state.idle) = (false, Instant::now());
+        let mut state = self.batch.lock();
+        (state.is_computing, state.idle, state.last) = (false, Instant::now(), self.elapsed);
         drop(state);
-        self.0.changed.notify_all();
+        self.batch.changed.notify_all();
     }
 }
 
@@ -424,10 +469,6 @@ fn copy(error: &EngineError) -> EngineError {
     match error {
         EngineError::Compute(error) => EngineError::Compute(error.clone()),
         EngineError::NotFinite { .. } => EngineError::NotFinite { origin: None },
-        other => EngineError::Setting {
-            what: "answers that are computed together".into(),
-            reason: other.to_string(),
-            hint: other.hint().unwrap_or_else(|| Hint::advice("ask again")),
-        },
+        other => EngineError::Batch { reason: other.to_string(), hint: other.hint() },
     }
 }

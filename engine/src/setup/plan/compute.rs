@@ -163,7 +163,9 @@ impl<'a> Graphs<'a> {
             let graphs = making_room(&layers)?;
             graphs.iter().for_each(|graph| self.measure_graph(place, graph, &mut of_chunk));
         }
-        for tokens in Batch::largest(sessions, steps.min(chunk)) {
+        // The shape of an answer may force more tokens than are drafted.
+        let most = if self.layout.allows_steps_at_once() { chunk } else { 1 };
+        for tokens in Batch::largest(sessions, most) {
             let rows = || self.forward.rows_of_layers(|layer| self.store[layer].clone());
             let texts: Vec<(usize, Vec<LayerRows>)> = tokens.into_iter().map(|n| (n, rows())).collect();
             self.measure(self.forward.batch_graphs(&texts), &mut of_batch)?;

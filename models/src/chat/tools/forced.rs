@@ -133,7 +133,7 @@ impl ToolFormat {
 fn arguments_schema(parameters: &Value, place: &str) -> Value {
     let Value::Object(parameters) = parameters else { return json!({"type": "object"}) };
     let mut schema = parameters.clone();
-    schema.entry("type").or_insert_with(|| "object".into());
+    schema.insert("type".to_owned(), "object".into());
     let mut schema = Value::Object(schema);
     move_references(&mut schema, place);
     schema
