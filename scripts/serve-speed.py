@@ -3,8 +3,9 @@
 
     scripts/serve-speed.py target/release/longhand model.gguf [TOKENS]
 
-Prints: tokens a second of an answer alone, and beside a client whose text of TOKENS (30000) is read; the time to the first token
-about a document of 8,000 words for the first client, for a second one, and after a restart.
+Prints: tokens a second of an answer alone, and beside a client whose text of TOKENS (30000) is read; tokens a second of 1, 2, 4
+and 8 answers at once; the time to the first token about a document of 8,000 words for the first client, for a second one, and
+after a restart.
 """
 
 import json
@@ -25,9 +26,9 @@ def text(words, seed):
 
 
 class Server:
-    def __init__(self, program, model, home, context):
+    def __init__(self, program, model, home, context, conversations=2, flags=()):
         folders = {"HOME": home, "XDG_CACHE_HOME": home, "XDG_STATE_HOME": home, "XDG_CONFIG_HOME": home}
-        command = [program, "serve", model, "--port", "0", "-np", "2", "-c", str(context), "--quiet"]
+        command = [program, "serve", model, "--port", "0", "-np", str(conversations), "-c", str(context), "--quiet", *flags]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **folders})
         self.url = re.search(r"http://\S+:\d+", self.process.stdout.readline())[0]
 
@@ -56,6 +57,24 @@ def speed(times):
     return (len(times) - 1) / (times[-1] - times[0])
 
 
+def at_once(server, answers):
+    """Tokens a second of so many answers, while all are written."""
+    times = [None] * answers
+
+    def ask(number):
+        words = f"Count from {10 * number + 1} to two hundred, in words."
+        started = time.monotonic()
+        times[number] = [started + after for after in server.stream({**question(words), "max_tokens": 128})]
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(answers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    first, last = max(one[0] for one in times), min(one[-1] for one in times)
+    return sum(first < at <= last for one in times for at in one) / (last - first)
+
+
 def main():
     program, model = map(os.path.abspath, sys.argv[1:3])
     tokens = int((sys.argv[3:] or ["30000"])[0])
@@ -77,6 +96,11 @@ def main():
         print(f"alone: {middle:.1f} tokens/s; beside a reading of {count(long)} tokens:",
               ", ".join(f"{one:.1f} ({one / middle:.2f})" for one in beside))
         reading.join()
+        server.stop()
+        server = Server(program, model, home, 2048, 8, ["--draft", "0"])
+        for _ in range(2):
+            speeds = [at_once(server, answers) for answers in (1, 2, 4, 8)]
+        print("1, 2, 4 and 8 answers at once:", ", ".join(f"{one:.1f}" for one in speeds), "tokens/s")
         server.stop()
         server = Server(program, model, home, 16384)
         document = json.load(server.post("/v1/documents", {"name": "boat.txt", "text": text(8000, 2)}))
