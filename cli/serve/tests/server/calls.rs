@@ -144,7 +144,7 @@ fn a_call_that_cannot_be_forced_is_refused() {
     refused(&hermes, &asked("always"), "\"always\" is not supported");
     // The name comes before the arguments: which arguments follow would depend on it.
     refused(&server(MISTRAL), &asked("required"), "name one");
-    refused(&server(ELEMENTS), &asked(named("stop")), "cannot be made to call a function");
+    refused(&server(ELEMENTS), &asked(named("stop")), "cannot be enforced; use auto");
     // What cannot be enforced of the arguments is not: they are an object.
     let mut odd = asked(named("stop"));
     odd["tools"][1]["function"]["parameters"] = json!({"type": "object", "not": {"required": ["x"]}});
