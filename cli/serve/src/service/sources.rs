@@ -63,7 +63,8 @@ impl SourceSearch {
         text: &str,
     ) -> Result<AnswerSources, EngineError> {
         let (document, outline) = (self.documents.text(), self.documents.outline());
-        let (found, missing) = match session.sources(tokenizer, &[document], tokens, LIMIT) {
+        let answer = tokens..session.tokens().len();
+        let (found, missing) = match session.sources(tokenizer, &[document], answer, LIMIT) {
             Ok(sources) => (sources.found, sources.missing.map(|why| why.to_string())),
             Err(error) if error.is_interrupt() => return Err(error),
             Err(error) => (Vec::new(), Some(error.to_string())),

@@ -152,8 +152,9 @@ impl Chat {
         let (Some(turn), true) = (self.turns.last(), self.has_answer()) else {
             return Ok(NoSources::NotRecorded.into());
         };
-        let Chat { session, format, preamble, attachments, .. } = self;
-        session.sources(format.tokenizer(), &texts_of(preamble, attachments), turn.answer, limit)
+        let Chat { session, format, preamble, attachments, timeline, .. } = self;
+        let answer = turn.answer..timeline.len();
+        session.sources(format.tokenizer(), &texts_of(preamble, attachments), answer, limit)
     }
 
     /// The text of a source; empty for a source of another conversation.
@@ -180,8 +181,8 @@ fn texts_of<'a>(preamble: &'a Preamble, attachments: &'a [Attachment]) -> Vec<&'
 }
 
 impl Session {
-    /// Where in `texts` an answer comes from that begins at the position `answer`, in tokens: at most `limit` sentences, the
-    /// best first. The texts stand in the session in this order, before the answer; those that do not are left out. Nothing is
+    /// Where in `texts` an answer comes from that has the positions `answer`, in tokens: at most `limit` sentences, the best
+    /// first. The session may lack the last of them. The texts stand in the session in this order, before the answer; those that do not are left out. Nothing is
     /// found without [`Session::record_attention`]. What was recorded before the answer is forgotten.
     ///
     /// [`Chat::sources`] does this for conversations.
@@ -192,13 +193,14 @@ impl Session {
         &mut self,
         tokenizer: &Tokenizer,
         texts: &[&str],
-        answer: usize,
+        answer: Range<usize>,
         limit: usize,
     ) -> Result<Sources, EngineError> {
         if !self.records_attention() {
             return Ok(NoSources::NotRecorded.into());
         }
-        let mut prompt = PromptBytes::new(tokenizer, self.tokens());
+        let before = answer.start.min(self.tokens().len());
+        let mut prompt = PromptBytes::new(tokenizer, &self.tokens()[..before]);
         let places = texts.iter().enumerate();
         let places: Vec<(usize, TextPlace)> =
             places.filter_map(|(part, text)| Some((part, prompt.find(text)?))).collect();
@@ -206,7 +208,7 @@ impl Session {
             return Ok(NoSources::NoDocuments.into());
         };
         // The first token of the answer is chosen with the last one of the question.
-        let by = answer.saturating_sub(1)..self.tokens().len();
+        let by = answer.start.saturating_sub(1)..answer.end;
         let from = first.first_token;
         let to = from..last.first_token + last.token_ends.len();
         let paid = match self.attention_paid(by, to)? {
