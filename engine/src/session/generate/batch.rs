@@ -35,7 +35,8 @@ pub type Gate = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 /// Sessions whose answers are computed together.
 ///
 /// Each session generates in a thread of its own. While several do, their tokens are computed in one pass over the weights,
-/// which is what takes most of the time; recurrent layers are computed one session after the other. Rounding aside, each answer is the one that the session gives alone.
+/// which is what takes most of the time; recurrent layers are computed one session after the other. Rounding aside, each
+/// answer is the one that the session gives alone.
 ///
 /// ```
 /// use std::thread;
