@@ -10,7 +10,7 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 
 use models::gguf::GgufFile;
-use models::gguf::write::{GgufWriter, MetaValue};
+use models::gguf::write::GgufWriter;
 use models::tokenizer::Tokenizer;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -38,10 +38,7 @@ fn line(ids: &[u32]) -> String {
 }
 
 fn with_pretokenizer(file: &GgufFile, pre: &str) -> Result<GgufFile, Box<dyn Error>> {
-    let mut copy = GgufWriter::new();
-    for (key, value) in file.metadata() {
-        copy.set(key, MetaValue::from(value));
-    }
+    let mut copy = GgufWriter::with_metadata_of(file);
     copy.set("tokenizer.ggml.model", "gpt2").set("tokenizer.ggml.pre", pre);
     Ok(GgufFile::from_bytes(copy.to_bytes_zeroed()?)?)
 }

@@ -23,10 +23,7 @@ const OTHERS: usize = EMBEDDING - 1;
 pub fn model(pieces: &[&str], template: Option<&str>) -> Vec<u8> {
     assert!(pieces.len() <= OTHERS, "a piece takes a dimension");
     let needle = GgufFile::from_bytes(embedded::needle()).expect("the embedded model");
-    let mut writer = GgufWriter::new();
-    for (key, value) in needle.metadata() {
-        writer.set(key, MetaValue::from(value));
-    }
+    let mut writer = GgufWriter::with_metadata_of(&needle);
     let mut tokens: Vec<Vec<u8>> = match needle.get("tokenizer.ggml.tokens").map(MetaValue::from) {
         Some(MetaValue::Array(_, tokens)) => tokens
             .into_iter()

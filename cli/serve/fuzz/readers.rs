@@ -8,7 +8,7 @@ use longhand::outline::Outline;
 use longhand::{Context, Model, ModelSource, Setup, SetupOptions};
 use models::embedded;
 use models::gguf::GgufFile;
-use models::gguf::write::{GgufWriter, MetaValue};
+use models::gguf::write::GgufWriter;
 use serde_json::Value;
 use serve::testing::Requests;
 use serve::{Documents, Service, ServiceOptions};
@@ -42,12 +42,8 @@ pub fn requests(input: &[u8]) {
 /// A service that answers nothing any more. The weights of its model are zero.
 static REQUESTS: LazyLock<Requests> = LazyLock::new(|| {
     let needle = GgufFile::from_bytes(embedded::needle()).expect("the embedded model");
-    let mut writer = GgufWriter::new();
-    for (key, value) in needle.metadata() {
-        writer.set(key, MetaValue::from(value));
-    }
-    needle.tensors().iter().for_each(|tensor| _ = writer.tensor(&tensor.name, &tensor.dims, tensor.ty));
-    writer.set("tokenizer.chat_template", TEMPLATE);
+    let mut writer = GgufWriter::with_metadata_of(&needle);
+    writer.tensors_of(&needle).set("tokenizer.chat_template", TEMPLATE);
     let bytes = writer.to_bytes_zeroed().expect("a file in memory");
     let model = Model::open(ModelSource::Bytes(bytes.into())).expect("a model");
     let options = SetupOptions {

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use models::gguf::GgufFile;
-use models::gguf::write::{GgufWriter, MetaValue};
+use models::gguf::write::GgufWriter;
 
 /// The result of a run.
 pub struct Run {
@@ -203,13 +203,8 @@ pub fn tokens(count: usize) -> String {
 /// Writes a changed copy of the embedded model, with all weights zero. Returns its path.
 pub fn changed_model(name: &str, change: impl FnOnce(&mut GgufWriter)) -> String {
     let needle = GgufFile::from_bytes(models::embedded::needle()).expect("the embedded model");
-    let mut writer = GgufWriter::new();
-    for (key, value) in needle.metadata() {
-        writer.set(key, MetaValue::from(value));
-    }
-    for tensor in needle.tensors() {
-        writer.tensor(&tensor.name, &tensor.dims, tensor.ty);
-    }
+    let mut writer = GgufWriter::with_metadata_of(&needle);
+    writer.tensors_of(&needle);
     change(&mut writer);
     file(name, writer.to_bytes_zeroed().expect("a file in memory"))
 }

@@ -14,21 +14,10 @@ const CHAT_ML: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.con
 /// The embedded model with its weights and other metadata. Returns its path.
 fn with_metadata(name: &str, change: impl FnOnce(&mut GgufWriter)) -> String {
     let needle = GgufFile::from_bytes(models::embedded::needle()).expect("the embedded model");
-    let mut writer = GgufWriter::new();
-    for (key, value) in needle.metadata() {
-        writer.set(key, MetaValue::from(value));
-    }
-    for tensor in needle.tensors() {
-        writer.tensor(&tensor.name, &tensor.dims, tensor.ty);
-    }
+    let mut writer = GgufWriter::with_metadata_of(&needle);
+    writer.tensors_of(&needle);
     change(&mut writer);
-    let mut bytes = Vec::new();
-    let written = writer.write(&mut bytes, |tensor, out| {
-        let source = needle.tensor(&tensor.name).expect("the same tensors");
-        out.write_all(needle.data(source))
-    });
-    written.expect("a file in memory");
-    file(name, bytes)
+    file(name, writer.to_bytes_with_data_of(&needle).expect("a file in memory"))
 }
 
 fn with_template(name: &str, template: &str) -> String {

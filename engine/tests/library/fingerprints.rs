@@ -90,22 +90,15 @@ fn embedded_fingerprint() -> String {
 fn split(place: &Place) {
     let file = GgufFile::from_bytes(models::embedded::needle()).expect("the embedded model");
     for part in 0..2 {
-        let mut writer = GgufWriter::new();
+        let mut writer = if part == 0 { GgufWriter::with_metadata_of(&file) } else { GgufWriter::new() };
         let tensors = file.tensors().iter().enumerate().filter(|(number, _)| number % 2 == part);
-        if part == 0 {
-            file.metadata().for_each(|(key, value)| _ = writer.set(key, MetaValue::from(value)));
-        }
         writer.set("split.no", MetaValue::U16(part as u16));
         writer.set("split.count", MetaValue::U16(2));
         writer.set("split.tensors.count", MetaValue::I32(file.tensors().len() as i32));
         for (_, tensor) in tensors {
             writer.tensor(&tensor.name, &tensor.dims, tensor.ty);
         }
-        let mut bytes = Vec::new();
-        let written = writer.write(&mut bytes, |declared, out| {
-            out.write_all(file.data(file.tensor(&declared.name).expect("a tensor")))
-        });
-        written.expect("a part");
+        let bytes = writer.to_bytes_with_data_of(&file).expect("a part");
         place.write(&format!("split-0000{}-of-00002.gguf", part + 1), &bytes);
     }
 }

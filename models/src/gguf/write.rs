@@ -4,7 +4,7 @@
 use std::io::{self, Read, Write};
 
 use super::value_type::with_number_types;
-use super::{Array, DEFAULT_ALIGNMENT, Value, ValueType};
+use super::{Array, DEFAULT_ALIGNMENT, GgufFile, Value, ValueType};
 use crate::types::TensorType;
 
 macro_rules! meta_values {
@@ -167,6 +167,23 @@ impl GgufWriter {
         GgufWriter { metadata: Vec::new(), tensors: Vec::new(), alignment: DEFAULT_ALIGNMENT }
     }
 
+    /// A file with the metadata of another, and no tensors.
+    pub fn with_metadata_of(file: &GgufFile) -> GgufWriter {
+        let mut writer = GgufWriter::new();
+        for (key, value) in file.metadata() {
+            writer.set(key, MetaValue::from(value));
+        }
+        writer
+    }
+
+    /// Adds the tensors of another file.
+    pub fn tensors_of(&mut self, file: &GgufFile) -> &mut Self {
+        for tensor in file.tensors() {
+            self.tensor(&tensor.name, &tensor.dims, tensor.ty);
+        }
+        self
+    }
+
     /// Adds a metadata key, or replaces its value.
     pub fn set(&mut self, key: impl Into<String>, value: impl Into<MetaValue>) -> &mut Self {
         let (key, value) = (key.into(), value.into());
@@ -230,6 +247,20 @@ impl GgufWriter {
         written += pad(out, written, self.alignment as u64)?;
         out.flush()?;
         Ok(written)
+    }
+
+    /// The whole file, with the data that tensors of the same names have in another.
+    ///
+    /// # Errors
+    /// Those of [`GgufWriter::write`]; `InvalidInput` where the other file lacks a tensor.
+    pub fn to_bytes_with_data_of(&self, file: &GgufFile) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.write(&mut bytes, |tensor, out| {
+            let same = file.tensor(&tensor.name);
+            let same = same.ok_or_else(|| invalid(format!("there are no data of tensor {}", tensor.name)))?;
+            out.write_all(file.data(same))
+        })?;
+        Ok(bytes)
     }
 
     /// The whole file with all-zero data, for tests.

@@ -304,20 +304,9 @@ fn the_shape_begins_behind_the_thinking() {
 /// The same model with other metadata.
 fn changed(file: impl Into<Blob>, change: impl FnOnce(&GgufFile, &mut GgufWriter)) -> Vec<u8> {
     let old = GgufFile::from_bytes(file).expect("a model");
-    let mut writer = GgufWriter::new();
-    for (key, value) in old.metadata() {
-        writer.set(key, MetaValue::from(value));
-    }
+    let mut writer = GgufWriter::with_metadata_of(&old);
     change(&old, &mut writer);
-    for tensor in old.tensors() {
-        writer.tensor(&tensor.name, &tensor.dims, tensor.ty);
-    }
-    let mut bytes = Vec::new();
-    let written = writer.write(&mut bytes, |tensor, out| {
-        out.write_all(old.data(old.tensor(&tensor.name).expect("the same tensors")))
-    });
-    written.expect("a file in memory");
-    bytes
+    writer.tensors_of(&old).to_bytes_with_data_of(&old).expect("a file in memory")
 }
 
 /// The same model with other kinds for tokens with these texts.

@@ -8,7 +8,7 @@ use longhand::error::NotFiniteOrigin;
 use longhand::testing::kv::PolicyChoice;
 use longhand::{Engine, EngineError, ModelSource, Prefill, SessionOptions};
 use models::gguf::GgufFile;
-use models::gguf::write::{GgufWriter, MetaValue, TensorDecl};
+use models::gguf::write::{GgufWriter, TensorDecl};
 use models::types::TensorType;
 use tests::fixtures::{embedded_model, golden_source, options, random_tokens, session, sync, with_policy};
 
@@ -125,10 +125,7 @@ fn damaged_weights_of_every_type_are_named() {
 fn bf16_model() -> Vec<u8> {
     let path = tests::data("golden/models/llama-gqa-llama3rope-f32.gguf");
     let file = GgufFile::open(&path).expect("a model");
-    let mut writer = GgufWriter::new();
-    for (key, value) in file.metadata() {
-        writer.set(key, MetaValue::from(value));
-    }
+    let mut writer = GgufWriter::with_metadata_of(&file);
     for tensor in file.tensors() {
         let ty = if tensor.dims.len() > 1 { TensorType::BF16 } else { tensor.ty };
         writer.tensor(&tensor.name, &tensor.dims, ty);

@@ -10,7 +10,7 @@ use longhand::setup::another_session;
 use longhand::{Context, Model, ModelSource, Session, Setup, SetupOptions};
 use models::embedded;
 use models::gguf::GgufFile;
-use models::gguf::write::{GgufWriter, MetaValue};
+use models::gguf::write::GgufWriter;
 use serde_json::{Value, json};
 use serve::{Address, Documents, Server, ServerOptions, Service, ServiceOptions};
 
@@ -147,12 +147,8 @@ impl Drop for Running {
 /// The embedded model with another chat template, without its weights.
 fn with_template(template: &str) -> Vec<u8> {
     let needle = GgufFile::from_bytes(embedded::needle()).expect("the embedded model");
-    let mut writer = GgufWriter::new();
-    for (key, value) in needle.metadata() {
-        writer.set(key, MetaValue::from(value));
-    }
-    needle.tensors().iter().for_each(|tensor| _ = writer.tensor(&tensor.name, &tensor.dims, tensor.ty));
-    writer.set("tokenizer.chat_template", template);
+    let mut writer = GgufWriter::with_metadata_of(&needle);
+    writer.tensors_of(&needle).set("tokenizer.chat_template", template);
     writer.to_bytes_zeroed().expect("a file in memory")
 }
 
