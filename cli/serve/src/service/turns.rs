@@ -62,21 +62,21 @@ impl Turns {
 
     /// Waits until answers may compute, and computes.
     pub(super) fn compute_answers(&self, compute: &mut dyn FnMut()) {
-        let mut state = self.lock();
-        state.numbers += 1;
-        let (number, used) = (state.numbers, state.by_answers);
-        let mut turn = Turn { turns: self, number, used, since: Instant::now(), is_held: false };
-        turn.is_held = self.wait(state, number, used, &InterruptFlag::new());
-        turn.since = Instant::now();
+        let turn = self.begin_with(|state| state.by_answers, &InterruptFlag::new());
         compute();
         self.lock().by_answers += turn.since.elapsed().as_secs_f64() * OF_ANSWERS;
     }
 
     /// Waits until it may read. Where the flag is set before, it returns at once, and must not compute.
     pub(super) fn begin(&self, stop: &InterruptFlag) -> Turn<'_> {
+        self.begin_with(|state| state.now, stop)
+    }
+
+    /// Waits for a turn of one who has used so much.
+    fn begin_with(&self, used: fn(&State) -> f64, stop: &InterruptFlag) -> Turn<'_> {
         let mut state = self.lock();
         state.numbers += 1;
-        let (number, used) = (state.numbers, state.now);
+        let (number, used) = (state.numbers, used(&state));
         let is_held = self.wait(state, number, used, stop);
         Turn { turns: self, number, used, since: Instant::now(), is_held }
     }

@@ -177,14 +177,14 @@ fn try_answer(service: &Service, conversation: &mut Conversation, work: &Work) -
     let session = &mut conversation.session;
     for answer in 0..request.wanted.answers {
         // Goes back to where the text ends.
+        let end = request.text.tokens.len();
         let mut turn = service.turns.begin(&request.stop);
-        read_until(session, request, request.text.tokens.len(), &mut turn, &mut |_| ())?;
+        read_until(session, request, end, &mut turn, &mut |_| ())?;
         drop(turn);
         let sampling = SamplerOptions {
             seed: request.wanted.sampling.seed.wrapping_add(answer as u64),
             ..request.wanted.sampling.clone()
         };
-        let end = request.text.tokens.len();
         request.text.sources.as_ref().map_or(Ok(()), |search| search.begin(session, end))?;
         let Written { generated, calls, thinking, text } =
             write_answer(service, session, work, answer, sampling)?;
@@ -194,10 +194,8 @@ fn try_answer(service: &Service, conversation: &mut Conversation, work: &Work) -
         request.stop.check()?;
         let sources = match &request.text.sources {
             Some(search) => {
-                let mut turn = service.turns.begin(&request.stop);
-                let found = search.find(session, service.format.tokenizer(), end, &text)?;
-                turn.piece_done(&request.stop);
-                Some(found)
+                let _turn = service.turns.begin(&request.stop);
+                Some(search.find(session, service.format.tokenizer(), end, &text)?)
             }
             None => None,
         };

@@ -182,8 +182,9 @@ fn texts_of<'a>(preamble: &'a Preamble, attachments: &'a [Attachment]) -> Vec<&'
 
 impl Session {
     /// Where in `texts` an answer comes from that has the positions `answer`, in tokens: at most `limit` sentences, the best
-    /// first. The session may lack the last of them. The texts stand in the session in this order, before the answer; those that do not are left out. Nothing is
-    /// found without [`Session::record_attention`]. What was recorded before the answer is forgotten.
+    /// first. The session may lack the last of these positions. The texts stand in the session in this order, before the
+    /// answer; those that do not are left out. Nothing is found without [`Session::record_attention`]. What was recorded
+    /// before the answer is forgotten.
     ///
     /// [`Chat::sources`] does this for conversations.
     ///

@@ -6,7 +6,7 @@
 //! computes it all and hands out the logits. Rows, policies and sampling stay with each session, so sessions may have other
 //! policies, other lengths and other drafts. Uses rows and the forward pass.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -39,28 +39,31 @@ pub type Gate = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 /// answer is the one that the session gives alone.
 ///
 /// ```
+/// use std::ops::ControlFlow;
 /// use std::thread;
 ///
-/// use longhand::{Batch, Engine, EngineOptions, ModelSource, Sampler, SamplerOptions, Session, SessionOptions, generate};
-///
+/// # use longhand::{Batch, Engine, EngineError, EngineOptions, Generated, ModelSource, Sampler, SamplerOptions};
+/// # use longhand::{Session, SessionOptions, generate};
 /// let engine = Engine::open(&ModelSource::Embedded, &EngineOptions::default())?;
-/// let tokenizer = engine.model().chat_format()?.tokenizer();
-/// let mut sessions: Vec<Session> =
-///     (0..2).map(|_| Session::new(&engine, SessionOptions::default())).collect::<Result<_, _>>()?;
+/// let session = || Session::new(&engine, SessionOptions::default());
+/// let mut sessions = [session()?, session()?];
 /// Batch::join(&mut sessions, Box::new(|compute| compute()))?;
-/// thread::scope(|scope| {
-///     let answers: Vec<_> = (sessions.iter_mut().zip([11, 12]))
-///         .map(|(session, token)| {
-///             scope.spawn(move || {
-///                 session.sync(&[token], &mut |_| ())?;
-///                 let mut sampler = Sampler::new(SamplerOptions::greedy())?;
-///                 generate(session, tokenizer, &mut sampler, &[], 4, &mut |_| std::ops::ControlFlow::Continue(()))
-///             })
-///         })
-///         .collect();
-///     answers.into_iter().try_for_each(|answer| answer.join().expect("no panic").map(|_| ()))
-/// })?;
-/// # Ok::<(), longhand::EngineError>(())
+///
+/// // What each thread does.
+/// fn answer(session: &mut Session) -> Result<Generated, EngineError> {
+///     let engine = session.engine().clone();
+///     let mut sampler = Sampler::new(SamplerOptions::greedy())?;
+///     session.sync(&[11, 12, 13], &mut |_| ())?;
+///     let tokenizer = engine.model().chat_format()?.tokenizer();
+///     generate(session, tokenizer, &mut sampler, &[], 4, &mut |_| ControlFlow::Continue(()))
+/// }
+///
+/// let [one, other] = thread::scope(|scope| {
+///     let threads = sessions.each_mut().map(|session| scope.spawn(|| answer(session)));
+///     threads.map(|thread| thread.join().expect("no panic"))
+/// });
+/// assert_eq!(one?.text, other?.text);
+/// # Ok::<(), EngineError>(())
 /// ```
 pub struct Batch {
     gate: Gate,
@@ -71,6 +74,8 @@ pub struct Batch {
     context: usize,
     state: Mutex<State>,
     changed: Condvar,
+    /// Of the last pass. Locked while one is computed.
+    graphs: Mutex<Graphs>,
     // Last: the engine must outlive what it has allocated.
     engine: Arc<Engine>,
 }
@@ -92,10 +97,6 @@ struct State {
     alone_until: Option<Instant>,
     /// How long one that writes is waited for, at least and at most.
     patience: (Duration, Duration),
-    /// The graphs of the last pass.
-    graphs: Option<Graphs>,
-    /// Their memory, while there are none.
-    memory: Option<Workspace>,
 }
 
 struct Waiting {
@@ -126,9 +127,8 @@ impl SubmittedTokens {
 
 /// The graphs of a pass, and their memory.
 struct Graphs {
-    /// The sessions and how many tokens they compute.
-    of: Vec<(u64, usize)>,
-    pass: Pass,
+    /// With the sessions and how many tokens they compute.
+    pass: Option<(Vec<(u64, usize)>, Pass)>,
     memory: Workspace,
 }
 
@@ -183,10 +183,9 @@ impl Batch {
                 idle: Instant::now(),
                 alone_until: None,
                 patience: PATIENCE,
-                graphs: None,
-                memory: Some(Workspace::new(&engine.backends)),
             }),
             changed: Condvar::new(),
+            graphs: Mutex::new(Graphs { pass: None, memory: Workspace::new(&engine.backends) }),
             engine,
         });
         if !sessions.iter().all(|session| batch.fits(session)) {
@@ -222,9 +221,7 @@ impl Batch {
     /// Bytes of compute buffers held now.
     #[cfg(feature = "testing")]
     pub fn compute_bytes(&self) -> usize {
-        let state = self.lock();
-        let memory = state.graphs.as_ref().map(|graphs| &graphs.memory).or(state.memory.as_ref());
-        memory.map_or(0, Workspace::bytes)
+        self.graphs.lock().unwrap_or_else(PoisonError::into_inner).memory.bytes()
     }
 
     /// Waits for all that write, however long they take.
@@ -242,11 +239,16 @@ impl Batch {
     pub(in crate::session) fn end(&self, session: u64) {
         let mut state = self.lock();
         state.writing = state.writing.saturating_sub(1);
-        // They hold on to the session's rows.
-        if state.graphs.as_ref().is_some_and(|graphs| graphs.of.iter().any(|(other, _)| *other == session)) {
-            state.memory = state.graphs.take().map(|graphs| graphs.memory);
-        }
         drop(state);
+        // Graphs hold on to the rows of their sessions. Those that are computed now have others.
+        let graphs = match self.graphs.try_lock() {
+            Ok(graphs) => Some(graphs),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        if let Some(mut graphs) = graphs {
+            graphs.pass.take_if(|(of, _)| of.iter().any(|(other, _)| *other == session));
+        }
         self.changed.notify_all();
     }
 
@@ -286,7 +288,7 @@ impl Batch {
                     continue;
                 }
             }
-            // What is due is for another thread, which may have been told before it was.
+            // What is due now is computed by another thread.
             let due = due.filter(|due| !due.is_zero()).unwrap_or(PATIENCE.1);
             state = self.changed.wait_timeout(state, due).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -306,39 +308,34 @@ impl Batch {
 
     /// The logits `[tokens, n_vocab]` of each session. `None` where there is no memory to compute them together.
     fn logits(&self, next: &[Waiting]) -> Option<Vec<Logits>> {
-        let graphs = match self.graphs(next) {
-            Ok(graphs) => graphs,
-            // Alone they need less memory, and say better what is wrong.
-            Err(_) => return None,
-        };
+        let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
+        // Where it fails, each alone needs less memory, and says better what is wrong.
+        let pass = self.pass(&mut graphs, next).ok()?;
         let texts: Vec<NextTokens> = next.iter().map(|waiting| waiting.tokens.next()).collect();
         let counts: Vec<usize> = texts.iter().map(|text| text.tokens.len()).collect();
-        let computed = graphs.pass.compute(&self.engine.backends, &texts, None);
-        let results = computed.and_then(|()| graphs.pass.read_logits_of(&counts));
-        if results.is_ok() {
-            self.lock().graphs = Some(graphs);
-        } else {
-            self.lock().memory = Some(graphs.memory);
-        }
-        Some(results.unwrap_or_else(|error| next.iter().map(|_| Err(copy(&error))).collect()))
+        let computed = pass.compute(&self.engine.backends, &texts, None);
+        let results = computed.and_then(|()| pass.read_logits_of(&counts));
+        Some(results.unwrap_or_else(|error| {
+            graphs.pass = None;
+            next.iter().map(|_| Err(copy(&error))).collect()
+        }))
     }
 
-    /// The graphs that compute what was submitted: those of the last pass, where they do.
-    fn graphs(&self, next: &[Waiting]) -> Result<Graphs, EngineError> {
+    /// The pass that computes what was submitted: the last one, where it does.
+    fn pass<'a>(&self, graphs: &'a mut Graphs, next: &[Waiting]) -> Result<&'a Pass, EngineError> {
+        let Graphs { pass, memory } = graphs;
         let of = |waiting: &Waiting| (waiting.tokens.session, waiting.tokens.tokens.len());
         let of: Vec<(u64, usize)> = next.iter().map(of).collect();
-        let mut state = self.lock();
-        let mut memory = match state.graphs.take() {
-            Some(graphs) if graphs.of == of => return Ok(graphs),
-            Some(graphs) => Some(graphs.memory),
-            None => state.memory.take(),
-        }
-        .unwrap_or_else(|| Workspace::new(&self.engine.backends));
-        drop(state);
-        let rows = |waiting: &Waiting| (waiting.tokens.tokens.len(), waiting.tokens.rows.clone());
-        let texts: Vec<(usize, Vec<LayerRows>)> = next.iter().map(rows).collect();
-        let pass = Pass::new(self.forward.batch_graphs(&texts), &mut memory)?;
-        Ok(Graphs { of, pass, memory })
+        let built = match pass.take_if(|(before, _)| *before == of) {
+            Some(same) => same,
+            None => {
+                *pass = None;
+                let rows = |waiting: &Waiting| (waiting.tokens.tokens.len(), waiting.tokens.rows.clone());
+                let texts: Vec<(usize, Vec<LayerRows>)> = next.iter().map(rows).collect();
+                (of, Pass::new(self.forward.batch_graphs(&texts), memory)?)
+            }
+        };
+        Ok(&pass.insert(built).1)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
