@@ -1,4 +1,4 @@
-//! Speed of products of quantised matrices with many columns, by every unit of the processor. Beside them are ggml's
+//! Speed of products of quantised matrices, by every unit of the processor. Beside them are ggml's
 //! products of the same tensors, in the layout of files and, where there is one, in the repacked layout. They are
 //! computed in turn. Speeds are those of the fastest pass, because other programs only slow passes down. Ratios are to
 //! ggml's faster one.
@@ -24,7 +24,7 @@ fn main() {
     println!("| matrix | columns | threads | type | ggml | ggml, repacked |{names}");
     println!("|---|---|---|---|---|---|{}", "---|---|".repeat(units.len()));
     for (n_in, n_out) in [(1536, 1536), (1536, 8960), (8960, 1536), (896, 4864)] {
-        for n in [32, 64, 512] {
+        for n in [1, 2, 3, 4, 8, 16, 31, 32, 64, 512] {
             for threads in [1, 2] {
                 for name in TYPES {
                     let label = format!("| {n_in} x {n_out} | {n} | {threads} | {name} |");

@@ -1,5 +1,7 @@
-//! Nodes of products of quantised matrices with many columns. One node quantises the activations, the other
-//! multiplies; ggml's barrier is between them.
+//! Nodes of products of quantised matrices. One node quantises the activations, the other multiplies; ggml's barrier is
+//! between them.
+
+use std::ops::RangeInclusive;
 
 use ggml::{Context, CustomTask, RawTensor, Tensor, Type};
 
@@ -7,17 +9,15 @@ use super::operands::{CpuNode, Operands, TensorAt};
 use super::progress::Progress;
 use crate::product::{self, Product, Unit, WeightType, column_words};
 
-/// The number of columns from which [`multiply`] is faster than ggml's product on this processor, for the types where
-/// that was measured. Unpacking takes a larger share with few columns. With AVX-512 and 32 columns, q4_K, q5_K and
-/// iq4_xs have 0.6 of ggml's speed on Zen 5, and 1.4 with 512. With AVX2, iq4_xs has 0.94 with 32 and 1.07 with 64.
-/// All others are faster with 32 columns. On ARM no time was measured; 64 is a guess from instructions that QEMU counted.
+/// The number of columns from which [`multiply`] multiplies by panels and is faster than ggml's product on this processor, for
+/// the types where that was measured. Unpacking takes a larger share with few columns. With AVX-512 and 32 columns, q4_K, q5_K
+/// and iq4_xs had 0.6 of ggml's speed on Zen 5, and 1.4 with 512. All others are faster with 32 columns. On ARM no time was
+/// measured; 64 is a guess from instructions that QEMU counted.
 fn min_columns(ty: WeightType) -> Option<usize> {
     match (Unit::best(), ty) {
         (Unit::Plain, _) => None,
         #[cfg(target_arch = "x86_64")]
         (Unit::Avx512Vnni, WeightType::Q4K | WeightType::Q5K | WeightType::Iq4Xs) => Some(512),
-        #[cfg(target_arch = "x86_64")]
-        (Unit::Avx2, WeightType::Iq4Xs) => Some(64),
         #[cfg(target_arch = "aarch64")]
         (Unit::NeonDot | Unit::Neon, _) => Some(64),
         #[cfg(target_arch = "x86_64")]
@@ -25,14 +25,32 @@ fn min_columns(ty: WeightType) -> Option<usize> {
     }
 }
 
+/// The few columns with which [`multiply`] is faster than ggml's product on this processor, in every layout that ggml has;
+/// none where that was not measured. One column is not among them: that takes 1.0 to 1.3 times as long as with ggml.
+fn few_columns() -> RangeInclusive<usize> {
+    match Unit::best() {
+        // AVX-VNNI is used for many columns only.
+        #[cfg(target_arch = "x86_64")]
+        Unit::Avx2 | Unit::AvxVnni => 2..=product::MAX_FEW_COLUMNS,
+        _ => 1..=0,
+    }
+}
+
 /// Whether [`multiply`] is faster than ggml's product for matrices of this type with many columns.
-pub fn multiplies_type(ty: Type) -> bool {
+pub fn multiplies_many(ty: Type) -> bool {
     WeightType::from_name(ty.name()).and_then(min_columns).is_some()
+}
+
+/// Whether [`multiply`] is faster than ggml's product for matrices of this type with few columns, also where ggml has
+/// another layout.
+pub fn multiplies_few(ty: Type) -> bool {
+    WeightType::from_name(ty.name()).is_some() && !few_columns().is_empty()
 }
 
 /// Whether [`multiply`] takes the matrix `[n_in, n_out]`, and is faster than ggml's product with `n` columns.
 pub fn multiplies(matrix: &Tensor, n: usize) -> bool {
-    weight_type(matrix).and_then(min_columns).is_some_and(|min| n >= min)
+    let is_faster = |ty| few_columns().contains(&n) || min_columns(ty).is_some_and(|min| n >= min);
+    weight_type(matrix).is_some_and(is_faster)
 }
 
 /// The type of a matrix in the layout of files, without gaps, that the kernels know.

@@ -37,10 +37,13 @@ pub(super) fn slab<S: Simd>(
 ) {
     let format = product.ty.format();
     for number in Loop(0, ROWS) {
-        let (scales, minima) = match rows[0] + number < rows[1] {
-            true => row::<S>(product, rows[0] + number, first, &mut codes[number]),
-            false => ([0.0; SLAB / 16], [0.0; SLAB / 16]),
-        };
+        let mut of_row = Scales::default();
+        if rows[0] + number < rows[1] {
+            let blocks = blocks(product, rows[0] + number, first);
+            self::codes::<S>(product.ty, blocks, &mut codes[number]);
+            of_row = scales::<S>(product.ty, blocks);
+        }
+        let [scales, minima] = of_row;
         let groups = SLAB / format.group;
         for g in Loop(0, groups) {
             slab.scales[g][number] = scales[g];
@@ -53,35 +56,133 @@ pub(super) fn slab<S: Simd>(
     }
 }
 
-/// Unpacks the elements from `first` on of a row, one slab or what is left, to `codes`. Returns the scales and minima of
-/// their groups: zeros for what is not there.
+/// The scales of the groups of a slab of a row, and what is added to their weights.
+pub(super) type Scales = [[f32; SLAB / 16]; 2];
+
+/// The blocks of a row from `first` on, one slab or what is left.
 #[inline(always)]
-fn row<S: Simd>(
-    product: &Product,
-    row: usize,
-    first: usize,
-    to: &mut [u8; SLAB],
-) -> ([f32; SLAB / 16], [f32; SLAB / 16]) {
+pub(super) fn blocks<'a>(product: &Product<'a>, row: usize, first: usize) -> &'a [u8] {
     let ty = product.ty;
     let blocks = SLAB.min(product.n_in - first) / ty.block_elements();
-    let (mut scales, mut minima) = ([0.0; SLAB / 16], [0.0; SLAB / 16]);
     let start = row * product.row_bytes() + first / ty.block_elements() * ty.block_bytes();
-    let bytes = &product.rows[start..start + blocks * ty.block_bytes()];
-    // SAFETY: the instruction set is the caller's.
+    &product.rows[start..start + blocks * ty.block_bytes()]
+}
+
+/// Elements that are unpacked at a time.
+pub(super) const VECTOR: usize = 32;
+
+/// Unpacks the blocks of a slab, or fewer, to `to`.
+#[inline(always)]
+pub(super) fn codes<S: Simd>(ty: WeightType, blocks: &[u8], to: &mut [u8; SLAB]) {
+    let elements = blocks.len() / ty.block_bytes() * ty.block_elements();
+    for v in Loop(0, elements.min(SLAB) / VECTOR) {
+        // SAFETY: the instruction set is the caller's; there are so many elements, and room for them.
+        unsafe { S::store_bytes(to.as_mut_ptr().add(VECTOR * v), vector::<S>(ty, blocks.as_ptr(), v)) };
+    }
+}
+
+/// The codes of vector `v` of the slab at `from`.
+///
+/// # Safety
+/// The instruction set is present, and the slab has the vector.
+#[inline(always)]
+pub(super) unsafe fn vector<S: Simd>(ty: WeightType, from: *const u8, v: usize) -> S::Bytes {
+    // SAFETY: the caller's promise.
     unsafe {
+        let block = from.add(v * ty.block_bytes());
+        // The nibbles of blocks of 256: two vectors in the same bytes.
+        let nibbles = |from: *const u8, is_high: bool| match is_high {
+            false => S::low_nibbles(S::load_bytes(from)),
+            true => S::high_nibbles(S::load_bytes(from)),
+        };
         match ty {
-            WeightType::Q4_0 | WeightType::Iq4Nl => q4::<S, 2>(bytes, to, &mut scales, &mut minima),
-            WeightType::Q4_1 => q4::<S, 4>(bytes, to, &mut scales, &mut minima),
-            WeightType::Q5_0 => q5::<S, 2>(bytes, to, &mut scales, &mut minima),
-            WeightType::Q5_1 => q5::<S, 4>(bytes, to, &mut scales, &mut minima),
-            WeightType::Q8_0 => q8_0::<S>(bytes, to, &mut scales),
-            WeightType::Q4K => q4_k::<S>(bytes, to, &mut scales, &mut minima),
-            WeightType::Q5K => q5_k::<S>(bytes, to, &mut scales, &mut minima),
-            WeightType::Q6K => q6_k::<S>(bytes, to, &mut scales),
-            WeightType::Iq4Xs => iq4_xs::<S>(bytes, to, &mut scales),
+            WeightType::Q4_0 | WeightType::Iq4Nl => S::load_nibbles(block.add(2)),
+            WeightType::Q4_1 => S::load_nibbles(block.add(4)),
+            WeightType::Q5_0 => five_bits::<S>(block.add(2)),
+            WeightType::Q5_1 => five_bits::<S>(block.add(4)),
+            WeightType::Q8_0 => S::plus_128(S::load_bytes(block.add(2))),
+            WeightType::Q4K => nibbles(from.add(16 + 32 * (v / 2)), v % 2 == 1),
+            WeightType::Q5K => {
+                // Bit g of byte i belongs to element i of group g.
+                let high = S::bits_above_nibbles(S::load_bytes(from.add(16)), v, 1);
+                S::or(nibbles(from.add(48 + 32 * (v / 2)), v % 2 == 1), high)
+            }
+            WeightType::Q6K => {
+                let (half, g) = (v / 4, v % 4);
+                let high = S::bits_above_nibbles(S::load_bytes(from.add(128 + 32 * half)), 2 * g, 3);
+                S::or(nibbles(from.add(64 * half + 32 * (g % 2)), g >= 2), high)
+            }
+            WeightType::Iq4Xs => S::load_nibbles(from.add(8 + 16 * v)),
         }
     }
-    (scales, minima)
+}
+
+/// Codes of 5 bits: the fifth bit of each, then the others.
+#[inline(always)]
+unsafe fn five_bits<S: Simd>(from: *const u8) -> S::Bytes {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let fifth = u32::from_le(from.cast::<u32>().read_unaligned());
+        S::or(S::load_nibbles(from.add(4)), S::spread_bits(fifth))
+    }
+}
+
+/// The scales and minima in these blocks: zeros for what is not there.
+#[inline(always)]
+pub(super) fn scales<S: Simd>(ty: WeightType, blocks: &[u8]) -> Scales {
+    let mut scales = [[0.0; SLAB / 16]; 2];
+    // SAFETY: the instruction set is the caller's.
+    unsafe {
+        if ty.block_elements() == SLAB {
+            let Integers { scales: integers, minima, scale, minimum } = integers::<S>(ty, blocks);
+            scaled::<S>(&integers, scale, &mut scales[0]);
+            if ty.format().minima {
+                scaled::<S>(&minima, minimum, &mut scales[1]);
+            }
+        } else {
+            let size = ty.block_bytes();
+            for b in Loop(0, blocks.len() / size) {
+                let block = &blocks[b * size..][..size];
+                scales[0][b] = half::<S>(block);
+                if ty.format().minima {
+                    scales[1][b] = half::<S>(&block[2..]);
+                }
+            }
+        }
+    }
+    scales
+}
+
+/// The scales of a block of 256: for each group a signed byte times what all share.
+pub(super) struct Integers {
+    pub scales: [u8; SLAB / 16],
+    pub minima: [u8; SLAB / 16],
+    pub scale: f32,
+    /// Negative: minima are added.
+    pub minimum: f32,
+}
+
+/// The scales of a block of 256.
+#[inline(always)]
+pub(super) unsafe fn integers<S: Simd>(ty: WeightType, block: &[u8]) -> Integers {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match ty {
+            WeightType::Q4K | WeightType::Q5K => {
+                let [scales, minima] = k_scales(block);
+                let (scale, minimum) = (half::<S>(block), -half::<S>(&block[2..]));
+                Integers { scales, minima, scale, minimum }
+            }
+            WeightType::Q6K => {
+                let scales: &[u8; 16] = block[192..][..16].try_into().expect("16 scales");
+                Integers { scales: *scales, minima: [0; 16], scale: half::<S>(&block[208..]), minimum: 0.0 }
+            }
+            WeightType::Iq4Xs => {
+                Integers { scales: iq4_scales(block), minima: [0; 16], scale: half::<S>(block), minimum: 0.0 }
+            }
+            _ => unreachable!("{ty:?} has blocks of 32"),
+        }
+    }
 }
 
 /// The f16 at the start of the bytes.
@@ -92,112 +193,12 @@ unsafe fn half<S: Simd>(bytes: &[u8]) -> f32 {
     unsafe { S::first(S::splat_f16(bytes.as_ptr())) }
 }
 
-/// Eight bytes. The compiler does not always make vectors of a loop over bytes here, which was several times as slow.
+/// `factor` times each of these signed bytes.
 #[inline(always)]
-fn word(bytes: &[u8], number: usize) -> u64 {
-    u64::from_le_bytes(bytes[8 * number..][..8].try_into().expect("eight bytes"))
-}
-
-#[inline(always)]
-fn set_word(bytes: &mut [u8], number: usize, word: u64) {
-    bytes[8 * number..][..8].copy_from_slice(&word.to_le_bytes());
-}
-
-/// This byte, eight times.
-const fn bytes_of(byte: u8) -> u64 {
-    u64::from_le_bytes([byte; 8])
-}
-
-/// Low nibbles of N bytes, then high nibbles.
-#[inline(always)]
-fn nibbles<const N: usize>(from: &[u8], to: &mut [u8]) {
-    let from: &[u8; N] = from[..N].try_into().expect("N bytes");
-    let (low, high) = to[..2 * N].split_at_mut(N);
-    for i in Loop(0, N / 8) {
-        set_word(low, i, word(from, i) & bytes_of(15));
-        set_word(high, i, word(from, i) >> 4 & bytes_of(15));
-    }
-}
-
-/// Adds the bits MASK of 32 bytes, from bit `shift` on, to as many codes of four bits.
-#[inline(always)]
-fn high_bits<const MASK: u8>(from: &[u8; 32], shift: usize, to: &mut [u8]) {
-    for i in Loop(0, 4) {
-        set_word(to, i, word(to, i) | (word(from, i) >> shift & bytes_of(MASK)) << 4);
-    }
-}
-
-/// The scale of a block of 32, and its minimum where its HEAD has four bytes. It is added, not taken off.
-#[inline(always)]
-unsafe fn head<S: Simd, const HEAD: usize>(block: &[u8], scale: &mut f32, minimum: &mut f32) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        *scale = half::<S>(block);
-        if HEAD == 4 {
-            *minimum = half::<S>(&block[2..]);
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn q4<S: Simd, const HEAD: usize>(
-    bytes: &[u8],
-    to: &mut [u8; SLAB],
-    scales: &mut [f32; SLAB / 16],
-    minima: &mut [f32; SLAB / 16],
-) {
-    let size = HEAD + 16;
-    for b in Loop(0, bytes.len() / size) {
-        let block = &bytes[b * size..][..size];
-        // SAFETY: the caller's promise.
-        unsafe { head::<S, HEAD>(block, &mut scales[b], &mut minima[b]) };
-        nibbles::<16>(&block[HEAD..], &mut to[b * 32..]);
-    }
-}
-
-#[inline(always)]
-unsafe fn q5<S: Simd, const HEAD: usize>(
-    bytes: &[u8],
-    to: &mut [u8; SLAB],
-    scales: &mut [f32; SLAB / 16],
-    minima: &mut [f32; SLAB / 16],
-) {
-    let size = HEAD + 20;
-    for b in Loop(0, bytes.len() / size) {
-        let block = &bytes[b * size..][..size];
-        // SAFETY: the caller's promise.
-        unsafe { head::<S, HEAD>(block, &mut scales[b], &mut minima[b]) };
-        let to = &mut to[b * 32..][..32];
-        nibbles::<16>(&block[HEAD + 4..], to);
-        // Bit i of the word belongs to element i: each of the four bytes has those of eight elements. Byte j of the product has
-        // the bits from j on, of which the lowest counts.
-        for i in Loop(0, 4) {
-            let bits = u64::from(block[HEAD + i]);
-            let spread = ((bits & 0x7f) * 0x0002_0408_1020_4081) & bytes_of(1) | bits >> 7 << 56;
-            set_word(to, i, word(to, i) | spread << 4);
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn q8_0<S: Simd>(bytes: &[u8], to: &mut [u8; SLAB], scales: &mut [f32; SLAB / 16]) {
-    for b in Loop(0, bytes.len() / 34) {
-        let block: &[u8; 34] = bytes[b * 34..][..34].try_into().expect("a block");
-        // SAFETY: the caller's promise.
-        scales[b] = unsafe { half::<S>(block) };
-        let to: &mut [u8; 32] = (&mut to[b * 32..][..32]).try_into().expect("32 codes");
-        for i in Loop(0, 4) {
-            set_word(to, i, word(&block[2..], i) ^ bytes_of(128)); // plus 128
-        }
-    }
-}
-
-/// `factor` times each of these numbers.
-#[inline(always)]
-unsafe fn scaled<S: Simd, const N: usize>(numbers: &[u8; 16], factor: f32, to: &mut [f32; SLAB / 16]) {
+unsafe fn scaled<S: Simd>(numbers: &[u8; SLAB / 16], factor: f32, to: &mut [f32; SLAB / 16]) {
     // SAFETY: the caller's promise; there are 16 numbers and 16 results.
     unsafe {
-        for at in (0..N).step_by(S::LANES) {
+        for at in (0..SLAB / 16).step_by(S::LANES) {
             let number = S::load_i8(numbers.as_ptr().add(at));
             S::store(to.as_mut_ptr().add(at), S::mul(number, S::splat(factor)));
         }
@@ -206,81 +207,28 @@ unsafe fn scaled<S: Simd, const N: usize>(numbers: &[u8; 16], factor: f32, to: &
 
 /// The scales and minima of Q4_K and Q5_K: 8 of each, 6 bits wide, in 12 bytes.
 #[inline(always)]
-unsafe fn k_scales<S: Simd>(block: &[u8], scales: &mut [f32; SLAB / 16], minima: &mut [f32; SLAB / 16]) {
+fn k_scales(block: &[u8]) -> [[u8; SLAB / 16]; 2] {
     /// The low and the high two bits of a six-bit number's upper half.
     const LOW: u32 = u32::from_le_bytes([15; 4]);
     const HIGH: u32 = u32::from_le_bytes([0x30; 4]);
-    let packed = |i: usize| u32::from_le_bytes(block[4 + 4 * i..][..4].try_into().expect("four bytes"));
-    let [a, b, c] = [packed(0), packed(1), packed(2)];
-    let (mut six, mut six_min) = ([0; 16], [0; 16]);
-    six[..4].copy_from_slice(&(a & (LOW | HIGH)).to_le_bytes());
-    six[4..8].copy_from_slice(&(c & LOW | a >> 2 & HIGH).to_le_bytes());
-    six_min[..4].copy_from_slice(&(b & (LOW | HIGH)).to_le_bytes());
-    six_min[4..8].copy_from_slice(&(c >> 4 & LOW | b >> 2 & HIGH).to_le_bytes());
-    // SAFETY: the caller's promise.
-    unsafe {
-        scaled::<S, 8>(&six, half::<S>(block), scales);
-        scaled::<S, 8>(&six_min, -half::<S>(&block[2..]), minima);
-    }
+    let block: &[u8; 16] = block[..16].try_into().expect("16 bytes");
+    let packed = |at: usize| u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
+    let [a, b, c] = [packed(4), packed(8), packed(12)];
+    let eight = |low: u32, high: u32| u128::from(low & (LOW | HIGH)) | u128::from(high) << 32;
+    let scales = eight(a, c & LOW | a >> 2 & HIGH);
+    let minima = eight(b, c >> 4 & LOW | b >> 2 & HIGH);
+    [scales.to_le_bytes(), minima.to_le_bytes()]
 }
 
+/// The scales of IQ4_XS: 8, 6 bits wide, minus 32.
 #[inline(always)]
-unsafe fn q4_k<S: Simd>(
-    block: &[u8],
-    to: &mut [u8; SLAB],
-    scales: &mut [f32; SLAB / 16],
-    minima: &mut [f32; SLAB / 16],
-) {
-    // SAFETY: the caller's promise.
-    unsafe { k_scales::<S>(block, scales, minima) };
-    for quarter in Loop(0, 4) {
-        nibbles::<32>(&block[16 + 32 * quarter..], &mut to[64 * quarter..]);
-    }
-}
-
-#[inline(always)]
-unsafe fn q5_k<S: Simd>(
-    block: &[u8],
-    to: &mut [u8; SLAB],
-    scales: &mut [f32; SLAB / 16],
-    minima: &mut [f32; SLAB / 16],
-) {
-    // SAFETY: the caller's promise.
-    unsafe { k_scales::<S>(block, scales, minima) };
-    let high: &[u8; 32] = block[16..][..32].try_into().expect("32 bytes");
-    for quarter in Loop(0, 4) {
-        nibbles::<32>(&block[48 + 32 * quarter..], &mut to[64 * quarter..]);
-    }
-    // Bit g of byte i belongs to element i of group g.
-    for g in Loop(0, 8) {
-        high_bits::<1>(high, g, &mut to[32 * g..]);
-    }
-}
-
-#[inline(always)]
-unsafe fn q6_k<S: Simd>(block: &[u8], to: &mut [u8; SLAB], scales: &mut [f32; SLAB / 16]) {
-    let of_groups: &[u8; 16] = block[192..][..16].try_into().expect("16 scales");
-    // SAFETY: the caller's promise.
-    unsafe { scaled::<S, 16>(of_groups, half::<S>(&block[208..]), scales) };
-    for part in Loop(0, 2) {
-        let to = &mut to[128 * part..][..128];
-        nibbles::<64>(&block[64 * part..], to);
-        let high: &[u8; 32] = block[128 + 32 * part..][..32].try_into().expect("32 bytes");
-        for g in Loop(0, 4) {
-            high_bits::<3>(high, 2 * g, &mut to[32 * g..]);
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn iq4_xs<S: Simd>(block: &[u8], to: &mut [u8; SLAB], scales: &mut [f32; SLAB / 16]) {
-    // SAFETY: the caller's promise.
-    let d = unsafe { half::<S>(block) };
+fn iq4_scales(block: &[u8]) -> [u8; SLAB / 16] {
     let high = u16::from_le_bytes([block[2], block[3]]);
+    let mut scales = [0; SLAB / 16];
     for g in Loop(0, 8) {
         let low = block[4 + g / 2] >> (4 * (g % 2)) & 15;
-        let six = i32::from(low) | i32::from(high >> (2 * g) & 3) << 4;
-        scales[g] = d * (six - 32) as f32;
-        nibbles::<16>(&block[8 + 16 * g..], &mut to[32 * g..]);
+        let high = (high >> (2 * g)) as u8 & 3;
+        scales[g] = (low | high << 4).wrapping_sub(32);
     }
+    scales
 }

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Kernel, Simd};
+use super::{Kernel, Simd, avx2_bytes};
 use crate::quant::IQ4_VALUES;
 
 #[derive(Clone, Copy)]
@@ -28,8 +28,11 @@ fn look_up(codes: __m128i) -> __m256 {
 
 impl Simd for Avx2 {
     type V = __m256;
+    type Bytes = __m256i;
     const LANES: usize = 8;
     const ACCUMULATORS: usize = 12;
+
+    avx2_bytes!();
 
     ops! {
         splat(x: f32) -> __m256 = _mm256_set1_ps(x);

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Kernel, Simd};
+use super::{Kernel, Simd, avx2_bytes};
 use crate::quant::IQ4_VALUES;
 
 #[derive(Clone, Copy)]
@@ -35,8 +35,11 @@ fn look_up(codes: __m512i) -> __m512 {
 
 impl Simd for Avx512 {
     type V = __m512;
+    type Bytes = __m256i;
     const LANES: usize = 16;
     const ACCUMULATORS: usize = 24;
+
+    avx2_bytes!();
 
     ops! {
         splat(x: f32) -> __m512 = _mm512_set1_ps(x);

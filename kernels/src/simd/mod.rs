@@ -160,10 +160,12 @@ impl Iterator for Loop {
     }
 }
 
-/// Vectors of `LANES` floats (8 or 16). All functions are unsafe for the same reason: the instruction set
+/// Vectors of `LANES` floats (8 or 16), and of 32 bytes. All functions are unsafe for the same reason: the instruction set
 /// must be present. Pointers need no alignment.
 pub(crate) trait Simd: Copy + 'static {
     type V: Copy;
+    /// 32 bytes.
+    type Bytes: Copy;
     const LANES: usize;
     /// Accumulators that fit the register file beside a few operands.
     const ACCUMULATORS: usize;
@@ -219,8 +221,132 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn first(v: Self::V) -> f32;
     unsafe fn largest(v: Self::V) -> f32;
 
+    unsafe fn load_bytes(p: *const u8) -> Self::Bytes;
+    unsafe fn store_bytes(p: *mut u8, v: Self::Bytes);
+    /// The low nibbles of 16 bytes, then their high nibbles.
+    unsafe fn load_nibbles(p: *const u8) -> Self::Bytes;
+    unsafe fn low_nibbles(v: Self::Bytes) -> Self::Bytes;
+    unsafe fn high_nibbles(v: Self::Bytes) -> Self::Bytes;
+    /// The bits `mask` from bit `shift` on of each byte, as bits 4 and up.
+    unsafe fn bits_above_nibbles(v: Self::Bytes, shift: usize, mask: u8) -> Self::Bytes;
+    /// Bit i as bit 4 of byte i.
+    unsafe fn spread_bits(bits: u32) -> Self::Bytes;
+    unsafe fn or(a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    /// Signed bytes plus 128.
+    unsafe fn plus_128(v: Self::Bytes) -> Self::Bytes;
+
     /// Prefetches the cache line at `p`, which may be any address.
     unsafe fn prefetch(p: *const u8);
+}
+
+/// The bytes of [`Simd`], for the instruction sets that have AVX2.
+#[cfg(target_arch = "x86_64")]
+macro_rules! avx2_bytes {
+    () => {
+        ops! {
+            load_bytes(p: *const u8) -> __m256i = _mm256_loadu_si256(p.cast());
+            store_bytes(p: *mut u8, v: __m256i) -> () = _mm256_storeu_si256(p.cast(), v);
+            load_nibbles(p: *const u8) -> __m256i = {
+                let low = _mm_loadu_si128(p.cast());
+                let both = _mm256_set_m128i(_mm_srli_epi16::<4>(low), low);
+                _mm256_and_si256(both, _mm256_set1_epi8(15))
+            };
+            low_nibbles(v: __m256i) -> __m256i = _mm256_and_si256(v, _mm256_set1_epi8(15));
+            high_nibbles(v: __m256i) -> __m256i =
+                _mm256_and_si256(_mm256_srli_epi16::<4>(v), _mm256_set1_epi8(15));
+            bits_above_nibbles(v: __m256i, shift: usize, mask: u8) -> __m256i = {
+                let bits = _mm256_srl_epi16(v, _mm_cvtsi32_si128(shift as i32));
+                _mm256_slli_epi16::<4>(_mm256_and_si256(bits, _mm256_set1_epi8(mask.cast_signed())))
+            };
+            spread_bits(bits: u32) -> __m256i = {
+                // Each byte of the bits eight times, and in each of these another bit.
+                let order = _mm256_set_epi64x(
+                    0x0303_0303_0303_0303, 0x0202_0202_0202_0202, 0x0101_0101_0101_0101, 0,
+                );
+                let bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(bits.cast_signed()), order);
+                let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64.cast_signed());
+                let is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
+                _mm256_and_si256(is_set, _mm256_set1_epi8(16))
+            };
+            or(a: __m256i, b: __m256i) -> __m256i = _mm256_or_si256(a, b);
+            plus_128(v: __m256i) -> __m256i = _mm256_xor_si256(v, _mm256_set1_epi8(-128));
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+use avx2_bytes;
+
+/// The bytes of [`Simd`] in words of eight.
+macro_rules! bytes_in_words {
+    () => {
+        type Bytes = [u64; 4];
+
+        #[inline(always)]
+        unsafe fn load_bytes(p: *const u8) -> [u64; 4] {
+            // SAFETY: the caller's promise: 32 bytes.
+            unsafe { p.cast::<[u64; 4]>().read_unaligned() }
+        }
+        #[inline(always)]
+        unsafe fn store_bytes(p: *mut u8, v: [u64; 4]) {
+            // SAFETY: as above.
+            unsafe { p.cast::<[u64; 4]>().write_unaligned(v) }
+        }
+        #[inline(always)]
+        unsafe fn load_nibbles(p: *const u8) -> [u64; 4] {
+            // SAFETY: the caller's promise: 16 bytes.
+            let [a, b] = unsafe { p.cast::<[u64; 2]>().read_unaligned() };
+            let low = $crate::simd::bytes_of(15);
+            [a & low, b & low, a >> 4 & low, b >> 4 & low]
+        }
+        #[inline(always)]
+        unsafe fn low_nibbles([a, b, c, d]: [u64; 4]) -> [u64; 4] {
+            let low = $crate::simd::bytes_of(15);
+            [a & low, b & low, c & low, d & low]
+        }
+        #[inline(always)]
+        unsafe fn high_nibbles([a, b, c, d]: [u64; 4]) -> [u64; 4] {
+            let low = $crate::simd::bytes_of(15);
+            [a >> 4 & low, b >> 4 & low, c >> 4 & low, d >> 4 & low]
+        }
+        #[inline(always)]
+        unsafe fn bits_above_nibbles([a, b, c, d]: [u64; 4], shift: usize, mask: u8) -> [u64; 4] {
+            let mask = $crate::simd::bytes_of(mask);
+            [
+                (a >> shift & mask) << 4,
+                (b >> shift & mask) << 4,
+                (c >> shift & mask) << 4,
+                (d >> shift & mask) << 4,
+            ]
+        }
+        #[inline(always)]
+        unsafe fn spread_bits(bits: u32) -> [u64; 4] {
+            let [a, b, c, d] = bits.to_le_bytes();
+            let spread = $crate::simd::spread_byte;
+            [spread(a), spread(b), spread(c), spread(d)]
+        }
+        #[inline(always)]
+        unsafe fn or(a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
+            [a[0] | b[0], a[1] | b[1], a[2] | b[2], a[3] | b[3]]
+        }
+        #[inline(always)]
+        unsafe fn plus_128([a, b, c, d]: [u64; 4]) -> [u64; 4] {
+            let high = $crate::simd::bytes_of(128);
+            [a ^ high, b ^ high, c ^ high, d ^ high]
+        }
+    };
+}
+use bytes_in_words;
+
+/// This byte, eight times.
+const fn bytes_of(byte: u8) -> u64 {
+    u64::from_le_bytes([byte; 8])
+}
+
+/// Bit i of a byte as bit 4 of byte i. Byte i of the product has the bits from bit i on, of which the lowest counts.
+#[inline(always)]
+fn spread_byte(byte: u8) -> u64 {
+    let bits = u64::from(byte);
+    ((((bits & 0x7f) * 0x0002_0408_1020_4081) & bytes_of(1)) | bits >> 7 << 56) << 4
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use super::{Kernel, Simd};
+use super::{Kernel, Simd, bytes_in_words};
 use crate::quant::IQ4_VALUES;
 
 #[derive(Clone, Copy)]
@@ -112,6 +112,8 @@ impl Simd for Neon {
     type V = float32x4x2_t;
     const LANES: usize = 8;
     const ACCUMULATORS: usize = 12;
+
+    bytes_in_words!();
 
     both! {
         add(a, b) = vaddq_f32;

@@ -1,7 +1,7 @@
 //! Portable Rust in groups of 8, in a form that the compiler can vectorise, as with SSE2. Used where the processor has none
 //! of the other instruction sets.
 
-use super::{Kernel, Simd};
+use super::{Kernel, Simd, bytes_in_words};
 use crate::quant::IQ4_VALUES;
 
 #[derive(Clone, Copy)]
@@ -51,6 +51,8 @@ impl Simd for Scalar {
     type V = V8;
     const LANES: usize = 8;
     const ACCUMULATORS: usize = 8;
+
+    bytes_in_words!();
 
     lanes! {
         splat(x: f32) = |i| x;

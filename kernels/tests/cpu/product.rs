@@ -1,10 +1,10 @@
-//! Products of quantised matrices with many columns, beside ggml's product and beside f64.
+//! Products of quantised matrices, beside ggml's product and beside f64.
 
 use std::sync::atomic::AtomicUsize;
 
 use ggml::{Backend, BufferType, Context, GraphAllocator, Tensor, Type};
 use kernels::graph;
-use kernels::product::{Product, Unit, WeightType, column_words, multiply, quantize};
+use kernels::product::{MAX_FEW_COLUMNS, Product, Unit, WeightType, column_words, multiply, quantize};
 
 use crate::common::Random;
 
@@ -110,6 +110,26 @@ fn all_numbers_of_columns_and_threads_give_the_same_product() {
                 let found = product_of(unit, ty, n_in, &rows, &x[..n_in * n], 1 + n % 4);
                 for (i, (a, b)) in found.iter().zip(&plain).enumerate() {
                     assert!((a - b).abs() <= 2e-6 * size, "{ty:?} {unit:?} n {n}, {i}: {a} not {b}");
+                }
+            }
+        }
+    }
+}
+
+/// What is computed for several answers at once is what each has alone, to the last bit.
+#[test]
+fn a_columns_product_does_not_depend_on_the_other_few() {
+    let mut random = Random::new(4);
+    for ty in WeightType::ALL {
+        for (blocks, n_out) in [(19, 35), (64, 16)] {
+            let n_in = blocks * ty.block_elements();
+            let rows = random_rows(&mut random, ty, n_in, n_out);
+            let x = normals(&mut random, n_in * MAX_FEW_COLUMNS);
+            for unit in Unit::available() {
+                let all = product_of(unit, ty, n_in, &rows, &x, 2);
+                for (n, first) in [(1, 0), (2, 5), (3, 28), (4, 1), (13, 17)] {
+                    let some = product_of(unit, ty, n_in, &rows, &x[first * n_in..][..n * n_in], 1);
+                    assert_eq!(some, all[first * n_out..][..n * n_out], "{ty:?} {unit:?} n {n}");
                 }
             }
         }

@@ -4,7 +4,7 @@ use ggml::{Context, Tensor};
 use models::arch::FeedForward;
 use models::spec::{DenseTensors, NetworkTensors};
 
-use super::{Forward, PassDraft};
+use super::{Forward, PassDraft, multiplied};
 use crate::devices::placement::Place;
 
 impl Forward {
@@ -36,7 +36,8 @@ impl Forward {
         let up = project(&w.up, w.up_bias.as_ref());
         let activation = self.activation(ctx, self.placement.of(layer), gate, up);
         let hidden = self.intermediate("ffn_act", layer, activation);
-        self.with_bias(ctx, self.multiply(ctx, layer, &w.down, &hidden), w.down_bias.as_ref())
+        let down = multiplied(ctx, self.placement.of(layer), &w.down, &hidden);
+        self.with_bias(ctx, down, w.down_bias.as_ref())
     }
 
     /// The activation function of a network in a place, for the products with `gate`, if it has one, and with `up`.

@@ -270,16 +270,7 @@ impl Forward {
 
     /// matrix · x, for a matrix of a layer.
     fn product(&self, ctx: &Context, layer: usize, matrix: &Tensor, x: &Tensor) -> Tensor {
-        self.result_of(matrix, self.multiply(ctx, layer, matrix, x))
-    }
-
-    /// The same without a name.
-    fn multiply(&self, ctx: &Context, layer: usize, matrix: &Tensor, x: &Tensor) -> Tensor {
-        let many = x.dim(1) >= PREFILL_MIN_TOKENS && self.placement.of(layer) == Place::Host;
-        match many && graph::multiplies(matrix, x.dim(1)) {
-            true => graph::multiply(ctx, matrix, x),
-            false => ctx.mul_mat(matrix, x),
-        }
+        self.result_of(matrix, multiplied(ctx, self.placement.of(layer), matrix, x))
     }
 
     fn with_bias(&self, ctx: &Context, x: Tensor, bias: Option<&Tensor>) -> Tensor {
@@ -460,7 +451,7 @@ impl Forward {
     fn logits(&self, ctx: &Context, x: &Tensor) -> Tensor {
         let w = &self.weights.decode_layout.output;
         let x = self.norm(ctx, x, &w.norm, w.norm_bias.as_ref()).named(RESULT_NORM).output();
-        let logits = ctx.mul_mat(&self.weights.output, &x);
+        let logits = multiplied(ctx, self.placement.of_output(), &self.weights.output, &x);
         let scale = self.spec.factors.logits;
         let mut logits =
             scaled(ctx, logits, if self.spec.arch.decl().divides_logits { 1.0 / scale } else { scale });
@@ -516,6 +507,14 @@ fn joined(ctx: &Context, parts: Vec<Tensor>) -> Option<Tensor> {
         ctx.reshape(&joined, [m, joined.dim(0) / m])
     };
     parts.into_iter().reduce(join)
+}
+
+/// matrix · x in a place.
+fn multiplied(ctx: &Context, place: Place, matrix: &Tensor, x: &Tensor) -> Tensor {
+    match place == Place::Host && graph::multiplies(matrix, x.dim(1)) {
+        true => graph::multiply(ctx, matrix, x),
+        false => ctx.mul_mat(matrix, x),
+    }
 }
 
 /// `x` times `factor`; no operation if that is 1.
