@@ -1,8 +1,6 @@
 //! Nodes of products of quantised matrices. One node quantises the activations, the other multiplies; ggml's barrier is
 //! between them.
 
-use std::ops::RangeInclusive;
-
 use ggml::{Context, CustomTask, RawTensor, Tensor, Type};
 
 use super::operands::{CpuNode, Operands, TensorAt};
@@ -25,14 +23,14 @@ fn min_columns(ty: WeightType) -> Option<usize> {
     }
 }
 
-/// The few columns with which [`multiply`] is faster than ggml's product on this processor, in every layout that ggml has;
-/// none where that was not measured. One column is not among them: that takes 1.0 to 1.3 times as long as with ggml.
-fn few_columns() -> RangeInclusive<usize> {
+/// The number of columns up to which [`multiply`] is faster than ggml's product on this processor, in every layout that ggml
+/// has, from two columns on. One takes 1.0 to 1.3 times as long as with ggml. 0 where that was not measured.
+fn max_few_columns() -> usize {
     match Unit::best() {
         // AVX-VNNI is used for many columns only.
         #[cfg(target_arch = "x86_64")]
-        Unit::Avx2 | Unit::AvxVnni => 2..=product::MAX_FEW_COLUMNS,
-        _ => 1..=0,
+        Unit::Avx2 | Unit::AvxVnni => product::MAX_FEW_COLUMNS,
+        _ => 0,
     }
 }
 
@@ -44,12 +42,12 @@ pub fn multiplies_many(ty: Type) -> bool {
 /// Whether [`multiply`] is faster than ggml's product for matrices of this type with few columns, also where ggml has
 /// another layout.
 pub fn multiplies_few(ty: Type) -> bool {
-    WeightType::from_name(ty.name()).is_some() && !few_columns().is_empty()
+    WeightType::from_name(ty.name()).is_some() && max_few_columns() > 0
 }
 
 /// Whether [`multiply`] takes the matrix `[n_in, n_out]`, and is faster than ggml's product with `n` columns.
 pub fn multiplies(matrix: &Tensor, n: usize) -> bool {
-    let is_faster = |ty| few_columns().contains(&n) || min_columns(ty).is_some_and(|min| n >= min);
+    let is_faster = |ty| (2..=max_few_columns()).contains(&n) || min_columns(ty).is_some_and(|min| n >= min);
     weight_type(matrix).is_some_and(is_faster)
 }
 
