@@ -1,5 +1,5 @@
 //! The operations for which ggml has none, or none that is fast: attention over KV heads that keep unequally many
-//! rows, the numbers that policies score rows by, eviction, and products of quantised matrices with many columns.
+//! rows, the numbers that policies score rows by, eviction, and products of quantised matrices with several columns.
 //!
 //! *What it promises.* Every kernel has a plain reference, or is compared with a formula in f64, for all row types, head
 //! sizes and instruction sets. On devices the order of threads does not change a result. Rows behind the live ones, and
@@ -15,7 +15,7 @@
 //! - [`attention`]: the description of an attention call: queries, lanes of K and V rows, log-weights.
 //! - [`decode`]: few query tokens against a long cache; split over rows and heads; memory bound.
 //! - [`prefill`]: many query tokens; tiled like a matrix product; compute bound.
-//! - [`product`]: products of quantised matrices with many columns.
+//! - [`product`]: products of quantised matrices with several columns.
 //! - [`accumulate`]: the sums of attention weights that each row gets, for policies that score by them.
 //! - [`measure`]: norms, maxima and spreads of rows, for policies that score by them.
 //! - [`rows`]: eviction of rows, and their sums for the compensation entry.

@@ -9,8 +9,8 @@ use crate::product::{self, Product, Unit, WeightType, column_words};
 
 /// The number of columns from which [`multiply`] multiplies by panels and is faster than ggml's product on this processor, for
 /// the types where that was measured. Unpacking takes a larger share with few columns. With AVX-512 and 32 columns, q4_K, q5_K
-/// and iq4_xs had 0.6 of ggml's speed on Zen 5, and 1.4 with 512. All others are faster with 32 columns. On ARM no time was
-/// measured; 64 is a guess from instructions that QEMU counted.
+/// and iq4_xs had 0.6 of ggml's speed on Zen 5, and 1.4 with 512. All others are faster with 32 columns (iq4_xs with AVX2: 1.24).
+/// On ARM no time was measured; 64 is a guess from instructions that QEMU counted.
 fn min_columns(ty: WeightType) -> Option<usize> {
     match (Unit::best(), ty) {
         (Unit::Plain, _) => None,
@@ -23,15 +23,14 @@ fn min_columns(ty: WeightType) -> Option<usize> {
     }
 }
 
-/// The number of columns up to which [`multiply`] is faster than ggml's product on this processor, in every layout that ggml
-/// has, from two columns on. One takes 1.0 to 1.3 times as long as with ggml. 0 where that was not measured.
+/// The number of columns up to which [`multiply`] is faster than ggml's product on this processor, from two columns on. One takes 1.0 to 1.3 times as long as with ggml. 0 where that was not measured: on processors with
+/// AVX-VNNI or AVX-512, which ggml uses, too.
 fn max_few_columns() -> usize {
-    match Unit::best() {
-        // AVX-VNNI is used for many columns only.
-        #[cfg(target_arch = "x86_64")]
-        Unit::Avx2 | Unit::AvxVnni => product::MAX_FEW_COLUMNS,
-        _ => 0,
+    #[cfg(target_arch = "x86_64")]
+    if Unit::best() == Unit::Avx2 && crate::Isa::best() == crate::Isa::Avx2 {
+        return product::MAX_FEW_COLUMNS;
     }
+    0
 }
 
 /// Whether [`multiply`] is faster than ggml's product for matrices of this type with many columns.
@@ -39,10 +38,11 @@ pub fn multiplies_many(ty: Type) -> bool {
     WeightType::from_name(ty.name()).and_then(min_columns).is_some()
 }
 
-/// Whether [`multiply`] is faster than ggml's product for matrices of this type with few columns, also where ggml has
-/// another layout.
+/// Whether matrices of this type need no other layout than that of files: [`multiply`] is faster with several columns, and
+/// ggml's product is as fast with one. With q4_0 and iq4_nl the other layout is 1.2 times as fast with one column.
 pub fn multiplies_few(ty: Type) -> bool {
-    WeightType::from_name(ty.name()).is_some() && max_few_columns() > 0
+    let ty = WeightType::from_name(ty.name());
+    ty.is_some_and(|ty| !matches!(ty, WeightType::Q4_0 | WeightType::Iq4Nl)) && max_few_columns() > 0
 }
 
 /// Whether [`multiply`] takes the matrix `[n_in, n_out]`, and is faster than ggml's product with `n` columns.

@@ -1,13 +1,12 @@
-//! Products with few columns, for AVX2: answers, drafts and batches of answers. As fast as memory gives the weights, as far as the
-//! processor can.
+//! Products with few columns, for AVX2: drafts, answers that are computed together, and short texts.
 //!
 //! A panel is no use here: its transposition would take longer than the products. Instead two rows are unpacked at a time, one
 //! slab of each, and every column is multiplied with both. So weights are read and unpacked once for all columns, and a column's
 //! activations are loaded once for two rows. All columns are computed in the same way and order, so a column's results do
 //! not depend on how many others there are.
 //!
-//! Blocks of 256 have integer scales. Products are multiplied with them where they are added up in pairs, so a slab has one
-//! integer sum, and one float is computed for each of its vectors. The minima, or the offset of the codes, are floats that
+//! Blocks of 256 have integer scales. Products are multiplied with them where they are added up in pairs. So a slab has one vector
+//! of integer sums for each row and column, which becomes floats once. The minima, or the offset of the codes, are floats that
 //! are multiplied with the columns' sums, eight groups at a time.
 
 use std::arch::x86_64::*;
@@ -37,8 +36,8 @@ struct Row {
     codes: [u8; SLAB],
     /// The blocks, where there is one.
     blocks: *const u8,
-    /// For blocks of 256 the scale of each group, twice.
-    integers: [[i16; 2]; GROUPS],
+    /// For blocks of 256 the scale of each group in 16 bits, twice.
+    integers: [i32; GROUPS],
     /// For blocks of 256, what all sums of products are multiplied with.
     scale: f32,
     /// What the columns' sums are multiplied with: the minima of groups, or, for blocks of 256 with an offset, their scales.
@@ -51,7 +50,7 @@ impl Row {
     const EMPTY: Row = Row {
         codes: [0; SLAB],
         blocks: std::ptr::null(),
-        integers: [[0; 2]; GROUPS],
+        integers: [0; GROUPS],
         scale: 0.0,
         of_sums: [0.0; GROUPS],
         scales: [0.0; 8],
@@ -150,6 +149,10 @@ pub(super) unsafe fn multiply(product: &Product, part: ResultPart, scratch: &mut
     by_type!(Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Iq4Nl Q4K Q5K Q6K Iq4Xs)
 }
 
+/// [`multiply`] for one type.
+///
+/// # Safety
+/// As for [`multiply`].
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline(never)]
 unsafe fn multiply_type<const T: usize>(
@@ -237,6 +240,10 @@ struct Slab<'a> {
 
 impl Slab<'_> {
     /// Adds the products with C columns to their totals `[8, MAX_COLUMNS, PAIR]`, of which `totals` is the first column's.
+    ///
+    /// # Safety
+    /// The columns and their totals are there. The rows have the slab's scales, and its codes if they are UNPACKED, or else its
+    /// blocks.
     #[target_feature(enable = "avx2,fma,f16c")]
     #[inline]
     unsafe fn add<const T: usize, const C: usize, const UNPACKED: bool>(
@@ -262,7 +269,10 @@ impl Slab<'_> {
         }
     }
 
-    /// One block of 256.
+    /// [`add`](Self::add) for one block of 256.
+    ///
+    /// # Safety
+    /// As for [`add`](Self::add).
     #[target_feature(enable = "avx2,fma,f16c")]
     #[inline]
     unsafe fn add_slab<const T: usize, const C: usize, const UNPACKED: bool>(
@@ -278,12 +288,12 @@ impl Slab<'_> {
                 let (mut w, mut scales) = ([_mm256_setzero_si256(); PAIR], [_mm256_setzero_si256(); PAIR]);
                 for r in Loop(0, PAIR) {
                     w[r] = self.weights::<T, UNPACKED>(r, v);
-                    let integers = self.rows[r].integers.as_ptr().cast::<i32>();
+                    let integers = &self.rows[r].integers;
                     scales[r] = match Kind::<T>::GROUPS {
-                        8 => _mm256_set1_epi32(integers.add(v).read()),
+                        8 => _mm256_set1_epi32(integers[v]),
                         _ => _mm256_set_m128i(
-                            _mm_set1_epi32(integers.add(2 * v + 1).read()),
-                            _mm_set1_epi32(integers.add(2 * v).read()),
+                            _mm_set1_epi32(integers[2 * v + 1]),
+                            _mm_set1_epi32(integers[2 * v]),
                         ),
                     };
                 }
@@ -314,7 +324,10 @@ impl Slab<'_> {
         }
     }
 
-    /// Blocks of 32, eight or fewer.
+    /// [`add`](Self::add) for blocks of 32, eight or fewer.
+    ///
+    /// # Safety
+    /// As for [`add`](Self::add).
     #[target_feature(enable = "avx2,fma,f16c")]
     #[inline]
     unsafe fn add_blocks<const T: usize, const C: usize, const UNPACKED: bool>(
@@ -369,6 +382,9 @@ impl Slab<'_> {
 
     /// The weights of a row's vector, as they are multiplied. Unless they are UNPACKED, that is done now: faster, where it is
     /// done once.
+    ///
+    /// # Safety
+    /// As for [`add`](Self::add).
     #[target_feature(enable = "avx2,fma,f16c")]
     #[inline]
     unsafe fn weights<const T: usize, const UNPACKED: bool>(&self, row: usize, vector: usize) -> __m256i {

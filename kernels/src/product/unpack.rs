@@ -89,35 +89,47 @@ pub(super) fn codes<S: Simd>(ty: WeightType, blocks: &[u8], to: &mut [u8; SLAB])
 pub(super) unsafe fn vector<S: Simd>(ty: WeightType, from: *const u8, v: usize) -> S::Bytes {
     // SAFETY: the caller's promise.
     unsafe {
-        let block = from.add(v * ty.block_bytes());
-        // The nibbles of blocks of 256: two vectors in the same bytes.
-        let nibbles = |from: *const u8, is_high: bool| match is_high {
-            false => S::low_nibbles(S::load_bytes(from)),
-            true => S::high_nibbles(S::load_bytes(from)),
-        };
+        // For blocks of 32.
+        let block = from.wrapping_add(v * ty.block_bytes());
         match ty {
             WeightType::Q4_0 | WeightType::Iq4Nl => S::load_nibbles(block.add(2)),
             WeightType::Q4_1 => S::load_nibbles(block.add(4)),
             WeightType::Q5_0 => five_bits::<S>(block.add(2)),
             WeightType::Q5_1 => five_bits::<S>(block.add(4)),
             WeightType::Q8_0 => S::plus_128(S::load_bytes(block.add(2))),
-            WeightType::Q4K => nibbles(from.add(16 + 32 * (v / 2)), v % 2 == 1),
+            WeightType::Q4K => nibbles::<S>(from.add(16 + 32 * (v / 2)), v % 2 == 1),
             WeightType::Q5K => {
                 // Bit g of byte i belongs to element i of group g.
                 let high = S::bits_above_nibbles(S::load_bytes(from.add(16)), v, 1);
-                S::or(nibbles(from.add(48 + 32 * (v / 2)), v % 2 == 1), high)
+                S::or(nibbles::<S>(from.add(48 + 32 * (v / 2)), v % 2 == 1), high)
             }
             WeightType::Q6K => {
                 let (half, g) = (v / 4, v % 4);
                 let high = S::bits_above_nibbles(S::load_bytes(from.add(128 + 32 * half)), 2 * g, 3);
-                S::or(nibbles(from.add(64 * half + 32 * (g % 2)), g >= 2), high)
+                S::or(nibbles::<S>(from.add(64 * half + 32 * (g % 2)), g >= 2), high)
             }
             WeightType::Iq4Xs => S::load_nibbles(from.add(8 + 16 * v)),
         }
     }
 }
 
+/// The low or the high nibbles of 32 bytes: blocks of 256 have two vectors in the same bytes.
+///
+/// # Safety
+/// The instruction set is present, and the bytes are there.
+#[inline(always)]
+unsafe fn nibbles<S: Simd>(from: *const u8, is_high: bool) -> S::Bytes {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let bytes = S::load_bytes(from);
+        if is_high { S::high_nibbles(bytes) } else { S::low_nibbles(bytes) }
+    }
+}
+
 /// Codes of 5 bits: the fifth bit of each, then the others.
+///
+/// # Safety
+/// The instruction set is present, and the block's 20 bytes are there.
 #[inline(always)]
 unsafe fn five_bits<S: Simd>(from: *const u8) -> S::Bytes {
     // SAFETY: the caller's promise.
@@ -163,6 +175,9 @@ pub(super) struct Integers {
 }
 
 /// The scales of a block of 256.
+///
+/// # Safety
+/// The instruction set is present.
 #[inline(always)]
 pub(super) unsafe fn integers<S: Simd>(ty: WeightType, block: &[u8]) -> Integers {
     // SAFETY: the caller's promise.
@@ -186,6 +201,9 @@ pub(super) unsafe fn integers<S: Simd>(ty: WeightType, block: &[u8]) -> Integers
 }
 
 /// The f16 at the start of the bytes.
+///
+/// # Safety
+/// The instruction set is present.
 #[inline(always)]
 unsafe fn half<S: Simd>(bytes: &[u8]) -> f32 {
     let bytes: &[u8; 2] = bytes[..2].try_into().expect("two bytes");
@@ -194,6 +212,9 @@ unsafe fn half<S: Simd>(bytes: &[u8]) -> f32 {
 }
 
 /// `factor` times each of these signed bytes.
+///
+/// # Safety
+/// The instruction set is present.
 #[inline(always)]
 unsafe fn scaled<S: Simd>(numbers: &[u8; SLAB / 16], factor: f32, to: &mut [f32; SLAB / 16]) {
     // SAFETY: the caller's promise; there are 16 numbers and 16 results.

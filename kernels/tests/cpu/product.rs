@@ -116,7 +116,6 @@ fn all_numbers_of_columns_and_threads_give_the_same_product() {
     }
 }
 
-/// What is computed for several answers at once is what each has alone, to the last bit.
 #[test]
 fn a_columns_product_does_not_depend_on_the_other_few() {
     let mut random = Random::new(4);

@@ -18,7 +18,7 @@ use crate::devices::workspace::Workspace;
 use crate::kv::{LaneValues, LayerRows};
 use crate::{Engine, EngineError, Hint, Session};
 
-/// Most tokens of one pass. From 32 on, products are computed as when a text is read, and round otherwise.
+/// Most tokens of one pass. From 32 on, products are computed as when a text is read.
 const MAX_TOKENS: usize = 31;
 /// How long one that writes is waited for, at least and at most.
 const PATIENCE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
