@@ -177,8 +177,12 @@ fn a_lost_server_is_an_error_that_names_it() {
     let wide = Context::new(4);
     let z = wide.scale(&wide.input("x", Type::F32, [1 << 20]), 2.0).output();
     check(allocator.prepare(wide.graph(&[&z]).expect("a graph")).map(|_| ()));
-    let error = Backend::rpc(device.index, None).err().expect("nobody listens");
-    assert!(matches!(error, Error::Rpc { problem: RpcProblem::Unreachable(_), .. }), "{error}");
+    // Nobody listens there, or what another test has started since: it may have been given the same port.
+    let error = Backend::rpc(device.index, None).err().expect("no server");
+    assert!(
+        matches!(error, Error::Rpc { problem: RpcProblem::Unreachable(_) | RpcProblem::NotRpc, .. }),
+        "{error}"
+    );
 }
 
 #[test]
