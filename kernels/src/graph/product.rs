@@ -23,8 +23,9 @@ fn min_columns(ty: WeightType) -> Option<usize> {
     }
 }
 
-/// The number of columns up to which [`multiply`] is faster than ggml's product on this processor, from two columns on. One takes 1.0 to 1.3 times as long as with ggml. 0 where that was not measured: on processors with
-/// AVX-VNNI or AVX-512, which ggml uses, too.
+/// The number of columns up to which [`multiply`] is faster than ggml's product on this processor, from two columns on. One
+/// takes 1.0 to 1.3 times as long as with ggml. 0 where that was not measured: on processors with AVX-VNNI or AVX-512, which
+/// ggml uses, too.
 fn max_few_columns() -> usize {
     #[cfg(target_arch = "x86_64")]
     if Unit::best() == Unit::Avx2 && crate::Isa::best() == crate::Isa::Avx2 {

@@ -24,10 +24,14 @@
 //! On a Xeon with all three units, beside ggml compiled for AVX2: AVX-VNNI 1.9 to 4.8 times as fast, AVX2 1.15 to 2.6
 //! times (`cargo bench -p kernels --features ggml/portable --bench product`).
 //!
-//! Few columns, on Zen 3, one thread, 1536 x 8960, beside the better one of ggml's layouts, in a noisy run: 1 column 0.8 to 1.0
-//! times as fast, 2 columns 1.0 to 1.3, 3 columns 1.3 to 1.8, 4 columns 1.0 to 1.5, 8 columns 1.1 to 2.8, 31 columns 1.0 to
-//! 2.0. Four columns in registers instead of three were slower: the sums of two rows go to memory. Storing the codes and loading
-//! them again cost a quarter of the time with one column; the type as a variable instead of a constant cost another quarter.
+//! Few columns, on Zen 3, one thread, 1536 x 8960, beside the better one of ggml's layouts, in a noisy run:
+//!
+//! | columns | 1 | 2 | 3 | 4 | 8 | 31 |
+//! |---|---|---|---|---|---|---|
+//! | times as fast | 0.8 to 1.0 | 1.0 to 1.3 | 1.3 to 1.8 | 1.0 to 1.5 | 1.1 to 2.8 | 1.0 to 2.0 |
+//!
+//! Four columns in registers instead of three were slower: the sums of two rows go to memory. Storing the codes and loading
+//! them again cost a quarter of the time with one column. The type as a variable instead of a constant cost another quarter.
 
 mod activations;
 #[cfg(target_arch = "x86_64")]

@@ -17,8 +17,8 @@ const MAX_AGREEING: usize = 32;
 const STEPS: usize = 4;
 /// What computing several tokens at once takes in decode steps: the first number, and the second for each of them. Measured with
 /// the 0.5B and the 1.5B (q4_k_m) and 300 tokens before on two threads of an EPYC with AVX2, whole passes with all logits: 4 tokens
-/// take 1.6 to 2.4 steps, 8 take 2.5 to 3.5, 12 take 3.6 to 4.7 and 16 take 4.8 to 6.3. With ggml's products, as other processors
-/// have them, it is a tenth more.
+/// take 1.6 to 2.4 steps, 8 take 2.5 to 3.5, 12 take 3.6 to 4.7 and 16 take 4.8 to 6.3. Other processors have ggml's products, which
+/// take a tenth more.
 const COST: (f64, f64) = (1.2, 0.25);
 /// A draft must be faster by this factor than no draft, as far as that is expected.
 const MIN_GAIN: f64 = 1.1;
