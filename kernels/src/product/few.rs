@@ -126,7 +126,7 @@ impl<const T: usize> Kind<T> {
     /// Whether codes are bytes plus 128. They are too large for sums of two products in 16 bits, so they are taken as
     /// signed numbers, whose signs are moved to the activations. Nothing is left of their offset then.
     const SIGNED: bool = Self::FORMAT.offset == 128;
-    /// Bytes of a slab.
+    /// Bytes of a slab, all of which are fetched ahead.
     const BYTES: usize = SLAB / Self::TY.block_elements() * Self::TY.block_bytes();
 }
 
@@ -162,9 +162,10 @@ unsafe fn multiply_type<const T: usize>(
     out: *mut f32,
 ) {
     let ResultPart { rows: [first_row, end_row], columns: [first_column, end_column] } = part;
+    // The type is a constant here, and so is what follows from it.
+    let product = &Product { ty: Kind::<T>::TY, ..*product };
     let (n, n_in, n_out) = (end_column - first_column, product.n_in, product.n_out());
     let layout = ColumnLayout::of(Kind::<T>::FORMAT, n_in);
-    let row_bytes = n_in / Kind::<T>::TY.block_elements() * Kind::<T>::TY.block_bytes();
     assert!(n <= MAX_COLUMNS && end_row - first_row <= ROWS, "few rows and columns");
     let Scratch { rows, totals } = scratch;
     for row in totals.iter_mut().take((end_row - first_row).next_multiple_of(PAIR)) {
@@ -174,16 +175,13 @@ unsafe fn multiply_type<const T: usize>(
     let step = (COLUMN_BYTES / n.max(1) / SLAB).max(1) * SLAB;
     for start in (0..n_in).step_by(step) {
         for row in (first_row..end_row).step_by(PAIR) {
-            // Where the number of rows is odd, the last one is computed twice.
-            let of_pair =
-                [row, (row + 1).min(end_row - 1)].map(|row| &product.rows[row * row_bytes..][..row_bytes]);
             let totals = totals.as_mut_ptr().wrapping_add(row - first_row).cast::<f32>();
             for first in (start..n_in.min(start + step)).step_by(SLAB) {
-                let at = first / SLAB * Kind::<T>::BYTES;
                 for r in Loop(0, PAIR) {
-                    let blocks = &of_pair[r][at..row_bytes.min(at + Kind::<T>::BYTES)];
+                    // Where the number of rows is odd, the last one is computed twice.
+                    let blocks = unpack::blocks(product, (row + r).min(end_row - 1), first);
                     for line in Loop(0, Kind::<T>::BYTES.div_ceil(64)) {
-                        let of_next = blocks.as_ptr().wrapping_add(PAIR * row_bytes + 64 * line);
+                        let of_next = blocks.as_ptr().wrapping_add(PAIR * product.row_bytes() + 64 * line);
                         // SAFETY: any address will do.
                         unsafe { Avx2::prefetch(of_next) };
                     }
