@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, Uri};
 use documents::{Limits, Source};
 use serde_json::{Value, json};
 
-use super::Answered;
 use super::fields::Fields;
 use super::submit::{self, in_background};
 use super::whole::now;
+use super::{Answered, Name};
 use crate::http::error::ApiError;
 use crate::http::stream::Events;
 use crate::http::{Shared, content_type, is_json, json_response, text_response};
@@ -29,8 +29,10 @@ pub(super) async fn of_request(
     let (mut found, mut tokens): (Vec<Arc<Stored>>, _) = (Vec::new(), 0);
     for id in ids {
         let document = service.library().find(&id);
-        let document = document
-            .ok_or_else(|| wrong(format!("there is no {id:?} here; send it to /v1/documents first")))?;
+        let document = document.ok_or_else(|| ApiError {
+            code: Some("document_not_found"),
+            ..wrong(format!("there is no {id:?} here; send it to /v1/documents first"))
+        })?;
         if found.iter().any(|other| Arc::ptr_eq(other, &document)) {
             return Err(wrong(format!("{id:?} is there twice")));
         }
@@ -60,7 +62,7 @@ pub(super) fn sources(service: &Service, fields: &mut Fields) -> Result<bool, Ap
 pub(super) async fn add(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
     let service = shared.service()?;
     let reader = service.clone();
-    let document = match name_in(request.uri()) {
+    let document = match name_in(request.uri())? {
         None if is_json(request.headers()) => {
             let mut fields = Fields::new(shared.object(request).await?);
             let (name, text): (String, String) = (fields.need("name")?, fields.need("text")?);
@@ -99,6 +101,9 @@ pub(super) async fn add(State(shared): State<Arc<Shared>>, request: Request) -> 
 
 /// The text of a document, and its tokens.
 fn read(service: &Service, name: &str, bytes: &[u8]) -> Result<Arc<Stored>, ApiError> {
+    if name.trim().is_empty() {
+        return Err(ApiError::field("name", "the name of the document is empty"));
+    }
     if name.chars().any(char::is_control) {
         return Err(ApiError::field("name", "the name of the document has control characters"));
     }
@@ -157,17 +162,18 @@ pub(super) async fn list(State(shared): State<Arc<Shared>>) -> Answered {
     ))
 }
 
-pub(super) async fn show(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answered {
-    Ok(json_response(&describe(&*find(&shared, &id)?)))
+pub(super) async fn show(State(shared): State<Arc<Shared>>, id: Name) -> Answered {
+    Ok(json_response(&describe(&*find(&shared, &id?)?)))
 }
 
 /// The text that the model reads of a document.
-pub(super) async fn text(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answered {
-    let text = find(&shared, &id)?.documents.text().to_owned();
+pub(super) async fn text(State(shared): State<Arc<Shared>>, id: Name) -> Answered {
+    let text = find(&shared, &id?)?.documents.text().to_owned();
     Ok(text_response("text/plain; charset=utf-8", text))
 }
 
-pub(super) async fn remove(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answered {
+pub(super) async fn remove(State(shared): State<Arc<Shared>>, id: Name) -> Answered {
+    let id = id?.0;
     match shared.service()?.library().remove(&id) {
         true => Ok(json_response(&json!({"id": id, "object": "document", "deleted": true}))),
         false => Err(no_document(&id)),
@@ -204,9 +210,22 @@ fn describe(stored: &Stored) -> Value {
     })
 }
 
-/// The `name` of an address, without escapes.
-fn name_in(uri: &Uri) -> Option<String> {
-    let value = uri.query()?.split('&').find_map(|field| field.strip_prefix("name="))?;
+/// The `name` of an address, without escapes, if it has one.
+///
+/// # Errors
+/// Where its escapes are damaged, or it is not UTF-8.
+fn name_in(uri: &Uri) -> Result<Option<String>, ApiError> {
+    let mut fields = uri.query().unwrap_or_default().split('&');
+    let Some(value) = fields.find_map(|field| field.strip_prefix("name=")) else { return Ok(None) };
+    let name = without_escapes(value).ok_or_else(|| {
+        let message = "the name of the document is damaged: percent-encode its UTF-8 bytes";
+        ApiError::field("name", message)
+    });
+    name.map(Some)
+}
+
+/// A part of an address, without escapes.
+fn without_escapes(value: &str) -> Option<String> {
     let (mut bytes, mut name) = (value.bytes(), Vec::new());
     while let Some(byte) = bytes.next() {
         name.push(match byte {
@@ -219,5 +238,5 @@ fn name_in(uri: &Uri) -> Option<String> {
             byte => byte,
         });
     }
-    String::from_utf8(name).ok().filter(|name| !name.is_empty())
+    String::from_utf8(name).ok()
 }

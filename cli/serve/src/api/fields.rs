@@ -58,14 +58,11 @@ impl Fields {
     pub(super) fn integer(&mut self, name: &str) -> Result<Option<i64>, ApiError> {
         let place = self.place_of(name);
         let Some(number) = self.take::<serde_json::Number>(name)? else { return Ok(None) };
-        let whole = number.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 1e15);
-        match number.as_i64().or(whole.map(|number| number as i64)) {
-            Some(number) => Ok(Some(number)),
-            None => Err(ApiError::field(
-                place.clone(),
-                format!("{place} is {number}, but must be a whole number"),
-            )),
-        }
+        let whole = number.as_f64().filter(|number| number.fract() == 0.0);
+        let exact = whole.filter(|number| number.abs() < 1e15).map(|number| number as i64);
+        let wrong = if whole.is_some() { "which is out of range" } else { "but must be a whole number" };
+        let error = || ApiError::field(place.clone(), format!("{place} is {number}, {wrong}"));
+        number.as_i64().or(exact).map(Some).ok_or_else(error)
     }
 
     /// A field as it stands.

@@ -22,7 +22,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request};
 use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get, post};
@@ -32,6 +33,9 @@ use crate::http::error::ApiError;
 
 /// What a handler gives.
 type Answered = Result<Response<Body>, ApiError>;
+
+/// The part of an address that is a name, without escapes.
+type Name = Result<Path<String>, PathRejection>;
 
 /// All addresses, and what answers there. `openapi.json` describes them.
 fn routes() -> Vec<(&'static str, MethodRouter<Arc<Shared>>)> {
@@ -76,6 +80,12 @@ async fn wrong_method(request: Request) -> Response<Body> {
     let (method, path) = (request.method(), request.uri().path());
     let message = format!("{path} is there, but not for {method}");
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message).response_to(path)
+}
+
+impl From<PathRejection> for ApiError {
+    fn from(_: PathRejection) -> ApiError {
+        ApiError::bad("the name in the address is not UTF-8: percent-encode its UTF-8 bytes")
+    }
 }
 
 impl IntoResponse for ApiError {

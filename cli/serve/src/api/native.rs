@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::Answered;
 use super::fields::Fields;
 use super::submit::{check_tokens, in_background};
 use super::whole::now;
+use super::{Answered, Name};
 use crate::http::error::ApiError;
 use crate::http::{Shared, json_response, text_response};
 use crate::service::Service;
@@ -35,8 +35,8 @@ pub(super) async fn models(State(shared): State<Arc<Shared>>) -> Answered {
     Ok(json_response(&json!({"object": "list", "data": [model]})))
 }
 
-pub(super) async fn model(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
-    let service = shared.service()?;
+pub(super) async fn model(State(shared): State<Arc<Shared>>, name: Name) -> Answered {
+    let (service, name) = (shared.service()?, name?.0);
     match name == service.name() {
         true => Ok(json_response(&describe(service))),
         false => {

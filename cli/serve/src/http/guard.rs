@@ -75,7 +75,10 @@ fn check_host(shared: &Shared, headers: &HeaderMap, uri: &Uri) -> Result<(), Api
     let host = uri.authority().map(|authority| authority.as_str()).or(host).unwrap_or_default();
     if shared.options.keys.is_empty() && shared.is_local && !is_known(host) {
         let hint = "ask for 127.0.0.1 or localhost, or start it with --allow-host NAME";
-        return forbidden(format!("this server is not {host:?}: {hint}"));
+        return forbidden(match host {
+            "" => format!("the request does not say whom it asks (Host): {hint}"),
+            host => format!("this server is not {host:?}: {hint}"),
+        });
     }
     match headers.get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or_default()) {
         None => Ok(()),

@@ -6,6 +6,8 @@ mod guard;
 mod listener;
 pub(crate) mod stream;
 
+use std::error::Error;
+use std::iter::successors;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -132,21 +134,40 @@ impl Shared {
     /// The body of a request.
     ///
     /// # Errors
-    /// Where it is too long, or takes too long to come.
+    /// Where it is compressed, damaged or too long, or takes too long to come.
     async fn bytes(&self, request: Request, limit: usize) -> Result<Bytes, ApiError> {
-        let length = length(&request);
+        check_encoding(request.headers())?;
         let too_long = || {
-            let damaged = if length.is_some() { "" } else { ", or is damaged" };
-            let message = format!("the request has more than {limit} bytes{damaged}");
+            let message = format!("the request has more than {limit} bytes");
             ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
         };
-        if length.is_some_and(|length| length > limit) {
+        if length(&request).is_some_and(|length| length > limit) {
             return Err(too_long());
         }
         let bytes = tokio::time::timeout(self.options.patience, body::to_bytes(request.into_body(), limit));
         let late =
             |_| ApiError::new(StatusCode::REQUEST_TIMEOUT, "the request did not come to its end in time");
-        bytes.await.map_err(late)?.map_err(|_| too_long())
+        bytes.await.map_err(late)?.map_err(|error| match is_of_connection(&error) {
+            true => ApiError::bad("the body of the request is damaged, or was cut off"),
+            false => too_long(),
+        })
+    }
+}
+
+/// Whether a body could not be read: the other error is that it is too long.
+fn is_of_connection(error: &(dyn Error + 'static)) -> bool {
+    successors(Some(error), |&error| error.source()).any(|error| error.is::<hyper::Error>())
+}
+
+/// Refuses compressed bodies. Their bytes are not what they say that they are.
+fn check_encoding(headers: &HeaderMap) -> Result<(), ApiError> {
+    match headers.get(header::CONTENT_ENCODING) {
+        Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
+            let message =
+                format!("the request is compressed ({encoding:?}): send it without Content-Encoding");
+            Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -110,7 +110,9 @@ fn nothing_of_a_long_text_is_cut() {
     let long = server.chat(&question(&format!("{FACT} {}", filler(400))));
     let (status, _, message) = refused(&long);
     assert_eq!((status, long.json()["error"]["code"].as_str()), (400, Some("context_length_exceeded")));
-    assert!(message.starts_with(char::is_numeric) && message.contains("a context of 200;"), "{message}");
+    // The words by which agents know that they must shorten a conversation.
+    let words = message.strip_prefix("prompt is too long: ").expect("Anthropic's words");
+    assert!(words.starts_with(char::is_numeric) && words.contains(" tokens > 200 maximum;"), "{message}");
     let tokens = json!({"prompt": vec![5; 200]});
     assert_eq!(server.post("/v1/completions", &tokens).status, 400);
     assert_eq!(server.post("/v1/completions", &json!({"prompt": [99_999]})).status, 400);
@@ -213,6 +215,73 @@ fn what_is_no_request_is_refused() {
     let _ = stream.read_to_string(&mut rest);
     assert!(rest.is_empty() || rest.starts_with("HTTP/1.1 413"), "{rest}");
     assert_eq!(server.get("/health").status, 200);
+}
+
+#[test]
+fn a_body_that_is_not_what_it_seems_is_refused() {
+    let server = Fixture::default().start();
+    let status = |path: &str, encoding: &str| {
+        let body = question(QUESTION).to_string();
+        Connection::send(server.address, "POST", path, &[encoding], &body).response().status
+    };
+    for path in ["/v1/chat/completions", "/v1/documents?name=a.txt"] {
+        for encoding in ["gzip", "br", "identity, gzip"] {
+            assert_eq!(status(path, &format!("Content-Encoding: {encoding}")), 415, "{path}: {encoding}");
+        }
+    }
+    assert_eq!(status("/v1/chat/completions", "Content-Encoding: Identity"), 200);
+    // A body that is damaged is not one that is too long.
+    let damaged = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                   Transfer-Encoding: chunked\r\n\r\nzz\r\n";
+    let mut stream = TcpStream::connect(server.address).expect("a connection");
+    stream.write_all(damaged.as_bytes()).expect("a request");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("a response");
+    assert!(response.starts_with("HTTP/1.1 400") && response.contains("damaged"), "{response}");
+}
+
+#[test]
+fn names_in_addresses_are_refused_in_the_form_of_errors() {
+    let server = Fixture::default().start();
+    for (method, path) in [
+        ("GET", "/v1/models/%ff"),
+        ("GET", "/v1/documents/%ff"),
+        ("DELETE", "/v1/documents/%ff"),
+        ("GET", "/v1/documents/%ff/text"),
+        ("POST", "/v1/documents?name=%ff"),
+        ("POST", "/v1/documents?name=%4"),
+    ] {
+        let response = Connection::send(server.address, method, path, &[], "text").response();
+        let (status, _, message) = refused(&response);
+        assert_eq!(status, 400, "{method} {path}");
+        assert!(message.contains("percent-encode"), "{method} {path}: {message}");
+    }
+    let blank = [
+        server.post("/v1/documents", &json!({"name": " ", "text": "text"})),
+        server.post("/v1/documents?name=", &json!({"a": 1})),
+    ];
+    for (status, field, message) in blank.iter().map(refused) {
+        assert_eq!((status, field.as_str()), (400, "name"));
+        assert!(message.contains("empty"), "{message}");
+    }
+    // Nobody is meant by a name that is not there.
+    let (status, _, message) =
+        refused(&Connection::send(server.address, "GET", "/health", &["Host:"], "").response());
+    assert!(status == 403 && message.contains("Host"), "{message}");
+}
+
+#[test]
+fn a_number_that_is_too_large_is_not_said_to_be_no_number() {
+    let server = Fixture::default().start();
+    for number in ["9223372036854775808", "-9223372036854775809", "1e15"] {
+        let body =
+            format!("{{\"messages\": [{{\"role\": \"user\", \"content\": \"x\"}}], \"seed\": {number}}}");
+        let path = "/v1/chat/completions";
+        let (status, field, message) =
+            refused(&Connection::send(server.address, "POST", path, &[], &body).response());
+        assert_eq!((status, field.as_str()), (400, "seed"));
+        assert!(message.contains("out of range"), "{message}");
+    }
 }
 
 #[test]

@@ -229,6 +229,8 @@ fn documents_are_sent_once_and_asked_about_by_their_names() {
     assert_eq!((delete(), delete()), (200, 404));
     let gone = server.chat(&with(question(QUESTION), "documents", json!([id])));
     assert_eq!((gone.status, gone.json()["error"]["param"].as_str()), (400, Some("documents")));
+    // A word by which a client knows that it is to send it again.
+    assert_eq!(gone.json()["error"]["code"], "document_not_found");
     let twice = server.chat(&with(question(QUESTION), "documents", json!([other, other])));
     assert_eq!(twice.json()["error"]["param"], "documents");
     // A reading whose document is deleted stops. The server is free then.
