@@ -48,7 +48,7 @@ inline thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 namespace emulator {
 
 // The bytes that a thread passes to the others of its warp.
-constexpr int SLOT_BYTES = 32;
+constexpr int SLOT_BYTES = 48;
 struct alignas(16) Slot {
     unsigned char bytes[SLOT_BYTES];
 };
