@@ -108,6 +108,7 @@ struct Machine {
     std::vector<uint4> shared;
     unsigned threads = 0;
     unsigned current = 0;
+    unsigned unfinished = 0;
     bool reversed = false;
     std::map<const void*, unsigned> launches;
     void (*thread)(const void*);
@@ -126,16 +127,40 @@ void report() {
     }
 }
 
-void resume(unsigned i) {
+// A thread of a warp in the order of the launch, and back.
+unsigned in_order(unsigned warp, unsigned at) { return warp * 32 + (machine->reversed ? 31 - at : at); }
+
+// The next thread of the warp that can run, from its `at`th in the order of the launch on. 32 is none.
+unsigned next_thread(unsigned warp, unsigned at) {
+    for (; at < 32; at++) {
+        const Fiber& fiber = machine->fibers[in_order(warp, at)];
+        if (!fiber.done && !fiber.waits) break;
+    }
+    return at;
+}
+
+// Goes on with the next thread of the warp that can run, or else with the host. A thread goes on with the next one by itself: the
+// processor foresees where a switch ends if it ends where the last one did.
+void switch_from(State& from, unsigned warp, unsigned at) {
+    at = next_thread(warp, at);
+    if (at == 32) return switch_to(from, machine->host);
+    unsigned i = in_order(warp, at);
     machine->current = i;
     threadIdx = dim3(i, 0, 0);
-    switch_to(machine->host, machine->fibers[i].state);
+    switch_to(from, machine->fibers[i].state);
+}
+
+// Goes on behind the thread that runs.
+void switch_to_next() {
+    unsigned own = machine->current;
+    switch_from(machine->fibers[own].state, own / 32, in_order(0, own % 32) + 1);
 }
 
 void entry() {
     machine->thread(machine->argument);
     machine->fibers[machine->current].done = true;
-    switch_to(machine->fibers[machine->current].state, machine->host);
+    machine->unfinished--;
+    switch_to_next();
     std::abort();  // a fiber that is done is never resumed
 }
 
@@ -146,28 +171,21 @@ void wait_for_all(Collective& collective, const char* name, unsigned first, unsi
     } else if (collective.name != name && std::strcmp(collective.name, name) != 0) {
         fail("is reached while other threads wait in another collective", name);
     }
-    Fiber& own = machine->fibers[machine->current];
     if (++collective.arrived == count) {
         collective.arrived = 0;
         collective.round++;
         for (unsigned i = first; i < first + count; i++) machine->fibers[i].waits = nullptr;
         return;
     }
-    own.waits = name;
-    switch_to(own.state, machine->host);
+    machine->fibers[machine->current].waits = name;
+    switch_to_next();
 }
 
 // Runs each thread of a warp that can run, until it waits or is done. Returns whether there was one.
-bool run_warp(unsigned warp, unsigned& unfinished) {
-    bool progress = false;
-    for (unsigned at = 0; at < 32; at++) {
-        unsigned i = warp * 32 + (machine->reversed ? 31 - at : at);
-        if (machine->fibers[i].done || machine->fibers[i].waits) continue;
-        resume(i);
-        progress = true;
-        unfinished -= machine->fibers[i].done;
-    }
-    return progress;
+bool run_warp(unsigned warp) {
+    if (next_thread(warp, 0) == 32) return false;
+    switch_from(machine->host, warp, 0);
+    return true;
 }
 
 void run_block() {
@@ -185,11 +203,12 @@ void run_block() {
     }
     // Each warp runs as far as it can before the next, so that warps without a barrier between them are as far apart as
     // possible.
-    for (unsigned unfinished = machine->threads; unfinished > 0;) {
+    machine->unfinished = machine->threads;
+    while (machine->unfinished > 0) {
         bool progress = false;
         for (unsigned at = 0; at < machine->threads / 32; at++) {
             unsigned warp = machine->reversed ? machine->threads / 32 - 1 - at : at;
-            while (run_warp(warp, unfinished)) progress = true;
+            while (run_warp(warp)) progress = true;
         }
         if (!progress) fail("waits for threads that have left or wait in another collective", "a collective");
     }
