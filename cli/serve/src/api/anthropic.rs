@@ -41,20 +41,22 @@ async fn try_answer(shared: &Shared, request: Request) -> Answered {
     let limit = limit.ok_or_else(|| ApiError::field("max_tokens", "max_tokens is missing"))?;
     let stops = submit::stops(&mut fields, "stop_sequences")?;
     let wanted = Wanted::of(&mut fields)?;
-    let options = GenerateOptions {
-        stops: stops.clone(),
-        limit: usize::try_from(limit).unwrap_or(0),
-        ..wanted.options
-    };
-    let wanted = Wanted { options, ..wanted };
     let documents = documents::of_request(service, &mut fields).await?;
     let sources = documents::sources(service, &mut fields)?;
     let conversation = Conversation { sources, ..conversation(documents, &mut fields)? };
+    let shape = shape(&mut fields)?;
+    refuse_edits(&mut fields)?;
     fields.end(HARMLESS)?;
+    let constraint = match shape {
+        Some(shape) => submit::shape(service, shape, "output_config.format").await?,
+        None => None,
+    };
+    let limit = usize::try_from(limit).unwrap_or(0);
+    let options = GenerateOptions { stops: stops.clone(), limit, constraint, ..wanted.options };
     let text = submit::render(service, conversation).await?;
     let head =
         Head { id: new_id("msg_"), model: service.name().to_owned(), prompt: text.tokens.len(), stops };
-    let events = submit::submit(service, text, wanted)?;
+    let events = submit::submit(service, text, Wanted { options, ..wanted })?;
     if is_stream {
         let writer = Stream::new(head);
         return Ok(stream::response(events, writer, shared.ping()));
@@ -68,6 +70,8 @@ async fn try_count(shared: &Shared, request: Request) -> Answered {
     let mut fields = Fields::new(shared.object(request).await?);
     let documents = documents::of_request(service, &mut fields).await?;
     let conversation = conversation(documents, &mut fields)?;
+    shape(&mut fields)?;
+    refuse_edits(&mut fields)?;
     // Clients send what they would send for an answer.
     fields.end(
         &[HARMLESS, &["max_tokens", "sources", "stop_sequences", "stream", "temperature", "top_k", "top_p"]]
@@ -107,6 +111,34 @@ fn conversation(documents: Arc<Documents>, fields: &mut Fields) -> Result<Conver
     };
     let tools = tools::of_messages(fields)?;
     Ok(Conversation { messages, documents, thinks, tools, sources: false })
+}
+
+/// The shape that the answer is to have, where `output_config` says so. Its effort is not told to the model.
+fn shape(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
+    let Some(mut config) = fields.nested("output_config")? else { return Ok(None) };
+    match config.take::<String>("effort")?.as_deref() {
+        None | Some("low" | "medium" | "high" | "xhigh" | "max") => {}
+        Some(other) => {
+            return Err(config.unsupported("effort", other, "efforts are low, medium, high, xhigh and max"));
+        }
+    }
+    let shape = config.take("format")?;
+    config.end(&[])?;
+    Ok(shape)
+}
+
+/// What is to be left out of a long conversation: nothing is cut here. Earlier thinking is not read again anyway.
+fn refuse_edits(fields: &mut Fields) -> Result<(), ApiError> {
+    let Some(mut management) = fields.nested("context_management")? else { return Ok(()) };
+    let edits = management.take::<Vec<Value>>("edits")?.unwrap_or_default();
+    for (number, edit) in edits.into_iter().enumerate() {
+        let mut edit = Fields::part(edit, format!("context_management.edits[{number}]"))?;
+        let kind: String = edit.need("type")?;
+        if kind != "clear_thinking_20251015" {
+            return Err(edit.unsupported("type", &kind, "nothing of a conversation is cut here"));
+        }
+    }
+    management.end(&[])
 }
 
 /// Adds a message. Its blocks of calls and results are messages, or parts of them, in a conversation.
@@ -353,5 +385,9 @@ impl Writer for Stream {
 
     fn failed(&mut self, error: ApiError) -> Vec<Sent> {
         vec![event("error", error.anthropic())]
+    }
+
+    fn ping(&mut self) -> String {
+        event("ping", json!({})).text()
     }
 }

@@ -22,11 +22,21 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     let prompt: Value = fields.need("prompt")?;
     let streaming = Streaming::of(&mut fields)?;
     let wanted = Wanted::of(&mut fields)?.with_openais(&mut fields, &["n_predict", "max_tokens"])?;
+    for name in ["echo", "logprobs"] {
+        if fields.get(name).is_some_and(|value| ![json!(false), json!(null), json!(0)].contains(value)) {
+            let message = "log-probabilities of a prompt or a text are not returned here; \
+                           /v1/chat/completions returns those of its answer, and texts can be scored by what they generate";
+            return Err(ApiError::field(name, format!("{name} is not supported: {message}")));
+        }
+    }
     fields.end(&[&HARMLESS[..], &HARMLESS_HERE].concat())?;
     let text = match prompt {
         Value::String(text) => submit::encode(service, text).await?,
         Value::Array(mut several) => match &mut several[..] {
             [Value::String(text)] => submit::encode(service, std::mem::take(text)).await?,
+            [Value::Array(tokens)] => {
+                Text::of_tokens(service, tokens.iter().map(token).collect::<Result<_, ApiError>>()?)?
+            }
             tokens => Text::of_tokens(service, tokens.iter().map(token).collect::<Result<_, ApiError>>()?)?,
         },
         _ => return Err(wrong_prompt()),

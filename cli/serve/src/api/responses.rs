@@ -116,8 +116,11 @@ fn input(value: Value) -> Result<Vec<Message>, ApiError> {
 
 /// A call belongs to the answer before it, or is one of its own.
 fn add_call(messages: &mut Vec<Message>, mut fields: Fields) -> Result<(), ApiError> {
-    let id = fields.need("call_id")?;
-    let call = tools::made(id, &mut fields)?;
+    let (id, namespace) = (fields.need("call_id")?, fields.take::<String>("namespace")?);
+    let mut call = tools::made(id, &mut fields)?;
+    if let Some(namespace) = namespace {
+        call.name = tools::in_namespace(&namespace, &call.name);
+    }
     fields.end(&["id", "status", "type"])?;
     match messages.last_mut() {
         Some(last) if last.role == "assistant" => last.tool_calls.push(call),
@@ -258,7 +261,7 @@ impl Head {
         if !answer.text.is_empty() || answer.calls.is_empty() {
             output.push(self.item(Kind::Message, status(&answer.result), &answer.text));
         }
-        output.extend(answer.calls.iter().map(call));
+        output.extend(answer.calls.iter().map(|call| self.call(call)));
         self.ended(json!(output), whole.cached, &answer.result)
     }
 
@@ -282,18 +285,22 @@ impl Head {
             }),
         }
     }
-}
 
-/// A call as an item of the output.
-fn call(call: &ToolCall) -> Value {
-    json!({
-        "type": "function_call",
-        "id": format!("fc_{}", call.id),
-        "call_id": call.id,
-        "name": call.name,
-        "arguments": call.arguments(),
-        "status": "completed",
-    })
+    /// A call as an item of the output.
+    fn call(&self, call: &ToolCall) -> Value {
+        let mut item = json!({
+            "type": "function_call",
+            "id": format!("fc_{}", call.id),
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": call.arguments(),
+            "status": "completed",
+        });
+        if let Some((namespace, name)) = tools::namespace_of(&self.tools, &call.name) {
+            (item["namespace"], item["name"]) = (namespace.into(), name.into());
+        }
+        item
+    }
 }
 
 fn status(answer: &Answer) -> &'static str {
@@ -412,7 +419,7 @@ impl Writer for Stream {
             }
             Event::Call { call: made, .. } => {
                 let mut sent = self.close("completed");
-                let (index, item) = (self.output.len(), call(&made));
+                let (index, item) = (self.output.len(), self.head.call(&made));
                 let mut begun = item.clone();
                 (begun["status"], begun["arguments"]) = ("in_progress".into(), "".into());
                 let place = json!({"item_id": item["id"], "output_index": index});
@@ -458,5 +465,15 @@ impl Writer for Stream {
         let mut response = self.head.response("failed", json!(self.output));
         response["error"] = json!({"code": error.code.unwrap_or("server_error"), "message": error.message});
         vec![self.event("response.failed", json!({"response": response}))]
+    }
+
+    /// Codex takes comments for silence.
+    fn ping(&mut self) -> String {
+        if self.sent == 0 {
+            // Nothing may come before `response.created`.
+            return ": still at work\n\n".to_owned();
+        }
+        let response = self.head.response("in_progress", json!(self.output));
+        self.event("response.in_progress", json!({"response": response})).text()
     }
 }

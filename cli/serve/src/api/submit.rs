@@ -162,7 +162,14 @@ pub(super) async fn render(service: &Arc<Service>, conversation: Conversation) -
                 Some(CallReader { format: written, controls, tools, one_call, constraint })
             }
         };
-        let mut rendered = service.render(&format, &documents, &messages)?;
+        let mut rendered = match service.render(&format, &documents, &messages) {
+            // Some chat templates take one system message, and let user and assistant alternate. Agents send several.
+            Err(error @ EngineError::Chat { .. }) => {
+                let joined = joined(&messages).ok_or(error)?;
+                service.render(&format, &documents, &joined)?
+            }
+            rendered => rendered?,
+        };
         let stops = format.template().stop_strings().iter().map(|stop| (*stop).to_owned()).collect();
         let mut opening = begun_thinking(&rendered.tokens, format.tokenizer()).opening;
         if let Some((begun, _)) = forced {
@@ -176,6 +183,23 @@ pub(super) async fn render(service: &Arc<Service>, conversation: Conversation) -
         Ok(Text { tokens, documents, names, opening, has_thinking: true, calls: reader, stops, sources })
     })
     .await
+}
+
+/// A conversation whose neighbours of the same role are one message. `None` where there are none, results of calls aside.
+fn joined(messages: &[Message]) -> Option<Vec<Message>> {
+    let mut joined: Vec<Message> = Vec::new();
+    for message in messages {
+        match joined.last_mut() {
+            Some(last) if last.role == message.role && last.role != "tool" => {
+                let texts = [&last.content, &message.content].map(String::as_str);
+                last.content =
+                    texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
+                last.tool_calls.extend(message.tool_calls.iter().cloned());
+            }
+            _ => joined.push(message.clone()),
+        }
+    }
+    (joined.len() < messages.len()).then_some(joined)
 }
 
 /// The tokens of a text that is to be continued.

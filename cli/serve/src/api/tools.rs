@@ -75,18 +75,59 @@ pub(super) fn of_chat(fields: &mut Fields) -> Result<Wanted, ApiError> {
     openais(fields, definitions)
 }
 
-/// Those of OpenAI's responses, whose functions are described in the list itself.
+/// Those of OpenAI's responses, whose functions are described in the list itself, or in a namespace of it.
 pub(super) fn of_responses(fields: &mut Fields) -> Result<Wanted, ApiError> {
-    let definitions = each(fields, |mut tool| {
-        tool.need("type").and_then(|kind: String| check_kind(&tool, &kind))?;
-        function(tool, "parameters", &["strict"])
+    let listed = each(fields, "tools", |mut tool| match tool.need::<String>("type")?.as_str() {
+        "namespace" => namespace(tool),
+        kind => {
+            check_kind(&tool, kind)?;
+            Ok(vec![function(tool, "parameters", &["strict"])?])
+        }
     })?;
-    openais(fields, definitions)
+    openais(fields, listed.into_iter().flatten().collect())
+}
+
+/// Functions of a namespace. The model knows them by both names. What is said of all stands before what is said of the first.
+fn namespace(mut tool: Fields) -> Result<Vec<Value>, ApiError> {
+    let (namespace, about): (String, Option<String>) = (tool.need("name")?, tool.take("description")?);
+    let place = tool.place_of("tools");
+    let mut functions = each(&mut tool, "tools", |mut tool| {
+        tool.need("type").and_then(|kind: String| check_kind(&tool, &kind))?;
+        let mut function = function(tool, "parameters", &["strict"])?;
+        let name = function["function"]["name"].as_str().unwrap_or_default();
+        function["function"]["name"] = in_namespace(&namespace, name).into();
+        Ok(function)
+    })?;
+    tool.end(&[])?;
+    let Some(first) = functions.first_mut() else {
+        return Err(ApiError::field(place.clone(), format!("{place} is empty: give one function at least")));
+    };
+    if let Some(about) = about.filter(|about| !about.is_empty()) {
+        let own = first["function"]["description"].as_str().unwrap_or_default();
+        first["function"]["description"] = format!("{about}\n{own}").trim_end().into();
+    }
+    Ok(functions)
+}
+
+/// The name by which the model knows a function of a namespace.
+pub(super) fn in_namespace(namespace: &str, name: &str) -> String {
+    format!("{}__{name}", namespace.trim_end_matches("__"))
+}
+
+/// The namespace and the name of the function that the model knows by this name, if it is one of a namespace of these tools,
+/// which are as a request has them.
+pub(super) fn namespace_of<'a>(tools: &'a Value, known: &str) -> Option<(&'a str, &'a str)> {
+    let namespaces = tools.as_array()?.iter().filter(|tool| tool["type"] == "namespace");
+    let functions = namespaces.filter_map(|tool| Some((tool["name"].as_str()?, tool["tools"].as_array()?)));
+    let mut names = functions.flat_map(|(namespace, functions)| {
+        functions.iter().filter_map(move |function| Some((namespace, function["name"].as_str()?)))
+    });
+    names.find(|(namespace, name)| in_namespace(namespace, name) == known)
 }
 
 /// Those of Anthropic's messages.
 pub(super) fn of_messages(fields: &mut Fields) -> Result<Wanted, ApiError> {
-    let definitions = each(fields, |mut tool| match tool.take::<String>("type")?.as_deref() {
+    let definitions = each(fields, "tools", |mut tool| match tool.take::<String>("type")?.as_deref() {
         None | Some("custom") => function(tool, "input_schema", &["cache_control", "strict"]),
         Some(kind) => Err(tool.unsupported("type", kind, "tools are functions of the caller")),
     })?;
@@ -110,21 +151,26 @@ fn openais(fields: &mut Fields, definitions: Vec<Value>) -> Result<Wanted, ApiEr
     wanted(definitions, choice, !parallel)
 }
 
-/// Each of the `tools`, as a function in the form of OpenAI's chat.
-fn each(
+/// What each of the objects in a list is read as.
+fn each<T>(
     fields: &mut Fields,
-    read: impl Fn(Fields) -> Result<Value, ApiError>,
-) -> Result<Vec<Value>, ApiError> {
-    let tools = fields.take::<Vec<Value>>("tools")?.unwrap_or_default();
-    let tools = tools.into_iter().enumerate();
-    tools.map(|(number, tool)| read(Fields::part(tool, format!("tools[{number}]"))?)).collect()
+    name: &str,
+    read: impl Fn(Fields) -> Result<T, ApiError>,
+) -> Result<Vec<T>, ApiError> {
+    let place = fields.place_of(name);
+    let values = fields.take::<Vec<Value>>(name)?.unwrap_or_default().into_iter().enumerate();
+    values.map(|(number, value)| read(Fields::part(value, format!("{place}[{number}]"))?)).collect()
 }
 
 /// Refuses what is no function.
 fn check_kind(fields: &Fields, kind: &str) -> Result<(), ApiError> {
     match kind {
         "function" => Ok(()),
-        kind => Err(fields.unsupported("type", kind, "functions are")),
+        kind => Err(fields.unsupported(
+            "type",
+            kind,
+            "tools are functions of the caller; turn this tool off there",
+        )),
     }
 }
 

@@ -115,7 +115,12 @@ impl From<EngineError> for ApiError {
         let hint = error.hint().map_or(String::new(), |hint| format!("; {hint}"));
         let message = format!("{error}{hint}");
         match error {
-            EngineError::ContextFull { .. } => {
+            EngineError::ContextFull { needed, context } => {
+                // In Anthropic's words, by which agents know that they must shorten a conversation.
+                let message = format!(
+                    "prompt is too long: {needed} tokens > {context} maximum; send less, or start the server with a \
+                     larger context (-c)"
+                );
                 ApiError { code: Some("context_length_exceeded"), ..ApiError::bad(message) }
             }
             EngineError::Chat { .. } => ApiError::field("messages", message),

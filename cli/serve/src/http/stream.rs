@@ -10,6 +10,7 @@ use futures_util::stream;
 use longhand::InterruptFlag;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Instant;
 
 use super::error::ApiError;
 use crate::service::Event;
@@ -54,7 +55,7 @@ impl Sent {
     }
 
     /// As it stands in the stream. JSON has no line breaks.
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let name = self.name.map_or(String::new(), |name| format!("event: {name}\n"));
         format!("{name}data: {}\n\n", self.data)
     }
@@ -67,6 +68,11 @@ pub(crate) trait Writer: Send + 'static {
 
     /// What is sent where the answer does not come to its end.
     fn failed(&mut self, error: ApiError) -> Vec<Sent>;
+
+    /// What is sent where nothing else was for a while: a comment, unless the interface has an event for it.
+    fn ping(&mut self) -> String {
+        ": still at work\n\n".to_owned()
+    }
 }
 
 fn ok(text: String) -> Result<Bytes, Infallible> {
@@ -76,19 +82,28 @@ fn ok(text: String) -> Result<Bytes, Infallible> {
 /// The response that sends events as they come.
 pub(crate) fn response(events: Events, writer: impl Writer, ping: Duration) -> Response<Body> {
     let begun = (events, writer, false);
-    let pieces = stream::unfold(begun, move |(mut events, mut writer, is_over)| async move {
-        let (sent, is_over) = match tokio::time::timeout(ping, events.next()).await {
-            Ok(None) if is_over => return None,
-            // The work for it was lost.
-            Ok(None) => (writer.failed(ApiError::lost()), true),
-            Ok(Some(event)) => {
-                let is_over = matches!(event, Event::Done | Event::Failed(_));
-                (writer.write(event), is_over)
+    let pieces = stream::unfold(begun, move |(mut events, mut writer, mut is_over)| async move {
+        let due = Instant::now() + ping;
+        loop {
+            let sent = match tokio::time::timeout_at(due, events.next()).await {
+                Ok(None) if is_over => return None,
+                // The work for it was lost.
+                Ok(None) => {
+                    is_over = true;
+                    writer.failed(ApiError::lost())
+                }
+                Ok(Some(event)) => {
+                    is_over = matches!(event, Event::Done | Event::Failed(_));
+                    writer.write(event)
+                }
+                Err(_) => return Some((ok(writer.ping()), (events, writer, is_over))),
+            };
+            // An event of which the client is told nothing is no news: how far a reading is, mostly.
+            if !sent.is_empty() {
+                let text = sent.iter().map(Sent::text).collect();
+                return Some((ok(text), (events, writer, is_over)));
             }
-            Err(_) => return Some((ok(": still at work\n\n".to_owned()), (events, writer, is_over))),
-        };
-        let text = sent.iter().map(Sent::text).collect();
-        Some((ok(text), (events, writer, is_over)))
+        }
     });
     let mut response = Response::new(Body::from_stream(pieces));
     let headers = response.headers_mut();
@@ -97,4 +112,51 @@ pub(crate) fn response(events: Events, writer: impl Writer, ping: Duration) -> R
     // nginx would collect them otherwise.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body;
+    use serde_json::json;
+    use tokio::runtime::Builder;
+    use tokio::sync::mpsc;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// Tells nothing but the end.
+    struct Silent;
+
+    impl Writer for Silent {
+        fn write(&mut self, event: Event) -> Vec<Sent> {
+            match event {
+                Event::Done => vec![Sent::data(&json!("done"))],
+                _ => Vec::new(),
+            }
+        }
+
+        fn failed(&mut self, _: ApiError) -> Vec<Sent> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn a_stream_is_not_silent_because_of_events_of_which_it_tells_nothing() {
+        let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let body = runtime.block_on(async {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            tokio::spawn(async move {
+                for processed in 0..10 {
+                    let _ = sender.send(Event::Reading { processed, elapsed: Duration::ZERO });
+                    sleep(Duration::from_millis(20)).await;
+                }
+                let _ = sender.send(Event::Done);
+            });
+            let events = Events::new(receiver, InterruptFlag::new());
+            let response = response(events, Silent, Duration::from_millis(50));
+            body::to_bytes(response.into_body(), 1 << 20).await.expect("a body")
+        });
+        let text = String::from_utf8_lossy(&body);
+        assert!(text.starts_with(": still at work\n\n") && text.ends_with("data: \"done\"\n\n"), "{text}");
+    }
 }

@@ -1,5 +1,6 @@
 //! A server with the embedded model, asked over the loopback.
 
+mod agents;
 mod answers;
 mod calls;
 mod client;
