@@ -48,6 +48,41 @@ fn references_lead_somewhere() {
     assert!(found > 20, "{found}");
 }
 
+/// Whether a schema takes null.
+fn may_be_null(schema: &Value) -> bool {
+    let has = |list: &Value, null: Value| list.as_array().is_some_and(|list| list.contains(&null));
+    has(&schema["type"], json!("null"))
+        || has(&schema["enum"], json!(null))
+        || has(&schema["oneOf"], json!({"type": "null"}))
+}
+
+#[test]
+fn streams_are_described_by_their_events() {
+    let server = Fixture::default().start();
+    let description = description(&server);
+    let mut streams = 0;
+    for (path, described) in description["paths"].as_object().expect("addresses") {
+        let content = &described["post"]["responses"]["200"]["content"];
+        if let Some(stream) = content.get("text/event-stream") {
+            assert_eq!(stream["schema"]["$ref"], "#/components/schemas/Event", "{path}");
+            streams += 1;
+        }
+    }
+    assert_eq!(streams, 5);
+    let event = &description["components"]["schemas"]["Event"];
+    assert_eq!(event["required"], json!(["data"]));
+    // Nothing but what is described, and comments.
+    let body = json!({"messages": [{"role": "user", "content": "x"}], "max_tokens": 3, "stream": true});
+    for path in ["/v1/chat/completions", "/v1/messages"] {
+        for line in
+            server.post(path, &body).body.lines().filter(|line| !line.is_empty() && !line.starts_with(':'))
+        {
+            let name = line.split(": ").next().expect("a name");
+            assert!(event["properties"].get(name).is_some(), "{path}: {line}");
+        }
+    }
+}
+
 #[test]
 fn fields_that_are_described_are_taken() {
     let template = "{% if tools %}{{ tools | tojson }}{% endif %}\
@@ -77,6 +112,15 @@ fn fields_that_are_described_are_taken() {
             assert_ne!(value, &Value::Null, "{schema}: {name} has no example");
             let response = server.post(path, &with(least.clone(), name, value.clone()));
             assert_eq!(response.status, 200, "{path} with {name}: {}", response.body);
+        }
+        // Clients write null for what they leave out, and the description says that they may.
+        for (name, field) in fields.clone().chain(sampling) {
+            if required.iter().any(|required| required == name) {
+                continue;
+            }
+            assert!(may_be_null(field), "{schema}: {name}: {field}");
+            let response = server.post(path, &with(least.clone(), name, Value::Null));
+            assert_eq!(response.status, 200, "{path} with null as {name}: {}", response.body);
         }
         // All are needed that are said to be.
         for name in required {
