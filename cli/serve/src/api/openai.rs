@@ -17,9 +17,8 @@ use crate::http::{Shared, json_response};
 use crate::service::{Answer, Event, Service, Text, Wanted};
 
 /// Fields of OpenAI's interfaces that cannot change an answer. `store` asks to keep it, which is not done.
-pub(super) const HARMLESS: [&str; 8] = [
+pub(super) const HARMLESS: [&str; 7] = [
     "metadata",
-    "model",
     "prompt_cache_key",
     "prompt_cache_retention",
     "safety_identifier",

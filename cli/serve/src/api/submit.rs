@@ -46,6 +46,8 @@ impl Wanted {
 
     /// One answer, sampled as the request says, in the words of OpenAI and of llama.cpp's server.
     pub(super) fn of(fields: &mut Fields) -> Result<Wanted, ApiError> {
+        // Any name of a model is taken. What is no name is a mistake.
+        fields.take::<String>("model")?;
         let usual = SamplerOptions::default();
         let sampling = SamplerOptions {
             temperature: fields.take("temperature")?.unwrap_or(usual.temperature),

@@ -26,6 +26,7 @@ fn a_field_that_might_change_the_answer_is_refused_by_its_name() {
         // The template of the embedded model knows none.
         ("tools", json!([{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}])),
         ("mirostat", json!(2)),
+        ("model", json!({})),
         ("response_format", json!({"type": "json_schema", "json_schema": {"schema": {"not": {}}}})),
         ("tool_choice", json!("required")),
         ("modalities", json!(["audio"])),
