@@ -56,11 +56,12 @@ def npm(*packages):
 def run(*command, folder=None, **environment):
     """What a program writes, in a home of its own, without a terminal."""
     home = work("home")
+    folder = folder or home
     folders = {name: str(home) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME")}
     ran = subprocess.run(
         list(map(str, command)),
-        cwd=folder or home,
-        env={**os.environ, **folders, **environment},
+        cwd=folder,
+        env={**os.environ, "PWD": str(folder), **folders, **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -287,7 +288,7 @@ def opencode(url):
     config = {"provider": {"longhand": provider}, "model": "longhand/any", "small_model": "longhand/any", "autoupdate": False}
     config["permission"] = {"edit": "deny", "bash": "deny", "webfetch": "deny"}
     before = requests(url)
-    found = run(npm("opencode-ai") / "opencode", "run", HELLO, folder=work("opencode", opencode_json=json.dumps(config)),
+    found = run(npm("opencode-ai") / "opencode", "run", "-m", "longhand/any", HELLO, folder=work("opencode", opencode_json=json.dumps(config)),
                 OPENCODE_DISABLE_MODELS_FETCH="1")  # fmt: skip
     check("opencode: a turn was answered", requests(url) > before, found)
 
