@@ -183,8 +183,9 @@ void wait_for_all(Collective& collective, const char* name, unsigned first, unsi
 
 // Runs each thread of a warp that can run, until it waits or is done. Returns whether there was one.
 bool run_warp(unsigned warp) {
-    if (next_thread(warp, 0) == 32) return false;
-    switch_from(machine->host, warp, 0);
+    unsigned first = next_thread(warp, 0);
+    if (first == 32) return false;
+    switch_from(machine->host, warp, first);
     return true;
 }
 

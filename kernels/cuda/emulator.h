@@ -16,7 +16,7 @@
 // What it cannot prove: speed, occupancy, limits of registers and shared memory; the GPU's memory model and races
 // between blocks, which run one after the other here; accesses outside global memory that hit other memory of the host;
 // the rounding of hardware instructions (exp2f, sums of tensor cores, fused multiply-adds that nvcc makes); the inline
-// PTX of device.h; streams and CUDA graphs, which the mock of CUDA's runtime library checks (ggml/mock).
+// PTX of device.h; streams and CUDA graphs, which the mock of CUDA's runtime library checks (tests/mock-cuda).
 #pragma once
 
 #include <cmath>
