@@ -47,10 +47,7 @@ async fn try_answer(shared: &Shared, request: Request) -> Answered {
     let shape = shape(&mut fields)?;
     refuse_edits(&mut fields)?;
     fields.end(HARMLESS)?;
-    let constraint = match shape {
-        Some(shape) => submit::shape(service, shape, "output_config.format").await?,
-        None => None,
-    };
+    let constraint = submit::shape(service, shape, "output_config.format").await?;
     let limit = usize::try_from(limit).unwrap_or(0);
     let options = GenerateOptions { stops: stops.clone(), limit, constraint, ..wanted.options };
     let text = submit::render(service, conversation).await?;
@@ -130,14 +127,10 @@ fn shape(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
 /// What is to be left out of a long conversation: nothing is cut here. Earlier thinking is not read again anyway.
 fn refuse_edits(fields: &mut Fields) -> Result<(), ApiError> {
     let Some(mut management) = fields.nested("context_management")? else { return Ok(()) };
-    let edits = management.take::<Vec<Value>>("edits")?.unwrap_or_default();
-    for (number, edit) in edits.into_iter().enumerate() {
-        let mut edit = Fields::part(edit, format!("context_management.edits[{number}]"))?;
-        let kind: String = edit.need("type")?;
-        if kind != "clear_thinking_20251015" {
-            return Err(edit.unsupported("type", &kind, "nothing of a conversation is cut here"));
-        }
-    }
+    management.each("edits", |mut edit| match edit.need::<String>("type")?.as_str() {
+        "clear_thinking_20251015" => Ok(()),
+        kind => Err(edit.unsupported("type", kind, "nothing of a conversation is cut here")),
+    })?;
     management.end(&[])
 }
 

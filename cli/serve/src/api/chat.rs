@@ -32,9 +32,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     let thinks = thinking(&mut fields)?;
     let shape: Option<Value> = fields.take("response_format")?;
     fields.end(&[&HARMLESS[..], &HARMLESS_HERE].concat())?;
-    if let Some(shape) = shape {
-        wanted.options.constraint = submit::shape(service, shape, "response_format").await?;
-    }
+    wanted.options.constraint = submit::shape(service, shape, "response_format").await?;
     let text = submit::render(service, Conversation { messages, documents, thinks, tools, sources }).await?;
     openai::respond(&shared, service, Chat(service.clone()), text, wanted, streaming).await
 }

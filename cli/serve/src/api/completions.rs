@@ -14,7 +14,7 @@ use super::submit;
 use super::whole::WholeAnswer;
 use crate::http::Shared;
 use crate::http::error::ApiError;
-use crate::service::{Text, Wanted};
+use crate::service::{Service, Text, Wanted};
 
 pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
     let service = shared.service()?;
@@ -34,10 +34,8 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
         Value::String(text) => submit::encode(service, text).await?,
         Value::Array(mut several) => match &mut several[..] {
             [Value::String(text)] => submit::encode(service, std::mem::take(text)).await?,
-            [Value::Array(tokens)] => {
-                Text::of_tokens(service, tokens.iter().map(token).collect::<Result<_, ApiError>>()?)?
-            }
-            tokens => Text::of_tokens(service, tokens.iter().map(token).collect::<Result<_, ApiError>>()?)?,
+            [Value::Array(tokens)] => of_tokens(service, tokens)?,
+            tokens => of_tokens(service, tokens)?,
         },
         _ => return Err(wrong_prompt()),
     };
@@ -47,8 +45,10 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     openai::respond(&shared, service, Completion, text, wanted, streaming).await
 }
 
-fn token(value: &Value) -> Result<u32, ApiError> {
-    value.as_u64().and_then(|token| token.try_into().ok()).ok_or_else(wrong_prompt)
+fn of_tokens(service: &Service, tokens: &[Value]) -> Result<Text, ApiError> {
+    let token = |value: &Value| value.as_u64().and_then(|token| token.try_into().ok());
+    let tokens: Option<_> = tokens.iter().map(token).collect();
+    Text::of_tokens(service, tokens.ok_or_else(wrong_prompt)?)
 }
 
 fn wrong_prompt() -> ApiError {

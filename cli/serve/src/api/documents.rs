@@ -217,11 +217,8 @@ fn describe(stored: &Stored) -> Value {
 fn name_in(uri: &Uri) -> Result<Option<String>, ApiError> {
     let mut fields = uri.query().unwrap_or_default().split('&');
     let Some(value) = fields.find_map(|field| field.strip_prefix("name=")) else { return Ok(None) };
-    let name = without_escapes(value).ok_or_else(|| {
-        let message = "the name of the document is damaged: percent-encode its UTF-8 bytes";
-        ApiError::field("name", message)
-    });
-    name.map(Some)
+    let damaged = "the name of the document is damaged: percent-encode its UTF-8 bytes";
+    without_escapes(value).map(Some).ok_or_else(|| ApiError::field("name", damaged))
 }
 
 /// A part of an address, without escapes.

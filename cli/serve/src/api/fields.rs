@@ -82,6 +82,17 @@ impl Fields {
         Ok(self.take::<Map<String, Value>>(name)?.map(|object| Fields { object, place: format!("{place}.") }))
     }
 
+    /// What each of the objects in a list is read as. Without the list there are none.
+    pub(super) fn each<T>(
+        &mut self,
+        name: &str,
+        read: impl Fn(Fields) -> Result<T, ApiError>,
+    ) -> Result<Vec<T>, ApiError> {
+        let place = self.place_of(name);
+        let values = self.take::<Vec<Value>>(name)?.unwrap_or_default().into_iter().enumerate();
+        values.map(|(number, value)| read(Fields::part(value, format!("{place}[{number}]"))?)).collect()
+    }
+
     /// The error of a field with a value that is not supported. `known` says what is.
     pub(super) fn unsupported(&self, name: &str, value: &str, known: &str) -> ApiError {
         let place = self.place_of(name);

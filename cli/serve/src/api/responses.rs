@@ -53,10 +53,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     let shape = shape(&mut fields)?;
     refuse_truncation(&mut fields)?;
     fields.end(&[&HARMLESS[..], &HARMLESS_HERE].concat())?;
-    let constraint = match &shape {
-        Some(shape) => submit::shape(service, shape.clone(), "text.format").await?,
-        None => None,
-    };
+    let constraint = submit::shape(service, shape.clone(), "text.format").await?;
     let text = submit::render(service, Conversation { messages, documents, thinks, tools, sources }).await?;
     let head = Head {
         id: new_id("resp_"),
@@ -471,7 +468,7 @@ impl Writer for Stream {
     fn ping(&mut self) -> String {
         if self.sent == 0 {
             // Nothing may come before `response.created`.
-            return ": still at work\n\n".to_owned();
+            return stream::COMMENT.to_owned();
         }
         let response = self.head.response("in_progress", json!(self.output));
         self.event("response.in_progress", json!({"response": response})).text()

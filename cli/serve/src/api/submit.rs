@@ -218,15 +218,16 @@ pub(super) async fn encode(service: &Arc<Service>, text: String) -> Result<Text,
     .await
 }
 
-/// The shape that an answer is to have, compiled: any JSON object, or what a schema says.
+/// The shape that an answer is to have, if it is to have one, compiled: any JSON object, or what a schema says.
 ///
 /// # Errors
 /// Where the shape is of another kind, or its schema cannot be used.
 pub(super) async fn shape(
     service: &Arc<Service>,
-    value: Value,
+    value: Option<Value>,
     place: &str,
 ) -> Result<Option<Constraint>, ApiError> {
+    let Some(value) = value else { return Ok(None) };
     let mut fields = Fields::part(value, place.to_owned())?;
     let kind: String = fields.need("type")?;
     let schema = match kind.as_str() {

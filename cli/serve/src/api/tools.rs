@@ -77,7 +77,7 @@ pub(super) fn of_chat(fields: &mut Fields) -> Result<Wanted, ApiError> {
 
 /// Those of OpenAI's responses, whose functions are described in the list itself, or in a namespace of it.
 pub(super) fn of_responses(fields: &mut Fields) -> Result<Wanted, ApiError> {
-    let listed = each(fields, "tools", |mut tool| match tool.need::<String>("type")?.as_str() {
+    let listed = fields.each("tools", |mut tool| match tool.need::<String>("type")?.as_str() {
         "namespace" => namespace(tool),
         kind => {
             check_kind(&tool, kind)?;
@@ -91,7 +91,7 @@ pub(super) fn of_responses(fields: &mut Fields) -> Result<Wanted, ApiError> {
 fn namespace(mut tool: Fields) -> Result<Vec<Value>, ApiError> {
     let (namespace, about): (String, Option<String>) = (tool.need("name")?, tool.take("description")?);
     let place = tool.place_of("tools");
-    let mut functions = each(&mut tool, "tools", |mut tool| {
+    let mut functions = tool.each("tools", |mut tool| {
         tool.need("type").and_then(|kind: String| check_kind(&tool, &kind))?;
         let mut function = function(tool, "parameters", &["strict"])?;
         let name = function["function"]["name"].as_str().unwrap_or_default();
@@ -127,7 +127,7 @@ pub(super) fn namespace_of<'a>(tools: &'a Value, known: &str) -> Option<(&'a str
 
 /// Those of Anthropic's messages.
 pub(super) fn of_messages(fields: &mut Fields) -> Result<Wanted, ApiError> {
-    let definitions = each(fields, "tools", |mut tool| match tool.take::<String>("type")?.as_deref() {
+    let definitions = fields.each("tools", |mut tool| match tool.take::<String>("type")?.as_deref() {
         None | Some("custom") => function(tool, "input_schema", &["cache_control", "strict"]),
         Some(kind) => Err(tool.unsupported("type", kind, "tools are functions of the caller")),
     })?;
@@ -149,17 +149,6 @@ fn openais(fields: &mut Fields, definitions: Vec<Value>) -> Result<Wanted, ApiEr
     let choice = Choice::of_openai(fields.take(CHOICE)?)?;
     let parallel = fields.take::<bool>("parallel_tool_calls")?.unwrap_or(true);
     wanted(definitions, choice, !parallel)
-}
-
-/// What each of the objects in a list is read as.
-fn each<T>(
-    fields: &mut Fields,
-    name: &str,
-    read: impl Fn(Fields) -> Result<T, ApiError>,
-) -> Result<Vec<T>, ApiError> {
-    let place = fields.place_of(name);
-    let values = fields.take::<Vec<Value>>(name)?.unwrap_or_default().into_iter().enumerate();
-    values.map(|(number, value)| read(Fields::part(value, format!("{place}[{number}]"))?)).collect()
 }
 
 /// Refuses what is no function.
@@ -242,10 +231,7 @@ pub(super) fn force(
 
 /// The calls of a message of OpenAI's chat.
 pub(super) fn calls(fields: &mut Fields) -> Result<Vec<ToolCall>, ApiError> {
-    let calls = fields.take::<Vec<Value>>("tool_calls")?.unwrap_or_default();
-    let place = fields.place_of("tool_calls");
-    let read = |(number, value): (usize, Value)| {
-        let mut call = Fields::part(value, format!("{place}[{number}]"))?;
+    fields.each("tool_calls", |mut call| {
         let id: String = call.need("id")?;
         if let Some(kind) = call.take::<String>("type")? {
             check_kind(&call, &kind)?;
@@ -255,8 +241,7 @@ pub(super) fn calls(fields: &mut Fields) -> Result<Vec<ToolCall>, ApiError> {
         let made = made(id, &mut function)?;
         function.end(&[])?;
         Ok(made)
-    };
-    calls.into_iter().enumerate().map(read).collect()
+    })
 }
 
 /// A call with the `name` and the `arguments` of these fields.

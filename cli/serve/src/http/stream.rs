@@ -71,9 +71,12 @@ pub(crate) trait Writer: Send + 'static {
 
     /// What is sent where nothing else was for a while: a comment, unless the interface has an event for it.
     fn ping(&mut self) -> String {
-        ": still at work\n\n".to_owned()
+        COMMENT.to_owned()
     }
 }
+
+/// Tells a client that the answer is still worked at, without an event.
+pub(crate) const COMMENT: &str = ": still at work\n\n";
 
 fn ok(text: String) -> Result<Bytes, Infallible> {
     Ok(Bytes::from(text))
