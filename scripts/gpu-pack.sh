@@ -36,6 +36,7 @@ done
 mkdir -p "$pack/data"
 cp -r tests/golden "$pack/data/golden"
 cp scripts/gpu-run.sh "$pack/run.sh"
+cp scripts/gpu-memory.py "$pack"
 
 # The executables hold the same GPU code: with a dictionary longer than one of them it is packed once.
 tar -C dist -cf - gpu-pack | xz -T1 --lzma2=preset=6,dict=256MiB > "$pack.tar.xz"

@@ -2,12 +2,12 @@
 // token ids, the same scores. Links the peer's libllama (README.md); uses only its public llama.h. No part of the
 // product.
 //
-//   answers MODEL.gguf CONTEXT TYPE_K TYPE_V [THREADS] [--leads] [--no-fa]
+//   answers MODEL.gguf CONTEXT TYPE_K TYPE_V [THREADS] [--leads] [--no-fa] [--gpu]
 //
 // Each line of the input is the most tokens of an answer, then the prompt's token ids: "32 151644 872 …". The line of
 // the output has the answer's ids, without a token that ends a generation. With --leads (greedy.py) the answer goes on
 // behind such a token, and each token is ID:SECOND:LEAD: the next likely token and how far its logit is behind.
-// Flash attention, unless --no-fa switches it off, and repacked weights are as llama.cpp chooses them.
+// With --gpu all layers are on the first GPU. Flash attention, unless --no-fa switches it off, and repacked weights are as llama.cpp chooses them.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -40,15 +40,15 @@ static llama_token most_likely(const float * logits, int n_vocab, llama_token bu
 }
 
 static void run(int argc, char ** argv) {
-    bool leads = false, no_fa = false;
+    bool leads = false, no_fa = false, gpu = false;
     for (; argc > 1 && argv[argc - 1][0] == '-'; argc--) {
         const std::string flag = argv[argc - 1];
-        if (flag != "--leads" && flag != "--no-fa") throw std::runtime_error("unknown flag " + flag);
-        (flag == "--leads" ? leads : no_fa) = true;
+        if (flag != "--leads" && flag != "--no-fa" && flag != "--gpu") throw std::runtime_error("unknown flag " + flag);
+        (flag == "--leads" ? leads : flag == "--gpu" ? gpu : no_fa) = true;
     }
-    if (argc < 5) throw std::runtime_error("usage: answers MODEL CONTEXT TYPE_K TYPE_V [THREADS] [--leads] [--no-fa]");
+    if (argc < 5) throw std::runtime_error("usage: answers MODEL CONTEXT TYPE_K TYPE_V [THREADS] [--leads] [--no-fa] [--gpu]");
     llama_model_params mp = llama_model_default_params();
-    mp.n_gpu_layers = 0;
+    mp.n_gpu_layers = gpu ? 999 : 0;
     llama_model * model = llama_model_load_from_file(argv[1], mp);
     if (!model) throw std::runtime_error(std::string("llama.cpp refuses ") + argv[1]);
     llama_context_params cp = llama_context_default_params();

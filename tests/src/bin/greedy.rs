@@ -1,11 +1,13 @@
 //! Answers prompts greedily, to compare the tokens with llama.cpp's (`tests/peer/greedy.py`). Reads and writes
 //! what `tests/peer/answers.cpp` does with `--leads`.
 //!
-//! Usage: `cargo run --release -p tests --bin greedy -- MODEL.gguf CONTEXT TYPE_K TYPE_V [THREADS]`
+//! Usage: `cargo run --release -p tests --bin greedy -- MODEL.gguf CONTEXT TYPE_K TYPE_V [THREADS]`; `LONGHAND_TEST_DEVICE`
+//! names the devices (see `tests::devices`).
 
 use std::io::BufRead as _;
 
 use anyhow::{Context as _, Result, bail};
+use longhand::setup::DeviceRequest;
 use longhand::{Context, Model, ModelSource, Session, Setup, SetupOptions, Type};
 
 fn main() -> Result<()> {
@@ -16,6 +18,7 @@ fn main() -> Result<()> {
     let model = Model::open(ModelSource::File(path.into()))?;
     let options = SetupOptions {
         threads: threads.first().map(|count| count.parse()).transpose()?,
+        device: DeviceRequest::Devices(tests::devices()),
         context: Context::Tokens(context.parse()?),
         k_type: Some(type_of(k_type)?),
         v_type: Some(type_of(v_type)?),
