@@ -21,8 +21,9 @@ struct Sink {
     __device__ float weight(float base) const { return factor * exp2f(logit - base); }
 };
 
-// Bytes of shared memory for merging `n` partials.
-__host__ __device__ inline size_t merge_bytes(int n) { return 3 * sizeof(float) * static_cast<size_t>(n); }
+// Bytes of shared memory for merging `n` partials. One float more than they take: nvcc's code reads two factors at a time,
+// also where `n` is odd.
+__host__ __device__ inline size_t merge_bytes(int n) { return sizeof(float) * (3 * static_cast<size_t>(n) + 1); }
 
 // Merges the `n` partials of one query, `stride` floats apart, into its output [d]. Called by a whole block. All
 // threads load the bases into shared memory and each factor is computed once, so that the loads of the sums are in

@@ -73,11 +73,19 @@ pub fn is_host() -> bool {
     some_device().kind == host_device()
 }
 
+/// Whether the first device under test is a GPU. Its kernels round in other ways with other numbers of tokens, so that equal
+/// bits, and equal tokens where two are about as likely, cannot be asked of it.
+pub fn is_gpu() -> bool {
+    matches!(devices()[..], [DeviceKind::Cuda(_) | DeviceKind::Vulkan(_), ..])
+}
+
 /// Added to the tolerance of logits: 0 on the CPU, 0.01 on a device, where attention of many queries
-/// multiplies in f16. On a portable device, or a server, ggml's CPU also adds f16 values in f16: 0.02. The same by Vulkan.
+/// multiplies in f16. On a portable device, or a server, ggml's CPU also adds f16 values in f16: 0.02. GPUs multiply matrices
+/// of f32 in TF32 or f16: 0.03, twice what was measured on an H200.
 pub fn device_tolerance() -> f32 {
     match devices()[..] {
         [] => 0.0,
+        _ if is_gpu() => 3e-2,
         ref devices if devices.iter().any(|device| !device.has_own_operations()) => 2e-2,
         _ => 1e-2,
     }

@@ -13,7 +13,12 @@ pub fn long() -> &'static str {
 }
 
 fn text() -> String {
-    let backends = if cfg!(feature = "cuda") { "CPU, CUDA" } else { "CPU (compiled without CUDA)" };
+    let backends = match (cfg!(feature = "cuda"), cfg!(feature = "vulkan")) {
+        (true, true) => "CPU, CUDA, Vulkan",
+        (true, false) => "CPU, CUDA",
+        (false, true) => "CPU, Vulkan (compiled without CUDA)",
+        (false, false) => "CPU (compiled without CUDA)",
+    };
     // Set by scripts/release.sh.
     let commit = option_env!("LONGHAND_COMMIT").unwrap_or("not recorded (built from sources)");
     let level = match ggml::cpu_level() {

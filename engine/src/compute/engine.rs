@@ -9,7 +9,7 @@ use std::time::Instant;
 use ggml::{Backend, InterruptFlag};
 use kernels::bandwidth::Bandwidth;
 use models::gguf::GgufFile;
-use models::spec::{KvHeads, ModelSpec};
+use models::spec::{KvHeads, ModelSpec, RecurrentLayers};
 
 use crate::compute::forward::Forward;
 use crate::compute::weights::{WeightBytes, Weights};
@@ -255,9 +255,7 @@ impl Engine {
     ) -> Result<Arc<Engine>, EngineError> {
         let (file, spec) = (model.gguf(), model.spec());
         check_heads(spec, file.path())?;
-        if !options.devices.is_empty() {
-            check_device_model(spec, file.path())?;
-        }
+        check_device_model(spec, file.path(), options.devices.iter().map(|device| device.kind))?;
         let placement = options.placement(spec.n_layers)?;
         let interrupt = &options.interrupt;
         // Known from now on, so that a session can be saved even if the file is lost later.
@@ -432,19 +430,30 @@ fn check_heads(spec: &ModelSpec, path: Option<&Path>) -> Result<(), EngineError>
     Ok(())
 }
 
-/// What devices ask besides.
-pub(crate) fn check_device_model(spec: &ModelSpec, path: Option<&Path>) -> Result<(), EngineError> {
+/// What these devices ask besides.
+pub(crate) fn check_device_model(
+    spec: &ModelSpec,
+    path: Option<&Path>,
+    mut devices: impl Iterator<Item = DeviceKind>,
+) -> Result<(), EngineError> {
+    // ggml's convolution for NVIDIA GPUs computes blocks of so many channels.
+    const CUDA_CHANNELS: usize = 128;
+    let Some(first) = devices.next() else { return Ok(()) };
     // Their tables are on the host, and a layer's rows have to be in the place of all layers that attend to them.
     let not_on_device = [
         ("embeddings of each layer", spec.per_layer_width.is_some()),
         ("layers that attend to the rows of others", spec.kv_sharing.is_some()),
     ];
-    match not_on_device.into_iter().find(|(_, has)| *has) {
-        Some((what, _)) => {
-            Err(unfit(path, what.into(), "they are computed on the CPU only".into(), Hint::UseCpu))
-        }
-        None => Ok(()),
+    if let Some((what, _)) = not_on_device.into_iter().find(|(_, has)| *has) {
+        return Err(unfit(path, what.into(), "they are computed on the CPU only".into(), Hint::UseCpu));
     }
+    let has_cuda = matches!(first, DeviceKind::Cuda(_)) || devices.any(|kind| matches!(kind, DeviceKind::Cuda(_)));
+    let channels = spec.recurrent.as_ref().map_or(0, RecurrentLayers::channels);
+    if has_cuda && !channels.is_multiple_of(CUDA_CHANNELS) {
+        let reason = format!("by CUDA a multiple of {CUDA_CHANNELS} is computed");
+        return Err(unfit(path, format!("a convolution of {channels} channels"), reason, Hint::UseCpu));
+    }
+    Ok(())
 }
 
 /// The error of a model that cannot be computed.

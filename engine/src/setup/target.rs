@@ -127,7 +127,7 @@ impl Target {
         let mapped = model.mapped_bytes();
         let mut found = choose(options, observer)?;
         if !found.is_empty()
-            && let Some(reason) = unusable(model.spec(), model.gguf().path(), options)?
+            && let Some(reason) = unusable(&found, model.spec(), model.gguf().path(), options)?
         {
             observer.notice(Notice::ModelNotForGpu { reason });
             found.clear();
@@ -176,7 +176,7 @@ impl Target {
         if found.is_empty() {
             return Ok((Target::host(spec, options, mapped), None));
         }
-        Ok(match unusable(spec, path, options)? {
+        Ok(match unusable(&found, spec, path, options)? {
             Some(reason) => (Target::host(spec, options, mapped), Some(reason)),
             None => (Target::gpus(&found, spec, options, mapped)?, None),
         })
@@ -486,16 +486,17 @@ fn free_beside(options: &SetupOptions, mapped: usize) -> Option<usize> {
     options.ledger.left(mapped).map(|left| left.free.bytes)
 }
 
-/// Why GPUs cannot compute a model, whose file has this path, so that the CPU does; `None` if they can.
+/// Why these GPUs cannot compute a model, whose file has this path, so that the CPU does; `None` if they can.
 ///
 /// # Errors
 /// The same where GPUs were asked for.
 fn unusable(
+    found: &[(DeviceKind, Option<usize>)],
     spec: &ModelSpec,
     path: Option<&Path>,
     options: &SetupOptions,
 ) -> Result<Option<String>, EngineError> {
-    match check_device_model(spec, path) {
+    match check_device_model(spec, path, found.iter().map(|(kind, _)| *kind)) {
         Ok(()) => Ok(None),
         Err(error) if options.device == DeviceRequest::Auto => Ok(Some(error.to_string())),
         Err(error) => Err(error),

@@ -11,7 +11,10 @@ use models::LoadError;
 
 /// A copy of the embedded model.
 fn copy(name: &str) -> PathBuf {
-    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // On a machine without the sources that folder is not there.
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let folder = if folder.is_dir() { folder } else { std::env::temp_dir() };
+    let path = folder.join(name);
     fs::write(&path, models::embedded::needle()).expect("a test file");
     path
 }

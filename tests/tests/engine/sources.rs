@@ -19,10 +19,10 @@ use longhand::{
 use models::spec::PositionEncoding;
 use serde_json::{Value, json};
 use tests::fixtures::{
-    bounded_policies, case_tokens, embedded_model, family_cases, family_model, options, random_tokens,
-    session, sync, with_policy,
+    bounded_policies, case_tokens, embedded_model, family_cases, family_model, max_difference, options,
+    random_tokens, session, sync, with_policy,
 };
-use tests::{device_tolerance, engine_options};
+use tests::{device_tolerance, engine_options, is_gpu};
 
 const QUESTION: &str = "What is Mary's favorite number?";
 const NEEDLE: &str = "Mary's favorite number is 34251.";
@@ -325,7 +325,9 @@ fn every_kind_of_model_records_what_it_can() {
             sync(session, &tokens[..n - 6]);
             tokens[n - 6..].iter().for_each(|token| session.push(*token).expect("a step"));
         }
-        assert!(on.logits() == off.logits(), "{name}");
+        // The same bits, except on a GPU: there ggml joins other operations of a graph with more results.
+        let difference = max_difference(on.logits(), off.logits());
+        assert!(difference <= device_tolerance(), "{name}: {difference:e}");
         let paid = on.attention_paid(n - 7..n, 0..n - 6).expect("computed");
         let sees_all = (0..spec.n_layers).any(|layer| spec.has_rows(layer) && spec.window(layer).is_none());
         let is_alibi = matches!(spec.position_encoding, PositionEncoding::Alibi { .. });
@@ -353,13 +355,16 @@ fn what_recording_takes_is_planned_to_the_byte() {
         let mut session = Session::new(&engine, asked(true)).expect("a session");
         let bytes = session.recording_bytes().expect("it records").clone();
         let name = engine.model().name();
-        let planned = on.places().zip(off.places()).map(|(on, off)| (on.recording, off.recording));
-        let recorded = bytes.iter().map(|(_, bytes)| (*bytes, 0));
-        assert!(planned.eq(recorded), "{name}: {on:?}, {bytes:?}");
-        assert_eq!(on.total() - off.total(), bytes[Place::Host], "{name}");
+        // A GPU pads each tensor to 128 bytes, four times what the host does.
+        let padding = if is_gpu() { 96 * engine.spec().n_layers } else { 0 };
+        let is_planned = |planned: usize, place| (planned..=planned + padding).contains(&bytes[place]);
+        for ((place, _), (on, off)) in bytes.iter().zip(on.places().zip(off.places())) {
+            assert!(off.recording == 0 && is_planned(on.recording, place), "{name}: {on:?}, {bytes:?}");
+        }
+        assert!(is_planned(on.total() - off.total(), Place::Host), "{name}");
         for device in 0..on.devices.len() {
             let planned = on.device_allocated(device) - off.device_allocated(device);
-            assert_eq!(planned, bytes[Place::Device(device)], "{name}");
+            assert!(is_planned(planned, Place::Device(device)), "{name}");
         }
         let on_all = bytes.iter().all(|(_, bytes)| *bytes > 0);
         assert!(on_all || !Arc::ptr_eq(&engine, &on_devices), "{bytes:?}");

