@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the memory that `longhand plan` foresees on a GPU with what a run really takes of it.
 
-    scripts/gpu-memory.py [LONGHAND] [--tokens 100000] [--shapes llama-3.1-8b@2,qwen2.5-14b@2] [--device cuda:0]
+    scripts/gpu-memory.py [LONGHAND] [--tokens 100000] [--shapes llama-3.1-8b@2,qwen2.5-14b@2] [--policies full,razor]
 
 Each model is a well-known shape with synthetic weights; with two layers, `@2`, a document of 100,000 tokens is read in seconds
 and everything but weights and rows is as large as in the whole model. The used memory of the first GPU is read every few
@@ -76,6 +76,8 @@ def main():
     arguments.add_argument("longhand", nargs="?", default="longhand")
     arguments.add_argument("--tokens", type=int, default=100_000)
     arguments.add_argument("--shapes", default="llama-3.1-8b@2,qwen2.5-14b@2,qwen2.5-32b@2")
+    arguments.add_argument("--policies", help="only these")
+    arguments.add_argument("--types", help="only these types of keys")
     arguments.add_argument("--device", default="cuda:0")
     options = arguments.parse_args()
     gpu = Gpu()
@@ -91,6 +93,10 @@ def main():
     failed = 0
     for shape in options.shapes.split(","):
         for policy, k_type, v_type in CHOICES:
+            if options.policies and policy not in options.policies.split(","):
+                continue
+            if options.types and k_type not in options.types.split(","):
+                continue
             common = ["--shape", shape, "--policy", policy, "-ctk", k_type, "-ctv", v_type]
             planned = longhand("plan", *common, "-c", str(options.tokens), "--gpu", "h100", "--json")
             try:
