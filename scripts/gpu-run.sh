@@ -20,6 +20,10 @@ export LONGHAND_TEST_DEVICE=${LONGHAND_TEST_DEVICE:-cuda}
 export LONGHAND_TEST_DATA=$PWD/data
 export SECONDS_EACH=${SECONDS_EACH:-600}
 export RUST_BACKTRACE=1
+# Tests compare with f32. cuBLAS would round matrices of f32 to TF32, which has 10 bits.
+export NVIDIA_TF32_OVERRIDE=${NVIDIA_TF32_OVERRIDE:-0}
+# Tests that run at once end with the script.
+trap 'trap - TERM; kill 0' TERM INT
 [ -d /dev/shm ] && shapes=/dev/shm || shapes=/tmp
 export XDG_CACHE_HOME=${LONGHAND_SHAPES:-$shapes/longhand-shapes}
 logs=$(mktemp -d)

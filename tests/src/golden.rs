@@ -31,10 +31,10 @@ use crate::case_files::CaseFiles;
 use crate::npy::Array;
 
 /// Maximum difference of outputs. Kept positions must be equal. By Vulkan, sums of attention weights were up to 1.8e-4 apart on
-/// the CPU, and outputs up to 5.2e-4 on an H200, whose matrix units multiply in f16.
+/// the CPU, and outputs up to 3.1e-3 on an H200, whose matrix units multiply in f16.
 fn tolerance() -> f64 {
     let by_vulkan = crate::devices().iter().any(|device| matches!(device, DeviceKind::Vulkan(_)));
-    if by_vulkan { 2e-3 } else { 1e-4 }
+    if by_vulkan { 6e-3 } else { 1e-4 }
 }
 /// Maximum number of failures that are printed.
 const MAX_PRINTED: usize = 10;

@@ -447,7 +447,8 @@ pub(crate) fn check_device_model(
     if let Some((what, _)) = not_on_device.into_iter().find(|(_, has)| *has) {
         return Err(unfit(path, what.into(), "they are computed on the CPU only".into(), Hint::UseCpu));
     }
-    let has_cuda = matches!(first, DeviceKind::Cuda(_)) || devices.any(|kind| matches!(kind, DeviceKind::Cuda(_)));
+    let has_cuda =
+        matches!(first, DeviceKind::Cuda(_)) || devices.any(|kind| matches!(kind, DeviceKind::Cuda(_)));
     let channels = spec.recurrent.as_ref().map_or(0, RecurrentLayers::channels);
     if has_cuda && !channels.is_multiple_of(CUDA_CHANNELS) {
         let reason = format!("by CUDA a multiple of {CUDA_CHANNELS} is computed");
