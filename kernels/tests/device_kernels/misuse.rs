@@ -14,7 +14,7 @@ use kernels::graph::{
 };
 use kernels::measure::Measure;
 
-use crate::common::{OWN, backends, lane_inputs};
+use crate::common::{OWN, lane_inputs};
 
 const D: usize = 32;
 const CAPACITY: usize = 16;
