@@ -16,7 +16,7 @@
 // per row and query.
 //
 // History
-//   - Not timed on a GPU yet.
+//   - Not timed alone on a GPU yet.
 //   - With a condition around each pair of elements every load of a row waited for the previous one (eight waits for
 //     four rows with d = 128, now one).
 //   - Tensor cores would be faster for many queries; with f32 policies choose as on the CPU.

@@ -26,7 +26,9 @@
 //     g = 4 this is 2 % of the bytes of 16,000 rows.
 //
 // History
-//   - Not timed on a GPU yet. Instruction counts are those of the compiled code.
+//   - On an H200, with 100,000 rows in each of 8 heads and 32 layers (d = 128, g = 4): 4.3 ms a token with f16, which is 3.0 TB/s
+//     or 13 bytes per clock and multiprocessor; 4.8 ms with q8_0, 1.5 TB/s or 6.3 bytes. A copy moves 4.2 TB/s there. These
+//     are differences of whole decode steps. Instruction counts are those of the compiled code.
 //   - With a condition around each pair of elements every load of a row waited for the previous one (137 instructions
 //     per row and warp on sm_89 with f16, d = 128 and g = 4; 112 without). A switch over the type for every four rows
 //     took 10 more and 151 registers, which allow 3 blocks.

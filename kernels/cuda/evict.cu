@@ -5,7 +5,7 @@
 // one thread per element of a head; eight rows are loaded at a time.
 //
 // History
-//   Not timed on a GPU yet.
+//   Not timed alone on a GPU yet.
 #include "lanes.h"
 
 namespace {

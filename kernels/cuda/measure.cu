@@ -4,7 +4,7 @@
 // about one result in ten million differs.
 //
 // History
-//   Not timed on a GPU yet.
+//   Not timed alone on a GPU yet.
 #include "lanes.h"
 
 namespace {
