@@ -173,7 +173,7 @@ pub enum Error {
     #[error("{0}")]
     NoVulkan(#[from] crate::NoVulkan),
     /// libcublas was not found. Holds the loader's message.
-    #[error("libcublas, which products with F32, F16 and BF16 weights need on a GPU, was not found: {0}")]
+    #[error("libcublas, which products with F32, F16 and BF16 matrices need on a GPU, was not found: {0}")]
     NoCublas(String),
     /// A GPU cannot multiply matrices of this type.
     #[error("on a GPU there is no product with matrices of type {0}")]

@@ -40,7 +40,7 @@ pub use options::{Prefill, SessionOptions};
 pub(crate) use reading::{FirstText, Reached};
 pub use reading::{TextReading, sync_all};
 
-use crate::compute::forward::{Forward, NextTokens, OutputTokens};
+use crate::compute::forward::{Forward, NextTokens, OutputTokens, needs_products};
 use crate::compute::pace::PieceTimes;
 use crate::compute::pass::Pass;
 use crate::compute::reading_work::ReadingWork;
@@ -280,6 +280,11 @@ impl Session {
         }
         let store_options = StoreOptions { context: options.context, types: options.types, reserve: None };
         let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), store_options)?;
+        if needs_products(&layout) {
+            for place in engine.placement().places() {
+                engine.backends.at(place).check_products(ggml::Type::F32)?;
+            }
+        }
         let mut store = Store::new(layout, &engine.backends)?;
         store.set_sink_logits(|layer| engine.forward.sink_logits(layer));
         store.set_key_offsets(|layer, ty| engine.forward.stored_key_offset(layer, ty));

@@ -10,7 +10,7 @@ use ggml_sys as sys;
 use crate::devices::{Capability, CompiledArch, CudaVersion, FoundGpu, NoCuda, Probe};
 use crate::{Error, Type};
 
-/// Opens libcublas, which ggml needs for large products with F32, F16 and BF16 weights. The error is the
+/// Opens libcublas, which ggml needs for large products with F32, F16 and BF16 matrices. The error is the
 /// loader's message. Call this before any such work: without libcublas ggml would abort the process.
 pub fn cublas() -> Result<(), String> {
     // SAFETY: no arguments; the result is null or a string that is never freed.

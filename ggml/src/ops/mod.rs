@@ -241,6 +241,31 @@ impl Context {
         product.change(|raw| unsafe { sys::ggml_mul_mat_set_prec(raw, sys::GGML_PREC_F32) })
     }
 
+    /// The product of each row of `b` `[n, ...]` f32, contiguous, with `matrix` `[n, n]` f32: Sylvester's Hadamard matrix of a
+    /// power of two, scaled to be orthonormal. ggml's backends have a fast transform for it and do not read the matrix.
+    /// Where they have none for this `n`, they multiply: on NVIDIA GPUs below [`CUDA_HADAMARD`], by cuBLAS.
+    ///
+    /// [`CUDA_HADAMARD`]: Self::CUDA_HADAMARD
+    pub fn mul_hadamard(&self, matrix: &Tensor, b: &Tensor) -> Tensor {
+        let n = matrix.dim(0);
+        let fits = n.is_power_of_two()
+            && matrix.shape().0 == [n, n, 1, 1]
+            && (matrix.ty(), b.ty()) == (Type::F32, Type::F32)
+            && b.dim(0) == n
+            && b.is_contiguous();
+        self.op("mul_hadamard", &[matrix, b], fits, |raw| {
+            // SAFETY: live operands, shapes checked; the product was just recorded.
+            unsafe {
+                let product = sys::ggml_mul_mat(raw, matrix.raw.as_ptr(), b.raw.as_ptr());
+                sys::ggml_mul_mat_set_hint(product, sys::GGML_HINT_SRC0_IS_HADAMARD);
+                product
+            }
+        })
+    }
+
+    /// The smallest matrix of [`Context::mul_hadamard`] that ggml's CUDA has a fast transform for.
+    pub const CUDA_HADAMARD: usize = 64;
+
     /// a + b, `b` repeated to the shape of `a`.
     pub fn add(&self, a: &Tensor, b: &Tensor) -> Tensor {
         self.op("add", &[a, b], repeats(b, a) && is_activation(a) && b.ty() == Type::F32, |raw| {

@@ -31,6 +31,24 @@ fn a_product_is_a_transposed_times_b() {
     assert_eq!(out, [12., 34., 56.]);
 }
 
+#[test]
+fn a_fast_hadamard_transform_is_the_product() {
+    for size in [2, 8, 64, 128, 512] {
+        let scale = 1.0 / (size as f32).sqrt();
+        let sign = |i: usize, j: usize| if (i & j).count_ones() % 2 == 0 { scale } else { -scale };
+        let matrix: Vec<f32> = (0..size * size).map(|at| sign(at / size, at % size)).collect();
+        let rows: Vec<f32> = (0..3 * size).map(|i| (i as f32 * 0.7).sin()).collect();
+        let [fast, plain] = [Context::mul_hadamard, Context::mul_mat].map(|product| {
+            let ctx = Context::new(8);
+            let a = ctx.input("matrix", Type::F32, [size, size]);
+            let b = ctx.input("rows", Type::F32, [size, 3]);
+            run(&cpu(), &ctx, &product(&ctx, &a, &b), &[(&a, &matrix), (&b, &rows)])
+        });
+        let difference = fast.iter().zip(&plain).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(difference < 1e-5 && fast.len() == 3 * size, "{size}: {difference}");
+    }
+}
+
 /// Between two stages the caller reads what the first one gave and writes something else for the second one.
 #[test]
 fn padding_puts_zeros_behind_each_row() {

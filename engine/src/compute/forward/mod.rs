@@ -24,6 +24,7 @@ use models::spec::{LayerTensors, MixerTensors, ModelSpec, Rope, RopeScaling};
 pub use self::attention::record_attention;
 pub use self::built_graph::{BuiltGraph, BuiltPass, Inputs, NextTokens, OutputTokens, TextChunk};
 use self::built_graph::{Effects, GraphDraft, PassDraft};
+pub(crate) use self::rotation::needs_products;
 use crate::compute::weights::Weights;
 use crate::devices::placement::{PerPlace, Place, Placement};
 use crate::kv::{AttentionRecorder, LayerRows, attention_shape, key_offset};

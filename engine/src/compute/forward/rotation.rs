@@ -11,6 +11,8 @@ use ggml::{Context, Tensor, Type};
 use kernels::RowType;
 use kernels::graph::{GraphLane, row_type};
 
+use crate::kv::Layout;
+
 /// Numbers that are mixed with each other, at most. Larger matrices cost more and gain nothing for values.
 const MAX_KEY_SIZE: usize = 128;
 const MAX_VALUE_SIZE: usize = 64;
@@ -70,7 +72,17 @@ fn rotated(ctx: &Context, matrix: Option<&Tensor>, x: Tensor) -> Tensor {
     let shape = x.shape();
     let size = matrix.dim(0);
     let parts = ctx.reshape(&x, [size, shape.elements() / size]);
-    ctx.reshape(&ctx.mul_mat(matrix, &parts), shape)
+    ctx.reshape(&ctx.mul_hadamard(matrix, &parts), shape)
+}
+
+/// Whether a layer's rows are rotated by products with the matrix where CUDA computes, which has no faster way for such heads.
+pub(crate) fn needs_products(layout: &Layout) -> bool {
+    let is_small =
+        |rows, head_dim, max| is_stored_rotated(rows) && size(head_dim, max) < Context::CUDA_HADAMARD;
+    layout.layers.iter().zip(&layout.heads).zip(&layout.k_types).any(|((lanes, heads), k_type)| {
+        let of_values = !layout.values_in_keys && is_small(layout.v_type, heads.head_dim, MAX_VALUE_SIZE);
+        !lanes.is_empty() && (of_values || is_small(*k_type, heads.head_dim, MAX_KEY_SIZE))
+    })
 }
 
 fn is_stored_rotated(rows: Type) -> bool {
@@ -105,8 +117,10 @@ fn hadamard(size: usize) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use kernels::graph::tensor_type;
+    use models::shapes::ModelShape;
 
     use super::*;
+    use crate::kv::{PolicyChoice, StoreOptions};
 
     #[test]
     fn a_rotation_is_its_own_inverse() {
@@ -135,6 +149,19 @@ mod tests {
             let (plain, spread) = (error(&row), error(&stored_keys(&row, 64, tensor_type(ty))));
             assert!(spread < 0.5 * plain, "{}: {spread} and {plain}", ty.name());
         }
+    }
+
+    #[test]
+    fn heads_without_a_fast_transform_need_products() {
+        let needs = |head_dim, types| {
+            let shape = ModelShape::find("llama-3.2-1b").expect("a shape");
+            let spec = ModelShape { head_dim, ..shape.clone() }.spec();
+            let options = StoreOptions { context: 100, types, reserve: None };
+            needs_products(&Layout::new(&spec, &PolicyChoice::default(), None, options).expect("a layout"))
+        };
+        let [f16, four_bits] = [(Type::F16, Type::F16), (Type::Q8_0, Type::IQ4_NL)];
+        assert_eq!([64, 96, 128].map(|head_dim| needs(head_dim, four_bits)), [false, true, false]);
+        assert!(!needs(96, f16));
     }
 
     #[test]

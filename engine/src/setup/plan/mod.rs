@@ -12,6 +12,7 @@ use models::spec::ModelSpec;
 use models::types::TensorType;
 
 use crate::EngineError;
+use crate::compute::forward::needs_products;
 use crate::compute::scratch::{ChunkSizes, Residual};
 pub use crate::compute::weights::WeightBytes;
 pub use crate::devices::placement::{PerPlace, Place, Placement};
@@ -113,21 +114,22 @@ pub const KERNEL_CODE_BYTES: usize = 64 << 20;
 /// At least [`Backend::blocks`](ggml::Backend::blocks) of any GPU, for plans without one.
 pub const ASSUMED_DEVICE_BLOCKS: usize = 4 * 192;
 
-/// Bytes that cuBLAS takes where it multiplies: 32 MiB that ggml gives it to work in, the rest for its code. An
-/// estimate, not measured yet.
+/// Bytes that cuBLAS takes where it multiplies: 32 MiB that ggml gives it to work in, the rest for its code. On an H200 it took
+/// 96 to 100 MiB.
 pub const CUBLAS_BYTES: usize = 96 << 20;
 
 /// Bytes allocated by others than the engine in a place that computes `chunk` tokens at a time; 0 on the host, and without
 /// layers. They are the kernels' code and ggml's transient buffers. ggml first copies the activations of a matrix product
 /// into these, in 8-bit blocks, 36 bytes for 32 elements. Each chosen expert has a copy of its own. Matrices that are not
 /// quantised, or in IQ1_M, are multiplied by cuBLAS, with activations and results in f16; those in IQ1_M are first copied
-/// in f16.
+/// in f16. cuBLAS also rotates rows where that takes products (`rotates`).
 pub fn device_overhead(
     spec: &ModelSpec,
     tensors: &[TensorOutline],
     placement: Placement,
     place: Place,
     chunk: usize,
+    rotates: bool,
 ) -> usize {
     if !place.is_device() || placement.layers(place).is_empty() {
         return 0;
@@ -151,7 +153,7 @@ pub fn device_overhead(
     let largest_copy = tensors.iter().filter(|tensor| needs_cublas(tensor)).map(in_f16).max();
     let of_products = match largest_copy {
         Some(copy) => CUBLAS_BYTES + copy + 2 * widest * size_of::<u16>() * chunk,
-        None => widest / 32 * 36 * chunk,
+        None => widest / 32 * 36 * chunk + if rotates { CUBLAS_BYTES } else { 0 },
     };
     KERNEL_CODE_BYTES + of_products
 }
@@ -235,6 +237,7 @@ impl Plan {
         let file_pages =
             if options.exact { dual_layout.max().copied().unwrap_or(0) } else { dual_layout.sum() };
         let (chunk, read) = (options.chunk_in(layout), options.read_in(layout));
+        let rotates = needs_products(layout);
         let mut places = placement.per_place(|_| PlaceBytes::default());
         for place in placement.places() {
             let layers = placement.layers(place);
@@ -258,7 +261,7 @@ impl Plan {
             }
             let shared = compute.batch[place].div_ceil(options.sessions.max(1));
             places[place].compute = compute.decode[place] + prefill + shared;
-            places[place].overhead = device_overhead(spec, tensors, placement, place, chunk);
+            places[place].overhead = device_overhead(spec, tensors, placement, place, chunk, rotates);
         }
         let (devices, host) = places.into_parts();
         Plan { weights: weights.bytes.clone(), file_pages, undo: layout.undo_bytes(), host, devices }
@@ -310,7 +313,7 @@ mod tests {
         let placement = Placement::new(spec.n_layers, spec.n_layers);
         let overhead = |ty| {
             let matrix = TensorOutline { name: "blk.0.ffn_up.weight".into(), dims: vec![2048, 8192], ty };
-            device_overhead(&spec, &[matrix], placement, Place::Device(0), 512)
+            device_overhead(&spec, &[matrix], placement, Place::Device(0), 512, false)
         };
         let of_f16 = overhead(TensorType::F16);
         assert_eq!(overhead(TensorType::IQ1_M), of_f16 + 2 * 2048 * 8192);
