@@ -155,7 +155,7 @@ mod tests {
     fn heads_without_a_fast_transform_need_products() {
         let needs = |head_dim, types| {
             let shape = ModelShape::find("llama-3.2-1b").expect("a shape");
-            let spec = ModelShape { head_dim, ..shape.clone() }.spec();
+            let spec = ModelShape { head_dim, ..*shape }.spec();
             let options = StoreOptions { context: 100, types, reserve: None };
             needs_products(&Layout::new(&spec, &PolicyChoice::default(), None, options).expect("a layout"))
         };
