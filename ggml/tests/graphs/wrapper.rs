@@ -35,7 +35,7 @@ fn a_product_is_a_transposed_times_b() {
 fn a_fast_hadamard_transform_is_the_product() {
     for size in [2, 8, 64, 128, 512] {
         let scale = 1.0 / (size as f32).sqrt();
-        let sign = |i: usize, j: usize| if (i & j).count_ones() % 2 == 0 { scale } else { -scale };
+        let sign = |i: usize, j: usize| if (i & j).count_ones().is_multiple_of(2) { scale } else { -scale };
         let matrix: Vec<f32> = (0..size * size).map(|at| sign(at / size, at % size)).collect();
         let rows: Vec<f32> = (0..3 * size).map(|i| (i as f32 * 0.7).sin()).collect();
         let [fast, plain] = [Context::mul_hadamard, Context::mul_mat].map(|product| {
