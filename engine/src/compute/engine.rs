@@ -434,11 +434,14 @@ fn check_heads(spec: &ModelSpec, path: Option<&Path>) -> Result<(), EngineError>
 pub(crate) fn check_device_model(
     spec: &ModelSpec,
     path: Option<&Path>,
-    mut devices: impl Iterator<Item = DeviceKind>,
+    devices: impl Iterator<Item = DeviceKind>,
 ) -> Result<(), EngineError> {
     // ggml's convolution for NVIDIA GPUs computes blocks of so many channels.
     const CUDA_CHANNELS: usize = 128;
-    let Some(first) = devices.next() else { return Ok(()) };
+    let mut devices = devices.peekable();
+    if devices.peek().is_none() {
+        return Ok(());
+    }
     // Their tables are on the host, and a layer's rows have to be in the place of all layers that attend to them.
     let not_on_device = [
         ("embeddings of each layer", spec.per_layer_width.is_some()),
@@ -447,8 +450,7 @@ pub(crate) fn check_device_model(
     if let Some((what, _)) = not_on_device.into_iter().find(|(_, has)| *has) {
         return Err(unfit(path, what.into(), "they are computed on the CPU only".into(), Hint::UseCpu));
     }
-    let has_cuda =
-        matches!(first, DeviceKind::Cuda(_)) || devices.any(|kind| matches!(kind, DeviceKind::Cuda(_)));
+    let has_cuda = devices.any(|kind| matches!(kind, DeviceKind::Cuda(_)));
     let channels = spec.recurrent.as_ref().map_or(0, RecurrentLayers::channels);
     if has_cuda && !channels.is_multiple_of(CUDA_CHANNELS) {
         let reason = format!("by CUDA a multiple of {CUDA_CHANNELS} is computed");

@@ -5,8 +5,12 @@ use std::sync::Arc;
 use longhand::plan::Plan;
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{Engine, Prefill, Session, SessionOptions};
-use tests::fixtures::{family_model, max_difference, options, plan_options, random_tokens, session, sync};
+use longhand::{
+    DeviceKind, DeviceOptions, Engine, EngineOptions, Hint, ModelSource, Prefill, Session, SessionOptions,
+};
+use tests::fixtures::{
+    family_file, family_model, max_difference, options, plan_options, random_tokens, session, sync,
+};
 
 const PREFILLS: [Prefill; 2] = [Prefill::Exact, Prefill::Streaming];
 
@@ -135,4 +139,15 @@ fn states_are_planned_and_do_not_grow_with_the_context() {
         assert!(plan.undo >= 3 * state, "{} bytes for states of {state}", plan.undo);
         assert!(session.store().bytes() >= layout.bytes());
     }
+}
+
+/// With or without a GPU: the model is refused before one is opened.
+#[test]
+fn a_convolution_that_cuda_cannot_compute_is_refused_at_the_start() {
+    let file = ModelSource::Bytes(family_file("qwen35moe-gqa-f32").into());
+    let devices = vec![DeviceOptions::all(DeviceKind::Cuda(0))];
+    let error = Engine::open(&file, &EngineOptions { devices, ..EngineOptions::default() })
+        .expect_err("160 channels");
+    assert_eq!(error.hint(), Some(Hint::UseCpu));
+    assert!(error.to_string().contains("channels: by CUDA a multiple of 128"), "{error}");
 }
