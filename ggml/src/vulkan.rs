@@ -26,6 +26,13 @@ pub struct VulkanDevice {
     pub is_integrated: bool,
 }
 
+impl VulkanDevice {
+    /// Whether it is no GPU but Mesa's driver that computes on the CPU, which `GGML_VK_VISIBLE_DEVICES` may have named.
+    pub fn is_lavapipe(&self) -> bool {
+        self.name.contains("llvmpipe")
+    }
+}
+
 /// Why Vulkan cannot be used. Its text is one line that also says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

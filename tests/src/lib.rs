@@ -10,6 +10,7 @@ pub mod servers;
 pub mod talking;
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use longhand::{DeviceKind, DeviceOptions, EngineOptions};
 
@@ -73,10 +74,16 @@ pub fn is_host() -> bool {
     some_device().kind == host_device()
 }
 
-/// Whether the first device under test is a GPU. Its kernels round in other ways with other numbers of tokens, so that equal
-/// bits, and equal tokens where two are about as likely, cannot be asked of it.
+/// Whether the first device under test is a GPU, not a mock of one or a driver that computes on the CPU. Its kernels round in
+/// other ways with other numbers of tokens. So equal bits, and equal tokens where two are about as likely, cannot be asked of it.
 pub fn is_gpu() -> bool {
-    matches!(devices()[..], [DeviceKind::Cuda(_) | DeviceKind::Vulkan(_), ..])
+    static HAS_LAVAPIPE: LazyLock<bool> =
+        LazyLock::new(|| ggml::vulkan::devices().is_ok_and(|found| found[0].is_lavapipe()));
+    match devices()[..] {
+        [DeviceKind::Cuda(_), ..] => !cfg!(mock_cuda),
+        [DeviceKind::Vulkan(_), ..] => !*HAS_LAVAPIPE,
+        _ => false,
+    }
 }
 
 /// Added to the tolerance of logits: 0 on the CPU, 0.01 on a device, where attention of many queries

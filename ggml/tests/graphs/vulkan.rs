@@ -12,9 +12,8 @@ fn gpu(index: usize, memory: Option<usize>) -> Backend {
     Backend::vulkan(index, memory).expect("a GPU")
 }
 
-/// Whether the driver computes on the CPU.
 fn is_lavapipe() -> bool {
-    vulkan::devices().expect("GPUs")[0].name.contains("llvmpipe")
+    vulkan::devices().expect("GPUs")[0].is_lavapipe()
 }
 
 /// The squares of `x`, and the graph that computes them in a GPU's memory.

@@ -103,7 +103,7 @@ fn compare(name: &str, engine: &Arc<Engine>, of_sessions: &[SessionOptions], tol
     }
     for (number, (answer, wanted)) in answers.into_iter().zip(wanted).enumerate() {
         let (answer, logprobs) = answer.unwrap_or_else(|error| panic!("{name}, {number}: {error}"));
-        let same = same_tokens(&answer.tokens, &wanted.0.tokens);
+        let same = same_tokens(&format!("{name}, {number}"), &answer.tokens, &wanted.0.tokens);
         // On a GPU, where they part there were two tokens that were about as likely.
         for (have, want) in logprobs.iter().zip(&wanted.1).take(same + 1) {
             assert!((have - want).abs() <= tolerance, "{name}, {number}: {logprobs:?}, {:?}", wanted.1);
@@ -120,9 +120,9 @@ fn compare(name: &str, engine: &Arc<Engine>, of_sessions: &[SessionOptions], tol
 }
 
 /// How many tokens two answers begin with in common: all of them, except on a GPU.
-fn same_tokens(have: &[u32], want: &[u32]) -> usize {
+fn same_tokens(what: &str, have: &[u32], want: &[u32]) -> usize {
     if !is_gpu() {
-        assert_eq!(have, want);
+        assert_eq!(have, want, "{what}");
     }
     have.iter().zip(want).take_while(|(have, want)| have == want).count()
 }
@@ -195,7 +195,7 @@ fn passes_have_a_bound() {
     assert!((fewest..2 * LIMIT).contains(&passes), "{passes}");
     for (session, answers) in alone.iter_mut().zip(answers) {
         let wanted = answer(session, &tokenizer, &|| ()).expect("an answer");
-        let same = same_tokens(&answers.expect("an answer").0.tokens, &wanted.0.tokens);
+        let same = same_tokens("one of 40", &answers.expect("an answer").0.tokens, &wanted.0.tokens);
         assert!(same > 0, "they begin with the same token");
     }
 }

@@ -326,8 +326,8 @@ fn every_kind_of_model_records_what_it_can() {
             tokens[n - 6..].iter().for_each(|token| session.push(*token).expect("a step"));
         }
         // The same bits, except on a GPU: there ggml joins other operations of a graph with more results.
-        let difference = max_difference(on.logits(), off.logits());
-        assert!(difference <= device_tolerance(), "{name}: {difference:e}");
+        let is_close = is_gpu() && max_difference(on.logits(), off.logits()) <= device_tolerance();
+        assert!(is_close || on.logits() == off.logits(), "{name}");
         let paid = on.attention_paid(n - 7..n, 0..n - 6).expect("computed");
         let sees_all = (0..spec.n_layers).any(|layer| spec.has_rows(layer) && spec.window(layer).is_none());
         let is_alibi = matches!(spec.position_encoding, PositionEncoding::Alibi { .. });

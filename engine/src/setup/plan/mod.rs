@@ -114,8 +114,8 @@ pub const KERNEL_CODE_BYTES: usize = 64 << 20;
 /// At least [`Backend::blocks`](ggml::Backend::blocks) of any GPU, for plans without one.
 pub const ASSUMED_DEVICE_BLOCKS: usize = 4 * 192;
 
-/// Bytes that cuBLAS takes where it multiplies: 32 MiB that ggml gives it to work in, the rest for its code. On an H200 it took
-/// 96 to 100 MiB.
+/// Bytes that cuBLAS takes where it multiplies: 32 MiB that ggml gives it to work in, the rest for its code. An
+/// estimate: caches that it rotated took 93 to 99 MiB more than others on an H200.
 pub const CUBLAS_BYTES: usize = 96 << 20;
 
 /// Bytes allocated by others than the engine in a place that computes `chunk` tokens at a time; 0 on the host, and without
