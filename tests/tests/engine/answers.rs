@@ -8,9 +8,10 @@ use std::sync::Arc;
 use longhand::saved::SavedChat;
 use longhand::testing::kv::PolicyChoice;
 use longhand::{
-    Chat, ChatOptions, Engine, EngineError, Generated, ModelSource, SamplerOptions, Session, SessionOptions,
-    Stop,
+    Chat, ChatOptions, DeviceKind, Engine, EngineError, Generated, ModelSource, SamplerOptions, Session,
+    SessionOptions, Stop,
 };
+use tests::devices;
 use tests::fixtures::{bounded_policies, embedded_model, options, with_policy};
 use tests::talking;
 
@@ -52,9 +53,7 @@ fn with_limit(limit: usize, sampling: SamplerOptions) -> ChatOptions {
 /// What must be the same: the answer, the tokens, and a sum of the logits.
 fn state(chat: &Chat, answer: &Generated) -> (Vec<u32>, String, Vec<u32>, u64) {
     let mut sum = DefaultHasher::new();
-    if !tests::is_gpu() {
-        chat.session().logits().iter().for_each(|logit| logit.to_bits().hash(&mut sum));
-    }
+    chat.session().logits().iter().for_each(|logit| logit.to_bits().hash(&mut sum));
     let last = chat.messages().last().expect("an answer");
     assert_eq!((last.role.as_str(), &last.content), ("assistant", &answer.text));
     (answer.tokens.clone(), answer.text.clone(), chat.session().tokens().to_vec(), sum.finish())
@@ -151,7 +150,12 @@ fn a_saved_answer_can_be_continued() {
         let answer = resumed.continue_answer(&mut |_| ControlFlow::Continue(())).expect("the rest");
         let mut whole = chat(&engine, &policy, with_limit(44, greedy()));
         let expected = whole.ask(QUESTION, &mut |_| ()).expect("an answer");
-        assert_eq!(state(&resumed, &answer), state(&whole, &expected), "{policy}");
+        let (mut have, mut want) = (state(&resumed, &answer), state(&whole, &expected));
+        if devices().iter().any(DeviceKind::has_own_operations) {
+            // The restored session drafts, because that is not saved. Drafts round in another way there.
+            (have.3, want.3) = (0, 0);
+        }
+        assert_eq!(have, want, "{policy}");
     }
 }
 
