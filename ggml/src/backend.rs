@@ -23,6 +23,8 @@ use crate::graph::GraphNodes;
 use crate::recording::RecordingState;
 #[cfg(feature = "rpc")]
 use crate::rpc;
+#[cfg(feature = "cuda")]
+use crate::running;
 use crate::{BufferType, DeviceTask, Error, Graph, InterruptFlag, ReadyGraph, Type, fatal, log};
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
@@ -90,6 +92,15 @@ enum Device {
     Rpc(Arc<rpc::Client>),
 }
 
+/// When a computation returns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// When its results are ready.
+    Computed,
+    /// Where that takes no thread of the host, when the computation before it has ended.
+    Started,
+}
+
 /// ggml's threads.
 struct Pool {
     raw: NonNull<sys::ggml_threadpool>,
@@ -98,6 +109,11 @@ struct Pool {
 
 impl Drop for Backend {
     fn drop(&mut self) {
+        #[cfg(feature = "cuda")]
+        if let Some(Device::Cuda(stream)) = &self.device {
+            // A GPU that failed computes nothing any more.
+            let _ = running::wait_for_stream(*stream);
+        }
         #[cfg(feature = "rpc")]
         if let Some(Device::Rpc(_)) = &self.device {
             // SAFETY: a live backend. Its server is sent what is queued for it.
@@ -362,7 +378,7 @@ impl Backend {
     /// # Errors
     /// Where the graph does not fit the backend, or the computation failed, or the server of the backend is lost.
     pub fn compute(&self, graph: &ReadyGraph) -> Result<(), Error> {
-        self.compute_watched(graph, None)
+        self.watched(None, |watch| self.run(graph, watch, Until::Computed))
     }
 
     /// The same, unless `interrupt` is set. Setting it later stops the computation at the next operation, on a GPU at
@@ -373,19 +389,34 @@ impl Backend {
     /// # Errors
     /// [`Error::Interrupted`] where it was stopped. Nothing says then which results were written.
     pub fn compute_until(&self, graph: &ReadyGraph, interrupt: &InterruptFlag) -> Result<(), Error> {
-        let watch = Watch {
-            flag: interrupt,
-            #[cfg(feature = "testing")]
-            operations_to_interrupt: &self.operations_to_interrupt,
-        };
-        self.compute_watched(graph, Some(&watch))
+        self.watched(Some(interrupt), |watch| self.run(graph, watch, Until::Computed))
     }
 
-    fn compute_watched(&self, graph: &ReadyGraph, watch: Option<&Watch>) -> Result<(), Error> {
+    /// Starts a graph, unless `interrupt` is set, and returns when the graphs that were started before are computed, on a GPU
+    /// of CUDA's. It computes this one while the host prepares the next. Whoever reads a result waits for it, and gets the error
+    /// if the GPU fails. Other backends compute the graph to its end, as [`Backend::compute_until`] does.
+    ///
+    /// # Errors
+    /// Those of [`Backend::compute_until`], also those of the graph before. After an error nothing is computed any more.
+    pub fn start(&self, graph: &ReadyGraph, interrupt: Option<&InterruptFlag>) -> Result<(), Error> {
+        self.watched(interrupt, |watch| self.run(graph, watch, Until::Started))
+    }
+
+    /// Calls `work` with what is asked whether to stop, while nothing else is computed.
+    fn watched(
+        &self,
+        interrupt: Option<&InterruptFlag>,
+        work: impl FnOnce(Option<&Watch>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let watch = interrupt.map(|flag| Watch {
+            flag,
+            #[cfg(feature = "testing")]
+            operations_to_interrupt: &self.operations_to_interrupt,
+        });
         let _computing = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
-        watch.map_or(Ok(()), |watch| watch.flag.check())?;
-        self.set_watch(watch);
-        let result = self.run(graph, watch);
+        watch.as_ref().map_or(Ok(()), |watch| watch.flag.check())?;
+        self.set_watch(watch.as_ref());
+        let result = work(watch.as_ref());
         self.set_watch(None);
         result
     }
@@ -404,7 +435,9 @@ impl Backend {
     }
 
     /// Computes the graph; the caller holds the lock `computing`.
-    fn run(&self, graph: &ReadyGraph, watch: Option<&Watch>) -> Result<(), Error> {
+    fn run(&self, graph: &ReadyGraph, watch: Option<&Watch>, until: Until) -> Result<(), Error> {
+        #[cfg(not(feature = "cuda"))]
+        let _ = until;
         let result = graph.with_locks(|nodes, parts| {
             graph.check_backend(self.raw, self.number, self.has_own_operations())?;
             match &self.device {
@@ -418,11 +451,17 @@ impl Backend {
                     // SAFETY: a live CUDA backend.
                     unsafe { use_gpu(self.raw.as_ptr()) }?;
                     let mut recording = graph.recording.state();
-                    let started = self.start(*stream, &mut recording, watch, |watch| {
-                        self.launch(nodes, parts, stream.raw(), watch)
-                    });
-                    stream.wait()?;
-                    started
+                    let launch = |watch: Option<&Watch>| self.launch(nodes, parts, stream.raw(), watch);
+                    match (until, &*recording) {
+                        (Until::Started, RecordingState::Recorded { .. }) | (Until::Computed, _) => {
+                            // What waits for the stream must not do so while it records.
+                            running::wait_for_stream(*stream)?;
+                            let started = self.start_or_record(*stream, &mut recording, watch, launch);
+                            stream.wait()?;
+                            started
+                        }
+                        (Until::Started, _) => running::start(&self.buffer_type(), *stream, || launch(watch)),
+                    }
                 }
                 #[cfg(feature = "rpc")]
                 Some(Device::Rpc(client)) => self.send(client, graph, nodes, watch),
@@ -438,7 +477,7 @@ impl Backend {
     /// time the launches are recorded, and from then on the recording is started. A graph that cannot be
     /// recorded is launched every time.
     #[cfg(feature = "cuda")]
-    fn start(
+    fn start_or_record(
         &self,
         stream: Stream,
         state: &mut RecordingState,

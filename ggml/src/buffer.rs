@@ -8,7 +8,7 @@ use ggml_sys as sys;
 
 use crate::budget::{Budget, Charge};
 use crate::context::Context;
-use crate::{Error, Tensor, Type};
+use crate::{Error, Tensor, Type, running};
 
 /// A kind of memory, and a limit on it where there is one.
 #[derive(Clone)]
@@ -247,6 +247,10 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        // SAFETY: a live buffer; the type is never freed.
+        let memory = BufferType::from_raw(unsafe { sys::ggml_backend_buffer_get_type(self.raw.as_ptr()) });
+        // A GPU that failed computes nothing any more.
+        let _ = running::wait_for(&memory);
         // SAFETY: owned, freed once; contexts whose tensors lie here hold this Arc.
         unsafe { sys::ggml_backend_buffer_free(self.raw.as_ptr()) };
     }

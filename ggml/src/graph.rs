@@ -13,7 +13,7 @@ use crate::budget::Charge;
 use crate::context::{self, Access, ContextAccess, GraphParts, add_access};
 use crate::recording::DeviceRecording;
 use crate::selection::Selection;
-use crate::{BufferType, Context, Error, Tensor};
+use crate::{BufferType, Context, Error, Tensor, running};
 
 /// Operations in execution order. The intermediates have no memory yet: see [`GraphAllocator`].
 pub struct Graph {
@@ -275,6 +275,7 @@ pub struct GraphAllocator {
 /// What an allocator shares with its graphs.
 pub(crate) struct Memory {
     raw: NonNull<sys::ggml_gallocr>,
+    ty: BufferType,
     state: RwLock<MemoryState>,
 }
 
@@ -301,6 +302,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        // A GPU that failed computes nothing any more.
+        let _ = running::wait_for(&self.ty);
         // SAFETY: owned, freed once; ready graphs hold this Arc.
         unsafe { sys::ggml_gallocr_free(self.raw.as_ptr()) };
     }
@@ -329,7 +332,7 @@ impl GraphAllocator {
         // SAFETY: static buffer type.
         let raw = unsafe { sys::ggml_gallocr_new(buffer_type.raw()) };
         let raw = NonNull::new(raw).expect("ggml aborts when a few bytes cannot be had");
-        let memory = Memory { raw, state: RwLock::default() };
+        let memory = Memory { raw, ty: buffer_type.clone(), state: RwLock::default() };
         GraphAllocator { memory: Arc::new(memory), buffer_type: buffer_type.clone() }
     }
 
@@ -372,9 +375,12 @@ impl GraphAllocator {
         }
         let mut memory = self.memory.state.write().unwrap_or_else(PoisonError::into_inner);
         memory.generation += 1;
-        if self.buffer_type.is_bounded() {
+        let is_used = running::uses(&self.buffer_type);
+        if is_used || self.buffer_type.is_bounded() {
             let needed = self.measure_locked(&graph);
             if needed > self.held_bytes() {
+                // ggml frees the old memory.
+                running::wait_for(&self.buffer_type)?;
                 let mut charge = memory.charge.take().or_else(|| self.buffer_type.empty_charge());
                 let resized = charge.as_mut().map_or(Ok(()), |charge| {
                     charge.resize(needed, "compute buffers", || self.buffer_type.name())

@@ -46,6 +46,7 @@ mod ops;
 mod recording;
 #[cfg(feature = "rpc")]
 pub mod rpc;
+mod running;
 mod selection;
 mod tensor;
 mod threads;

@@ -131,6 +131,7 @@ impl Selection {
             return Ok(());
         }
         let mut bytes = vec![0u8; numbers.bytes()];
+        numbers.wait()?;
         // SAFETY: a contiguous tensor of so many bytes, which has memory and is locked.
         unsafe {
             let tensor = self.numbers.as_ptr();

@@ -10,7 +10,7 @@ use ggml_sys as sys;
 
 use crate::context::{self, Access, lock_all};
 use crate::selection::{Bound, Bounds, largest};
-use crate::{BufferType, Error, Type};
+use crate::{BufferType, Error, Type, running};
 
 /// Extents of up to four dimensions, fastest first; unused ones are 1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -213,10 +213,12 @@ impl Tensor {
         self.check_element::<T>()?;
         let range = ByteRange { offset, bytes: size_of_val(data) };
         self.access("read", Access::Read, range, |_| {
+            self.wait()?;
             // SAFETY: as in `write`; every bit pattern is a valid T.
             unsafe {
                 sys::ggml_backend_tensor_get(self.raw.as_ptr(), data.as_mut_ptr().cast(), offset, range.bytes)
             }
+            Ok(())
         })
     }
 
@@ -237,8 +239,10 @@ impl Tensor {
         let range = ByteRange { offset: range.start, bytes: range.len() };
         self.access("clear", Access::Write, range, |bounds| {
             bounds.note_write(self, range, || 0);
+            self.wait()?;
             // SAFETY: the tensor has memory, which is locked, and the range lies inside it.
             unsafe { sys::ggml_backend_tensor_memset(self.raw.as_ptr(), 0, range.offset, range.bytes) }
+            Ok(())
         })
     }
 
@@ -259,6 +263,8 @@ impl Tensor {
         self.check_range("write", Access::Write, range)?;
         from.check_range("read", Access::Read, ByteRange { offset: from_offset, bytes })?;
         owner.as_ref().unwrap_or(&self.context).bounds.note_write(self, range, || Bound::UNKNOWN);
+        self.wait()?;
+        from.wait()?;
         let (to, source) = (self.raw.as_ptr(), from.raw.as_ptr());
         // SAFETY: both tensors have memory, which is locked, and the ranges lie inside it. Data in host memory is at
         // its address. Memory that may overlap is copied through a vector.
@@ -268,7 +274,7 @@ impl Tensor {
             match (from_host, to_host) {
                 (true, false) => {
                     let address = (*source).data.cast::<u8>().add(from_offset);
-                    self.set_bytes(offset, std::slice::from_raw_parts(address, bytes));
+                    self.set_bytes(offset, std::slice::from_raw_parts(address, bytes))?;
                 }
                 (false, true) => {
                     let address = (*to).data.cast::<u8>().add(offset);
@@ -277,7 +283,7 @@ impl Tensor {
                 _ => {
                     let mut copy = vec![0u8; bytes];
                     sys::ggml_backend_tensor_get(source, copy.as_mut_ptr().cast(), from_offset, bytes);
-                    self.set_bytes(offset, &copy);
+                    self.set_bytes(offset, &copy)?;
                 }
             }
         }
@@ -289,8 +295,21 @@ impl Tensor {
     ///
     /// # Safety
     /// The tensor has memory, which is locked, and the bytes lie inside it.
-    unsafe fn set_bytes(&self, offset: usize, bytes: &[u8]) {
-        let at_once = self.memory_type().map_or(usize::MAX, |memory| memory.max_write());
+    unsafe fn set_bytes(&self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
+        let memory = self.memory_type();
+        #[cfg(feature = "cuda")]
+        if let Some(memory) = &memory {
+            // SAFETY: the tensor's address, and the caller's promise. Whatever frees memory waits.
+            let is_written = unsafe {
+                let address = (*self.raw.as_ptr()).data.cast::<u8>().wrapping_add(offset);
+                running::write(memory, address.cast(), bytes)
+            }?;
+            if is_written {
+                return Ok(());
+            }
+        }
+        self.wait()?;
+        let at_once = memory.map_or(usize::MAX, |memory| memory.max_write());
         for (number, piece) in bytes.chunks(at_once).enumerate() {
             let offset = offset + number * at_once;
             // SAFETY: the caller's promise.
@@ -298,6 +317,12 @@ impl Tensor {
                 sys::ggml_backend_tensor_set(self.raw.as_ptr(), piece.as_ptr().cast(), offset, piece.len())
             }
         }
+        Ok(())
+    }
+
+    /// Waits for the graphs that a GPU computes in the tensor's memory. The caller holds a lock on the context.
+    pub(crate) fn wait(&self) -> Result<(), Error> {
+        self.memory_type().map_or(Ok(()), |memory| running::wait_for(&memory))
     }
 
     /// An error if the tensor lies on another machine whose server is lost, or a GPU that has failed. The caller holds a lock on the context.
@@ -320,12 +345,12 @@ impl Tensor {
         what: &'static str,
         access: Access,
         range: ByteRange,
-        work: impl FnOnce(&Bounds),
+        work: impl FnOnce(&Bounds) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let check_and_work = |bounds: &Bounds| {
             let _memory = self.context.lock_graph_memory()?;
             self.check_range(what, access, range)?;
-            work(bounds);
+            work(bounds)?;
             self.check_lost()
         };
         if self.root() != self.raw {

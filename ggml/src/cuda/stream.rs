@@ -1,4 +1,4 @@
-//! The stream of a CUDA backend, and launches recorded on it as CUDA graphs.
+//! The stream of a CUDA backend, marks in its work, and launches recorded on it as CUDA graphs.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -27,8 +27,11 @@ pub(crate) unsafe fn multiprocessors(backend: sys::ggml_backend_t) -> usize {
 }
 
 /// The stream on which a backend computes. Belongs to the backend and must not outlive it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stream(NonNull<c_void>);
+
+// SAFETY: a handle: CUDA's functions take it from any thread.
+unsafe impl Send for Stream {}
 
 impl Stream {
     /// # Safety
@@ -49,6 +52,26 @@ impl Stream {
         check(unsafe { sys::longhand_cuda_wait(self.raw()) })
     }
 
+    /// Copies bytes to the GPU's memory, behind everything that was started on the stream.
+    ///
+    /// # Safety
+    /// `to` is memory of the stream's GPU with room for the bytes. They stay until the copy is done, and so does the memory.
+    pub(crate) unsafe fn write(self, to: *mut c_void, bytes: &[u8]) -> Result<(), Error> {
+        // SAFETY: as in `wait`; the rest is the caller's promise.
+        check(unsafe { sys::longhand_cuda_write(self.raw(), to, bytes.as_ptr().cast(), bytes.len()) })
+    }
+
+    /// A mark behind everything that was started on the stream, whose GPU is the current one of this thread.
+    pub(crate) fn mark(self) -> Result<Mark, Error> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: `raw` is written.
+        check(unsafe { sys::longhand_cuda_mark_create(&mut raw) })?;
+        let mark = NonNull::new(raw).map(Mark).ok_or_else(|| Error::Device("a mark that is null".into()))?;
+        // SAFETY: a live mark and a live stream, of the same GPU.
+        check(unsafe { sys::longhand_cuda_mark_set(mark.0.as_ptr(), self.raw()) })?;
+        Ok(mark)
+    }
+
     /// Records what `work` launches on the stream; nothing is computed. `work` must not wait for the stream.
     pub(crate) fn record(self, work: impl FnOnce() -> Result<(), Error>) -> Result<Recording, Error> {
         // SAFETY: as above.
@@ -61,6 +84,27 @@ impl Stream {
         // SAFETY: a recording was begun on this stream; `executable` is written.
         check(unsafe { sys::longhand_cuda_capture_end(self.raw(), &mut executable) })?;
         NonNull::new(executable).map(Recording).ok_or_else(|| Error::Device("an empty recording".into()))
+    }
+}
+
+/// A place in the work on a stream (CUDA's event).
+pub(crate) struct Mark(NonNull<c_void>);
+
+// SAFETY: CUDA waits for an event, and frees it, from any thread.
+unsafe impl Send for Mark {}
+
+impl Mark {
+    /// Waits for the work before it.
+    pub(crate) fn wait(&self) -> Result<(), Error> {
+        // SAFETY: a live mark that was set.
+        check(unsafe { sys::longhand_cuda_mark_wait(self.0.as_ptr()) })
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        // SAFETY: owned and freed once.
+        unsafe { sys::longhand_cuda_mark_free(self.0.as_ptr()) };
     }
 }
 

@@ -69,6 +69,33 @@ extern "C" int longhand_cuda_wait(void * stream) {
     return settle(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
 }
 
+// Copies bytes of the host to the GPU at `to`, behind the work on `stream`. They must stay until that is done.
+extern "C" int longhand_cuda_write(void * stream, void * to, const void * from, size_t bytes) {
+    return settle(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, static_cast<cudaStream_t>(stream)));
+}
+
+// Makes a mark of the current GPU, to be freed by longhand_cuda_mark_free; null on an error.
+extern "C" int longhand_cuda_mark_create(void ** mark) {
+    cudaEvent_t       made  = nullptr;
+    const cudaError_t error = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
+    *mark                   = error == cudaSuccess ? made : nullptr;
+    return settle(error);
+}
+
+// Puts the mark behind the work that is on `stream` now.
+extern "C" int longhand_cuda_mark_set(void * mark, void * stream) {
+    return settle(cudaEventRecord(static_cast<cudaEvent_t>(mark), static_cast<cudaStream_t>(stream)));
+}
+
+// Waits for the work before the mark.
+extern "C" int longhand_cuda_mark_wait(void * mark) {
+    return settle(cudaEventSynchronize(static_cast<cudaEvent_t>(mark)));
+}
+
+extern "C" int longhand_cuda_mark_free(void * mark) {
+    return settle(cudaEventDestroy(static_cast<cudaEvent_t>(mark)));
+}
+
 // CUDA's text for an error.
 extern "C" const char * longhand_cuda_error_text(int error) {
     return cudaGetErrorString(static_cast<cudaError_t>(error));

@@ -109,6 +109,16 @@ mod cuda {
         pub fn longhand_cuda_capture_launch(executable: *mut c_void, stream: *mut c_void) -> c_int;
         pub fn longhand_cuda_capture_free(executable: *mut c_void) -> c_int;
         pub fn longhand_cuda_wait(stream: *mut c_void) -> c_int;
+        pub fn longhand_cuda_write(
+            stream: *mut c_void,
+            to: *mut c_void,
+            from: *const c_void,
+            bytes: usize,
+        ) -> c_int;
+        pub fn longhand_cuda_mark_create(mark: *mut *mut c_void) -> c_int;
+        pub fn longhand_cuda_mark_set(mark: *mut c_void, stream: *mut c_void) -> c_int;
+        pub fn longhand_cuda_mark_wait(mark: *mut c_void) -> c_int;
+        pub fn longhand_cuda_mark_free(mark: *mut c_void) -> c_int;
         pub fn longhand_cuda_error_text(error: c_int) -> *const c_char;
     }
 }

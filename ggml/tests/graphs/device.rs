@@ -174,3 +174,52 @@ fn a_gpu_records_graphs_that_are_computed_again() {
     }
     assert!(backend.memory_used().is_some_and(|(used, _)| used > 0));
 }
+
+/// Graphs that are started one after the other: the same memory serves each, and what is written for one, between two others,
+/// is there for this one. On a GPU, or the CUDA mock, where the tests run on one.
+#[test]
+fn graphs_that_are_started_are_computed_in_order() {
+    let backend = match std::env::var("LONGHAND_TEST_DEVICE").as_deref() {
+        Ok("cuda") => Backend::cuda(0, None).expect("a GPU"),
+        _ => device(None),
+    };
+    // The last ones have more than a GPU takes between two graphs.
+    let lengths = [3, 3, 200, 1000, 1000, 40_000, 40_000];
+    let longest = 40_000;
+    let memory = Context::new(2);
+    let [total, last] = [(); 2].map(|()| memory.tensor(Type::F32, [longest]));
+    memory.allocate(&backend.buffer_type()).expect("memory");
+    total.clear().expect("cleared");
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    for (number, length) in (1u16..).zip(lengths) {
+        let ctx = Context::new(16);
+        let x = ctx.input("x", Type::F32, [length]);
+        let of_total = ctx.view(&total, [length], [4 * length; 3], 0);
+        let sum = ctx.copy(&ctx.add(&of_total, &ctx.scale(&x, 2.0)), &of_total);
+        let product = ctx.copy(&ctx.scale(&x, 10.0), &ctx.view(&last, [length], [4 * length; 3], 0));
+        let graph = allocator.prepare(ctx.graph(&[&sum, &product]).expect("a graph")).expect("memory");
+        x.write(0, &vec![f32::from(number); length]).expect("written");
+        backend.start(&graph, None).expect("started");
+    }
+    let found = total.to_vec::<f32>().expect("read");
+    let expected = |place: usize| -> f32 {
+        let terms = (1u16..).zip(lengths).filter(|(_, length)| place < *length);
+        terms.map(|(number, _)| 2.0 * f32::from(number)).sum()
+    };
+    assert!((0..longest).all(|place| found[place] == expected(place)));
+    assert_eq!(last.to_vec::<f32>().expect("read"), vec![70.0; longest]);
+
+    // What a graph that runs still uses is freed.
+    let ctx = Context::new(4);
+    let doubled = ctx.scale(&ctx.view(&total, [longest], [4 * longest; 3], 0), 2.0);
+    let graph = allocator.prepare(ctx.graph(&[&doubled]).expect("a graph")).expect("memory");
+    backend.start(&graph, None).expect("started");
+    drop((graph, ctx, doubled, allocator, memory, total, last));
+    let interrupt = InterruptFlag::new();
+    interrupt.set();
+    let ctx = Context::new(4);
+    let y = ctx.scale(&ctx.input("x", Type::F32, [4]), 2.0).output();
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let graph = allocator.prepare(ctx.graph(&[&y]).expect("a graph")).expect("memory");
+    assert!(matches!(backend.start(&graph, Some(&interrupt)), Err(Error::Interrupted)));
+}
