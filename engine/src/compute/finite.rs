@@ -16,11 +16,11 @@ pub(crate) fn check(numbers: &[f32]) -> Result<(), EngineError> {
     if is_finite(numbers) { Ok(()) } else { Err(EngineError::NotFinite { origin: None }) }
 }
 
-/// A number for each column of `x` `[m, n]`, `[1, n]`: 0 if the column is finite, else NaN. It is read after the
-/// computation, when the memory of `x` has long been used for something else.
+/// A number for each column of `x` `[m, n]`: 0 if the column is finite, else NaN: `[n]`. It is read after the computation, when
+/// the memory of `x` has long been used for something else.
 pub(crate) fn probe(ctx: &Context, x: &Tensor) -> Tensor {
-    // Infinity and NaN times 0 are NaN, and so is a sum with NaN.
-    ctx.sum_rows(&ctx.scale(x, 0.0)).output()
+    // Infinity and NaN times 0 are NaN, and so is a sum with NaN. On a CPU a product takes a tenth of the time of a sum.
+    ctx.mul_mat(x, &ctx.constant_f32(&vec![0.0; x.dim(0)])).output()
 }
 
 #[cfg(test)]

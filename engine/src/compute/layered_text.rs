@@ -14,7 +14,7 @@ use kernels::graph::GraphLane;
 use crate::compute::forward::{Forward, NextTokens, OutputTokens, TextChunk};
 use crate::compute::pass::Pass;
 use crate::compute::reading_work::{NeededOutputs, ReadingWork, Work};
-use crate::compute::scratch::{Chunk, Residual, Scratch, chunks, embeddings};
+use crate::compute::scratch::{Chunk, Residual, Scratch, chunks};
 use crate::devices::placement::Place;
 use crate::devices::workspace::Workspace;
 use crate::files::codec::{Input, Output};
@@ -123,8 +123,8 @@ impl LayeredText {
         let mut tokens = 0;
         while let Some(chunk) = self.chunks.get(self.embedded).filter(|_| tokens < EMBEDDED_AT_ONCE) {
             let (forward, backends) = (&self.forward, &self.engine.backends);
-            let embeddings = embeddings(forward, &self.tokens, chunk, backends, workspace, interrupt)?;
-            self.residual.set_embeddings(self.embedded, &embeddings)?;
+            let (of_chunk, tokens_of_chunk) = ((self.embedded, chunk), &self.tokens[chunk.tokens.clone()]);
+            self.residual.embed(forward, of_chunk, tokens_of_chunk, backends, workspace, interrupt)?;
             tokens += chunk.tokens.len();
             self.embedded += 1;
         }
@@ -324,7 +324,7 @@ impl LayeredText {
             let tokens = &self.tokens[chunk.tokens.clone()];
             let lanes = self.lane_values(chunk);
             let text = NextTokens { tokens, first: chunk.at, lanes: &lanes };
-            pass.compute(&self.engine.backends, &[text], Some(interrupt))?;
+            pass.start(&self.engine.backends, &[text], Some(interrupt))?;
             if needed == OutputTokens::All {
                 self.residual.store(layer, self.chunks_read, chunk.tokens.len())?;
             }

@@ -72,17 +72,41 @@ impl Pass {
         texts: &[NextTokens],
         interrupt: Option<&InterruptFlag>,
     ) -> Result<(), EngineError> {
+        let Some(last) = self.compute_all_but_last(backends, texts, interrupt)? else { return Ok(()) };
+        backends.compute(last.place, &last.graph, interrupt)?;
+        self.check_probes()
+    }
+
+    /// As [`Pass::compute`], but a GPU may compute the last stage when this returns ([`Backends::start`]). Whoever reads its
+    /// results waits for them.
+    pub(crate) fn start(
+        &self,
+        backends: &Backends,
+        texts: &[NextTokens],
+        interrupt: Option<&InterruptFlag>,
+    ) -> Result<(), EngineError> {
+        let Some(last) = self.compute_all_but_last(backends, texts, interrupt)? else { return Ok(()) };
+        backends.start(last.place, &last.graph, interrupt)?;
+        self.check_probes()
+    }
+
+    /// Computes all stages but the last one, which is returned and has its input.
+    fn compute_all_but_last(
+        &self,
+        backends: &Backends,
+        texts: &[NextTokens],
+        interrupt: Option<&InterruptFlag>,
+    ) -> Result<Option<&Stage>, EngineError> {
         self.inputs.iter().try_for_each(|inputs| inputs.fill(texts))?;
-        let mut activations: Option<Vec<f32>> = None;
-        for (number, stage) in self.stages.iter().enumerate() {
-            if let Some(activations) = activations.take() {
-                stage.input.write(0, &activations)?;
-            }
+        for (stage, next) in self.stages.iter().zip(self.stages.iter().skip(1)) {
             backends.compute(stage.place, &stage.graph, interrupt)?;
-            if number + 1 < self.stages.len() {
-                activations = Some(stage.output.to_vec()?);
-            }
+            next.input.copy_from(0, &stage.output, 0, stage.output.bytes())?;
         }
+        Ok(self.stages.last())
+    }
+
+    /// An error if embeddings were not finite.
+    fn check_probes(&self) -> Result<(), EngineError> {
         self.probes.iter().try_for_each(|probe| finite::check(&probe.to_vec()?))
     }
 

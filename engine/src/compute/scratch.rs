@@ -280,10 +280,28 @@ impl Residual {
         Ok(Residual { tensors, n_embd, placement, chunk: sizes.longest, slots: sizes.count + 1 })
     }
 
-    /// Sets the stream of chunk `number` to its embeddings `[n_embd, len]`, in the place of the first layer.
-    pub(crate) fn set_embeddings(&self, number: usize, embeddings: &[f32]) -> Result<(), EngineError> {
+    /// Looks up the embeddings of chunk `number`, which has these `tokens` of the text: its stream in the place of the first
+    /// layer.
+    ///
+    /// # Errors
+    /// Where one is not finite, or the computation fails or is interrupted.
+    pub(crate) fn embed(
+        &self,
+        forward: &Forward,
+        (number, chunk): (usize, &Chunk),
+        tokens: &[u32],
+        backends: &Backends,
+        workspace: &mut Workspace,
+        interrupt: &InterruptFlag,
+    ) -> Result<(), EngineError> {
+        let built = forward.embedding_graph(chunk.tokens.len());
+        let graph = workspace.prepare(Place::Host, built.graph()?)?;
+        let lanes = &LaneValues::default();
+        built.inputs.fill(&[NextTokens { tokens, first: chunk.at, lanes }])?;
+        backends.compute(Place::Host, &graph, Some(interrupt))?;
+        built.probes.iter().try_for_each(|probe| finite::check(&probe.to_vec()?))?;
         let first = self.at(self.placement.of_residual(0))?;
-        Ok(first.write(self.bytes(self.chunk * number), embeddings)?)
+        Ok(first.copy_from(self.bytes(self.chunk * number), &built.result, 0, self.bytes(tokens.len()))?)
     }
 
     /// Where the stream of chunk `number` is when `layer` has read the first `read` chunks: the tensor, and bytes from
@@ -390,28 +408,6 @@ impl Residual {
         let tensor = self.tensors[place].as_ref();
         Ok(tensor.ok_or_else(|| ggml::Error::NotAllocated("the residual stream".into()))?)
     }
-}
-
-/// The embeddings of a chunk of `tokens`, `[n_embd, len]`.
-///
-/// # Errors
-/// Where one is not finite, or the computation fails or is interrupted.
-pub(crate) fn embeddings(
-    forward: &Forward,
-    tokens: &[u32],
-    chunk: &Chunk,
-    backends: &Backends,
-    workspace: &mut Workspace,
-    interrupt: &InterruptFlag,
-) -> Result<Vec<f32>, EngineError> {
-    let built = forward.embedding_graph(chunk.tokens.len());
-    let graph = workspace.prepare(Place::Host, built.graph()?)?;
-    let (tokens, lanes) = (&tokens[chunk.tokens.clone()], &LaneValues::default());
-    built.inputs.fill(&[NextTokens { tokens, first: chunk.at, lanes }])?;
-    backends.compute(Place::Host, &graph, Some(interrupt))?;
-    let embeddings = built.result.to_vec::<f32>()?;
-    finite::check(&embeddings)?;
-    Ok(embeddings)
 }
 
 #[cfg(test)]

@@ -56,6 +56,20 @@ impl Backends {
         self.check_model()
     }
 
+    /// Starts a graph in a place, as [`Backend::start`] does: whoever reads its results waits for them.
+    ///
+    /// # Errors
+    /// As [`Backends::compute`].
+    pub(crate) fn start(
+        &self,
+        place: Place,
+        graph: &ReadyGraph,
+        interrupt: Option<&InterruptFlag>,
+    ) -> Result<(), EngineError> {
+        self.at(place).start(graph, interrupt)?;
+        self.check_model()
+    }
+
     fn check_model(&self) -> Result<(), EngineError> {
         Ok(self.model.as_ref().map_or(Ok(()), |model| model.gguf().check_complete())?)
     }

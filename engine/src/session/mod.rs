@@ -165,7 +165,11 @@ impl Session {
         let (pass, memory) = self.pass(how, tokens.len(), outputs)?;
         let (backends, interrupt) = (&self.engine.backends, how.interrupt(&self.interrupt));
         let text = NextTokens { tokens, first: self.store.seen(), lanes: &self.store.state() };
-        pass.compute(backends, &[text], interrupt)?;
+        match how {
+            // A GPU reads it while the host prepares the next one.
+            Advance::Chunk { .. } => pass.start(backends, &[text], interrupt)?,
+            Advance::Step | Advance::Draft => pass.compute(backends, &[text], interrupt)?,
+        }
         let result = read(&pass, &mut self.next_logits)?;
         self.decode = memory.map(|memory| (pass, memory)).or(self.decode.take());
         Ok(result)

@@ -171,7 +171,7 @@ pub struct BuiltGraph {
     /// `[n_embd, n]` f32: where the stages of the graph end but for the last one. What such a tensor holds then is for
     /// the graph of another place, and one of these gives what it must hold before the next stage here.
     pub exchanges: Vec<Tensor>,
-    /// `[1, n]` f32: whether the embeddings of the tokens are finite, see `compute/finite.rs`. None for a single token
+    /// `[n]` f32: whether the embeddings of the tokens are finite, see `compute/finite.rs`. None for a single token
     /// with logits.
     pub probes: Vec<Tensor>,
 }

@@ -235,8 +235,10 @@ impl Forward {
 
     /// The graph that looks up the embeddings of `n` tokens: `[n_embd, n]`.
     pub fn embedding_graph(&self, n: usize) -> BuiltGraph {
-        let draft = self.draft(LAYER_TENSORS, n);
-        let result = self.embed(&draft.ctx, &draft.inputs).output();
+        let mut draft = self.draft(LAYER_TENSORS, n);
+        let GraphDraft { ctx, inputs, effects, .. } = &mut draft;
+        let result = self.embed(ctx, inputs).output();
+        effects.check_embeddings(ctx, &result);
         draft.finish(result)
     }
 
