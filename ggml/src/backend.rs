@@ -23,9 +23,7 @@ use crate::graph::GraphNodes;
 use crate::recording::RecordingState;
 #[cfg(feature = "rpc")]
 use crate::rpc;
-#[cfg(feature = "cuda")]
-use crate::running;
-use crate::{BufferType, DeviceTask, Error, Graph, InterruptFlag, ReadyGraph, Type, fatal, log};
+use crate::{BufferType, DeviceTask, Error, Graph, InterruptFlag, ReadyGraph, Type, fatal, log, running};
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
@@ -402,6 +400,14 @@ impl Backend {
         self.watched(interrupt, |watch| self.run(graph, watch, Until::Started))
     }
 
+    /// Waits for the graphs that were started.
+    ///
+    /// # Errors
+    /// Where the GPU failed.
+    pub fn wait(&self) -> Result<(), Error> {
+        running::wait_for(&self.buffer_type())
+    }
+
     /// Calls `work` with what is asked whether to stop, while nothing else is computed.
     fn watched(
         &self,
@@ -452,16 +458,17 @@ impl Backend {
                     unsafe { use_gpu(self.raw.as_ptr()) }?;
                     let mut recording = graph.recording.state();
                     let launch = |watch: Option<&Watch>| self.launch(nodes, parts, stream.raw(), watch);
-                    match (until, &*recording) {
-                        (Until::Started, RecordingState::Recorded { .. }) | (Until::Computed, _) => {
-                            // What waits for the stream must not do so while it records.
-                            running::wait_for_stream(*stream)?;
-                            let started = self.start_or_record(*stream, &mut recording, watch, launch);
-                            stream.wait()?;
-                            started
-                        }
-                        (Until::Started, _) => running::start(&self.buffer_type(), *stream, || launch(watch)),
+                    if until == Until::Started && !matches!(*recording, RecordingState::Recorded { .. }) {
+                        return running::start(&self.buffer_type(), *stream, || launch(watch));
                     }
+                    if matches!(*recording, RecordingState::Once) {
+                        // Nobody may wait for the stream while it records.
+                        running::wait_for_stream(*stream)?;
+                    }
+                    let started = self.start_or_record(*stream, &mut recording, watch, launch);
+                    running::wait_for_stream(*stream)?;
+                    stream.wait()?;
+                    started
                 }
                 #[cfg(feature = "rpc")]
                 Some(Device::Rpc(client)) => self.send(client, graph, nodes, watch),

@@ -70,6 +70,11 @@ impl Backends {
         self.check_model()
     }
 
+    /// Waits for the graphs that were started in a place.
+    pub(crate) fn wait(&self, place: Place) -> Result<(), EngineError> {
+        Ok(self.at(place).wait()?)
+    }
+
     fn check_model(&self) -> Result<(), EngineError> {
         Ok(self.model.as_ref().map_or(Ok(()), |model| model.gguf().check_complete())?)
     }

@@ -348,6 +348,9 @@ impl FirstText {
         } else if in_store(sessions, layer) {
             sessions[0].store.grow_layer(layer, n);
         } else {
+            // The time of the last chunk is not that of compressing.
+            let backends = &sessions[0].engine.backends;
+            backends.wait(backends.placement().of(layer))?;
             for (session, lane) in sessions.iter_mut().zip(self.layers.scratch.lanes(layer)) {
                 let (started, backends) = (Instant::now(), &session.engine.backends);
                 session.store.fill_layer(layer, lane, n, backends, &mut session.workspace)?;
