@@ -12,11 +12,15 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <memory>
+#include <unordered_map>
+#include <vector>
 
 extern "C" void* longhand_cuda_stream(ggml_backend_t backend);
-extern "C" int __real_longhand_compute_segment(ggml_backend_t backend, ggml_cgraph* graph, int first, int end);
+extern "C" int __real_longhand_compute_segment(ggml_backend_t backend, ggml_cgraph* graph, int first, int end, uint64_t uid);
 
 namespace {
 
@@ -67,6 +71,57 @@ void check_parameters(const void* call, size_t bytes) {
     }
 }
 
+// A copy of a graph's nodes with the descriptors of their operands, as a kernel has its parameters: the graph itself may be
+// gone when they are computed.
+class Nodes {
+  public:
+    explicit Nodes(const ggml_cgraph& graph) {
+        std::vector<const ggml_tensor*> found;
+        for (int i = 0; i < graph.n_nodes; i++) {
+            found.push_back(graph.nodes[i]);
+            for (const ggml_tensor* source : graph.nodes[i]->src) {
+                found.push_back(source);
+            }
+        }
+        for (size_t i = 0; i < found.size(); i++) {
+            if (found[i] != nullptr && found[i]->view_src != nullptr) {
+                found.push_back(found[i]->view_src);
+            }
+        }
+        const ggml_init_params params = { found.size() * ggml_tensor_overhead() + ggml_graph_overhead_custom(graph.n_nodes, false),
+                                          nullptr, true };
+        context                       = ggml_init(params);
+        std::unordered_map<const ggml_tensor*, ggml_tensor*> copies = { { nullptr, nullptr } };
+        for (const ggml_tensor* tensor : found) {
+            if (copies.count(tensor) == 0) {
+                copies[tensor]  = ggml_new_tensor_1d(context, GGML_TYPE_F32, 1);
+                *copies[tensor] = *tensor;
+                std::fill(std::begin(copies[tensor]->src), std::end(copies[tensor]->src), nullptr);
+            }
+        }
+        for (const auto& [tensor, copy] : copies) {
+            if (copy != nullptr) {
+                copy->view_src = copies.at(tensor->view_src);
+            }
+        }
+        nodes          = ggml_new_graph_custom(context, graph.n_nodes, false);
+        nodes->n_nodes = graph.n_nodes;
+        for (int i = 0; i < graph.n_nodes; i++) {
+            nodes->nodes[i] = copies.at(graph.nodes[i]);
+            for (int source = 0; source < GGML_MAX_SRC; source++) {
+                nodes->nodes[i]->src[source] = copies.at(graph.nodes[i]->src[source]);
+            }
+        }
+    }
+    ~Nodes() { ggml_free(context); }
+    Nodes(const Nodes&) = delete;
+
+    ggml_cgraph* nodes;
+
+  private:
+    ggml_context* context;
+};
+
 void compute_on_cpu(ggml_cgraph* graph) {
     static const ggml_backend_t cpu = [] {
         const ggml_backend_t made = ggml_backend_cpu_init();
@@ -81,22 +136,22 @@ void compute_on_cpu(ggml_cgraph* graph) {
 
 }  // namespace
 
-extern "C" int __wrap_longhand_compute_segment(ggml_backend_t backend, ggml_cgraph* graph, int first, int end) {
+extern "C" int __wrap_longhand_compute_segment(ggml_backend_t backend, ggml_cgraph* graph, int first, int end, uint64_t uid) {
     if (!ggml_backend_is_cuda(backend)) {
-        return __real_longhand_compute_segment(backend, graph, first, end);
+        return __real_longhand_compute_segment(backend, graph, first, end, uid);
     }
-    const auto segment = std::make_shared<ggml_cgraph>(ggml_graph_view(graph, first, end));
-    for (int i = 0; i < segment->n_nodes; i++) {
-        check(segment->nodes[i]);
+    for (int i = first; i < end; i++) {
+        check(graph->nodes[i]);
     }
+    const auto segment = std::make_shared<Nodes>(ggml_graph_view(graph, first, end));
     void* const stream = longhand_cuda_stream(backend);
     int         status;
     {
         const Emulated emulated(stream);
-        status = __real_longhand_compute_segment(backend, graph, first, end);
+        status = __real_longhand_compute_segment(backend, graph, first, end, uid);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        enqueue(stream, [segment] { compute_on_cpu(segment.get()); });
+        enqueue(stream, [segment] { compute_on_cpu(segment->nodes); });
     }
     return status;
 }
