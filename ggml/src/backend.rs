@@ -456,6 +456,7 @@ impl Backend {
                 Some(Device::Cuda(stream)) => {
                     // SAFETY: a live CUDA backend.
                     unsafe { use_gpu(self.raw.as_ptr()) }?;
+                    running::wait_for_writes(&self.buffer_type(), *stream)?;
                     let mut recording = graph.recording.state();
                     let launch = |watch: Option<&Watch>| self.launch(nodes, parts, stream.raw(), watch);
                     if until == Until::Started && !matches!(*recording, RecordingState::Recorded { .. }) {

@@ -73,7 +73,7 @@ pub(crate) fn wait_for(memory: &BufferType) -> Result<(), Error> {
 }
 
 /// Copies `bytes` to memory of this type at `to`, behind the graphs that use it. Returns false, and does nothing, where none
-/// is running, or where these are too many bytes.
+/// is running, where they are on several streams, or where these are too many bytes.
 ///
 /// # Safety
 /// `to` is memory of this type with room for the bytes, and whoever frees it calls [`wait_for`] before.
@@ -85,8 +85,10 @@ pub(crate) unsafe fn write(memory: &BufferType, to: *mut c_void, bytes: &[u8]) -
         return Ok(false);
     }
     let mut streams = streams();
-    let found = streams.iter_mut().find(|running| running.memory == address(memory));
-    let Some(RunningStream { stream, written: [now, _], .. }) = found else { return Ok(false) };
+    let mut found = streams.iter_mut().filter(|running| running.memory == address(memory));
+    let (Some(RunningStream { stream, written: [now, _], .. }), None) = (found.next(), found.next()) else {
+        return Ok(false);
+    };
     let bytes: Box<[u8]> = bytes.into();
     // SAFETY: the caller's promise; the bytes are kept until the copy is done.
     unsafe { stream.write(to, &bytes) }?;
@@ -140,6 +142,15 @@ fn note(
 #[cfg(feature = "cuda")]
 pub(crate) fn wait_for_stream(stream: Stream) -> Result<(), Error> {
     wait_where(|running| running.stream == stream)
+}
+
+/// Waits for what was written to this memory on other streams than the one on which a graph is to be started.
+#[cfg(feature = "cuda")]
+pub(crate) fn wait_for_writes(memory: &BufferType, stream: Stream) -> Result<(), Error> {
+    let has_written = |running: &RunningStream| running.written.iter().any(|written| !written.is_empty());
+    wait_where(|running| {
+        running.memory == address(memory) && running.stream != stream && has_written(running)
+    })
 }
 
 /// Waits for the graphs of some streams. A failure of the GPU ends the process where something is to be done before

@@ -88,11 +88,11 @@ pub fn is_gpu() -> bool {
 
 /// Added to the tolerance of logits: 0 on the CPU, 0.01 on a device, where attention of many queries
 /// multiplies in f16. On a portable device, or a server, ggml's CPU also adds f16 values in f16: 0.02. GPUs multiply matrices
-/// of f32 in TF32 or f16: 0.03, twice what most tests measured on an H200. NVIDIA_TF32_OVERRIDE=0 lets cuBLAS multiply in f32.
+/// of f32 in TF32 or f16: 0.04, twice what most tests measured on an H200. NVIDIA_TF32_OVERRIDE=0 lets cuBLAS multiply in f32.
 pub fn device_tolerance() -> f32 {
     match devices()[..] {
         [] => 0.0,
-        _ if is_gpu() => 3e-2,
+        _ if is_gpu() => 4e-2,
         ref devices if devices.iter().any(|device| !device.has_own_operations()) => 2e-2,
         _ => 1e-2,
     }

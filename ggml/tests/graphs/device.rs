@@ -223,3 +223,34 @@ fn graphs_that_are_started_are_computed_in_order() {
     let graph = allocator.prepare(ctx.graph(&[&y]).expect("a graph")).expect("memory");
     assert!(matches!(backend.start(&graph, Some(&interrupt)), Err(Error::Interrupted)));
 }
+
+/// Two backends of one GPU take turns: each has its own stream, and what is written for a graph goes behind the graphs that
+/// use its memory and before the graph itself.
+#[test]
+fn backends_of_one_device_take_turns() {
+    const LENGTH: usize = 1000;
+    let backends = [(); 2].map(|()| match std::env::var("LONGHAND_TEST_DEVICE").as_deref() {
+        Ok("cuda") => Backend::cuda(0, None).expect("a GPU"),
+        _ => device(None),
+    });
+    let memory = Context::new(2);
+    let totals = [(); 2].map(|()| memory.tensor(Type::F32, [LENGTH]));
+    memory.allocate(&backends[0].buffer_type()).expect("memory");
+    totals.iter().for_each(|total| total.clear().expect("cleared"));
+    let mut allocators = backends.each_ref().map(|backend| GraphAllocator::new(&backend.buffer_type()));
+    // Turns of one, the other and both.
+    let turns = [0, 1, 0, 0, 1, 1, 1, 0, 1, 0];
+    for (number, turn) in (1u16..).zip(turns) {
+        let ctx = Context::new(8);
+        let x = ctx.input("x", Type::F32, [LENGTH]);
+        let sum = ctx.copy(&ctx.add(&totals[turn], &ctx.scale(&x, 2.0)), &totals[turn]);
+        let graph = allocators[turn].prepare(ctx.graph(&[&sum]).expect("a graph")).expect("memory");
+        x.write(0, &[f32::from(number); LENGTH]).expect("written");
+        backends[turn].start(&graph, None).expect("started");
+    }
+    for (backend, total) in totals.iter().enumerate() {
+        let terms = (1u16..).zip(turns).filter(|(_, turn)| *turn == backend);
+        let expected: f32 = terms.map(|(number, _)| 2.0 * f32::from(number)).sum();
+        assert_eq!(total.to_vec::<f32>().expect("read"), [expected; LENGTH]);
+    }
+}

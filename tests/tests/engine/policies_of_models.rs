@@ -12,8 +12,7 @@ use serde_json::Value;
 use tests::fixtures::{
     case_tokens, family_file, max_difference, model_in_memory, options, session, sync, with_policy,
 };
-use tests::packed;
-use tests::{device_tolerance, engine_options};
+use tests::{device_tolerance, engine_options, is_gpu, packed};
 
 /// Tokens computed at a time, as in `models.py`.
 const CHUNK: usize = 24;
@@ -55,9 +54,20 @@ impl Case {
                 }
                 (None, _) => Vec::new(),
             };
-            assert_eq!(session.store().positions(layer), want, "{}, {what}, layer {layer}", self.name);
+            let found = session.store().positions(layer);
+            assert!(are_kept(&found, &want), "{}, {what}, layer {layer}: {found:?}, not {want:?}", self.name);
         }
     }
+}
+
+/// Whether these are the positions of each head. Of a GPU, which rounds in other ways, one in each head may be another: the
+/// two are about as good.
+fn are_kept(found: &[Vec<u32>], want: &[Vec<u32>]) -> bool {
+    let others =
+        |(found, want): (&Vec<u32>, &Vec<u32>)| want.iter().filter(|row| !found.contains(row)).count();
+    let lengths = |heads: &[Vec<u32>]| -> Vec<usize> { heads.iter().map(Vec::len).collect() };
+    let are_near = || lengths(found) == lengths(want) && found.iter().zip(want).map(others).all(|n| n <= 1);
+    found == want || is_gpu() && are_near()
 }
 
 /// The positions of each head. They are ranges such as `0-2,7`, for each head or for all heads at once.
