@@ -174,6 +174,18 @@ impl DeviceKind {
         self.to_string()
     }
 
+    /// The name of ggml's backend for it.
+    pub fn backend(&self) -> &'static str {
+        match self {
+            #[cfg(feature = "testing")]
+            DeviceKind::Emulated(_) | DeviceKind::Portable(_) => "CPU",
+            DeviceKind::Cuda(_) => "CUDA",
+            DeviceKind::Vulkan(_) => "Vulkan",
+            #[cfg(feature = "rpc")]
+            DeviceKind::Rpc(_) => "RPC",
+        }
+    }
+
     /// Whether it has operations of our own. Elsewhere ggml's compute the same.
     pub fn has_own_operations(&self) -> bool {
         match self {
@@ -228,6 +240,8 @@ pub struct Engine {
     pub(crate) forward: Forward,
     model: Arc<Model>,
     fingerprint: String,
+    /// See [`Engine::devices`].
+    devices: Vec<DeviceKind>,
     /// What memory its sessions are promised: the host's, and that of each device.
     pub(crate) ledgers: (Ledger, Vec<DeviceLedger>),
     /// Its copied weights, for the ledger.
@@ -285,9 +299,22 @@ impl Engine {
         let model = model.clone();
         let WeightBytes { repacked, copied, .. } = &forward.weights().bytes;
         let of_devices = options.devices.iter().map(|_| DeviceLedger::default()).collect();
+        let with_layers = options.devices.iter().enumerate();
+        let with_layers =
+            with_layers.filter(|(number, _)| !placement.layers(Place::Device(*number)).is_empty());
+        let devices = with_layers.map(|(_, device)| device.kind).collect();
         let ledgers = (options.ledger.clone(), of_devices);
         let _weights = ledgers.0.with_weights(repacked + copied);
-        Ok(Arc::new(Engine { forward, model, fingerprint, ledgers, _weights, has_finite_weights, backends }))
+        Ok(Arc::new(Engine {
+            forward,
+            model,
+            fingerprint,
+            devices,
+            ledgers,
+            _weights,
+            has_finite_weights,
+            backends,
+        }))
     }
 
     /// The model it was loaded from.
@@ -343,6 +370,11 @@ impl Engine {
         places
             .map(|place| copy_bandwidth(self.backends.at(place), bytes, passes))
             .try_fold(f64::INFINITY, |slowest, bandwidth| bandwidth.map(|bandwidth| bandwidth.min(slowest)))
+    }
+
+    /// The devices that have layers.
+    pub fn devices(&self) -> &[DeviceKind] {
+        &self.devices
     }
 
     /// How many of the layers are on devices.

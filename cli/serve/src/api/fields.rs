@@ -49,7 +49,9 @@ impl Fields {
             None | Some(Value::Null) => Ok(None),
             Some(value) => match serde_json::from_value(value) {
                 Ok(value) => Ok(Some(value)),
-                Err(error) => Err(ApiError::field(place.clone(), format!("{place}: {error}"))),
+                Err(error) => {
+                    Err(ApiError::field(place.clone(), format!("{place}: {}", in_words_of_json(&error))))
+                }
             },
         }
     }
@@ -133,6 +135,34 @@ impl Fields {
     }
 }
 
+/// An error about a value of another type than is wanted, in the words of JSON instead of Rust's. Others stay as they are.
+fn in_words_of_json(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let parts = text.strip_prefix("invalid type: ").or_else(|| text.strip_prefix("invalid value: "));
+    let Some((found, expected)) = parts.and_then(|parts| parts.rsplit_once(", expected ")) else {
+        return text;
+    };
+    let found = match found {
+        "sequence" => "a list",
+        "map" => "an object",
+        "null" => "null",
+        found => match found.split_once(' ') {
+            Some(("integer" | "string" | "boolean", value)) => value.trim_matches('`'),
+            _ => found.strip_prefix("floating point ").map_or(found, |value| value.trim_matches('`')),
+        },
+    };
+    let expected = match expected {
+        "f32" | "f64" | "a JSON number" => "a number",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number that is not negative",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        "a boolean" => "true or false",
+        expected => expected,
+    };
+    format!("{expected} is wanted, and not {found}")
+}
+
 /// The messages of OpenAI's chat.
 pub(super) fn messages(values: Vec<Value>) -> Result<Vec<Message>, ApiError> {
     if values.is_empty() {
@@ -202,4 +232,30 @@ pub(super) fn text(value: Value, place: &str) -> Result<String, ApiError> {
         Ok(text)
     });
     Ok(texts.collect::<Result<Vec<String>, ApiError>>()?.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_wrong_types_are_refused_in_the_words_of_json() {
+        fn refused<T: DeserializeOwned>(value: Value) -> String {
+            let error = serde_json::from_value::<T>(value).err().expect("another type");
+            in_words_of_json(&error)
+        }
+        for (found, expected) in [
+            (refused::<f32>(json!("hot")), "a number is wanted, and not \"hot\""),
+            (refused::<u32>(json!(-1)), "a whole number that is not negative is wanted, and not -1"),
+            (refused::<u32>(json!(1.5)), "a whole number that is not negative is wanted, and not 1.5"),
+            (refused::<String>(json!(5)), "a string is wanted, and not 5"),
+            (refused::<String>(json!([1])), "a string is wanted, and not a list"),
+            (refused::<Vec<String>>(json!({})), "a list is wanted, and not an object"),
+            (refused::<Vec<String>>(json!(["a", true])), "a string is wanted, and not true"),
+            (refused::<bool>(json!("a, expected b")), "true or false is wanted, and not \"a, expected b\""),
+            (refused::<Map<String, Value>>(json!(null)), "an object is wanted, and not null"),
+        ] {
+            assert_eq!(found, expected);
+        }
+    }
 }

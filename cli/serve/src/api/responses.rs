@@ -35,6 +35,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     }
     let definitions = fields.get("tools").filter(|tools| tools.is_array()).cloned();
     let choice = fields.get("tool_choice").filter(|choice| !choice.is_null()).cloned();
+    let parallel = fields.get("parallel_tool_calls").and_then(Value::as_bool).unwrap_or(true);
     let tools = tools::of_responses(&mut fields)?;
     let is_stream = fields.take("stream")?.unwrap_or(false);
     let limit = fields.integer("max_output_tokens")?.map(|limit| usize::try_from(limit).unwrap_or(0));
@@ -67,6 +68,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
         shape: shape.unwrap_or_else(|| json!({"type": "text"})),
         tools: definitions.unwrap_or_else(|| json!([])),
         choice: choice.unwrap_or_else(|| "auto".into()),
+        parallel,
         sampling: wanted.sampling.clone(),
     };
     let options = GenerateOptions { limit: limit.unwrap_or(usize::MAX), constraint, ..wanted.options };
@@ -172,6 +174,8 @@ pub(super) struct Head {
     shape: Value,
     tools: Value,
     choice: Value,
+    /// Whether several functions may be called at once.
+    parallel: bool,
     sampling: SamplerOptions,
 }
 
@@ -190,6 +194,7 @@ impl Head {
             shape: json!({"type": "text"}),
             tools: json!([]),
             choice: "auto".into(),
+            parallel: true,
             sampling: SamplerOptions::greedy(),
         }
     }
@@ -212,7 +217,7 @@ impl Head {
             "tools": self.tools,
             "tool_choice": self.choice,
             "truncation": "disabled",
-            "parallel_tool_calls": true,
+            "parallel_tool_calls": self.parallel,
             "text": {"format": self.shape},
             "top_p": top_p,
             "presence_penalty": presence_penalty,

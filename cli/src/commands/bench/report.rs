@@ -1,7 +1,7 @@
 //! Prints the results of `bench` as a table, or as JSON with llama-bench's keys and some more.
 
 use anyhow::Result;
-use longhand::Engine;
+use longhand::{DeviceKind, Engine};
 use models::gguf::TensorInfo;
 use serde_json::{Value, json};
 use terminal::format;
@@ -97,7 +97,7 @@ impl Report<'_> {
                 self.name.clone(),
                 format::bytes(self.model_bytes() as usize),
                 format!("{:.2} M", self.engine.spec().parameters() as f64 / 1e6),
-                self.backend().into(),
+                self.backend(),
                 self.engine.threads().to_string(),
                 self.args.types.types().0.name().to_owned(),
                 self.args.types.types().1.name().to_owned(),
@@ -114,9 +114,11 @@ impl Report<'_> {
         table
     }
 
-    /// llama-bench's name of the backend.
-    fn backend(&self) -> &'static str {
-        if self.engine.layers_on_devices() > 0 { "CUDA" } else { "CPU" }
+    /// llama-bench's names of the backends that compute.
+    fn backend(&self) -> String {
+        let mut names: Vec<&str> = self.engine.devices().iter().map(DeviceKind::backend).collect();
+        names.dedup();
+        if names.is_empty() { "CPU".to_owned() } else { names.join(",") }
     }
 
     fn object(&self, measurement: &Measurement) -> Value {
