@@ -41,5 +41,8 @@ cargo build --release -p tests --features "${features/testing,/}" --bin golden
 for eager in 0 1; do
     LONGHAND_MOCK_EAGER=$eager "$target/$CARGO_BUILD_TARGET/release/golden" tests/golden/policies/cases
 done
+for eager in 0 1; do
+    LONGHAND_MOCK_EAGER=$eager cargo test --release -p ggml --features cuda,testing,external-cudart --test graphs -- device::
+done
 cargo test --release -p tests -p longhand-cli -p kernels --features "$features" --test engine --test store --test program \
     --test device_kernels -- logits:: session:: device:: placements:: mock_gpu:: device_attend:: device_rows:: device_scores::

@@ -17,7 +17,7 @@ use ggml_sys as sys;
 use crate::budget::Budget;
 use crate::context::GraphParts;
 #[cfg(feature = "cuda")]
-use crate::cuda::stream::{Stream, multiprocessors, use_gpu};
+use crate::cuda::stream::{Stream, multiprocessors};
 use crate::graph::GraphNodes;
 #[cfg(feature = "cuda")]
 use crate::recording::RecordingState;
@@ -47,9 +47,9 @@ pub struct Backend {
     operations_to_interrupt: AtomicUsize,
 }
 
-// SAFETY: ggml binds no backend to a thread. Its backend, thread pool and stream are changed only by
-// computing, under the lock `computing`; all other calls read what never changes. A GPU is made the calling
-// thread's before each use.
+// SAFETY: ggml binds no backend to a thread. Its backend and thread pool are changed only by computing, under the lock
+// `computing`; all other calls read what never changes. CUDA's streams take copies and waits from any thread (`running`).
+// A GPU is made the calling thread's before each use.
 unsafe impl Send for Backend {}
 // SAFETY: as above.
 unsafe impl Sync for Backend {}
@@ -95,7 +95,7 @@ enum Device {
 enum Until {
     /// When its results are ready.
     Computed,
-    /// Where that takes no thread of the host, when the computation before it has ended.
+    /// With CUDA when it is started, and the one before it is computed. Elsewhere as `Computed`.
     Started,
 }
 
@@ -397,7 +397,8 @@ impl Backend {
     /// # Errors
     /// Those of [`Backend::compute_until`], also those of the graph before. After an error nothing is computed any more.
     pub fn start(&self, graph: &ReadyGraph, interrupt: Option<&InterruptFlag>) -> Result<(), Error> {
-        self.watched(interrupt, |watch| self.run(graph, watch, Until::Started))
+        let started = self.watched(interrupt, |watch| self.run(graph, watch, Until::Started));
+        started.or_else(|error| self.wait().and(Err(error)))
     }
 
     /// Waits for the graphs that were started.
@@ -454,9 +455,8 @@ impl Backend {
                 Some(Device::Emulated) => self.launch(nodes, parts, std::ptr::null_mut(), watch),
                 #[cfg(feature = "cuda")]
                 Some(Device::Cuda(stream)) => {
-                    // SAFETY: a live CUDA backend.
-                    unsafe { use_gpu(self.raw.as_ptr()) }?;
-                    running::wait_for_writes(&self.buffer_type(), *stream)?;
+                    stream.use_gpu()?;
+                    running::wait_for_others(&self.buffer_type(), *stream)?;
                     let mut recording = graph.recording.state();
                     let launch = |watch: Option<&Watch>| self.launch(nodes, parts, stream.raw(), watch);
                     if until == Until::Started && !matches!(*recording, RecordingState::Recorded { .. }) {

@@ -68,6 +68,13 @@ impl BufferType {
         unsafe { CStr::from_ptr(sys::ggml_backend_buft_name(self.raw)) }.to_string_lossy().into_owned()
     }
 
+    /// Whether the host reads it at its address.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn is_host(&self) -> bool {
+        // SAFETY: the buffer type is static.
+        unsafe { sys::ggml_backend_buft_is_host(self.raw) }
+    }
+
     /// Whether this is the memory of [`BufferType::cpu_repacked`].
     pub(crate) fn is_repacked(&self) -> bool {
         // SAFETY: static string.

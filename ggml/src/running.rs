@@ -49,10 +49,16 @@ fn address(memory: &BufferType) -> usize {
     memory.raw().addr()
 }
 
+/// Whether graphs may be running that use memory of this type. That of the host is used by none.
+#[cfg(feature = "cuda")]
+fn may_use(memory: &BufferType) -> bool {
+    COUNT.load(Ordering::Acquire) > 0 && !memory.is_host()
+}
+
 /// Whether graphs that use this memory may be running.
 pub(crate) fn uses(memory: &BufferType) -> bool {
     #[cfg(feature = "cuda")]
-    if COUNT.load(Ordering::Acquire) > 0 {
+    if may_use(memory) {
         return streams().iter().any(|running| running.memory == address(memory));
     }
     let _ = memory;
@@ -65,7 +71,7 @@ pub(crate) fn uses(memory: &BufferType) -> bool {
 /// Where the GPU failed.
 pub(crate) fn wait_for(memory: &BufferType) -> Result<(), Error> {
     #[cfg(feature = "cuda")]
-    if COUNT.load(Ordering::Acquire) > 0 {
+    if may_use(memory) {
         return wait_where(|running| running.memory == address(memory));
     }
     let _ = memory;
@@ -81,7 +87,7 @@ pub(crate) fn wait_for(memory: &BufferType) -> Result<(), Error> {
 pub(crate) unsafe fn write(memory: &BufferType, to: *mut c_void, bytes: &[u8]) -> Result<bool, Error> {
     /// CUDA copies so many bytes without waiting for what was started before.
     const MAX_BYTES: usize = 64 << 10;
-    if COUNT.load(Ordering::Acquire) == 0 || bytes.len() > MAX_BYTES {
+    if !may_use(memory) || bytes.len() > MAX_BYTES {
         return Ok(false);
     }
     let mut streams = streams();
@@ -96,16 +102,15 @@ pub(crate) unsafe fn write(memory: &BufferType, to: *mut c_void, bytes: &[u8]) -
     Ok(true)
 }
 
-/// Starts a graph that uses this memory by `launch`, which waits for nothing, and waits for the one that was started before
-/// it. So at most one is behind the one that the GPU computes. After an error none is running.
+/// Starts a graph that uses this memory by `launch`, and waits for the one that was started before it. So at most one is
+/// behind the one that the GPU computes. After an error none is running.
 #[cfg(feature = "cuda")]
 pub(crate) fn start(
     memory: &BufferType,
     stream: Stream,
     launch: impl FnOnce() -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let started = launch().and_then(|()| stream.mark());
-    let result = note(memory, stream, started).and_then(|before| match before {
+    let result = note(memory, stream, launch()).and_then(|before| match before {
         // What was written before that graph is kept until now.
         Some((mark, _written)) => mark.wait(),
         None => Ok(()),
@@ -116,13 +121,13 @@ pub(crate) fn start(
     }
 }
 
-/// Notes that a graph, up to this mark, is on a stream. Returns the mark of the graph before it, if nobody has waited for
-/// it, with what was written before that graph.
+/// Notes that a graph is on a stream, and marks its end. Returns the mark of the graph before it, if nobody has waited for it,
+/// with what was written before that graph. Writes keep the lock too: what is written later lies behind the mark.
 #[cfg(feature = "cuda")]
 fn note(
     memory: &BufferType,
     stream: Stream,
-    started: Result<Mark, Error>,
+    launched: Result<(), Error>,
 ) -> Result<Option<(Mark, Written)>, Error> {
     let mut streams = streams();
     let found = streams.iter().position(|running| running.stream == stream);
@@ -133,7 +138,7 @@ fn note(
         streams.len() - 1
     });
     let RunningStream { last, written: [now, before], .. } = &mut streams[place];
-    let last = last.replace(started?);
+    let last = last.replace(launched.and_then(|()| stream.mark())?);
     let written = std::mem::replace(before, std::mem::take(now));
     Ok(last.map(|last| (last, written)))
 }
@@ -144,13 +149,14 @@ pub(crate) fn wait_for_stream(stream: Stream) -> Result<(), Error> {
     wait_where(|running| running.stream == stream)
 }
 
-/// Waits for what was written to this memory on other streams than the one on which a graph is to be started.
+/// Waits for the graphs that use this memory on other streams than the one on which a graph is to be started: they, or what
+/// was written behind them, may be what it reads.
 #[cfg(feature = "cuda")]
-pub(crate) fn wait_for_writes(memory: &BufferType, stream: Stream) -> Result<(), Error> {
-    let has_written = |running: &RunningStream| running.written.iter().any(|written| !written.is_empty());
-    wait_where(|running| {
-        running.memory == address(memory) && running.stream != stream && has_written(running)
-    })
+pub(crate) fn wait_for_others(memory: &BufferType, stream: Stream) -> Result<(), Error> {
+    match may_use(memory) {
+        true => wait_where(|running| running.memory == address(memory) && running.stream != stream),
+        false => Ok(()),
+    }
 }
 
 /// Waits for the graphs of some streams. A failure of the GPU ends the process where something is to be done before
@@ -160,7 +166,8 @@ fn wait_where(is_waited_for: impl Fn(&RunningStream) -> bool) -> Result<(), Erro
     // The lock is kept: nothing may be recorded on a stream that somebody waits for.
     let mut streams = streams();
     let waited = streams.iter().filter(|running| is_waited_for(running));
-    let results: Vec<Result<(), Error>> = waited.map(|running| running.stream.wait()).collect();
+    let wait = |running: &RunningStream| running.stream.use_gpu().and_then(|()| running.stream.wait());
+    let results: Vec<Result<(), Error>> = waited.map(wait).collect();
     streams.retain(|running| !is_waited_for(running));
     COUNT.store(streams.len(), Ordering::Release);
     drop(streams);

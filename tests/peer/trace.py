@@ -15,7 +15,7 @@ COPIES = {"1": "copy to the GPU", "2": "copy to the host", "8": "copy within the
 
 
 def read(path):
-    """The GPU's work as (start, length, name), in order; times in ns."""
+    """The GPU's work as (start, length, name), in order; times in ns. Calls of the host are left out."""
     names, work = {}, []
     for line in open(path):
         kind, *fields = line.split(" ", 2) if line[0] == "N" else line.split()
@@ -34,6 +34,8 @@ def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     work = read(sys.argv[1])
+    if not work:
+        sys.exit(f"{sys.argv[1]}: nothing was computed on a GPU")
     last = float(sys.argv[2]) * 1e6 if len(sys.argv) > 2 else float("inf")
     before_end = float(sys.argv[3]) * 1e6 if len(sys.argv) > 3 else 0
     end = work[-1][0] + work[-1][1] - before_end

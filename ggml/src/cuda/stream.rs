@@ -28,7 +28,10 @@ pub(crate) unsafe fn multiprocessors(backend: sys::ggml_backend_t) -> usize {
 
 /// The stream on which a backend computes. Belongs to the backend and must not outlive it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stream(NonNull<c_void>);
+pub(crate) struct Stream {
+    raw: NonNull<c_void>,
+    backend: sys::ggml_backend_t,
+}
 
 // SAFETY: a handle: CUDA's functions take it from any thread.
 unsafe impl Send for Stream {}
@@ -38,12 +41,18 @@ impl Stream {
     /// `backend` is a live CUDA backend of ggml, and lives for as long as the stream is used.
     pub(crate) unsafe fn of(backend: sys::ggml_backend_t) -> Option<Stream> {
         // SAFETY: the caller's promise.
-        NonNull::new(unsafe { sys::longhand_cuda_stream(backend) }).map(Stream)
+        NonNull::new(unsafe { sys::longhand_cuda_stream(backend) }).map(|raw| Stream { raw, backend })
     }
 
     /// CUDA's handle.
     pub(crate) fn raw(self) -> *mut c_void {
-        self.0.as_ptr()
+        self.raw.as_ptr()
+    }
+
+    /// Makes its GPU the current one of this thread. Without that, CUDA would begin to use the first one too.
+    pub(crate) fn use_gpu(self) -> Result<(), Error> {
+        // SAFETY: a live backend, as promised when the stream was made.
+        unsafe { use_gpu(self.backend) }
     }
 
     /// Waits for everything that was started on the stream.
@@ -57,12 +66,14 @@ impl Stream {
     /// # Safety
     /// `to` is memory of the stream's GPU with room for the bytes. They stay until the copy is done, and so does the memory.
     pub(crate) unsafe fn write(self, to: *mut c_void, bytes: &[u8]) -> Result<(), Error> {
+        self.use_gpu()?;
         // SAFETY: as in `wait`; the rest is the caller's promise.
         check(unsafe { sys::longhand_cuda_write(self.raw(), to, bytes.as_ptr().cast(), bytes.len()) })
     }
 
-    /// A mark behind everything that was started on the stream, whose GPU is the current one of this thread.
+    /// A mark behind everything that was started on the stream.
     pub(crate) fn mark(self) -> Result<Mark, Error> {
+        self.use_gpu()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: `raw` is written.
         check(unsafe { sys::longhand_cuda_mark_create(&mut raw) })?;

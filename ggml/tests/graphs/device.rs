@@ -215,13 +215,18 @@ fn graphs_that_are_started_are_computed_in_order() {
     let graph = allocator.prepare(ctx.graph(&[&doubled]).expect("a graph")).expect("memory");
     backend.start(&graph, None).expect("started");
     drop((graph, ctx, doubled, allocator, memory, total, last));
+    // An interrupt leaves the graph that was started before.
     let interrupt = InterruptFlag::new();
     interrupt.set();
     let ctx = Context::new(4);
-    let y = ctx.scale(&ctx.input("x", Type::F32, [4]), 2.0).output();
+    let x = ctx.input("x", Type::F32, [4]);
+    let y = ctx.scale(&x, 2.0).output();
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
     let graph = allocator.prepare(ctx.graph(&[&y]).expect("a graph")).expect("memory");
+    x.write(0, &[3f32; 4]).expect("written");
+    backend.start(&graph, None).expect("started");
     assert!(matches!(backend.start(&graph, Some(&interrupt)), Err(Error::Interrupted)));
+    assert_eq!(y.to_vec::<f32>().expect("read"), [6.0; 4]);
 }
 
 /// Two backends of one GPU take turns: each has its own stream, and what is written for a graph goes behind the graphs that
@@ -233,13 +238,18 @@ fn backends_of_one_device_take_turns() {
         Ok("cuda") => Backend::cuda(0, None).expect("a GPU"),
         _ => device(None),
     });
-    let memory = Context::new(2);
-    let totals = [(); 2].map(|()| memory.tensor(Type::F32, [LENGTH]));
+    let memory = Context::new(3);
+    let [first, second, seen] = [(); 3].map(|()| memory.tensor(Type::F32, [LENGTH]));
+    let totals = [first, second];
     memory.allocate(&backends[0].buffer_type()).expect("memory");
     totals.iter().for_each(|total| total.clear().expect("cleared"));
     let mut allocators = backends.each_ref().map(|backend| GraphAllocator::new(&backend.buffer_type()));
     // Turns of one, the other and both.
     let turns = [0, 1, 0, 0, 1, 1, 1, 0, 1, 0];
+    let expected = |backend: usize, last: u16| -> f32 {
+        let terms = (1u16..=last).zip(turns).filter(|(_, turn)| *turn == backend);
+        terms.map(|(number, _)| 2.0 * f32::from(number)).sum()
+    };
     for (number, turn) in (1u16..).zip(turns) {
         let ctx = Context::new(8);
         let x = ctx.input("x", Type::F32, [LENGTH]);
@@ -247,10 +257,18 @@ fn backends_of_one_device_take_turns() {
         let graph = allocators[turn].prepare(ctx.graph(&[&sum]).expect("a graph")).expect("memory");
         x.write(0, &[f32::from(number); LENGTH]).expect("written");
         backends[turn].start(&graph, None).expect("started");
+        // The other one reads what this one has not computed yet.
+        let ctx = Context::new(8);
+        let other = 1 - turn;
+        let copied = ctx.copy(&totals[turn], &seen);
+        let graph = allocators[other].prepare(ctx.graph(&[&copied]).expect("a graph")).expect("memory");
+        backends[other].start(&graph, None).expect("started");
+        // Some turns wait for the result, others do not.
+        if number % 3 == 0 {
+            assert_eq!(seen.to_vec::<f32>().expect("read"), [expected(turn, number); LENGTH]);
+        }
     }
     for (backend, total) in totals.iter().enumerate() {
-        let terms = (1u16..).zip(turns).filter(|(_, turn)| *turn == backend);
-        let expected: f32 = terms.map(|(number, _)| 2.0 * f32::from(number)).sum();
-        assert_eq!(total.to_vec::<f32>().expect("read"), [expected; LENGTH]);
+        assert_eq!(total.to_vec::<f32>().expect("read"), [expected(backend, u16::MAX); LENGTH]);
     }
 }

@@ -133,7 +133,9 @@ fn answers_do_not_depend_on_the_placement_of_layers() {
         if *policy == "full" {
             assert_eq!(answer.trim(), "The pass key is 9078648.", "{layers} layers");
         }
-        let (.., on_host) = answers.iter().find(|(name, ..)| name == policy).expect("one without a device");
+        let (.., text, on_host) =
+            answers.iter().find(|(name, ..)| name == policy).expect("one without a device");
+        assert!(!is_host() || answer == text, "{policy}, {layers} layers: {answer}, not {text}");
         let difference = max_difference(logits, on_host);
         assert!(difference < 0.15 * device_factor(), "{policy}, {layers} layers: {difference}");
     }

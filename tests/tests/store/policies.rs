@@ -288,7 +288,7 @@ fn any_number_of_sessions_read_a_text_together() {
         assert_eq!(all_positions(together), all_positions(&alone), "{policy}");
         let (together, alone) = (together.logits(), alone.logits());
         // A GPU divides the work of many lanes in other ways.
-        let is_close = is_gpu() && max_difference(together, alone) < device_tolerance();
+        let is_close = is_gpu() && max_difference(together, alone) < 5e-3;
         assert!(is_close || together == alone, "{policy}");
     }
 }

@@ -128,6 +128,11 @@ impl Turn<'_> {
         result
     }
 
+    /// Whether others wait for their turn.
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.turns.lock().waiting.is_empty()
+    }
+
     /// Ends a piece of a reading. Those go first that have used less. Returns when it may go on, or the flag is set.
     pub(super) fn piece_done(&mut self, stop: &InterruptFlag) {
         if !self.is_held {

@@ -267,6 +267,10 @@ fn read_until(
     let mut reading = session.read(&request.text.tokens[..end])?;
     while let Some(now) = reading.step()? {
         progress(now);
+        if turn.is_wanted() {
+            // Its time is the reading's, not that of who computes next.
+            reading.wait()?;
+        }
         turn.piece_done(&request.stop);
     }
     Ok(())

@@ -117,6 +117,7 @@ impl Report<'_> {
     /// llama-bench's names of the backends that compute.
     fn backend(&self) -> String {
         let mut names: Vec<&str> = self.engine.devices().iter().map(DeviceKind::backend).collect();
+        names.sort_unstable();
         names.dedup();
         if names.is_empty() { "CPU".to_owned() } else { names.join(",") }
     }

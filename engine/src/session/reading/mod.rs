@@ -119,6 +119,16 @@ impl TextReading<'_> {
         Ok(Some(progress))
     }
 
+    /// Waits for the last piece, which a GPU may still compute when [`TextReading::step`] returns: before others compute, and
+    /// where its time is measured.
+    ///
+    /// # Errors
+    /// Where the GPU failed.
+    pub fn wait(&self) -> Result<(), EngineError> {
+        let backends = &self.session.engine.backends;
+        backends.placement().places().try_for_each(|place| backends.wait(place))
+    }
+
     /// The session as it is between two pieces.
     pub fn session(&self) -> &Session {
         self.session
