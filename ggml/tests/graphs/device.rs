@@ -246,8 +246,8 @@ fn backends_of_one_device_take_turns() {
     let mut allocators = backends.each_ref().map(|backend| GraphAllocator::new(&backend.buffer_type()));
     // Turns of one, the other and both.
     let turns = [0, 1, 0, 0, 1, 1, 1, 0, 1, 0];
-    let expected = |backend: usize, last: u16| -> f32 {
-        let terms = (1u16..=last).zip(turns).filter(|(_, turn)| *turn == backend);
+    let expected = |backend: usize| -> f32 {
+        let terms = (1u16..).zip(turns).filter(|(_, turn)| *turn == backend);
         terms.map(|(number, _)| 2.0 * f32::from(number)).sum()
     };
     for (number, turn) in (1u16..).zip(turns) {
@@ -257,18 +257,21 @@ fn backends_of_one_device_take_turns() {
         let graph = allocators[turn].prepare(ctx.graph(&[&sum]).expect("a graph")).expect("memory");
         x.write(0, &[f32::from(number); LENGTH]).expect("written");
         backends[turn].start(&graph, None).expect("started");
-        // The other one reads what this one has not computed yet.
-        let ctx = Context::new(8);
-        let other = 1 - turn;
-        let copied = ctx.copy(&totals[turn], &seen);
-        let graph = allocators[other].prepare(ctx.graph(&[&copied]).expect("a graph")).expect("memory");
-        backends[other].start(&graph, None).expect("started");
-        // Some turns wait for the result, others do not.
-        if number % 3 == 0 {
-            assert_eq!(seen.to_vec::<f32>().expect("read"), [expected(turn, number); LENGTH]);
-        }
     }
     for (backend, total) in totals.iter().enumerate() {
-        assert_eq!(total.to_vec::<f32>().expect("read"), [expected(backend, u16::MAX); LENGTH]);
+        assert_eq!(total.to_vec::<f32>().expect("read"), [expected(backend); LENGTH]);
+    }
+    // One reads what the other has not computed yet, while both are busy.
+    let mut start = |backend: usize, ctx: &Context, result: &Tensor| {
+        let graph = allocators[backend].prepare(ctx.graph(&[result]).expect("a graph")).expect("memory");
+        backends[backend].start(&graph, None).expect("started");
+    };
+    for (turn, other) in [(0, 1), (1, 0)] {
+        let contexts = [(); 3].map(|()| Context::new(4));
+        let [busy, doubling, copying] = &contexts;
+        start(other, busy, &busy.scale(&seen, 2.0));
+        start(turn, doubling, &doubling.copy(&doubling.scale(&totals[turn], 2.0), &totals[turn]));
+        start(other, copying, &copying.copy(&totals[turn], &seen));
+        assert_eq!(seen.to_vec::<f32>().expect("read"), [2.0 * expected(turn); LENGTH]);
     }
 }
