@@ -17,7 +17,10 @@ use ggml_sys as sys;
 use crate::budget::Budget;
 use crate::context::GraphParts;
 #[cfg(feature = "cuda")]
-use crate::cuda::stream::{Stream, multiprocessors};
+use crate::cuda::{
+    self,
+    stream::{Stream, multiprocessors},
+};
 use crate::graph::GraphNodes;
 #[cfg(feature = "cuda")]
 use crate::recording::RecordingState;
@@ -107,11 +110,8 @@ struct Pool {
 
 impl Drop for Backend {
     fn drop(&mut self) {
-        #[cfg(feature = "cuda")]
-        if let Some(Device::Cuda(stream)) = &self.device {
-            // A GPU that failed computes nothing any more.
-            let _ = running::wait_for_stream(*stream);
-        }
+        // A GPU that failed computes nothing any more.
+        let _ = self.wait();
         #[cfg(feature = "rpc")]
         if let Some(Device::Rpc(_)) = &self.device {
             // SAFETY: a live backend. Its server is sent what is queued for it.
@@ -456,18 +456,14 @@ impl Backend {
                 #[cfg(feature = "cuda")]
                 Some(Device::Cuda(stream)) => {
                     stream.use_gpu()?;
-                    running::wait_for_others(&self.buffer_type(), *stream)?;
-                    let mut recording = graph.recording.state();
                     let launch = |watch: Option<&Watch>| self.launch(nodes, parts, stream.raw(), watch);
-                    if until == Until::Started && !matches!(*recording, RecordingState::Recorded { .. }) {
-                        return running::start(&self.buffer_type(), *stream, || launch(watch));
+                    if until == Until::Started {
+                        return cuda::running::start(&self.buffer_type(), *stream, || launch(watch));
                     }
-                    if matches!(*recording, RecordingState::Once) {
-                        // Nobody may wait for the stream while it records.
-                        running::wait_for_stream(*stream)?;
-                    }
+                    // Nobody may wait for the stream while it records.
+                    self.wait()?;
+                    let mut recording = graph.recording.state();
                     let started = self.start_or_record(*stream, &mut recording, watch, launch);
-                    running::wait_for_stream(*stream)?;
                     stream.wait()?;
                     started
                 }

@@ -269,13 +269,12 @@ pub(crate) struct GraphNodes {
 /// Memory for the intermediates of one graph at a time.
 pub struct GraphAllocator {
     memory: Arc<Memory>,
-    buffer_type: BufferType,
 }
 
 /// What an allocator shares with its graphs.
 pub(crate) struct Memory {
     raw: NonNull<sys::ggml_gallocr>,
-    ty: BufferType,
+    buffer_type: BufferType,
     state: RwLock<MemoryState>,
 }
 
@@ -303,7 +302,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // A GPU that failed computes nothing any more.
-        let _ = running::wait_for(&self.ty);
+        let _ = running::wait_for(&self.buffer_type);
         // SAFETY: owned, freed once; ready graphs hold this Arc.
         unsafe { sys::ggml_gallocr_free(self.raw.as_ptr()) };
     }
@@ -332,8 +331,8 @@ impl GraphAllocator {
         // SAFETY: static buffer type.
         let raw = unsafe { sys::ggml_gallocr_new(buffer_type.raw()) };
         let raw = NonNull::new(raw).expect("ggml aborts when a few bytes cannot be had");
-        let memory = Memory { raw, ty: buffer_type.clone(), state: RwLock::default() };
-        GraphAllocator { memory: Arc::new(memory), buffer_type: buffer_type.clone() }
+        let memory = Memory { raw, buffer_type: buffer_type.clone(), state: RwLock::default() };
+        GraphAllocator { memory: Arc::new(memory) }
     }
 
     /// Bytes that `graph` needs for its intermediates; allocates nothing.
@@ -347,7 +346,7 @@ impl GraphAllocator {
         let mut bytes = 0usize;
         // SAFETY: a fresh allocator with one buffer type writes one size; the graph is live and is only read.
         unsafe {
-            let raw = sys::ggml_gallocr_new(self.buffer_type.raw());
+            let raw = sys::ggml_gallocr_new(self.memory.buffer_type.raw());
             sys::ggml_gallocr_reserve_n_size(
                 raw,
                 graph.raw.as_ptr(),
@@ -370,21 +369,21 @@ impl GraphAllocator {
         if let Some(target) = written.find(Tensor::is_read_only) {
             return Err(Error::ReadOnly(target.locked_name()));
         }
-        if self.buffer_type.is_repacked() {
+        if self.memory.buffer_type.is_repacked() {
             return Err(Error::Repacked { tensor: "a compute buffer".into(), access: "placed in" });
         }
         let mut memory = self.memory.state.write().unwrap_or_else(PoisonError::into_inner);
         memory.generation += 1;
-        let is_used = running::uses(&self.buffer_type);
-        if is_used || self.buffer_type.is_bounded() {
+        let buffer_type = &self.memory.buffer_type;
+        if buffer_type.is_bounded() || running::uses(buffer_type) {
             let needed = self.measure_locked(&graph);
             if needed > self.held_bytes() {
                 // ggml frees the old memory.
-                running::wait_for(&self.buffer_type)?;
-                let mut charge = memory.charge.take().or_else(|| self.buffer_type.empty_charge());
-                let resized = charge.as_mut().map_or(Ok(()), |charge| {
-                    charge.resize(needed, "compute buffers", || self.buffer_type.name())
-                });
+                running::wait_for(buffer_type)?;
+                let mut charge = memory.charge.take().or_else(|| buffer_type.empty_charge());
+                let resized = charge
+                    .as_mut()
+                    .map_or(Ok(()), |charge| charge.resize(needed, "compute buffers", || buffer_type.name()));
                 memory.charge = charge;
                 resized?;
             }
@@ -397,11 +396,11 @@ impl GraphAllocator {
         if !allocated {
             // ggml has freed the old memory.
             memory.charge = None;
-            self.buffer_type.check_lost()?;
+            self.memory.buffer_type.check_lost()?;
             return Err(Error::OutOfMemory {
                 what: "compute buffers".into(),
                 bytes: self.measure_locked(&graph),
-                device: self.buffer_type.name(),
+                device: self.memory.buffer_type.name(),
             });
         }
         let memory_types = graph.find_memory_types();

@@ -296,20 +296,17 @@ impl Tensor {
     /// # Safety
     /// The tensor has memory, which is locked, and the bytes lie inside it.
     unsafe fn set_bytes(&self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
-        let memory = self.memory_type();
-        #[cfg(feature = "cuda")]
-        if let Some(memory) = &memory {
-            // SAFETY: the tensor's address, and the caller's promise. Whatever frees memory waits.
-            let is_written = unsafe {
-                let address = (*self.raw.as_ptr()).data.cast::<u8>().wrapping_add(offset);
-                running::write(memory, address.cast(), bytes)
-            }?;
-            if is_written {
-                return Ok(());
-            }
+        let Some(memory) = self.memory_type() else { return Err(Error::NotAllocated(self.locked_name())) };
+        // SAFETY: the tensor's address, and the caller's promise. Whatever frees memory waits.
+        let is_written = unsafe {
+            let address = (*self.raw.as_ptr()).data.cast::<u8>().wrapping_add(offset);
+            running::write(&memory, address.cast(), bytes)
+        }?;
+        if is_written {
+            return Ok(());
         }
-        self.wait()?;
-        let at_once = memory.map_or(usize::MAX, |memory| memory.max_write());
+        running::wait_for(&memory)?;
+        let at_once = memory.max_write();
         for (number, piece) in bytes.chunks(at_once).enumerate() {
             let offset = offset + number * at_once;
             // SAFETY: the caller's promise.

@@ -34,6 +34,9 @@ struct Stage {
     output: Tensor,
 }
 
+/// How a stage is computed: [`Backends::compute`] or [`Backends::start`].
+type RunStage = fn(&Backends, Place, &ReadyGraph, Option<&InterruptFlag>) -> Result<(), EngineError>;
+
 impl Pass {
     /// A pass through graphs that the model's `Forward` built.
     pub(crate) fn new(pass: BuiltPass, workspace: &mut Workspace) -> Result<Pass, EngineError> {
@@ -72,9 +75,7 @@ impl Pass {
         texts: &[NextTokens],
         interrupt: Option<&InterruptFlag>,
     ) -> Result<(), EngineError> {
-        let Some(last) = self.compute_all_but_last(backends, texts, interrupt)? else { return Ok(()) };
-        backends.compute(last.place, &last.graph, interrupt)?;
-        self.check_probes()
+        self.run(backends, texts, interrupt, Backends::compute)
     }
 
     /// As [`Pass::compute`], but a GPU may compute the last stage when this returns ([`Backends::start`]). Whoever reads its
@@ -85,28 +86,25 @@ impl Pass {
         texts: &[NextTokens],
         interrupt: Option<&InterruptFlag>,
     ) -> Result<(), EngineError> {
-        let Some(last) = self.compute_all_but_last(backends, texts, interrupt)? else { return Ok(()) };
-        backends.start(last.place, &last.graph, interrupt)?;
-        self.check_probes()
+        self.run(backends, texts, interrupt, Backends::start)
     }
 
-    /// Computes all stages but the last one, which is returned and has its input.
-    fn compute_all_but_last(
+    /// Computes all stages, the last one by `run_last`. Each but the first gets what the one before it gives.
+    fn run(
         &self,
         backends: &Backends,
         texts: &[NextTokens],
         interrupt: Option<&InterruptFlag>,
-    ) -> Result<Option<&Stage>, EngineError> {
+        run_last: RunStage,
+    ) -> Result<(), EngineError> {
         self.inputs.iter().try_for_each(|inputs| inputs.fill(texts))?;
         for (stage, next) in self.stages.iter().zip(self.stages.iter().skip(1)) {
             backends.compute(stage.place, &stage.graph, interrupt)?;
             next.input.copy_from(0, &stage.output, 0, stage.output.bytes())?;
         }
-        Ok(self.stages.last())
-    }
-
-    /// An error if embeddings were not finite.
-    fn check_probes(&self) -> Result<(), EngineError> {
+        if let Some(last) = self.stages.last() {
+            run_last(backends, last.place, &last.graph, interrupt)?;
+        }
         self.probes.iter().try_for_each(|probe| finite::check(&probe.to_vec()?))
     }
 

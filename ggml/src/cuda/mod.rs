@@ -1,6 +1,8 @@
-//! CUDA beside ggml's API: the list of GPUs, whether cuBLAS can be opened, error texts, and [`stream`]s. The
+//! CUDA beside ggml's API: the list of GPUs, whether cuBLAS can be opened, error texts, [`stream`]s, and
+//! what is [`running`] on them. The
 //! C side is `ggml/sys/cuda`.
 
+pub(crate) mod running;
 pub(crate) mod stream;
 
 use std::ffi::{CStr, c_char, c_int};

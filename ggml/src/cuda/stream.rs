@@ -1,4 +1,4 @@
-//! The stream of a CUDA backend, marks in its work, and launches recorded on it as CUDA graphs.
+//! The stream of a CUDA backend, events in its work, and launches recorded on it as CUDA graphs.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -7,15 +7,6 @@ use ggml_sys as sys;
 
 use super::check;
 use crate::Error;
-
-/// Makes a backend's GPU the current one of this thread, for launches on its stream.
-///
-/// # Safety
-/// `backend` is a live CUDA backend of ggml.
-pub(crate) unsafe fn use_gpu(backend: sys::ggml_backend_t) -> Result<(), Error> {
-    // SAFETY: the caller's promise.
-    check(unsafe { sys::longhand_cuda_use(backend) })
-}
 
 /// Multiprocessors of a backend's GPU.
 ///
@@ -52,7 +43,7 @@ impl Stream {
     /// Makes its GPU the current one of this thread. Without that, CUDA would begin to use the first one too.
     pub(crate) fn use_gpu(self) -> Result<(), Error> {
         // SAFETY: a live backend, as promised when the stream was made.
-        unsafe { use_gpu(self.backend) }
+        check(unsafe { sys::longhand_cuda_use(self.backend) })
     }
 
     /// Waits for everything that was started on the stream.
@@ -71,16 +62,17 @@ impl Stream {
         check(unsafe { sys::longhand_cuda_write(self.raw(), to, bytes.as_ptr().cast(), bytes.len()) })
     }
 
-    /// A mark behind everything that was started on the stream.
-    pub(crate) fn mark(self) -> Result<Mark, Error> {
+    /// An event behind everything that was started on the stream.
+    pub(crate) fn event(self) -> Result<Event, Error> {
         self.use_gpu()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: `raw` is written.
-        check(unsafe { sys::longhand_cuda_mark_create(&mut raw) })?;
-        let mark = NonNull::new(raw).map(Mark).ok_or_else(|| Error::Device("a mark that is null".into()))?;
-        // SAFETY: a live mark and a live stream, of the same GPU.
-        check(unsafe { sys::longhand_cuda_mark_set(mark.0.as_ptr(), self.raw()) })?;
-        Ok(mark)
+        check(unsafe { sys::longhand_cuda_event_create(&mut raw) })?;
+        let event =
+            NonNull::new(raw).map(Event).ok_or_else(|| Error::Device("an event that is null".into()))?;
+        // SAFETY: a live event and a live stream, of the same GPU.
+        check(unsafe { sys::longhand_cuda_event_record(event.0.as_ptr(), self.raw()) })?;
+        Ok(event)
     }
 
     /// Records what `work` launches on the stream; nothing is computed. `work` must not wait for the stream.
@@ -98,24 +90,24 @@ impl Stream {
     }
 }
 
-/// A place in the work on a stream (CUDA's event).
-pub(crate) struct Mark(NonNull<c_void>);
+/// A place in the work on a stream.
+pub(crate) struct Event(NonNull<c_void>);
 
 // SAFETY: CUDA waits for an event, and frees it, from any thread.
-unsafe impl Send for Mark {}
+unsafe impl Send for Event {}
 
-impl Mark {
+impl Event {
     /// Waits for the work before it.
     pub(crate) fn wait(&self) -> Result<(), Error> {
-        // SAFETY: a live mark that was set.
-        check(unsafe { sys::longhand_cuda_mark_wait(self.0.as_ptr()) })
+        // SAFETY: a live event that was recorded.
+        check(unsafe { sys::longhand_cuda_event_wait(self.0.as_ptr()) })
     }
 }
 
-impl Drop for Mark {
+impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: owned and freed once.
-        unsafe { sys::longhand_cuda_mark_free(self.0.as_ptr()) };
+        unsafe { sys::longhand_cuda_event_free(self.0.as_ptr()) };
     }
 }
 

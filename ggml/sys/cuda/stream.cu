@@ -74,26 +74,26 @@ extern "C" int longhand_cuda_write(void * stream, void * to, const void * from, 
     return settle(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, static_cast<cudaStream_t>(stream)));
 }
 
-// Makes a mark of the current GPU, to be freed by longhand_cuda_mark_free; null on an error.
-extern "C" int longhand_cuda_mark_create(void ** mark) {
+// Makes an event of the current GPU, to be freed by longhand_cuda_event_free; null on an error.
+extern "C" int longhand_cuda_event_create(void ** event) {
     cudaEvent_t       made  = nullptr;
     const cudaError_t error = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
-    *mark                   = error == cudaSuccess ? made : nullptr;
+    *event                   = error == cudaSuccess ? made : nullptr;
     return settle(error);
 }
 
-// Puts the mark behind the work that is on `stream` now.
-extern "C" int longhand_cuda_mark_set(void * mark, void * stream) {
-    return settle(cudaEventRecord(static_cast<cudaEvent_t>(mark), static_cast<cudaStream_t>(stream)));
+// Puts the event behind the work that is on `stream` now.
+extern "C" int longhand_cuda_event_record(void * event, void * stream) {
+    return settle(cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)));
 }
 
-// Waits for the work before the mark.
-extern "C" int longhand_cuda_mark_wait(void * mark) {
-    return settle(cudaEventSynchronize(static_cast<cudaEvent_t>(mark)));
+// Waits for the work before the event.
+extern "C" int longhand_cuda_event_wait(void * event) {
+    return settle(cudaEventSynchronize(static_cast<cudaEvent_t>(event)));
 }
 
-extern "C" int longhand_cuda_mark_free(void * mark) {
-    return settle(cudaEventDestroy(static_cast<cudaEvent_t>(mark)));
+extern "C" int longhand_cuda_event_free(void * event) {
+    return settle(cudaEventDestroy(static_cast<cudaEvent_t>(event)));
 }
 
 // CUDA's text for an error.

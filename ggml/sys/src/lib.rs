@@ -115,10 +115,10 @@ mod cuda {
             from: *const c_void,
             bytes: usize,
         ) -> c_int;
-        pub fn longhand_cuda_mark_create(mark: *mut *mut c_void) -> c_int;
-        pub fn longhand_cuda_mark_set(mark: *mut c_void, stream: *mut c_void) -> c_int;
-        pub fn longhand_cuda_mark_wait(mark: *mut c_void) -> c_int;
-        pub fn longhand_cuda_mark_free(mark: *mut c_void) -> c_int;
+        pub fn longhand_cuda_event_create(event: *mut *mut c_void) -> c_int;
+        pub fn longhand_cuda_event_record(event: *mut c_void, stream: *mut c_void) -> c_int;
+        pub fn longhand_cuda_event_wait(event: *mut c_void) -> c_int;
+        pub fn longhand_cuda_event_free(event: *mut c_void) -> c_int;
         pub fn longhand_cuda_error_text(error: c_int) -> *const c_char;
     }
 }
