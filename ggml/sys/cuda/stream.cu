@@ -78,7 +78,7 @@ extern "C" int longhand_cuda_write(void * stream, void * to, const void * from, 
 extern "C" int longhand_cuda_event_create(void ** event) {
     cudaEvent_t       made  = nullptr;
     const cudaError_t error = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
-    *event                   = error == cudaSuccess ? made : nullptr;
+    *event                  = error == cudaSuccess ? made : nullptr;
     return settle(error);
 }
 
