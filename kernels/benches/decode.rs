@@ -164,6 +164,7 @@ fn measure(
                     window: None,
                     softcap: None,
                     sink_logits: None,
+                    groups: None,
                 };
                 let all = partials_at as *mut f32;
                 // SAFETY: each thread has its own part of the buffer until the barrier, and only reads after

@@ -79,6 +79,7 @@ fn measure(
         window: None,
         softcap: None,
         sink_logits: None,
+        groups: None,
     };
     let pairs: usize = (0..n_q).map(|t| call.visible(rows, t)).sum();
     let operations = (pairs * call.n_heads() * 4 * d) as f64;

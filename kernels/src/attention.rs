@@ -116,6 +116,21 @@ pub struct Attention<'a> {
     pub softcap: Option<f32>,
     /// `[n_heads]`: a logit without a row, which every query of the head adds to its softmax (gpt-oss).
     pub sink_logits: Option<&'a [f32]>,
+    /// What stands for old rows in sparse [`prefill`](crate::prefill), which alone looks at it. Not for layers with ALiBi or
+    /// a sliding window.
+    pub groups: Option<Groups<'a>>,
+}
+
+/// The means of groups of [`GROUP`](crate::prefill::GROUP) neighbouring rows, from row 0 on.
+#[derive(Clone, Copy, Debug)]
+pub struct Groups<'a> {
+    /// `[2 * head_dim, count, n_kv_heads]`: the mean key of each group, and behind it the mean value. Of groups that are not
+    /// whole in a head's lane it means nothing.
+    pub means: &'a [f32],
+    /// Groups of each KV head.
+    pub count: usize,
+    /// The rows of a group are read where it has at least this share of any query's softmax. With 0 all are.
+    pub share: f32,
 }
 
 impl<'a> Attention<'a> {
@@ -208,6 +223,12 @@ impl<'a> Attention<'a> {
         ] {
             if have != need {
                 return Err(ShapeError::Numbers { what, have, need });
+            }
+        }
+        if let Some(Groups { means, count, .. }) = self.groups {
+            let need = [2, head_dim, count].into_iter().try_fold(n_kv_heads, usize::checked_mul);
+            if need.is_none_or(|need| need > means.len()) || self.alibi.is_some() || self.window.is_some() {
+                return Err(ShapeError::Groups { have: means.len(), need });
             }
         }
         if self.softcap.is_some_and(|cap| cap.is_nan() || cap <= 0.0) {
@@ -391,6 +412,13 @@ pub enum ShapeError {
         /// The number needed.
         need: usize,
     },
+    /// Groups of a layer with ALiBi or a window, or too few means of them.
+    Groups {
+        /// Floats of the means.
+        have: usize,
+        /// Floats needed, unless they overflow.
+        need: Option<usize>,
+    },
     /// The soft cap of logits is not a positive number.
     Softcap,
     /// A buffer of the caller is too short.
@@ -446,6 +474,13 @@ impl fmt::Display for ShapeError {
                 write!(f, "lane {lane} has {weights} log-weights for {heads} heads")
             }
             ShapeError::Numbers { what, have, need } => write!(f, "there are {have} {what}, not {need}"),
+            ShapeError::Groups { have, need } => {
+                let need = need.map_or("more than any memory".into(), |need| need.to_string());
+                write!(
+                    f,
+                    "the means of groups have {have} floats and need {need}; with ALiBi or a window there are none"
+                )
+            }
             ShapeError::Softcap => write!(f, "the soft cap of logits is not a positive number"),
             ShapeError::Buffer { what, have, need } => {
                 write!(f, "the {what} buffer has {have} floats and needs {need}")

@@ -44,7 +44,7 @@ pub mod reference;
 pub mod rows;
 mod simd;
 
-pub use attention::{Alibi, Attention, LaneView, Queries, RowTensor, ShapeError, Window};
+pub use attention::{Alibi, Attention, Groups, LaneView, Queries, RowTensor, ShapeError, Window};
 pub use form::{Form, Kernels, Operation};
 pub use quant::RowType;
 pub use simd::Isa;

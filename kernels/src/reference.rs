@@ -107,6 +107,7 @@ mod tests {
             window: None,
             softcap: None,
             sink_logits: None,
+            groups: None,
         };
         let got = attend(&call).unwrap();
         assert!((got.out[0] - (0.5 * 1.0 + 0.25 * 2.0 + 0.25 * 4.0)).abs() < 1e-6);
@@ -141,6 +142,7 @@ mod tests {
             window: None,
             softcap: None,
             sink_logits: None,
+            groups: None,
         };
         let got = attend(&call).unwrap();
         let total = 0.25 + 0.03125 + 1.0;
@@ -177,6 +179,7 @@ mod tests {
                 window,
                 softcap,
                 sink_logits,
+                groups: None,
             })
             .expect("shapes fit"),
         )

@@ -8,19 +8,21 @@ use std::sync::Arc;
 
 use ggml::{Context, CustomTask, DeviceTask, Tensor, Type};
 
-use super::checks::{Check, check_distances, check_inputs, check_lanes, check_queries, ensure};
+use super::checks::{Check, check_distances, check_inputs, check_lanes, check_queries, ensure, is};
 use super::operands::{
-    FloatsAt, HeadsAt, LaneAt, LaneColumnAt, Node, NumbersAt, Operands, TensorAt, address_or_null,
+    CpuNode, FloatsAt, HeadsAt, LaneAt, LaneColumnAt, Node, NumbersAt, Operands, TensorAt, address_or_null,
     device_lanes,
 };
-use super::progress::Progress;
+use super::progress::{Progress, Share};
 use super::{
     Appended, AttentionShape, GraphLane, LaneHeads, LaneInputs, MAX_LANES, QueryHeads, row_positions,
     rows_after,
 };
 use crate::device::{self, INVALID_VALUE, MAX_DECODE_QUERIES, TILE_QUERIES};
 use crate::form::Operation;
-use crate::{Alibi, Attention, LaneView, Queries, RowTensor, ShapeError, Window, decode, portable, prefill};
+use crate::{
+    Alibi, Attention, Groups, LaneView, Queries, RowTensor, ShapeError, Window, decode, portable, prefill,
+};
 
 /// From this number of queries per KV head on the CPU uses the tiled kernel, which is faster then.
 const MIN_PREFILL_QUERIES: usize = 16;
@@ -51,6 +53,18 @@ pub struct Attend<'a> {
     pub lanes: &'a [GraphLane],
     /// Their state.
     pub inputs: &'a LaneInputs,
+    /// How many queries read old rows, in layers without ALiBi and windows. Only own kernels of the CPU do
+    /// ([`Form::has_groups`](crate::Form::has_groups)).
+    pub groups: Option<RowGroups<'a>>,
+}
+
+/// Old rows in groups: sparse [`prefill`].
+#[derive(Clone, Copy)]
+pub struct RowGroups<'a> {
+    /// `[2 * head_dim, groups, n_kv_heads]` f32, for the means of so many groups of each KV head. They are computed anew.
+    pub means: &'a Tensor,
+    /// The share of a query's softmax from which a group is read row by row.
+    pub share: f32,
 }
 
 impl Operation for Attend<'_> {
@@ -81,7 +95,7 @@ impl Operation for Attend<'_> {
 
 /// The nodes of own kernels.
 fn attend(ctx: &Context, operands: Attend, split: Split) -> Tensor {
-    let Attend { shape, queries: heads, appended, lanes, inputs } = operands;
+    let Attend { shape, queries: heads, appended, lanes, inputs, groups } = operands;
     let n_q = heads.q.dim(2);
     let call = |previous| Call::new(shape, heads, previous, appended.rows, lanes, inputs);
     let (operands, of_call) = call(appended.node);
@@ -90,7 +104,9 @@ fn attend(ctx: &Context, operands: Attend, split: Split) -> Tensor {
     // of backend.
     let (threads, max_splits, partials) = match split {
         Split::Threads(threads) if is_tiled(shape, n_q, threads) => {
-            return attend_many(ctx, of_call, &operands);
+            let Some(groups) = groups else { return attend_many(ctx, of_call, &operands) };
+            let are_known = mean_groups(ctx, (of_call, operands), groups);
+            return attend_to_groups(ctx, call(&are_known), groups);
         }
         Split::Threads(threads) => {
             let len = decode::partials_len(shape.head_dim, shape.n_kv_heads, shape.group, n_q);
@@ -113,12 +129,22 @@ fn attend(ctx: &Context, operands: Attend, split: Split) -> Tensor {
 }
 
 /// What own kernels ask besides.
-fn check_split(Attend { queries, lanes, .. }: &Attend, split: Split) -> Check {
+fn check_split(Attend { shape, queries, lanes, groups, .. }: &Attend, split: Split) -> Check {
     // A node has ten operands.
-    let fits = queries.sink_logits.is_none() || lanes.len() < MAX_LANES;
-    ensure(fits, || {
-        format!("{} lanes with sink logits, at most {} are possible", lanes.len(), MAX_LANES - 1)
+    let beside = usize::from(queries.sink_logits.is_some()) + usize::from(groups.is_some());
+    ensure(lanes.len() + beside <= MAX_LANES, || {
+        format!(
+            "{} lanes with sink logits or means of groups, at most {} are possible",
+            lanes.len(),
+            MAX_LANES - beside
+        )
     })?;
+    if let Some(RowGroups { means, .. }) = groups {
+        is("means of groups", means, Type::F32, [2 * shape.head_dim, means.dim(1), shape.n_kv_heads, 1])?;
+        ensure(lanes.iter().all(|lane| lane.window.is_none()) && shape.max_alibi_bias.is_none(), || {
+            "groups of rows in a layer with a window or ALiBi".into()
+        })?;
+    }
     let (Split::Threads(parts) | Split::Blocks(parts)) = split;
     ensure((1..=MAX_SPLIT).contains(&parts), || format!("{split:?} is not a split into 1 to {MAX_SPLIT}"))
 }
@@ -129,6 +155,88 @@ fn attend_many(ctx: &Context, call: Call, operands: &Operands) -> Tensor {
     operands.node(ctx, Type::F32, out, AttendMany { call, progress: Progress::default() })
 }
 
+/// Computes the means of groups of rows. The result has no data.
+fn mean_groups<'a>(
+    ctx: &Context,
+    (call, mut operands): (Call, Operands<'a>),
+    groups: RowGroups<'a>,
+) -> Tensor {
+    let means = operands.write(groups.means);
+    operands.cpu_node(ctx, Type::F32, [1], MeanGroups { call, means, progress: Progress::default() })
+}
+
+/// [`attend`] for many queries with means. The node before is [`mean_groups`].
+fn attend_to_groups<'a>(
+    ctx: &Context,
+    (mut operands, call): (Operands<'a>, Call),
+    RowGroups { means, share }: RowGroups<'a>,
+) -> Tensor {
+    let out = [call.shape.head_dim * call.shape.n_heads(), call.n_q];
+    let means = operands.read(means);
+    operands.cpu_node(
+        ctx,
+        Type::F32,
+        out,
+        AttendToGroups { call, means, share, progress: Progress::default() },
+    )
+}
+
+/// The node of [`mean_groups`].
+struct MeanGroups {
+    call: Call,
+    /// `[2 * head_dim, groups, n_kv_heads]`
+    means: TensorAt,
+    progress: Progress,
+}
+
+impl CpuNode for MeanGroups {
+    fn on_cpu(&self, task: &CustomTask) {
+        let share = self.progress.share(task.threads);
+        self.call.on_cpu(task, |attention| {
+            let means = self.means.of(task);
+            // SAFETY: the means are f32 of this shape (`check_split`), written by this node's threads only, which share
+            // `next`.
+            unsafe { prefill::mean_groups(attention, share.next(), means.shape[1], means.data.cast()) }
+        });
+    }
+}
+
+/// The node of [`attend_to_groups`].
+struct AttendToGroups {
+    call: Call,
+    /// `[2 * head_dim, groups, n_kv_heads]`
+    means: TensorAt,
+    share: f32,
+    progress: Progress,
+}
+
+impl CpuNode for AttendToGroups {
+    fn on_cpu(&self, task: &CustomTask) {
+        let share = self.progress.share(task.threads);
+        self.call.on_cpu(task, |attention| {
+            let means = self.means.of(task);
+            let [floats, count, heads, _] = means.shape;
+            // SAFETY: contiguous f32 (`check_split`), complete since the node before.
+            let means = unsafe { from_raw_parts(means.data.cast::<f32>(), floats * count * heads) };
+            let groups = Some(Groups { means, count, share: self.share });
+            prefill_tiles(&Attention { groups, ..*attention }, &share, task)
+        });
+    }
+}
+
+/// Computes tiles of an attention call, as many as this thread gets.
+fn prefill_tiles(attention: &Attention, share: &Share, task: &CustomTask) -> Result<(), ShapeError> {
+    thread_local! {
+        static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    }
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.resize(prefill::scratch_len(attention.head_dim), 0.0);
+        let out = task.result().data.cast::<f32>();
+        // SAFETY: the result is [head_dim * heads, n_q] f32, written by this node's threads only, which share `next`.
+        unsafe { prefill::prefill(attention, share.next(), scratch, out, null_mut()) }
+    })
+}
+
 /// The node of [`attend_many`].
 struct AttendMany {
     call: Call,
@@ -137,19 +245,8 @@ struct AttendMany {
 
 impl Node for AttendMany {
     fn on_cpu(&self, task: &CustomTask) {
-        thread_local! {
-            static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-        }
         let share = self.progress.share(task.threads);
-        self.call.on_cpu(task, |attention| {
-            SCRATCH.with_borrow_mut(|scratch| {
-                scratch.resize(prefill::scratch_len(attention.head_dim), 0.0);
-                let out = task.result().data.cast::<f32>();
-                // SAFETY: the result is [head_dim * heads, n_q] f32, written by this node's threads only,
-                // which share `next`.
-                unsafe { prefill::prefill(attention, share.next(), scratch, out, null_mut()) }
-            })
-        });
+        self.call.on_cpu(task, |attention| prefill_tiles(attention, &share, task));
     }
 
     fn on_device(&self, task: &DeviceTask) -> Result<(), i32> {
@@ -385,6 +482,7 @@ impl Call {
             window: self.window.map(|tokens| Window { tokens, positions }),
             softcap: self.shape.softcap,
             sink_logits: self.sink_logits.map(|sink_logits| sink_logits.read(task)),
+            groups: None,
         });
         if let Err(error) = result {
             task.fail(format!("attend: {error}"));

@@ -24,7 +24,7 @@ mod scores;
 use std::sync::Arc;
 
 pub use append::Append;
-pub use attend::{Attend, Split, max_partials_tokens};
+pub use attend::{Attend, RowGroups, Split, max_partials_tokens};
 pub use evict::{EvictRows, Eviction, RowSelection, SelectRows};
 use ggml::{Tensor, Type};
 pub use product::{multiplies, multiplies_few, multiplies_many, multiply, multiply_by};

@@ -17,7 +17,7 @@ const MAX_FLASH_HEAD_DIM: usize = 256;
 
 /// The nodes of [`Attend`].
 pub(crate) fn attend(ctx: &Context, operands: Attend) -> Tensor {
-    let Attend { shape, queries: heads, appended, lanes, inputs } = operands;
+    let Attend { shape, queries: heads, appended, lanes, inputs, .. } = operands;
     let slopes = shape.alibi_slopes();
     let mut results = Vec::new();
     for (number, lane) in lanes.iter().enumerate() {

@@ -313,6 +313,7 @@ impl Data {
                 .map(|tokens| Window { tokens, positions: (!case.is_ordered).then_some(&positions[..]) }),
             softcap: case.softcap,
             sink_logits: case.has_sink_logits.then_some(&self.sink_logits[..]),
+            groups: None,
         })
     }
 }

@@ -6,3 +6,4 @@ mod decode;
 mod prefill;
 mod product;
 mod scores;
+mod sparse;

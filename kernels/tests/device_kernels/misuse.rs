@@ -88,6 +88,7 @@ impl NodeParts {
             appended: Appended { node: &self.stored, rows: TOKENS },
             lanes: from_ref(&self.lane),
             inputs: &self.inputs,
+            groups: None,
         };
         Form::Own(split).nodes(&self.ctx, attend)
     }

@@ -21,10 +21,14 @@
 //! This is the first version, and nothing else was tried. With 6 rows by 4 vectors the multipliers idle only for
 //! the exponentials (about 10 % with head_dim 64). Loads and stores of the sums cost once per block.
 
+mod sparse;
+
 use std::f32::consts::{LN_2, LOG2_E};
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+pub use self::sparse::{FIRST_ROWS, GROUP, RECENT_ROWS, groups_of, mean_groups};
 use crate::attention::{Attention, LaneView, ShapeError};
 use crate::decode::padded;
 use crate::exp::{SoftCap, exp2};
@@ -87,7 +91,9 @@ pub unsafe fn prefill_on(
         return Err(ShapeError::Buffer { what: "scratch", have: scratch.len(), need });
     }
     let isa = if isa.present() { isa } else { Isa::best() };
-    let tiles = (call.group * call.n_q).div_ceil(TILE);
+    // Fewer queries choose fewer groups.
+    let len = if call.groups.is_some() { PANEL } else { TILE };
+    let tiles = (call.group * call.n_q).div_ceil(len);
     loop {
         let item = next.fetch_add(1, Ordering::Relaxed);
         if item >= tiles * call.n_kv_heads {
@@ -100,7 +106,7 @@ pub unsafe fn prefill_on(
                 let output = Output { out, lse };
                 // SAFETY: the shared counter gives each tile to one thread, and tiles are disjoint in the
                 // output.
-                unsafe { Tile { isa, call, lane, head, first: tile * TILE }.run(scratch, output) };
+                unsafe { Tile { isa, call, lane, head, first: tile * len, len }.run(scratch, output) };
                 break;
             }
             head -= lane.kv_heads.len();
@@ -122,6 +128,8 @@ struct Tile<'a> {
     lane: &'a LaneView<'a>,
     head: usize,
     first: usize,
+    /// Queries of a whole tile: [`PANEL`] or [`TILE`].
+    len: usize,
 }
 
 /// The parts of a tile's scratch memory. `d` is the padded head_dim.
@@ -204,47 +212,59 @@ impl Tile<'_> {
         self.call.first_seen(self.lane.rows, self.query(i).1)
     }
 
+    /// The first row that is read. A row 0 that is not used may hold any bytes.
+    fn first_row(&self) -> usize {
+        let unused = usize::from(self.lane.log_weight(self.head) == f32::NEG_INFINITY);
+        unused.max(self.sees_from(0))
+    }
+
     /// # Safety
     /// The tile's part of the output may be written, and no other thread writes it.
     unsafe fn run(&self, scratch: &mut [f32], output: Output) {
-        let Tile { call, lane, .. } = *self;
-        let queries = TILE.min(call.group * call.n_q - self.first);
+        let call = self.call;
+        let queries = self.len.min(call.group * call.n_q - self.first);
         let mut scratch = Scratch::new(scratch, padded(call.head_dim));
         self.load_queries(queries, &mut scratch);
-        let alibi = self.find_distances(queries, &mut scratch);
-        let window = self.find_windows(queries, &mut scratch);
-        // A row 0 that is not used may hold any bytes: it is not read.
-        let unused = usize::from(lane.log_weight(self.head) == f32::NEG_INFINITY);
-        let (first, end) = (unused.max(self.sees_from(0)), self.sees(queries - 1));
+        match &call.groups {
+            Some(groups) => self.attend_to_groups(queries, groups, &mut scratch),
+            None => self.attend_to_rows(self.first_row()..self.sees(queries - 1), queries, &mut scratch),
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.write(queries, &scratch, output) }
+    }
+
+    /// Attends to neighbouring rows.
+    fn attend_to_rows(&self, rows: Range<usize>, queries: usize, scratch: &mut Scratch) {
+        let lane = self.lane;
+        let alibi = self.find_distances(queries, scratch);
+        let window = self.find_windows(queries, scratch);
         let (all_see_from, all_see) = (self.sees_from(queries - 1), self.sees(0));
-        for start in (first..end).step_by(BLOCK) {
-            let n = BLOCK.min(end - start);
+        for start in rows.clone().step_by(BLOCK) {
+            let n = BLOCK.min(rows.end - start);
             self.convert(&lane.k, start, n, scratch.k);
             self.convert(&lane.v, start, n, scratch.v);
             for first in (0..queries).step_by(PANEL) {
                 let panel = Panel { first, columns: PANEL.min(queries - first), start, n };
-                self.compute_logits(&panel, &mut scratch);
+                self.multiply_keys(&panel, (scratch.k.as_ptr(), scratch.d), scratch);
                 if let Some(alibi) = &alibi {
-                    self.add_biases(&panel, alibi, &mut scratch);
+                    self.add_biases(&panel, alibi, scratch);
                 }
                 if let Some(window) = &window {
-                    self.hide_before_windows(&panel, window, &mut scratch);
+                    self.hide_before_windows(&panel, window, scratch);
                 }
                 if start < all_see_from {
-                    self.hide_older_rows(&panel, &mut scratch);
+                    self.hide_older_rows(&panel, scratch);
                 }
                 if start == 0 {
                     let weight = lane.log_weight(self.head) * LOG2_E;
                     scratch.logits[..PANEL].iter_mut().for_each(|x| *x += weight);
                 }
                 if start + n > all_see {
-                    self.hide_later_rows(&panel, &mut scratch);
+                    self.hide_later_rows(&panel, scratch);
                 }
-                self.add_values(&panel, &mut scratch);
+                self.add_values(&panel, (scratch.v.as_ptr(), scratch.d), scratch);
             }
         }
-        // SAFETY: the caller's promise.
-        unsafe { self.write(queries, &scratch, output) }
     }
 
     /// Scales the queries, and begins their sums and states.
@@ -291,15 +311,16 @@ impl Tile<'_> {
         Some(RelativePositions { positions, origin })
     }
 
-    /// logits `[PANEL, n]` = K `[n, head_dim]` · Qᵀ `[head_dim, PANEL]`, with the soft cap.
+    /// logits `[PANEL, n]` = K `[n, head_dim]` · Qᵀ `[head_dim, PANEL]`, with the soft cap. There are n keys at this address,
+    /// so many floats apart.
     #[inline(always)]
-    fn compute_logits(&self, panel: &Panel, scratch: &mut Scratch) {
+    fn multiply_keys(&self, panel: &Panel, (keys, distance): (*const f32, usize), scratch: &mut Scratch) {
         let (isa, d) = (self.isa, scratch.d);
-        // SAFETY: isa is present; the shapes are those of the scratch parts.
+        // SAFETY: isa is present; the shapes are those of the scratch parts; the callers have so many keys there.
         unsafe {
             isa.enter(Product {
-                a: scratch.k.as_ptr(),
-                a_row: d,
+                a: keys,
+                a_row: distance,
                 a_step: 1,
                 b: scratch.q[panel.first * d..][..PANEL * d].as_ptr(),
                 c: scratch.logits.as_mut_ptr(),
@@ -358,19 +379,20 @@ impl Tile<'_> {
         }
     }
 
-    /// sums `[PANEL, head_dim]` = factor * sums + Vᵀ `[head_dim, n]` · softmax of the logits `[n, PANEL]`.
+    /// sums `[PANEL, head_dim]` = factor * sums + Vᵀ `[head_dim, n]` · softmax of the logits `[n, PANEL]`. There are n values
+    /// at this address, so many floats apart.
     #[inline(always)]
-    fn add_values(&self, panel: &Panel, scratch: &mut Scratch) {
+    fn add_values(&self, panel: &Panel, (values, distance): (*const f32, usize), scratch: &mut Scratch) {
         let (isa, d, Panel { n, columns, .. }) = (self.isa, scratch.d, *panel);
         let state = &mut scratch.state[3 * panel.first..][..3 * PANEL];
         let logits = scratch.logits.as_mut_ptr();
-        // SAFETY: isa is present; the shapes are those of the scratch parts.
+        // SAFETY: isa is present; the shapes are those of the scratch parts; the callers have so many values there.
         unsafe {
             isa.enter(Softmax { logits, state: state.as_mut_ptr(), n, columns });
             isa.enter(Product {
-                a: scratch.v.as_ptr(),
+                a: values,
                 a_row: 1,
-                a_step: d,
+                a_step: distance,
                 b: logits,
                 c: scratch.sums[panel.first * d..][..PANEL * d].as_mut_ptr(),
                 factor: state[2 * PANEL..].as_ptr(),
