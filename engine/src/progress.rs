@@ -124,6 +124,14 @@ pub enum Notice {
     },
     /// While a text is read layer by layer, its residual stream is in the host's memory: the GPU has no room for it.
     ResidualOnHost,
+    /// Some layers read all rows of a text although it is to be read by sparse prefill: they are on a device, or have a window,
+    /// ALiBi or a recurrent state.
+    LayersWithoutGroups {
+        /// Such layers.
+        exact: usize,
+        /// Layers of the model.
+        layers: usize,
+    },
     /// Experts were to stay on the CPU, which has no effect: no GPU is used, or the model has no experts.
     HostExpertsUnused {
         /// Whether the model has experts.

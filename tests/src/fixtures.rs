@@ -77,7 +77,7 @@ pub fn plan_options(engine: &Engine, prompt: usize, chunk: usize) -> PlanOptions
         repack: true,
         prompt,
         chunk,
-        exact: true,
+        prefill: longhand::Prefill::Exact,
         record_attention: false,
         draft: 0,
         sessions: 1,

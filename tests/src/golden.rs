@@ -290,7 +290,7 @@ impl Runner {
         ctx.allocate(&self.backend().buffer_type())?;
         complete.tensors().try_for_each(Tensor::clear)?;
         let recorders = vec![store.prefill_recorder(layer, &complete)];
-        let layer_rows = LayerRows { lanes: vec![complete.clone()], recorders, states: None };
+        let layer_rows = LayerRows { lanes: vec![complete.clone()], recorders, states: None, means: None };
         self.write(&layer_rows, rows, layer, 0..n, 0, &LaneValues::uniform(layer + 1, 0), workspace)?;
         if let Some(accumulated) = complete.accumulated.as_ref().filter(|_| !repeated.is_empty()) {
             accumulated.clear()?;
@@ -298,7 +298,8 @@ impl Runner {
         for (tokens, part) in repeated {
             let recorders = vec![store.reconstruction_recorder(layer, &complete)];
             let layer_rows =
-                LayerRows { lanes: vec![complete.clone()], recorders, states: None }.scored(part);
+                LayerRows { lanes: vec![complete.clone()], recorders, states: None, means: None }
+                    .scored(part);
             self.write(&layer_rows, rows, layer, tokens, n, &LaneValues::uniform(layer + 1, n), workspace)?;
         }
         store.fill_layer(layer, &complete, n, &self.backends, workspace)?;
@@ -338,6 +339,7 @@ impl Runner {
             appended: Appended { node: &stored, rows: n },
             lanes: &to.lanes,
             inputs: &state,
+            groups: None,
         };
         if known > 0 {
             for recorder in &to.recorders {
@@ -378,6 +380,7 @@ impl Runner {
             appended: Appended { node: &nothing, rows: 0 },
             lanes: &lanes,
             inputs: &state,
+            groups: None,
         };
         // The last node of portable attention is none that computes.
         let out: Tensor = ctx.cont(&form.nodes(&ctx, attend)).output();

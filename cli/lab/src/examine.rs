@@ -153,7 +153,9 @@ pub fn groups<T>(
         let needed = bytes_beside_weights(engine, &options, prompt)?;
         let fits = |(free, group): &&mut (usize, Vec<(T, SessionOptions)>)| {
             let is_alike = |first: &SessionOptions| {
-                first.types == options.types && [first.prefill, options.prefill] == [Prefill::Exact; 2]
+                first.types == options.types
+                    && first.prefill == options.prefill
+                    && first.prefill.is_by_layer()
             };
             needed <= *free && group.first().is_some_and(|(_, first)| is_alike(first))
         };

@@ -63,7 +63,11 @@ fn path() -> Option<PathBuf> {
 /// behind others are read chunk by chunk.
 fn key(session: &Session, before: usize) -> String {
     let (engine, options) = (session.engine(), session.options());
-    let prefill = if options.prefill == Prefill::Exact && before == 0 { "exact" } else { "streaming" };
+    let prefill = match options.prefill {
+        Prefill::Exact if before == 0 => "exact",
+        Prefill::Sparse if before == 0 => "sparse",
+        _ => "streaming",
+    };
     let experts = match engine.placement().split_layers(engine.spec()) {
         0 => String::new(),
         layers => format!(", experts of {layers} on the CPU"),

@@ -87,6 +87,10 @@ fn notice_text(notice: &Notice) -> Option<String> {
              reading takes longer"
                 .to_owned()
         }
+        Notice::LayersWithoutGroups { exact, layers } => format!(
+            "note: {exact} of {layers} layers read all rows in spite of --prefill sparse: on a GPU, and with windows or ALiBi, it \
+             has no effect"
+        ),
         Notice::HostExpertsUnused { has_experts: true } => {
             "note: --n-cpu-moe has no effect: no GPU is used".to_owned()
         }

@@ -17,7 +17,7 @@ use super::{Chat, DocumentCache, Preamble, can_go_back_to, unanswered};
 use crate::model::ChatFormat;
 use crate::session::common_prefix;
 use crate::session::snapshot::unfinished::UnfinishedText;
-use crate::{EngineError, Prefill, Progress, Session};
+use crate::{EngineError, Progress, Session};
 
 /// What is said where a reading is too large to be kept before its end.
 const NO_ROOM: &str = "how far the reading was could not be kept: it is larger than the limit of the cache";
@@ -343,7 +343,7 @@ impl Chat {
     fn held_of(&self, tokens: &[u32]) -> usize {
         let (held, options) = (self.session.tokens(), self.session.options());
         let is_more = held.len() < tokens.len() && !self.has_questions();
-        match is_more && options.prefill == Prefill::Exact && options.policy.reads_twice() {
+        match is_more && options.prefill.is_by_layer() && options.policy.reads_twice() {
             true => 0,
             false => common_prefix(held, tokens),
         }

@@ -14,6 +14,7 @@ use kernels::graph::GraphLane;
 use crate::compute::forward::{Forward, NextTokens, OutputTokens, TextChunk};
 use crate::compute::pass::Pass;
 use crate::compute::reading_work::{NeededOutputs, ReadingWork, Work};
+use crate::compute::row_groups::GroupMeans;
 use crate::compute::scratch::{Chunk, Residual, Scratch, chunks};
 use crate::devices::placement::Place;
 use crate::devices::workspace::Workspace;
@@ -30,8 +31,11 @@ const EMBEDDED_AT_ONCE: usize = 4096;
 /// What a text is computed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// The rows of all layers, and the logits of what follows the text.
-    Logits,
+    /// The rows of all layers, and the logits of what follows the text. If it `is_sparse`, old rows are read in groups.
+    Logits {
+        /// Whether they are.
+        is_sparse: bool,
+    },
     /// The rows of all layers.
     Rows,
     /// All intermediates of all tokens. The last layer gives the logits of the last token of each chunk.
@@ -50,6 +54,8 @@ pub(crate) struct LayeredText {
     residual: Residual,
     /// Complete rows of the layers that have them here, and states.
     pub scratch: Scratch,
+    /// Of the layers that read old rows in groups.
+    means: GroupMeans,
     /// The layer that is read.
     layer: usize,
     /// Chunks that this layer has read.
@@ -78,6 +84,13 @@ impl LayeredText {
         let residual = Residual::new(&forward, &chunks, backends)?;
         let rows = chunks.iter().map(Chunk::end).max().unwrap_or(0);
         let scratch = Scratch::new(engine.spec(), layouts, rows, backends, in_scratch)?;
+        let means = match (purpose, layouts.first()) {
+            (Purpose::Logits { is_sparse: true }, Some(layout)) => {
+                GroupMeans::new(engine.spec(), layout, rows, backends)?
+            }
+            _ => GroupMeans::default(),
+        };
+        let work = ReadingWork::new(engine.spec()).with_groups(|layer| means.of_layer(layer).is_some());
         Ok(LayeredText {
             tokens: tokens.to_vec(),
             text_chunks: chunks.iter().filter(|chunk| chunk.scored.is_none()).count(),
@@ -85,10 +98,11 @@ impl LayeredText {
             purpose,
             residual,
             scratch,
+            means,
             layer: 0,
             chunks_read: 0,
             embedded: 0,
-            work: ReadingWork::new(engine.spec()),
+            work,
             forward,
             engine: engine.clone(),
         })
@@ -150,7 +164,7 @@ impl LayeredText {
     pub fn work(&self) -> (Work, Work) {
         let outputs = match self.purpose {
             Purpose::Intermediates => NeededOutputs::All,
-            Purpose::Logits | Purpose::Rows => NeededOutputs::ByLayer,
+            Purpose::Logits { .. } | Purpose::Rows => NeededOutputs::ByLayer,
         };
         let of_layer = |layer: usize, chunks: &[Chunk]| -> Work {
             chunks.iter().map(|chunk| self.work.of_layer(layer, outputs, chunk.at, chunk.tokens.len())).sum()
@@ -318,8 +332,11 @@ impl LayeredText {
             // The chunks that read the text a second time all begin with the state at its end.
             let before = self.chunks_read.min(self.text_chunks);
             let states = self.scratch.state_rows(self.place(), spec, layer, before);
-            let rows = states.as_ref().unwrap_or(rows);
-            let graphs = self.forward.layer_graphs(layer, self.load_chunk(chunk)?, rows, needed);
+            let rows = LayerRows {
+                means: self.means.of_layer(layer).cloned(),
+                ..states.unwrap_or_else(|| rows.clone())
+            };
+            let graphs = self.forward.layer_graphs(layer, self.load_chunk(chunk)?, &rows, needed);
             let pass = Pass::new(graphs, workspace)?;
             let tokens = &self.tokens[chunk.tokens.clone()];
             let lanes = self.lane_values(chunk);
@@ -384,9 +401,9 @@ impl LayeredText {
         match self.purpose {
             _ if !is_last && !spec.shares_kv(self.layer + 1) => OutputTokens::All,
             Purpose::Rows => OutputTokens::None,
-            Purpose::Logits if !is_end => OutputTokens::None,
-            Purpose::Logits | Purpose::Intermediates if is_last => OutputTokens::Last,
-            Purpose::Logits | Purpose::Intermediates => OutputTokens::All,
+            Purpose::Logits { .. } if !is_end => OutputTokens::None,
+            Purpose::Logits { .. } | Purpose::Intermediates if is_last => OutputTokens::Last,
+            Purpose::Logits { .. } | Purpose::Intermediates => OutputTokens::All,
         }
     }
 }

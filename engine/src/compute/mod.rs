@@ -9,5 +9,6 @@ pub(crate) mod layered_text;
 pub(crate) mod pace;
 pub(crate) mod pass;
 pub(crate) mod reading_work;
+pub(crate) mod row_groups;
 pub mod scratch;
 pub(crate) mod weights;

@@ -91,6 +91,8 @@ struct LayerWork {
     window: usize,
     /// Whether the layer has keys and values of its own.
     has_rows: bool,
+    /// Whether it reads old rows in groups where a text is read layer by layer.
+    has_groups: bool,
 }
 
 impl LayerWork {
@@ -118,6 +120,7 @@ impl ReadingWork {
                 row: if is_recurrent { 0.0 } else { attention },
                 window: spec.window(layer).unwrap_or(usize::MAX),
                 has_rows: !spec.shares_kv(layer),
+                has_groups: false,
             }
         });
         let mut layers: Vec<LayerWork> = layers.collect();
@@ -141,9 +144,25 @@ impl ReadingWork {
         ReadingWork { layers, last_rows }
     }
 
+    /// The same where these layers read old rows in groups.
+    pub(crate) fn with_groups(mut self, has_groups: impl Fn(usize) -> bool) -> ReadingWork {
+        self.layers.iter_mut().enumerate().for_each(|(layer, work)| work.has_groups = has_groups(layer));
+        self
+    }
+
+    /// The rows that a token of a layer reads where a text is read layer by layer, and `seen` are there. How many groups are
+    /// read row by row is not known: it is a tenth to a twentieth of the rows of long texts.
+    fn rows_of_text(&self, layer: usize, seen: f64) -> f64 {
+        const RECENT: f64 = 512.0;
+        match self.layers[layer].has_groups {
+            true => seen.min(RECENT) + (seen - RECENT).max(0.0) / 8.0,
+            false => seen,
+        }
+    }
+
     /// The work of a layer with `tokens` tokens behind `at` others, where all rows are there.
     pub(crate) fn of_layer(&self, layer: usize, outputs: NeededOutputs, at: usize, tokens: usize) -> Work {
-        self.of_layer_with(layer, outputs, (at + tokens / 2) as f64, tokens)
+        self.of_layer_with(layer, outputs, self.rows_of_text(layer, (at + tokens / 2) as f64), tokens)
     }
 
     /// The same where a token sees so many rows on average, if the layer has no window.
@@ -161,13 +180,16 @@ impl ReadingWork {
 
     /// The work of reading `tokens` tokens behind `before` others, layer by layer or against what a store of this layout
     /// keeps.
-    pub(crate) fn of_text(&self, layout: &Layout, is_exact: bool, before: usize, tokens: usize) -> Work {
+    pub(crate) fn of_text(&self, layout: &Layout, is_by_layer: bool, before: usize, tokens: usize) -> Work {
         /// Tokens over which the number of rows hardly changes.
         const STEP: usize = 512;
-        let outputs = if is_exact { NeededOutputs::ByLayer } else { NeededOutputs::ByChunk };
+        let outputs = if is_by_layer { NeededOutputs::ByLayer } else { NeededOutputs::ByChunk };
         let of_layer = |layer: usize, at: usize, tokens: usize| {
             let seen = at + tokens / 2;
-            let rows = if is_exact { seen as f64 } else { kept_rows(layout, layer, seen) };
+            let rows = match is_by_layer {
+                true => self.rows_of_text(layer, seen as f64),
+                false => kept_rows(layout, layer, seen),
+            };
             self.of_layer_with(layer, outputs, rows, tokens)
         };
         let of_step = |at: usize| -> Work {
@@ -180,7 +202,7 @@ impl ReadingWork {
             let layers = (0..self.layers.len()).filter(|layer| self.layers[*layer].has_rows);
             layers.map(|layer| self.of_layer_with(layer, outputs, tokens as f64, tokens)).sum()
         };
-        once + if is_exact && layout.reconstructs() { again() } else { Work::default() }
+        once + if is_by_layer && layout.reconstructs() { again() } else { Work::default() }
     }
 }
 

@@ -115,7 +115,7 @@ impl Scratch {
     pub(crate) fn complete_rows(&self, spec: &ModelSpec, layer: usize) -> LayerRows {
         let lane = self.lanes(layer).first();
         let lane = lane.map(|lane| GraphLane { window: spec.window(layer), ..lane.clone() });
-        LayerRows { lanes: lane.into_iter().collect(), recorders: Vec::new(), states: None }
+        LayerRows { lanes: lane.into_iter().collect(), recorders: Vec::new(), states: None, means: None }
     }
 
     /// The attention accumulated so far in a layer, for each store: `[n, kv_heads]`, empty where there is none.

@@ -125,6 +125,8 @@ pub struct LayerRows {
     pub recorders: Vec<AttentionRecorder>,
     /// The states of a recurrent layer before and after the computation. Both may be the same.
     pub states: Option<[StateTensors; 2]>,
+    /// For the means of groups of rows, where old rows are read in groups: `[2 * head_dim, groups, kv_heads]` f32.
+    pub means: Option<Tensor>,
 }
 
 /// What the policies of one store need of a layer's attention.
@@ -163,6 +165,7 @@ impl LayerRows {
             lanes: lanes.map(|(lane, _)| lane.clone()).collect(),
             recorders: vec![AttentionRecorder { queries: queries.cloned(), accumulators }],
             states: state.map(|state| [state.clone(), state.clone()]),
+            means: None,
         }
     }
 
@@ -197,7 +200,8 @@ impl LayerRows {
 
     /// A recurrent layer's states, which the computation reads and writes.
     pub(crate) fn of_states(from: &StateTensors, to: &StateTensors) -> LayerRows {
-        LayerRows { lanes: Vec::new(), recorders: Vec::new(), states: Some([from.clone(), to.clone()]) }
+        let states = Some([from.clone(), to.clone()]);
+        LayerRows { lanes: Vec::new(), recorders: Vec::new(), states, means: None }
     }
 
     /// How many of the last tokens' queries are recorded in a computation of `n` tokens.

@@ -17,8 +17,18 @@ pub enum Prefill {
     /// Layer by layer with full attention; rows are evicted after each layer.
     #[default]
     Exact,
+    /// The same, but old rows are read in groups, row by row only where a query looks there. On the CPU only, in layers
+    /// without windows. Cheaper for long texts, and less exact.
+    Sparse,
     /// Chunk by chunk; bounded heads see only what they keep, from the beginning. Cheaper for long texts.
     Streaming,
+}
+
+impl Prefill {
+    /// Whether each layer reads the whole text before its rows are evicted.
+    pub fn is_by_layer(self) -> bool {
+        self != Prefill::Streaming
+    }
 }
 
 /// What a session is made with.

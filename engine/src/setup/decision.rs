@@ -8,13 +8,14 @@ use super::planner::{ModelOutline, Planner, Precision, count_planning, place};
 use super::profiles::{Found, Profiles, assumed_share, smallest, spread};
 use super::target::GpuLayers;
 use super::{SetupOptions, Target, calibrate};
+use crate::compute::row_groups::has_groups;
 use crate::devices::ledger::{Ledger, Left, Reservation};
 use crate::devices::memory::FreeMemory;
 use crate::error::Shortage;
 use crate::heads::HeadProfile;
-use crate::kv::{KvBudget, PolicyChoice};
+use crate::kv::{KvBudget, PolicyChoice, attention_shape};
 use crate::progress::{Notice, Observer};
-use crate::setup::plan::{Measurements, Placement, Plan};
+use crate::setup::plan::{Measurements, Place, Placement, Plan};
 use crate::{DeviceOptions, EngineError, EngineOptions, Model, Prefill, SessionOptions};
 
 /// Decides about sessions of one model, on the same devices.
@@ -287,6 +288,16 @@ impl Decision {
         if let Some(window) = spec.ignored_sliding_window {
             observer.notice(Notice::IgnoredWindow { window });
         }
+        if self.session.prefill == Prefill::Sparse {
+            let form = |layer| {
+                let kernels = &self.target.kernels(1)[Place::Host];
+                (self.placement.of(layer) == Place::Host).then(|| kernels.form(attention_shape(spec, layer)))
+            };
+            let exact = (0..spec.n_layers).filter(|layer| !has_groups(spec, *layer, form(*layer))).count();
+            if exact > 0 {
+                observer.notice(Notice::LayersWithoutGroups { exact, layers: spec.n_layers });
+            }
+        }
         let devices = &self.target.devices;
         if devices.is_empty() {
             if let Some(limit) = options.gpu_memory.first().copied().filter(|_| !self.fits) {
@@ -317,7 +328,7 @@ impl Decision {
         if split > 0 {
             observer.notice(Notice::ExpertsOnCpu { split, on_gpu });
         }
-        if self.placement.has_host_residual() && self.session.prefill == Prefill::Exact {
+        if self.placement.has_host_residual() && self.session.prefill.is_by_layer() {
             observer.notice(Notice::ResidualOnHost);
         }
     }

@@ -13,7 +13,7 @@ use crate::kv::{KvBudget, Layout, StoreOptions};
 use crate::model::outline::{TensorOutline, tensor_outlines};
 use crate::setup::Target;
 use crate::setup::plan::{Kernels, Measurements, PerPlace, Placement, Plan, PlanOptions};
-use crate::{EngineError, Model, Prefill, SessionOptions};
+use crate::{EngineError, Model, SessionOptions};
 
 /// A model as far as memory is concerned: of a file, or a well-known shape without weights.
 #[derive(Clone, Debug)]
@@ -116,7 +116,7 @@ impl Planner<'_> {
             repack: self.repack,
             prompt,
             chunk: session.chunk,
-            exact: session.prefill == Prefill::Exact,
+            prefill: session.prefill,
             record_attention: session.record_attention,
             draft: session.draft,
             sessions: session.sessions,

@@ -25,6 +25,7 @@ mod rotation;
 mod rpc;
 mod several_devices;
 mod sources;
+mod sparse;
 mod types;
 mod unfinished;
 #[cfg(feature = "vulkan")]

@@ -267,12 +267,7 @@ fn planned_bytes_cover_allocated_ones() {
                 Ok((peak, engine, session))
             };
             let (peak, engine, session) = run(Some(1 << 30)).expect("a gibibyte is enough");
-            let options = PlanOptions {
-                repack: false,
-                exact: prefill == Prefill::Exact,
-                draft: 16,
-                ..plan_options(&engine, 200, 64)
-            };
+            let options = PlanOptions { repack: false, prefill, draft: 16, ..plan_options(&engine, 200, 64) };
             let outline = tensor_outlines(engine.file());
             let plan =
                 Plan::new(engine.spec(), &outline, session.store().layout(), &options).expect("a plan");

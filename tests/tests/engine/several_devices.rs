@@ -190,11 +190,7 @@ fn planned_bytes_cover_allocated_ones() {
                 let mut session = Session::new(&engine, asked)?;
                 session.sync(&random_tokens(&engine, 200, 9), &mut |_| {})?;
                 session.push(1)?;
-                let options = PlanOptions {
-                    repack: false,
-                    exact: prefill == Prefill::Exact,
-                    ..plan_options(&engine, 200, 64)
-                };
+                let options = PlanOptions { repack: false, prefill, ..plan_options(&engine, 200, 64) };
                 let outline = tensor_outlines(engine.file());
                 let plan = Plan::new(engine.spec(), &outline, session.store().layout(), &options)?;
                 assert_eq!(plan.weights, engine.weight_bytes());

@@ -270,3 +270,19 @@ fn damaged_and_forged_files_are_rejected_and_leave_an_empty_session() {
         assert!(state(&larger) == state(&whole));
     }
 }
+
+#[test]
+fn a_text_whose_old_rows_are_read_in_groups_is_read_in_parts() {
+    let engine = embedded_model();
+    let tokens = random_tokens(&engine, 1000, 52);
+    let folder = tempfile::tempdir().expect("a folder");
+    for policy in ["full", "h2o:heavy=40,recent=40", "kvzip:heads=off,capacity=100"] {
+        let policy: PolicyChoice = policy.parse().expect("a policy");
+        let new = || make(&engine, &policy, Prefill::Sparse, 1000);
+        let (parts, count) = read_in_parts(&new, &tokens, 300, &folder.path().join("unfinished"));
+        let mut whole = new();
+        sync(&mut whole, &tokens);
+        assert!(count > 1, "{policy}: read in {count} parts");
+        assert!(state(&parts) == state(&whole), "{policy}");
+    }
+}

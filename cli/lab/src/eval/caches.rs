@@ -44,7 +44,7 @@ pub struct Cache {
     pub budget: Option<Budget>,
     /// Types of keys and values.
     pub types: (Type, Type),
-    /// How a text is read; exact where nothing is evicted, because it changes no answers then.
+    /// How a text is read. Streaming only where rows are evicted, because it changes no answers otherwise.
     pub prefill: Prefill,
     policy: PolicyChoice,
     profile: Option<HeadProfile>,
@@ -158,8 +158,12 @@ pub fn of_args(args: &EvalArgs, policies: &[(String, PolicyChoice)], spec: &Mode
         None => FULL_TYPES.into_iter().filter(|types| can_have(spec, *types)).collect(),
     };
     let full_types = full_types.iter().chain(&args.cache_types);
-    let mut caches: Vec<Cache> =
-        full_types.map(|types| Cache::full(PolicyChoice::default().name(), *types)).collect();
+    let full = |types: &(Type, Type)| Cache::full(PolicyChoice::default().name(), *types);
+    let mut caches: Vec<Cache> = full_types.map(full).collect();
+    // With streaming prefill a full cache is as with exact prefill.
+    if args.prefill.contains(&PrefillArg::Sparse) {
+        caches.extend(args.cache_types.iter().map(|types| Cache { prefill: Prefill::Sparse, ..full(types) }));
+    }
     for types in &args.cache_types {
         for (name, policy) in policies {
             for prefill in &args.prefill {

@@ -7,7 +7,7 @@ use anyhow::Result;
 use ggml::Type;
 use longhand::setup::available_memory;
 use longhand::store::KvUsage;
-use longhand::{ChatFormat, Engine, EngineError, Session, SessionOptions};
+use longhand::{ChatFormat, Engine, EngineError, Prefill, Session, SessionOptions};
 use terminal::failure::Failure;
 use terminal::format;
 use terminal::prefill::PrefillArg;
@@ -102,8 +102,8 @@ impl<'a> Evaluation<'a> {
     fn ask_peer(&self, command: &PeerCommand, exercises: &[Exercise], records: &mut Records) -> Result<()> {
         let spec = self.engine.spec();
         let context = exercises.iter().map(Exercise::context).max().unwrap_or(0);
-        let types: Vec<(Type, Type)> =
-            self.caches.iter().filter(|cache| cache.budget.is_none()).map(|cache| cache.types).collect();
+        let is_full = |cache: &&Cache| cache.budget.is_none() && cache.prefill == Prefill::Exact;
+        let types: Vec<(Type, Type)> = self.caches.iter().filter(is_full).map(|cache| cache.types).collect();
         let all = types.len() * exercises.len();
         let mut bar = ProgressBar::new(&self.lab.console, format!("asking {}", command.name));
         for (number, types) in types.into_iter().enumerate() {

@@ -5,12 +5,13 @@ use ggml::{Context, Tensor};
 use kernels::Form;
 use kernels::graph::{
     AccumulateAttention, AccumulatingLane, Accumulation, Append, Appended, Attend, GraphLane, LaneInputs,
-    QueryHeads, StoreQueries,
+    QueryHeads, RowGroups, StoreQueries,
 };
 use models::arch::QkNorm;
 use models::spec::AttentionTensors;
 
 use super::{Forward, Inputs, LayerCall, TextRows, joined};
+use crate::compute::row_groups::READ_SHARE;
 use crate::kv::AttentionRecorder;
 use crate::kv::policy::CountedQueries;
 
@@ -71,6 +72,7 @@ impl Forward {
                 appended: Appended { node: stored, rows: text.len },
                 lanes: &text.rows.lanes,
                 inputs,
+                groups: None,
             };
             for recorder in &text.rows.recorders {
                 record_attention(ctx, form, of_queries, recorder, &mut effects.nodes);
@@ -80,7 +82,8 @@ impl Forward {
             }
             let attending_q = last_queries(ctx, &q, attending);
             let of_attending = QueryHeads { q: &attending_q, ..of_queries.queries };
-            Some(form.nodes(ctx, Attend { queries: of_attending, ..of_queries }))
+            let groups = text.rows.means.as_ref().map(|means| RowGroups { means, share: READ_SHARE });
+            Some(form.nodes(ctx, Attend { queries: of_attending, groups, ..of_queries }))
         };
         let attended = texts.iter().zip(&states).zip(&stored).filter_map(attend).collect();
         let Some(attended) = joined(ctx, attended) else { return (None, stored[0].clone()) };

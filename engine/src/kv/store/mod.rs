@@ -90,6 +90,7 @@ impl Layer {
             appended: Appended { node: &appended, rows: 1 },
             lanes: &lanes,
             inputs: &inputs,
+            groups: None,
         };
         let mut results = vec![self.form.nodes(&ctx, attend)];
         for lane in self.lanes.iter().filter(|lane| lane.layout.policy.is_some()) {

@@ -98,10 +98,11 @@ pub fn sync_all(
         let alike = Arc::ptr_eq(&session.engine, &engine)
             && session.options.types == types
             && is_long(session) == is_long(first);
-        if !alike || session.options.prefill != Prefill::Exact {
+        if !alike || session.options.prefill != first.options.prefill || !first.options.prefill.is_by_layer()
+        {
             return Err(EngineError::Setting {
                 what: "sessions that read a text together".into(),
-                reason: "they must share the engine, the cache types and the factors of RoPE, and use exact prefill".into(),
+                reason: "they must share the engine, the cache types, the factors of RoPE and the prefill, which is not streaming".into(),
                 hint: Hint::advice("make sessions that differ in their policy only"),
             });
         }
@@ -166,8 +167,9 @@ impl FirstText {
         let is_read_twice = layouts.iter().any(|layout| layout.reconstructs());
         let chunks = first_text_chunks(tokens.len(), chunk, is_read_twice);
         let in_scratch = |layer: usize| !in_store(sessions, layer);
-        let layers =
-            LayeredText::new(engine, forward, tokens, chunks, Purpose::Logits, &layouts, &in_scratch)?;
+        let is_sparse = sessions.first().is_some_and(|first| first.options.prefill == Prefill::Sparse);
+        let purpose = Purpose::Logits { is_sparse };
+        let layers = LayeredText::new(engine, forward, tokens, chunks, purpose, &layouts, &in_scratch)?;
         sessions.iter_mut().for_each(|session| session.compressing = Duration::ZERO);
         Ok(FirstText { layers, logits: Vec::new(), elapsed: Duration::ZERO, pieces: PieceTimes::default() })
     }

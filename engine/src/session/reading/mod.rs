@@ -19,7 +19,7 @@ use crate::compute::forward::OutputTokens;
 use crate::compute::pace::{Pace, PieceTimes};
 use crate::compute::pass::Pass;
 use crate::compute::reading_work::Work;
-use crate::{EngineError, Prefill, Progress, Session, Task};
+use crate::{EngineError, Progress, Session, Task};
 
 /// A text on its way into a session: see [`Session::read`].
 pub struct TextReading<'a> {
@@ -66,8 +66,8 @@ impl Session {
 
     /// The work of reading `tokens` tokens behind `before` others. A text without others before it is a first text.
     pub fn reading_work(&self, before: usize, tokens: usize) -> Work {
-        let is_exact = before == 0 && self.options.prefill == Prefill::Exact;
-        self.work.of_text(self.store.layout(), is_exact, before, tokens)
+        let is_by_layer = before == 0 && self.options.prefill.is_by_layer();
+        self.work.of_text(self.store.layout(), is_by_layer, before, tokens)
     }
 
     /// How fast the last text was read, or is read until now; `None` where none was. How much longer attention takes is
@@ -145,7 +145,7 @@ impl TextReading<'_> {
         if let Some(last) = rest.last().filter(|_| !self.is_begun) {
             not_finite::check_weights(&session.engine, *last, session.options.types, &session.interrupt)?;
         }
-        let is_first = session.tokens.is_empty() && session.options.prefill == Prefill::Exact;
+        let is_first = session.tokens.is_empty() && session.options.prefill.is_by_layer();
         let goes_on = match self.is_begun {
             true => session.first_text().is_some(),
             false => session.is_reading(self.tokens),

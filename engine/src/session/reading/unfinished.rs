@@ -55,7 +55,7 @@ impl Session {
         let spec = self.engine.spec();
         let layer_by_layer = match self.options.prefill {
             Prefill::Streaming => 0,
-            Prefill::Exact => {
+            Prefill::Exact | Prefill::Sparse => {
                 let passes = 1 + usize::from(self.store.layout().reconstructs());
                 4 * spec.n_embd * tokens * passes + self.store.layout().scratch_bytes(tokens)
             }
@@ -102,7 +102,7 @@ impl Session {
                 self.tokens.extend_from_slice(&tokens[..read]);
                 self.last_text = LastText::SomeChunks;
             }
-            (Reached::Layer { layer, chunks }, Prefill::Exact) if !tokens.is_empty() => {
+            (Reached::Layer { layer, chunks }, prefill) if prefill.is_by_layer() && !tokens.is_empty() => {
                 let text = FirstText::read_from(self, tokens, (layer, chunks), elapsed, from)?;
                 self.last_text = LastText::SomeLayers(Box::new(text));
             }

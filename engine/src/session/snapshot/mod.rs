@@ -63,6 +63,9 @@ struct Description {
     type_k: String,
     type_v: String,
     streaming: bool,
+    /// Whether old rows were read in groups.
+    #[serde(default)]
+    sparse: bool,
     chunk: usize,
     /// The head profile, in its own form.
     profile: Option<String>,
@@ -90,6 +93,7 @@ impl Description {
             type_k: options.types.0.name().into(),
             type_v: options.types.1.name().into(),
             streaming: options.prefill == Prefill::Streaming,
+            sparse: options.prefill == Prefill::Sparse,
             chunk: options.chunk,
             profile: options.profile.as_ref().map(HeadProfile::to_json),
             caller: String::new(),
@@ -482,13 +486,13 @@ pub(crate) fn settings(session: &Session) -> String {
 }
 
 fn settings_of(description: &Description, choice: &PolicyChoice) -> String {
-    let Description { model, policy, type_k, type_v, streaming, context, .. } = description;
+    let Description { model, policy, type_k, type_v, streaming, sparse, context, .. } = description;
     // In exact prefill the chunk size has no effect on the rows, unless the text is read twice.
-    let chunk = if *streaming || choice.reads_twice() { description.chunk } else { 0 };
+    let chunk = if *streaming || *sparse || choice.reads_twice() { description.chunk } else { 0 };
     // The context only is room for more, unless heads keep shares of it.
     let context = if choice.uses_shares() { *context } else { 0 };
     let profile = description.profile.as_deref().unwrap_or_default();
-    format!("{model} {policy} {type_k} {type_v} {streaming} {chunk} {context} {profile}")
+    format!("{model} {policy} {type_k} {type_v} {streaming} {sparse} {chunk} {context} {profile}")
 }
 
 /// The error of a file that cannot be read or written.
@@ -547,7 +551,7 @@ fn options(description: &Description) -> Result<SessionOptions, EngineError> {
             .map(tensor_type)
             .ok_or_else(|| SnapshotError::new("its cache type is unknown"))
     };
-    let Description { tokens, context, chunk, cache, unfinished, .. } = *description;
+    let Description { tokens, context, chunk, cache, unfinished, streaming, sparse, .. } = *description;
     if cache && unfinished.is_some() {
         return Err(SnapshotError::new("it states a cache of a text that was not read to its end").into());
     }
@@ -565,7 +569,11 @@ fn options(description: &Description) -> Result<SessionOptions, EngineError> {
         policy: description.policy.parse()?,
         profile: description.profile.as_deref().map(HeadProfile::from_json).transpose()?,
         types: (ty(&description.type_k)?, ty(&description.type_v)?),
-        prefill: if description.streaming { Prefill::Streaming } else { Prefill::Exact },
+        prefill: match (streaming, sparse) {
+            (true, _) => Prefill::Streaming,
+            (false, true) => Prefill::Sparse,
+            (false, false) => Prefill::Exact,
+        },
         chunk: chunk.clamp(1, context.max(1)),
         record_attention: false,
         draft: SessionOptions::DRAFT,

@@ -7,13 +7,14 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ggml::{Buffer, BufferType, Context, Graph, GraphAllocator, Type};
+use ggml::{Buffer, BufferType, Context, Graph, GraphAllocator, Tensor, Type};
 use kernels::graph::{AttentionShape, GraphLane, RowPositions, SeenPart};
 use models::spec::ModelSpec;
 
 use super::{Placement, PlanOptions, WeightBytes};
 use crate::EngineError;
 use crate::compute::forward::{BuiltPass, Forward, OutputTokens, TextChunk};
+use crate::compute::row_groups;
 use crate::compute::weights::Weights;
 use crate::devices::placement::{PerPlace, Place};
 use crate::kv::policy::AccumulatedAttention;
@@ -174,7 +175,12 @@ impl<'a> Graphs<'a> {
     }
 
     /// Bytes of chunks of up to `chunk` tokens through one layer. `scratch`: the rows of the text, where whole lanes are read.
-    fn through_layer(&self, chunk: usize, scratch: Option<ScratchRows>) -> Result<Bytes, EngineError> {
+    fn through_layer(
+        &self,
+        chunk: usize,
+        scratch: Option<ScratchRows>,
+        has_groups: bool,
+    ) -> Result<Bytes, EngineError> {
         let whole = |layer: usize| {
             scratch.filter(|_| self.reads_whole_lanes(layer) && self.layout.uses_scratch(layer))
         };
@@ -194,6 +200,7 @@ impl<'a> Graphs<'a> {
                     Some(rows) => self.rows_of_text(layer, chunk, rows),
                     None => self.store[layer].clone().with_reconstruction(&self.layout.layers[layer]),
                 });
+                let rows = LayerRows { means: self.means(layer).filter(|_| has_groups), ..rows };
                 for len in self.lengths(chunk) {
                     let text = TextChunk { residual: &residual, from: len, to: 0, len };
                     self.measure(self.forward.layer_graphs(layer, text, &rows, outputs), &mut max)?;
@@ -211,6 +218,18 @@ impl<'a> Graphs<'a> {
         Ok(max)
     }
 
+    /// For the means of some groups of a layer's rows, if it can read old rows in groups.
+    fn means(&self, layer: usize) -> Option<Tensor> {
+        let form = (self.placement.of(layer) == Place::Host).then(|| self.forward.form(layer));
+        let can = row_groups::has_groups(self.spec, layer, form);
+        can.then(|| {
+            let AttentionShape { head_dim, n_kv_heads, .. } = self.layout.heads[layer];
+            let means = Context::new(1).tensor(Type::F32, [2 * head_dim, 1, n_kv_heads]);
+            self.no_memory.mark_unallocated(&means);
+            means
+        })
+    }
+
     /// The complete rows of a layer, with all that is recorded of its attention.
     fn rows_of_text(&self, layer: usize, chunk: usize, rows: ScratchRows) -> LayerRows {
         let complete = self.complete_rows(layer, rows.end);
@@ -219,6 +238,7 @@ impl<'a> Graphs<'a> {
             recorders: vec![AttentionRecorder::of_complete(queries, lanes, &complete)],
             lanes: vec![complete],
             states: None,
+            means: None,
         };
         if self.layout.reconstructs() {
             let part = SeenPart { first: 0, from: 0, to: chunk.min(rows.text), last: rows.text };
@@ -296,6 +316,8 @@ struct GraphCase {
     sessions: usize,
     /// Those of exact prefill, in graphs through one layer that read whole lanes.
     scratch: Option<ScratchRows>,
+    /// Whether old rows are read in groups, in graphs through one layer.
+    has_groups: bool,
 }
 
 /// What the graphs of a session depend on in its layout.
@@ -463,7 +485,7 @@ impl Measurements {
         };
         let layer = match (known_layer, of_layer) {
             (None, Some(case)) => {
-                let bytes = graphs.through_layer(case.chunk, case.scratch)?;
+                let bytes = graphs.through_layer(case.chunk, case.scratch, case.has_groups)?;
                 self.known().layer.push((case, bytes.clone()));
                 bytes
             }
@@ -502,12 +524,13 @@ impl Measurements {
 fn cases(layout: &Layout, options: &PlanOptions) -> (GraphCase, Option<GraphCase>) {
     let (shape, placement) = (GraphShape::of(layout, options), options.placement.without_residual());
     let chunk = options.chunk_in(layout);
-    let of_layer = options.exact.then(|| {
+    let of_layer = options.prefill.is_by_layer().then(|| {
         let text = options.prompt_in(layout);
         let rows = || ScratchRows { text, end: options.read_in(layout).end };
         let (chunk, scratch) = (chunk.min(text), shape.reads_whole_lanes().then(rows));
-        GraphCase { shape: shape.clone(), placement, chunk, steps: 1, sessions: 1, scratch }
+        let has_groups = options.has_groups(layout);
+        GraphCase { shape: shape.clone(), placement, chunk, steps: 1, sessions: 1, scratch, has_groups }
     });
     let (steps, sessions) = (options.steps_in(layout), options.sessions);
-    (GraphCase { shape, placement, chunk, steps, sessions, scratch: None }, of_layer)
+    (GraphCase { shape, placement, chunk, steps, sessions, scratch: None, has_groups: false }, of_layer)
 }

@@ -7,18 +7,21 @@ mod compute;
 
 pub(super) use compute::Measurements;
 use compute::{ComputeBytes, WeightSizes};
+use kernels::Form;
 pub use kernels::Kernels;
+use kernels::prefill::groups_of;
 use models::spec::ModelSpec;
 use models::types::TensorType;
 
-use crate::EngineError;
 use crate::compute::forward::needs_products;
+use crate::compute::row_groups;
 use crate::compute::scratch::{ChunkSizes, Residual};
 pub use crate::compute::weights::WeightBytes;
 pub use crate::devices::placement::{PerPlace, Place, Placement};
 use crate::kv::Layout;
 use crate::model::outline::TensorOutline;
 use crate::session::attention::ring_bytes;
+use crate::{EngineError, Prefill};
 
 /// How a session will be run.
 #[derive(Clone, Debug)]
@@ -29,8 +32,8 @@ pub struct PlanOptions {
     pub prompt: usize,
     /// Tokens computed at once.
     pub chunk: usize,
-    /// Whether the first prompt is read with exact prefill, layer by layer.
-    pub exact: bool,
+    /// How the first prompt is read.
+    pub prefill: Prefill,
     /// Whether it is recorded what answers attend to.
     pub record_attention: bool,
     /// How many tokens of answers are drafted at once.
@@ -76,7 +79,7 @@ pub struct Plan {
 pub struct PlaceBytes {
     /// The KV store.
     pub store: usize,
-    /// One layer's complete keys and values, during exact prefill.
+    /// One layer's complete keys and values, during exact prefill, and the means of groups of rows in sparse prefill.
     pub scratch: usize,
     /// The residual stream of the first prompt, during exact prefill; on a device only two chunks of it where
     /// [`EngineOptions::host_residual`](crate::EngineOptions::host_residual) is set.
@@ -170,6 +173,17 @@ impl PlanOptions {
         if layout.allows_steps_at_once() { self.chunk_in(layout).min(1 + self.draft) } else { 1 }
     }
 
+    /// Whether the longest text is read with old rows in groups, where layers can.
+    fn has_groups(&self, layout: &Layout) -> bool {
+        self.prefill == Prefill::Sparse && groups_of(self.read_in(layout).end) > 0
+    }
+
+    /// The form of a layer that is on the host.
+    fn host_form(&self, layout: &Layout, layer: usize) -> Option<Form> {
+        let place = self.placement.of(layer);
+        (place == Place::Host).then(|| self.kernels[place].form(layout.heads[layer]))
+    }
+
     /// The chunks in which the longest text is read.
     fn read_in(&self, layout: &Layout) -> ChunkSizes {
         ChunkSizes::of_first_text(self.prompt_in(layout), self.chunk_in(layout), layout.reconstructs())
@@ -235,8 +249,11 @@ impl Plan {
     ) -> Plan {
         let placement = options.placement;
         let dual_layout = weights.dual_layout.iter();
-        let file_pages =
-            if options.exact { dual_layout.max().copied().unwrap_or(0) } else { dual_layout.sum() };
+        let file_pages = if options.prefill.is_by_layer() {
+            dual_layout.max().copied().unwrap_or(0)
+        } else {
+            dual_layout.sum()
+        };
         let (chunk, read) = (options.chunk_in(layout), options.read_in(layout));
         let rotates = needs_products(layout);
         let mut places = placement.per_place(|_| PlaceBytes::default());
@@ -252,17 +269,22 @@ impl Plan {
                 // Rows evicted on a device come to the host through compute buffers.
                 prefill = prefill.max(part.undo_row_bytes());
             }
-            let columns = if options.exact { Residual::columns(read, placement, place) } else { 0 };
+            let columns =
+                if options.prefill.is_by_layer() { Residual::columns(read, placement, place) } else { 0 };
             places[place].residual = size_of::<f32>() * spec.n_embd * columns;
             if options.record_attention {
                 places[place].recording = ring_bytes(spec, layers.clone());
             }
-            if options.exact && !layers.is_empty() {
+            if options.prefill.is_by_layer() && !layers.is_empty() {
                 places[place].scratch = layout.scratch_bytes_of(layers, read.end);
             }
             let shared = compute.batch[place].div_ceil(options.sessions.max(1));
             places[place].compute = compute.decode[place] + prefill + shared;
             places[place].overhead = device_overhead(spec, tensors, placement, place, chunk, rotates);
+        }
+        if options.prefill == Prefill::Sparse {
+            let form = |layer| options.host_form(layout, layer);
+            places[Place::Host].scratch += row_groups::bytes(spec, layout, read.end, form);
         }
         let (devices, host) = places.into_parts();
         Plan { weights: weights.bytes.clone(), file_pages, undo: layout.undo_bytes(), host, devices }
