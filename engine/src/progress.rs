@@ -124,8 +124,7 @@ pub enum Notice {
     },
     /// While a text is read layer by layer, its residual stream is in the host's memory: the GPU has no room for it.
     ResidualOnHost,
-    /// Some layers read all rows of a text although it is to be read by sparse prefill: they are on a device, or have a window,
-    /// ALiBi or a recurrent state.
+    /// Sparse prefill has no effect in some layers: they are on a device, have a window or ALiBi, or are recurrent.
     LayersWithoutGroups {
         /// Such layers.
         exact: usize,

@@ -124,8 +124,8 @@ pub struct Attention<'a> {
 /// The means of groups of [`GROUP`](crate::prefill::GROUP) neighbouring rows, from row 0 on.
 #[derive(Clone, Copy, Debug)]
 pub struct Groups<'a> {
-    /// `[2 * head_dim, count, n_kv_heads]`: the mean key of each group, and behind it the mean value. Of groups that are not
-    /// whole in a head's lane it means nothing.
+    /// `[2 * head_dim, count, n_kv_heads]`: the mean key of each group, and behind it the mean value. Undefined for
+    /// groups of the first rows, and for those that are not whole in a head's lane.
     pub means: &'a [f32],
     /// Groups of each KV head.
     pub count: usize,
@@ -225,10 +225,14 @@ impl<'a> Attention<'a> {
                 return Err(ShapeError::Numbers { what, have, need });
             }
         }
-        if let Some(Groups { means, count, .. }) = self.groups {
+        if let Some(Groups { means, count, share }) = self.groups {
             let need = [2, head_dim, count].into_iter().try_fold(n_kv_heads, usize::checked_mul);
-            if need.is_none_or(|need| need > means.len()) || self.alibi.is_some() || self.window.is_some() {
-                return Err(ShapeError::Groups { have: means.len(), need });
+            let need = need.unwrap_or(usize::MAX);
+            if need > means.len() {
+                return Err(ShapeError::Buffer { what: "means of groups", have: means.len(), need });
+            }
+            if self.alibi.is_some() || self.window.is_some() || share.is_nan() || share < 0.0 {
+                return Err(ShapeError::Groups);
             }
         }
         if self.softcap.is_some_and(|cap| cap.is_nan() || cap <= 0.0) {
@@ -412,13 +416,8 @@ pub enum ShapeError {
         /// The number needed.
         need: usize,
     },
-    /// Groups of a layer with ALiBi or a window, or too few means of them.
-    Groups {
-        /// Floats of the means.
-        have: usize,
-        /// Floats needed, unless they overflow.
-        need: Option<usize>,
-    },
+    /// Groups of rows with ALiBi or a window, or a share that is not at least 0.
+    Groups,
     /// The soft cap of logits is not a positive number.
     Softcap,
     /// A buffer of the caller is too short.
@@ -474,11 +473,10 @@ impl fmt::Display for ShapeError {
                 write!(f, "lane {lane} has {weights} log-weights for {heads} heads")
             }
             ShapeError::Numbers { what, have, need } => write!(f, "there are {have} {what}, not {need}"),
-            ShapeError::Groups { have, need } => {
-                let need = need.map_or("more than any memory".into(), |need| need.to_string());
+            ShapeError::Groups => {
                 write!(
                     f,
-                    "the means of groups have {have} floats and need {need}; with ALiBi or a window there are none"
+                    "groups of rows in a layer with ALiBi or a window, or with a share that is not at least 0"
                 )
             }
             ShapeError::Softcap => write!(f, "the soft cap of logits is not a positive number"),

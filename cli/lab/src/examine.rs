@@ -136,7 +136,7 @@ pub fn find_profile(
 }
 
 /// Divides items with the options of their sessions into few groups that can read a text together: they have the same
-/// cache types, and their sessions fit `available` bytes. An item that does not fit alone is a group of its own, and so is
+/// cache types and prefill, and their sessions fit `available` bytes. An item that does not fit alone is a group of its own, and so is
 /// one with streaming prefill: what it computes depends on the rows that it keeps.
 /// `prompt`: tokens that are read at once.
 ///

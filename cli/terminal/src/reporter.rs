@@ -88,8 +88,8 @@ fn notice_text(notice: &Notice) -> Option<String> {
                 .to_owned()
         }
         Notice::LayersWithoutGroups { exact, layers } => format!(
-            "note: {exact} of {layers} layers read all rows in spite of --prefill sparse: on a GPU, and with windows or ALiBi, it \
-             has no effect"
+            "note: --prefill sparse has no effect in {exact} of {layers} layers: those on a GPU, with a window, with ALiBi or \
+             recurrent"
         ),
         Notice::HostExpertsUnused { has_experts: true } => {
             "note: --n-cpu-moe has no effect: no GPU is used".to_owned()

@@ -151,7 +151,7 @@ impl ReadingWork {
     }
 
     /// The rows that a token of a layer reads where a text is read layer by layer, and `seen` are there. How many groups are
-    /// read row by row is not known: it is a tenth to a twentieth of the rows of long texts.
+    /// read row by row is not known: a sixteenth is assumed, and the means are another one.
     fn rows_of_text(&self, layer: usize, seen: f64) -> f64 {
         const RECENT: f64 = 512.0;
         match self.layers[layer].has_groups {
@@ -200,7 +200,11 @@ impl ReadingWork {
         // The second time every token sees the whole text, in the layers up to the last one with rows.
         let again = || -> Work {
             let layers = (0..self.layers.len()).filter(|layer| self.layers[*layer].has_rows);
-            layers.map(|layer| self.of_layer_with(layer, outputs, tokens as f64, tokens)).sum()
+            layers
+                .map(|layer| {
+                    self.of_layer_with(layer, outputs, self.rows_of_text(layer, tokens as f64), tokens)
+                })
+                .sum()
         };
         once + if is_by_layer && layout.reconstructs() { again() } else { Work::default() }
     }

@@ -1,5 +1,4 @@
-//! Sparse prefill of a first text: where the means of groups of rows are, and which layers have them. What they are for is said in
-//! `kernels::prefill`.
+//! Sparse prefill of a first text: where the means of groups of rows are, and which layers have them. See `kernels::prefill`.
 
 use ggml::{Context, Tensor, Type};
 use kernels::Form;

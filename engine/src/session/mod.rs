@@ -411,7 +411,7 @@ impl Session {
     /// finite, nothing is left. The session is exactly as if it had read that beginning only, in the same chunks; but
     /// its logits may be unknown. Calling `sync` again goes on from there, in the same turn.
     ///
-    /// Of a first text that is read layer by layer ([`Prefill::Exact`]) there are no tokens until all layers have read
+    /// Of a first text that is read layer by layer ([`Prefill::is_by_layer`]) there are no tokens until all layers have read
     /// it. Calling `sync` with the same text after an interrupt goes on in the layer where it stopped
     /// ([`Session::first_text_share`]). Everything else begins anew.
     ///

@@ -53,15 +53,16 @@ pub struct Attend<'a> {
     pub lanes: &'a [GraphLane],
     /// Their state.
     pub inputs: &'a LaneInputs,
-    /// How many queries read old rows, in layers without ALiBi and windows. Only own kernels of the CPU do
-    /// ([`Form::has_groups`](crate::Form::has_groups)).
+    /// For sparse prefill, in layers without ALiBi and windows: old rows in groups, where there are many queries. Only own
+    /// kernels of the CPU do that ([`Form::has_groups`](crate::Form::has_groups)). `None` reads every row.
     pub groups: Option<RowGroups<'a>>,
 }
 
-/// Old rows in groups: sparse [`prefill`].
+/// Old rows in groups: sparse [`prefill`]. With so many lanes that a node has no operand left, all rows are read.
 #[derive(Clone, Copy)]
 pub struct RowGroups<'a> {
-    /// `[2 * head_dim, groups, n_kv_heads]` f32, for the means of so many groups of each KV head. They are computed anew.
+    /// `[2 * head_dim, groups, n_kv_heads]` f32, for the means of so many groups of each KV head. They are computed anew: one
+    /// tensor serves attention that is computed one after the other.
     pub means: &'a Tensor,
     /// The share of a query's softmax from which a group is read row by row.
     pub share: f32,
@@ -104,7 +105,9 @@ fn attend(ctx: &Context, operands: Attend, split: Split) -> Tensor {
     // of backend.
     let (threads, max_splits, partials) = match split {
         Split::Threads(threads) if is_tiled(shape, n_q, threads) => {
-            let Some(groups) = groups else { return attend_many(ctx, of_call, &operands) };
+            let Some(groups) = groups.filter(|_| has_room_for_means(lanes, heads)) else {
+                return attend_many(ctx, of_call, &operands);
+            };
             let are_known = mean_groups(ctx, (of_call, operands), groups);
             return attend_to_groups(ctx, call(&are_known), groups);
         }
@@ -128,22 +131,27 @@ fn attend(ctx: &Context, operands: Attend, split: Split) -> Tensor {
     operands.node(ctx, Type::F32, out, CombinePartials { call: of_call, threads, len, max_splits })
 }
 
+/// Whether a node of these lanes has an operand left for the means: beside them it has queries, the node before, live rows,
+/// log-weights or positions, and sink logits.
+fn has_room_for_means(lanes: &[GraphLane], queries: QueryHeads) -> bool {
+    const MAX_OPERANDS: usize = 10;
+    let of_lanes: usize = lanes.iter().map(|lane| lane.tensors().count()).sum();
+    4 + of_lanes + usize::from(queries.sink_logits.is_some()) < MAX_OPERANDS
+}
+
 /// What own kernels ask besides.
 fn check_split(Attend { shape, queries, lanes, groups, .. }: &Attend, split: Split) -> Check {
     // A node has ten operands.
-    let beside = usize::from(queries.sink_logits.is_some()) + usize::from(groups.is_some());
-    ensure(lanes.len() + beside <= MAX_LANES, || {
-        format!(
-            "{} lanes with sink logits or means of groups, at most {} are possible",
-            lanes.len(),
-            MAX_LANES - beside
-        )
+    let fits = queries.sink_logits.is_none() || lanes.len() < MAX_LANES;
+    ensure(fits, || {
+        format!("{} lanes with sink logits, at most {} are possible", lanes.len(), MAX_LANES - 1)
     })?;
-    if let Some(RowGroups { means, .. }) = groups {
+    if let Some(RowGroups { means, share }) = groups {
         is("means of groups", means, Type::F32, [2 * shape.head_dim, means.dim(1), shape.n_kv_heads, 1])?;
         ensure(lanes.iter().all(|lane| lane.window.is_none()) && shape.max_alibi_bias.is_none(), || {
             "groups of rows in a layer with a window or ALiBi".into()
         })?;
+        ensure(*share >= 0.0, || format!("a share of {share} from which groups are read"))?;
     }
     let (Split::Threads(parts) | Split::Blocks(parts)) = split;
     ensure((1..=MAX_SPLIT).contains(&parts), || format!("{split:?} is not a split into 1 to {MAX_SPLIT}"))

@@ -201,3 +201,49 @@ fn a_group_that_a_query_looks_for_is_read_row_by_row() {
         assert!(error(f32::INFINITY, 9) > 0.5, "{}", error(f32::INFINITY, 9));
     });
 }
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let data = Data::new(Case { n_q: 20, ..Case::plain(32, 1, 700) }, 3);
+    let means = [0.0; 2 * 32 * 10];
+    data.with(|call| {
+        let error = |count: usize, share: f32| {
+            let groups = Some(Groups { means: &means, count, share });
+            Attention { groups, ..*call }.check().err().map(|error| error.to_string())
+        };
+        assert_eq!(error(10, 0.0), None);
+        assert!(error(11, 0.0).is_some_and(|error| error.contains("has 640 floats and needs 704")));
+        assert!(error(usize::MAX, 0.0).is_some());
+        assert!(error(10, -0.1).is_some() && error(10, f32::NAN).is_some());
+        let window = Some(kernels::Window { tokens: 5, positions: None });
+        let with_window =
+            Attention { groups: Some(Groups { means: &means, count: 10, share: 0.0 }), window, ..*call };
+        assert!(with_window.check().is_err());
+    });
+}
+
+/// Rows behind the groups of which there are means are read.
+#[test]
+fn fewer_means_than_rows() {
+    let data = Data::new(Case { n_q: 20, ..Case::plain(64, 1, 1500) }, 6);
+    data.with(|call| {
+        for count in [0, 3, 19, 21, 40] {
+            let mut means = vec![f32::NAN; 2 * call.head_dim * count];
+            // SAFETY: the memory has the shape asked for.
+            unsafe { mean_groups(call, &AtomicUsize::new(0), count, means.as_mut_ptr()) }
+                .expect("shapes fit");
+            let call = Attention { groups: Some(Groups { means: &means, count, share: 0.0 }), ..*call };
+            let expected = kernels::reference::attend(&call).expect("shapes fit").out;
+            let mut scratch = vec![f32::NAN; scratch_len(call.head_dim)];
+            let mut out = vec![f32::NAN; call.out_len()];
+            let next = AtomicUsize::new(0);
+            // SAFETY: as above.
+            unsafe {
+                prefill_on(Isa::best(), &call, &next, &mut scratch, out.as_mut_ptr(), std::ptr::null_mut())
+            }
+            .expect("shapes fit");
+            let error = out.iter().zip(&expected).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max);
+            assert!(error < 1e-5, "{count} means: {error}");
+        }
+    });
+}

@@ -8,7 +8,8 @@ use longhand::testing::snapshot;
 use longhand::{Prefill, Session, SessionOptions};
 use models::spec::PositionEncoding;
 use tests::fixtures::{
-    embedded_model, family_model, options, plan_options, random_tokens, relative_difference, session, sync,
+    embedded_model, family_model, half_retrieval, options, plan_options, random_tokens, relative_difference,
+    session, sync,
 };
 use tests::is_host;
 
@@ -111,4 +112,35 @@ fn the_means_of_groups_are_planned() {
     sync(&mut session, &random_tokens(&engine, 2500, 4));
     let (planned, compute) = (bytes(Prefill::Sparse, 2500).1, session.compute_bytes());
     assert!(compute <= planned && planned <= 2 * compute, "{compute} allocated, {planned} planned");
+}
+
+/// Layers with windows beside others, several lanes, and sink logits.
+#[test]
+fn plans_cover_what_sparse_prefill_allocates() {
+    let engines = [
+        embedded_model(),
+        family_model("gemma3-mqa-f32"),
+        family_model("gpt-oss-window-f32"),
+        family_model("gemma4-shared-kv-f32"),
+    ];
+    for engine in engines {
+        for policy in
+            ["razor:buffer=64,ratio=5,sinks=4", "kvzip:heads=on,capacity=100", "h2o:heavy=40,recent=40"]
+        {
+            let options = SessionOptions {
+                prefill: Prefill::Sparse,
+                chunk: 256,
+                profile: Some(half_retrieval(&engine)),
+                ..options(700, policy)
+            };
+            let mut session = session(&engine, options);
+            sync(&mut session, &random_tokens(&engine, 600, 4));
+            let asked = PlanOptions { prefill: Prefill::Sparse, ..plan_options(&engine, 600, 256) };
+            let outline = tensor_outlines(engine.file());
+            let plan = Plan::new(engine.spec(), &outline, session.store().layout(), &asked)
+                .unwrap_or_else(|error| panic!("{policy}: {error}"));
+            let planned = plan.places().map(|place| place.compute).sum::<usize>();
+            assert!(session.compute_bytes() <= planned, "{policy}: {} of {planned}", session.compute_bytes());
+        }
+    }
 }

@@ -78,8 +78,8 @@ pub struct EvalArgs {
     /// [default: f16,q8_0,q4_0, as far as the model's heads are as wide as the types need]
     #[arg(long, value_name = "TYPE", value_delimiter = ',', value_parser = caches::parse_types, help_heading = "Cache")]
     full_types: Option<Vec<(Type, Type)>>,
-    /// How texts are read with policies that evict rows, comma-separated. With streaming, each cache reads a text on its
-    /// own, which takes longer
+    /// How texts are read with policies that evict rows, and with full caches where it is sparse, comma-separated. With
+    /// streaming, each cache reads a text on its own, which takes longer
     #[arg(long, value_enum, value_delimiter = ',', default_value = "exact", help_heading = "Cache")]
     prefill: Vec<PrefillArg>,
     /// Head profile, for razor, kvzip and policies with heads=on [default: the saved profile of the model, else a new

@@ -324,7 +324,7 @@ impl<'a> Answer<'a> {
         if let Some(heads) = &args.heads {
             flag("--heads", heads.display().to_string());
         }
-        if args.prefill == PrefillArg::Streaming {
+        if args.prefill != PrefillArg::Exact {
             flag("--prefill", args.prefill.name().to_owned());
         }
         for more in [args.budget.words(), args.chunk.words(), args.model.words()] {

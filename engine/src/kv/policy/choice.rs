@@ -75,7 +75,7 @@ impl PolicyChoice {
         self.uses_shares() && profile.row_shares(1.0).is_none()
     }
 
-    /// Whether rows are scored by a second reading of the first text, which only [`crate::Prefill::Exact`] has.
+    /// Whether rows are scored by a second reading of the first text, which [`crate::Prefill::Streaming`] has not.
     pub fn reads_twice(&self) -> bool {
         let accumulated = self.policy.as_ref().and_then(|policy| policy.needs().accumulated);
         accumulated == Some(AccumulatedAttention::SecondReading)

@@ -79,7 +79,7 @@ impl Session {
 }
 
 /// Reads the same first text into several sessions of one engine, as [`Session::sync`] would into each of
-/// them. It is computed only once: with full attention a text is the same whatever is kept of it. For
+/// them. It is computed only once: read layer by layer, a text is the same whatever is kept of it. For
 /// comparing policies. The interrupt flag of the first session stops it. What the sessions held before is
 /// removed, and after an error in the computation all of them are empty.
 ///
@@ -97,12 +97,13 @@ pub fn sync_all(
         session.check(tokens)?;
         let alike = Arc::ptr_eq(&session.engine, &engine)
             && session.options.types == types
-            && is_long(session) == is_long(first);
-        if !alike || session.options.prefill != first.options.prefill || !first.options.prefill.is_by_layer()
-        {
+            && is_long(session) == is_long(first)
+            && session.options.prefill == first.options.prefill
+            && (session.options.prefill == Prefill::Exact || session.options.chunk == first.options.chunk);
+        if !alike || !first.options.prefill.is_by_layer() {
             return Err(EngineError::Setting {
                 what: "sessions that read a text together".into(),
-                reason: "they must share the engine, the cache types, the factors of RoPE and the prefill, which is not streaming".into(),
+                reason: "they must share the engine, the cache types, the factors of RoPE and the prefill (with sparse, also the chunk), which is not streaming".into(),
                 hint: Hint::advice("make sessions that differ in their policy only"),
             });
         }

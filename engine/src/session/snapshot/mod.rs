@@ -487,12 +487,14 @@ pub(crate) fn settings(session: &Session) -> String {
 
 fn settings_of(description: &Description, choice: &PolicyChoice) -> String {
     let Description { model, policy, type_k, type_v, streaming, sparse, context, .. } = description;
-    // In exact prefill the chunk size has no effect on the rows, unless the text is read twice.
+    // In exact prefill the chunk size has no effect on the rows, unless the text is read twice. In sparse prefill it has: the
+    // queries of a chunk are computed together.
     let chunk = if *streaming || *sparse || choice.reads_twice() { description.chunk } else { 0 };
     // The context only is room for more, unless heads keep shares of it.
     let context = if choice.uses_shares() { *context } else { 0 };
     let profile = description.profile.as_deref().unwrap_or_default();
-    format!("{model} {policy} {type_k} {type_v} {streaming} {sparse} {chunk} {context} {profile}")
+    let sparse = if *sparse { " sparse" } else { "" };
+    format!("{model} {policy} {type_k} {type_v} {streaming} {chunk} {context} {profile}{sparse}")
 }
 
 /// The error of a file that cannot be read or written.

@@ -2,7 +2,7 @@
 //! are built over tensors without memory, and ggml's allocator says what they need.
 //!
 //! That takes a while, so [`Measurements`] remembers it. Graphs depend on the shape of a layout, not on how many rows it
-//! has: policies with other budgets, other contexts and both kinds of prefill share them. Where no such graph was
+//! has: policies with other budgets and other contexts share them, and so do the kinds of prefill, but for layers with groups of rows. Where no such graph was
 //! measured yet, that of another session in a like placement is the estimate.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -184,6 +184,12 @@ impl<'a> Graphs<'a> {
         let whole = |layer: usize| {
             scratch.filter(|_| self.reads_whole_lanes(layer) && self.layout.uses_scratch(layer))
         };
+        let means = |layer: usize| self.means(layer).filter(|_| has_groups);
+        // How many rows there are makes no difference to the CPU's own kernels.
+        let one_lane = |layer: usize| {
+            let rows = ScratchRows { text: chunk, end: 2 * chunk };
+            (means(layer).is_some() && self.layout.uses_scratch(layer)).then_some(rows)
+        };
         let mut max = self.placement.per_place(|_| 0);
         let ctx = Context::new(1);
         // Where a layer reads a chunk, and where it writes it.
@@ -196,11 +202,12 @@ impl<'a> Graphs<'a> {
             let of_each_kind = layers.clone().filter(is_first).map(|layer| (layer, OutputTokens::All));
             let last = layers.clone().last().map(|layer| (layer, OutputTokens::Last));
             for (layer, outputs) in of_each_kind.chain(last) {
-                let rows = LayerRows::of_layer(self.spec, layer, |layer| match whole(layer) {
-                    Some(rows) => self.rows_of_text(layer, chunk, rows),
-                    None => self.store[layer].clone().with_reconstruction(&self.layout.layers[layer]),
-                });
-                let rows = LayerRows { means: self.means(layer).filter(|_| has_groups), ..rows };
+                let rows =
+                    LayerRows::of_layer(self.spec, layer, |layer| match whole(layer).or(one_lane(layer)) {
+                        Some(rows) => self.rows_of_text(layer, chunk, rows),
+                        None => self.store[layer].clone().with_reconstruction(&self.layout.layers[layer]),
+                    });
+                let rows = LayerRows { means: means(layer), ..rows };
                 for len in self.lengths(chunk) {
                     let text = TextChunk { residual: &residual, from: len, to: 0, len };
                     self.measure(self.forward.layer_graphs(layer, text, &rows, outputs), &mut max)?;
@@ -257,7 +264,10 @@ impl<'a> Graphs<'a> {
         let experts = self.spec.experts_of(layer).map(|_| self.placement.of_experts(layer));
         // Where whole lanes are read, each layer may have lanes of other sizes.
         let whole = self.reads_whole_lanes(layer).then_some(layer);
-        (self.layout.state(layer).is_some(), self.layout.has_rows(layer), heads, width, experts, whole)
+        // Layers with windows have no groups of rows.
+        let has_window = self.spec.window(layer).is_some();
+        let has_state = self.layout.state(layer).is_some();
+        (has_state, self.layout.has_rows(layer), has_window, heads, width, experts, whole)
     }
 }
 
