@@ -200,11 +200,8 @@ impl ReadingWork {
         // The second time every token sees the whole text, in the layers up to the last one with rows.
         let again = || -> Work {
             let layers = (0..self.layers.len()).filter(|layer| self.layers[*layer].has_rows);
-            layers
-                .map(|layer| {
-                    self.of_layer_with(layer, outputs, self.rows_of_text(layer, tokens as f64), tokens)
-                })
-                .sum()
+            let rows = |layer| self.rows_of_text(layer, tokens as f64);
+            layers.map(|layer| self.of_layer_with(layer, outputs, rows(layer), tokens)).sum()
         };
         once + if is_by_layer && layout.reconstructs() { again() } else { Work::default() }
     }

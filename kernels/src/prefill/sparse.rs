@@ -1,9 +1,10 @@
 //! Sparse prefill: a query reads old rows in groups, and row by row only where that matters.
 //!
 //! A *group* is [`GROUP`] neighbouring rows of a KV head. Its mean key and mean value stand for its rows, with their
-//! number as weight: one row of a matrix product instead of [`GROUP`]. A panel of queries computes the logits of
-//! means, a block of groups at a time, from the last groups to the first. Where a group has at least `share` of the softmax of any query of the panel, its rows are read instead.
-//! The first rows, to which most heads attend, and the last ones are always read.
+//! number as weight: one row of a matrix product instead of [`GROUP`]. A panel of queries computes the logits of means, a
+//! block of groups at a time, from the last groups to the first. Where a group has at least `share` of the softmax of any
+//! query of the panel, its rows are read instead. The first rows, to which most heads attend, and the last ones are always
+//! read.
 //!
 //! So every row counts for every query. What is lost is how the rows of a group differ, where the group matters little.
 //! Block-sparse methods (XAttention, arXiv 2503.16428; FlashPrefill, arXiv 2603.06199) choose blocks in similar ways and

@@ -31,7 +31,7 @@ impl Session {
             LastText::SomeLayers(text) => text.is_of(tokens).then(|| text.reached()).flatten(),
             LastText::SomeChunks => {
                 let read = self.tokens.len();
-                // With exact prefill only later texts are read chunk by chunk.
+                // Where first texts are read layer by layer, only later ones are read chunk by chunk.
                 let is_first = self.options.prefill == Prefill::Streaming;
                 let is_begun = is_first && read > 0 && read < tokens.len();
                 (is_begun && tokens.starts_with(&self.tokens)).then_some(Reached::Tokens(read))

@@ -2,8 +2,8 @@
 //! are built over tensors without memory, and ggml's allocator says what they need.
 //!
 //! That takes a while, so [`Measurements`] remembers it. Graphs depend on the shape of a layout, not on how many rows it
-//! has: policies with other budgets and other contexts share them, and so do the kinds of prefill, but for layers with groups of rows. Where no such graph was
-//! measured yet, that of another session in a like placement is the estimate.
+//! has. Policies with other budgets and other contexts share them, and so do the kinds of prefill, but for groups of rows.
+//! Where no such graph was measured yet, that of another session in a like placement is the estimate.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
