@@ -47,11 +47,6 @@ impl Form {
         self == Form::Portable
     }
 
-    /// Whether attention of many queries can read old rows in groups ([`RowGroups`](crate::graph::RowGroups)).
-    pub fn has_groups(self) -> bool {
-        matches!(self, Form::Own(Split::Threads(_)))
-    }
-
     /// Maximum number of tensors that any one operation on a lane makes, for `n` tokens and `group` query heads for each
     /// of its heads.
     pub fn max_tensors(self, lane: &GraphLane, group: usize, n: usize) -> usize {

@@ -8,8 +8,8 @@ use longhand::Prefill;
 pub enum PrefillArg {
     /// Every head sees the whole text; rows are evicted layer by layer
     Exact,
-    /// As exact, but old rows are read in groups of 16, one by one only where a token looks there. Faster for long texts on
-    /// a CPU, and less exact
+    /// As exact, but old rows are read in groups of 16, and one by one only where a token looks there. Faster for long
+    /// texts on a CPU, and less exact
     Sparse,
     /// Chunk by chunk through all layers; a head sees only the rows it has kept. Less exact. It needs less memory on a
     /// GPU. On a CPU it may need more: compare with `longhand plan --prefill streaming`

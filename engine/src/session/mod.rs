@@ -44,7 +44,7 @@ use crate::compute::forward::{Forward, NextTokens, OutputTokens, needs_products}
 use crate::compute::pace::PieceTimes;
 use crate::compute::pass::Pass;
 use crate::compute::reading_work::ReadingWork;
-use crate::compute::row_groups;
+use crate::compute::row_groups::has_groups;
 use crate::devices::ledger::Reservation;
 use crate::devices::workspace::Workspace;
 use crate::files::codec::Input;
@@ -295,8 +295,7 @@ impl Session {
         store.set_key_offsets(|layer, ty| engine.forward.stored_key_offset(layer, ty));
         let workspace = Workspace::new(&engine.backends);
         let reading_work = ReadingWork::new(spec).with_groups(|layer| {
-            let form = row_groups::host_form(&engine.backends, store.layout(), layer);
-            options.prefill == Prefill::Sparse && row_groups::has_groups(spec, layer, form)
+            options.prefill == Prefill::Sparse && has_groups(spec, engine.placement(), layer)
         });
         let forward = engine.forward.for_context(options.context);
         let attention = if options.record_attention { Some(AttentionRecord::boxed(engine)?) } else { None };

@@ -13,9 +13,9 @@ use crate::devices::ledger::{Ledger, Left, Reservation};
 use crate::devices::memory::FreeMemory;
 use crate::error::Shortage;
 use crate::heads::HeadProfile;
-use crate::kv::{KvBudget, PolicyChoice, attention_shape};
+use crate::kv::{KvBudget, PolicyChoice};
 use crate::progress::{Notice, Observer};
-use crate::setup::plan::{Measurements, Place, Placement, Plan};
+use crate::setup::plan::{Measurements, Placement, Plan};
 use crate::{DeviceOptions, EngineError, EngineOptions, Model, Prefill, SessionOptions};
 
 /// Decides about sessions of one model, on the same devices.
@@ -289,11 +289,8 @@ impl Decision {
             observer.notice(Notice::IgnoredWindow { window });
         }
         if self.session.prefill == Prefill::Sparse {
-            let form = |layer| {
-                let kernels = &self.target.kernels(1)[Place::Host];
-                (self.placement.of(layer) == Place::Host).then(|| kernels.form(attention_shape(spec, layer)))
-            };
-            let exact = (0..spec.n_layers).filter(|layer| !has_groups(spec, *layer, form(*layer))).count();
+            let reads_all = |layer: &usize| !has_groups(spec, self.placement, *layer);
+            let exact = (0..spec.n_layers).filter(reads_all).count();
             if exact > 0 {
                 observer.notice(Notice::LayersWithoutGroups { exact, layers: spec.n_layers });
             }

@@ -13,7 +13,7 @@ use super::operands::{
     CpuNode, FloatsAt, HeadsAt, LaneAt, LaneColumnAt, Node, NumbersAt, Operands, TensorAt, address_or_null,
     device_lanes,
 };
-use super::progress::{Progress, Share};
+use super::progress::Progress;
 use super::{
     Appended, AttentionShape, GraphLane, LaneHeads, LaneInputs, MAX_LANES, QueryHeads, row_positions,
     rows_after,
@@ -54,7 +54,7 @@ pub struct Attend<'a> {
     /// Their state.
     pub inputs: &'a LaneInputs,
     /// For sparse prefill, in layers without ALiBi and windows: old rows in groups, where there are many queries. Only own
-    /// kernels of the CPU do that ([`Form::has_groups`](crate::Form::has_groups)). `None` reads every row.
+    /// kernels of the CPU do that, elsewhere all rows are read. `None` reads all rows.
     pub groups: Option<RowGroups<'a>>,
 }
 
@@ -106,10 +106,10 @@ fn attend(ctx: &Context, operands: Attend, split: Split) -> Tensor {
     let (threads, max_splits, partials) = match split {
         Split::Threads(threads) if is_tiled(shape, n_q, threads) => {
             let Some(groups) = groups.filter(|_| has_room_for_means(lanes, heads)) else {
-                return attend_many(ctx, of_call, &operands);
+                return attend_many(ctx, (operands, of_call), None);
             };
-            let are_known = mean_groups(ctx, (of_call, operands), groups);
-            return attend_to_groups(ctx, call(&are_known), groups);
+            let are_known = mean_groups(ctx, (operands, of_call), groups);
+            return attend_many(ctx, call(&are_known), Some(groups));
         }
         Split::Threads(threads) => {
             let len = decode::partials_len(shape.head_dim, shape.n_kv_heads, shape.group, n_q);
@@ -118,7 +118,7 @@ fn attend(ctx: &Context, operands: Attend, split: Split) -> Tensor {
         Split::Blocks(blocks) => {
             let splits = max_splits(shape, n_q, blocks);
             if splits == 0 && queries > MAX_DECODE_QUERIES {
-                return attend_many(ctx, of_call, &operands);
+                return attend_many(ctx, (operands, of_call), None);
             }
             (0, splits, [shape.head_dim + 2, queries, splits + shape.n_kv_heads])
         }
@@ -157,36 +157,26 @@ fn check_split(Attend { shape, queries, lanes, groups, .. }: &Attend, split: Spl
     ensure((1..=MAX_SPLIT).contains(&parts), || format!("{split:?} is not a split into 1 to {MAX_SPLIT}"))
 }
 
-/// [`attend`] for many queries: one node, whose threads share the work through a counter.
-fn attend_many(ctx: &Context, call: Call, operands: &Operands) -> Tensor {
+/// [`attend`] for many queries: one node, whose threads share the work through a counter. With groups, the node before it is
+/// [`mean_groups`].
+fn attend_many<'a>(
+    ctx: &Context,
+    (mut operands, call): (Operands<'a>, Call),
+    groups: Option<RowGroups<'a>>,
+) -> Tensor {
     let out = [call.shape.head_dim * call.shape.n_heads(), call.n_q];
-    operands.node(ctx, Type::F32, out, AttendMany { call, progress: Progress::default() })
+    let groups = groups.map(|RowGroups { means, share }| GroupsAt { means: operands.read(means), share });
+    operands.node(ctx, Type::F32, out, AttendMany { call, groups, progress: Progress::default() })
 }
 
 /// Computes the means of groups of rows. The result has no data.
 fn mean_groups<'a>(
     ctx: &Context,
-    (call, mut operands): (Call, Operands<'a>),
+    (mut operands, call): (Operands<'a>, Call),
     groups: RowGroups<'a>,
 ) -> Tensor {
     let means = operands.write(groups.means);
     operands.cpu_node(ctx, Type::F32, [1], MeanGroups { call, means, progress: Progress::default() })
-}
-
-/// [`attend`] for many queries with means. The node before is [`mean_groups`].
-fn attend_to_groups<'a>(
-    ctx: &Context,
-    (mut operands, call): (Operands<'a>, Call),
-    RowGroups { means, share }: RowGroups<'a>,
-) -> Tensor {
-    let out = [call.shape.head_dim * call.shape.n_heads(), call.n_q];
-    let means = operands.read(means);
-    operands.cpu_node(
-        ctx,
-        Type::F32,
-        out,
-        AttendToGroups { call, means, share, progress: Progress::default() },
-    )
 }
 
 /// The node of [`mean_groups`].
@@ -209,52 +199,49 @@ impl CpuNode for MeanGroups {
     }
 }
 
-/// The node of [`attend_to_groups`].
-struct AttendToGroups {
-    call: Call,
-    /// `[2 * head_dim, groups, n_kv_heads]`
-    means: TensorAt,
-    share: f32,
-    progress: Progress,
-}
-
-impl CpuNode for AttendToGroups {
-    fn on_cpu(&self, task: &CustomTask) {
-        let share = self.progress.share(task.threads);
-        self.call.on_cpu(task, |attention| {
-            let means = self.means.of(task);
-            let [floats, count, heads, _] = means.shape;
-            // SAFETY: contiguous f32 (`check_split`), complete since the node before.
-            let means = unsafe { from_raw_parts(means.data.cast::<f32>(), floats * count * heads) };
-            let groups = Some(Groups { means, count, share: self.share });
-            prefill_tiles(&Attention { groups, ..*attention }, &share, task)
-        });
-    }
-}
-
-/// Computes tiles of an attention call, as many as this thread gets.
-fn prefill_tiles(attention: &Attention, share: &Share, task: &CustomTask) -> Result<(), ShapeError> {
-    thread_local! {
-        static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-    }
-    SCRATCH.with_borrow_mut(|scratch| {
-        scratch.resize(prefill::scratch_len(attention.head_dim), 0.0);
-        let out = task.result().data.cast::<f32>();
-        // SAFETY: the result is [head_dim * heads, n_q] f32, written by this node's threads only, which share `next`.
-        unsafe { prefill::prefill(attention, share.next(), scratch, out, null_mut()) }
-    })
-}
-
 /// The node of [`attend_many`].
 struct AttendMany {
     call: Call,
+    /// On the CPU only.
+    groups: Option<GroupsAt>,
     progress: Progress,
+}
+
+/// Old rows in groups.
+struct GroupsAt {
+    /// `[2 * head_dim, groups, n_kv_heads]`
+    means: TensorAt,
+    share: f32,
+}
+
+impl GroupsAt {
+    /// The groups, on the CPU.
+    fn read<'a>(&self, task: &CustomTask) -> Groups<'a> {
+        let means = self.means.of(task);
+        let [floats, count, heads, _] = means.shape;
+        // SAFETY: contiguous f32 (`check_split`), complete since the node before.
+        let means = unsafe { from_raw_parts(means.data.cast::<f32>(), floats * count * heads) };
+        Groups { means, count, share: self.share }
+    }
 }
 
 impl Node for AttendMany {
     fn on_cpu(&self, task: &CustomTask) {
+        thread_local! {
+            static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+        }
         let share = self.progress.share(task.threads);
-        self.call.on_cpu(task, |attention| prefill_tiles(attention, &share, task));
+        self.call.on_cpu(task, |attention| {
+            let groups = self.groups.as_ref().map(|groups| groups.read(task));
+            let attention = &Attention { groups, ..*attention };
+            SCRATCH.with_borrow_mut(|scratch| {
+                scratch.resize(prefill::scratch_len(attention.head_dim), 0.0);
+                let out = task.result().data.cast::<f32>();
+                // SAFETY: the result is [head_dim * heads, n_q] f32, written by this node's threads only,
+                // which share `next`.
+                unsafe { prefill::prefill(attention, share.next(), scratch, out, null_mut()) }
+            })
+        });
     }
 
     fn on_device(&self, task: &DeviceTask) -> Result<(), i32> {

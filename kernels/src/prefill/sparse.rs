@@ -113,21 +113,21 @@ impl Tile<'_> {
     fn old_groups(&self, groups: &Groups) -> Range<usize> {
         let old = self.sees(0).saturating_sub(RECENT_ROWS) / GROUP;
         let known = groups.count.saturating_sub(RECENT_ROWS / GROUP);
-        FIRST_ROWS / GROUP..old.min(known).max(FIRST_ROWS / GROUP)
+        FIRST_ROWS / GROUP..old.min(known)
     }
 
     /// Attends with one panel of queries. The scratch memory is prepared, and sums and states are empty.
     pub(super) fn attend_to_groups(&self, queries: usize, groups: &Groups, scratch: &mut Scratch) {
         let old = self.old_groups(groups);
         let end = self.sees(queries - 1);
-        let recent = old.end * GROUP..(old.end * GROUP + RECENT_ROWS).min(end);
+        if old.is_empty() {
+            return self.attend_to_rows(self.first_row()..end, queries, scratch);
+        }
+        let recent = old.end * GROUP..old.end * GROUP + RECENT_ROWS;
         self.attend_to_rows(recent.clone(), queries, scratch);
-        let weights = match old.is_empty() {
-            true => [0.0; PANEL],
-            false => self.weigh_means(old.end..recent.end / GROUP, queries, groups, scratch),
-        };
+        let weights = self.weigh_means(old.end..recent.end / GROUP, queries, groups, scratch);
         self.attend_to_rows(recent.end..end, queries, scratch);
-        self.attend_to_rows(self.first_row()..FIRST_ROWS.min(end), queries, scratch);
+        self.attend_to_rows(self.first_row()..FIRST_ROWS, queries, scratch);
         let mut read = Vec::new();
         let mut last = old.end;
         while last > old.start {

@@ -8,7 +8,7 @@ use kernels::{Attention, Isa, RowType, ShapeError};
 
 /// Runs the call on `threads` threads. Buffers are NaN at first, so that reads of unwritten numbers fail the
 /// tests.
-fn run(isa: Isa, call: &Attention, threads: usize) -> (Vec<f32>, Vec<f32>) {
+pub fn run(isa: Isa, call: &Attention, threads: usize) -> (Vec<f32>, Vec<f32>) {
     let mut out = vec![f32::NAN; call.out_len()];
     let mut lse = vec![f32::NAN; call.n_heads() * call.n_q];
     let (out_at, lse_at) = (out.as_mut_ptr() as usize, lse.as_mut_ptr() as usize);

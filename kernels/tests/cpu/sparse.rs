@@ -3,42 +3,36 @@
 
 use std::sync::atomic::AtomicUsize;
 
-use kernels::prefill::{FIRST_ROWS, GROUP, RECENT_ROWS, groups_of, mean_groups, prefill_on, scratch_len};
+use kernels::prefill::{FIRST_ROWS, GROUP, RECENT_ROWS, groups_of, mean_groups};
 use kernels::{Attention, Groups, Isa, LaneView, RowTensor, RowType};
 
 use crate::common::{Case, Data, check_nan_on_cpu, check_on_cpu, lane};
+use crate::prefill;
 
-/// Runs the call with groups of all of its rows. What no thread writes of the means is NaN.
+/// Runs the call with groups of all of its rows.
 fn run_with(share: f32, isa: Isa, call: &Attention, threads: usize) -> (Vec<f32>, Vec<f32>) {
     let rows = call.lanes.iter().map(|lane| lane.rows).max().unwrap_or(0);
-    let count = groups_of(rows);
+    run_with_means(groups_of(rows), share, isa, call, threads)
+}
+
+/// Runs the call with so many groups of each KV head. What no thread writes of the means is NaN.
+fn run_with_means(
+    count: usize,
+    share: f32,
+    isa: Isa,
+    call: &Attention,
+    threads: usize,
+) -> (Vec<f32>, Vec<f32>) {
     let mut means = vec![f32::NAN; 2 * call.head_dim * count * call.n_kv_heads];
-    let mut out = vec![f32::NAN; call.out_len()];
-    let mut lse = vec![f32::NAN; call.n_heads() * call.n_q];
-    let (out_at, lse_at, means_at) =
-        (out.as_mut_ptr() as usize, lse.as_mut_ptr() as usize, means.as_mut_ptr() as usize);
-    let next = AtomicUsize::new(0);
+    let (means_at, next) = (means.as_mut_ptr() as usize, AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..threads {
             // SAFETY: the memory has the shape asked for, and all threads share the counter.
             scope.spawn(|| unsafe { mean_groups(call, &next, count, means_at as *mut f32) }.unwrap());
         }
     });
-    let call = Attention { groups: Some(Groups { means: &means, count, share }), ..*call };
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                let mut scratch = vec![f32::NAN; scratch_len(call.head_dim)];
-                // SAFETY: as above.
-                unsafe {
-                    prefill_on(isa, &call, &next, &mut scratch, out_at as *mut f32, lse_at as *mut f32)
-                }
-                .unwrap();
-            });
-        }
-    });
-    (out, lse)
+    let groups = Some(Groups { means: &means, count, share });
+    prefill::run(isa, &Attention { groups, ..*call }, threads)
 }
 
 /// Reads all groups.
@@ -227,21 +221,9 @@ fn what_does_not_fit_is_refused() {
 fn fewer_means_than_rows() {
     let data = Data::new(Case { n_q: 20, ..Case::plain(64, 1, 1500) }, 6);
     data.with(|call| {
+        let expected = kernels::reference::attend(call).expect("shapes fit").out;
         for count in [0, 3, 19, 21, 40] {
-            let mut means = vec![f32::NAN; 2 * call.head_dim * count];
-            // SAFETY: the memory has the shape asked for.
-            unsafe { mean_groups(call, &AtomicUsize::new(0), count, means.as_mut_ptr()) }
-                .expect("shapes fit");
-            let call = Attention { groups: Some(Groups { means: &means, count, share: 0.0 }), ..*call };
-            let expected = kernels::reference::attend(&call).expect("shapes fit").out;
-            let mut scratch = vec![f32::NAN; scratch_len(call.head_dim)];
-            let mut out = vec![f32::NAN; call.out_len()];
-            let next = AtomicUsize::new(0);
-            // SAFETY: as above.
-            unsafe {
-                prefill_on(Isa::best(), &call, &next, &mut scratch, out.as_mut_ptr(), std::ptr::null_mut())
-            }
-            .expect("shapes fit");
+            let (out, _) = run_with_means(count, 0.0, Isa::best(), call, 1);
             let error = out.iter().zip(&expected).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max);
             assert!(error < 1e-5, "{count} means: {error}");
         }

@@ -103,7 +103,7 @@ pub fn sync_all(
         if !alike || !first.options.prefill.is_by_layer() {
             return Err(EngineError::Setting {
                 what: "sessions that read a text together".into(),
-                reason: "they must share the engine, the cache types, the factors of RoPE and the prefill (with sparse, also the chunk), which is not streaming".into(),
+                reason: "they must share the engine, the cache types, the factors of RoPE and the prefill: exact, or sparse in equal chunks".into(),
                 hint: Hint::advice("make sessions that differ in their policy only"),
             });
         }

@@ -227,9 +227,7 @@ impl<'a> Graphs<'a> {
 
     /// For the means of some groups of a layer's rows, if it can read old rows in groups.
     fn means(&self, layer: usize) -> Option<Tensor> {
-        let form = (self.placement.of(layer) == Place::Host).then(|| self.forward.form(layer));
-        let can = row_groups::has_groups(self.spec, layer, form);
-        can.then(|| {
+        row_groups::has_groups(self.spec, self.placement, layer).then(|| {
             let AttentionShape { head_dim, n_kv_heads, .. } = self.layout.heads[layer];
             let means = Context::new(1).tensor(Type::F32, [2 * head_dim, 1, n_kv_heads]);
             self.no_memory.mark_unallocated(&means);

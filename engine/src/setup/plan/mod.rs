@@ -7,7 +7,6 @@ mod compute;
 
 pub(super) use compute::Measurements;
 use compute::{ComputeBytes, WeightSizes};
-use kernels::Form;
 pub use kernels::Kernels;
 use kernels::prefill::groups_of;
 use models::spec::ModelSpec;
@@ -178,12 +177,6 @@ impl PlanOptions {
         self.prefill == Prefill::Sparse && groups_of(self.read_in(layout).end) > 0
     }
 
-    /// The form of a layer that is on the host.
-    fn host_form(&self, layout: &Layout, layer: usize) -> Option<Form> {
-        let place = self.placement.of(layer);
-        (place == Place::Host).then(|| self.kernels[place].form(layout.heads[layer]))
-    }
-
     /// The chunks in which the longest text is read.
     fn read_in(&self, layout: &Layout) -> ChunkSizes {
         ChunkSizes::of_first_text(self.prompt_in(layout), self.chunk_in(layout), layout.reconstructs())
@@ -283,8 +276,7 @@ impl Plan {
             places[place].overhead = device_overhead(spec, tensors, placement, place, chunk, rotates);
         }
         if options.prefill == Prefill::Sparse {
-            let form = |layer| options.host_form(layout, layer);
-            places[Place::Host].scratch += row_groups::bytes(spec, layout, read.end, form);
+            places[Place::Host].scratch += row_groups::bytes(spec, layout, read.end, placement);
         }
         let (devices, host) = places.into_parts();
         Plan { weights: weights.bytes.clone(), file_pages, undo: layout.undo_bytes(), host, devices }
