@@ -28,8 +28,8 @@ pub fn context_too_small(message: String, offers: &Offers) -> Failure {
             format!("give a larger context with {larger} ({bytes}{free}), or leave out -c")
         }
         [] => format!(
-            "it needs {larger}, for which the memory is not enough; give a part of the text, or use a smaller \
-             model"
+            "it needs {larger}, for which the memory, or the KV budget that was set, is not enough; give a part \
+             of the text, or use a smaller model"
         ),
         _ => format!("give a larger context with {larger} and {}", offers_text(offers)),
     };

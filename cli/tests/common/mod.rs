@@ -71,6 +71,9 @@ impl Run {
     }
 }
 
+/// The variable that limits answers, unless a test says otherwise.
+pub const ANSWER_LIMIT: &str = "LONGHAND_N_PREDICT";
+
 /// A command that runs the program with these arguments.
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhand"));
@@ -94,6 +97,8 @@ pub fn command(args: &[&str]) -> Command {
         command.env("LONGHAND_THREADS", "1");
         // An answer that repeats itself is many times as fast with drafts, and over before a test stops it.
         command.env("LONGHAND_DRAFT", "0");
+        // Without a document the built-in model talks on until it is stopped.
+        command.env(ANSWER_LIMIT, "100");
     }
     command
 }
@@ -117,7 +122,12 @@ pub fn longhand(args: &[&str]) -> Run {
 
 /// Runs the program with these arguments and this standard input.
 pub fn longhand_with_input(args: &[&str], input: &[u8]) -> Run {
-    let mut child = command(args)
+    with_input(&mut command(args), input)
+}
+
+/// Runs a command with this standard input.
+pub fn with_input(command: &mut Command, input: &[u8]) -> Run {
+    let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

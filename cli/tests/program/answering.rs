@@ -4,12 +4,18 @@ use models::gguf::GgufFile;
 use models::gguf::write::{GgufWriter, MetaValue};
 
 use crate::common::{
-    DOCUMENT, Run, changed_model, endless_model, file, longhand, longhand_with_input, scratch, talking_model,
+    ANSWER_LIMIT, DOCUMENT, Run, changed_model, command, endless_model, file, longhand, longhand_with_input,
+    scratch, talking_model, with_input,
 };
 
 const NUMBER: &str = "What is Mary's favorite number?";
 const NUMBER_IS: &str = "Mary's favorite number is 34251.";
 const CHAT_ML: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n";
+
+/// Runs the program with its own limit of answers.
+fn with_default_limit(args: &[&str], input: &str) -> Run {
+    with_input(command(args).env_remove(ANSWER_LIMIT), input.as_bytes())
+}
 
 /// The embedded model with its weights and other metadata. Returns its path.
 fn with_metadata(name: &str, change: impl FnOnce(&mut GgufWriter)) -> String {
@@ -199,7 +205,7 @@ fn an_answer_that_is_cut_off_is_said_to_be() {
         assert_eq!(run.json()["answers"][0]["stop"], stop);
     }
     // The default has room for answers, and the context for the default.
-    let object = ask(&["--json", "Why?"]).json();
+    let object = with_default_limit(&["ask", "-m", &model, "--json", "Why?"], "").json();
     assert_eq!(
         (&object["answers"][0]["tokens"], &object["answers"][0]["stop"]),
         (&2048.into(), &"length".into())
@@ -222,10 +228,10 @@ fn thinking_that_takes_all_tokens_leaves_no_answer() {
     let run = chat(&["-m", &model, "-n", "3"], &["Why?"]);
     assert!(run.stderr.contains("(no answer yet: the thinking was cut off after 3 tokens"), "{}", run.stderr);
     // Its answers may be longer by default.
-    let out = chat(&["-m", &model], &["/set"]).ok();
-    assert_eq!(setting(&out, "n"), ["4096", "default"]);
-    let out = chat(&["-m", &model, "--think", "hide"], &["/set"]).ok();
-    assert_eq!(setting(&out, "n"), ["4096", "default"]);
+    for flags in [&[][..], &["--think", "hide"]] {
+        let out = with_default_limit(&[&["chat", "--private", "-m", &model], flags].concat(), "/set\n").ok();
+        assert_eq!(setting(&out, "n"), ["4096", "default"]);
+    }
 }
 
 #[test]

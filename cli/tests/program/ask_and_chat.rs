@@ -300,7 +300,7 @@ fn a_budget_alone_chooses_a_policy() {
     ask(&["--kv-budget", "1KiB"]).assert_failed(2, "is too small");
     // A context that is too small: the offer holds.
     let path = file("budget-context.txt", DOCUMENT);
-    let run = longhand(&["ask", "-f", &path, "-c", "50", "--kv-budget", "30%", NUMBER]);
+    let run = longhand(&["ask", "-f", &path, "-c", "50", "-n", "2000", "--kv-budget", "30%", NUMBER]);
     let hint = run.stderr.lines().find(|line| line.starts_with("hint: ")).unwrap_or_default().to_owned();
     assert!(hint.contains("give a larger context with -c "), "{}", run.stderr);
 }

@@ -222,7 +222,7 @@ fn settings_change_between_answers() {
         ["temp", "top-k", "top-p", "n"].map(of)
     };
     let (before, after) = out.split_once(NUMBER_IS).expect("an answer");
-    assert_eq!(settings(before), ["0", "40", "0.95", "1024"]);
+    assert_eq!(settings(before), ["0", "40", "0.95", "100"]);
     assert_eq!(settings(after), ["60", "40", "1", "-1"]);
     // Seeds repeat what they gave.
     let wild = |seed: &str, lines: &[&str]| {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::common::{DOCUMENT, Run, command, file, finished, scratch};
+use crate::common::{ANSWER_LIMIT, DOCUMENT, Run, command, file, finished, scratch};
 
 /// A command with a config file of its own.
 fn configured(name: &str, config: &str, args: &[&str]) -> Command {
@@ -11,6 +11,7 @@ fn configured(name: &str, config: &str, args: &[&str]) -> Command {
     std::fs::write(folder.join("longhand/config.toml"), config).expect("a config file");
     let mut command = command(args);
     command.env("XDG_CONFIG_HOME", folder).env_remove("LONGHAND_DISK_CACHE").env_remove("LONGHAND_THREADS");
+    command.env_remove(ANSWER_LIMIT);
     command
 }
 

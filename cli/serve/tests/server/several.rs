@@ -54,9 +54,10 @@ fn work_stops_when_its_client_leaves() {
     let mut reading = server.send("/v1/chat/completions", &progress);
     reading.wait_for("prompt_progress");
     // One waits, and a further one has no place.
-    let waiting = server.send("/v1/chat/completions", &question(QUESTION));
+    let short = with(question(QUESTION), "max_tokens", 5);
+    let waiting = server.send("/v1/chat/completions", &short);
     server.wait_until("requests_waiting", 1.0);
-    let refused = server.chat(&question(QUESTION));
+    let refused = server.chat(&short);
     assert_eq!(refused.status, 429);
     assert!(refused.header("retry-after").is_some());
     assert_eq!(server.metric("refused_total"), 1.0);
@@ -66,7 +67,7 @@ fn work_stops_when_its_client_leaves() {
     // A client that leaves before anything has come, and one that leaves while it waits.
     let whole = server.send("/v1/chat/completions", &long);
     server.wait_until("requests_at_work", 1.0);
-    let waiting = server.send("/v1/chat/completions", &question(QUESTION));
+    let waiting = server.send("/v1/chat/completions", &short);
     server.wait_until("requests_waiting", 1.0);
     drop(waiting);
     drop(whole);
