@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::common::{DOCUMENT, Run, command, finished, scratch};
+use crate::common::{DOCUMENT, Run, command, scratch, with_input};
 
 /// The use that means every rename.
 const RENAMES: usize = 0;
@@ -54,12 +53,7 @@ impl Case {
 
     fn run(&self, command: &mut Command) -> Run {
         // What is rescued of a conversation is written here.
-        command.current_dir(scratch("io-errors/rescued"));
-        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = piped.spawn().expect("the program starts");
-        // The program may end before it has read everything.
-        let _ = child.stdin.take().expect("a pipe").write_all(self.input.as_bytes());
-        finished(child.wait_with_output().expect("the program ends"))
+        with_input(command.current_dir(scratch("io-errors/rescued")), self.input.as_bytes())
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{DOCUMENT, Run, command, file, finished, scratch};
+use crate::common::{DOCUMENT, Run, command, file, finished, scratch, with_input};
 
 const NUMBER: &str = "What is Mary's favorite number?";
 const KEY: &str = "What is the pass key?";
@@ -33,10 +33,7 @@ impl User {
     }
 
     fn run(&self, args: &[&str], input: &str) -> Run {
-        let mut child = self.command(args).spawn().expect("the program starts");
-        // The program may end before it has read everything.
-        let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
-        finished(child.wait_with_output().expect("the program ends"))
+        with_input(&mut self.command(args), input.as_bytes())
     }
 
     fn folder(&self) -> PathBuf {

@@ -2,12 +2,11 @@
 #![cfg(unix)]
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::common::{DOCUMENT, Run, add_program, command, file, finished, scratch};
+use crate::common::{DOCUMENT, Run, add_program, command, file, scratch, with_input};
 
 const NUMBER: &str = "What is Mary's favorite number?";
 const NUMBER_IS: &str = "Mary's favorite number is 34251.";
@@ -46,7 +45,7 @@ impl User {
     }
 
     fn run(&self, args: &[&str], input: &str) -> Run {
-        run(self.command(args), input)
+        with_input(&mut self.command(args), input.as_bytes())
     }
 
     /// A chat about a document with these messages.
@@ -72,13 +71,6 @@ impl User {
         all.sort();
         all
     }
-}
-
-fn run(mut command: Command, input: &str) -> Run {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("the program starts");
-    let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
-    finished(child.wait_with_output().expect("the program ends"))
 }
 
 fn set_mode(path: &Path, mode: u32) {
@@ -141,7 +133,7 @@ fn folders_and_files_are_private_whatever_the_umask() {
             let mut bash = Command::new("bash");
             bash.args(["-c", &format!("umask {umask} && exec \"$@\""), "bash"]).current_dir(&user.0);
             add_program(&mut bash, &program);
-            run(bash, &format!("{NUMBER}\n")).ok();
+            with_input(&mut bash, format!("{NUMBER}\n").as_bytes()).ok();
         }
         let modes = user.modes();
         for folder in
@@ -273,7 +265,7 @@ fn a_home_that_is_no_folder_is_a_note() {
         for name in ["XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"] {
             command.env_remove(name);
         }
-        run(command, &format!("{NUMBER}\n"))
+        with_input(&mut command, format!("{NUMBER}\n").as_bytes())
     };
     let ask = no_home(&[&["ask", "-t", "1", "-f", &document], &SAVED[..], &[NUMBER]].concat());
     assert!(ask.stderr.contains("note: the cache of documents that were read: "), "{}", ask.stderr);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use twox_hash::XxHash3_64;
 
 use crate::common::{
-    DOCUMENT, Run, changed_model, command, endless_model, file, finished, longhand, scratch,
+    DOCUMENT, Run, changed_model, command, endless_model, file, longhand, scratch, with_input,
 };
 
 const NUMBER: &str = "What is Mary's favorite number?";
@@ -54,12 +54,7 @@ impl Place {
     }
 
     fn run(&self, args: &[&str], input: &str) -> Run {
-        let mut command = command(args);
-        command.env("XDG_STATE_HOME", &self.state).stdin(Stdio::piped());
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
-        let _ = std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), input.as_bytes());
-        finished(child.wait_with_output().expect("the program ends"))
+        with_input(command(args).env("XDG_STATE_HOME", &self.state), input.as_bytes())
     }
 
     /// Asks a question, and kills the program in the middle of its answer, which is to contain `part`.
