@@ -30,6 +30,7 @@ const KERNELS: &[&str] = &[
     "cuda/attend_prefill.cu",
     "cuda/evict.cu",
     "cuda/measure.cu",
+    "cuda/predict.cu",
 ];
 
 /// Whether Clippy runs this: it links nothing.

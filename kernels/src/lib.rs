@@ -18,6 +18,7 @@
 //! - [`product`]: products of quantised matrices with several columns.
 //! - [`accumulate`]: the sums of attention weights that each row gets, for policies that score by them.
 //! - [`measure`]: norms, maxima and spreads of rows, for policies that score by them.
+//! - [`predict`]: the score that a map predicts for a row when it is appended.
 //! - [`rows`]: eviction of rows, and their sums for the compensation entry.
 //! - [`quant`]: the element types of rows.
 //! - `device`: all of these as kernels for NVIDIA GPUs (cuda/), launched by [`graph`].
@@ -37,6 +38,7 @@ mod form;
 pub mod graph;
 pub mod measure;
 pub mod portable;
+pub mod predict;
 pub mod prefill;
 pub mod product;
 pub mod quant;

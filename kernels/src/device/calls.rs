@@ -186,6 +186,34 @@ device_calls! {
         tensor_heads: [u8; MAX_KV_HEADS],
     }
 
+    /// Writes predicted scores of new rows behind the live ones of some of a lane's heads. k and v are f32
+    /// `[k_elements, n_kv_heads, tokens]` and `[v_elements, n_kv_heads, tokens]`.
+    struct PredictCall {
+        k: *const f32,
+        v: *const f32,
+        k_head_stride: u64,
+        k_token_stride: u64,
+        v_head_stride: u64,
+        v_token_stride: u64,
+        /// `[3 * (k_elements + v_elements) + 5, n_kv_heads]`
+        maps: *const f32,
+        /// Live rows of the lane.
+        live: *const i32,
+        /// `[capacity, heads of the lane]`
+        scores: *mut f32,
+        k_elements: i32,
+        v_elements: i32,
+        tokens: i32,
+        capacity: i32,
+        /// Heads that get scores.
+        heads: i32,
+        unused: i32,
+        /// Index in the lane of each head that gets scores.
+        tensor_heads: [u8; MAX_KV_HEADS],
+        /// KV head of the model of each head that gets scores.
+        kv_heads: [u8; MAX_KV_HEADS],
+    }
+
     /// Adds up the attention weights that rows get from scoring queries: the queries of some tokens, all
     /// query heads of a group, token after token.
     ///

@@ -117,6 +117,8 @@ launchers! {
     store_queries(StoreQueriesCall): longhand_cuda_store_queries, longhand_emulated_store_queries;
     /// Measures rows.
     measure(MeasureCall): longhand_cuda_measure, longhand_emulated_measure;
+    /// Writes predicted scores of new rows.
+    predict(PredictCall): longhand_cuda_predict, longhand_emulated_predict;
     /// Adds up attention weights row by row.
     accumulate(AccumulateCall): longhand_cuda_accumulate, longhand_emulated_accumulate;
 }

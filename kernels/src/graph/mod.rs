@@ -29,8 +29,8 @@ pub use evict::{EvictRows, Eviction, RowSelection, SelectRows};
 use ggml::{Tensor, Type};
 pub use product::{multiplies, multiplies_few, multiplies_many, multiply, multiply_by};
 pub use scores::{
-    AccumulateAttention, AccumulatingLane, Accumulation, Combine, Gain, MeasureRows, RowLists, SeenPart,
-    StoreQueries, WindowAttention, WindowQueries,
+    AccumulateAttention, AccumulatingLane, Accumulation, Combine, Gain, MeasureRows, PredictScores, RowLists,
+    SeenPart, StoreQueries, WindowAttention, WindowQueries, predictor_len,
 };
 
 use crate::attention::alibi_slopes;
@@ -56,7 +56,7 @@ pub struct GraphLane {
     /// Whether row 0 is the compensation entry.
     pub compensated: bool,
     /// Accumulated attention of each row, `[capacity, heads]` f32, where a policy needs it (see
-    /// [`AccumulateAttention`]).
+    /// [`AccumulateAttention`]); or predicted scores (see [`PredictScores`]).
     pub accumulated: Option<Tensor>,
     /// Positions of the rows, for models with ALiBi and for windows. Either all lanes of a layer have them or none.
     /// Lanes with positions are not compensated. Layers with ALiBi need them.

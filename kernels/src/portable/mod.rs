@@ -11,7 +11,7 @@
 //! are made of the live rows by arithmetic: of what ggml has for these, some backends lack one or the other, and the CPU
 //! aborts at a copy into a part of quantised rows.
 //!
-//! - `append`, `attend`, `accumulate`, `window`, `measure`, `evict`: the nodes of each [`Operation`](crate::Operation).
+//! - `append`, `attend`, `accumulate`, `window`, `measure`, `predict`, `evict`: the nodes of each [`Operation`](crate::Operation).
 //! - `seen`: what queries see, as masks; `weights`: logits and their softmax; `heads`: heads that are taken and put back.
 
 mod accumulate;
@@ -20,6 +20,7 @@ mod attend;
 mod evict;
 mod heads;
 mod measure;
+mod predict;
 mod seen;
 mod weights;
 mod window;
@@ -34,6 +35,7 @@ pub(crate) use self::attend::attend;
 pub use self::evict::moves_rows;
 pub(crate) use self::evict::{evict_rows, select_rows};
 pub(crate) use self::measure::measure_rows;
+pub(crate) use self::predict::predict_scores;
 pub(crate) use self::window::{store_queries, window_attention};
 
 /// The most elements of an intermediate tensor, where work can be done in parts: 64 MB.

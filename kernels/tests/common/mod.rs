@@ -1,6 +1,8 @@
 //! Devices, tensor types and attention calls with random numbers, for all tests.
 #![allow(dead_code)] // no test uses everything
 
+pub mod predicted;
+
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::attention::alibi_slopes;
 use kernels::graph::{LaneInputs, MAX_LANES, Split};

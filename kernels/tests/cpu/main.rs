@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod decode;
+mod predicted;
 mod prefill;
 mod product;
 mod scores;

@@ -1,9 +1,10 @@
 //! The numbers that policies score by, of device kernels on a GPU or the emulator and of portable operations, against the CPU:
-//! accumulated attention, window attention, stored queries and measured rows.
+//! accumulated attention, window attention, stored queries and measured rows. Predicted scores are compared with the formula.
 #![cfg(any(feature = "testing", feature = "cuda"))]
 
 use std::sync::Arc;
 
+use crate::common::predicted::{PredictCase, predicted};
 use crate::common::{OWN, Place, Random, bits, compute, lane_inputs, places, write_rows};
 use ggml::{Context, Tensor, Type};
 use kernels::graph::{
@@ -409,5 +410,18 @@ fn measured_rows_equal_the_cpus() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn predicted_scores_equal_the_formula() {
+    let [_, device] = places();
+    for case in PredictCase::all() {
+        let have = predicted(&device, case);
+        assert_eq!(
+            bits(&predicted(&device, case)),
+            bits(&have),
+            "the result depends on the order of threads"
+        );
     }
 }

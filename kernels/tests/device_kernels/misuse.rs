@@ -9,8 +9,9 @@ use ggml::{Backend, BufferType, Context, Error, GraphAllocator, Tensor, Type};
 use kernels::Form;
 use kernels::graph::{
     AccumulateAttention, AccumulatingLane, Accumulation, Append, Appended, Attend, AttentionShape, Combine,
-    EvictRows, Eviction, Gain, GraphLane, LaneInputs, MAX_LANES, MeasureRows, RowLists, RowPositions,
-    RowSelection, SeenPart, SelectRows, Split, StoreQueries, WindowAttention, WindowQueries,
+    EvictRows, Eviction, Gain, GraphLane, LaneInputs, MAX_LANES, MeasureRows, PredictScores, RowLists,
+    RowPositions, RowSelection, SeenPart, SelectRows, Split, StoreQueries, WindowAttention, WindowQueries,
+    predictor_len,
 };
 use kernels::measure::Measure;
 
@@ -37,6 +38,7 @@ struct NodeParts {
     k: Tensor,
     v: Tensor,
     q: Tensor,
+    maps: Tensor,
     lane: GraphLane,
     accumulated: Tensor,
     sums: Tensor,
@@ -59,6 +61,7 @@ impl NodeParts {
             k: ctx.input("k", Type::F32, [D, HEADS, TOKENS]),
             v: ctx.input("v", Type::F32, [D, HEADS, TOKENS]),
             q: ctx.input("q", Type::F32, [D, HEADS * GROUP, TOKENS]),
+            maps: ctx.input("maps", Type::F32, [predictor_len(D, D), HEADS]),
             lane: GraphLane { accumulated: Some(accumulated.clone()), ..GraphLane::new(k, v, [1, 0]) },
             accumulated,
             sums,
@@ -108,6 +111,16 @@ impl NodeParts {
             how: Accumulation { queries: TOKENS, replace: false, combine, gain, part },
         };
         OWN.nodes(&self.ctx, accumulate)
+    }
+
+    fn predict(&self) -> Tensor {
+        self.predict_for(0, &[0, 1])
+    }
+
+    fn predict_for(&self, number: usize, heads: &[u32]) -> Tensor {
+        let NodeParts { ctx, k, v, maps, lane, accumulated, inputs, .. } = self;
+        let to = AccumulatingLane { lane, accumulated, number, heads: heads.into() };
+        OWN.nodes(ctx, PredictScores { k, v, maps, to, inputs })
     }
 
     fn evict(&self, evicted: [u32; 2], moves: [(u32, u32); 2], sums: bool) -> Tensor {
@@ -280,6 +293,30 @@ fn accumulate_refuses_what_does_not_fit() {
 }
 
 #[test]
+fn predict_refuses_what_does_not_fit() {
+    let predict = NodeParts::predict;
+    for (part, spoil) in wrong_lanes() {
+        refused("predict_scores", part, spoil, predict);
+    }
+    for shape in [[predictor_len(D, D) - 1, HEADS, 1], [predictor_len(D, D), HEADS + 1, 1]] {
+        refused("predict_scores", "maps", |p| p.maps = placed(Type::F32, shape), predict);
+    }
+    let shape = [predictor_len(D, D), HEADS, 1];
+    refused("predict_scores", "maps", |p| p.maps = placed(Type::F16, shape), predict);
+    refused("predict_scores", "maps", |p| p.v = placed(Type::F32, [D / 2, HEADS, TOKENS]), predict);
+    refused("predict_scores", "keys", |p| p.k = placed(Type::F16, [D, HEADS, TOKENS]), predict);
+    refused("predict_scores", "values", |p| p.v = placed(Type::F32, [D, HEADS, TOKENS - 1]), predict);
+    refused("predict_scores", "values", |p| p.v = placed(Type::F32, [D, 1, TOKENS]), predict);
+    let spoil = |p: &mut NodeParts| p.accumulated = placed(Type::F32, [CAPACITY - 1, HEADS, 1]);
+    refused("predict_scores", "accumulated", spoil, predict);
+    refused("predict_scores", "layer", |p| p.inputs.layer = 2, predict);
+    refused("predict_scores", "lane", |_| (), |p| p.predict_for(MAX_LANES, &[0]));
+    for heads in [&[2][..], &[1, 1], &[]] {
+        refused("predict_scores", "head", |_| (), |p| p.predict_for(0, heads));
+    }
+}
+
+#[test]
 fn evict_and_select_refuse_what_does_not_fit() {
     let compensate = |p: &mut NodeParts| p.lane.compensated = true;
     refused("evict_rows", "row", |_| (), |p| p.evict([0, 16], [(0, 1); 2], false));
@@ -363,6 +400,7 @@ fn wrong_numbers_of_rows_are_errors() {
             run(&device, live, 0, build).expect("a device ignores them");
         };
         failed("append", NodeParts::append);
+        failed("predict_scores", NodeParts::predict);
         failed("accumulate", |p| p.accumulate(0, &[0, 1]));
         failed("accumulate", |p| {
             p.accumulate_part(0, &[0, 1], Some(SeenPart { first: 1, from: 2, to: 3, last: 3 }))

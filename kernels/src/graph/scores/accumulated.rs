@@ -63,16 +63,29 @@ impl SeenPart {
     }
 }
 
-/// The lane whose rows accumulate attention.
+/// The lane whose rows accumulate attention, or get predicted scores.
 pub struct AccumulatingLane<'a> {
     /// The lane.
     pub lane: &'a GraphLane,
-    /// `[capacity, heads]` f32: what each row has received so far.
+    /// `[capacity, heads]` f32: what each row has received so far, or its predicted score.
     pub accumulated: &'a Tensor,
     /// The lane's number in its layer: its row of the [`LaneInputs`].
     pub number: usize,
     /// The heads that accumulate, by their numbers in the lane.
     pub heads: Arc<[u32]>,
+}
+
+impl AccumulatingLane<'_> {
+    /// The lane has heads of a model with `n_kv_heads` KV heads, a number for each row, and the heads that accumulate.
+    pub(super) fn check(&self, n_kv_heads: usize) -> Check {
+        let AccumulatingLane { lane, accumulated, number, heads } = self;
+        check_lane(lane, n_kv_heads)?;
+        check_accumulated(lane, accumulated)?;
+        ensure(*number < MAX_LANES, || format!("lane {number} of {MAX_LANES}"))?;
+        // A head that is given twice would be written by two threads.
+        check_heads("head", heads, lane.kv_heads.len())?;
+        ensure(!heads.is_empty(), || "no heads accumulate".into())
+    }
 }
 
 /// Combines the attention weights of queries with the accumulated attention of a lane without a window. For a sum each
@@ -154,19 +167,13 @@ fn check(
     inputs: &LaneInputs,
     how: Accumulation,
 ) -> Check {
-    let AccumulatingLane { lane, accumulated, number, heads } = to;
-    let q = queries.q;
+    let (lane, q) = (to.lane, queries.q);
     check_queries(shape, "queries", queries)?;
     ensure(lane.window.is_none(), || "a lane with a window accumulates no attention".into())?;
     ensure(how.queries > 0, || "no queries count".into())?;
-    check_lane(lane, shape.n_kv_heads)?;
-    check_accumulated(lane, accumulated)?;
+    to.check(shape.n_kv_heads)?;
     check_distances(lane, shape)?;
     ensure(lane.k.dim(0) == shape.head_dim, || format!("the keys are {:?}, the queries {q:?}", lane.k))?;
-    ensure(*number < MAX_LANES, || format!("lane {number} of {MAX_LANES}"))?;
-    // A head that is given twice would be written by two threads.
-    check_heads("head", heads, lane.kv_heads.len())?;
-    ensure(!heads.is_empty(), || "no heads accumulate".into())?;
     if let Some(part) = how.part {
         ensure(!lane.compensated, || "a part of a compensated lane".into())?;
         part.check(lane.k.dim(1))?;

@@ -3,10 +3,12 @@
 //!
 //! - [`accumulated`]: what each row has received so far, added up while queries come;
 //! - [`window`]: what each row receives from the last queries, which a ring has stored;
-//! - [`measured`]: norms, maxima and spreads of keys and values.
+//! - [`measured`]: norms, maxima and spreads of keys and values;
+//! - [`predicted`]: what a map says of new rows, by their keys and values.
 
 mod accumulated;
 mod measured;
+mod predicted;
 mod window;
 
 use std::cell::RefCell;
@@ -18,6 +20,7 @@ use ggml::{CustomTask, DeviceTask, RawTensor};
 
 pub use self::accumulated::{AccumulateAttention, AccumulatingLane, Accumulation, SeenPart};
 pub use self::measured::MeasureRows;
+pub use self::predicted::PredictScores;
 pub use self::window::{StoreQueries, WindowAttention, WindowQueries};
 use super::AttentionShape;
 use super::checks::{Check, check_rows, ensure};
@@ -25,6 +28,7 @@ use super::launch::device_type;
 use super::operands::{DeviceHeads, NumbersAt};
 pub use crate::accumulate::Combine;
 use crate::device;
+pub use crate::predict::predictor_len;
 
 /// The factor on a query's logits before their softmax is added up (AhaKV eq. 12).
 #[derive(Clone, Copy, Debug, PartialEq)]
