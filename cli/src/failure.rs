@@ -104,7 +104,7 @@ impl Hinted for EngineError {
             EngineError::Policy { .. }
             | EngineError::UnusedProfile { .. }
             | EngineError::NoHeadScores { .. }
-            | EngineError::NoRowShares { .. }
+            | EngineError::IncompleteProfile { .. }
             | EngineError::Sampling(_)
             | EngineError::Compute(
                 ggml::Error::NoCuda(_) | ggml::Error::NoVulkan(_) | ggml::Error::NoSuchGpu { .. },

@@ -99,11 +99,13 @@ pub enum EngineError {
         /// The file.
         path: PathBuf,
     },
-    /// A head profile has no shares of rows, which a policy asks for.
-    #[error("{}: it has no shares of rows for the policy's heads=shares", path.display())]
-    NoRowShares {
+    /// A head profile lacks what a policy needs.
+    #[error("{}: it has no {lacks}", path.display())]
+    IncompleteProfile {
         /// The file.
         path: PathBuf,
+        /// What it lacks, as [`PolicyChoice::lacks_of`](crate::policy::PolicyChoice::lacks_of) says it.
+        lacks: &'static str,
     },
     /// A session does not fit the memory that is free.
     #[error("{0}")]
@@ -183,8 +185,8 @@ impl EngineError {
             EngineError::Constraint(error) => Some(error.hint()),
             EngineError::UnusedProfile { .. } => Some(Hint::PolicyWithProfile),
             EngineError::NoHeadScores { .. } => Some(Hint::OmitHeadShares),
-            EngineError::NoRowShares { .. } => {
-                Some(Hint::advice("calibrate the model again, or use the policy with heads=on"))
+            EngineError::IncompleteProfile { .. } => {
+                Some(Hint::advice("calibrate the model again for this policy, or use another one"))
             }
             EngineError::Batch { hint, .. } => hint.clone(),
             EngineError::Memory(shortage) => Some(Hint::SmallerSession { on_device: shortage.on_device }),

@@ -7,8 +7,8 @@ use std::sync::{Arc, LazyLock};
 use ggml::Type;
 use longhand::heads::{HeadProfile, ScoreMap, ScoresPer};
 use longhand::plan::PlanOptions;
-use longhand::testing::kv::PolicyChoice;
 use longhand::testing::kv::policy::policies;
+use longhand::testing::kv::{Layout, PolicyChoice, StoreOptions};
 use longhand::{Engine, EngineError, EngineOptions, Hint, ModelSource, Session, SessionOptions};
 use models::arch::Arch;
 use models::gguf::GgufFile;
@@ -160,7 +160,19 @@ impl Random {
 pub fn half_retrieval(engine: &Engine) -> HeadProfile {
     let shape = engine.head_shape().expect("heads");
     let flags = (0..shape.all_kv_heads()).map(|i| i % 2 == 0).collect();
-    HeadProfile::new(shape, flags, Vec::new(), Default::default()).expect("a profile")
+    let profile = HeadProfile::new(shape, flags, Vec::new(), Default::default()).expect("a profile");
+    profile.with_row_predictors(random_predictors(engine)).expect("finite numbers")
+}
+
+/// Random row predictors for all KV heads of a model.
+pub fn random_predictors(engine: &Engine) -> Vec<Vec<f32>> {
+    let (spec, types) = (engine.spec(), (Type::F32, Type::F32));
+    let options = StoreOptions { context: 8, types, reserve: None };
+    let layout = Layout::new(spec, &PolicyChoice::default(), None, options).expect("a layout");
+    let mut random = Random(3);
+    let mut number = || random.below(2001) as f32 / 1000.0 - 1.0;
+    let mut map = |layer: usize| (0..layout.predictor_len(layer)).map(|_| number()).collect();
+    (0..spec.n_layers * spec.n_kv_heads).map(|head| map(head / spec.n_kv_heads)).collect()
 }
 
 /// Options of a session with f32 keys and values and chunks of 32 tokens.
@@ -184,8 +196,10 @@ pub fn with_policy(engine: &Engine, policy: &PolicyChoice, options: SessionOptio
         let scope = |retrieval: &bool| if *retrieval { 1e9 } else { window };
         let values = half.retrieval().iter().map(scope).collect();
         let scopes = ScoreMap { name: "scope".into(), per: ScoresPer::KvHead, values };
-        HeadProfile::new(half.shape(), half.retrieval().to_vec(), vec![scopes], Default::default())
-            .expect("a profile")
+        let flags = half.retrieval().to_vec();
+        let profile = HeadProfile::new(half.shape(), flags, vec![scopes], Default::default());
+        let profile = profile.expect("a profile");
+        profile.with_row_predictors(random_predictors(engine)).expect("finite numbers")
     });
     SessionOptions { policy: policy.clone(), profile, ..options }
 }

@@ -16,7 +16,7 @@ use longhand::heads::{self, SelectionRule};
 use longhand::testing::alibi::{self, HeadWeights, ScopeOptions};
 use longhand::testing::backends::Backends;
 use longhand::testing::calibrate::{Occurrences, Pattern, score_heads};
-use longhand::testing::forward::{operation_tensors, record_attention};
+use longhand::testing::forward::{operation_tensors, predict_scores, record_attention};
 use longhand::testing::kv::policy::{Event, Pool, Recent, paper_formulas};
 use longhand::testing::kv::{
     CompensationSums, LaneValues, LayerRows, Layout, PolicyChoice, Store, StoreOptions,
@@ -109,12 +109,13 @@ struct Runner {
     backends: Backends,
 }
 
-/// A case's arrays: keys and values `[n_kv, n, d]`; the queries of the last tokens `[n_head, rows, d]`, if
-/// the policy uses them; one new query `[n_head, d]`.
+/// A case's arrays: keys and values `[n_kv, n, d]`; the queries of the last tokens `[n_head, rows, d]`, and what predicts
+/// scores `[n_kv, numbers]`, if the policy uses them; one new query `[n_head, d]`.
 struct Rows {
     k: Array,
     v: Array,
     queries: Option<Array>,
+    predictors: Option<Array>,
     q: Array,
 }
 
@@ -180,9 +181,15 @@ impl Runner {
     }
 
     fn rows(&self, case: &Value) -> Result<Rows> {
-        let queries = case["inputs"]["Q"].as_str().map(|_| self.array(case, "Q")).transpose()?;
-        let rows =
-            Rows { k: self.array(case, "K")?, v: self.array(case, "V")?, queries, q: self.array(case, "q")? };
+        let [queries, predictors] =
+            ["Q", "M"].map(|name| case["inputs"][name].as_str().map(|_| self.array(case, name)));
+        let rows = Rows {
+            k: self.array(case, "K")?,
+            v: self.array(case, "V")?,
+            queries: queries.transpose()?,
+            predictors: predictors.transpose()?,
+            q: self.array(case, "q")?,
+        };
         ensure!(
             rows.k.shape.len() == 3 && rows.k.shape == rows.v.shape && rows.q.shape.len() == 2,
             "shapes of K, V, q"
@@ -209,6 +216,8 @@ impl Runner {
             store_options,
         )?;
         let mut store = Store::new(layout, &self.backends)?;
+        let predictors = rows.predictors.as_ref().map_or(&[][..], |predictors| &predictors.data);
+        store.set_row_predictors(|_| predictors.to_vec())?;
         let mut workspace = Workspace::new(&self.backends);
         if *prefill > 0 {
             self.exact_prefill(&mut store, &rows, layer, *prefill, *second_reading, &mut workspace)?;
@@ -307,8 +316,8 @@ impl Runner {
         Ok(())
     }
 
-    /// Appends the rows of `tokens`, whose positions begin at `at`, to the live rows. Stores queries and accumulates
-    /// attention.
+    /// Appends the rows of `tokens`, whose positions begin at `at`, to the live rows. Stores queries, accumulates attention
+    /// and predicts scores.
     #[allow(clippy::too_many_arguments)]
     fn write(
         &self,
@@ -333,6 +342,9 @@ impl Runner {
         let n_heads = shape.n_kv_heads * shape.group;
         let q = ctx.input("queries", Type::F32, [shape.head_dim, n_heads, known.max(1)]);
         let mut effects = vec![stored.clone()];
+        // The keys of these cases count as keys before RoPE.
+        let scorers = to.recorders.iter().flat_map(|recorder| &recorder.scorers);
+        effects.extend(predict_scores(&ctx, form, [&k, &v], scorers, &state));
         let attend = Attend {
             shape,
             queries: (&q).into(),
@@ -531,6 +543,9 @@ fn retention<'a>(policy: &str, case: &'a Value) -> Result<Option<Retention<'a>>>
         "kvzip" | "stream_kvzip" => {
             let (capacity, recent, later) = (&p["capacity"], &p["recent"], or("later", 0));
             format!("kvzip:heads=off,capacity={capacity},recent={recent},later={later},slack=0")
+        }
+        "kvzap" | "stream_kvzap" => {
+            format!("kvzap:heads=off,capacity={},recent={},slack=0", p["capacity"], p["recent"])
         }
         "h2o" => format!("h2o:heavy={},recent={}", p["heavy"], p["recent"]),
         "stream_h2o" => format!("h2o:heavy={},recent={}", p["selected"], p["recent"]),

@@ -59,6 +59,9 @@ struct CalibrateArgs {
     /// Random seed
     #[arg(short = 's', long, default_value_t = 1)]
     seed: u64,
+    /// Also find what predicts the scores of rows, for the policy kvzap; reads ten texts twice, not one
+    #[arg(long)]
+    row_predictors: bool,
     #[command(flatten)]
     model: ModelArgs,
 }
@@ -122,7 +125,12 @@ fn run_calibrate(app: &App, args: &CalibrateArgs) -> Result<()> {
     let model = app.open(args.model.source(app, args.model_arg.path.as_deref())?)?;
     let setup_options = args.model.setup_options(app)?;
     let engine = load(app, &model, &setup_options)?;
-    let asked = CalibrationOptions { period: args.period, seed: args.seed, ..CalibrationOptions::default() };
+    let asked = CalibrationOptions {
+        period: args.period,
+        seed: args.seed,
+        row_predictors: args.row_predictors,
+        ..CalibrationOptions::default()
+    };
     let options = calibration_options(&engine, asked)?;
     let rule = SelectionRule { induction: args.induction, echo: args.echo, ..SelectionRule::default() };
     let (mut reporter, flag) = (app.reporter(), app.interrupt.flag());

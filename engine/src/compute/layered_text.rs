@@ -11,7 +11,7 @@ use std::sync::Arc;
 use ggml::{InterruptFlag, Type};
 use kernels::graph::GraphLane;
 
-use crate::compute::forward::{Forward, NextTokens, OutputTokens, TextChunk};
+use crate::compute::forward::{BuiltGraph, Forward, NextTokens, OutputTokens, TextChunk};
 use crate::compute::pass::Pass;
 use crate::compute::reading_work::{NeededOutputs, ReadingWork, Work};
 use crate::compute::row_groups::GroupMeans;
@@ -305,8 +305,27 @@ impl LayeredText {
         workspace: &mut Workspace,
         interrupt: &InterruptFlag,
     ) -> Result<Vec<f32>, EngineError> {
+        self.compute_of_chunk(Forward::query_graph, workspace, interrupt)
+    }
+
+    /// The keys before RoPE and the values of the next chunk, `[head_dim, kv_heads, n]` twice.
+    pub fn new_rows(
+        &self,
+        workspace: &mut Workspace,
+        interrupt: &InterruptFlag,
+    ) -> Result<Vec<f32>, EngineError> {
+        self.compute_of_chunk(Forward::row_graph, workspace, interrupt)
+    }
+
+    /// The result of a graph for the next chunk in the present layer.
+    fn compute_of_chunk(
+        &self,
+        graph: fn(&Forward, usize, TextChunk) -> BuiltGraph,
+        workspace: &mut Workspace,
+        interrupt: &InterruptFlag,
+    ) -> Result<Vec<f32>, EngineError> {
         let Some(chunk) = self.next_chunk() else { return Ok(Vec::new()) };
-        let built = self.forward.query_graph(self.layer, self.load_chunk(chunk)?);
+        let built = graph(&self.forward, self.layer, self.load_chunk(chunk)?);
         let graph = workspace.prepare(self.place(), built.graph()?)?;
         let (tokens, lanes) = (&self.tokens[chunk.tokens.clone()], self.lane_values(chunk));
         built.inputs.fill(&[NextTokens { tokens, first: chunk.at, lanes: &lanes }])?;

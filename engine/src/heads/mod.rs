@@ -12,6 +12,7 @@ pub mod import;
 mod profile;
 mod published;
 mod random;
+mod row_predictors;
 mod row_shares;
 mod scores;
 mod select;

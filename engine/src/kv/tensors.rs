@@ -16,6 +16,8 @@ pub(crate) struct LayerTensors {
     pub lanes: Vec<LaneTensors>,
     /// Queries of the last tokens, `[head_dim, n_heads, tokens]` f32, where a policy needs them.
     pub queries: Option<Tensor>,
+    /// What predicts the scores of rows, `[numbers, n_kv_heads]` f32, where a policy needs it.
+    pub predictors: Option<Tensor>,
     /// The state of a recurrent layer.
     pub state: Option<StateTensors>,
 }
@@ -66,9 +68,14 @@ pub(crate) struct LaneTensors {
 }
 
 impl LayerTensors {
+    /// What policies need beside the lanes.
+    pub fn recorded(&self) -> RecordedTensors<'_> {
+        RecordedTensors { queries: self.queries.as_ref(), predictors: self.predictors.as_ref() }
+    }
+
     /// Maximum number of tensors in a layer of this many lanes.
     pub fn max_count(lanes: usize) -> usize {
-        4 * lanes + 4
+        4 * lanes + 5
     }
 
     /// The tensors of a layer, without memory yet. `created` is called with each of them.
@@ -110,9 +117,12 @@ impl LayerTensors {
         let queries = layout.stored_queries(layer);
         let n_heads = shape.n_kv_heads * shape.group;
         let queries = (queries > 0).then(|| tensor(Type::F32, [shape.head_dim, n_heads, queries]));
+        let predictors = layout
+            .predicts(layer)
+            .then(|| tensor(Type::F32, [layout.predictor_len(layer), shape.n_kv_heads, 1]));
         let state = layout.state(layer).map(|shape| StateTensors::new(ctx, shape));
         state.iter().flat_map(StateTensors::all).for_each(created);
-        LayerTensors { lanes, queries, state }
+        LayerTensors { lanes, queries, predictors, state }
     }
 }
 
@@ -129,13 +139,37 @@ pub struct LayerRows {
     pub means: Option<Tensor>,
 }
 
-/// What the policies of one store need of a layer's attention.
+/// The tensors of a layer that policies need beside its lanes.
+#[derive(Clone, Copy)]
+pub(crate) struct RecordedTensors<'a> {
+    /// See [`LayerTensors::queries`].
+    pub queries: Option<&'a Tensor>,
+    /// See [`LayerTensors::predictors`].
+    pub predictors: Option<&'a Tensor>,
+}
+
+/// What the policies of one store need of a layer's attention and rows.
 #[derive(Clone)]
 pub struct AttentionRecorder {
     /// Where queries are stored, `[head_dim, n_heads, tokens]` f32.
     pub queries: Option<Tensor>,
     /// Where attention is accumulated: for each lane with such a policy.
     pub accumulators: Vec<AttentionAccumulator>,
+    /// Where scores are predicted: for each lane with such a policy.
+    pub scorers: Vec<RowScorer>,
+}
+
+/// A lane whose new rows get the scores that are predicted of them.
+#[derive(Clone)]
+pub struct RowScorer {
+    /// The lane, with a tensor for accumulated attention, which has the scores.
+    pub lane: GraphLane,
+    /// Its index in the layer.
+    pub lane_index: usize,
+    /// The heads of the lane that have scores.
+    pub heads: Arc<[u32]>,
+    /// `[numbers, n_kv_heads]` f32: what predicts them.
+    pub predictors: Tensor,
 }
 
 /// A lane whose rows accumulate attention.
@@ -154,16 +188,18 @@ pub struct AttentionAccumulator {
 }
 
 impl LayerRows {
-    /// The rows of a store's layer: its lanes, where its queries are stored, and its state.
+    /// The rows of a store's layer: its lanes, what is recorded of it, and its state.
     pub(crate) fn new<'a>(
         lanes: impl Iterator<Item = (&'a GraphLane, &'a LaneLayout)> + Clone,
-        queries: Option<&Tensor>,
+        recorded: RecordedTensors,
         state: Option<&StateTensors>,
     ) -> LayerRows {
+        let RecordedTensors { queries, predictors } = recorded;
         let accumulators = AttentionAccumulator::of_lanes(lanes.clone(), LaneLayout::accumulation);
+        let scorers = RowScorer::of_lanes(lanes.clone(), predictors);
         LayerRows {
             lanes: lanes.map(|(lane, _)| lane.clone()).collect(),
-            recorders: vec![AttentionRecorder { queries: queries.cloned(), accumulators }],
+            recorders: vec![AttentionRecorder { queries: queries.cloned(), accumulators, scorers }],
             states: state.map(|state| [state.clone(), state.clone()]),
             means: None,
         }
@@ -174,7 +210,7 @@ impl LayerRows {
         let accumulators =
             AttentionAccumulator::of_lanes(self.lanes.iter().zip(lanes), LaneLayout::reconstruction);
         if !accumulators.is_empty() {
-            self.recorders.push(AttentionRecorder { queries: None, accumulators });
+            self.recorders.push(AttentionRecorder { queries: None, accumulators, scorers: Vec::new() });
         }
         self
     }
@@ -213,18 +249,20 @@ impl LayerRows {
 impl AttentionRecorder {
     /// What is recorded in exact prefill for a store's lanes of a layer, whose complete rows are one lane.
     pub(crate) fn of_complete(
-        queries: Option<Tensor>,
+        recorded: RecordedTensors,
         lanes: &[LaneLayout],
         complete: &GraphLane,
     ) -> AttentionRecorder {
+        let RecordedTensors { queries, predictors } = recorded;
         let accumulators = AttentionAccumulator::of_complete(lanes, complete, LaneLayout::accumulation);
-        AttentionRecorder { queries, accumulators }
+        let scorers = RowScorer::of_complete(lanes, complete, predictors);
+        AttentionRecorder { queries: queries.cloned(), accumulators, scorers }
     }
 
     /// The same while the text is read a second time.
     pub(crate) fn of_reconstruction(lanes: &[LaneLayout], complete: &GraphLane) -> AttentionRecorder {
         let accumulators = AttentionAccumulator::of_complete(lanes, complete, LaneLayout::reconstruction);
-        AttentionRecorder { queries: None, accumulators }
+        AttentionRecorder { queries: None, accumulators, scorers: Vec::new() }
     }
 
     fn recorded_queries(&self, n: usize) -> usize {
@@ -278,6 +316,39 @@ impl AttentionAccumulator {
     }
 }
 
+impl RowScorer {
+    /// The heads of a layer's lanes whose scores are predicted, in the layer's complete rows.
+    fn of_complete(
+        lanes: &[LaneLayout],
+        complete: &GraphLane,
+        predictors: Option<&Tensor>,
+    ) -> Vec<RowScorer> {
+        let Some(predictors) = predictors else { return Vec::new() };
+        let scorer = |lane: &LaneLayout| RowScorer {
+            lane: complete.clone(),
+            lane_index: 0,
+            heads: lane.kv_heads.as_slice().into(),
+            predictors: predictors.clone(),
+        };
+        lanes.iter().filter(|lane| lane.is_predicted()).map(scorer).collect()
+    }
+
+    /// All heads of the lanes whose scores are predicted.
+    fn of_lanes<'a>(
+        lanes: impl Iterator<Item = (&'a GraphLane, &'a LaneLayout)>,
+        predictors: Option<&Tensor>,
+    ) -> Vec<RowScorer> {
+        let Some(predictors) = predictors else { return Vec::new() };
+        let scorer = |(lane_index, (lane, layout)): (usize, (&GraphLane, &LaneLayout))| RowScorer {
+            lane: lane.clone(),
+            lane_index,
+            heads: (0..layout.kv_heads.len() as u32).collect(),
+            predictors: predictors.clone(),
+        };
+        lanes.enumerate().filter(|(_, (_, layout))| layout.is_predicted()).map(scorer).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use kernels::graph::AttentionShape;
@@ -295,7 +366,7 @@ mod tests {
             let ctx = Context::new(LayerTensors::max_count(1));
             let tensors = LayerTensors::new(&ctx, &layout, 0, |_| ());
             let lanes = tensors.lanes.iter().map(|lane| &lane.graph).zip(&layout.layers[0]);
-            LayerRows::new(lanes, tensors.queries.as_ref(), None).recorded_queries(n)
+            LayerRows::new(lanes, tensors.recorded(), None).recorded_queries(n)
         };
         for (policy, of_chunk, of_step) in [
             ("streaming:window=8", 0, 0),

@@ -50,7 +50,7 @@ use crate::devices::workspace::Workspace;
 use crate::files::codec::Input;
 use crate::kv::policy::Event;
 use crate::kv::{Evictions, LayerRows, Layout, Store, StoreOptions};
-use crate::{Engine, EngineError, Progress};
+use crate::{Engine, EngineError, Hint, Progress};
 
 /// One timeline of tokens with a model, and the KV store that holds their rows.
 ///
@@ -293,6 +293,15 @@ impl Session {
         let mut store = Store::new(layout, &engine.backends)?;
         store.set_sink_logits(|layer| engine.forward.sink_logits(layer));
         store.set_key_offsets(|layer, ty| engine.forward.stored_key_offset(layer, ty));
+        if options.policy.predicts_scores() {
+            let profile = options.profile.as_ref().filter(|profile| profile.predicts_rows());
+            let profile = profile.ok_or_else(|| EngineError::Policy {
+                given: options.policy.to_string(),
+                reason: "the head profile has no row predictors, by which the policy scores rows".into(),
+                hint: Hint::MakeHeadProfile,
+            })?;
+            store.set_row_predictors(|layer| profile.row_predictors(layer))?;
+        }
         let workspace = Workspace::new(&engine.backends);
         let reading_work = ReadingWork::new(spec).with_groups(|layer| {
             options.prefill == Prefill::Sparse && has_groups(spec, engine.placement(), layer)

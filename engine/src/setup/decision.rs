@@ -28,8 +28,8 @@ pub(super) struct Decider<'a> {
     measurements: Measurements,
     /// What is known of the heads, by policy.
     heads: RefCell<Vec<(String, PlannedHeads)>>,
-    /// What a calibration needs, by the place of the layers.
-    calibrations: RefCell<Vec<(Placement, usize)>>,
+    /// What a calibration needs, by the place of the layers and whether it makes row predictors.
+    calibrations: RefCell<Vec<((Placement, bool), usize)>>,
 }
 
 /// A session to decide about.
@@ -217,7 +217,10 @@ impl<'a> Decider<'a> {
         if let Some(left) = left.filter(|_| *check_memory && !heads.known) {
             // Calibration comes before the session is made.
             let free = left.free.bytes.saturating_sub(copies(&planned.bytes));
-            calibrate::check_memory(self.needed_to_calibrate(placement)?, free)?;
+            calibrate::check_memory(
+                self.needed_to_calibrate(placement, session.policy.predicts_scores())?,
+                free,
+            )?;
         }
         // The steps of a setup are too short to look at the flag, and none of them resets it.
         self.options.interrupt.check()?;
@@ -247,12 +250,13 @@ impl<'a> Decider<'a> {
     }
 
     /// The least bytes of main memory besides the weights that a calibration takes, which does not depend on the session.
-    fn needed_to_calibrate(&self, placement: Placement) -> Result<usize, EngineError> {
-        if let Some((_, needed)) = self.calibrations.borrow().iter().find(|(other, _)| *other == placement) {
+    fn needed_to_calibrate(&self, placement: Placement, row_predictors: bool) -> Result<usize, EngineError> {
+        let case = (placement, row_predictors);
+        if let Some((_, needed)) = self.calibrations.borrow().iter().find(|(other, _)| *other == case) {
             return Ok(*needed);
         }
-        let needed = calibrate::least_needed(&self.planner(None), placement)?;
-        self.calibrations.borrow_mut().push((placement, needed));
+        let needed = calibrate::least_needed(&self.planner(None), placement, row_predictors)?;
+        self.calibrations.borrow_mut().push((case, needed));
         Ok(needed)
     }
 }

@@ -52,7 +52,9 @@ pub fn spread(shape: HeadShape, share: f64) -> Result<HeadProfile, HeadsError> {
     let flags = (0..shape.all_kv_heads()).map(|head| marked(head + 1) > marked(head)).collect();
     let mut provenance = Provenance { source: "spread".to_owned(), ..Provenance::default() };
     provenance.parameters.insert("share".to_owned(), share.into());
-    HeadProfile::new(shape, flags, Vec::new(), provenance)
+    // It predicts nothing: all rows get the same score.
+    let no_predictors = vec![Vec::new(); shape.all_kv_heads()];
+    HeadProfile::new(shape, flags, Vec::new(), provenance)?.with_row_predictors(no_predictors)
 }
 
 /// What is known of a policy's profile before a model is loaded.
@@ -110,7 +112,7 @@ impl<'a> Profiles<'a> {
         let shape = self.model.head_shape()?;
         let profile = match &self.options.heads {
             HeadSource::Auto => match self.cached(observer) {
-                Ok(Some(profile)) if policy.lacks_shares(&profile) => {
+                Ok(Some(profile)) if policy.lacks_of(&profile).is_some() => {
                     return Ok(Found::Missing { unusable: None });
                 }
                 Ok(Some(profile)) => profile,
@@ -118,7 +120,7 @@ impl<'a> Profiles<'a> {
                 Err(error) => return Ok(Found::Missing { unusable: Some(error.to_string()) }),
             },
             HeadSource::File(path) => return self.read(path, policy, observer).map(Found::Profile),
-            HeadSource::Profile(profile) if policy.lacks_shares(profile) => {
+            HeadSource::Profile(profile) if policy.lacks_of(profile).is_some() => {
                 return Ok(Found::Missing { unusable: None });
             }
             HeadSource::Profile(profile) => {
@@ -160,18 +162,21 @@ impl<'a> Profiles<'a> {
             Found::Missing { unusable: None } => {}
         }
         observer.notice(Notice::Begins(Task::Calibrate));
-        let options = calibration_within(engine, left, beside, CalibrationOptions::default())?;
+        let asked =
+            CalibrationOptions { row_predictors: policy.predicts_scores(), ..CalibrationOptions::default() };
+        let options = calibration_within(engine, left, beside, asked)?;
         let rule = SelectionRule::default();
         let profile = calibrate(engine, &options, &rule, &self.options.interrupt, &mut |progress| {
             observer.progress(progress)
         })?;
         notify_if_not_cached(self.cache(&profile, observer), observer);
-        if policy.lacks_shares(&profile) {
+        if let Some(lacks) = policy.lacks_of(&profile) {
             return Err(EngineError::Policy {
                 given: policy.to_string(),
-                reason: "calibration finds no shares of rows: the model's context or vocabulary is too small"
-                    .into(),
-                hint: Hint::advice("use the policy with heads=off"),
+                reason: format!(
+                    "calibration finds no {lacks}: the model's context or vocabulary is too small"
+                ),
+                hint: Hint::advice("use another policy, or this one with heads=off"),
             });
         }
         Ok(Some(profile.reselect(&policy_rule(policy))?.unwrap_or(profile)))
@@ -216,8 +221,8 @@ impl<'a> Profiles<'a> {
         observer: &mut dyn Observer,
     ) -> Result<HeadProfile, EngineError> {
         let profile = self.load(path, observer)?;
-        if policy.lacks_shares(&profile) {
-            return Err(EngineError::NoRowShares { path: path.to_owned() });
+        if let Some(lacks) = policy.lacks_of(&profile) {
+            return Err(EngineError::IncompleteProfile { path: path.to_owned(), lacks });
         }
         let rule = policy_rule(policy);
         if rule == SelectionRule::default() {

@@ -172,6 +172,10 @@ def f_h2o(b, p):
     kept, s = R.h2o(b["K"], b["Q"], p["heavy"], p["recent"]); return dict(kept=kept, scores=s)
 
 
+def f_kvzap(b, p):
+    kept, s = list(R.kvzap(b["K"], b["V"], b["M"], p["capacity"], p["recent"]))[-1]; return dict(kept=kept, scores=s)
+
+
 def f_kvzip(b, p):
     kept, s = R.kvzip(b["K"], b["Q"], p["capacity"], p["recent"], p["chunk"]); return dict(kept=kept, scores=s)
 
@@ -343,6 +347,11 @@ def run_stream(kind):
             kept, s = R.kvzip(K[:, :n0], Q[:, :n0], p["capacity"], p["recent"], p["chunk"])
             snaps = list(R.kvzip_decode(kept, s, n0, n, p["capacity"], p["recent"], p["later"]))
             return dict(kept=snaps[-1], snaps=[[x.tolist() for x in heads] for heads in snaps])
+        if kind == "kvzap":
+            steps = list(R.kvzap(K, V, b["M"], p["capacity"], p["recent"], n0))
+            kept, s = steps[-1]
+            snaps = [[x.tolist() for x in heads] for heads, _ in steps[1:]]
+            return dict(kept=kept, snaps=snaps, acc=[s[h][x] for h, x in enumerate(kept)])
         if kind == "tova":
             st = R.TovaStream(p["capacity"], p["protect_last"])
             st.append(K[:, :n0], V[:, :n0], Q[:, :n0])
@@ -480,6 +489,32 @@ def g_kvzip():
         add_stream(P, "kvzip", name, b, [dict(prefill=N(b) - dec, capacity=cap + i, recent=r, later=later, chunk=S(32, 24)) for i in range(12) for dec in (S(20, 17), 15, 10)], "KVQq")
 
 
+def g_kvzap():
+    """With its own random numbers it leaves the other cases as they are."""
+    S = (lambda x, y: y) if HELD else (lambda x, y: x)
+    draw = np.random.default_rng(A_.seed + 2)
+    for b in "ABEX":
+        K, V = BANK[b]["K"], BANK[b]["V"]
+        x = np.concatenate([K, V], axis=-1)
+        # Constant keys are not their own means: of their difference only rounding would be left.
+        mean, weights = x.mean(axis=1) * (b != "X"), draw.standard_normal((2, len(K), x.shape[-1])) / 8
+        BANK[b]["M"] = f32(np.concatenate([mean, weights[0], weights[1] / 2, draw.standard_normal((len(K), 5))], axis=1))
+    P = "kvzap"
+    z = lambda cap, recent: sweep("capacity", cap, 25, recent=recent)
+    add(P, "mha", "E", f_kvzap, z(S(60, 72), S(20, 15)), "KVMq")
+    add(P, "gqa", "B", f_kvzap, z(S(40, 33), S(8, 11)), "KVMq")
+    add(P, "below_capacity_keeps_all", "A", f_kvzap, dict(capacity=N("A"), recent=8), "KVMq")
+    add(P, "one_selected", "B", f_kvzap, dict(capacity=S(15, 18), recent=S(10, 13)), "KVMq")
+    add(P, "constant_keys", "X", f_kvzap, z(S(25, 22), 6), "KVMq", tie=False, note="values decide")
+    for c in cases[P]:
+        bank = next(b for b in BANK.values() if "M" in b and b["K"].shape == (c["n_kv"], c["n"], c["d"]))
+        s = R.predicted_scores(bank["K"], bank["V"], bank["M"])
+        c["expected"]["acc"] = [tolist(s[h][x]) for h, x in enumerate(c["expected"]["kept"])]
+    P = "stream_kvzap"
+    for name, b, cap, r in (("mha", "E", S(60, 72), 12), ("gqa", "B", S(40, 33), S(8, 11)), ("mostly_decode", "A", S(20, 22), 4)):
+        add_stream(P, "kvzap", name, b, [dict(prefill=dec, capacity=cap + i, recent=r) for i in range(12) for dec in (S(25, 21), 30)], "KVMq")
+
+
 def g_row_shares():
     """Cases of `row_shares`. A unit test of the engine (`heads/profile`) reads the file, so it is not in the index of the golden
     runner. With its own random numbers it leaves the other files as they are. f32 orders the scores as f64 does."""
@@ -508,7 +543,7 @@ def g_row_shares():
 
 
 g_row_shares()
-g_all(); g_streams(); g_misc(); g_kvzip()
+g_all(); g_streams(); g_misc(); g_kvzip(); g_kvzap()
 index = dict(profile=A_.profile, seed=A_.seed, format="see README.md", policies={})
 for p, c in cases.items():
     with open(os.path.join(A_.out, p + ".json"), "w") as fh:
@@ -533,6 +568,7 @@ stream_*: feed tokens as params.prefill / params.chunks say, then one at a time;
 step index `kept_mid_step`) and the final `kept`. l2 count: `expected.count`.
 kvzip: the text is repeated in chunks of at most params.chunk tokens, which have the keys and queries of the first reading.
 expected.acc: scores of the kept rows. stream_kvzip: of the tokens that follow the prompt the last params.later stay.
+kvzap: M [n_kv, 3 * 2 d + 5] predicts scores; K counts as keys before RoPE. expected.acc: scores of the kept rows.
 """ % (A_.profile, A_.seed))
 tot = sum(os.path.getsize(os.path.join(r, f)) for r, _, fs in os.walk(A_.out) for f in fs)
 print("%s: %d policies, %d cases, %d bytes" % (A_.out, len(cases), sum(map(len, cases.values())), tot))

@@ -470,6 +470,42 @@ def kvzip_decode(kept, scores, n0, n, capacity, recent, later=0, n_sink=4):
         yield [np.array(x) for x in kept]
 
 
+# --------------------------------------------------------------- KVzap
+def predicted_scores(K, V, M):
+    """KVzap: the logarithm of a row's KVzip score, from the row itself. [n_kv, n]
+
+    CHOICE the paper's map reads a layer's input. Here it reads x, the key before RoPE and then the value, of D elements in
+    all, and the logarithms of four squared norms. M [n_kv, 3 D + 5]: means, slopes, slopes of squares, a constant, and
+    the slopes of the norms of the key, of the key less its means, and the same of the value."""
+    K, V, M = f64(K), f64(V), f64(M)
+    d = K.shape[-1]
+    x = np.concatenate([K, V], axis=-1)
+    mean, slope, square = (y[:, None] for y in np.split(M[:, :-5], 3, axis=1))
+    constant, *of_norms = M[:, -5:].T
+    c = x - mean
+    norm = lambda y: np.log(np.maximum((y * y).sum(axis=-1), 1e-20))
+    norms = [norm(x[..., :d]), norm(c[..., :d]), norm(x[..., d:]), norm(c[..., d:])]
+    return constant[:, None] + ((slope + square * c) * c).sum(axis=-1) + sum(w[:, None] * y for w, y in zip(of_norms, norms))
+
+
+def kvzap(K, V, M, capacity, recent, n0=None, n_sink=4):
+    """Keeps the first n_sink rows, the last `recent`, and the best of the others, `capacity` in all. Yields the kept rows
+    after the first n0 tokens, and after each one that follows. Rows keep their scores.
+    CHOICE as many rows as the budget says (the paper: those with scores above a threshold)."""
+    n_kv, n = len(K), len(K[0])
+    s = predicted_scores(K, V, M)
+    kept = [np.arange(0)] * n_kv
+    for end in range(n if n0 is None else n0, n + 1):
+        first = max((x[-1] + 1 for x in kept if len(x)), default=0)
+        kept = [np.concatenate([x, np.arange(first, end)]) for x in kept]
+        for h, x in enumerate(kept):
+            if len(x) > capacity:
+                free = x[(x >= n_sink) & (x < end - recent)]
+                best = free[top_k(s[h, free], capacity - (len(x) - len(free)))]
+                kept[h] = np.sort(np.concatenate([np.setdiff1d(x, free), best]))
+        yield kept, s
+
+
 # --------------------------------------------------------------- SnapKV and SlimKV
 def snapkv(K, Q, capacity, kernel=5, pool="avg", rule=PLAIN, pos=None):
     """SnapKV: the window (w = Q rows) is kept; of the prefix the capacity - w best.

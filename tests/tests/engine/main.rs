@@ -19,6 +19,7 @@ mod mutations;
 mod not_finite;
 mod placements;
 mod policies_of_models;
+mod prediction;
 mod reconstruction;
 mod recurrent;
 mod rotation;

@@ -140,7 +140,8 @@ fn policies_keep_the_rows_that_the_reference_chooses() {
 fn every_model_has_a_case_of_every_policy() {
     let mut refused = Vec::new();
     for case in cases() {
-        for entry in policies().filter(|entry| entry.factory.is_some()) {
+        // What `kvzap` predicts depends on no kind of attention: see `prediction`.
+        for entry in policies().filter(|entry| entry.factory.is_some() && entry.name != "kvzap") {
             if case.policies().any(|(policy, _)| policy.name() == entry.name) {
                 continue;
             }

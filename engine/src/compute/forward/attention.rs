@@ -5,15 +5,15 @@ use ggml::{Context, Tensor};
 use kernels::Form;
 use kernels::graph::{
     AccumulateAttention, AccumulatingLane, Accumulation, Append, Appended, Attend, GraphLane, LaneInputs,
-    QueryHeads, RowGroups, StoreQueries,
+    PredictScores, QueryHeads, RowGroups, StoreQueries,
 };
 use models::arch::QkNorm;
 use models::spec::AttentionTensors;
 
 use super::{Forward, Inputs, LayerCall, TextRows, joined};
 use crate::compute::row_groups::READ_SHARE;
-use crate::kv::AttentionRecorder;
 use crate::kv::policy::CountedQueries;
+use crate::kv::{AttentionRecorder, RowScorer};
 
 impl Forward {
     /// What attention adds for the tokens with outputs, `[n_embd, n or 1]`, and a tensor that depends on the appended
@@ -27,11 +27,11 @@ impl Forward {
         let form = self.form(layer);
         // Rows of all texts have the same types.
         let rotation = inputs.rotations.of_lanes(ctx, &rows.lanes, heads.head_dim);
-        let new_rows = (of_layer == layer).then(|| {
-            let [k, v] = self.keys_and_values(ctx, layer, normed, &inputs.positions);
-            let v = if v.is_same(&k) { None } else { Some(rotation.of_values(ctx, v)) };
-            let k = rotation.of_keys(ctx, self.without_offset(ctx, layer, k, &rows.lanes));
-            let v = v.unwrap_or_else(|| k.clone());
+        let computed = (of_layer == layer).then(|| self.new_rows(ctx, layer, normed, &inputs.positions));
+        let new_rows = computed.as_ref().map(|NewRows { k, v, .. }| {
+            let of_values = if v.is_same(k) { None } else { Some(rotation.of_values(ctx, v.clone())) };
+            let k = rotation.of_keys(ctx, self.without_offset(ctx, layer, k.clone(), &rows.lanes));
+            let v = of_values.unwrap_or_else(|| k.clone());
             [k, v]
         });
         let states: Vec<LaneInputs> =
@@ -50,6 +50,16 @@ impl Forward {
             stored
         };
         let stored: Vec<Tensor> = texts.iter().zip(&states).map(append).collect();
+
+        if let Some(NewRows { k_before_rope, v, .. }) = &computed {
+            for (text, inputs) in texts.iter().zip(&states) {
+                let scorers = || text.rows.recorders.iter().flat_map(|recorder| &recorder.scorers);
+                if scorers().next().is_some() {
+                    let [k, v] = [k_before_rope, v].map(|rows| text.columns(ctx, form, rows, texts.len()));
+                    effects.nodes.extend(predict_scores(ctx, form, [&k, &v], scorers(), inputs));
+                }
+            }
+        }
 
         // Queries are computed for the last tokens only: those that attend, and those that a policy asks for.
         let attending = outputs.count(n);
@@ -125,7 +135,8 @@ impl Forward {
             None => {
                 let q = self.project(ctx, layer, &w.wq, w.bq.as_ref(), x);
                 let (q, gate) = self.split_gate(ctx, layer, q);
-                (self.norm_and_rope(ctx, layer, q, w.q_norm.as_ref(), &positions), gate)
+                let q = self.normed_heads(ctx, layer, q, w.q_norm.as_ref());
+                (self.rope_and_norm(ctx, layer, q, w.q_norm.as_ref(), &positions), gate)
             }
         };
         let q = match &inputs.query_factors {
@@ -150,23 +161,21 @@ impl Forward {
         (part(0), Some(part(d)))
     }
 
-    /// Keys of a layer after RoPE and its values, `[head_dim, kv_heads, n]` each, padded as they are stored. `x`
-    /// `[n_embd, n]` is attention's input, at `positions` `[n]`. With latent attention the keys are also the values, of
-    /// which the first elements count.
-    fn keys_and_values(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> [Tensor; 2] {
+    /// The rows of new tokens in a layer. `x` `[n_embd, n]` is attention's input, at `positions` `[n]`.
+    pub(super) fn new_rows(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> NewRows {
         let Some(w) = self.attention_weights(layer, x.dim(1)) else {
-            return [(); 2].map(|()| refuse_recurrent(ctx, layer));
+            return NewRows::all_the_same(refuse_recurrent(ctx, layer));
         };
         let Some(wk) = &w.wk else {
-            return [(); 2].map(|()| ctx.refuse("attention", format!("layer {layer} has no keys")));
+            return NewRows::all_the_same(ctx.refuse("attention", format!("layer {layer} has no keys")));
         };
         let projected = self.project(ctx, layer, wk, w.bk.as_ref(), x);
         if let Some(latent) = &w.latent {
-            let rows =
-                self.intermediate("Kcur", layer, self.latent_rows(ctx, layer, latent, &projected, positions));
-            return [rows.clone(), rows];
+            let rows = self.latent_rows(ctx, layer, latent, &projected, positions);
+            return NewRows::all_the_same(self.intermediate("Kcur", layer, rows));
         }
-        let k = self.norm_and_rope(ctx, layer, projected.clone(), w.k_norm.as_ref(), positions);
+        let k_before_rope = self.normed_heads(ctx, layer, projected.clone(), w.k_norm.as_ref());
+        let k = self.rope_and_norm(ctx, layer, k_before_rope.clone(), w.k_norm.as_ref(), positions);
         let k = self.intermediate("Kcur", layer, k);
         let v = match &w.wv {
             Some(wv) => self.project(ctx, layer, wv, w.bv.as_ref(), x),
@@ -174,7 +183,9 @@ impl Forward {
         };
         let v = self.split_heads(ctx, layer, &v);
         let v = if self.spec.arch.decl().value_norm { ctx.rms_norm(&v, self.spec.norms.epsilon) } else { v };
-        [k, self.intermediate("Vcur", layer, v)].map(|rows| self.padded(ctx, layer, rows))
+        let v = self.intermediate("Vcur", layer, v);
+        let [k, v, k_before_rope] = [k, v, k_before_rope].map(|rows| self.padded(ctx, layer, rows));
+        NewRows { k, v, k_before_rope }
     }
 
     /// `[head_dim, heads, n]` with zeros behind each row, as many as stored rows have.
@@ -227,25 +238,34 @@ impl Forward {
         ctx.reshape(y, [head_dim, y.dim(0) / head_dim, y.dim(1)])
     }
 
-    /// Splits `[heads * head_dim, n]` into heads `[head_dim, heads, n]`, with the norm and the RoPE that the
-    /// model has.
-    fn norm_and_rope(
+    /// Splits `[heads * head_dim, n]` into heads `[head_dim, heads, n]`, with the norm that the model has before RoPE.
+    fn normed_heads(&self, ctx: &Context, layer: usize, y: Tensor, norm: Option<&Tensor>) -> Tensor {
+        let y = self.normed_if(ctx, y, norm, &[QkNorm::Whole]);
+        let heads = self.split_heads(ctx, layer, &y);
+        self.normed_if(ctx, heads, norm, &[QkNorm::Head, QkNorm::EachHead])
+    }
+
+    /// Heads `[head_dim, heads, n]` with the RoPE that the model has, and the norm behind it.
+    fn rope_and_norm(
         &self,
         ctx: &Context,
         layer: usize,
-        y: Tensor,
+        heads: Tensor,
         norm: Option<&Tensor>,
         positions: &Tensor,
     ) -> Tensor {
-        let normed = |x: Tensor, kinds: &[QkNorm]| match (norm, self.spec.attention.qk_norm) {
+        let rotated = self.rotated(ctx, layer, heads, positions);
+        self.normed_if(ctx, rotated, norm, &[QkNorm::HeadAfterRope])
+    }
+
+    /// `x` with the norm of queries or keys, if the model's is one of these.
+    fn normed_if(&self, ctx: &Context, x: Tensor, norm: Option<&Tensor>, kinds: &[QkNorm]) -> Tensor {
+        match (norm, self.spec.attention.qk_norm) {
             (Some(weight), Some(kind)) if kinds.contains(&kind) => {
                 self.result_of(weight, self.norm(ctx, &x, weight, None))
             }
             _ => x,
-        };
-        let y = normed(y, &[QkNorm::Whole]);
-        let heads = normed(self.split_heads(ctx, layer, &y), &[QkNorm::Head, QkNorm::EachHead]);
-        normed(self.rotated(ctx, layer, heads, positions), &[QkNorm::HeadAfterRope])
+        }
     }
 
     /// `heads` `[.., heads, n]` with the layer's RoPE at `positions` `[n]`.
@@ -264,6 +284,23 @@ impl Forward {
         let factors = &self.weights.rope_factors[self.placement.of(layer)];
         let by_context = if self.long_context { &factors.long } else { &factors.short };
         factors.all.as_ref().or(by_context.as_ref())
+    }
+}
+
+/// The rows of new tokens, `[head_dim, kv_heads, n]` each, padded as they are stored. With latent attention all are the
+/// same: keys are also the values, of which the first elements count.
+pub(super) struct NewRows {
+    /// Keys after RoPE.
+    k: Tensor,
+    /// Values.
+    pub(super) v: Tensor,
+    /// Keys before RoPE.
+    pub(super) k_before_rope: Tensor,
+}
+
+impl NewRows {
+    fn all_the_same(rows: Tensor) -> NewRows {
+        NewRows { k: rows.clone(), v: rows.clone(), k_before_rope: rows }
     }
 }
 
@@ -310,6 +347,23 @@ fn copy_of_last(ctx: &Context, input: &Tensor, n: usize) -> Tensor {
 /// The error of attention in a recurrent layer.
 fn refuse_recurrent(ctx: &Context, layer: usize) -> Tensor {
     ctx.refuse("attention", format!("layer {layer} is recurrent"))
+}
+
+/// The nodes that predict the scores of new rows from their keys before RoPE and their values `[head_dim, kv_heads, n]`.
+pub fn predict_scores<'a>(
+    ctx: &Context,
+    form: Form,
+    [k, v]: [&Tensor; 2],
+    scorers: impl Iterator<Item = &'a RowScorer>,
+    inputs: &LaneInputs,
+) -> Vec<Tensor> {
+    let node = |scorer: &RowScorer| {
+        let RowScorer { lane, lane_index, heads, predictors } = scorer;
+        let accumulated = lane.accumulated.as_ref()?;
+        let to = AccumulatingLane { lane, accumulated, number: *lane_index, heads: heads.clone() };
+        Some(form.nodes(ctx, PredictScores { k, v, maps: predictors, to, inputs }))
+    };
+    scorers.filter_map(node).collect()
 }
 
 /// Adds to `effects` the nodes that store the queries of `attend` and accumulate attention for a policy. The rows of all

@@ -21,7 +21,7 @@ use models::arch::{NormKind, RopeStyle};
 use models::spec::{LayerTensors, MixerTensors, ModelSpec, Rope, RopeScaling};
 
 #[cfg(feature = "testing")]
-pub use self::attention::record_attention;
+pub use self::attention::{predict_scores, record_attention};
 pub use self::built_graph::{BuiltGraph, BuiltPass, Inputs, NextTokens, OutputTokens, TextChunk};
 use self::built_graph::{Effects, GraphDraft, PassDraft};
 pub(crate) use self::rotation::needs_products;
@@ -450,6 +450,17 @@ impl Forward {
         draft.finish(result)
     }
 
+    /// Keys before RoPE and values of a layer for a chunk of a text: `[head_dim, kv_heads, len]` twice, padded as they are
+    /// stored.
+    pub fn row_graph(&self, layer: usize, chunk: TextChunk) -> BuiltGraph {
+        let draft = self.draft(LAYER_TENSORS, chunk.len);
+        let x = self.attention_input(&draft.ctx, layer, &chunk.input(&draft.ctx));
+        let rows = self.new_rows(&draft.ctx, layer, &x, &draft.inputs.positions);
+        let [k, v] = [rows.k_before_rope, rows.v].map(|x| draft.ctx.reshape(&x, [x.shape().elements()]));
+        let result = draft.ctx.concat(&k, &v).output();
+        draft.finish(result)
+    }
+
     /// Logits `[n_vocab, n]` for the last layer's output `x` `[n_embd, n]`.
     fn logits(&self, ctx: &Context, x: &Tensor) -> Tensor {
         let w = &self.weights.decode_layout.output;
@@ -545,12 +556,13 @@ fn rope_parameters(rope: &Rope, n_ctx_train: usize) -> RopeParameters {
 }
 
 /// Maximum number of tensors that a layer's operations on lanes make for `n` tokens, with `group` query heads for each KV head:
-/// rows that are appended, attention, stored queries, and an accumulation for each lane of a recorder.
+/// rows that are appended, attention, stored queries, and for each lane of a recorder an accumulation or predicted scores.
 pub fn operation_tensors(form: Form, group: usize, rows: &LayerRows, n: usize) -> usize {
     let of_lane = |lane: &GraphLane| form.max_tensors(lane, group, n);
     let of_recorder = |recorder: &AttentionRecorder| {
-        let lanes = recorder.accumulators.iter().map(|accumulator| of_lane(&accumulator.lane));
-        STORE_TENSORS + lanes.sum::<usize>()
+        let accumulating = recorder.accumulators.iter().map(|accumulator| &accumulator.lane);
+        let lanes = accumulating.chain(recorder.scorers.iter().map(|scorer| &scorer.lane));
+        STORE_TENSORS + lanes.map(of_lane).sum::<usize>()
     };
     rows.lanes.iter().map(|lane| 2 * of_lane(lane)).sum::<usize>()
         + rows.recorders.iter().map(of_recorder).sum::<usize>()

@@ -12,6 +12,7 @@ use crate::Hint;
 use crate::files::atomic_file::{self, Access};
 use crate::files::folders;
 use crate::heads::error::{HeadsError, shorten};
+use crate::heads::row_predictors::RowPredictors;
 use crate::heads::row_shares::RowShares;
 use crate::heads::scores::{ScoreMap, ScoresPer};
 use crate::heads::shape::HeadShape;
@@ -47,6 +48,7 @@ impl HeadProfile {
             kv_heads: self.shape.kv_heads(),
             retrieval,
             scores,
+            row_predictors: self.row_predictors.as_ref().map(|all| all.maps().to_vec()),
             provenance: self.provenance.clone(),
         };
         // `to_string` fails only on maps whose keys are not strings, and there are none.
@@ -106,7 +108,8 @@ impl HeadProfile {
             scores.push(ScoreMap { name: map.name, per: map.per, values: map.values.concat() });
         }
         let row_shares = RowShares::take_from(&mut scores);
-        Ok(Self { row_shares, ..Self::new(shape, retrieval, scores, file.provenance)? })
+        let row_predictors = file.row_predictors.map(|maps| RowPredictors::new(maps, &shape)).transpose()?;
+        Ok(Self { row_shares, row_predictors, ..Self::new(shape, retrieval, scores, file.provenance)? })
     }
 
     /// Reads a profile file. [`check`](Self::check) it against the model before use.
@@ -196,6 +199,9 @@ struct FileProfile {
     retrieval: Vec<Vec<usize>>,
     #[serde(default)]
     scores: Vec<FileScores>,
+    /// The numbers of each KV head's map, layer by layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    row_predictors: Option<Vec<Vec<f32>>>,
     provenance: Provenance,
 }
 

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 pub(super) use self::file::read_text;
 use super::error::{HeadsError, shorten};
+use super::row_predictors::RowPredictors;
 use super::row_shares::RowShares;
 use super::scores::{ScoreMap, ScoresPer};
 use super::select::{SelectedHeads, SelectionRule, select};
@@ -48,6 +49,7 @@ pub struct HeadProfile {
     retrieval: Vec<bool>,
     scores: Vec<ScoreMap>,
     row_shares: Option<RowShares>,
+    row_predictors: Option<RowPredictors>,
     provenance: Provenance,
 }
 
@@ -75,7 +77,7 @@ impl HeadProfile {
         for map in &scores {
             map.check(&shape)?;
         }
-        Ok(Self { shape, retrieval, scores, row_shares: None, provenance })
+        Ok(Self { shape, retrieval, scores, row_shares: None, row_predictors: None, provenance })
     }
 
     /// The paper's profile: retrieval heads selected by `rule` from scores `[layers, heads]` of every query
@@ -124,6 +126,7 @@ impl HeadProfile {
             retrieval: vec![retrieval; shape.all_kv_heads()],
             scores: Vec::new(),
             row_shares: None,
+            row_predictors: None,
             provenance: Provenance { source: "uniform".to_owned(), ..Provenance::default() },
         }
     }
@@ -131,7 +134,7 @@ impl HeadProfile {
     /// A profile from as many flags as the shape has KV heads.
     pub(super) fn without_scores(shape: HeadShape, retrieval: Vec<bool>, provenance: Provenance) -> Self {
         debug_assert_eq!(retrieval.len(), shape.all_kv_heads());
-        Self { shape, retrieval, scores: Vec::new(), row_shares: None, provenance }
+        Self { shape, retrieval, scores: Vec::new(), row_shares: None, row_predictors: None, provenance }
     }
 
     /// The model's head counts.
@@ -176,15 +179,37 @@ impl HeadProfile {
         map.values.chunks_exact(self.shape.kv_heads()).nth(layer)
     }
 
-    /// Whether heads keep the same rows with another profile: the same ones retrieve, and shares of rows are equal.
+    /// Whether heads keep the same rows with another profile: the same ones retrieve, and shares and predictors of rows are
+    /// equal.
     pub fn keeps_as(&self, other: &HeadProfile) -> bool {
-        self.retrieval == other.retrieval && self.row_shares == other.row_shares
+        self.retrieval == other.retrieval
+            && self.row_shares == other.row_shares
+            && self.row_predictors == other.row_predictors
     }
 
     /// The same profile with shares of rows, from the scores of each KV head's rows, `[layers * kv_heads][rows]`. Heads
     /// without rows get the share 0.
     pub(crate) fn with_row_shares(self, scores: &[Vec<f32>]) -> Self {
         Self { row_shares: Some(RowShares::of_scores(scores)), ..self }
+    }
+
+    /// The same profile with row predictors: the numbers of each KV head's map, `[layers * kv_heads]`, as
+    /// [`kernels::predict`] has them; empty for heads whose rows all get the same score.
+    ///
+    /// # Errors
+    /// Another number of maps than KV heads, or numbers that are not finite.
+    pub fn with_row_predictors(self, maps: Vec<Vec<f32>>) -> Result<Self, HeadsError> {
+        Ok(Self { row_predictors: Some(RowPredictors::new(maps, &self.shape)?), ..self })
+    }
+
+    /// Whether it predicts the scores of rows.
+    pub fn predicts_rows(&self) -> bool {
+        self.row_predictors.is_some()
+    }
+
+    /// The row predictors of a layer's KV heads, one after the other; empty where the layer has none.
+    pub(crate) fn row_predictors(&self, layer: usize) -> Vec<f32> {
+        self.row_predictors.as_ref().map_or_else(Vec::new, |all| all.of_layer(layer))
     }
 
     /// The share of its rows that each KV head keeps where the model keeps the share `kept` of all rows:
@@ -232,6 +257,7 @@ impl HeadProfile {
         let others: Vec<ScoreMap> = others.cloned().collect();
         selected.scores.extend(others);
         selected.row_shares = self.row_shares.clone();
+        selected.row_predictors = self.row_predictors.clone();
         Ok(Some(selected))
     }
 

@@ -4,17 +4,19 @@
 use std::ops::Range;
 
 use kernels::graph::AttentionShape;
+use kernels::predict::predictor_len;
 use models::spec::StateShape;
 
 use super::{LaneLayout, Layout, UNDO_ROWS_PER_HEAD};
 use crate::kv::policy::{Event, LaneStatus, ScoreInput};
 
 impl Layout {
-    /// Bytes of the store: rows, running sums, accumulated attention, stored queries, the host's record of positions,
-    /// and the states of recurrent layers.
+    /// Bytes of the store: rows, running sums, accumulated attention, row predictors, stored queries, the host's record of
+    /// positions, and the states of recurrent layers.
     pub fn bytes(&self) -> usize {
         self.state_bytes()
             + self.query_bytes()
+            + self.predictor_bytes()
             + self.sum_of_lanes(|layer, lane| self.lane_bytes(layer, lane))
     }
 
@@ -150,6 +152,18 @@ impl Layout {
     fn query_bytes(&self) -> usize {
         let query = |heads: &AttentionShape| 4 * heads.head_dim * heads.n_kv_heads * heads.group;
         self.heads.iter().enumerate().map(|(layer, heads)| self.stored_queries(layer) * query(heads)).sum()
+    }
+
+    /// Bytes of what predicts the scores of rows.
+    fn predictor_bytes(&self) -> usize {
+        let layers = (0..self.layers.len()).filter(|layer| self.predicts(*layer));
+        layers.map(|layer| 4 * self.heads[layer].n_kv_heads * self.predictor_len(layer)).sum()
+    }
+
+    /// Numbers that predict the scores of one KV head's rows.
+    pub fn predictor_len(&self, layer: usize) -> usize {
+        let head_dim = self.heads[layer].head_dim;
+        predictor_len(head_dim, head_dim)
     }
 
     /// Bytes of the inputs by which the rows of `tokens` tokens are scored, in the layer with the most.

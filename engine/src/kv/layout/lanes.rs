@@ -80,19 +80,24 @@ impl LaneLayout {
     pub(in crate::kv) fn accumulation(&self) -> Option<AccumulationRule> {
         match self.needs().accumulated? {
             AccumulatedAttention::WhileRunning(rule) => Some(rule),
-            AccumulatedAttention::SecondReading => None,
+            AccumulatedAttention::SecondReading | AccumulatedAttention::Predicted => None,
         }
     }
 
     /// How attention is accumulated while a first text is read a second time.
     pub(in crate::kv) fn reconstruction(&self) -> Option<AccumulationRule> {
         match self.needs().accumulated? {
-            AccumulatedAttention::WhileRunning(_) => None,
+            AccumulatedAttention::WhileRunning(_) | AccumulatedAttention::Predicted => None,
             AccumulatedAttention::SecondReading => Some(AccumulationRule::RECONSTRUCTION),
         }
     }
 
-    /// Whether the lane's rows accumulate attention.
+    /// Whether the scores of the lane's rows are predicted when they are appended.
+    pub(in crate::kv) fn is_predicted(&self) -> bool {
+        self.needs().accumulated == Some(AccumulatedAttention::Predicted)
+    }
+
+    /// Whether the lane's rows accumulate attention, or what is predicted of it.
     pub(in crate::kv) fn accumulates(&self) -> bool {
         self.needs().accumulated.is_some()
     }

@@ -107,7 +107,7 @@ impl Layout {
             check_types(options.types, dim, stored_dim(spec, dim))?;
         }
         let keeps_all = |layer: usize, head: usize| {
-            !policy.uses_shares() && profile.is_some_and(|profile| profile.is_retrieval(layer, head))
+            policy.uses_retrieval_heads() && profile.is_some_and(|profile| profile.is_retrieval(layer, head))
         };
         let mut layout = Self::from_flags(spec.n_layers, heads, policy, keeps_all, options)?;
         layout.values_in_keys = spec.latent.is_some();
@@ -247,6 +247,11 @@ impl Layout {
     /// Whether the rows of some lane of a layer accumulate attention.
     pub fn accumulates(&self, layer: usize) -> bool {
         self.layers[layer].iter().any(LaneLayout::accumulates)
+    }
+
+    /// Whether the scores of a layer's rows are predicted when they are appended, in some lane.
+    pub fn predicts(&self, layer: usize) -> bool {
+        self.layers[layer].iter().any(LaneLayout::is_predicted)
     }
 
     /// Whether decode steps change nothing but rows, as long as no policy acts: several can be computed at once.

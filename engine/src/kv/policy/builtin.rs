@@ -3,7 +3,7 @@
 use super::{PolicyEntry, by_attention, by_content, by_position};
 
 /// All of them, in the order in which they are listed.
-pub(super) static BUILT_IN: [PolicyEntry; 13] = [
+pub(super) static BUILT_IN: [PolicyEntry; 14] = [
     by_position::full::ENTRY,
     by_position::streaming::ENTRY,
     by_position::razor::ENTRY,
@@ -17,4 +17,5 @@ pub(super) static BUILT_IN: [PolicyEntry; 13] = [
     by_attention::h2o::ENTRY,
     by_attention::tova::ENTRY,
     by_attention::kvzip::ENTRY,
+    by_attention::kvzap::ENTRY,
 ];

@@ -55,14 +55,14 @@ impl PolicyChoice {
         self.policy.clone()
     }
 
-    /// Whether not all heads keep equally many rows, so that a head profile is needed.
+    /// Whether a head profile is needed: not all heads keep equally many rows, or the scores of rows are predicted.
     pub fn uses_profile(&self) -> bool {
-        self.common("heads") != HeadMode::Off as usize
+        self.common("heads") != HeadMode::Off as usize || self.predicts_scores()
     }
 
     /// Whether retrieval heads keep everything.
     pub fn uses_retrieval_heads(&self) -> bool {
-        self.uses_profile() && !self.uses_shares()
+        self.common("heads") == HeadMode::On as usize
     }
 
     /// Whether each head keeps a share of the rows that the head profile gives.
@@ -70,15 +70,27 @@ impl PolicyChoice {
         self.common("heads") == HeadMode::Shares as usize
     }
 
-    /// Whether each head keeps a share of the rows, and the profile gives none.
-    pub fn lacks_shares(&self, profile: &HeadProfile) -> bool {
-        self.uses_shares() && profile.row_shares(1.0).is_none()
+    /// What a profile lacks that the policy needs, in words; `None` where it has all.
+    pub fn lacks_of(&self, profile: &HeadProfile) -> Option<&'static str> {
+        if self.uses_shares() && profile.row_shares(1.0).is_none() {
+            return Some("shares of rows for the policy's heads=shares");
+        }
+        (self.predicts_scores() && !profile.predicts_rows())
+            .then_some("row predictors, by which the policy scores rows")
     }
 
     /// Whether rows are scored by a second reading of the first text, which [`crate::Prefill::Streaming`] has not.
     pub fn reads_twice(&self) -> bool {
-        let accumulated = self.policy.as_ref().and_then(|policy| policy.needs().accumulated);
-        accumulated == Some(AccumulatedAttention::SecondReading)
+        self.accumulated() == Some(AccumulatedAttention::SecondReading)
+    }
+
+    /// Whether the scores of rows are predicted, by what the head profile has for it.
+    pub fn predicts_scores(&self) -> bool {
+        self.accumulated() == Some(AccumulatedAttention::Predicted)
+    }
+
+    fn accumulated(&self) -> Option<AccumulatedAttention> {
+        self.policy.as_ref().and_then(|policy| policy.needs().accumulated)
     }
 
     /// Whether one entry stands for the evicted rows.
@@ -109,6 +121,13 @@ impl PolicyChoice {
                 given: self.to_string(),
                 reason: "it reads a text a second time behind itself, and the model has no positions there"
                     .into(),
+                hint: Hint::OtherPolicy("snapkv"),
+            });
+        }
+        if spec.position_encoding.rope().is_none() && self.predicts_scores() {
+            return Err(EngineError::Policy {
+                given: self.to_string(),
+                reason: "row predictors, by which it scores rows, are found for models with RoPE only".into(),
                 hint: Hint::OtherPolicy("snapkv"),
             });
         }

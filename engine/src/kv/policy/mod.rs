@@ -149,6 +149,9 @@ pub enum AccumulatedAttention {
     /// The largest that it gets while a first text is read a second time and its part of the text is repeated (KVzip's
     /// context reconstruction). Rows of later tokens, and those of a text that is not read layer by layer, have none.
     SecondReading,
+    /// No attention, but the logarithm of what [`AccumulatedAttention::SecondReading`] would give it, as the head profile
+    /// predicts it from the row itself when it is appended (KVzap).
+    Predicted,
 }
 
 /// How a row's attention is accumulated. A sum has the mean over the query heads of the KV head, a maximum the largest.
@@ -368,6 +371,7 @@ mod tests {
             "tova:capacity=30,slack=7",
             "tova:capacity=30,protect_last=on,slack=7",
             "kvzip:capacity=30,recent=5,slack=7",
+            "kvzap:capacity=30,recent=5,slack=7",
             "ahakv:budget=30,recent=10,slack=7",
             "snapkv:window=8,capacity=30,slack=7",
             "slimkv:window=8,capacity=30,slack=7",

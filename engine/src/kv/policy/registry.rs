@@ -136,6 +136,7 @@ mod tests {
             ("h2o", 21, "h2o:heavy=11,recent=10"),
             ("tova", 20, "tova:capacity=20"),
             ("kvzip", 20, "kvzip:capacity=20,recent=10,slack=2"),
+            ("kvzap", 20, "kvzap:capacity=20,recent=10,slack=2"),
             ("lagkv", 4096, "lagkv:sinks=16,lag=512,ratio=0.029296875"),
             ("lagkv", 40, "lagkv:sinks=5,lag=17,ratio=0"),
         ] {
@@ -164,6 +165,7 @@ mod tests {
             "h2o:heavy=512,recent=512",
             "tova:capacity=1024",
             "kvzip:capacity=1024,recent=64",
+            "kvzap:capacity=1024,recent=64",
         ];
         assert_eq!(shown, want);
     }
@@ -183,6 +185,7 @@ mod tests {
             "h2o:heavy=512,recent=512,slack=0,heads=off,compensation=off",
             "tova:capacity=1024,protect_last=off,slack=0,heads=off,compensation=off",
             "kvzip:capacity=1024,recent=64,later=-1,slack=64,heads=shares,compensation=off",
+            "kvzap:capacity=1024,recent=64,slack=64,heads=shares,compensation=off",
         ];
         let usages: Vec<String> = bounding().map(PolicyEntry::usage).collect();
         assert_eq!(usages, want.map(|list| format!("its parameters, with their defaults, are {list}")));
@@ -213,7 +216,8 @@ mod tests {
             assert!(choice.uses_profile() && choice.is_compensated());
             let choice: PolicyChoice =
                 format!("{}:heads=off,compensation=off", entry.name).parse().expect(entry.name);
-            assert!(!choice.uses_profile() && !choice.is_compensated());
+            assert!(!choice.uses_shares() && !choice.uses_retrieval_heads() && !choice.is_compensated());
+            assert_eq!(choice.uses_profile(), choice.predicts_scores());
         }
     }
 
@@ -290,7 +294,7 @@ mod tests {
         static ENTRY: PolicyEntry = LARGE_VALUES;
         refused("test-large-values", "there is no such policy");
         register(&ENTRY).expect("a new name");
-        assert_eq!(policies().take(BUILT_IN.len()).last().map(|entry| entry.name), Some("kvzip"));
+        assert_eq!(policies().take(BUILT_IN.len()).last().map(|entry| entry.name), Some("kvzap"));
         assert!(policies().any(|entry| entry.name == ENTRY.name));
         let choice: PolicyChoice = "test-large-values:rows=500,heads=on".parse().expect("a policy");
         assert_eq!(choice.to_string(), "test-large-values:rows=500,heads=on");

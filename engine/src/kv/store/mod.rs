@@ -26,7 +26,9 @@ use undo::Undo;
 use super::LaneValues;
 use super::layout::{LaneLayout, Layout};
 use super::policy::{Event, LaneStatus};
-use super::tensors::{AttentionRecorder, LaneTensors, LayerRows, LayerTensors, StateTensors};
+use super::tensors::{
+    AttentionRecorder, LaneTensors, LayerRows, LayerTensors, RecordedTensors, StateTensors,
+};
 use crate::devices::backends::Backends;
 use crate::{EngineError, Hint};
 
@@ -54,6 +56,8 @@ struct Layer {
     form: Form,
     /// Queries of the last tokens, `[head_dim, n_heads, tokens]` f32, where a policy needs them.
     queries: Option<Tensor>,
+    /// What predicts the scores of rows, `[numbers, n_kv_heads]` f32, where a policy needs it.
+    predictors: Option<Tensor>,
     /// `[n_heads]` f32: learned logits of the query heads, which take their share of attention.
     sink_logits: Option<Tensor>,
     /// What its stored keys lack, `[head_dim * kv_heads]`, which measures of keys take into account.
@@ -63,6 +67,11 @@ struct Layer {
 }
 
 impl Layer {
+    /// What policies need beside the lanes.
+    fn recorded(&self) -> RecordedTensors<'_> {
+        RecordedTensors { queries: self.queries.as_ref(), predictors: self.predictors.as_ref() }
+    }
+
     /// A graph of all kinds of operations that a token needs: its rows are appended, its queries attend, and where rows are
     /// evicted, one row of each head is.
     fn step(&self, shape: AttentionShape) -> Result<Graph, ggml::Error> {
@@ -254,10 +263,11 @@ impl Store {
         // The host's memory comes last: if there is none for the rows, that is an error; here the process
         // would abort.
         let layers = (layout.layers.iter().zip(tensors).enumerate())
-            .map(|(number, (lanes, LayerTensors { lanes: tensors, queries, state }))| Layer {
+            .map(|(number, (lanes, LayerTensors { lanes: tensors, queries, predictors, state }))| Layer {
                 form: backends.form(placement.of(number), layout.heads[number]),
                 lanes: lanes.iter().zip(tensors).map(|(lane, tensors)| Lane::new(lane, tensors)).collect(),
                 queries,
+                predictors,
                 sink_logits: None,
                 key_offset: None,
                 state,
@@ -309,6 +319,33 @@ impl Store {
         for (number, (layer, ty)) in self.layers.iter_mut().zip(&self.layout.k_types).enumerate() {
             layer.key_offset = key_offset(number, *ty);
         }
+    }
+
+    /// Gives the layers whose policies need it what predicts the scores of rows, `predictors(layer)`
+    /// `[numbers * n_kv_heads]`. Where that is empty, all rows of the layer get the score 0.
+    ///
+    /// # Errors
+    /// Where it has another length.
+    pub fn set_row_predictors(&mut self, predictors: impl Fn(usize) -> Vec<f32>) -> Result<(), EngineError> {
+        for (number, layer) in self.layers.iter().enumerate() {
+            let Some(tensor) = &layer.predictors else { continue };
+            let numbers = predictors(number);
+            match numbers.len() {
+                0 => tensor.clear()?,
+                len if len == tensor.shape().elements() => tensor.write(0, &numbers)?,
+                len => {
+                    return Err(EngineError::Setting {
+                        what: "the head profile".into(),
+                        reason: format!(
+                            "it predicts the rows of layer {number} with {len} numbers, and {} are needed",
+                            tensor.shape().elements()
+                        ),
+                        hint: Hint::MakeHeadProfile,
+                    });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Removes all rows and states. After an error, which is one of the device, they are removed too.
@@ -380,16 +417,15 @@ impl Store {
 
     /// What a graph reads and writes of a layer.
     pub fn rows(&self, layer: usize) -> LayerRows {
-        let Layer { lanes, queries, state, .. } = &self.layers[layer];
-        let lanes = lanes.iter().map(|lane| (&lane.graph, &lane.layout));
-        LayerRows::new(lanes, queries.as_ref(), state.as_ref())
+        let layer = &self.layers[layer];
+        let lanes = layer.lanes.iter().map(|lane| (&lane.graph, &lane.layout));
+        LayerRows::new(lanes, layer.recorded(), layer.state.as_ref())
     }
 
     /// What is recorded of a layer's attention during exact prefill, while its complete rows are in
     /// `scratch`, the only lane, with all KV heads.
     pub fn prefill_recorder(&self, layer: usize, scratch: &GraphLane) -> AttentionRecorder {
-        let queries = self.layers[layer].queries.clone();
-        AttentionRecorder::of_complete(queries, &self.layout.layers[layer], scratch)
+        AttentionRecorder::of_complete(self.layers[layer].recorded(), &self.layout.layers[layer], scratch)
     }
 
     /// What is recorded of a layer's attention while a text is read a second time. The rows in `scratch` get it, if the

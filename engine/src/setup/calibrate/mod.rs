@@ -10,6 +10,9 @@
 //! the few columns that count are used, so the whole matrix never exists.
 
 mod needs;
+mod predictors;
+mod reading;
+mod texts;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,25 +20,22 @@ use std::time::Instant;
 use ggml::{Backend, Context, GraphAllocator, InterruptFlag, Tensor, Type};
 use kernels::graph::AttentionShape;
 use models::random::Random;
-use models::spec::PositionEncoding;
-use models::tokenizer::Tokenizer;
 pub(super) use needs::{check_memory, fitting, least_needed};
+use predictors::HeadRows;
+use reading::Reading;
 
 use crate::compute::layered_text::{LayeredText, Purpose};
 use crate::devices::workspace::Workspace;
 use crate::heads::{HeadProfile, Provenance, SelectionRule};
 use crate::kv::PolicyChoice;
 use crate::session::not_finite;
-use crate::{Engine, EngineError, Hint, Progress, Session, SessionOptions, Task};
+use crate::{Engine, EngineError, Hint, Progress, Task};
 
 /// How many times the random tokens are read.
 const REPEATS: usize = 4;
 
 /// Types of the keys and values.
 const CACHE_TYPES: (Type, Type) = (Type::F16, Type::F16);
-
-/// Prose, a table, code and numbers.
-const TEXT: &str = include_str!("text.txt");
 
 /// How calibration is run.
 #[derive(Clone, Copy, Debug)]
@@ -49,11 +49,13 @@ pub struct CalibrationOptions {
     pub chunk: usize,
     /// Maximum bytes of the attention that is computed at once; a token's at least.
     pub block_bytes: usize,
+    /// Whether row predictors are made, which the policy `kvzap` needs. For that ten texts are read twice, not one.
+    pub row_predictors: bool,
 }
 
 impl Default for CalibrationOptions {
     fn default() -> Self {
-        CalibrationOptions { period: 512, seed: 1, chunk: 512, block_bytes: 32 << 20 }
+        CalibrationOptions { period: 512, seed: 1, chunk: 512, block_bytes: 32 << 20, row_predictors: false }
     }
 }
 
@@ -121,9 +123,9 @@ pub fn calibrate(
     let last = tokens.last().copied().unwrap_or_default();
     not_finite::check_weights(engine, last, CACHE_TYPES, interrupt)?;
     let (mut induction, mut echo) = (Vec::new(), Vec::new());
-    let text = text_to_read_twice(engine)?;
-    // The text is computed twice.
-    let computed = [tokens.len(), 2 * text.len()];
+    let texts = texts::to_read_twice(engine, options.row_predictors);
+    // The texts are computed twice.
+    let computed = [tokens.len(), 2 * texts.iter().map(Vec::len).sum::<usize>()];
     let started = Instant::now();
     let mut part = |before: usize, size: usize, share: f64| {
         let share = (before as f64 + size as f64 * share) / computed.iter().sum::<usize>() as f64;
@@ -151,13 +153,18 @@ pub fn calibrate(
     provenance.parameters.insert("period".into(), period.into());
     provenance.parameters.insert("repeats".into(), REPEATS.into());
     provenance.parameters.insert("seed".into(), options.seed.into());
-    let profile = HeadProfile::from_scores(engine.head_shape()?, induction, echo, rule, provenance)?;
-    if text.is_empty() {
+    let shape = engine.head_shape()?;
+    let profile = HeadProfile::from_scores(shape, induction, echo, rule, provenance)?;
+    if texts.is_empty() {
         return Ok(profile);
     }
-    let of_text = &mut |share| part(computed[0], computed[1], share);
-    let rows = score_rows(engine, &text, options.chunk.max(1), interrupt, of_text)?;
-    Ok(profile.with_row_shares(&rows))
+    let of_texts = &mut |share| part(computed[0], computed[1], share);
+    let scores = score_rows(engine, &texts, options, interrupt, of_texts)?;
+    let profile = profile.with_row_shares(&scores.of_first);
+    Ok(match scores.predictors {
+        Some(maps) => profile.with_row_predictors(maps)?,
+        None => profile,
+    })
 }
 
 /// Tokens of ordinary text: without control tokens, bytes and unused tokens, where the file has token types.
@@ -172,46 +179,52 @@ fn ordinary_tokens(engine: &Engine) -> Result<Vec<u32>, EngineError> {
     Ok(if normal.is_empty() { all.collect() } else { normal })
 }
 
-/// The tokens of the text that is read twice; none where the model has no tokenizer for it, or too few positions.
-fn text_to_read_twice(engine: &Engine) -> Result<Vec<u32>, EngineError> {
-    const MIN_TOKENS: usize = 64;
-    if engine.spec().position_encoding == PositionEncoding::Learned {
-        return Ok(Vec::new());
-    }
-    let Ok(tokenizer) = Tokenizer::from_gguf(engine.file()) else { return Ok(Vec::new()) };
-    let mut tokens = tokenizer.encode(TEXT, true, false).unwrap_or_default();
-    tokens.retain(|token| (*token as usize) < engine.spec().n_vocab);
-    tokens.truncate(engine.spec().n_ctx_train / 2);
-    Ok(if tokens.len() < MIN_TOKENS { Vec::new() } else { tokens })
+/// What is found in texts that are read twice.
+struct RowScores {
+    /// `[layers * kv_heads][rows]`: the largest attention that the rows of the first text get in the second reading. Layers
+    /// with a sliding window or a state have no rows here.
+    of_first: Vec<Vec<f32>>,
+    /// `[layers * kv_heads]`: what predicts the scores of rows, if asked for; empty where there are no rows.
+    predictors: Option<Vec<Vec<f32>>>,
 }
 
-/// Reads a text twice. Gives the largest attention that its rows get in the second reading, for each KV head of the
-/// model: `[layers * kv_heads][rows]`. Layers with a sliding window or a state have no rows here.
+/// Reads texts twice, each layer all of them before the next layer begins.
 fn score_rows(
     engine: &Arc<Engine>,
-    text: &[u32],
-    chunk: usize,
+    texts: &[Vec<u32>],
+    options: &CalibrationOptions,
     interrupt: &InterruptFlag,
     progress: &mut dyn FnMut(f64),
-) -> Result<Vec<Vec<f32>>, EngineError> {
-    let context = text.len() + 1;
-    let policy = second_reading(context)?;
-    let options = SessionOptions { context, policy, types: CACHE_TYPES, chunk, ..SessionOptions::default() };
-    let mut session = Session::new(engine, options)?.with_interrupt(interrupt);
-    session.sync(text, &mut |read| progress(read.share))?;
-    let mut rows = Vec::new();
-    let spec = engine.spec();
+) -> Result<RowScores, EngineError> {
+    let (spec, backends) = (engine.spec(), &engine.backends);
+    let (mut workspace, chunk) = (Workspace::new(backends), options.chunk.max(1));
+    let mut readings = Vec::new();
+    for tokens in texts {
+        readings.push(Reading::new(engine, tokens, chunk, &mut workspace, interrupt)?);
+    }
+    let (mut of_first, mut predictors) = (Vec::new(), Vec::new());
     for layer in 0..spec.n_layers {
-        match spec.window(layer) {
-            // Their heads may be others than the model's.
-            Some(_) => rows.extend(vec![Vec::new(); spec.n_kv_heads]),
-            None => {
-                let scores = session.store.accumulated_attention(layer)?;
-                rows.extend(scores.into_iter().map(Option::unwrap_or_default));
-            }
+        // The heads of layers with a window may be others than the model's.
+        let has_rows = spec.has_rows(layer) && spec.window(layer).is_none();
+        let with_rows = options.row_predictors && has_rows;
+        let mut scored = Vec::new();
+        for number in 0..readings.len() {
+            scored.extend(readings[number].read_layer(with_rows, &mut workspace, interrupt)?);
+            progress(readings.iter().map(Reading::share).sum::<f64>() / readings.len() as f64);
+        }
+        for head in 0..spec.n_kv_heads {
+            let of_head = scored.first().filter(|_| has_rows).and_then(|rows| rows.scores.get(head));
+            of_first.push(of_head.cloned().unwrap_or_default());
+            predictors.push(match with_rows {
+                true => {
+                    HeadRows::of_texts(&scored, head, spec.n_kv_heads, engine.forward.heads(layer).head_dim)
+                        .fit(backends, &mut workspace, interrupt)?
+                }
+                false => Vec::new(),
+            });
         }
     }
-    Ok(rows)
+    Ok(RowScores { of_first, predictors: options.row_predictors.then_some(predictors) })
 }
 
 /// The policy of a text that is read twice, in a session of `context` tokens. It keeps every row.

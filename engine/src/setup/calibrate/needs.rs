@@ -4,7 +4,7 @@
 
 use models::spec::PositionEncoding;
 
-use super::{CACHE_TYPES, CalibrationOptions, REPEATS, TEXT};
+use super::{CACHE_TYPES, CalibrationOptions, REPEATS, predictors, texts};
 use crate::devices::placement::Place;
 use crate::setup::plan::Placement;
 use crate::setup::planner::{Planner, Precision};
@@ -40,9 +40,14 @@ pub(in crate::setup) fn fitting(
 }
 
 /// Bytes of main memory besides the weights that a calibration with the default period takes at least.
-pub(in crate::setup) fn least_needed(planner: &Planner, placement: Placement) -> Result<usize, EngineError> {
+pub(in crate::setup) fn least_needed(
+    planner: &Planner,
+    placement: Placement,
+    row_predictors: bool,
+) -> Result<usize, EngineError> {
     let [.., (chunk, block_bytes)] = SIZES;
-    needed(planner, placement, &CalibrationOptions { chunk, block_bytes, ..CalibrationOptions::default() })
+    let options = CalibrationOptions { chunk, block_bytes, row_predictors, ..CalibrationOptions::default() };
+    needed(planner, placement, &options)
 }
 
 /// Refuses a calibration that needs more than what is `free`.
@@ -84,11 +89,19 @@ fn needed(
     if spec.position_encoding == PositionEncoding::Learned {
         return Ok(of_pattern);
     }
-    // The text that is read twice. A token has more than two characters.
-    let context = (TEXT.len() / 2).min(spec.n_ctx_train / 2).max(1) + 1;
+    // The texts that are read twice. A token has more than two characters.
+    let context = (texts::MIXED.len() / 2).max(texts::MAX_TOKENS).min(spec.n_ctx_train / 2).max(1) + 1;
     let policy = super::second_reading(context)?;
     let chunk = options.chunk.min(context);
     let (_, bytes) =
         plan(SessionOptions { context, policy, types: CACHE_TYPES, chunk, ..SessionOptions::default() })?;
-    Ok(of_pattern.max(bytes.total() - bytes.weights.on_host()))
+    let more_texts = match options.row_predictors {
+        true => {
+            let of_text = bytes.host.scratch + bytes.host.residual;
+            let tokens = texts::COUNT * context;
+            (texts::COUNT - 1) * of_text + predictors::needed(tokens, spec.n_kv_heads, spec.head_dim)
+        }
+        false => 0,
+    };
+    Ok(of_pattern.max(bytes.total() - bytes.weights.on_host() + more_texts))
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::kv::policy::{
     AccumulatedAttention, AttentionNeeds, Candidates, Event, EvictionPlan, HeadMode, LaneStatus, Parameter,
-    Policy, PolicyEntry, PolicyFactory, Region, ScoreInput, Scoring,
+    ParameterValues, Policy, PolicyEntry, PolicyFactory, Region, ScoreInput, Scoring,
 };
 
 /// First rows that stay whatever their scores are.
@@ -46,11 +46,7 @@ impl Policy for KvZip {
         // After exact prefill there always is a plan: positions that it covers have scores.
         let is_scored = status.event == Event::ExactPrefill;
         (is_scored || status.live > self.capacity + status.allowed_slack(self.slack)).then(|| {
-            let recent = status.seen.saturating_sub(self.recent);
-            let regions = vec![
-                Region { positions: SINKS.min(recent)..recent, keep: self.capacity - self.recent - SINKS },
-                Region { positions: recent..status.seen, keep: self.recent },
-            ];
+            let regions = regions(self.capacity, self.recent, status.seen);
             let scoring = Scoring::of_all_rows(vec![ScoreInput::Accumulated]);
             EvictionPlan { regions, scoring: Some(Scoring { store_scores: true, ..scoring }) }
         })
@@ -93,18 +89,37 @@ pub(in crate::kv::policy) const ENTRY: PolicyEntry = PolicyEntry {
     factory: Some(PolicyFactory {
         build: |values| {
             let [capacity, recent, slack] = ["capacity", "recent", "slack"].map(|name| values.count(name));
-            if capacity <= recent + SINKS {
-                return Err(format!(
-                    "a capacity of {capacity} rows leaves none beside the {recent} recent and {SINKS} first ones"
-                ));
-            }
+            check_capacity(capacity, recent)?;
             let later = values.optional_count("later").unwrap_or(capacity / 4);
             Ok(Arc::new(KvZip { capacity, recent, later, slack }))
         },
-        fit: |values, rows, _| {
-            values.set("capacity", rows);
-            values.set("recent", values.count("recent").min(rows / 2));
-            values.set("slack", values.count("slack").min(rows / 8));
-        },
+        fit,
     }),
 };
+
+/// The regions of a plan that keeps the first rows, the last `recent` of the tokens `seen`, and as many between them that
+/// there are `capacity` rows.
+pub(super) fn regions(capacity: usize, recent: usize, seen: usize) -> Vec<Region> {
+    let first_recent = seen.saturating_sub(recent);
+    vec![
+        Region { positions: SINKS.min(first_recent)..first_recent, keep: capacity - recent - SINKS },
+        Region { positions: first_recent..seen, keep: recent },
+    ]
+}
+
+/// Refuses a capacity that [`regions`] cannot have.
+pub(super) fn check_capacity(capacity: usize, recent: usize) -> Result<(), String> {
+    match capacity > recent + SINKS {
+        true => Ok(()),
+        false => Err(format!(
+            "a capacity of {capacity} rows leaves none beside the {recent} recent and {SINKS} first ones"
+        )),
+    }
+}
+
+/// Sets the parameters to the largest with which a head keeps at most `rows` rows.
+pub(super) fn fit(values: &mut ParameterValues, rows: usize, _context: usize) {
+    values.set("capacity", rows);
+    values.set("recent", values.count("recent").min(rows / 2));
+    values.set("slack", values.count("slack").min(rows / 8));
+}

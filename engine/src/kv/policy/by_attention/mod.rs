@@ -2,6 +2,7 @@
 
 pub(super) mod ahakv;
 pub(super) mod h2o;
+pub(super) mod kvzap;
 pub(super) mod kvzip;
 pub(super) mod pool;
 pub(super) mod slimkv;

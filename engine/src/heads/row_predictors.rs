@@ -1,0 +1,44 @@
+//! What predicts the worth of a row from the row itself (KVzap, arXiv 2601.07891): a map for each KV head, which
+//! calibration fits. [`kernels::predict`] has the formula.
+
+use super::error::HeadsError;
+use super::shape::HeadShape;
+
+/// A map for each KV head that gives the logarithm of a row's KVzip score, from its key before RoPE and its value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct RowPredictors {
+    kv_heads: usize,
+    /// `[layers * kv_heads]`: the numbers of each head's map; empty for heads without one, such as those with a sliding
+    /// window.
+    maps: Vec<Vec<f32>>,
+}
+
+impl RowPredictors {
+    /// The maps of all KV heads.
+    ///
+    /// # Errors
+    /// Another number of maps than heads, or numbers that are not finite.
+    pub(super) fn new(maps: Vec<Vec<f32>>, shape: &HeadShape) -> Result<RowPredictors, HeadsError> {
+        let (what, needed) = ("row predictors", shape.all_kv_heads());
+        if maps.len() != needed {
+            return Err(HeadsError::Length { what: what.to_owned(), found: maps.len(), needed });
+        }
+        match maps.iter().position(|map| map.iter().any(|number| !number.is_finite())) {
+            Some(at) => {
+                let (layer, head) = (at / shape.kv_heads(), at % shape.kv_heads());
+                Err(HeadsError::NotFinite { what: what.to_owned(), layer, head })
+            }
+            None => Ok(RowPredictors { kv_heads: shape.kv_heads(), maps }),
+        }
+    }
+
+    /// All maps, `[layers * kv_heads]`.
+    pub(super) fn maps(&self) -> &[Vec<f32>] {
+        &self.maps
+    }
+
+    /// The maps of a layer, one after the other; empty for a layer without any.
+    pub(super) fn of_layer(&self, layer: usize) -> Vec<f32> {
+        self.maps.chunks_exact(self.kv_heads).nth(layer).map_or_else(Vec::new, <[Vec<f32>]>::concat)
+    }
+}
