@@ -90,6 +90,10 @@ impl Hinted for EngineError {
     fn hint_with_flags(&self) -> Option<String> {
         match self {
             EngineError::Load(error) => error.hint_with_flags(),
+            EngineError::IncompleteProfile { .. } => Some(
+                "`longhand heads calibrate --row-predictors` makes one that has all; or use another policy"
+                    .to_owned(),
+            ),
             EngineError::NotFinite { .. } => Some(format!(
                 "{}. `longhand inspect -hf OWNER/REPOSITORY:QUANT --redownload` compares a file of Hugging Face with its \
                  checksum",

@@ -99,12 +99,18 @@ impl<'a> Profiles<'a> {
                 false => self.windows(&options, observer).map(Found::Profile),
             };
         }
-        if policy.uses_shares() && self.model.spec().position_encoding.rope().is_none() {
-            return Err(EngineError::Policy {
-                given: policy.to_string(),
-                reason: "shares of rows are found for models with RoPE only".into(),
-                hint: Hint::advice("use the policy with heads=off"),
-            });
+        if self.model.spec().position_encoding.rope().is_none() {
+            let refused = |reason: &str, hint| {
+                Err(EngineError::Policy { given: policy.to_string(), reason: reason.into(), hint })
+            };
+            if policy.predicts_scores() {
+                let reason = "row predictors, by which it scores rows, are found for models with RoPE only";
+                return refused(reason, Hint::OtherPolicy("snapkv"));
+            }
+            if policy.uses_shares() {
+                let hint = Hint::advice("use the policy with heads=off");
+                return refused("shares of rows are found for models with RoPE only", hint);
+            }
         }
         if !policy.uses_profile() {
             return if given { unused("it uses no head profile") } else { Ok(Found::NotNeeded) };

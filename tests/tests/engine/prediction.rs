@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use kernels::predict::predicted_score;
-use longhand::{Engine, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
+use longhand::heads::SelectionRule;
+use longhand::testing::calibrate::{CalibrationOptions, calibrate};
+use longhand::{Engine, EngineOptions, InterruptFlag, ModelSource, Prefill, Session, SessionOptions};
+use models::tokenizer::Tokenizer;
 use tests::fixtures::{
     embedded_model, family_file, golden_source, half_retrieval, model_in_memory, options, random_predictors,
     random_tokens, sync, tiny_model,
@@ -106,6 +109,24 @@ fn scores_are_the_same_however_a_text_is_read() {
     }
 }
 
+/// Drafted tokens that are accepted have the scores of steps.
+#[test]
+fn drafted_tokens_have_the_scores_of_steps() {
+    let engine = tiny_model();
+    let tokens = random_tokens(&engine, 80, 9);
+    let [mut one, mut many] = [(); 2].map(|()| session(&engine, 100, Prefill::Exact));
+    for session in [&mut one, &mut many] {
+        sync(session, &tokens[..40]);
+    }
+    for (n, accepted) in [(2, 2), (7, 3), (14, 14), (9, 1)] {
+        let at = many.tokens().len();
+        many.verify(&tokens[at..at + n]).expect("logits");
+        many.accept(accepted).expect("they count");
+        tokens[at..at + accepted].iter().for_each(|token| one.push(*token).expect("a step"));
+        assert_close(&scores(&many), &scores(&one), "drafted");
+    }
+}
+
 /// Scores of later tokens count as those of the text.
 #[test]
 fn the_rows_with_the_highest_scores_stay() {
@@ -170,4 +191,46 @@ fn a_profile_without_predictors_is_refused() {
     let asked = SessionOptions { profile: Some(profile), ..options(100, "kvzap:heads=off") };
     let error = Session::new(&engine, asked).err().expect("short maps").to_string();
     assert!(error.contains("predicts the rows of layer 0"), "{error}");
+}
+
+/// A map that was fitted to the texts of calibration predicts the scores of another text.
+#[test]
+fn calibration_predicts_what_kvzip_finds_in_another_text() {
+    let engine = embedded_model();
+    let (flag, rule) = (InterruptFlag::new(), SelectionRule::default());
+    let asked = CalibrationOptions { row_predictors: true, ..CalibrationOptions::default() };
+    let profile = calibrate(&engine, &asked, &rule, &flag, &mut |_| ()).expect("a profile");
+    let tokenizer = Tokenizer::from_gguf(engine.file()).expect("a tokenizer");
+    let mut text = tokenizer.encode(include_str!("../../README.md"), true, false).expect("tokens");
+    text.truncate(600);
+    let read = |policy: &str| {
+        let options = SessionOptions { profile: Some(profile.clone()), ..options(1000, policy) };
+        let mut session = Session::new(&engine, options).expect("a session");
+        sync(&mut session, &text);
+        scores(&session)
+    };
+    let (predicted, found) = (read("kvzap:heads=off,capacity=900"), read("kvzip:heads=off,capacity=900"));
+    // Rows of some heads get no attention at all.
+    let with_scores =
+        predicted.iter().zip(&found).filter(|(_, found)| found.iter().any(|score| *score > 0.01));
+    let correlations: Vec<f64> = with_scores
+        .map(|(predicted, found)| {
+            let found: Vec<f32> = found.iter().map(|score| score.max(1e-7).ln()).collect();
+            correlation(&predicted[8..], &found[8..])
+        })
+        .collect();
+    let mean = correlations.iter().sum::<f64>() / correlations.len() as f64;
+    assert!(correlations.len() >= 8 && mean > 0.2, "{correlations:?}");
+}
+
+fn correlation(x: &[f32], y: &[f32]) -> f64 {
+    let mean =
+        |values: &[f32]| values.iter().map(|value| f64::from(*value)).sum::<f64>() / values.len() as f64;
+    let (x_mean, y_mean) = (mean(x), mean(y));
+    let [mut xy, mut xx, mut yy] = [0.0; 3];
+    for (x, y) in x.iter().zip(y) {
+        let (x, y) = (f64::from(*x) - x_mean, f64::from(*y) - y_mean);
+        (xy, xx, yy) = (xy + x * y, xx + x * x, yy + y * y);
+    }
+    xy / (xx * yy).sqrt()
 }

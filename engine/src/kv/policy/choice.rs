@@ -124,13 +124,6 @@ impl PolicyChoice {
                 hint: Hint::OtherPolicy("snapkv"),
             });
         }
-        if spec.position_encoding.rope().is_none() && self.predicts_scores() {
-            return Err(EngineError::Policy {
-                given: self.to_string(),
-                reason: "row predictors, by which it scores rows, are found for models with RoPE only".into(),
-                hint: Hint::OtherPolicy("snapkv"),
-            });
-        }
         let given = self.values.index("compensation").is_some_and(|index| self.values.given[index]);
         if spec.position_encoding.is_alibi() && self.is_compensated() && given {
             return Err(EngineError::Policy {

@@ -135,7 +135,7 @@ impl Lane {
             let mut column = vec![0f32; live];
             for (number, positions) in self.positions.iter().enumerate() {
                 accumulated.read(number * accumulated.strides()[1], &mut column)?;
-                if self.layout.accumulation().is_none() {
+                if self.layout.reconstruction().is_some() {
                     // Later rows have no scores but what was there before.
                     let weights = column[self.first()..].iter_mut().zip(positions.iter());
                     let unscored = weights.filter(|(_, position)| **position as usize >= scanned_until);

@@ -220,3 +220,80 @@ fn solve(correlations: &[f32], n: usize) -> Vec<f64> {
     }
     slopes
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use ggml::Backend;
+    use kernels::predict::{predicted_score, predictor_len};
+    use models::random::Random;
+
+    use super::*;
+    use crate::devices::placement::Placement;
+
+    const HEAD_DIM: usize = 6;
+    const KV_HEADS: usize = 2;
+
+    /// Rows of a text, whose scores a map gives, and for each row its key, value and score by the map.
+    fn text(random: &mut Random, n: usize, map: &[f32]) -> (ScoredRows, Vec<(Vec<f32>, Vec<f32>, f32)>) {
+        let (mut keys, mut values, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+        let mut scores = vec![Vec::new(); KV_HEADS];
+        for _ in 0..n {
+            for scores in &mut scores {
+                // Some elements have large means, as keys with a bias have.
+                let mut row = |mean: f32| (0..HEAD_DIM).map(|i| random.normal() + mean * i as f32).collect();
+                let (key, value): (Vec<f32>, Vec<f32>) = (row(20.0), row(0.3));
+                let score = predicted_score(&key, &value, map);
+                let norm = value.iter().map(|x| x * x).sum::<f32>().sqrt();
+                scores.push((score - norm.ln()).exp());
+                keys.extend(&key);
+                values.extend(&value);
+                rows.push((key, value, score));
+            }
+        }
+        // In two chunks.
+        let half = KV_HEADS * HEAD_DIM * (n / 2);
+        let chunk = |range: Range<usize>| [&keys[range.clone()], &values[range]].concat();
+        let chunks = vec![chunk(0..half), chunk(half..keys.len())];
+        (ScoredRows { scores, rows: chunks, parts: vec![0..n / 3, n / 3..n] }, rows)
+    }
+
+    #[test]
+    fn a_map_is_found_from_the_scores_that_it_gives() {
+        let mut random = Random(4);
+        let mut map: Vec<f32> =
+            (0..predictor_len(HEAD_DIM, HEAD_DIM)).map(|_| random.normal() / 10.0).collect();
+        // The means, and no weight of the norms of keys, which large means make nearly constant.
+        for (i, mean) in map.iter_mut().take(2 * HEAD_DIM).enumerate() {
+            *mean = if i < HEAD_DIM { 20.0 * i as f32 } else { 0.3 * (i - HEAD_DIM) as f32 };
+        }
+        let texts = [400, 300].map(|n| text(&mut random, n, &map).0);
+        let backends = Backends::new(Backend::cpu(1).expect("starts"), Vec::new(), Placement::new(1, 0));
+        let mut workspace = Workspace::new(&backends);
+        let rows = HeadRows::of_texts(&texts, 1, KV_HEADS, HEAD_DIM);
+        assert_eq!(rows.scores.len(), 700 - 2 * FIRST_ROWS);
+        let found = rows.fit(&backends, &mut workspace, &InterruptFlag::new()).expect("a map");
+        assert_eq!(found.len(), map.len());
+        for (key, value, score) in text(&mut random, 100, &map).1 {
+            let have = predicted_score(&key, &value, &found);
+            assert!((have - score).abs() < 0.05, "{have}, not {score}");
+        }
+    }
+
+    /// Rows that are all alike predict nothing but their score.
+    #[test]
+    fn rows_without_differences_get_the_mean_score() {
+        let rows = HeadRows {
+            keys: vec![3.0; 20 * HEAD_DIM],
+            values: vec![1.0; 20 * HEAD_DIM],
+            scores: (0..20).map(|i| i as f32).collect(),
+            places: [vec![0.5; 20], vec![0.5; 20]],
+        };
+        let backends = Backends::new(Backend::cpu(1).expect("starts"), Vec::new(), Placement::new(1, 0));
+        let mut workspace = Workspace::new(&backends);
+        let map = rows.fit(&backends, &mut workspace, &InterruptFlag::new()).expect("a map");
+        let score = predicted_score(&[3.0; HEAD_DIM], &[1.0; HEAD_DIM], &map);
+        assert!((score - 9.5).abs() < 1e-3, "{score}");
+    }
+}
