@@ -12,7 +12,6 @@ use crate::Hint;
 use crate::files::atomic_file::{self, Access};
 use crate::files::folders;
 use crate::heads::error::{HeadsError, shorten};
-use crate::heads::row_predictors::RowPredictors;
 use crate::heads::row_shares::RowShares;
 use crate::heads::scores::{ScoreMap, ScoresPer};
 use crate::heads::shape::HeadShape;
@@ -108,8 +107,11 @@ impl HeadProfile {
             scores.push(ScoreMap { name: map.name, per: map.per, values: map.values.concat() });
         }
         let row_shares = RowShares::take_from(&mut scores);
-        let row_predictors = file.row_predictors.map(|maps| RowPredictors::new(maps, &shape)).transpose()?;
-        Ok(Self { row_shares, row_predictors, ..Self::new(shape, retrieval, scores, file.provenance)? })
+        let profile = Self { row_shares, ..Self::new(shape, retrieval, scores, file.provenance)? };
+        match file.row_predictors {
+            Some(maps) => profile.with_row_predictors(maps),
+            None => Ok(profile),
+        }
     }
 
     /// Reads a profile file. [`check`](Self::check) it against the model before use.

@@ -6,6 +6,8 @@
 
 mod file;
 
+use std::sync::Arc;
+
 use models::gguf::is_sample_fingerprint;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -49,7 +51,8 @@ pub struct HeadProfile {
     retrieval: Vec<bool>,
     scores: Vec<ScoreMap>,
     row_shares: Option<RowShares>,
-    row_predictors: Option<RowPredictors>,
+    /// Shared by all copies: of a model of 8B they are 200,000 numbers.
+    row_predictors: Option<Arc<RowPredictors>>,
     provenance: Provenance,
 }
 
@@ -199,7 +202,7 @@ impl HeadProfile {
     /// # Errors
     /// Another number of maps than KV heads, or numbers that are not finite.
     pub fn with_row_predictors(self, maps: Vec<Vec<f32>>) -> Result<Self, HeadsError> {
-        Ok(Self { row_predictors: Some(RowPredictors::new(maps, &self.shape)?), ..self })
+        Ok(Self { row_predictors: Some(Arc::new(RowPredictors::new(maps, &self.shape)?)), ..self })
     }
 
     /// Whether it predicts the scores of rows.

@@ -235,8 +235,14 @@ mod tests {
     const HEAD_DIM: usize = 6;
     const KV_HEADS: usize = 2;
 
-    /// Rows of a text, whose scores a map gives, and for each row its key, value and score by the map.
-    fn text(random: &mut Random, n: usize, map: &[f32]) -> (ScoredRows, Vec<(Vec<f32>, Vec<f32>, f32)>) {
+    struct Row {
+        key: Vec<f32>,
+        value: Vec<f32>,
+        score: f32,
+    }
+
+    /// Rows of a text, whose scores a map gives.
+    fn text(random: &mut Random, n: usize, map: &[f32]) -> (ScoredRows, Vec<Row>) {
         let (mut keys, mut values, mut rows) = (Vec::new(), Vec::new(), Vec::new());
         let mut scores = vec![Vec::new(); KV_HEADS];
         for _ in 0..n {
@@ -249,7 +255,7 @@ mod tests {
                 scores.push((score - norm.ln()).exp());
                 keys.extend(&key);
                 values.extend(&value);
-                rows.push((key, value, score));
+                rows.push(Row { key, value, score });
             }
         }
         // In two chunks.
@@ -275,7 +281,7 @@ mod tests {
         assert_eq!(rows.scores.len(), 700 - 2 * FIRST_ROWS);
         let found = rows.fit(&backends, &mut workspace, &InterruptFlag::new()).expect("a map");
         assert_eq!(found.len(), map.len());
-        for (key, value, score) in text(&mut random, 100, &map).1 {
+        for Row { key, value, score } in text(&mut random, 100, &map).1 {
             let have = predicted_score(&key, &value, &found);
             assert!((have - score).abs() < 0.05, "{have}, not {score}");
         }
