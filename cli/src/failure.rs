@@ -90,10 +90,6 @@ impl Hinted for EngineError {
     fn hint_with_flags(&self) -> Option<String> {
         match self {
             EngineError::Load(error) => error.hint_with_flags(),
-            EngineError::IncompleteProfile { .. } => Some(
-                "`longhand heads calibrate --row-predictors` makes one that has all; or use another policy"
-                    .to_owned(),
-            ),
             EngineError::NotFinite { .. } => Some(format!(
                 "{}. `longhand inspect -hf OWNER/REPOSITORY:QUANT --redownload` compares a file of Hugging Face with its \
                  checksum",
@@ -363,6 +359,9 @@ fn hint_text(hint: &Hint) -> String {
         Hint::MakeHeadProfile => {
             "make a head profile of this model with `longhand heads calibrate` or `longhand heads import`"
         }
+        Hint::MakeRowPredictors => {
+            "make a head profile with `longhand heads calibrate --row-predictors`, or use another policy"
+        }
         Hint::OmitHeadProfile => {
             "leave out the head profile (--heads), or add heads=off to the policy to use one window for all heads"
         }
@@ -486,6 +485,7 @@ mod tests {
             (Hint::OtherPolicy("snapkv"), "--policy snapkv"),
             (Hint::GiveHeadProfile, "--heads FILE"),
             (Hint::MakeHeadProfile, "`longhand heads import`"),
+            (Hint::MakeRowPredictors, "--row-predictors"),
             (Hint::OmitHeadProfile, "--heads"),
             (Hint::PolicyWithProfile, "heads=on"),
             (Hint::OmitThinking, "--think"),

@@ -12,7 +12,7 @@ use models::chat::ChatError;
 use models::tokenizer::TokenizerError;
 
 use crate::devices::memory::MemoryBound;
-use crate::heads::HeadsError;
+use crate::heads::{HeadsError, ProfileGap};
 pub use crate::session::generate::constraint::ConstraintError;
 pub use crate::session::generate::sampler::SamplerError;
 
@@ -100,12 +100,12 @@ pub enum EngineError {
         path: PathBuf,
     },
     /// A head profile lacks what a policy needs.
-    #[error("{}: it has no {lacks}", path.display())]
+    #[error("{}: it has no {gap}, which the policy needs", path.display())]
     IncompleteProfile {
         /// The file.
         path: PathBuf,
-        /// What it lacks, as [`PolicyChoice::lacks_of`](crate::policy::PolicyChoice::lacks_of) says it.
-        lacks: &'static str,
+        /// What it lacks.
+        gap: ProfileGap,
     },
     /// A session does not fit the memory that is free.
     #[error("{0}")]
@@ -185,8 +185,11 @@ impl EngineError {
             EngineError::Constraint(error) => Some(error.hint()),
             EngineError::UnusedProfile { .. } => Some(Hint::PolicyWithProfile),
             EngineError::NoHeadScores { .. } => Some(Hint::OmitHeadShares),
-            EngineError::IncompleteProfile { .. } => {
-                Some(Hint::advice("calibrate the model again for this policy, or use another one"))
+            EngineError::IncompleteProfile { gap: ProfileGap::RowShares, .. } => {
+                Some(Hint::advice("calibrate the model again, or use the policy with heads=on"))
+            }
+            EngineError::IncompleteProfile { gap: ProfileGap::RowPredictors, .. } => {
+                Some(Hint::MakeRowPredictors)
             }
             EngineError::Batch { hint, .. } => hint.clone(),
             EngineError::Memory(shortage) => Some(Hint::SmallerSession { on_device: shortage.on_device }),
@@ -333,6 +336,8 @@ pub enum Hint {
     GiveHeadProfile,
     /// Make a new head profile for the model.
     MakeHeadProfile,
+    /// Make a head profile with row predictors, or use a policy that needs none.
+    MakeRowPredictors,
     /// Give no head profile.
     OmitHeadProfile,
     /// Give no head profile, or use a policy that has one.
@@ -437,6 +442,7 @@ impl fmt::Display for Hint {
             Hint::OtherPolicy(name) => return write!(f, "use another policy, for example {name}"),
             Hint::GiveHeadProfile => "give a head profile of this model, or make one by calibration",
             Hint::MakeHeadProfile => "make a new head profile for this model, by calibration or from a published head map",
+            Hint::MakeRowPredictors => "calibrate the model with row predictors, or use another policy",
             Hint::OmitHeadProfile => "give no head profile, or use the policy with heads=off",
             Hint::PolicyWithProfile => "give no head profile, or use a policy with heads=on",
             Hint::OmitThinking => "leave it to the model whether it thinks",
@@ -511,6 +517,7 @@ mod tests {
             Hint::OtherPolicy("snapkv"),
             Hint::GiveHeadProfile,
             Hint::MakeHeadProfile,
+            Hint::MakeRowPredictors,
             Hint::OmitHeadProfile,
             Hint::PolicyWithProfile,
             Hint::OmitThinking,

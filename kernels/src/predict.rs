@@ -1,10 +1,14 @@
 //! The score that a map predicts for a row from its key and value, for policies that score rows when they are appended
 //! (KVzap, arXiv 2601.07891).
 //!
-//! Of the elements x, means m, weights w and weights of squares q, the score is
-//! b + sum (w + q (x - m)) (x - m), plus a weight times the logarithm of each of four squared norms: of the key, of the key
-//! minus its means, of the value, and of the value minus its means. Means are taken off before anything is multiplied, so
-//! that large ones cost no precision.
+//! The score is a sum of
+//! - a constant;
+//! - (w + q (x - m)) (x - m) for each element x of the key and the value, with its mean m, weight w and weight of the square
+//!   q;
+//! - a weight times the logarithm of each of four squared norms: of the key, of the key minus its means, of the value, and of
+//!   the value minus its means.
+//!
+//! Means are taken off before anything is multiplied, so that large ones cost no precision.
 
 /// The least squared norm whose logarithm is taken.
 pub const MIN_NORM_SQUARED: f32 = 1e-20;

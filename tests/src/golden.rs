@@ -109,8 +109,8 @@ struct Runner {
     backends: Backends,
 }
 
-/// A case's arrays: keys and values `[n_kv, n, d]`; the queries of the last tokens `[n_head, rows, d]`, and what predicts
-/// scores `[n_kv, numbers]`, if the policy uses them; one new query `[n_head, d]`.
+/// A case's arrays: keys and values `[n_kv, n, d]`; one new query `[n_head, d]`. If the policy uses them, also the queries of
+/// the last tokens `[n_head, rows, d]`, and what predicts scores `[n_kv, numbers]`.
 struct Rows {
     k: Array,
     v: Array,

@@ -21,7 +21,7 @@ mod shape;
 pub use error::HeadsError;
 pub use heatmap::{Heatmap, Palette};
 pub use import::{HeadThreshold, ImportOptions};
-pub use profile::{HeadProfile, Provenance};
+pub use profile::{HeadProfile, ProfileGap, Provenance};
 pub use published::{PUBLISHED_MAPS, PublishedMap};
 pub use scores::{ScoreMap, ScoresPer};
 pub use select::{SelectedHeads, SelectionRule, select};

@@ -8,7 +8,7 @@ use super::select::layers_that_count;
 
 impl HeadProfile {
     /// A profile of the same model in which as many KV heads keep everything, chosen at random from all layers without
-    /// a sliding window. It has no scores, so that no policy selects its heads again.
+    /// a sliding window. It has no scores, so that no policy selects its heads again. What predicts scores of rows stays.
     pub fn with_random_heads(&self, seed: u64) -> HeadProfile {
         let scores: Vec<&[f32]> = self.maps().map(|map| &map.values[..]).collect();
         let counts = layers_that_count(&self.shape(), &scores);
@@ -24,7 +24,8 @@ impl HeadProfile {
             ..Provenance::default()
         };
         provenance.parameters.insert("seed".to_owned(), seed.into());
-        HeadProfile::without_scores(self.shape(), retrieval, provenance)
+        let random = HeadProfile::without_scores(self.shape(), retrieval, provenance);
+        random.with_row_predictors_of(Some(self))
     }
 }
 

@@ -4,7 +4,7 @@
 use super::error::HeadsError;
 use super::shape::HeadShape;
 
-/// A map for each KV head that gives the logarithm of a row's KVzip score, from its key before RoPE and its value.
+/// A map for each KV head that gives a row's score, from its key before RoPE and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RowPredictors {
     kv_heads: usize,
@@ -17,7 +17,7 @@ impl RowPredictors {
     /// The maps of all KV heads.
     ///
     /// # Errors
-    /// Another number of maps than heads, or numbers that are not finite.
+    /// Another number of maps than heads, numbers that are not finite, and maps of several lengths in a layer.
     pub(super) fn new(maps: Vec<Vec<f32>>, shape: &HeadShape) -> Result<RowPredictors, HeadsError> {
         let (what, needed) = ("row predictors", shape.all_kv_heads());
         if maps.len() != needed {
@@ -28,7 +28,16 @@ impl RowPredictors {
                 let (layer, head) = (at / shape.kv_heads(), at % shape.kv_heads());
                 Err(HeadsError::NotFinite { what: what.to_owned(), layer, head })
             }
-            None => Ok(RowPredictors { kv_heads: shape.kv_heads(), maps }),
+            None => {
+                // The maps of a layer are one tensor.
+                for layer in maps.chunks(shape.kv_heads()) {
+                    if let Some(other) = layer.iter().find(|map| map.len() != layer[0].len()) {
+                        let (found, needed) = (other.len(), layer[0].len());
+                        return Err(HeadsError::Length { what: "a row predictor".to_owned(), found, needed });
+                    }
+                }
+                Ok(RowPredictors { kv_heads: shape.kv_heads(), maps })
+            }
         }
     }
 

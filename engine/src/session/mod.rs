@@ -297,8 +297,8 @@ impl Session {
             let profile = options.profile.as_ref().filter(|profile| profile.predicts_rows());
             let profile = profile.ok_or_else(|| EngineError::Policy {
                 given: options.policy.to_string(),
-                reason: "the head profile has no row predictors, by which the policy scores rows".into(),
-                hint: Hint::MakeHeadProfile,
+                reason: "the head profile has no row predictors, by which it scores rows".into(),
+                hint: Hint::MakeRowPredictors,
             })?;
             store.set_row_predictors(|layer| profile.row_predictors(layer))?;
         }

@@ -48,7 +48,7 @@ pub struct SessionOptions {
     pub context: usize,
     /// What bounded heads keep.
     pub policy: PolicyChoice,
-    /// Which heads keep everything, for policies that use a profile.
+    /// Which heads keep everything or which share of the rows, and what predicts scores, for policies that use a profile.
     pub profile: Option<HeadProfile>,
     /// Element types of keys and values.
     pub types: (Type, Type),

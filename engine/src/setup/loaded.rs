@@ -104,7 +104,7 @@ fn with_smallest_heads(
     session: &SessionOptions,
 ) -> Result<Option<SessionOptions>, EngineError> {
     session.policy.check(engine.spec())?;
-    if !session.policy.uses_profile() || session.policy.uses_shares() {
+    if !session.policy.uses_retrieval_heads() {
         return Ok(None);
     }
     Ok(Some(SessionOptions { profile: Some(smallest(engine.head_shape()?)?), ..session.clone() }))

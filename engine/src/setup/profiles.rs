@@ -11,11 +11,11 @@ use models::regular_file;
 use super::{HeadSource, SetupOptions};
 use crate::devices::ledger::Left;
 use crate::files::folders;
-use crate::heads::{HeadProfile, HeadShape, HeadsError, Provenance, SelectionRule};
+use crate::heads::{HeadProfile, HeadShape, HeadsError, ProfileGap, Provenance, SelectionRule};
 use crate::kv::PolicyChoice;
 use crate::kv::alibi::{self, ScopeOptions};
 use crate::progress::{Notice, Observer, Task};
-use crate::setup::calibrate::{CalibrationOptions, calibrate};
+use crate::setup::calibrate::{CalibrationOptions, add_row_predictors, calibrate};
 use crate::setup::loaded::calibration_within;
 use crate::{Engine, EngineError, Hint, Model};
 
@@ -68,6 +68,8 @@ pub enum Found {
     Missing {
         /// Why the cached one cannot be used, where there is one.
         unusable: Option<String>,
+        /// A profile that lacks row predictors only: they are added to it.
+        base: Option<HeadProfile>,
     },
 }
 
@@ -118,24 +120,24 @@ impl<'a> Profiles<'a> {
         let shape = self.model.head_shape()?;
         let profile = match &self.options.heads {
             HeadSource::Auto => match self.cached(observer) {
-                Ok(Some(profile)) if policy.lacks_of(&profile).is_some() => {
-                    return Ok(Found::Missing { unusable: None });
-                }
-                Ok(Some(profile)) => profile,
-                Ok(None) => return Ok(Found::Missing { unusable: None }),
-                Err(error) => return Ok(Found::Missing { unusable: Some(error.to_string()) }),
+                Ok(Some(profile)) => match policy.gap_in(&profile) {
+                    Some(gap) => return Ok(missing(profile, gap)),
+                    None => profile,
+                },
+                Ok(None) => return Ok(Found::Missing { unusable: None, base: None }),
+                Err(error) => return Ok(Found::Missing { unusable: Some(error.to_string()), base: None }),
             },
             HeadSource::File(path) => return self.read(path, policy, observer).map(Found::Profile),
-            HeadSource::Profile(profile) if policy.lacks_of(profile).is_some() => {
-                return Ok(Found::Missing { unusable: None });
-            }
             HeadSource::Profile(profile) => {
                 self.check(profile, observer)?;
-                profile.clone()
+                match policy.gap_in(profile) {
+                    Some(gap) => return Ok(missing(profile.clone(), gap)),
+                    None => profile.clone(),
+                }
             }
             HeadSource::Assumed(share) => spread(shape, share.unwrap_or_else(|| assumed_share(shape)))?,
         };
-        Ok(Found::Profile(profile.reselect(&policy_rule(policy))?.unwrap_or(profile)))
+        for_policy(profile, policy).map(Found::Profile)
     }
 
     /// The profile that `policy` needs, calibrated with `engine` where there is none; `None` where it uses
@@ -161,31 +163,38 @@ impl<'a> Profiles<'a> {
         beside: usize,
         observer: &mut dyn Observer,
     ) -> Result<Option<HeadProfile>, EngineError> {
-        match self.find(policy, observer)? {
+        let base = match self.find(policy, observer)? {
             Found::NotNeeded => return Ok(None),
             Found::Profile(profile) => return Ok(Some(profile)),
-            Found::Missing { unusable: Some(reason) } => observer.notice(Notice::UnusableProfile { reason }),
-            Found::Missing { unusable: None } => {}
-        }
+            Found::Missing { unusable, base } => {
+                if let Some(reason) = unusable {
+                    observer.notice(Notice::UnusableProfile { reason });
+                }
+                base
+            }
+        };
         observer.notice(Notice::Begins(Task::Calibrate));
         let asked =
             CalibrationOptions { row_predictors: policy.predicts_scores(), ..CalibrationOptions::default() };
         let options = calibration_within(engine, left, beside, asked)?;
-        let rule = SelectionRule::default();
-        let profile = calibrate(engine, &options, &rule, &self.options.interrupt, &mut |progress| {
-            observer.progress(progress)
-        })?;
+        let (rule, interrupt) = (SelectionRule::default(), &self.options.interrupt);
+        let mut progress = |progress| observer.progress(progress);
+        let profile = match base {
+            Some(base) => add_row_predictors(engine, base, &options, interrupt, &mut progress)?,
+            None => calibrate(engine, &options, &rule, interrupt, &mut progress)?,
+        };
         notify_if_not_cached(self.cache(&profile, observer), observer);
-        if let Some(lacks) = policy.lacks_of(&profile) {
+        if let Some(gap) = policy.gap_in(&profile) {
             return Err(EngineError::Policy {
                 given: policy.to_string(),
-                reason: format!(
-                    "calibration finds no {lacks}: the model's context or vocabulary is too small"
-                ),
-                hint: Hint::advice("use another policy, or this one with heads=off"),
+                reason: format!("calibration finds no {gap}: the model's context or vocabulary is too small"),
+                hint: match gap {
+                    ProfileGap::RowShares => Hint::advice("use the policy with heads=off"),
+                    ProfileGap::RowPredictors => Hint::OtherPolicy("snapkv"),
+                },
             });
         }
-        Ok(Some(profile.reselect(&policy_rule(policy))?.unwrap_or(profile)))
+        for_policy(profile, policy).map(Some)
     }
 
     /// The cached profile of the model, if there is one.
@@ -204,7 +213,8 @@ impl<'a> Profiles<'a> {
         self.read_cached(self.model.known_fingerprint().and_then(|fingerprint| self.path(fingerprint)))
     }
 
-    /// Caches a profile for the model; gives the file, or `None` where no folder is known.
+    /// Caches a profile for the model; gives the file, or `None` where no folder is known. Row predictors of the one that was
+    /// cached before stay, if this one has none: they do not depend on which heads retrieve.
     ///
     /// # Errors
     /// Where the model's file was changed since its fingerprint is known, or the file cannot be written.
@@ -215,7 +225,12 @@ impl<'a> Profiles<'a> {
     ) -> Result<Option<PathBuf>, EngineError> {
         let Some(path) = self.path(self.identify(observer)?) else { return Ok(None) };
         self.model.check_unchanged()?;
-        profile.save_own(&path)?;
+        match self.read_cached(Some(path.clone())) {
+            Ok(before @ Some(_)) if !profile.predicts_rows() => {
+                profile.clone().with_row_predictors_of(before.as_ref()).save_own(&path)?;
+            }
+            _ => profile.save_own(&path)?,
+        }
         Ok(Some(path))
     }
 
@@ -227,15 +242,14 @@ impl<'a> Profiles<'a> {
         observer: &mut dyn Observer,
     ) -> Result<HeadProfile, EngineError> {
         let profile = self.load(path, observer)?;
-        if let Some(lacks) = policy.lacks_of(&profile) {
-            return Err(EngineError::IncompleteProfile { path: path.to_owned(), lacks });
+        if let Some(gap) = policy.gap_in(&profile) {
+            return Err(EngineError::IncompleteProfile { path: path.to_owned(), gap });
         }
         let rule = policy_rule(policy);
-        if rule == SelectionRule::default() {
-            return Ok(profile);
+        if rule != SelectionRule::default() && profile.reselect(&rule)?.is_none() {
+            return Err(EngineError::NoHeadScores { path: path.to_owned() });
         }
-        let reselected = profile.reselect(&rule)?;
-        reselected.ok_or_else(|| EngineError::NoHeadScores { path: path.to_owned() })
+        for_policy(profile, policy)
     }
 
     fn path(&self, name: &str) -> Option<PathBuf> {
@@ -320,6 +334,18 @@ impl<'a> Profiles<'a> {
         notify_if_not_cached(cached, observer);
         Ok(profile)
     }
+}
+
+/// A profile that has not all that a policy needs.
+fn missing(profile: HeadProfile, gap: ProfileGap) -> Found {
+    Found::Missing { unusable: None, base: (gap == ProfileGap::RowPredictors).then_some(profile) }
+}
+
+/// A profile as a policy uses it: with the heads that its rule selects, and without row predictors that it does not use. So
+/// what is saved with a session does not depend on them.
+fn for_policy(profile: HeadProfile, policy: &PolicyChoice) -> Result<HeadProfile, EngineError> {
+    let profile = profile.reselect(&policy_rule(policy))?.unwrap_or(profile);
+    Ok(if policy.predicts_scores() { profile } else { profile.with_row_predictors_of(None) })
 }
 
 /// A profile that cannot be cached is no error: it is made again the next time.

@@ -4,5 +4,6 @@ mod chat_documents;
 mod chat_file;
 mod fingerprints;
 mod memory;
+mod profiles;
 mod rooms;
 mod threads;

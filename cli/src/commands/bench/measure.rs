@@ -139,7 +139,7 @@ impl Bench<'_> {
         }
         Ok(Measurement {
             test,
-            retrieval_heads: policy.uses_profile().then_some(after.full_heads),
+            retrieval_heads: policy.uses_retrieval_heads().then_some(after.full_heads),
             policy,
             times,
             compressing: runner.session.compressing(),

@@ -6,6 +6,7 @@
 
 mod file;
 
+use std::fmt;
 use std::sync::Arc;
 
 use models::gguf::is_sample_fingerprint;
@@ -54,6 +55,24 @@ pub struct HeadProfile {
     /// Shared by all copies: of a model of 8B they are 200,000 numbers.
     row_predictors: Option<Arc<RowPredictors>>,
     provenance: Provenance,
+}
+
+/// What a policy needs of a profile that has it not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProfileGap {
+    /// The share of its rows that each head keeps.
+    RowShares,
+    /// What predicts the scores of rows.
+    RowPredictors,
+}
+
+impl fmt::Display for ProfileGap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ProfileGap::RowShares => "shares of rows",
+            ProfileGap::RowPredictors => "row predictors",
+        })
+    }
 }
 
 /// The name of the score map with attention scopes in tokens.
@@ -203,6 +222,11 @@ impl HeadProfile {
     /// Another number of maps than KV heads, or numbers that are not finite.
     pub fn with_row_predictors(self, maps: Vec<Vec<f32>>) -> Result<Self, HeadsError> {
         Ok(Self { row_predictors: Some(Arc::new(RowPredictors::new(maps, &self.shape)?)), ..self })
+    }
+
+    /// The same profile with the row predictors of another one of the model, or without any if that has none.
+    pub(crate) fn with_row_predictors_of(self, other: Option<&HeadProfile>) -> Self {
+        Self { row_predictors: other.and_then(|other| other.row_predictors.clone()), ..self }
     }
 
     /// Whether it predicts the scores of rows.

@@ -93,7 +93,7 @@ impl Layout {
         let profile = if policy.uses_profile() {
             let profile = profile.ok_or_else(|| EngineError::Policy {
                 given: policy.to_string(),
-                reason: "it needs a head profile to know the retrieval heads".into(),
+                reason: "it needs a head profile".into(),
                 hint: Hint::GiveHeadProfile,
             })?;
             profile.check(HeadShape::new(spec.n_layers, spec.n_heads, spec.n_kv_heads)?, None)?;

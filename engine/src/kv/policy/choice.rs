@@ -8,7 +8,7 @@ use models::spec::{ModelSpec, PositionEncoding};
 
 use super::by_position::full;
 use super::{AccumulatedAttention, HeadMode, MIN_ROWS, ParameterValues, Policy, PolicyEntry, policies};
-use crate::heads::HeadProfile;
+use crate::heads::{HeadProfile, ProfileGap};
 use crate::kv::alibi::ScopeOptions;
 use crate::{EngineError, Hint};
 
@@ -70,13 +70,12 @@ impl PolicyChoice {
         self.common("heads") == HeadMode::Shares as usize
     }
 
-    /// What a profile lacks that the policy needs, in words; `None` where it has all.
-    pub fn lacks_of(&self, profile: &HeadProfile) -> Option<&'static str> {
+    /// What the policy needs and a profile has not; `None` where it has all.
+    pub fn gap_in(&self, profile: &HeadProfile) -> Option<ProfileGap> {
         if self.uses_shares() && profile.row_shares(1.0).is_none() {
-            return Some("shares of rows for the policy's heads=shares");
+            return Some(ProfileGap::RowShares);
         }
-        (self.predicts_scores() && !profile.predicts_rows())
-            .then_some("row predictors, by which the policy scores rows")
+        (self.predicts_scores() && !profile.predicts_rows()).then_some(ProfileGap::RowPredictors)
     }
 
     /// Whether rows are scored by a second reading of the first text, which [`crate::Prefill::Streaming`] has not.

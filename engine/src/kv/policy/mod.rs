@@ -149,8 +149,8 @@ pub enum AccumulatedAttention {
     /// The largest that it gets while a first text is read a second time and its part of the text is repeated (KVzip's
     /// context reconstruction). Rows of later tokens, and those of a text that is not read layer by layer, have none.
     SecondReading,
-    /// No attention, but the logarithm of what [`AccumulatedAttention::SecondReading`] would give it, as the head profile
-    /// predicts it from the row itself when it is appended (KVzap).
+    /// A score that is predicted from the row itself when it is appended, by the row predictors of the head profile: the
+    /// logarithm of [`AccumulatedAttention::SecondReading`] times the norm of its value (KVzap).
     Predicted,
 }
 

@@ -340,7 +340,7 @@ impl Store {
                             "it predicts the rows of layer {number} with {len} numbers, and {} are needed",
                             tensor.shape().elements()
                         ),
-                        hint: Hint::MakeHeadProfile,
+                        hint: Hint::MakeRowPredictors,
                     });
                 }
             }

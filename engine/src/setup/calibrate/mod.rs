@@ -153,18 +153,39 @@ pub fn calibrate(
     provenance.parameters.insert("period".into(), period.into());
     provenance.parameters.insert("repeats".into(), REPEATS.into());
     provenance.parameters.insert("seed".into(), options.seed.into());
-    let shape = engine.head_shape()?;
-    let profile = HeadProfile::from_scores(shape, induction, echo, rule, provenance)?;
+    let profile = HeadProfile::from_scores(engine.head_shape()?, induction, echo, rule, provenance)?;
     if texts.is_empty() {
         return Ok(profile);
     }
     let of_texts = &mut |share| part(computed[0], computed[1], share);
     let scores = score_rows(engine, &texts, options, interrupt, of_texts)?;
     let profile = profile.with_row_shares(&scores.of_first);
-    Ok(match scores.predictors {
-        Some(maps) => profile.with_row_predictors(maps)?,
-        None => profile,
-    })
+    with_predictors(profile, scores)
+}
+
+/// The same profile with row predictors, for which texts are read twice. Its heads and shares of rows stay. Without them,
+/// where the model cannot read these texts.
+pub fn add_row_predictors(
+    engine: &Arc<Engine>,
+    profile: HeadProfile,
+    options: &CalibrationOptions,
+    interrupt: &InterruptFlag,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<HeadProfile, EngineError> {
+    let texts = texts::to_read_twice(engine, true);
+    let (started, size) = (Instant::now(), texts.iter().map(Vec::len).sum());
+    let of_texts = &mut |share| {
+        progress(Progress { task: Task::Calibrate, share, size, elapsed: started.elapsed(), left: None });
+    };
+    let scores = score_rows(engine, &texts, options, interrupt, of_texts)?;
+    with_predictors(profile, scores)
+}
+
+fn with_predictors(profile: HeadProfile, scores: RowScores) -> Result<HeadProfile, EngineError> {
+    match scores.predictors {
+        Some(maps) => Ok(profile.with_row_predictors(maps)?),
+        None => Ok(profile),
+    }
 }
 
 /// Tokens of ordinary text: without control tokens, bytes and unused tokens, where the file has token types.
@@ -224,7 +245,8 @@ fn score_rows(
             });
         }
     }
-    Ok(RowScores { of_first, predictors: options.row_predictors.then_some(predictors) })
+    let predicts = options.row_predictors && !texts.is_empty();
+    Ok(RowScores { of_first, predictors: predicts.then_some(predictors) })
 }
 
 /// The policy of a text that is read twice, in a session of `context` tokens. It keeps every row.

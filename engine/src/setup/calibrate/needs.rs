@@ -98,7 +98,7 @@ fn needed(
     let more_texts = match options.row_predictors {
         true => {
             let of_text = bytes.host.scratch + bytes.host.residual;
-            let tokens = texts::COUNT * context;
+            let tokens = context + (texts::COUNT - 1) * texts::MAX_TOKENS;
             (texts::COUNT - 1) * of_text + predictors::needed(tokens, spec.n_kv_heads, spec.head_dim)
         }
         false => 0,

@@ -4,9 +4,11 @@
 //! ([`super::reading`]), times the norm of its value. That stands for KVzap's KVzip+ score, which has the norm behind the
 //! output matrix, relative to the residual stream. Attention alone keeps rows that give nothing.
 //!
-//! The inputs are the elements of the key before RoPE and of the value, less their means, the squares of these, and the logarithms of
-//! four norms ([`kernels::predict`]). A row's place in its text and in the part that is repeated with it have an influence
-//! too, which is no property of the row. It is fitted beside, and left out of the prediction.
+//! The inputs are the elements of the key before RoPE and of the value, less their means, the squares of these, and the
+//! logarithms of four norms ([`kernels::predict`]). With latent attention key and value are the stored row, after RoPE.
+//!
+//! A row's place in its text, and in the part that is repeated with it, have an influence too, which is no property of the
+//! row. It is fitted beside, and left out of the prediction.
 
 use ggml::{Context, InterruptFlag, Type};
 use kernels::predict::MIN_NORM_SQUARED;
@@ -17,12 +19,15 @@ use crate::devices::backends::Backends;
 use crate::devices::placement::Place;
 use crate::devices::workspace::Workspace;
 
-/// First rows of a text, which all heads attend to for no reason of their own.
+/// First rows of a text. All heads attend to them, whatever they contain.
 const FIRST_ROWS: usize = 8;
 /// The smallest attention: what is below it is none.
 const MIN_ATTENTION: f32 = 1e-7;
 /// What is added to the variance of each input, of which all are scaled to 1.
 const RIDGE: f64 = 1e-3;
+
+/// Numbers that differ by this share of their mean at most are alike but for rounding. They predict nothing.
+const ROUNDING: f32 = 1e-5;
 
 /// The numbers of columns that are fitted beside elements and squares: norms, places, and the score itself.
 const NORMS: usize = 4;
@@ -99,6 +104,10 @@ impl HeadRows {
                 let mut column: Vec<f32> = rows.iter().skip(element).step_by(head_dim).copied().collect();
                 let mean = mean(&column) as f32;
                 column.iter_mut().for_each(|x| *x -= mean);
+                let largest = column.iter().fold(0f32, |largest, x| largest.max(x.abs()));
+                if largest <= ROUNDING * mean.abs() {
+                    column.fill(0.0);
+                }
                 squares.push(column.iter().map(|x| x * x).collect::<Vec<f32>>());
                 means.push(mean);
                 columns.push(column);
@@ -124,7 +133,7 @@ impl HeadRows {
             0.0 => 0.0,
             deviation => slopes[input] * of_score / deviation,
         };
-        // Places count as their means.
+        // Places are left out: each is set to its mean.
         let used = inputs - PLACES;
         let offset: f64 = (0..used).map(|input| slope(input) * columns.means[input]).sum();
         let constant = columns.means[inputs] - offset;
@@ -159,8 +168,7 @@ impl Columns {
         let variance =
             column.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>() / self.rows.max(1) as f64;
         let deviation = variance.sqrt();
-        // Such a column is constant but for rounding.
-        let deviation = if deviation <= 1e-6 * mean.abs() { 0.0 } else { deviation };
+        let deviation = if deviation <= f64::from(ROUNDING) * mean.abs() { 0.0 } else { deviation };
         let factor = if deviation > 0.0 { 1.0 / deviation } else { 0.0 };
         column.iter_mut().for_each(|x| *x = ((f64::from(*x) - mean) * factor) as f32);
         self.numbers.append(&mut column);

@@ -61,9 +61,8 @@ pub fn change_policy(app: &App, chat: &mut Chat, given: &SetupOptions, text: &st
     };
     let (engine, old) = (chat.session().engine().clone(), chat.session().options().clone());
     let spec = engine.spec();
-    let has_what_is_needed = |profile: &HeadProfile| {
-        old.policy.scope_options(spec).is_none() && policy.lacks_of(profile).is_none()
-    };
+    let has_what_is_needed =
+        |profile: &HeadProfile| old.policy.scope_options(spec).is_none() && policy.gap_in(profile).is_none();
     let heads = match &old.profile {
         _ if !policy.uses_profile() || policy.scope_options(spec).is_some() => HeadSource::Auto,
         Some(profile) if has_what_is_needed(profile) => HeadSource::Profile(profile.clone()),

@@ -1,13 +1,14 @@
-//! KVzap (Jégou and Jeblick 2026, arXiv 2601.07891): KVzip without a second reading. A row's KVzip score is predicted
-//! when the row is appended, so later texts and answers have scores too.
+//! KVzap (Jégou and Jeblick 2026, arXiv 2601.07891): KVzip without a second reading. A row's score is predicted when the
+//! row is appended, so later texts and answers have scores too.
 //!
-//! The paper fits a linear map, or a small network, from a layer's input to the logarithm of the score, with gradients and
-//! a large corpus. Its score is KVzip's attention times what the row's value adds to the residual stream (KVzip+). Here
-//! the norm of the value stands for the latter. More decisions: the map's inputs are the row itself, its key before RoPE and its value, with their squares
-//! and the logarithms of their norms. They predict as well as a layer's input with a third of the numbers. Each KV head
-//! has its own map, which calibration fits by ridge regression (`crate::setup::calibrate`).
+//! The paper's score is KVzip's attention times what the row's value adds to the residual stream (KVzip+). A linear map, or
+//! a small network, predicts its logarithm from a layer's input. It is trained with gradients on a large corpus.
 //!
-//! The paper evicts rows below a threshold; here the rows with the highest scores stay, as many as the budget allows. The
+//! Decisions: the map's inputs are the row itself, its key before RoPE and its value, with their squares and the logarithms
+//! of their norms. They predict as well as a layer's input, with a third of the numbers. The norm of the value stands for
+//! what it adds. Each KV head has a map of its own, which calibration fits (`crate::setup::calibrate`).
+//!
+//! The paper evicts rows below a threshold. Here the rows with the highest scores stay, as many as the budget allows. The
 //! first rows and the last `recent` ones always stay (the paper: the last 128).
 
 use std::sync::Arc;
@@ -48,7 +49,7 @@ impl Policy for KvZap {
 
 pub(in crate::kv::policy) const ENTRY: PolicyEntry = PolicyEntry {
     name: "kvzap",
-    summary: "the rows that kvzip is expected to keep, and the recent ones; reads a text once (KVzap)",
+    summary: "the rows that are expected to be needed to repeat the text, and the recent ones; reads a text once (KVzap)",
     parameters: &[
         Parameter::rows("capacity", "rows kept, the recent ones included", 1024.0, 2.0),
         Parameter::rows("recent", "last rows kept", 64.0, 1.0),

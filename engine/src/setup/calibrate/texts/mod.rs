@@ -27,7 +27,7 @@ pub(super) const MAX_TOKENS: usize = 1024;
 /// How many texts there are with those for predictors.
 pub(super) const COUNT: usize = 1 + OTHERS.len() + LISTS.len();
 
-/// Lists of so many entries, for which a text has too many numbers to be read as prose.
+/// Made-up lists of records, numbers and sentences.
 const LISTS: [fn(&mut Random) -> String; 3] = [records, table, sentences];
 
 /// The tokens of [`MIXED`], and of the texts for predictors if these are asked for. None where the model has no tokenizer
@@ -44,13 +44,18 @@ pub(super) fn to_read_twice(engine: &Engine, row_predictors: bool) -> Vec<Vec<u3
         tokens.truncate(most.min(engine.spec().n_ctx_train / 2));
         tokens
     };
-    let mut all = vec![tokens_of(MIXED, usize::MAX)];
+    let first = tokens_of(MIXED, usize::MAX);
+    if first.len() < MIN_TOKENS {
+        return Vec::new();
+    }
+    let mut all = vec![first];
     if row_predictors {
         all.extend(OTHERS.map(|text| tokens_of(text, MAX_TOKENS)));
         let mut random = Random(1);
         all.extend(LISTS.map(|list| tokens_of(&list(&mut random), MAX_TOKENS)));
     }
-    if all.iter().any(|tokens| tokens.len() < MIN_TOKENS) { Vec::new() } else { all }
+    all.retain(|tokens| tokens.len() >= MIN_TOKENS);
+    all
 }
 
 const NAMES: [&str; 12] = [
