@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ggml::{Context, Tensor, Type};
-use kernels::graph::{GraphLane, RowPositions, SeenPart};
+use kernels::graph::{AccumulatingLane, GraphLane, RowPositions, SeenPart};
 use models::spec::{ModelSpec, StateShape};
 
 use super::layout::{LaneLayout, Layout};
@@ -159,32 +159,35 @@ pub struct AttentionRecorder {
     pub scorers: Vec<RowScorer>,
 }
 
-/// A lane whose new rows get the scores that are predicted of them.
+/// A lane of which something is recorded.
 #[derive(Clone)]
-pub struct RowScorer {
-    /// The lane, with a tensor for accumulated attention, which has the scores.
+pub struct RecordedLane {
+    /// The lane, with a tensor for accumulated attention or scores.
     pub lane: GraphLane,
     /// Its index in the layer.
-    pub lane_index: usize,
-    /// The heads of the lane that have scores.
+    pub index: usize,
+    /// The heads of the lane that are recorded.
     pub heads: Arc<[u32]>,
-    /// `[numbers, n_kv_heads]` f32: what predicts them.
-    pub predictors: Tensor,
 }
 
 /// A lane whose rows accumulate attention.
 #[derive(Clone)]
 pub struct AttentionAccumulator {
-    /// The lane, with a tensor for the accumulated attention.
-    pub lane: GraphLane,
-    /// Its index in the layer.
-    pub lane_index: usize,
-    /// The heads of the lane that accumulate.
-    pub heads: Arc<[u32]>,
+    /// Which.
+    pub to: RecordedLane,
     /// From which queries, and how.
     pub accumulation: AccumulationRule,
     /// The rows that accumulate, if not all.
     pub part: Option<SeenPart>,
+}
+
+/// A lane whose new rows get the scores that are predicted of them.
+#[derive(Clone)]
+pub struct RowScorer {
+    /// Which.
+    pub to: RecordedLane,
+    /// `[numbers, n_kv_heads]` f32: what predicts them.
+    pub predictors: Tensor,
 }
 
 impl LayerRows {
@@ -194,12 +197,10 @@ impl LayerRows {
         recorded: RecordedTensors,
         state: Option<&StateTensors>,
     ) -> LayerRows {
-        let RecordedTensors { queries, predictors } = recorded;
-        let accumulators = AttentionAccumulator::of_lanes(lanes.clone(), LaneLayout::accumulation);
-        let scorers = RowScorer::of_lanes(lanes.clone(), predictors);
+        let recorder = AttentionRecorder::of_lanes(recorded, &RecordedLane::of_lanes(lanes.clone()));
         LayerRows {
             lanes: lanes.map(|(lane, _)| lane.clone()).collect(),
-            recorders: vec![AttentionRecorder { queries: queries.cloned(), accumulators, scorers }],
+            recorders: vec![recorder],
             states: state.map(|state| [state.clone(), state.clone()]),
             means: None,
         }
@@ -207,10 +208,10 @@ impl LayerRows {
 
     /// The same rows, with what is recorded while a text is read a second time.
     pub(crate) fn with_reconstruction(mut self, lanes: &[LaneLayout]) -> LayerRows {
-        let accumulators =
-            AttentionAccumulator::of_lanes(self.lanes.iter().zip(lanes), LaneLayout::reconstruction);
-        if !accumulators.is_empty() {
-            self.recorders.push(AttentionRecorder { queries: None, accumulators, scorers: Vec::new() });
+        let recorder =
+            AttentionRecorder::of_repetition(&RecordedLane::of_lanes(self.lanes.iter().zip(lanes)));
+        if !recorder.accumulators.is_empty() {
+            self.recorders.push(recorder);
         }
         self
     }
@@ -253,15 +254,29 @@ impl AttentionRecorder {
         lanes: &[LaneLayout],
         complete: &GraphLane,
     ) -> AttentionRecorder {
-        let RecordedTensors { queries, predictors } = recorded;
-        let accumulators = AttentionAccumulator::of_complete(lanes, complete, LaneLayout::accumulation);
-        let scorers = RowScorer::of_complete(lanes, complete, predictors);
-        AttentionRecorder { queries: queries.cloned(), accumulators, scorers }
+        AttentionRecorder::of_lanes(recorded, &RecordedLane::of_complete(lanes, complete))
     }
 
     /// The same while the text is read a second time.
     pub(crate) fn of_reconstruction(lanes: &[LaneLayout], complete: &GraphLane) -> AttentionRecorder {
-        let accumulators = AttentionAccumulator::of_complete(lanes, complete, LaneLayout::reconstruction);
+        AttentionRecorder::of_repetition(&RecordedLane::of_complete(lanes, complete))
+    }
+
+    fn of_lanes(recorded: RecordedTensors, lanes: &[(RecordedLane, &LaneLayout)]) -> AttentionRecorder {
+        let RecordedTensors { queries, predictors } = recorded;
+        let scorer = |(to, layout): &(RecordedLane, &LaneLayout)| {
+            let predictors = predictors.filter(|_| layout.is_predicted())?;
+            Some(RowScorer { to: to.clone(), predictors: predictors.clone() })
+        };
+        AttentionRecorder {
+            queries: queries.cloned(),
+            accumulators: AttentionAccumulator::of_lanes(lanes, LaneLayout::accumulation),
+            scorers: lanes.iter().filter_map(scorer).collect(),
+        }
+    }
+
+    fn of_repetition(lanes: &[(RecordedLane, &LaneLayout)]) -> AttentionRecorder {
+        let accumulators = AttentionAccumulator::of_lanes(lanes, LaneLayout::reconstruction);
         AttentionRecorder { queries: None, accumulators, scorers: Vec::new() }
     }
 
@@ -284,68 +299,44 @@ impl AttentionAccumulator {
         self.part.map_or(n, |part| n.min(part.to - part.from))
     }
 
-    /// The heads of a layer's lanes that accumulate attention by a rule, in the layer's complete rows.
-    fn of_complete(
-        lanes: &[LaneLayout],
-        complete: &GraphLane,
+    /// The lanes that accumulate attention by a rule.
+    fn of_lanes(
+        lanes: &[(RecordedLane, &LaneLayout)],
         rule: fn(&LaneLayout) -> Option<AccumulationRule>,
     ) -> Vec<AttentionAccumulator> {
-        let accumulator = |lane: &LaneLayout| {
-            let (heads, accumulation) = (lane.kv_heads.as_slice().into(), rule(lane)?);
-            Some(AttentionAccumulator {
-                lane: complete.clone(),
-                lane_index: 0,
-                heads,
-                accumulation,
-                part: None,
-            })
+        let accumulator = |(to, layout): &(RecordedLane, &LaneLayout)| {
+            Some(AttentionAccumulator { to: to.clone(), accumulation: rule(layout)?, part: None })
         };
         lanes.iter().filter_map(accumulator).collect()
     }
-
-    /// All heads of the lanes that accumulate attention by a rule.
-    fn of_lanes<'a>(
-        lanes: impl Iterator<Item = (&'a GraphLane, &'a LaneLayout)>,
-        rule: fn(&LaneLayout) -> Option<AccumulationRule>,
-    ) -> Vec<AttentionAccumulator> {
-        let accumulator = |(lane_index, (lane, layout)): (usize, (&GraphLane, &LaneLayout))| {
-            let (heads, accumulation) = ((0..layout.kv_heads.len() as u32).collect(), rule(layout)?);
-            Some(AttentionAccumulator { lane: lane.clone(), lane_index, heads, accumulation, part: None })
-        };
-        lanes.enumerate().filter_map(accumulator).collect()
-    }
 }
 
-impl RowScorer {
-    /// The heads of a layer's lanes whose scores are predicted, in the layer's complete rows.
-    fn of_complete(
-        lanes: &[LaneLayout],
-        complete: &GraphLane,
-        predictors: Option<&Tensor>,
-    ) -> Vec<RowScorer> {
-        let Some(predictors) = predictors else { return Vec::new() };
-        let scorer = |lane: &LaneLayout| RowScorer {
-            lane: complete.clone(),
-            lane_index: 0,
-            heads: lane.kv_heads.as_slice().into(),
-            predictors: predictors.clone(),
-        };
-        lanes.iter().filter(|lane| lane.is_predicted()).map(scorer).collect()
+impl RecordedLane {
+    /// Where the numbers of its rows are written; `None` where it has no memory for them.
+    pub fn target(&self) -> Option<AccumulatingLane<'_>> {
+        let RecordedLane { lane, index, heads } = self;
+        let accumulated = lane.accumulated.as_ref()?;
+        Some(AccumulatingLane { lane, accumulated, number: *index, heads: heads.clone() })
     }
 
-    /// All heads of the lanes whose scores are predicted.
+    /// The heads of a layer's lanes, in the layer's complete rows.
+    fn of_complete<'a>(lanes: &'a [LaneLayout], complete: &GraphLane) -> Vec<(RecordedLane, &'a LaneLayout)> {
+        let lane = |layout: &'a LaneLayout| {
+            let heads = layout.kv_heads.as_slice().into();
+            (RecordedLane { lane: complete.clone(), index: 0, heads }, layout)
+        };
+        lanes.iter().map(lane).collect()
+    }
+
+    /// All heads of the lanes.
     fn of_lanes<'a>(
         lanes: impl Iterator<Item = (&'a GraphLane, &'a LaneLayout)>,
-        predictors: Option<&Tensor>,
-    ) -> Vec<RowScorer> {
-        let Some(predictors) = predictors else { return Vec::new() };
-        let scorer = |(lane_index, (lane, layout)): (usize, (&GraphLane, &LaneLayout))| RowScorer {
-            lane: lane.clone(),
-            lane_index,
-            heads: (0..layout.kv_heads.len() as u32).collect(),
-            predictors: predictors.clone(),
+    ) -> Vec<(RecordedLane, &'a LaneLayout)> {
+        let lane = |(index, (lane, layout)): (usize, (&'a GraphLane, &'a LaneLayout))| {
+            let heads = (0..layout.kv_heads.len() as u32).collect();
+            (RecordedLane { lane: lane.clone(), index, heads }, layout)
         };
-        lanes.enumerate().filter(|(_, (_, layout))| layout.is_predicted()).map(scorer).collect()
+        lanes.enumerate().map(lane).collect()
     }
 }
 

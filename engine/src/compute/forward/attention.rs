@@ -4,8 +4,8 @@
 use ggml::{Context, Tensor};
 use kernels::Form;
 use kernels::graph::{
-    AccumulateAttention, AccumulatingLane, Accumulation, Append, Appended, Attend, GraphLane, LaneInputs,
-    PredictScores, QueryHeads, RowGroups, StoreQueries,
+    AccumulateAttention, Accumulation, Append, Appended, Attend, GraphLane, LaneInputs, PredictScores,
+    QueryHeads, RowGroups, StoreQueries,
 };
 use models::arch::QkNorm;
 use models::spec::AttentionTensors;
@@ -359,10 +359,8 @@ pub fn predict_scores<'a>(
     inputs: &LaneInputs,
 ) -> Vec<Tensor> {
     let node = |scorer: &RowScorer| {
-        let RowScorer { lane, lane_index, heads, predictors } = scorer;
-        let accumulated = lane.accumulated.as_ref()?;
-        let to = AccumulatingLane { lane, accumulated, number: *lane_index, heads: heads.clone() };
-        Some(form.nodes(ctx, PredictScores { k, v, maps: predictors, to, inputs }))
+        let to = scorer.to.target()?;
+        Some(form.nodes(ctx, PredictScores { k, v, maps: &scorer.predictors, to, inputs }))
     };
     scorers.filter_map(node).collect()
 }
@@ -381,7 +379,7 @@ pub fn record_attention(
         effects.push(form.nodes(ctx, StoreQueries { q: heads.q, positions: &inputs.positions, ring }));
     }
     for accumulator in &recorder.accumulators {
-        let Some(accumulated) = &accumulator.lane.accumulated else { continue };
+        let Some(to) = accumulator.to.target() else { continue };
         let (n, rule) = (appended.rows, accumulator.accumulation);
         let (queries, replace) = match rule.chunk {
             _ if n == 1 => (1, !rule.steps_add),
@@ -393,12 +391,7 @@ pub fn record_attention(
             shape,
             queries: heads,
             appended,
-            to: AccumulatingLane {
-                lane: &accumulator.lane,
-                accumulated,
-                number: accumulator.lane_index,
-                heads: accumulator.heads.clone(),
-            },
+            to,
             inputs,
             how: Accumulation {
                 queries,

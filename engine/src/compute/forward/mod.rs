@@ -561,9 +561,9 @@ fn rope_parameters(rope: &Rope, n_ctx_train: usize) -> RopeParameters {
 pub fn operation_tensors(form: Form, group: usize, rows: &LayerRows, n: usize) -> usize {
     let of_lane = |lane: &GraphLane| form.max_tensors(lane, group, n);
     let of_recorder = |recorder: &AttentionRecorder| {
-        let accumulating = recorder.accumulators.iter().map(|accumulator| &accumulator.lane);
-        let lanes = accumulating.chain(recorder.scorers.iter().map(|scorer| &scorer.lane));
-        STORE_TENSORS + lanes.map(of_lane).sum::<usize>()
+        let accumulating = recorder.accumulators.iter().map(|accumulator| &accumulator.to);
+        let lanes = accumulating.chain(recorder.scorers.iter().map(|scorer| &scorer.to));
+        STORE_TENSORS + lanes.map(|to| of_lane(&to.lane)).sum::<usize>()
     };
     rows.lanes.iter().map(|lane| 2 * of_lane(lane)).sum::<usize>()
         + rows.recorders.iter().map(of_recorder).sum::<usize>()
