@@ -1,12 +1,9 @@
 //! The score that a map predicts for a row from its key and value, for policies that score rows when they are appended
 //! (KVzap, arXiv 2601.07891).
 //!
-//! The score is a sum of
-//! - a constant;
-//! - (w + q (x - m)) (x - m) for each element x of the key and the value, with its mean m, weight w and weight of the square
-//!   q;
-//! - a weight times the logarithm of each of four squared norms: of the key, of the key minus its means, of the value, and of
-//!   the value minus its means.
+//! A map has a mean m, a weight w and a weight of the square q for each element of the key and of the value. An element x adds
+//! (w + q (x - m)) (x - m) to the score. There are four squared norms: of the key, of the key minus its means, and the same
+//! of the value. The logarithm of each adds to the score with a weight of its own. Last comes a constant.
 //!
 //! Means are taken off before anything is multiplied, so that large ones cost no precision.
 

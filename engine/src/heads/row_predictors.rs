@@ -23,22 +23,18 @@ impl RowPredictors {
         if maps.len() != needed {
             return Err(HeadsError::Length { what: what.to_owned(), found: maps.len(), needed });
         }
-        match maps.iter().position(|map| map.iter().any(|number| !number.is_finite())) {
-            Some(at) => {
-                let (layer, head) = (at / shape.kv_heads(), at % shape.kv_heads());
-                Err(HeadsError::NotFinite { what: what.to_owned(), layer, head })
-            }
-            None => {
-                // The maps of a layer are one tensor.
-                for layer in maps.chunks(shape.kv_heads()) {
-                    if let Some(other) = layer.iter().find(|map| map.len() != layer[0].len()) {
-                        let (found, needed) = (other.len(), layer[0].len());
-                        return Err(HeadsError::Length { what: "a row predictor".to_owned(), found, needed });
-                    }
-                }
-                Ok(RowPredictors { kv_heads: shape.kv_heads(), maps })
+        if let Some(at) = maps.iter().position(|map| map.iter().any(|number| !number.is_finite())) {
+            let (layer, head) = (at / shape.kv_heads(), at % shape.kv_heads());
+            return Err(HeadsError::NotFinite { what: what.to_owned(), layer, head });
+        }
+        // The maps of a layer are one tensor.
+        for layer in maps.chunks(shape.kv_heads()) {
+            if let Some(other) = layer.iter().find(|map| map.len() != layer[0].len()) {
+                let (found, needed) = (other.len(), layer[0].len());
+                return Err(HeadsError::Length { what: "a row predictor".to_owned(), found, needed });
             }
         }
+        Ok(RowPredictors { kv_heads: shape.kv_heads(), maps })
     }
 
     /// All maps, `[layers * kv_heads]`.

@@ -137,7 +137,8 @@ impl<'a> Profiles<'a> {
             }
             HeadSource::Assumed(share) => spread(shape, share.unwrap_or_else(|| assumed_share(shape)))?,
         };
-        for_policy(profile, policy).map(Found::Profile)
+        let profile = profile.reselect(&policy_rule(policy))?.unwrap_or(profile);
+        Ok(Found::Profile(without_unused(profile, policy)))
     }
 
     /// The profile that `policy` needs, calibrated with `engine` where there is none; `None` where it uses
@@ -194,7 +195,8 @@ impl<'a> Profiles<'a> {
                 },
             });
         }
-        for_policy(profile, policy).map(Some)
+        let profile = profile.reselect(&policy_rule(policy))?.unwrap_or(profile);
+        Ok(Some(without_unused(profile, policy)))
     }
 
     /// The cached profile of the model, if there is one.
@@ -225,11 +227,11 @@ impl<'a> Profiles<'a> {
     ) -> Result<Option<PathBuf>, EngineError> {
         let Some(path) = self.path(self.identify(observer)?) else { return Ok(None) };
         self.model.check_unchanged()?;
-        match self.read_cached(Some(path.clone())) {
-            Ok(before @ Some(_)) if !profile.predicts_rows() => {
-                profile.clone().with_row_predictors_of(before.as_ref()).save_own(&path)?;
-            }
-            _ => profile.save_own(&path)?,
+        if profile.predicts_rows() {
+            profile.save_own(&path)?;
+        } else {
+            let before = self.read_cached(Some(path.clone())).ok().flatten();
+            profile.clone().with_row_predictors_of(before.as_ref()).save_own(&path)?;
         }
         Ok(Some(path))
     }
@@ -246,10 +248,12 @@ impl<'a> Profiles<'a> {
             return Err(EngineError::IncompleteProfile { path: path.to_owned(), gap });
         }
         let rule = policy_rule(policy);
-        if rule != SelectionRule::default() && profile.reselect(&rule)?.is_none() {
-            return Err(EngineError::NoHeadScores { path: path.to_owned() });
+        if rule == SelectionRule::default() {
+            return Ok(without_unused(profile, policy));
         }
-        for_policy(profile, policy)
+        let reselected = profile.reselect(&rule)?;
+        let reselected = reselected.ok_or_else(|| EngineError::NoHeadScores { path: path.to_owned() })?;
+        Ok(without_unused(reselected, policy))
     }
 
     fn path(&self, name: &str) -> Option<PathBuf> {
@@ -341,11 +345,9 @@ fn missing(profile: HeadProfile, gap: ProfileGap) -> Found {
     Found::Missing { unusable: None, base: (gap == ProfileGap::RowPredictors).then_some(profile) }
 }
 
-/// A profile as a policy uses it: with the heads that its rule selects, and without row predictors that it does not use. So
-/// what is saved with a session does not depend on them.
-fn for_policy(profile: HeadProfile, policy: &PolicyChoice) -> Result<HeadProfile, EngineError> {
-    let profile = profile.reselect(&policy_rule(policy))?.unwrap_or(profile);
-    Ok(if policy.predicts_scores() { profile } else { profile.with_row_predictors_of(None) })
+/// A profile without row predictors that a policy does not use. So what is saved with a session does not depend on them.
+fn without_unused(profile: HeadProfile, policy: &PolicyChoice) -> HeadProfile {
+    if policy.predicts_scores() { profile } else { profile.with_row_predictors_of(None) }
 }
 
 /// A profile that cannot be cached is no error: it is made again the next time.

@@ -55,8 +55,7 @@ impl Forward {
             for (text, inputs) in texts.iter().zip(&states) {
                 let scorers = || text.rows.recorders.iter().flat_map(|recorder| &recorder.scorers);
                 if scorers().next().is_some() {
-                    let k = self.padded(ctx, layer, k_before_rope.clone());
-                    let [k, v] = [&k, v].map(|rows| text.columns(ctx, form, rows, texts.len()));
+                    let [k, v] = [k_before_rope, v].map(|rows| text.columns(ctx, form, rows, texts.len()));
                     effects.nodes.extend(predict_scores(ctx, form, [&k, &v], scorers(), inputs));
                 }
             }
@@ -185,12 +184,12 @@ impl Forward {
         let v = self.split_heads(ctx, layer, &v);
         let v = if self.spec.arch.decl().value_norm { ctx.rms_norm(&v, self.spec.norms.epsilon) } else { v };
         let v = self.intermediate("Vcur", layer, v);
-        let [k, v] = [k, v].map(|rows| self.padded(ctx, layer, rows));
+        let [k, v, k_before_rope] = [k, v, k_before_rope].map(|rows| self.padded(ctx, layer, rows));
         NewRows { k, v, k_before_rope }
     }
 
     /// `[head_dim, heads, n]` with zeros behind each row, as many as stored rows have.
-    pub(super) fn padded(&self, ctx: &Context, layer: usize, rows: Tensor) -> Tensor {
+    fn padded(&self, ctx: &Context, layer: usize, rows: Tensor) -> Tensor {
         match self.heads[layer].head_dim.saturating_sub(rows.dim(0)) {
             0 => rows,
             more => ctx.pad(&rows, more),
@@ -295,7 +294,7 @@ pub(super) struct NewRows {
     k: Tensor,
     /// Values.
     pub(super) v: Tensor,
-    /// Keys before RoPE, not padded.
+    /// Keys before RoPE.
     pub(super) k_before_rope: Tensor,
 }
 

@@ -456,8 +456,7 @@ impl Forward {
         let draft = self.draft(LAYER_TENSORS, chunk.len);
         let x = self.attention_input(&draft.ctx, layer, &chunk.input(&draft.ctx));
         let rows = self.new_rows(&draft.ctx, layer, &x, &draft.inputs.positions);
-        let k = self.padded(&draft.ctx, layer, rows.k_before_rope);
-        let [k, v] = [k, rows.v].map(|x| draft.ctx.reshape(&x, [x.shape().elements()]));
+        let [k, v] = [rows.k_before_rope, rows.v].map(|x| draft.ctx.reshape(&x, [x.shape().elements()]));
         let result = draft.ctx.concat(&k, &v).output();
         draft.finish(result)
     }

@@ -13,26 +13,22 @@
 
 use std::sync::Arc;
 
-use super::kvzip::{check_capacity, regions};
+use super::best_and_recent::BestAndRecent;
 use crate::kv::policy::{
-    AccumulatedAttention, AttentionNeeds, EvictionPlan, HeadMode, LaneStatus, Parameter, Policy, PolicyEntry,
+    AccumulatedAttention, AttentionNeeds, EvictionPlan, HeadMode, LaneStatus, Policy, PolicyEntry,
     PolicyFactory, ScoreInput, Scoring,
 };
 
 #[derive(Debug)]
-struct KvZap {
-    capacity: usize,
-    recent: usize,
-    slack: usize,
-}
+struct KvZap(BestAndRecent);
 
 impl Policy for KvZap {
     fn budget(&self, _context: usize) -> usize {
-        self.capacity
+        self.0.capacity
     }
 
     fn slack(&self, _context: usize) -> usize {
-        self.slack
+        self.0.slack
     }
 
     fn needs(&self) -> AttentionNeeds {
@@ -40,8 +36,8 @@ impl Policy for KvZap {
     }
 
     fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
-        (status.live > self.capacity + status.allowed_slack(self.slack)).then(|| EvictionPlan {
-            regions: regions(self.capacity, self.recent, status.seen),
+        self.0.is_exceeded(status).then(|| EvictionPlan {
+            regions: self.0.regions(status.seen),
             scoring: Some(Scoring::of_all_rows(vec![ScoreInput::Accumulated])),
         })
     }
@@ -50,19 +46,11 @@ impl Policy for KvZap {
 pub(in crate::kv::policy) const ENTRY: PolicyEntry = PolicyEntry {
     name: "kvzap",
     summary: "the rows that are expected to be needed to repeat the text, and the recent ones; reads a text once (KVzap)",
-    parameters: &[
-        Parameter::rows("capacity", "rows kept, the recent ones included", 1024.0, 2.0),
-        Parameter::rows("recent", "last rows kept", 64.0, 1.0),
-        Parameter::slack(64.0, 0.0),
-    ],
+    parameters: &[BestAndRecent::CAPACITY, BestAndRecent::RECENT, BestAndRecent::SLACK],
     default_heads: HeadMode::Shares,
     default_compensation: false,
     factory: Some(PolicyFactory {
-        build: |values| {
-            let [capacity, recent, slack] = ["capacity", "recent", "slack"].map(|name| values.count(name));
-            check_capacity(capacity, recent)?;
-            Ok(Arc::new(KvZap { capacity, recent, slack }))
-        },
-        fit: super::kvzip::fit,
+        build: |values| Ok(Arc::new(KvZap(BestAndRecent::from_values(values)?))),
+        fit: BestAndRecent::fit,
     }),
 };

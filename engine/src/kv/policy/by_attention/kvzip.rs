@@ -11,31 +11,28 @@
 
 use std::sync::Arc;
 
+use super::best_and_recent::BestAndRecent;
 use crate::kv::policy::{
     AccumulatedAttention, AttentionNeeds, Candidates, Event, EvictionPlan, HeadMode, LaneStatus, Parameter,
-    ParameterValues, Policy, PolicyEntry, PolicyFactory, Region, ScoreInput, Scoring,
+    Policy, PolicyEntry, PolicyFactory, ScoreInput, Scoring,
 };
 
-/// First rows that stay whatever their scores are.
-const SINKS: usize = 4;
 /// Above all scores of attention.
 const ABOVE_SCORES: f32 = 2.0;
 
 #[derive(Debug)]
 struct KvZip {
-    capacity: usize,
-    recent: usize,
+    rows: BestAndRecent,
     later: usize,
-    slack: usize,
 }
 
 impl Policy for KvZip {
     fn budget(&self, _context: usize) -> usize {
-        self.capacity
+        self.rows.capacity
     }
 
     fn slack(&self, _context: usize) -> usize {
-        self.slack
+        self.rows.slack
     }
 
     fn needs(&self) -> AttentionNeeds {
@@ -45,9 +42,9 @@ impl Policy for KvZip {
     fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
         // After exact prefill there always is a plan: positions that it covers have scores.
         let is_scored = status.event == Event::ExactPrefill;
-        (is_scored || status.live > self.capacity + status.allowed_slack(self.slack)).then(|| {
-            let regions = regions(self.capacity, self.recent, status.seen);
+        (is_scored || self.rows.is_exceeded(status)).then(|| {
             let scoring = Scoring::of_all_rows(vec![ScoreInput::Accumulated]);
+            let regions = self.rows.regions(status.seen);
             EvictionPlan { regions, scoring: Some(Scoring { store_scores: true, ..scoring }) }
         })
     }
@@ -73,8 +70,8 @@ pub(in crate::kv::policy) const ENTRY: PolicyEntry = PolicyEntry {
     name: "kvzip",
     summary: "the rows that the model needs to repeat the text, and the recent ones; reads a text twice (KVzip)",
     parameters: &[
-        Parameter::rows("capacity", "rows kept, the recent ones included", 1024.0, 2.0),
-        Parameter::rows("recent", "last rows kept", 64.0, 1.0),
+        BestAndRecent::CAPACITY,
+        BestAndRecent::RECENT,
         Parameter::rows(
             "later",
             "last rows kept of the tokens that follow the text; -1 is a quarter of the capacity",
@@ -82,44 +79,16 @@ pub(in crate::kv::policy) const ENTRY: PolicyEntry = PolicyEntry {
             -1.0,
         )
         .hidden(),
-        Parameter::slack(64.0, 0.0),
+        BestAndRecent::SLACK,
     ],
     default_heads: HeadMode::Shares,
     default_compensation: false,
     factory: Some(PolicyFactory {
         build: |values| {
-            let [capacity, recent, slack] = ["capacity", "recent", "slack"].map(|name| values.count(name));
-            check_capacity(capacity, recent)?;
-            let later = values.optional_count("later").unwrap_or(capacity / 4);
-            Ok(Arc::new(KvZip { capacity, recent, later, slack }))
+            let rows = BestAndRecent::from_values(values)?;
+            let later = values.optional_count("later").unwrap_or(rows.capacity / 4);
+            Ok(Arc::new(KvZip { rows, later }))
         },
-        fit,
+        fit: BestAndRecent::fit,
     }),
 };
-
-/// The regions of a plan that keeps the first rows, the last `recent` of the tokens `seen`, and as many between them that
-/// there are `capacity` rows.
-pub(super) fn regions(capacity: usize, recent: usize, seen: usize) -> Vec<Region> {
-    let first_recent = seen.saturating_sub(recent);
-    vec![
-        Region { positions: SINKS.min(first_recent)..first_recent, keep: capacity - recent - SINKS },
-        Region { positions: first_recent..seen, keep: recent },
-    ]
-}
-
-/// Refuses a capacity that [`regions`] cannot have.
-pub(super) fn check_capacity(capacity: usize, recent: usize) -> Result<(), String> {
-    match capacity > recent + SINKS {
-        true => Ok(()),
-        false => Err(format!(
-            "a capacity of {capacity} rows leaves none beside the {recent} recent and {SINKS} first ones"
-        )),
-    }
-}
-
-/// Sets the parameters to the largest with which a head keeps at most `rows` rows.
-pub(super) fn fit(values: &mut ParameterValues, rows: usize, _context: usize) {
-    values.set("capacity", rows);
-    values.set("recent", values.count("recent").min(rows / 2));
-    values.set("slack", values.count("slack").min(rows / 8));
-}

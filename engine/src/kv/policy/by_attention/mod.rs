@@ -1,6 +1,7 @@
 //! Policies that choose rows by the attention that they received.
 
 pub(super) mod ahakv;
+mod best_and_recent;
 pub(super) mod h2o;
 pub(super) mod kvzap;
 pub(super) mod kvzip;
