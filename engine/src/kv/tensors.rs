@@ -14,10 +14,8 @@ use super::policy::{AccumulationRule, CountedQueries};
 pub(crate) struct LayerTensors {
     /// In the order of the layout's lanes.
     pub lanes: Vec<LaneTensors>,
-    /// Queries of the last tokens, `[head_dim, n_heads, tokens]` f32, where a policy needs them.
-    pub queries: Option<Tensor>,
-    /// What predicts the scores of rows, `[numbers, n_kv_heads]` f32, where a policy needs it.
-    pub predictors: Option<Tensor>,
+    /// What policies need beside the lanes.
+    pub recorded: RecordedTensors,
     /// The state of a recurrent layer.
     pub state: Option<StateTensors>,
 }
@@ -68,11 +66,6 @@ pub(crate) struct LaneTensors {
 }
 
 impl LayerTensors {
-    /// What policies need beside the lanes.
-    pub fn recorded(&self) -> RecordedTensors<'_> {
-        RecordedTensors { queries: self.queries.as_ref(), predictors: self.predictors.as_ref() }
-    }
-
     /// Maximum number of tensors in a layer of this many lanes.
     pub fn max_count(lanes: usize) -> usize {
         4 * lanes + 5
@@ -122,7 +115,7 @@ impl LayerTensors {
             .then(|| tensor(Type::F32, [layout.predictor_len(layer), shape.n_kv_heads, 1]));
         let state = layout.state(layer).map(|shape| StateTensors::new(ctx, shape));
         state.iter().flat_map(StateTensors::all).for_each(created);
-        LayerTensors { lanes, queries, predictors, state }
+        LayerTensors { lanes, recorded: RecordedTensors { queries, predictors }, state }
     }
 }
 
@@ -140,16 +133,15 @@ pub struct LayerRows {
 }
 
 /// The tensors of a layer that policies need beside its lanes.
-#[derive(Clone, Copy)]
-pub(crate) struct RecordedTensors<'a> {
-    /// See [`LayerTensors::queries`].
-    pub queries: Option<&'a Tensor>,
-    /// See [`LayerTensors::predictors`].
-    pub predictors: Option<&'a Tensor>,
+pub(crate) struct RecordedTensors {
+    /// Queries of the last tokens, `[head_dim, n_heads, tokens]` f32, where a policy needs them.
+    pub queries: Option<Tensor>,
+    /// What predicts the scores of rows, `[numbers, n_kv_heads]` f32, where a policy needs it.
+    pub predictors: Option<Tensor>,
 }
 
 /// What the policies of one store need of a layer's attention and rows.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct AttentionRecorder {
     /// Where queries are stored, `[head_dim, n_heads, tokens]` f32.
     pub queries: Option<Tensor>,
@@ -194,7 +186,7 @@ impl LayerRows {
     /// The rows of a store's layer: its lanes, what is recorded of it, and its state.
     pub(crate) fn new<'a>(
         lanes: impl Iterator<Item = (&'a GraphLane, &'a LaneLayout)> + Clone,
-        recorded: RecordedTensors,
+        recorded: &RecordedTensors,
         state: Option<&StateTensors>,
     ) -> LayerRows {
         let recorder = AttentionRecorder::of_lanes(recorded, &RecordedLane::of_lanes(lanes.clone()));
@@ -250,7 +242,7 @@ impl LayerRows {
 impl AttentionRecorder {
     /// What is recorded in exact prefill for a store's lanes of a layer, whose complete rows are one lane.
     pub(crate) fn of_complete(
-        recorded: RecordedTensors,
+        recorded: &RecordedTensors,
         lanes: &[LaneLayout],
         complete: &GraphLane,
     ) -> AttentionRecorder {
@@ -262,14 +254,14 @@ impl AttentionRecorder {
         AttentionRecorder::of_repetition(&RecordedLane::of_complete(lanes, complete))
     }
 
-    fn of_lanes(recorded: RecordedTensors, lanes: &[(RecordedLane, &LaneLayout)]) -> AttentionRecorder {
+    fn of_lanes(recorded: &RecordedTensors, lanes: &[(RecordedLane, &LaneLayout)]) -> AttentionRecorder {
         let RecordedTensors { queries, predictors } = recorded;
         let scorer = |(to, layout): &(RecordedLane, &LaneLayout)| {
-            let predictors = predictors.filter(|_| layout.is_predicted())?;
+            let predictors = predictors.as_ref().filter(|_| layout.is_predicted())?;
             Some(RowScorer { to: to.clone(), predictors: predictors.clone() })
         };
         AttentionRecorder {
-            queries: queries.cloned(),
+            queries: queries.clone(),
             accumulators: AttentionAccumulator::of_lanes(lanes, LaneLayout::accumulation),
             scorers: lanes.iter().filter_map(scorer).collect(),
         }
@@ -277,7 +269,7 @@ impl AttentionRecorder {
 
     fn of_repetition(lanes: &[(RecordedLane, &LaneLayout)]) -> AttentionRecorder {
         let accumulators = AttentionAccumulator::of_lanes(lanes, LaneLayout::reconstruction);
-        AttentionRecorder { queries: None, accumulators, scorers: Vec::new() }
+        AttentionRecorder { accumulators, ..AttentionRecorder::default() }
     }
 
     fn recorded_queries(&self, n: usize) -> usize {
@@ -357,7 +349,7 @@ mod tests {
             let ctx = Context::new(LayerTensors::max_count(1));
             let tensors = LayerTensors::new(&ctx, &layout, 0, |_| ());
             let lanes = tensors.lanes.iter().map(|lane| &lane.graph).zip(&layout.layers[0]);
-            LayerRows::new(lanes, tensors.recorded(), None).recorded_queries(n)
+            LayerRows::new(lanes, &tensors.recorded, None).recorded_queries(n)
         };
         for (policy, of_chunk, of_step) in [
             ("streaming:window=8", 0, 0),

@@ -54,10 +54,8 @@ struct Layer {
     lanes: Vec<Lane>,
     /// The form in which its operations are computed.
     form: Form,
-    /// Queries of the last tokens, `[head_dim, n_heads, tokens]` f32, where a policy needs them.
-    queries: Option<Tensor>,
-    /// What predicts the scores of rows, `[numbers, n_kv_heads]` f32, where a policy needs it.
-    predictors: Option<Tensor>,
+    /// What policies need beside the lanes.
+    recorded: RecordedTensors,
     /// `[n_heads]` f32: learned logits of the query heads, which take their share of attention.
     sink_logits: Option<Tensor>,
     /// What its stored keys lack, `[head_dim * kv_heads]`, which measures of keys take into account.
@@ -67,11 +65,6 @@ struct Layer {
 }
 
 impl Layer {
-    /// What policies need beside the lanes.
-    fn recorded(&self) -> RecordedTensors<'_> {
-        RecordedTensors { queries: self.queries.as_ref(), predictors: self.predictors.as_ref() }
-    }
-
     /// A graph of all kinds of operations that a token needs: its rows are appended, its queries attend, and where rows are
     /// evicted, one row of each head is.
     fn step(&self, shape: AttentionShape) -> Result<Graph, ggml::Error> {
@@ -263,11 +256,10 @@ impl Store {
         // The host's memory comes last: if there is none for the rows, that is an error; here the process
         // would abort.
         let layers = (layout.layers.iter().zip(tensors).enumerate())
-            .map(|(number, (lanes, LayerTensors { lanes: tensors, queries, predictors, state }))| Layer {
+            .map(|(number, (lanes, LayerTensors { lanes: tensors, recorded, state }))| Layer {
                 form: backends.form(placement.of(number), layout.heads[number]),
                 lanes: lanes.iter().zip(tensors).map(|(lane, tensors)| Lane::new(lane, tensors)).collect(),
-                queries,
-                predictors,
+                recorded,
                 sink_logits: None,
                 key_offset: None,
                 state,
@@ -328,7 +320,7 @@ impl Store {
     /// Where it has another length.
     pub fn set_row_predictors(&mut self, predictors: impl Fn(usize) -> Vec<f32>) -> Result<(), EngineError> {
         for (number, layer) in self.layers.iter().enumerate() {
-            let Some(tensor) = &layer.predictors else { continue };
+            let Some(tensor) = &layer.recorded.predictors else { continue };
             let numbers = predictors(number);
             match numbers.len() {
                 0 => tensor.clear()?,
@@ -353,7 +345,7 @@ impl Store {
         self.seen = 0;
         self.undo = Undo::default();
         self.lanes_mut().for_each(Lane::clear);
-        for queries in self.layers.iter().filter_map(|layer| layer.queries.as_ref()) {
+        for queries in self.layers.iter().filter_map(|layer| layer.recorded.queries.as_ref()) {
             queries.clear()?;
         }
         self.layers.iter().filter_map(|layer| layer.state.as_ref()).try_for_each(StateTensors::clear)?;
@@ -419,13 +411,13 @@ impl Store {
     pub fn rows(&self, layer: usize) -> LayerRows {
         let layer = &self.layers[layer];
         let lanes = layer.lanes.iter().map(|lane| (&lane.graph, &lane.layout));
-        LayerRows::new(lanes, layer.recorded(), layer.state.as_ref())
+        LayerRows::new(lanes, &layer.recorded, layer.state.as_ref())
     }
 
     /// What is recorded of a layer's attention during exact prefill, while its complete rows are in
     /// `scratch`, the only lane, with all KV heads.
     pub fn prefill_recorder(&self, layer: usize, scratch: &GraphLane) -> AttentionRecorder {
-        AttentionRecorder::of_complete(self.layers[layer].recorded(), &self.layout.layers[layer], scratch)
+        AttentionRecorder::of_complete(&self.layers[layer].recorded, &self.layout.layers[layer], scratch)
     }
 
     /// What is recorded of a layer's attention while a text is read a second time. The rows in `scratch` get it, if the

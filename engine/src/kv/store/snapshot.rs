@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ggml::Tensor;
 use kernels::graph::GraphLane;
 
-use super::{Lane, LaneState, Layer, Store};
+use super::{Lane, LaneState, Layer, RecordedTensors, Store};
 use crate::EngineError;
 use crate::files::codec::{Input, Output, SnapshotError};
 use crate::kv::StateTensors;
@@ -67,7 +67,7 @@ impl Store {
         rows: Option<usize>,
         to: &mut Output,
     ) -> Result<(), EngineError> {
-        let Layer { lanes, queries, .. } = &self.layers[layer];
+        let Layer { lanes, recorded: RecordedTensors { queries, .. }, .. } = &self.layers[layer];
         queries.iter().try_for_each(|queries| Ok::<_, EngineError>(to.bytes(&read_all(queries)?)?))?;
         let Some(rows) = rows else { return Ok(()) };
         lanes.iter().try_for_each(|lane| write_rows(&lane.graph, rows, to))
@@ -80,7 +80,7 @@ impl Store {
         rows: Option<usize>,
         from: &mut Input,
     ) -> Result<(), EngineError> {
-        let Layer { lanes, queries, .. } = &self.layers[layer];
+        let Layer { lanes, recorded: RecordedTensors { queries, .. }, .. } = &self.layers[layer];
         queries.iter().try_for_each(|queries| fill(queries, from))?;
         let Some(rows) = rows else { return Ok(()) };
         lanes.iter().try_for_each(|lane| {
@@ -107,13 +107,13 @@ impl Store {
 impl Layer {
     fn write_to(&self, to: &mut Output) -> Result<(), EngineError> {
         self.lanes.iter().try_for_each(|lane| lane.write_to(to))?;
-        let tensors = self.queries.iter().chain(self.state.iter().flat_map(StateTensors::all));
+        let tensors = self.recorded.queries.iter().chain(self.state.iter().flat_map(StateTensors::all));
         tensors.into_iter().try_for_each(|tensor| Ok(to.bytes(&read_all(tensor)?)?))
     }
 
     fn read_from(&mut self, from: &mut Input, seen: usize) -> Result<(), EngineError> {
         self.lanes.iter_mut().try_for_each(|lane| lane.read_from(from, seen))?;
-        let tensors = self.queries.iter().chain(self.state.iter().flat_map(StateTensors::all));
+        let tensors = self.recorded.queries.iter().chain(self.state.iter().flat_map(StateTensors::all));
         tensors.into_iter().try_for_each(|tensor| fill(tensor, from))
     }
 }

@@ -196,7 +196,7 @@ impl Store {
             .map(|layer| layer.lanes.iter().map(of_lane).collect::<Result<_, _>>())
             .collect::<Result<_, _>>()?;
         let queries = (self.layers.iter())
-            .map(|layer| layer.queries.as_ref().map_or(Ok(Vec::new()), Tensor::to_vec))
+            .map(|layer| layer.recorded.queries.as_ref().map_or(Ok(Vec::new()), Tensor::to_vec))
             .collect::<Result<_, _>>()?;
         let states = (self.layers.iter())
             .map(|layer| layer.state.as_ref().map(StateTensors::to_vecs).transpose())
@@ -248,7 +248,7 @@ impl Store {
             for (lane, saved) in layer.lanes.iter_mut().zip(saved) {
                 lane.restore(saved)?;
             }
-            if let Some(tensor) = &layer.queries {
+            if let Some(tensor) = &layer.recorded.queries {
                 tensor.write(0, queries)?;
             }
         }

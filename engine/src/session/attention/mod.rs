@@ -93,11 +93,8 @@ impl AttentionRecord {
             // All queries of a chunk would be computed in the last layer for one of them.
             (false, _) => return,
         };
-        rows.recorders.push(AttentionRecorder {
-            queries: Some(ring.clone()),
-            accumulators: Vec::new(),
-            scorers: Vec::new(),
-        });
+        rows.recorders
+            .push(AttentionRecorder { queries: Some(ring.clone()), ..AttentionRecorder::default() });
     }
 
     /// Counts the queries of a computation of the tokens at `positions`.

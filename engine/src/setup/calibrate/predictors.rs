@@ -33,10 +33,16 @@ const ROUNDING: f32 = 1e-5;
 const NORMS: usize = 4;
 const PLACES: usize = 2;
 
+/// How many columns are fitted for heads of `head_dim` elements: elements and squares of keys and values, and the others.
+fn columns(head_dim: usize) -> usize {
+    2 * 2 * head_dim + NORMS + PLACES + 1
+}
+
 /// Bytes that predictors of a layer with such heads take, for texts of so many tokens together.
 pub(super) fn needed(tokens: usize, kv_heads: usize, head_dim: usize) -> usize {
-    let columns = 2 * 2 * head_dim + NORMS + PLACES + 1;
-    let of_layer = 2 * kv_heads * head_dim * tokens;
+    let columns = columns(head_dim);
+    // The rows of all heads, and once more those of one.
+    let of_layer = 2 * (kv_heads + 1) * head_dim * tokens;
     // The columns also as the operand of a product; the correlations as a result, and with their decomposition in f64.
     4 * (of_layer + 2 * columns * tokens + 4 * columns * columns)
 }
@@ -58,30 +64,24 @@ impl HeadRows {
     /// The rows of KV head `head` of `kv_heads` in the texts.
     pub fn of_texts(texts: &[ScoredRows], head: usize, kv_heads: usize, head_dim: usize) -> HeadRows {
         let mut all = HeadRows::default();
+        let (token, of_head) = (head_dim * kv_heads, head * head_dim..(head + 1) * head_dim);
         for text in texts {
             let scores = &text.scores[head];
-            let mut row = 0;
-            for chunk in &text.rows {
+            let rows = text.rows.iter().flat_map(|chunk| {
                 let (keys, values) = chunk.split_at(chunk.len() / 2);
-                let tokens =
-                    keys.chunks_exact(head_dim * kv_heads).zip(values.chunks_exact(head_dim * kv_heads));
-                for (key, value) in tokens {
-                    if row >= FIRST_ROWS {
-                        let of_head = head * head_dim..(head + 1) * head_dim;
-                        all.keys.extend(&key[of_head.clone()]);
-                        all.values.extend(&value[of_head.clone()]);
-                        let norm = value[of_head.clone()].iter().map(|x| x * x).sum::<f32>();
-                        all.scores.push(
-                            scores[row].max(MIN_ATTENTION).ln() + norm.max(MIN_NORM_SQUARED).ln() / 2.0,
-                        );
-                        let part = text.parts.iter().find(|part| part.contains(&row)).cloned();
-                        let part = part.unwrap_or(0..scores.len());
-                        let place = (row - part.start) as f32 / part.len() as f32;
-                        all.places[0].push(row as f32 / scores.len() as f32);
-                        all.places[1].push(place);
-                    }
-                    row += 1;
-                }
+                keys.chunks_exact(token).zip(values.chunks_exact(token))
+            });
+            for (row, (key, value)) in rows.enumerate().skip(FIRST_ROWS) {
+                let (key, value) = (&key[of_head.clone()], &value[of_head.clone()]);
+                all.keys.extend(key);
+                all.values.extend(value);
+                let norm = value.iter().map(|x| x * x).sum::<f32>();
+                let score = scores[row].max(MIN_ATTENTION).ln() + norm.max(MIN_NORM_SQUARED).ln() / 2.0;
+                all.scores.push(score);
+                let part = text.parts.iter().find(|part| part.contains(&row)).cloned();
+                let part = part.unwrap_or(0..scores.len());
+                all.places[0].push(row as f32 / scores.len() as f32);
+                all.places[1].push((row - part.start) as f32 / part.len() as f32);
             }
         }
         all
@@ -96,9 +96,9 @@ impl HeadRows {
     ) -> Result<Vec<f32>, EngineError> {
         let n = self.scores.len();
         let head_dim = self.keys.len() / n.max(1);
-        let mut columns = Columns::of_rows(n);
+        let mut columns = Columns::of_rows(n, columns(head_dim));
         let mut means = Vec::new();
-        let mut squares = Vec::new();
+        // Of each element two columns: the element and its square.
         for rows in [&self.keys, &self.values] {
             for element in 0..head_dim {
                 let mut column: Vec<f32> = rows.iter().skip(element).step_by(head_dim).copied().collect();
@@ -108,12 +108,12 @@ impl HeadRows {
                 if largest <= ROUNDING * mean.abs() {
                     column.fill(0.0);
                 }
-                squares.push(column.iter().map(|x| x * x).collect::<Vec<f32>>());
                 means.push(mean);
+                let squares = column.iter().map(|x| x * x).collect();
                 columns.push(column);
+                columns.push(squares);
             }
         }
-        squares.into_iter().for_each(|column| columns.push(column));
         for (rows, means) in [&self.keys, &self.values].into_iter().zip(means.chunks_exact(head_dim)) {
             let log = |row: &[f32], mean: &dyn Fn(usize) -> f32| {
                 let norm: f32 = row.iter().enumerate().map(|(i, x)| (x - mean(i)).powi(2)).sum();
@@ -137,8 +137,10 @@ impl HeadRows {
         let used = inputs - PLACES;
         let offset: f64 = (0..used).map(|input| slope(input) * columns.means[input]).sum();
         let constant = columns.means[inputs] - offset;
-        let (elements, norms) = (0..used - NORMS, used - NORMS..used);
-        let numbers = elements.map(slope).chain([constant]).chain(norms.map(slope));
+        let elements = used - NORMS;
+        let (weights, squares) = ((0..elements).step_by(2), (1..elements).step_by(2));
+        let numbers = weights.chain(squares).map(slope).chain([constant]);
+        let numbers = numbers.chain((elements..used).map(slope));
         Ok(means.into_iter().chain(numbers.map(|number| number as f32)).collect())
     }
 }
@@ -155,8 +157,10 @@ struct Columns {
 }
 
 impl Columns {
-    fn of_rows(rows: usize) -> Columns {
-        Columns { rows, numbers: Vec::new(), means: Vec::new(), deviations: Vec::new() }
+    /// None yet, with memory for so many.
+    fn of_rows(rows: usize, count: usize) -> Columns {
+        let numbers = Vec::with_capacity(rows * count);
+        Columns { rows, numbers, means: Vec::new(), deviations: Vec::new() }
     }
 
     fn count(&self) -> usize {

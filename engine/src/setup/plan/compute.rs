@@ -238,7 +238,7 @@ impl<'a> Graphs<'a> {
     /// The complete rows of a layer, with all that is recorded of its attention.
     fn rows_of_text(&self, layer: usize, chunk: usize, rows: ScratchRows) -> LayerRows {
         let complete = self.complete_rows(layer, rows.end);
-        let (recorded, lanes) = (self.tensors[layer].recorded(), &self.layout.layers[layer]);
+        let (recorded, lanes) = (&self.tensors[layer].recorded, &self.layout.layers[layer]);
         let mut of_text = LayerRows {
             recorders: vec![AttentionRecorder::of_complete(recorded, lanes, &complete)],
             lanes: vec![complete],
@@ -282,7 +282,7 @@ fn tensors_without_memory(layout: &Layout, no_memory: &Buffer) -> Vec<LayerTenso
 fn rows(layout: &Layout, tensors: &[LayerTensors]) -> Vec<LayerRows> {
     let of_layer = |(tensors, lanes): (&LayerTensors, _)| {
         let rows = tensors.lanes.iter().map(|lane| &lane.graph).zip(lanes);
-        LayerRows::new(rows, tensors.recorded(), tensors.state.as_ref())
+        LayerRows::new(rows, &tensors.recorded, tensors.state.as_ref())
     };
     tensors.iter().zip(&layout.layers).map(of_layer).collect()
 }

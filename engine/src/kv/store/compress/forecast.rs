@@ -135,7 +135,7 @@ impl<'a> LayerForecast<'a> {
             lane,
             log_weight: 0.0,
             rows: rows.tensors,
-            queries: self.tensors.queries.as_ref(),
+            queries: self.tensors.recorded.queries.as_ref(),
             sink_logits: self.sink_logits.as_ref(),
             key_offset: None,
             positions: vec![positions; rows.heads.len()],

@@ -60,7 +60,7 @@ impl Store {
                     lane: &lane.layout,
                     log_weight: lane.log_weight(),
                     rows: &lane.graph,
-                    queries: layer.queries.as_ref(),
+                    queries: layer.recorded.queries.as_ref(),
                     sink_logits: layer.sink_logits.as_ref(),
                     key_offset: layer.key_offset.as_deref(),
                     heads: (0..lane.layout.kv_heads.len() as u32).collect(),
@@ -174,7 +174,7 @@ impl Store {
         let (context, place) = (self.layout.context, backends.placement().of(layer));
         let all_positions = Arc::new((0..n as u32).collect::<Vec<_>>());
         let mut decisions: Vec<(Decision, usize)> = Vec::new();
-        let queries = self.layers[layer].queries.clone();
+        let queries = self.layers[layer].recorded.queries.clone();
         for lane in &self.layers[layer].lanes {
             let heads = lane.layout.kv_heads.len();
             let status = LaneStatus { live: n, ..lane.status(Event::ExactPrefill, false, n, context) };
