@@ -9,6 +9,7 @@
 //   2. Block (64 rows, head): merges the denominators of the splits. Each of the four warps computes the logits of its
 //      16 rows and all queries again, 4 rows and 8 queries at a time, and adds up the weights in registers: first over
 //      the tiles of 8 queries, then across the threads.
+//     Weights may have factors: one for each row and query head, and one for each token.
 //   - Logits are computed in f32 as in attend_decode.cu (dots.h), but from global memory. The loads of four rows at a
 //     time and the number of warps hide the latency.
 //
@@ -84,6 +85,13 @@ struct View {
         }
     }
 
+    // The factors of the rows' weights for a query head of the group, by the rows' numbers; null where they are 1.
+    __device__ const float* factors_of(const AccumulateCall& call, int head, int member) const {
+        if (call.row_factors == nullptr) return nullptr;
+        size_t column = static_cast<size_t>(call.tensor_heads[head]) * call.group + member;
+        return call.row_factors + column * (scored.to - scored.from) - scored.from;
+    }
+
     __device__ static int groups_of(Rows range) { return divide_up(range.to - range.from, ROWS); }
 
     __device__ static Rows group_of(Rows range, int number) {
@@ -108,15 +116,19 @@ struct ScoringQuery {
     float slope;        // of ALiBi, with gain and log2 e
     float cap;          // of the logit, with gain and log2 e; 0 for none
     float sink;         // a logit without a row, with gain and log2 e
+    float weight;       // factor of its weights
+    int member;         // of its query head in the group
     int position;       // of its token
     int visible;        // rows
 
-    __device__ ScoringQuery() : data(nullptr), factor(0.0f), slope(0.0f), cap(0.0f), sink(-INFINITY), position(0), visible(0) {}
+    __device__ ScoringQuery() : data(nullptr), factor(0.0f), slope(0.0f), cap(0.0f), sink(-INFINITY), weight(1.0f), member(0), position(0), visible(0) {}
 
     __device__ ScoringQuery(const AccumulateCall& call, const View& view, int head, int number) : ScoringQuery() {
         if (number >= call.tokens * call.group) return;
         int token = number / call.group, later = call.tokens - 1 - token;
-        int query_head = call.kv_heads[head] * call.group + number % call.group;
+        member = number % call.group;
+        int query_head = call.kv_heads[head] * call.group + member;
+        if (call.token_factors != nullptr) weight = call.token_factors[token];
         int at;
         if (call.live != nullptr) {
             at = call.q_tokens - 1 - later;
@@ -247,7 +259,8 @@ __global__ void __launch_bounds__(THREADS) add_weights(const __grid_constant__ A
                 total += exp2f(own.sink - largest);
             }
             // A query that sees no row adds nothing.
-            float factor = total == 0.0f ? 0.0f : (accumulates && !maximum ? 1.0f / call.group : 1.0f) / total;
+            float factor = total == 0.0f ? 0.0f : (accumulates && !maximum ? 1.0f / call.group : own.weight) / total;
+            const float* row_factors = view.factors_of(call, head, own.member);
             float2 q[QT][J];
             load_queries(q, call, own);
             // Not unrolled: eight queries already fill the registers.
@@ -260,6 +273,7 @@ __global__ void __launch_bounds__(THREADS) add_weights(const __grid_constant__ A
                 row += lane_id / 8;
                 float logit = row < view.begin ? -INFINITY : own.logit(call, view, row, dot);
                 float weight = exp2f(logit - largest) * factor;
+                if (row_factors != nullptr && row < end) weight *= row_factors[row];
 #pragma unroll
                 for (int j = 0; j < GROUPS; j++) sums[j] = combined(maximum, sums[j], i == j ? weight : 0.0f);
             }

@@ -49,11 +49,13 @@ pub struct ScoringQuery<'a> {
     pub gain: f32,
     /// A logit without a row, before the gain, that the softmax has too; `-inf` for none.
     pub sink: f32,
+    /// Factor of its weights.
+    pub factor: f32,
     /// The row of the output that the weights are added to.
     pub target: usize,
 }
 
-/// Combines the attention weights of every query, `factor · softmax(scale · q·k)`, with row `target` of `out`
+/// Combines the attention weights of every query, times the query's factor, with row `target` of `out`
 /// `[seen, targets]`.
 ///
 /// `adjust(i, logits)` may change the logits `[seen]` of query number `i`, which are in units of log 2: it
@@ -62,7 +64,7 @@ pub struct ScoringQuery<'a> {
 pub fn add_weights(
     keys: &Keys,
     queries: &[ScoringQuery],
-    (combine, factor): (Combine, f32),
+    combine: Combine,
     adjust: impl Fn(usize, &mut [f32]),
     out: &mut [f32],
     scratch: &mut Vec<f32>,
@@ -129,7 +131,7 @@ pub fn add_weights(
             adjust(number * width + i, &mut logits[..live]);
             logits[live..].fill(f32::NEG_INFINITY);
             let sums = &mut out[query.target * live..][..live];
-            let sink = query.sink * query.gain * LOG2_E;
+            let (sink, factor) = (query.sink * query.gain * LOG2_E, query.factor);
             // SAFETY: the best instruction set is present; the logits are padded to whole groups.
             unsafe { isa.enter(AddSoftmax { logits, sums, combine, factor, sink }) };
         }
@@ -235,11 +237,18 @@ mod tests {
             let queries: Vec<ScoringQuery> = queries
                 .chunks_exact(d)
                 .enumerate()
-                .map(|(i, data)| ScoringQuery { data, scale, gain: 1.0 + i as f32, sink, target: i % 2 })
+                .map(|(i, data)| ScoringQuery {
+                    data,
+                    scale,
+                    gain: 1.0 + i as f32,
+                    sink,
+                    factor: 0.5,
+                    target: i % 2,
+                })
                 .collect();
             let mut out = vec![0.01f32; 2 * live];
             let adjust = |i: usize, logits: &mut [f32]| logits[live - 1 - i..].fill(f32::NEG_INFINITY);
-            add_weights(&keys, &queries, (combine, 0.5), adjust, &mut out, &mut Vec::new()).unwrap();
+            add_weights(&keys, &queries, combine, adjust, &mut out, &mut Vec::new()).unwrap();
 
             let mut want = vec![f64::from(0.01f32); 2 * live];
             for (i, query) in queries.iter().enumerate() {
@@ -282,9 +291,15 @@ mod tests {
         let keys =
             Keys { rows, head: 0, seen: &seen, log_weight: f32::NEG_INFINITY, head_dim: 8, softcap: None };
         let mut out = [3f32];
-        let query =
-            ScoringQuery { data: &[1.0; 8], scale: 1.0, gain: 1.0, sink: f32::NEG_INFINITY, target: 0 };
-        add_weights(&keys, &[query], (Combine::Sum, 1.0), |_, _| (), &mut out, &mut Vec::new()).unwrap();
+        let query = ScoringQuery {
+            data: &[1.0; 8],
+            scale: 1.0,
+            gain: 1.0,
+            sink: f32::NEG_INFINITY,
+            factor: 1.0,
+            target: 0,
+        };
+        add_weights(&keys, &[query], Combine::Sum, |_, _| (), &mut out, &mut Vec::new()).unwrap();
         assert_eq!(out, [3.0]);
     }
 
@@ -296,9 +311,15 @@ mod tests {
         let add = |row_stride: usize, head_stride: usize, head: usize, head_dim: usize, target: usize| {
             let rows = RowTensor { data: &data, ty: RowType::F32, row_stride, head_stride };
             let keys = Keys { rows, head, seen: &seen, log_weight: 0.0, head_dim, softcap: None };
-            let query =
-                ScoringQuery { data: &[1.0; 8], scale: 1.0, gain: 1.0, sink: f32::NEG_INFINITY, target };
-            add_weights(&keys, &[query], (Combine::Sum, 1.0), |_, _| (), &mut [0.0; 3], &mut Vec::new())
+            let query = ScoringQuery {
+                data: &[1.0; 8],
+                scale: 1.0,
+                gain: 1.0,
+                sink: f32::NEG_INFINITY,
+                factor: 1.0,
+                target,
+            };
+            add_weights(&keys, &[query], Combine::Sum, |_, _| (), &mut [0.0; 3], &mut Vec::new())
         };
         assert!(matches!(add(usize::MAX / 2 + 1, 32, 0, 8, 0), Err(ShapeError::Memory { .. })));
         assert!(matches!(add(32, usize::MAX / 2 + 1, 2, 8, 0), Err(ShapeError::Memory { .. })));
@@ -308,9 +329,10 @@ mod tests {
         let rows = RowTensor { data: &[0; 96], ty: RowType::F32, row_stride: 32, head_stride: 96 };
         let keys = Keys { rows, head: 0, seen: &seen, log_weight: 0.0, head_dim: 8, softcap: None };
         for (data, target) in [(&[1.0; 8][..], 1), (&[1.0; 8], usize::MAX), (&[1.0; 7], 0)] {
-            let query = ScoringQuery { data, scale: 1.0, gain: 1.0, sink: f32::NEG_INFINITY, target };
+            let query =
+                ScoringQuery { data, scale: 1.0, gain: 1.0, sink: f32::NEG_INFINITY, factor: 1.0, target };
             let result =
-                add_weights(&keys, &[query], (Combine::Sum, 1.0), |_, _| (), &mut [0.0; 3], &mut Vec::new());
+                add_weights(&keys, &[query], Combine::Sum, |_, _| (), &mut [0.0; 3], &mut Vec::new());
             assert!(matches!(result, Err(ShapeError::Buffer { .. })));
         }
     }

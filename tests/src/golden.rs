@@ -19,7 +19,7 @@ use longhand::testing::calibrate::{Occurrences, Pattern, score_heads};
 use longhand::testing::forward::{operation_tensors, predict_scores, record_attention};
 use longhand::testing::kv::policy::{Event, Pool, Recent, paper_formulas};
 use longhand::testing::kv::{
-    CompensationSums, LaneValues, LayerRows, Layout, PolicyChoice, Store, StoreOptions,
+    CompensationSums, LaneValues, LayerRows, Layout, PolicyChoice, Store, StoreOptions, gram_shape,
 };
 use longhand::testing::placement::{Place, Placement};
 use longhand::testing::scratch::first_text_chunks;
@@ -110,12 +110,15 @@ struct Runner {
 }
 
 /// A case's arrays: keys and values `[n_kv, n, d]`; one new query `[n_head, d]`. If the policy uses them, also the queries of
-/// the last tokens `[n_head, rows, d]`, and what predicts scores `[n_kv, numbers]`.
+/// the last tokens `[n_head, rows, d]`, what predicts scores `[n_kv, numbers]`, each query head's part of the output matrix
+/// `[n_head, d, m]`, and attention's input `[n, m]`.
 struct Rows {
     k: Array,
     v: Array,
     queries: Option<Array>,
     predictors: Option<Array>,
+    output: Option<Array>,
+    inputs: Option<Array>,
     q: Array,
 }
 
@@ -181,13 +184,15 @@ impl Runner {
     }
 
     fn rows(&self, case: &Value) -> Result<Rows> {
-        let [queries, predictors] =
-            ["Q", "M"].map(|name| case["inputs"][name].as_str().map(|_| self.array(case, name)));
+        let [queries, predictors, output, inputs] =
+            ["Q", "M", "W", "H"].map(|name| case["inputs"][name].as_str().map(|_| self.array(case, name)));
         let rows = Rows {
             k: self.array(case, "K")?,
             v: self.array(case, "V")?,
             queries: queries.transpose()?,
             predictors: predictors.transpose()?,
+            output: output.transpose()?,
+            inputs: inputs.transpose()?,
             q: self.array(case, "q")?,
         };
         ensure!(
@@ -281,7 +286,7 @@ impl Runner {
         workspace: &mut Workspace,
     ) -> Result<()> {
         let shape = rows.shape();
-        let ctx = Context::new(3);
+        let ctx = Context::new(4);
         let chunks = second_reading.map_or_else(Vec::new, |len| first_text_chunks(n, len, true));
         let repeated = chunks.into_iter().filter_map(|chunk| Some((chunk.tokens, chunk.scored?)));
         let repeated: Vec<_> = repeated.collect();
@@ -296,7 +301,11 @@ impl Runner {
             positions: None,
             window: None,
         };
+        let grams = rows.output.as_ref().map(|_| ctx.tensor(Type::F32, gram_shape(shape)));
         ctx.allocate(&self.backend().buffer_type())?;
+        if let (Some(grams), Some(output)) = (&grams, &rows.output) {
+            grams.write(0, &gram_matrices(output, shape))?;
+        }
         complete.tensors().try_for_each(Tensor::clear)?;
         let recorders = vec![store.prefill_recorder(layer, &complete)];
         let layer_rows = LayerRows { lanes: vec![complete.clone()], recorders, states: None, means: None };
@@ -308,7 +317,7 @@ impl Runner {
             let recorders = vec![store.reconstruction_recorder(layer, &complete)];
             let layer_rows =
                 LayerRows { lanes: vec![complete.clone()], recorders, states: None, means: None }
-                    .scored(part);
+                    .scored(part, grams.as_ref());
             self.write(&layer_rows, rows, layer, tokens, n, &LaneValues::uniform(layer + 1, n), workspace)?;
         }
         store.fill_layer(layer, &complete, n, &self.backends, workspace)?;
@@ -341,6 +350,8 @@ impl Runner {
         let known = rows.with_queries(tokens.start, tokens.end);
         let n_heads = shape.n_kv_heads * shape.group;
         let q = ctx.input("queries", Type::F32, [shape.head_dim, n_heads, known.max(1)]);
+        let input =
+            rows.inputs.as_ref().map(|inputs| ctx.input("input", Type::F32, [inputs.shape[1], known.max(1)]));
         let mut effects = vec![stored.clone()];
         // The keys of these cases count as keys before RoPE.
         let scorers = to.recorders.iter().flat_map(|recorder| &recorder.scorers);
@@ -355,7 +366,7 @@ impl Runner {
         };
         if known > 0 {
             for recorder in &to.recorders {
-                record_attention(&ctx, form, attend, recorder, &mut effects);
+                record_attention(&ctx, form, attend, recorder, input.as_ref(), &mut effects);
             }
         }
         let ready = workspace.prepare(self.place(), ctx.graph(&effects.iter().collect::<Vec<_>>())?)?;
@@ -363,6 +374,10 @@ impl Runner {
         v.write(0, &Rows::tokens(&rows.v, rows.n(), tokens.start, tokens.end))?;
         if let (Some(queries), true) = (&rows.queries, q.is_allocated()) {
             q.write(0, &Rows::tokens(queries, rows.n(), tokens.end - known, tokens.end))?;
+        }
+        if let (Some(inputs), Some(input)) = (&rows.inputs, input.filter(Tensor::is_allocated)) {
+            let width = inputs.shape[1];
+            input.write(0, &inputs.data[(tokens.end - known) * width..tokens.end * width])?;
         }
         if positions.is_allocated() {
             positions.write(0, &(at as i32..(at + n) as i32).collect::<Vec<_>>())?;
@@ -540,9 +555,10 @@ fn retention<'a>(policy: &str, case: &'a Value) -> Result<Option<Retention<'a>>>
                 mode()
             )
         }
-        "kvzip" | "stream_kvzip" => {
+        "kvzip" | "stream_kvzip" | "kvzip_plus" | "stream_kvzip_plus" => {
+            let name = if policy.ends_with("plus") { "kvzip-plus" } else { "kvzip" };
             let (capacity, recent, later) = (&p["capacity"], &p["recent"], or("later", 0));
-            format!("kvzip:heads=off,capacity={capacity},recent={recent},later={later},slack=0")
+            format!("{name}:heads=off,capacity={capacity},recent={recent},later={later},slack=0")
         }
         "kvzap" | "stream_kvzap" => {
             format!("kvzap:heads=off,capacity={},recent={},slack=0", p["capacity"], p["recent"])
@@ -570,6 +586,23 @@ fn retention<'a>(policy: &str, case: &'a Value) -> Result<Option<Retention<'a>>>
     let layer = p["layer"].as_u64().map_or(DEFAULT_LAYER, |layer| layer as usize);
     let second_reading = p["chunk"].as_u64().map(|len| len as usize);
     Ok(Some(Retention { case, choice, retrieval, layer, prefill, second_reading, chunks }))
+}
+
+/// The Gram matrices of a layer ([`gram_shape`]) whose query heads have these parts of the output matrix, `[n_head, d, m]`.
+fn gram_matrices(output: &Array, shape: AttentionShape) -> Vec<f32> {
+    let (d, width) = (shape.head_dim, output.shape[2]);
+    let dot = |a: &[f32], b: &[f32]| {
+        a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>() as f32
+    };
+    let unit = || (0..d * d).map(|at| f32::from(at % (d + 1) == 0));
+    let mut grams = Vec::new();
+    for of_group in output.data.chunks_exact(d * width * shape.group) {
+        for rows in of_group.chunks_exact(d * width).map(|head| head.chunks_exact(width)) {
+            grams.extend(rows.clone().flat_map(|a| rows.clone().map(move |b| dot(a, b))));
+        }
+        grams.extend(unit());
+    }
+    grams
 }
 
 /// The number of first layers that the L2 policy leaves alone, where a case does not say otherwise: two.

@@ -44,7 +44,7 @@ fn settings_of_sessions_are_for_ask_and_chat() {
     let config = "policy = \"streaming\"\ncache-type-k = \"q8_0\"\nctx-size = 2000\n";
     let plan = |config: &str| run("sessions", config, &["plan", "--json", "--memory", "1GiB"]).json();
     let with_settings = plan(config);
-    assert_eq!(with_settings["plans"].as_array().map(Vec::len), Some(18 * 4));
+    assert_eq!(with_settings["plans"].as_array().map(Vec::len), Some(19 * 4));
     assert_eq!(with_settings, plan(""));
 }
 

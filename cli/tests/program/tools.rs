@@ -215,7 +215,7 @@ fn plans_show_what_fits_and_what_would_fit() {
         longhand(&["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "100k", "--memory", "12GiB", "--all"])
             .ok();
     let rows = all.lines().skip_while(|line| !line.starts_with("---")).skip(1);
-    assert_eq!(rows.take_while(|line| !line.is_empty()).count(), 18 * 4, "{all}");
+    assert_eq!(rows.take_while(|line| !line.is_empty()).count(), 19 * 4, "{all}");
     assert!(all.contains("scratch") && all.starts_with("Yes: full + q8_0/iq4_nl needs "), "{all}");
 }
 

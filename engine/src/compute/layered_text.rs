@@ -54,6 +54,8 @@ pub(crate) struct LayeredText {
     residual: Residual,
     /// Complete rows of the layers that have them here, and states.
     pub scratch: Scratch,
+    /// The layer whose Gram matrices were computed last.
+    grams_of: Option<usize>,
     /// Of the layers that read old rows in groups.
     means: GroupMeans,
     /// The layer that is read.
@@ -98,6 +100,7 @@ impl LayeredText {
             purpose,
             residual,
             scratch,
+            grams_of: None,
             means,
             layer: 0,
             chunks_read: 0,
@@ -331,6 +334,25 @@ impl LayeredText {
         built.inputs.fill(&[NextTokens { tokens, first: chunk.at, lanes: &lanes }])?;
         self.engine.backends.compute(self.place(), &graph, Some(interrupt))?;
         Ok(built.result.to_vec()?)
+    }
+
+    /// Computes the Gram matrices of the present layer, if contributions count and it has not been done.
+    pub fn compute_grams(
+        &mut self,
+        workspace: &mut Workspace,
+        interrupt: &InterruptFlag,
+    ) -> Result<(), EngineError> {
+        let (layer, spec) = (self.layer, self.engine.spec());
+        let Some(grams) = self.scratch.grams(layer).filter(|_| self.grams_of != Some(layer)) else {
+            return Ok(());
+        };
+        for head in 0..spec.n_heads {
+            let built = self.forward.gram_graph(layer, head, grams, self.scratch.lanes(layer));
+            let graph = workspace.prepare(self.place(), built.graph()?)?;
+            self.engine.backends.compute(self.place(), &graph, Some(interrupt))?;
+        }
+        self.grams_of = Some(layer);
+        Ok(())
     }
 
     /// Computes the next chunk, if anything of it is needed. `rows` are those of [`LayerRows::of_layer`]; a recurrent

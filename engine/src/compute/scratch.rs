@@ -19,13 +19,16 @@ use crate::compute::forward::{Forward, NextTokens, TextChunk};
 use crate::devices::backends::Backends;
 use crate::devices::placement::{PerPlace, Place, Placement};
 use crate::devices::workspace::Workspace;
-use crate::kv::{LaneValues, LayerRows, Layout, StateTensors};
+use crate::kv::{LaneValues, LayerRows, Layout, StateTensors, gram_shape};
 
 /// The complete keys and values of one layer. All stores that are filled from them share them; each store
 /// sees them as one lane of all KV heads.
 pub(crate) struct Scratch {
     /// `[n_layers][stores]`: a layer's lane for each store. Layers have the same memory where they can.
     lanes: Vec<Vec<GraphLane>>,
+    /// `[n_layers]`: a layer's Gram matrices, where a store counts contributions. Layers have the same memory where they
+    /// can.
+    grams: Vec<Option<Tensor>>,
     /// Two states of a recurrent layer in each place: a chunk reads one and writes the other.
     states: PerPlace<Option<[StateTensors; 2]>>,
 }
@@ -40,7 +43,8 @@ impl Scratch {
         backends: &Backends,
         used: impl Fn(usize) -> bool,
     ) -> Result<Scratch, EngineError> {
-        let mut lanes = vec![Vec::new(); spec.n_layers];
+        let (mut lanes, mut grams) = (vec![Vec::new(); spec.n_layers], vec![None; spec.n_layers]);
+        let has_grams = |layer: &usize| layouts.iter().any(|layout| layout.counts_contributions(*layer));
         let placement = backends.placement();
         let mut states = placement.per_place(|_| None);
         for place in placement.places() {
@@ -52,8 +56,9 @@ impl Scratch {
             }
             let layers = placement.layers(place).filter(|layer| used(*layer));
             for layers in first.scratch_groups(layers) {
-                let ctx = Context::new(3 + layouts.len());
-                let AttentionShape { head_dim, n_kv_heads, .. } = first.heads[layers[0]];
+                let ctx = Context::new(4 + layouts.len());
+                let heads = first.heads[layers[0]];
+                let AttentionShape { head_dim, n_kv_heads, .. } = heads;
                 let rows = |ty| ctx.tensor(ty, [head_dim, n, n_kv_heads]);
                 let k = rows(first.k_types[layers[0]]);
                 let v = if first.values_in_keys { k.clone() } else { rows(first.v_type) };
@@ -71,14 +76,21 @@ impl Scratch {
                 };
                 let of_stores: Vec<GraphLane> = layouts.iter().map(lane).collect();
                 layers.iter().for_each(|layer| lanes[*layer].clone_from(&of_stores));
+                let of_group = layers.iter().any(has_grams).then(|| ctx.tensor(Type::F32, gram_shape(heads)));
+                for layer in layers.iter().filter(|layer| has_grams(layer)) {
+                    grams[*layer].clone_from(&of_group);
+                }
                 ctx.allocate(&backends.at(place).buffer_type())?;
-                if backends.form(place, first.heads[layers[0]]).reads_whole_lanes() {
+                if let Some(grams) = &of_group {
+                    write_unit_matrices(grams)?;
+                }
+                if backends.form(place, heads).reads_whole_lanes() {
                     let lanes = of_stores.iter().take(1);
                     lanes.flat_map(GraphLane::tensors).try_for_each(Tensor::clear)?;
                 }
             }
         }
-        Ok(Scratch { lanes, states })
+        Ok(Scratch { lanes, grams, states })
     }
 
     /// Begins a recurrent layer: its state is that before the first token. Does nothing for another layer.
@@ -111,6 +123,11 @@ impl Scratch {
         &self.lanes[layer]
     }
 
+    /// The Gram matrices of a layer, where contributions count.
+    pub(crate) fn grams(&self, layer: usize) -> Option<&Tensor> {
+        self.grams[layer].as_ref()
+    }
+
     /// The complete rows of `layer` as the one lane that attention reads, which has the layer's window.
     pub(crate) fn complete_rows(&self, spec: &ModelSpec, layer: usize) -> LayerRows {
         let lane = self.lanes(layer).first();
@@ -138,6 +155,14 @@ impl Scratch {
             .filter_map(|(tensor, values)| Some((tensor.as_ref()?, values)))
             .try_for_each(|(tensor, values)| tensor.write(0, values))
     }
+}
+
+/// Writes the unit matrices among Gram matrices.
+fn write_unit_matrices(grams: &Tensor) -> Result<(), ggml::Error> {
+    let [head_dim, _, matrices, n_kv_heads] = grams.shape().0;
+    let unit: Vec<f32> = (0..head_dim * head_dim).map(|at| f32::from(at % (head_dim + 1) == 0)).collect();
+    let [.., of_matrix, of_kv_head] = grams.strides();
+    (0..n_kv_heads).try_for_each(|head| grams.write(of_kv_head * head + of_matrix * (matrices - 1), &unit))
 }
 
 /// Tokens that are computed at a time.

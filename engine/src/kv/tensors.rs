@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use ggml::{Context, Tensor, Type};
-use kernels::graph::{AccumulatingLane, GraphLane, RowPositions, SeenPart};
+use ggml::{Context, Shape, Tensor, Type};
+use kernels::graph::{AccumulatingLane, AttentionShape, GraphLane, RowPositions, SeenPart};
 use models::spec::{ModelSpec, StateShape};
 
 use super::layout::{LaneLayout, Layout};
@@ -171,6 +171,18 @@ pub struct AttentionAccumulator {
     pub accumulation: AccumulationRule,
     /// The rows that accumulate, if not all.
     pub part: Option<SeenPart>,
+    /// Whether contributions count, and not weights.
+    pub counts_contributions: bool,
+    /// The layer's Gram matrices ([`gram_shape`]), where contributions count.
+    pub grams: Option<Tensor>,
+}
+
+/// The shape of a layer's Gram matrices: `[head_dim, head_dim, group + 1, n_kv_heads]`. Those of a KV head are one for each
+/// of its query heads, of that head's part of the output matrix: with it, `vᵀ G v` is the squared norm of what a value v adds
+/// to the residual stream. The last one is the unit matrix.
+pub fn gram_shape(heads: AttentionShape) -> Shape {
+    let AttentionShape { head_dim, group, n_kv_heads, .. } = heads;
+    Shape([head_dim, head_dim, group + 1, n_kv_heads])
 }
 
 /// A lane whose new rows get the scores that are predicted of them.
@@ -208,11 +220,13 @@ impl LayerRows {
         self
     }
 
-    /// The same rows, of which those of a part accumulate attention.
-    pub fn scored(&self, part: SeenPart) -> LayerRows {
+    /// The same rows, of which those of a part accumulate attention. `grams` are there where contributions count.
+    pub fn scored(&self, part: SeenPart, grams: Option<&Tensor>) -> LayerRows {
         let mut rows = self.clone();
-        let accumulators = rows.recorders.iter_mut().flat_map(|recorder| &mut recorder.accumulators);
-        accumulators.for_each(|accumulator| accumulator.part = Some(part));
+        for accumulator in rows.recorders.iter_mut().flat_map(|recorder| &mut recorder.accumulators) {
+            accumulator.part = Some(part);
+            accumulator.grams = grams.filter(|_| accumulator.counts_contributions).cloned();
+        }
         rows
     }
 
@@ -297,7 +311,13 @@ impl AttentionAccumulator {
         rule: fn(&LaneLayout) -> Option<AccumulationRule>,
     ) -> Vec<AttentionAccumulator> {
         let accumulator = |(to, layout): &(RecordedLane, &LaneLayout)| {
-            Some(AttentionAccumulator { to: to.clone(), accumulation: rule(layout)?, part: None })
+            Some(AttentionAccumulator {
+                to: to.clone(),
+                accumulation: rule(layout)?,
+                part: None,
+                counts_contributions: layout.counts_contributions(),
+                grams: None,
+            })
         };
         lanes.iter().filter_map(accumulator).collect()
     }

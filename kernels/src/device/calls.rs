@@ -243,6 +243,10 @@ device_calls! {
         lists: *const i32,
         /// `[n_query_heads]`: a logit without a row for each query head, or null.
         sink_logits: *const f32,
+        /// Accumulation: `[rows of the part, group, heads of the lane]`, or null: factors on the weights of each row.
+        row_factors: *const f32,
+        /// Accumulation: `[tokens]`, or null: factors on the weights of each token's queries.
+        token_factors: *const f32,
         /// `[2, splits, tokens * group, heads]`: maximum logit and denominator of each scoring query.
         stats: *mut f32,
         out: *mut f32,

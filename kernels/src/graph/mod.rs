@@ -30,7 +30,7 @@ use ggml::{Tensor, Type};
 pub use product::{multiplies, multiplies_few, multiplies_many, multiply, multiply_by};
 pub use scores::{
     AccumulateAttention, AccumulatingLane, Accumulation, Combine, Gain, MeasureRows, PredictScores, RowLists,
-    SeenPart, StoreQueries, WindowAttention, WindowQueries, predictor_len,
+    SeenPart, StoreQueries, WeightFactors, WindowAttention, WindowQueries, predictor_len,
 };
 
 use crate::attention::alibi_slopes;

@@ -12,12 +12,12 @@ use super::weights::{Beside, logits, softmax};
 use super::{after_all, parts};
 use crate::graph::{
     AccumulateAttention, AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Gain, GraphLane,
-    QueryHeads, SeenPart,
+    QueryHeads, SeenPart, WeightFactors,
 };
 
 /// The nodes of [`AccumulateAttention`].
 pub(crate) fn accumulate_attention(ctx: &Context, operands: AccumulateAttention) -> Tensor {
-    let AccumulateAttention { shape, queries, appended, to, inputs, how } = operands;
+    let AccumulateAttention { shape, queries, appended, to, inputs, how, factors } = operands;
     let AccumulatingLane { lane, accumulated, number, heads } = to;
     let live = live_rows(ctx, inputs, number);
     let call = Call {
@@ -31,6 +31,7 @@ pub(crate) fn accumulate_attention(ctx: &Context, operands: AccumulateAttention)
         last: ctx.view(&inputs.positions, [1], [4; 3], 4 * (inputs.positions.dim(0) - 1)),
         slopes: shape.alibi_slopes(),
         how,
+        factors,
     };
     let all = heads.len();
     let written: Vec<Tensor> = (runs(&heads, all).into_iter())
@@ -60,10 +61,11 @@ struct Call<'a> {
     /// `[n_heads]`, in layers with ALiBi.
     slopes: Option<std::sync::Arc<[f32]>>,
     how: Accumulation,
+    factors: Option<WeightFactors<'a>>,
 }
 
 impl Call<'_> {
-    /// What the rows of some of the lane's heads get from the queries: `[capacity, heads]`.
+    /// What the rows of some of the lane's heads get from the queries: `[capacity, heads]`, or `[rows of the part, heads]`.
     fn of_heads(&self, run: Range<usize>) -> Tensor {
         let (ctx, shape, capacity, n_q) = (self.ctx, self.shape, self.lane.k.dim(1), self.queries.q.dim(2));
         let count = self.how.queries.min(n_q);
@@ -80,17 +82,35 @@ impl Call<'_> {
             let logits = logits(ctx, shape, &k, &take_heads_of(ctx, self.queries.q, &heads, &queries.tokens));
             let mask = self.mask(&heads, run.clone(), &queries, gains.as_ref());
             let beside = Beside { mask: &mask, sink_logits: sink_logits.as_ref(), gains: gains.as_ref() };
-            let weights = softmax(ctx, &logits, beside);
-            let weights = ctx.reshape(&weights, [capacity, n * shape.group, run.len()]);
+            let weights = self.counted(softmax(ctx, &logits, beside), &run, &part);
+            let rows = weights.dim(0);
+            let weights = ctx.reshape(&weights, [rows, n * shape.group, run.len()]);
             let of_rows = ctx.transposed(&weights);
             let of_part = match self.how.combine {
                 Combine::Sum => ctx.scale(&ctx.sum_rows(&of_rows), 1.0 / shape.group as f32),
                 Combine::Max => ctx.max_of(&of_rows, n * shape.group),
             };
-            let of_part = ctx.reshape(&of_part, [capacity, run.len()]);
+            let of_part = ctx.reshape(&of_part, [rows, run.len()]);
             total = Some(total.map_or(of_part.clone(), |total| self.combine(&total, &of_part)));
         }
         total.expect("queries count (checked)")
+    }
+
+    /// Of weights `[capacity, n, query heads]` of some of the lane's heads those of the rows that get numbers, `[rows, n,
+    /// query heads]`, with the factors that they have for these of the tokens that count.
+    fn counted(&self, weights: Tensor, run: &Range<usize>, tokens: &Range<usize>) -> Tensor {
+        let (ctx, Some(part)) = (self.ctx, self.how.part) else { return weights };
+        let (rows, [_, n, heads, _], [_, of_token, of_head, _]) =
+            (part.to - part.from, weights.shape().0, weights.strides());
+        let strides = [of_token, of_head, of_head * heads];
+        let of_part = ctx.cont(&ctx.view(&weights, [rows, n, heads], strides, 4 * part.from));
+        let Some(WeightFactors { rows: of_rows, tokens: of_tokens }) = self.factors else { return of_part };
+        let column = 4 * rows;
+        let first = column * self.shape.group * run.start;
+        let of_rows = ctx.view(of_rows, [rows, 1, heads], [column, column, column * heads], first);
+        let row = 4 * tokens.len();
+        let of_tokens = ctx.view(of_tokens, [1, tokens.len()], [4, row, row], 4 * tokens.start);
+        ctx.mul(&ctx.mul(&of_part, &of_rows), &of_tokens)
     }
 
     /// Two numbers of each row as one.
@@ -140,7 +160,7 @@ impl Call<'_> {
         ctx.add(&alibi(ctx, &distances, slopes, heads, gains), &mask)
     }
 
-    /// Combines the accumulated attention of some heads with `weights` `[capacity, heads]`.
+    /// Combines the accumulated attention of some heads with `weights`, `[capacity, heads]` or `[rows of the part, heads]`.
     fn write(&self, accumulated: &Tensor, run: Range<usize>, weights: &Tensor) -> Tensor {
         let (ctx, capacity, new, how) = (self.ctx, self.lane.k.dim(1), self.appended.rows, self.how);
         let column = 4 * capacity;
@@ -154,13 +174,10 @@ impl Call<'_> {
             let cleared = ctx.set_rows(&ctx.reshape(&numbers, [1, capacity, run.len()]), &zeros, &rows);
             numbers = ctx.reshape(&cleared, [capacity, run.len()]);
         }
-        let part = how.part.map_or(0..capacity, |part| part.from..part.to);
-        let of_part = |x: &Tensor| {
-            let strides = [x.strides()[1], x.strides()[2], x.strides()[3]];
-            ctx.view(x, [part.len(), run.len()], strides, 4 * part.start)
-        };
-        let (numbers, weights) = (of_part(&numbers), of_part(weights));
-        let weights = if how.replace { weights } else { self.combine(&numbers, &weights) };
+        if let Some(SeenPart { from, to, .. }) = how.part {
+            numbers = ctx.view(&numbers, [to - from, run.len()], strides, 4 * from);
+        }
+        let weights = if how.replace { weights.clone() } else { self.combine(&numbers, weights) };
         ctx.copy(&weights, &numbers)
     }
 }

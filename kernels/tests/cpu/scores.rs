@@ -6,7 +6,7 @@ use ggml::{Backend, Context, Tensor, Type};
 use kernels::attention::alibi_slopes;
 use kernels::graph::{
     AccumulateAttention, AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Gain, GraphLane,
-    MAX_LANES, RowLists, RowPositions, SeenPart, WindowAttention, WindowQueries,
+    MAX_LANES, RowLists, RowPositions, SeenPart, WeightFactors, WindowAttention, WindowQueries,
 };
 
 use crate::common::{OWN, Random, compute, lane_inputs};
@@ -93,17 +93,22 @@ fn assert_close(have: &[f32], want: &[f64]) {
 fn accumulated_attention_has_alibi_biases() {
     let (data, backend) = (Data::new(), backend());
     let part = |first, from, to, last| Some(SeenPart { first, from, to, last });
-    for (gain, queries, combine, part) in [
-        (Gain::One, NEW, Combine::Sum, None),
-        (Gain::One, 1, Combine::Sum, None),
-        (Gain::Entropy { budget: 10 }, 2, Combine::Sum, None),
-        (Gain::One, NEW, Combine::Max, None),
-        (Gain::One, NEW, Combine::Max, part(3, 5, LIVE - 3, LIVE - 1)),
-        (Gain::One, NEW, Combine::Sum, part(0, 0, 1, LIVE)),
-        (Gain::One, 1, Combine::Max, part(2, 2, LIVE, LIVE)),
+    for (gain, queries, combine, part, has_factors) in [
+        (Gain::One, NEW, Combine::Sum, None, false),
+        (Gain::One, 1, Combine::Sum, None, false),
+        (Gain::Entropy { budget: 10 }, 2, Combine::Sum, None, false),
+        (Gain::One, NEW, Combine::Max, None, false),
+        (Gain::One, NEW, Combine::Max, part(3, 5, LIVE - 3, LIVE - 1), false),
+        (Gain::One, NEW, Combine::Max, part(3, 5, LIVE - 3, LIVE - 1), true),
+        (Gain::One, 2, Combine::Max, part(0, 0, LIVE, LIVE), true),
+        (Gain::One, NEW, Combine::Sum, part(0, 0, 1, LIVE), false),
+        (Gain::One, 1, Combine::Max, part(2, 2, LIVE, LIVE), false),
     ] {
-        let memory = Context::new(4);
+        let memory = Context::new(6);
         let (k, keys) = data.keys(&memory);
+        let scored = part.map_or(0..1, |part| part.from..part.to);
+        let of_rows = memory.tensor(Type::F32, [scored.len(), SHAPE.group, SHAPE.n_kv_heads]);
+        let of_tokens = memory.tensor(Type::F32, [queries]);
         let accumulated = memory.tensor(Type::F32, [CAPACITY, SHAPE.n_kv_heads]);
         let positions = memory.tensor(Type::I32, [CAPACITY * SHAPE.n_kv_heads]);
         let q = memory.tensor(Type::F32, [SHAPE.head_dim, HEADS, NEW]);
@@ -111,6 +116,12 @@ fn accumulated_attention_has_alibi_biases() {
         k.write(0, &keys).expect("keys");
         q.write(0, &data.q.concat().concat()).expect("queries");
         accumulated.clear().expect("numbers");
+        let row_factor = |row: usize, head: usize| ((row * 7 + head * 3) % 5) as f32 / 2.0;
+        let token_factor = |token: usize| 1.5 - token as f32 / 2.0;
+        let of_all: Vec<f32> =
+            (0..HEADS).flat_map(|head| scored.clone().map(move |row| row_factor(row, head))).collect();
+        of_rows.write(0, &of_all).expect("factors");
+        of_tokens.write(0, &(NEW - queries..NEW).map(token_factor).collect::<Vec<f32>>()).expect("factors");
         for (head, held) in data.positions.iter().enumerate() {
             let held: Vec<i32> = held.iter().map(|position| *position as i32).collect();
             positions.write(4 * head * CAPACITY, &held).expect("positions");
@@ -133,6 +144,7 @@ fn accumulated_attention_has_alibi_biases() {
             to: AccumulatingLane { lane: &lane, accumulated: &accumulated, number: 0, heads },
             inputs: &inputs,
             how,
+            factors: has_factors.then_some(WeightFactors { rows: &of_rows, tokens: &of_tokens }),
         };
         let node = OWN.nodes(&ctx, accumulate);
         compute(&backend, &ctx, &node, || {
@@ -147,8 +159,12 @@ fn accumulated_attention_has_alibi_biases() {
             for (token, member) in
                 (NEW - queries..NEW).flat_map(|token| (0..SHAPE.group).map(move |member| (token, member)))
             {
-                let weights = data.weights(token, kv_head * SHAPE.group + member, gain);
-                let weights = part.map_or(weights.clone(), |part| of_part(weights, part));
+                let head = kv_head * SHAPE.group + member;
+                let weights = data.weights(token, head, gain);
+                let mut weights = part.map_or(weights.clone(), |part| of_part(weights, part));
+                for (row, weight) in weights.iter_mut().enumerate().filter(|_| has_factors) {
+                    *weight *= f64::from(row_factor(row, head) * token_factor(token));
+                }
                 want.iter_mut().zip(weights).for_each(|(number, x)| match combine {
                     Combine::Sum => *number += x / SHAPE.group as f64,
                     Combine::Max => *number = number.max(x),

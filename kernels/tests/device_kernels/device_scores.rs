@@ -9,8 +9,8 @@ use crate::common::{OWN, Place, Random, bits, compute, lane_inputs, places, writ
 use ggml::{Context, Tensor, Type};
 use kernels::graph::{
     AccumulateAttention, AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Gain, GraphLane,
-    MAX_LANES, MeasureRows, QueryHeads, RowLists, RowPositions, SeenPart, StoreQueries, WindowAttention,
-    WindowQueries, tensor_type,
+    MAX_LANES, MeasureRows, QueryHeads, RowLists, RowPositions, SeenPart, StoreQueries, WeightFactors,
+    WindowAttention, WindowQueries, tensor_type,
 };
 use kernels::measure::Measure;
 use kernels::{Form, RowType};
@@ -91,6 +91,7 @@ struct AccumulationCase {
     log_weight: Option<f32>,
     has_sink_logits: bool,
     part: Option<SeenPart>,
+    has_factors: bool,
 }
 
 /// The accumulated attention of a lane with all KV heads except the first. The last head does not accumulate.
@@ -98,17 +99,24 @@ fn accumulated(place: &Place, case: AccumulationCase) -> Vec<f32> {
     let AccumulationCase { shape, ty, live, new, .. } = case;
     let (d, heads, capacity, seen) = (shape.head_dim, shape.n_kv_heads - 1, live + new + 9, 300);
     let mut random = Random::new(31);
-    let memory = Context::new(8);
+    let memory = Context::new(10);
     let k = memory.tensor(tensor_type(ty), [d, capacity, heads]);
     let accumulated = memory.tensor(Type::F32, [capacity, heads]);
     let positions = memory.tensor(Type::I32, [7 + capacity * heads]);
     let q = memory.tensor(Type::F32, [d, shape.n_kv_heads * shape.group, new]);
     let sink_logits = SinkLogits::new(&memory, shape);
+    let scored = case.part.map_or(1, |part| part.to - part.from);
+    let of_rows = memory.tensor(Type::F32, [scored, shape.group, heads]);
+    let of_tokens = memory.tensor(Type::F32, [case.queries]);
     memory.allocate(&place.backend.buffer_type()).expect("memory");
     let sink_logits = sink_logits.write(case.has_sink_logits);
     let unused = case.log_weight == Some(f32::NEG_INFINITY);
     write_rows(&mut random, place.behind, &k, ty, usize::from(unused), live + new);
     q.write(0, &normal(&mut random, q.bytes() / 4)).expect("queries");
+    for (seed, factors) in [(5, &of_rows), (3, &of_tokens)] {
+        let numbers = (0..factors.bytes() / 4).map(|i| (i * seed % 11) as f32 / 4.0);
+        factors.write(0, &numbers.collect::<Vec<f32>>()).expect("factors");
+    }
     let before: Vec<f32> = (0..capacity * heads).map(|i| (i % 13) as f32 / 8.0).collect();
     accumulated.write(0, &before).expect("numbers");
     for head in 0..heads {
@@ -135,6 +143,7 @@ fn accumulated(place: &Place, case: AccumulationCase) -> Vec<f32> {
         to: AccumulatingLane { lane: &lane, accumulated: &accumulated, number: 1, heads: accumulating },
         inputs: &inputs,
         how,
+        factors: case.has_factors.then_some(WeightFactors { rows: &of_rows, tokens: &of_tokens }),
     };
     let node = place.form.nodes(&ctx, accumulate);
     compute(&place.backend, &ctx, &node, || {
@@ -163,6 +172,7 @@ fn accumulated_attention_equals_the_cpus() {
         log_weight: None,
         has_sink_logits: false,
         part: None,
+        has_factors: false,
     };
     let part = |first, from, to, last| Some(SeenPart { first, from, to, last });
     let cases = [
@@ -193,6 +203,35 @@ fn accumulated_attention_equals_the_cpus() {
         AccumulationCase { log_weight: Some(f32::NEG_INFINITY), live: 1, queries: 4, new: 4, ..plain },
         AccumulationCase { shape: with_alibi(64, 2), new: 4, queries: 3, ..plain },
         AccumulationCase { part: part(4, 33, 90, 100), combine: Combine::Max, new: 9, queries: 9, ..plain },
+        AccumulationCase {
+            part: part(4, 33, 90, 100),
+            combine: Combine::Max,
+            shape: shape(64, 3),
+            new: 9,
+            queries: 7,
+            has_factors: true,
+            ..plain
+        },
+        AccumulationCase {
+            part: part(0, 0, 100, 100),
+            combine: Combine::Max,
+            shape: with_alibi(80, 2),
+            ty: RowType::F32,
+            new: 12,
+            queries: 12,
+            replace: true,
+            has_factors: true,
+            ..plain
+        },
+        AccumulationCase {
+            part: part(0, 10, 11, 20),
+            combine: Combine::Max,
+            has_sink_logits: true,
+            new: 2,
+            queries: 1,
+            has_factors: true,
+            ..plain
+        },
         AccumulationCase { part: part(0, 0, 100, 100), replace: true, ..plain },
         AccumulationCase {
             part: part(5, 7, 8, 93),
@@ -250,6 +289,7 @@ fn portable_accumulated_attention_in_parts() {
             log_weight: None,
             has_sink_logits: false,
             part: None,
+            has_factors: false,
         };
         let (have, want) = (accumulated(&portable, case), accumulated(&own, case));
         // Own kernels add each weight to a number of about 1 and round 300 times; portable ones add them up first.

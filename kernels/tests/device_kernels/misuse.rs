@@ -10,8 +10,8 @@ use kernels::Form;
 use kernels::graph::{
     AccumulateAttention, AccumulatingLane, Accumulation, Append, Appended, Attend, AttentionShape, Combine,
     EvictRows, Eviction, Gain, GraphLane, LaneInputs, MAX_LANES, MeasureRows, PredictScores, RowLists,
-    RowPositions, RowSelection, SeenPart, SelectRows, Split, StoreQueries, WindowAttention, WindowQueries,
-    predictor_len,
+    RowPositions, RowSelection, SeenPart, SelectRows, Split, StoreQueries, WeightFactors, WindowAttention,
+    WindowQueries, predictor_len,
 };
 use kernels::measure::Measure;
 
@@ -101,7 +101,17 @@ impl NodeParts {
     }
 
     fn accumulate_part(&self, number: usize, heads: &[u32], part: Option<SeenPart>) -> Tensor {
-        let (lane, combine, gain) = (&self.lane, Combine::Sum, Gain::One);
+        self.accumulate_with(number, heads, (Combine::Sum, part), None)
+    }
+
+    fn accumulate_with(
+        &self,
+        number: usize,
+        heads: &[u32],
+        (combine, part): (Combine, Option<SeenPart>),
+        factors: Option<WeightFactors>,
+    ) -> Tensor {
+        let (lane, gain) = (&self.lane, Gain::One);
         let accumulate = AccumulateAttention {
             shape: SHAPE,
             queries: (&self.q).into(),
@@ -109,6 +119,7 @@ impl NodeParts {
             to: AccumulatingLane { lane, accumulated: &self.accumulated, number, heads: heads.into() },
             inputs: &self.inputs,
             how: Accumulation { queries: TOKENS, replace: false, combine, gain, part },
+            factors,
         };
         OWN.nodes(&self.ctx, accumulate)
     }
@@ -290,6 +301,32 @@ fn accumulate_refuses_what_does_not_fit() {
     let part = SeenPart { first: 0, from: 0, to: 1, last: 1 };
     let compensated = |p: &mut NodeParts| p.lane.compensated = true;
     refused("accumulate_attention", "compensated", compensated, |p| p.accumulate_part(0, &[0], Some(part)));
+}
+
+#[test]
+fn accumulate_refuses_factors_that_do_not_fit() {
+    let of_three_rows = Some(SeenPart { first: 0, from: 1, to: 4, last: 4 });
+    let right = [3, SHAPE.group, HEADS];
+    for (problem, how, [rows, group, heads], tokens, ty) in [
+        ("largest", (Combine::Sum, of_three_rows), right, TOKENS, Type::F32),
+        ("largest", (Combine::Max, None), right, TOKENS, Type::F32),
+        ("factors of rows", (Combine::Max, of_three_rows), [4, SHAPE.group, HEADS], TOKENS, Type::F32),
+        ("factors of rows", (Combine::Max, of_three_rows), [3, SHAPE.group + 1, HEADS], TOKENS, Type::F32),
+        ("factors of rows", (Combine::Max, of_three_rows), [3, SHAPE.group, HEADS - 1], TOKENS, Type::F32),
+        ("factors of rows", (Combine::Max, of_three_rows), right, TOKENS, Type::I32),
+        ("factors of tokens", (Combine::Max, of_three_rows), right, TOKENS + 1, Type::F32),
+    ] {
+        refused(
+            "accumulate_attention",
+            problem,
+            |_| (),
+            |p| {
+                let rows = p.ctx.input("factors", ty, [rows, group, heads]);
+                let tokens = p.ctx.input("factors", Type::F32, [tokens]);
+                p.accumulate_with(0, &[0, 1], how, Some(WeightFactors { rows: &rows, tokens: &tokens }))
+            },
+        );
+    }
 }
 
 #[test]

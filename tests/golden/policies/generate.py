@@ -180,6 +180,15 @@ def f_kvzip(b, p):
     kept, s = R.kvzip(b["K"], b["Q"], p["capacity"], p["recent"], p["chunk"]); return dict(kept=kept, scores=s)
 
 
+def plus(b, n):
+    """What KVzip+ needs of the first n tokens."""
+    return b["V"][:, :n], b["W"], b["H"][:n]
+
+
+def f_kvzip_plus(b, p):
+    kept, s = R.kvzip(b["K"], b["Q"], p["capacity"], p["recent"], p["chunk"], plus=plus(b, b["K"].shape[1])); return dict(kept=kept, scores=s)
+
+
 def f_tova(b, p):
     kept, s = R.tova(b["K"], b["Q"][:, -1:], p["capacity"], p["protect_last"]); return dict(kept=kept, scores=s)
 
@@ -343,8 +352,9 @@ def run_stream(kind):
             for t in range(n0, n):
                 st.step(K[:, t], V[:, t], Q[:, t]); snaps.append([x.tolist() for x in st.pos])
             return dict(kept=st.pos, snaps=snaps, acc=st.acc)
-        if kind == "kvzip":
-            kept, s = R.kvzip(K[:, :n0], Q[:, :n0], p["capacity"], p["recent"], p["chunk"])
+        if kind in ("kvzip", "kvzip_plus"):
+            more = plus(b, n0) if kind == "kvzip_plus" else None
+            kept, s = R.kvzip(K[:, :n0], Q[:, :n0], p["capacity"], p["recent"], p["chunk"], plus=more)
             snaps = list(R.kvzip_decode(kept, s, n0, n, p["capacity"], p["recent"], p["later"]))
             return dict(kept=snaps[-1], snaps=[[x.tolist() for x in heads] for heads in snaps])
         if kind == "kvzap":
@@ -489,6 +499,31 @@ def g_kvzip():
         add_stream(P, "kvzip", name, b, [dict(prefill=N(b) - dec, capacity=cap + i, recent=r, later=later, chunk=S(32, 24)) for i in range(12) for dec in (S(20, 17), 15, 10)], "KVQq")
 
 
+def g_kvzip_plus():
+    """With its own random numbers it leaves the other cases as they are."""
+    S = (lambda x, y: y) if HELD else (lambda x, y: x)
+    draw = np.random.default_rng(A_.seed + 3)
+    for b in "ABE":
+        (n_kv, n, d), n_head, m = BANK[b]["K"].shape, len(BANK[b]["Q"]), 20
+        # Heads write differently much, and in some directions more than in others.
+        W = draw.standard_normal((n_head, d, m)) * np.exp(draw.standard_normal((n_head, 1, m))) * np.exp(draw.standard_normal((n_head, 1, 1)))
+        BANK[b]["W"] = f32(W / math.sqrt(d))
+        BANK[b]["H"] = f32(draw.standard_normal((n, m)) * np.exp(draw.standard_normal((n, 1))))
+    P = "kvzip_plus"
+    z = lambda cap, recent, chunk: sweep("capacity", cap, 25, recent=recent, chunk=chunk)
+    add(P, "mha", "E", f_kvzip_plus, z(S(60, 72), S(20, 15), S(32, 48)), "KVQqWH")
+    add(P, "gqa", "B", f_kvzip_plus, z(S(40, 33), S(8, 11), S(24, 20)), "KVQqWH")
+    add(P, "chunks_of_two", "A", f_kvzip_plus, z(S(18, 21), S(4, 6), 2), "KVQqWH")
+    add(P, "below_capacity_keeps_all", "A", f_kvzip_plus, dict(capacity=N("A"), recent=8, chunk=16), "KVQqWH")
+    for c in cases[P]:
+        bank = next(b for b in BANK.values() if "W" in b and b["K"].shape == (c["n_kv"], c["n"], c["d"]))
+        kept, s = R.kvzip(bank["K"], bank["Q"], **c["params"], plus=plus(bank, c["n"]))
+        c["expected"]["acc"] = [tolist(s[h][x]) for h, x in enumerate(kept)]
+    P = "stream_kvzip_plus"
+    for name, b, cap, r, later in (("gqa", "B", S(40, 33), S(8, 11), 0), ("later", "A", S(20, 22), 4, S(5, 7))):
+        add_stream(P, "kvzip_plus", name, b, [dict(prefill=N(b) - dec, capacity=cap + i, recent=r, later=later, chunk=S(32, 24)) for i in range(12) for dec in (S(20, 17), 15, 10)], "KVQqWH")
+
+
 def g_kvzap():
     """With its own random numbers it leaves the other cases as they are."""
     S = (lambda x, y: y) if HELD else (lambda x, y: x)
@@ -543,7 +578,7 @@ def g_row_shares():
 
 
 g_row_shares()
-g_all(); g_streams(); g_misc(); g_kvzip(); g_kvzap()
+g_all(); g_streams(); g_misc(); g_kvzip(); g_kvzap(); g_kvzip_plus()
 index = dict(profile=A_.profile, seed=A_.seed, format="see README.md", policies={})
 for p, c in cases.items():
     with open(os.path.join(A_.out, p + ".json"), "w") as fh:
@@ -568,6 +603,7 @@ stream_*: feed tokens as params.prefill / params.chunks say, then one at a time;
 step index `kept_mid_step`) and the final `kept`. l2 count: `expected.count`.
 kvzip: the text is repeated in chunks of at most params.chunk tokens, which have the keys and queries of the first reading.
 expected.acc: scores of the kept rows. stream_kvzip: of the tokens that follow the prompt the last params.later stay.
+kvzip_plus: W [n_head, d, m] is each query head's part of the output matrix, H [n, m] attention's input.
 kvzap: M [n_kv, 3 * 2 d + 5] predicts scores; K counts as keys before RoPE. expected.acc: scores of the kept rows.
 """ % (A_.profile, A_.seed))
 tot = sum(os.path.getsize(os.path.join(r, f)) for r, _, fs in os.walk(A_.out) for f in fs)

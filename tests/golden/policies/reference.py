@@ -388,8 +388,13 @@ def kvzip_parts(n, chunk, tokens_before=16, other_rows=16):
     return out
 
 
-def kvzip_scores(K, Q, chunk, rule=PLAIN, again=None):
+def kvzip_scores(K, Q, chunk, rule=PLAIN, again=None, plus=None):
     """KVzip: the largest attention of each row while the text is repeated. [n_kv, n]
+
+    plus = (V [n_kv, n, d], W [n_head, d, m], H [n, m]): KVzip+. W is the part of the output matrix of each query head, H
+    what a layer's attention gets of each token. AUTH (kvpress, `kvzip_plus_normalization`): each weight is multiplied with
+    |V W|, of the row and the query head, and divided by |H|, of the token that looks.
+    CHOICE of such a score s, s / (1 + s) is kept: in the same order, and below 1 as attention is.
 
     again(tokens) gives the keys [n_kv, len, d] and queries [n_head, len, d] of tokens that are
     repeated behind the text; by default those of the first reading. Of the tokens before a
@@ -399,6 +404,9 @@ def kvzip_scores(K, Q, chunk, rule=PLAIN, again=None):
     n_kv, n, _ = K.shape
     g = group_size(len(Q), n_kv)
     again = again or (lambda tokens: (K[:, tokens], Q[:, tokens]))
+    if plus:
+        V, W, H = map(f64, plus)
+        added = [np.linalg.norm(V[h // g] @ W[h], axis=-1) for h in range(len(Q))]
     S = np.zeros((n_kv, n))
     for tokens, part, seen in kvzip_parts(n, chunk):
         counted = np.arange(len(tokens))[-len(part):]
@@ -408,18 +416,20 @@ def kvzip_scores(K, Q, chunk, rule=PLAIN, again=None):
             keys = np.concatenate([K[h // g][seen], f64(later_k[h // g])])
             weights = rule.weights(h, f64(later_q[h])[counted], n + counted, keys, pos)
             weights = weights[:, np.searchsorted(seen, part)]
+            if plus:
+                weights = weights * added[h][part] / np.linalg.norm(H[tokens[counted]], axis=-1)[:, None]
             S[h // g, part] = np.maximum(S[h // g, part], weights.max(axis=0))
-    return S
+    return S / (1 + S) if plus else S
 
 
-def kvzip(K, Q, capacity, recent, chunk, n_sink=4, rule=PLAIN, again=None):
+def kvzip(K, Q, capacity, recent, chunk, n_sink=4, rule=PLAIN, again=None, plus=None):
     """Keeps the first n_sink rows, the last `recent`, and the best of the others, `capacity` in all.
 
     CHOICE the same number of rows for each head here (`heads=shares` is another store, not another rule;
     `row_shares` has the shares).
     Returns (kept, score [n_kv, n])."""
     n_kv, n = len(K), len(K[0])
-    s = kvzip_scores(K, Q, chunk, rule, again)
+    s = kvzip_scores(K, Q, chunk, rule, again, plus)
     if n <= capacity:
         return all_kept(n_kv, n), s
     ends = [np.arange(n_sink), np.arange(n - recent, n)]

@@ -248,6 +248,7 @@ fn unusual_rows_are_stored_once_undone_and_saved() {
             "h2o:heavy=6,recent=6,slack=0",
             "snapkv:capacity=16,window=4,slack=0",
             "kvzip:heads=off,capacity=20,recent=10,slack=0",
+            "kvzip-plus:heads=off,capacity=20,recent=10,slack=0",
         ] {
             let policy = policy.parse().unwrap_or_else(|error| panic!("{policy}: {error}"));
             let options = with_policy(&case.engine, &policy, case.options(16));
@@ -312,7 +313,9 @@ fn interrupted_texts_go_on_in_layers_that_share_rows() {
     let engine = family_model("gemma4-shared-kv-f32");
     let tokens = fixtures::random_tokens(&engine, 40, 2);
     let backend = engine.backends().at(engine.backends().placement().of(0));
-    for policy in ["full", "h2o:heavy=6,recent=6,slack=0", "kvzip:heads=off,capacity=20,recent=10,slack=0"] {
+    for policy in
+        ["full", "h2o:heavy=6,recent=6,slack=0", "kvzip-plus:heads=off,capacity=20,recent=10,slack=0"]
+    {
         let new = || session(&engine, SessionOptions { chunk: 16, ..fixtures::options(48, policy) });
         let mut whole = new();
         sync(&mut whole, &tokens);

@@ -121,7 +121,9 @@ fn a_residual_stream_on_the_host_computes_the_same() {
                 [0, layers].map(|experts| family_model_with(name, &with_host_residual(on_device, experts)));
             assert!(with.iter().all(|engine| engine.placement().has_host_residual()));
             assert!(!without.placement().has_host_residual());
-            for policy in ["full", "h2o:heavy=16,recent=8", "kvzip:heads=off,capacity=20,recent=10,slack=0"] {
+            for policy in
+                ["full", "h2o:heavy=16,recent=8", "kvzip-plus:heads=off,capacity=20,recent=10,slack=0"]
+            {
                 let want = logits(&without, policy, Prefill::Exact);
                 for engine in &with {
                     for (want, found) in want.iter().zip(logits(engine, policy, Prefill::Exact)) {

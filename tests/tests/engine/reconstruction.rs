@@ -1,24 +1,28 @@
 //! A first text that is read twice (KVzip), compared with the attention of the same tokens read in the ordinary way.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use longhand::policy::PolicyChoice;
 use longhand::store::last_attention;
-use longhand::{Engine, InterruptFlag, Session, SessionOptions};
-use tests::fixtures::{embedded_model, golden_model, random_tokens, sync};
+use longhand::{Engine, EngineOptions, InterruptFlag, ModelSource, Session, SessionOptions};
+use models::gguf::GgufFile;
+use tests::fixtures::{embedded_model, golden_model, golden_source, random_tokens, sync};
 
 /// Tokens computed at a time: the second reading repeats 24 tokens of a part of 25 behind the 8 before them.
 const CHUNK: usize = 32;
 
 /// Sets the scores of a part of `text`, for each layer and KV head: the largest attention that its rows get from the
 /// tokens `repeated` behind the text. These see the part, each other, and the first and last 16 rows of the text. The
-/// tokens that are followed by one of the part count.
+/// tokens that are followed by one of the part count. `factor` has the factor on a weight, by layer, query head, row and the
+/// number of the repeated token.
 fn score_part(
     engine: &Arc<Engine>,
     text: &[u32],
     part: Range<usize>,
     repeated: &[u32],
+    factor: impl Fn(usize, usize, usize, usize) -> f32,
     scores: &mut [Vec<Vec<f32>>],
 ) {
     let group = engine.spec().queries_per_kv_head();
@@ -28,12 +32,14 @@ fn score_part(
         let tokens = [text, &repeated[..end]].concat();
         let attention =
             last_attention(engine, &tokens, &InterruptFlag::new(), &mut |_| ()).expect("computes");
-        for (scores, heads) in scores.iter_mut().zip(attention) {
+        for (layer, (scores, heads)) in scores.iter_mut().zip(attention).enumerate() {
             for (head, weights) in heads.iter().enumerate() {
                 let seen = [&weights[..first], &weights[part.clone()], &weights[last..]].concat();
                 let total: f32 = seen.iter().sum();
-                let rows = scores[head / group][part.clone()].iter_mut();
-                rows.zip(&weights[part.clone()]).for_each(|(most, weight)| *most = most.max(*weight / total));
+                for row in part.clone() {
+                    let most = &mut scores[head / group][row];
+                    *most = most.max(weights[row] / total * factor(layer, head, row, end - 1));
+                }
             }
         }
     }
@@ -55,7 +61,7 @@ fn rows_are_scored_by_the_largest_attention_of_the_second_reading() {
         let spec = engine.spec();
         let mut want = vec![vec![vec![0f32; text.len()]; spec.n_kv_heads]; spec.n_layers];
         for (part, repeated) in [(0..25, 0..24), (25..50, 17..49), (50..60, 42..59)] {
-            score_part(&engine, &text, part, &text[repeated], &mut want);
+            score_part(&engine, &text, part, &text[repeated], |_, _, _, _| 1.0, &mut want);
         }
         for (layer, want) in want.iter().enumerate() {
             let have = session.store().accumulated_attention(layer).expect("numbers");
@@ -66,6 +72,83 @@ fn rows_are_scored_by_the_largest_attention_of_the_second_reading() {
         }
         // The session is as if the text had been read once.
         assert_eq!((session.tokens(), session.store().seen()), (&text[..], text.len()));
+    }
+}
+
+/// The columns `[n]` of a matrix `[rows, n]`, as their norms.
+fn norms(matrix: &[f32], rows: usize) -> Vec<f32> {
+    matrix.chunks_exact(rows).map(|column| column.iter().map(|x| x * x).sum::<f32>().sqrt()).collect()
+}
+
+/// `[n_layers][n_heads][tokens]`: the norms of what the values of `tokens` become behind each query head's part of the output
+/// matrix; and `[n_layers][tokens]`: the norms of attention's inputs.
+fn norms_of_contributions(name: &str, tokens: &[u32]) -> (Vec<Vec<Vec<f32>>>, Vec<Vec<f32>>) {
+    let traced = EngineOptions { trace: true, ..tests::engine_options() };
+    let engine = Engine::open(&golden_source(name), &traced).expect("the model opens");
+    let options = SessionOptions { context: 200, chunk: 200, ..SessionOptions::default() };
+    let mut session = Session::new(&engine, options).expect("a session");
+    let found: HashMap<String, Vec<f32>> =
+        session.intermediates(tokens).expect("intermediates").into_iter().collect();
+    let file = match golden_source(name) {
+        ModelSource::File(path) => GgufFile::open(&path).expect("a file"),
+        ModelSource::Bytes(bytes) => GgufFile::from_bytes(bytes.to_vec()).expect("a file"),
+        _ => unreachable!("golden models are files"),
+    };
+    let (spec, d) = (engine.spec(), engine.spec().kv_heads(0).dim);
+    let of_layer = |layer: usize| {
+        let tensor = file.tensor(&format!("blk.{layer}.attn_output.weight")).expect("an output matrix");
+        let bytes = file.data(tensor);
+        let output: Vec<f32> =
+            bytes.chunks_exact(4).map(|x| f32::from_le_bytes(x.try_into().expect("four"))).collect();
+        let values = &found[&format!("Vcur-{layer}")];
+        let of_head = |head: usize| {
+            let kv_head = head / spec.queries_per_kv_head();
+            let value = |t: usize| &values[(t * spec.n_kv_heads + kv_head) * d..][..d];
+            let added = |t: usize| -> Vec<f32> {
+                let rows = output.chunks_exact(spec.n_heads * d).map(|row| &row[head * d..][..d]);
+                rows.map(|row| row.iter().zip(value(t)).map(|(a, b)| a * b).sum()).collect()
+            };
+            (0..tokens.len()).map(|t| norms(&added(t), spec.n_embd)[0]).collect()
+        };
+        (0..spec.n_heads).map(of_head).collect()
+    };
+    let inputs = |layer: usize| norms(&found[&format!("attn_norm-{layer}")], spec.n_embd);
+    ((0..spec.n_layers).map(of_layer).collect(), (0..spec.n_layers).map(inputs).collect())
+}
+
+#[test]
+fn contributions_are_attention_times_norms() {
+    for name in ["llama-mha-f32", "qwen2-gqa-f32", "qwen3-gqa-f32"] {
+        let engine = golden_model(name);
+        let text = random_tokens(&engine, 60, 5);
+        let options = SessionOptions {
+            context: 200,
+            policy: "kvzip-plus:heads=off,capacity=150".parse().expect("a policy"),
+            chunk: CHUNK,
+            ..SessionOptions::default()
+        };
+        let mut session = Session::new(&engine, options).expect("a session");
+        sync(&mut session, &text);
+
+        let spec = engine.spec();
+        let mut want = vec![vec![vec![0f32; text.len()]; spec.n_kv_heads]; spec.n_layers];
+        for (part, repeated) in [(0..25, 0..24), (25..50, 17..49), (50..60, 42..59)] {
+            let repeated = &text[repeated];
+            let (added, inputs) = norms_of_contributions(name, &[&text[..], repeated].concat());
+            let factor = |layer: usize, head: usize, row: usize, token: usize| {
+                added[layer][head][row] / inputs[layer][text.len() + token]
+            };
+            score_part(&engine, &text, part, repeated, factor, &mut want);
+        }
+        for (layer, want) in want.iter().enumerate() {
+            let have = session.store().accumulated_attention(layer).expect("numbers");
+            for (have, want) in have.iter().map(|have| have.as_ref().expect("scores")).zip(want) {
+                for (have, want) in have.iter().zip(want) {
+                    let want = want / (1.0 + want);
+                    assert!((have - want).abs() < 1e-2 * want, "{name}, layer {layer}: {have}, not {want}");
+                }
+            }
+        }
     }
 }
 

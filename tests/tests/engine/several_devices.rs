@@ -51,6 +51,7 @@ fn two_devices_compute_the_same_as_one() {
         ("full", Prefill::Streaming),
         ("h2o:heavy=16,recent=8", Prefill::Exact),
         ("kvzip:heads=off,capacity=20,recent=10,slack=0", Prefill::Exact),
+        ("kvzip-plus:heads=off,capacity=20,recent=10,slack=0", Prefill::Exact),
     ];
     for (one, two, policies) in [(3, [1, 2], &policies[..]), (4, [3, 1], &policies[1..2])] {
         let (one, two) = (embedded(&[one]), embedded(&two));

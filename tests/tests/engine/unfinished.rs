@@ -131,7 +131,7 @@ fn a_text_is_read_in_parts_under_every_policy() {
         check(&engine, &[], operations);
     }
     // Four layers, so that policies that skip the first two still evict rows.
-    check(&embedded_model(), &["razor", "h2o", "kvzip", "tova"], 200);
+    check(&embedded_model(), &["razor", "h2o", "kvzip", "kvzip-plus", "tova"], 200);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_text_is_read_in_parts_on_a_device() {
     for (layers, host_residual) in
         [(&[1][..], false), (&[2], false), (&[1], true), (&[1, 1], false), (&[1, 1], true)]
     {
-        check(&device_model(layers, host_residual), &["full", "h2o", "kvzip", "snapkv"], 60);
+        check(&device_model(layers, host_residual), &["full", "h2o", "kvzip-plus", "snapkv"], 60);
     }
 }
 
@@ -147,7 +147,7 @@ fn a_text_is_read_in_parts_on_a_device() {
 fn a_text_is_read_in_parts_by_every_kind_of_model() {
     check(&golden_model("baichuan-alibi-f16"), &["full", "razor", "snapkv"], 300);
     for family in FAMILIES {
-        check(&family_model(family), &["full", "h2o", "kvzip", "streaming"], 150);
+        check(&family_model(family), &["full", "h2o", "kvzip-plus", "streaming"], 150);
     }
 }
 

@@ -5,12 +5,13 @@ use ggml::{Context, Tensor};
 use kernels::Form;
 use kernels::graph::{
     AccumulateAttention, Accumulation, Append, Appended, Attend, GraphLane, LaneInputs, PredictScores,
-    QueryHeads, RowGroups, StoreQueries,
+    QueryHeads, RowGroups, StoreQueries, WeightFactors,
 };
 use models::arch::QkNorm;
 use models::spec::AttentionTensors;
 
-use super::{Forward, Inputs, LayerCall, TextRows, joined};
+use super::rotation::LayerRotation;
+use super::{Forward, Inputs, LayerCall, TextRows, contribution, joined};
 use crate::compute::row_groups::READ_SHARE;
 use crate::kv::policy::CountedQueries;
 use crate::kv::{AttentionRecorder, RowScorer};
@@ -85,7 +86,7 @@ impl Forward {
                 groups: None,
             };
             for recorder in &text.rows.recorders {
-                record_attention(ctx, form, of_queries, recorder, &mut effects.nodes);
+                record_attention(ctx, form, of_queries, recorder, Some(normed), &mut effects.nodes);
             }
             if attending == 0 {
                 return None;
@@ -97,19 +98,32 @@ impl Forward {
         };
         let attended = texts.iter().zip(&states).zip(&stored).filter_map(attend).collect();
         let Some(attended) = joined(ctx, attended) else { return (None, stored[0].clone()) };
+        let gate = gate.map(|gate| ctx.rows(&gate, queries - attending, attending));
+        let out = self.attention_output(ctx, layer, &rotation, attended, gate);
+        let bias = self.attention_weights(layer, attending).and_then(|w| w.bo.as_ref());
+        (out.map(|out| self.with_bias(ctx, out, bias)), stored[0].clone())
+    }
+
+    /// What attention adds, without the bias, for what the heads attended to, `[heads * stored elements, n]`: `[n_embd, n]`.
+    /// `gate` `[heads * head_dim, n]` is there where the model has one.
+    pub(super) fn attention_output(
+        &self,
+        ctx: &Context,
+        layer: usize,
+        rotation: &LayerRotation,
+        attended: Tensor,
+        gate: Option<Tensor>,
+    ) -> Option<Tensor> {
         let attended = self.without_padding(ctx, layer, rotation.of_values(ctx, attended));
-        // [heads * head_dim, n or 1]
-        let Some(w) = self.attention_weights(layer, attending) else { return (None, stored[0].clone()) };
+        // [heads * head_dim, n]
+        let w = self.attention_weights(layer, attended.dim(1))?;
         let attended = match (&self.spec.latent, &w.wv, gate) {
             (Some(latent), Some(values), _) => self.latent_values(ctx, layer, latent, values, &attended),
-            (_, _, Some(gate)) => {
-                ctx.mul(&attended, &ctx.sigmoid(&ctx.rows(&gate, queries - attending, attending)))
-            }
+            (_, _, Some(gate)) => ctx.mul(&attended, &ctx.sigmoid(&gate)),
             _ => attended,
         };
         let attended = self.intermediate("kqv_out", layer, attended);
-        let out = self.with_bias(ctx, self.product(ctx, layer, &w.wo, &attended), w.bo.as_ref());
-        (Some(out), stored[0].clone())
+        Some(self.product(ctx, layer, &w.wo, &attended))
     }
 
     /// The weights of a layer that attends, in the layout that is faster for `n` tokens.
@@ -365,12 +379,13 @@ pub fn predict_scores<'a>(
 }
 
 /// Adds to `effects` the nodes that store the queries of `attend` and accumulate attention for a policy. The rows of all
-/// tokens of the computation are appended.
+/// tokens of the computation are appended. `input` `[n_embd, n]`, attention's input, is needed where contributions count.
 pub fn record_attention(
     ctx: &Context,
     form: Form,
     attend: Attend,
     recorder: &AttentionRecorder,
+    input: Option<&Tensor>,
     effects: &mut Vec<Tensor>,
 ) {
     let Attend { shape, queries: heads, appended, inputs, .. } = attend;
@@ -386,6 +401,11 @@ pub fn record_attention(
             Some(CountedQueries::Last) => (1, true),
             None => continue,
         };
+        let factors =
+            accumulator.grams.as_ref().zip(accumulator.part).zip(input).map(|((grams, part), x)| {
+                let of_queries = ctx.rows(x, x.dim(1) - queries, queries);
+                (contribution::of_rows(ctx, to.lane, part, grams), contribution::of_tokens(ctx, &of_queries))
+            });
         let accumulate = AccumulateAttention {
             shape,
             queries: heads,
@@ -399,6 +419,7 @@ pub fn record_attention(
                 gain: rule.gain,
                 part: accumulator.part,
             },
+            factors: factors.as_ref().map(|(rows, tokens)| WeightFactors { rows, tokens }),
         };
         effects.push(form.nodes(ctx, accumulate));
     }

@@ -5,6 +5,7 @@
 
 mod attention;
 mod built_graph;
+mod contribution;
 mod experts;
 mod feed_forward;
 mod latent;
@@ -562,7 +563,8 @@ pub fn operation_tensors(form: Form, group: usize, rows: &LayerRows, n: usize) -
     let of_recorder = |recorder: &AttentionRecorder| {
         let accumulating = recorder.accumulators.iter().map(|accumulator| &accumulator.to);
         let lanes = accumulating.chain(recorder.scorers.iter().map(|scorer| &scorer.to));
-        STORE_TENSORS + lanes.map(|to| of_lane(&to.lane)).sum::<usize>()
+        let factors = contribution::TENSORS * recorder.accumulators.len();
+        STORE_TENSORS + factors + lanes.map(|to| of_lane(&to.lane)).sum::<usize>()
     };
     rows.lanes.iter().map(|lane| 2 * of_lane(lane)).sum::<usize>()
         + rows.recorders.iter().map(of_recorder).sum::<usize>()

@@ -8,6 +8,7 @@ use kernels::predict::predictor_len;
 use models::spec::StateShape;
 
 use super::{LaneLayout, Layout, UNDO_ROWS_PER_HEAD};
+use crate::kv::gram_shape;
 use crate::kv::policy::{Event, LaneStatus, ScoreInput};
 
 impl Layout {
@@ -74,7 +75,7 @@ impl Layout {
     }
 
     /// Bytes that exact prefill of `tokens` tokens needs for one layer with bounded heads: its complete K and
-    /// V, their accumulated attention, the inputs of their scores, and the lists of rows that stay and are
+    /// V, their accumulated attention, its Gram matrices, the inputs of their scores, and the lists of rows that stay and are
     /// evicted.
     pub fn scratch_bytes(&self, tokens: usize) -> usize {
         self.scratch_bytes_of(0..self.layers.len(), tokens)
@@ -95,8 +96,11 @@ impl Layout {
         }
         let accumulated = if self.accumulates_attention() { 4 } else { 0 };
         let of_group = |layers: &Vec<usize>| {
-            let row = part.row_bytes(layers[0]) + accumulated + size_of::<i32>();
-            part.heads[layers[0]].n_kv_heads * tokens * row
+            let (heads, row) =
+                (part.heads[layers[0]], part.row_bytes(layers[0]) + accumulated + size_of::<i32>());
+            let has_grams = layers.iter().any(|layer| part.counts_contributions(*layer));
+            let grams = if has_grams { size_of::<f32>() * gram_shape(heads).elements() } else { 0 };
+            heads.n_kv_heads * tokens * row + grams
         };
         states + groups.iter().map(of_group).sum::<usize>() + part.scoring_bytes(tokens)
     }

@@ -12,7 +12,7 @@ use super::StoreOptions;
 use crate::EngineError;
 use crate::kv::alibi;
 use crate::kv::policy::{
-    AccumulatedAttention, AccumulationRule, AttentionNeeds, MIN_ROWS, Policy, PolicyChoice, Recent,
+    AccumulatedAttention, AccumulationRule, AttentionNeeds, Counted, MIN_ROWS, Policy, PolicyChoice, Recent,
 };
 
 /// Some KV heads of a layer that keep equally many rows.
@@ -80,7 +80,7 @@ impl LaneLayout {
     pub(in crate::kv) fn accumulation(&self) -> Option<AccumulationRule> {
         match self.needs().accumulated? {
             AccumulatedAttention::WhileRunning(rule) => Some(rule),
-            AccumulatedAttention::SecondReading | AccumulatedAttention::Predicted => None,
+            AccumulatedAttention::SecondReading(_) | AccumulatedAttention::Predicted => None,
         }
     }
 
@@ -88,8 +88,13 @@ impl LaneLayout {
     pub(in crate::kv) fn reconstruction(&self) -> Option<AccumulationRule> {
         match self.needs().accumulated? {
             AccumulatedAttention::WhileRunning(_) | AccumulatedAttention::Predicted => None,
-            AccumulatedAttention::SecondReading => Some(AccumulationRule::RECONSTRUCTION),
+            AccumulatedAttention::SecondReading(_) => Some(AccumulationRule::RECONSTRUCTION),
         }
+    }
+
+    /// Whether contributions count while a first text is read a second time.
+    pub(in crate::kv) fn counts_contributions(&self) -> bool {
+        self.needs().accumulated == Some(AccumulatedAttention::SecondReading(Counted::Contribution))
     }
 
     /// Whether the scores of the lane's rows are predicted when they are appended.

@@ -265,6 +265,11 @@ impl Layout {
         self.lanes().any(|lane| lane.reconstruction().is_some())
     }
 
+    /// Whether contributions count then for some rows of a layer.
+    pub fn counts_contributions(&self, layer: usize) -> bool {
+        self.layers[layer].iter().any(LaneLayout::counts_contributions)
+    }
+
     /// The sliding window of a layer, in tokens; `None` where queries see the whole context.
     pub fn window(&self, layer: usize) -> Option<usize> {
         self.layers[layer].first().and_then(|lane| lane.window)

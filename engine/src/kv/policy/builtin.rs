@@ -3,7 +3,7 @@
 use super::{PolicyEntry, by_attention, by_content, by_position};
 
 /// All of them, in the order in which they are listed.
-pub(super) static BUILT_IN: [PolicyEntry; 14] = [
+pub(super) static BUILT_IN: [PolicyEntry; 15] = [
     by_position::full::ENTRY,
     by_position::streaming::ENTRY,
     by_position::razor::ENTRY,
@@ -17,5 +17,6 @@ pub(super) static BUILT_IN: [PolicyEntry; 14] = [
     by_attention::h2o::ENTRY,
     by_attention::tova::ENTRY,
     by_attention::kvzip::ENTRY,
+    by_attention::kvzip_plus::ENTRY,
     by_attention::kvzap::ENTRY,
 ];

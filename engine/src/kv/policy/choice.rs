@@ -80,7 +80,7 @@ impl PolicyChoice {
 
     /// Whether rows are scored by a second reading of the first text, which [`crate::Prefill::Streaming`] has not.
     pub fn reads_twice(&self) -> bool {
-        self.accumulated() == Some(AccumulatedAttention::SecondReading)
+        matches!(self.accumulated(), Some(AccumulatedAttention::SecondReading(_)))
     }
 
     /// Whether the scores of rows are predicted, by what the head profile has for it.

@@ -148,10 +148,20 @@ pub enum AccumulatedAttention {
     WhileRunning(AccumulationRule),
     /// The largest that it gets while a first text is read a second time and its part of the text is repeated (KVzip's
     /// context reconstruction). Rows of later tokens, and those of a text that is not read layer by layer, have none.
-    SecondReading,
+    SecondReading(Counted),
     /// A score that is predicted from the row itself when it is appended, by the row predictors of the head profile: the
     /// logarithm of [`AccumulatedAttention::SecondReading`] times the norm of its value (KVzap).
     Predicted,
+}
+
+/// What counts of the attention that a row gets from a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// The weight.
+    Weight,
+    /// What the row adds to the residual stream, relative to what is there: the weight, times the norm of the row's value
+    /// behind the query head's part of the output matrix, by the norm of the layer's input (KVzip+).
+    Contribution,
 }
 
 /// How a row's attention is accumulated. A sum has the mean over the query heads of the KV head, a maximum the largest.
@@ -371,6 +381,7 @@ mod tests {
             "tova:capacity=30,slack=7",
             "tova:capacity=30,protect_last=on,slack=7",
             "kvzip:capacity=30,recent=5,slack=7",
+            "kvzip-plus:capacity=30,recent=5,slack=7",
             "kvzap:capacity=30,recent=5,slack=7",
             "ahakv:budget=30,recent=10,slack=7",
             "snapkv:window=8,capacity=30,slack=7",

@@ -136,6 +136,7 @@ mod tests {
             ("h2o", 21, "h2o:heavy=11,recent=10"),
             ("tova", 20, "tova:capacity=20"),
             ("kvzip", 20, "kvzip:capacity=20,recent=10,slack=2"),
+            ("kvzip-plus", 20, "kvzip-plus:capacity=20,recent=10,slack=2"),
             ("kvzap", 20, "kvzap:capacity=20,recent=10,slack=2"),
             ("lagkv", 4096, "lagkv:sinks=16,lag=512,ratio=0.029296875"),
             ("lagkv", 40, "lagkv:sinks=5,lag=17,ratio=0"),
@@ -165,6 +166,7 @@ mod tests {
             "h2o:heavy=512,recent=512",
             "tova:capacity=1024",
             "kvzip:capacity=1024,recent=64",
+            "kvzip-plus:capacity=1024,recent=64",
             "kvzap:capacity=1024,recent=64",
         ];
         assert_eq!(shown, want);
@@ -185,6 +187,7 @@ mod tests {
             "h2o:heavy=512,recent=512,slack=0,heads=off,compensation=off",
             "tova:capacity=1024,protect_last=off,slack=0,heads=off,compensation=off",
             "kvzip:capacity=1024,recent=64,later=-1,slack=64,heads=shares,compensation=off",
+            "kvzip-plus:capacity=1024,recent=64,later=-1,slack=64,heads=shares,compensation=off",
             "kvzap:capacity=1024,recent=64,slack=64,heads=shares,compensation=off",
         ];
         let usages: Vec<String> = bounding().map(PolicyEntry::usage).collect();

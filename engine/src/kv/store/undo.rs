@@ -266,7 +266,7 @@ impl Store {
     pub fn can_truncate(&self, seen: usize) -> bool {
         let records = |lane: &Lane| {
             let needs = lane.layout.needs();
-            let is_scored = needs.accumulated == Some(AccumulatedAttention::SecondReading);
+            let is_scored = matches!(needs.accumulated, Some(AccumulatedAttention::SecondReading(_)));
             needs.records_steps() || is_scored && seen < lane.state.scanned_until
         };
         let is_recurrent = self.layers.iter().any(|layer| layer.state.is_some());

@@ -283,7 +283,9 @@ impl FirstText {
             let spec = sessions[0].engine.spec();
             let rows = match scored {
                 Some(part) => {
-                    self.complete_rows(sessions, layer, Store::reconstruction_recorder).scored(part)
+                    self.layers.compute_grams(&mut sessions[0].workspace, interrupt)?;
+                    let rows = self.complete_rows(sessions, layer, Store::reconstruction_recorder);
+                    rows.scored(part, self.layers.scratch.grams(layer))
                 }
                 None => LayerRows::of_layer(spec, layer, |layer| match in_store(sessions, layer) {
                     true => sessions[0].store.rows(layer),

@@ -18,7 +18,7 @@ use crate::compute::row_groups;
 use crate::compute::weights::Weights;
 use crate::devices::placement::{PerPlace, Place};
 use crate::kv::policy::AccumulatedAttention;
-use crate::kv::{AttentionRecorder, LayerForecast, LayerRows, LayerTensors, Layout, making_room};
+use crate::kv::{AttentionRecorder, LayerForecast, LayerRows, LayerTensors, Layout, gram_shape, making_room};
 use crate::model::outline::TensorOutline;
 use crate::session::Batch;
 
@@ -208,6 +208,10 @@ impl<'a> Graphs<'a> {
                         None => self.store[layer].clone().with_reconstruction(&self.layout.layers[layer]),
                     });
                 let rows = LayerRows { means: means(layer), ..rows };
+                if let Some(grams) = self.grams(layer) {
+                    let graph = self.forward.gram_graph(layer, 0, &grams, &rows.lanes).graph()?;
+                    self.measure_graph(self.placement.of(layer), &graph, &mut max);
+                }
                 for len in self.lengths(chunk) {
                     let text = TextChunk { residual: &residual, from: len, to: 0, len };
                     self.measure(self.forward.layer_graphs(layer, text, &rows, outputs), &mut max)?;
@@ -235,6 +239,15 @@ impl<'a> Graphs<'a> {
         })
     }
 
+    /// A layer's Gram matrices, where contributions count.
+    fn grams(&self, layer: usize) -> Option<Tensor> {
+        self.layout.counts_contributions(layer).then(|| {
+            let grams = Context::new(1).tensor(Type::F32, gram_shape(self.layout.heads[layer]));
+            self.no_memory.mark_unallocated(&grams);
+            grams
+        })
+    }
+
     /// The complete rows of a layer, with all that is recorded of its attention.
     fn rows_of_text(&self, layer: usize, chunk: usize, rows: ScratchRows) -> LayerRows {
         let complete = self.complete_rows(layer, rows.end);
@@ -251,7 +264,7 @@ impl<'a> Graphs<'a> {
                 recorders: vec![AttentionRecorder::of_reconstruction(lanes, &of_text.lanes[0])],
                 ..of_text.clone()
             };
-            of_text.recorders.extend(second.scored(part).recorders);
+            of_text.recorders.extend(second.scored(part, self.grams(layer).as_ref()).recorders);
         }
         of_text
     }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::ptr::null;
+use std::slice::from_raw_parts;
 use std::sync::Arc;
 
 use ggml::{Context, CustomTask, DeviceTask, Tensor, Type};
@@ -15,7 +16,7 @@ use crate::device;
 use crate::form::Operation;
 use crate::graph::checks::{
     Check, check_accumulated, check_distances, check_heads, check_inputs, check_lane, check_queries, ensure,
-    is_vector,
+    is, is_vector,
 };
 use crate::graph::operands::{
     FloatsAt, HeadVectors, HeadsAt, LaneColumnAt, Node, NumbersAt, Operands, TensorAt, address_or_null,
@@ -63,6 +64,16 @@ impl SeenPart {
     }
 }
 
+/// Factors on the attention weights of rows of a part (KVzip+: what a row adds to the residual stream, relative to what is
+/// there).
+#[derive(Clone, Copy)]
+pub struct WeightFactors<'a> {
+    /// `[rows of the part, group, heads of the lane]` f32: of each row, for each query head of its KV head. At least 0.
+    pub rows: &'a Tensor,
+    /// `[tokens whose queries count]` f32: of each token's queries. At least 0.
+    pub tokens: &'a Tensor,
+}
+
 /// The lane whose rows accumulate attention, or get predicted scores.
 pub struct AccumulatingLane<'a> {
     /// The lane.
@@ -73,6 +84,18 @@ pub struct AccumulatingLane<'a> {
     pub number: usize,
     /// The heads that accumulate, by their numbers in the lane.
     pub heads: Arc<[u32]>,
+}
+
+impl WeightFactors<'_> {
+    fn check(self, shape: AttentionShape, to: &AccumulatingLane, how: Accumulation) -> Check {
+        let WeightFactors { rows, tokens } = self;
+        let Some(part) = how.part.filter(|_| how.combine == Combine::Max) else {
+            return Err("factors on weights that do not count as the largest for rows of a part".into());
+        };
+        let heads = to.lane.kv_heads.len();
+        is("factors of rows", rows, Type::F32, [part.to - part.from, shape.group, heads, 1])?;
+        is("factors of tokens", tokens, Type::F32, [how.queries, 1, 1, 1])
+    }
 }
 
 impl AccumulatingLane<'_> {
@@ -105,14 +128,18 @@ pub struct AccumulateAttention<'a> {
     pub inputs: &'a LaneInputs,
     /// Which queries, and how.
     pub how: Accumulation,
+    /// Factors on the weights, where the largest of them counts for the rows of a part. There is no room for them beside
+    /// both sink logits and ALiBi.
+    pub factors: Option<WeightFactors<'a>>,
 }
 
 impl Operation for AccumulateAttention<'_> {
     const NAME: &'static str = "accumulate_attention";
 
     fn check(&self) -> Check {
-        let AccumulateAttention { shape, queries, ref to, inputs, how, .. } = *self;
-        check(shape, queries, to, inputs, how)
+        let AccumulateAttention { shape, queries, ref to, inputs, how, factors, .. } = *self;
+        check(shape, queries, to, inputs, how)?;
+        factors.map_or(Ok(()), |factors| factors.check(shape, to, how))
     }
 
     fn own(self, ctx: &Context, _: Split) -> Tensor {
@@ -126,7 +153,7 @@ impl Operation for AccumulateAttention<'_> {
 
 /// The node of own kernels.
 fn accumulate_attention(ctx: &Context, operands: AccumulateAttention) -> Tensor {
-    let AccumulateAttention { shape, queries, appended, to, inputs, how } = operands;
+    let AccumulateAttention { shape, queries, appended, to, inputs, how, factors } = operands;
     let (QueryHeads { q, sink_logits }, new) = (queries, appended.rows);
     let AccumulatingLane { lane, accumulated, number, heads } = to;
     let tokens = how.queries.min(q.dim(2));
@@ -145,6 +172,10 @@ fn accumulate_attention(ctx: &Context, operands: AccumulateAttention) -> Tensor 
         row_positions: (lane.positions.as_ref())
             .map(|positions| (operands.numbers(&positions.all), positions.first)),
         sink_logits: sink_logits.map(|sink_logits| operands.floats(sink_logits)),
+        factors: factors.map(|WeightFactors { rows, tokens }| FactorsAt {
+            rows: operands.read(rows),
+            tokens: operands.floats(tokens),
+        }),
         shape,
         slopes: shape.alibi_slopes(),
         number,
@@ -198,6 +229,7 @@ struct AccumulateAttentionNode {
     row_positions: Option<(NumbersAt, usize)>,
     /// `[n_heads]`
     sink_logits: Option<FloatsAt>,
+    factors: Option<FactorsAt>,
     shape: AttentionShape,
     /// `[n_heads]`: the ALiBi slopes, in layers that have them.
     slopes: Option<Arc<[f32]>>,
@@ -214,6 +246,26 @@ struct AccumulateAttentionNode {
     tokens: usize,
     how: Accumulation,
     splits: usize,
+}
+
+/// The handles of [`WeightFactors`].
+#[derive(Clone, Copy)]
+struct FactorsAt {
+    /// `[rows of the part, group, heads of the lane]`
+    rows: TensorAt,
+    /// `[tokens]`
+    tokens: FloatsAt,
+}
+
+impl FactorsAt {
+    /// The factors of the rows of a head of the lane, `[rows of the part, group]`, on the CPU.
+    fn of_head<'a>(self, task: &CustomTask, head: usize) -> &'a [f32] {
+        let tensor = self.rows.of(task);
+        let [rows, group, heads, _] = tensor.shape;
+        // SAFETY: a contiguous f32 tensor (`WeightFactors::check`), which nothing writes to while the node runs.
+        let all = unsafe { from_raw_parts(tensor.data.cast::<f32>(), rows * group * heads) };
+        &all[head * rows * group..][..rows * group]
+    }
 }
 
 /// What the queries of a computation see.
@@ -276,6 +328,11 @@ impl Node for AccumulateAttentionNode {
             part_from: part.from as i32,
             part_to: part.to as i32,
             part_last: part.last as i32,
+            row_factors: match self.factors {
+                Some(factors) => factors.rows.of(task).data.cast(),
+                None => null(),
+            },
+            token_factors: address_or_null(self.factors.map(|factors| factors.tokens), task),
             ..accumulate_call(shape, self.queries.on_device(task), k, how.gain, self.splits, heads)?
         };
         // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the
@@ -336,38 +393,58 @@ impl AccumulateAttentionNode {
             head_dim: shape.head_dim,
             softcap: shape.softcap,
         };
-        let queries = self.scoring_queries(seen, at);
+        let queries = self.scoring_queries(task, seen, at);
         let adjust = |query: usize, logits: &mut [f32]| self.adjust(task, seen, at, query, logits);
-        let combine = match how.combine {
-            Combine::Sum => (Combine::Sum, 1.0 / shape.group as f32),
-            Combine::Max => (Combine::Max, 1.0),
-        };
         let add = |out: &mut [f32]| {
-            with_scratch(|scratch| add_weights(&keys, &queries, combine, adjust, out, scratch))
+            with_scratch(|scratch| add_weights(&keys, &queries, how.combine, adjust, out, scratch))
         };
         let Some(SeenPart { first, from, to, .. }) = how.part else { return add(&mut column[..seen.all]) };
         // Only the part's rows get numbers.
-        let mut of_seen: Vec<f32> =
-            seen.rows.iter().flat_map(|range| &column[range.clone()]).copied().collect();
-        let added = add(&mut of_seen);
-        column[from..to].copy_from_slice(&of_seen[first..first + to - from]);
-        added
+        let rows = first..first + to - from;
+        let Some(factors) = self.factors else {
+            let mut of_seen: Vec<f32> =
+                seen.rows.iter().flat_map(|range| &column[range.clone()]).copied().collect();
+            let added = add(&mut of_seen);
+            column[from..to].copy_from_slice(&of_seen[rows]);
+            return added;
+        };
+        let live: usize = seen.rows.iter().map(Range::len).sum();
+        let mut of_members = vec![0.0; live * shape.group];
+        add(&mut of_members)?;
+        let factors = factors.of_head(task, self.heads[at] as usize);
+        for (weights, factors) in of_members.chunks_exact(live).zip(factors.chunks_exact(to - from)) {
+            for ((number, weight), factor) in
+                column[from..to].iter_mut().zip(&weights[rows.clone()]).zip(factors)
+            {
+                *number = number.max(weight * factor);
+            }
+        }
+        Ok(())
     }
 
-    /// The queries of head number `at` that count: token after token, each with all query heads of the group.
-    fn scoring_queries<'a>(&self, seen: &Seen, at: usize) -> Vec<ScoringQuery<'a>> {
+    /// The queries of head number `at` that count: token after token, each with all query heads of the group. Where rows
+    /// have factors, each query head has numbers of its own.
+    fn scoring_queries<'a>(&self, task: &CustomTask, seen: &Seen<'a>, at: usize) -> Vec<ScoringQuery<'a>> {
         let AttentionShape { head_dim, group, scale, .. } = self.shape;
         let first_query_head = self.kv_heads[at] as usize * group;
         let tokens = seen.first..seen.queries.tokens;
-        let queries = tokens.flat_map(|t| (0..group).map(move |member| (t, first_query_head + member)));
-        let query = |(t, head): (usize, usize)| {
+        let factors = self.factors.map(|factors| factors.tokens.read(task));
+        let queries = tokens.flat_map(|t| (0..group).map(move |member| (t, member)));
+        let query = |(t, member): (usize, usize)| {
             let tokens_seen = seen.last + 2 - (seen.queries.tokens - t);
+            let head = first_query_head + member;
+            let factor = match (self.how.combine, factors) {
+                (Combine::Sum, _) => 1.0 / group as f32,
+                (Combine::Max, Some(factors)) => factors[t - seen.first],
+                (Combine::Max, None) => 1.0,
+            };
             ScoringQuery {
                 data: seen.queries.get(head, t),
                 scale,
                 gain: self.how.gain.at(tokens_seen, head_dim) as f32,
                 sink: seen.sink_logits.map_or(f32::NEG_INFINITY, |sink_logits| sink_logits[head]),
-                target: 0,
+                factor,
+                target: if factors.is_some() { member } else { 0 },
             }
         };
         queries.map(query).collect()

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use ggml::{CustomTask, DeviceTask, RawTensor};
 
-pub use self::accumulated::{AccumulateAttention, AccumulatingLane, Accumulation, SeenPart};
+pub use self::accumulated::{AccumulateAttention, AccumulatingLane, Accumulation, SeenPart, WeightFactors};
 pub use self::measured::MeasureRows;
 pub use self::predicted::PredictScores;
 pub use self::window::{StoreQueries, WindowAttention, WindowQueries};
@@ -132,6 +132,8 @@ fn accumulate_call(
         positions: null(),
         lists: null(),
         sink_logits: null(),
+        row_factors: null(),
+        token_factors: null(),
         stats: null_mut(),
         out: null_mut(),
         k_type: device_type(k)?,

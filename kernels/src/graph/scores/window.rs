@@ -308,7 +308,7 @@ impl WindowAttentionNode {
         };
         let scoring = self.scoring_queries(task, queries, at);
         let adjust = |query: usize, logits: &mut [f32]| self.adjust(lists, at, query, logits);
-        with_scratch(|scratch| add_weights(&keys, &scoring, (Combine::Sum, 1.0), adjust, out, scratch))
+        with_scratch(|scratch| add_weights(&keys, &scoring, Combine::Sum, adjust, out, scratch))
     }
 
     /// The stored queries of head number `at`: token after token, each with all query heads of the group.
@@ -329,6 +329,7 @@ impl WindowAttentionNode {
                 scale,
                 gain: window.gain.at(position + 1, head_dim) as f32,
                 sink: sink_logits.map_or(f32::NEG_INFINITY, |sink_logits| sink_logits[head]),
+                factor: 1.0,
                 target: member,
             }
         };

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use super::best_and_recent::BestAndRecent;
 use crate::kv::policy::{
-    AccumulatedAttention, AttentionNeeds, Candidates, Event, EvictionPlan, HeadMode, LaneStatus, Parameter,
-    Policy, PolicyEntry, PolicyFactory, ScoreInput, Scoring,
+    AccumulatedAttention, AttentionNeeds, Candidates, Counted, Event, EvictionPlan, HeadMode, LaneStatus,
+    Parameter, ParameterValues, Policy, PolicyEntry, PolicyFactory, ScoreInput, Scoring,
 };
 
 /// Above all scores of attention.
@@ -24,6 +24,7 @@ const ABOVE_SCORES: f32 = 2.0;
 struct KvZip {
     rows: BestAndRecent,
     later: usize,
+    counted: Counted,
 }
 
 impl Policy for KvZip {
@@ -36,7 +37,7 @@ impl Policy for KvZip {
     }
 
     fn needs(&self) -> AttentionNeeds {
-        AttentionNeeds { queries: 0, accumulated: Some(AccumulatedAttention::SecondReading) }
+        AttentionNeeds { queries: 0, accumulated: Some(AccumulatedAttention::SecondReading(self.counted)) }
     }
 
     fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
@@ -52,7 +53,14 @@ impl Policy for KvZip {
     fn score(&self, candidates: Candidates) -> Vec<Vec<f32>> {
         let LaneStatus { event, scanned_until, seen, .. } = candidates.status;
         let score = |(position, stored): (&u32, &f32)| {
-            let is_covered = event == Event::ExactPrefill || (*position as usize) < scanned_until;
+            if event == Event::ExactPrefill {
+                return match self.counted {
+                    Counted::Weight => *stored,
+                    // In the same order, and below 1.
+                    Counted::Contribution => stored / (1.0 + stored),
+                };
+            }
+            let is_covered = (*position as usize) < scanned_until;
             if is_covered && (0.0..ABOVE_SCORES).contains(stored) {
                 return *stored;
             }
@@ -69,26 +77,29 @@ impl Policy for KvZip {
 pub(in crate::kv::policy) const ENTRY: PolicyEntry = PolicyEntry {
     name: "kvzip",
     summary: "the rows that the model needs to repeat the text, and the recent ones; reads a text twice (KVzip)",
-    parameters: &[
-        BestAndRecent::CAPACITY,
-        BestAndRecent::RECENT,
-        Parameter::rows(
-            "later",
-            "last rows kept of the tokens that follow the text; -1 is a quarter of the capacity",
-            -1.0,
-            -1.0,
-        )
-        .hidden(),
-        BestAndRecent::SLACK,
-    ],
+    parameters: &PARAMETERS,
     default_heads: HeadMode::Shares,
     default_compensation: false,
-    factory: Some(PolicyFactory {
-        build: |values| {
-            let rows = BestAndRecent::from_values(values)?;
-            let later = values.optional_count("later").unwrap_or(rows.capacity / 4);
-            Ok(Arc::new(KvZip { rows, later }))
-        },
-        fit: BestAndRecent::fit,
-    }),
+    factory: Some(PolicyFactory { build: |values| build(values, Counted::Weight), fit: BestAndRecent::fit }),
 };
+
+/// The parameters of `kvzip` and `kvzip-plus`.
+pub(super) const PARAMETERS: [Parameter; 4] = [
+    BestAndRecent::CAPACITY,
+    BestAndRecent::RECENT,
+    Parameter::rows(
+        "later",
+        "last rows kept of the tokens that follow the text; -1 is a quarter of the capacity",
+        -1.0,
+        -1.0,
+    )
+    .hidden(),
+    BestAndRecent::SLACK,
+];
+
+/// The policy that counts this of the attention in the second reading.
+pub(super) fn build(values: &ParameterValues, counted: Counted) -> Result<Arc<dyn Policy>, String> {
+    let rows = BestAndRecent::from_values(values)?;
+    let later = values.optional_count("later").unwrap_or(rows.capacity / 4);
+    Ok(Arc::new(KvZip { rows, later, counted }))
+}
