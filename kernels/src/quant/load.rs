@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use super::{BLOCK, FOUR_BITS_BYTES, Q8_0_BYTES};
+use super::{BLOCK, FOUR_BITS_BYTES, IQ4_VALUES, Q8_0_BYTES};
 use crate::simd::Simd;
 
 /// Loads a row as vectors of f32. Vector `c` has elements `c * LANES .. (c + 1) * LANES`.
@@ -97,6 +97,8 @@ pub(crate) type Iq4Nl = FourBits<Table>;
 
 /// The numbers of codes of four bits.
 pub(crate) trait Codes: 'static {
+    /// The numbers before they are multiplied by the scale.
+    const VALUES: [i8; 16];
     /// The numbers of the codes in the low halves of `LANES` bytes, times `scale`.
     /// # Safety
     /// `S`'s instruction set is present; `LANES` bytes are at `bytes`.
@@ -108,6 +110,8 @@ pub(crate) trait Codes: 'static {
 }
 
 impl Codes for Linear {
+    const VALUES: [i8; 16] = [-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7];
+
     #[inline(always)]
     unsafe fn low<S: Simd>(bytes: *const u8, scale: S::V) -> S::V {
         // SAFETY: the caller's promise. The product is exact, so the sum is rounded once.
@@ -121,6 +125,8 @@ impl Codes for Linear {
 }
 
 impl Codes for Table {
+    const VALUES: [i8; 16] = IQ4_VALUES;
+
     #[inline(always)]
     unsafe fn low<S: Simd>(bytes: *const u8, scale: S::V) -> S::V {
         // SAFETY: the caller's promise.
@@ -169,6 +175,57 @@ impl<C: Codes> Load for FourBits<C> {
         unsafe { Self::load::<S>(row, c) }
     }
 }
+
+/// The integers of a quantised row: its elements are these times the scales of their blocks. A block begins with its
+/// scale, a half.
+pub(crate) trait LoadIntegers: 'static {
+    const BLOCK_BYTES: usize;
+
+    /// The integers of two blocks: the first 16 of a and of b, then the last 16 of both.
+    /// # Safety
+    /// `S`'s instruction set is present and has integers; whole blocks are at `a` and `b`.
+    unsafe fn load_two<S: Simd>(a: *const u8, b: *const u8) -> [S::Bytes; 2];
+}
+
+impl LoadIntegers for Q8_0 {
+    const BLOCK_BYTES: usize = Q8_0_BYTES;
+
+    #[inline(always)]
+    unsafe fn load_two<S: Simd>(a: *const u8, b: *const u8) -> [S::Bytes; 2] {
+        // SAFETY: the caller's promise: 32 bytes follow the scales.
+        unsafe { [S::load_two(a.add(2), b.add(2)), S::load_two(a.add(18), b.add(18))] }
+    }
+}
+
+impl<C: Codes> LoadIntegers for FourBits<C> {
+    const BLOCK_BYTES: usize = FOUR_BITS_BYTES;
+
+    #[inline(always)]
+    unsafe fn load_two<S: Simd>(a: *const u8, b: *const u8) -> [S::Bytes; 2] {
+        // SAFETY: the caller's promise: 16 bytes follow the scales.
+        unsafe {
+            let codes = S::load_two(a.add(2), b.add(2));
+            [S::look_up(&C::VALUES, S::low_nibbles(codes)), S::look_up(&C::VALUES, S::high_nibbles(codes))]
+        }
+    }
+}
+
+/// Evaluates an expression with the type `$load` bound to the [`LoadIntegers`] of a quantised [`RowType`].
+macro_rules! with_integers {
+    ($ty:expr, $load:ident => $body:expr) => {
+        $crate::quant::load::with_integers!($ty, $load => $body; Q8_0 Q4_0 Iq4Nl)
+    };
+    ($ty:expr, $load:ident => $body:expr; $($name:ident)*) => {
+        match $ty {
+            $($crate::quant::RowType::$name => {
+                type $load = $crate::quant::load::$name;
+                $body
+            })*
+            $crate::quant::RowType::F32 | $crate::quant::RowType::F16 => unreachable!("not quantised"),
+        }
+    };
+}
+pub(crate) use with_integers;
 
 /// Evaluates an expression with the type `$load` bound to the [`Load`] of a [`RowType`].
 macro_rules! with_loader {

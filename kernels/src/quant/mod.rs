@@ -74,6 +74,11 @@ impl RowType {
         if self.block_elements() == 1 { 8 } else { self.block_elements() }
     }
 
+    /// Whether elements are integers of few bits, in blocks with one scale.
+    pub const fn is_quantised(self) -> bool {
+        self.block_elements() > 1
+    }
+
     /// Whether elements have four bits, beside the scale of their block.
     pub const fn has_four_bits(self) -> bool {
         matches!(self, RowType::Q4_0 | RowType::Iq4Nl)

@@ -31,6 +31,8 @@ impl Simd for Avx2 {
     type Bytes = __m256i;
     const LANES: usize = 8;
     const ACCUMULATORS: usize = 12;
+    const HAS_INTEGERS: bool = true;
+    type Integers = __m256i;
 
     avx2_bytes!();
 
@@ -94,6 +96,29 @@ impl Simd for Avx2 {
             let x = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
             let x = _mm_max_ps(x, _mm_movehl_ps(x, x));
             _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps::<1>(x, x)))
+        };
+        zeros() -> __m256i = _mm256_setzero_si256();
+        load_pairs(p: *const i16) -> __m256i = _mm256_loadu_si256(p.cast());
+        splat_pair(p: *const i16) -> __m256i = _mm256_set1_epi32(p.cast::<i32>().read_unaligned());
+        multiply_pairs(a: __m256i, b: __m256i, c: __m256i) -> __m256i =
+            _mm256_add_epi32(_mm256_madd_epi16(a, b), c);
+        floats(v: __m256i) -> __m256 = _mm256_cvtepi32_ps(v);
+        store_i16(p: *mut i16, v: __m256) -> () = {
+            let v = _mm256_cvtps_epi32(v);
+            let v = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
+            _mm_storeu_si128(p.cast(), v);
+        };
+        larger_magnitude(a: __m256, b: __m256) -> __m256 = {
+            let bits = _mm256_set1_epi32(i32::MAX);
+            let (a, b) = (_mm256_castps_si256(a), _mm256_castps_si256(b));
+            _mm256_castsi256_ps(_mm256_max_epi32(_mm256_and_si256(a, bits), _mm256_and_si256(b, bits)))
+        };
+        largest_magnitude(v: __m256) -> f32 = {
+            let v = _mm256_castps_si256(v);
+            let x = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
+            let x = _mm_max_epi32(x, _mm_shuffle_epi32::<0x4e>(x));
+            let x = _mm_max_epi32(x, _mm_shuffle_epi32::<0xb1>(x));
+            f32::from_bits(_mm_cvtsi128_si32(x).cast_unsigned())
         };
         prefetch(p: *const u8) -> () = _mm_prefetch::<_MM_HINT_T0>(p.cast());
     }

@@ -38,6 +38,8 @@ impl Simd for Avx512 {
     type Bytes = __m256i;
     const LANES: usize = 16;
     const ACCUMULATORS: usize = 24;
+    const HAS_INTEGERS: bool = true;
+    type Integers = __m512i;
 
     avx2_bytes!();
 
@@ -104,6 +106,21 @@ impl Simd for Avx512 {
         any_greater(a: __m512, b: __m512) -> bool = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b) != 0;
         first(v: __m512) -> f32 = _mm512_cvtss_f32(v);
         largest(v: __m512) -> f32 = _mm512_reduce_max_ps(v);
+        zeros() -> __m512i = _mm512_setzero_si512();
+        load_pairs(p: *const i16) -> __m512i = _mm512_loadu_si512(p.cast());
+        splat_pair(p: *const i16) -> __m512i = _mm512_set1_epi32(p.cast::<i32>().read_unaligned());
+        multiply_pairs(a: __m512i, b: __m512i, c: __m512i) -> __m512i =
+            _mm512_add_epi32(_mm512_madd_epi16(a, b), c);
+        floats(v: __m512i) -> __m512 = _mm512_cvtepi32_ps(v);
+        store_i16(p: *mut i16, v: __m512) -> () =
+            _mm256_storeu_si256(p.cast(), _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(v)));
+        larger_magnitude(a: __m512, b: __m512) -> __m512 = {
+            let bits = _mm512_set1_epi32(i32::MAX);
+            let (a, b) = (_mm512_castps_si512(a), _mm512_castps_si512(b));
+            _mm512_castsi512_ps(_mm512_max_epi32(_mm512_and_si512(a, bits), _mm512_and_si512(b, bits)))
+        };
+        largest_magnitude(v: __m512) -> f32 =
+            f32::from_bits(_mm512_reduce_max_epi32(_mm512_castps_si512(v)).cast_unsigned());
         prefetch(p: *const u8) -> () = _mm_prefetch::<_MM_HINT_T0>(p.cast());
     }
 }

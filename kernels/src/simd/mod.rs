@@ -114,6 +114,19 @@ impl Isa {
         }
     }
 
+    /// Whether it has products of integers.
+    pub(crate) fn has_integers(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512::Avx512::HAS_INTEGERS,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => avx2::Avx2::HAS_INTEGERS,
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => neon::Neon::HAS_INTEGERS,
+            Isa::Scalar => scalar::Scalar::HAS_INTEGERS,
+        }
+    }
+
     /// Runs a kernel compiled for this instruction set.
     ///
     /// # Safety
@@ -237,6 +250,66 @@ pub(crate) trait Simd: Copy + 'static {
 
     /// Prefetches the cache line at `p`, which may be any address.
     unsafe fn prefetch(p: *const u8);
+
+    /// Whether the instruction set has the functions below. Nothing calls them where it does not.
+    const HAS_INTEGERS: bool = false;
+    /// `LANES` integers of 32 bits, or as many pairs of integers of 16 bits.
+    type Integers: Copy;
+
+    unsafe fn zeros() -> Self::Integers {
+        unimplemented!()
+    }
+    unsafe fn load_pairs(_: *const i16) -> Self::Integers {
+        unimplemented!()
+    }
+    /// One pair in all lanes.
+    unsafe fn splat_pair(_: *const i16) -> Self::Integers {
+        unimplemented!()
+    }
+    /// The sum of both products of the pairs of a and b, plus c.
+    unsafe fn multiply_pairs(_a: Self::Integers, _b: Self::Integers, _c: Self::Integers) -> Self::Integers {
+        unimplemented!()
+    }
+    /// Integers of 32 bits as floats.
+    unsafe fn floats(_: Self::Integers) -> Self::V {
+        unimplemented!()
+    }
+    /// Writes the nearest integers, which have 16 bits.
+    unsafe fn store_i16(_: *mut i16, _: Self::V) {
+        unimplemented!()
+    }
+    /// The larger absolute value; NaN is larger than all others.
+    unsafe fn larger_magnitude(_: Self::V, _: Self::V) -> Self::V {
+        unimplemented!()
+    }
+    /// The largest of lanes that are not negative; NaN is larger than all others.
+    unsafe fn largest_magnitude(_: Self::V) -> f32 {
+        unimplemented!()
+    }
+    /// The 16 bytes at each address.
+    unsafe fn load_two(_: *const u8, _: *const u8) -> Self::Bytes {
+        unimplemented!()
+    }
+    /// The values of bytes below 16.
+    unsafe fn look_up(_values: &[i8; 16], _: Self::Bytes) -> Self::Bytes {
+        unimplemented!()
+    }
+    /// Number i of the arguments has four words of rows i and i + 4. Number j of the results has word j of eight rows.
+    unsafe fn transpose(_: [Self::Bytes; 4]) -> [Self::Bytes; 4] {
+        unimplemented!()
+    }
+    /// Signed bytes 0, 2, 4, … as integers of 16 bits.
+    unsafe fn even_bytes(_: Self::Bytes) -> Self::Bytes {
+        unimplemented!()
+    }
+    /// Signed bytes 1, 3, 5, … as integers of 16 bits.
+    unsafe fn odd_bytes(_: Self::Bytes) -> Self::Bytes {
+        unimplemented!()
+    }
+    /// Signed bytes as integers of 16 bits, in pairs of one of the first 16 and one of the others.
+    unsafe fn interleave(_: Self::Bytes) -> [Self::Bytes; 2] {
+        unimplemented!()
+    }
 }
 
 /// The bytes of [`Simd`], for the instruction sets that have AVX2.
@@ -270,6 +343,27 @@ macro_rules! avx2_bytes {
             };
             or(a: __m256i, b: __m256i) -> __m256i = _mm256_or_si256(a, b);
             plus_128(v: __m256i) -> __m256i = _mm256_xor_si256(v, _mm256_set1_epi8(-128));
+            load_two(a: *const u8, b: *const u8) -> __m256i =
+                _mm256_inserti128_si256::<1>(
+                    _mm256_castsi128_si256(_mm_loadu_si128(a.cast())),
+                    _mm_loadu_si128(b.cast()),
+                );
+            look_up(values: &[i8; 16], v: __m256i) -> __m256i =
+                _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(values.as_ptr().cast())), v);
+            transpose(rows: [__m256i; 4]) -> [__m256i; 4] = {
+                let (a, b) = (_mm256_unpacklo_epi32(rows[0], rows[1]), _mm256_unpacklo_epi32(rows[2], rows[3]));
+                let (c, d) = (_mm256_unpackhi_epi32(rows[0], rows[1]), _mm256_unpackhi_epi32(rows[2], rows[3]));
+                [
+                    _mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b),
+                    _mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d),
+                ]
+            };
+            even_bytes(v: __m256i) -> __m256i = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(v));
+            odd_bytes(v: __m256i) -> __m256i = _mm256_srai_epi16::<8>(v);
+            interleave(v: __m256i) -> [__m256i; 2] = {
+                let (a, b) = (_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
+                [_mm256_cvtepi8_epi16(_mm_unpacklo_epi8(a, b)), _mm256_cvtepi8_epi16(_mm_unpackhi_epi8(a, b))]
+            };
         }
     };
 }

@@ -28,7 +28,7 @@ pub fn run(isa: Isa, call: &Attention, threads: usize) -> (Vec<f32>, Vec<f32>) {
 
 #[track_caller]
 fn check(case: Case) {
-    check_on_cpu(run, case, 11, &[1, 3]);
+    check_on_cpu(run, 0.0, case, 11, &[1, 3]);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn random_calls() {
             has_sink_logits: random.below(3) == 0,
             ..Case::plain(32 * (1 + random.below(4)), heads, random.below(300))
         };
-        check_on_cpu(run, case, seed, &[2]);
+        check_on_cpu(run, 0.0, case, seed, &[2]);
     }
 }
 

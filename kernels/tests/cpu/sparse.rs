@@ -42,7 +42,7 @@ fn run(isa: Isa, call: &Attention, threads: usize) -> (Vec<f32>, Vec<f32>) {
 
 #[track_caller]
 fn check(case: Case) {
-    check_on_cpu(run, case, 11, &[1, 3]);
+    check_on_cpu(run, 0.0, case, 11, &[1, 3]);
 }
 
 #[test]

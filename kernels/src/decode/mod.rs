@@ -10,7 +10,8 @@
 //!
 //! Each K and V row is read from memory once, for all query heads of its group and all query tokens. Rows are
 //! processed in blocks: the logits of the block for all queries, then one maximum, one rescaling and the
-//! exponentials, then the values. Everything is f32. Logits are in units of log 2 (see `exp.rs`).
+//! exponentials, then the values. Everything is f32, except products with quantised rows on x86-64 (see `integer.rs`).
+//! Logits are in units of log 2 (see `exp.rs`).
 //!
 //! # History
 //! On Zen 4 (AVX-512, 3.7 GHz, multiply-add peak 118 GFLOP/s per core) with f16. The first number is cycles per
@@ -35,14 +36,31 @@
 //! - Without gain: other shuffles in the sums across lanes (the compiler rewrites blends into shuffles), row
 //!   addresses without multiplications, aligned queries, blocks of 64 and 128 rows. Without its shuffles and
 //!   conversions the logits kernel would still take 19.4 of 23 cycles (GQA x4 d64; multiply-adds alone: 16).
+//!
+//! Quantised rows on Zen 3 (AVX2), nanoseconds of one core per row of K and V, 16,384 rows from memory, on a shared
+//! machine (f16: MHA d64 18, GQA x4 d64 24, GQA x4 d128 51, GQA x7 d128 84):
+//!
+//! - Unpacked to f32 in registers, once per tile of queries. GQA x4 d128: q8_0 47 to 55, four bits 58 to 63. GQA x7
+//!   d128: 85 to 97 and 111 to 120. Unpacking costs more than the smaller reads save.
+//! - A block unpacked to f32 in memory, once for all queries: q8_0 slower with two tiles of queries, and 1.4 times as
+//!   fast with seven; four bits 1.2 to 1.35 and 1.8 times; f16 at 0.75 times. Replaced by integers.
+//! - Integers (`integer.rs`), unpacked once for all queries. GQA x4 d128: q8_0 46 to 48, four bits 38. GQA x7 d128: 65
+//!   and 55 to 62.
+//! - Prefetch of the rows of the next block while a block is unpacked: GQA x4 d128: 40 and 36, GQA x7 d128: 58 and 52,
+//!   GQA x4 d64: 20 and 19, MHA d64: 11. Here the multiplications that follow leave the memory idle.
+//! - With the rows in the cache, GQA x4 d128 q8_0 has 32 % of its time in the sums of values (a quarter of it rounds
+//!   weights), 22 % in the logits, 26 % in unpacking.
+
+mod integer;
 
 use std::f32::consts::{LN_2, LOG2_E};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use crate::attention::{Attention, LaneView, ShapeError, Window};
+use crate::attention::{Attention, LaneView, RowTensor, ShapeError, Window};
 use crate::exp::{SoftCap, exp2};
+use crate::quant::RowType;
 use crate::quant::load::{Load, with_loader};
 use crate::simd::{Isa, Kernel, Loop, Simd};
 
@@ -80,7 +98,8 @@ pub(crate) fn padded(head_dim: usize) -> usize {
 /// heads. [`partial`] writes a buffer of this length, [`combine`] reads `nth` consecutive ones.
 pub fn partials_len(head_dim: usize, n_kv_heads: usize, group: usize, n_q: usize) -> usize {
     let queries = group * n_q; // of one KV head
-    n_kv_heads * queries * slot_len(head_dim) + queries * (padded(head_dim) + BLOCK)
+    let scratch = queries * (padded(head_dim) + BLOCK) + integer::scratch_len(head_dim, queries);
+    n_kv_heads * queries * slot_len(head_dim) + scratch
 }
 
 fn call_partials_len(call: &Attention) -> usize {
@@ -136,11 +155,11 @@ pub fn partial_on(
 }
 
 /// Some rows of one KV head against all its queries. `slots` is `[slot_len, n_q, group]`. `scratch` has the
-/// scaled queries `[padded, n_q, group]` and a block's logits.
-fn head_rows(
+/// scaled queries `[padded, n_q, group]`, a block's logits and what integers need.
+fn head_rows<'a>(
     isa: Isa,
     call: &Attention,
-    lane: &LaneView,
+    lane: &LaneView<'a>,
     at: usize,
     rows: Range<usize>,
     slots: &mut [f32],
@@ -149,7 +168,8 @@ fn head_rows(
     let d = call.head_dim;
     let (d_padded, slot_len) = (padded(d), slot_len(d));
     let queries = call.group * call.n_q;
-    let (q, logits) = scratch.split_at_mut(queries * d_padded);
+    let (q, scratch) = scratch.split_at_mut(queries * d_padded);
+    let (logits, scratch) = scratch.split_at_mut(queries * BLOCK);
     for (i, (q, slot)) in q.chunks_exact_mut(d_padded).zip(slots.chunks_exact_mut(slot_len)).enumerate() {
         let head = lane.kv_heads[at] as usize * call.group + i / call.n_q;
         q.fill(0.0);
@@ -165,11 +185,29 @@ fn head_rows(
     let rows = rows.start.max(call.first_seen(lane.rows, 0))..rows.end;
     let first_hidden = call.visible(lane.rows, 0); // some query token does not see the rows from here on
 
+    let in_integers = |ty: RowType| isa.has_integers() && ty.is_quantised();
+    // SAFETY: isa is present. It has integers where the scratch is used.
+    let integers = unsafe { integer::Scratch::new(isa, scratch, d, queries) };
+    if in_integers(lane.k.ty) {
+        integers.round_queries(q, d_padded);
+    }
+    let rows_from = |rows: &RowTensor<'a>, block: usize, n: usize| integer::Rows {
+        ty: rows.ty,
+        data: &rows.data[at * rows.head_stride + block * rows.row_stride..],
+        row_stride: rows.row_stride,
+        n,
+    };
     let width = tile_width(isa, queries);
     let (k_chunk, v_chunk) = (chunk_rows(lane.k.row_stride), chunk_rows(lane.v.row_stride));
     for block in (rows.start..rows.end).step_by(BLOCK) {
         let n = BLOCK.min(rows.end - block);
-        for chunk in ranges(n, k_chunk) {
+        let rows_in_f32 = if in_integers(lane.k.ty) {
+            integers.logits(rows_from(&lane.k, block, n), logits);
+            0
+        } else {
+            n
+        };
+        for chunk in ranges(rows_in_f32, k_chunk) {
             let start = at * lane.k.head_stride + (block + chunk.start) * lane.k.row_stride;
             for tile in ranges(queries, width) {
                 let args = DotArgs {
@@ -214,7 +252,7 @@ fn head_rows(
                     &mut logits[..n],
                 );
             }
-            logits[n..n.next_multiple_of(ROW_GROUP)].fill(f32::NEG_INFINITY);
+            logits[n..].fill(f32::NEG_INFINITY);
             if block == 0 {
                 logits[0] += lane.log_weight(at) * LOG2_E;
             }
@@ -227,13 +265,18 @@ fn head_rows(
         unsafe {
             isa.enter(Softmax {
                 logits: logits.as_mut_ptr(),
-                n: n.next_multiple_of(ROW_GROUP),
                 state: slots[d_padded..].as_mut_ptr(),
                 slot_len,
                 queries,
             });
         }
-        for chunk in ranges(n, v_chunk) {
+        let rows_in_f32 = if in_integers(lane.v.ty) {
+            integers.accumulate(rows_from(&lane.v, block, n), logits, slots, slot_len);
+            0
+        } else {
+            n
+        };
+        for chunk in ranges(rows_in_f32, v_chunk) {
             let start = at * lane.v.head_stride + (block + chunk.start) * lane.v.row_stride;
             for tile in ranges(queries, width) {
                 let args = AccumulateArgs {
@@ -424,11 +467,9 @@ impl<L: Load, const QT: usize> Dot<L, QT> {
 ///
 /// The base is a logit near the largest so far, and moves only when a logit exceeds it by more than
 /// [`SLACK`]: weights stay below 2^SLACK, and most blocks need neither a horizontal maximum nor a rescaling.
-/// Safety: logits `[BLOCK, queries]` of which `n` (a multiple of [`ROW_GROUP`]) are set; `state` points at
-/// the tail of the first slot; the slots of the queries are `slot_len` floats apart.
+/// Safety: logits `[BLOCK, queries]`; `state` points at the tail of the first slot; the slots of the queries are `slot_len` floats apart.
 struct Softmax {
     logits: *mut f32,
-    n: usize,
     state: *mut f32,
     slot_len: usize,
     queries: usize,
@@ -439,7 +480,7 @@ impl Kernel for Softmax {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let vectors = self.n / S::LANES;
+        let vectors = BLOCK / S::LANES;
         for i in Loop(0, self.queries) {
             // SAFETY: the struct's contract.
             unsafe {
