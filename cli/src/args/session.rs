@@ -27,7 +27,7 @@ pub struct SessionArgs {
     /// [default: auto]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
-    /// Head profile, for razor, kvzip, kvzap and policies with heads=on [default: the saved profile of the model, else a new
+    /// Head profile, for razor, kvzip, kvzip-plus, kvzap and policies with heads=on [default: the saved profile of the model, else a new
     /// calibration]
     #[arg(long, value_name = "FILE")]
     pub heads: Option<PathBuf>,

@@ -42,12 +42,12 @@ impl Observer for Reporter<'_> {
 /// Prints a note if a policy reads a text twice, and its prefill cannot.
 pub fn note_prefill<'a>(console: &Console, caches: impl IntoIterator<Item = (Prefill, &'a PolicyChoice)>) {
     let cannot =
-        |(prefill, policy): (Prefill, &PolicyChoice)| prefill == Prefill::Streaming && policy.reads_twice();
-    if caches.into_iter().any(cannot) {
-        console.note(
-            "note: with --prefill streaming no text is read twice: kvzip keeps the first and the last rows, and no \
-             others",
-        );
+        |(prefill, policy): &(Prefill, &PolicyChoice)| *prefill == Prefill::Streaming && policy.reads_twice();
+    if let Some((_, policy)) = caches.into_iter().find(cannot) {
+        console.note(&format!(
+            "note: with --prefill streaming no text is read twice: {} keeps the first and the last rows, and no others",
+            policy.name()
+        ));
     }
 }
 

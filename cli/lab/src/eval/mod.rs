@@ -82,7 +82,7 @@ pub struct EvalArgs {
     /// streaming, each cache reads a text on its own, which takes longer
     #[arg(long, value_enum, value_delimiter = ',', default_value = "exact", help_heading = "Cache")]
     prefill: Vec<PrefillArg>,
-    /// Head profile, for razor, kvzip, kvzap and policies with heads=on [default: the saved profile of the model, else a new
+    /// Head profile, for razor, kvzip, kvzip-plus, kvzap and policies with heads=on [default: the saved profile of the model, else a new
     /// calibration]
     #[arg(long, value_name = "FILE", help_heading = "Cache")]
     pub heads: Option<PathBuf>,

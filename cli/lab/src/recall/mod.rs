@@ -41,7 +41,7 @@ pub struct RecallArgs {
     /// Random seed of the documents
     #[arg(short = 's', long, default_value_t = 1)]
     seed: u64,
-    /// Head profile, for razor, kvzip, kvzap and policies with heads=on [default: the saved profile of the model, else a new
+    /// Head profile, for razor, kvzip, kvzip-plus, kvzap and policies with heads=on [default: the saved profile of the model, else a new
     /// calibration]
     #[arg(long, value_name = "FILE")]
     pub heads: Option<PathBuf>,

@@ -61,7 +61,7 @@ pub struct BenchArgs {
     /// How texts are read into the cache
     #[arg(long, value_enum, default_value_t = PrefillArg::Exact, help_heading = "Prefill")]
     prefill: PrefillArg,
-    /// Head profile, for razor, kvzip, kvzap and policies with heads=on [default: the saved profile of the model, else a new
+    /// Head profile, for razor, kvzip, kvzip-plus, kvzap and policies with heads=on [default: the saved profile of the model, else a new
     /// calibration]
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
