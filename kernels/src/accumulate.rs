@@ -49,7 +49,7 @@ pub struct ScoringQuery<'a> {
     pub gain: f32,
     /// A logit without a row, before the gain, that the softmax has too; `-inf` for none.
     pub sink: f32,
-    /// Factor of its weights.
+    /// Factor on its attention weights.
     pub factor: f32,
     /// The row of the output that the weights are added to.
     pub target: usize,

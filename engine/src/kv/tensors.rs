@@ -179,7 +179,8 @@ pub struct AttentionAccumulator {
 
 /// The shape of a layer's Gram matrices: `[head_dim, head_dim, group + 1, n_kv_heads]`. Those of a KV head are one for each
 /// of its query heads, of that head's part of the output matrix: with it, `vᵀ G v` is the squared norm of what a value v adds
-/// to the residual stream. The last one is the unit matrix.
+/// to the residual stream. The last one is the unit matrix, which gives the
+/// values themselves as floats: not every backend casts every type.
 pub fn gram_shape(heads: AttentionShape) -> Shape {
     let AttentionShape { head_dim, group, n_kv_heads, .. } = heads;
     Shape([head_dim, head_dim, group + 1, n_kv_heads])

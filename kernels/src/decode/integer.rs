@@ -7,7 +7,7 @@
 //!   times the rows' scales.
 //!
 //! Queries and weights are rounded to 16 bits, with one scale for the 32 of a tile. Sums have no rounding: 32 products of
-//! 16 and 8 bits are below 2^27. What a query gets does not depend on the other queries of the call.
+//! 16 and 8 bits are below 2^27. Without a window, what a query gets does not depend on the other queries of the call.
 //!
 //! For the instruction sets that multiply pairs of integers in one instruction ([`Simd::HAS_INTEGERS`]). The others unpack
 //! to f32 ([`Dot`](super::Dot) and [`Accumulate`](super::Accumulate)).
@@ -107,7 +107,7 @@ impl Scratch {
         unsafe { self.isa.enter(RoundQueries { scratch: *self, q: q.as_ptr(), stride }) }
     }
 
-    /// The logits `[32, queries]` of some rows. Those of missing rows are any numbers.
+    /// The logits `[32, queries]` of some rows. Those of missing rows are unspecified.
     pub(super) fn logits(&self, rows: Rows, logits: &mut [f32]) {
         assert!(logits.len() >= self.queries * BLOCK);
         self.check(&rows);
@@ -215,7 +215,7 @@ impl<L: LoadIntegers> Kernel for UnpackKeys<'_, L> {
                     rows.data.as_ptr().wrapping_add((group * 8 + j).min(rows.n - 1) * rows.row_stride);
             }
             // SAFETY: any address can be prefetched.
-            unsafe { prefetch_ahead::<S>(&rows, 8 * group, 8) };
+            unsafe { prefetch_ahead::<S>(&rows, 8 * group, 8, s.tiles * L::BLOCK_BYTES) };
             for tile in Loop(0, s.tiles) {
                 // SAFETY: the addresses are those of rows.
                 unsafe {
@@ -257,7 +257,7 @@ impl<L: LoadIntegers> Kernel for UnpackValues<'_, L> {
         let UnpackValues(s, rows, _) = self;
         for pair in Loop(0, rows.n.div_ceil(2)) {
             // SAFETY: any address can be prefetched.
-            unsafe { prefetch_ahead::<S>(&rows, 2 * pair, 2) };
+            unsafe { prefetch_ahead::<S>(&rows, 2 * pair, 2, s.tiles * L::BLOCK_BYTES) };
             // SAFETY: these are rows, of which the last one takes the place of a missing one.
             unsafe {
                 let a = rows.data.as_ptr().add(2 * pair * rows.row_stride);
@@ -282,15 +282,17 @@ impl<L: LoadIntegers> Kernel for UnpackValues<'_, L> {
     }
 }
 
-/// Prefetches the rows of the next block that follow `n` rows of this one, from `first` on.
+/// Prefetches the rows of the next block that correspond to `n` rows of this one, from `first` on. Rows have `row_bytes`.
 #[inline(always)]
-unsafe fn prefetch_ahead<S: Simd>(rows: &Rows, first: usize, n: usize) {
-    let start = rows.data.as_ptr().wrapping_add((first + TILE) * rows.row_stride);
-    let mut at = 0;
-    while at < n * rows.row_stride {
-        // SAFETY: any address can be prefetched.
-        unsafe { S::prefetch(start.wrapping_add(at)) };
-        at += LINE;
+unsafe fn prefetch_ahead<S: Simd>(rows: &Rows, first: usize, n: usize, row_bytes: usize) {
+    for row in Loop(first + TILE, first + TILE + n) {
+        let start = rows.data.as_ptr().wrapping_add(row.wrapping_mul(rows.row_stride));
+        let mut at = 0;
+        while at < row_bytes {
+            // SAFETY: any address can be prefetched.
+            unsafe { S::prefetch(start.wrapping_add(at)) };
+            at += LINE;
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::common::{Case, Data, Random, bits, check_nan_on_cpu, check_on_cpu, lane};
 use kernels::decode::{combine, combine_range, partial, partial_on, partials_len};
-use kernels::{Attention, Isa, RowType, ShapeError, Window};
+use kernels::{Attention, Isa, LaneView, Queries, RowTensor, RowType, ShapeError, Window};
 
 /// Runs both phases, thread after thread. Buffers are NaN at first, so that reads of unwritten numbers fail
 /// the tests.
@@ -486,4 +486,36 @@ fn shapes_that_do_not_fit_are_rejected() {
         ));
         assert!(combine(call, 1, &own, 1..3, &mut [0.0; 128], None).is_err());
     });
+}
+
+/// What is prefetched behind a row is computed from its stride, which may be anything where there is a single row.
+#[test]
+fn a_single_row_may_have_any_stride() {
+    let mut data = vec![0; RowType::Q8_0.row_bytes(32)];
+    RowType::Q8_0.encode(&[1.0; 32], &mut data);
+    let rows =
+        RowTensor { data: &data, ty: RowType::Q8_0, row_stride: usize::MAX / 2, head_stride: data.len() };
+    let lanes = [LaneView { k: rows, v: rows, rows: 1, kv_heads: &[0], log_weight: None }];
+    let q = [0.5; 32];
+    let call = Attention {
+        head_dim: 32,
+        n_kv_heads: 1,
+        group: 1,
+        n_q: 1,
+        scale: 1.0,
+        q: Queries::contiguous(&q, 32, 1),
+        lanes: &lanes,
+        alibi: None,
+        window: None,
+        softcap: None,
+        sink_logits: None,
+        groups: None,
+    };
+    for isa in Isa::available() {
+        let mut partials = vec![0.0; partials_len(32, 1, 1, 1)];
+        partial_on(isa, &call, 0, 1, &mut partials).expect("a row");
+        let mut out = [0.0; 32];
+        combine(&call, 1, &partials, 0..1, &mut out, None).expect("partials");
+        assert!(out.iter().all(|x| (x - 1.0).abs() < 1e-3), "{isa:?}: {out:?}");
+    }
 }

@@ -392,7 +392,7 @@ def kvzip_scores(K, Q, chunk, rule=PLAIN, again=None, plus=None):
     """KVzip: the largest attention of each row while the text is repeated. [n_kv, n]
 
     plus = (V [n_kv, n, d], W [n_head, d, m], H [n, m]): KVzip+. W is the part of the output matrix of each query head, H
-    what a layer's attention gets of each token. AUTH (kvpress, `kvzip_plus_normalization`): each weight is multiplied with
+    what a layer's attention gets of each token. AUTH (kvpress, `kvzip_plus_normalization`): each weight is multiplied by
     |V W|, of the row and the query head, and divided by |H|, of the token that looks.
     CHOICE of such a score s, s / (1 + s) is kept: in the same order, and below 1 as attention is.
 

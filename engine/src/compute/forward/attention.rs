@@ -392,6 +392,17 @@ pub fn record_attention(
     if let Some(ring) = &recorder.queries {
         effects.push(form.nodes(ctx, StoreQueries { q: heads.q, positions: &inputs.positions, ring }));
     }
+    // Those of all lanes are the same: the part of the one lane with the complete rows.
+    let factors = recorder.accumulators.iter().find_map(|accumulator| {
+        let (grams, part) = (accumulator.grams.as_ref()?, accumulator.part?);
+        let rows = contribution::of_rows(ctx, &accumulator.to.lane, part, grams);
+        let queries = accumulator.counted_queries(appended.rows);
+        let tokens = match input {
+            Some(x) => contribution::of_tokens(ctx, &ctx.rows(x, x.dim(1) - queries, queries)),
+            None => ctx.refuse("record_attention", "contributions without attention's input".into()),
+        };
+        Some((rows, tokens))
+    });
     for accumulator in &recorder.accumulators {
         let Some(to) = accumulator.to.target() else { continue };
         let (n, rule) = (appended.rows, accumulator.accumulation);
@@ -401,11 +412,7 @@ pub fn record_attention(
             Some(CountedQueries::Last) => (1, true),
             None => continue,
         };
-        let factors =
-            accumulator.grams.as_ref().zip(accumulator.part).zip(input).map(|((grams, part), x)| {
-                let of_queries = ctx.rows(x, x.dim(1) - queries, queries);
-                (contribution::of_rows(ctx, to.lane, part, grams), contribution::of_tokens(ctx, &of_queries))
-            });
+        let factors = factors.as_ref().filter(|_| accumulator.grams.is_some());
         let accumulate = AccumulateAttention {
             shape,
             queries: heads,
@@ -419,7 +426,7 @@ pub fn record_attention(
                 gain: rule.gain,
                 part: accumulator.part,
             },
-            factors: factors.as_ref().map(|(rows, tokens)| WeightFactors { rows, tokens }),
+            factors: factors.map(|(rows, tokens)| WeightFactors { rows, tokens }),
         };
         effects.push(form.nodes(ctx, accumulate));
     }

@@ -1,15 +1,15 @@
-//! What the rows of a text add to the residual stream, relative to what is there ([`Counted::Contribution`]): factors on
-//! attention weights. A query head's part of the output matrix is large, so the norm of what a value becomes behind it is
-//! computed from a Gram matrix of the size of a head.
+//! What the rows of a text add to the residual stream ([`SecondReadingScore::Contribution`]), as factors on attention
+//! weights. A query head's part of the output matrix is large, so the norm of what a value becomes behind it is computed from
+//! a Gram matrix of the size of a head. On CPUs ggml rounds that to f16 or q8_0 where values have these types.
 //!
-//! [`Counted::Contribution`]: crate::kv::policy::Counted::Contribution
+//! [`SecondReadingScore::Contribution`]: crate::kv::policy::SecondReadingScore::Contribution
 
 use ggml::{Context, Tensor};
 use kernels::graph::{AttentionShape, GraphLane, SeenPart};
 
 use super::{BuiltGraph, Forward, GraphDraft, LAYER_TENSORS};
 
-/// The smallest squared norm of a layer's input that is told from 0.
+/// The smallest squared norm of attention's input that is told from 0.
 const MIN_SQUARE: f32 = 1e-20;
 
 impl Forward {
@@ -50,7 +50,7 @@ pub(super) fn of_rows(ctx: &Context, lane: &GraphLane, part: SeenPart, grams: &T
     let (rows, group) = (part.to - part.from, matrices - 1);
     let values = ctx.view(&lane.v, [head_dim, rows, 1, n_kv_heads], [row, head, head], row * part.from);
     // [rows, head_dim, group + 1, n_kv_heads], the last of them the values themselves.
-    let products = ctx.mul_mat(&values, grams);
+    let products = ctx.mul_mat_precise(&values, grams);
     let [_, column, matrix, kv_head] = products.strides();
     let of = |first: usize, n: usize| {
         let shape = [rows, head_dim, n, n_kv_heads];
@@ -62,7 +62,7 @@ pub(super) fn of_rows(ctx: &Context, lane: &GraphLane, part: SeenPart, grams: &T
     ctx.reshape(&ctx.sqrt(&squares), [rows, group, n_kv_heads])
 }
 
-/// The norms of a layer's input `[n_embd, n]`, as factors: `[n]`.
+/// What divides by the norms of attention's input `[n_embd, n]`: `[n]`.
 pub(super) fn of_tokens(ctx: &Context, input: &Tensor) -> Tensor {
     let norms = ctx.sqrt(&ctx.at_least(&ctx.sum_rows(&ctx.square(input)), MIN_SQUARE));
     let ones = ctx.scale_add(&norms, 0.0, 1.0);

@@ -563,8 +563,7 @@ pub fn operation_tensors(form: Form, group: usize, rows: &LayerRows, n: usize) -
     let of_recorder = |recorder: &AttentionRecorder| {
         let accumulating = recorder.accumulators.iter().map(|accumulator| &accumulator.to);
         let lanes = accumulating.chain(recorder.scorers.iter().map(|scorer| &scorer.to));
-        let factors = contribution::TENSORS * recorder.accumulators.len();
-        STORE_TENSORS + factors + lanes.map(|to| of_lane(&to.lane)).sum::<usize>()
+        STORE_TENSORS + contribution::TENSORS + lanes.map(|to| of_lane(&to.lane)).sum::<usize>()
     };
     rows.lanes.iter().map(|lane| 2 * of_lane(lane)).sum::<usize>()
         + rows.recorders.iter().map(of_recorder).sum::<usize>()

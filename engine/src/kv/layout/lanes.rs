@@ -12,7 +12,8 @@ use super::StoreOptions;
 use crate::EngineError;
 use crate::kv::alibi;
 use crate::kv::policy::{
-    AccumulatedAttention, AccumulationRule, AttentionNeeds, Counted, MIN_ROWS, Policy, PolicyChoice, Recent,
+    AccumulatedAttention, AccumulationRule, AttentionNeeds, MIN_ROWS, Policy, PolicyChoice, Recent,
+    SecondReadingScore,
 };
 
 /// Some KV heads of a layer that keep equally many rows.
@@ -94,7 +95,8 @@ impl LaneLayout {
 
     /// Whether contributions count while a first text is read a second time.
     pub(in crate::kv) fn counts_contributions(&self) -> bool {
-        self.needs().accumulated == Some(AccumulatedAttention::SecondReading(Counted::Contribution))
+        self.needs().accumulated
+            == Some(AccumulatedAttention::SecondReading(SecondReadingScore::Contribution))
     }
 
     /// Whether the scores of the lane's rows are predicted when they are appended.

@@ -265,7 +265,7 @@ impl Layout {
         self.lanes().any(|lane| lane.reconstruction().is_some())
     }
 
-    /// Whether contributions count then for some rows of a layer.
+    /// Whether rows of a layer are scored by their contributions while a text is read a second time.
     pub fn counts_contributions(&self, layer: usize) -> bool {
         self.layers[layer].iter().any(LaneLayout::counts_contributions)
     }

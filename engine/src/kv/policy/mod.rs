@@ -148,19 +148,19 @@ pub enum AccumulatedAttention {
     WhileRunning(AccumulationRule),
     /// The largest that it gets while a first text is read a second time and its part of the text is repeated (KVzip's
     /// context reconstruction). Rows of later tokens, and those of a text that is not read layer by layer, have none.
-    SecondReading(Counted),
+    SecondReading(SecondReadingScore),
     /// A score that is predicted from the row itself when it is appended, by the row predictors of the head profile: the
     /// logarithm of [`AccumulatedAttention::SecondReading`] times the norm of its value (KVzap).
     Predicted,
 }
 
-/// What counts of the attention that a row gets from a query.
+/// By what a row is scored in a second reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
-    /// The weight.
-    Weight,
-    /// What the row adds to the residual stream, relative to what is there: the weight, times the norm of the row's value
-    /// behind the query head's part of the output matrix, by the norm of the layer's input (KVzip+).
+pub enum SecondReadingScore {
+    /// Its attention weight.
+    Attention,
+    /// The weight, multiplied by the norm of the row's value behind the query head's part of the output matrix, and divided
+    /// by the norm of attention's input, which is behind the layer's norm (KVzip+).
     Contribution,
 }
 

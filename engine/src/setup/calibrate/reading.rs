@@ -73,12 +73,11 @@ impl Reading {
                 continue;
             };
             parts.push(part.from..part.to);
-            self.text.compute_grams(workspace, interrupt)?;
             let lanes = self.text.scratch.lanes(layer).iter();
             let recorders =
                 lanes.map(|lane| AttentionRecorder::of_reconstruction(&self.layout.layers[layer], lane));
-            let repeated = LayerRows { recorders: recorders.collect(), ..complete.clone() }
-                .scored(part, self.text.scratch.grams(layer));
+            let repeated =
+                LayerRows { recorders: recorders.collect(), ..complete.clone() }.scored(part, None);
             self.text.read_chunk(&repeated, workspace, interrupt)?;
         }
         let accumulated = self.text.scratch.accumulated(layer)?.into_iter().flatten().collect::<Vec<f32>>();

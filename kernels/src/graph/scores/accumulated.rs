@@ -64,8 +64,7 @@ impl SeenPart {
     }
 }
 
-/// Factors on the attention weights of rows of a part (KVzip+: what a row adds to the residual stream, relative to what is
-/// there).
+/// Factors on the attention weights of rows of a part (KVzip+).
 #[derive(Clone, Copy)]
 pub struct WeightFactors<'a> {
     /// `[rows of the part, group, heads of the lane]` f32: of each row, for each query head of its KV head. At least 0.
@@ -87,14 +86,15 @@ pub struct AccumulatingLane<'a> {
 }
 
 impl WeightFactors<'_> {
-    fn check(self, shape: AttentionShape, to: &AccumulatingLane, how: Accumulation) -> Check {
+    /// The factors are those of the rows of a part, and of the tokens among `n` whose queries count.
+    fn check(self, shape: AttentionShape, to: &AccumulatingLane, how: Accumulation, n: usize) -> Check {
         let WeightFactors { rows, tokens } = self;
         let Some(part) = how.part.filter(|_| how.combine == Combine::Max) else {
             return Err("factors on weights that do not count as the largest for rows of a part".into());
         };
         let heads = to.lane.kv_heads.len();
         is("factors of rows", rows, Type::F32, [part.to - part.from, shape.group, heads, 1])?;
-        is("factors of tokens", tokens, Type::F32, [how.queries, 1, 1, 1])
+        is("factors of tokens", tokens, Type::F32, [how.queries.min(n), 1, 1, 1])
     }
 }
 
@@ -139,7 +139,7 @@ impl Operation for AccumulateAttention<'_> {
     fn check(&self) -> Check {
         let AccumulateAttention { shape, queries, ref to, inputs, how, factors, .. } = *self;
         check(shape, queries, to, inputs, how)?;
-        factors.map_or(Ok(()), |factors| factors.check(shape, to, how))
+        factors.map_or(Ok(()), |factors| factors.check(shape, to, how, queries.q.dim(2)))
     }
 
     fn own(self, ctx: &Context, _: Split) -> Tensor {

@@ -1,4 +1,4 @@
-//! The rows that `kvzip` and `kvzap` keep: the first ones, the last ones, and the best of those between them.
+//! The rows that `kvzip`, `kvzip-plus` and `kvzap` keep: the first ones, the last ones, and the best of those between them.
 
 use crate::kv::policy::{LaneStatus, Parameter, ParameterValues, Region};
 

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use super::best_and_recent::BestAndRecent;
 use crate::kv::policy::{
-    AccumulatedAttention, AttentionNeeds, Candidates, Counted, Event, EvictionPlan, HeadMode, LaneStatus,
-    Parameter, ParameterValues, Policy, PolicyEntry, PolicyFactory, ScoreInput, Scoring,
+    AccumulatedAttention, AttentionNeeds, Candidates, Event, EvictionPlan, HeadMode, LaneStatus, Parameter,
+    ParameterValues, Policy, PolicyEntry, PolicyFactory, ScoreInput, Scoring, SecondReadingScore,
 };
 
 /// Above all scores of attention.
@@ -24,7 +24,7 @@ const ABOVE_SCORES: f32 = 2.0;
 struct KvZip {
     rows: BestAndRecent,
     later: usize,
-    counted: Counted,
+    scored_by: SecondReadingScore,
 }
 
 impl Policy for KvZip {
@@ -37,7 +37,7 @@ impl Policy for KvZip {
     }
 
     fn needs(&self) -> AttentionNeeds {
-        AttentionNeeds { queries: 0, accumulated: Some(AccumulatedAttention::SecondReading(self.counted)) }
+        AttentionNeeds { queries: 0, accumulated: Some(AccumulatedAttention::SecondReading(self.scored_by)) }
     }
 
     fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
@@ -53,16 +53,14 @@ impl Policy for KvZip {
     fn score(&self, candidates: Candidates) -> Vec<Vec<f32>> {
         let LaneStatus { event, scanned_until, seen, .. } = candidates.status;
         let score = |(position, stored): (&u32, &f32)| {
-            if event == Event::ExactPrefill {
-                return match self.counted {
-                    Counted::Weight => *stored,
-                    // In the same order, and below 1.
-                    Counted::Contribution => stored / (1.0 + stored),
-                };
-            }
-            let is_covered = (*position as usize) < scanned_until;
-            if is_covered && (0.0..ABOVE_SCORES).contains(stored) {
-                return *stored;
+            let score = match (event, self.scored_by) {
+                // In the same order, and below 1 as attention is.
+                (Event::ExactPrefill, SecondReadingScore::Contribution) => stored / (1.0 + stored),
+                _ => *stored,
+            };
+            let is_covered = event == Event::ExactPrefill || (*position as usize) < scanned_until;
+            if is_covered && (0.0..ABOVE_SCORES).contains(&score) {
+                return score;
             }
             // A later token: the newer, the higher, and below all scores of attention if it is too old.
             match *position as usize + self.later >= seen {
@@ -80,7 +78,10 @@ pub(in crate::kv::policy) const ENTRY: PolicyEntry = PolicyEntry {
     parameters: &PARAMETERS,
     default_heads: HeadMode::Shares,
     default_compensation: false,
-    factory: Some(PolicyFactory { build: |values| build(values, Counted::Weight), fit: BestAndRecent::fit }),
+    factory: Some(PolicyFactory {
+        build: |values| build(values, SecondReadingScore::Attention),
+        fit: BestAndRecent::fit,
+    }),
 };
 
 /// The parameters of `kvzip` and `kvzip-plus`.
@@ -97,9 +98,12 @@ pub(super) const PARAMETERS: [Parameter; 4] = [
     BestAndRecent::SLACK,
 ];
 
-/// The policy that counts this of the attention in the second reading.
-pub(super) fn build(values: &ParameterValues, counted: Counted) -> Result<Arc<dyn Policy>, String> {
+/// The policy that scores rows by this.
+pub(super) fn build(
+    values: &ParameterValues,
+    scored_by: SecondReadingScore,
+) -> Result<Arc<dyn Policy>, String> {
     let rows = BestAndRecent::from_values(values)?;
     let later = values.optional_count("later").unwrap_or(rows.capacity / 4);
-    Ok(Arc::new(KvZip { rows, later, counted }))
+    Ok(Arc::new(KvZip { rows, later, scored_by }))
 }
