@@ -9,7 +9,7 @@
 //! Queries and weights are rounded to 16 bits, with one scale for the 32 of a tile. Sums have no rounding: 32 products of
 //! 16 and 8 bits are below 2^27. Without a window, what a query gets does not depend on the other queries of the call.
 //!
-//! For the instruction sets that multiply pairs of integers in one instruction ([`Simd::HAS_INTEGERS`]). The others unpack
+//! For the instruction sets that multiply pairs of integers in one instruction ([`IntegerSimd`]). The others unpack
 //! to f32 ([`Dot`](super::Dot) and [`Accumulate`](super::Accumulate)).
 
 use std::marker::PhantomData;
@@ -17,7 +17,7 @@ use std::marker::PhantomData;
 use super::{BLOCK, FACTOR};
 use crate::quant::RowType;
 use crate::quant::load::{LoadIntegers, with_integers};
-use crate::simd::{Isa, Kernel, Loop, Simd};
+use crate::simd::{IntegerKernel, IntegerSimd, Isa, Loop, Simd};
 
 /// Rows and elements of a tile.
 const TILE: usize = 32;
@@ -104,7 +104,7 @@ impl Scratch {
     pub(super) fn round_queries(&self, q: &[f32], stride: usize) {
         assert!(stride >= self.tiles * TILE && q.len() >= self.queries * stride);
         // SAFETY: the instruction set is present; the queries are inside the slice.
-        unsafe { self.isa.enter(RoundQueries { scratch: *self, q: q.as_ptr(), stride }) }
+        unsafe { self.isa.enter_with_integers(RoundQueries { scratch: *self, q: q.as_ptr(), stride }) }
     }
 
     /// The logits `[32, queries]` of some rows. Those of missing rows are unspecified.
@@ -113,10 +113,10 @@ impl Scratch {
         self.check(&rows);
         with_integers!(rows.ty, L => {
             // SAFETY: the instruction set is present, and the rows are inside their memory.
-            unsafe { self.isa.enter(UnpackKeys::<L>(*self, rows, PhantomData)) }
+            unsafe { self.isa.enter_with_integers(UnpackKeys::<L>(*self, rows, PhantomData)) }
         });
         // SAFETY: the instruction set is present, and the logits have room for all queries.
-        unsafe { self.isa.enter(Logits { scratch: *self, logits: logits.as_mut_ptr() }) }
+        unsafe { self.isa.enter_with_integers(Logits { scratch: *self, logits: logits.as_mut_ptr() }) }
     }
 
     /// Rescales the weighted sums of the queries' slots, and adds some rows of values. The weights are `[32, queries]`, 0
@@ -127,12 +127,12 @@ impl Scratch {
         self.check(&rows);
         with_integers!(rows.ty, L => {
             // SAFETY: the instruction set is present, and the rows are inside their memory.
-            unsafe { self.isa.enter(UnpackValues::<L>(*self, rows, PhantomData)) }
+            unsafe { self.isa.enter_with_integers(UnpackValues::<L>(*self, rows, PhantomData)) }
         });
         let kernel =
             Values { scratch: *self, weights: weights.as_ptr(), slots: slots.as_mut_ptr(), slot_len };
         // SAFETY: the instruction set is present, and the slices have all queries.
-        unsafe { self.isa.enter(kernel) }
+        unsafe { self.isa.enter_with_integers(kernel) }
     }
 
     fn check(&self, rows: &Rows) {
@@ -144,9 +144,9 @@ impl Scratch {
 }
 
 /// Writes 32 numbers, rounded to integers of 16 bits, to `to` and returns their scale: NaN where one of the numbers is
-/// infinite or NaN. Safety: the instruction set is present and has integers; `to` has room for them.
+/// infinite or NaN. Safety: the instruction set is present; `to` has room for them.
 #[inline(always)]
-unsafe fn round<S: Simd>(x: [S::V; 4], to: *mut i16) -> f32 {
+unsafe fn round<S: IntegerSimd>(x: [S::V; 4], to: *mut i16) -> f32 {
     // SAFETY: the caller's promise.
     unsafe {
         let mut largest = S::splat(0.0);
@@ -169,11 +169,9 @@ struct RoundQueries {
     stride: usize,
 }
 
-impl Kernel for RoundQueries {
-    type Out = ();
-
+impl IntegerKernel for RoundQueries {
     #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
+    unsafe fn run<S: IntegerSimd>(self) {
         let s = self.scratch;
         let mut rounded = [0i16; TILE];
         for i in Loop(0, s.queries) {
@@ -201,11 +199,9 @@ impl Kernel for RoundQueries {
 /// Unpacks keys. The pairs of a tile are in the order of elements 0 and 2, 1 and 3, 4 and 6, 5 and 7, …
 struct UnpackKeys<'a, L>(Scratch, Rows<'a>, PhantomData<L>);
 
-impl<L: LoadIntegers> Kernel for UnpackKeys<'_, L> {
-    type Out = ();
-
+impl<L: LoadIntegers> IntegerKernel for UnpackKeys<'_, L> {
     #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
+    unsafe fn run<S: IntegerSimd>(self) {
         let UnpackKeys(s, rows, _) = self;
         for group in Loop(0, TILE / 8) {
             let mut address = [rows.data.as_ptr(); 8];
@@ -249,11 +245,9 @@ impl<L: LoadIntegers> Kernel for UnpackKeys<'_, L> {
 /// Unpacks values: the pairs of a tile are neighbouring rows.
 struct UnpackValues<'a, L>(Scratch, Rows<'a>, PhantomData<L>);
 
-impl<L: LoadIntegers> Kernel for UnpackValues<'_, L> {
-    type Out = ();
-
+impl<L: LoadIntegers> IntegerKernel for UnpackValues<'_, L> {
     #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
+    unsafe fn run<S: IntegerSimd>(self) {
         let UnpackValues(s, rows, _) = self;
         for pair in Loop(0, rows.n.div_ceil(2)) {
             // SAFETY: any address can be prefetched.
@@ -318,7 +312,7 @@ unsafe fn widen_scales<S: Simd>(s: Scratch, n: usize) {
 /// The sums of the lanes of a tile for QT queries, whose 16 pairs are at `factors`. Safety: the instruction set is present
 /// and has integers; the pointers have all pairs.
 #[inline(always)]
-unsafe fn multiply<S: Simd, const QT: usize>(
+unsafe fn multiply<S: IntegerSimd, const QT: usize>(
     pairs: *const i16,
     factors: [*const i16; QT],
 ) -> [[S::Integers; 4]; QT] {
@@ -347,22 +341,20 @@ struct Logits {
     logits: *mut f32,
 }
 
-impl Kernel for Logits {
-    type Out = ();
-
+impl IntegerKernel for Logits {
     #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
+    unsafe fn run<S: IntegerSimd>(self) {
         let s = self.scratch;
         for tile in Loop(0, s.tiles) {
             let mut i = 0;
             // SAFETY: i counts queries.
             unsafe {
                 while i + 2 <= s.queries {
-                    self.some::<S, 2>(tile, i);
+                    self.query_tile::<S, 2>(tile, i);
                     i += 2;
                 }
                 if i < s.queries {
-                    self.some::<S, 1>(tile, i);
+                    self.query_tile::<S, 1>(tile, i);
                 }
             }
         }
@@ -372,7 +364,7 @@ impl Kernel for Logits {
 impl Logits {
     /// Queries `first .. first + QT`.
     #[inline(always)]
-    unsafe fn some<S: Simd, const QT: usize>(&self, tile: usize, first: usize) {
+    unsafe fn query_tile<S: IntegerSimd, const QT: usize>(&self, tile: usize, first: usize) {
         let s = self.scratch;
         // SAFETY: the scratch has these queries and tiles, and the logits have room.
         unsafe {
@@ -402,11 +394,9 @@ struct Values {
     slot_len: usize,
 }
 
-impl Kernel for Values {
-    type Out = ();
-
+impl IntegerKernel for Values {
     #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
+    unsafe fn run<S: IntegerSimd>(self) {
         let s = self.scratch;
         for tile in Loop(0, s.tiles) {
             // SAFETY: i counts queries.
@@ -421,11 +411,11 @@ impl Kernel for Values {
                 }
                 let mut i = 0;
                 while i + 2 <= s.queries {
-                    self.some::<S, 2>(tile, i);
+                    self.query_tile::<S, 2>(tile, i);
                     i += 2;
                 }
                 if i < s.queries {
-                    self.some::<S, 1>(tile, i);
+                    self.query_tile::<S, 1>(tile, i);
                 }
             }
         }
@@ -435,7 +425,7 @@ impl Kernel for Values {
 impl Values {
     /// Queries `first .. first + QT`.
     #[inline(always)]
-    unsafe fn some<S: Simd, const QT: usize>(&self, tile: usize, first: usize) {
+    unsafe fn query_tile<S: IntegerSimd, const QT: usize>(&self, tile: usize, first: usize) {
         let s = self.scratch;
         // SAFETY: the struct's contract.
         unsafe {

@@ -48,8 +48,8 @@
 //!   and 55 to 62.
 //! - Prefetch of the rows of the next block while a block is unpacked: GQA x4 d128: 40 and 36, GQA x7 d128: 58 and 52,
 //!   GQA x4 d64: 20 and 19, MHA d64: 11. Here the multiplications that follow leave the memory idle.
-//! - With the rows in the cache, GQA x4 d128 q8_0 has 32 % of its time in the sums of values (a quarter of it rounds
-//!   weights), 22 % in the logits, 26 % in unpacking.
+//! - With the rows in the cache, GQA x4 d128 q8_0 has 32 % of its time in the sums of values, of which rounding the
+//!   weights is a quarter. The logits have 22 %, unpacking has 26 %.
 
 mod integer;
 

@@ -96,8 +96,8 @@ impl Call<'_> {
         total.expect("queries count (checked)")
     }
 
-    /// Of weights `[capacity, n, query heads]` of some of the lane's heads those of the rows that get numbers, `[rows, n,
-    /// query heads]`, with the factors that they have for these of the tokens that count.
+    /// The weights of the rows that get numbers, `[rows, n, query heads]`, times their factors. `weights` `[capacity, n, query
+    /// heads]` are those of the heads `run`. `tokens` are the n tokens' numbers among those that count.
     fn counted(&self, weights: Tensor, run: &Range<usize>, tokens: &Range<usize>) -> Tensor {
         let (ctx, Some(part)) = (self.ctx, self.how.part) else { return weights };
         let (rows, [_, n, heads, _], [_, of_token, of_head, _]) =

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 use super::{BLOCK, FOUR_BITS_BYTES, IQ4_VALUES, Q8_0_BYTES};
-use crate::simd::Simd;
+use crate::simd::{IntegerSimd, Simd};
 
 /// Loads a row as vectors of f32. Vector `c` has elements `c * LANES .. (c + 1) * LANES`.
 pub(crate) trait Load: 'static {
@@ -183,15 +183,15 @@ pub(crate) trait LoadIntegers: 'static {
 
     /// The integers of two blocks: the first 16 of a and of b, then the last 16 of both.
     /// # Safety
-    /// `S`'s instruction set is present and has integers; whole blocks are at `a` and `b`.
-    unsafe fn load_two<S: Simd>(a: *const u8, b: *const u8) -> [S::Bytes; 2];
+    /// `S`'s instruction set is present; whole blocks are at `a` and `b`.
+    unsafe fn load_two<S: IntegerSimd>(a: *const u8, b: *const u8) -> [S::Bytes; 2];
 }
 
 impl LoadIntegers for Q8_0 {
     const BLOCK_BYTES: usize = Q8_0_BYTES;
 
     #[inline(always)]
-    unsafe fn load_two<S: Simd>(a: *const u8, b: *const u8) -> [S::Bytes; 2] {
+    unsafe fn load_two<S: IntegerSimd>(a: *const u8, b: *const u8) -> [S::Bytes; 2] {
         // SAFETY: the caller's promise: 32 bytes follow the scales.
         unsafe { [S::load_two(a.add(2), b.add(2)), S::load_two(a.add(18), b.add(18))] }
     }
@@ -201,7 +201,7 @@ impl<C: Codes> LoadIntegers for FourBits<C> {
     const BLOCK_BYTES: usize = FOUR_BITS_BYTES;
 
     #[inline(always)]
-    unsafe fn load_two<S: Simd>(a: *const u8, b: *const u8) -> [S::Bytes; 2] {
+    unsafe fn load_two<S: IntegerSimd>(a: *const u8, b: *const u8) -> [S::Bytes; 2] {
         // SAFETY: the caller's promise: 16 bytes follow the scales.
         unsafe {
             let codes = S::load_two(a.add(2), b.add(2));

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Kernel, Simd, avx2_bytes};
+use super::{IntegerKernel, IntegerSimd, Kernel, Simd, avx2_bytes, avx2_integers};
 use crate::quant::IQ4_VALUES;
 
 #[derive(Clone, Copy)]
@@ -12,6 +12,14 @@ pub(crate) struct Avx2;
 /// The processor has these features, and the kernel's own requirements are met.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
+    // SAFETY: the caller's promise.
+    unsafe { kernel.run::<Avx2>() }
+}
+
+/// # Safety
+/// As for [`enter`].
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn enter_with_integers<K: IntegerKernel>(kernel: K) {
     // SAFETY: the caller's promise.
     unsafe { kernel.run::<Avx2>() }
 }
@@ -31,8 +39,6 @@ impl Simd for Avx2 {
     type Bytes = __m256i;
     const LANES: usize = 8;
     const ACCUMULATORS: usize = 12;
-    const HAS_INTEGERS: bool = true;
-    type Integers = __m256i;
 
     avx2_bytes!();
 
@@ -97,6 +103,16 @@ impl Simd for Avx2 {
             let x = _mm_max_ps(x, _mm_movehl_ps(x, x));
             _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps::<1>(x, x)))
         };
+        prefetch(p: *const u8) -> () = _mm_prefetch::<_MM_HINT_T0>(p.cast());
+    }
+}
+
+impl IntegerSimd for Avx2 {
+    type Integers = __m256i;
+
+    avx2_integers!();
+
+    ops! {
         zeros() -> __m256i = _mm256_setzero_si256();
         load_pairs(p: *const i16) -> __m256i = _mm256_loadu_si256(p.cast());
         splat_pair(p: *const i16) -> __m256i = _mm256_set1_epi32(p.cast::<i32>().read_unaligned());
@@ -120,6 +136,5 @@ impl Simd for Avx2 {
             let x = _mm_max_epi32(x, _mm_shuffle_epi32::<0xb1>(x));
             f32::from_bits(_mm_cvtsi128_si32(x).cast_unsigned())
         };
-        prefetch(p: *const u8) -> () = _mm_prefetch::<_MM_HINT_T0>(p.cast());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Kernel, Simd, avx2_bytes};
+use super::{IntegerKernel, IntegerSimd, Kernel, Simd, avx2_bytes, avx2_integers};
 use crate::quant::IQ4_VALUES;
 
 #[derive(Clone, Copy)]
@@ -12,6 +12,14 @@ pub(crate) struct Avx512;
 /// The processor has these features, and the kernel's own requirements are met.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
 pub(super) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
+    // SAFETY: the caller's promise.
+    unsafe { kernel.run::<Avx512>() }
+}
+
+/// # Safety
+/// As for [`enter`].
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+pub(super) unsafe fn enter_with_integers<K: IntegerKernel>(kernel: K) {
     // SAFETY: the caller's promise.
     unsafe { kernel.run::<Avx512>() }
 }
@@ -38,8 +46,6 @@ impl Simd for Avx512 {
     type Bytes = __m256i;
     const LANES: usize = 16;
     const ACCUMULATORS: usize = 24;
-    const HAS_INTEGERS: bool = true;
-    type Integers = __m512i;
 
     avx2_bytes!();
 
@@ -106,6 +112,16 @@ impl Simd for Avx512 {
         any_greater(a: __m512, b: __m512) -> bool = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b) != 0;
         first(v: __m512) -> f32 = _mm512_cvtss_f32(v);
         largest(v: __m512) -> f32 = _mm512_reduce_max_ps(v);
+        prefetch(p: *const u8) -> () = _mm_prefetch::<_MM_HINT_T0>(p.cast());
+    }
+}
+
+impl IntegerSimd for Avx512 {
+    type Integers = __m512i;
+
+    avx2_integers!();
+
+    ops! {
         zeros() -> __m512i = _mm512_setzero_si512();
         load_pairs(p: *const i16) -> __m512i = _mm512_loadu_si512(p.cast());
         splat_pair(p: *const i16) -> __m512i = _mm512_set1_epi32(p.cast::<i32>().read_unaligned());
@@ -121,6 +137,5 @@ impl Simd for Avx512 {
         };
         largest_magnitude(v: __m512) -> f32 =
             f32::from_bits(_mm512_reduce_max_epi32(_mm512_castps_si512(v)).cast_unsigned());
-        prefetch(p: *const u8) -> () = _mm_prefetch::<_MM_HINT_T0>(p.cast());
     }
 }

@@ -114,16 +114,35 @@ impl Isa {
         }
     }
 
-    /// Whether it has products of integers.
+    /// Whether it has products of integers ([`IntegerSimd`]).
     pub(crate) fn has_integers(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => avx512::Avx512::HAS_INTEGERS,
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => avx2::Avx2::HAS_INTEGERS,
-            #[cfg(target_arch = "aarch64")]
-            Isa::Neon => neon::Neon::HAS_INTEGERS,
-            Isa::Scalar => scalar::Scalar::HAS_INTEGERS,
+            Isa::Avx512 | Isa::Avx2 => true,
+            _ => false,
+        }
+    }
+
+    /// Runs a kernel compiled for this instruction set, which has products of integers.
+    ///
+    /// # Safety
+    /// [`present`](Self::present) holds, and the kernel's own requirements are met.
+    #[inline]
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(unused_variables, reason = "no instruction set takes the kernel")
+    )]
+    pub(crate) unsafe fn enter_with_integers<K: IntegerKernel>(self, kernel: K) {
+        // SAFETY: the caller's promise covers the target features and the kernel's requirements.
+        #[cfg_attr(not(target_arch = "x86_64"), allow(unused_unsafe, reason = "nothing is called"))]
+        unsafe {
+            match self {
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 => avx512::enter_with_integers(kernel),
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => avx2::enter_with_integers(kernel),
+                _ => unreachable!("the caller asks has_integers first"),
+            }
         }
     }
 
@@ -154,6 +173,13 @@ pub(crate) trait Kernel {
     /// # Safety
     /// `S`'s instruction set is present; the implementing struct documents the requirements on its fields.
     unsafe fn run<S: Simd>(self) -> Self::Out;
+}
+
+/// Work that is written once for the instruction sets with products of integers.
+pub(crate) trait IntegerKernel {
+    /// # Safety
+    /// `S`'s instruction set is present; the implementing struct documents the requirements on its fields.
+    unsafe fn run<S: IntegerSimd>(self);
 }
 
 /// The numbers from the first up to, not including, the second: a `Range` that is inlined in debug builds
@@ -250,66 +276,41 @@ pub(crate) trait Simd: Copy + 'static {
 
     /// Prefetches the cache line at `p`, which may be any address.
     unsafe fn prefetch(p: *const u8);
+}
 
-    /// Whether the instruction set has the functions below. Nothing calls them where it does not.
-    const HAS_INTEGERS: bool = false;
+/// Products of integers, for the instruction sets that multiply pairs of them in one instruction
+/// ([`Isa::has_integers`]). All functions are unsafe as those of [`Simd`] are.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "no other instruction set has them yet"))]
+pub(crate) trait IntegerSimd: Simd {
     /// `LANES` integers of 32 bits, or as many pairs of integers of 16 bits.
     type Integers: Copy;
 
-    unsafe fn zeros() -> Self::Integers {
-        unimplemented!()
-    }
-    unsafe fn load_pairs(_: *const i16) -> Self::Integers {
-        unimplemented!()
-    }
+    unsafe fn zeros() -> Self::Integers;
+    unsafe fn load_pairs(p: *const i16) -> Self::Integers;
     /// One pair in all lanes.
-    unsafe fn splat_pair(_: *const i16) -> Self::Integers {
-        unimplemented!()
-    }
+    unsafe fn splat_pair(p: *const i16) -> Self::Integers;
     /// The sum of both products of the pairs of a and b, plus c.
-    unsafe fn multiply_pairs(_a: Self::Integers, _b: Self::Integers, _c: Self::Integers) -> Self::Integers {
-        unimplemented!()
-    }
+    unsafe fn multiply_pairs(a: Self::Integers, b: Self::Integers, c: Self::Integers) -> Self::Integers;
     /// Integers of 32 bits as floats.
-    unsafe fn floats(_: Self::Integers) -> Self::V {
-        unimplemented!()
-    }
+    unsafe fn floats(v: Self::Integers) -> Self::V;
     /// Writes the nearest integers, which have 16 bits.
-    unsafe fn store_i16(_: *mut i16, _: Self::V) {
-        unimplemented!()
-    }
+    unsafe fn store_i16(p: *mut i16, v: Self::V);
     /// The larger absolute value; NaN is larger than all others.
-    unsafe fn larger_magnitude(_: Self::V, _: Self::V) -> Self::V {
-        unimplemented!()
-    }
+    unsafe fn larger_magnitude(a: Self::V, b: Self::V) -> Self::V;
     /// The largest of lanes that are not negative; NaN is larger than all others.
-    unsafe fn largest_magnitude(_: Self::V) -> f32 {
-        unimplemented!()
-    }
+    unsafe fn largest_magnitude(v: Self::V) -> f32;
     /// The 16 bytes at each address.
-    unsafe fn load_two(_: *const u8, _: *const u8) -> Self::Bytes {
-        unimplemented!()
-    }
+    unsafe fn load_two(a: *const u8, b: *const u8) -> Self::Bytes;
     /// The values of bytes below 16.
-    unsafe fn look_up(_values: &[i8; 16], _: Self::Bytes) -> Self::Bytes {
-        unimplemented!()
-    }
+    unsafe fn look_up(values: &[i8; 16], v: Self::Bytes) -> Self::Bytes;
     /// Number i of the arguments has four words of rows i and i + 4. Number j of the results has word j of eight rows.
-    unsafe fn transpose(_: [Self::Bytes; 4]) -> [Self::Bytes; 4] {
-        unimplemented!()
-    }
+    unsafe fn transpose(rows: [Self::Bytes; 4]) -> [Self::Bytes; 4];
     /// Signed bytes 0, 2, 4, … as integers of 16 bits.
-    unsafe fn even_bytes(_: Self::Bytes) -> Self::Bytes {
-        unimplemented!()
-    }
+    unsafe fn even_bytes(v: Self::Bytes) -> Self::Bytes;
     /// Signed bytes 1, 3, 5, … as integers of 16 bits.
-    unsafe fn odd_bytes(_: Self::Bytes) -> Self::Bytes {
-        unimplemented!()
-    }
+    unsafe fn odd_bytes(v: Self::Bytes) -> Self::Bytes;
     /// Signed bytes as integers of 16 bits, in pairs of one of the first 16 and one of the others.
-    unsafe fn interleave(_: Self::Bytes) -> [Self::Bytes; 2] {
-        unimplemented!()
-    }
+    unsafe fn interleave(v: Self::Bytes) -> [Self::Bytes; 2];
 }
 
 /// The bytes of [`Simd`], for the instruction sets that have AVX2.
@@ -343,6 +344,17 @@ macro_rules! avx2_bytes {
             };
             or(a: __m256i, b: __m256i) -> __m256i = _mm256_or_si256(a, b);
             plus_128(v: __m256i) -> __m256i = _mm256_xor_si256(v, _mm256_set1_epi8(-128));
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+use avx2_bytes;
+
+/// The bytes of [`IntegerSimd`], for the instruction sets that have AVX2.
+#[cfg(target_arch = "x86_64")]
+macro_rules! avx2_integers {
+    () => {
+        ops! {
             load_two(a: *const u8, b: *const u8) -> __m256i =
                 _mm256_inserti128_si256::<1>(
                     _mm256_castsi128_si256(_mm_loadu_si128(a.cast())),
@@ -368,7 +380,7 @@ macro_rules! avx2_bytes {
     };
 }
 #[cfg(target_arch = "x86_64")]
-use avx2_bytes;
+use avx2_integers;
 
 /// The bytes of [`Simd`] in words of eight.
 macro_rules! bytes_in_words {

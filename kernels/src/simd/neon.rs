@@ -112,7 +112,6 @@ impl Simd for Neon {
     type V = float32x4x2_t;
     const LANES: usize = 8;
     const ACCUMULATORS: usize = 12;
-    type Integers = ();
 
     bytes_in_words!();
 

@@ -51,7 +51,6 @@ impl Simd for Scalar {
     type V = V8;
     const LANES: usize = 8;
     const ACCUMULATORS: usize = 8;
-    type Integers = ();
 
     bytes_in_words!();
 

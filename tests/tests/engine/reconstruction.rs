@@ -46,18 +46,25 @@ fn score_part(
     }
 }
 
+/// A session that has read `text` twice, in chunks of [`CHUNK`] tokens, with values of this type.
+fn read_twice(engine: &Arc<Engine>, text: &[u32], policy: &str, value_type: Type) -> Session {
+    let options = SessionOptions {
+        context: 200,
+        policy: policy.parse().expect("a policy"),
+        types: (Type::F16, value_type),
+        chunk: CHUNK,
+        ..SessionOptions::default()
+    };
+    let mut session = Session::new(engine, options).expect("a session");
+    sync(&mut session, text);
+    session
+}
+
 #[test]
 fn rows_are_scored_by_the_largest_attention_of_the_second_reading() {
     for engine in [embedded_model(), golden_model("llama-mha-f32"), golden_model("baichuan-alibi-f16")] {
         let text = random_tokens(&engine, 60, 5);
-        let options = SessionOptions {
-            context: 200,
-            policy: "kvzip:heads=off,capacity=150".parse().expect("a policy"),
-            chunk: CHUNK,
-            ..SessionOptions::default()
-        };
-        let mut session = Session::new(&engine, options).expect("a session");
-        sync(&mut session, &text);
+        let session = read_twice(&engine, &text, "kvzip:heads=off,capacity=150", Type::F16);
 
         let spec = engine.spec();
         let mut want = vec![vec![vec![0f32; text.len()]; spec.n_kv_heads]; spec.n_layers];
@@ -130,15 +137,7 @@ fn contributions_are_attention_times_norms() {
     ] {
         let engine = golden_model(name);
         let text = random_tokens(&engine, 60, 5);
-        let options = SessionOptions {
-            context: 200,
-            policy: "kvzip-plus:heads=off,capacity=150".parse().expect("a policy"),
-            types: (Type::F16, value_type),
-            chunk: CHUNK,
-            ..SessionOptions::default()
-        };
-        let mut session = Session::new(&engine, options).expect("a session");
-        sync(&mut session, &text);
+        let session = read_twice(&engine, &text, "kvzip-plus:heads=off,capacity=150", value_type);
 
         let spec = engine.spec();
         let mut want = vec![vec![vec![0f32; text.len()]; spec.n_kv_heads]; spec.n_layers];

@@ -159,8 +159,8 @@ pub enum AccumulatedAttention {
 pub enum SecondReadingScore {
     /// Its attention weight.
     Attention,
-    /// The weight, multiplied by the norm of the row's value behind the query head's part of the output matrix, and divided
-    /// by the norm of attention's input, which is behind the layer's norm (KVzip+).
+    /// The weight, times the norm of the row's value behind the query head's part of the output matrix. It is divided by the
+    /// norm of attention's input, which is behind the layer's norm (KVzip+).
     Contribution,
 }
 
