@@ -130,11 +130,10 @@ impl Isa {
     #[inline]
     #[cfg_attr(
         not(target_arch = "x86_64"),
-        allow(unused_variables, reason = "no instruction set takes the kernel")
+        allow(unused_variables, unused_unsafe, reason = "no other instruction set takes the kernel")
     )]
     pub(crate) unsafe fn enter_with_integers<K: IntegerKernel>(self, kernel: K) {
         // SAFETY: the caller's promise covers the target features and the kernel's requirements.
-        #[cfg_attr(not(target_arch = "x86_64"), allow(unused_unsafe, reason = "nothing is called"))]
         unsafe {
             match self {
                 #[cfg(target_arch = "x86_64")]
@@ -280,7 +279,6 @@ pub(crate) trait Simd: Copy + 'static {
 
 /// Products of integers, for the instruction sets that multiply pairs of them in one instruction
 /// ([`Isa::has_integers`]). All functions are unsafe as those of [`Simd`] are.
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "no other instruction set has them yet"))]
 pub(crate) trait IntegerSimd: Simd {
     /// `LANES` integers of 32 bits, or as many pairs of integers of 16 bits.
     type Integers: Copy;
