@@ -9,7 +9,7 @@ use longhand::heads::{HeadProfile, ScoreMap, ScoresPer};
 use longhand::plan::PlanOptions;
 use longhand::testing::kv::policy::policies;
 use longhand::testing::kv::{Layout, PolicyChoice, StoreOptions};
-use longhand::{Engine, EngineError, EngineOptions, Hint, ModelSource, Session, SessionOptions};
+use longhand::{Engine, EngineError, EngineOptions, Hint, ModelSource, Prefill, Session, SessionOptions};
 use models::arch::Arch;
 use models::gguf::GgufFile;
 use models::shapes::{ExpertShape, FileType, ModelShape};
@@ -226,6 +226,25 @@ pub fn cache_types(engine: &Engine) -> Vec<(Type, Type)> {
 pub fn with_cache_types(engine: &Engine, policies: Vec<PolicyChoice>) -> Vec<(PolicyChoice, (Type, Type))> {
     let types = cache_types(engine);
     policies.into_iter().flat_map(|p| types.iter().map(move |types| (p.clone(), *types))).collect()
+}
+
+/// As [`with_cache_types`], with the ways to read a text in turns: each policy is tried with every type and in both ways, but
+/// not with every pair of them.
+pub fn with_types_and_prefills(
+    engine: &Engine,
+    policies: Vec<PolicyChoice>,
+) -> Vec<(PolicyChoice, (Type, Type), Prefill)> {
+    let mut all = Vec::new();
+    for (number, policy) in policies.into_iter().enumerate() {
+        let prefills = [Prefill::Exact, Prefill::Streaming].into_iter().cycle().skip(number % 2);
+        all.extend(
+            cache_types(engine)
+                .into_iter()
+                .zip(prefills)
+                .map(|(types, prefill)| (policy.clone(), types, prefill)),
+        );
+    }
+    all
 }
 
 /// Opens a session.

@@ -24,11 +24,15 @@ struct Case {
     is_cache: bool,
 }
 
+/// A model outside of that folder.
+const MODEL: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/models/llama-gqa-llama3rope-f32.gguf");
+
 const CASES: [Case; 6] = [
     Case::new(&["logits", "-t", "1", "-m", "{}/model.gguf", "--tokens", "1,2", "-o", "{}/out"], Some("out")),
     Case::new(&["heads", "import", "{}/map.tsv", "--out", "{}/out"], Some("out")),
-    Case::new(&["heads", "calibrate", "-t", "1", "--period", "100", "--out", "{}/out"], Some("out")),
-    Case { is_cache: true, ..Case::new(&["heads", "calibrate", "-t", "1", "--period", "100"], None) },
+    Case::new(&["heads", "calibrate", "-t", "1", "--period", "100", MODEL, "--out", "{}/out"], Some("out")),
+    Case { is_cache: true, ..Case::new(&["heads", "calibrate", "-t", "1", "--period", "100", MODEL], None) },
     Case::new(&["ask", "-t", "1", "-f", "{}/document.txt", "What is the pass key?"], None),
     Case {
         input: "What is Mary's favorite number?\n",
@@ -100,10 +104,8 @@ fn restore(folder: &Path, wanted: &Files) {
 
 /// The files that the commands read, and older ones that they replace.
 fn inputs(case: &Case, folder: &Path) -> Files {
-    let model =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/models/llama-gqa-llama3rope-f32.gguf");
     let mut inputs: Files = [
-        ("model.gguf", fs::read(model).expect("the model")),
+        ("model.gguf", fs::read(MODEL).expect("the model")),
         ("document.txt", DOCUMENT.into()),
         ("map.tsv", "0\t1\t0\t1\n".repeat(4).into()),
         ("config.json", r#"{"sink_size": 64, "recent_size": 256}"#.into()),

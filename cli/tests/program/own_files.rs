@@ -17,6 +17,9 @@ const KEY: &str = "What is the pass key?";
 const SAVED: [&str; 8] =
     ["--policy", "kvzip:heads=off", "--kv-budget", "10%", "-ctk", "q4_0", "-ctv", "q4_0"];
 
+/// A tiny model, whose heads are found in no time. Its answers have no meaning.
+const TINY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/models/qwen2-gqa-q8_0.gguf");
+
 /// A user with folders of its own below one that is empty at first.
 struct User(PathBuf);
 
@@ -52,6 +55,13 @@ impl User {
     fn chat(&self, args: &[&str], input: &str) -> Run {
         let document = file("own-files.txt", DOCUMENT.repeat(20));
         self.run(&[&["chat", "-t", "1", "-f", &document], args].concat(), input)
+    }
+
+    /// A question about a document to a tiny model whose heads are needed.
+    fn ask_with_heads(&self) -> Run {
+        let document = file("tiny.txt", DOCUMENT);
+        let args = ["ask", "-t", "1", "-m", TINY, "--policy", "razor", "-n", "2", "-f", &document, KEY];
+        self.run(&args, "")
     }
 
     /// All files and folders below, with their permissions.
@@ -122,14 +132,13 @@ fn folders_and_files_are_private_whatever_the_umask() {
     for umask in ["000", "002", "077"] {
         let user = User::new(&format!("umask-{umask}"));
         let document = file("umask.txt", DOCUMENT.repeat(20));
-        let ask = |policy: &[&str]| {
-            user.command(&[&["ask", "-t", "1", "-f", &document], policy, &[NUMBER]].concat())
-        };
+        let ask = user.command(&[&["ask", "-t", "1", "-f", &document], &SAVED[..], &[NUMBER]].concat());
         let chat = user.command(&["chat", "-t", "1", "-f", &document]);
+        let calibrate = user.command(&["heads", "calibrate", "-t", "1", "--period", "100", TINY]);
         // What identifies a model is remembered for files only, and first of all.
         let needle = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/needle/needle-q8_0.gguf");
         let of_file = user.command(&["ask", "-t", "1", "-m", needle, "-f", &document, NUMBER]);
-        for program in [of_file, ask(&["--policy", "razor"]), ask(&SAVED), chat] {
+        for program in [of_file, calibrate, ask, chat] {
             let mut bash = Command::new("bash");
             bash.args(["-c", &format!("umask {umask} && exec \"$@\""), "bash"]).current_dir(&user.0);
             add_program(&mut bash, &program);
@@ -151,16 +160,15 @@ fn folders_and_files_are_private_whatever_the_umask() {
 #[test]
 fn folders_that_others_can_write_to_are_not_used() {
     let user = User::new("planted");
-    let ask = |policy: &[&str]| {
+    let ask = || {
         let document = file("planted.txt", DOCUMENT.repeat(20));
-        let run = user.run(&[&["ask", "-t", "1", "-f", &document], policy, &[NUMBER]].concat(), "");
+        let run = user.run(&[&["ask", "-t", "1", "-f", &document], &SAVED[..], &[NUMBER]].concat(), "");
         assert_eq!(run.stdout, format!("{NUMBER_IS}\n"), "{}", run.stderr);
         run.stderr
     };
-    let razor = ["--policy", "razor"];
-    ask(&razor);
-    ask(&SAVED);
-    assert!(ask(&SAVED).contains("found again"));
+    let answer = user.ask_with_heads().ok();
+    ask();
+    assert!(ask().contains("found again"));
     user.chat(&[], &format!("{NUMBER}\n")).ok();
     fs::create_dir_all(user.path("config/longhand")).expect("a folder");
     fs::write(user.path("config/longhand/config.toml"), "top-k = 7\n").expect("a file");
@@ -168,7 +176,7 @@ fn folders_that_others_can_write_to_are_not_used() {
     for mode in [0o777, 0o770, 0o702] {
         for folder in ["cache/longhand/documents", "cache/longhand"] {
             set_mode(&user.path(folder), mode);
-            let stderr = ask(&SAVED);
+            let stderr = ask();
             assert!(
                 stderr.contains(open) && stderr.contains("note: the cache of documents that were read: "),
                 "{stderr}"
@@ -180,8 +188,9 @@ fn folders_that_others_can_write_to_are_not_used() {
             set_mode(&user.path(folder), 0o700);
         }
         set_mode(&user.path("cache/longhand/heads"), mode);
-        let stderr = ask(&razor);
-        assert!(stderr.contains(open) && stderr.contains("heads"), "{stderr}");
+        let run = user.ask_with_heads();
+        assert!(run.stderr.contains(open) && run.stderr.contains("heads"), "{}", run.stderr);
+        assert_eq!(run.ok(), answer);
         set_mode(&user.path("cache/longhand/heads"), 0o700);
 
         set_mode(&user.path("state/longhand/sessions"), mode);
@@ -227,7 +236,7 @@ fn links_in_place_of_caches_are_replaced() {
     let use_all = || {
         let document = file("links.txt", DOCUMENT.repeat(60));
         user.run(&[&["ask", "-t", "1", "-f", &document], &SAVED[..], &[NUMBER]].concat(), "").ok();
-        user.run(&["heads", "calibrate", "-t", "1", "--period", "100"], "").ok();
+        user.run(&["heads", "calibrate", "-t", "1", "--period", "100", TINY], "").ok();
     };
     use_all();
     let precious = user.path("precious.txt");
@@ -310,8 +319,7 @@ fn save_neither_follows_nor_replaces_a_link() {
 fn what_is_no_small_file_is_not_read() {
     let user = User::new("kinds");
     let document = file("kinds.txt", DOCUMENT.repeat(60));
-    let ask = |user: &User| user.run(&["ask", "-t", "1", "-f", &document, "--policy", "razor", NUMBER], "");
-    assert_eq!(ask(&user).ok(), format!("{NUMBER_IS}\n"));
+    let answer = user.ask_with_heads().ok();
     let profile =
         fs::read_dir(user.path("cache/longhand/heads")).expect("a folder").next().expect("a profile");
     let profile = profile.expect("an entry").path();
@@ -333,8 +341,9 @@ fn what_is_no_small_file_is_not_read() {
         }
         // Documents were read before; others read again.
         let _ = fs::remove_dir_all(user.path("cache/longhand/documents"));
-        let run = ask(&user);
+        let run = user.run(&["ask", "-t", "1", "-f", &document, NUMBER], "");
         assert_eq!(run.stdout, format!("{NUMBER_IS}\n"), "{kind}: {}", run.stderr);
+        assert_eq!(user.ask_with_heads().ok(), answer, "{kind}");
         let _ = fs::remove_file(&config);
         put(&config);
         user.run(&["plan", "--memory", "1GiB"], "").assert_failed(1, "cannot be read: it is ");

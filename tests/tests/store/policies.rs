@@ -9,7 +9,7 @@ use longhand::testing::kv::{KvBudget, PolicyChoice};
 use longhand::{Engine, Hint, Prefill, Session, SessionOptions};
 use tests::fixtures::{
     bounded_policies, embedded_model, golden_model, half_retrieval, max_difference, options, random_tokens,
-    session, sync, tiny_model, with_cache_types, with_policy,
+    session, sync, tiny_model, with_cache_types, with_policy, with_types_and_prefills,
 };
 use tests::{device_tolerance, is_gpu};
 
@@ -81,25 +81,23 @@ fn policies_keep_their_budgets_at_every_step() {
     const CONTEXT: usize = 260;
     for engine in engines() {
         let tokens = random_tokens(&engine, CONTEXT, 3);
-        for (policy, types) in with_cache_types(&engine, bounded_policies(48, CONTEXT)) {
-            for prefill in [Prefill::Exact, Prefill::Streaming] {
-                let options = with_policy(&engine, &policy, options(CONTEXT, "full"));
-                let mut session = session(&engine, SessionOptions { prefill, types, ..options });
-                for n in [150, 190] {
-                    sync(&mut session, &tokens[..n]);
-                    check_rows(&session);
-                }
-                for token in &tokens[190..] {
-                    session.push(*token).expect("a step");
-                    check_rows(&session);
-                }
-                assert!(session.store().bytes() >= session.store().live_bytes());
-                let planned = session.store().layout().bytes();
-                assert!(
-                    session.store().bytes().abs_diff(planned) < planned / 50 + 4096,
-                    "{policy}: {planned} planned"
-                );
+        for (policy, types, prefill) in with_types_and_prefills(&engine, bounded_policies(48, CONTEXT)) {
+            let options = with_policy(&engine, &policy, options(CONTEXT, "full"));
+            let mut session = session(&engine, SessionOptions { prefill, types, ..options });
+            for n in [150, 190] {
+                sync(&mut session, &tokens[..n]);
+                check_rows(&session);
             }
+            for token in &tokens[190..] {
+                session.push(*token).expect("a step");
+                check_rows(&session);
+            }
+            assert!(session.store().bytes() >= session.store().live_bytes());
+            let planned = session.store().layout().bytes();
+            assert!(
+                session.store().bytes().abs_diff(planned) < planned / 50 + 4096,
+                "{policy}: {planned} planned"
+            );
         }
     }
 }
@@ -311,38 +309,36 @@ fn undoing_a_turn_restores_the_store_exactly() {
                     .map(|text| text.parse().expect(text)),
             );
         }
-        for (policy, types) in with_cache_types(&engine, policies) {
-            for prefill in [Prefill::Exact, Prefill::Streaming] {
-                let options = with_policy(&engine, &policy, options(CONTEXT, "full"));
-                let options = SessionOptions { types, prefill, ..options };
-                let make = || {
-                    let mut session = session(&engine, options.clone());
-                    sync(&mut session, &document);
-                    session
+        for (policy, types, prefill) in with_types_and_prefills(&engine, policies) {
+            let options = with_policy(&engine, &policy, options(CONTEXT, "full"));
+            let options = SessionOptions { types, prefill, ..options };
+            let make = || {
+                let mut session = session(&engine, options.clone());
+                sync(&mut session, &document);
+                session
+            };
+            let mut undone = make();
+            sync(&mut undone, &question);
+            let (logits, positions) = (undone.logits().to_vec(), all_positions(&undone));
+            let generate = |session: &mut Session| -> Vec<Vec<f32>> {
+                let step = |token: &u32| {
+                    session.push(*token).expect("a step");
+                    session.logits().to_vec()
                 };
-                let mut undone = make();
-                sync(&mut undone, &question);
-                let (logits, positions) = (undone.logits().to_vec(), all_positions(&undone));
-                let generate = |session: &mut Session| -> Vec<Vec<f32>> {
-                    let step = |token: &u32| {
-                        session.push(*token).expect("a step");
-                        session.logits().to_vec()
-                    };
-                    answer.iter().map(step).collect()
-                };
-                let first = generate(&mut undone);
-                // The answer is undone and generated again.
-                assert_eq!(sync(&mut undone, &question), 0, "{policy}");
-                assert_eq!((undone.logits(), all_positions(&undone)), (&logits[..], positions), "{policy}");
-                assert_eq!(generate(&mut undone), first, "{policy} {types:?}");
-                // The whole turn is replaced by another one.
-                assert_eq!(sync(&mut undone, &other), 13, "{policy}");
-                let mut fresh = make();
-                sync(&mut fresh, &other);
-                assert_eq!(undone.logits(), fresh.logits(), "{policy}");
-                assert_eq!(all_positions(&undone), all_positions(&fresh), "{policy}");
-                assert_eq!(generate(&mut undone), generate(&mut fresh), "{policy} {types:?}");
-            }
+                answer.iter().map(step).collect()
+            };
+            let first = generate(&mut undone);
+            // The answer is undone and generated again.
+            assert_eq!(sync(&mut undone, &question), 0, "{policy}");
+            assert_eq!((undone.logits(), all_positions(&undone)), (&logits[..], positions), "{policy}");
+            assert_eq!(generate(&mut undone), first, "{policy} {types:?}");
+            // The whole turn is replaced by another one.
+            assert_eq!(sync(&mut undone, &other), 13, "{policy}");
+            let mut fresh = make();
+            sync(&mut fresh, &other);
+            assert_eq!(undone.logits(), fresh.logits(), "{policy}");
+            assert_eq!(all_positions(&undone), all_positions(&fresh), "{policy}");
+            assert_eq!(generate(&mut undone), generate(&mut fresh), "{policy} {types:?}");
         }
     }
 }

@@ -159,13 +159,13 @@ fn a_reading_that_is_dropped_goes_on_or_is_given_up() {
 #[test]
 fn a_piece_is_a_chunk() {
     let engine = tiny_model();
-    let (layers, tokens) = (engine.spec().n_layers, random_tokens(&engine, 2201, 25));
+    let (layers, tokens) = (engine.spec().n_layers, random_tokens(&engine, 551, 25));
     for (prefill, chunks_read) in [(Prefill::Exact, layers), (Prefill::Streaming, 1)] {
-        let mut session = session(&engine, SessionOptions { prefill, chunk: 500, ..options(2201, "full") });
-        assert_eq!(pieces(&mut session, &tokens[..1000]).len(), 2 * chunks_read, "{prefill:?}");
-        assert_eq!(pieces(&mut session, &tokens[..2200]).len(), 3, "a later text goes through all layers");
-        assert_eq!(pieces(&mut session, &tokens[..2201]), [1.0], "one token");
-        assert!(pieces(&mut session, &tokens[..2201]).is_empty());
+        let mut session = session(&engine, SessionOptions { prefill, chunk: 125, ..options(551, "full") });
+        assert_eq!(pieces(&mut session, &tokens[..250]).len(), 2 * chunks_read, "{prefill:?}");
+        assert_eq!(pieces(&mut session, &tokens[..550]).len(), 3, "a later text goes through all layers");
+        assert_eq!(pieces(&mut session, &tokens), [1.0], "one token");
+        assert!(pieces(&mut session, &tokens).is_empty());
     }
 }
 
@@ -414,7 +414,7 @@ fn a_tied_output_matrix_is_copied_in_parts() {
 #[test]
 fn planned_bytes_equal_allocated_ones() {
     let engine = embedded_model();
-    let tokens = random_tokens(&engine, 700, 4);
+    let tokens = random_tokens(&engine, 350, 4);
     for (policy, types) in [
         ("full", (Type::F16, Type::F16)),
         ("streaming:window=64", (Type::Q8_0, Type::IQ4_NL)),
@@ -423,18 +423,18 @@ fn planned_bytes_equal_allocated_ones() {
         ("razor:buffer=64,ratio=5,sinks=4", (Type::F16, Type::F16)),
     ] {
         let options = SessionOptions {
-            context: 800,
+            context: 400,
             policy: policy.parse().expect("a policy"),
             profile: Some(half_retrieval(&engine)),
             types,
-            chunk: 256,
+            chunk: 128,
             ..SessionOptions::default()
         };
         let mut session = session(&engine, options);
         sync(&mut session, &tokens);
         session.push(1).expect("a step");
         let placement = engine.backends().placement();
-        let options = plan_options(&engine, 700, 256);
+        let options = plan_options(&engine, 350, 128);
         let outline = tensor_outlines(engine.file());
         let plan = Plan::new(engine.spec(), &outline, session.store().layout(), &options).expect("a plan");
         assert_eq!(plan.weights, engine.weight_bytes());

@@ -73,7 +73,7 @@ pub(crate) fn convert(
     let work = Conversion { kind, bytes: Cow::Borrowed(bytes), options: Cow::Borrowed(options), time };
     let child = match Child::start(limits_of_child, &work) {
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-            return convert_unconfined(kind, bytes, options);
+            return unconfined(|| detect_and_convert(kind, bytes, options));
         }
         started => started.map_err(|error| failed(&format!("no process for it: {error}")))?,
     };
@@ -92,16 +92,13 @@ pub(crate) fn convert(
     })
 }
 
-/// For programs that cannot be started as a worker, where the system cannot fork: on a thread of this process. Only a panic is
-/// an error there, so this is said.
-fn convert_unconfined(
-    kind: Option<Kind>,
-    bytes: &[u8],
-    options: &Options,
+/// Converts on a thread of this process, for programs that cannot be started as a worker, where the system cannot fork. Only a
+/// panic is an error there, so this is said.
+fn unconfined(
+    convert: impl FnOnce() -> Result<(Kind, Converted), Problem> + Send,
 ) -> Result<(Kind, Converted), Problem> {
     thread::scope(|scope| {
-        let work = || detect_and_convert(kind, bytes, options);
-        let thread = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
+        let thread = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, convert);
         let thread = thread.map_err(|error| failed(&error.to_string()))?;
         let converted = thread.join().unwrap_or_else(|_| Err(failed("the converter does not understand it")));
         converted.map(|(kind, converted)| {
@@ -194,10 +191,13 @@ mod tests {
         }
     }
 
+    // With the converters themselves, all of them would be compiled again for this test.
     #[test]
     fn a_conversion_without_a_process_is_told() {
-        let (_, converted) =
-            convert_unconfined(Some(Kind::Html), b"<p>Boats", &Options::default()).expect("a document");
+        let converted = || Ok((Kind::Html, Converted { text: "Boats".into(), ..Converted::default() }));
+        let (_, converted) = unconfined(converted).expect("a document");
         assert_eq!((converted.text.trim(), converted.notes.last()), ("Boats", Some(&Note::Unconfined)));
+        let problem = unconfined(|| panic!("a mistake")).err().expect("no document");
+        assert!(matches!(problem, Problem::Failed { .. }), "{problem:?}");
     }
 }

@@ -560,6 +560,7 @@ impl Store {
 
     /// The accumulated attention of the rows of each KV head of a layer, in the order of their positions;
     /// `None` for heads that do not accumulate attention.
+    #[cfg(feature = "testing")]
     pub fn accumulated_attention(&self, layer: usize) -> Result<Vec<Option<Vec<f32>>>, EngineError> {
         let mut all = vec![None; self.layout.heads[layer].n_kv_heads];
         for lane in &self.layers[layer].lanes {
