@@ -228,23 +228,21 @@ pub fn with_cache_types(engine: &Engine, policies: Vec<PolicyChoice>) -> Vec<(Po
     policies.into_iter().flat_map(|p| types.iter().map(move |types| (p.clone(), *types))).collect()
 }
 
-/// As [`with_cache_types`], with the ways to read a text in turns: each policy is tried with every type and in both ways, but
-/// not with every pair of them.
+/// As [`with_cache_types`], each with a kind of prefill: f16 with the exact one, f32 with the streaming one, quantised rows with
+/// both.
 pub fn with_types_and_prefills(
     engine: &Engine,
     policies: Vec<PolicyChoice>,
 ) -> Vec<(PolicyChoice, (Type, Type), Prefill)> {
-    let mut all = Vec::new();
-    for (number, policy) in policies.into_iter().enumerate() {
-        let prefills = [Prefill::Exact, Prefill::Streaming].into_iter().cycle().skip(number % 2);
-        all.extend(
-            cache_types(engine)
-                .into_iter()
-                .zip(prefills)
-                .map(|(types, prefill)| (policy.clone(), types, prefill)),
-        );
-    }
-    all
+    let prefills = |types: (Type, Type)| match types.0 {
+        Type::F16 => vec![Prefill::Exact],
+        Type::F32 => vec![Prefill::Streaming],
+        _ => vec![Prefill::Exact, Prefill::Streaming],
+    };
+    let with_prefills = |(policy, types): (PolicyChoice, (Type, Type))| {
+        prefills(types).into_iter().map(move |prefill| (policy.clone(), types, prefill))
+    };
+    with_cache_types(engine, policies).into_iter().flat_map(with_prefills).collect()
 }
 
 /// Opens a session.

@@ -24,7 +24,7 @@ struct Case {
     is_cache: bool,
 }
 
-/// A model outside of that folder.
+/// A model. Commands that name it read it where it is, outside of their folder.
 const MODEL: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/models/llama-gqa-llama3rope-f32.gguf");
 

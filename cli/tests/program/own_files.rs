@@ -167,6 +167,7 @@ fn folders_that_others_can_write_to_are_not_used() {
         run.stderr
     };
     let answer = user.ask_with_heads().ok();
+    assert!(!answer.trim().is_empty());
     ask();
     assert!(ask().contains("found again"));
     user.chat(&[], &format!("{NUMBER}\n")).ok();
@@ -320,6 +321,7 @@ fn what_is_no_small_file_is_not_read() {
     let user = User::new("kinds");
     let document = file("kinds.txt", DOCUMENT.repeat(60));
     let answer = user.ask_with_heads().ok();
+    assert!(!answer.trim().is_empty());
     let profile =
         fs::read_dir(user.path("cache/longhand/heads")).expect("a folder").next().expect("a profile");
     let profile = profile.expect("an entry").path();

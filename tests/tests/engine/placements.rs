@@ -260,16 +260,16 @@ fn planned_bytes_cover_allocated_ones() {
                 let mut options = placed.clone();
                 options.devices[0].memory = memory;
                 let engine = Engine::open(&source, &options)?;
-                let asked = SessionOptions { prefill, chunk: 64, ..tests::fixtures::options(120, policy) };
+                let asked = SessionOptions { prefill, chunk: 64, ..tests::fixtures::options(160, policy) };
                 let mut session = Session::new(&engine, asked)?;
-                session.sync(&random_tokens(&engine, 100, 9), &mut |_| {})?;
+                session.sync(&random_tokens(&engine, 140, 9), &mut |_| {})?;
                 session.push(1)?;
                 session.verify(&random_tokens(&engine, session.steps_at_once(17), 2))?;
                 let (_, peak) = engine.backends().at(Place::Device(0)).memory_used().unwrap_or_default();
                 Ok((peak, engine, session))
             };
             let (peak, engine, session) = run(Some(1 << 30)).expect("a gibibyte is enough");
-            let options = PlanOptions { repack: false, prefill, draft: 16, ..plan_options(&engine, 100, 64) };
+            let options = PlanOptions { repack: false, prefill, draft: 16, ..plan_options(&engine, 140, 64) };
             let outline = tensor_outlines(engine.file());
             let plan =
                 Plan::new(engine.spec(), &outline, session.store().layout(), &options).expect("a plan");

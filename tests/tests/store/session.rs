@@ -418,8 +418,8 @@ fn planned_bytes_equal_allocated_ones() {
     for (policy, types) in [
         ("full", (Type::F16, Type::F16)),
         ("streaming:window=64", (Type::Q8_0, Type::IQ4_NL)),
-        ("h2o:heavy=64,recent=64", (Type::F16, Type::F16)),
-        ("ahakv:budget=128", (Type::F16, Type::Q8_0)),
+        ("h2o:heavy=32,recent=32", (Type::F16, Type::F16)),
+        ("ahakv:budget=64", (Type::F16, Type::Q8_0)),
         ("razor:buffer=64,ratio=5,sinks=4", (Type::F16, Type::F16)),
     ] {
         let options = SessionOptions {
