@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use models::gguf::GgufFile;
 use models::gguf::write::GgufWriter;
@@ -178,10 +179,13 @@ pub fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// Writes a file. Returns its path.
+/// Writes a file, which is whole at any moment: tests beside each other may use the same. Returns its path.
 pub fn file(name: &str, content: impl AsRef<[u8]>) -> String {
+    static WRITTEN: AtomicUsize = AtomicUsize::new(0);
+    let part = scratch("parts").join(WRITTEN.fetch_add(1, Ordering::Relaxed).to_string());
     let path = scratch("files").join(name);
-    std::fs::write(&path, content).expect("a test file");
+    std::fs::write(&part, content).expect("a test file");
+    std::fs::rename(part, &path).expect("a test file");
     path.to_str().expect("a path that is text").to_owned()
 }
 

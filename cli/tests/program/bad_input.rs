@@ -149,7 +149,7 @@ fn files_instead_of_models_are_named() {
         ("page.gguf", page.as_bytes(), "a web page, \"Log in\"", "accept the licence"),
         ("json.gguf", b"{\"error\":\"Unauthorized\"}", "a message of a server, ", "log in"),
         ("xml.gguf", b"<?xml version=\"1.0\"?><Error>Denied</Error>", "a message of a server", "log in"),
-        ("text.gguf", b"Entry not found", "a message of a server, \"Entry not found\"", "download"),
+        ("not-found.gguf", b"Entry not found", "a message of a server, \"Entry not found\"", "download"),
         ("model.safetensors", &safetensors, "a safetensors file", "convert"),
         ("model.bin", b"\x80\x02\x8a\nl\xfc\x9cF", "a PyTorch file", "convert"),
         ("model.gz", b"\x1f\x8b\x08\0\0", "packed with gzip", "unpack"),
