@@ -148,6 +148,7 @@ def main():
     doc = json.loads((a.out / "index.json").read_text())
     logits = packed.read_logits(a.out / "logits.br")
     doc["cases"] = [case for case in doc["cases"] if case["name"] != NAME] + [make(a.out, a.dumper, a.work, logits)]
+    packed.compress(a.out / "models" / f"{NAME}.gguf")
     packed.write_logits(a.out / "logits.br", logits)
     generate.write_index(a.out, doc)
 

@@ -76,8 +76,8 @@ MODELS = [
     Model("llama-wide-mqa", "llama", 41, heads=4, kv_heads=1, head_dim=64, tied=True, hidden=256, n_ff=256, layers=1),
     Model("qwen3-wide-mqa", "qwen3", 43, heads=4, kv_heads=1, head_dim=64, tied=True, hidden=256, n_ff=256, layers=1, theta=1e6),
 ]
-# Tests of the program open these. All others are compressed.
-FILES = ("llama-gqa-llama3rope-f32", "llama-gqa-llama3rope-f16", "qwen2-gqa-q8_0", "baichuan-alibi-f16")
+# Tests open these as files. All others are compressed.
+FILES = ("llama-gqa-llama3rope-f32", "llama-gqa-llama3rope-f16")
 CASES = [
     Case("llama-mha", "f32"),
     Case("llama-gqa-llama3rope", "f32", intermediates=True),

@@ -4,12 +4,15 @@
 #[path = "../../../tests/src/talking.rs"]
 mod talking;
 
+use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
+use brotli_decompressor::Decompressor;
 use models::gguf::GgufFile;
 use models::gguf::write::GgufWriter;
 
@@ -187,6 +190,21 @@ pub fn file(name: &str, content: impl AsRef<[u8]>) -> String {
     std::fs::write(&part, content).expect("a test file");
     std::fs::rename(part, &path).expect("a test file");
     path.to_str().expect("a path that is text").to_owned()
+}
+
+/// The path of a model of `tests/golden/models` by its name. What is compressed there is unpacked, once.
+pub fn golden_model(name: &'static str) -> String {
+    static UNPACKED: Mutex<BTreeMap<&str, String>> = Mutex::new(BTreeMap::new());
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/models");
+    let path = format!("{folder}/{name}.gguf");
+    let Ok(packed) = File::open(format!("{path}.br")) else { return path };
+    let mut unpacked = UNPACKED.lock().expect("no panic");
+    let unpack = || {
+        let mut bytes = Vec::new();
+        Decompressor::new(packed, 1 << 16).read_to_end(&mut bytes).expect("a compressed file");
+        file(&format!("{name}.gguf"), bytes)
+    };
+    unpacked.entry(name).or_insert_with(unpack).clone()
 }
 
 /// So many tokens that one thread needs some seconds to read them: 8,000, and more on a machine that is fast.

@@ -3,11 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{Run, command, finished, longhand, scratch};
-
-const TINY: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/models/llama-gqa-llama3rope-f16.gguf");
-const QWEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/models/qwen2-gqa-q8_0.gguf");
+use crate::common::{Run, command, finished, golden_model, longhand, scratch};
 
 /// A home folder with models as the three programs keep them. The embedded model is Ollama's `needle:latest`.
 fn home(name: &str) -> PathBuf {
@@ -18,8 +14,8 @@ fn home(name: &str) -> PathBuf {
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         std::fs::write(path, content).expect("a file");
     };
-    let tiny = std::fs::read(TINY).expect("a model");
-    let qwen = std::fs::read(QWEN).expect("a model");
+    let [tiny, qwen] = ["llama-gqa-llama3rope-f16", "qwen2-gqa-q8_0"]
+        .map(|name| std::fs::read(golden_model(name)).expect("a model"));
     let hub = ".cache/huggingface/hub/models--acme--Tiny-Llama-GGUF";
     put(&format!("{hub}/refs/main"), b"bbb");
     put(&format!("{hub}/snapshots/aaa/tiny-f16.gguf"), b"an old revision");

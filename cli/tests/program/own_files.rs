@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{DOCUMENT, Run, add_program, command, file, scratch, with_input};
+use crate::common::{DOCUMENT, Run, add_program, command, file, golden_model, scratch, with_input};
 
 const NUMBER: &str = "What is Mary's favorite number?";
 const NUMBER_IS: &str = "Mary's favorite number is 34251.";
@@ -16,9 +16,6 @@ const KEY: &str = "What is the pass key?";
 /// machine, so that the document is kept.
 const SAVED: [&str; 8] =
     ["--policy", "kvzip:heads=off", "--kv-budget", "10%", "-ctk", "q4_0", "-ctv", "q4_0"];
-
-/// A tiny model, whose heads are found in no time. Its answers have no meaning.
-const TINY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/models/qwen2-gqa-q8_0.gguf");
 
 /// A user with folders of its own below one that is empty at first.
 struct User(PathBuf);
@@ -57,10 +54,15 @@ impl User {
         self.run(&[&["chat", "-t", "1", "-f", &document], args].concat(), input)
     }
 
-    /// A question about a document to a tiny model whose heads are needed.
+    /// Finds the heads of a tiny model, in no time, and saves them.
+    fn calibrate(&self) -> Command {
+        self.command(&["heads", "calibrate", "-t", "1", "--period", "100", &tiny_model()])
+    }
+
+    /// A question about a document to that model, whose heads are needed. Its answer has no meaning.
     fn ask_with_heads(&self) -> Run {
-        let document = file("tiny.txt", DOCUMENT);
-        let args = ["ask", "-t", "1", "-m", TINY, "--policy", "razor", "-n", "2", "-f", &document, KEY];
+        let (model, document) = (tiny_model(), file("tiny.txt", DOCUMENT));
+        let args = ["ask", "-t", "1", "-m", &model, "--policy", "razor", "-n", "2", "-f", &document, KEY];
         self.run(&args, "")
     }
 
@@ -81,6 +83,10 @@ impl User {
         all.sort();
         all
     }
+}
+
+fn tiny_model() -> String {
+    golden_model("qwen2-gqa-q8_0")
 }
 
 fn set_mode(path: &Path, mode: u32) {
@@ -134,11 +140,10 @@ fn folders_and_files_are_private_whatever_the_umask() {
         let document = file("umask.txt", DOCUMENT.repeat(20));
         let ask = user.command(&[&["ask", "-t", "1", "-f", &document], &SAVED[..], &[NUMBER]].concat());
         let chat = user.command(&["chat", "-t", "1", "-f", &document]);
-        let calibrate = user.command(&["heads", "calibrate", "-t", "1", "--period", "100", TINY]);
         // What identifies a model is remembered for files only, and first of all.
         let needle = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/needle/needle-q8_0.gguf");
         let of_file = user.command(&["ask", "-t", "1", "-m", needle, "-f", &document, NUMBER]);
-        for program in [of_file, calibrate, ask, chat] {
+        for program in [of_file, user.calibrate(), ask, chat] {
             let mut bash = Command::new("bash");
             bash.args(["-c", &format!("umask {umask} && exec \"$@\""), "bash"]).current_dir(&user.0);
             add_program(&mut bash, &program);
@@ -237,7 +242,7 @@ fn links_in_place_of_caches_are_replaced() {
     let use_all = || {
         let document = file("links.txt", DOCUMENT.repeat(60));
         user.run(&[&["ask", "-t", "1", "-f", &document], &SAVED[..], &[NUMBER]].concat(), "").ok();
-        user.run(&["heads", "calibrate", "-t", "1", "--period", "100", TINY], "").ok();
+        with_input(&mut user.calibrate(), b"").ok();
     };
     use_all();
     let precious = user.path("precious.txt");

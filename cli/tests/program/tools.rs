@@ -2,7 +2,7 @@
 
 use models::shapes::{FileType, ModelShape};
 
-use crate::common::{command, file, finished, longhand, scratch, shared};
+use crate::common::{command, file, finished, golden_model, longhand, scratch, shared};
 
 #[test]
 fn tokens_equal_those_of_llama_cpp() {
@@ -99,8 +99,7 @@ fn inspect_shows_any_gguf() {
 /// computed again.
 #[test]
 fn windows_from_the_weights_are_cached() {
-    let model =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/models/baichuan-alibi-f16.gguf").to_owned();
+    let model = golden_model("baichuan-alibi-f16");
     let plan =
         || longhand(&["plan", &model, "-c", "50k", "-ctk", "f16", "--policy", "razor:eps=0.25", "--json"]);
     let cached = || -> Vec<std::path::PathBuf> {

@@ -309,8 +309,8 @@ unsafe fn widen_scales<S: Simd>(s: Scratch, n: usize) {
     }
 }
 
-/// The sums of the lanes of a tile for QT queries, whose 16 pairs are at `factors`. Safety: the instruction set is present
-/// and has integers; the pointers have all pairs.
+/// The sums of the lanes of a tile for QT queries, whose 16 pairs are at `factors`. Safety: the instruction set is present;
+/// the pointers have all pairs.
 #[inline(always)]
 unsafe fn multiply<S: IntegerSimd, const QT: usize>(
     pairs: *const i16,

@@ -11,7 +11,7 @@ use longhand::testing::alibi::{self, ScopeOptions};
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::kv::{KvBudget, PolicyChoice, StoreOptions};
 use longhand::testing::outline::tensor_outlines;
-use longhand::{Engine, EngineOptions, Hint, InterruptFlag, ModelSource, Prefill, Session, SessionOptions};
+use longhand::{Engine, EngineOptions, Hint, InterruptFlag, Prefill, Session, SessionOptions};
 use models::random::Random;
 use serde_json::Value;
 use tests::fixtures::{case_tokens, golden_cases, max_difference, plan_options, session, sync};
@@ -22,8 +22,7 @@ const NAME: &str = "baichuan-alibi-f16";
 
 fn open(threads: usize) -> Arc<Engine> {
     let options = EngineOptions { threads: Some(threads), ..tests::engine_options() };
-    let file = tests::data(&format!("golden/models/{NAME}.gguf"));
-    Engine::open(&ModelSource::File(file), &options).expect("the model opens")
+    Engine::open(&fixtures::golden_source(NAME), &options).expect("the model opens")
 }
 
 fn case() -> Value {
