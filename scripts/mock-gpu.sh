@@ -4,7 +4,7 @@
 # of CPU time to compile ggml-cuda, too much for .ci/run.
 #
 #     scripts/mock-gpu.sh                 # golden cases and integration tests
-#     scripts/mock-gpu.sh cargo run --release -p longhand-cli --features cuda,testing,ggml/external-cudart -- devices
+#     scripts/mock-gpu.sh cargo run --release -p longhand-cli --features cuda,ggml/external-cudart -- devices
 #
 # LONGHAND_CUDA_ARCHS (default 89) is the mock's architecture. NVCC and CUDA_HOME are as in ggml/sys/build/cuda.rs;
 # without them the toolkit is put into target/cuda-toolkit. The mock's own variables are in tests/mock-cuda/machine.h.
@@ -36,13 +36,13 @@ export LD_LIBRARY_PATH="$library${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 if [ $# -gt 0 ]; then
     exec "$@"
 fi
-features=cuda,testing,ggml/external-cudart
-cargo build --release -p tests --features "${features/testing,/}" --bin golden
+features=cuda,ggml/external-cudart
+cargo build --release -p tests --features "$features" --bin golden
 for eager in 0 1; do
     LONGHAND_MOCK_EAGER=$eager "$target/$CARGO_BUILD_TARGET/release/golden" tests/golden/policies/cases
 done
 for eager in 0 1; do
-    LONGHAND_MOCK_EAGER=$eager cargo test --release -p ggml --features cuda,testing,external-cudart --test graphs -- device::
+    LONGHAND_MOCK_EAGER=$eager cargo test --release -p ggml --features cuda,external-cudart --test graphs -- device::
 done
 cargo test --release -p tests -p longhand-cli -p kernels --features "$features" --test engine --test store --test program \
     --test device_kernels -- logits:: session:: device:: placements:: mock_gpu:: device_attend:: device_rows:: device_scores::

@@ -17,7 +17,7 @@ target=$(rustc -vV | sed -n 's/^host: //p')
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/sanitize-$kind CARGO_TERM_COLOR=never
 
 # The crates where C and C++ or our own unsafe code are, and the tests of several crates that use most of them.
-crates=(-p ggml -p kernels -p longhand --features kernels/testing)
+crates=(-p ggml -p kernels -p longhand)
 suites=(--test engine --test store --)
 for suite in alibi device documents golden interrupts logits model_in_memory mutations not_finite session snapshots; do
     suites+=("$suite::")

@@ -109,7 +109,7 @@ pub mod gguf {
 }
 
 /// The inside of the rooms, for tests that check it part by part.
-#[cfg(feature = "testing")]
+#[doc(hidden)]
 pub mod testing {
     pub use crate::compute::weights::Weights;
     pub use crate::compute::{forward, scratch};

@@ -7,8 +7,6 @@
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr::NonNull;
-#[cfg(feature = "testing")]
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,6 +19,7 @@ use crate::cuda::{
     self,
     stream::{Stream, multiprocessors},
 };
+use crate::faults::Faults;
 use crate::graph::GraphNodes;
 #[cfg(feature = "cuda")]
 use crate::recording::RecordingState;
@@ -42,12 +41,7 @@ pub struct Backend {
     number: u64,
     /// Held while a graph is computed.
     computing: Mutex<()>,
-    /// After how many operations a device of a test is lost.
-    #[cfg(feature = "testing")]
-    operations_left: Mutex<Option<usize>>,
-    /// After how many operations that can be interrupted the flag of their computation is set.
-    #[cfg(feature = "testing")]
-    operations_to_interrupt: AtomicUsize,
+    faults: Faults,
 }
 
 // SAFETY: ggml binds no backend to a thread. Its backend and thread pool are changed only by computing, under the lock
@@ -60,27 +54,20 @@ unsafe impl Sync for Backend {}
 /// What is asked after each operation of a computation whether to stop.
 struct Watch<'a> {
     flag: &'a InterruptFlag,
-    #[cfg(feature = "testing")]
-    operations_to_interrupt: &'a AtomicUsize,
+    faults: &'a Faults,
 }
 
 impl Watch<'_> {
-    /// Counts an operation for [`Backend::interrupt_after`].
-    #[cfg(feature = "testing")]
     fn count_operation(&self) {
-        if self.operations_to_interrupt.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.flag.set();
-        }
+        self.faults.count_interruptible(self.flag);
     }
 }
 
 /// What computes our own operations by their device implementations.
 enum Device {
     /// The host, for tests.
-    #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only tests emulate a device"))]
     Emulated,
     /// A backend that computes ggml's operations only. Here it is the CPU, for tests.
-    #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only tests have such a device"))]
     Portable,
     /// A GPU.
     #[cfg(feature = "cuda")]
@@ -164,16 +151,13 @@ impl Backend {
             budget: memory.map(Budget::new),
             number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             computing: Mutex::new(()),
-            #[cfg(feature = "testing")]
-            operations_left: Mutex::new(None),
-            #[cfg(feature = "testing")]
-            operations_to_interrupt: AtomicUsize::new(usize::MAX),
+            faults: Faults::none(),
         }
     }
 
     /// A device that the host emulates, for tests: ggml's operations are computed by the CPU, our own by
     /// their device implementations, compiled for the host. At most `memory` bytes are allocated on it.
-    #[cfg(feature = "testing")]
+    #[doc(hidden)]
     pub fn emulated(memory: Option<usize>) -> Result<Backend, Error> {
         let mut backend = Backend::cpu(1)?;
         backend.device = Some(Device::Emulated);
@@ -183,7 +167,7 @@ impl Backend {
 
     /// A device like those of ggml's other backends, for tests: the CPU computes ggml's operations, and ours are refused. Its
     /// memory holds NaN when it is allocated. At most `memory` bytes are allocated on it.
-    #[cfg(feature = "testing")]
+    #[doc(hidden)]
     pub fn portable(memory: Option<usize>) -> Result<Backend, Error> {
         let mut backend = Backend::cpu(1)?;
         backend.device = Some(Device::Portable);
@@ -234,7 +218,8 @@ impl Backend {
     }
 
     /// ggml's number of custom operations, for tests of what servers refuse.
-    #[cfg(all(feature = "rpc", feature = "testing"))]
+    #[cfg(feature = "rpc")]
+    #[doc(hidden)]
     pub const CUSTOM_OPERATION: u32 = sys::GGML_OP_CUSTOM;
 
     /// ggml's backend, for as long as this lives.
@@ -286,7 +271,8 @@ impl Backend {
     }
 
     /// Makes the GPU of a Vulkan backend fail.
-    #[cfg(all(feature = "vulkan", feature = "testing"))]
+    #[cfg(feature = "vulkan")]
+    #[doc(hidden)]
     pub fn lose(&self) {
         if let Some(Device::Vulkan) = self.device {
             // SAFETY: a live Vulkan backend.
@@ -295,15 +281,15 @@ impl Backend {
     }
 
     /// Makes a device of a test fail after so many operations: of our own, or of any kind where it has none of ours.
-    #[cfg(feature = "testing")]
+    #[doc(hidden)]
     pub fn lose_after(&self, operations: usize) {
-        *self.operations_left.lock().unwrap_or_else(PoisonError::into_inner) = Some(operations);
+        self.faults.lose_after(operations);
     }
 
     /// Sets the flag of the computation that runs after so many operations that can be interrupted.
-    #[cfg(feature = "testing")]
+    #[doc(hidden)]
     pub fn interrupt_after(&self, operations: usize) {
-        self.operations_to_interrupt.store(operations, Ordering::Relaxed);
+        self.faults.interrupt_after(operations);
     }
 
     /// An error if this backend cannot multiply matrices of type `ty` with many vectors, or only with a
@@ -324,9 +310,7 @@ impl Backend {
         // SAFETY: live backend; the type is static.
         let raw = unsafe { sys::ggml_backend_get_default_buffer_type(self.raw.as_ptr()) };
         let ty = BufferType::from_raw(raw).within(self.budget.clone());
-        #[cfg(feature = "testing")]
-        let ty = if matches!(self.device, Some(Device::Portable)) { ty.with_nan() } else { ty };
-        ty
+        if matches!(self.device, Some(Device::Portable)) { ty.with_nan() } else { ty }
     }
 
     /// Host memory that this backend copies from and to the fastest: page-locked memory for a GPU. Where the system
@@ -415,11 +399,7 @@ impl Backend {
         interrupt: Option<&InterruptFlag>,
         work: impl FnOnce(Option<&Watch>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let watch = interrupt.map(|flag| Watch {
-            flag,
-            #[cfg(feature = "testing")]
-            operations_to_interrupt: &self.operations_to_interrupt,
-        });
+        let watch = interrupt.map(|flag| Watch { flag, faults: &self.faults });
         let _computing = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
         watch.as_ref().map_or(Ok(()), |watch| watch.flag.check())?;
         self.set_watch(watch.as_ref());
@@ -580,13 +560,12 @@ impl Backend {
         for first in (start..end).step_by(NODES) {
             let segment = first..end.min(first + NODES as i32);
             watch.map_or(Ok(()), |watch| watch.flag.check())?;
-            #[cfg(feature = "testing")]
             segment.clone().try_for_each(|_| {
                 // The CPU counts in its callback, a server has none.
                 if let Some(watch) = watch.filter(|_| self.pool.is_none()) {
                     watch.count_operation();
                 }
-                self.count_operation()
+                self.faults.count_operation()
             })?;
             self.compute_segment(nodes, segment, 0)?;
             wait()?;
@@ -607,7 +586,6 @@ impl Backend {
         let mut first = start;
         for number in start..=end {
             // The CPU counts in its callback, a GPU has none.
-            #[cfg(feature = "testing")]
             if self.pool.is_none()
                 && let Some(watch) = watch
             {
@@ -627,27 +605,13 @@ impl Backend {
             first = number + 1;
             let Some(node) = own else { break };
             watch.map_or(Ok(()), |watch| watch.flag.check())?;
-            #[cfg(feature = "testing")]
-            self.count_operation()?;
+            self.faults.count_operation()?;
             let launch = NonNull::new(node).and_then(|node| parts.launches.get(&node));
             let launch =
                 launch.ok_or_else(|| Error::Device("an operation has no device implementation".into()))?;
             launch(&DeviceTask { raw: node, stream }).map_err(|code| Error::Device(refusal(code)))?;
         }
         Ok(())
-    }
-
-    /// Counts an operation for [`Backend::lose_after`].
-    #[cfg(feature = "testing")]
-    fn count_operation(&self) -> Result<(), Error> {
-        match &mut *self.operations_left.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(0) => Err(Error::Device("it was lost".into())),
-            Some(left) => {
-                *left -= 1;
-                Ok(())
-            }
-            None => Ok(()),
-        }
     }
 }
 
@@ -674,7 +638,6 @@ unsafe extern "C" fn interrupted(watch: *mut c_void) -> bool {
     // SAFETY: points to the Watch of the computation that runs (`Backend::set_watch`), which nobody changes but by
     // its atomics.
     let watch = unsafe { &*watch.cast::<Watch>() };
-    #[cfg(feature = "testing")]
     watch.count_operation();
     watch.flag.is_set()
 }

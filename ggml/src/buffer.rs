@@ -16,7 +16,6 @@ pub struct BufferType {
     raw: sys::ggml_backend_buffer_type_t,
     budget: Option<Arc<Budget>>,
     /// Whether the memory of tensors holds NaN when it is allocated.
-    #[cfg(feature = "testing")]
     has_nan: bool,
 }
 
@@ -125,12 +124,7 @@ impl BufferType {
     }
 
     pub(crate) fn from_raw(raw: sys::ggml_backend_buffer_type_t) -> BufferType {
-        BufferType {
-            raw,
-            budget: None,
-            #[cfg(feature = "testing")]
-            has_nan: false,
-        }
+        BufferType { raw, budget: None, has_nan: false }
     }
 
     /// The same memory with a limit.
@@ -139,19 +133,16 @@ impl BufferType {
     }
 
     /// The same memory, which holds NaN when it is allocated: all bits are 1.
-    #[cfg(feature = "testing")]
     pub(crate) fn with_nan(self) -> BufferType {
         BufferType { has_nan: true, ..self }
     }
 
     /// Gives new memory of this type the content that tests ask for.
     pub(crate) fn fill(&self, buffer: &Inner) {
-        #[cfg(feature = "testing")]
         if self.has_nan {
             // SAFETY: a live buffer, of which no tensor has been written yet.
             unsafe { sys::ggml_backend_buffer_clear(buffer.raw.as_ptr(), 0xff) };
         }
-        let _ = buffer;
     }
 
     /// An error if it is memory of another machine whose server is lost, or of a GPU that has failed.

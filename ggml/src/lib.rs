@@ -39,6 +39,7 @@ mod custom;
 mod devices;
 mod error;
 mod fatal;
+mod faults;
 mod graph;
 mod interrupt;
 pub mod log;

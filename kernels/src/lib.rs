@@ -32,7 +32,8 @@ pub mod accumulate;
 pub mod attention;
 pub mod bandwidth;
 pub mod decode;
-mod device;
+#[doc(hidden)]
+pub mod device;
 mod exp;
 mod form;
 pub mod graph;

@@ -156,7 +156,7 @@ extern "C" int __wrap_longhand_compute_segment(ggml_backend_t backend, ggml_cgra
     return status;
 }
 
-// Called by the emulator (kernels/cuda/emulator.h) where a launch has a stream.
+// Called by the emulator (kernels/emulator/emulator.h) where a launch has a stream.
 extern "C" int longhand_emulator_enqueue(void* stream, int (*run)(const void*), const void* launch, size_t bytes, const void* call,
                                          size_t call_bytes) {
     check_parameters(call, call_bytes);

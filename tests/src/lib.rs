@@ -30,7 +30,7 @@ pub fn data(path: &str) -> PathBuf {
 pub fn devices() -> Vec<DeviceKind> {
     let names = std::env::var("LONGHAND_TEST_DEVICE").unwrap_or("cpu".into());
     let kind = |(number, name): (usize, &str)| match name {
-        "emulated" => DeviceKind::Emulated(number),
+        "emulated" => emulated(number),
         "portable" => DeviceKind::Portable(number),
         "cuda" => DeviceKind::Cuda(number),
         "vulkan" => DeviceKind::Vulkan(number),
@@ -47,7 +47,13 @@ pub fn host_device() -> DeviceKind {
 }
 
 fn numbered_host_device(number: usize) -> DeviceKind {
-    if is_portable() { DeviceKind::Portable(number) } else { DeviceKind::Emulated(number) }
+    if is_portable() { DeviceKind::Portable(number) } else { emulated(number) }
+}
+
+/// An emulated device.
+pub fn emulated(number: usize) -> DeviceKind {
+    emulator::install();
+    DeviceKind::Emulated(number)
 }
 
 /// Devices that the host stands in for, as [`host_device`], with so many layers each.

@@ -15,7 +15,7 @@ use std::hash::{BuildHasher as _, RandomState};
 mod api;
 mod http;
 mod service;
-#[cfg(feature = "testing")]
+#[doc(hidden)]
 pub mod testing;
 
 pub use http::{Address, Keys, Server, ServerError, ServerOptions};

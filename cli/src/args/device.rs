@@ -151,10 +151,6 @@ fn named_device(name: &str) -> Result<Named, Failure> {
         ("vulkan", DeviceKind::Vulkan),
         #[cfg(feature = "rpc")]
         ("rpc", DeviceKind::Rpc),
-        #[cfg(feature = "testing")]
-        ("emulated", DeviceKind::Emulated),
-        #[cfg(feature = "testing")]
-        ("portable", DeviceKind::Portable),
     ];
     let lower = name.to_ascii_lowercase();
     match lower.as_str() {

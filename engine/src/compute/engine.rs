@@ -148,10 +148,10 @@ pub struct DeviceOptions {
 #[non_exhaustive]
 pub enum DeviceKind {
     /// A device that the host emulates, for tests: see [`Backend::emulated`].
-    #[cfg(feature = "testing")]
+    #[doc(hidden)]
     Emulated(usize),
     /// A device without kernels of ours, for tests: see [`Backend::portable`].
-    #[cfg(feature = "testing")]
+    #[doc(hidden)]
     Portable(usize),
     /// An NVIDIA GPU, by CUDA's number.
     Cuda(usize),
@@ -177,7 +177,6 @@ impl DeviceKind {
     /// The name of ggml's backend for it.
     pub fn backend(&self) -> &'static str {
         match self {
-            #[cfg(feature = "testing")]
             DeviceKind::Emulated(_) | DeviceKind::Portable(_) => "CPU",
             DeviceKind::Cuda(_) => "CUDA",
             DeviceKind::Vulkan(_) => "Vulkan",
@@ -189,12 +188,8 @@ impl DeviceKind {
     /// Whether it has operations of our own. Elsewhere ggml's compute the same.
     pub fn has_own_operations(&self) -> bool {
         match self {
-            DeviceKind::Cuda(_) => true,
-            #[cfg(feature = "testing")]
-            DeviceKind::Emulated(_) => true,
-            #[cfg(feature = "testing")]
-            DeviceKind::Portable(_) => false,
-            DeviceKind::Vulkan(_) => false,
+            DeviceKind::Cuda(_) | DeviceKind::Emulated(_) => true,
+            DeviceKind::Portable(_) | DeviceKind::Vulkan(_) => false,
             #[cfg(feature = "rpc")]
             DeviceKind::Rpc(_) => false,
         }
@@ -212,9 +207,7 @@ impl DeviceKind {
 impl fmt::Display for DeviceKind {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            #[cfg(feature = "testing")]
             DeviceKind::Emulated(number) => write!(f, "emulated:{number}"),
-            #[cfg(feature = "testing")]
             DeviceKind::Portable(number) => write!(f, "portable:{number}"),
             DeviceKind::Cuda(number) => write!(f, "cuda:{number}"),
             DeviceKind::Vulkan(number) => write!(f, "vulkan:{number}"),
@@ -338,13 +331,13 @@ impl Engine {
     }
 
     /// Where the bytes of the weights are.
-    #[cfg(feature = "testing")]
+    #[doc(hidden)]
     pub fn weight_bytes(&self) -> WeightBytes {
         self.forward.weights().bytes.clone()
     }
 
     /// What computes, and which layers are where.
-    #[cfg(feature = "testing")]
+    #[doc(hidden)]
     pub fn backends(&self) -> &Backends {
         &self.backends
     }
@@ -400,7 +393,7 @@ impl Engine {
 
 impl DeviceOptions {
     /// Starts the device for tests of its operations.
-    #[cfg(feature = "testing")]
+    #[doc(hidden)]
     pub fn backend(&self) -> Result<Backend, ggml::Error> {
         self.start()
     }
@@ -413,9 +406,7 @@ impl DeviceOptions {
     /// Starts the device.
     pub(crate) fn start(&self) -> Result<Backend, ggml::Error> {
         match self.kind {
-            #[cfg(feature = "testing")]
             DeviceKind::Emulated(_) => Backend::emulated(self.memory),
-            #[cfg(feature = "testing")]
             DeviceKind::Portable(_) => Backend::portable(self.memory),
             DeviceKind::Cuda(index) => Backend::cuda(index, self.memory),
             DeviceKind::Vulkan(index) => Backend::vulkan(index, self.memory),

@@ -17,7 +17,7 @@
 //! ours between them, on one stream. A graph that is computed again is recorded as a CUDA graph the second time and
 //! replayed from then on, because launches never wait, allocate or copy from the host. A part of a text is only started
 //! (`ggml::Backend::start`): the host prepares the next one meanwhile, and waits where it reads. Without a GPU, three things stand
-//! in for one in tests (feature `testing`). The *emulator* (`kernels/cuda/emulator.h`) runs the kernels on the host.
+//! in for one in tests. The *emulator* (`kernels/emulator`) runs the kernels on the host.
 //! The *CUDA mock* (`tests/mock-cuda`) replaces CUDA's runtime library and checks every call. The *portable device*
 //! (`ggml::Backend::portable`) is a second CPU backend that refuses our operations.
 

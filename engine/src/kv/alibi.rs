@@ -47,7 +47,6 @@ impl Default for ScopeOptions {
 
 /// The weights of a query head on which its scope depends.
 #[derive(Clone, Copy, Debug)]
-#[cfg(any(test, feature = "testing"))]
 pub struct HeadWeights<'a> {
     /// Query matrix `[n_embd, head_dim]`: element i of a query is row i times the normed input.
     pub wq: &'a [f32],
@@ -66,7 +65,6 @@ pub struct HeadWeights<'a> {
 }
 
 /// The scope of a query head, in tokens. NaN where the weights are.
-#[cfg(any(test, feature = "testing"))]
 pub fn scope(head: &HeadWeights, options: &ScopeOptions) -> f64 {
     let n_embd = head.gamma.len();
     let (queries, keys) = (Gram::new(head.wq, n_embd), Gram::new(head.wk, n_embd));

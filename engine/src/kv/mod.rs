@@ -33,10 +33,8 @@ pub use budget::KvBudget;
 pub use lane_values::LaneValues;
 pub use layout::{LaneLayout, Layout, StoreOptions, UNDO_ROWS_PER_HEAD, attention_shape};
 pub use policy::PolicyChoice;
-#[cfg(feature = "testing")]
-pub use store::CompensationSums;
 pub(crate) use store::snapshot::{read_rows, write_positions_in_order, write_rows};
-pub use store::{Evictions, Store};
+pub use store::{CompensationSums, Evictions, Store};
 pub(crate) use store::{HeadKeys, LayerForecast, making_room};
 pub(crate) use tensors::LayerTensors;
 pub use tensors::{AttentionRecorder, LayerRows, RowScorer, StateTensors, gram_shape};

@@ -406,7 +406,7 @@ impl Session {
     }
 
     /// The store.
-    #[cfg(feature = "testing")]
+    #[doc(hidden)]
     pub fn store(&self) -> &Store {
         &self.store
     }

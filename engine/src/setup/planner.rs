@@ -2,6 +2,7 @@
 //! [`Forecast`](super::Forecast) decide by. Arithmetic decides where it can. Graphs are built for what is chosen, and
 //! where the estimate of compute buffers is too rough to decide.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -132,19 +133,16 @@ impl Planner<'_> {
     }
 }
 
-/// Counts a session that is planned with graphs, for tests.
-pub(super) fn count_planning() {
-    #[cfg(any(test, feature = "testing"))]
-    PLANNINGS.with(|count| count.set(count.get() + 1));
+thread_local! {
+    static PLANNINGS: Cell<usize> = const { Cell::new(0) };
 }
 
-#[cfg(any(test, feature = "testing"))]
-thread_local! {
-    static PLANNINGS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+/// Counts a session that is planned with graphs, for tests.
+pub(super) fn count_planning() {
+    PLANNINGS.set(PLANNINGS.get() + 1);
 }
 
 /// How many sessions this thread has planned with graphs.
-#[cfg(any(test, feature = "testing"))]
 pub fn plannings() -> usize {
     PLANNINGS.get()
 }

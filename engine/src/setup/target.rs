@@ -584,7 +584,6 @@ fn find_device(device: DeviceKind) -> Result<FoundDevice, Error> {
         }
         #[cfg(feature = "rpc")]
         DeviceKind::Rpc(index) => Ok((device, Some(ggml::rpc::memory(index)?.0 as usize))),
-        #[cfg(feature = "testing")]
         DeviceKind::Emulated(_) | DeviceKind::Portable(_) => Ok((device, None)),
     }
 }

@@ -1,9 +1,12 @@
 //! The launchers of the device kernels in cuda/ and their parameters ([`graph`](crate::graph) is the only
-//! caller). Each launcher exists twice: compiled by nvcc for GPUs (feature `cuda`) and by the host's compiler
-//! for the emulator (feature `testing`). The task says which one is called. Addresses are the device's.
+//! caller). Each launcher exists twice: compiled by nvcc for GPUs (feature `cuda`), and by the host's compiler
+//! for the emulator, a crate for tests. The task says which one is called. Addresses are the device's.
+//!
+//! Public for the emulator only.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
+use std::sync::OnceLock;
 
 use ggml::DeviceTask;
 
@@ -23,7 +26,7 @@ macro_rules! device_calls {
             $(#[$doc])*
             #[repr(C)]
             #[derive(Clone, Copy, Debug)]
-            pub(crate) struct $call { $($(#[$field_doc])* pub $field: $ty,)* }
+            pub struct $call { $($(#[$field_doc])* pub $field: $ty,)* }
         )*
     };
 }
@@ -63,62 +66,76 @@ pub(crate) fn head_numbers(heads: &[u32]) -> Result<[u8; MAX_KV_HEADS], i32> {
     Ok(numbers)
 }
 
-type Launcher<Call> = unsafe extern "C" fn(*const Call, *mut c_void) -> c_int;
+/// A function that launches a kernel on a stream. It returns 0 or a number of CUDA's errors.
+pub type Launcher<Call> = unsafe extern "C" fn(*const Call, *mut c_void) -> c_int;
 
-/// Defines launchers: their parameters and their names in the two builds.
+/// The list of launchers, for a macro: their parameters and their names in the two builds.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! launchers {
-    ($($(#[$doc:meta])* $name:ident($call:ty): $cuda:ident, $emulated:ident;)*) => {$(
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// The addresses in `call` are the device's and cover their shapes until the work is done.
-        pub(crate) unsafe fn $name(task: &DeviceTask, call: &$call) -> Result<(), i32> {
-            #[cfg(feature = "cuda")]
-            unsafe extern "C" {
-                fn $cuda(call: *const $call, stream: *mut c_void) -> c_int;
-            }
-            #[cfg(feature = "testing")]
-            unsafe extern "C" {
-                fn $emulated(call: *const $call, stream: *mut c_void) -> c_int;
-            }
-            #[cfg(feature = "cuda")]
-            const CUDA: Option<Launcher<$call>> = Some($cuda);
-            #[cfg(not(feature = "cuda"))]
-            const CUDA: Option<Launcher<$call>> = None;
-            #[cfg(feature = "testing")]
-            const EMULATED: Option<Launcher<$call>> = Some($emulated);
-            #[cfg(not(feature = "testing"))]
-            const EMULATED: Option<Launcher<$call>> = None;
-
-            let launcher = if task.emulated() { EMULATED } else { CUDA };
-            // SAFETY: the caller's promise; the struct is copied before the launcher returns.
-            let error = launcher.map_or(NOT_SUPPORTED, |launch| unsafe { launch(call, task.stream()) });
-            if error == 0 { Ok(()) } else { Err(error) }
+    ($with:ident) => {
+        $with! {
+            /// Writes rows behind the live ones.
+            append(AppendCall): longhand_cuda_append, longhand_emulated_append;
+            /// Writes positions behind those of the live rows.
+            append_positions(PositionsCall): longhand_cuda_append_positions, longhand_emulated_append_positions;
+            /// Attention of few queries, phase 1: writes the partials.
+            attend_decode(AttendCall): longhand_cuda_attend_decode, longhand_emulated_attend_decode;
+            /// Attention of many queries: writes the result, or the partials where rows are split.
+            attend_prefill(AttendCall): longhand_cuda_attend_prefill, longhand_emulated_attend_prefill;
+            /// Attention, phase 2: merges the partials.
+            combine(AttendCall): longhand_cuda_combine, longhand_emulated_combine;
+            /// Evicts rows of a lane.
+            evict(EvictCall): longhand_cuda_evict, longhand_emulated_evict;
+            /// Fills a lane from complete rows.
+            select(SelectCall): longhand_cuda_select, longhand_emulated_select;
+            /// Stores queries in a ring.
+            store_queries(StoreQueriesCall): longhand_cuda_store_queries, longhand_emulated_store_queries;
+            /// Measures rows.
+            measure(MeasureCall): longhand_cuda_measure, longhand_emulated_measure;
+            /// Writes predicted scores of new rows.
+            predict(PredictCall): longhand_cuda_predict, longhand_emulated_predict;
+            /// Adds up attention weights row by row.
+            accumulate(AccumulateCall): longhand_cuda_accumulate, longhand_emulated_accumulate;
         }
-    )*};
+    };
 }
 
-launchers! {
-    /// Writes rows behind the live ones.
-    append(AppendCall): longhand_cuda_append, longhand_emulated_append;
-    /// Writes positions behind those of the live rows.
-    append_positions(PositionsCall): longhand_cuda_append_positions, longhand_emulated_append_positions;
-    /// Attention of few queries, phase 1: writes the partials.
-    attend_decode(AttendCall): longhand_cuda_attend_decode, longhand_emulated_attend_decode;
-    /// Attention of many queries: writes the result, or the partials where rows are split.
-    attend_prefill(AttendCall): longhand_cuda_attend_prefill, longhand_emulated_attend_prefill;
-    /// Attention, phase 2: merges the partials.
-    combine(AttendCall): longhand_cuda_combine, longhand_emulated_combine;
-    /// Evicts rows of a lane.
-    evict(EvictCall): longhand_cuda_evict, longhand_emulated_evict;
-    /// Fills a lane from complete rows.
-    select(SelectCall): longhand_cuda_select, longhand_emulated_select;
-    /// Stores queries in a ring.
-    store_queries(StoreQueriesCall): longhand_cuda_store_queries, longhand_emulated_store_queries;
-    /// Measures rows.
-    measure(MeasureCall): longhand_cuda_measure, longhand_emulated_measure;
-    /// Writes predicted scores of new rows.
-    predict(PredictCall): longhand_cuda_predict, longhand_emulated_predict;
-    /// Adds up attention weights row by row.
-    accumulate(AccumulateCall): longhand_cuda_accumulate, longhand_emulated_accumulate;
+macro_rules! define {
+    ($($(#[$doc:meta])* $name:ident($call:ident): $cuda:ident, $emulated:ident;)*) => {
+        /// The launchers of an emulator.
+        #[derive(Debug)]
+        pub struct Launchers {
+            $($(#[$doc])* pub $name: Launcher<$call>,)*
+        }
+        $(
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// The addresses in `call` are the device's and cover their shapes until the work is done.
+            pub(crate) unsafe fn $name(task: &DeviceTask, call: &$call) -> Result<(), i32> {
+                #[cfg(feature = "cuda")]
+                unsafe extern "C" {
+                    fn $cuda(call: *const $call, stream: *mut c_void) -> c_int;
+                }
+                #[cfg(feature = "cuda")]
+                const CUDA: Option<Launcher<$call>> = Some($cuda);
+                #[cfg(not(feature = "cuda"))]
+                const CUDA: Option<Launcher<$call>> = None;
+
+                let launcher = if task.emulated() { EMULATOR.get().map(|emulator| emulator.$name) } else { CUDA };
+                // SAFETY: the caller's promise; the struct is copied before the launcher returns.
+                let error = launcher.map_or(NOT_SUPPORTED, |launch| unsafe { launch(call, task.stream()) });
+                if error == 0 { Ok(()) } else { Err(error) }
+            }
+        )*
+    };
+}
+launchers!(define);
+
+static EMULATOR: OnceLock<&Launchers> = OnceLock::new();
+
+/// Sets the launchers that emulated devices call.
+pub fn emulate(launchers: &'static Launchers) {
+    EMULATOR.get_or_init(|| launchers);
 }

@@ -1,7 +1,6 @@
 //! Device kernels that append rows and attend, on a GPU or the emulator, against the reference and the CPU's
 //! bytes; and the portable operations. Each call runs twice. The emulator reverses the order of threads the second time; the results must
 //! be equal bit for bit.
-#![cfg(any(feature = "testing", feature = "cuda"))]
 
 use crate::common::{
     Case, Data, LaneCase, OWN, Place, Random, assert_one_step, backends, bits, bytes_of, compute,

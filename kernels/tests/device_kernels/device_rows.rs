@@ -1,6 +1,5 @@
 //! Operations that evict and select rows: those of device kernels, on a GPU or the emulator, whose bytes must equal the
 //! CPU's, and the portable ones.
-#![cfg(any(feature = "testing", feature = "cuda"))]
 
 use crate::common::{OWN, Place, Random, assert_one_step, bytes_of, compute, places, write_rows};
 use ggml::{Context, Tensor, Type};

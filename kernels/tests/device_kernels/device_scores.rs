@@ -1,6 +1,5 @@
 //! The numbers that policies score by, of device kernels on a GPU or the emulator and of portable operations, against the CPU:
 //! accumulated attention, window attention, stored queries and measured rows. Predicted scores are compared with the formula.
-#![cfg(any(feature = "testing", feature = "cuda"))]
 
 use std::sync::Arc;
 

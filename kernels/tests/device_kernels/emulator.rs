@@ -1,10 +1,9 @@
 //! Tests of the emulator itself: the results of tensor core instructions, the time at which copies arrive,
 //! and the mistakes that must end the process with a message.
-#![cfg(feature = "testing")]
 
 use std::process::Command;
 
-use kernels as _; // links the emulator
+use emulator as _; // links the functions below
 
 #[repr(C)]
 struct Check {

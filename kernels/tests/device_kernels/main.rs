@@ -1,5 +1,4 @@
 //! The kernels of a device: a GPU, or the emulator.
-#![cfg(any(feature = "testing", feature = "cuda"))]
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -71,7 +71,7 @@ fn planned_bytes_of_experts_equal_loaded_ones() {
             (false, placed(LAYERS, LAYERS)),
             (true, placed(1, LAYERS)),
         ] {
-            let device = Backend::emulated(None).expect("starts");
+            let device = emulator::backend(None).expect("starts");
             let host = Backend::cpu(1).expect("starts");
             let backends = Backends::new(host, vec![device], placement);
             let loaded = Weights::load(&file, &spec, repack, &backends, &mut |_, _| Ok(())).expect("weights");

@@ -23,7 +23,7 @@ use tests::fixtures::{
     blamed_tensor, family_model_with, file_with_experts, half_retrieval, options, plan_options,
     random_tokens, session, sync,
 };
-use tests::{host_devices, is_portable};
+use tests::{emulated, host_devices, is_portable};
 
 use crate::placements::{Notices, check_interrupted, logits};
 
@@ -315,7 +315,7 @@ fn layers_are_shared_as_asked_for() {
 
 #[test]
 fn impossible_lists_of_devices_are_refused() {
-    let [one, other] = [DeviceKind::Emulated(0), DeviceKind::Emulated(1)];
+    let [one, other] = [emulated(0), emulated(1)];
     let setup = |devices: Vec<DeviceKind>, memory: usize| {
         let device = DeviceRequest::Devices(devices);
         decided(&SetupOptions { device, gpu_memory: vec![1 << 30; memory], ..two_devices([0; 2]) })
@@ -324,7 +324,7 @@ fn impossible_lists_of_devices_are_refused() {
     };
     let error = setup(vec![one, other, one], 1);
     assert!(error.contains("emulated:0") && error.contains("twice"), "{error}");
-    let error = setup((0..17).map(DeviceKind::Emulated).collect(), 1);
+    let error = setup((0..17).map(emulated).collect(), 1);
     assert!(error.contains("at most 16"), "{error}");
     let error = setup(vec![one, other], 3);
     assert!(error.contains("3 limits on memory") && error.contains("2 GPUs"), "{error}");

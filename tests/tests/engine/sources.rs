@@ -13,8 +13,8 @@ use longhand::store::last_attention;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{
-    Chat, ChatOptions, DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, InterruptFlag,
-    ModelSource, Preamble, Session, SessionOptions, Type,
+    Chat, ChatOptions, DeviceOptions, Engine, EngineError, EngineOptions, InterruptFlag, ModelSource,
+    Preamble, Session, SessionOptions, Type,
 };
 use models::spec::PositionEncoding;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use tests::fixtures::{
     bounded_policies, case_tokens, embedded_model, family_cases, family_model, max_difference, options,
     random_tokens, session, sync, with_policy,
 };
-use tests::{device_tolerance, engine_options, is_gpu};
+use tests::{device_tolerance, emulated, engine_options, is_gpu};
 
 const QUESTION: &str = "What is Mary's favorite number?";
 const NEEDLE: &str = "Mary's favorite number is 34251.";
@@ -341,8 +341,8 @@ fn every_kind_of_model_records_what_it_can() {
 /// The plan of a session that records has the bytes that recording allocates, where they are allocated.
 #[test]
 fn what_recording_takes_is_planned_to_the_byte() {
-    let devices = [1, 2]
-        .map(|number| DeviceOptions { layers: number, ..DeviceOptions::all(DeviceKind::Emulated(number)) });
+    let devices =
+        [1, 2].map(|number| DeviceOptions { layers: number, ..DeviceOptions::all(emulated(number)) });
     let emulated = EngineOptions { devices: devices.to_vec(), ..EngineOptions::default() };
     let on_devices = Engine::open(&ModelSource::Embedded, &emulated).expect("emulated devices");
     let cases = family_cases();

@@ -345,7 +345,7 @@ fn planned_weight_bytes_equal_loaded_ones() {
 fn check_weight_bytes(file: &GgufFile, repack: bool, on_device: usize) {
     {
         let spec = ModelSpec::from_gguf(file).expect("a model");
-        let device = Backend::emulated(None).expect("starts");
+        let device = emulator::backend(None).expect("starts");
         let host = Backend::cpu(1).expect("starts");
         let backends = Backends::new(host, vec![device], Placement::new(spec.n_layers, on_device));
         let (mut copied, mut total) = (0, 0);
@@ -391,7 +391,7 @@ fn a_tied_output_matrix_is_copied_in_parts() {
     let larger = GgufFile::from_bytes(larger.to_bytes_zeroed().expect("a model in memory")).expect("a model");
     let spec = ModelSpec::from_gguf(&larger).expect("a model");
     assert!(spec.tied_output && spec.n_vocab == VOCABULARY as usize);
-    let device = Backend::emulated(None).expect("starts");
+    let device = emulator::backend(None).expect("starts");
     let placement = Placement::new(spec.n_layers, spec.n_layers);
     let backends = Backends::new(Backend::cpu(1).expect("starts"), vec![device], placement);
     let (mut before, mut largest) = (0, 0);

@@ -21,7 +21,6 @@ use kernels::{Form, Kernels};
 use models::arch::{NormKind, RopeStyle};
 use models::spec::{LayerTensors, MixerTensors, ModelSpec, Rope, RopeScaling};
 
-#[cfg(feature = "testing")]
 pub use self::attention::{predict_scores, record_attention};
 pub use self::built_graph::{BuiltGraph, BuiltPass, Inputs, NextTokens, OutputTokens, TextChunk};
 use self::built_graph::{Effects, GraphDraft, PassDraft};

@@ -83,7 +83,7 @@ pub use self::registry::{RegisterError, policies, register};
 pub use super::KvBudget;
 
 /// Formulas of the papers that the engine itself does not need: golden cases and tests compare with them.
-#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
 pub mod paper_formulas {
     pub use super::by_content::l2::attention_loss;
     pub use super::by_content::lagkv::length as lagkv_length;

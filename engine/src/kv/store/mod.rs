@@ -153,7 +153,6 @@ pub(crate) struct HeadKeys {
 
 /// What the compensation entry of a KV head stands for.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg(feature = "testing")]
 pub struct CompensationSums {
     /// Sum of the evicted keys, `[head_dim]`.
     pub keys: Vec<f32>,
@@ -535,7 +534,6 @@ impl Store {
     }
 
     /// The positions that each KV head of a layer holds, ascending.
-    #[cfg(any(test, feature = "testing"))]
     pub fn positions(&self, layer: usize) -> Vec<Vec<u32>> {
         let heads = 0..self.layout.heads[layer].n_kv_heads;
         heads.filter_map(|kv_head| self.head_positions(layer, kv_head)).collect()
@@ -543,7 +541,6 @@ impl Store {
 
     /// For each KV head of a layer what its compensation entry stands for; `None` where nothing has been
     /// evicted or there is no entry.
-    #[cfg(feature = "testing")]
     pub fn compensation(&self, layer: usize) -> Result<Vec<Option<CompensationSums>>, EngineError> {
         let mut all = vec![None; self.layout.heads[layer].n_kv_heads];
         for lane in &self.layers[layer].lanes {
@@ -560,7 +557,6 @@ impl Store {
 
     /// The accumulated attention of the rows of each KV head of a layer, in the order of their positions;
     /// `None` for heads that do not accumulate attention.
-    #[cfg(feature = "testing")]
     pub fn accumulated_attention(&self, layer: usize) -> Result<Vec<Option<Vec<f32>>>, EngineError> {
         let mut all = vec![None; self.layout.heads[layer].n_kv_heads];
         for lane in &self.layers[layer].lanes {

@@ -20,7 +20,6 @@ impl Store {
     }
 
     /// The contents as bytes, to compare stores bit for bit.
-    #[cfg(feature = "testing")]
     pub fn contents(&self) -> Result<Vec<u8>, EngineError> {
         let mut bytes = Vec::new();
         self.write_to(&mut Output::new(&mut bytes))?;

@@ -38,7 +38,6 @@ pub(super) struct AttentionRecord {
     /// Only tokens at multiples of it are kept.
     stride: usize,
     /// What the rings take in each place.
-    #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "tests compare it with the plan"))]
     bytes: PerPlace<usize>,
 }
 
@@ -272,7 +271,7 @@ impl Session {
     }
 
     /// What recording takes in each place, in bytes, without the queries that were read back; `None` without recording.
-    #[cfg(feature = "testing")]
+    #[doc(hidden)]
     pub fn recording_bytes(&self) -> Option<&PerPlace<usize>> {
         self.attention.as_ref().map(|attention| &attention.bytes)
     }

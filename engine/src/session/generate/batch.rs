@@ -219,13 +219,13 @@ impl Batch {
     }
 
     /// Bytes of compute buffers held now.
-    #[cfg(feature = "testing")]
+    #[doc(hidden)]
     pub fn compute_bytes(&self) -> usize {
         self.graphs.lock().unwrap_or_else(PoisonError::into_inner).memory.bytes()
     }
 
     /// Waits for all that write, however long they take.
-    #[cfg(feature = "testing")]
+    #[doc(hidden)]
     pub fn wait_for_all(&self) {
         self.lock().patience = (Duration::from_secs(3600), Duration::from_secs(3600));
     }

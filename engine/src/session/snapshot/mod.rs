@@ -26,7 +26,6 @@ use models::{MappedFile, regular_file};
 use serde::{Deserialize, Serialize};
 
 use self::unfinished::Unfinished;
-#[cfg(feature = "testing")]
 pub use self::unfinished::{resume, save_unfinished};
 use crate::files::atomic_file::{self, Access};
 use crate::files::codec::{CHECKSUM_BYTES, Input, Output, SnapshotError};
@@ -155,7 +154,7 @@ impl Snapshot {
     }
 
     /// Tokens of its text.
-    #[cfg(feature = "testing")]
+    #[doc(hidden)]
     pub fn tokens(&self) -> usize {
         self.description.tokens
     }
@@ -406,7 +405,6 @@ pub(crate) fn in_context(session: &Session, context: usize) -> Result<Session, E
 }
 
 /// Writes a session to a file, with something of the caller's.
-#[cfg(feature = "testing")]
 pub fn save(session: &Session, caller: &str, path: &Path) -> Result<(), EngineError> {
     save_with(path, |file| write(session, caller, true, file))
 }

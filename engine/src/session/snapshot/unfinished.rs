@@ -117,14 +117,12 @@ pub(crate) fn chunk_of(session: &Session, n: usize) -> usize {
 }
 
 /// Writes how far a session is in a text to a file.
-#[cfg(feature = "testing")]
 pub fn save_unfinished(session: &Session, tokens: &[u32], path: &std::path::Path) -> Result<(), EngineError> {
     let text = UnfinishedText { tokens, share: 0.5, elapsed: Duration::from_secs(1) };
     super::save_with(path, |file| text.write(session, "", file))
 }
 
 /// Brings a session to where the reading in a file goes on.
-#[cfg(feature = "testing")]
 pub fn resume(path: &std::path::Path, session: &mut Session, tokens: &[u32]) -> Result<(), EngineError> {
     Snapshot::open(path)?.resume_into(session, tokens).map(|_| ())
 }

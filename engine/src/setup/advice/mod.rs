@@ -12,7 +12,7 @@ mod budget;
 mod choice;
 mod offers;
 mod recipes;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod tests;
 
 use ggml::Type;

@@ -296,7 +296,6 @@ fn score_layers(
 
 /// Scores heads by their queries `[head_dim, heads, n]` and keys `[head_dim, n, kv_heads]` (f32, after RoPE)
 /// of a whole sequence.
-#[cfg(feature = "testing")]
 pub fn score_heads(
     shape: AttentionShape,
     pattern: Pattern,

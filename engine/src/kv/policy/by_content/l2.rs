@@ -115,7 +115,6 @@ fn hash_score(position: u32) -> f32 {
 /// the sum over all m of the attention mass in the m keys of highest norm, less the mass in the m keys with
 /// the least attention. `attention` is one query's row, `norms` belong to the same keys. 0 for a head whose
 /// norms order keys exactly as its attention does.
-#[cfg(any(test, feature = "testing"))]
 pub fn attention_loss(attention: &[f64], norms: &[f64]) -> f64 {
     let mut by_norm: Vec<usize> = (0..norms.len().min(attention.len())).collect();
     let mut by_attention = by_norm.clone();

@@ -35,7 +35,6 @@ struct LagKv {
 }
 
 /// Rows of a head after `n` tokens (equation 10).
-#[cfg(any(test, feature = "testing"))]
 pub fn length(n: usize, sinks: usize, lag: usize, ratio: f64) -> usize {
     if n < sinks + 2 * lag {
         return n;

@@ -244,7 +244,6 @@ impl Lane {
     }
 
     /// The accumulated attention of the rows of head `number`, from the first that holds a token.
-    #[cfg(feature = "testing")]
     pub(super) fn read_accumulated(&self, tensor: &Tensor, number: usize) -> Result<Vec<f32>, EngineError> {
         let mut column = read_column(Some(tensor), number, self.state.live)?;
         Ok(column.split_off(self.first()))
