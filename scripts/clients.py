@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Asks `longhand serve` with OpenAI's and Anthropic's own Python clients.
+"""Asks `longhand serve` with OpenAI's, Anthropic's and Ollama's own Python clients.
 
     scripts/clients.py target/release/longhand
 
-Needs the packages openai and anthropic (`pip install openai anthropic`); `.ci/run clients` fetches them. The server has the
+Needs the packages openai, anthropic and ollama (`pip install openai anthropic ollama`); `.ci/run clients` fetches them. The server has the
 built-in model and a port of its own.
 """
 
@@ -15,6 +15,7 @@ import tempfile
 import threading
 
 import anthropic
+import ollama
 import openai
 
 FACT = "Mary's favorite number is 34251."
@@ -86,6 +87,27 @@ def by_anthropic(url):
     refused("image", lambda: client.messages.create(**{**request, "messages": picture}), anthropic.BadRequestError)
 
 
+def by_ollama(url):
+    client = ollama.Client(host=url, headers={"Authorization": "Bearer secret"})
+    check("list of models", [model.model for model in client.list().models], ["needle"])
+    shown = client.show("needle")
+    check("context", shown.modelinfo[f"{shown.modelinfo['general.architecture']}.context_length"], 8192)
+    exact = {"temperature": 0}
+    check("Ollama's chat", client.chat("needle", ASKED, options=exact).message.content, FACT)
+    parts = list(client.chat("needle", ASKED, options=exact, stream=True))
+    check("Ollama's chat, streamed", "".join(part.message.content for part in parts), FACT)
+    check("its last part", (parts[-1].done, parts[-1].done_reason, parts[-1].eval_count > 0), (True, "stop", True))
+    question = ASKED[0]["content"]
+    check("question", client.generate("needle", question, options=exact).response, FACT)
+    parts = client.generate("needle", question, options=exact, stream=True)
+    check("question, streamed", "".join(part.response for part in parts), FACT)
+    schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    check("shape", client.chat("needle", ASKED, options=exact, format=schema).message.content.strip(), "{}")
+    check("loading", client.generate("needle").done_reason, "load")
+    error = refused("too long", lambda: client.generate("needle", "boat " * 20000), ollama.ResponseError)
+    check("its status", error.status_code, 400)
+
+
 def main():
     program = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory() as home:
@@ -100,6 +122,7 @@ def main():
                 url = re.search(r"http://\S+:\d+", server.stdout.readline())[0]
                 by_openai(url)
                 by_anthropic(url)
+                by_ollama(url)
             finally:
                 server.terminate()
                 watchdog.cancel()

@@ -1,5 +1,5 @@
-//! `longhand serve`: conversations with a loaded model for other programs, by HTTP, in the forms of OpenAI's, Anthropic's and
-//! llama.cpp's interfaces.
+//! `longhand serve`: conversations with a loaded model for other programs, by HTTP, in the forms of OpenAI's, Anthropic's,
+//! Ollama's and llama.cpp's interfaces.
 //!
 //! - `service` has the conversations: sessions, who waits for one, who computes next. It knows nothing of HTTP.
 //! - `api` turns requests into work for the service, and its events into answers, one file for each interface.

@@ -12,6 +12,7 @@ mod completions;
 mod documents;
 mod fields;
 mod native;
+mod ollama;
 mod openai;
 mod responses;
 mod submit;
@@ -56,6 +57,11 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<Shared>>)> {
         ("/v1/responses", post(responses::answer)),
         ("/v1/messages", post(anthropic::answer)),
         ("/v1/messages/count_tokens", post(anthropic::count)),
+        ("/api/chat", post(ollama::chat)),
+        ("/api/generate", post(ollama::generate)),
+        ("/api/show", post(ollama::show)),
+        ("/api/tags", get(ollama::tags)),
+        ("/api/version", get(ollama::version)),
         ("/v1/documents", get(documents::list).post(documents::add)),
         ("/v1/documents/{id}", get(documents::show).delete(documents::remove)),
         ("/v1/documents/{id}/text", get(documents::text)),

@@ -1,4 +1,4 @@
-//! Why a request is not answered, with the status and the words of OpenAI's interface. Anthropic's has other words around it.
+//! Why a request is not answered, with the status and the words of OpenAI's interface. Anthropic's has other words around it, Ollama's none.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
@@ -76,10 +76,18 @@ impl ApiError {
         json!({"type": "error", "error": {"type": kind, "message": self.message}})
     }
 
+    /// In Ollama's form.
+    pub(crate) fn ollama(&self) -> Value {
+        json!({"error": self.message})
+    }
+
     /// The response to a request for this path, in the form of its interface.
     pub(crate) fn response_to(&self, path: &str) -> Response<Body> {
-        let is_anthropic = path.starts_with("/v1/messages");
-        let text = if is_anthropic { self.anthropic() } else { self.openai() };
+        let text = match path {
+            path if path.starts_with("/v1/messages") => self.anthropic(),
+            path if path.starts_with("/api/") => self.ollama(),
+            _ => self.openai(),
+        };
         let mut response = super::json_response(&text);
         *response.status_mut() = self.status;
         if let Some(seconds) = self.retry_after {

@@ -1,4 +1,4 @@
-//! An answer that comes piece by piece, as server-sent events. A stream without news says that it is alive. When its client is
+//! An answer that comes piece by piece, as server-sent events or as lines. A stream without news says that it is alive. When its client is
 //! gone, the work for it stops.
 
 use std::convert::Infallible;
@@ -54,7 +54,7 @@ impl Sent {
         Sent { name: None, data: value.to_string() }
     }
 
-    /// As it stands in the stream. JSON has no line breaks.
+    /// As it stands in a stream of events. JSON has no line breaks.
     pub(crate) fn text(&self) -> String {
         let name = self.name.map_or(String::new(), |name| format!("event: {name}\n"));
         format!("{name}data: {}\n\n", self.data)
@@ -63,11 +63,19 @@ impl Sent {
 
 /// What turns the events of a request into what a stream sends.
 pub(crate) trait Writer: Send + 'static {
+    /// What the stream is.
+    const CONTENT_TYPE: &'static str = "text/event-stream";
+
     /// What is sent for an event.
     fn write(&mut self, event: Event) -> Vec<Sent>;
 
     /// What is sent where the answer does not come to its end.
     fn failed(&mut self, error: ApiError) -> Vec<Sent>;
+
+    /// What is sent, as it stands in the stream.
+    fn text(sent: &Sent) -> String {
+        sent.text()
+    }
 
     /// What is sent where nothing else was for a while: a comment, unless the interface has an event for it.
     fn ping(&mut self) -> String {
@@ -83,7 +91,7 @@ fn ok(text: String) -> Result<Bytes, Infallible> {
 }
 
 /// The response that sends events as they come.
-pub(crate) fn response(events: Events, writer: impl Writer, ping: Duration) -> Response<Body> {
+pub(crate) fn response<W: Writer>(events: Events, writer: W, ping: Duration) -> Response<Body> {
     let begun = (events, writer, false);
     let pieces = stream::unfold(begun, move |(mut events, mut writer, mut is_over)| async move {
         let due = Instant::now() + ping;
@@ -103,14 +111,14 @@ pub(crate) fn response(events: Events, writer: impl Writer, ping: Duration) -> R
             };
             // An event of which the client is told nothing is no news: how far a reading is, mostly.
             if !sent.is_empty() {
-                let text = sent.iter().map(Sent::text).collect();
+                let text = sent.iter().map(W::text).collect();
                 return Some((ok(text), (events, writer, is_over)));
             }
         }
     });
     let mut response = Response::new(Body::from_stream(pieces));
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(W::CONTENT_TYPE));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     // nginx would collect them otherwise.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));

@@ -6,6 +6,7 @@ mod calls;
 mod client;
 mod description;
 mod fixture;
+mod ollama;
 mod refusals;
 mod several;
 mod sources;

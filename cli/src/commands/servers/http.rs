@@ -27,7 +27,7 @@ use crate::models::args::{ModelArg, ModelArgs};
 use crate::session::documents::{Documents, plural, read_utf8};
 use crate::session::turn;
 
-/// Answer other programs: a server with OpenAI's and Anthropic's interfaces.
+/// Answer other programs: a server with OpenAI's, Anthropic's and Ollama's interfaces.
 ///
 /// Programs of this machine connect to http://127.0.0.1:8080 (with OpenAI's interface: http://127.0.0.1:8080/v1) and need no
 /// key. What a conversation has read is not read again, and nothing of a text is cut: what does not fit is refused. Ctrl-C

@@ -1,0 +1,395 @@
+//! `POST /api/chat` and `/api/generate`, `GET /api/tags` and `/api/version`, `POST /api/show`, Ollama's. An answer is a stream of lines,
+//! each an object of JSON, unless the request says otherwise.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Response, StatusCode};
+use chrono::{SecondsFormat, Utc};
+use longhand::tools::ToolCall;
+use longhand::{Constraint, GenerateOptions, Message};
+use serde_json::{Map, Value, json};
+
+use super::chat::thinks_with;
+use super::fields::Fields;
+use super::submit::{self, Conversation};
+use super::whole::{Whole, new_id, sources, with};
+use super::{Answered, documents, tools};
+use crate::http::error::ApiError;
+use crate::http::stream::{self, Sent, Writer};
+use crate::http::{Shared, json_response};
+use crate::service::{Answer, Event, Service, Text, Wanted};
+
+/// Fields that cannot change an answer: the model stays loaded, and nothing is cut.
+const HARMLESS: &[&str] = &["keep_alive", "shift", "truncate"];
+/// Options that cannot change an answer. They are about how a model is loaded, and about what is cut, which nothing is.
+const HARMLESS_OPTIONS: &[&str] = &[
+    "draft_num_predict",
+    "f16_kv",
+    "low_vram",
+    "main_gpu",
+    "mirostat_eta",
+    "mirostat_tau",
+    "num_batch",
+    "num_ctx",
+    "num_gpu",
+    "num_keep",
+    "num_thread",
+    "numa",
+    "penalize_newline",
+    "use_mlock",
+    "use_mmap",
+    "vocab_only",
+];
+
+pub(super) async fn chat(State(shared): State<Arc<Shared>>, request: Request) -> Response<Body> {
+    in_form(try_chat(&shared, request).await)
+}
+
+pub(super) async fn generate(State(shared): State<Arc<Shared>>, request: Request) -> Response<Body> {
+    in_form(try_generate(&shared, request).await)
+}
+
+pub(super) async fn show(State(shared): State<Arc<Shared>>, request: Request) -> Response<Body> {
+    in_form(try_show(&shared, request).await)
+}
+
+pub(super) async fn tags(State(shared): State<Arc<Shared>>) -> Response<Body> {
+    in_form(shared.service().map(|service| json_response(&json!({"models": [listed(service)]}))))
+}
+
+/// The version of this server, not of an Ollama.
+pub(super) async fn version() -> Response<Body> {
+    json_response(&json!({"version": env!("CARGO_PKG_VERSION")}))
+}
+
+fn in_form(answered: Answered) -> Response<Body> {
+    answered.unwrap_or_else(|error| error.response_to("/api/"))
+}
+
+async fn try_chat(shared: &Shared, request: Request) -> Answered {
+    let service = shared.service()?;
+    let mut fields = Fields::new(shared.object(request).await?);
+    let values: Vec<Value> = fields.take("messages")?.unwrap_or_default();
+    let messages = messages(values)?;
+    let tools = tools::of_chat(&mut fields)?;
+    let asked = Asked::of(&mut fields)?;
+    let documents = documents::of_request(service, &mut fields).await?;
+    let sources = documents::sources(service, &mut fields)?;
+    fields.end(HARMLESS)?;
+    if messages.is_empty() {
+        return Ok(json_response(&Form::Chat.loaded(service)));
+    }
+    let constraint = submit::shape(service, asked.shape.clone(), "format").await?;
+    let conversation = Conversation { messages, documents, thinks: asked.thinks, tools, sources };
+    let text = submit::render(service, conversation).await?;
+    respond(shared, service, Form::Chat, text, asked, constraint).await
+}
+
+async fn try_generate(shared: &Shared, request: Request) -> Answered {
+    let service = shared.service()?;
+    let mut fields = Fields::new(shared.object(request).await?);
+    let prompt: String = fields.take("prompt")?.unwrap_or_default();
+    let is_raw = fields.take("raw")?.unwrap_or(false);
+    let asked = Asked::of(&mut fields)?;
+    let mut conversation = None;
+    if !is_raw {
+        let system: Option<String> = fields.take("system")?;
+        let system = system.filter(|system| !system.is_empty()).map(Message::system);
+        let messages = system.into_iter().chain([Message::user(prompt.clone())]).collect();
+        let documents = documents::of_request(service, &mut fields).await?;
+        let sources = documents::sources(service, &mut fields)?;
+        let tools = tools::Wanted::default();
+        conversation = Some(Conversation { messages, documents, thinks: asked.thinks, tools, sources });
+    }
+    fields.end(HARMLESS)?;
+    if prompt.is_empty() {
+        return Ok(json_response(&Form::Generate.loaded(service)));
+    }
+    let constraint = submit::shape(service, asked.shape.clone(), "format").await?;
+    let text = match conversation {
+        Some(conversation) => submit::render(service, conversation).await?,
+        None => submit::encode(service, prompt).await?,
+    };
+    respond(shared, service, Form::Generate, text, asked, constraint).await
+}
+
+async fn try_show(shared: &Shared, request: Request) -> Answered {
+    let service = shared.service()?;
+    let mut fields = Fields::new(shared.object(request).await?);
+    let older: Option<String> = fields.take("name")?;
+    let name = fields.take("model")?.or(older);
+    let name = name.ok_or_else(|| ApiError::field("model", "model is missing"))?;
+    fields.end(&["verbose"])?;
+    // Clients add the tag that a name without one has.
+    if name != service.name() && name.strip_suffix(":latest") != Some(service.name()) {
+        let message = format!("there is no model {name:?} here; the model is {:?}", service.name());
+        return Err(ApiError::new(StatusCode::NOT_FOUND, message));
+    }
+    let (spec, format) = (service.model().spec(), service.format());
+    let arch = spec.arch.name();
+    let mut capabilities = vec!["completion"];
+    capabilities.extend(service.tool_format()?.map(|_| "tools"));
+    capabilities.extend(format.with_thinking(true).ok().map(|_| "thinking"));
+    let mut info = json!({"general.architecture": arch, "general.parameter_count": spec.parameters()});
+    // What fits here, and not what the model was trained for.
+    info[format!("{arch}.context_length")] = service.context().into();
+    Ok(json_response(&json!({
+        "modified_at": now(),
+        "details": details(service),
+        "model_info": info,
+        "capabilities": capabilities,
+        "parameters": format!("num_ctx {}", service.context()),
+    })))
+}
+
+/// The model in a list of models.
+fn listed(service: &Service) -> Value {
+    let gguf = service.model().gguf();
+    let bytes: usize = (0..gguf.shards()).map(|shard| gguf.shard_bytes(shard).len()).sum();
+    json!({
+        "name": service.name(),
+        "model": service.name(),
+        "modified_at": now(),
+        "size": bytes,
+        "digest": service.model().known_fingerprint().unwrap_or_default(),
+        "details": details(service),
+    })
+}
+
+fn details(service: &Service) -> Value {
+    let (spec, gguf) = (service.model().spec(), service.model().gguf());
+    let arch = spec.arch.name();
+    json!({
+        "parent_model": "",
+        "format": "gguf",
+        "family": arch,
+        "families": [arch],
+        "parameter_size": format!("{:.1}B", spec.parameters() as f64 / 1e9),
+        "quantization_level": gguf.file_type(),
+    })
+}
+
+/// The time, as Ollama writes it.
+fn now() -> String {
+    Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true)
+}
+
+/// What a request has beside what is to be answered.
+struct Asked {
+    is_stream: bool,
+    wanted: Wanted,
+    /// The shape of the answer, in OpenAI's words.
+    shape: Option<Value>,
+    thinks: Option<bool>,
+}
+
+impl Asked {
+    fn of(fields: &mut Fields) -> Result<Asked, ApiError> {
+        // Any name of a model is taken.
+        fields.take::<String>("model")?;
+        let is_stream = fields.take("stream")?.unwrap_or(true);
+        let mut options = fields.nested("options")?.unwrap_or_else(|| Fields::new(Map::new()));
+        let wanted = Wanted::of(&mut options)?;
+        let stops = submit::stops(&mut options, "stop")?;
+        // Negative numbers are no limit.
+        let limit = options.integer("num_predict")?.and_then(|tokens| usize::try_from(tokens).ok());
+        options.end(HARMLESS_OPTIONS)?;
+        let options = GenerateOptions { stops, limit: limit.unwrap_or(usize::MAX), ..wanted.options };
+        let thinks = match fields.get("think") {
+            Some(Value::Bool(_)) => fields.take("think")?,
+            _ => thinks_with(fields, "think")?,
+        };
+        Ok(Asked { is_stream, wanted: Wanted { options, ..wanted }, shape: shape(fields)?, thinks })
+    }
+}
+
+/// The shape that an answer is to have: any JSON, or a schema.
+fn shape(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
+    match fields.take::<Value>("format")? {
+        None => Ok(None),
+        Some(Value::String(word)) if word.is_empty() => Ok(None),
+        Some(Value::String(word)) if word == "json" => Ok(Some(json!({"type": "json_object"}))),
+        Some(schema @ Value::Object(_)) => Ok(Some(json!({"type": "json_schema", "schema": schema}))),
+        Some(_) => Err(ApiError::field("format", "format must be \"json\" or a JSON schema")),
+    }
+}
+
+fn messages(values: Vec<Value>) -> Result<Vec<Message>, ApiError> {
+    let mut messages = Vec::new();
+    // Calls without a result yet. Results need not name theirs.
+    let mut open: Vec<ToolCall> = Vec::new();
+    for (number, value) in values.into_iter().enumerate() {
+        let mut fields = Fields::part(value, format!("messages[{number}]"))?;
+        let role: String = fields.need("role")?;
+        let content = fields.take::<String>("content")?.unwrap_or_default();
+        let message = match role.as_str() {
+            "system" | "user" => Message::new(role, content),
+            "assistant" => {
+                let calls = calls(&mut fields)?;
+                open.extend(calls.iter().cloned());
+                Message::new(role, content).with_calls(calls)
+            }
+            "tool" => {
+                let id: Option<String> = fields.take("tool_call_id")?;
+                let older: Option<String> = fields.take("name")?;
+                let name = fields.take("tool_name")?.or(older);
+                let is_its = |call: &ToolCall| match (&id, &name) {
+                    (Some(id), _) => call.id == *id,
+                    (None, Some(name)) => call.name == *name,
+                    (None, None) => true,
+                };
+                let place = format!("messages[{number}]");
+                let error =
+                    || ApiError::field(&place, format!("{place}: there is no call before this result"));
+                let call = open.remove(open.iter().position(is_its).ok_or_else(error)?);
+                Message::tool_result(&call, content)
+            }
+            other => {
+                return Err(fields.unsupported("role", other, "roles are system, user, assistant and tool"));
+            }
+        };
+        // What an answer has thought is not read again, as chat templates have it.
+        fields.end(&["thinking"])?;
+        messages.push(message);
+    }
+    Ok(messages)
+}
+
+/// The calls of a message. Their arguments are objects, and names of calls may be missing.
+fn calls(fields: &mut Fields) -> Result<Vec<ToolCall>, ApiError> {
+    fields.each("tool_calls", |mut call| {
+        let id: Option<String> = call.take("id")?;
+        let place = call.place_of("function");
+        let mut function = Fields::part(call.need("function")?, place.clone())?;
+        call.end(&["type"])?;
+        let name: String = function.need("name")?;
+        let arguments = function.take::<Map<String, Value>>("arguments")?.unwrap_or_default();
+        function.end(&["description", "index"])?;
+        let made =
+            ToolCall::new(id.unwrap_or_else(|| new_id("call_")), name, &Value::Object(arguments).to_string());
+        made.map_err(|error| ApiError::field(&place, error.to_string()))
+    })
+}
+
+/// Has a text answered, whole or as a stream.
+async fn respond(
+    shared: &Shared,
+    service: &Arc<Service>,
+    form: Form,
+    text: Text,
+    asked: Asked,
+    constraint: Option<Constraint>,
+) -> Answered {
+    let (model, prompt, begun) = (service.name().to_owned(), text.tokens.len(), Instant::now());
+    let head = Head { form, model, prompt, begun };
+    let options = GenerateOptions { constraint, ..asked.wanted.options };
+    let events = submit::submit(service, text, Wanted { options, ..asked.wanted })?;
+    if asked.is_stream {
+        return Ok(stream::response(events, head, shared.ping()));
+    }
+    let whole = Whole::collect(events).await?;
+    let answer = whole.answers.first().ok_or_else(ApiError::lost)?;
+    let content = head.form.content(&answer.text, &answer.thinking, &answer.calls);
+    Ok(json_response(&head.end(content, &answer.result)))
+}
+
+/// Where the text of an answer stands.
+#[derive(Clone, Copy)]
+enum Form {
+    /// In a message.
+    Chat,
+    /// Beside all else.
+    Generate,
+}
+
+impl Form {
+    fn content(self, text: &str, thinking: &str, calls: &[ToolCall]) -> Value {
+        let mut content = match self {
+            Form::Chat => json!({"role": "assistant", "content": text}),
+            Form::Generate => json!({"response": text}),
+        };
+        if !thinking.is_empty() {
+            content["thinking"] = thinking.into();
+        }
+        if !calls.is_empty() {
+            content["tool_calls"] = calls.iter().map(call).collect();
+        }
+        match self {
+            Form::Chat => json!({"message": content}),
+            Form::Generate => content,
+        }
+    }
+
+    /// What is answered to a request without a text, which asks that the model be loaded.
+    fn loaded(self, service: &Service) -> Value {
+        let head = json!({"model": service.name(), "created_at": now(), "done": true, "done_reason": "load"});
+        with(head, self.content("", "", &[]))
+    }
+}
+
+fn call(call: &ToolCall) -> Value {
+    let arguments: Value = serde_json::from_str(call.arguments()).unwrap_or_default();
+    json!({"id": call.id, "function": {"name": call.name, "arguments": arguments}})
+}
+
+/// What all parts of an answer have.
+struct Head {
+    form: Form,
+    model: String,
+    /// Tokens of the text.
+    prompt: usize,
+    begun: Instant,
+}
+
+impl Head {
+    fn part(&self, content: Value) -> Value {
+        with(json!({"model": self.model, "created_at": now(), "done": false}), content)
+    }
+
+    /// The last part. Times are in nanoseconds.
+    fn end(&self, content: Value, answer: &Answer) -> Value {
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let counts = json!({
+            "done": true,
+            "done_reason": if answer.is_whole() { "stop" } else { "length" },
+            "total_duration": nanoseconds(self.begun.elapsed()),
+            "load_duration": 0,
+            "prompt_eval_count": self.prompt,
+            "prompt_eval_duration": nanoseconds(answer.reading),
+            "eval_count": answer.tokens,
+            "eval_duration": nanoseconds(answer.elapsed),
+        });
+        with(with(self.part(content), counts), sources(answer))
+    }
+}
+
+impl Writer for Head {
+    const CONTENT_TYPE: &'static str = "application/x-ndjson";
+
+    fn write(&mut self, event: Event) -> Vec<Sent> {
+        let value = match event {
+            Event::Begun { .. } | Event::Reading { .. } | Event::Done => return Vec::new(),
+            Event::Text { split, .. } => self.part(self.form.content(&split.answer, &split.thinking, &[])),
+            Event::Call { call, .. } => self.part(self.form.content("", "", &[call])),
+            Event::Answered { result, .. } => self.end(self.form.content("", "", &[]), &result),
+            Event::Failed(error) => return self.failed(error.into()),
+        };
+        vec![Sent::data(&value)]
+    }
+
+    fn failed(&mut self, error: ApiError) -> Vec<Sent> {
+        vec![Sent::data(&error.ollama())]
+    }
+
+    fn text(sent: &Sent) -> String {
+        format!("{}\n", sent.data)
+    }
+
+    /// A space, which may stand before any object of JSON. Clients read an empty line as one.
+    fn ping(&mut self) -> String {
+        " ".to_owned()
+    }
+}
