@@ -25,10 +25,13 @@ export CARGO_BUILD_TARGET RUSTFLAGS="--cfg mock_cuda -C link-arg=@$library/link.
 
 out=$(cargo build --release -p mock-cuda --features external-cudart --message-format json-render-diagnostics |
     grep -o '"out_dir":"[^"]*/mock-cuda-[^"]*"' | cut -d'"' -f4)
-if ! cmp -s "$out/libmock_cuda.a" "$library/libmock_cuda.a"; then
-    # Cargo does not know that programs depend on the library.
+emulator=$(grep liblonghand_emulated "$out/link.args") || { echo "$out/link.args names no emulator" >&2; exit 1; }
+linked=$(cat "$out/link.args" "$out/libmock_cuda.a" "$emulator" | sha256sum)
+if [ "$linked" != "$(cat "$library/linked" 2> /dev/null)" ]; then
+    # Cargo does not know that programs depend on the libraries.
     cargo clean --quiet --release -p ggml -p kernels -p tests -p longhand-cli
     cp "$out/libmock_cuda.a" "$out/link.args" "$library"
+    echo "$linked" > "$library/linked"
 fi
 cc -shared -fPIC -o "$library/libcublas.so.13" tests/mock-cuda/cublas.c
 export LD_LIBRARY_PATH="$library${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"

@@ -155,8 +155,9 @@ impl Backend {
         }
     }
 
-    /// A device that the host emulates, for tests: ggml's operations are computed by the CPU, our own by
-    /// their device implementations, compiled for the host. At most `memory` bytes are allocated on it.
+    /// A device that the host emulates, for tests: ggml's operations are computed by the CPU, our own by their device
+    /// implementations, where the process has them for the host (`emulator::install`). Elsewhere they are refused. At most
+    /// `memory` bytes are allocated on it.
     #[doc(hidden)]
     pub fn emulated(memory: Option<usize>) -> Result<Backend, Error> {
         let mut backend = Backend::cpu(1)?;

@@ -6,7 +6,7 @@ use crate::{Error, InterruptFlag};
 
 /// How many operations are left until something happens: `usize::MAX` where nothing does.
 ///
-/// Only the thread that computes counts, under the lock of the backend.
+/// The thread that computes counts, under the lock of the backend. So numbers are set while nothing is computed.
 pub(crate) struct Faults {
     /// Until the device is lost.
     until_loss: AtomicUsize,
@@ -42,12 +42,11 @@ impl Faults {
     /// Counts an operation that can be interrupted by `flag`.
     pub(crate) fn count_interruptible(&self, flag: &InterruptFlag) {
         let left = self.until_interrupt.load(Ordering::Relaxed);
-        if left == usize::MAX {
-            return;
-        }
         if left == 1 {
             flag.set();
         }
-        self.until_interrupt.store(left.saturating_sub(1), Ordering::Relaxed);
+        if left != usize::MAX && left > 0 {
+            self.until_interrupt.store(left - 1, Ordering::Relaxed);
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! Compiles the device kernels in ../cuda with the host's C++ compiler.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+#[path = "../../ggml/sys/build/check.rs"]
+mod check;
 #[path = "../build/sources.rs"]
 mod sources;
 
@@ -10,7 +12,7 @@ fn main() {
     for input in [".", "../build/sources.rs", "../cuda", "../src/device/calls.rs", "../src/quant/types.rs"] {
         println!("cargo:rerun-if-changed={input}");
     }
-    if is_check() {
+    if check::is_check() {
         return;
     }
     let out = PathBuf::from(env::var("OUT_DIR").expect("set by Cargo"));
@@ -29,12 +31,4 @@ fn main() {
         .files(["emulator.cpp", "check.cu"])
         .compile("longhand_emulated");
     println!("cargo:library={}", out.join("liblonghand_emulated.a").display());
-}
-
-/// Whether nothing is linked: Clippy runs this, or `LONGHAND_CHECK=1` says so (ggml/sys/build/main.rs).
-fn is_check() -> bool {
-    println!("cargo:rerun-if-env-changed=LONGHAND_CHECK");
-    let wrapper = env::var_os("RUSTC_WORKSPACE_WRAPPER").unwrap_or_default();
-    let is_clippy = Path::new(&wrapper).file_stem().is_some_and(|name| name == "clippy-driver");
-    is_clippy || env::var_os("LONGHAND_CHECK").is_some_and(|value| value == "1")
 }

@@ -3,7 +3,7 @@
 #
 #     scripts/arm/cargo.sh build --profile mutants -p longhand-cli --bin longhand
 #     scripts/arm/cargo.sh run --profile mutants -p longhand-cli --bin longhand -- demo --tokens 1k --facts 1
-#     QEMU_CPU=cortex-a72 scripts/arm/cargo.sh test --profile mutants -p kernels --features testing,ggml/portable --test cpu
+#     QEMU_CPU=cortex-a72 scripts/arm/cargo.sh test --profile mutants -p kernels --features ggml/portable --test cpu
 #     scripts/arm/cargo.sh check --profile mutants --workspace
 #
 # Programs run in QEMU's user mode, on the CPU that QEMU_CPU names (`qemu-aarch64 -cpu help` lists them); without it on one that

@@ -13,7 +13,7 @@ mkdir -p "$folder"
 cc -O2 -shared -fPIC -o "$folder/plugin.so" scripts/arm/instructions.c
 export QEMU="qemu-aarch64 -plugin $folder/plugin.so,out=$folder/counts"
 # One thread: counts are not added up safely.
-scripts/arm/cargo.sh test --profile mutants -p kernels --features testing,ggml/portable --test cpu -- --test-threads=1 \
+scripts/arm/cargo.sh test --profile mutants -p kernels --features ggml/portable --test cpu -- --test-threads=1 \
     "${1:-every_pair_of_row_types}"
 c++filt < "$folder/counts" | python3 -c '
 import collections, re, sys

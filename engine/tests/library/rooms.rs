@@ -21,6 +21,38 @@ fn no_file_of_the_program_uses_a_room_above_its_own() {
     check("../cli/src", PROGRAM);
 }
 
+#[test]
+fn no_program_uses_what_is_for_tests() {
+    let mut sources = Vec::new();
+    add_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli"), &mut sources);
+    assert!(sources.len() > 200, "{}", sources.len());
+    for path in sources {
+        let code = code(&path);
+        for hidden in [
+            "longhand::testing",
+            "serve::testing",
+            "emulator::",
+            "DeviceKind::Emulated",
+            "DeviceKind::Portable",
+        ] {
+            assert!(!code.contains(hidden), "{} uses {hidden}", path.display());
+        }
+    }
+}
+
+/// Adds the source files of all crates below a folder, without their tests.
+fn add_sources(folder: &Path, sources: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().unwrap_or_default().to_owned();
+        if path.is_dir() && !["tests", "fuzz", "target"].iter().any(|other| name == *other) {
+            add_sources(&path, sources);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            sources.push(path);
+        }
+    }
+}
+
 fn check(folder: &str, rooms: &[&str]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut faults = Vec::new();

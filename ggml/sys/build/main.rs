@@ -7,6 +7,8 @@
 //!
 //! Other crates' build scripts find ggml's headers in `DEP_GGML_INCLUDE` and `DEP_GGML_SOURCE`.
 
+#[cfg(not(feature = "generate-bindings"))]
+mod check;
 #[cfg(all(feature = "cuda", not(feature = "generate-bindings")))]
 mod cuda;
 #[cfg(all(feature = "portable", not(feature = "generate-bindings")))]
@@ -76,18 +78,6 @@ fn main() -> Result<()> {
     compile(&ggml)
 }
 
-/// Whether nothing is linked: Clippy runs this, or `LONGHAND_CHECK=1` says so for `cargo check` in a target folder of its own.
-/// Cargo keeps what build scripts do for Clippy apart from all else, so ggml would be compiled for nothing.
-#[cfg(not(feature = "generate-bindings"))]
-fn is_check() -> bool {
-    println!("cargo:rerun-if-env-changed=LONGHAND_CHECK");
-    if env::var_os("LONGHAND_CHECK").is_some_and(|value| value == "1") {
-        return true;
-    }
-    let wrapper = env::var_os("RUSTC_WORKSPACE_WRAPPER").unwrap_or_default();
-    Path::new(&wrapper).file_stem().is_some_and(|name| name == "clippy-driver")
-}
-
 /// The folder `ggml` of the package with the sources, on this machine.
 fn sources() -> Result<PathBuf> {
     let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("Cargo.toml");
@@ -129,7 +119,7 @@ fn compile(ggml: &Path) -> Result<()> {
     if cuda::compile(ggml)? == cuda::Made::NothingToLink {
         return Ok(());
     }
-    if is_check() {
+    if check::is_check() {
         return Ok(());
     }
     let out = PathBuf::from(env::var("OUT_DIR")?);

@@ -1,5 +1,5 @@
 // The parameters of the device kernels: the one list for Rust and C++. src/device/mod.rs makes Rust structs of
-// it, build.rs the header calls.h. Kernels get the structs by value. Addresses are the device's. Strides of
+// it, build/sources.rs the header calls.h. Kernels get the structs by value. Addresses are the device's. Strides of
 // q, k and v in f32 are in floats, strides of K and V tensors in bytes.
 
 device_calls! {

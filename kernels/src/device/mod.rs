@@ -69,7 +69,7 @@ pub(crate) fn head_numbers(heads: &[u32]) -> Result<[u8; MAX_KV_HEADS], i32> {
 /// A function that launches a kernel on a stream. It returns 0 or a number of CUDA's errors.
 pub type Launcher<Call> = unsafe extern "C" fn(*const Call, *mut c_void) -> c_int;
 
-/// The list of launchers, for a macro: their parameters and their names in the two builds.
+/// Calls the macro `$with` with the list of launchers: their parameters, and their names in the two builds.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! launchers {
@@ -103,7 +103,7 @@ macro_rules! launchers {
 
 macro_rules! define {
     ($($(#[$doc:meta])* $name:ident($call:ident): $cuda:ident, $emulated:ident;)*) => {
-        /// The launchers of an emulator.
+        /// The launchers of an emulator. Each may be called with addresses of the host that cover the shapes of its call.
         #[derive(Debug)]
         pub struct Launchers {
             $($(#[$doc])* pub $name: Launcher<$call>,)*
@@ -135,7 +135,7 @@ launchers!(define);
 
 static EMULATOR: OnceLock<&Launchers> = OnceLock::new();
 
-/// Sets the launchers that emulated devices call.
+/// Sets the launchers that emulated devices call, once: later calls change nothing.
 pub fn emulate(launchers: &'static Launchers) {
     EMULATOR.get_or_init(|| launchers);
 }

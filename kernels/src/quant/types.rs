@@ -1,5 +1,5 @@
-// The row types: the one list for Rust and C++. src/quant/mod.rs makes `RowType` of it, build.rs the header
-// row_types.h.
+// The row types: the one list for Rust and C++. src/quant/mod.rs makes `RowType` of it, build/sources.rs the
+// header row_types.h.
 //
 // A line has the name that ggml and the command line use, the elements of a block (1: no blocks) and the
 // bytes of a block.

@@ -427,7 +427,7 @@ fn run(
 fn wrong_numbers_of_rows_are_errors() {
     // The emulator, because a GPU does not reach the memory of these rows.
     let [cpu, device] =
-        [Backend::cpu(2), emulator::backend(None)].map(|backend| backend.expect("it is compiled"));
+        [Backend::cpu(2), emulator::backend(None)].map(|backend| backend.expect("threads start"));
     for live in [-1, -5, 13, i32::MAX] {
         let failed = |part: &str, build: fn(&NodeParts) -> Tensor| {
             let error = run(&cpu, live, 0, build).expect_err("more rows than there are");

@@ -17,12 +17,15 @@ pub(super) struct Fields {
 }
 
 /// Values with which a field asks for what is done anyway.
-static NEUTRAL: LazyLock<[(&str, Value); 7]> = LazyLock::new(|| {
+static NEUTRAL: LazyLock<[(&str, Value); 10]> = LazyLock::new(|| {
     [
         ("best_of", json!(1)),
         ("function_call", json!("none")),
         ("modalities", json!(["text"])),
+        ("penalize_newline", json!(true)),
         ("reasoning_format", json!("auto")),
+        ("tfs_z", json!(1)),
+        ("tfs_z", json!(1.0)),
         ("typical_p", json!(1)),
         ("typical_p", json!(1.0)),
         ("verbosity", json!("medium")),

@@ -1,13 +1,13 @@
-//! `POST /api/chat` and `/api/generate`, `GET /api/tags` and `/api/version`, `POST /api/show`, Ollama's. An answer is a stream of lines,
+//! `/api/chat`, `/api/generate`, `/api/show`, `/api/tags`, `/api/ps`, `/api/version` and `/`, Ollama's. An answer is a stream of lines,
 //! each an object of JSON, unless the request says otherwise.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
-use chrono::{SecondsFormat, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
 use longhand::tools::ToolCall;
 use longhand::{Constraint, GenerateOptions, Message};
 use serde_json::{Map, Value, json};
@@ -19,7 +19,7 @@ use super::whole::{Whole, new_id, sources, with};
 use super::{Answered, documents, tools};
 use crate::http::error::ApiError;
 use crate::http::stream::{self, Sent, Writer};
-use crate::http::{Shared, json_response};
+use crate::http::{Shared, json_response, text_response};
 use crate::service::{Answer, Event, Service, Text, Wanted};
 
 /// Fields that cannot change an answer: the model stays loaded, and nothing is cut.
@@ -27,7 +27,9 @@ const HARMLESS: &[&str] = &["keep_alive", "shift", "truncate"];
 /// Options that cannot change an answer. They are about how a model is loaded, and about what is cut, which nothing is.
 const HARMLESS_OPTIONS: &[&str] = &[
     "draft_num_predict",
+    "embedding_only",
     "f16_kv",
+    "logits_all",
     "low_vram",
     "main_gpu",
     "mirostat_eta",
@@ -35,10 +37,10 @@ const HARMLESS_OPTIONS: &[&str] = &[
     "num_batch",
     "num_ctx",
     "num_gpu",
+    "num_gqa",
     "num_keep",
     "num_thread",
     "numa",
-    "penalize_newline",
     "use_mlock",
     "use_mmap",
     "vocab_only",
@@ -56,13 +58,32 @@ pub(super) async fn show(State(shared): State<Arc<Shared>>, request: Request) ->
     in_form(try_show(&shared, request).await)
 }
 
+/// All models, which is one.
 pub(super) async fn tags(State(shared): State<Arc<Shared>>) -> Response<Body> {
     in_form(shared.service().map(|service| json_response(&json!({"models": [listed(service)]}))))
 }
 
-/// The version of this server, not of an Ollama.
+/// The models that are loaded.
+pub(super) async fn ps(State(shared): State<Arc<Shared>>) -> Response<Body> {
+    let loaded = |service: &Arc<Service>| {
+        // It stays.
+        let more = json!({"expires_at": "9999-12-31T23:59:59Z", "context_length": service.context(), "size_vram": 0});
+        json_response(&json!({"models": [with(listed(service), more)]}))
+    };
+    in_form(shared.service().map(loaded))
+}
+
+/// Clients refuse servers of older interfaces than they know.
 pub(super) async fn version() -> Response<Body> {
-    json_response(&json!({"version": env!("CARGO_PKG_VERSION")}))
+    json_response(&json!({"version": INTERFACE, "longhand": env!("CARGO_PKG_VERSION")}))
+}
+
+/// The version of Ollama whose interface this is: the first one with `think`.
+const INTERFACE: &str = "0.9.0";
+
+/// Clients ask whether anybody is there.
+pub(super) async fn root() -> Response<Body> {
+    text_response("text/plain; charset=utf-8", "longhand is running".to_owned())
 }
 
 fn in_form(answered: Answered) -> Response<Body> {
@@ -76,6 +97,7 @@ async fn try_chat(shared: &Shared, request: Request) -> Answered {
     let messages = messages(values)?;
     let tools = tools::of_chat(&mut fields)?;
     let asked = Asked::of(&mut fields)?;
+    let thinks = thinks(&mut fields)?;
     let documents = documents::of_request(service, &mut fields).await?;
     let sources = documents::sources(service, &mut fields)?;
     fields.end(HARMLESS)?;
@@ -83,7 +105,7 @@ async fn try_chat(shared: &Shared, request: Request) -> Answered {
         return Ok(json_response(&Form::Chat.loaded(service)));
     }
     let constraint = submit::shape(service, asked.shape.clone(), "format").await?;
-    let conversation = Conversation { messages, documents, thinks: asked.thinks, tools, sources };
+    let conversation = Conversation { messages, documents, thinks, tools, sources };
     let text = submit::render(service, conversation).await?;
     respond(shared, service, Form::Chat, text, asked, constraint).await
 }
@@ -94,16 +116,10 @@ async fn try_generate(shared: &Shared, request: Request) -> Answered {
     let prompt: String = fields.take("prompt")?.unwrap_or_default();
     let is_raw = fields.take("raw")?.unwrap_or(false);
     let asked = Asked::of(&mut fields)?;
-    let mut conversation = None;
-    if !is_raw {
-        let system: Option<String> = fields.take("system")?;
-        let system = system.filter(|system| !system.is_empty()).map(Message::system);
-        let messages = system.into_iter().chain([Message::user(prompt.clone())]).collect();
-        let documents = documents::of_request(service, &mut fields).await?;
-        let sources = documents::sources(service, &mut fields)?;
-        let tools = tools::Wanted::default();
-        conversation = Some(Conversation { messages, documents, thinks: asked.thinks, tools, sources });
-    }
+    let conversation = match is_raw {
+        true => None,
+        false => Some(question(service, &mut fields, &prompt).await?),
+    };
     fields.end(HARMLESS)?;
     if prompt.is_empty() {
         return Ok(json_response(&Form::Generate.loaded(service)));
@@ -116,15 +132,31 @@ async fn try_generate(shared: &Shared, request: Request) -> Answered {
     respond(shared, service, Form::Generate, text, asked, constraint).await
 }
 
+/// The conversation of a single question.
+async fn question(
+    service: &Arc<Service>,
+    fields: &mut Fields,
+    prompt: &str,
+) -> Result<Conversation, ApiError> {
+    let system: Option<String> = fields.take("system")?;
+    let system = system.filter(|system| !system.is_empty()).map(Message::system);
+    let messages = system.into_iter().chain([Message::user(prompt)]).collect();
+    let (thinks, tools) = (thinks(fields)?, tools::Wanted::default());
+    let documents = documents::of_request(service, fields).await?;
+    Ok(Conversation { messages, documents, thinks, tools, sources: documents::sources(service, fields)? })
+}
+
 async fn try_show(shared: &Shared, request: Request) -> Answered {
     let service = shared.service()?;
     let mut fields = Fields::new(shared.object(request).await?);
-    let older: Option<String> = fields.take("name")?;
-    let name = fields.take("model")?.or(older);
+    // Older clients have a name, and an empty model.
+    let names: [Option<String>; 2] = [fields.take("model")?, fields.take("name")?];
+    let name = names.into_iter().flatten().find(|name| !name.is_empty());
     let name = name.ok_or_else(|| ApiError::field("model", "model is missing"))?;
-    fields.end(&["verbose"])?;
-    // Clients add the tag that a name without one has.
-    if name != service.name() && name.strip_suffix(":latest") != Some(service.name()) {
+    fields.end(&["options", "system", "template", "verbose"])?;
+    // A name without a tag has this one.
+    let without_tag = |name: &str| name.strip_suffix(":latest").unwrap_or(name).to_ascii_lowercase();
+    if without_tag(&name) != without_tag(service.name()) {
         let message = format!("there is no model {name:?} here; the model is {:?}", service.name());
         return Err(ApiError::new(StatusCode::NOT_FOUND, message));
     }
@@ -137,7 +169,7 @@ async fn try_show(shared: &Shared, request: Request) -> Answered {
     // What fits here, and not what the model was trained for.
     info[format!("{arch}.context_length")] = service.context().into();
     Ok(json_response(&json!({
-        "modified_at": now(),
+        "modified_at": modified(service),
         "details": details(service),
         "model_info": info,
         "capabilities": capabilities,
@@ -152,38 +184,46 @@ fn listed(service: &Service) -> Value {
     json!({
         "name": service.name(),
         "model": service.name(),
-        "modified_at": now(),
+        "modified_at": modified(service),
         "size": bytes,
-        "digest": service.model().known_fingerprint().unwrap_or_default(),
+        // Clients show its beginning.
+        "digest": service.model().known_fingerprint().map_or_else(|| "0".repeat(64), str::to_owned),
         "details": details(service),
     })
 }
 
 fn details(service: &Service) -> Value {
     let (spec, gguf) = (service.model().spec(), service.model().gguf());
-    let arch = spec.arch.name();
+    let (arch, parameters) = (spec.arch.name(), spec.parameters() as f64);
+    let (size, unit) = if parameters < 1e9 { (parameters / 1e6, "M") } else { (parameters / 1e9, "B") };
     json!({
         "parent_model": "",
         "format": "gguf",
         "family": arch,
         "families": [arch],
-        "parameter_size": format!("{:.1}B", spec.parameters() as f64 / 1e9),
+        "parameter_size": format!("{size:.1}{unit}"),
         "quantization_level": gguf.file_type(),
     })
 }
 
-/// The time, as Ollama writes it.
-fn now() -> String {
-    Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true)
+/// When the file of the model was written; without a file, when this was asked first.
+fn modified(service: &Service) -> String {
+    static BUILT_IN: LazyLock<DateTime<Utc>> = LazyLock::new(Utc::now);
+    let written = service.model().file().and_then(|file| file.metadata().ok()?.modified().ok());
+    time(written.map_or(*BUILT_IN, DateTime::from))
 }
 
-/// What a request has beside what is to be answered.
+/// A time as Ollama writes it.
+fn time(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Micros, true)
+}
+
+/// How a request is to be answered.
 struct Asked {
     is_stream: bool,
     wanted: Wanted,
     /// The shape of the answer, in OpenAI's words.
     shape: Option<Value>,
-    thinks: Option<bool>,
 }
 
 impl Asked {
@@ -194,15 +234,20 @@ impl Asked {
         let mut options = fields.nested("options")?.unwrap_or_else(|| Fields::new(Map::new()));
         let wanted = Wanted::of(&mut options)?;
         let stops = submit::stops(&mut options, "stop")?;
-        // Negative numbers are no limit.
-        let limit = options.integer("num_predict")?.and_then(|tokens| usize::try_from(tokens).ok());
+        // Numbers below 1 are no limit.
+        let limit = options.integer("num_predict")?.filter(|tokens| *tokens > 0);
+        let limit = limit.and_then(|tokens| usize::try_from(tokens).ok());
         options.end(HARMLESS_OPTIONS)?;
         let options = GenerateOptions { stops, limit: limit.unwrap_or(usize::MAX), ..wanted.options };
-        let thinks = match fields.get("think") {
-            Some(Value::Bool(_)) => fields.take("think")?,
-            _ => thinks_with(fields, "think")?,
-        };
-        Ok(Asked { is_stream, wanted: Wanted { options, ..wanted }, shape: shape(fields)?, thinks })
+        Ok(Asked { is_stream, wanted: Wanted { options, ..wanted }, shape: shape(fields)? })
+    }
+}
+
+/// Whether the model is to think, where the request says so.
+fn thinks(fields: &mut Fields) -> Result<Option<bool>, ApiError> {
+    match fields.get("think") {
+        Some(Value::Bool(_)) => fields.take("think"),
+        _ => thinks_with(fields, "think"),
     }
 }
 
@@ -219,8 +264,8 @@ fn shape(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
 
 fn messages(values: Vec<Value>) -> Result<Vec<Message>, ApiError> {
     let mut messages = Vec::new();
-    // Calls without a result yet. Results need not name theirs.
-    let mut open: Vec<ToolCall> = Vec::new();
+    // Calls without a result yet, and whether the request has their names. Results need not name theirs.
+    let mut open: Vec<(ToolCall, bool)> = Vec::new();
     for (number, value) in values.into_iter().enumerate() {
         let mut fields = Fields::part(value, format!("messages[{number}]"))?;
         let role: String = fields.need("role")?;
@@ -230,21 +275,25 @@ fn messages(values: Vec<Value>) -> Result<Vec<Message>, ApiError> {
             "assistant" => {
                 let calls = calls(&mut fields)?;
                 open.extend(calls.iter().cloned());
-                Message::new(role, content).with_calls(calls)
+                Message::new(role, content).with_calls(calls.into_iter().map(|(call, _)| call).collect())
             }
             "tool" => {
                 let id: Option<String> = fields.take("tool_call_id")?;
                 let older: Option<String> = fields.take("name")?;
                 let name = fields.take("tool_name")?.or(older);
-                let is_its = |call: &ToolCall| match (&id, &name) {
-                    (Some(id), _) => call.id == *id,
-                    (None, Some(name)) => call.name == *name,
-                    (None, None) => true,
+                let is_its = |(call, has_id): &(ToolCall, bool)| match (&id, &name) {
+                    (Some(id), _) if *has_id => call.id == *id,
+                    (_, Some(name)) => call.name == *name,
+                    (_, None) => true,
                 };
-                let place = format!("messages[{number}]");
-                let error =
-                    || ApiError::field(&place, format!("{place}: there is no call before this result"));
-                let call = open.remove(open.iter().position(is_its).ok_or_else(error)?);
+                let error = || {
+                    let place = format!("messages[{number}]");
+                    let its = id.as_ref().or(name.as_ref()).map_or(String::new(), |its| format!(" {its:?}"));
+                    let message =
+                        format!("{place}: there is no call{its} before this that waits for a result");
+                    ApiError::field(place, message)
+                };
+                let (call, _) = open.remove(open.iter().position(is_its).ok_or_else(error)?);
                 Message::tool_result(&call, content)
             }
             other => {
@@ -258,19 +307,21 @@ fn messages(values: Vec<Value>) -> Result<Vec<Message>, ApiError> {
     Ok(messages)
 }
 
-/// The calls of a message. Their arguments are objects, and names of calls may be missing.
-fn calls(fields: &mut Fields) -> Result<Vec<ToolCall>, ApiError> {
+/// The calls of a message, and whether it has their names. Their arguments are objects.
+fn calls(fields: &mut Fields) -> Result<Vec<(ToolCall, bool)>, ApiError> {
     fields.each("tool_calls", |mut call| {
-        let id: Option<String> = call.take("id")?;
+        let id = call.take::<String>("id")?.filter(|id| !id.is_empty());
+        let has_id = id.is_some();
         let place = call.place_of("function");
         let mut function = Fields::part(call.need("function")?, place.clone())?;
-        call.end(&["type"])?;
+        call.end(&["index", "type"])?;
         let name: String = function.need("name")?;
         let arguments = function.take::<Map<String, Value>>("arguments")?.unwrap_or_default();
         function.end(&["description", "index"])?;
         let made =
             ToolCall::new(id.unwrap_or_else(|| new_id("call_")), name, &Value::Object(arguments).to_string());
-        made.map_err(|error| ApiError::field(&place, error.to_string()))
+        let made = made.map_err(|error| ApiError::field(&place, error.to_string()))?;
+        Ok((made, has_id))
     })
 }
 
@@ -284,7 +335,7 @@ async fn respond(
     constraint: Option<Constraint>,
 ) -> Answered {
     let (model, prompt, begun) = (service.name().to_owned(), text.tokens.len(), Instant::now());
-    let head = Head { form, model, prompt, begun };
+    let head = Head { form, model, prompt, begun, calls: 0 };
     let options = GenerateOptions { constraint, ..asked.wanted.options };
     let events = submit::submit(service, text, Wanted { options, ..asked.wanted })?;
     if asked.is_stream {
@@ -292,21 +343,22 @@ async fn respond(
     }
     let whole = Whole::collect(events).await?;
     let answer = whole.answers.first().ok_or_else(ApiError::lost)?;
-    let content = head.form.content(&answer.text, &answer.thinking, &answer.calls);
+    let calls = answer.calls.iter().enumerate().map(|(number, made)| call(number, made));
+    let content = head.form.content(&answer.text, &answer.thinking, calls.collect());
     Ok(json_response(&head.end(content, &answer.result)))
 }
 
 /// Where the text of an answer stands.
 #[derive(Clone, Copy)]
 enum Form {
-    /// In a message.
+    /// In `message`.
     Chat,
-    /// Beside all else.
+    /// In `response`.
     Generate,
 }
 
 impl Form {
-    fn content(self, text: &str, thinking: &str, calls: &[ToolCall]) -> Value {
+    fn content(self, text: &str, thinking: &str, calls: Vec<Value>) -> Value {
         let mut content = match self {
             Form::Chat => json!({"role": "assistant", "content": text}),
             Form::Generate => json!({"response": text}),
@@ -315,7 +367,7 @@ impl Form {
             content["thinking"] = thinking.into();
         }
         if !calls.is_empty() {
-            content["tool_calls"] = calls.iter().map(call).collect();
+            content["tool_calls"] = calls.into();
         }
         match self {
             Form::Chat => json!({"message": content}),
@@ -325,14 +377,17 @@ impl Form {
 
     /// What is answered to a request without a text, which asks that the model be loaded.
     fn loaded(self, service: &Service) -> Value {
-        let head = json!({"model": service.name(), "created_at": now(), "done": true, "done_reason": "load"});
-        with(head, self.content("", "", &[]))
+        let created = time(Utc::now());
+        let head =
+            json!({"model": service.name(), "created_at": created, "done": true, "done_reason": "load"});
+        with(head, self.content("", "", Vec::new()))
     }
 }
 
-fn call(call: &ToolCall) -> Value {
+/// A call, by its number in the answer.
+fn call(number: usize, call: &ToolCall) -> Value {
     let arguments: Value = serde_json::from_str(call.arguments()).unwrap_or_default();
-    json!({"id": call.id, "function": {"name": call.name, "arguments": arguments}})
+    json!({"id": call.id, "function": {"index": number, "name": call.name, "arguments": arguments}})
 }
 
 /// What all parts of an answer have.
@@ -342,11 +397,13 @@ struct Head {
     /// Tokens of the text.
     prompt: usize,
     begun: Instant,
+    /// How many were sent.
+    calls: usize,
 }
 
 impl Head {
     fn part(&self, content: Value) -> Value {
-        with(json!({"model": self.model, "created_at": now(), "done": false}), content)
+        with(json!({"model": self.model, "created_at": time(Utc::now()), "done": false}), content)
     }
 
     /// The last part. Times are in nanoseconds.
@@ -372,9 +429,14 @@ impl Writer for Head {
     fn write(&mut self, event: Event) -> Vec<Sent> {
         let value = match event {
             Event::Begun { .. } | Event::Reading { .. } | Event::Done => return Vec::new(),
-            Event::Text { split, .. } => self.part(self.form.content(&split.answer, &split.thinking, &[])),
-            Event::Call { call, .. } => self.part(self.form.content("", "", &[call])),
-            Event::Answered { result, .. } => self.end(self.form.content("", "", &[]), &result),
+            Event::Text { split, .. } => {
+                self.part(self.form.content(&split.answer, &split.thinking, Vec::new()))
+            }
+            Event::Call { call: made, .. } => {
+                self.calls += 1;
+                self.part(self.form.content("", "", vec![call(self.calls - 1, &made)]))
+            }
+            Event::Answered { result, .. } => self.end(self.form.content("", "", Vec::new()), &result),
             Event::Failed(error) => return self.failed(error.into()),
         };
         vec![Sent::data(&value)]
@@ -388,7 +450,7 @@ impl Writer for Head {
         format!("{}\n", sent.data)
     }
 
-    /// A space, which may stand before any object of JSON. Clients read an empty line as one.
+    /// A space, which may stand before an object of JSON. Clients would try to read an empty line as an object.
     fn ping(&mut self) -> String {
         " ".to_owned()
     }

@@ -1,4 +1,5 @@
-//! Why a request is not answered, with the status and the words of OpenAI's interface. Anthropic's has other words around it, Ollama's none.
+//! Why a request is not answered, with the status and the words of OpenAI's interface. Anthropic's and Ollama's have the
+//! same message in forms of their own.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};

@@ -99,7 +99,9 @@ fn shapes_are_kept_and_described_fields_are_taken() {
         let answer = answer(&server, path, &shaped);
         let text = answer["response"].as_str().or(answer["message"]["content"].as_str());
         assert_eq!(text.map(str::trim), Some("{}"), "{answer}");
-        for (name, field) in schemas[schema]["properties"].as_object().expect("fields") {
+        let own = schemas[schema]["allOf"][1]["properties"].as_object().expect("fields");
+        let common = schemas["OllamaAsked"]["properties"].as_object().expect("fields");
+        for (name, field) in own.iter().chain(common) {
             // The functions of a conversation need a template that knows them.
             if name == "tools" {
                 continue;
@@ -139,17 +141,22 @@ fn calls_have_objects_and_results_need_no_names() {
     let choice = json!({"type": "function", "function": {"name": "find_lamp"}});
     let asked = with(with(chat("Where is it?"), "tools", tools), "tool_choice", choice);
     let message = &answer(&server, "/api/chat", &asked)["message"];
-    assert_eq!(message["tool_calls"][0]["function"], json!({"name": "find_lamp", "arguments": {}}));
+    let function = json!({"index": 0, "name": "find_lamp", "arguments": {}});
+    assert_eq!(message["tool_calls"][0]["function"], function);
     let lines = lines(&server.post("/api/chat", &asked));
     let called = lines.iter().filter_map(|line| line["message"]["tool_calls"].as_array()).flatten();
     let names: Vec<&Value> = called.map(|call| &call["function"]["name"]).collect();
     assert_eq!(names, ["find_lamp"]);
 
-    let call = |name: &str| json!({"function": {"name": name, "arguments": {}}});
-    let results = |results: Value| {
+    let results = |ids: [&str; 2], results: Value| {
+        let call = |index: usize, name: &str| {
+            let function = json!({"index": index, "name": name, "arguments": {}});
+            json!({"id": ids[index], "index": index, "function": function})
+        };
+        let calls = [call(0, "find_lamp"), call(1, "stop")];
         let mut messages = vec![
             json!({"role": "user", "content": "Where?"}),
-            json!({"role": "assistant", "content": "", "thinking": "Hm.", "tool_calls": [call("find_lamp"), call("stop")]}),
+            json!({"role": "assistant", "content": "", "thinking": "Hm.", "tool_calls": calls}),
         ];
         messages.extend(results.as_array().expect("messages").iter().cloned());
         let options = json!({"num_predict": 2});
@@ -157,16 +164,19 @@ fn calls_have_objects_and_results_need_no_names() {
     };
     let result = |fields: Value| with(with(fields, "role", "tool"), "content", "done");
     let both = [json!({}), json!({"tool_name": "find_lamp"})].map(result);
-    for (messages, status) in [
-        (json!([result(json!({})), result(json!({}))]), 200),
-        (json!([result(json!({"tool_name": "stop"})), result(json!({"name": "find_lamp"}))]), 200),
+    let (none, named) = (["", ""], ["a", "b"]);
+    for (ids, messages, status) in [
+        (none, json!([result(json!({})), result(json!({}))]), 200),
+        (none, json!([result(json!({"tool_name": "stop"})), result(json!({"name": "find_lamp"}))]), 200),
+        (none, json!([result(json!({"tool_call_id": "other", "tool_name": "stop"}))]), 200),
+        (named, json!([result(json!({"tool_call_id": "b"})), result(json!({"tool_call_id": "a"}))]), 200),
         // The first result is that of the first call.
-        (json!(both), 400),
-        (json!([result(json!({"tool_call_id": "other"}))]), 400),
+        (none, json!(both), 400),
+        (named, json!([result(json!({"tool_call_id": "other"}))]), 400),
     ] {
-        let response = results(messages.clone());
-        let choice_of_none = response.body.contains("tool_choice");
-        assert!(response.status == status && !choice_of_none, "{messages}: {}", response.body);
+        let response = results(ids, messages.clone());
+        assert_eq!(response.status, status, "{messages}: {}", response.body);
+        assert!(status == 200 || response.body.contains("waits for a result"), "{}", response.body);
     }
 }
 
@@ -176,8 +186,13 @@ fn the_model_is_described() {
     let listed = &server.get("/api/tags").json()["models"][0];
     assert_eq!((&listed["name"], &listed["model"]), (&json!("needle"), &json!("needle")));
     assert!(listed["size"].as_u64() > Some(1 << 20), "{listed}");
-    for name in ["needle", "needle:latest"] {
-        let shown = server.post("/api/show", &json!({"model": name, "verbose": false})).json();
+    assert_eq!(&server.get("/api/ps").json()["models"][0]["digest"], &listed["digest"]);
+    for request in [
+        json!({"model": "needle", "verbose": false}),
+        json!({"model": "Needle:latest", "options": {"num_ctx": 5}}),
+        json!({"model": "", "name": "needle", "system": "", "template": "", "options": null}),
+    ] {
+        let shown = server.post("/api/show", &request).json();
         let arch = shown["model_info"]["general.architecture"].as_str().expect("a name");
         assert_eq!(shown["model_info"][format!("{arch}.context_length")], 1024);
         assert_eq!(shown["details"]["family"], *arch);
@@ -185,6 +200,7 @@ fn the_model_is_described() {
     }
     assert_eq!(server.post("/api/show", &json!({"model": "other"})).status, 404);
     assert!(server.get("/api/version").json()["version"].is_string());
+    assert_eq!(server.get("/").status, 200);
 }
 
 #[test]
@@ -198,11 +214,13 @@ fn errors_are_in_its_form() {
             "messages[0].images",
         ),
         ("/api/chat", with(chat("x"), "options", json!({"mirostat": 2})), "options.mirostat"),
+        ("/api/chat", with(chat("x"), "options", json!({"tfs_z": 0.5})), "options.tfs_z"),
         ("/api/chat", with(chat("x"), "format", "yaml"), "format"),
         ("/api/chat", with(chat("x"), "options", json!({"temperature": -1})), "temperature"),
         ("/api/chat", chat(&"word ".repeat(5000)), "too long"),
         ("/api/generate", json!({"prompt": "x", "suffix": "y"}), "suffix"),
         ("/api/generate", json!({"prompt": "x", "raw": true, "system": "y"}), "system"),
+        ("/api/generate", json!({"prompt": "x", "raw": true, "think": true}), "think"),
         ("/api/show", json!({}), "model"),
     ] {
         let response = server.post(path, &body);

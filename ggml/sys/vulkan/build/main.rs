@@ -45,7 +45,7 @@ mod backend {
                         puts them into a folder, nothing is installed";
 
     pub fn compile() -> Result<()> {
-        for name in ["VULKAN_SDK", "LONGHAND_VULKAN_SHADERS", "LONGHAND_CHECK"] {
+        for name in ["VULKAN_SDK", "LONGHAND_VULKAN_SHADERS"] {
             println!("cargo:rerun-if-env-changed={name}");
         }
         for input in ["build", "vulkan.cpp", "loader.c", "old_headers.h"] {
@@ -53,7 +53,7 @@ mod backend {
         }
         let out = PathBuf::from(env::var("OUT_DIR")?);
         let blob = out.join("shaders.br");
-        if is_check() {
+        if super::check::is_check() {
             return fs::write(&blob, []).with_context(|| format!("cannot write {}", blob.display()));
         }
         let folder =
@@ -89,12 +89,5 @@ mod backend {
 
     fn write(path: &Path, bytes: &[u8]) -> Result<()> {
         fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
-    }
-
-    /// Whether nothing is linked: as in ggml's own build script.
-    fn is_check() -> bool {
-        let wrapper = env::var_os("RUSTC_WORKSPACE_WRAPPER").unwrap_or_default();
-        let is_clippy = Path::new(&wrapper).file_stem().is_some_and(|name| name == "clippy-driver");
-        is_clippy || env::var_os("LONGHAND_CHECK").is_some_and(|value| value == "1")
     }
 }
