@@ -1,4 +1,4 @@
-//! Looks things up in the text of documents: where words stand ([`find`]), and what of an answer stands nowhere
+//! Looks things up in the text of documents: where words stand ([`find`](find())), and what of an answer stands nowhere
 //! ([`absent`]). Knows no models, no files and no terminals.
 
 pub mod absent;

@@ -2,7 +2,7 @@
 //! maps, and heat maps.
 //!
 //! A profile marks every (layer, KV head) that is a *retrieval head*, of which no row is evicted. It comes
-//! from calibration (scores of every query head, [`select`]) or from a published map ([`import`]), of which some are
+//! from calibration (scores of every query head, [`select`](select())) or from a published map ([`import`]), of which some are
 //! part of the program ([`PublishedMap`]). It is stored as a small JSON file ([`HeadProfile`]) and shown by a
 //! [`Heatmap`]. No tensor is used here.
 

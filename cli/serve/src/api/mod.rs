@@ -41,6 +41,7 @@ type Name = Result<Path<String>, PathRejection>;
 /// All addresses, and what answers there. `openapi.json` describes them.
 fn routes() -> Vec<(&'static str, MethodRouter<Arc<Shared>>)> {
     vec![
+        ("/", get(ollama::root)),
         ("/health", get(native::health)),
         ("/v1/health", get(native::health)),
         ("/openapi.json", get(native::openapi)),
@@ -58,7 +59,6 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<Shared>>)> {
         ("/v1/messages", post(anthropic::answer)),
         ("/v1/messages/count_tokens", post(anthropic::count)),
         ("/api/chat", post(ollama::chat)),
-        ("/", get(ollama::root)),
         ("/api/generate", post(ollama::generate)),
         ("/api/ps", get(ollama::ps)),
         ("/api/show", post(ollama::show)),
