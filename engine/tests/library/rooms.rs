@@ -23,8 +23,12 @@ fn no_file_of_the_program_uses_a_room_above_its_own() {
 
 #[test]
 fn no_program_uses_what_is_for_tests() {
-    let mut sources = Vec::new();
-    add_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli"), &mut sources);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli");
+    let is_of_a_program = |path: &PathBuf| {
+        let place = path.strip_prefix(&folder).expect("a path below the folder");
+        !place.iter().any(|part| part == "tests" || part == "fuzz")
+    };
+    let sources: Vec<PathBuf> = files(&folder, &mut Vec::new()).into_iter().filter(is_of_a_program).collect();
     assert!(sources.len() > 200, "{}", sources.len());
     for path in sources {
         let code = code(&path);
@@ -36,19 +40,6 @@ fn no_program_uses_what_is_for_tests() {
             "DeviceKind::Portable",
         ] {
             assert!(!code.contains(hidden), "{} uses {hidden}", path.display());
-        }
-    }
-}
-
-/// Adds the source files of all crates below a folder, without their tests.
-fn add_sources(folder: &Path, sources: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().unwrap_or_default().to_owned();
-        if path.is_dir() && !["tests", "fuzz", "target"].iter().any(|other| name == *other) {
-            add_sources(&path, sources);
-        } else if path.extension().is_some_and(|ending| ending == "rs") {
-            sources.push(path);
         }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields::{self, Fields};
 use super::submit::{self, Conversation};
-use super::whole::{Whole, new_id, sources, with};
+use super::whole::{Whole, arguments, new_id, sources, with};
 use super::{Answered, documents, tools};
 use crate::http::error::ApiError;
 use crate::http::stream::{self, Sent, Writer};
@@ -251,7 +251,7 @@ impl Head {
             content.push(json!({"type": "text", "text": answer.text}));
         }
         for call in &answer.calls {
-            let input: Value = serde_json::from_str(call.arguments()).unwrap_or_default();
+            let input = arguments(call);
             content.push(json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input}));
         }
         let mut message = self.message(json!(content), usage);

@@ -39,11 +39,14 @@ pub(super) async fn model(State(shared): State<Arc<Shared>>, name: Name) -> Answ
     let (service, name) = (shared.service()?, name?.0);
     match name == service.name() {
         true => Ok(json_response(&describe(service))),
-        false => {
-            let message = format!("there is no model {name:?} here; the model is {:?}", service.name());
-            Err(ApiError::new(StatusCode::NOT_FOUND, message))
-        }
+        false => Err(no_model(service, &name)),
     }
+}
+
+/// The error of a request about another model.
+pub(super) fn no_model(service: &Service, name: &str) -> ApiError {
+    let message = format!("there is no model {name:?} here; the model is {:?}", service.name());
+    ApiError::new(StatusCode::NOT_FOUND, message)
 }
 
 fn describe(service: &Service) -> Value {

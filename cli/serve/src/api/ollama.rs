@@ -6,16 +6,17 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{Response, StatusCode};
+use axum::http::Response;
 use chrono::{DateTime, SecondsFormat, Utc};
 use longhand::tools::ToolCall;
-use longhand::{Constraint, GenerateOptions, Message};
+use longhand::{GenerateOptions, Message};
 use serde_json::{Map, Value, json};
 
 use super::chat::thinks_with;
 use super::fields::Fields;
+use super::native::no_model;
 use super::submit::{self, Conversation};
-use super::whole::{Whole, new_id, sources, with};
+use super::whole::{Whole, arguments, new_id, sources, with};
 use super::{Answered, documents, tools};
 use crate::http::error::ApiError;
 use crate::http::stream::{self, Sent, Writer};
@@ -104,10 +105,9 @@ async fn try_chat(shared: &Shared, request: Request) -> Answered {
     if messages.is_empty() {
         return Ok(json_response(&Form::Chat.loaded(service)));
     }
-    let constraint = submit::shape(service, asked.shape.clone(), "format").await?;
     let conversation = Conversation { messages, documents, thinks, tools, sources };
     let text = submit::render(service, conversation).await?;
-    respond(shared, service, Form::Chat, text, asked, constraint).await
+    respond(shared, service, Form::Chat, text, asked).await
 }
 
 async fn try_generate(shared: &Shared, request: Request) -> Answered {
@@ -124,12 +124,11 @@ async fn try_generate(shared: &Shared, request: Request) -> Answered {
     if prompt.is_empty() {
         return Ok(json_response(&Form::Generate.loaded(service)));
     }
-    let constraint = submit::shape(service, asked.shape.clone(), "format").await?;
     let text = match conversation {
         Some(conversation) => submit::render(service, conversation).await?,
         None => submit::encode(service, prompt).await?,
     };
-    respond(shared, service, Form::Generate, text, asked, constraint).await
+    respond(shared, service, Form::Generate, text, asked).await
 }
 
 /// The conversation of a single question.
@@ -157,8 +156,7 @@ async fn try_show(shared: &Shared, request: Request) -> Answered {
     // A name without a tag has this one.
     let without_tag = |name: &str| name.strip_suffix(":latest").unwrap_or(name).to_ascii_lowercase();
     if without_tag(&name) != without_tag(service.name()) {
-        let message = format!("there is no model {name:?} here; the model is {:?}", service.name());
-        return Err(ApiError::new(StatusCode::NOT_FOUND, message));
+        return Err(no_model(service, &name));
     }
     let (spec, format) = (service.model().spec(), service.format());
     let arch = spec.arch.name();
@@ -326,14 +324,8 @@ fn calls(fields: &mut Fields) -> Result<Vec<(ToolCall, bool)>, ApiError> {
 }
 
 /// Has a text answered, whole or as a stream.
-async fn respond(
-    shared: &Shared,
-    service: &Arc<Service>,
-    form: Form,
-    text: Text,
-    asked: Asked,
-    constraint: Option<Constraint>,
-) -> Answered {
+async fn respond(shared: &Shared, service: &Arc<Service>, form: Form, text: Text, asked: Asked) -> Answered {
+    let constraint = submit::shape(service, asked.shape, "format").await?;
     let (model, prompt, begun) = (service.name().to_owned(), text.tokens.len(), Instant::now());
     let head = Head { form, model, prompt, begun, calls: 0 };
     let options = GenerateOptions { constraint, ..asked.wanted.options };
@@ -386,8 +378,7 @@ impl Form {
 
 /// A call, by its number in the answer.
 fn call(number: usize, call: &ToolCall) -> Value {
-    let arguments: Value = serde_json::from_str(call.arguments()).unwrap_or_default();
-    json!({"id": call.id, "function": {"index": number, "name": call.name, "arguments": arguments}})
+    json!({"id": call.id, "function": {"index": number, "name": call.name, "arguments": arguments(call)}})
 }
 
 /// What all parts of an answer have.

@@ -88,6 +88,11 @@ pub(super) fn sources(answer: &Answer) -> Value {
     fields
 }
 
+/// What a function is called with, as an object.
+pub(super) fn arguments(call: &ToolCall) -> Value {
+    serde_json::from_str(call.arguments()).unwrap_or_default()
+}
+
 /// Seconds since 1970.
 pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())

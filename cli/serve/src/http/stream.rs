@@ -1,5 +1,5 @@
-//! An answer that comes piece by piece, as server-sent events or as lines. A stream without news says that it is alive. When its client is
-//! gone, the work for it stops.
+//! An answer that comes piece by piece, as server-sent events or as lines. A stream without news says that it is alive.
+//! When its client is gone, the work for it stops.
 
 use std::convert::Infallible;
 use std::time::Duration;
