@@ -3,8 +3,8 @@
 
     scripts/clients.py target/release/longhand
 
-Needs the packages openai, anthropic and ollama (`pip install openai anthropic ollama`); `.ci/run clients` fetches them. The server has the
-built-in model and a port of its own.
+Needs the packages openai, anthropic, ollama and openresponses-types, of the versions in `.ci/run clients`, which fetches them. The server
+has the built-in model and a port of its own. Its responses are also compared with the Open Responses specification.
 """
 
 import os
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from pathlib import Path
 
 import anthropic
 import ollama
@@ -54,6 +55,8 @@ def by_openai(url):
     check("several answers", len(chat.create(model="needle", messages=ASKED, n=3, max_tokens=4).choices), 3)
     text = client.completions.create(model="needle", prompt=FACT, max_tokens=3)
     check("completion", text.choices[0].finish_reason, "length")
+    text = client.completions.create(model="needle", prompt=FACT, max_tokens=0, echo=True, logprobs=1)
+    check("tokens of a prompt", "".join(text.choices[0].logprobs.tokens), FACT)
     response = client.responses.create(model="needle", input=ASKED[0]["content"], temperature=0)
     check("response", response.output_text, FACT)
     with client.responses.stream(model="needle", input=ASKED[0]["content"], temperature=0) as stream:
@@ -70,6 +73,7 @@ def by_openai(url):
 
 def by_anthropic(url):
     client = anthropic.Anthropic(base_url=url, api_key="secret", max_retries=0)
+    check("models of Anthropic's client", [model.display_name for model in client.models.list()], ["needle"])
     request = {"model": "needle", "messages": ASKED, "max_tokens": 50, "extra_body": {"temperature": 0}}
     message = client.messages.create(**request)
     check("message", message.content[0].text, FACT)
@@ -123,6 +127,8 @@ def main():
                 by_openai(url)
                 by_anthropic(url)
                 by_ollama(url)
+                script = Path(__file__).with_name("open-responses.py")
+                subprocess.run([sys.executable, script, url], check=True, env=environment)
             finally:
                 server.terminate()
                 watchdog.cancel()

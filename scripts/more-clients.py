@@ -2,10 +2,10 @@
 """Asks `longhand serve` with programs that people use: each is installed and run to a result that is checked.
 
     scripts/more-clients.py target/release/longhand                        # llm, litellm, lm-eval, frameworks, ai-sdk
-    scripts/more-clients.py target/release/longhand model.gguf             # also aider, codex, claude and opencode
+    scripts/more-clients.py target/release/longhand model.gguf             # also open-responses, aider, codex, claude, opencode
     scripts/more-clients.py target/release/longhand model.gguf codex       # this one only
 
-Needs pip, and npm for the last four. They are installed into target/tools/clients, and work in a temporary folder, which is their
+Needs pip, and npm for ai-sdk, codex, claude and opencode. They are installed into target/tools/clients, and work in a temporary folder, which is their
 home, too: agents would find this repository otherwise. The first group asks the built-in model, the second one the model of the
 file: one that knows tools, with a context of 32,768 tokens, such as Qwen2.5-Coder 1.5B. Agents send 6,000 to 19,000 tokens before
 the first word: on a slow machine that takes minutes.
@@ -172,6 +172,13 @@ generation_kwargs: {until: ["\\n"], max_gen_toks: 20, temperature: 0}
 filter_list: [{name: number, filter: [{function: regex, regex_pattern: "(\\\\d+)"}, {function: take_first}]}]
 metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
 """
+CHOOSE = """
+output_type: multiple_choice
+doc_to_choice: "{{numbers}}"
+doc_to_target: "{{numbers.index(number)}}"
+target_delimiter: ""
+metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
+"""
 
 
 def lm_eval(url):
@@ -180,21 +187,24 @@ def lm_eval(url):
     numbers = {name: str(34251 + 7919 * number) for number, name in enumerate(names)}
     filler = "The old boat crossed the quiet river. "
     text = "".join(f"{filler * 12}{name}'s favorite number is {numbers[name]}. " for name in names)
-    questions = [{"question": f"{text}What is {name}'s favorite number?", "number": numbers[name]} for name in names]
+    choices = list(numbers.values())
+    ask = f"{text}What is {{}}'s favorite number?".format
+    questions = [{"question": ask(name), "number": numbers[name], "numbers": choices, "name": name} for name in names]
     raw = "<|im_start|>user\\n{{question}}<|im_end|>\\n<|im_start|>assistant\\n"
     folder = work(
         "lm-eval",
         questions_jsonl="".join(json.dumps(one) + "\n" for one in questions),
         chat_yaml=TASK.format(name="chat", text="{{question}}", how=GENERATE),
         raw_yaml=TASK.format(name="raw", text=raw, how=GENERATE),
+        choice_yaml=TASK.format(name="choice", text=raw + "{{name}}'s favorite number is ", how=CHOOSE),
     )
     program = pip("lm-eval[api]") / "lm_eval"
 
-    def score(kind, path, task, *more):
-        given = f"model=needle,base_url={url}/v1/{path},max_retries=1,tokenizer_backend=None,tokenized_requests=False"
+    def score(kind, path, task, *more, tokens="tokenizer_backend=None,tokenized_requests=False", metric="exact_match"):
+        given = f"model=needle,base_url={url}/v1/{path},max_retries=1,{tokens}"
         found = run(program, "--model", kind, "--model_args", given, "--include_path", ".", "--tasks", task, *more,
                     folder=folder, HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")  # fmt: skip
-        row = re.search(r"exact_match\|\s*\S*\s*\|\s*([\d.]+)", found)
+        row = re.search(rf"{metric}\s*\|\s*\S*\s*\|\s*([\d.]+)", found)
         return float(row[1]) if row else sys.exit(found[-3000:])
 
     right = 0
@@ -210,6 +220,18 @@ def lm_eval(url):
     check("lm-eval, local-chat-completions: the same score", abs(found - own) < 1e-3, found)
     found = score("local-completions", "completions", "raw")
     check("lm-eval, local-completions: the same score", abs(found - own) < 1e-3, found)
+
+    def likely(one, number):
+        """The log-probability of a number behind a question, by a request of our own."""
+        begin = f"<|im_start|>user\n{one['question']}<|im_end|>\n<|im_start|>assistant\n{one['name']}'s favorite number is "
+        before = len(post(f"{url}/tokenize", {"content": begin})["tokens"])
+        answer = post(f"{url}/v1/completions", {"prompt": begin + number, "max_tokens": 0, "echo": True, "logprobs": 1})
+        return sum(answer["choices"][0]["logprobs"]["token_logprobs"][before:])
+
+    chosen = [max(choices, key=lambda number: likely(one, number)) == one["number"] for one in questions]
+    print(f"own requests: {sum(chosen)} of {len(questions)} chosen right")
+    found = score("local-completions", "completions", "choice", tokens="tokenizer_backend=remote", metric="acc")
+    check("lm-eval, texts that are scored: the same score", abs(found - sum(chosen) / len(questions)) < 1e-3, found)
 
 
 AI_SDK = """
@@ -235,6 +257,11 @@ def ai_sdk(url):
     script.write_text(AI_SDK)
     found = run("node", script, f"{url}/v1", ASKED)
     check("Vercel's AI SDK: three providers", found.splitlines().count(FACT) == 6, found)
+
+
+def open_responses(url):
+    program = pip("openresponses-types==2.4.0") / "python"
+    print(run(program, ROOT / "scripts/open-responses.py", url, "tools"), end="", flush=True)
 
 
 def aider(url):
@@ -300,7 +327,7 @@ def requests(url):
 
 
 SMALL = {"llm": llm, "litellm": litellm, "frameworks": frameworks, "lm-eval": lm_eval, "ai-sdk": ai_sdk}
-WITH_MODEL = {"aider": aider, "codex": codex, "claude": claude, "opencode": opencode}
+WITH_MODEL = {"open-responses": open_responses, "aider": aider, "codex": codex, "claude": claude, "opencode": opencode}
 
 
 def ask(clients, *command):

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::document_cache::{DocumentCache, UNFINISHED_EXTENSION};
 use crate::EngineError;
 use crate::files::codec::SnapshotError;
-use crate::files::folders::{self, Occupant};
+use crate::files::folders::Occupant;
 use crate::session::snapshot::{self, Snapshot};
 
 /// What is kept with documents that were read.
@@ -89,8 +89,7 @@ impl DocumentCache {
     pub(super) fn all_contents(
         &self,
     ) -> Result<impl Iterator<Item = (Occupant, Result<CachedContents, EngineError>)>, EngineError> {
-        folders::check_trusted(&self.folder).map_err(|error| snapshot::io_error(&self.folder, error))?;
-        Ok(self.files().into_iter().map(|file| {
+        Ok(self.trusted_files()?.into_iter().map(|file| {
             let contents = contents(&file.path);
             (file, contents)
         }))

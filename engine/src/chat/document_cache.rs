@@ -4,6 +4,7 @@
 //!
 //! These files are a cache. Each can be removed at any time. One that is damaged or does not fit is none.
 
+use std::cmp::Reverse;
 use std::fs;
 use std::hash::Hasher as _;
 use std::io::Read as _;
@@ -25,6 +26,11 @@ use crate::{EngineError, Session};
 const EXTENSION: &str = "read";
 /// The extension of files of documents that were not read to their end.
 pub(super) const UNFINISHED_EXTENSION: &str = "part";
+
+/// The beginning of another text is used from this many tokens on.
+const WORTH_RESTORING: usize = 256;
+/// How many tokens are restored, at least, in the time in which one is read.
+const RESTORED_WHILE_READ: usize = 32;
 
 /// A folder of documents that were read.
 ///
@@ -79,38 +85,66 @@ impl DocumentCache {
         if !regular_file::is_own(&path) {
             return Ok(None);
         }
-        Snapshot::open(&path)?.restore_into(session, tokens)?;
-        // The file was used now.
-        let _ = regular_file::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+        Snapshot::open(&path)?.restore_into(session, Some(tokens))?;
+        note_use(&path);
         Ok(Some(path))
     }
 
     /// Brings a session to the longest beginning of a text that a session like this one has read before, if that is more
-    /// than it has of the text itself ([`Session::kept_of`]). Where none of the files is of use after all, the session may be
-    /// empty.
+    /// than it has of the text itself ([`Session::kept_of`]). Where sessions keep beginnings
+    /// ([`Session::keeps_beginnings`]), the beginning of another text that was read will do, too. Where none of the files is of
+    /// use after all, the session may be empty.
     ///
     /// # Errors
     /// Where others may have put files in the folder, or the session cannot be emptied.
     pub fn restore_longest(&self, session: &mut Session, tokens: &[u32]) -> Result<(), EngineError> {
-        let (kept, context) = (session.kept_of(tokens), session.options().context);
-        let mut lengths: Vec<usize> = self
-            .all_contents()?
-            .filter_map(|(_, contents)| contents.ok().filter(|contents| contents.unfinished.is_none()))
-            .map(|contents| contents.tokens)
-            .filter(|length| (kept + 1..=tokens.len().min(context)).contains(length))
-            .collect();
-        lengths.sort_unstable_by(|a, b| b.cmp(a));
-        lengths.dedup();
-        for length in lengths {
-            if !self.has(session, &tokens[..length]) {
-                continue;
-            }
+        let kept = session.kept_of(tokens);
+        for (_, file) in self.beginnings(session, tokens, kept)? {
             session.clear()?;
-            if self.find(session, &tokens[..length]).is_ok_and(|file| file.is_some()) {
+            let path = file.path().to_owned();
+            if file.restore_into(session, None).is_ok() && session.kept_of(tokens) > kept {
+                note_use(&path);
                 break;
             }
         }
         Ok(())
+    }
+
+    /// How many tokens of a text a session would have after [`DocumentCache::restore_longest`], if its files are not damaged.
+    ///
+    /// # Errors
+    /// Where others may have put files in the folder.
+    pub fn longest(&self, session: &Session, tokens: &[u32]) -> Result<usize, EngineError> {
+        let kept = session.kept_of(tokens);
+        Ok(self.beginnings(session, tokens, kept)?.first().map_or(kept, |(shared, _)| *shared))
+    }
+
+    /// The files with more of a text's beginning than `kept` tokens, the best first, and how many tokens each has of it.
+    fn beginnings(
+        &self,
+        session: &Session,
+        tokens: &[u32],
+        kept: usize,
+    ) -> Result<Vec<(usize, Snapshot)>, EngineError> {
+        if session.engine().model().check_unchanged().is_err() {
+            return Ok(Vec::new());
+        }
+        let (settings, context) = (snapshot::settings(session), session.options().context);
+        let mut found = Vec::new();
+        for file in self.trusted_files()?.into_iter().filter(|file| regular_file::is_own(&file.path)) {
+            let Ok(file) = Snapshot::open(&file.path) else { continue };
+            let (shared, all) = (file.shared_with(&settings, tokens), file.tokens());
+            let gain = shared.saturating_sub(kept);
+            let is_worth_it = match shared == all {
+                true => gain > 0,
+                false => gain >= WORTH_RESTORING.max(cost(all)) && session.keeps_beginnings(),
+            };
+            if is_worth_it && all <= context {
+                found.push((shared, file));
+            }
+        }
+        found.sort_by_key(|(shared, file)| Reverse(shared.saturating_sub(cost(file.tokens()))));
+        Ok(found)
     }
 
     /// Keeps what a session has read, if that took so long that writing takes a small share of it
@@ -244,6 +278,12 @@ impl DocumentCache {
         Ok(())
     }
 
+    /// All files, if nobody else may write to the folder.
+    pub(super) fn trusted_files(&self) -> Result<Vec<Occupant>, EngineError> {
+        folders::check_trusted(&self.folder).map_err(|error| snapshot::io_error(&self.folder, error))?;
+        Ok(self.files())
+    }
+
     /// All files. Others in the folder stay as they are: only files of such a name and such a beginning are this cache's.
     pub(super) fn files(&self) -> Vec<Occupant> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
@@ -274,6 +314,16 @@ impl DocumentCache {
         tokens.iter().for_each(|token| hash.write(&token.to_le_bytes()));
         self.folder.join(format!("{:016x}.{extension}", hash.finish()))
     }
+}
+
+/// How many tokens are read in the time in which so many are restored, at most.
+fn cost(restored: usize) -> usize {
+    restored / RESTORED_WHILE_READ
+}
+
+/// Notes that a file was used now.
+fn note_use(path: &Path) {
+    let _ = regular_file::open(path).and_then(|file| file.set_modified(SystemTime::now()));
 }
 
 /// How long a slow disk takes to write the KV cache of a session.

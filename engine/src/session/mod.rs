@@ -650,6 +650,12 @@ impl Session {
             || self.store.latest_checkpoint(|seen, known| seen == tokens && known).is_some()
     }
 
+    /// Whether the rows of a text's beginning are those that they would be if nothing had followed, whatever was read.
+    pub fn keeps_beginnings(&self) -> bool {
+        // In sparse prefill the queries of a few tokens choose together what they see.
+        self.store.layout().keeps_everything() && self.options.prefill != Prefill::Sparse
+    }
+
     /// Whether all tokens after the first `tokens` can be taken off the end.
     pub fn can_truncate_to(&self, tokens: usize) -> bool {
         self.store.can_truncate(tokens)
@@ -664,8 +670,8 @@ impl Session {
     ) -> Result<(), EngineError> {
         self.clear()?;
         self.store.read_from(from, tokens.len())?;
-        (self.tokens, self.logits) = (tokens, logits);
-        self.store.begin_turn(&self.logits)
+        self.tokens = tokens;
+        self.go_on_after(logits)
     }
 
     /// Takes over the text, the logits and the rows of another session of the same model and policy. After an error the
@@ -673,24 +679,44 @@ impl Session {
     pub(crate) fn copy_from(&mut self, other: &Session) -> Result<(), EngineError> {
         self.clear()?;
         self.store.copy_from(&other.store)?;
-        (self.tokens, self.logits) = (other.tokens.clone(), other.logits.clone());
-        self.store.begin_turn(&self.logits)
+        self.tokens.clone_from(&other.tokens);
+        self.go_on_after(other.logits.clone())
     }
 
     /// Logits `[n_vocab]` after every token of a text, `[n, n_vocab]` in one vector: for checking a model.
     /// What the session held is removed. Afterwards it holds the text, or after an error a beginning of it.
     pub fn all_logits(&mut self, tokens: &[u32]) -> Result<Vec<f32>, EngineError> {
+        let mut all = Vec::new();
+        self.each_logits(tokens, usize::MAX, &mut |_, logits| all.extend_from_slice(logits))?;
+        Ok(all)
+    }
+
+    /// Reads a text anew and hands over the logits `[tokens, n_vocab]` after each piece of it, with the index of its first
+    /// token. A piece is a chunk, of at most this many tokens.
+    pub(in crate::session) fn each_logits(
+        &mut self,
+        tokens: &[u32],
+        most: usize,
+        on_logits: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<(), EngineError> {
         self.check(tokens)?;
         self.clear()?;
         if let Some(last) = tokens.last() {
             not_finite::check_weights(&self.engine, *last, self.options.types, &self.interrupt)?;
         }
-        let mut all = Vec::new();
         while self.tokens.len() < tokens.len() {
-            let rest = &tokens[self.tokens.len()..];
-            all.extend(self.diagnose(rest, |_| Ok(OutputTokens::All), Pass::read_logits)?);
+            let read = self.tokens.len();
+            let rest = &tokens[read..];
+            let piece = &rest[..rest.len().min(most)];
+            on_logits(read, &self.diagnose(piece, |_| Ok(OutputTokens::All), Pass::read_logits)?);
         }
-        Ok(all)
+        Ok(())
+    }
+
+    /// Makes the logits after the session's text known, where its rows did not come from reading it as usual.
+    pub(in crate::session) fn go_on_after(&mut self, logits: Vec<f32>) -> Result<(), EngineError> {
+        self.logits = logits;
+        self.store.begin_turn(&self.logits)
     }
 
     /// Computes a chunk of tokens behind what the session holds. Gives every named intermediate of it, in the

@@ -349,7 +349,7 @@ impl Writer for Stream {
                 let message = self.head.message(json!([]), self.head.usage(cached, 0));
                 vec![event("message_start", json!({"message": message}))]
             }
-            Event::Reading { .. } => Vec::new(),
+            Event::Reading { .. } | Event::Scored(_) => Vec::new(),
             Event::Text { split, .. } => {
                 let mut sent = Vec::new();
                 if !split.thinking.is_empty() {

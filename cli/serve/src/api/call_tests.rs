@@ -19,8 +19,8 @@ fn calls() -> [ToolCall; 2] {
 
 fn answer() -> Answer {
     let (elapsed, reading) = (Duration::from_secs(1), Duration::from_secs(1));
-    let (stop, sources) = (Stop::EndToken(0), None);
-    Answer { stop, calls: 2, tokens: 9, thinking: 2, elapsed, read: 20, reading, sources }
+    let (stop, sources, end) = (Stop::EndToken(0), None, None);
+    Answer { stop, calls: 2, tokens: 9, thinking: 2, elapsed, read: 20, reading, sources, end }
 }
 
 fn whole() -> Whole {
@@ -28,7 +28,7 @@ fn whole() -> Whole {
     let thinking = "Hm.".to_owned();
     let answer =
         WholeAnswer { thinking, text, calls: calls().to_vec(), logprobs: Vec::new(), result: answer() };
-    Whole { cached: 5, answers: vec![answer] }
+    Whole { cached: 5, scores: Vec::new(), answers: vec![answer] }
 }
 
 /// What a writer sends for an answer that thinks and calls twice.

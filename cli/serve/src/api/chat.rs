@@ -60,15 +60,10 @@ pub(super) fn thinks_with(fields: &mut Fields, name: &str) -> Result<Option<bool
 /// How many of the most likely tokens are told beside each token of an answer, if anything is.
 fn logprobs(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
     /// OpenAI's limit.
-    const MOST: usize = 20;
+    const MOST: i64 = 20;
     let is_wanted = fields.take("logprobs")?.unwrap_or(false);
-    let top = fields.integer("top_logprobs")?.unwrap_or(0);
-    match usize::try_from(top) {
-        Ok(top @ 0..=MOST) => Ok(is_wanted.then_some(top)),
-        _ => {
-            Err(ApiError::field("top_logprobs", format!("top_logprobs is {top}, but must be at most {MOST}")))
-        }
-    }
+    let top = openai::top_logprobs(fields, "top_logprobs", MOST)?.unwrap_or(0);
+    Ok(is_wanted.then_some(top))
 }
 
 /// Messages of the assistant.
@@ -95,7 +90,7 @@ impl Form for Chat {
     const OBJECTS: (&str, &str) = ("chat.completion", "chat.completion.chunk");
     const ID: &str = "chatcmpl-";
 
-    fn whole(&self, answer: &WholeAnswer) -> Value {
+    fn whole(&self, answer: &WholeAnswer, _: &[TokenLogProbs]) -> Value {
         json!({"message": message(answer), "logprobs": self.logprobs(&answer.logprobs)})
     }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use longhand::TokenLogProbs;
 use longhand::text::Split;
-use serde_json::{Value, json};
+use longhand::{GenerateOptions, LogProb, TokenLogProbs};
+use serde_json::{Map, Value, json};
 
 use super::Answered;
 use super::fields::Fields;
@@ -22,27 +22,56 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     let prompt: Value = fields.need("prompt")?;
     let streaming = Streaming::of(&mut fields)?;
     let wanted = Wanted::of(&mut fields)?.with_openais(&mut fields, &["n_predict", "max_tokens"])?;
-    for name in ["echo", "logprobs"] {
-        if fields.get(name).is_some_and(|value| ![json!(false), json!(null), json!(0)].contains(value)) {
-            let message = "log-probabilities of a prompt or a text are not returned here; \
-                           /v1/chat/completions returns those of its answer, and texts can be scored by what they generate";
-            return Err(ApiError::field(name, format!("{name} is not supported: {message}")));
-        }
+    let (echoes, logprobs) = (fields.take("echo")?.unwrap_or(false), logprobs(&mut fields)?);
+    let scores = echoes && logprobs.is_some();
+    if scores && wanted.answers > 1 {
+        return Err(ApiError::field("n", "n: one answer at most goes with log-probabilities of the prompt"));
     }
     fields.end(&[&HARMLESS[..], &HARMLESS_HERE].concat())?;
-    let text = match prompt {
-        Value::String(text) => submit::encode(service, text).await?,
-        Value::Array(mut several) => match &mut several[..] {
-            [Value::String(text)] => submit::encode(service, std::mem::take(text)).await?,
+    let given = match &prompt {
+        Value::String(text) => Some(text),
+        Value::Array(several) => match &several[..] {
+            [Value::String(text)] => Some(text),
+            _ => None,
+        },
+        _ => None,
+    };
+    let text = match (given, &prompt) {
+        (Some(text), _) => submit::encode(service, text.clone()).await?,
+        (None, Value::Array(several)) => match &several[..] {
             [Value::Array(tokens)] => of_tokens(service, tokens)?,
             tokens => of_tokens(service, tokens)?,
         },
         _ => return Err(wrong_prompt()),
     };
-    if text.tokens.is_empty() {
+    let Some(first) = text.tokens.first().copied() else {
         return Err(ApiError::field("prompt", "prompt is empty: this model begins with no text of its own"));
+    };
+    let echo = || Echo {
+        text: given.cloned().unwrap_or_else(|| written(service, &text.tokens)),
+        first: scores.then_some(first),
+    };
+    let form = Completion { service: service.clone(), echo: echoes.then(echo) };
+    let options = GenerateOptions { logprobs, ..wanted.options };
+    openai::respond(&shared, service, form, text, Wanted { options, scores, ..wanted }, streaming).await
+}
+
+/// How many of the most likely tokens are told beside each token, if anything is.
+fn logprobs(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
+    /// OpenAI's limit here.
+    const MOST: i64 = 5;
+    match fields.get("logprobs") {
+        // As in chat.
+        Some(Value::Bool(false)) => Ok(None),
+        _ => openai::top_logprobs(fields, "logprobs", MOST),
     }
-    openai::respond(&shared, service, Completion, text, wanted, streaming).await
+}
+
+/// What tokens write.
+fn written(service: &Service, tokens: &[u32]) -> String {
+    let tokenizer = service.format().tokenizer();
+    let bytes = tokens.iter().flat_map(|token| tokenizer.written_bytes(*token).unwrap_or_default());
+    String::from_utf8_lossy(&bytes.copied().collect::<Vec<u8>>()).into_owned()
 }
 
 fn of_tokens(service: &Service, tokens: &[Value]) -> Result<Text, ApiError> {
@@ -56,17 +85,87 @@ fn wrong_prompt() -> ApiError {
 }
 
 /// Texts that go on.
-struct Completion;
+struct Completion {
+    service: Arc<Service>,
+    echo: Option<Echo>,
+}
+
+/// The prompt that answers begin with.
+struct Echo {
+    text: String,
+    /// The first of its tokens, which has no log-probability, if those of the others are wanted.
+    first: Option<u32>,
+}
+
+impl Completion {
+    /// What a token writes. Bytes that are no whole characters have a form of their own.
+    fn name(&self, token: u32) -> String {
+        let bytes = self.service.format().tokenizer().written_bytes(token).unwrap_or_default();
+        match std::str::from_utf8(bytes) {
+            Ok(text) => text.to_owned(),
+            Err(_) => {
+                format!("bytes:{}", bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>())
+            }
+        }
+    }
+
+    /// Tokens and how likely the model found them, the first perhaps without that; `null` where there are none.
+    fn logprobs<'a>(&self, first: Option<u32>, tokens: impl Iterator<Item = &'a TokenLogProbs>) -> Value {
+        // A probability of 0, as OpenAI writes it: JSON has no infinity.
+        let logprob = |one: &LogProb| one.logprob.max(-9999.0);
+        let (mut names, mut own, mut top) = (Vec::new(), Vec::new(), Vec::new());
+        if let Some(first) = first {
+            names.push(self.name(first));
+            own.push(Value::Null);
+            top.push(Value::Null);
+        }
+        for token in tokens {
+            names.push(self.name(token.token.token));
+            own.push(logprob(&token.token).into());
+            let mut likely = Map::new();
+            // The token itself is among them. Of tokens that write the same, the most likely one counts.
+            for one in token.top.iter().chain([&token.token]) {
+                likely.entry(self.name(one.token)).or_insert_with(|| logprob(one).into());
+            }
+            top.push(likely.into());
+        }
+        match names.is_empty() {
+            true => Value::Null,
+            false => json!({"tokens": names, "token_logprobs": own, "top_logprobs": top}),
+        }
+    }
+
+    /// The prompt, in front of an answer.
+    fn echo(&self) -> (&str, Option<u32>) {
+        self.echo.as_ref().map_or(("", None), |echo| (&echo.text, echo.first))
+    }
+}
 
 impl Form for Completion {
     const OBJECTS: (&str, &str) = ("text_completion", "text_completion");
     const ID: &str = "cmpl-";
 
-    fn whole(&self, answer: &WholeAnswer) -> Value {
-        json!({"text": answer.text, "logprobs": null})
+    fn whole(&self, answer: &WholeAnswer, scores: &[TokenLogProbs]) -> Value {
+        let (prompt, first) = self.echo();
+        let tokens = scores.iter().chain(&answer.logprobs).chain(&answer.result.end);
+        json!({"text": format!("{prompt}{}", answer.text), "logprobs": self.logprobs(first, tokens)})
     }
 
-    fn piece(&self, split: Split, _: Option<&TokenLogProbs>) -> Value {
-        json!({"text": split.answer, "logprobs": null})
+    fn piece(&self, split: Split, logprobs: Option<&TokenLogProbs>) -> Value {
+        json!({"text": split.answer, "logprobs": self.logprobs(None, logprobs.into_iter())})
+    }
+
+    fn begin(&self) -> Option<Value> {
+        let echo = self.echo.as_ref().filter(|echo| echo.first.is_none())?;
+        Some(json!({"text": echo.text, "logprobs": null}))
+    }
+
+    fn scored(&self, scores: &[TokenLogProbs]) -> Option<Value> {
+        let (prompt, first) = self.echo();
+        Some(json!({"text": prompt, "logprobs": self.logprobs(first, scores.iter())}))
+    }
+
+    fn end(&self, token: Option<&TokenLogProbs>) -> Value {
+        self.piece(Split::default(), token)
     }
 }

@@ -148,7 +148,7 @@ async fn follow(mut events: Events, stored: Arc<Stored>) {
         match event {
             Event::Begun { cached } => stored.set_state(Reading::Reading(cached)),
             Event::Reading { processed, .. } => stored.set_state(Reading::Reading(processed)),
-            Event::Text { .. } | Event::Call { .. } | Event::Answered { .. } => {}
+            Event::Scored(_) | Event::Text { .. } | Event::Call { .. } | Event::Answered { .. } => {}
             Event::Done => stored.set_state(Reading::Read),
             Event::Failed(error) => stored.fail(&error),
         }

@@ -48,6 +48,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<Shared>>)> {
         ("/props", get(native::props)),
         ("/metrics", get(native::metrics)),
         ("/tokenize", post(native::tokenize)),
+        ("/tokenizer_info", get(native::tokenizer_info)),
         ("/detokenize", post(native::detokenize)),
         ("/v1/models", get(native::models)),
         ("/models", get(native::models)),

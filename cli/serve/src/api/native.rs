@@ -1,16 +1,17 @@
 //! What belongs to no conversation: health, models, numbers for Prometheus, tokens. As llama.cpp's server has them.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
+use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use super::fields::Fields;
 use super::submit::{check_tokens, in_background};
-use super::whole::now;
+use super::whole::date;
 use super::{Answered, Name};
 use crate::http::error::ApiError;
 use crate::http::{Shared, json_response, text_response};
@@ -30,9 +31,13 @@ pub(super) async fn openapi() -> Response<Body> {
     text_response("application/json", OPENAPI.to_owned())
 }
 
+/// The model, in a list of one that OpenAI's and Anthropic's clients understand.
 pub(super) async fn models(State(shared): State<Arc<Shared>>) -> Answered {
     let model = describe(shared.service()?);
-    Ok(json_response(&json!({"object": "list", "data": [model]})))
+    let id = &model["id"];
+    Ok(json_response(
+        &json!({"object": "list", "first_id": id, "last_id": id, "has_more": false, "data": [model]}),
+    ))
 }
 
 pub(super) async fn model(State(shared): State<Arc<Shared>>, name: Name) -> Answered {
@@ -49,12 +54,23 @@ pub(super) fn no_model(service: &Service, name: &str) -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, message)
 }
 
+/// When the file of the model was written; without a file, when this was asked first.
+pub(super) fn written(service: &Service) -> DateTime<Utc> {
+    static BUILT_IN: LazyLock<DateTime<Utc>> = LazyLock::new(Utc::now);
+    let written = service.model().file().and_then(|file| file.metadata().ok()?.modified().ok());
+    written.map_or(*BUILT_IN, DateTime::from)
+}
+
+/// The model in OpenAI's words and in Anthropic's.
 fn describe(service: &Service) -> Value {
-    let spec = service.model().spec();
+    let (spec, written) = (service.model().spec(), written(service));
     json!({
         "id": service.name(),
         "object": "model",
-        "created": now(),
+        "type": "model",
+        "display_name": service.name(),
+        "created": written.timestamp(),
+        "created_at": date(written),
         "owned_by": "longhand",
         "meta": {"n_ctx": service.context(), "n_ctx_train": spec.n_ctx_train, "n_vocab": spec.n_vocab},
     })
@@ -91,12 +107,22 @@ pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Answered {
     Ok(text_response("text/plain; version=0.0.4", text))
 }
 
-/// The tokens of a text.
+/// What lm-eval asks vLLM's server of the tokens.
+pub(super) async fn tokenizer_info(State(shared): State<Arc<Shared>>) -> Answered {
+    let service = shared.service()?;
+    let tokenizer = service.format().tokenizer();
+    let text = |token: Option<u32>| tokenizer.token_text(token?);
+    Ok(json_response(&json!({"bos_token": text(tokenizer.bos()), "eos_token": text(tokenizer.eos())})))
+}
+
+/// The tokens of a text, in the words of llama.cpp's server or of vLLM's.
 pub(super) async fn tokenize(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
     let service = shared.service()?.clone();
     let mut fields = Fields::new(shared.object(request).await?);
-    let content: String = fields.need("content")?;
-    let add_special = fields.take("add_special")?.unwrap_or(false);
+    let (content, add_special) = match fields.take::<String>("prompt")? {
+        Some(prompt) => (prompt, fields.take("add_special_tokens")?.unwrap_or(true)),
+        None => (fields.need("content")?, fields.take("add_special")?.unwrap_or(false)),
+    };
     let parse_special = fields.take("parse_special")?.unwrap_or(true);
     let with_pieces = fields.take("with_pieces")?.unwrap_or(false);
     fields.end(&[])?;
@@ -120,7 +146,7 @@ pub(super) async fn tokenize(State(shared): State<Arc<Shared>>, request: Request
     Ok(json_response(&json!({"tokens": tokens.await?})))
 }
 
-/// The text of tokens.
+/// The text of tokens, in the words of both.
 pub(super) async fn detokenize(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
     let service = shared.service()?.clone();
     let mut fields = Fields::new(shared.object(request).await?);
@@ -130,5 +156,6 @@ pub(super) async fn detokenize(State(shared): State<Arc<Shared>>, request: Reque
         check_tokens(&service, &tokens)?;
         Ok(String::from_utf8_lossy(&service.format().tokenizer().decode(&tokens, true)).into_owned())
     });
-    Ok(json_response(&json!({"content": text.await?})))
+    let text = text.await?;
+    Ok(json_response(&json!({"content": text, "prompt": text})))
 }

@@ -1,22 +1,22 @@
 //! `/api/chat`, `/api/generate`, `/api/show`, `/api/tags`, `/api/ps`, `/api/version` and `/`, Ollama's. An answer is a stream of lines,
 //! each an object of JSON, unless the request says otherwise.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::Utc;
 use longhand::tools::ToolCall;
 use longhand::{GenerateOptions, Message};
 use serde_json::{Map, Value, json};
 
 use super::chat::thinks_with;
 use super::fields::Fields;
-use super::native::no_model;
+use super::native::{no_model, written};
 use super::submit::{self, Conversation};
-use super::whole::{Whole, arguments, new_id, sources, with};
+use super::whole::{Whole, arguments, date, new_id, sources, with};
 use super::{Answered, documents, tools};
 use crate::http::error::ApiError;
 use crate::http::stream::{self, Sent, Writer};
@@ -167,7 +167,7 @@ async fn try_show(shared: &Shared, request: Request) -> Answered {
     // What fits here, and not what the model was trained for.
     info[format!("{arch}.context_length")] = service.context().into();
     Ok(json_response(&json!({
-        "modified_at": modified(service),
+        "modified_at": date(written(service)),
         "details": details(service),
         "model_info": info,
         "capabilities": capabilities,
@@ -182,7 +182,7 @@ fn listed(service: &Service) -> Value {
     json!({
         "name": service.name(),
         "model": service.name(),
-        "modified_at": modified(service),
+        "modified_at": date(written(service)),
         "size": bytes,
         // Clients show its beginning.
         "digest": service.model().known_fingerprint().map_or_else(|| "0".repeat(64), str::to_owned),
@@ -202,18 +202,6 @@ fn details(service: &Service) -> Value {
         "parameter_size": format!("{size:.1}{unit}"),
         "quantization_level": gguf.file_type(),
     })
-}
-
-/// When the file of the model was written; without a file, when this was asked first.
-fn modified(service: &Service) -> String {
-    static BUILT_IN: LazyLock<DateTime<Utc>> = LazyLock::new(Utc::now);
-    let written = service.model().file().and_then(|file| file.metadata().ok()?.modified().ok());
-    time(written.map_or(*BUILT_IN, DateTime::from))
-}
-
-/// A time as Ollama writes it.
-fn time(time: DateTime<Utc>) -> String {
-    time.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
 /// How a request is to be answered.
@@ -369,7 +357,7 @@ impl Form {
 
     /// What is answered to a request without a text, which asks that the model be loaded.
     fn loaded(self, service: &Service) -> Value {
-        let created = time(Utc::now());
+        let created = date(Utc::now());
         let head =
             json!({"model": service.name(), "created_at": created, "done": true, "done_reason": "load"});
         with(head, self.content("", "", Vec::new()))
@@ -394,7 +382,7 @@ struct Head {
 
 impl Head {
     fn part(&self, content: Value) -> Value {
-        with(json!({"model": self.model, "created_at": time(Utc::now()), "done": false}), content)
+        with(json!({"model": self.model, "created_at": date(Utc::now()), "done": false}), content)
     }
 
     /// The last part. Times are in nanoseconds.
@@ -419,7 +407,9 @@ impl Writer for Head {
 
     fn write(&mut self, event: Event) -> Vec<Sent> {
         let value = match event {
-            Event::Begun { .. } | Event::Reading { .. } | Event::Done => return Vec::new(),
+            Event::Begun { .. } | Event::Reading { .. } | Event::Scored(_) | Event::Done => {
+                return Vec::new();
+            }
             Event::Text { split, .. } => {
                 self.part(self.form.content(&split.answer, &split.thinking, Vec::new()))
             }

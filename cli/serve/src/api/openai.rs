@@ -56,10 +56,10 @@ pub(super) trait Form: Send + 'static {
     /// What its name begins with.
     const ID: &str;
 
-    /// A whole answer.
-    fn whole(&self, answer: &WholeAnswer) -> Value;
+    /// A whole answer. The tokens of the text have these log-probabilities, if they were asked for.
+    fn whole(&self, answer: &WholeAnswer, scores: &[TokenLogProbs]) -> Value;
 
-    /// What a token adds to an answer; nothing at the end.
+    /// What a token adds to an answer.
     fn piece(&self, split: Split, logprobs: Option<&TokenLogProbs>) -> Value;
 
     /// A call of a function, by its number in the answer.
@@ -70,6 +70,25 @@ pub(super) trait Form: Send + 'static {
     /// What a stream says before an answer, if anything.
     fn begin(&self) -> Option<Value> {
         None
+    }
+
+    /// What it says of the text's tokens, if that was asked for.
+    fn scored(&self, _scores: &[TokenLogProbs]) -> Option<Value> {
+        None
+    }
+
+    /// What it says at the end of an answer. The token that ended it may have log-probabilities.
+    fn end(&self, _token: Option<&TokenLogProbs>) -> Value {
+        self.piece(Split::default(), None)
+    }
+}
+
+/// How many of the most likely tokens are told beside each token, by the field of this name.
+pub(super) fn top_logprobs(fields: &mut Fields, name: &str, most: i64) -> Result<Option<usize>, ApiError> {
+    match fields.integer(name)? {
+        None => Ok(None),
+        Some(top) if (0..=most).contains(&top) => Ok(Some(top as usize)),
+        Some(top) => Err(ApiError::field(name, format!("{name} is {top}, but must be from 0 to {most}"))),
     }
 }
 
@@ -130,7 +149,7 @@ impl<F: Form> Response<F> {
     fn whole(&self, whole: &Whole) -> Value {
         let choices = whole.answers.iter().enumerate();
         let choices = choices.map(|(index, answer)| {
-            let content = with(self.form.whole(answer), sources(&answer.result));
+            let content = with(self.form.whole(answer, &whole.scores), sources(&answer.result));
             choice(content, index, Some(finish_reason(&answer.result)))
         });
         let mut response = self.object(F::OBJECTS.0, choices.collect());
@@ -178,6 +197,10 @@ impl<F: Form> Writer for Response<F> {
                 vec![self.aside("prompt_progress", progress)]
             }
             Event::Reading { .. } => Vec::new(),
+            Event::Scored(scores) => {
+                let scored = |index| Some(self.chunk(index, self.form.scored(&scores)?, None));
+                (0..self.answers).filter_map(scored).collect()
+            }
             Event::Text { answer, split, logprobs } => {
                 vec![self.chunk(answer, self.form.piece(split, logprobs.as_ref()), None)]
             }
@@ -190,7 +213,7 @@ impl<F: Form> Writer for Response<F> {
                 self.calls = 0;
                 self.tokens += result.tokens;
                 self.thinking += result.thinking;
-                let end = with(self.form.piece(Split::default(), None), sources(&result));
+                let end = with(self.form.end(result.end.as_ref()), sources(&result));
                 let mut chunk = self.chunk(answer, end, Some(finish_reason(&result)));
                 chunk["timings"] = timings(self.cached, &result);
                 vec![chunk]

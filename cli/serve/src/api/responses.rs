@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use longhand::tools::ToolCall;
 use longhand::{GenerateOptions, Message, SamplerOptions};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::chat::thinks_with;
 use super::fields::{self, Fields};
@@ -21,6 +21,15 @@ use crate::service::{Answer, Event, Wanted};
 
 /// Fields that cannot change an answer, besides those of all of OpenAI's interfaces.
 const HARMLESS_HERE: [&str; 3] = ["client_metadata", "max_tool_calls", "stream_options"];
+/// Those of them that a response repeats, if they are what the specification says.
+const REPEATED: [(&str, fn(&Value) -> bool); 4] = [
+    ("max_tool_calls", Value::is_u64),
+    ("metadata", Value::is_object),
+    ("prompt_cache_key", Value::is_string),
+    ("safety_identifier", Value::is_string),
+];
+/// Bytes of each at most.
+const MOST_REPEATED: usize = 1 << 14;
 
 pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
     let service = shared.service()?;
@@ -33,7 +42,12 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
         let second = messages.remove(1);
         messages[0].content += &format!("\n\n{}", second.content);
     }
-    let definitions = fields.get("tools").filter(|tools| tools.is_array()).cloned();
+    let definitions = fields.get("tools").filter(|tools| tools.is_array()).map(listed);
+    let repeated = REPEATED.iter().filter_map(|(name, is_right)| {
+        let value = fields.get(name).filter(|value| is_right(value))?;
+        (value.to_string().len() <= MOST_REPEATED).then(|| ((*name).to_owned(), value.clone()))
+    });
+    let repeated = repeated.collect();
     let choice = fields.get("tool_choice").filter(|choice| !choice.is_null()).cloned();
     let parallel = fields.get("parallel_tool_calls").and_then(Value::as_bool).unwrap_or(true);
     let tools = tools::of_responses(&mut fields)?;
@@ -55,6 +69,12 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     refuse_truncation(&mut fields)?;
     fields.end(&[&HARMLESS[..], &HARMLESS_HERE].concat())?;
     let constraint = submit::shape(service, shape.clone(), "text.format").await?;
+    let mut shape = shape.unwrap_or_else(|| json!({"type": "text"}));
+    if shape["type"] == "json_schema" {
+        complete(&mut shape, &["description"]);
+        // An answer always is as the schema says.
+        shape["strict"] = true.into();
+    }
     let text = submit::render(service, Conversation { messages, documents, thinks, tools, sources }).await?;
     let head = Head {
         id: new_id("resp_"),
@@ -65,11 +85,12 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
         prompt: text.tokens.len(),
         instructions,
         limit,
-        shape: shape.unwrap_or_else(|| json!({"type": "text"})),
+        shape,
         tools: definitions.unwrap_or_else(|| json!([])),
         choice: choice.unwrap_or_else(|| "auto".into()),
         parallel,
         sampling: wanted.sampling.clone(),
+        repeated,
     };
     let options = GenerateOptions { limit: limit.unwrap_or(usize::MAX), constraint, ..wanted.options };
     let wanted = Wanted { options, ..wanted };
@@ -110,6 +131,23 @@ fn input(value: Value) -> Result<Vec<Message>, ApiError> {
     match messages.is_empty() {
         true => Err(ApiError::field("input", "input has no message: send one at least")),
         false => Ok(messages),
+    }
+}
+
+/// The tools of a request as a response lists them: functions with all their fields.
+fn listed(tools: &Value) -> Value {
+    let mut tools = tools.clone();
+    for function in tools.as_array_mut().into_iter().flatten().filter(|tool| tool["type"] == "function") {
+        complete(function, &["description", "parameters", "strict"]);
+    }
+    tools
+}
+
+/// Adds fields of an object that are missing: they are null in a response.
+fn complete(object: &mut Value, fields: &[&str]) {
+    let Value::Object(object) = object else { return };
+    for field in fields {
+        object.entry(*field).or_insert(Value::Null);
     }
 }
 
@@ -177,6 +215,8 @@ pub(super) struct Head {
     /// Whether several functions may be called at once.
     parallel: bool,
     sampling: SamplerOptions,
+    /// Fields of the request that cannot change an answer.
+    repeated: Map<String, Value>,
 }
 
 impl Head {
@@ -196,13 +236,14 @@ impl Head {
             choice: "auto".into(),
             parallel: true,
             sampling: SamplerOptions::greedy(),
+            repeated: Map::new(),
         }
     }
 
     /// A response at a moment.
     fn response(&self, status: &str, output: Value) -> Value {
         let SamplerOptions { temperature, top_p, presence_penalty, frequency_penalty, .. } = &self.sampling;
-        json!({
+        let response = json!({
             "id": self.id,
             "object": "response",
             "created_at": self.created,
@@ -234,7 +275,8 @@ impl Head {
             "metadata": {},
             "safety_identifier": null,
             "prompt_cache_key": null,
-        })
+        });
+        with(response, Value::Object(self.repeated.clone()))
     }
 
     /// A response whose answer has ended.
@@ -413,7 +455,7 @@ impl Writer for Stream {
                 let fields = || json!({"response": response});
                 vec![self.event("response.created", fields()), self.event("response.in_progress", fields())]
             }
-            Event::Reading { .. } => Vec::new(),
+            Event::Reading { .. } | Event::Scored(_) => Vec::new(),
             Event::Text { split, .. } => {
                 let parts = [(Kind::Thinking, split.thinking), (Kind::Message, split.answer)];
                 let parts = parts.into_iter().filter(|(_, text)| !text.is_empty());

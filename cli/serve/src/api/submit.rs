@@ -41,7 +41,8 @@ const MAX_ANSWERS: usize = 16;
 impl Wanted {
     /// No answer: the text is only read.
     pub(super) fn nothing() -> Wanted {
-        Wanted { answers: 0, sampling: SamplerOptions::default(), options: GenerateOptions::default() }
+        let (sampling, options) = Default::default();
+        Wanted { answers: 0, sampling, options, scores: false }
     }
 
     /// One answer, sampled as the request says, in the words of OpenAI and of llama.cpp's server.
@@ -67,7 +68,7 @@ impl Wanted {
                 _ => crate::random(),
             },
         };
-        Ok(Wanted { answers: 1, sampling, options: GenerateOptions::default() })
+        Ok(Wanted { answers: 1, sampling, options: GenerateOptions::default(), scores: false })
     }
 
     /// The same with what only OpenAI's older interfaces have: `n`, `stop`, and limits by several names, the last of which

@@ -32,38 +32,83 @@ pub(super) enum Choice {
 }
 
 impl Choice {
-    /// The choice of OpenAI's interfaces: a word, or an object that names a function.
-    fn of_openai(choice: Option<Value>) -> Result<Choice, ApiError> {
-        match choice {
-            None => Ok(Choice::Auto),
-            Some(Value::String(word)) => match word.as_str() {
-                "auto" => Ok(Choice::Auto),
-                "none" => Ok(Choice::None),
-                "required" => Ok(Choice::Any),
-                word => Err(unknown_choice(word, "auto, none, required and a function are")),
-            },
-            Some(object) => {
-                let mut fields = Fields::part(object, CHOICE.to_owned())?;
-                let kind: String = fields.need("type")?;
-                check_kind(&fields, &kind)?;
-                // Chat has the name in an object of its own.
-                let name = match fields.nested("function")? {
-                    Some(mut function) => {
-                        let name = function.need("name")?;
-                        function.end(&[])?;
-                        name
-                    }
-                    None => fields.need("name")?,
-                };
-                fields.end(&[])?;
-                Ok(Choice::Function(name))
-            }
+    /// A word of OpenAI's interfaces, if it is one.
+    fn of_word(word: &str) -> Option<Choice> {
+        match word {
+            "auto" => Some(Choice::Auto),
+            "none" => Some(Choice::None),
+            "required" => Some(Choice::Any),
+            _ => None,
         }
     }
+
+    /// The choice of OpenAI's interfaces: a word, or an object that names a function or those that are allowed. Of the
+    /// `definitions`, those that are not allowed are removed.
+    fn of_openai(choice: Option<Value>, definitions: &mut Vec<Value>) -> Result<Choice, ApiError> {
+        let object = match choice {
+            None => return Ok(Choice::Auto),
+            Some(Value::String(word)) => {
+                let unknown = || unknown_choice(&word, "auto, none, required and a function are");
+                return Choice::of_word(&word).ok_or_else(unknown);
+            }
+            Some(object) => object,
+        };
+        let fields = Fields::part(object, CHOICE.to_owned())?;
+        if fields.get("type").is_none_or(|kind| kind != ALLOWED) {
+            return Ok(Choice::Function(name(fields)?));
+        }
+        let (choice, allowed) = allowed(fields)?;
+        for name in &allowed {
+            if !definitions.iter().any(|definition| definition["function"]["name"] == **name) {
+                return Err(no_function(name));
+            }
+        }
+        definitions.retain(|definition| allowed.iter().any(|name| definition["function"]["name"] == **name));
+        Ok(choice)
+    }
+}
+
+/// The name of the function that an object of a choice stands for.
+fn name(mut fields: Fields) -> Result<String, ApiError> {
+    let kind: String = fields.need("type")?;
+    check_kind(&fields, &kind)?;
+    // Chat has the name in an object of its own.
+    let name = match fields.nested("function")? {
+        Some(mut function) => {
+            let name = function.need("name")?;
+            function.end(&[])?;
+            name
+        }
+        None => fields.need("name")?,
+    };
+    fields.end(&[])?;
+    Ok(name)
+}
+
+/// Whether one is called of the functions that an object allows, and their names.
+fn allowed(mut fields: Fields) -> Result<(Choice, Vec<String>), ApiError> {
+    // Chat has them in an object of their own.
+    let mut inner = fields.nested(ALLOWED)?;
+    let object = inner.as_mut().unwrap_or(&mut fields);
+    let mode: String = object.need("mode")?;
+    let unknown = || object.unsupported("mode", &mode, "auto, none and required are");
+    let choice = Choice::of_word(&mode).ok_or_else(unknown)?;
+    let allowed = (choice, object.each("tools", name)?);
+    if let Some(inner) = inner {
+        inner.end(&[])?;
+    }
+    fields.end(&["type"])?;
+    Ok(allowed)
 }
 
 /// The field with the choice, in all interfaces.
 const CHOICE: &str = "tool_choice";
+/// The type of a choice that allows some of the functions.
+const ALLOWED: &str = "allowed_tools";
+
+fn no_function(name: &str) -> ApiError {
+    ApiError::field(CHOICE, format!("{CHOICE}: there is no function {name:?} among the tools"))
+}
 
 fn unknown_choice(word: &str, known: &str) -> ApiError {
     ApiError::field(CHOICE, format!("{CHOICE}: {word:?} is not supported; {known}"))
@@ -145,8 +190,8 @@ pub(super) fn of_messages(fields: &mut Fields) -> Result<Wanted, ApiError> {
 }
 
 /// What OpenAI's interfaces say beside the functions.
-fn openais(fields: &mut Fields, definitions: Vec<Value>) -> Result<Wanted, ApiError> {
-    let choice = Choice::of_openai(fields.take(CHOICE)?)?;
+fn openais(fields: &mut Fields, mut definitions: Vec<Value>) -> Result<Wanted, ApiError> {
+    let choice = Choice::of_openai(fields.take(CHOICE)?, &mut definitions)?;
     let parallel = fields.take::<bool>("parallel_tool_calls")?.unwrap_or(true);
     wanted(definitions, choice, !parallel)
 }
@@ -188,9 +233,7 @@ fn wanted(definitions: Vec<Value>, choice: Choice, one_call: bool) -> Result<Wan
     let tools =
         Tools::new(definitions).map_err(|error| ApiError::field("tools", format!("tools: {error}")))?;
     match &choice {
-        Choice::Function(name) if !tools.has(name) => {
-            refused(format!("there is no function {name:?} among the tools"))
-        }
+        Choice::Function(name) if !tools.has(name) => Err(no_function(name)),
         _ => Ok(Wanted { tools: Some(tools), one_call, choice }),
     }
 }

@@ -3,6 +3,7 @@
 use std::mem::take;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use chrono::{DateTime, SecondsFormat, Utc};
 use longhand::TokenLogProbs;
 use longhand::tools::ToolCall;
 use lookup::absent::Absent;
@@ -17,6 +18,8 @@ use crate::service::{Answer, AnswerSources, Event};
 pub(super) struct Whole {
     /// Tokens of the text that were not read again.
     pub cached: usize,
+    /// Log-probabilities of the text's tokens, without the first, if they were asked for.
+    pub scores: Vec<TokenLogProbs>,
     pub answers: Vec<WholeAnswer>,
 }
 
@@ -44,6 +47,7 @@ impl Whole {
             match event {
                 Event::Begun { cached } => whole.cached = cached,
                 Event::Reading { .. } => {}
+                Event::Scored(scores) => whole.scores = scores,
                 Event::Text { split, logprobs, .. } => {
                     thinking += &split.thinking;
                     text += &split.answer;
@@ -96,6 +100,11 @@ pub(super) fn arguments(call: &ToolCall) -> Value {
 /// Seconds since 1970.
 pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
+}
+
+/// A date as JSON has it.
+pub(super) fn date(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
 /// A name for a response that no other one has.

@@ -3,11 +3,13 @@
 //! at work.
 //!
 //! `library` has the documents that clients have sent. `prompt` makes tokens of messages, and `work` answers one request in a
-//! session; `sources` says where in the documents an answer comes from. `turns` says who computes next, `counts` is what was done so far.
+//! session; `sources` says where in the documents an answer comes from. `turns` says who computes next,
+//! `readings` what is read now, and `counts` what was done so far.
 
 mod counts;
 mod library;
 mod prompt;
+mod readings;
 mod sources;
 mod turns;
 mod work;
@@ -30,6 +32,7 @@ pub use self::library::Documents;
 pub(crate) use self::library::{Library, State, Stored};
 use self::prompt::Preambles;
 pub(crate) use self::prompt::Rendered;
+use self::readings::Readings;
 pub(crate) use self::sources::{AnswerSources, SourceSearch};
 use self::turns::Turns;
 use self::work::Conversation;
@@ -65,6 +68,7 @@ pub struct Service {
     /// A request has come, a session has become idle, or the service is closed.
     changed: Condvar,
     turns: Arc<Turns>,
+    readings: Readings,
     counts: Counts,
 }
 
@@ -123,6 +127,7 @@ impl Service {
         let first = sessions.first().ok_or(ServiceError::NoSessions)?;
         let (model, context) = (first.engine().model().clone(), first.options().context);
         let format = model.chat_format()?.clone();
+        let readings = Readings::new(first.keeps_beginnings());
         let records_sources = sessions.iter().all(Session::records_attention);
         let turns = Arc::new(Turns::default());
         let of_answers = turns.clone();
@@ -142,6 +147,7 @@ impl Service {
             desk: Mutex::new(desk),
             changed: Condvar::new(),
             turns,
+            readings,
             counts: Counts::default(),
             sessions: count,
             records_sources,
@@ -330,6 +336,12 @@ impl Desk {
     fn take_idle(&mut self, request: &Request) -> Conversation {
         let gain = |idle: &Idle| {
             let session = &idle.conversation.session;
+            if request.wanted.scores {
+                // It is read anew. What is half read is lost, too.
+                let is_reading = session.first_text_share().is_some();
+                return -(if is_reading { session.options().context } else { session.tokens().len() }
+                    as isize);
+            }
             let kept = session.kept_of(&request.text.tokens) as isize;
             let lost = session.tokens().len() as isize - kept;
             match request.ends().find(|end| session.is_reading(&request.text.tokens[..*end])) {

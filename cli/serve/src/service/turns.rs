@@ -12,7 +12,7 @@ use longhand::InterruptFlag;
 const OF_ANSWERS: f64 = 0.5;
 
 /// How often one who waits looks whether its work was stopped.
-const LOOK: Duration = Duration::from_millis(50);
+pub(super) const LOOK: Duration = Duration::from_millis(50);
 
 /// The order in which conversations compute.
 #[derive(Default)]

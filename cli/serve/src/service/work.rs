@@ -53,6 +53,8 @@ pub(crate) struct Wanted {
     pub sampling: SamplerOptions,
     /// What ends them, and what is told of their tokens.
     pub options: GenerateOptions,
+    /// Whether the same is told of the tokens of the text, too. It is then read anew, and not kept.
+    pub scores: bool,
 }
 
 /// How calls of functions are told from the text of an answer.
@@ -109,6 +111,8 @@ pub(crate) enum Event {
     Begun { cached: usize },
     /// How far the reading is: tokens of the text that are read, and the time for them.
     Reading { processed: usize, elapsed: Duration },
+    /// How likely the model found the tokens of the text, without the first, if that was asked for.
+    Scored(Vec<TokenLogProbs>),
     /// What a token adds to an answer, by the answer's number, and how likely the model found it, if that was asked for.
     Text { answer: usize, split: Split, logprobs: Option<TokenLogProbs> },
     /// An answer calls a function.
@@ -147,6 +151,8 @@ pub(crate) struct Answer {
     pub reading: Duration,
     /// Where it comes from, if that was asked for.
     pub sources: Option<AnswerSources>,
+    /// How likely the model found the token that ended it, if one did and that was asked for.
+    pub end: Option<TokenLogProbs>,
 }
 
 impl Answer {
@@ -160,7 +166,12 @@ impl Answer {
 /// Answers a request. Returns the last event, which is told when the session is idle again: who asks on then finds it.
 pub(super) fn answer(service: &Service, conversation: &mut Conversation, work: &Work) -> Event {
     conversation.session.set_interrupt(&work.request.stop);
-    match try_answer(service, conversation, work) {
+    let answered = try_answer(service, conversation, work);
+    if work.request.wanted.scores {
+        // It was not read as texts are that are answered.
+        let _ = conversation.session.clear();
+    }
+    match answered {
         Ok(()) => Event::Done,
         Err(error) => {
             if !error.is_interrupt() {
@@ -173,7 +184,10 @@ pub(super) fn answer(service: &Service, conversation: &mut Conversation, work: &
 
 fn try_answer(service: &Service, conversation: &mut Conversation, work: &Work) -> Result<(), EngineError> {
     let request = &work.request;
-    let (read, reading) = read_text(service, conversation, work)?;
+    let (read, reading) = match request.wanted.scores {
+        true => score_text(service, conversation, work)?,
+        false => read_text(service, conversation, work)?,
+    };
     let session = &mut conversation.session;
     for answer in 0..request.wanted.answers {
         // Goes back to where the text ends.
@@ -200,8 +214,8 @@ fn try_answer(service: &Service, conversation: &mut Conversation, work: &Work) -
             None => None,
         };
         let (read, reading) = if answer == 0 { (read, reading) } else { (0, Duration::ZERO) };
-        let result =
-            Answer { stop: generated.stop, calls, tokens, thinking, elapsed, read, reading, sources };
+        let Generated { stop, end, .. } = generated;
+        let result = Answer { stop, calls, tokens, thinking, elapsed, read, reading, sources, end };
         let _ = work.events.send(Event::Answered { answer, result });
     }
     Ok(())
@@ -210,7 +224,7 @@ fn try_answer(service: &Service, conversation: &mut Conversation, work: &Work) -
 /// So many tokens are read in less time than files are looked through.
 const WORTH_LOOKING: usize = 256;
 /// Shorter conversations are not kept on the disk.
-const WORTH_KEEPING: usize = 1024;
+pub(super) const WORTH_KEEPING: usize = 1024;
 
 /// Reads the text, its documents first, as far as the session does not have it. Returns how many tokens were read, and the
 /// time for them.
@@ -219,22 +233,29 @@ fn read_text(
     conversation: &mut Conversation,
     work: &Work,
 ) -> Result<(usize, Duration), EngineError> {
-    let (request, started) = (&work.request, Instant::now());
-    let mut turn = service.turns.begin(&request.stop);
+    let request = &work.request;
     let (size, cache) = (request.text.tokens.len(), service.options.cache.as_ref());
     let mut cached = conversation.session.kept_of(&request.text.tokens);
     let goes_on = request.ends().any(|end| conversation.session.is_reading(&request.text.tokens[..end]));
     if cached < conversation.session.tokens().len() / 2 {
-        // Another conversation takes its place.
-        turn.aside(&request.stop, || conversation.keep(cache));
-        conversation.spent = Duration::ZERO;
+        make_room(service, conversation);
     }
     conversation.names.clone_from(&request.text.names);
     let session = &mut conversation.session;
-    if let Some(cache) = cache.filter(|_| size - cached >= WORTH_LOOKING && !goes_on) {
-        turn.aside(&request.stop, || cache.restore_longest(session, &request.text.tokens))?;
+    // Who has the same to read may wait for it.
+    let reading = cache.map(|_| service.readings.begin(&request.text));
+    let mut started = Instant::now();
+    if let (Some(cache), Some(reading), true, false) =
+        (cache, &reading, size - cached >= WORTH_LOOKING, goes_on)
+    {
+        let found = || cache.longest(session, &request.text.tokens);
+        reading.wait_for_others(&request.text.tokens, found, &request.stop)?;
+        request.stop.check()?;
+        started = Instant::now();
+        cache.restore_longest(session, &request.text.tokens)?;
         cached = session.kept_of(&request.text.tokens);
     }
+    let mut turn = service.turns.begin(&request.stop);
     let _ = work.events.send(Event::Begun { cached });
     for end in request.ends().filter(|end| *end > cached) {
         let before = session.kept_of(&request.text.tokens[..end]);
@@ -245,15 +266,44 @@ fn read_text(
         })?;
         conversation.spent += begun.elapsed();
         let is_documents = end == request.text.documents;
-        if let Some(cache) = cache.filter(|_| is_documents || end >= WORTH_KEEPING) {
-            // Documents are for everybody: they are kept however long writing takes.
-            let max_share = if is_documents { f64::INFINITY } else { cache.max_share };
+        if let (Some(cache), Some(reading), true) = (cache, &reading, is_documents || end >= WORTH_KEEPING) {
+            // Documents are for everybody, and others may wait: then it is kept however long writing takes.
+            let is_wanted = is_documents || reading.is_awaited();
+            let max_share = if is_wanted { f64::INFINITY } else { cache.max_share };
             let (cache, elapsed) = (DocumentCache { max_share, ..cache.clone() }, begun.elapsed());
             let _ = turn.aside(&request.stop, || cache.keep(session, &request.text.names, elapsed));
+            reading.was_kept();
         }
     }
     service.counts.read(cached, size - cached, started.elapsed());
     Ok((size - cached, started.elapsed()))
+}
+
+/// Another conversation takes the place of this one.
+fn make_room(service: &Service, conversation: &mut Conversation) {
+    conversation.keep(service.options.cache.as_ref());
+    conversation.spent = Duration::ZERO;
+}
+
+/// Reads the text anew, and tells how likely the model finds its tokens. Returns what [`read_text`] does.
+fn score_text(
+    service: &Service,
+    conversation: &mut Conversation,
+    work: &Work,
+) -> Result<(usize, Duration), EngineError> {
+    let (request, started) = (&work.request, Instant::now());
+    make_room(service, conversation);
+    conversation.names.clear();
+    let mut turn = service.turns.begin(&request.stop);
+    let _ = work.events.send(Event::Begun { cached: 0 });
+    let (tokens, top) = (&request.text.tokens, request.wanted.options.logprobs.unwrap_or(0));
+    let scores = conversation.session.score(tokens, top, &mut |processed| {
+        let _ = work.events.send(Event::Reading { processed, elapsed: started.elapsed() });
+        turn.piece_done(&request.stop);
+    })?;
+    let _ = work.events.send(Event::Scored(scores));
+    service.counts.read(0, tokens.len(), started.elapsed());
+    Ok((tokens.len(), started.elapsed()))
 }
 
 /// Reads the first `end` tokens of a request, piece by piece.

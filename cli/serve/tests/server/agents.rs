@@ -132,15 +132,6 @@ fn a_prompt_may_be_a_list_with_one_list_of_tokens() {
     let one = server.post("/v1/completions", &asked(tokens.clone())).json();
     let nested = server.post("/v1/completions", &asked(json!([tokens]))).json();
     assert_eq!((&nested["choices"], one["choices"].is_array()), (&one["choices"], true));
-    // Tasks that score texts by their log-probabilities are told that there are none.
-    for (name, value) in [("echo", json!(true)), ("logprobs", json!(1))] {
-        let error =
-            server.post("/v1/completions", &with(asked(tokens.clone()), name, value)).json()["error"].clone();
-        assert_eq!(error["param"], name);
-        assert!(error["message"].as_str().is_some_and(|text| text.contains("log-probabilities")), "{error}");
-    }
-    let without = with(with(asked(tokens), "echo", false), "logprobs", json!(null));
-    assert_eq!(server.post("/v1/completions", &without).status, 200);
 }
 
 /// Claude Code and Codex end a stream in which no event came for five minutes. They do not count comments.

@@ -87,6 +87,11 @@ fn a_text_is_continued_as_often_as_is_asked_for() {
     let by_tokens = server.post("/v1/completions", &with(body, "prompt", tokens.clone())).json();
     assert_eq!(by_tokens["choices"], first["choices"]);
     assert_eq!(server.post("/detokenize", &json!({"tokens": tokens})).json()["content"], FACT);
+    // In vLLM's words.
+    let same = server.post("/tokenize", &json!({"prompt": FACT, "add_special_tokens": false})).json();
+    assert_eq!(same["tokens"], tokens);
+    assert_eq!(server.post("/detokenize", &json!({"tokens": tokens})).json()["prompt"], FACT);
+    assert_eq!(server.get("/tokenizer_info").json()["eos_token"], "<|im_end|>");
 }
 
 #[test]
@@ -129,6 +134,75 @@ fn log_probabilities_are_those_of_the_tokens_of_the_answer() {
     let streamed =
         chunks.iter().filter_map(|chunk| chunk["choices"][0]["logprobs"]["content"].as_array()).flatten();
     assert_eq!(streamed.cloned().collect::<Vec<_>>(), tokens);
+}
+
+/// The lists of a choice's log-probabilities: tokens, their own, and the most likely ones.
+fn lists(choice: &Value) -> [Vec<Value>; 3] {
+    ["tokens", "token_logprobs", "top_logprobs"].map(|list| {
+        choice["logprobs"][list].as_array().unwrap_or_else(|| panic!("no {list}: {choice}")).clone()
+    })
+}
+
+#[test]
+fn a_text_that_goes_on_has_log_probabilities_with_that_of_its_end() {
+    let server = Fixture::default().start();
+    let prompt = "<|im_start|>user\nMary's favorite number is 34251. What is Mary's favorite number?<|im_end|>\n<|im_start|>assistant\n";
+    let body = json!({"prompt": prompt, "temperature": 0, "logprobs": 2});
+    let choice = server.post("/v1/completions", &body).json()["choices"][0].clone();
+    let [tokens, own, top] = lists(&choice);
+    let joined = |tokens: &[Value]| tokens.iter().filter_map(Value::as_str).collect::<String>();
+    assert_eq!((choice["text"].as_str(), joined(&tokens)), (Some(FACT), format!("{FACT}<|im_end|>")));
+    for ((token, logprob), top) in tokens.iter().zip(&own).zip(&top) {
+        assert_eq!(top.as_object().map(serde_json::Map::len), Some(2));
+        assert_eq!((&top[token.as_str().expect("a text")], logprob.is_number()), (logprob, true));
+    }
+    // In a stream the same comes in parts.
+    let chunks = server.post("/v1/completions", &with(body.clone(), "stream", true)).events();
+    let parts = chunks.iter().map(|chunk| &chunk["choices"][0]["logprobs"]).filter(|part| !part.is_null());
+    let streamed: Vec<Value> =
+        parts.flat_map(|part| part["tokens"].as_array().expect("tokens").clone()).collect();
+    assert_eq!(streamed, tokens);
+
+    // What is likely in an answer is as likely in a prompt, where nothing is generated.
+    let whole = format!("{prompt}{FACT}");
+    let scored = json!({"prompt": whole, "temperature": 0, "logprobs": 2, "echo": true, "max_tokens": 1});
+    let response = server.post("/v1/completions", &scored).json();
+    let choice = &response["choices"][0];
+    let [all, scores, _] = lists(choice);
+    assert_eq!(choice["text"], whole, "an end token has no text");
+    assert_eq!((joined(&all), &scores[0]), (format!("{whole}<|im_end|>"), &Value::Null));
+    let begin = all.len() - tokens.len();
+    assert_eq!(all[begin..], tokens);
+    for (score, logprob) in scores[begin..].iter().zip(&own) {
+        let distance = score.as_f64().expect("a number") - logprob.as_f64().expect("a number");
+        assert!(distance.abs() < 0.02, "{score} and {logprob}");
+    }
+    // What was scored is not kept, and everything is scored each time.
+    assert_eq!(response["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+    let again = server.post("/v1/completions", &scored).json();
+    assert_eq!((&again["choices"], &again["usage"]), (&response["choices"], &response["usage"]));
+    let chunks = server.post("/v1/completions", &with(scored.clone(), "stream", true)).events();
+    assert_eq!(chunks[0]["choices"][0]["text"], whole);
+    for (field, value) in [("n", json!(2)), ("logprobs", json!(6)), ("logprobs", json!(-1))] {
+        let refused = server.post("/v1/completions", &with(scored.clone(), field, value));
+        assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!(field)));
+    }
+    assert_eq!(lists(&chunks[0]["choices"][0])[0], all[..all.len() - 1]);
+}
+
+#[test]
+fn a_prompt_is_repeated_in_front_of_each_answer() {
+    let server = Fixture::default().start();
+    let body = json!({"prompt": FACT, "max_tokens": 2, "n": 2, "echo": true});
+    let whole = server.post("/v1/completions", &body).json();
+    for choice in whole["choices"].as_array().expect("choices") {
+        assert!(choice["text"].as_str().is_some_and(|text| text.starts_with(FACT)), "{choice}");
+        assert!(choice["logprobs"].is_null());
+    }
+    let none = server.post("/v1/completions", &with(body.clone(), "max_tokens", 0)).json();
+    assert_eq!(none["choices"][0]["text"], FACT);
+    let chunks = server.post("/v1/completions", &with(body, "stream", true)).events();
+    assert_eq!([0, 1].map(|chunk: usize| &chunks[chunk]["choices"][0]["text"]), [FACT, FACT]);
 }
 
 #[test]

@@ -87,6 +87,10 @@ fn a_function_that_must_be_called_is_called() {
 fn each_interface_can_require_a_call() {
     let server = server(HERMES);
     check(call(&server.chat(&asked("required")).json()["choices"][0]["message"]));
+    let only = |stop: Value| json!({"mode": "required", "tools": [stop]});
+    let chats = json!({"type": "function", "function": {"name": "stop"}});
+    let allowed = asked(json!({"type": "allowed_tools", "allowed_tools": only(chats)}));
+    assert_eq!(call(&server.chat(&allowed).json()["choices"][0]["message"]), ("stop".to_owned(), json!({})));
 
     let tools = functions().map(|mut tool| {
         let mut function = tool["function"].take();
@@ -110,7 +114,10 @@ fn each_interface_can_require_a_call() {
         )
     };
     check(response(json!("required")));
-    assert_eq!(response(json!({"type": "function", "name": "stop"})), ("stop".to_owned(), json!({})));
+    let stop = json!({"type": "function", "name": "stop"});
+    assert_eq!(response(stop.clone()), ("stop".to_owned(), json!({})));
+    let allowed = with(only(stop), "type", "allowed_tools");
+    assert_eq!(response(allowed), ("stop".to_owned(), json!({})));
 
     let tools = functions().map(|tool| {
         let function = &tool["function"];
@@ -140,6 +147,20 @@ fn a_call_that_cannot_be_forced_is_refused() {
     let named = |name: &str| json!({"type": "function", "function": {"name": name}});
     let hermes = server(HERMES);
     refused(&hermes, &asked(named("rob")), "there is no function \"rob\"");
+    let allowed = |tools: Value| json!({"type": "allowed_tools", "mode": "required", "tools": tools});
+    refused(&hermes, &asked(allowed(json!([named("rob")]))), "there is no function \"rob\"");
+    refused(&hermes, &asked(allowed(json!([]))), "there are no tools");
+    let unknown = with(
+        with(question("?"), "tools", json!(functions())),
+        "tool_choice",
+        with(allowed(json!([])), "mode", "always"),
+    );
+    let error = hermes.chat(&unknown).json()["error"].clone();
+    assert_eq!(
+        (&error["param"], error["message"].is_string()),
+        (&json!("tool_choice.mode"), true),
+        "{error}"
+    );
     refused(&hermes, &with(question("?"), "tool_choice", "required"), "there are no tools");
     refused(&hermes, &asked("always"), "\"always\" is not supported");
     // The name comes before the arguments: which arguments follow would depend on it.

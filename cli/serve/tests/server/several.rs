@@ -157,6 +157,40 @@ fn documents_are_read_once_for_all_also_after_a_restart() {
     assert!(cached > tokens * 9 / 10, "{cached} of {tokens}");
 }
 
+/// Questions about the same long text, which stands in each message: nobody has sent it as a document.
+#[test]
+fn what_several_ask_about_is_read_once_and_found_by_others_later() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = DocumentCache { max_share: f64::INFINITY, ..DocumentCache::new(folder.path(), 1 << 30) };
+    let fixture = Fixture { sessions: 3, context: 2048, cache: Some(cache), ..Fixture::default() };
+    let text = format!("{} {FACT}", filler(1200));
+    let asked = |name: &str| question(&format!("{text} What is {name}'s favorite number?"));
+    let cached_of = |response: crate::client::Response| {
+        let answer = response.json();
+        let number = |field: &serde_json::Value| field.as_u64().expect("a number");
+        let usage = &answer["usage"];
+        (number(&usage["prompt_tokens"]), number(&usage["prompt_tokens_details"]["cached_tokens"]))
+    };
+    let server = fixture.start();
+    let all = ["Mary", "John", "Ann"].map(|name| server.send("/v1/chat/completions", &asked(name)));
+    let mut all = all.map(|connection| cached_of(connection.response()));
+    all.sort_by_key(|(_, cached)| *cached);
+    assert_eq!(all[0].1, 0);
+    for (tokens, cached) in &all[1..] {
+        assert!(*cached > tokens * 9 / 10, "{all:?}");
+    }
+    server.stop();
+    // Another question after a restart.
+    let (tokens, cached) = cached_of(fixture.start().chat(&asked("Rob")));
+    assert!(cached > tokens * 9 / 10, "{cached} of {tokens}");
+    // The answer is the one that it would have without.
+    let answer = |server: &crate::fixture::Running| {
+        server.chat(&asked("Mary")).json()["choices"][0]["message"]["content"].clone()
+    };
+    let alone = Fixture { context: 2048, ..Fixture::default() }.start();
+    assert_eq!(answer(&fixture.start()), answer(&alone));
+}
+
 #[test]
 fn conversations_are_kept_when_another_takes_their_place_and_when_the_server_ends() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -260,6 +260,12 @@ impl Layout {
         !is_recurrent && !self.lanes().any(|lane| lane.needs().records_steps())
     }
 
+    /// Whether all heads keep every row, and no layer is recurrent.
+    pub fn keeps_everything(&self) -> bool {
+        let has_state = (0..self.layers.len()).any(|layer| self.state(layer).is_some());
+        !has_state && self.lanes().all(|lane| lane.policy.is_none())
+    }
+
     /// Whether the policy of some lane needs a first text to be read a second time.
     pub fn reconstructs(&self) -> bool {
         self.lanes().any(|lane| lane.reconstruction().is_some())
@@ -357,6 +363,15 @@ mod tests {
         // Slack beyond the reserve is allocated too, but at most the session's tokens.
         assert_eq!(layout("streaming:sinks=4,window=20,slack=50").layers[1][0].capacity, 4 + 20 + 51);
         assert_eq!(layout("streaming:sinks=4,window=90").layers[1][0].capacity, 100);
+    }
+
+    #[test]
+    fn only_full_heads_keep_everything() {
+        assert!(layout("full").keeps_everything());
+        // Also where nothing is evicted of texts as short as the context.
+        for policy in ["streaming:sinks=4,window=200", "razor", "h2o:heavy=5,recent=5", "kvzip"] {
+            assert!(!layout(policy).keeps_everything(), "{policy}");
+        }
     }
 
     #[test]

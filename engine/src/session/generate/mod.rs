@@ -109,6 +109,8 @@ pub struct Generated {
     pub forced: usize,
     /// What was drafted of it.
     pub drafts: DraftCounts,
+    /// How likely the model found the token that ended it, where one did and that was asked for.
+    pub end: Option<TokenLogProbs>,
     /// Time for all of it.
     pub elapsed: Duration,
 }
@@ -294,7 +296,7 @@ pub(crate) fn go_on(
             Some(shape)
         }
     };
-    let mut forced = 0;
+    let (mut forced, mut end) = (0, None);
     let mut decoding = Decoding::new(session);
     let stop = loop {
         if tokens.len() >= limit {
@@ -318,7 +320,9 @@ pub(crate) fn go_on(
             }
             None => sample(sampler, decoding.logits(), &mut logits, shape.as_mut())?,
         };
+        let logprobs = options.logprobs.map(|top| TokenLogProbs::new(decoding.logits(), token, top));
         if tokenizer.is_eog(token) {
+            end = logprobs;
             break Stop::EndToken(token);
         }
         sampler.accept(token);
@@ -332,7 +336,6 @@ pub(crate) fn go_on(
             let before = std::mem::take(&mut shown);
             new = piece.strip_prefix(&before).unwrap_or(new);
         }
-        let logprobs = options.logprobs.map(|top| TokenLogProbs::new(decoding.logits(), token, top));
         let flow = on_piece(Piece { text: new, token: Some(token), logprobs: logprobs.as_ref() });
         if let Some(shape) = &mut shape {
             shape.accept(token)?;
@@ -363,7 +366,7 @@ pub(crate) fn go_on(
         _ => tokens.len(),
     };
     let elapsed = started.elapsed();
-    Ok(Generated { tokens, kept, text, stop, is_complete, steps, forced, drafts, elapsed })
+    Ok(Generated { tokens, kept, text, stop, is_complete, steps, forced, drafts, end, elapsed })
 }
 
 /// Samples the next token from the logits before it, with memory for as many.

@@ -31,6 +31,7 @@ use crate::files::atomic_file::{self, Access};
 use crate::files::codec::{CHECKSUM_BYTES, Input, Output, SnapshotError};
 use crate::heads::HeadProfile;
 use crate::kv::PolicyChoice;
+use crate::session::common_prefix;
 use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions};
 
 const MAGIC: &[u8; 8] = b"LHSTATE4";
@@ -272,12 +273,26 @@ impl Snapshot {
         session.map_err(|error| with_path(error, &self.path))
     }
 
+    /// How many tokens its text and another one have in common at their beginnings; none where the file holds no cache of a
+    /// session with these settings ([`settings`]). What the file says is not compared with its checksum.
+    pub(crate) fn shared_with(&self, settings: &str, tokens: &[u32]) -> usize {
+        if !self.description.cache || settings_of(&self.description, &self.options.policy) != settings {
+            return 0;
+        }
+        let text = self.behind_description().numbers(self.description.tokens);
+        text.map_or(0, |text| common_prefix(&text, tokens))
+    }
+
     /// Brings a session of the same settings, whose context may differ, to the state of the one in the file, which
-    /// has read `tokens`.
+    /// has read `tokens`, if it is said which.
     ///
     /// # Errors
     /// Where the file is damaged, or of another session. The session is then empty.
-    pub(crate) fn restore_into(mut self, session: &mut Session, tokens: &[u32]) -> Result<(), EngineError> {
+    pub(crate) fn restore_into(
+        mut self,
+        session: &mut Session,
+        tokens: Option<&[u32]>,
+    ) -> Result<(), EngineError> {
         let has_tokens = || {
             self.description.cache
                 && settings(session) == settings_of(&self.description, &self.options.policy)
@@ -288,7 +303,7 @@ impl Snapshot {
             true => self.read_into(session),
             false => Err(SnapshotError::new("it is of another model or of other settings").into()),
         };
-        let read = read.and_then(|()| match session.tokens() == tokens {
+        let read = read.and_then(|()| match tokens.is_none_or(|tokens| session.tokens() == tokens) {
             true => Ok(()),
             false => Err(SnapshotError::new("it is of another text").into()),
         });
