@@ -19,7 +19,7 @@ use crate::service::{Service, Text, Wanted};
 pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
     let service = shared.service()?;
     let mut fields = Fields::new(shared.object(request).await?);
-    let prompt: Value = fields.need("prompt")?;
+    let prompt = Prompt::of(fields.need("prompt")?)?;
     let streaming = Streaming::of(&mut fields)?;
     let wanted = Wanted::of(&mut fields)?.with_openais(&mut fields, &["n_predict", "max_tokens"])?;
     let (echoes, logprobs) = (fields.take("echo")?.unwrap_or(false), logprobs(&mut fields)?);
@@ -28,29 +28,14 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
         return Err(ApiError::field("n", "n: one answer at most goes with log-probabilities of the prompt"));
     }
     fields.end(&[&HARMLESS[..], &HARMLESS_HERE].concat())?;
-    let given = match &prompt {
-        Value::String(text) => Some(text),
-        Value::Array(several) => match &several[..] {
-            [Value::String(text)] => Some(text),
-            _ => None,
-        },
-        _ => None,
-    };
-    let text = match (given, &prompt) {
-        (Some(text), _) => submit::encode(service, text.clone()).await?,
-        (None, Value::Array(several)) => match &several[..] {
-            [Value::Array(tokens)] => of_tokens(service, tokens)?,
-            tokens => of_tokens(service, tokens)?,
-        },
-        _ => return Err(wrong_prompt()),
+    let text = match &prompt {
+        Prompt::Text(text) => submit::encode(service, text.clone()).await?,
+        Prompt::Tokens(tokens) => Text::of_tokens(service, tokens.clone())?,
     };
     let Some(first) = text.tokens.first().copied() else {
         return Err(ApiError::field("prompt", "prompt is empty: this model begins with no text of its own"));
     };
-    let echo = || Echo {
-        text: given.cloned().unwrap_or_else(|| written(service, &text.tokens)),
-        first: scores.then_some(first),
-    };
+    let echo = || Echo { text: prompt.written(service), first: scores.then_some(first) };
     let form = Completion { service: service.clone(), echo: echoes.then(echo) };
     let options = GenerateOptions { logprobs, ..wanted.options };
     openai::respond(&shared, service, form, text, Wanted { options, scores, ..wanted }, streaming).await
@@ -67,21 +52,42 @@ fn logprobs(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
     }
 }
 
-/// What tokens write.
-fn written(service: &Service, tokens: &[u32]) -> String {
-    let tokenizer = service.format().tokenizer();
-    let bytes = tokens.iter().flat_map(|token| tokenizer.written_bytes(*token).unwrap_or_default());
-    String::from_utf8_lossy(&bytes.copied().collect::<Vec<u8>>()).into_owned()
+/// A text that is to go on.
+enum Prompt {
+    Text(String),
+    Tokens(Vec<u32>),
 }
 
-fn of_tokens(service: &Service, tokens: &[Value]) -> Result<Text, ApiError> {
-    let token = |value: &Value| value.as_u64().and_then(|token| token.try_into().ok());
-    let tokens: Option<_> = tokens.iter().map(token).collect();
-    Text::of_tokens(service, tokens.ok_or_else(wrong_prompt)?)
-}
+impl Prompt {
+    /// A text or its tokens, perhaps in a list of one.
+    fn of(mut value: Value) -> Result<Prompt, ApiError> {
+        if let Value::Array(several) = &mut value
+            && let [Value::String(_) | Value::Array(_)] = &several[..]
+        {
+            value = several.remove(0);
+        }
+        let token = |value: &Value| value.as_u64().and_then(|token| token.try_into().ok());
+        let prompt = match value {
+            Value::String(text) => Some(Prompt::Text(text)),
+            Value::Array(tokens) => tokens.iter().map(token).collect::<Option<_>>().map(Prompt::Tokens),
+            _ => None,
+        };
+        prompt.ok_or_else(|| {
+            let message = "prompt must be one text, or a list of tokens; several texts are not supported";
+            ApiError::field("prompt", message)
+        })
+    }
 
-fn wrong_prompt() -> ApiError {
-    ApiError::field("prompt", "prompt must be one text, or a list of tokens; several texts are not supported")
+    /// The text.
+    fn written(self, service: &Service) -> String {
+        let tokens = match self {
+            Prompt::Text(text) => return text,
+            Prompt::Tokens(tokens) => tokens,
+        };
+        let tokenizer = service.format().tokenizer();
+        let bytes = tokens.iter().flat_map(|token| tokenizer.written_bytes(*token).unwrap_or_default());
+        String::from_utf8_lossy(&bytes.copied().collect::<Vec<u8>>()).into_owned()
+    }
 }
 
 /// Texts that go on.

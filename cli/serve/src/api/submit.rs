@@ -3,8 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use longhand::error::ConstraintError;
 use longhand::text::begun_thinking;
-use longhand::{Constraint, EngineError, GenerateOptions, Hint, InterruptFlag, Message, SamplerOptions};
+use longhand::{
+    ChatFormat, Constraint, EngineError, GenerateOptions, Hint, InterruptFlag, Message, SamplerOptions,
+};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task;
@@ -219,10 +222,11 @@ pub(super) async fn encode(service: &Arc<Service>, text: String) -> Result<Text,
     .await
 }
 
-/// The shape that an answer is to have, if it is to have one, compiled: any JSON object, or what a schema says.
+/// The shape that an answer is to have, if it is to have one, compiled: any JSON object, what a schema says, or what a grammar or
+/// a regular expression allows.
 ///
 /// # Errors
-/// Where the shape is of another kind, or its schema cannot be used.
+/// Where the shape is of another kind, or cannot be used.
 pub(super) async fn shape(
     service: &Arc<Service>,
     value: Option<Value>,
@@ -231,30 +235,49 @@ pub(super) async fn shape(
     let Some(value) = value else { return Ok(None) };
     let mut fields = Fields::part(value, place.to_owned())?;
     let kind: String = fields.need("type")?;
-    let schema = match kind.as_str() {
+    // How it is compiled, and what.
+    type Compile = fn(&ChatFormat, &str) -> Result<Constraint, ConstraintError>;
+    let (compile, definition): (Compile, String) = match kind.as_str() {
         "text" => {
             fields.end(&[])?;
             return Ok(None);
         }
         // llama.cpp's server takes a schema with it.
-        "json_object" => fields.take("schema")?.unwrap_or_else(|| json!({"type": "object"})),
-        "json_schema" => match fields.take::<Value>("json_schema")? {
-            Some(nested) => {
-                let mut nested = Fields::part(nested, fields.place_of("json_schema"))?;
-                let schema = nested.need("schema")?;
-                nested.end(SCHEMA_WORDS)?;
-                schema
-            }
-            None => fields.need("schema")?,
-        },
+        "json_object" => {
+            let schema: Option<Value> = fields.take("schema")?;
+            (Constraint::json_schema, schema.unwrap_or_else(|| json!({"type": "object"})).to_string())
+        }
+        "json_schema" => {
+            let schema: Value = match fields.take::<Value>("json_schema")? {
+                Some(nested) => {
+                    let mut nested = Fields::part(nested, fields.place_of("json_schema"))?;
+                    let schema = nested.need("schema")?;
+                    nested.end(SCHEMA_WORDS)?;
+                    schema
+                }
+                None => fields.need("schema")?,
+            };
+            (Constraint::json_schema, schema.to_string())
+        }
+        // In the words with which OpenAI describes the input of tools.
+        "grammar" => {
+            let syntax: String = fields.need("syntax")?;
+            let compile: Compile = match syntax.as_str() {
+                "lark" => Constraint::grammar,
+                "regex" => Constraint::regex,
+                other => return Err(fields.unsupported("syntax", other, "lark and regex are")),
+            };
+            (compile, fields.need("definition")?)
+        }
         other => {
-            return Err(fields.unsupported("type", other, "text, json_object and json_schema are"));
+            let known = "text, json_object, json_schema and grammar are";
+            return Err(fields.unsupported("type", other, known));
         }
     };
     fields.end(SCHEMA_WORDS)?;
     let (service, place) = (service.clone(), place.to_owned());
     let compile = move || {
-        let constraint = Constraint::json_schema(service.format(), &schema.to_string());
+        let constraint = compile(service.format(), &definition);
         constraint.map(Some).map_err(|error| ApiError::field(place.clone(), format!("{place}: {error}")))
     };
     in_background(compile).await

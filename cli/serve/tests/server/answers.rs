@@ -326,6 +326,15 @@ fn an_answer_has_the_shape_that_is_asked_for() {
     let text: String =
         chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
     is_right(&json!(text));
+    for (syntax, definition) in [("regex", "yes|no"), ("lark", "start: \"yes\" | \"no\"")] {
+        let shape = json!({"type": "grammar", "syntax": syntax, "definition": definition});
+        let answer = server.chat(&with(asked(), "response_format", shape.clone())).json();
+        let text = answer["choices"][0]["message"]["content"].as_str().expect("a text");
+        assert!(["yes", "no"].contains(&text), "{answer}");
+        let wrong = with(with(shape, "syntax", "gbnf"), "definition", "root ::= \"yes\"");
+        let error = server.chat(&with(asked(), "response_format", wrong)).json()["error"].clone();
+        assert_eq!(error["param"], "response_format.syntax", "{error}");
+    }
 }
 
 #[test]
