@@ -135,11 +135,8 @@ impl DocumentCache {
             let Ok(file) = Snapshot::open(&file.path) else { continue };
             let (shared, all) = (file.shared_with(&settings, tokens), file.tokens());
             let gain = shared.saturating_sub(kept);
-            let is_worth_it = match shared == all {
-                true => gain > 0,
-                false => gain >= WORTH_RESTORING.max(cost(all)) && session.keeps_beginnings(),
-            };
-            if is_worth_it && all <= context {
+            let is_usable = shared == all || gain >= WORTH_RESTORING && session.keeps_beginnings();
+            if is_usable && gain > cost(all) && all <= context {
                 found.push((shared, file));
             }
         }
@@ -183,6 +180,11 @@ impl DocumentCache {
         let file = Snapshot::open(&path)?;
         let share = file.unfinished_share().unwrap_or_default();
         Ok(Some((share, file.resume_into(session, tokens)?)))
+    }
+
+    /// Whether the rows of a session are written in less time than they are read in, at so many tokens a second.
+    pub fn is_faster_than_reading(session: &Session, tokens_per_second: f64) -> bool {
+        session.store().layout().full_bytes(1) as f64 * tokens_per_second < DISK_SPEED
     }
 
     /// Whether there is a file for these tokens in a session like this one.

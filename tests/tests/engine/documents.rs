@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use longhand::saved::{DocumentCache, DocumentReading};
 use longhand::testing::kv::policy;
@@ -141,6 +142,55 @@ fn a_damaged_or_foreign_file_means_a_fresh_reading() {
         assert_eq!(chat.session().logits(), whole.session().logits());
         assert_eq!(fs::read(&file).expect("the file"), bytes, "it was written again");
     }
+}
+
+/// Texts of 600 tokens that have so many in common at their beginnings.
+fn text(shared: u32, own: u32) -> Vec<u32> {
+    (0..600)
+        .map(|token| 20 + if token < shared { token * token % 400 } else { (token + own) % 400 })
+        .collect()
+}
+
+#[test]
+fn the_beginning_of_another_text_is_used_where_all_rows_are_kept() {
+    let engine = embedded_model();
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = cache(folder.path());
+    let session = |policy: &str| Session::new(&engine, options(800, policy)).expect("a session");
+    let keep = |policy: &str, tokens: &[u32]| {
+        let mut session = session(policy);
+        session.sync(tokens, &mut |_| ()).expect("read");
+        cache.keep(&session, &[], Duration::from_secs(1)).expect("kept").expect("room")
+    };
+    let windowed = "streaming:sinks=4,window=64";
+    let best = keep("full", &text(500, 1));
+    keep("full", &text(400, 2));
+    keep(windowed, &text(500, 1));
+    let wanted = text(500, 3);
+    let restored = |policy: &str, tokens: &[u32]| {
+        let mut session = session(policy);
+        let promised = cache.longest(&session, tokens).expect("a folder");
+        cache.restore_longest(&mut session, tokens).expect("a folder");
+        assert_eq!(promised, session.kept_of(tokens));
+        session
+    };
+    let mut found = restored("full", &wanted);
+    assert_eq!(found.kept_of(&wanted), 500);
+    found.sync(&wanted, &mut |_| ()).expect("read");
+    let mut alone = session("full");
+    alone.sync(&wanted, &mut |_| ()).expect("read");
+    let distances = found.logits().iter().zip(alone.logits()).map(|(one, other)| (one - other).abs());
+    assert!(distances.fold(0.0, f32::max) < 0.05);
+    assert_eq!(restored(windowed, &wanted).kept_of(&wanted), 0, "rows were evicted");
+    assert_eq!(restored("full", &text(200, 3)).kept_of(&text(200, 3)), 0, "too little is shared");
+    // A file that is damaged leaves the next best one.
+    let mut bytes = fs::read(&best).expect("a file");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&best, bytes).expect("written");
+    let mut second = session("full");
+    cache.restore_longest(&mut second, &wanted).expect("a folder");
+    assert_eq!(second.kept_of(&wanted), 400);
 }
 
 #[test]

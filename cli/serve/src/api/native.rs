@@ -119,6 +119,8 @@ pub(super) async fn tokenizer_info(State(shared): State<Arc<Shared>>) -> Answere
 pub(super) async fn tokenize(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
     let service = shared.service()?.clone();
     let mut fields = Fields::new(shared.object(request).await?);
+    // Any name of a model is taken.
+    fields.take::<String>("model")?;
     let (content, add_special) = match fields.take::<String>("prompt")? {
         Some(prompt) => (prompt, fields.take("add_special_tokens")?.unwrap_or(true)),
         None => (fields.need("content")?, fields.take("add_special")?.unwrap_or(false)),
@@ -150,6 +152,7 @@ pub(super) async fn tokenize(State(shared): State<Arc<Shared>>, request: Request
 pub(super) async fn detokenize(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
     let service = shared.service()?.clone();
     let mut fields = Fields::new(shared.object(request).await?);
+    fields.take::<String>("model")?;
     let tokens: Vec<u32> = fields.need("tokens")?;
     fields.end(&[])?;
     let text = in_background(move || {

@@ -22,12 +22,14 @@ use crate::service::{Answer, Event, Wanted};
 /// Fields that cannot change an answer, besides those of all of OpenAI's interfaces.
 const HARMLESS_HERE: [&str; 3] = ["client_metadata", "max_tool_calls", "stream_options"];
 /// Those of them that a response repeats, if they are what the specification says.
-const REPEATED: [(&str, fn(&Value) -> bool); 4] = [
+const REPEATED: [(&str, IsRight); 4] = [
     ("max_tool_calls", Value::is_u64),
     ("metadata", Value::is_object),
     ("prompt_cache_key", Value::is_string),
     ("safety_identifier", Value::is_string),
 ];
+/// Whether a value has the type of a field.
+type IsRight = fn(&Value) -> bool;
 /// Bytes of each at most.
 const MOST_REPEATED: usize = 1 << 14;
 
@@ -403,6 +405,16 @@ impl Stream {
         Sent { name: Some(kind), data: fields.to_string() }
     }
 
+    /// What comes first, once. A queue, or a text that is being read for another request, may come before the reading.
+    fn start(&mut self) -> Vec<Sent> {
+        if self.sent > 0 {
+            return Vec::new();
+        }
+        let response = self.head.response("in_progress", json!([]));
+        let fields = || json!({"response": response});
+        vec![self.event("response.created", fields()), self.event("response.in_progress", fields())]
+    }
+
     /// A piece of the text of an item, which begins if it is another one than before.
     fn text(&mut self, kind: Kind, text: &str) -> Vec<Sent> {
         let mut sent = Vec::new();
@@ -451,9 +463,7 @@ impl Writer for Stream {
         match event {
             Event::Begun { cached } => {
                 self.cached = cached;
-                let response = self.head.response("in_progress", json!([]));
-                let fields = || json!({"response": response});
-                vec![self.event("response.created", fields()), self.event("response.in_progress", fields())]
+                self.start()
             }
             Event::Reading { .. } | Event::Scored(_) => Vec::new(),
             Event::Text { split, .. } => {
@@ -514,8 +524,7 @@ impl Writer for Stream {
     /// Codex takes comments for silence.
     fn ping(&mut self) -> String {
         if self.sent == 0 {
-            // Nothing may come before `response.created`.
-            return stream::COMMENT.to_owned();
+            return self.start().iter().map(Sent::text).collect();
         }
         let response = self.head.response("in_progress", json!(self.output));
         self.event("response.in_progress", json!({"response": response})).text()

@@ -48,7 +48,8 @@ impl Choice {
         let object = match choice {
             None => return Ok(Choice::Auto),
             Some(Value::String(word)) => {
-                let unknown = || unknown_choice(&word, "auto, none, required and a function are");
+                let unknown =
+                    || unknown_choice(&word, "auto, none, required, a function and allowed_tools are");
                 return Choice::of_word(&word).ok_or_else(unknown);
             }
             Some(object) => object,

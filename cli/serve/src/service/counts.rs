@@ -43,6 +43,11 @@ impl Counts {
         add(&self.reading_ms, elapsed.as_millis() as u64);
     }
 
+    /// Tokens of prompts that were read in a second, on average; 0 before the first.
+    pub(super) fn read_per_second(&self) -> f64 {
+        get(&self.read_tokens) as f64 / (get(&self.reading_ms).max(1) as f64 / 1e3)
+    }
+
     pub(super) fn answered(&self, tokens: usize, elapsed: Duration) {
         add(&self.answer_tokens, tokens as u64);
         add(&self.answering_ms, elapsed.as_millis() as u64);

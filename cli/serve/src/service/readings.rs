@@ -21,14 +21,14 @@ struct State {
     begun: Vec<Begun>,
     /// How many readings were begun. Later ones have higher numbers.
     numbers: u64,
-    /// How often the disk has got something, or a reading has ended.
-    news: u64,
 }
 
 struct Begun {
     number: u64,
     tokens: Vec<u32>,
     documents: usize,
+    /// How often something of it was kept on the disk.
+    kept: u64,
     /// Whether another one waits for it.
     is_awaited: bool,
 }
@@ -50,62 +50,74 @@ impl Readings {
         state.numbers += 1;
         let number = state.numbers;
         let (tokens, documents) = (text.tokens.clone(), text.documents);
-        state.begun.push(Begun { number, tokens, documents, is_awaited: false });
+        state.begun.push(Begun { number, tokens, documents, kept: 0, is_awaited: false });
         Reading { readings: self, number }
     }
 
-    /// Whether a text of which so much need not be read is read sooner if it waits for another one. What that one has besides is
-    /// read meanwhile, too.
+    /// Whether a text of which so much need not be read is read sooner if it waits for another one: until that one's documents
+    /// are read, or all of it. What it has besides is read meanwhile, too.
     fn saves(&self, other: &Begun, tokens: &[u32], kept: usize) -> bool {
         let shared = other.tokens.iter().zip(tokens).take_while(|(one, other)| one == other).count();
-        let found = match self.keeps_beginnings {
-            true => shared,
-            false => {
-                [other.tokens.len(), other.documents].into_iter().find(|end| *end <= shared).unwrap_or(0)
-            }
-        };
-        let (gain, besides) = (found.saturating_sub(kept), other.tokens.len() - found);
+        let has_documents = (kept + 1..=shared).contains(&other.documents);
+        let until = if has_documents { other.documents } else { other.tokens.len() };
+        let found = if self.keeps_beginnings || until <= shared { shared.min(until) } else { 0 };
+        let (gain, besides) = (found.saturating_sub(kept), until - found);
         gain >= WORTH_KEEPING && besides <= gain
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn tell(&self, mut state: MutexGuard<State>) {
-        state.news += 1;
-        drop(state);
-        self.changed.notify_all();
+impl State {
+    /// How often something was kept of a reading; `None` if it has ended.
+    fn kept_of(&self, number: u64) -> Option<u64> {
+        self.begun.iter().find(|begun| begun.number == number).map(|begun| begun.kept)
     }
 }
 
 impl Reading<'_> {
-    /// Waits where others that were begun before read most of what this one lacks. `kept` tells how much it does not lack, by
-    /// what the disk has. Returns when there is nothing to wait for any more, or the flag is set.
+    /// Waits where others that were begun before read most of what this one lacks. `kept` is how much it does not lack, and `found`
+    /// tells that by what the disk has. Returns when there is nothing to wait for any more, or the flag is set.
     pub(super) fn wait_for_others<E>(
         &self,
         tokens: &[u32],
-        kept: impl Fn() -> Result<usize, E>,
+        mut kept: usize,
+        found: impl Fn() -> Result<usize, E>,
         stop: &InterruptFlag,
     ) -> Result<(), E> {
-        loop {
-            let news = self.readings.lock().news;
-            let kept = kept()?;
-            let mut state = self.readings.lock();
-            let is_before = |other: &&mut Begun| other.number < self.number;
-            let mut before = state.begun.iter_mut().filter(is_before);
-            match before.find(|other| self.readings.saves(other, tokens, kept)) {
-                None => return Ok(()),
-                Some(other) => other.is_awaited = true,
+        while let Some((other, before)) = self.await_other(tokens, kept) {
+            // It may be on the disk already.
+            kept = found()?;
+            if self.await_other(tokens, kept).is_none_or(|(still, _)| still != other) {
+                continue;
             }
-            while state.news == news && !stop.is_set() {
+            let mut state = self.readings.lock();
+            while state.kept_of(other) == Some(before) && !stop.is_set() {
                 state =
                     self.readings.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
             }
+            drop(state);
             if stop.is_set() {
                 return Ok(());
             }
+            kept = found()?;
         }
+        Ok(())
+    }
+
+    /// The first reading that is worth waiting for, and how often something of it was kept. All of them are awaited now.
+    fn await_other(&self, tokens: &[u32], kept: usize) -> Option<(u64, u64)> {
+        let mut state = self.readings.lock();
+        let mut first = None;
+        for other in state.begun.iter_mut().filter(|other| other.number < self.number) {
+            if self.readings.saves(other, tokens, kept) {
+                other.is_awaited = true;
+                first = first.or(Some((other.number, other.kept)));
+            }
+        }
+        first
     }
 
     /// Whether another one waits for it.
@@ -115,15 +127,17 @@ impl Reading<'_> {
 
     /// The disk has what was read so far.
     pub(super) fn was_kept(&self) {
-        self.readings.tell(self.readings.lock());
+        let mut state = self.readings.lock();
+        state.begun.iter_mut().filter(|begun| begun.number == self.number).for_each(|begun| begun.kept += 1);
+        drop(state);
+        self.readings.changed.notify_all();
     }
 }
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        let mut state = self.readings.lock();
-        state.begun.retain(|other| other.number != self.number);
-        self.readings.tell(state);
+        self.readings.lock().begun.retain(|other| other.number != self.number);
+        self.readings.changed.notify_all();
     }
 }
 
@@ -151,8 +165,8 @@ mod tests {
 
     /// Waits, where the disk has so many tokens.
     fn wait(reading: &Reading, text: &Text, kept: &AtomicUsize, stop: &InterruptFlag) {
-        let kept = || Ok::<usize, ()>(kept.load(Ordering::Relaxed));
-        reading.wait_for_others(&text.tokens, kept, stop).expect("no error");
+        let found = || Ok::<usize, ()>(kept.load(Ordering::Relaxed));
+        reading.wait_for_others(&text.tokens, 0, found, stop).expect("no error");
     }
 
     #[test]
@@ -189,6 +203,9 @@ mod tests {
         let second = readings.begin(&text(0, 0, 3000));
         thread::scope(|scope| {
             scope.spawn(|| wait(&second, &text(0, 0, 3000), &kept, &stop));
+            while !first.is_awaited() {
+                thread::sleep(Duration::from_millis(1));
+            }
             drop(first);
         });
     }
@@ -211,5 +228,10 @@ mod tests {
         let saves = |text: &Text, kept: usize| readings.saves(&state.begun[0], &text.tokens, kept);
         assert!(!saves(&text(2400, 9, 3000), 0) && saves(&text(2600, 9, 3000), 0));
         assert!(saves(&text(3000, 9, 4000), 1000) && !saves(&text(2600, 9, 3000), 2000));
+        drop(state);
+        // Nobody waits for what comes after the documents.
+        let readings = Readings::new(true);
+        let _long = readings.begin(&Text { documents: 2000, ..text(0, 0, 10_000) });
+        assert!(readings.saves(&readings.lock().begun[0], &text(2010, 9, 2100).tokens, 0));
     }
 }

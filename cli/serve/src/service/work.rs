@@ -237,21 +237,23 @@ fn read_text(
     let (size, cache) = (request.text.tokens.len(), service.options.cache.as_ref());
     let mut cached = conversation.session.kept_of(&request.text.tokens);
     let goes_on = request.ends().any(|end| conversation.session.is_reading(&request.text.tokens[..end]));
+    // Who has the same to read may wait for it.
+    let reading = cache.map(|_| service.readings.begin(&request.text));
+    let lacks_much = size - cached >= WORTH_LOOKING && !goes_on;
+    if let (Some(cache), Some(reading), true) = (cache, &reading, lacks_much)
+        && DocumentCache::is_faster_than_reading(&conversation.session, service.counts.read_per_second())
+    {
+        let found = || cache.longest(&conversation.session, &request.text.tokens);
+        reading.wait_for_others(&request.text.tokens, cached, found, &request.stop)?;
+        request.stop.check()?;
+    }
+    let started = Instant::now();
     if cached < conversation.session.tokens().len() / 2 {
         make_room(service, conversation);
     }
     conversation.names.clone_from(&request.text.names);
     let session = &mut conversation.session;
-    // Who has the same to read may wait for it.
-    let reading = cache.map(|_| service.readings.begin(&request.text));
-    let mut started = Instant::now();
-    if let (Some(cache), Some(reading), true, false) =
-        (cache, &reading, size - cached >= WORTH_LOOKING, goes_on)
-    {
-        let found = || cache.longest(session, &request.text.tokens);
-        reading.wait_for_others(&request.text.tokens, found, &request.stop)?;
-        request.stop.check()?;
-        started = Instant::now();
+    if let Some(cache) = cache.filter(|_| lacks_much) {
         cache.restore_longest(session, &request.text.tokens)?;
         cached = session.kept_of(&request.text.tokens);
     }
@@ -267,10 +269,14 @@ fn read_text(
         conversation.spent += begun.elapsed();
         let is_documents = end == request.text.documents;
         if let (Some(cache), Some(reading), true) = (cache, &reading, is_documents || end >= WORTH_KEEPING) {
-            // Documents are for everybody, and others may wait: then it is kept however long writing takes.
-            let is_wanted = is_documents || reading.is_awaited();
-            let max_share = if is_wanted { f64::INFINITY } else { cache.max_share };
-            let (cache, elapsed) = (DocumentCache { max_share, ..cache.clone() }, begun.elapsed());
+            let (max_share, elapsed) = match (is_documents, reading.is_awaited()) {
+                // Documents are for everybody: they are kept however long writing takes.
+                (true, _) => (f64::INFINITY, begun.elapsed()),
+                // Others read all of it otherwise.
+                (false, true) => (cache.max_share.max(1.0), conversation.spent),
+                (false, false) => (cache.max_share, begun.elapsed()),
+            };
+            let cache = DocumentCache { max_share, ..cache.clone() };
             let _ = turn.aside(&request.stop, || cache.keep(session, &request.text.names, elapsed));
             reading.was_kept();
         }
