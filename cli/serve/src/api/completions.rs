@@ -84,9 +84,7 @@ impl Prompt {
             Prompt::Text(text) => return text,
             Prompt::Tokens(tokens) => tokens,
         };
-        let tokenizer = service.format().tokenizer();
-        let bytes = tokens.iter().flat_map(|token| tokenizer.written_bytes(*token).unwrap_or_default());
-        String::from_utf8_lossy(&bytes.copied().collect::<Vec<u8>>()).into_owned()
+        String::from_utf8_lossy(&service.format().tokenizer().decode(&tokens, true)).into_owned()
     }
 }
 

@@ -136,7 +136,8 @@ async fn read_ahead(service: &Arc<Service>, stored: &Arc<Stored>) -> Result<(), 
         return Ok(());
     }
     let names = stored.documents.names().to_vec();
-    let events = submit::submit(service, Text::of_documents(tokens, names), Wanted::nothing())?;
+    // It is only read.
+    let events = submit::submit(service, Text::of_documents(tokens, names), Wanted::default())?;
     stored.stopped_by(events.stop());
     tokio::spawn(follow(events, stored.clone()));
     Ok(())

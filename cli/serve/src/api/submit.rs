@@ -42,12 +42,6 @@ impl Text {
 const MAX_ANSWERS: usize = 16;
 
 impl Wanted {
-    /// No answer: the text is only read.
-    pub(super) fn nothing() -> Wanted {
-        let (sampling, options) = Default::default();
-        Wanted { answers: 0, sampling, options, scores: false }
-    }
-
     /// One answer, sampled as the request says, in the words of OpenAI and of llama.cpp's server.
     pub(super) fn of(fields: &mut Fields) -> Result<Wanted, ApiError> {
         // Any name of a model is taken. What is no name is a mistake.
@@ -71,7 +65,7 @@ impl Wanted {
                 _ => crate::random(),
             },
         };
-        Ok(Wanted { answers: 1, sampling, options: GenerateOptions::default(), scores: false })
+        Ok(Wanted { answers: 1, sampling, ..Wanted::default() })
     }
 
     /// The same with what only OpenAI's older interfaces have: `n`, `stop`, and limits by several names, the last of which

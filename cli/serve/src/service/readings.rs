@@ -88,9 +88,9 @@ impl Reading<'_> {
         stop: &InterruptFlag,
     ) -> Result<(), E> {
         while let Some((other, before)) = self.await_other(tokens, kept) {
-            // It may be on the disk already.
-            kept = found()?;
-            if self.await_other(tokens, kept).is_none_or(|(still, _)| still != other) {
+            let found = found()?;
+            if found > kept {
+                kept = found;
                 continue;
             }
             let mut state = self.readings.lock();
@@ -98,11 +98,9 @@ impl Reading<'_> {
                 state =
                     self.readings.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
             }
-            drop(state);
             if stop.is_set() {
-                return Ok(());
+                break;
             }
-            kept = found()?;
         }
         Ok(())
     }

@@ -45,7 +45,8 @@ pub(crate) struct Text {
     pub sources: Option<SourceSearch>,
 }
 
-/// How an answer is to be.
+/// How an answer is to be. By default none is wanted.
+#[derive(Default)]
 pub(crate) struct Wanted {
     /// How many answers.
     pub answers: usize,
