@@ -9,6 +9,7 @@ use axum::http::header;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
 
 use crate::api;
 use crate::http::{ServerOptions, Shared};
@@ -27,7 +28,7 @@ impl Requests {
     /// Where the system gives no threads.
     pub fn new(service: Arc<Service>) -> Requests {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a thread");
-        let shared = Shared::new(ServerOptions::default(), true);
+        let shared = Shared::new(ServerOptions::default(), true, watch::channel(false).1);
         shared.set_service(service);
         Requests { runtime, router: TowerToHyperService::new(api::router(Arc::new(shared))) }
     }

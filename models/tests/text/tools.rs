@@ -194,6 +194,27 @@ fn calls_of_each_family_are_read_however_they_are_split() {
     }
 }
 
+/// Qwen 2.5 Coder writes calls as blocks of code, and between the marks of definitions.
+#[test]
+fn calls_are_read_whose_marks_are_others() {
+    let call = r#"{"name": "find", "arguments": {"what": "a lamp", "most": 3}}"#;
+    let (block, marked) = (format!("```json\n{call}\n```"), format!("<tools>\n{call}\n</tools>"));
+    let (_, format) = format_of("hermes");
+    for (text, calls) in [
+        (block.clone(), 1),
+        (marked.clone(), 1),
+        (format!("{block}\n\n{block}"), 2),
+        (format!("```json\n{call}\n{call}\n```"), 2),
+        (format!("<tools>[{call}, {call}]</tools>"), 2),
+        (format!("{call}\n{block}{marked}"), 3),
+    ] {
+        let want = found(&vec![FIND; calls]);
+        assert_eq!(read(&format, [text.as_str()]), want, "{text}");
+        let characters: Vec<String> = text.chars().map(String::from).collect();
+        assert_eq!(read(&format, characters.iter().map(String::as_str)), want, "{text}");
+    }
+}
+
 #[test]
 fn what_a_template_writes_is_read_back() {
     let calls = [
@@ -325,6 +346,16 @@ fn what_is_no_call_is_given_back() {
     }
     let unmarked = "{\"name\": \"find\", \"arguments\": {\"what\": \"a lamp\", \"most\": 3}}";
     assert_eq!(hermes(unmarked), found(&[FIND]));
+    for text in [
+        "```json\n{\"a\": [1]}\n```\nDone.",
+        "```json\n[1, 2]\n```",
+        "```json\n{ no",
+        "```rust\nf()\n```",
+        "```",
+        "<tool",
+    ] {
+        assert_eq!(hermes(text), found(&[("", text)]));
+    }
     let unknown = "{\"name\": \"rob\", \"arguments\": {}}";
     assert_eq!(hermes(unknown), found(&[("! there is no function \"rob\"", unknown)]));
     let two = "{\"name\": \"stop\", \"parameters\": {}}; {\"name\": \"stop\", \"parameters\": {}}";
@@ -354,7 +385,7 @@ fn nothing_depends_on_the_split_of_random_texts() {
             for _ in 0..=next(4) {
                 let (a, b) = (next(characters.len()), next(characters.len() + 1));
                 match next(5) {
-                    0 => text.push_str([" ", "\n", "x", "{", "}", "é"][next(6)]),
+                    0 => text.push_str([" ", "\n", "x", "{", "}", "é", "```", "json", "<tools>"][next(9)]),
                     1 => text.push_str(call),
                     2 => text.extend(&characters[a.min(b)..]),
                     _ => text.extend(&characters[a.min(b)..a.max(b)]),

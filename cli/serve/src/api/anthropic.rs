@@ -380,7 +380,7 @@ impl Writer for Stream {
         vec![event("error", error.anthropic())]
     }
 
-    fn ping(&mut self) -> String {
-        event("ping", json!({})).text()
+    fn ping(&mut self) -> Vec<Sent> {
+        vec![event("ping", json!({}))]
     }
 }

@@ -404,6 +404,8 @@ impl Head {
 
 impl Writer for Head {
     const CONTENT_TYPE: &'static str = "application/x-ndjson";
+    /// A space, which may stand before an object of JSON. Clients would try to read an empty line as an object.
+    const QUIET: &'static str = " ";
 
     fn write(&mut self, event: Event) -> Vec<Sent> {
         let value = match event {
@@ -429,10 +431,5 @@ impl Writer for Head {
 
     fn text(sent: &Sent) -> String {
         format!("{}\n", sent.data)
-    }
-
-    /// A space, which may stand before an object of JSON. Clients would try to read an empty line as an object.
-    fn ping(&mut self) -> String {
-        " ".to_owned()
     }
 }

@@ -222,8 +222,7 @@ impl<F: Form> Writer for Response<F> {
                 let usage =
                     || self.aside("usage", usage(self.prompt, self.cached, self.tokens, self.thinking));
                 let usage = self.streaming.usage.then(usage);
-                let end = Sent { name: None, data: "[DONE]".to_owned() };
-                return usage.iter().map(Sent::data).chain([end]).collect();
+                return usage.iter().map(Sent::data).chain([Sent::end()]).collect();
             }
             Event::Failed(error) => return self.failed(error.into()),
         };

@@ -49,7 +49,7 @@ impl ApiError {
     }
 
     /// The kind of an error in OpenAI's words.
-    fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self.status {
             StatusCode::UNAUTHORIZED => "authentication_error",
             StatusCode::FORBIDDEN => "permission_error",

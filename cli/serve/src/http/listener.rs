@@ -1,6 +1,7 @@
 //! A server: it listens, and each connection is served until it ends or waits for too long. All of that has one thread, which
 //! never waits for the model.
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -10,6 +11,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use axum::Router;
+use axum::response::IntoResponse as _;
 use futures_util::future::{Either, select};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -18,7 +21,10 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
+use tower_http::catch_panic::CatchPanicLayer;
 
+use super::error::ApiError;
+use super::socket::MAX_SOCKETS;
 use super::{ServerOptions, Shared, guard};
 use crate::api;
 use crate::service::Service;
@@ -98,10 +104,10 @@ impl Server {
         let runtime = runtime.map_err(ServerError::Thread)?;
         let cannot = |error| ServerError::Bind { address: address.clone(), error };
         let (listener, address) = Listener::bind(&runtime, address).map_err(cannot)?;
-        let shared = Arc::new(Shared::new(options, is_local));
         let (end, ended) = watch::channel(false);
+        let shared = Arc::new(Shared::new(options, is_local, ended));
         let served = shared.clone();
-        let serve = move || runtime.block_on(serve(listener, served, ended));
+        let serve = move || runtime.block_on(serve(listener, served));
         let thread = thread::Builder::new().name("connections".to_owned()).spawn(serve);
         let thread = Some(thread.map_err(ServerError::Thread)?);
         Ok(Server { address, shared, end, thread })
@@ -196,12 +202,10 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves connections until the end.
-async fn serve(listener: Listener, shared: Arc<Shared>, ended: watch::Receiver<bool>) {
-    let guard = axum::middleware::from_fn_with_state(shared.clone(), guard::check);
-    let router = api::router(shared.clone()).layer(guard);
+async fn serve(listener: Listener, shared: Arc<Shared>) {
+    let router = with_layers(api::router(shared.clone()), &shared);
     let places = Arc::new(Semaphore::new(shared.options.max_connections));
-    let mut end = ended.clone();
-    let mut end = pin!(until_set(&mut end));
+    let mut end = pin!(shared.ended());
     loop {
         let accepted = pin!(async {
             let place = places.clone().acquire_owned().await;
@@ -213,12 +217,13 @@ async fn serve(listener: Listener, shared: Arc<Shared>, ended: watch::Receiver<b
             continue;
         };
         let service = TowerToHyperService::new(router.clone());
-        let (patience, mut ended) = (shared.options.patience, ended.clone());
+        let shared = shared.clone();
         tokio::spawn(async move {
             let mut http = http1::Builder::new();
-            http.timer(TokioTimer::new()).header_read_timeout(patience);
-            let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
-            let end = pin!(until_set(&mut ended));
+            http.timer(TokioTimer::new()).header_read_timeout(shared.options.patience);
+            let connection = http.serve_connection(TokioIo::new(stream), service);
+            let mut connection = pin!(connection.with_upgrades());
+            let end = pin!(shared.ended());
             if let Either::Right(_) = select(connection.as_mut(), end).await {
                 connection.as_mut().graceful_shutdown();
                 let _ = tokio::time::timeout(FAREWELL, connection).await;
@@ -227,11 +232,45 @@ async fn serve(listener: Listener, shared: Arc<Shared>, ended: watch::Receiver<b
         });
     }
     // Those that are left have said their last word by then.
-    let all = u32::try_from(shared.options.max_connections).unwrap_or(u32::MAX);
-    let _ = tokio::time::timeout(FAREWELL, places.acquire_many(all)).await;
+    let last = async {
+        let all = u32::try_from(shared.options.max_connections).unwrap_or(u32::MAX);
+        let _ = places.acquire_many(all).await;
+        let _ = shared.sockets.acquire_many(MAX_SOCKETS as u32).await;
+    };
+    let _ = tokio::time::timeout(FAREWELL, last).await;
 }
 
-async fn until_set(flag: &mut watch::Receiver<bool>) {
-    // An error is a server that is gone.
-    let _ = flag.wait_for(|set| *set).await;
+/// What all requests go through: who may ask, and what is answered where the server fails. What went wrong is printed where it
+/// happened.
+fn with_layers(router: Router, shared: &Arc<Shared>) -> Router {
+    let guard = axum::middleware::from_fn_with_state(shared.clone(), guard::check);
+    let lost = |_: Box<dyn Any + Send>| ApiError::lost().into_response();
+    router.layer(guard).layer(CatchPanicLayer::custom(lost))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::extract::Request;
+    use axum::http::header;
+    use axum::routing::get;
+    use hyper::service::Service as _;
+
+    use super::*;
+
+    async fn fails() -> &'static str {
+        panic!("the test does this")
+    }
+
+    #[test]
+    fn a_request_at_which_the_server_fails_is_answered() {
+        let (_end, ended) = watch::channel(false);
+        let shared = Arc::new(Shared::new(ServerOptions::default(), true, ended));
+        let router = with_layers(Router::new().route("/", get(fails)), &shared);
+        let request = Request::get("/").header(header::HOST, "localhost").body(Body::empty());
+        let answered = TowerToHyperService::new(router).call(request.expect("a request"));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let Ok(response) = runtime.block_on(answered);
+        assert_eq!(response.status(), 500);
+    }
 }

@@ -1,9 +1,11 @@
-//! Connections: `listener` accepts them, within limits, `guard` says who may ask what, `error` is what a refusal looks like, and
-//! `stream` an answer that comes piece by piece. What is asked and answered is in `api`.
+//! Connections: `listener` accepts them, within limits, `guard` says who may ask what, `error` is what a refusal looks like,
+//! `stream` an answer that comes piece by piece, and `socket` a connection over which several requests come. What is asked and
+//! answered is in `api`.
 
 pub(crate) mod error;
 mod guard;
 mod listener;
+pub(crate) mod socket;
 pub(crate) mod stream;
 
 use std::error::Error;
@@ -15,7 +17,7 @@ use axum::body::{self, Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::{Map, Value};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use self::error::ApiError;
 pub use self::guard::Keys;
@@ -67,12 +69,23 @@ pub(crate) struct Shared {
     service: OnceLock<Arc<Service>>,
     /// Places for large requests while they come and are parsed.
     large: Semaphore,
+    /// Places for WebSockets.
+    sockets: Arc<Semaphore>,
+    /// Set when the server ends.
+    end: watch::Receiver<bool>,
 }
 
 impl Shared {
-    /// Without conversations yet.
-    pub(crate) fn new(options: ServerOptions, is_local: bool) -> Shared {
-        Shared { options, is_local, service: OnceLock::new(), large: Semaphore::new(LARGE_REQUESTS) }
+    /// Without conversations yet. `end` is set when the server ends.
+    pub(crate) fn new(options: ServerOptions, is_local: bool, end: watch::Receiver<bool>) -> Shared {
+        Shared {
+            options,
+            is_local,
+            service: OnceLock::new(),
+            large: Semaphore::new(LARGE_REQUESTS),
+            sockets: Arc::new(Semaphore::new(socket::MAX_SOCKETS)),
+            end,
+        }
     }
 
     /// From now on requests are answered.
@@ -89,6 +102,12 @@ impl Shared {
         self.options.ping
     }
 
+    /// Waits until the server ends.
+    async fn ended(&self) {
+        // An error is a server that is gone.
+        let _ = self.end.clone().wait_for(|is_over| *is_over).await;
+    }
+
     /// The JSON object that a request has as its body.
     ///
     /// # Errors
@@ -99,17 +118,9 @@ impl Shared {
             let message = "the request must be JSON, with Content-Type: application/json";
             return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
         }
-        let place = self.place_for(length(&request)).await;
+        let _place = self.place_for(length(&request)).await;
         let bytes = self.bytes(request, self.options.max_json).await?;
-        // Long ones take a while.
-        let parsed = tokio::task::spawn_blocking(move || serde_json::from_slice(&bytes)).await;
-        drop(place);
-        match parsed {
-            Ok(Ok(Value::Object(object))) => Ok(object),
-            Ok(Ok(_)) => Err(ApiError::bad("the request must be a JSON object")),
-            Ok(Err(error)) => Err(ApiError::bad(format!("the request is not JSON: {error}"))),
-            Err(_) => Err(ApiError::lost()),
-        }
+        parse(bytes).await
     }
 
     /// The bytes of a file.
@@ -151,6 +162,20 @@ impl Shared {
             true => ApiError::bad("the body of the request is damaged, or was cut off"),
             false => too_long(),
         })
+    }
+}
+
+/// The JSON object that a request is.
+///
+/// # Errors
+/// Where it is none.
+pub(crate) async fn parse(bytes: Bytes) -> Result<Map<String, Value>, ApiError> {
+    // Long ones take a while.
+    match tokio::task::spawn_blocking(move || serde_json::from_slice(&bytes)).await {
+        Ok(Ok(Value::Object(object))) => Ok(object),
+        Ok(Ok(_)) => Err(ApiError::bad("the request must be a JSON object")),
+        Ok(Err(error)) => Err(ApiError::bad(format!("the request is not JSON: {error}"))),
+        Err(_) => Err(ApiError::lost()),
     }
 }
 

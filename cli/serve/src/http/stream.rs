@@ -54,6 +54,11 @@ impl Sent {
         Sent { name: None, data: value.to_string() }
     }
 
+    /// What OpenAI's streams end with.
+    pub(crate) fn end() -> Sent {
+        Sent { name: None, data: "[DONE]".to_owned() }
+    }
+
     /// As it stands in a stream of events. JSON has no line breaks.
     pub(crate) fn text(&self) -> String {
         let name = self.name.map_or(String::new(), |name| format!("event: {name}\n"));
@@ -65,6 +70,8 @@ impl Sent {
 pub(crate) trait Writer: Send + 'static {
     /// What the stream is.
     const CONTENT_TYPE: &'static str = "text/event-stream";
+    /// What says that the answer is still worked at, without an event: a comment.
+    const QUIET: &'static str = ": still at work\n\n";
 
     /// What is sent for an event.
     fn write(&mut self, event: Event) -> Vec<Sent>;
@@ -77,44 +84,62 @@ pub(crate) trait Writer: Send + 'static {
         sent.text()
     }
 
-    /// What is sent where nothing else was for a while: a comment, unless the interface has an event for it.
-    fn ping(&mut self) -> String {
-        COMMENT.to_owned()
+    /// What is sent where nothing else was for a while, if the interface has events for that. Otherwise it is
+    /// [`QUIET`](Self::QUIET).
+    fn ping(&mut self) -> Vec<Sent> {
+        Vec::new()
     }
 }
 
-/// Tells a client that the answer is still worked at, without an event.
-pub(crate) const COMMENT: &str = ": still at work\n\n";
+/// What a client is sent, as it comes.
+pub(crate) struct Feed<W> {
+    events: Events,
+    writer: W,
+    /// How long it may be silent.
+    ping: Duration,
+    is_over: bool,
+}
 
-fn ok(text: String) -> Result<Bytes, Infallible> {
-    Ok(Bytes::from(text))
+impl<W: Writer> Feed<W> {
+    pub(crate) fn new(events: Events, writer: W, ping: Duration) -> Feed<W> {
+        Feed { events, writer, ping, is_over: false }
+    }
+
+    pub(crate) fn writer(&self) -> &W {
+        &self.writer
+    }
+
+    /// What is sent next. It is empty where nothing was for a while. `None` after the end.
+    pub(crate) async fn next(&mut self) -> Option<Vec<Sent>> {
+        let due = Instant::now() + self.ping;
+        loop {
+            let sent = match tokio::time::timeout_at(due, self.events.next()).await {
+                Ok(None) if self.is_over => return None,
+                // The work for it was lost.
+                Ok(None) => {
+                    self.is_over = true;
+                    self.writer.failed(ApiError::lost())
+                }
+                Ok(Some(event)) => {
+                    self.is_over = matches!(event, Event::Done | Event::Failed(_));
+                    self.writer.write(event)
+                }
+                Err(_) => return Some(self.writer.ping()),
+            };
+            // An event of which the client is told nothing is no news: how far a reading is, mostly.
+            if !sent.is_empty() {
+                return Some(sent);
+            }
+        }
+    }
 }
 
 /// The response that sends events as they come.
 pub(crate) fn response<W: Writer>(events: Events, writer: W, ping: Duration) -> Response<Body> {
-    let begun = (events, writer, false);
-    let pieces = stream::unfold(begun, move |(mut events, mut writer, mut is_over)| async move {
-        let due = Instant::now() + ping;
-        loop {
-            let sent = match tokio::time::timeout_at(due, events.next()).await {
-                Ok(None) if is_over => return None,
-                // The work for it was lost.
-                Ok(None) => {
-                    is_over = true;
-                    writer.failed(ApiError::lost())
-                }
-                Ok(Some(event)) => {
-                    is_over = matches!(event, Event::Done | Event::Failed(_));
-                    writer.write(event)
-                }
-                Err(_) => return Some((ok(writer.ping()), (events, writer, is_over))),
-            };
-            // An event of which the client is told nothing is no news: how far a reading is, mostly.
-            if !sent.is_empty() {
-                let text = sent.iter().map(W::text).collect();
-                return Some((ok(text), (events, writer, is_over)));
-            }
-        }
+    let pieces = stream::unfold(Feed::new(events, writer, ping), async |mut feed| {
+        let sent = feed.next().await?;
+        let text = if sent.is_empty() { W::QUIET.to_owned() } else { sent.iter().map(W::text).collect() };
+        Some((Ok::<_, Infallible>(Bytes::from(text)), feed))
     });
     let mut response = Response::new(Body::from_stream(pieces));
     let headers = response.headers_mut();

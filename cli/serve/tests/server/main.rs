@@ -9,4 +9,5 @@ mod fixture;
 mod ollama;
 mod refusals;
 mod several;
+mod sockets;
 mod sources;

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use super::definitions::Tools;
 use super::parse::{Read, Stop, Written, parse};
-use super::syntax::{OBJECT, Syntax};
+use super::syntax::{OBJECT, Syntax, may_be_text};
 use super::{ToolCall, ToolFormat};
 
 /// What a piece of an answer adds to it.
@@ -118,6 +118,11 @@ impl ToolStream {
                 self.phase = Phase::Call { before, begin };
                 return true;
             }
+            // An end may be the beginning of what begins a call.
+            let may_begin = |mark: &&str| mark.starts_with(self.held.as_str());
+            if !is_end && !self.held.is_empty() && [*first, *begins].into_iter().flatten().any(may_begin) {
+                break;
+            }
             let mark = starts_with([*groups, *ends], &self.held);
             let skip = match mark {
                 Some(mark) => mark.len(),
@@ -176,9 +181,9 @@ impl ToolStream {
         pieces: &mut Vec<ToolPiece>,
         is_end: bool,
     ) -> bool {
-        // An answer may be a JSON object that is no call.
-        let is_object = begin == OBJECT;
-        let start = before + if is_object { 0 } else { begin.len() };
+        // An answer may be JSON that is no call.
+        let may_be_text = may_be_text(begin);
+        let start = before + if begin == OBJECT { 0 } else { begin.len() };
         let syntax = self.syntax;
         let (length, why) = match parse(syntax.body, begin, &self.held[start..], &self.tools) {
             Ok(Read::Header(length)) => {
@@ -193,7 +198,7 @@ impl ToolStream {
                     return true;
                 }
                 // Without a mark and without arguments it is another object.
-                Err(_) if is_object && !has_arguments(&self.held[start..start + length]) => {
+                Err(_) if may_be_text && !has_arguments(&self.held[start..start + length]) => {
                     (length, String::new())
                 }
                 Err(why) => (length, why),
@@ -202,10 +207,10 @@ impl ToolStream {
                 self.phase = Phase::Call { before, begin };
                 return false;
             }
-            Err(Stop::Incomplete) if is_object => (self.held.len() - start, String::new()),
+            Err(Stop::Incomplete) if may_be_text => (self.held.len() - start, String::new()),
             Err(Stop::Incomplete) => (self.held.len() - start, "the answer ends within it".to_owned()),
             Err(Stop::Malformed(length, why)) => {
-                (length, if is_object { String::new() } else { why.to_owned() })
+                (length, if may_be_text { String::new() } else { why.to_owned() })
             }
         };
         let text: String = self.held.drain(..start + length).collect();

@@ -33,6 +33,8 @@ pub(super) enum Body {
 
 /// The body of a call that begins with this brace begins with it, too.
 pub(super) const OBJECT: &str = "{";
+/// A block of code.
+const FENCE: &str = "```json";
 
 const NONE: Syntax = Syntax { begins: &[], first: &[], groups: &[], ends: &[], body: Body::Json };
 
@@ -46,8 +48,13 @@ const FUNCTION: Syntax = Syntax {
 pub(super) const ALL: &[Syntax] = &[
     // Llama 3
     Syntax { begins: &["<|python_tag|>"], first: &[OBJECT], ends: &[";"], ..NONE },
-    // Qwen 2.5 and 3, Hermes, Granite 4. Small models forget the mark.
-    Syntax { begins: &["<tool_call>"], first: &[OBJECT], ends: &["</tool_call>"], ..NONE },
+    // Qwen 2.5 and 3, Hermes, Granite 4. Small models forget the mark, and Qwen 2.5 Coder writes others in its place.
+    Syntax {
+        begins: &["<tool_call>"],
+        first: &[OBJECT, FENCE, "<tools>"],
+        ends: &["</tool_call>", "```", "</tools>"],
+        ..NONE
+    },
     // Mistral
     Syntax { begins: &["[TOOL_CALLS]"], body: Body::Named(&["[ARGS]"]), ..NONE },
     // Qwen 3 Coder and 3.5, Nemotron 3, StepFun
@@ -138,6 +145,11 @@ pub(super) const QUOTE: &str = "<|\"|>";
 pub(super) const CALL_ID: &str = "[CALL_ID]";
 /// Before the function's name of Solar Open, behind the number of the call.
 pub(super) const SOLAR_NAME: &str = "<|tool_call:name|>";
+
+/// Whether an answer that is no call may begin with this mark.
+pub(super) fn may_be_text(begin: &str) -> bool {
+    matches!(begin, OBJECT | FENCE)
+}
 
 impl Syntax {
     /// All marks. Some of them are control tokens of the family's vocabulary.

@@ -1,0 +1,85 @@
+//! `POST /v1/responses/compact`: a summary takes the place of a long conversation. The model writes it. What the summary leaves
+//! out is lost to what follows; the client still has it.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use longhand::{GenerateOptions, Message, SamplerOptions};
+use serde_json::json;
+
+use super::response::usage;
+use super::{input, refuse_previous};
+use crate::api::fields::Fields;
+use crate::api::openai::HARMLESS;
+use crate::api::submit::{self, Conversation};
+use crate::api::whole::{Whole, WholeAnswer, new_id, now};
+use crate::api::{Answered, documents, tools};
+use crate::http::error::ApiError;
+use crate::http::{Shared, json_response};
+use crate::service::Wanted;
+
+/// What the model is asked for.
+const REQUEST: &str = "Summarize our conversation, so that it can be continued from your summary alone. Keep what I want, what was \
+    decided and found, all names, numbers, files and code that are still needed, and what is left to do. Write only the summary.";
+/// What our own summaries begin with. The specification has them encrypted; nothing here needs to be.
+const MARK: &str = "longhand summary: ";
+/// Longer ones are no summaries.
+const MAX_TOKENS: usize = 4096;
+
+pub(in crate::api) async fn compact(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
+    let service = shared.service()?;
+    let mut fields = Fields::new(shared.object(request).await?);
+    let _: String = fields.need("model")?;
+    refuse_previous(&mut fields)?;
+    let (_, mut messages) = input::conversation(&mut fields)?;
+    let documents = documents::of_request(service, &mut fields).await?;
+    fields.end(&HARMLESS)?;
+    messages.push(Message::user(REQUEST));
+    let conversation = Conversation {
+        messages,
+        documents,
+        thinks: Some(false),
+        tools: tools::Wanted::default(),
+        sources: false,
+    };
+    let text = submit::render(service, conversation).await?;
+    let prompt = text.tokens.len();
+    let wanted = Wanted {
+        answers: 1,
+        sampling: SamplerOptions::greedy(),
+        options: GenerateOptions { limit: MAX_TOKENS, ..GenerateOptions::default() },
+        scores: false,
+    };
+    let whole = Whole::collect(submit::submit(service, text, wanted)?).await?;
+    let Some(WholeAnswer { text, result, .. }) = whole.answers.first() else { return Err(ApiError::lost()) };
+    if !result.is_whole() {
+        let message = format!(
+            "the summary did not come to its end within {} tokens: there is no room for more, or it goes in circles",
+            result.tokens
+        );
+        return Err(ApiError::bad(message));
+    }
+    Ok(json_response(&json!({
+        "id": new_id("resp_"),
+        "object": "response.compaction",
+        "created_at": now(),
+        "output": [{
+            "type": "compaction",
+            "id": new_id("cmp_"),
+            "encrypted_content": format!("{MARK}{}", text.trim()),
+        }],
+        "usage": usage(prompt, whole.cached, result.tokens, result.thinking),
+    })))
+}
+
+/// The messages that stand for what a summary has taken the place of.
+pub(super) fn expand(mut fields: Fields) -> Result<[Message; 2], ApiError> {
+    let content: String = fields.need("encrypted_content")?;
+    let summary = content.strip_prefix(MARK).ok_or_else(|| {
+        let place = fields.place_of("encrypted_content");
+        ApiError::field(place.clone(), format!("{place} is not from this server, which cannot read it"))
+    })?;
+    let messages = [Message::user(REQUEST), Message::assistant(summary)];
+    fields.end(&["created_by", "id", "status", "type"])?;
+    Ok(messages)
+}
