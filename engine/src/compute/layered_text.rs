@@ -267,6 +267,21 @@ impl LayeredText {
         attended.iter().try_for_each(|layer| read_lane(*layer, self.tokens.len(), from))
     }
 
+    /// The most tokens, `most` or fewer, at which a chunk ends.
+    pub fn chunk_end(&self, most: usize) -> usize {
+        self.chunks.iter().map(Chunk::end).take_while(|end| *end <= most).last().unwrap_or(0)
+    }
+
+    /// Leaves out what is behind the first `n` tokens, at which a chunk ends. What was computed of the others stays: no token
+    /// sees those behind it. The rows are the caller's business, and no text that is read twice may be cut.
+    pub fn cut(&mut self, n: usize) {
+        self.tokens.truncate(n);
+        self.chunks.retain(|chunk| chunk.end() <= n);
+        self.text_chunks = self.chunks.len();
+        self.chunks_read = self.chunks_read.min(self.chunks.len());
+        self.embedded = self.embedded.min(self.chunks.len());
+    }
+
     /// How many chunks a layer reads.
     pub fn chunk_count(&self, layer: usize) -> usize {
         self.chunks_of(layer).len()

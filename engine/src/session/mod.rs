@@ -421,7 +421,8 @@ impl Session {
     ///
     /// Of a first text that is read layer by layer ([`Prefill::is_by_layer`]) there are no tokens until all layers have read
     /// it. Calling `sync` with the same text after an interrupt goes on in the layer where it stopped
-    /// ([`Session::first_text_share`]). Everything else begins anew.
+    /// ([`Session::first_text_share`]), and so may a text that begins in the same way ([`Session::begun_of`]). Everything else
+    /// begins anew.
     ///
     /// # Errors
     /// Where a token is outside the vocabulary, or the text is longer than the context. Where a computation

@@ -124,6 +124,64 @@ fn check(engine: &Arc<Engine>, names: &[&str], operations: usize) {
     }
 }
 
+/// A text that begins like one that is half read goes on with what they share, where all rows are kept where they are read, and
+/// is read anew elsewhere. The session is then the one that has read the text without all this, bit for bit.
+#[test]
+fn a_text_that_begins_like_a_half_read_one_goes_on() {
+    const CHUNK: usize = 16;
+    let engines = FAMILIES.iter().map(|name| family_model(name)).chain([tiny_model()]);
+    let (mut went_on, mut began_anew) = (0, 0);
+    for engine in engines {
+        let (one, mut other) = (random_tokens(&engine, 120, 51), random_tokens(&engine, 140, 52));
+        other[..90].copy_from_slice(&one[..90]);
+        // The weights are checked only once.
+        sync(&mut make(&engine, &PolicyChoice::default(), Prefill::Streaming, CONTEXT), &one[..2]);
+        for (policy, prefill) in
+            [("full", Prefill::Exact), ("full", Prefill::Sparse), ("streaming:window=40", Prefill::Exact)]
+        {
+            let policy: PolicyChoice = policy.parse().expect("a policy");
+            let new = || {
+                let made = with_policy(&engine, &policy, options(CONTEXT, "full"));
+                session(&engine, SessionOptions { prefill, chunk: CHUNK, ..made })
+            };
+            for text in [&other[..], &one[..100], &[&one[..], &other[..10]].concat()] {
+                for operations in [3, 40, 150, 400] {
+                    let case = format!(
+                        "{} {policy} {prefill:?} {} {operations}",
+                        engine.spec().arch.name(),
+                        text.len()
+                    );
+                    let (mut half, mut fresh) = (new(), new());
+                    if read_some(&mut half, &one, operations) {
+                        continue;
+                    }
+                    let begun = half.begun_of(text);
+                    let mut reading = half.read(text).expect("a text");
+                    let mut shares = Vec::new();
+                    while let Some(progress) = reading.step().expect("a piece") {
+                        shares.push(progress.share);
+                    }
+                    drop(reading);
+                    assert!(shares.is_sorted() && shares.last() == Some(&1.0), "{case}: {shares:?}");
+                    let common = one.iter().zip(text).take_while(|(a, b)| a == b).count();
+                    if begun > 0 {
+                        went_on += 1;
+                        assert!(begun <= common, "{case}: {begun}");
+                        let whole = if common == one.len() { common } else { common / CHUNK * CHUNK };
+                        let whole = if whole == text.len() { whole - CHUNK } else { whole };
+                        sync(&mut fresh, &text[..whole]);
+                    } else {
+                        began_anew += 1;
+                    }
+                    sync(&mut fresh, text);
+                    assert!(state(&half) == state(&fresh), "{case}");
+                }
+            }
+        }
+    }
+    assert!(went_on > 5 && began_anew > 5, "{went_on} {began_anew}");
+}
+
 #[test]
 fn a_text_is_read_in_parts_under_every_policy() {
     let engine = tiny_model();

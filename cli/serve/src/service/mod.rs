@@ -347,7 +347,7 @@ impl Desk {
             match request.ends().find(|end| session.is_reading(&request.text.tokens[..*end])) {
                 // A reading that was stopped goes on.
                 Some(end) => end as isize,
-                None => kept - lost,
+                None => (kept - lost).max(session.begun_of(&request.text.tokens) as isize),
             }
         };
         let best =

@@ -237,7 +237,7 @@ fn read_text(
     let request = &work.request;
     let (size, cache) = (request.text.tokens.len(), service.options.cache.as_ref());
     let mut cached = conversation.session.kept_of(&request.text.tokens);
-    let goes_on = request.ends().any(|end| conversation.session.is_reading(&request.text.tokens[..end]));
+    let goes_on = goes_on(conversation, request, cache)?;
     // Who has the same to read may wait for it.
     let reading = cache.map(|_| service.readings.begin(&request.text));
     let lacks_much = size - cached >= WORTH_LOOKING && !goes_on;
@@ -284,6 +284,21 @@ fn read_text(
     }
     service.counts.read(cached, size - cached, started.elapsed());
     Ok((size - cached, started.elapsed()))
+}
+
+/// Whether a reading that was stopped goes on: of the same text, or of one that begins in the same way, if the disk has no more
+/// of it.
+fn goes_on(
+    conversation: &Conversation,
+    request: &Request,
+    cache: Option<&DocumentCache>,
+) -> Result<bool, EngineError> {
+    let (session, tokens) = (&conversation.session, &request.text.tokens);
+    if request.ends().any(|end| session.is_reading(&tokens[..end])) {
+        return Ok(true);
+    }
+    let begun = session.begun_of(tokens);
+    Ok(begun > 0 && begun >= cache.map_or(Ok(0), |cache| cache.longest(session, tokens))?)
 }
 
 /// Another conversation takes the place of this one.

@@ -96,6 +96,19 @@ fn a_reading_goes_on_when_its_client_comes_back() {
     let again = server.send("/v1/chat/completions", &with(long, "max_tokens", 1)).rest();
     let first = *processed(&again).first().expect("progress");
     assert!(first >= last, "{first} after {last}");
+    // So does one of a text that begins in the same way.
+    let other = |end: &str| {
+        let text = format!("Go. {} {end}", filler(8_000));
+        with(with(with(question(&text), "stream", true), "return_progress", true), "max_tokens", 1)
+    };
+    let mut reading = server.send("/v1/chat/completions", &other("Who?"));
+    let seen = reading.wait_for("\"processed\":3");
+    drop(reading);
+    server.wait_until("requests_at_work", 0.0);
+    let last = *processed(&seen).last().expect("progress");
+    let changed = server.send("/v1/chat/completions", &other("Where was the boat?")).rest();
+    let first = *processed(&changed).first().expect("progress");
+    assert!(first >= last, "{first} after {last}");
 }
 
 #[test]

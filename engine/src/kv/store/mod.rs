@@ -203,6 +203,15 @@ impl Lane {
         }
     }
 
+    /// Takes the last tokens off the live rows.
+    fn shrink(&mut self, removed: usize) {
+        self.state.live -= removed;
+        for head in &mut self.positions {
+            let left = head.len() - removed;
+            Arc::make_mut(head).truncate(left);
+        }
+    }
+
     fn status(&self, event: Event, forced: bool, seen: usize, context: usize) -> LaneStatus {
         let LaneState { scanned_until, prompt_rows_kept, .. } = self.state;
         LaneStatus { event, forced, seen, live: self.tokens(), scanned_until, prompt_rows_kept, context }
@@ -474,6 +483,11 @@ impl Store {
     pub fn grow_layer(&mut self, layer: usize, n: usize) {
         let seen = self.seen;
         self.layers[layer].lanes.iter_mut().for_each(|lane| lane.grow(seen, seen + n));
+    }
+
+    /// Takes back the last `n` tokens that [`Store::grow_layer`] recorded.
+    pub fn shrink_layer(&mut self, layer: usize, n: usize) {
+        self.layers[layer].lanes.iter_mut().for_each(|lane| lane.shrink(n));
     }
 
     /// Sets the state of a recurrent layer. Does nothing for another layer.

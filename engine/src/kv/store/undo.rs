@@ -280,14 +280,10 @@ impl Store {
     pub fn truncate(&mut self, seen: usize) {
         let removed = self.seen - seen;
         for lane in self.lanes_mut() {
+            lane.shrink(removed);
             let state = &mut lane.state;
-            state.live -= removed;
             state.scanned_until = state.scanned_until.min(seen);
             state.prompt_rows_kept = state.prompt_rows_kept.min(seen);
-            for head in &mut lane.positions {
-                let left = head.len() - removed;
-                Arc::make_mut(head).truncate(left);
-            }
         }
         self.seen = seen;
         self.undo.checkpoints.retain(|checkpoint| checkpoint.seen <= seen);

@@ -17,7 +17,7 @@ use crate::compute::scratch::first_text_chunks;
 use crate::devices::ledger::Reservation;
 use crate::files::codec::{Input, Output, SnapshotError};
 use crate::kv::{AttentionRecorder, LayerRows, Layout, Store};
-use crate::session::{LastText, Reached, not_finite};
+use crate::session::{LastText, Reached, common_prefix, not_finite};
 use crate::{Engine, EngineError, Hint, Prefill, Progress, Session, Task};
 
 impl Session {
@@ -30,6 +30,38 @@ impl Session {
         Ok(())
     }
 
+    /// Cuts the first text that was begun to what it shares with `tokens`, where that is of use.
+    pub(super) fn cut_first_text(&mut self, tokens: &[u32]) {
+        let shared = self.goes_on_with(tokens);
+        let LastText::SomeLayers(text) = &mut self.last_text else { return };
+        let (all, (layer, _)) = (text.layers.tokens().len(), text.layers.reached());
+        if shared > 0 && shared < all {
+            text.layers.cut(shared);
+            (0..layer).for_each(|layer| self.store.shrink_layer(layer, all - shared));
+        }
+    }
+
+    /// How many tokens of `tokens` are read where the first text that was begun is read on. It is all of that text or, where
+    /// each layer reads into its own rows and keeps them all, the chunks of it that are the same.
+    pub(super) fn goes_on_with(&self, tokens: &[u32]) -> usize {
+        let Some(text) = self.first_text() else { return 0 };
+        let spec = self.engine.spec();
+        let is_whole = |layer| is_in_store(self, layer) && !spec.shares_kv(layer);
+        match text.is_of(tokens) {
+            true => tokens.len(),
+            false if text.layers.reached() == (0, 0) => 0,
+            false if self.keeps_beginnings() && (0..spec.n_layers).all(is_whole) => text.shared_with(tokens),
+            false => 0,
+        }
+    }
+
+    /// How many tokens of `tokens` are not read again, in effect, because a first text that begins with them is half read, the
+    /// same or another one.
+    pub fn begun_of(&self, tokens: &[u32]) -> usize {
+        let share = self.first_text_share().unwrap_or(0.0);
+        (share * self.goes_on_with(tokens) as f64).ceil() as usize
+    }
+
     /// Reads the next piece of the first text that was begun, and ends the reading with the last one. After an error the
     /// session is empty. After an interrupt it holds no tokens, but what is needed to go on.
     pub(super) fn read_first_text(&mut self, tokens: &[u32]) -> Result<Progress, EngineError> {
@@ -40,7 +72,7 @@ impl Session {
         match text.read_next(&mut [self], &interrupt) {
             Ok(progress) if text.is_read() => {
                 self.pieces = text.pieces;
-                self.finish_exact(tokens, text.logits);
+                self.finish_exact(text.layers.tokens(), text.logits);
                 self.reservations.iter_mut().for_each(Reservation::first_text_is_read);
                 Ok(progress)
             }
@@ -175,8 +207,23 @@ impl FirstText {
         Ok(FirstText { layers, logits: Vec::new(), elapsed: Duration::ZERO, pieces: PieceTimes::default() })
     }
 
+    /// Its tokens.
+    pub(super) fn len(&self) -> usize {
+        self.layers.tokens().len()
+    }
+
     pub(super) fn is_of(&self, tokens: &[u32]) -> bool {
         self.layers.tokens() == tokens
+    }
+
+    /// How many tokens it shares with `tokens`: all of them, or whole chunks, behind which `tokens` goes on.
+    fn shared_with(&self, tokens: &[u32]) -> usize {
+        let all = self.layers.tokens();
+        let common = common_prefix(all, tokens);
+        match common == all.len() && common < tokens.len() {
+            true => common,
+            false => self.layers.chunk_end(common.min(tokens.len().saturating_sub(1))),
+        }
     }
 
     /// How far it is; `None` if nothing of it is read.

@@ -35,7 +35,8 @@ pub struct TextReading<'a> {
 
 impl Session {
     /// Begins to make `tokens` the session's text, as [`Session::sync`] does, piece by piece. Goes back to the common
-    /// beginning, and computes nothing yet. A reading that was stopped in the middle of the same text goes on.
+    /// beginning, and computes nothing yet. A reading that was stopped in the middle of the same text goes on. So does one of a
+    /// text that begins in the same way, where all rows are kept.
     ///
     /// ```
     /// use longhand::{Engine, EngineOptions, ModelSource, Session, SessionOptions};
@@ -59,6 +60,7 @@ impl Session {
     /// Where a token is outside the vocabulary, the text is longer than the context, or going back fails.
     pub fn read<'a>(&'a mut self, tokens: &'a [u32]) -> Result<TextReading<'a>, EngineError> {
         self.check(tokens)?;
+        self.cut_first_text(tokens);
         self.go_back(tokens)?;
         let before = self.tokens.len();
         Ok(TextReading { session: self, tokens, before, is_begun: false, elapsed: Duration::ZERO })
@@ -107,7 +109,10 @@ impl TextReading<'_> {
             rest => {
                 self.begin(rest)?;
                 match self.session.first_text().is_some() {
-                    true => self.session.read_first_text(self.tokens)?,
+                    true => {
+                        let progress = self.session.read_first_text(self.tokens)?;
+                        self.of_whole(progress)
+                    }
                     false => self.read_chunk(rest)?,
                 }
             }
@@ -148,7 +153,7 @@ impl TextReading<'_> {
         let is_first = session.tokens.is_empty() && session.options.prefill.is_by_layer();
         let goes_on = match self.is_begun {
             true => session.first_text().is_some(),
-            false => session.is_reading(self.tokens),
+            false => session.goes_on_with(self.tokens) > 0,
         };
         if !goes_on && !matches!(session.last_text, LastText::SomeChunks) {
             session.pieces = PieceTimes::default();
@@ -187,6 +192,24 @@ impl TextReading<'_> {
         let work = session.work.of_text(session.store.layout(), false, before, read - before);
         session.pieces.add(work, started.elapsed());
         Ok(self.progress(started))
+    }
+
+    /// How far the reading is, where the first text may be only the beginning.
+    fn of_whole(&mut self, progress: Progress) -> Progress {
+        let (session, all) = (&self.session, self.tokens.len());
+        let first = session.first_text().map_or(session.tokens.len(), FirstText::len);
+        self.elapsed = progress.elapsed;
+        if first == all {
+            return progress;
+        }
+        let rest = session.reading_work(0, all) - session.reading_work(0, first);
+        let left = progress.left.zip(session.reading_pace(None).and_then(|pace| pace.time(rest)));
+        Progress {
+            share: progress.share * session.reading_share(0, first, all),
+            size: all,
+            left: left.map(|(first, rest)| first + rest),
+            ..progress
+        }
     }
 
     /// How far the reading is after a piece that began at this time.
