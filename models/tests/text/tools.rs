@@ -206,12 +206,31 @@ fn calls_are_read_whose_marks_are_others() {
         (format!("{block}\n\n{block}"), 2),
         (format!("```json\n{call}\n{call}\n```"), 2),
         (format!("<tools>[{call}, {call}]</tools>"), 2),
-        (format!("{call}\n{block}{marked}"), 3),
+        (format!("{call}\n{block}\n{marked}"), 3),
     ] {
         let want = found(&vec![FIND; calls]);
         assert_eq!(read(&format, [text.as_str()]), want, "{text}");
         let characters: Vec<String> = text.chars().map(String::from).collect();
         assert_eq!(read(&format, characters.iter().map(String::as_str)), want, "{text}");
+    }
+    // What follows is text, with all of its own marks.
+    let usual = format!("<tool_call>\n{call}\n</tool_call>");
+    for call in [&block, &marked, &usual] {
+        for text in
+            ["```python\nprint(1)\n```", "```\nplain\n```", "```json\n{\"a\": 1}\n```", "`x` </tools> ```"]
+        {
+            let answer = format!("{call}\n\n{text}");
+            let characters: Vec<String> = answer.chars().map(String::from).collect();
+            for pieces in [vec![answer.clone()], characters] {
+                let mut got = read(&format, pieces.iter().map(String::as_str));
+                let rest = got.pop().expect("a text");
+                assert_eq!(
+                    (got, rest.0.as_str(), rest.1.trim_start()),
+                    (found(&[FIND]), "", text),
+                    "{answer}"
+                );
+            }
+        }
     }
 }
 
@@ -340,13 +359,21 @@ fn what_is_no_call_is_given_back() {
     assert_eq!(hermes(text), found(&[("find", r#"{"what":"</tool_call>}"}"#)]));
     // An answer may be JSON.
     let llama = format_of("llama").1;
-    for text in ["{\"name\": \"Bob\"}", "{\"a\": [1]}", "{ no", " { no }", "{\"name\": \"find\""] {
+    for text in [
+        "{\"name\": \"Bob\"}",
+        "{\"name\": \"stop\"}",
+        "{\"a\": [1]}",
+        "{ no",
+        " { no }",
+        "{\"name\": \"find\"",
+    ] {
         assert_eq!(read(&llama, [text]), found(&[("", text)]));
         assert_eq!(hermes(text), found(&[("", text)]));
     }
     let unmarked = "{\"name\": \"find\", \"arguments\": {\"what\": \"a lamp\", \"most\": 3}}";
     assert_eq!(hermes(unmarked), found(&[FIND]));
     for text in [
+        "```json\n{\"name\": \"stop\", \"version\": 1}\n```",
         "```json\n{\"a\": [1]}\n```\nDone.",
         "```json\n[1, 2]\n```",
         "```json\n{ no",

@@ -70,11 +70,6 @@ impl Fields {
         number.as_i64().or(exact).map(Some).ok_or_else(error)
     }
 
-    /// Sets a field.
-    pub(super) fn put(&mut self, name: &str, value: Value) {
-        self.object.insert(name.to_owned(), value);
-    }
-
     /// A field as it stands.
     pub(super) fn get(&self, name: &str) -> Option<&Value> {
         self.object.get(name)

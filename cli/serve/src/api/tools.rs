@@ -309,8 +309,8 @@ pub(super) fn result(
     match calls.find(|call| call.id == id) {
         Some(call) => Ok(Message::tool_result(call, content)),
         None => {
-            let message = format!("{place}: there is no call {id:?} before this result");
-            Err(ApiError::field(place.trim_end_matches('.'), message))
+            let place = place.trim_end_matches('.');
+            Err(ApiError::field(place, format!("{place}: there is no call {id:?} before this result")))
         }
     }
 }

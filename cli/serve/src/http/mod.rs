@@ -1,4 +1,4 @@
-//! Connections: `listener` accepts them, within limits, `guard` says who may ask what, `error` is what a refusal looks like,
+//! Connections: `listener` accepts them, within limits, and `guard` says who may ask what. `error` is what a refusal looks like,
 //! `stream` an answer that comes piece by piece, and `socket` a connection over which several requests come. What is asked and
 //! answered is in `api`.
 
@@ -132,8 +132,13 @@ impl Shared {
         self.bytes(request, self.options.max_body).await
     }
 
+    /// Most bytes of a request that is JSON.
+    pub(crate) fn max_json(&self) -> usize {
+        self.options.max_json
+    }
+
     /// Waits until a large request may be read: few at a time, so that their memory is bounded.
-    async fn place_for(&self, length: Option<usize>) -> Option<SemaphorePermit<'_>> {
+    pub(crate) async fn place_for(&self, length: Option<usize>) -> Option<SemaphorePermit<'_>> {
         /// Smaller ones do not wait.
         const LARGE: usize = 1 << 20;
         match length {

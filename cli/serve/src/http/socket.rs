@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::{Response, StatusCode};
+use axum::http::{HeaderValue, Response, StatusCode, header};
 use futures_util::future::{Either, select};
 use futures_util::{SinkExt as _, StreamExt as _};
 use hyper::upgrade::{self, Upgraded};
@@ -15,15 +15,19 @@ use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+pub(crate) use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Message};
 
 use super::Shared;
 use super::error::ApiError;
 
-/// Most of them at a time. Each may hold a request of the largest size.
+/// Most of them at a time. Each may have a request of the largest size on its way, as many bytes that wait, and twice as many that
+/// its client does not read.
 pub(super) const MAX_SOCKETS: usize = 64;
+
+/// What an event takes besides what it repeats of a request.
+const MIN_BUFFER: usize = 1 << 20;
 
 /// A connection to a client.
 pub(crate) struct Socket {
@@ -34,20 +38,36 @@ pub(crate) struct Socket {
 /// The client is gone, or is to go.
 pub(crate) struct Gone;
 
+/// What has come from a client.
+enum Received {
+    Message(Bytes),
+    /// What makes no sense, or too much of it, and why.
+    Wrong(CloseCode, String),
+    /// It is gone, or silent.
+    Nothing,
+}
+
 /// The response that makes a WebSocket of a connection, which is then served.
 ///
 /// # Errors
-/// Where the request does not ask for one, or there are too many.
+/// Where there are too many.
 pub(crate) fn accept<F: Future<Output = ()> + Send>(
     shared: &Arc<Shared>,
     mut request: Request,
     serve: impl FnOnce(Socket) -> F + Send + 'static,
 ) -> Result<Response<Body>, ApiError> {
-    let response = create_response_with_body(&request, Body::empty).map_err(|error| {
-        let path = request.uri().path();
-        let message = format!("GET {path} is for WebSockets ({error}); ask with POST otherwise");
-        ApiError::new(StatusCode::UPGRADE_REQUIRED, message)
-    })?;
+    let response = match create_response_with_body(&request, Body::empty) {
+        Ok(response) => response,
+        Err(error) => {
+            let path = request.uri().path();
+            let message = format!("GET {path} is for WebSockets ({error}); ask with POST otherwise");
+            let mut response = ApiError::new(StatusCode::UPGRADE_REQUIRED, message).response_to(path);
+            let headers = response.headers_mut();
+            headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+            headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+            return Ok(response);
+        }
+    };
     let place = shared.sockets.clone().try_acquire_owned().map_err(|_| ApiError {
         retry_after: Some(5),
         ..ApiError::new(StatusCode::TOO_MANY_REQUESTS, format!("there are {MAX_SOCKETS} WebSockets already"))
@@ -55,8 +75,11 @@ pub(crate) fn accept<F: Future<Output = ()> + Send>(
     let (upgrade, shared) = (upgrade::on(&mut request), shared.clone());
     tokio::spawn(async move {
         if let Ok(upgraded) = upgrade.await {
-            let most = Some(shared.options.max_json);
-            let config = WebSocketConfig::default().max_message_size(most).max_frame_size(most);
+            let most = shared.options.max_json;
+            let config = WebSocketConfig::default()
+                .max_message_size(Some(most))
+                .max_frame_size(Some(most))
+                .max_write_buffer_size(MIN_BUFFER + 2 * most);
             let stream =
                 WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
             serve(Socket { stream, shared }).await;
@@ -70,37 +93,43 @@ impl Socket {
     /// The next message of the client.
     pub(crate) async fn next(&mut self) -> Result<Bytes, Gone> {
         let shared = self.shared.clone();
-        let refused = match select(pin!(self.message()), pin!(shared.ended())).await {
-            Either::Left((Ok(message), _)) => return Ok(message),
-            Either::Left((Err(refused), _)) => refused,
-            Either::Right(_) => Some((CloseCode::Away, "the server is going down".to_owned())),
+        let received = match select(pin!(self.message()), pin!(shared.ended())).await {
+            Either::Left((received, _)) => received,
+            Either::Right(_) => Received::Wrong(CloseCode::Away, "the server is going down".to_owned()),
         };
-        match refused {
-            Some((code, reason)) => Err(self.close(code, reason).await),
-            None => Err(Gone),
+        match received {
+            Received::Message(message) => Ok(message),
+            Received::Wrong(code, reason) => Err(self.close(code, reason).await),
+            Received::Nothing => Err(Gone),
         }
     }
 
-    /// The next message, or why there is none, if the client is to be told. A silent client is asked whether it is there.
-    async fn message(&mut self) -> Result<Bytes, Option<(CloseCode, String)>> {
+    /// Waits for a message. A silent client is asked whether it is there.
+    async fn message(&mut self) -> Received {
         let mut is_asked = false;
         loop {
             let Ok(received) = timeout(self.shared.options.patience / 2, self.stream.next()).await else {
                 if is_asked || self.write(Message::Ping(Bytes::new())).await.is_err() {
-                    return Err(None);
+                    return Received::Nothing;
                 }
                 is_asked = true;
                 continue;
             };
             is_asked = false;
             match received {
-                Some(Ok(Message::Text(text))) => return Ok(text.into()),
-                Some(Ok(Message::Binary(bytes))) => return Ok(bytes),
+                Some(Ok(Message::Text(text))) => return Received::Message(text.into()),
+                Some(Ok(Message::Binary(bytes))) => return Received::Message(bytes),
                 Some(Ok(_)) => {}
-                Some(Err(tungstenite::Error::Capacity(error))) => {
-                    return Err(Some((CloseCode::Size, error.to_string())));
+                Some(Err(error)) => {
+                    let code = match &error {
+                        tungstenite::Error::Capacity(_) => CloseCode::Size,
+                        tungstenite::Error::Utf8(_) => CloseCode::Invalid,
+                        tungstenite::Error::Protocol(_) => CloseCode::Protocol,
+                        _ => return Received::Nothing,
+                    };
+                    return Received::Wrong(code, error.to_string());
                 }
-                Some(Err(_)) | None => return Err(None),
+                None => return Received::Nothing,
             }
         }
     }
@@ -118,7 +147,7 @@ impl Socket {
     }
 
     /// Says why the connection ends.
-    async fn close(&mut self, code: CloseCode, reason: String) -> Gone {
+    pub(crate) async fn close(&mut self, code: CloseCode, reason: String) -> Gone {
         let frame = CloseFrame { code, reason: reason.into() };
         let _ = timeout(self.shared.options.patience, self.stream.close(Some(frame))).await;
         Gone

@@ -106,11 +106,19 @@ fn a_response_is_continued_with_what_is_new() {
     missing(&client.ask(&again));
     let latest = with(create(QUESTION), "previous_response_id", second["id"].clone());
     missing(&Client::connect(&server).ask(&latest));
-    // After an error nothing is left to be continued.
+    // After an error nothing is left to be continued, whatever it is.
+    let mut latest = latest;
     let item = json!([{"type": "function_call_output", "call_id": "none", "output": "x"}]);
-    let failed = client.ask(&with(latest.clone(), "input", item));
-    assert_eq!((&failed["type"], &failed["status"]), (&json!("error"), &json!(400)), "{failed}");
-    missing(&client.ask(&latest));
+    for (name, value, param) in
+        [("input", item, "input[0]"), ("input", json!(5), "input"), ("type", json!("x"), "type")]
+    {
+        let failed = client.ask(&with(latest.clone(), name, value));
+        assert_eq!((&failed["type"], &failed["status"]), (&json!("error"), &json!(400)), "{failed}");
+        assert_eq!(failed["error"]["param"], param, "{failed}");
+        missing(&client.ask(&latest));
+        let next = client.ask(&with(create(FACT), "max_output_tokens", 2));
+        latest["previous_response_id"] = next["response"]["id"].clone();
+    }
     // Over HTTP there is nothing to continue, ever.
     missing(
         &with(
@@ -133,6 +141,8 @@ fn instructions_are_read_before_a_question_comes() {
     assert_eq!(ahead["usage"]["output_tokens"], 0);
     let answer = client.ask(&with(create(QUESTION), "previous_response_id", ahead["id"].clone()));
     assert_eq!(answer["response"]["output"][0]["content"][0]["text"], FACT);
+    let ahead = server.post("/v1/responses", &json!({"input": FACT, "generate": false})).json();
+    assert_eq!((&ahead["output"], &ahead["usage"]["output_tokens"]), (&json!([]), &json!(0)));
 }
 
 #[test]
@@ -179,7 +189,7 @@ fn web_pages_get_no_connection_and_others_are_told_how() {
     let page = [&upgrade[..], &["Origin: http://example.com"]].concat();
     assert_eq!(ask(&page).status, 403);
     let plain = ask(&[]);
-    assert_eq!(plain.status, 426);
+    assert_eq!((plain.status, plain.header("upgrade")), (426, Some("websocket")));
     assert!(plain.body.contains("POST"), "{}", plain.body);
     for missing in 0..upgrade.len() {
         let some: Vec<&str> =
@@ -207,6 +217,10 @@ fn a_connection_ends_with_the_server_and_with_requests_that_are_too_long() {
     long.send(&create("x".repeat(5000)));
     assert_eq!(long.closed(), CloseCode::Size);
     let mut idle = Client::connect(&server);
+    let mut many = Client::connect(&server);
+    many.0.send(Message::text("no JSON")).expect("a connection");
+    (0..10).for_each(|_| many.send(&create(FACT)));
+    assert_eq!(many.closed(), CloseCode::Policy);
     server.stop();
     assert_eq!(idle.closed(), CloseCode::Away);
 }
@@ -243,6 +257,18 @@ fn a_summary_takes_the_place_of_a_conversation() {
     let asked = json!({"input": [item, question], "temperature": 0});
     let answer = server.post("/v1/responses", &asked).json();
     assert_eq!(answer["output"][0]["content"][0]["text"], FACT);
+
+    // Rules stay.
+    let items = json!([{"role": "developer", "content": "Be brief."}, {"role": "user", "content": FACT}]);
+    let kept =
+        server.post("/v1/responses/compact", &json!({"model": "any", "input": items, "tools": []})).json();
+    let kinds: Vec<&Value> =
+        kept["output"].as_array().expect("items").iter().map(|item| &item["type"]).collect();
+    assert_eq!(kinds, ["message", "compaction"], "{kept}");
+    assert_eq!(kept["output"][0]["content"][0]["text"], "Be brief.");
+    // What leaves no room is refused before it is read.
+    let long = server.post("/v1/responses/compact", &json!({"model": "any", "input": filler(850)})).json();
+    assert_eq!(long["error"]["code"], "context_length_exceeded", "{long}");
 
     let without_model = json!({"input": "x"});
     let refused = server.post("/v1/responses/compact", &without_model);

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use super::definitions::Tools;
 use super::parse::{Read, Stop, Written, parse};
-use super::syntax::{OBJECT, Syntax, may_be_text};
+use super::syntax::{OBJECT, Syntax, end_of, may_be_text};
 use super::{ToolCall, ToolFormat};
 
 /// What a piece of an answer adds to it.
@@ -34,6 +34,8 @@ pub struct ToolStream {
     phase: Phase,
     /// Text that may begin a call, or a call that has begun, with the white space before it.
     held: String,
+    /// What ends the calls that came last, and is no text.
+    end: Option<&'static str>,
     /// The numbers of the calls so far.
     ids: Vec<String>,
 }
@@ -65,6 +67,7 @@ impl ToolStream {
             tools,
             phase: Phase::BETWEEN,
             held: String::new(),
+            end: None,
             ids: Vec::new(),
         }
     }
@@ -123,6 +126,19 @@ impl ToolStream {
             if !is_end && !self.held.is_empty() && [*first, *begins].into_iter().flatten().any(may_begin) {
                 break;
             }
+            if let Some(rest) = self.end.and_then(|end| self.held.strip_prefix(end)) {
+                // Behind a block of code its line ends.
+                if rest.is_empty() && !is_end {
+                    self.phase = Phase::Between { skipped, is_group };
+                    return false;
+                }
+                let is_over = rest.is_empty() || rest.starts_with(char::is_whitespace);
+                if let Some(end) = self.end.take().filter(|_| is_over) {
+                    self.held.drain(..end.len());
+                    skipped.clear();
+                    continue;
+                }
+            }
             let mark = starts_with([*groups, *ends], &self.held);
             let skip = match mark {
                 Some(mark) => mark.len(),
@@ -133,12 +149,16 @@ impl ToolStream {
             }
             is_group |= mark.is_some_and(|mark| groups.contains(&mark));
             skipped.extend(self.held.drain(..skip));
+            if !self.ids.is_empty() && mark.is_some_and(|mark| ends.contains(&mark)) {
+                skipped.clear();
+            }
         }
-        let marks = [*first, *begins, *groups, *ends].into_iter().flatten();
+        let marks = [*first, *begins, *groups, *ends].into_iter().flatten().copied().chain(self.end);
         if !is_end && marks.into_iter().any(|mark| mark.starts_with(self.held.as_str())) {
             self.phase = Phase::Between { skipped, is_group };
             return false;
         }
+        self.end = None;
         if is_group {
             push_malformed(pieces, skipped, "no call follows");
         } else if self.ids.is_empty() {
@@ -186,6 +206,12 @@ impl ToolStream {
         let start = before + if begin == OBJECT { 0 } else { begin.len() };
         let syntax = self.syntax;
         let (length, why) = match parse(syntax.body, begin, &self.held[start..], &self.tools) {
+            // Without a mark and without arguments it is another object.
+            Ok(Read::Calls(_, length))
+                if may_be_text && !has_arguments(&self.held[start..start + length]) =>
+            {
+                (length, String::new())
+            }
             Ok(Read::Header(length)) => {
                 self.held.drain(..start + length);
                 return !self.held.is_empty();
@@ -195,11 +221,8 @@ impl ToolStream {
                     self.held.drain(..start + length);
                     pieces.extend(calls.into_iter().map(ToolPiece::Call));
                     self.phase = Phase::BETWEEN;
+                    self.end = end_of(begin).or(self.end);
                     return true;
-                }
-                // Without a mark and without arguments it is another object.
-                Err(_) if may_be_text && !has_arguments(&self.held[start..start + length]) => {
-                    (length, String::new())
                 }
                 Err(why) => (length, why),
             },

@@ -35,6 +35,8 @@ pub(super) enum Body {
 pub(super) const OBJECT: &str = "{";
 /// A block of code.
 const FENCE: &str = "```json";
+/// Around the definitions of functions.
+const TOOLS: &str = "<tools>";
 
 const NONE: Syntax = Syntax { begins: &[], first: &[], groups: &[], ends: &[], body: Body::Json };
 
@@ -49,12 +51,7 @@ pub(super) const ALL: &[Syntax] = &[
     // Llama 3
     Syntax { begins: &["<|python_tag|>"], first: &[OBJECT], ends: &[";"], ..NONE },
     // Qwen 2.5 and 3, Hermes, Granite 4. Small models forget the mark, and Qwen 2.5 Coder writes others in its place.
-    Syntax {
-        begins: &["<tool_call>"],
-        first: &[OBJECT, FENCE, "<tools>"],
-        ends: &["</tool_call>", "```", "</tools>"],
-        ..NONE
-    },
+    Syntax { begins: &["<tool_call>"], first: &[OBJECT, FENCE, TOOLS], ends: &["</tool_call>"], ..NONE },
     // Mistral
     Syntax { begins: &["[TOOL_CALLS]"], body: Body::Named(&["[ARGS]"]), ..NONE },
     // Qwen 3 Coder and 3.5, Nemotron 3, StepFun
@@ -145,6 +142,15 @@ pub(super) const QUOTE: &str = "<|\"|>";
 pub(super) const CALL_ID: &str = "[CALL_ID]";
 /// Before the function's name of Solar Open, behind the number of the call.
 pub(super) const SOLAR_NAME: &str = "<|tool_call:name|>";
+
+/// What stands once behind the calls that begin with this mark, if the mark has an end of its own.
+pub(super) fn end_of(begin: &str) -> Option<&'static str> {
+    match begin {
+        FENCE => Some("```"),
+        TOOLS => Some("</tools>"),
+        _ => None,
+    }
+}
 
 /// Whether an answer that is no call may begin with this mark.
 pub(super) fn may_be_text(begin: &str) -> bool {

@@ -8,52 +8,58 @@ use crate::api::fields::{self, Fields};
 use crate::api::tools;
 use crate::http::error::ApiError;
 
-/// The conversation of a request, and its instructions, which are the system message.
-pub(super) fn conversation(fields: &mut Fields) -> Result<(Option<String>, Vec<Message>), ApiError> {
-    let instructions: Option<String> = fields.take("instructions")?;
-    let mut messages: Vec<Message> = instructions.iter().map(Message::system).collect();
-    messages.extend(input(fields.need("input")?)?);
-    if instructions.is_some() && messages.get(1).is_some_and(|second| second.role == "system") {
+/// The messages of a conversation, with the system message in front, if there are instructions.
+pub(super) fn with_instructions(instructions: Option<&String>, messages: &[Message]) -> Vec<Message> {
+    let mut all: Vec<Message> = instructions.into_iter().map(Message::system).collect();
+    all.extend_from_slice(messages);
+    if instructions.is_some() && all.get(1).is_some_and(|second| second.role == "system") {
         // Chat templates have one system message.
-        let second = messages.remove(1);
-        messages[0].content += &format!("\n\n{}", second.content);
+        let second = all.remove(1);
+        all[0].content += &format!("\n\n{}", second.content);
     }
-    Ok((instructions, messages))
+    all
 }
 
-/// The conversation: a text, or a list of messages. What the model has thought before is not read again.
-fn input(value: Value) -> Result<Vec<Message>, ApiError> {
-    let items = match value {
-        Value::String(text) => return Ok(vec![Message::user(text)]),
-        Value::Array(items) => items,
-        _ => return Err(ApiError::field("input", "input must be a text, or a list of messages")),
-    };
-    let mut messages = Vec::new();
+/// Adds the `input` of a request to a conversation: a text, or a list of items. What the model has thought before is not read
+/// again.
+pub(super) fn read(fields: &mut Fields, messages: &mut Vec<Message>) -> Result<(), ApiError> {
+    let is_first = messages.is_empty();
+    match fields.take::<Value>("input")? {
+        Some(Value::String(text)) => messages.push(Message::user(text)),
+        Some(Value::Array(items)) => add_items(items, messages)?,
+        Some(_) => return Err(ApiError::field("input", "input must be a text, or a list of messages")),
+        None if is_first => return Err(ApiError::field("input", "input is missing")),
+        None => {}
+    }
+    match messages.is_empty() {
+        true => Err(ApiError::field("input", "input has no message: send one at least")),
+        false => Ok(()),
+    }
+}
+
+/// Adds items to a conversation.
+pub(super) fn add_items(items: Vec<Value>, messages: &mut Vec<Message>) -> Result<(), ApiError> {
     for (number, item) in items.into_iter().enumerate() {
+        let place = format!("input[{number}]");
         match item.get("type").and_then(Value::as_str).unwrap_or("message") {
-            "message" => messages.push(fields::message(item, format!("input[{number}]"), &messages)?),
-            "function_call" => add_call(&mut messages, Fields::part(item, format!("input[{number}]"))?)?,
+            "message" => messages.push(fields::message(item, place, messages)?),
+            "function_call" => add_call(messages, Fields::part(item, place)?)?,
             "function_call_output" => {
-                let mut output = Fields::part(item, format!("input[{number}]"))?;
+                let mut output = Fields::part(item, place.clone())?;
                 let (id, content) = (output.need("call_id")?, output.take("output")?);
                 output.end(&["id", "status", "type"])?;
-                messages.push(tools::result(id, content, &format!("input[{number}]."), &messages)?);
+                messages.push(tools::result(id, content, &format!("{place}."), messages)?);
             }
-            "compaction" => {
-                messages.extend(compact::expand(Fields::part(item, format!("input[{number}]"))?)?);
-            }
+            "compaction" => messages.extend(compact::expand(Fields::part(item, place)?)?),
             "reasoning" => {}
             other => {
-                let place = format!("input[{number}].type");
+                let place = format!("{place}.type");
                 let message = format!("{place}: {other:?} is not supported; input is messages");
                 return Err(ApiError::field(place, message));
             }
         }
     }
-    match messages.is_empty() {
-        true => Err(ApiError::field("input", "input has no message: send one at least")),
-        false => Ok(messages),
-    }
+    Ok(())
 }
 
 /// A call belongs to the answer before it, or is one of its own.

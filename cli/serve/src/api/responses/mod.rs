@@ -1,5 +1,5 @@
-//! `/v1/responses`, OpenAI's newer interface, after the Open Responses specification of 2026-04-24. Nothing is stored: each
-//! request has the whole conversation. Over a WebSocket (`socket`) it has what is new since the last response.
+//! `/v1/responses`, OpenAI's newer interface, after the Open Responses specification of 2026-04-24. Nothing is stored. Each
+//! request has the whole conversation, or over a WebSocket (`socket`) what is new since the last response.
 //!
 //! `input` makes messages of what a request has, `response` is what an answer looks like, `stream` the events while it is
 //! written, and `compact` makes a long conversation a short one.
@@ -13,7 +13,7 @@ mod stream;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use longhand::GenerateOptions;
+use longhand::{GenerateOptions, Message};
 use serde_json::{Value, json};
 
 pub(super) use self::compact::compact;
@@ -50,7 +50,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     let mut fields = Fields::new(shared.object(request).await?);
     refuse_previous(&mut fields)?;
     let is_stream = fields.take("stream")?.unwrap_or(false);
-    let (head, events) = begin(service, fields, None, 1).await?;
+    let (head, events) = begin(service, fields, &mut Past::default()).await?;
     if is_stream {
         return Ok(http_stream::response(events, Stream::new(head), shared.ping()));
     }
@@ -72,17 +72,29 @@ fn not_found(id: &str, hint: &str) -> ApiError {
     ApiError { code: Some("previous_response_not_found"), ..error }
 }
 
-/// Begins to answer a request, which continues another response, if one is named. Without answers its conversation is only read.
+/// What comes before a request.
+#[derive(Default)]
+struct Past {
+    /// The response that it continues.
+    id: Option<String>,
+    /// The conversation so far, without instructions.
+    messages: Vec<Message>,
+}
+
+/// Begins to answer a request. Its messages are added to those before it.
 ///
 /// # Errors
 /// Where it makes no sense, is longer than the context, or cannot be taken now.
 async fn begin(
     service: &Arc<Service>,
     mut fields: Fields,
-    previous: Option<String>,
-    answers: usize,
+    past: &mut Past,
 ) -> Result<(Head, Events), ApiError> {
-    let (instructions, messages) = input::conversation(&mut fields)?;
+    input::read(&mut fields, &mut past.messages)?;
+    let instructions: Option<String> = fields.take("instructions")?;
+    let messages = input::with_instructions(instructions.as_ref(), &past.messages);
+    // Codex has its instructions read while its user still types.
+    let answers = usize::from(fields.take("generate")?.unwrap_or(true));
     let definitions = fields.get("tools").filter(|tools| tools.is_array()).map(listed);
     let repeated = REPEATED.iter().filter_map(|(name, is_right)| {
         let value = fields.get(name).filter(|value| is_right(value))?;
@@ -131,7 +143,7 @@ async fn begin(
         parallel,
         sampling: wanted.sampling.clone(),
         repeated,
-        previous,
+        previous: past.id.clone(),
     };
     let options = GenerateOptions { limit: limit.unwrap_or(usize::MAX), constraint, ..wanted.options };
     let events = submit::submit(service, text, Wanted { options, answers, ..wanted })?;

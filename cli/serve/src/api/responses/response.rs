@@ -113,7 +113,7 @@ impl Head {
     }
 
     pub(in crate::api) fn whole(&self, whole: &Whole) -> Value {
-        let Some(answer) = whole.answers.first() else { return self.response("completed", json!([])) };
+        let Some(answer) = whole.answers.first() else { return self.read(whole.cached) };
         let mut output = Vec::new();
         if !answer.thinking.is_empty() {
             output.push(self.item(Kind::Thinking, "completed", &answer.thinking));

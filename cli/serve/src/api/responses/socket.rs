@@ -9,14 +9,13 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
 use futures_util::future::{Either, select};
-use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Stream, begin, not_found};
+use super::{Past, Stream, begin, input, not_found};
 use crate::api::Answered;
 use crate::api::fields::Fields;
 use crate::http::error::ApiError;
-use crate::http::socket::{self, Gone, Socket};
+use crate::http::socket::{self, CloseCode, Gone, Socket};
 use crate::http::stream::{Feed, Sent};
 use crate::http::{self, Shared};
 
@@ -40,105 +39,84 @@ struct Connection {
     shared: Arc<Shared>,
     /// Requests that came while another one was answered.
     waiting: VecDeque<Bytes>,
-    /// The response that can be continued.
-    last: Option<Last>,
-}
-
-/// A response that can be continued.
-struct Last {
-    id: String,
-    /// The items of its conversation, with those of its output.
-    items: Vec<Value>,
+    /// The response that can be continued, with its own messages.
+    last: Option<Past>,
 }
 
 impl Connection {
     async fn serve(mut self) {
         let end = Instant::now() + MAX_TIME;
         while let Ok(request) = self.next(end).await {
-            match self.begin(request).await {
-                Ok((feed, items)) => {
-                    if self.answer(feed, items).await.is_err() {
-                        return;
-                    }
-                }
-                Err(error) => {
-                    if self.socket.send(envelope(&error)).await.is_err() {
-                        return;
-                    }
-                }
+            let sent = match self.begin(request).await {
+                Ok((feed, past)) => self.answer(feed, past).await,
+                Err(error) => self.socket.send(envelope(&error)).await,
+            };
+            if sent.is_err() {
+                return;
             }
         }
     }
 
     /// The next request.
     async fn next(&mut self, end: Instant) -> Result<Bytes, Gone> {
-        let is_over = Instant::now() >= end;
-        if let Some(request) = self.waiting.pop_front().filter(|_| !is_over) {
-            return Ok(request);
-        }
-        match timeout_at(end, self.socket.next()).await {
-            Ok(request) => request,
-            Err(_) => {
-                let minutes = MAX_TIME.as_secs() / 60;
-                let error = ApiError::bad(format!("a WebSocket lasts {minutes} minutes: open another one"));
-                let error = ApiError { code: Some("websocket_connection_limit_reached"), ..error };
-                let _ = self.socket.send(envelope(&error)).await;
-                Err(Gone)
+        if Instant::now() < end {
+            if let Some(request) = self.waiting.pop_front() {
+                return Ok(request);
+            }
+            if let Ok(request) = timeout_at(end, self.socket.next()).await {
+                return request;
             }
         }
+        let message = format!("a WebSocket lasts {} minutes: open another one", MAX_TIME.as_secs() / 60);
+        let error = ApiError::bad(message.as_str());
+        let error = ApiError { code: Some("websocket_connection_limit_reached"), ..error };
+        self.socket.send(envelope(&error)).await?;
+        Err(self.socket.close(CloseCode::Policy, message).await)
     }
 
-    /// Begins to answer a request. Returns what is sent and the items of the whole conversation.
-    async fn begin(&mut self, request: Bytes) -> Result<(Feed<Stream>, Vec<Value>), ApiError> {
-        let mut object = http::parse(request).await?;
-        if object.remove("type").is_none_or(|kind| kind != "response.create") {
+    /// Begins to answer a request. Returns what is sent, and what the next request has before it.
+    async fn begin(&mut self, request: Bytes) -> Result<(Feed<Stream>, Past), ApiError> {
+        let _place = self.shared.place_for(Some(request.len())).await;
+        let mut fields = Fields::new(http::parse(request).await?);
+        let mut past = Past::default();
+        if let Some(id) = fields.take::<String>("previous_response_id")? {
+            // If this request fails, nothing is left to be continued.
+            let last = self.last.take_if(|last| last.id.as_ref() == Some(&id));
+            let hint = "a WebSocket has the last response only, until an error: send the whole conversation";
+            past = last.ok_or_else(|| not_found(&id, hint))?;
+        }
+        if fields.take::<String>("type")?.as_deref() != Some("response.create") {
             return Err(ApiError::field("type", "type must be \"response.create\""));
         }
         // There is no other way to answer here.
-        object.remove("stream");
-        let mut items = match object.remove("input") {
-            None | Some(Value::Null) => Vec::new(),
-            Some(Value::Array(items)) => items,
-            Some(Value::String(text)) => vec![json!({"type": "message", "role": "user", "content": text})],
-            Some(_) => return Err(ApiError::field("input", "input must be a text, or a list of messages")),
-        };
-        let mut fields = Fields::new(object);
-        let previous: Option<String> = fields.take("previous_response_id")?;
-        if let Some(id) = &previous {
-            // If this request fails, nothing is left to be continued.
-            let last = self.last.take_if(|last| last.id == *id);
-            let hint = "a WebSocket has the last response only, until an error: send the whole conversation";
-            items.splice(0..0, last.ok_or_else(|| not_found(id, hint))?.items);
-        }
-        fields.put("input", items.clone().into());
-        // Codex has its instructions read while its user still types.
-        let answers = usize::from(fields.take("generate")?.unwrap_or(true));
-        let (head, events) = begin(self.shared.service()?, fields, previous, answers).await?;
-        Ok((Feed::new(events, Stream::new(head), self.shared.ping()), items))
+        fields.take::<bool>("stream")?;
+        let (head, events) = begin(self.shared.service()?, fields, &mut past).await?;
+        Ok((Feed::new(events, Stream::new(head), self.shared.ping()), past))
     }
 
     /// Sends a response while it is written.
-    async fn answer(&mut self, mut feed: Feed<Stream>, mut items: Vec<Value>) -> Result<(), Gone> {
+    async fn answer(&mut self, mut feed: Feed<Stream>, mut past: Past) -> Result<(), Gone> {
         loop {
-            let sent = match select(pin!(feed.next()), pin!(self.socket.next())).await {
-                Either::Left((Some(sent), _)) => sent,
+            let (sent, request) = match select(pin!(feed.next()), pin!(self.socket.next())).await {
+                Either::Left((Some(sent), _)) => (sent, None),
                 Either::Left((None, _)) => break,
-                Either::Right((request, _)) => {
-                    self.waiting.push_back(request?);
-                    if self.waiting.len() > MAX_WAITING {
-                        return Err(Gone);
-                    }
-                    continue;
-                }
+                Either::Right((request, _)) => (Vec::new(), Some(request?)),
             };
+            self.waiting.extend(request);
+            let bytes: usize = self.waiting.iter().map(Bytes::len).sum();
+            if self.waiting.len() > MAX_WAITING || bytes > self.shared.max_json() {
+                let reason = format!("{MAX_WAITING} requests wait at most");
+                return Err(self.socket.close(CloseCode::Policy, reason).await);
+            }
             // What ends a stream of events is no event.
             for Sent { data, .. } in sent.into_iter().filter(|sent| sent.name.is_some()) {
                 self.socket.send(data).await?;
             }
         }
-        if let Some((id, output)) = feed.writer().output() {
-            items.extend_from_slice(output);
-            self.last = Some(Last { id: id.to_owned(), items });
+        if let Some((id, output)) = feed.writer().output()
+            && input::add_items(output.to_vec(), &mut past.messages).is_ok()
+        {
+            self.last = Some(Past { id: Some(id.to_owned()), ..past });
         }
         Ok(())
     }
@@ -149,7 +127,6 @@ fn envelope(error: &ApiError) -> String {
     let mut message = error.openai();
     message["type"] = "error".into();
     message["status"] = error.status.as_u16().into();
-    let code = error.code.unwrap_or(error.kind());
-    message["error"]["code"] = code.into();
+    message["error"]["code"] = error.code.unwrap_or(error.kind()).into();
     message.to_string()
 }
