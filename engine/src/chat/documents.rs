@@ -211,6 +211,10 @@ impl Chat {
         if held == 0 && !self.session.tokens().is_empty() {
             self.session.clear()?;
         }
+        if !self.session.is_reading(tokens) {
+            // What is left of another text could not be kept on the disk while the rest is read.
+            self.session.forget_first_text()?;
+        }
         let note = |reading: &mut DocumentReading, error: EngineError| {
             reading.problem.get_or_insert(error.to_string());
         };

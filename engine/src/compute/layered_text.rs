@@ -273,12 +273,15 @@ impl LayeredText {
     }
 
     /// Leaves out what is behind the first `n` tokens, at which a chunk ends. What was computed of the others stays: no token
-    /// sees those behind it. The rows are the caller's business, and no text that is read twice may be cut.
+    /// sees those behind it. The rows are the caller's business. A text that is read twice cannot be cut, nor one of a model
+    /// whose layers share rows: some of its layers compute the end only.
     pub fn cut(&mut self, n: usize) {
         self.tokens.truncate(n);
         self.chunks.retain(|chunk| chunk.end() <= n);
         self.text_chunks = self.chunks.len();
-        self.chunks_read = self.chunks_read.min(self.chunks.len());
+        // The last layer gives the logits with the text's last chunk, whatever was the last one before.
+        let is_last = self.layer + 1 == self.engine.spec().n_layers;
+        self.chunks_read = self.chunks_read.min(self.chunks.len().saturating_sub(usize::from(is_last)));
         self.embedded = self.embedded.min(self.chunks.len());
     }
 

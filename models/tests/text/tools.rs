@@ -206,7 +206,8 @@ fn calls_are_read_whose_marks_are_others() {
         (format!("{block}\n\n{block}"), 2),
         (format!("```json\n{call}\n{call}\n```"), 2),
         (format!("<tools>[{call}, {call}]</tools>"), 2),
-        (format!("{call}\n{block}\n{marked}"), 3),
+        (format!("{call}\n{block}{marked}"), 3),
+        (format!("{marked}{marked}{block}\n<tool_call>{call}</tool_call>"), 4),
     ] {
         let want = found(&vec![FIND; calls]);
         assert_eq!(read(&format, [text.as_str()]), want, "{text}");

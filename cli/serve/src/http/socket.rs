@@ -12,7 +12,7 @@ use futures_util::future::{Either, select};
 use futures_util::{SinkExt as _, StreamExt as _};
 use hyper::upgrade::{self, Upgraded};
 use hyper_util::rt::TokioIo;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
 pub(crate) use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -33,6 +33,9 @@ const MIN_BUFFER: usize = 1 << 20;
 pub(crate) struct Socket {
     stream: WebSocketStream<TokioIo<Upgraded>>,
     shared: Arc<Shared>,
+    /// When something came from the client, and whether it was asked since then whether it is there.
+    heard: Instant,
+    is_asked: bool,
 }
 
 /// The client is gone, or is to go.
@@ -82,7 +85,7 @@ pub(crate) fn accept<F: Future<Output = ()> + Send>(
                 .max_write_buffer_size(MIN_BUFFER + 2 * most);
             let stream =
                 WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
-            serve(Socket { stream, shared }).await;
+            serve(Socket { stream, shared, heard: Instant::now(), is_asked: false }).await;
         }
         drop(place);
     });
@@ -106,16 +109,17 @@ impl Socket {
 
     /// Waits for a message. A silent client is asked whether it is there.
     async fn message(&mut self) -> Received {
-        let mut is_asked = false;
         loop {
-            let Ok(received) = timeout(self.shared.options.patience / 2, self.stream.next()).await else {
-                if is_asked || self.write(Message::Ping(Bytes::new())).await.is_err() {
+            let half = self.shared.options.patience / 2;
+            let due = self.heard + if self.is_asked { 2 * half } else { half };
+            let Ok(received) = timeout_at(due, self.stream.next()).await else {
+                if self.is_asked || self.write(Message::Ping(Bytes::new())).await.is_err() {
                     return Received::Nothing;
                 }
-                is_asked = true;
+                self.is_asked = true;
                 continue;
             };
-            is_asked = false;
+            (self.heard, self.is_asked) = (Instant::now(), false);
             match received {
                 Some(Ok(Message::Text(text))) => return Received::Message(text.into()),
                 Some(Ok(Message::Binary(bytes))) => return Received::Message(bytes),

@@ -347,7 +347,11 @@ impl Desk {
             match request.ends().find(|end| session.is_reading(&request.text.tokens[..*end])) {
                 // A reading that was stopped goes on.
                 Some(end) => end as isize,
-                None => (kept - lost).max(session.begun_of(&request.text.tokens) as isize),
+                // Another text that is half read is lost, but for what both begin with.
+                None => {
+                    kept - lost + 2 * session.begun_of(&request.text.tokens) as isize
+                        - session.half_read() as isize
+                }
             }
         };
         let best =

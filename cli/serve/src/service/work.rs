@@ -237,15 +237,18 @@ fn read_text(
     let request = &work.request;
     let (size, cache) = (request.text.tokens.len(), service.options.cache.as_ref());
     let mut cached = conversation.session.kept_of(&request.text.tokens);
-    let goes_on = goes_on(conversation, request, cache)?;
+    let goes_on = request.ends().any(|end| conversation.session.is_reading(&request.text.tokens[..end]));
+    // The beginning of another text that is half read.
+    let begun = conversation.session.begun_of(&request.text.tokens);
+    let had = cached.max(begun);
     // Who has the same to read may wait for it.
     let reading = cache.map(|_| service.readings.begin(&request.text));
-    let lacks_much = size - cached >= WORTH_LOOKING && !goes_on;
+    let lacks_much = size - had >= WORTH_LOOKING && !goes_on;
     if let (Some(cache), Some(reading), true) = (cache, &reading, lacks_much)
         && DocumentCache::is_faster_than_reading(&conversation.session, service.counts.read_per_second())
     {
         let found = || cache.longest(&conversation.session, &request.text.tokens);
-        reading.wait_for_others(&request.text.tokens, cached, found, &request.stop)?;
+        reading.wait_for_others(&request.text.tokens, had, found, &request.stop)?;
         request.stop.check()?;
     }
     let started = Instant::now();
@@ -254,7 +257,9 @@ fn read_text(
     }
     conversation.names.clone_from(&request.text.names);
     let session = &mut conversation.session;
-    if let Some(cache) = cache.filter(|_| lacks_much) {
+    if let Some(cache) = cache.filter(|_| lacks_much)
+        && (begun == 0 || cache.longest(session, &request.text.tokens)? > begun)
+    {
         cache.restore_longest(session, &request.text.tokens)?;
         cached = session.kept_of(&request.text.tokens);
     }
@@ -284,21 +289,6 @@ fn read_text(
     }
     service.counts.read(cached, size - cached, started.elapsed());
     Ok((size - cached, started.elapsed()))
-}
-
-/// Whether a reading that was stopped goes on: of the same text, or of one that begins in the same way, if the disk has no more
-/// of it.
-fn goes_on(
-    conversation: &Conversation,
-    request: &Request,
-    cache: Option<&DocumentCache>,
-) -> Result<bool, EngineError> {
-    let (session, tokens) = (&conversation.session, &request.text.tokens);
-    if request.ends().any(|end| session.is_reading(&tokens[..end])) {
-        return Ok(true);
-    }
-    let begun = session.begun_of(tokens);
-    Ok(begun > 0 && begun >= cache.map_or(Ok(0), |cache| cache.longest(session, tokens))?)
 }
 
 /// Another conversation takes the place of this one.

@@ -30,7 +30,7 @@ impl Session {
         Ok(())
     }
 
-    /// Cuts the first text that was begun to what it shares with `tokens`, where that is of use.
+    /// Cuts the first text that was begun to what it shares with `tokens`, where it goes on with that.
     pub(super) fn cut_first_text(&mut self, tokens: &[u32]) {
         let shared = self.goes_on_with(tokens);
         let LastText::SomeLayers(text) = &mut self.last_text else { return };
@@ -41,25 +41,35 @@ impl Session {
         }
     }
 
-    /// How many tokens of `tokens` are read where the first text that was begun is read on. It is all of that text or, where
-    /// each layer reads into its own rows and keeps them all, the chunks of it that are the same.
+    /// How many tokens of `tokens` are read where the first text that was begun is read on: all of the same text. Of another
+    /// one it is the chunks that are the same, where all rows are kept and enough is done to be worth it.
     pub(super) fn goes_on_with(&self, tokens: &[u32]) -> usize {
+        /// What follows is read chunk by chunk, for each of which all weights are read.
+        const WORTH_IT: f64 = 1.0 / 16.0;
         let Some(text) = self.first_text() else { return 0 };
-        let spec = self.engine.spec();
-        let is_whole = |layer| is_in_store(self, layer) && !spec.shares_kv(layer);
-        match text.is_of(tokens) {
-            true => tokens.len(),
-            false if text.layers.reached() == (0, 0) => 0,
-            false if self.keeps_beginnings() && (0..spec.n_layers).all(is_whole) => text.shared_with(tokens),
-            false => 0,
+        if text.is_of(tokens) {
+            return tokens.len();
         }
+        let spec = self.engine.spec();
+        let can_be_cut = self.keeps_beginnings() && (0..spec.n_layers).all(|layer| !spec.shares_kv(layer));
+        let shared = if can_be_cut { text.shared_with(tokens) } else { 0 };
+        let is_worth_it = text.layers.share() * shared as f64 >= WORTH_IT * tokens.len() as f64;
+        if is_worth_it { shared } else { 0 }
     }
 
-    /// How many tokens of `tokens` are not read again, in effect, because a first text that begins with them is half read, the
-    /// same or another one.
+    /// As many tokens as the work would read that [`Session::sync`] with `tokens` saves, because a first text that begins in the
+    /// same way is half read.
     pub fn begun_of(&self, tokens: &[u32]) -> usize {
-        let share = self.first_text_share().unwrap_or(0.0);
-        (share * self.goes_on_with(tokens) as f64).ceil() as usize
+        self.begun(self.goes_on_with(tokens))
+    }
+
+    /// As many tokens as the work would read that is done of a half-read first text.
+    pub fn half_read(&self) -> usize {
+        self.begun(self.first_text().map_or(0, FirstText::len))
+    }
+
+    fn begun(&self, tokens: usize) -> usize {
+        (self.first_text_share().unwrap_or(0.0) * tokens as f64) as usize
     }
 
     /// Reads the next piece of the first text that was begun, and ends the reading with the last one. After an error the
@@ -74,6 +84,10 @@ impl Session {
                 self.pieces = text.pieces;
                 self.finish_exact(text.layers.tokens(), text.logits);
                 self.reservations.iter_mut().for_each(Reservation::first_text_is_read);
+                if self.tokens.len() < tokens.len() {
+                    // It was cut. What follows belongs to the same turn.
+                    self.last_text = LastText::SomeChunks;
+                }
                 Ok(progress)
             }
             Ok(progress) => {

@@ -60,7 +60,6 @@ impl Session {
     /// Where a token is outside the vocabulary, the text is longer than the context, or going back fails.
     pub fn read<'a>(&'a mut self, tokens: &'a [u32]) -> Result<TextReading<'a>, EngineError> {
         self.check(tokens)?;
-        self.cut_first_text(tokens);
         self.go_back(tokens)?;
         let before = self.tokens.len();
         Ok(TextReading { session: self, tokens, before, is_begun: false, elapsed: Duration::ZERO })
@@ -155,6 +154,9 @@ impl TextReading<'_> {
             true => session.first_text().is_some(),
             false => session.goes_on_with(self.tokens) > 0,
         };
+        if goes_on && !self.is_begun {
+            session.cut_first_text(self.tokens);
+        }
         if !goes_on && !matches!(session.last_text, LastText::SomeChunks) {
             session.pieces = PieceTimes::default();
         }

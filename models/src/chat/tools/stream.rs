@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use super::definitions::Tools;
 use super::parse::{Read, Stop, Written, parse};
-use super::syntax::{OBJECT, Syntax, end_of, may_be_text};
+use super::syntax::{FENCE_END, OBJECT, Syntax, end_of, may_be_text};
 use super::{ToolCall, ToolFormat};
 
 /// What a piece of an answer adds to it.
@@ -127,13 +127,15 @@ impl ToolStream {
                 break;
             }
             if let Some(rest) = self.end.and_then(|end| self.held.strip_prefix(end)) {
-                // Behind a block of code its line ends.
-                if rest.is_empty() && !is_end {
+                let begins = || [*first, *begins].into_iter().flatten();
+                let is_call = begins().any(|mark| rest.starts_with(mark));
+                if !is_end && !is_call && begins().any(|mark| mark.starts_with(rest)) {
                     self.phase = Phase::Between { skipped, is_group };
                     return false;
                 }
-                let is_over = rest.is_empty() || rest.starts_with(char::is_whitespace);
-                if let Some(end) = self.end.take().filter(|_| is_over) {
+                // What stands behind three strokes may say that they begin another block of code.
+                let is_over = rest.is_empty() || is_call || rest.starts_with(char::is_whitespace);
+                if let Some(end) = self.end.take().filter(|end| is_over || *end != FENCE_END) {
                     self.held.drain(..end.len());
                     skipped.clear();
                     continue;
@@ -149,7 +151,7 @@ impl ToolStream {
             }
             is_group |= mark.is_some_and(|mark| groups.contains(&mark));
             skipped.extend(self.held.drain(..skip));
-            if !self.ids.is_empty() && mark.is_some_and(|mark| ends.contains(&mark)) {
+            if !is_group && !self.ids.is_empty() && mark.is_some_and(|mark| ends.contains(&mark)) {
                 skipped.clear();
             }
         }
@@ -221,7 +223,9 @@ impl ToolStream {
                     self.held.drain(..start + length);
                     pieces.extend(calls.into_iter().map(ToolPiece::Call));
                     self.phase = Phase::BETWEEN;
-                    self.end = end_of(begin).or(self.end);
+                    if begin != OBJECT {
+                        self.end = end_of(begin);
+                    }
                     return true;
                 }
                 Err(why) => (length, why),
@@ -236,6 +240,7 @@ impl ToolStream {
                 (length, if may_be_text { String::new() } else { why.to_owned() })
             }
         };
+        self.end = None;
         let text: String = self.held.drain(..start + length).collect();
         match why.is_empty() {
             true => push_text(pieces, &text),

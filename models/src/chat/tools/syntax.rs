@@ -33,8 +33,9 @@ pub(super) enum Body {
 
 /// The body of a call that begins with this brace begins with it, too.
 pub(super) const OBJECT: &str = "{";
-/// A block of code.
+/// Around a block of code.
 const FENCE: &str = "```json";
+pub(super) const FENCE_END: &str = "```";
 /// Around the definitions of functions.
 const TOOLS: &str = "<tools>";
 
@@ -146,7 +147,7 @@ pub(super) const SOLAR_NAME: &str = "<|tool_call:name|>";
 /// What stands once behind the calls that begin with this mark, if the mark has an end of its own.
 pub(super) fn end_of(begin: &str) -> Option<&'static str> {
     match begin {
-        FENCE => Some("```"),
+        FENCE => Some(FENCE_END),
         TOOLS => Some("</tools>"),
         _ => None,
     }

@@ -117,10 +117,14 @@ fn rule(message: &Message) -> Value {
 /// The messages that stand for what a summary has taken the place of.
 pub(super) fn expand(mut fields: Fields) -> Result<[Message; 2], ApiError> {
     let content: String = fields.need("encrypted_content")?;
-    let summary = content.strip_prefix(MARK).filter(|summary| !summary.is_empty()).ok_or_else(|| {
+    let wrong = |what| {
         let place = fields.place_of("encrypted_content");
-        ApiError::field(place.clone(), format!("{place} is not from this server, which cannot read it"))
-    })?;
+        ApiError::field(place.clone(), format!("{place} {what}"))
+    };
+    let summary = content.strip_prefix(MARK).ok_or_else(|| wrong("is not a summary of this server"))?;
+    if summary.is_empty() {
+        return Err(wrong("is an empty summary"));
+    }
     let messages = [Message::user(REQUEST), Message::assistant(summary)];
     fields.end(&["created_by", "id", "status", "type"])?;
     Ok(messages)

@@ -76,8 +76,9 @@ impl Connection {
 
     /// Begins to answer a request. Returns what is sent, and what the next request has before it.
     async fn begin(&mut self, request: Bytes) -> Result<(Feed<Stream>, Past), ApiError> {
-        let _place = self.shared.place_for(Some(request.len())).await;
+        let place = self.shared.place_for(Some(request.len())).await;
         let mut fields = Fields::new(http::parse(request).await?);
+        drop(place);
         let mut past = Past::default();
         if let Some(id) = fields.take::<String>("previous_response_id")? {
             // If this request fails, nothing is left to be continued.
@@ -105,7 +106,8 @@ impl Connection {
             self.waiting.extend(request);
             let bytes: usize = self.waiting.iter().map(Bytes::len).sum();
             if self.waiting.len() > MAX_WAITING || bytes > self.shared.max_json() {
-                let reason = format!("{MAX_WAITING} requests wait at most");
+                let reason =
+                    format!("{MAX_WAITING} requests wait at most, of {} bytes", self.shared.max_json());
                 return Err(self.socket.close(CloseCode::Policy, reason).await);
             }
             // What ends a stream of events is no event.
