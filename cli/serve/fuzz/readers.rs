@@ -14,8 +14,14 @@ use serve::testing::Requests;
 use serve::{Documents, Service, ServiceOptions};
 
 /// The addresses whose requests are read.
-const PATHS: [&str; 5] =
-    ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"];
+const PATHS: [&str; 6] = [
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/v1/responses/compact",
+];
 
 /// Writes functions and calls, as those of Qwen and Hermes do.
 const TEMPLATE: &str = "{% if tools %}<tools>{{ tools | tojson }}</tools>{% endif %}\
