@@ -121,9 +121,11 @@ pub(super) async fn tokenize(State(shared): State<Arc<Shared>>, request: Request
     let mut fields = Fields::new(shared.object(request).await?);
     // Any name of a model is taken.
     fields.take::<String>("model")?;
+    let special: Option<bool> = fields.take("add_special_tokens")?;
+    let special = fields.take("add_special")?.or(special);
     let (content, add_special) = match fields.take::<String>("prompt")? {
-        Some(prompt) => (prompt, fields.take("add_special_tokens")?.unwrap_or(true)),
-        None => (fields.need("content")?, fields.take("add_special")?.unwrap_or(false)),
+        Some(prompt) => (prompt, special.unwrap_or(true)),
+        None => (fields.need("content")?, special.unwrap_or(false)),
     };
     let parse_special = fields.take("parse_special")?.unwrap_or(true);
     let with_pieces = fields.take("with_pieces")?.unwrap_or(false);

@@ -103,6 +103,7 @@ async fn try_chat(shared: &Shared, request: Request) -> Answered {
     let sources = documents::sources(service, &mut fields)?;
     fields.end(HARMLESS)?;
     if messages.is_empty() {
+        submit::check_sampling(service, &asked.wanted.sampling)?;
         return Ok(json_response(&Form::Chat.loaded(service)));
     }
     let conversation = Conversation { messages, documents, thinks, tools, sources };
@@ -122,6 +123,7 @@ async fn try_generate(shared: &Shared, request: Request) -> Answered {
     };
     fields.end(HARMLESS)?;
     if prompt.is_empty() {
+        submit::check_sampling(service, &asked.wanted.sampling)?;
         return Ok(json_response(&Form::Generate.loaded(service)));
     }
     let text = match conversation {

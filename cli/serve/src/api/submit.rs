@@ -290,6 +290,12 @@ pub(super) async fn in_background<T: Send + 'static>(
     task::spawn_blocking(work).await.map_err(failed)?
 }
 
+/// Refuses sampling options that make no sense.
+pub(super) fn check_sampling(service: &Service, options: &SamplerOptions) -> Result<(), ApiError> {
+    longhand::Sampler::for_model(options.clone(), service.model().spec().n_vocab)?;
+    Ok(())
+}
+
 /// Refuses tokens that the model does not have.
 pub(super) fn check_tokens(service: &Service, tokens: &[u32]) -> Result<(), EngineError> {
     let vocabulary = service.model().spec().n_vocab;
@@ -314,7 +320,7 @@ pub(super) fn check_length(service: &Service, tokens: usize) -> Result<(), Engin
 /// Where too many wait already, the server goes down, or a sampling option makes no sense.
 pub(super) fn submit(service: &Arc<Service>, mut text: Text, mut wanted: Wanted) -> Result<Events, ApiError> {
     // What is wrong with an option is said before anything is read.
-    longhand::Sampler::for_model(wanted.sampling.clone(), service.model().spec().n_vocab)?;
+    check_sampling(service, &wanted.sampling)?;
     let (sender, receiver) = mpsc::unbounded_channel::<Event>();
     let stop = InterruptFlag::new();
     wanted.options.stops.extend(std::mem::take(&mut text.stops));
