@@ -126,17 +126,11 @@ impl ToolStream {
             if !is_end && !self.held.is_empty() && [*first, *begins].into_iter().flatten().any(may_begin) {
                 break;
             }
-            if let Some(rest) = self.end.and_then(|end| self.held.strip_prefix(end)) {
-                let begins = || [*first, *begins].into_iter().flatten();
-                let is_call = begins().any(|mark| rest.starts_with(mark));
-                if !is_end && !is_call && begins().any(|mark| mark.starts_with(rest)) {
-                    self.phase = Phase::Between { skipped, is_group };
-                    return false;
-                }
-                // What stands behind three strokes may say that they begin another block of code.
-                let is_over = rest.is_empty() || is_call || rest.starts_with(char::is_whitespace);
-                if let Some(end) = self.end.take().filter(|end| is_over || *end != FENCE_END) {
-                    self.held.drain(..end.len());
+            match self.is_at_end(is_end) {
+                None => break,
+                Some(false) => {}
+                Some(true) => {
+                    self.held.drain(..self.end.take().map_or(0, str::len));
                     skipped.clear();
                     continue;
                 }
@@ -155,8 +149,9 @@ impl ToolStream {
                 skipped.clear();
             }
         }
-        let marks = [*first, *begins, *groups, *ends].into_iter().flatten().copied().chain(self.end);
-        if !is_end && marks.into_iter().any(|mark| mark.starts_with(self.held.as_str())) {
+        let mut marks = [*first, *begins, *groups, *ends].into_iter().flatten().copied().chain(self.end);
+        let is_open = self.is_at_end(is_end).is_none() || marks.any(|mark| mark.starts_with(&self.held));
+        if !is_end && is_open {
             self.phase = Phase::Between { skipped, is_group };
             return false;
         }
@@ -167,6 +162,25 @@ impl ToolStream {
             push_text(pieces, &skipped);
         }
         !self.held.is_empty()
+    }
+
+    /// Whether the text goes on with the end of the calls that came last; `None` where that is not clear yet.
+    fn is_at_end(&self, is_end: bool) -> Option<bool> {
+        let Some(end) = self.end else { return Some(false) };
+        let Some(rest) = self.held.strip_prefix(end) else { return Some(false) };
+        let begins = || [self.syntax.first, self.syntax.begins].into_iter().flatten();
+        // What stands behind three strokes may say that they begin another block of code.
+        let is_over = end != FENCE_END
+            || rest.starts_with(char::is_whitespace)
+            || begins().any(|mark| rest.starts_with(mark));
+        let may_be = rest.is_empty() || begins().any(|mark| mark.starts_with(rest));
+        if is_over || is_end && rest.is_empty() {
+            Some(true)
+        } else if !is_end && may_be {
+            None
+        } else {
+            Some(false)
+        }
     }
 
     fn text(&mut self, pieces: &mut Vec<ToolPiece>, is_end: bool) -> bool {
