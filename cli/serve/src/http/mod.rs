@@ -123,6 +123,15 @@ impl Shared {
         parse(bytes).await
     }
 
+    /// The JSON object that a message of a WebSocket is.
+    ///
+    /// # Errors
+    /// Where it is none.
+    pub(crate) async fn message(&self, bytes: Bytes) -> Result<Map<String, Value>, ApiError> {
+        let _place = self.place_for(Some(bytes.len())).await;
+        parse(bytes).await
+    }
+
     /// The bytes of a file.
     ///
     /// # Errors
@@ -138,7 +147,7 @@ impl Shared {
     }
 
     /// Waits until a large request may be read: few at a time, so that their memory is bounded.
-    pub(crate) async fn place_for(&self, length: Option<usize>) -> Option<SemaphorePermit<'_>> {
+    async fn place_for(&self, length: Option<usize>) -> Option<SemaphorePermit<'_>> {
         /// Smaller ones do not wait.
         const LARGE: usize = 1 << 20;
         match length {
@@ -170,11 +179,8 @@ impl Shared {
     }
 }
 
-/// The JSON object that a request is.
-///
-/// # Errors
-/// Where it is none.
-pub(crate) async fn parse(bytes: Bytes) -> Result<Map<String, Value>, ApiError> {
+/// The JSON object that these bytes are.
+async fn parse(bytes: Bytes) -> Result<Map<String, Value>, ApiError> {
     // Long ones take a while.
     match tokio::task::spawn_blocking(move || serde_json::from_slice(&bytes)).await {
         Ok(Ok(Value::Object(object))) => Ok(object),

@@ -342,16 +342,14 @@ impl Desk {
                 return -(if is_reading { session.options().context } else { session.tokens().len() }
                     as isize);
             }
-            let kept = session.kept_of(&request.text.tokens) as isize;
-            let lost = session.tokens().len() as isize - kept;
+            // Of the text, and in all. A session has tokens or a half-read text, never both.
+            let kept = session.kept_of(&request.text.tokens) + session.begun_of(&request.text.tokens);
+            let held = session.tokens().len() + session.half_read();
             match request.ends().find(|end| session.is_reading(&request.text.tokens[..*end])) {
                 // A reading that was stopped goes on.
                 Some(end) => end as isize,
-                // Another text that is half read is lost, but for what both begin with.
-                None => {
-                    kept - lost + 2 * session.begun_of(&request.text.tokens) as isize
-                        - session.half_read() as isize
-                }
+                // The rest is lost.
+                None => 2 * kept as isize - held as isize,
             }
         };
         let best =

@@ -30,20 +30,21 @@ impl Session {
         Ok(())
     }
 
-    /// Cuts the first text that was begun to what it shares with `tokens`, where it goes on with that.
-    pub(super) fn cut_first_text(&mut self, tokens: &[u32]) {
+    /// Cuts the first text that was begun to what it shares with `tokens`. Returns whether it goes on with that; if not, it stays.
+    pub(super) fn cut_first_text(&mut self, tokens: &[u32]) -> bool {
         let shared = self.goes_on_with(tokens);
-        let LastText::SomeLayers(text) = &mut self.last_text else { return };
-        let (all, (layer, _)) = (text.layers.tokens().len(), text.layers.reached());
+        let LastText::SomeLayers(text) = &mut self.last_text else { return false };
+        let (all, (layer, _)) = (text.len(), text.layers.reached());
         if shared > 0 && shared < all {
             text.layers.cut(shared);
             (0..layer).for_each(|layer| self.store.shrink_layer(layer, all - shared));
         }
+        shared > 0
     }
 
     /// How many tokens of `tokens` are read where the first text that was begun is read on: all of the same text. Of another
     /// one it is the chunks that are the same, where all rows are kept and enough is done to be worth it.
-    pub(super) fn goes_on_with(&self, tokens: &[u32]) -> usize {
+    fn goes_on_with(&self, tokens: &[u32]) -> usize {
         /// What follows is read chunk by chunk, for each of which all weights are read.
         const WORTH_IT: f64 = 1.0 / 16.0;
         let Some(text) = self.first_text() else { return 0 };

@@ -152,11 +152,8 @@ impl TextReading<'_> {
         let is_first = session.tokens.is_empty() && session.options.prefill.is_by_layer();
         let goes_on = match self.is_begun {
             true => session.first_text().is_some(),
-            false => session.goes_on_with(self.tokens) > 0,
+            false => session.cut_first_text(self.tokens),
         };
-        if goes_on && !self.is_begun {
-            session.cut_first_text(self.tokens);
-        }
         if !goes_on && !matches!(session.last_text, LastText::SomeChunks) {
             session.pieces = PieceTimes::default();
         }

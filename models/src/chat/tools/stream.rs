@@ -121,13 +121,11 @@ impl ToolStream {
                 self.phase = Phase::Call { before, begin };
                 return true;
             }
-            // An end may be the beginning of what begins a call.
-            let may_begin = |mark: &&str| mark.starts_with(self.held.as_str());
-            if !is_end && !self.held.is_empty() && [*first, *begins].into_iter().flatten().any(may_begin) {
-                break;
-            }
             match self.is_at_end(is_end) {
-                None => break,
+                None => {
+                    self.phase = Phase::Between { skipped, is_group };
+                    return false;
+                }
                 Some(false) => {}
                 Some(true) => {
                     self.held.drain(..self.end.take().map_or(0, str::len));
@@ -150,8 +148,7 @@ impl ToolStream {
             }
         }
         let mut marks = [*first, *begins, *groups, *ends].into_iter().flatten().copied().chain(self.end);
-        let is_open = self.is_at_end(is_end).is_none() || marks.any(|mark| mark.starts_with(&self.held));
-        if !is_end && is_open {
+        if !is_end && marks.any(|mark| mark.starts_with(&self.held)) {
             self.phase = Phase::Between { skipped, is_group };
             return false;
         }

@@ -14,10 +14,10 @@ use tokio::time::{Instant, timeout_at};
 use super::{Past, Stream, begin, input, not_found};
 use crate::api::Answered;
 use crate::api::fields::Fields;
+use crate::http::Shared;
 use crate::http::error::ApiError;
 use crate::http::socket::{self, CloseCode, Gone, Socket};
 use crate::http::stream::{Feed, Sent};
-use crate::http::{self, Shared};
 
 /// How long a connection may last, after the specification.
 const MAX_TIME: Duration = Duration::from_secs(60 * 60);
@@ -76,9 +76,7 @@ impl Connection {
 
     /// Begins to answer a request. Returns what is sent, and what the next request has before it.
     async fn begin(&mut self, request: Bytes) -> Result<(Feed<Stream>, Past), ApiError> {
-        let place = self.shared.place_for(Some(request.len())).await;
-        let mut fields = Fields::new(http::parse(request).await?);
-        drop(place);
+        let mut fields = Fields::new(self.shared.message(request).await?);
         let mut past = Past::default();
         if let Some(id) = fields.take::<String>("previous_response_id")? {
             // If this request fails, nothing is left to be continued.
