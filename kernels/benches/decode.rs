@@ -165,6 +165,7 @@ fn measure(
                     softcap: None,
                     sink_logits: None,
                     groups: None,
+                    int8: false,
                 };
                 let all = partials_at as *mut f32;
                 // SAFETY: each thread has its own part of the buffer until the barrier, and only reads after

@@ -2,7 +2,7 @@
 //! per visible pair of query and key. The kernel and the peak are measured alternately.
 //!
 //! `cargo bench -p kernels --bench prefill -- [--avx2] [WORD…]` prints the rows whose label contains all
-//! words.
+//! words. Where the processor multiplies bytes, each is measured in f32 and with old rows in integers of 8 bits in turn.
 
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
@@ -17,8 +17,10 @@ fn main() {
     let avx2 = words.iter().position(|w| w == "--avx2").map(|i| words.remove(i)).is_some();
     let isa = *Isa::available().get(usize::from(avx2)).unwrap_or(&Isa::Scalar);
     println!("{isa:?}; fraction = median of the passes' kernel / (threads * peak)");
-    println!("| shape | queries | rows | type | threads | GFLOP/s | peak per thread | fraction |");
-    println!("|---|---|---|---|---|---|---|---|");
+    println!(
+        "| shape | queries | rows | type | threads | GFLOP/s | peak per thread | fraction | int8, fraction | int8 / f32 |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|");
     for (name, kv_heads, group, d) in [
         ("MHA 12 d64", 12, 1, 64),
         ("GQA 32/8 d64", 8, 4, 64),
@@ -27,7 +29,7 @@ fn main() {
         ("MHA 8 d80", 8, 1, 80),
     ] {
         for ty in [RowType::F16, RowType::F32, RowType::Q8_0, RowType::Q4_0, RowType::Iq4Nl] {
-            for rows in [512, 2048, 8192] {
+            for rows in [512, 2048, 8192, 32768] {
                 for threads in [1, 2] {
                     let label = format!("| {name} | 512 | {rows} | {} | {threads} |", ty.name());
                     if !words.iter().all(|w| label.contains(w.as_str())) || d % ty.granule() != 0 {
@@ -80,34 +82,55 @@ fn measure(
         softcap: None,
         sink_logits: None,
         groups: None,
+        int8: false,
     };
     let pairs: usize = (0..n_q).map(|t| call.visible(rows, t)).sum();
     let operations = (pairs * call.n_heads() * 4 * d) as f64;
     let mut out = vec![0f32; call.out_len()];
     let at = out.as_mut_ptr() as usize;
-    let (mut fractions, mut best) = (Vec::new(), 0f64);
     let mut peak = 0f64;
+    let mut ways = vec![Way { int8: false, best: 0.0, fractions: Vec::new() }];
+    if isa.has_bytes() {
+        ways.push(Way { int8: true, ..ways[0].clone() });
+    }
     for _ in 0..7 {
         let now = multiply_add_peak(0.05);
-        let next = AtomicUsize::new(0);
-        let work = || {
-            let mut scratch = vec![0f32; scratch_len(d)];
-            // SAFETY: the output has the shape asked for; all threads use the same counter.
-            unsafe { prefill_on(isa, &call, &next, &mut scratch, at as *mut f32, std::ptr::null_mut()) }
-                .expect("shapes fit");
-        };
-        let start = Instant::now();
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                scope.spawn(work);
-            }
-            work();
-        });
-        let speed = operations / start.elapsed().as_secs_f64();
-        fractions.push(speed / now / threads as f64);
-        best = best.max(speed);
         peak = peak.max(now);
+        for way in &mut ways {
+            let call = Attention { int8: way.int8, ..call };
+            let next = AtomicUsize::new(0);
+            let work = || {
+                let mut scratch = vec![0f32; scratch_len(&call)];
+                // SAFETY: the output has the shape asked for; all threads use the same counter.
+                unsafe { prefill_on(isa, &call, &next, &mut scratch, at as *mut f32, std::ptr::null_mut()) }
+                    .expect("shapes fit");
+            };
+            let start = Instant::now();
+            std::thread::scope(|scope| {
+                for _ in 1..threads {
+                    scope.spawn(work);
+                }
+                work();
+            });
+            let speed = operations / start.elapsed().as_secs_f64();
+            way.fractions.push(speed / now / threads as f64);
+            way.best = way.best.max(speed);
+        }
     }
-    fractions.sort_by(f64::total_cmp);
-    println!("{label} {:.0} | {:.0} | {:.2} |", best / 1e9, peak / 1e9, fractions[fractions.len() / 2]);
+    print!("{label} {:.0} | {:.0} |", ways[0].best / 1e9, peak / 1e9);
+    for way in &mut ways {
+        way.fractions.sort_by(f64::total_cmp);
+        print!(" {:.2} |", way.fractions[way.fractions.len() / 2]);
+    }
+    println!(" {:.2} |", ways[ways.len() - 1].best / ways[0].best);
+}
+
+/// How old rows are multiplied.
+#[derive(Clone)]
+struct Way {
+    int8: bool,
+    /// Operations a second.
+    best: f64,
+    /// Of the peak.
+    fractions: Vec<f64>,
 }

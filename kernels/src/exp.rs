@@ -32,6 +32,27 @@ pub(crate) unsafe fn exp2<S: Simd>(x: S::V) -> S::V {
     }
 }
 
+/// Polynomial of 2^r on [-1/2, 1/2], interpolated at the Chebyshev nodes: relative error 1e-4.
+const ROUGH_POLY: [f32; 4] = [0.999_924_56, 0.693_136_73, 0.242_639_48, 0.055_838_28];
+
+/// 2^x with a relative error of 1e-4, for weights that are rounded to bytes. x is at most 127; below -126 the result is 0.
+///
+/// # Safety
+/// `S`'s instruction set is present.
+#[inline(always)]
+pub(crate) unsafe fn rough_exp2<S: Simd>(x: S::V) -> S::V {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let n = S::round(x);
+        let r = S::sub(x, n);
+        let mut p = S::splat(ROUGH_POLY[3]);
+        p = S::fma(p, r, S::splat(ROUGH_POLY[2]));
+        p = S::fma(p, r, S::splat(ROUGH_POLY[1]));
+        p = S::fma(p, r, S::splat(ROUGH_POLY[0]));
+        S::scale_by_exp2(p, n, x)
+    }
+}
+
 /// Replaces each logit x by cap * tanh(x / cap). Safety: the number of logits is a multiple of the lanes.
 pub(crate) struct SoftCap<'a> {
     pub logits: &'a mut [f32],

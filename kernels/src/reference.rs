@@ -108,6 +108,7 @@ mod tests {
             softcap: None,
             sink_logits: None,
             groups: None,
+            int8: false,
         };
         let got = attend(&call).unwrap();
         assert!((got.out[0] - (0.5 * 1.0 + 0.25 * 2.0 + 0.25 * 4.0)).abs() < 1e-6);
@@ -143,6 +144,7 @@ mod tests {
             softcap: None,
             sink_logits: None,
             groups: None,
+            int8: false,
         };
         let got = attend(&call).unwrap();
         let total = 0.25 + 0.03125 + 1.0;
@@ -180,6 +182,7 @@ mod tests {
                 softcap,
                 sink_logits,
                 groups: None,
+                int8: false,
             })
             .expect("shapes fit"),
         )

@@ -363,6 +363,7 @@ impl Runner {
             lanes: &to.lanes,
             inputs: &state,
             groups: None,
+            int8: false,
         };
         if known > 0 {
             for recorder in &to.recorders {
@@ -408,6 +409,7 @@ impl Runner {
             lanes: &lanes,
             inputs: &state,
             groups: None,
+            int8: false,
         };
         // The last node of portable attention is none that computes.
         let out: Tensor = ctx.cont(&form.nodes(&ctx, attend)).output();

@@ -65,6 +65,7 @@ fn key(session: &Session, before: usize) -> String {
     let (engine, options) = (session.engine(), session.options());
     let prefill = match options.prefill {
         Prefill::Exact if before == 0 => "exact",
+        Prefill::Int8 if before == 0 => "int8",
         Prefill::Sparse if before == 0 => "sparse",
         _ => "streaming",
     };

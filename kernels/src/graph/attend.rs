@@ -56,6 +56,9 @@ pub struct Attend<'a> {
     /// For sparse prefill, in layers without ALiBi and windows: old rows in groups, where there are many queries. Only own
     /// kernels of the CPU do that, elsewhere all rows are read. `None` reads all rows.
     pub groups: Option<RowGroups<'a>>,
+    /// Whether old rows may be multiplied in integers of 8 bits, where there are many queries: see [`prefill`]. Only own
+    /// kernels of the CPU do that.
+    pub int8: bool,
 }
 
 /// Old rows in groups: sparse [`prefill`]. With so many lanes that a node has no operand left, all rows are read.
@@ -96,7 +99,7 @@ impl Operation for Attend<'_> {
 
 /// The nodes of own kernels.
 fn attend(ctx: &Context, operands: Attend, split: Split) -> Tensor {
-    let Attend { shape, queries: heads, appended, lanes, inputs, groups } = operands;
+    let Attend { shape, queries: heads, appended, lanes, inputs, groups, int8 } = operands;
     let n_q = heads.q.dim(2);
     let call = |previous| Call::new(shape, heads, previous, appended.rows, lanes, inputs);
     let (operands, of_call) = call(appended.node);
@@ -106,10 +109,10 @@ fn attend(ctx: &Context, operands: Attend, split: Split) -> Tensor {
     let (threads, max_splits, partials) = match split {
         Split::Threads(threads) if is_tiled(shape, n_q, threads) => {
             let Some(groups) = groups.filter(|_| has_room_for_means(lanes, heads)) else {
-                return attend_many(ctx, (operands, of_call), None);
+                return attend_many(ctx, (operands, of_call), None, int8);
             };
             let are_known = mean_groups(ctx, (operands, of_call), groups);
-            return attend_many(ctx, call(&are_known), Some(groups));
+            return attend_many(ctx, call(&are_known), Some(groups), int8);
         }
         Split::Threads(threads) => {
             let len = decode::partials_len(shape.head_dim, shape.n_kv_heads, shape.group, n_q);
@@ -118,7 +121,7 @@ fn attend(ctx: &Context, operands: Attend, split: Split) -> Tensor {
         Split::Blocks(blocks) => {
             let splits = max_splits(shape, n_q, blocks);
             if splits == 0 && queries > MAX_DECODE_QUERIES {
-                return attend_many(ctx, (operands, of_call), None);
+                return attend_many(ctx, (operands, of_call), None, false);
             }
             (0, splits, [shape.head_dim + 2, queries, splits + shape.n_kv_heads])
         }
@@ -163,10 +166,11 @@ fn attend_many<'a>(
     ctx: &Context,
     (mut operands, call): (Operands<'a>, Call),
     groups: Option<RowGroups<'a>>,
+    int8: bool,
 ) -> Tensor {
     let out = [call.shape.head_dim * call.shape.n_heads(), call.n_q];
     let groups = groups.map(|RowGroups { means, share }| GroupsAt { means: operands.read(means), share });
-    operands.node(ctx, Type::F32, out, AttendMany { call, groups, progress: Progress::default() })
+    operands.node(ctx, Type::F32, out, AttendMany { call, groups, int8, progress: Progress::default() })
 }
 
 /// Computes the means of groups of rows. The result has no data.
@@ -204,6 +208,8 @@ struct AttendMany {
     call: Call,
     /// On the CPU only.
     groups: Option<GroupsAt>,
+    /// On the CPU only.
+    int8: bool,
     progress: Progress,
 }
 
@@ -233,9 +239,9 @@ impl Node for AttendMany {
         let share = self.progress.share(task.threads);
         self.call.on_cpu(task, |attention| {
             let groups = self.groups.as_ref().map(|groups| groups.read(task));
-            let attention = &Attention { groups, ..*attention };
+            let attention = &Attention { groups, int8: self.int8, ..*attention };
             SCRATCH.with_borrow_mut(|scratch| {
-                scratch.resize(prefill::scratch_len(attention.head_dim), 0.0);
+                scratch.resize(prefill::scratch_len(attention), 0.0);
                 let out = task.result().data.cast::<f32>();
                 // SAFETY: the result is [head_dim * heads, n_q] f32, written by this node's threads only,
                 // which share `next`.
@@ -478,6 +484,7 @@ impl Call {
             softcap: self.shape.softcap,
             sink_logits: self.sink_logits.map(|sink_logits| sink_logits.read(task)),
             groups: None,
+            int8: false,
         });
         if let Err(error) = result {
             task.fail(format!("attend: {error}"));

@@ -23,6 +23,7 @@
 //! This is the first version, and nothing else was tried. With 6 rows by 4 vectors the multipliers idle only for
 //! the exponentials (about 10 % with head_dim 64). Loads and stores of the sums cost once per block.
 
+mod int8;
 mod sparse;
 
 use std::f32::consts::{LN_2, LOG2_E};
@@ -47,10 +48,17 @@ const BLOCK: usize = 96;
 const STRIP: usize = 6;
 
 /// Floats of scratch memory of each thread.
-pub fn scratch_len(head_dim: usize) -> usize {
-    let d = padded(head_dim);
+pub fn scratch_len(call: &Attention) -> usize {
+    Isa::available().into_iter().map(|isa| scratch_len_on(isa, call)).max().unwrap_or(0)
+}
+
+/// [`scratch_len`] on the given instruction set.
+fn scratch_len_on(isa: Isa, call: &Attention) -> usize {
+    let d = padded(call.head_dim);
+    let in_bytes = int8::is_used(isa, call);
+    let (tile, bytes) = if in_bytes { (int8::TILE, int8::scratch_len(d)) } else { (TILE, 0) };
     // Queries and sums; keys and values; logits; maxima, denominators, factors; slopes and positions; windows.
-    2 * TILE * d + 2 * BLOCK * d + BLOCK * PANEL + 3 * TILE + 2 * TILE + TILE + 16
+    2 * tile * d + 2 * BLOCK * d + BLOCK * PANEL + 3 * tile + 2 * tile + tile + bytes + 16
 }
 
 /// Computes the call together with the other threads, which pass the same arguments except `scratch`: each
@@ -88,13 +96,17 @@ pub unsafe fn prefill_on(
     lse: *mut f32,
 ) -> Result<(), ShapeError> {
     call.check()?;
-    let need = scratch_len(call.head_dim);
+    let isa = if isa.present() { isa } else { Isa::best() };
+    let need = scratch_len_on(isa, call);
     if scratch.len() < need {
         return Err(ShapeError::Buffer { what: "scratch", have: scratch.len(), need });
     }
-    let isa = if isa.present() { isa } else { Isa::best() };
-    // Fewer queries choose fewer groups.
-    let len = if call.groups.is_some() { PANEL } else { TILE };
+    let in_bytes = int8::is_used(isa, call);
+    let len = match call.groups {
+        Some(_) => PANEL, // fewer queries choose fewer groups
+        None if in_bytes => int8::TILE,
+        None => TILE,
+    };
     let tiles = (call.group * call.n_q).div_ceil(len);
     loop {
         let item = next.fetch_add(1, Ordering::Relaxed);
@@ -108,7 +120,9 @@ pub unsafe fn prefill_on(
                 let output = Output { out, lse };
                 // SAFETY: the shared counter gives each tile to one thread, and tiles are disjoint in the
                 // output.
-                unsafe { Tile { isa, call, lane, head, first: tile * len, len }.run(scratch, output) };
+                unsafe {
+                    Tile { isa, call, lane, head, first: tile * len, len, in_bytes }.run(scratch, output)
+                };
                 break;
             }
             head -= lane.kv_heads.len();
@@ -130,8 +144,10 @@ struct Tile<'a> {
     lane: &'a LaneView<'a>,
     head: usize,
     first: usize,
-    /// Queries of a whole tile: [`PANEL`] or [`TILE`].
+    /// Queries of a whole tile: [`PANEL`], [`TILE`] or [`int8::TILE`].
     len: usize,
+    /// Whether old rows are multiplied in bytes.
+    in_bytes: bool,
 }
 
 /// The parts of a tile's scratch memory. `d` is the padded head_dim.
@@ -153,20 +169,24 @@ struct Scratch<'a> {
     distances: &'a mut [f32],
     /// `[PANEL, 2]`: the first position of the window, where rows have positions.
     firsts: &'a mut [f32],
+    bytes: Option<int8::Bytes<'a>>,
 }
 
 impl<'a> Scratch<'a> {
-    fn new(scratch: &'a mut [f32], d: usize) -> Scratch<'a> {
+    /// For tiles of so many queries.
+    fn new(scratch: &'a mut [f32], d: usize, tile: usize, in_bytes: bool) -> Scratch<'a> {
         // Aligned to cache lines: a row of a panel is a whole number of them.
         let offset = scratch.as_ptr().align_offset(64).min(16);
-        let (q, rest) = scratch[offset..].split_at_mut(TILE * d);
-        let (sums, rest) = rest.split_at_mut(TILE * d);
+        let (q, rest) = scratch[offset..].split_at_mut(tile * d);
+        let (sums, rest) = rest.split_at_mut(tile * d);
         let (k, rest) = rest.split_at_mut(BLOCK * d);
         let (v, rest) = rest.split_at_mut(BLOCK * d);
         let (logits, rest) = rest.split_at_mut(BLOCK * PANEL);
-        let (state, rest) = rest.split_at_mut(3 * TILE);
-        let (distances, rest) = rest.split_at_mut(2 * TILE);
-        Scratch { d, q, sums, k, v, logits, state, distances, firsts: &mut rest[..TILE] }
+        let (state, rest) = rest.split_at_mut(3 * tile);
+        let (distances, rest) = rest.split_at_mut(2 * tile);
+        let (firsts, rest) = rest.split_at_mut(tile);
+        let bytes = in_bytes.then(|| int8::Bytes::new(rest, d));
+        Scratch { d, q, sums, k, v, logits, state, distances, firsts, bytes }
     }
 }
 
@@ -225,7 +245,8 @@ impl Tile<'_> {
     unsafe fn run(&self, scratch: &mut [f32], output: Output) {
         let call = self.call;
         let queries = self.len.min(call.group * call.n_q - self.first);
-        let mut scratch = Scratch::new(scratch, padded(call.head_dim));
+        let tile = if self.in_bytes { int8::TILE } else { TILE };
+        let mut scratch = Scratch::new(scratch, padded(call.head_dim), tile, self.in_bytes);
         self.load_queries(queries, &mut scratch);
         match &call.groups {
             Some(groups) => self.attend_to_groups(queries, groups, &mut scratch),
@@ -237,6 +258,14 @@ impl Tile<'_> {
 
     /// Attends to neighbouring rows.
     fn attend_to_rows(&self, rows: Range<usize>, queries: usize, scratch: &mut Scratch) {
+        let in_bytes = self.rows_in_bytes(&rows, queries);
+        self.attend_in_f32(rows.start..in_bytes.start.min(rows.end), queries, scratch);
+        self.attend_in_bytes(in_bytes.clone(), queries, scratch);
+        self.attend_in_f32(in_bytes.end..rows.end, queries, scratch);
+    }
+
+    /// Attends to neighbouring rows, all in f32.
+    fn attend_in_f32(&self, rows: Range<usize>, queries: usize, scratch: &mut Scratch) {
         let lane = self.lane;
         let alibi = self.find_distances(queries, scratch);
         let window = self.find_windows(queries, scratch);

@@ -2,7 +2,10 @@
 
 use std::arch::x86_64::*;
 
-use super::{IntegerKernel, IntegerSimd, Kernel, Simd, avx2_bytes, avx2_integers};
+use super::{
+    ByteKernel, ByteSimd, IntegerKernel, IntegerSimd, Kernel, Simd, avx2_bytes, avx2_integers,
+    every_fourth_byte,
+};
 use crate::quant::IQ4_VALUES;
 
 #[derive(Clone, Copy)]
@@ -20,6 +23,14 @@ pub(super) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
 /// As for [`enter`].
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn enter_with_integers<K: IntegerKernel>(kernel: K) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel.run::<Avx2>() }
+}
+
+/// # Safety
+/// As for [`enter`], and the processor has VNNI.
+#[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+pub(super) unsafe fn enter_with_bytes<K: ByteKernel>(kernel: K) -> K::Out {
     // SAFETY: the caller's promise.
     unsafe { kernel.run::<Avx2>() }
 }
@@ -135,6 +146,29 @@ impl IntegerSimd for Avx2 {
             let x = _mm_max_epi32(x, _mm_shuffle_epi32::<0x4e>(x));
             let x = _mm_max_epi32(x, _mm_shuffle_epi32::<0xb1>(x));
             f32::from_bits(_mm_cvtsi128_si32(x).cast_unsigned())
+        };
+    }
+}
+
+impl ByteSimd for Avx2 {
+    ops! {
+        multiply_bytes(a: __m256i, b: __m256i, c: __m256i) -> __m256i = _mm256_dpbusd_avx_epi32(c, a, b);
+        nearest(v: __m256) -> __m256i = _mm256_cvtps_epi32(v);
+        subtract(a: __m256i, b: __m256i) -> __m256i = _mm256_sub_epi32(a, b);
+        store_integers(p: *mut u8, v: __m256i) -> () = _mm256_storeu_si256(p.cast(), v);
+        store_low_bytes(p: *mut u8, v: __m256i) -> () = {
+            let order = _mm256_broadcastsi128_si256(_mm_set1_epi32(0x0c08_0400));
+            let v = _mm256_shuffle_epi8(v, order);
+            let both = _mm_unpacklo_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
+            _mm_storel_epi64(p.cast(), both)
+        };
+        pack_signed(v: [__m256i; 4]) -> __m256i = {
+            let bytes = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
+            _mm256_shuffle_epi8(bytes, _mm256_broadcastsi128_si256(every_fourth_byte()))
+        };
+        pack_unsigned(v: [__m256i; 4]) -> __m256i = {
+            let bytes = _mm256_packus_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
+            _mm256_shuffle_epi8(bytes, _mm256_broadcastsi128_si256(every_fourth_byte()))
         };
     }
 }

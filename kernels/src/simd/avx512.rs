@@ -2,7 +2,10 @@
 
 use std::arch::x86_64::*;
 
-use super::{IntegerKernel, IntegerSimd, Kernel, Simd, avx2_bytes, avx2_integers};
+use super::{
+    ByteKernel, ByteSimd, IntegerKernel, IntegerSimd, Kernel, Simd, avx2_bytes, avx2_integers,
+    every_fourth_byte,
+};
 use crate::quant::IQ4_VALUES;
 
 #[derive(Clone, Copy)]
@@ -20,6 +23,14 @@ pub(super) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
 /// As for [`enter`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
 pub(super) unsafe fn enter_with_integers<K: IntegerKernel>(kernel: K) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel.run::<Avx512>() }
+}
+
+/// # Safety
+/// As for [`enter`], and the processor has VNNI.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+pub(super) unsafe fn enter_with_bytes<K: ByteKernel>(kernel: K) -> K::Out {
     // SAFETY: the caller's promise.
     unsafe { kernel.run::<Avx512>() }
 }
@@ -137,5 +148,23 @@ impl IntegerSimd for Avx512 {
         };
         largest_magnitude(v: __m512) -> f32 =
             f32::from_bits(_mm512_reduce_max_epi32(_mm512_castps_si512(v)).cast_unsigned());
+    }
+}
+
+impl ByteSimd for Avx512 {
+    ops! {
+        multiply_bytes(a: __m512i, b: __m512i, c: __m512i) -> __m512i = _mm512_dpbusd_epi32(c, a, b);
+        nearest(v: __m512) -> __m512i = _mm512_cvtps_epi32(v);
+        subtract(a: __m512i, b: __m512i) -> __m512i = _mm512_sub_epi32(a, b);
+        store_integers(p: *mut u8, v: __m512i) -> () = _mm512_storeu_si512(p.cast(), v);
+        store_low_bytes(p: *mut u8, v: __m512i) -> () = _mm_storeu_si128(p.cast(), _mm512_cvtepi32_epi8(v));
+        pack_signed(v: [__m512i; 4]) -> __m512i = {
+            let bytes = _mm512_packs_epi16(_mm512_packs_epi32(v[0], v[1]), _mm512_packs_epi32(v[2], v[3]));
+            _mm512_shuffle_epi8(bytes, _mm512_broadcast_i32x4(every_fourth_byte()))
+        };
+        pack_unsigned(v: [__m512i; 4]) -> __m512i = {
+            let bytes = _mm512_packus_epi16(_mm512_packs_epi32(v[0], v[1]), _mm512_packs_epi32(v[2], v[3]));
+            _mm512_shuffle_epi8(bytes, _mm512_broadcast_i32x4(every_fourth_byte()))
+        };
     }
 }

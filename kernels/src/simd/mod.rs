@@ -145,6 +145,39 @@ impl Isa {
         }
     }
 
+    /// Whether it has products of bytes ([`ByteSimd`]) on this processor: AVX-512 VNNI or AVX-VNNI.
+    pub fn has_bytes(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => self.present() && is_x86_feature_detected!("avx512vnni"),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => self.present() && is_x86_feature_detected!("avxvnni"),
+            _ => false,
+        }
+    }
+
+    /// Runs a kernel compiled for this instruction set and its products of bytes.
+    ///
+    /// # Safety
+    /// [`has_bytes`](Self::has_bytes) holds, and the kernel's own requirements are met.
+    #[inline]
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(unused_variables, unused_unsafe, reason = "no other instruction set takes the kernel")
+    )]
+    pub(crate) unsafe fn enter_with_bytes<K: ByteKernel>(self, kernel: K) -> K::Out {
+        // SAFETY: the caller's promise covers the target features and the kernel's requirements.
+        unsafe {
+            match self {
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 => avx512::enter_with_bytes(kernel),
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => avx2::enter_with_bytes(kernel),
+                _ => unreachable!("the caller asks has_bytes first"),
+            }
+        }
+    }
+
     /// Runs a kernel compiled for this instruction set.
     ///
     /// # Safety
@@ -179,6 +212,14 @@ pub(crate) trait IntegerKernel {
     /// # Safety
     /// `S`'s instruction set is present; the implementing struct documents the requirements on its fields.
     unsafe fn run<S: IntegerSimd>(self);
+}
+
+/// Work that is written once for the instruction sets with products of bytes.
+pub(crate) trait ByteKernel {
+    type Out;
+    /// # Safety
+    /// `S`'s instruction set is present; the implementing struct documents the requirements on its fields.
+    unsafe fn run<S: ByteSimd>(self) -> Self::Out;
 }
 
 /// The numbers from the first up to, not including, the second: a `Range` that is inlined in debug builds
@@ -311,6 +352,23 @@ pub(crate) trait IntegerSimd: Simd {
     unsafe fn interleave(v: Self::Bytes) -> [Self::Bytes; 2];
 }
 
+/// Products of bytes, for the instruction sets that multiply four of them for each lane in one instruction
+/// ([`Isa::has_bytes`]). All functions are unsafe as those of [`Simd`] are.
+pub(crate) trait ByteSimd: IntegerSimd {
+    /// The sum of the products of four unsigned bytes of a and four signed bytes of b, plus c.
+    unsafe fn multiply_bytes(a: Self::Integers, b: Self::Integers, c: Self::Integers) -> Self::Integers;
+    /// The nearest integers.
+    unsafe fn nearest(v: Self::V) -> Self::Integers;
+    unsafe fn subtract(a: Self::Integers, b: Self::Integers) -> Self::Integers;
+    unsafe fn store_integers(p: *mut u8, v: Self::Integers);
+    /// Writes the low bytes of the lanes, side by side.
+    unsafe fn store_low_bytes(p: *mut u8, v: Self::Integers);
+    /// Byte i of each lane is the lane of number i of the arguments, which are signed bytes.
+    unsafe fn pack_signed(v: [Self::Integers; 4]) -> Self::Integers;
+    /// Byte i of each lane is the lane of number i of the arguments, which are unsigned bytes.
+    unsafe fn pack_unsigned(v: [Self::Integers; 4]) -> Self::Integers;
+}
+
 /// The bytes of [`Simd`], for the instruction sets that have AVX2.
 #[cfg(target_arch = "x86_64")]
 macro_rules! avx2_bytes {
@@ -347,6 +405,15 @@ macro_rules! avx2_bytes {
 }
 #[cfg(target_arch = "x86_64")]
 use avx2_bytes;
+
+/// For 16 bytes, the order that has bytes 0, 4, 8 and 12 first, then 1, 5, 9 and 13, and so on.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn every_fourth_byte() -> std::arch::x86_64::__m128i {
+    let order = [0u8, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15];
+    // SAFETY: 16 bytes; SSE2 is in every x86-64.
+    unsafe { std::arch::x86_64::_mm_loadu_si128(order.as_ptr().cast()) }
+}
 
 /// The bytes of [`IntegerSimd`], for the instruction sets that have AVX2.
 #[cfg(target_arch = "x86_64")]

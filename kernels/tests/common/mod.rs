@@ -316,6 +316,7 @@ impl Data {
             softcap: case.softcap,
             sink_logits: case.has_sink_logits.then_some(&self.sink_logits[..]),
             groups: None,
+            int8: false,
         })
     }
 }

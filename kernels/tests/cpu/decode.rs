@@ -510,6 +510,7 @@ fn a_single_row_may_have_any_stride() {
         softcap: None,
         sink_logits: None,
         groups: None,
+        int8: false,
     };
     for isa in Isa::available() {
         let mut partials = vec![0.0; partials_len(32, 1, 1, 1)];

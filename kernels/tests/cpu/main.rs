@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod decode;
+mod int8;
 mod predicted;
 mod prefill;
 mod product;

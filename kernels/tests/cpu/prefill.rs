@@ -16,7 +16,7 @@ pub fn run(isa: Isa, call: &Attention, threads: usize) -> (Vec<f32>, Vec<f32>) {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let mut scratch = vec![f32::NAN; scratch_len(call.head_dim)];
+                let mut scratch = vec![f32::NAN; scratch_len(call)];
                 // SAFETY: the buffers have the shapes asked for, and all threads share the counter.
                 unsafe { prefill_on(isa, call, &next, &mut scratch, out_at as *mut f32, lse_at as *mut f32) }
                     .unwrap();
@@ -160,7 +160,7 @@ fn too_little_scratch_is_rejected() {
     let data = Data::new(Case::plain(64, 1, 10), 1);
     data.with(|call| {
         let mut out = vec![0.0; call.out_len()];
-        let mut scratch = vec![0.0; scratch_len(64) - 1];
+        let mut scratch = vec![0.0; scratch_len(call) - 1];
         // SAFETY: the output has the shape asked for.
         let result = unsafe {
             prefill_on(

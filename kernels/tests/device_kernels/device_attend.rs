@@ -92,7 +92,8 @@ fn attend(place: &Place, call: &Attention, max_alibi_bias: Option<f32>, blocks: 
     };
     let appended = Appended { node: &stored, rows: 0 };
     let queries = QueryHeads { q: &q, sink_logits: call.sink_logits.map(|_| &sink_logits) };
-    let attend = Attend { shape, queries, appended, lanes: &lanes, inputs: &inputs, groups: None };
+    let attend =
+        Attend { shape, queries, appended, lanes: &lanes, inputs: &inputs, groups: None, int8: false };
     let out = match place.form {
         Form::Own(_) => Form::Own(Split::Blocks(blocks)).nodes(&ctx, attend),
         Form::Portable => ctx.cont(&Form::Portable.nodes(&ctx, attend)),

@@ -90,6 +90,7 @@ impl NodeParts {
             lanes: from_ref(&self.lane),
             inputs: &self.inputs,
             groups: None,
+            int8: false,
         };
         Form::Own(split).nodes(&self.ctx, attend)
     }

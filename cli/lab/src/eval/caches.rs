@@ -161,8 +161,10 @@ pub fn of_args(args: &EvalArgs, policies: &[(String, PolicyChoice)], spec: &Mode
     let full = |types: &(Type, Type)| Cache::full(PolicyChoice::default().name(), *types);
     let mut caches: Vec<Cache> = full_types.map(full).collect();
     // With streaming prefill a full cache is as with exact prefill.
-    if args.prefill.contains(&PrefillArg::Sparse) {
-        caches.extend(args.cache_types.iter().map(|types| Cache { prefill: Prefill::Sparse, ..full(types) }));
+    for prefill in [Prefill::Int8, Prefill::Sparse] {
+        if args.prefill.contains(&prefill.into()) {
+            caches.extend(args.cache_types.iter().map(|types| Cache { prefill, ..full(types) }));
+        }
     }
     for types in &args.cache_types {
         for (name, policy) in policies {

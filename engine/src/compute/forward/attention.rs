@@ -84,6 +84,7 @@ impl Forward {
                 lanes: &text.rows.lanes,
                 inputs,
                 groups: None,
+                int8: self.int8,
             };
             for recorder in &text.rows.recorders {
                 record_attention(ctx, form, of_queries, recorder, Some(normed), &mut effects.nodes);

@@ -41,6 +41,8 @@ pub struct Forward {
     ropes: Vec<Option<RopeParameters>>,
     /// Whether contexts are longer than that of LongRoPE's original training.
     long_context: bool,
+    /// Whether attention may multiply old rows in integers of 8 bits, where texts are read.
+    int8: bool,
     placement: Placement,
     kernels: PerPlace<Kernels>,
     /// Whether intermediates stay readable after the computation.
@@ -115,6 +117,7 @@ impl Forward {
                 .map(|layer| spec.rope(layer).map(|rope| rope_parameters(rope, spec.n_ctx_train)))
                 .collect(),
             long_context: false,
+            int8: false,
             placement,
             kernels,
             trace: false,
@@ -179,6 +182,11 @@ impl Forward {
     /// The same for sessions of `context` tokens at most.
     pub fn for_context(&self, context: usize) -> Forward {
         Forward { long_context: self.is_long(context), ..self.clone() }
+    }
+
+    /// The same, with attention in integers of 8 bits where texts are read and the processor is fast at that.
+    pub fn with_int8(&self, int8: bool) -> Forward {
+        Forward { int8, ..self.clone() }
     }
 
     /// Whether keys are rotated as in contexts longer than that of the original training (LongRoPE).

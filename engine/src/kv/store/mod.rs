@@ -93,6 +93,7 @@ impl Layer {
             lanes: &lanes,
             inputs: &inputs,
             groups: None,
+            int8: false,
         };
         let mut results = vec![self.form.nodes(&ctx, attend)];
         for lane in self.lanes.iter().filter(|lane| lane.layout.policy.is_some()) {

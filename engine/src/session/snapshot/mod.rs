@@ -66,6 +66,9 @@ struct Description {
     /// Whether old rows were read in groups.
     #[serde(default)]
     sparse: bool,
+    /// Whether old rows were multiplied in integers of 8 bits.
+    #[serde(default)]
+    int8: bool,
     chunk: usize,
     /// The head profile, in its own form.
     profile: Option<String>,
@@ -94,6 +97,7 @@ impl Description {
             type_v: options.types.1.name().into(),
             streaming: options.prefill == Prefill::Streaming,
             sparse: options.prefill == Prefill::Sparse,
+            int8: options.prefill == Prefill::Int8,
             chunk: options.chunk,
             profile: options.profile.as_ref().map(HeadProfile::to_json),
             caller: String::new(),
@@ -499,15 +503,16 @@ pub(crate) fn settings(session: &Session) -> String {
 }
 
 fn settings_of(description: &Description, choice: &PolicyChoice) -> String {
-    let Description { model, policy, type_k, type_v, streaming, sparse, context, .. } = description;
+    let Description { model, policy, type_k, type_v, streaming, sparse, int8, context, .. } = description;
     // In exact prefill the chunk size has no effect on the rows, unless the text is read twice. In sparse prefill it has: the
     // queries of a chunk are computed together.
-    let chunk = if *streaming || *sparse || choice.reads_twice() { description.chunk } else { 0 };
+    let chunk = if *streaming || *sparse || *int8 || choice.reads_twice() { description.chunk } else { 0 };
     // The context only is room for more, unless heads keep shares of it.
     let context = if choice.uses_shares() { *context } else { 0 };
     let profile = description.profile.as_deref().unwrap_or_default();
     let sparse = if *sparse { " sparse" } else { "" };
-    format!("{model} {policy} {type_k} {type_v} {streaming} {chunk} {context} {profile}{sparse}")
+    let int8 = if *int8 { " int8" } else { "" };
+    format!("{model} {policy} {type_k} {type_v} {streaming} {chunk} {context} {profile}{sparse}{int8}")
 }
 
 /// The error of a file that cannot be read or written.
@@ -566,7 +571,7 @@ fn options(description: &Description) -> Result<SessionOptions, EngineError> {
             .map(tensor_type)
             .ok_or_else(|| SnapshotError::new("its cache type is unknown"))
     };
-    let Description { tokens, context, chunk, cache, unfinished, streaming, sparse, .. } = *description;
+    let Description { tokens, context, chunk, cache, unfinished, streaming, sparse, int8, .. } = *description;
     if cache && unfinished.is_some() {
         return Err(SnapshotError::new("it states a cache of a text that was not read to its end").into());
     }
@@ -584,10 +589,11 @@ fn options(description: &Description) -> Result<SessionOptions, EngineError> {
         policy: description.policy.parse()?,
         profile: description.profile.as_deref().map(HeadProfile::from_json).transpose()?,
         types: (ty(&description.type_k)?, ty(&description.type_v)?),
-        prefill: match (streaming, sparse) {
-            (true, _) => Prefill::Streaming,
-            (false, true) => Prefill::Sparse,
-            (false, false) => Prefill::Exact,
+        prefill: match (streaming, sparse, int8) {
+            (true, ..) => Prefill::Streaming,
+            (false, true, _) => Prefill::Sparse,
+            (false, false, true) => Prefill::Int8,
+            (false, false, false) => Prefill::Exact,
         },
         chunk: chunk.clamp(1, context.max(1)),
         record_attention: false,

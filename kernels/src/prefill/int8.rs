@@ -1,0 +1,715 @@
+//! Prefill in integers of 8 bits, for rows that all queries of a tile see, on processors that multiply bytes
+//! ([`Isa::has_bytes`]). The first rows of a tile, to which most heads attend, and the last ones, up to the causal
+//! diagonal, are multiplied in f32 as elsewhere.
+//!
+//! - Logits: queries have a scale each. So have keys, from which the mean of some keys is taken off first: a few elements
+//!   are large in all keys of many models. What the mean gives for each query is added in f32.
+//! - Weights are unsigned bytes relative to the largest of a block and query. So rows that matter little are not lost
+//!   beside one that matters more, unless both are in the same block. Denominators are sums of the rounded weights.
+//! - Values have a scale for each element and block of rows.
+//!
+//! Sums are exact: 192 products of two bytes fit 32 bits. Blocks with numbers that are infinite or NaN are left to f32.
+//!
+//! SageAttention (arXiv 2410.02367) does the same for GPUs, with weights relative to the largest of all rows so far, and a
+//! scale of values for all rows.
+
+use std::ops::Range;
+
+use super::{PANEL, Panel, Product, STRIP, Scratch, Tile};
+use crate::attention::Attention;
+use crate::decode::padded;
+use crate::exp::{exp2, rough_exp2};
+use crate::simd::{ByteKernel, ByteSimd, Isa, Loop};
+
+/// Queries of a tile. They share the rounding of keys and values.
+pub(super) const TILE: usize = 4 * PANEL;
+/// Rows of a block, a multiple of four.
+const BLOCK: usize = 2 * super::BLOCK;
+/// Blocks from which this way is taken.
+const MIN_BLOCKS: usize = 2;
+/// Rows whose mean is taken off the keys.
+const MEAN_ROWS: usize = 32;
+/// Largest absolute value of rounded queries, keys and values.
+const LARGEST: f32 = 127.0;
+/// Largest rounded weight, and its logarithm.
+const LARGEST_WEIGHT: f32 = 255.0;
+const LOG2_LARGEST_WEIGHT: f32 = 7.994_353_4;
+/// What is added to rounded keys, so that they are not negative.
+const OFFSET: f32 = 128.0;
+/// Numbers are rounded to zero where none is above this one: its inverse times [`LARGEST`] is finite.
+const SMALLEST: f32 = 1e-30;
+/// Ones, and offsets of keys, in all bytes of a lane.
+const ONES: [u8; 4] = [1; 4];
+const OFFSETS: [u8; 4] = [OFFSET as u8; 4];
+
+/// Whether old rows of a call are multiplied in bytes. Larger tiles do not pay where there are few.
+pub(super) fn is_used(isa: Isa, call: &Attention) -> bool {
+    let has_positions = call.window.is_some_and(|window| window.positions.is_some());
+    let old_rows = call.lanes.iter().map(|lane| lane.rows.saturating_sub(call.n_q)).max().unwrap_or(0);
+    call.int8
+        && isa.has_bytes()
+        && call.alibi.is_none()
+        && call.softcap.is_none()
+        && call.groups.is_none()
+        && !has_positions
+        && old_rows >= super::BLOCK + MIN_BLOCKS * BLOCK
+}
+
+/// Floats of scratch memory.
+pub(super) fn scratch_len(d: usize) -> usize {
+    let bytes = TILE * d + 2 * BLOCK * d + BLOCK * PANEL;
+    bytes / 4 + BLOCK * d + BLOCK * PANEL + 3 * TILE + BLOCK + 2 * d + 2 * PANEL
+}
+
+/// Scratch memory for bytes. `d` is the padded head_dim.
+pub(super) struct Bytes<'a> {
+    /// `[4, PANEL, d / 4]` for each panel: rounded queries.
+    q: &'a mut [f32],
+    /// `[PANEL, 3]` for each panel: scales of queries, integers at which sums of products with keys start, logits of the
+    /// mean key.
+    of_queries: &'a mut [f32],
+    /// `[d, BLOCK]`: keys, then values, in f32.
+    rows: &'a mut [f32],
+    /// `[d, BLOCK]` bytes: rounded keys plus [`OFFSET`].
+    k: &'a mut [f32],
+    /// `[BLOCK]`
+    k_scales: &'a mut [f32],
+    /// `[4, d, BLOCK / 4]` bytes: rounded values.
+    v: &'a mut [f32],
+    /// `[d]`
+    v_scales: &'a mut [f32],
+    /// `[d]`: the mean key.
+    mean: &'a mut [f32],
+    /// `[PANEL, BLOCK]`: logits in units of the query's scale, without those of the mean key.
+    logits: &'a mut [f32],
+    /// `[4, PANEL, BLOCK / 4]` bytes: rounded weights.
+    weights: &'a mut [f32],
+    /// `[PANEL]`: the largest logits of a block.
+    largest: &'a mut [f32],
+    /// `[PANEL]`: what rounded weights are multiplied with.
+    weight_scales: &'a mut [f32],
+}
+
+impl<'a> Bytes<'a> {
+    /// `scratch` has [`scratch_len`] floats.
+    pub(super) fn new(scratch: &'a mut [f32], d: usize) -> Bytes<'a> {
+        let mut rest = scratch;
+        let mut part = |floats: usize| {
+            let (part, others) = std::mem::take(&mut rest).split_at_mut(floats);
+            rest = others;
+            part
+        };
+        Bytes {
+            q: part(TILE * d / 4),
+            rows: part(BLOCK * d),
+            k: part(BLOCK * d / 4),
+            v: part(BLOCK * d / 4),
+            logits: part(BLOCK * PANEL),
+            weights: part(BLOCK * PANEL / 4),
+            of_queries: part(3 * TILE),
+            k_scales: part(BLOCK),
+            v_scales: part(d),
+            mean: part(d),
+            largest: part(PANEL),
+            weight_scales: part(PANEL),
+        }
+    }
+}
+
+impl Tile<'_> {
+    /// Those of the rows that can be multiplied in bytes: whole blocks that all queries see, behind the first rows.
+    pub(super) fn rows_in_bytes(&self, rows: &Range<usize>, queries: usize) -> Range<usize> {
+        let start = (rows.start + super::BLOCK).max(self.sees_from(queries - 1));
+        let blocks = self.sees(0).min(rows.end).saturating_sub(start) / BLOCK;
+        if self.in_bytes && blocks >= MIN_BLOCKS { start..start + blocks * BLOCK } else { start..start }
+    }
+
+    /// Attends to [`rows_in_bytes`](Self::rows_in_bytes).
+    pub(super) fn attend_in_bytes(&self, rows: Range<usize>, queries: usize, scratch: &mut Scratch) {
+        if rows.is_empty() {
+            return;
+        }
+        self.find_mean(&rows, scratch);
+        let can_round = self.round_queries(queries, scratch);
+        for start in rows.step_by(BLOCK) {
+            if !(can_round && self.round_block(start, scratch)) {
+                self.attend_in_f32(start..start + BLOCK, queries, scratch);
+                continue;
+            }
+            for first in (0..queries).step_by(PANEL) {
+                let panel = Panel { first, columns: PANEL.min(queries - first), start, n: BLOCK };
+                self.multiply_bytes(&panel, scratch);
+            }
+        }
+    }
+
+    /// The mean of some of the keys.
+    fn find_mean(&self, rows: &Range<usize>, scratch: &mut Scratch) {
+        let Some(Bytes { mean, rows: row, .. }) = &mut scratch.bytes else { return };
+        mean.fill(0.0);
+        for i in 0..MEAN_ROWS {
+            self.convert(&self.lane.k, rows.start + rows.len() * i / MEAN_ROWS, 1, row);
+            for (mean, x) in mean[..self.call.head_dim].iter_mut().zip(&row[..]) {
+                *mean += x * (1.0 / MEAN_ROWS as f32);
+            }
+        }
+    }
+
+    /// Rounds the queries. Whether all are finite.
+    fn round_queries(&self, queries: usize, scratch: &mut Scratch) -> bool {
+        let (isa, d) = (self.isa, scratch.d);
+        let Some(Bytes { q, of_queries, mean, .. }) = &mut scratch.bytes else { return false };
+        let mut are_finite = true;
+        for first in (0..queries).step_by(PANEL) {
+            let from = scratch.q[first * d..][..PANEL * d].as_ptr();
+            let of_queries = &mut of_queries[3 * first..][..3 * PANEL];
+            let kernel = RoundQueries {
+                q: from,
+                d: self.call.head_dim,
+                to: q[first * d / 4..][..PANEL * d / 4].as_mut_ptr().cast(),
+                of_queries: of_queries.as_mut_ptr(),
+            };
+            // SAFETY: isa has bytes where there is scratch memory for them; the shapes are those of its parts.
+            unsafe {
+                are_finite &= isa.enter_with_bytes(kernel);
+                isa.enter(Product {
+                    a: mean.as_ptr(),
+                    a_row: 0,
+                    a_step: 1,
+                    b: from,
+                    c: of_queries[2 * PANEL..].as_mut_ptr(),
+                    factor: std::ptr::null(),
+                    rows: 1,
+                    steps: self.call.head_dim,
+                    columns: PANEL,
+                });
+            }
+        }
+        are_finite
+    }
+
+    /// Rounds a block of rows. Whether all are finite.
+    fn round_block(&self, start: usize, scratch: &mut Scratch) -> bool {
+        let (isa, lane, d) = (self.isa, self.lane, self.call.head_dim);
+        let Some(Bytes { rows, k, k_scales, v, v_scales, mean, .. }) = &mut scratch.bytes else {
+            return false;
+        };
+        self.convert(&lane.k, start, BLOCK, rows);
+        let keys = RoundKeys {
+            rows: rows.as_ptr(),
+            mean: mean.as_ptr(),
+            d,
+            to: k.as_mut_ptr().cast(),
+            scales: k_scales.as_mut_ptr(),
+        };
+        // SAFETY: as for the queries.
+        let are_finite = unsafe { isa.enter_with_bytes(keys) };
+        self.convert(&lane.v, start, BLOCK, rows);
+        let values =
+            RoundValues { rows: rows.as_ptr(), d, to: v.as_mut_ptr().cast(), scales: v_scales.as_mut_ptr() };
+        // SAFETY: as for the queries.
+        are_finite && unsafe { isa.enter_with_bytes(values) }
+    }
+
+    /// Attends to the rounded block.
+    fn multiply_bytes(&self, panel: &Panel, scratch: &mut Scratch) {
+        let (isa, d, Panel { first, columns, .. }) = (self.isa, scratch.d, *panel);
+        let Some(bytes) = &mut scratch.bytes else { return };
+        let Bytes {
+            q, of_queries, k, k_scales, v, v_scales, logits, weights, largest, weight_scales, ..
+        } = bytes;
+        let of_queries = of_queries[3 * first..][..3 * PANEL].as_ptr();
+        let state = scratch.state[3 * first..][..3 * PANEL].as_mut_ptr();
+        largest.fill(f32::NEG_INFINITY);
+        // SAFETY: as for the queries.
+        unsafe {
+            isa.enter_with_bytes(KeyProduct {
+                k: k.as_ptr().cast(),
+                k_row: d,
+                k_scales: k_scales.as_ptr(),
+                q: q[first * d / 4..][..PANEL * d / 4].as_ptr().cast(),
+                starts: of_queries.add(PANEL),
+                logits: logits.as_mut_ptr(),
+                largest: largest.as_mut_ptr(),
+                steps: self.call.head_dim / 4,
+                columns,
+            });
+            isa.enter_with_bytes(Weigh {
+                logits: logits.as_ptr(),
+                largest: largest.as_ptr(),
+                of_queries,
+                state,
+                weights: weights.as_mut_ptr().cast(),
+                scales: weight_scales.as_mut_ptr(),
+                columns,
+            });
+            isa.enter_with_bytes(ValueProduct {
+                v: v.as_ptr().cast(),
+                v_step: 4 * d,
+                v_scales: v_scales.as_ptr(),
+                weights: weights.as_ptr().cast(),
+                weight_scales: weight_scales.as_ptr(),
+                factors: state.add(2 * PANEL),
+                sums: scratch.sums[first * d..][..PANEL * d].as_mut_ptr(),
+                rows: self.call.head_dim,
+                columns,
+            });
+        }
+    }
+}
+
+/// Rounds the queries `[PANEL, d]` of a panel to `[4, PANEL, d / 4]` bytes. Whether all are finite. Safety: the pointers
+/// cover these shapes; `of_queries` is that of [`Bytes`].
+struct RoundQueries {
+    q: *const f32,
+    d: usize,
+    to: *mut u8,
+    of_queries: *mut f32,
+}
+
+impl ByteKernel for RoundQueries {
+    type Out = bool;
+
+    #[inline(always)]
+    unsafe fn run<S: ByteSimd>(self) -> bool {
+        let mut are_finite = true;
+        for x in Loop(0, PANEL / S::LANES) {
+            // SAFETY: the struct's contract.
+            unsafe {
+                let q = self.q.add(x * S::LANES);
+                let mut largest = S::splat(0.0);
+                for i in Loop(0, self.d) {
+                    largest = S::larger_magnitude(largest, S::load(q.add(i * PANEL)));
+                }
+                are_finite &= S::largest_magnitude(largest).is_finite();
+                let largest = S::max(largest, S::splat(SMALLEST));
+                let inverse = S::div(S::splat(LARGEST), largest);
+                let mut starts = S::zeros();
+                for i in Loop(0, self.d / 4) {
+                    let mut four = [S::zeros(); 4];
+                    for j in Loop(0, 4) {
+                        four[j] = S::nearest(S::mul(S::load(q.add((4 * i + j) * PANEL)), inverse));
+                    }
+                    let four = S::pack_signed(four);
+                    S::store_integers(self.to.add(4 * (i * PANEL + x * S::LANES)), four);
+                    starts = S::multiply_bytes(splat_four::<S>(OFFSETS.as_ptr()), four, starts);
+                }
+                let to = self.of_queries.add(x * S::LANES);
+                S::store(to, S::mul(largest, S::splat(1.0 / LARGEST)));
+                S::store_integers(to.add(PANEL).cast(), S::subtract(S::zeros(), starts));
+            }
+        }
+        are_finite
+    }
+}
+
+/// Rounds keys `[d, BLOCK]`, without the mean, to bytes of the same shape, plus [`OFFSET`]. Whether all are finite.
+/// Safety: the pointers cover these shapes, with rows of a padded d; `scales` is `[BLOCK]`.
+struct RoundKeys {
+    rows: *const f32,
+    mean: *const f32,
+    d: usize,
+    to: *mut u8,
+    scales: *mut f32,
+}
+
+impl ByteKernel for RoundKeys {
+    type Out = bool;
+
+    #[inline(always)]
+    unsafe fn run<S: ByteSimd>(self) -> bool {
+        let mut are_finite = true;
+        let vectors = self.d.div_ceil(S::LANES);
+        for r in Loop(0, BLOCK) {
+            // SAFETY: the struct's contract.
+            unsafe {
+                let row = self.rows.add(r * padded(self.d));
+                let to = self.to.add(r * padded(self.d));
+                let centred =
+                    |c: usize| S::sub(S::load(row.add(c * S::LANES)), S::load(self.mean.add(c * S::LANES)));
+                let mut largest = S::splat(0.0);
+                for c in Loop(0, vectors) {
+                    largest = S::larger_magnitude(largest, centred(c));
+                }
+                let largest = S::largest_magnitude(largest);
+                are_finite &= largest.is_finite();
+                let largest = if largest > SMALLEST { largest } else { SMALLEST };
+                let inverse = S::splat(LARGEST / largest);
+                for c in Loop(0, vectors) {
+                    let x = S::fma(centred(c), inverse, S::splat(OFFSET));
+                    S::store_low_bytes(to.add(c * S::LANES), S::nearest(x));
+                }
+                *self.scales.add(r) = largest * (1.0 / LARGEST);
+            }
+        }
+        are_finite
+    }
+}
+
+/// Rounds values `[d, BLOCK]` to `[4, d, BLOCK / 4]` bytes, four rows of each element side by side. Whether all are
+/// finite. Safety: the pointers cover these shapes, with a padded d; `scales` is `[d]`.
+struct RoundValues {
+    rows: *const f32,
+    d: usize,
+    to: *mut u8,
+    scales: *mut f32,
+}
+
+impl ByteKernel for RoundValues {
+    type Out = bool;
+
+    #[inline(always)]
+    unsafe fn run<S: ByteSimd>(self) -> bool {
+        let mut are_finite = true;
+        let d = padded(self.d);
+        for c in Loop(0, self.d.div_ceil(S::LANES)) {
+            // SAFETY: the struct's contract.
+            unsafe {
+                let rows = self.rows.add(c * S::LANES);
+                let mut largest = S::splat(0.0);
+                for r in Loop(0, BLOCK) {
+                    largest = S::larger_magnitude(largest, S::load(rows.add(r * d)));
+                }
+                are_finite &= S::largest_magnitude(largest).is_finite();
+                let largest = S::max(largest, S::splat(SMALLEST));
+                let inverse = S::div(S::splat(LARGEST), largest);
+                S::store(self.scales.add(c * S::LANES), S::mul(largest, S::splat(1.0 / LARGEST)));
+                for r in Loop(0, BLOCK / 4) {
+                    let mut four = [S::zeros(); 4];
+                    for j in Loop(0, 4) {
+                        four[j] = S::nearest(S::mul(S::load(rows.add((4 * r + j) * d)), inverse));
+                    }
+                    S::store_integers(self.to.add(4 * (r * d + c * S::LANES)), S::pack_signed(four));
+                }
+            }
+        }
+        are_finite
+    }
+}
+
+/// Four bytes in all lanes. Safety: the instruction set is present.
+#[inline(always)]
+unsafe fn splat_four<S: ByteSimd>(p: *const u8) -> S::Integers {
+    // SAFETY: the caller's promise.
+    unsafe { S::splat_pair(p.cast()) }
+}
+
+/// A product of matrices of bytes: sums of [`PANEL`] columns for each row, in steps of four elements.
+trait ByteProduct: Copy {
+    fn rows(&self) -> usize;
+    fn steps(&self) -> usize;
+    /// Columns that are computed, rounded up to vectors.
+    fn columns(&self) -> usize;
+    /// Four elements of a row, which are `(row, step)` bytes from those of the next row and of the next step.
+    unsafe fn a(&self, row: usize) -> (*const u8, [usize; 2]);
+    /// `[4, PANEL, steps]`: elements of the columns.
+    fn b(&self) -> *const u8;
+    /// Where the sums of a vector of columns start.
+    unsafe fn start<S: ByteSimd>(&self, column: usize) -> S::Integers;
+    /// Adds the products of four elements of a row with those of the columns.
+    unsafe fn add<S: ByteSimd>(a: S::Integers, b: S::Integers, sum: S::Integers) -> S::Integers;
+    /// Takes M rows of N vectors.
+    unsafe fn finish<S: ByteSimd, const M: usize, const N: usize>(
+        &self,
+        row: usize,
+        column: usize,
+        sums: [[S::Integers; N]; M],
+    );
+}
+
+/// Computes a product. Safety: the product's contract.
+#[inline(always)]
+unsafe fn multiply<S: ByteSimd, P: ByteProduct>(product: &P) {
+    let vectors = product.columns().div_ceil(S::LANES);
+    let mut x = 0;
+    // SAFETY: the caller's promise; x counts vectors of a panel.
+    unsafe {
+        if STRIP * 4 <= S::ACCUMULATORS {
+            while x + 4 <= vectors {
+                columns::<S, P, 4>(product, x);
+                x += 4;
+            }
+        }
+        while x + 2 <= vectors {
+            columns::<S, P, 2>(product, x);
+            x += 2;
+        }
+        if x < vectors {
+            columns::<S, P, 1>(product, x);
+        }
+    }
+}
+
+/// All rows of vectors `x .. x + N` of the panel.
+#[inline(always)]
+unsafe fn columns<S: ByteSimd, P: ByteProduct, const N: usize>(product: &P, x: usize) {
+    let (rows, mut i) = (product.rows(), 0);
+    // SAFETY: the caller's promise; i counts rows.
+    unsafe {
+        while i + STRIP <= rows {
+            strip::<S, P, STRIP, N>(product, i, x);
+            i += STRIP;
+        }
+        // Rows are a multiple of eight or of six.
+        while i + 2 <= rows {
+            strip::<S, P, 2, N>(product, i, x);
+            i += 2;
+        }
+    }
+}
+
+/// M rows of N vectors, in registers for all steps.
+#[inline(always)]
+unsafe fn strip<S: ByteSimd, P: ByteProduct, const M: usize, const N: usize>(
+    product: &P,
+    i: usize,
+    x: usize,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut sums = [[S::zeros(); N]; M];
+        for j in Loop(0, N) {
+            let start = product.start::<S>((x + j) * S::LANES);
+            for r in Loop(0, M) {
+                sums[r][j] = start;
+            }
+        }
+        let (mut a, [a_row, a_step]) = product.a(i);
+        let mut b = product.b().add(4 * x * S::LANES);
+        for _ in Loop(0, product.steps()) {
+            let mut row = [S::zeros(); N];
+            for j in Loop(0, N) {
+                row[j] = S::load_pairs(b.add(4 * j * S::LANES).cast());
+            }
+            for r in Loop(0, M) {
+                let a = splat_four::<S>(a.add(r * a_row));
+                for j in Loop(0, N) {
+                    sums[r][j] = P::add::<S>(a, row[j], sums[r][j]);
+                }
+            }
+            a = a.add(a_step);
+            b = b.add(4 * PANEL);
+        }
+        product.finish::<S, M, N>(i, x * S::LANES, sums);
+    }
+}
+
+/// The logits `[PANEL, BLOCK]` of a block's keys, in units of the query's scale, and the largest of each query. Safety: the
+/// pointers cover the shapes in [`Bytes`].
+#[derive(Clone, Copy)]
+struct KeyProduct {
+    k: *const u8,
+    /// Bytes of a key.
+    k_row: usize,
+    k_scales: *const f32,
+    q: *const u8,
+    starts: *const f32,
+    logits: *mut f32,
+    largest: *mut f32,
+    steps: usize,
+    columns: usize,
+}
+
+impl ByteKernel for KeyProduct {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: ByteSimd>(self) {
+        // SAFETY: the struct's contract.
+        unsafe { multiply::<S, _>(&self) }
+    }
+}
+
+impl ByteProduct for KeyProduct {
+    #[inline(always)]
+    fn rows(&self) -> usize {
+        BLOCK
+    }
+    #[inline(always)]
+    fn steps(&self) -> usize {
+        self.steps
+    }
+    #[inline(always)]
+    fn columns(&self) -> usize {
+        self.columns
+    }
+    #[inline(always)]
+    unsafe fn a(&self, row: usize) -> (*const u8, [usize; 2]) {
+        // SAFETY: the caller's promise.
+        (unsafe { self.k.add(row * self.k_row) }, [self.k_row, 4])
+    }
+    #[inline(always)]
+    fn b(&self) -> *const u8 {
+        self.q
+    }
+    #[inline(always)]
+    unsafe fn start<S: ByteSimd>(&self, column: usize) -> S::Integers {
+        // SAFETY: the caller's promise.
+        unsafe { S::load_pairs(self.starts.add(column).cast()) }
+    }
+    #[inline(always)]
+    unsafe fn add<S: ByteSimd>(a: S::Integers, b: S::Integers, sum: S::Integers) -> S::Integers {
+        // SAFETY: the caller's promise.
+        unsafe { S::multiply_bytes(a, b, sum) }
+    }
+    #[inline(always)]
+    unsafe fn finish<S: ByteSimd, const M: usize, const N: usize>(
+        &self,
+        row: usize,
+        column: usize,
+        sums: [[S::Integers; N]; M],
+    ) {
+        // SAFETY: the struct's contract.
+        unsafe {
+            let mut largest = [S::splat(0.0); N];
+            for j in Loop(0, N) {
+                largest[j] = S::load(self.largest.add(column + j * S::LANES));
+            }
+            for r in Loop(0, M) {
+                let scale = S::splat(*self.k_scales.add(row + r));
+                let logits = self.logits.add((row + r) * PANEL + column);
+                for j in Loop(0, N) {
+                    let x = S::mul(S::floats(sums[r][j]), scale);
+                    S::store(logits.add(j * S::LANES), x);
+                    largest[j] = S::max(largest[j], x);
+                }
+            }
+            for j in Loop(0, N) {
+                S::store(self.largest.add(column + j * S::LANES), largest[j]);
+            }
+        }
+    }
+}
+
+/// Rounds a block's weights to `[4, PANEL, BLOCK / 4]` bytes with a scale for each query, and updates the state `[PANEL, 3]`.
+/// Safety: the pointers cover these shapes, and those in [`Bytes`].
+struct Weigh {
+    logits: *const f32,
+    largest: *const f32,
+    of_queries: *const f32,
+    state: *mut f32,
+    weights: *mut u8,
+    scales: *mut f32,
+    columns: usize,
+}
+
+impl ByteKernel for Weigh {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: ByteSimd>(self) {
+        for x in Loop(0, self.columns.div_ceil(S::LANES)) {
+            // SAFETY: the struct's contract.
+            unsafe {
+                let column = x * S::LANES;
+                let q_scale = S::load(self.of_queries.add(column));
+                let of_mean = S::load(self.of_queries.add(2 * PANEL + column));
+                let largest = S::mul(S::load(self.largest.add(column)), q_scale);
+                let shift = S::sub(S::splat(LOG2_LARGEST_WEIGHT), largest);
+                let (logits, weights) = (self.logits.add(column), self.weights.add(4 * column));
+                let ones = splat_four::<S>(ONES.as_ptr());
+                let mut sum = S::zeros();
+                for r in Loop(0, BLOCK / 4) {
+                    let mut four = [S::zeros(); 4];
+                    for j in Loop(0, 4) {
+                        let logit = S::load(logits.add((4 * r + j) * PANEL));
+                        four[j] = S::nearest(rough_exp2::<S>(S::fma(logit, q_scale, shift)));
+                    }
+                    let four = S::pack_unsigned(four);
+                    S::store_integers(weights.add(4 * r * PANEL), four);
+                    sum = S::multiply_bytes(four, ones, sum);
+                }
+                let state = self.state.add(column);
+                let (old, own) = (S::load(state), S::add(largest, of_mean));
+                let new = S::max(old, own);
+                let factor = exp2::<S>(S::sub(old, new));
+                let scale = S::mul(exp2::<S>(S::sub(own, new)), S::splat(1.0 / LARGEST_WEIGHT));
+                let total = S::mul(S::load(state.add(PANEL)), factor);
+                S::store(state, new);
+                S::store(state.add(PANEL), S::fma(S::floats(sum), scale, total));
+                S::store(state.add(2 * PANEL), factor);
+                S::store(self.scales.add(column), scale);
+            }
+        }
+    }
+}
+
+/// Adds a block's values, times the weights, to `sums` `[PANEL, rows]`, which are multiplied with the factors `[PANEL]`
+/// before. Safety: the pointers cover these shapes, and those in [`Bytes`].
+#[derive(Clone, Copy)]
+struct ValueProduct {
+    v: *const u8,
+    /// Bytes of four rows.
+    v_step: usize,
+    v_scales: *const f32,
+    weights: *const u8,
+    weight_scales: *const f32,
+    factors: *const f32,
+    sums: *mut f32,
+    rows: usize,
+    columns: usize,
+}
+
+impl ByteKernel for ValueProduct {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: ByteSimd>(self) {
+        // SAFETY: the struct's contract.
+        unsafe { multiply::<S, _>(&self) }
+    }
+}
+
+impl ByteProduct for ValueProduct {
+    #[inline(always)]
+    fn rows(&self) -> usize {
+        self.rows
+    }
+    #[inline(always)]
+    fn steps(&self) -> usize {
+        BLOCK / 4
+    }
+    #[inline(always)]
+    fn columns(&self) -> usize {
+        self.columns
+    }
+    #[inline(always)]
+    unsafe fn a(&self, row: usize) -> (*const u8, [usize; 2]) {
+        // SAFETY: the caller's promise.
+        (unsafe { self.v.add(4 * row) }, [4, self.v_step])
+    }
+    #[inline(always)]
+    fn b(&self) -> *const u8 {
+        self.weights
+    }
+    #[inline(always)]
+    unsafe fn start<S: ByteSimd>(&self, _column: usize) -> S::Integers {
+        // SAFETY: the caller's promise.
+        unsafe { S::zeros() }
+    }
+    #[inline(always)]
+    unsafe fn add<S: ByteSimd>(a: S::Integers, b: S::Integers, sum: S::Integers) -> S::Integers {
+        // SAFETY: the caller's promise.
+        unsafe { S::multiply_bytes(b, a, sum) }
+    }
+    #[inline(always)]
+    unsafe fn finish<S: ByteSimd, const M: usize, const N: usize>(
+        &self,
+        row: usize,
+        column: usize,
+        sums: [[S::Integers; N]; M],
+    ) {
+        // SAFETY: the struct's contract.
+        unsafe {
+            for j in Loop(0, N) {
+                let at = column + j * S::LANES;
+                let (factor, scale) = (S::load(self.factors.add(at)), S::load(self.weight_scales.add(at)));
+                for r in Loop(0, M) {
+                    let sum = self.sums.add((row + r) * PANEL + at);
+                    let own = S::mul(S::floats(sums[r][j]), S::splat(*self.v_scales.add(row + r)));
+                    S::store(sum, S::fma(own, scale, S::mul(S::load(sum), factor)));
+                }
+            }
+        }
+    }
+}
