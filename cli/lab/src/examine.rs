@@ -136,7 +136,7 @@ pub fn find_profile(
 }
 
 /// Divides items with the options of their sessions into few groups that can read a text together: they have the same
-/// cache types and prefill, and their sessions fit `available` bytes. An item that does not fit alone is a group of its own, and so is
+/// cache types, arithmetic and prefill, and their sessions fit `available` bytes. An item that does not fit alone is a group of its own, and so is
 /// one with streaming prefill: what it computes depends on the rows that it keeps.
 /// `prompt`: tokens that are read at once.
 ///
@@ -155,6 +155,7 @@ pub fn groups<T>(
             let is_alike = |first: &SessionOptions| {
                 first.types == options.types
                     && first.prefill == options.prefill
+                    && first.int8 == options.int8
                     && first.prefill.is_by_layer()
             };
             needed <= *free && group.first().is_some_and(|(_, first)| is_alike(first))

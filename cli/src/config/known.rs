@@ -44,6 +44,7 @@ pub const KNOWN: &[Known] = &[
     setting("memory", Scope::All),
     setting("threads", Scope::All),
     setting("no-repack", Scope::All),
+    setting("no-int8", Scope::All),
     setting("policy", Scope::Session),
     setting("ctx-size", Scope::Session),
     setting("cache-type-k", Scope::Session),

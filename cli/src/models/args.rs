@@ -30,6 +30,10 @@ pub struct ModelArgs {
     /// Use weights as they are in the file: needs less memory, but is slower
     #[arg(long)]
     no_repack: bool,
+    /// Attend to long texts in f32, not in integers of 8 bits. Slower where the processor has VNNI, and a little more
+    /// exact. Without effect on other processors and on GPUs
+    #[arg(long)]
+    no_int8: bool,
     #[command(flatten)]
     other: OtherModels,
     #[command(flatten)]
@@ -185,6 +189,9 @@ impl ModelArgs {
         if self.no_repack {
             words.push("--no-repack".to_owned());
         }
+        if self.no_int8 {
+            words.push("--no-int8".to_owned());
+        }
         words.extend(self.device.words());
         words
     }
@@ -201,6 +208,7 @@ impl ModelArgs {
         let options = SetupOptions {
             threads: self.threads,
             repack: !self.no_repack,
+            int8: !self.no_int8,
             device: self.device.device.clone(),
             gpu_layers: self.device.n_gpu_layers,
             host_experts: self.device.n_cpu_moe,

@@ -65,10 +65,10 @@ fn key(session: &Session, before: usize) -> String {
     let (engine, options) = (session.engine(), session.options());
     let prefill = match options.prefill {
         Prefill::Exact if before == 0 => "exact",
-        Prefill::Int8 if before == 0 => "int8",
         Prefill::Sparse if before == 0 => "sparse",
         _ => "streaming",
     };
+    let int8 = if options.int8 && kernels::prefill::has_int8() { " in 8 bits" } else { "" };
     let experts = match engine.placement().split_layers(engine.spec()) {
         0 => String::new(),
         layers => format!(", experts of {layers} on the CPU"),
@@ -78,7 +78,7 @@ fn key(session: &Session, before: usize) -> String {
         counts => counts.iter().map(usize::to_string).collect::<Vec<_>>().join("+"),
     };
     format!(
-        "{} {} {}/{} {prefill} by {}, {} threads, {layers} layers on a GPU{experts}",
+        "{} {} {}/{} {prefill}{int8} by {}, {} threads, {layers} layers on a GPU{experts}",
         engine.fingerprint(),
         options.policy.name(),
         options.types.0.name(),

@@ -8,9 +8,6 @@ use longhand::Prefill;
 pub enum PrefillArg {
     /// Every head sees the whole text; rows are evicted layer by layer
     Exact,
-    /// As exact, but attention multiplies old rows in integers of 8 bits, on processors that are fast at that (AVX-512 VNNI,
-    /// AVX-VNNI). Faster for long texts, and a little less exact
-    Int8,
     /// As exact, but old rows are read in groups of 16, and one by one only where a token looks there. Faster for long
     /// texts on a CPU, and less exact
     Sparse,
@@ -24,7 +21,6 @@ impl PrefillArg {
     pub fn prefill(self) -> Prefill {
         match self {
             PrefillArg::Exact => Prefill::Exact,
-            PrefillArg::Int8 => Prefill::Int8,
             PrefillArg::Sparse => Prefill::Sparse,
             PrefillArg::Streaming => Prefill::Streaming,
         }
@@ -34,7 +30,6 @@ impl PrefillArg {
     pub fn name(self) -> &'static str {
         match self {
             PrefillArg::Exact => "exact",
-            PrefillArg::Int8 => "int8",
             PrefillArg::Sparse => "sparse",
             PrefillArg::Streaming => "streaming",
         }
@@ -45,7 +40,6 @@ impl From<Prefill> for PrefillArg {
     fn from(prefill: Prefill) -> PrefillArg {
         match prefill {
             Prefill::Exact => PrefillArg::Exact,
-            Prefill::Int8 => PrefillArg::Int8,
             Prefill::Sparse => PrefillArg::Sparse,
             Prefill::Streaming => PrefillArg::Streaming,
         }

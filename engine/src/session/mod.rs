@@ -306,7 +306,7 @@ impl Session {
         let reading_work = ReadingWork::new(spec).with_groups(|layer| {
             options.prefill == Prefill::Sparse && has_groups(spec, engine.placement(), layer)
         });
-        let forward = engine.forward.for_context(options.context).with_int8(options.prefill == Prefill::Int8);
+        let forward = engine.forward.for_context(options.context).with_int8(options.int8);
         let attention = if options.record_attention { Some(AttentionRecord::boxed(engine)?) } else { None };
         Ok(Session {
             options,

@@ -17,9 +17,6 @@ pub enum Prefill {
     /// Layer by layer with full attention; rows are evicted after each layer.
     #[default]
     Exact,
-    /// The same, but attention multiplies old rows in integers of 8 bits, also in later texts. On processors with VNNI only, in
-    /// layers without ALiBi, soft caps and windows of rows that were evicted. Faster for long texts, and a little less exact.
-    Int8,
     /// The same, but old rows are read in groups, row by row only where a query looks there. On the CPU only, in layers
     /// without windows. Cheaper for long texts, and less exact.
     Sparse,
@@ -57,6 +54,9 @@ pub struct SessionOptions {
     pub types: (Type, Type),
     /// How the first text is read.
     pub prefill: Prefill,
+    /// Whether attention may multiply old rows in integers of 8 bits where a text is read. Faster for long texts, and a little
+    /// less exact. On the CPU only, if it has VNNI; not in layers with ALiBi, with a soft cap, or whose window has gaps.
+    pub int8: bool,
     /// Tokens computed at once while a text is read.
     pub chunk: usize,
     /// Whether it is recorded what answers attend to: see [`Session::record_attention`](crate::Session::record_attention). It is
@@ -78,6 +78,7 @@ impl Default for SessionOptions {
             profile: None,
             types: (Type::F16, Type::F16),
             prefill: Prefill::Exact,
+            int8: true,
             chunk: 512,
             record_attention: false,
             draft: SessionOptions::DRAFT,

@@ -187,6 +187,7 @@ impl Setup {
             k_type: Some(session.types.0),
             v_type: Some(session.types.1),
             prefill: Some(session.prefill),
+            int8: session.int8,
             chunk: Some(session.chunk),
             ..options.clone()
         };

@@ -120,6 +120,8 @@ pub struct SetupOptions {
     pub v_type: Option<Type>,
     /// How the first text is read; `None` is [`Prefill::Exact`].
     pub prefill: Option<Prefill>,
+    /// Whether attention may multiply in integers of 8 bits: see [`SessionOptions::int8`].
+    pub int8: bool,
     /// How many sessions like this one are to have room in main memory: 1, unless others are made of it by
     /// [`another_session`](super::another_session).
     pub sessions: usize,
@@ -161,6 +163,7 @@ impl Default for SetupOptions {
             k_type: None,
             v_type: None,
             prefill: None,
+            int8: true,
             sessions: 1,
             only_text: false,
             chunk: None,
@@ -184,6 +187,7 @@ impl SetupOptions {
             profile: None,
             types: (self.k_type.unwrap_or(default.types.0), self.v_type.unwrap_or(default.types.1)),
             prefill: self.prefill.unwrap_or(default.prefill),
+            int8: self.int8,
             chunk: self.chunk.unwrap_or(default.chunk).min(context.max(1)),
             record_attention: self.record_attention,
             draft: self.draft,

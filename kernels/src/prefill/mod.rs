@@ -47,6 +47,11 @@ const BLOCK: usize = 96;
 /// Rows of A that a product processes at a time.
 const STRIP: usize = 6;
 
+/// Whether this processor multiplies bytes, so that [`Attention::int8`] has an effect.
+pub fn has_int8() -> bool {
+    Isa::best().has_bytes()
+}
+
 /// Floats of scratch memory of each thread.
 pub fn scratch_len(call: &Attention) -> usize {
     Isa::available().into_iter().map(|isa| scratch_len_on(isa, call)).max().unwrap_or(0)

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use clap::ValueEnum;
 use ggml::Type;
 use longhand::heads::HeadProfile;
 use longhand::policy::{KvBudget, PolicyChoice};
@@ -35,6 +36,38 @@ pub enum Budget {
     Of(KvBudget),
 }
 
+/// How a text is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Reading {
+    /// Every head sees the whole text, in f32
+    Exact,
+    /// The same as other commands do it where the processor has VNNI: attention multiplies old rows in integers of 8 bits
+    Int8,
+    /// As exact, but old rows are read in groups of 16, and one by one only where a token looks there
+    Sparse,
+    /// Chunk by chunk; a head sees only the rows it has kept
+    Streaming,
+}
+
+impl Reading {
+    /// The name in arguments and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reading::Int8 => "int8",
+            other => PrefillArg::from(other.prefill()).name(),
+        }
+    }
+
+    /// What the library calls it, beside the arithmetic.
+    pub fn prefill(self) -> Prefill {
+        match self {
+            Reading::Exact | Reading::Int8 => Prefill::Exact,
+            Reading::Sparse => Prefill::Sparse,
+            Reading::Streaming => Prefill::Streaming,
+        }
+    }
+}
+
 /// A way of keeping the cache.
 #[derive(Clone)]
 pub struct Cache {
@@ -45,7 +78,7 @@ pub struct Cache {
     /// Types of keys and values.
     pub types: (Type, Type),
     /// How a text is read. Streaming only where rows are evicted, because it changes no answers otherwise.
-    pub prefill: Prefill,
+    pub reading: Reading,
     policy: PolicyChoice,
     profile: Option<HeadProfile>,
 }
@@ -57,7 +90,7 @@ impl Cache {
             name: name.to_owned(),
             budget: None,
             types,
-            prefill: Prefill::Exact,
+            reading: Reading::Exact,
             policy: PolicyChoice::default(),
             profile: None,
         }
@@ -73,7 +106,8 @@ impl Cache {
             policy: self.policy.clone(),
             profile: self.profile.clone(),
             types: self.types,
-            prefill: self.prefill,
+            prefill: self.reading.prefill(),
+            int8: self.reading == Reading::Int8,
             ..SessionOptions::default()
         };
         match self.budget {
@@ -161,16 +195,15 @@ pub fn of_args(args: &EvalArgs, policies: &[(String, PolicyChoice)], spec: &Mode
     let full = |types: &(Type, Type)| Cache::full(PolicyChoice::default().name(), *types);
     let mut caches: Vec<Cache> = full_types.map(full).collect();
     // With streaming prefill a full cache is as with exact prefill.
-    for prefill in [Prefill::Int8, Prefill::Sparse] {
-        if args.prefill.contains(&prefill.into()) {
-            caches.extend(args.cache_types.iter().map(|types| Cache { prefill, ..full(types) }));
+    for reading in [Reading::Int8, Reading::Sparse] {
+        if args.prefill.contains(&reading) {
+            caches.extend(args.cache_types.iter().map(|types| Cache { reading, ..full(types) }));
         }
     }
     for types in &args.cache_types {
         for (name, policy) in policies {
-            for prefill in &args.prefill {
-                let prefill = prefill.prefill();
-                let cache = Cache { policy: policy.clone(), prefill, ..Cache::full(name, *types) };
+            for reading in &args.prefill {
+                let cache = Cache { policy: policy.clone(), reading: *reading, ..Cache::full(name, *types) };
                 let budgets = args.kv_budget.iter();
                 caches.extend(budgets.map(|budget| Cache { budget: Some(*budget), ..cache.clone() }));
             }
@@ -179,7 +212,7 @@ pub fn of_args(args: &EvalArgs, policies: &[(String, PolicyChoice)], spec: &Mode
     let mut known = HashSet::new();
     caches.retain(|cache| {
         let types = (cache.types.0.name(), cache.types.1.name());
-        known.insert((cache.name.clone(), cache.budget_text(), types, PrefillArg::from(cache.prefill).name()))
+        known.insert((cache.name.clone(), cache.budget_text(), types, cache.reading.name()))
     });
     caches
 }
@@ -192,7 +225,7 @@ pub fn with_profiles(
     options: &SetupOptions,
     caches: &[Cache],
 ) -> Result<Vec<Cache>, EngineError> {
-    reporter::note_prefill(&lab.console, caches.iter().map(|cache| (cache.prefill, &cache.policy)));
+    reporter::note_prefill(&lab.console, caches.iter().map(|cache| (cache.reading.prefill(), &cache.policy)));
     let mut caches = caches.to_vec();
     let mut found: Vec<(PolicyChoice, Option<HeadProfile>)> = Vec::new();
     for cache in &mut caches {

@@ -7,15 +7,14 @@ use anyhow::Result;
 use ggml::Type;
 use longhand::setup::available_memory;
 use longhand::store::KvUsage;
-use longhand::{ChatFormat, Engine, EngineError, Prefill, Session, SessionOptions};
+use longhand::{ChatFormat, Engine, EngineError, Session, SessionOptions};
 use terminal::failure::Failure;
 use terminal::format;
-use terminal::prefill::PrefillArg;
 use terminal::progress::ProgressBar;
 
 use crate::Lab;
 use crate::eval::EvalArgs;
-use crate::eval::caches::{Cache, F16, full_bytes};
+use crate::eval::caches::{Cache, F16, Reading, full_bytes};
 use crate::eval::compare::sources::SourceRanks;
 use crate::eval::full_cache::FullCache;
 use crate::eval::peer::{Peer, PeerCommand};
@@ -102,7 +101,7 @@ impl<'a> Evaluation<'a> {
     fn ask_peer(&self, command: &PeerCommand, exercises: &[Exercise], records: &mut Records) -> Result<()> {
         let spec = self.engine.spec();
         let context = exercises.iter().map(Exercise::context).max().unwrap_or(0);
-        let is_full = |cache: &&Cache| cache.budget.is_none() && cache.prefill == Prefill::Exact;
+        let is_full = |cache: &&Cache| cache.budget.is_none() && cache.reading == Reading::Exact;
         let types: Vec<(Type, Type)> = self.caches.iter().filter(is_full).map(|cache| cache.types).collect();
         let all = types.len() * exercises.len();
         let mut bar = ProgressBar::new(&self.lab.console, format!("asking {}", command.name));
@@ -164,7 +163,7 @@ impl<'a> Evaluation<'a> {
             budget: cache.budget_text(),
             type_k: cache.types.0.name().to_owned(),
             type_v: cache.types.1.name().to_owned(),
-            prefill: PrefillArg::from(cache.prefill).name().to_owned(),
+            prefill: cache.reading.name().to_owned(),
             context: exercise.length,
             seed: self.args.seed,
             sample: exercise.sample,

@@ -19,10 +19,9 @@ use ggml::Type;
 use longhand::policy::PolicyChoice;
 use longhand::{Context, Model, SetupOptions};
 use terminal::failure::{Failure, is_interrupt};
-use terminal::prefill::PrefillArg;
 use terminal::values;
 
-use self::caches::{Budget, Cache};
+use self::caches::{Budget, Cache, Reading};
 use self::measure::Evaluation;
 use self::results::records::{self, Records, Shard};
 use self::results::report;
@@ -78,10 +77,10 @@ pub struct EvalArgs {
     /// [default: f16,q8_0,q4_0, as far as the model's heads are as wide as the types need]
     #[arg(long, value_name = "TYPE", value_delimiter = ',', value_parser = caches::parse_types, help_heading = "Cache")]
     full_types: Option<Vec<(Type, Type)>>,
-    /// How texts are read with policies that evict rows, and with full caches where it is sparse, comma-separated. With
-    /// streaming, each cache reads a text on its own, which takes longer
+    /// How texts are read with policies that evict rows, and with full caches where it is int8 or sparse, comma-separated.
+    /// With streaming, each cache reads a text on its own, which takes longer
     #[arg(long, value_enum, value_delimiter = ',', default_value = "exact", help_heading = "Cache")]
-    prefill: Vec<PrefillArg>,
+    prefill: Vec<Reading>,
     /// Head profile, for razor, kvzip, kvzip-plus, kvzap and policies with heads=on [default: the saved profile of the model, else a new
     /// calibration]
     #[arg(long, value_name = "FILE", help_heading = "Cache")]

@@ -142,6 +142,8 @@ fn session_options(
         policy: policy.clone(),
         profile,
         types,
+        // As on every processor.
+        int8: false,
         chunk: SessionOptions::default().chunk,
         ..SessionOptions::default()
     }

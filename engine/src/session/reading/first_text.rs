@@ -146,11 +146,12 @@ pub fn sync_all(
             && session.options.types == types
             && is_long(session) == is_long(first)
             && session.options.prefill == first.options.prefill
+            && session.options.int8 == first.options.int8
             && (session.options.prefill == Prefill::Exact || session.options.chunk == first.options.chunk);
         if !alike || !first.options.prefill.is_by_layer() {
             return Err(EngineError::Setting {
                 what: "sessions that read a text together".into(),
-                reason: "they must share the engine, the cache types, the factors of RoPE and the prefill: exact, or sparse in equal chunks".into(),
+                reason: "they must share the engine, the cache types, the factors of RoPE, the arithmetic and the prefill: exact, or sparse in equal chunks".into(),
                 hint: Hint::advice("make sessions that differ in their policy only"),
             });
         }

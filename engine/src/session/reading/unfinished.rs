@@ -55,7 +55,7 @@ impl Session {
         let spec = self.engine.spec();
         let layer_by_layer = match self.options.prefill {
             Prefill::Streaming => 0,
-            Prefill::Exact | Prefill::Int8 | Prefill::Sparse => {
+            Prefill::Exact | Prefill::Sparse => {
                 let passes = 1 + usize::from(self.store.layout().reconstructs());
                 4 * spec.n_embd * tokens * passes + self.store.layout().scratch_bytes(tokens)
             }

@@ -66,9 +66,9 @@ struct Description {
     /// Whether old rows were read in groups.
     #[serde(default)]
     sparse: bool,
-    /// Whether old rows were multiplied in integers of 8 bits.
+    /// Whether all rows were multiplied in f32, although 8 bits would have been faster.
     #[serde(default)]
-    int8: bool,
+    f32: bool,
     chunk: usize,
     /// The head profile, in its own form.
     profile: Option<String>,
@@ -97,7 +97,7 @@ impl Description {
             type_v: options.types.1.name().into(),
             streaming: options.prefill == Prefill::Streaming,
             sparse: options.prefill == Prefill::Sparse,
-            int8: options.prefill == Prefill::Int8,
+            f32: !options.int8 && kernels::prefill::has_int8(),
             chunk: options.chunk,
             profile: options.profile.as_ref().map(HeadProfile::to_json),
             caller: String::new(),
@@ -503,16 +503,16 @@ pub(crate) fn settings(session: &Session) -> String {
 }
 
 fn settings_of(description: &Description, choice: &PolicyChoice) -> String {
-    let Description { model, policy, type_k, type_v, streaming, sparse, int8, context, .. } = description;
+    let Description { model, policy, type_k, type_v, streaming, sparse, f32, context, .. } = description;
     // In exact prefill the chunk size has no effect on the rows, unless the text is read twice. In sparse prefill it has: the
     // queries of a chunk are computed together.
-    let chunk = if *streaming || *sparse || *int8 || choice.reads_twice() { description.chunk } else { 0 };
+    let chunk = if *streaming || *sparse || choice.reads_twice() { description.chunk } else { 0 };
     // The context only is room for more, unless heads keep shares of it.
     let context = if choice.uses_shares() { *context } else { 0 };
     let profile = description.profile.as_deref().unwrap_or_default();
     let sparse = if *sparse { " sparse" } else { "" };
-    let int8 = if *int8 { " int8" } else { "" };
-    format!("{model} {policy} {type_k} {type_v} {streaming} {chunk} {context} {profile}{sparse}{int8}")
+    let f32 = if *f32 { " f32" } else { "" };
+    format!("{model} {policy} {type_k} {type_v} {streaming} {chunk} {context} {profile}{sparse}{f32}")
 }
 
 /// The error of a file that cannot be read or written.
@@ -571,7 +571,7 @@ fn options(description: &Description) -> Result<SessionOptions, EngineError> {
             .map(tensor_type)
             .ok_or_else(|| SnapshotError::new("its cache type is unknown"))
     };
-    let Description { tokens, context, chunk, cache, unfinished, streaming, sparse, int8, .. } = *description;
+    let Description { tokens, context, chunk, cache, unfinished, streaming, sparse, .. } = *description;
     if cache && unfinished.is_some() {
         return Err(SnapshotError::new("it states a cache of a text that was not read to its end").into());
     }
@@ -589,12 +589,12 @@ fn options(description: &Description) -> Result<SessionOptions, EngineError> {
         policy: description.policy.parse()?,
         profile: description.profile.as_deref().map(HeadProfile::from_json).transpose()?,
         types: (ty(&description.type_k)?, ty(&description.type_v)?),
-        prefill: match (streaming, sparse, int8) {
-            (true, ..) => Prefill::Streaming,
-            (false, true, _) => Prefill::Sparse,
-            (false, false, true) => Prefill::Int8,
-            (false, false, false) => Prefill::Exact,
+        prefill: match (streaming, sparse) {
+            (true, _) => Prefill::Streaming,
+            (false, true) => Prefill::Sparse,
+            (false, false) => Prefill::Exact,
         },
+        int8: !description.f32,
         chunk: chunk.clamp(1, context.max(1)),
         record_attention: false,
         draft: SessionOptions::DRAFT,

@@ -6,11 +6,11 @@ use std::fs::{self, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use crate::eval::caches::Reading;
 use models::file_lock::LockFile;
 use models::regular_file;
 use serde::{Deserialize, Serialize};
 use terminal::failure::Failure;
-use terminal::prefill::PrefillArg;
 
 use crate::eval::compare::agreement::Agreement;
 use crate::eval::compare::attention_loss::AttentionLoss;
@@ -74,12 +74,12 @@ pub struct Key {
 }
 
 fn exact() -> String {
-    PrefillArg::Exact.name().to_owned()
+    Reading::Exact.name().to_owned()
 }
 
 /// How a text was read, by [`Key::prefill`], if not exactly.
 pub fn inexact(prefill: &str) -> Option<&str> {
-    Some(prefill).filter(|name| *name != PrefillArg::Exact.name())
+    Some(prefill).filter(|name| *name != Reading::Exact.name())
 }
 
 /// An answer.

@@ -76,6 +76,7 @@ pub fn change_policy(app: &App, chat: &mut Chat, given: &SetupOptions, text: &st
         k_type: Some(old.types.0),
         v_type: Some(old.types.1),
         prefill: Some(old.prefill),
+        int8: old.int8,
         chunk: Some(old.chunk),
         ..given.clone()
     };
