@@ -12,10 +12,18 @@
 //!
 //! SageAttention (arXiv 2410.02367) does the same for GPUs, with weights relative to the largest of all rows so far, and a
 //! scale of values for all rows.
+//!
+//! # History
+//! On Zen 5, one thread, 512 queries, f16, beside f32 in the same run. With AVX-512: 1.8 to 2.3 times as fast behind 2,048
+//! rows, 2.5 to 2.8 times behind 8,192, and 2.8 to 3.0 times behind 32,768 (head_dim 64, 80 and 128). There f32 reaches 77
+//! to 83 % of its peak. AVX-VNNI beside AVX2: 2.6 to 2.85 times behind 8,192 rows.
+//!
+//! This is the first version. Not tried: weights in 16 bits, which need twice the products with values; AVX2 without VNNI,
+//! which needs three instructions for what is one with VNNI.
 
 use std::ops::Range;
 
-use super::{PANEL, Panel, Product, STRIP, Scratch, Tile};
+use super::{PANEL, Product, STRIP, Scratch, Tile};
 use crate::attention::Attention;
 use crate::decode::padded;
 use crate::exp::{exp2, rough_exp2};
@@ -124,28 +132,25 @@ impl Tile<'_> {
         if self.in_bytes && blocks >= MIN_BLOCKS { start..start + blocks * BLOCK } else { start..start }
     }
 
-    /// Attends to [`rows_in_bytes`](Self::rows_in_bytes).
+    /// Attends to [`rows_in_bytes`](Self::rows_in_bytes), once in a tile: takes its scratch memory for bytes.
     pub(super) fn attend_in_bytes(&self, rows: Range<usize>, queries: usize, scratch: &mut Scratch) {
-        if rows.is_empty() {
-            return;
-        }
-        self.find_mean(&rows, scratch);
-        let can_round = self.round_queries(queries, scratch);
+        let Some(mut bytes) = scratch.bytes.take().filter(|_| !rows.is_empty()) else { return };
+        self.find_mean(&rows, &mut bytes);
+        let can_round = self.round_queries(queries, scratch, &mut bytes);
         for start in rows.step_by(BLOCK) {
-            if !(can_round && self.round_block(start, scratch)) {
+            if !(can_round && self.round_block(start, &mut bytes)) {
                 self.attend_in_f32(start..start + BLOCK, queries, scratch);
                 continue;
             }
             for first in (0..queries).step_by(PANEL) {
-                let panel = Panel { first, columns: PANEL.min(queries - first), start, n: BLOCK };
-                self.multiply_bytes(&panel, scratch);
+                self.multiply_bytes(first, PANEL.min(queries - first), scratch, &mut bytes);
             }
         }
     }
 
     /// The mean of some of the keys.
-    fn find_mean(&self, rows: &Range<usize>, scratch: &mut Scratch) {
-        let Some(Bytes { mean, rows: row, .. }) = &mut scratch.bytes else { return };
+    fn find_mean(&self, rows: &Range<usize>, bytes: &mut Bytes) {
+        let Bytes { mean, rows: row, .. } = bytes;
         mean.fill(0.0);
         for i in 0..MEAN_ROWS {
             self.convert(&self.lane.k, rows.start + rows.len() * i / MEAN_ROWS, 1, row);
@@ -156,9 +161,9 @@ impl Tile<'_> {
     }
 
     /// Rounds the queries. Whether all are finite.
-    fn round_queries(&self, queries: usize, scratch: &mut Scratch) -> bool {
+    fn round_queries(&self, queries: usize, scratch: &Scratch, bytes: &mut Bytes) -> bool {
         let (isa, d) = (self.isa, scratch.d);
-        let Some(Bytes { q, of_queries, mean, .. }) = &mut scratch.bytes else { return false };
+        let Bytes { q, of_queries, mean, .. } = bytes;
         let mut are_finite = true;
         for first in (0..queries).step_by(PANEL) {
             let from = scratch.q[first * d..][..PANEL * d].as_ptr();
@@ -189,11 +194,9 @@ impl Tile<'_> {
     }
 
     /// Rounds a block of rows. Whether all are finite.
-    fn round_block(&self, start: usize, scratch: &mut Scratch) -> bool {
+    fn round_block(&self, start: usize, bytes: &mut Bytes) -> bool {
         let (isa, lane, d) = (self.isa, self.lane, self.call.head_dim);
-        let Some(Bytes { rows, k, k_scales, v, v_scales, mean, .. }) = &mut scratch.bytes else {
-            return false;
-        };
+        let Bytes { rows, k, k_scales, v, v_scales, mean, .. } = bytes;
         self.convert(&lane.k, start, BLOCK, rows);
         let keys = RoundKeys {
             rows: rows.as_ptr(),
@@ -211,44 +214,40 @@ impl Tile<'_> {
         are_finite && unsafe { isa.enter_with_bytes(values) }
     }
 
-    /// Attends to the rounded block.
-    fn multiply_bytes(&self, panel: &Panel, scratch: &mut Scratch) {
-        let (isa, d, Panel { first, columns, .. }) = (self.isa, scratch.d, *panel);
-        let Some(bytes) = &mut scratch.bytes else { return };
-        let Bytes {
-            q, of_queries, k, k_scales, v, v_scales, logits, weights, largest, weight_scales, ..
-        } = bytes;
-        let of_queries = of_queries[3 * first..][..3 * PANEL].as_ptr();
+    /// Attends to the rounded block with the queries `first .. first + columns` of a panel.
+    fn multiply_bytes(&self, first: usize, columns: usize, scratch: &mut Scratch, bytes: &mut Bytes) {
+        let (isa, d) = (self.isa, scratch.d);
+        let of_queries = bytes.of_queries[3 * first..][..3 * PANEL].as_ptr();
         let state = scratch.state[3 * first..][..3 * PANEL].as_mut_ptr();
-        largest.fill(f32::NEG_INFINITY);
+        bytes.largest.fill(f32::NEG_INFINITY);
         // SAFETY: as for the queries.
         unsafe {
             isa.enter_with_bytes(KeyProduct {
-                k: k.as_ptr().cast(),
+                k: bytes.k.as_ptr().cast(),
                 k_row: d,
-                k_scales: k_scales.as_ptr(),
-                q: q[first * d / 4..][..PANEL * d / 4].as_ptr().cast(),
+                k_scales: bytes.k_scales.as_ptr(),
+                q: bytes.q[first * d / 4..][..PANEL * d / 4].as_ptr().cast(),
                 starts: of_queries.add(PANEL),
-                logits: logits.as_mut_ptr(),
-                largest: largest.as_mut_ptr(),
+                logits: bytes.logits.as_mut_ptr(),
+                largest: bytes.largest.as_mut_ptr(),
                 steps: self.call.head_dim / 4,
                 columns,
             });
             isa.enter_with_bytes(Weigh {
-                logits: logits.as_ptr(),
-                largest: largest.as_ptr(),
+                logits: bytes.logits.as_ptr(),
+                largest: bytes.largest.as_ptr(),
                 of_queries,
                 state,
-                weights: weights.as_mut_ptr().cast(),
-                scales: weight_scales.as_mut_ptr(),
+                weights: bytes.weights.as_mut_ptr().cast(),
+                scales: bytes.weight_scales.as_mut_ptr(),
                 columns,
             });
             isa.enter_with_bytes(ValueProduct {
-                v: v.as_ptr().cast(),
+                v: bytes.v.as_ptr().cast(),
                 v_step: 4 * d,
-                v_scales: v_scales.as_ptr(),
-                weights: weights.as_ptr().cast(),
-                weight_scales: weight_scales.as_ptr(),
+                v_scales: bytes.v_scales.as_ptr(),
+                weights: bytes.weights.as_ptr().cast(),
+                weight_scales: bytes.weight_scales.as_ptr(),
                 factors: state.add(2 * PANEL),
                 sums: scratch.sums[first * d..][..PANEL * d].as_mut_ptr(),
                 rows: self.call.head_dim,

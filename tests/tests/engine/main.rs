@@ -10,6 +10,7 @@ mod drafts;
 mod experts;
 mod families;
 mod head_sizes;
+mod int8;
 mod intermediates;
 mod key_offset;
 mod logits;
