@@ -7,11 +7,11 @@
 
 use std::arch::x86_64::*;
 
+use super::pack::{self, MAX_ROWS, Words};
 use super::tile::{self, multiplier};
-use super::unpack::IQ4_CODES;
 use super::{Panel, Product, ROWS, ResultPart, SLAB, Slab};
 use crate::Isa;
-use crate::simd::Loop;
+use crate::simd::{Loop, ops};
 use crate::simd::avx2::Avx2;
 
 /// Whether the processor can run it without AVX-VNNI.
@@ -91,46 +91,88 @@ multiplier!(
     _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
 });
 
-/// Writes the codes of a slab as the products read them: a transposition of groups of four bytes.
-#[target_feature(enable = "avx2")]
+/// [`Multiplier::fill`](tile::Multiplier::fill), whole blocks of several rows at a time.
+///
+/// # Safety
+/// The instruction set is present.
+#[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn interleave(unpacked: &[[u8; SLAB]; ROWS], has_table: bool, is_signed: bool, slab: &mut Slab) {
-    // SAFETY: a table of 16 bytes.
-    let table = unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(IQ4_CODES.as_ptr().cast())) };
-    for rows in Loop(0, ROWS / 8) {
-        for eighth in Loop(0, SLAB / 32) {
-            let mut v = [_mm256_setzero_si256(); 8];
-            for r in Loop(0, 8) {
-                // SAFETY: 32 codes of a row.
-                v[r] = unsafe { _mm256_loadu_si256(unpacked[8 * rows + r].as_ptr().add(32 * eighth).cast()) };
-                if has_table {
-                    v[r] = _mm256_shuffle_epi8(table, v[r]);
-                }
-                if is_signed {
-                    v[r] = _mm256_xor_si256(v[r], _mm256_set1_epi8(-128));
-                }
+unsafe fn fill<const SIGNED: bool>(
+    product: &Product,
+    rows: [usize; 2],
+    first: usize,
+    _unpacked: &mut [[u8; SLAB]; ROWS],
+    slab: &mut Slab,
+) {
+    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline(never)]
+    unsafe fn of_type<const T: usize, const SIGNED: bool>(
+        product: &Product,
+        rows: [usize; 2],
+        first: usize,
+        slab: &mut Slab,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { pack::fill::<Words256, T, SIGNED>(product, rows, first, slab) }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { pack::by_type!(product.ty, of_type::<SIGNED>(product, rows, first, slab)) }
+}
+
+/// Words of 8 rows.
+#[derive(Clone, Copy)]
+struct Words256;
+
+impl Words for Words256 {
+    type Floats = Avx2;
+    type V = __m256i;
+    const ROWS: usize = 8;
+
+    ops! {
+        load(rows: [*const u8; MAX_ROWS]) -> [__m256i; 4] = {
+            // Rows 4 l + j are in lane l of vector j.
+            let mut v = [_mm256_setzero_si256(); 4];
+            for j in Loop(0, 4) {
+                let lane = |l: usize| _mm_loadu_si128(rows[4 * l + j].cast());
+                v[j] = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(lane(0)), lane(1));
             }
-            // Within lanes of 128 bits: v[4 q + w] becomes words w and 4 + w of the rows 4 q ..
-            for q in Loop(0, 2) {
-                let [a, b, c, d] = [v[4 * q], v[4 * q + 1], v[4 * q + 2], v[4 * q + 3]];
-                let (ab, ab_high) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
-                let (cd, cd_high) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
-                v[4 * q] = _mm256_unpacklo_epi64(ab, cd);
-                v[4 * q + 1] = _mm256_unpackhi_epi64(ab, cd);
-                v[4 * q + 2] = _mm256_unpacklo_epi64(ab_high, cd_high);
-                v[4 * q + 3] = _mm256_unpackhi_epi64(ab_high, cd_high);
-            }
-            for w in Loop(0, 4) {
-                let words = [
-                    _mm256_permute2x128_si256::<0x20>(v[w], v[4 + w]),
-                    _mm256_permute2x128_si256::<0x31>(v[w], v[4 + w]),
-                ];
-                for l in Loop(0, 2) {
-                    let to = &mut slab.codes[8 * eighth + 4 * l + w][8 * rows..][..8];
-                    // SAFETY: 8 rows of four bytes.
-                    unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), words[l]) };
-                }
-            }
-        }
+            let [a, b, c, d] = v;
+            let (ab, ab_high) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+            let (cd, cd_high) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+            [
+                _mm256_unpacklo_epi64(ab, cd),
+                _mm256_unpackhi_epi64(ab, cd),
+                _mm256_unpacklo_epi64(ab_high, cd_high),
+                _mm256_unpackhi_epi64(ab_high, cd_high),
+            ]
+        };
+        store(to: *mut u8, v: __m256i) -> () = _mm256_storeu_si256(to.cast(), v);
+        splat(word: u32) -> __m256i = _mm256_set1_epi32(word.cast_signed());
+        and(a: __m256i, b: __m256i) -> __m256i = _mm256_and_si256(a, b);
+        or(a: __m256i, b: __m256i) -> __m256i = _mm256_or_si256(a, b);
+        xor(a: __m256i, b: __m256i) -> __m256i = _mm256_xor_si256(a, b);
+        sub(a: __m256i, b: __m256i) -> __m256i = _mm256_sub_epi32(a, b);
+        shift_left(v: __m256i, bits: usize) -> __m256i = _mm256_sll_epi32(v, _mm_cvtsi32_si128(bits as i32));
+        shift_right(v: __m256i, bits: usize) -> __m256i = _mm256_srl_epi32(v, _mm_cvtsi32_si128(bits as i32));
+        shift_signed(v: __m256i, bits: usize) -> __m256i = _mm256_sra_epi32(v, _mm_cvtsi32_si128(bits as i32));
+        look_up(table: *const u8, codes: __m256i) -> __m256i =
+            _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(table.cast())), codes);
+        with_fifth_bits(codes: __m256i, bits: __m256i, w: usize) -> __m256i = {
+            // The byte with the word's four bits four times, and in each of these another bit.
+            let order = _mm256_broadcastsi128_si256(_mm_add_epi8(
+                _mm_set_epi32(0x0c0c_0c0c, 0x0808_0808, 0x0404_0404, 0),
+                _mm_set1_epi8((w / 2) as i8),
+            ));
+            let bit = _mm256_set1_epi32((0x0804_0201 << (4 * (w % 2))) as i32);
+            let is_set = _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(bits, order), bit), bit);
+            _mm256_or_si256(codes, _mm256_and_si256(is_set, _mm256_set1_epi8(16)))
+        };
+        halves(v: __m256i) -> __m256 = {
+            // Signed saturation keeps the low halves, whose signs are copied first.
+            let low = _mm256_srai_epi32::<16>(_mm256_slli_epi32::<16>(v));
+            let low = _mm_packs_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256::<1>(low));
+            _mm256_cvtph_ps(low)
+        };
+        to_floats(v: __m256i) -> __m256 = _mm256_cvtepi32_ps(v);
     }
 }

@@ -40,6 +40,8 @@ mod avx2;
 mod few;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+#[cfg(target_arch = "x86_64")]
+mod pack;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod tile;
 mod unpack;

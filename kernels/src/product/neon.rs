@@ -9,7 +9,7 @@ use std::arch::aarch64::*;
 use std::arch::{asm, is_aarch64_feature_detected};
 
 use super::tile::{self, multiplier};
-use super::unpack::IQ4_CODES;
+use super::unpack::{self, IQ4_CODES};
 use super::{Panel, Product, ROWS, ResultPart, SLAB, Slab};
 use crate::Isa;
 use crate::simd::Loop;
@@ -125,6 +125,20 @@ multiplier!(
     Signed, 1, true, "neon", (sum, w, x) => {
     int32x4x2_t(add(sum.0, [w[0].0], [x[0].0]), add(sum.1, [w[0].1], [x[0].1]))
 });
+
+/// [`Multiplier::fill`](tile::Multiplier::fill), row by row.
+#[target_feature(enable = "neon")]
+#[inline]
+fn fill<const SIGNED: bool>(
+    product: &Product,
+    rows: [usize; 2],
+    first: usize,
+    unpacked: &mut [[u8; SLAB]; ROWS],
+    slab: &mut Slab,
+) {
+    unpack::slab::<Neon>(product, rows, first, unpacked, slab);
+    interleave(unpacked, unpack::has_table(product.ty), SIGNED, slab);
+}
 
 /// Writes the codes of a slab as the products read them: a transposition of groups of four bytes.
 #[target_feature(enable = "neon")]

@@ -2,7 +2,7 @@
 //! them, times some columns. The integer sums of a group stay in registers. The sums of a slab are scaled and added
 //! up where the whole panel's are.
 
-use super::{ColumnLayout, Format, PANEL_SLABS, Panel, Product, ROWS, ResultPart, SLAB, Slab, unpack};
+use super::{ColumnLayout, Format, PANEL_SLABS, Panel, Product, ROWS, ResultPart, SLAB, Slab};
 use crate::simd::{Loop, Simd};
 
 /// The maximum of [`Multiplier::COLUMNS`].
@@ -25,9 +25,15 @@ pub(super) trait Multiplier: Copy {
     /// Whether the codes of a panel are signed: [`interleave`](Self::interleave) has taken off their offset.
     const SIGNED: bool;
 
-    /// Writes the codes of a slab as the products read them, a transposition of groups of four bytes. With a table,
-    /// codes are indices of `unpack::IQ4_CODES`.
-    unsafe fn interleave(unpacked: &[[u8; SLAB]; ROWS], has_table: bool, slab: &mut Slab);
+    /// Fills the slab with the elements from `first` on of the rows `rows`, as the products read them. `unpacked` is memory for
+    /// codes row by row.
+    unsafe fn fill(
+        product: &Product,
+        rows: [usize; 2],
+        first: usize,
+        unpacked: &mut [[u8; SLAB]; ROWS],
+        slab: &mut Slab,
+    );
     /// The bytes at `from`.
     unsafe fn load(from: *const u8) -> Self::Ints;
     unsafe fn splat(x: i32) -> Self::Ints;
@@ -40,7 +46,7 @@ pub(super) trait Multiplier: Copy {
 }
 
 /// A [`Multiplier`]: its steps, whether codes are signed, its instructions, and how products are added. The module has what the
-/// multipliers of an instruction set share: `Floats`, `Ints`, `TILE_COLUMNS`, `load`, `splat`, `to_floats` and `interleave`.
+/// multipliers of an instruction set share: `Floats`, `Ints`, `TILE_COLUMNS`, `load`, `splat`, `to_floats` and `fill`.
 macro_rules! multiplier {
     (
         $(#[$doc:meta])* $name:ident, $steps:expr, $is_signed:expr, $features:literal,
@@ -58,13 +64,15 @@ macro_rules! multiplier {
             const SIGNED: bool = $is_signed;
 
             #[inline(always)]
-            unsafe fn interleave(
-                unpacked: &[[u8; $crate::product::SLAB]; $crate::product::ROWS],
-                has_table: bool,
+            unsafe fn fill(
+                product: &$crate::product::Product,
+                rows: [usize; 2],
+                first: usize,
+                unpacked: &mut [[u8; $crate::product::SLAB]; $crate::product::ROWS],
                 slab: &mut $crate::product::Slab,
             ) {
                 // SAFETY: the instruction set is present.
-                unsafe { interleave(unpacked, has_table, $is_signed, slab) }
+                unsafe { fill::<$is_signed>(product, rows, first, unpacked, slab) }
             }
 
             #[inline(always)]
@@ -141,9 +149,8 @@ pub(super) unsafe fn multiply<M: Multiplier>(
         for (number, slab) in slabs.iter_mut().enumerate() {
             let at = first + number * SLAB;
             if at < end {
-                unpack::slab::<M::Floats>(product, part.rows, at, unpacked, slab);
                 // SAFETY: the caller's promise.
-                unsafe { M::interleave(unpacked, unpack::has_table(product.ty), slab) };
+                unsafe { M::fill(product, part.rows, at, unpacked, slab) };
             }
         }
         for column in (part.columns[0]..part.columns[1]).step_by(M::COLUMNS) {

@@ -2,11 +2,11 @@
 
 use std::arch::x86_64::*;
 
+use super::pack::{self, MAX_ROWS, Words};
 use super::tile::{self, multiplier};
-use super::unpack::IQ4_CODES;
 use super::{Panel, Product, ROWS, ResultPart, SLAB, Slab};
 use crate::Isa;
-use crate::simd::Loop;
+use crate::simd::{Loop, ops};
 use crate::simd::avx512::Avx512;
 
 /// Whether the processor can run it.
@@ -57,50 +57,84 @@ multiplier!(
     (sum, w, x) => _mm512_dpbusd_epi32(sum, w[0], x[0])
 );
 
-/// Writes the codes of a slab as the products read them: a transposition of groups of four bytes.
+/// [`Multiplier::fill`](tile::Multiplier::fill), whole blocks of several rows at a time.
+///
+/// # Safety
+/// The instruction set is present.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
-fn interleave(unpacked: &[[u8; SLAB]; ROWS], has_table: bool, _is_signed: bool, slab: &mut Slab) {
-    // SAFETY: a table of 16 bytes.
-    let table = unsafe { _mm512_broadcast_i32x4(_mm_loadu_si128(IQ4_CODES.as_ptr().cast())) };
-    for half in Loop(0, ROWS / 16) {
-        for quarter in Loop(0, SLAB / 64) {
-            let mut v = [_mm512_setzero_si512(); 16];
-            for r in Loop(0, 16) {
-                // SAFETY: 64 codes of a row.
-                v[r] =
-                    unsafe { _mm512_loadu_si512(unpacked[16 * half + r].as_ptr().add(64 * quarter).cast()) };
-                if has_table {
-                    v[r] = _mm512_shuffle_epi8(table, v[r]);
-                }
+unsafe fn fill<const SIGNED: bool>(
+    product: &Product,
+    rows: [usize; 2],
+    first: usize,
+    _unpacked: &mut [[u8; SLAB]; ROWS],
+    slab: &mut Slab,
+) {
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    #[inline(never)]
+    unsafe fn of_type<const T: usize, const SIGNED: bool>(
+        product: &Product,
+        rows: [usize; 2],
+        first: usize,
+        slab: &mut Slab,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { pack::fill::<Words512, T, SIGNED>(product, rows, first, slab) }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { pack::by_type!(product.ty, of_type::<SIGNED>(product, rows, first, slab)) }
+}
+
+/// Words of 16 rows.
+#[derive(Clone, Copy)]
+struct Words512;
+
+impl Words for Words512 {
+    type Floats = Avx512;
+    type V = __m512i;
+    const ROWS: usize = 16;
+
+    ops! {
+        load(rows: [*const u8; MAX_ROWS]) -> [__m512i; 4] = {
+            // Rows 4 l + j are in lane l of vector j.
+            let mut v = [_mm512_setzero_si512(); 4];
+            for j in Loop(0, 4) {
+                let lane = |l: usize| _mm_loadu_si128(rows[4 * l + j].cast());
+                let two = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(lane(0)), lane(1));
+                v[j] = _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(two, lane(2)), lane(3));
             }
-            // Within lanes of 128 bits: v[r] becomes words r % 4 of rows 4 (r / 4) .. 4 (r / 4) + 4.
-            for q in Loop(0, 4) {
-                let [a, b, c, d] = [v[4 * q], v[4 * q + 1], v[4 * q + 2], v[4 * q + 3]];
-                let (ab, ab_high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
-                let (cd, cd_high) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
-                v[4 * q] = _mm512_unpacklo_epi64(ab, cd);
-                v[4 * q + 1] = _mm512_unpackhi_epi64(ab, cd);
-                v[4 * q + 2] = _mm512_unpacklo_epi64(ab_high, cd_high);
-                v[4 * q + 3] = _mm512_unpackhi_epi64(ab_high, cd_high);
-            }
-            // Lane l of v[4 q + w] has word 4 l + w of the rows 4 q ..: lanes are transposed.
-            for w in Loop(0, 4) {
-                let [a, b, c, d] = [v[w], v[4 + w], v[8 + w], v[12 + w]];
-                let (ab, ab_high) = (_mm512_shuffle_i32x4::<0x44>(a, b), _mm512_shuffle_i32x4::<0xee>(a, b));
-                let (cd, cd_high) = (_mm512_shuffle_i32x4::<0x44>(c, d), _mm512_shuffle_i32x4::<0xee>(c, d));
-                let lanes = [
-                    _mm512_shuffle_i32x4::<0x88>(ab, cd),
-                    _mm512_shuffle_i32x4::<0xdd>(ab, cd),
-                    _mm512_shuffle_i32x4::<0x88>(ab_high, cd_high),
-                    _mm512_shuffle_i32x4::<0xdd>(ab_high, cd_high),
-                ];
-                for l in Loop(0, 4) {
-                    let to = &mut slab.codes[16 * quarter + 4 * l + w][16 * half..][..16];
-                    // SAFETY: 16 rows of four bytes.
-                    unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), lanes[l]) };
-                }
-            }
-        }
+            let [a, b, c, d] = v;
+            let (ab, ab_high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+            let (cd, cd_high) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+            [
+                _mm512_unpacklo_epi64(ab, cd),
+                _mm512_unpackhi_epi64(ab, cd),
+                _mm512_unpacklo_epi64(ab_high, cd_high),
+                _mm512_unpackhi_epi64(ab_high, cd_high),
+            ]
+        };
+        store(to: *mut u8, v: __m512i) -> () = _mm512_storeu_si512(to.cast(), v);
+        splat(word: u32) -> __m512i = _mm512_set1_epi32(word.cast_signed());
+        and(a: __m512i, b: __m512i) -> __m512i = _mm512_and_si512(a, b);
+        or(a: __m512i, b: __m512i) -> __m512i = _mm512_or_si512(a, b);
+        xor(a: __m512i, b: __m512i) -> __m512i = _mm512_xor_si512(a, b);
+        sub(a: __m512i, b: __m512i) -> __m512i = _mm512_sub_epi32(a, b);
+        shift_left(v: __m512i, bits: usize) -> __m512i = _mm512_sll_epi32(v, _mm_cvtsi32_si128(bits as i32));
+        shift_right(v: __m512i, bits: usize) -> __m512i = _mm512_srl_epi32(v, _mm_cvtsi32_si128(bits as i32));
+        shift_signed(v: __m512i, bits: usize) -> __m512i = _mm512_sra_epi32(v, _mm_cvtsi32_si128(bits as i32));
+        look_up(table: *const u8, codes: __m512i) -> __m512i =
+            _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.cast())), codes);
+        with_fifth_bits(codes: __m512i, bits: __m512i, w: usize) -> __m512i = {
+            // The byte with the word's four bits four times, and in each of these another bit.
+            let order = _mm512_broadcast_i32x4(_mm_add_epi8(
+                _mm_set_epi32(0x0c0c_0c0c, 0x0808_0808, 0x0404_0404, 0),
+                _mm_set1_epi8((w / 2) as i8),
+            ));
+            let bit = _mm512_set1_epi32((0x0804_0201 << (4 * (w % 2))) as i32);
+            let is_set = _mm512_test_epi8_mask(_mm512_shuffle_epi8(bits, order), bit);
+            _mm512_mask_add_epi8(codes, is_set, codes, _mm512_set1_epi8(16))
+        };
+        halves(v: __m512i) -> __m512 = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v));
+        to_floats(v: __m512i) -> __m512 = _mm512_cvtepi32_ps(v);
     }
 }

@@ -17,6 +17,8 @@ macro_rules! ops {
         }
     )*};
 }
+#[cfg(target_arch = "x86_64")]
+pub(crate) use ops;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
