@@ -9,7 +9,7 @@ use std::arch::x86_64::*;
 
 use super::pack::{self, MAX_ROWS, Words};
 use super::tile::{self, multiplier};
-use super::{Panel, Product, ROWS, ResultPart, SLAB, Slab};
+use super::{Panel, Product, ResultPart};
 use crate::Isa;
 use crate::simd::{Loop, ops};
 use crate::simd::avx2::Avx2;
@@ -101,8 +101,8 @@ unsafe fn fill<const SIGNED: bool>(
     product: &Product,
     rows: [usize; 2],
     first: usize,
-    _unpacked: &mut [[u8; SLAB]; ROWS],
-    slab: &mut Slab,
+    ahead: &[u8],
+    panel: &mut Panel,
 ) {
     #[target_feature(enable = "avx2,fma,f16c")]
     #[inline(never)]
@@ -110,13 +110,28 @@ unsafe fn fill<const SIGNED: bool>(
         product: &Product,
         rows: [usize; 2],
         first: usize,
-        slab: &mut Slab,
+        ahead: &[u8],
+        panel: &mut Panel,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { pack::fill::<Words256, T, SIGNED>(product, rows, first, slab) }
+        unsafe { pack::fill::<Words256, T, SIGNED>(product, rows, first, ahead, panel) }
     }
     // SAFETY: the caller's promise.
-    unsafe { pack::by_type!(product.ty, of_type::<SIGNED>(product, rows, first, slab)) }
+    unsafe { pack::by_type!(product.ty, of_type::<SIGNED>(product, rows, first, ahead, panel)) }
+}
+
+/// In each lane of 128 bits: word j of vector i becomes word i of vector j.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn transpose([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
+    let (ab, ab_high) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+    let (cd, cd_high) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+    [
+        _mm256_unpacklo_epi64(ab, cd),
+        _mm256_unpackhi_epi64(ab, cd),
+        _mm256_unpacklo_epi64(ab_high, cd_high),
+        _mm256_unpackhi_epi64(ab_high, cd_high),
+    ]
 }
 
 /// Words of 8 rows.
@@ -129,22 +144,18 @@ impl Words for Words256 {
     const ROWS: usize = 8;
 
     ops! {
-        load(rows: [*const u8; MAX_ROWS]) -> [__m256i; 4] = {
+        load(rows: &[*const u8; MAX_ROWS], at: usize) -> [__m256i; 4] = {
             // Rows 4 l + j are in lane l of vector j.
             let mut v = [_mm256_setzero_si256(); 4];
             for j in Loop(0, 4) {
-                let lane = |l: usize| _mm_loadu_si128(rows[4 * l + j].cast());
+                let lane = |l: usize| _mm_loadu_si128(rows[4 * l + j].wrapping_add(at).cast());
                 v[j] = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(lane(0)), lane(1));
             }
-            let [a, b, c, d] = v;
-            let (ab, ab_high) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
-            let (cd, cd_high) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
-            [
-                _mm256_unpacklo_epi64(ab, cd),
-                _mm256_unpackhi_epi64(ab, cd),
-                _mm256_unpacklo_epi64(ab_high, cd_high),
-                _mm256_unpackhi_epi64(ab_high, cd_high),
-            ]
+            transpose(v)
+        };
+        load_eight(rows: &[*const u8; MAX_ROWS], at: usize) -> [__m256i; 8] = {
+            let ([a, b, c, d], [e, f, g, h]) = (Self::load(rows, at), Self::load(rows, at + 16));
+            [a, b, c, d, e, f, g, h]
         };
         store(to: *mut u8, v: __m256i) -> () = _mm256_storeu_si256(to.cast(), v);
         splat(word: u32) -> __m256i = _mm256_set1_epi32(word.cast_signed());

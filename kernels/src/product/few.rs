@@ -161,7 +161,7 @@ unsafe fn multiply_type<const T: usize>(
     scratch: &mut Scratch,
     out: *mut f32,
 ) {
-    let ResultPart { rows: [first_row, end_row], columns: [first_column, end_column] } = part;
+    let ResultPart { rows: [first_row, end_row], columns: [first_column, end_column], .. } = part;
     // The type is a constant here, and so is what follows from it.
     let product = &Product { ty: Kind::<T>::TY, ..*product };
     let (n, n_in, n_out) = (end_column - first_column, product.n_in, product.n_out());

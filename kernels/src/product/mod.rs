@@ -327,6 +327,8 @@ impl Panel {
 struct ResultPart {
     rows: [usize; 2],
     columns: [usize; 2],
+    /// Rows that the thread multiplies next.
+    next_rows: [usize; 2],
 }
 
 /// Computes the product together with `threads - 1` other threads, which pass the same arguments. `next` starts at 0
@@ -353,16 +355,18 @@ pub unsafe fn multiply(unit: Unit, product: &Product, next: &AtomicUsize, thread
     let splits = (4 * threads).div_ceil(row_tiles.max(1)).clamp(1, n.div_ceil(MIN_COLUMNS).max(1));
     let width = n.div_ceil(splits).next_multiple_of(COLUMNS);
     PANEL.with_borrow_mut(|panel| {
-        loop {
-            let item = next.fetch_add(1, Ordering::Relaxed);
-            if item >= row_tiles * splits {
-                return;
-            }
-            let (row, column) = (item / splits * ROWS, item % splits * width);
+        // Items are taken one ahead, so that the weights of the next one can be fetched.
+        let rows = |item: usize| [n_out.min(item / splits * ROWS), n_out.min(item / splits * ROWS + ROWS)];
+        let mut item = next.fetch_add(1, Ordering::Relaxed);
+        while item < row_tiles * splits {
+            let next_item = next.fetch_add(1, Ordering::Relaxed);
+            let column = item % splits * width;
             let part = ResultPart {
-                rows: [row, (row + ROWS).min(n_out)],
+                rows: rows(item),
                 columns: [column.min(n), (column + width).min(n)],
+                next_rows: rows(next_item),
             };
+            item = next_item;
             // SAFETY: the shared counter gives each part to one thread, and parts are disjoint in the result.
             unsafe {
                 match unit {
@@ -399,7 +403,7 @@ unsafe fn multiply_few(product: &Product, next: &AtomicUsize, out: *mut f32) {
             if row >= n_out {
                 return;
             }
-            let part = ResultPart { rows: [row, n_out.min(row + few::ROWS)], columns: [0, n] };
+            let part = ResultPart { rows: [row, n_out.min(row + few::ROWS)], columns: [0, n], next_rows: [0; 2] };
             // SAFETY: the caller's promise; the shared counter gives each part to one thread.
             unsafe { few::multiply(product, part, scratch, out) };
         }

@@ -133,11 +133,14 @@ fn fill<const SIGNED: bool>(
     product: &Product,
     rows: [usize; 2],
     first: usize,
-    unpacked: &mut [[u8; SLAB]; ROWS],
-    slab: &mut Slab,
+    _ahead: &[u8],
+    panel: &mut Panel,
 ) {
-    unpack::slab::<Neon>(product, rows, first, unpacked, slab);
-    interleave(unpacked, unpack::has_table(product.ty), SIGNED, slab);
+    let Panel { slabs, unpacked } = panel;
+    for (slab, at) in slabs.iter_mut().zip((first..product.n_in).step_by(SLAB)) {
+        unpack::slab::<Neon>(product, rows, at, unpacked, slab);
+        interleave(unpacked, unpack::has_table(product.ty), SIGNED, slab);
+    }
 }
 
 /// Writes the codes of a slab as the products read them: a transposition of groups of four bytes.

@@ -2,13 +2,20 @@
 //! words, one of each row. Such a word has the codes of up to eight elements, and what is unpacked of it is stored where the
 //! products read it. Scales are read in the same way. So nothing is done row by row.
 
+use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+use std::marker::PhantomData;
+use std::slice::Chunks;
+
 use super::unpack::IQ4_CODES;
-use super::{Product, SLAB, Slab, WeightType};
+use super::{PANEL_SLABS, Panel, Product, ROWS, SLAB, Slab, WeightType};
 use crate::quant::IQ4_VALUES;
 use crate::simd::{Loop, Simd};
 
 /// The maximum of [`Words::ROWS`].
 pub(super) const MAX_ROWS: usize = 16;
+
+/// Steps of a slab in which weights are fetched ahead, evenly.
+const STEPS: usize = 4;
 
 /// Vectors of 32-bit words, one of each row. All functions are unsafe because the instruction set must be present.
 pub(super) trait Words: Copy {
@@ -17,8 +24,10 @@ pub(super) trait Words: Copy {
     type V: Copy;
     const ROWS: usize;
 
-    /// The 16 bytes at each of the first pointers: their first words, their second, and so on.
-    unsafe fn load(rows: [*const u8; MAX_ROWS]) -> [Self::V; 4];
+    /// Of the first pointers, the 16 bytes from byte `at` on: their first words, their second, and so on.
+    unsafe fn load(rows: &[*const u8; MAX_ROWS], at: usize) -> [Self::V; 4];
+    /// The 32 bytes from there on.
+    unsafe fn load_eight(rows: &[*const u8; MAX_ROWS], at: usize) -> [Self::V; 8];
     unsafe fn store(to: *mut u8, v: Self::V);
     unsafe fn splat(word: u32) -> Self::V;
     unsafe fn and(a: Self::V, b: Self::V) -> Self::V;
@@ -55,8 +64,8 @@ macro_rules! by_type {
 }
 pub(super) use by_type;
 
-/// Fills the slab with the elements from `first` on of the rows `rows`, 256 or what is left of the row. Rows that are not there
-/// are like the last one. `SIGNED` codes of 8 bits are written as signed bytes, without their offset.
+/// Fills the panel with the elements from `first` on of the rows `rows`. Rows that are not there are like the last one. `SIGNED`
+/// codes of 8 bits are written as signed bytes, without their offset. The bytes `ahead` are fetched meanwhile.
 ///
 /// # Safety
 /// The instruction set is present. T is the number of the type in [`WeightType::ALL`].
@@ -65,26 +74,34 @@ pub(super) unsafe fn fill<W: Words, const T: usize, const SIGNED: bool>(
     product: &Product,
     rows: [usize; 2],
     first: usize,
-    slab: &mut Slab,
+    ahead: &[u8],
+    panel: &mut Panel,
 ) {
+    const ELEMENTS: usize = PANEL_SLABS * SLAB;
     let ty = const { WeightType::ALL[T] };
-    let elements = SLAB.min(product.n_in - first);
-    let row_bytes = product.row_bytes();
-    let in_row = first / ty.block_elements() * ty.block_bytes();
+    let bytes = |elements: usize| elements / ty.block_elements() * ty.block_bytes();
+    let (row_bytes, elements) = (product.row_bytes(), ELEMENTS.min(product.n_in - first));
+    let slabs = elements.div_ceil(SLAB);
+    let mut ahead = ahead.chunks(ahead.len().div_ceil(STEPS * slabs * ROWS / W::ROWS).max(1));
     for start in (0..rows[1] - rows[0]).step_by(W::ROWS) {
         let mut of_rows = [product.rows.as_ptr(); MAX_ROWS];
         for r in Loop(0, W::ROWS) {
             let row = (rows[0] + start + r).min(rows[1] - 1);
-            of_rows[r] = product.rows.as_ptr().wrapping_add(row * row_bytes + in_row);
+            of_rows[r] = product.rows.as_ptr().wrapping_add(row * row_bytes + bytes(first));
         }
-        let mut to = Part::<W, T, SIGNED> { rows: of_rows, slab, start, words: std::marker::PhantomData };
-        // SAFETY: the caller's promise; the rows have these elements.
-        unsafe {
-            if ty.block_elements() == SLAB {
-                to.fill_slab();
-            } else {
-                for b in Loop(0, elements / 32) {
-                    to.fill_block(b);
+        for number in Loop(0, slabs) {
+            let at = number * bytes(SLAB);
+            let slab = &mut panel.slabs[number];
+            let ahead = &mut ahead;
+            let mut part = Part::<W, T, SIGNED> { rows: &of_rows, at, slab, start, ahead, words: PhantomData };
+            // SAFETY: the caller's promise; the rows have these elements.
+            unsafe {
+                if ty.block_elements() == SLAB {
+                    part.fill_slab();
+                } else {
+                    for b in Loop(0, SLAB.min(elements - number * SLAB) / 32) {
+                        part.fill_block(b);
+                    }
                 }
             }
         }
@@ -92,37 +109,44 @@ pub(super) unsafe fn fill<W: Words, const T: usize, const SIGNED: bool>(
 }
 
 /// The rows of a slab that are filled at a time.
-struct Part<'a, W, const T: usize, const SIGNED: bool> {
-    /// Their blocks.
-    rows: [*const u8; MAX_ROWS],
+struct Part<'a, 'b, W, const T: usize, const SIGNED: bool> {
+    /// Where each of them is in the panel.
+    rows: &'a [*const u8; MAX_ROWS],
+    /// Bytes from there to the slab.
+    at: usize,
     slab: &'a mut Slab,
     /// The first one's number in the slab.
     start: usize,
-    words: std::marker::PhantomData<W>,
+    /// What is fetched ahead, a piece in each step.
+    ahead: &'a mut Chunks<'b, u8>,
+    words: PhantomData<W>,
 }
 
-impl<W: Words, const T: usize, const SIGNED: bool> Part<'_, W, T, SIGNED> {
+impl<W: Words, const T: usize, const SIGNED: bool> Part<'_, '_, W, T, SIGNED> {
     const TY: WeightType = WeightType::ALL[T];
 
-    /// The 16 bytes at byte `at` of the rows' blocks.
+    /// Fetches the next piece ahead.
+    #[inline(always)]
+    fn step(&mut self) {
+        let ahead = self.ahead.next().unwrap_or_default();
+        for line in Loop(0, ahead.len().div_ceil(64)) {
+            // SAFETY: any address will do.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(ahead.as_ptr().wrapping_add(64 * line).cast()) };
+        }
+    }
+
+    /// The 16 bytes at byte `at` of the rows' slabs.
     #[inline(always)]
     unsafe fn load(&self, at: usize) -> [W::V; 4] {
-        let mut from = self.rows;
-        for r in Loop(0, W::ROWS) {
-            from[r] = from[r].wrapping_add(at);
-        }
         // SAFETY: the caller's promise.
-        unsafe { W::load(from) }
+        unsafe { W::load(self.rows, self.at + at) }
     }
 
     /// The 32 bytes there.
     #[inline(always)]
     unsafe fn load_eight(&self, at: usize) -> [W::V; 8] {
         // SAFETY: the caller's promise.
-        unsafe {
-            let ([a, b, c, d], [e, f, g, h]) = (self.load(at), self.load(at + 16));
-            [a, b, c, d, e, f, g, h]
-        }
+        unsafe { W::load_eight(self.rows, self.at + at) }
     }
 
     /// Writes the codes of word `w` of the slab.
@@ -185,6 +209,9 @@ impl<W: Words, const T: usize, const SIGNED: bool> Part<'_, W, T, SIGNED> {
     #[inline(always)]
     unsafe fn fill_block(&mut self, b: usize) {
         let at = b * Self::TY.block_bytes();
+        if b % 2 == 0 {
+            self.step();
+        }
         // SAFETY: the caller's promise: the rows have this block, and loads stay inside it.
         unsafe {
             let head = self.load(at);
@@ -229,6 +256,7 @@ impl<W: Words, const T: usize, const SIGNED: bool> Part<'_, W, T, SIGNED> {
                 WeightType::Q4K => {
                     self.k_scales();
                     for pair in Loop(0, 4) {
+                        self.step();
                         let packed = self.load_eight(16 + 32 * pair);
                         for w in Loop(0, 8) {
                             self.store(16 * pair + w, Self::low_nibbles(packed[w]));
@@ -241,6 +269,7 @@ impl<W: Words, const T: usize, const SIGNED: bool> Part<'_, W, T, SIGNED> {
                     // Bit g of a byte belongs to group g.
                     let fifth = self.load_eight(16);
                     for pair in Loop(0, 4) {
+                        self.step();
                         let packed = self.load_eight(48 + 32 * pair);
                         for w in Loop(0, 8) {
                             let low = Self::above_nibbles(fifth[w], 2 * pair, 0x10);
@@ -261,6 +290,7 @@ impl<W: Words, const T: usize, const SIGNED: bool> Part<'_, W, T, SIGNED> {
                     for half in Loop(0, 2) {
                         let high = self.load_eight(128 + 32 * half);
                         for v in Loop(0, 2) {
+                            self.step();
                             let packed = self.load_eight(64 * half + 32 * v);
                             for w in Loop(0, 8) {
                                 let bits = [
@@ -278,6 +308,9 @@ impl<W: Words, const T: usize, const SIGNED: bool> Part<'_, W, T, SIGNED> {
                     let [head, low, ..] = self.load(0);
                     let (all, high) = (W::halves(head), W::shift_right(head, 16));
                     for g in Loop(0, 8) {
+                        if g % 2 == 0 {
+                            self.step();
+                        }
                         let low = W::and(W::shift_right(low, 4 * g), W::splat(15));
                         let high = W::and(W::shift_left(W::shift_right(high, 2 * g), 4), W::splat(0x30));
                         let scale = W::sub(W::or(low, high), W::splat(32));

@@ -25,15 +25,9 @@ pub(super) trait Multiplier: Copy {
     /// Whether the codes of a panel are signed: [`interleave`](Self::interleave) has taken off their offset.
     const SIGNED: bool;
 
-    /// Fills the slab with the elements from `first` on of the rows `rows`, as the products read them. `unpacked` is memory for
-    /// codes row by row.
-    unsafe fn fill(
-        product: &Product,
-        rows: [usize; 2],
-        first: usize,
-        unpacked: &mut [[u8; SLAB]; ROWS],
-        slab: &mut Slab,
-    );
+    /// Fills the panel with the elements from `first` on of the rows `rows`, as the products read them. The bytes `ahead` are
+    /// weights that are needed later.
+    unsafe fn fill(product: &Product, rows: [usize; 2], first: usize, ahead: &[u8], panel: &mut Panel);
     /// The bytes at `from`.
     unsafe fn load(from: *const u8) -> Self::Ints;
     unsafe fn splat(x: i32) -> Self::Ints;
@@ -68,11 +62,11 @@ macro_rules! multiplier {
                 product: &$crate::product::Product,
                 rows: [usize; 2],
                 first: usize,
-                unpacked: &mut [[u8; $crate::product::SLAB]; $crate::product::ROWS],
-                slab: &mut $crate::product::Slab,
+                ahead: &[u8],
+                panel: &mut $crate::product::Panel,
             ) {
                 // SAFETY: the instruction set is present.
-                unsafe { fill::<$is_signed>(product, rows, first, unpacked, slab) }
+                unsafe { fill::<$is_signed>(product, rows, first, ahead, panel) }
             }
 
             #[inline(always)]
@@ -143,16 +137,14 @@ pub(super) unsafe fn multiply<M: Multiplier>(
     let layout = ColumnLayout::of(product.ty.format(), product.n_in);
     let (n_out, n_in) = (product.n_out(), product.n_in);
     let height = 2 * M::Floats::LANES;
+    let panels = n_in.div_ceil(PANEL_SLABS * SLAB);
+    let ahead = &product.rows[part.next_rows[0] * product.row_bytes()..part.next_rows[1] * product.row_bytes()];
+    let mut ahead = ahead.chunks(ahead.len().div_ceil(panels).max(1));
     for first in (0..n_in).step_by(PANEL_SLABS * SLAB) {
         let end = n_in.min(first + PANEL_SLABS * SLAB);
-        let Panel { slabs, unpacked } = &mut *panel;
-        for (number, slab) in slabs.iter_mut().enumerate() {
-            let at = first + number * SLAB;
-            if at < end {
-                // SAFETY: the caller's promise.
-                unsafe { M::fill(product, part.rows, at, unpacked, slab) };
-            }
-        }
+        // SAFETY: the caller's promise.
+        unsafe { M::fill(product, part.rows, first, ahead.next().unwrap_or_default(), panel) };
+        let slabs = &panel.slabs;
         for column in (part.columns[0]..part.columns[1]).step_by(M::COLUMNS) {
             for row in (part.rows[0]..part.rows[1]).step_by(height) {
                 let tile = Tile {

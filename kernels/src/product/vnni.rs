@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::pack::{self, MAX_ROWS, Words};
 use super::tile::{self, multiplier};
-use super::{Panel, Product, ROWS, ResultPart, SLAB, Slab};
+use super::{Panel, Product, ResultPart};
 use crate::Isa;
 use crate::simd::{Loop, ops};
 use crate::simd::avx512::Avx512;
@@ -67,8 +67,8 @@ unsafe fn fill<const SIGNED: bool>(
     product: &Product,
     rows: [usize; 2],
     first: usize,
-    _unpacked: &mut [[u8; SLAB]; ROWS],
-    slab: &mut Slab,
+    ahead: &[u8],
+    panel: &mut Panel,
 ) {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
     #[inline(never)]
@@ -76,13 +76,28 @@ unsafe fn fill<const SIGNED: bool>(
         product: &Product,
         rows: [usize; 2],
         first: usize,
-        slab: &mut Slab,
+        ahead: &[u8],
+        panel: &mut Panel,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { pack::fill::<Words512, T, SIGNED>(product, rows, first, slab) }
+        unsafe { pack::fill::<Words512, T, SIGNED>(product, rows, first, ahead, panel) }
     }
     // SAFETY: the caller's promise.
-    unsafe { pack::by_type!(product.ty, of_type::<SIGNED>(product, rows, first, slab)) }
+    unsafe { pack::by_type!(product.ty, of_type::<SIGNED>(product, rows, first, ahead, panel)) }
+}
+
+/// In each lane of 128 bits: word j of vector i becomes word i of vector j.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn transpose([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
+    let (ab, ab_high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    let (cd, cd_high) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+    [
+        _mm512_unpacklo_epi64(ab, cd),
+        _mm512_unpackhi_epi64(ab, cd),
+        _mm512_unpacklo_epi64(ab_high, cd_high),
+        _mm512_unpackhi_epi64(ab_high, cd_high),
+    ]
 }
 
 /// Words of 16 rows.
@@ -95,23 +110,32 @@ impl Words for Words512 {
     const ROWS: usize = 16;
 
     ops! {
-        load(rows: [*const u8; MAX_ROWS]) -> [__m512i; 4] = {
+        load(rows: &[*const u8; MAX_ROWS], at: usize) -> [__m512i; 4] = {
             // Rows 4 l + j are in lane l of vector j.
             let mut v = [_mm512_setzero_si512(); 4];
             for j in Loop(0, 4) {
-                let lane = |l: usize| _mm_loadu_si128(rows[4 * l + j].cast());
+                let lane = |l: usize| _mm_loadu_si128(rows[4 * l + j].wrapping_add(at).cast());
                 let two = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(lane(0)), lane(1));
                 v[j] = _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(two, lane(2)), lane(3));
             }
-            let [a, b, c, d] = v;
-            let (ab, ab_high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
-            let (cd, cd_high) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
-            [
-                _mm512_unpacklo_epi64(ab, cd),
-                _mm512_unpackhi_epi64(ab, cd),
-                _mm512_unpacklo_epi64(ab_high, cd_high),
-                _mm512_unpackhi_epi64(ab_high, cd_high),
-            ]
+            transpose(v)
+        };
+        load_eight(rows: &[*const u8; MAX_ROWS], at: usize) -> [__m512i; 8] = {
+            // Rows 8 s + j and 8 s + 4 + j are in the halves of vector j of s.
+            let mut v = [[_mm512_setzero_si512(); 4]; 2];
+            for s in Loop(0, 2) {
+                for j in Loop(0, 4) {
+                    let half = |h: usize| _mm256_loadu_si256(rows[8 * s + 4 * h + j].wrapping_add(at).cast());
+                    v[s][j] = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(half(0)), half(1));
+                }
+                v[s] = transpose(v[s]);
+            }
+            let mut words = [_mm512_setzero_si512(); 8];
+            for w in Loop(0, 4) {
+                words[w] = _mm512_shuffle_i32x4::<0x88>(v[0][w], v[1][w]);
+                words[4 + w] = _mm512_shuffle_i32x4::<0xdd>(v[0][w], v[1][w]);
+            }
+            words
         };
         store(to: *mut u8, v: __m512i) -> () = _mm512_storeu_si512(to.cast(), v);
         splat(word: u32) -> __m512i = _mm512_set1_epi32(word.cast_signed());
