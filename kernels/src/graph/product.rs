@@ -5,51 +5,54 @@ use ggml::{Context, CustomTask, RawTensor, Tensor, Type};
 
 use super::operands::{CpuNode, Operands, TensorAt};
 use super::progress::Progress;
+#[cfg(target_arch = "x86_64")]
+use crate::Isa;
 use crate::product::{self, Product, Unit, WeightType, column_words};
 
-/// The number of columns from which [`multiply`] multiplies by panels and is faster than ggml's product on this processor, for
-/// the types where that was measured. Unpacking takes a larger share with few columns. With AVX-512 and 32 columns, q4_K, q5_K
-/// and iq4_xs had 0.6 of ggml's speed on Zen 5, and 1.4 with 512. All others are faster with 32 columns (iq4_xs with AVX2: 1.24).
-/// On ARM no time was measured; 64 is a guess from instructions that QEMU counted.
-fn min_columns(ty: WeightType) -> Option<usize> {
-    match (Unit::best(), ty) {
-        (Unit::Plain, _) => None,
+/// The number of columns from which [`multiply`] is faster than ggml's product on this processor, where that was measured. With
+/// AVX-512 and VNNI one column is included, so that an answer alone has the same bits as beside others. With one column, q6_K and
+/// q8_0 are as fast as ggml's in a matrix that a cache holds, and have 0.85 of its speed in others. On ARM no time was measured;
+/// 64 is a guess from instructions that QEMU counted.
+fn min_columns() -> Option<usize> {
+    match Unit::best() {
+        Unit::Plain => None,
         #[cfg(target_arch = "x86_64")]
-        (Unit::Avx512Vnni, WeightType::Q4K | WeightType::Q5K | WeightType::Iq4Xs) => Some(512),
+        Unit::Avx512Vnni => Some(1),
+        // ggml uses AVX-512 here, and the kernels do not.
+        #[cfg(target_arch = "x86_64")]
+        Unit::Avx2 if Isa::best() == Isa::Avx512 => Some(32),
+        #[cfg(target_arch = "x86_64")]
+        Unit::Avx2 => Some(2),
+        // One column is ggml's. Fewer would make an answer beside others differ in rounding from one alone.
+        #[cfg(target_arch = "x86_64")]
+        Unit::AvxVnni => Some(32),
         #[cfg(target_arch = "aarch64")]
-        (Unit::NeonDot | Unit::Neon, _) => Some(64),
-        #[cfg(target_arch = "x86_64")]
-        _ => Some(32),
+        Unit::NeonDot | Unit::Neon => Some(64),
     }
-}
-
-/// The number of columns up to which [`multiply`] is faster than ggml's product on this processor, from two columns on. One
-/// takes 1.0 to 1.3 times as long as with ggml. 0 where that was not measured: on processors with AVX-VNNI or AVX-512, which
-/// ggml uses, too.
-fn max_few_columns() -> usize {
-    #[cfg(target_arch = "x86_64")]
-    if Unit::best() == Unit::Avx2 && crate::Isa::best() == crate::Isa::Avx2 {
-        return product::MAX_FEW_COLUMNS;
-    }
-    0
 }
 
 /// Whether [`multiply`] is faster than ggml's product for matrices of this type with many columns.
 pub fn multiplies_many(ty: Type) -> bool {
-    WeightType::from_name(ty.name()).and_then(min_columns).is_some()
+    WeightType::from_name(ty.name()).is_some() && min_columns().is_some()
 }
 
 /// Whether matrices of this type need no other layout than that of files: [`multiply`] is faster with several columns, and
-/// ggml's product is as fast with one. With q4_0 and iq4_nl the other layout is 1.2 times as fast with one column.
+/// with one, it or ggml's product is as fast. With AVX2, q4_0, iq4_nl and one column the other layout is 1.2 times as fast. With
+/// AVX-VNNI that was not measured.
 pub fn multiplies_few(ty: Type) -> bool {
-    let ty = WeightType::from_name(ty.name());
-    ty.is_some_and(|ty| !matches!(ty, WeightType::Q4_0 | WeightType::Iq4Nl)) && max_few_columns() > 0
+    let Some(ty) = WeightType::from_name(ty.name()) else { return false };
+    match Unit::best() {
+        #[cfg(target_arch = "x86_64")]
+        Unit::Avx512Vnni => true,
+        #[cfg(target_arch = "x86_64")]
+        Unit::Avx2 => Isa::best() == Isa::Avx2 && !matches!(ty, WeightType::Q4_0 | WeightType::Iq4Nl),
+        _ => false,
+    }
 }
 
 /// Whether [`multiply`] takes the matrix `[n_in, n_out]`, and is faster than ggml's product with `n` columns.
 pub fn multiplies(matrix: &Tensor, n: usize) -> bool {
-    let is_faster = |ty| (2..=max_few_columns()).contains(&n) || min_columns(ty).is_some_and(|min| n >= min);
-    weight_type(matrix).is_some_and(is_faster)
+    weight_type(matrix).is_some() && min_columns().is_some_and(|min| n >= min)
 }
 
 /// The type of a matrix in the layout of files, without gaps, that the kernels know.

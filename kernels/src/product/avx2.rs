@@ -11,8 +11,8 @@ use super::pack::{self, MAX_ROWS, Words};
 use super::tile::{self, multiplier};
 use super::{Panel, Product, ResultPart};
 use crate::Isa;
-use crate::simd::{Loop, ops};
 use crate::simd::avx2::Avx2;
+use crate::simd::{Loop, ops};
 
 /// Whether the processor can run it without AVX-VNNI.
 pub(super) fn is_present() -> bool {
@@ -174,7 +174,7 @@ impl Words for Words256 {
                 _mm_set_epi32(0x0c0c_0c0c, 0x0808_0808, 0x0404_0404, 0),
                 _mm_set1_epi8((w / 2) as i8),
             ));
-            let bit = _mm256_set1_epi32((0x0804_0201 << (4 * (w % 2))) as i32);
+            let bit = _mm256_set1_epi32(0x0804_0201 << (4 * (w % 2)));
             let is_set = _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(bits, order), bit), bit);
             _mm256_or_si256(codes, _mm256_and_si256(is_set, _mm256_set1_epi8(16)))
         };

@@ -12,7 +12,11 @@
 //!
 //! product/tile.rs is the kernel, for AVX-512 with VNNI (product/vnni.rs), for AVX2 with and without AVX-VNNI
 //! (product/avx2.rs), and for NEON with and without dot products (product/neon.rs). The plain one is the reference of the
-//! tests. On other processors ggml's product is used. With few columns and AVX2 there are no panels (product/few.rs).
+//! tests. On other processors ggml's product is used.
+//!
+//! With few columns, filling the panel takes more time than the products. On x86-64 the blocks of several rows are transposed
+//! before they are unpacked (product/pack.rs). A column's result does not depend on how many others there are: all are computed
+//! in the same way and order.
 //!
 //! # History
 //! On Zen 5, one thread, 1536 x 8960, 512 columns, beside ggml 0.26 in the same run, in billions of multiply-adds a
@@ -24,20 +28,27 @@
 //! On a Xeon with all three units, beside ggml compiled for AVX2: AVX-VNNI 1.9 to 4.8 times as fast, AVX2 1.15 to 2.6
 //! times (`cargo bench -p kernels --features ggml/portable --bench product`).
 //!
-//! Few columns, on Zen 3, one thread, 1536 x 8960, beside the better one of ggml's layouts, in a noisy run:
+//! Few columns, on Zen 5 with AVX-512, one thread, 1536 x 8960, in billions of multiply-adds a second; after the slash the
+//! better one of ggml's layouts in the same run:
 //!
-//! | columns | 1 | 2 | 3 | 4 | 8 | 31 |
-//! |---|---|---|---|---|---|---|
-//! | times as fast | 0.8 to 1.0 | 1.0 to 1.3 | 1.3 to 1.8 | 1.0 to 1.5 | 1.1 to 2.8 | 1.0 to 2.0 |
+//! | columns | 1 | 2 | 4 | 8 | 31 |
+//! |---|---|---|---|---|---|
+//! | q4_K | 64 / 58 | 114 / 57 | 179 / 85 | 221 / 86 | 311 / 212 |
+//! | q6_K | 47 / 47 | 88 / 47 | 141 / 48 | 204 / 53 | 314 / 141 |
+//! | q8_0 | 41 / 38 | 75 / 60 | 120 / 68 | 174 / 69 | 242 / 66 |
+//! | q4_0 | 47 / 50 | 86 / 49 | 138 / 113 | 191 / 114 | 243 / 115 |
 //!
-//! Four columns in registers instead of three were slower: the sums of two rows go to memory. Storing the codes and loading
-//! them again cost a quarter of the time with one column. The type as a variable instead of a constant cost another quarter.
+//! Panels were once filled row by row: codes, then their transposition. That took 13 of 15 cycles of a product with one column.
+//! Few columns had a kernel without panels then, for AVX2. It unpacked two rows at a time, and every product was multiplied with
+//! its scale before it was added up. With AVX2 on Zen 5, panels that are transposed first have 0.75 to 1.3 times its speed with
+//! one to three columns (the least with q8_0), 1.2 to 1.7 times with 4 to 31.
+//! Rows were fetched ahead where the next panel reads them, too: with one column and a matrix that no cache holds, a third of
+//! the speed of fetching them in the order of memory. Fetching at once instead of in steps cost 15 %, eight steps instead of
+//! four as much.
 
 mod activations;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
-#[cfg(target_arch = "x86_64")]
-mod few;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 #[cfg(target_arch = "x86_64")]
@@ -61,9 +72,6 @@ const SLAB: usize = 256;
 const PANEL_SLABS: usize = 2;
 /// Threads share columns in multiples of this, which is a multiple of every tile's columns.
 const COLUMNS: usize = 12;
-
-/// The most columns for which [`multiply`] has another way than panels: few columns, with AVX2.
-pub const MAX_FEW_COLUMNS: usize = 31;
 
 /// A type of weights that these products know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -345,11 +353,6 @@ pub unsafe fn multiply(unit: Unit, product: &Product, next: &AtomicUsize, thread
     const MIN_COLUMNS: usize = 4 * COLUMNS;
     assert!(unit.is_present(), "{unit:?} is not there");
     assert!(product.n_in > 0 && product.n_in.is_multiple_of(product.ty.block_elements()), "rows are blocks");
-    #[cfg(target_arch = "x86_64")]
-    if matches!(unit, Unit::AvxVnni | Unit::Avx2) && product.n() <= MAX_FEW_COLUMNS {
-        // SAFETY: the caller's promise, and AVX2 is present.
-        return unsafe { multiply_few(product, next, out) };
-    }
     let (n_out, n) = (product.n_out(), product.n());
     let row_tiles = n_out.div_ceil(ROWS);
     let splits = (4 * threads).div_ceil(row_tiles.max(1)).clamp(1, n.div_ceil(MIN_COLUMNS).max(1));
@@ -383,29 +386,6 @@ pub unsafe fn multiply(unit: Unit, product: &Product, next: &AtomicUsize, thread
                     Unit::Plain => plain(product, part, panel, out),
                 }
             }
-        }
-    });
-}
-
-/// [`multiply`] with few columns.
-///
-/// # Safety
-/// As for [`multiply`], and AVX2 is present.
-#[cfg(target_arch = "x86_64")]
-unsafe fn multiply_few(product: &Product, next: &AtomicUsize, out: *mut f32) {
-    thread_local! {
-        static SCRATCH: RefCell<Box<few::Scratch>> = RefCell::new(Box::new(few::Scratch::EMPTY));
-    }
-    let (n_out, n) = (product.n_out(), product.n());
-    SCRATCH.with_borrow_mut(|scratch| {
-        loop {
-            let row = next.fetch_add(1, Ordering::Relaxed) * few::ROWS;
-            if row >= n_out {
-                return;
-            }
-            let part = ResultPart { rows: [row, n_out.min(row + few::ROWS)], columns: [0, n], next_rows: [0; 2] };
-            // SAFETY: the caller's promise; the shared counter gives each part to one thread.
-            unsafe { few::multiply(product, part, scratch, out) };
         }
     });
 }

@@ -93,7 +93,8 @@ pub(super) unsafe fn fill<W: Words, const T: usize, const SIGNED: bool>(
             let at = number * bytes(SLAB);
             let slab = &mut panel.slabs[number];
             let ahead = &mut ahead;
-            let mut part = Part::<W, T, SIGNED> { rows: &of_rows, at, slab, start, ahead, words: PhantomData };
+            let mut part =
+                Part::<W, T, SIGNED> { rows: &of_rows, at, slab, start, ahead, words: PhantomData };
             // SAFETY: the caller's promise; the rows have these elements.
             unsafe {
                 if ty.block_elements() == SLAB {
@@ -196,20 +197,24 @@ impl<W: Words, const T: usize, const SIGNED: bool> Part<'_, '_, W, T, SIGNED> {
     #[inline(always)]
     unsafe fn store_scale(&mut self, group: usize, scale: <W::Floats as Simd>::V) {
         // SAFETY: the caller's promise: there is such a group.
-        unsafe { W::Floats::store(self.slab.scales.as_mut_ptr().add(group).cast::<f32>().add(self.start), scale) }
+        unsafe {
+            W::Floats::store(self.slab.scales.as_mut_ptr().add(group).cast::<f32>().add(self.start), scale)
+        }
     }
 
     #[inline(always)]
     unsafe fn store_minimum(&mut self, group: usize, minimum: <W::Floats as Simd>::V) {
         // SAFETY: the caller's promise: there is such a group.
-        unsafe { W::Floats::store(self.slab.minima.as_mut_ptr().add(group).cast::<f32>().add(self.start), minimum) }
+        unsafe {
+            W::Floats::store(self.slab.minima.as_mut_ptr().add(group).cast::<f32>().add(self.start), minimum)
+        }
     }
 
     /// A block of 32.
     #[inline(always)]
     unsafe fn fill_block(&mut self, b: usize) {
         let at = b * Self::TY.block_bytes();
-        if b % 2 == 0 {
+        if b.is_multiple_of(2) {
             self.step();
         }
         // SAFETY: the caller's promise: the rows have this block, and loads stay inside it.
@@ -337,9 +342,7 @@ impl<W: Words, const T: usize, const SIGNED: bool> Part<'_, '_, W, T, SIGNED> {
             let minimum = W::Floats::sub(W::Floats::splat(0.0), W::halves(W::shift_right(all, 16)));
             let (low, high) = (W::splat(0x0f0f_0f0f), W::splat(0x3030_3030));
             let first = W::splat(0x3f3f_3f3f);
-            let upper = |of: W::V, four: W::V| {
-                W::or(W::and(four, low), W::and(W::shift_right(of, 2), high))
-            };
+            let upper = |of: W::V, four: W::V| W::or(W::and(four, low), W::and(W::shift_right(of, 2), high));
             let scales = [W::and(a, first), upper(a, c)];
             let minima = [W::and(b, first), upper(b, W::shift_right(c, 4))];
             for g in Loop(0, 8) {

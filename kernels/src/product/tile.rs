@@ -138,7 +138,8 @@ pub(super) unsafe fn multiply<M: Multiplier>(
     let (n_out, n_in) = (product.n_out(), product.n_in);
     let height = 2 * M::Floats::LANES;
     let panels = n_in.div_ceil(PANEL_SLABS * SLAB);
-    let ahead = &product.rows[part.next_rows[0] * product.row_bytes()..part.next_rows[1] * product.row_bytes()];
+    let ahead =
+        &product.rows[part.next_rows[0] * product.row_bytes()..part.next_rows[1] * product.row_bytes()];
     let mut ahead = ahead.chunks(ahead.len().div_ceil(panels).max(1));
     for first in (0..n_in).step_by(PANEL_SLABS * SLAB) {
         let end = n_in.min(first + PANEL_SLABS * SLAB);

@@ -6,8 +6,8 @@ use super::pack::{self, MAX_ROWS, Words};
 use super::tile::{self, multiplier};
 use super::{Panel, Product, ResultPart};
 use crate::Isa;
-use crate::simd::{Loop, ops};
 use crate::simd::avx512::Avx512;
+use crate::simd::{Loop, ops};
 
 /// Whether the processor can run it.
 pub(super) fn is_present() -> bool {
@@ -154,7 +154,7 @@ impl Words for Words512 {
                 _mm_set_epi32(0x0c0c_0c0c, 0x0808_0808, 0x0404_0404, 0),
                 _mm_set1_epi8((w / 2) as i8),
             ));
-            let bit = _mm512_set1_epi32((0x0804_0201 << (4 * (w % 2))) as i32);
+            let bit = _mm512_set1_epi32(0x0804_0201 << (4 * (w % 2)));
             let is_set = _mm512_test_epi8_mask(_mm512_shuffle_epi8(bits, order), bit);
             _mm512_mask_add_epi8(codes, is_set, codes, _mm512_set1_epi8(16))
         };
