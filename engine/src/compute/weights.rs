@@ -1,9 +1,10 @@
 //! A model's weights as tensors. Tensors lie in the mapped file where they can be used as they are; they are
 //! copied and rearranged (*repacked*) where the CPU has a faster layout for their type.
 //!
-//! With AVX2 or AVX-512 with VNNI, and types such as q4_K, nothing is repacked but experts: `kernels::product` multiplies with
-//! few columns from the file's layout, and a single token is computed as fast within a few percent. Qwen2.5 1.5B q4_k_m on Zen 3
-//! with 2 threads, each in three runs: 16.8 tokens/s with repacked matrices and 16.5 without.
+//! With AVX2 and types such as q4_K nothing is repacked but experts: `kernels::product` multiplies with few columns from the
+//! file's layout, and a single token is computed as fast within a few percent. Qwen2.5 1.5B q4_k_m on Zen 3 with 2 threads, each
+//! in three runs: 16.8 tokens/s with repacked matrices and 16.5 without. With AVX-512 and VNNI single tokens of q4_K, q4_0 and
+//! iq4_nl are faster with repacked matrices: on Zen 5 35.2 tokens/s and 30.7.
 //!
 //! Elsewhere no layout is best for everything. ggml multiplies single tokens faster with repacked matrices. Many tokens are
 //! faster with those of the file: with `kernels::product`, and for K-quants also with ggml. Measured with llama-3.2-1b q4_k_m

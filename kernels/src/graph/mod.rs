@@ -27,7 +27,7 @@ pub use append::Append;
 pub use attend::{Attend, RowGroups, Split, max_partials_tokens};
 pub use evict::{EvictRows, Eviction, RowSelection, SelectRows};
 use ggml::{Tensor, Type};
-pub use product::{multiplies, multiplies_few, multiplies_many, multiply, multiply_by};
+pub use product::{multiplies, multiplies_columns, multiplies_few, multiplies_many, multiply, multiply_by};
 pub use scores::{
     AccumulateAttention, AccumulatingLane, Accumulation, Combine, Gain, MeasureRows, PredictScores, RowLists,
     SeenPart, StoreQueries, WeightFactors, WindowAttention, WindowQueries, predictor_len,

@@ -9,10 +9,10 @@ use super::progress::Progress;
 use crate::Isa;
 use crate::product::{self, Product, Unit, WeightType, column_words};
 
-/// The number of columns from which [`multiply`] is faster than ggml's product on this processor, where that was measured. With
-/// AVX-512 and VNNI one column is included, so that an answer alone has the same bits as beside others. With one column, q6_K and
-/// q8_0 are as fast as ggml's in a matrix that a cache holds, and have 0.85 of its speed in others. On ARM no time was measured;
-/// 64 is a guess from instructions that QEMU counted.
+/// The number of columns from which [`multiply`] is faster than ggml's product of the file's layout on this processor, where that
+/// was measured. With AVX-512 and VNNI one column is included. There q6_K and q8_0 are as fast as with ggml in a matrix that a
+/// cache holds, and have 0.85 of its speed in others; but an answer alone has the same bits as beside others, unless another
+/// layout is used for it. On ARM no time was measured; 64 is a guess from instructions that QEMU counted.
 fn min_columns() -> Option<usize> {
     match Unit::best() {
         Unit::Plain => None,
@@ -31,19 +31,24 @@ fn min_columns() -> Option<usize> {
     }
 }
 
+/// Whether [`multiply`] is faster than ggml's product with so many columns.
+pub fn multiplies_columns(n: usize) -> bool {
+    min_columns().is_some_and(|min| n >= min)
+}
+
 /// Whether [`multiply`] is faster than ggml's product for matrices of this type with many columns.
 pub fn multiplies_many(ty: Type) -> bool {
     WeightType::from_name(ty.name()).is_some() && min_columns().is_some()
 }
 
 /// Whether matrices of this type need no other layout than that of files: [`multiply`] is faster with several columns, and
-/// with one, it or ggml's product is as fast. With AVX2, q4_0, iq4_nl and one column the other layout is 1.2 times as fast. With
-/// AVX-VNNI that was not measured.
+/// with one, it or ggml's product is as fast. With q4_0, iq4_nl and one column the other layout is 1.2 times as fast, with
+/// AVX-512 also with q4_K. With AVX-VNNI that was not measured.
 pub fn multiplies_few(ty: Type) -> bool {
     let Some(ty) = WeightType::from_name(ty.name()) else { return false };
     match Unit::best() {
         #[cfg(target_arch = "x86_64")]
-        Unit::Avx512Vnni => true,
+        Unit::Avx512Vnni => !matches!(ty, WeightType::Q4K | WeightType::Q4_0 | WeightType::Iq4Nl),
         #[cfg(target_arch = "x86_64")]
         Unit::Avx2 => Isa::best() == Isa::Avx2 && !matches!(ty, WeightType::Q4_0 | WeightType::Iq4Nl),
         _ => false,
@@ -52,7 +57,7 @@ pub fn multiplies_few(ty: Type) -> bool {
 
 /// Whether [`multiply`] takes the matrix `[n_in, n_out]`, and is faster than ggml's product with `n` columns.
 pub fn multiplies(matrix: &Tensor, n: usize) -> bool {
-    weight_type(matrix).is_some() && min_columns().is_some_and(|min| n >= min)
+    weight_type(matrix).is_some() && multiplies_columns(n)
 }
 
 /// The type of a matrix in the layout of files, without gaps, that the kernels know.

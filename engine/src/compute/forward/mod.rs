@@ -85,7 +85,8 @@ pub const INTERMEDIATES: [&str; 9] =
 /// Name of the output matrix's input, `[n_embd, n]`, which stays readable after the computation.
 pub const RESULT_NORM: &str = "result_norm";
 
-/// From this number of tokens on, products read the file's layout, which is then faster than the repacked one.
+/// From this number of tokens on, products read the file's layout, which is then faster than the repacked one; fewer are
+/// enough where the kernels multiply fewer.
 const PREFILL_MIN_TOKENS: usize = 32;
 
 /// Maximum number of tensors in a layer's graph, without those of operations on lanes and of experts.
@@ -217,7 +218,7 @@ impl Forward {
 
     /// A layer's weights in the layout that is faster for `n` tokens.
     fn matrices(&self, layer: usize, n: usize) -> &LayerTensors<Tensor> {
-        let prefill = n >= PREFILL_MIN_TOKENS;
+        let prefill = n >= PREFILL_MIN_TOKENS || n > 1 && graph::multiplies_columns(n);
         let weights = if prefill { &self.weights.prefill_layout } else { &self.weights.decode_layout };
         &weights.layers[layer]
     }
