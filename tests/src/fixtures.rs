@@ -181,6 +181,8 @@ pub fn options(context: usize, policy: &str) -> SessionOptions {
         context,
         policy: policy.parse().expect("a policy"),
         types: (Type::F32, Type::F32),
+        // So that results do not depend on the processor.
+        int8: false,
         chunk: 32,
         ..SessionOptions::default()
     }

@@ -31,7 +31,7 @@ pub struct ModelArgs {
     #[arg(long)]
     no_repack: bool,
     /// Attend to long texts in f32, not in integers of 8 bits. Slower where the processor has VNNI, and a little more
-    /// exact. Without effect on other processors and on GPUs
+    /// exact. Without effect on other processors, on GPUs, and on saved conversations, which go on as they began
     #[arg(long)]
     no_int8: bool,
     #[command(flatten)]

@@ -221,8 +221,8 @@ pub fn many_tokens() -> usize {
         add_program(&mut bash, &program);
         let seconds =
             bash.output().ok().and_then(|run| String::from_utf8(run.stderr).ok()?.trim().parse().ok());
-        // Attention takes most of it, and grows with the square of the length.
-        let tokens = seconds.map_or(0.0, |seconds: f64| SAMPLE as f64 * (3.0 / seconds.max(0.01)).sqrt());
+        // Attention takes most of it, and grows with the square of the length, or less in integers of 8 bits.
+        let tokens = seconds.map_or(0.0, |seconds: f64| SAMPLE as f64 * (6.0 / seconds.max(0.01)).sqrt());
         (tokens as usize).clamp(8_000, 24_000)
     })
 }

@@ -9,7 +9,8 @@
 //! Elsewhere no layout is best for everything. ggml multiplies single tokens faster with repacked matrices. Many tokens are
 //! faster with those of the file: with `kernels::product`, and for K-quants also with ggml. Measured with llama-3.2-1b q4_k_m
 //! on Zen 4 with 2 threads, ggml alone: tg32 41.7 and 35.7 t/s, pp512 139 and 219 t/s. Such matrices have a *dual layout*:
-//! decoding uses the repacked matrix, prefill the file's. After prefill the file's pages are released to the system.
+//! single tokens use the repacked matrix, prefill the file's, and so do a few tokens at once where the kernels are faster. After
+//! prefill the file's pages are released to the system.
 //!
 //! Weights that are used on devices are copied there from the mapped file. The file's pages are released during
 //! the copy.

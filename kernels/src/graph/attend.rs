@@ -241,7 +241,10 @@ impl Node for AttendMany {
             let groups = self.groups.as_ref().map(|groups| groups.read(task));
             let attention = &Attention { groups, int8: self.int8, ..*attention };
             SCRATCH.with_borrow_mut(|scratch| {
-                scratch.resize(prefill::scratch_len(attention), 0.0);
+                let len = prefill::scratch_len(attention);
+                if scratch.len() < len {
+                    scratch.resize(len, 0.0);
+                }
                 let out = task.result().data.cast::<f32>();
                 // SAFETY: the result is [head_dim * heads, n_q] f32, written by this node's threads only,
                 // which share `next`.

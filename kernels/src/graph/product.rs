@@ -46,11 +46,11 @@ pub fn multiplies_many(ty: Type) -> bool {
 /// AVX-512 also with q4_K. With AVX-VNNI that was not measured.
 pub fn multiplies_few(ty: Type) -> bool {
     let Some(ty) = WeightType::from_name(ty.name()) else { return false };
-    match Unit::best() {
+    match (Unit::best(), ty) {
         #[cfg(target_arch = "x86_64")]
-        Unit::Avx512Vnni => !matches!(ty, WeightType::Q4K | WeightType::Q4_0 | WeightType::Iq4Nl),
+        (Unit::Avx512Vnni, ty) => !matches!(ty, WeightType::Q4K | WeightType::Q4_0 | WeightType::Iq4Nl),
         #[cfg(target_arch = "x86_64")]
-        Unit::Avx2 => Isa::best() == Isa::Avx2 && !matches!(ty, WeightType::Q4_0 | WeightType::Iq4Nl),
+        (Unit::Avx2, ty) => Isa::best() == Isa::Avx2 && !matches!(ty, WeightType::Q4_0 | WeightType::Iq4Nl),
         _ => false,
     }
 }

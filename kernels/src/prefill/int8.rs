@@ -8,7 +8,7 @@
 //!   beside one that matters more, unless both are in the same block. Denominators are sums of the rounded weights.
 //! - Values have a scale for each element and block of rows.
 //!
-//! Sums are exact: 192 products of two bytes fit 32 bits. Blocks with numbers that are infinite or NaN are left to f32.
+//! Sums of products have no rounding: those of a head's elements, or of a block's rows, fit 32 bits. Blocks with numbers that are infinite or NaN are left to f32.
 //!
 //! SageAttention (arXiv 2410.02367) does the same for GPUs, with weights relative to the largest of all rows so far, and a
 //! scale of values for all rows.
@@ -35,6 +35,8 @@ pub(super) const TILE: usize = 4 * PANEL;
 const BLOCK: usize = 2 * super::BLOCK;
 /// Blocks from which this way is taken.
 const MIN_BLOCKS: usize = 2;
+/// Tokens from which this way is taken: more than are drafted.
+const MIN_TOKENS: usize = 32;
 /// Rows whose mean is taken off the keys.
 const MEAN_ROWS: usize = 32;
 /// Largest absolute value of rounded queries, keys and values.
@@ -50,17 +52,20 @@ const SMALLEST: f32 = 1e-30;
 const ONES: [u8; 4] = [1; 4];
 const OFFSETS: [u8; 4] = [OFFSET as u8; 4];
 
-/// Whether old rows of a call are multiplied in bytes. Larger tiles do not pay where there are few.
+/// Whether old rows of a call are multiplied in bytes: where texts are read, not answers with drafts, and where there are
+/// so many old rows that larger tiles pay.
 pub(super) fn is_used(isa: Isa, call: &Attention) -> bool {
     let has_positions = call.window.is_some_and(|window| window.positions.is_some());
     let old_rows = call.lanes.iter().map(|lane| lane.rows.saturating_sub(call.n_q)).max().unwrap_or(0);
+    let seen = call.window.map_or(usize::MAX, |window| window.tokens.saturating_sub(TILE / call.group));
     call.int8
+        && call.n_q >= MIN_TOKENS
         && isa.has_bytes()
         && call.alibi.is_none()
         && call.softcap.is_none()
         && call.groups.is_none()
         && !has_positions
-        && old_rows >= super::BLOCK + MIN_BLOCKS * BLOCK
+        && old_rows.min(seen) >= super::BLOCK + MIN_BLOCKS * BLOCK
 }
 
 /// Floats of scratch memory.
@@ -129,7 +134,7 @@ impl Tile<'_> {
     pub(super) fn rows_in_bytes(&self, rows: &Range<usize>, queries: usize) -> Range<usize> {
         let start = (rows.start + super::BLOCK).max(self.sees_from(queries - 1));
         let blocks = self.sees(0).min(rows.end).saturating_sub(start) / BLOCK;
-        if self.in_bytes && blocks >= MIN_BLOCKS { start..start + blocks * BLOCK } else { start..start }
+        if self.in_bytes && blocks >= MIN_BLOCKS { start..start + blocks * BLOCK } else { rows.end..rows.end }
     }
 
     /// Attends to [`rows_in_bytes`](Self::rows_in_bytes), once in a tile: takes its scratch memory for bytes.
@@ -612,7 +617,9 @@ impl ByteKernel for Weigh {
                     let mut four = [S::zeros(); 4];
                     for j in Loop(0, 4) {
                         let logit = S::load(logits.add((4 * r + j) * PANEL));
-                        four[j] = S::nearest(rough_exp2::<S>(S::fma(logit, q_scale, shift)));
+                        // Rounding can make huge logits larger than the largest.
+                        let x = S::min(S::fma(logit, q_scale, shift), S::splat(LOG2_LARGEST_WEIGHT));
+                        four[j] = S::nearest(rough_exp2::<S>(x));
                     }
                     let four = S::pack_unsigned(four);
                     S::store_integers(weights.add(4 * r * PANEL), four);

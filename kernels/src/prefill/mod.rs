@@ -265,7 +265,7 @@ impl Tile<'_> {
     /// Attends to neighbouring rows.
     fn attend_to_rows(&self, rows: Range<usize>, queries: usize, scratch: &mut Scratch) {
         let in_bytes = self.rows_in_bytes(&rows, queries);
-        self.attend_in_f32(rows.start..in_bytes.start.min(rows.end), queries, scratch);
+        self.attend_in_f32(rows.start..in_bytes.start, queries, scratch);
         self.attend_in_bytes(in_bytes.clone(), queries, scratch);
         self.attend_in_f32(in_bytes.end..rows.end, queries, scratch);
     }

@@ -358,18 +358,21 @@ pub unsafe fn multiply(unit: Unit, product: &Product, next: &AtomicUsize, thread
     let splits = (4 * threads).div_ceil(row_tiles.max(1)).clamp(1, n.div_ceil(MIN_COLUMNS).max(1));
     let width = n.div_ceil(splits).next_multiple_of(COLUMNS);
     PANEL.with_borrow_mut(|panel| {
-        // Items are taken one ahead, so that the weights of the next one can be fetched.
+        // Items are taken one ahead, so that the weights of the next one can be fetched; not where that would leave other
+        // threads without any.
+        let items = row_tiles * splits;
+        let is_ahead = items >= 4 * threads;
+        let take = || next.fetch_add(1, Ordering::Relaxed);
         let rows = |item: usize| [n_out.min(item / splits * ROWS), n_out.min(item / splits * ROWS + ROWS)];
-        let mut item = next.fetch_add(1, Ordering::Relaxed);
-        while item < row_tiles * splits {
-            let next_item = next.fetch_add(1, Ordering::Relaxed);
+        let mut item = take();
+        while item < items {
+            let next_item = if is_ahead { take() } else { items };
             let column = item % splits * width;
             let part = ResultPart {
                 rows: rows(item),
                 columns: [column.min(n), (column + width).min(n)],
                 next_rows: rows(next_item),
             };
-            item = next_item;
             // SAFETY: the shared counter gives each part to one thread, and parts are disjoint in the result.
             unsafe {
                 match unit {
@@ -386,6 +389,7 @@ pub unsafe fn multiply(unit: Unit, product: &Product, next: &AtomicUsize, thread
                     Unit::Plain => plain(product, part, panel, out),
                 }
             }
+            item = if is_ahead { next_item } else { take() };
         }
     });
 }

@@ -24,7 +24,7 @@ pub(super) trait Words: Copy {
     type V: Copy;
     const ROWS: usize;
 
-    /// Of the first pointers, the 16 bytes from byte `at` on: their first words, their second, and so on.
+    /// The 16 bytes from byte `at` on of the first pointers. Result w has word w of each.
     unsafe fn load(rows: &[*const u8; MAX_ROWS], at: usize) -> [Self::V; 4];
     /// The 32 bytes from there on.
     unsafe fn load_eight(rows: &[*const u8; MAX_ROWS], at: usize) -> [Self::V; 8];

@@ -22,7 +22,7 @@ pub(super) trait Multiplier: Copy {
     const COLUMNS: usize;
     /// Groups of four bytes that are multiplied at a time: 1 or [`MAX_STEPS`].
     const STEPS: usize;
-    /// Whether the codes of a panel are signed: [`interleave`](Self::interleave) has taken off their offset.
+    /// Whether the codes of a panel are signed: [`fill`](Self::fill) has taken off their offset.
     const SIGNED: bool;
 
     /// Fills the panel with the elements from `first` on of the rows `rows`, as the products read them. The bytes `ahead` are

@@ -142,7 +142,7 @@ fn session_options(
         policy: policy.clone(),
         profile,
         types,
-        // As on every processor.
+        // So that results do not depend on the processor.
         int8: false,
         chunk: SessionOptions::default().chunk,
         ..SessionOptions::default()

@@ -85,8 +85,8 @@ pub const INTERMEDIATES: [&str; 9] =
 /// Name of the output matrix's input, `[n_embd, n]`, which stays readable after the computation.
 pub const RESULT_NORM: &str = "result_norm";
 
-/// From this number of tokens on, products read the file's layout, which is then faster than the repacked one; fewer are
-/// enough where the kernels multiply fewer.
+/// From this number of tokens on, products read the file's layout, which is then faster than the repacked one. Where the kernels
+/// are faster with fewer, and the model has no experts, which are ggml's, two tokens are enough.
 const PREFILL_MIN_TOKENS: usize = 32;
 
 /// Maximum number of tensors in a layer's graph, without those of operations on lanes and of experts.
@@ -218,7 +218,8 @@ impl Forward {
 
     /// A layer's weights in the layout that is faster for `n` tokens.
     fn matrices(&self, layer: usize, n: usize) -> &LayerTensors<Tensor> {
-        let prefill = n >= PREFILL_MIN_TOKENS || n > 1 && graph::multiplies_columns(n);
+        let has_fast_kernels = n > 1 && self.spec.experts.is_none() && graph::multiplies_columns(n);
+        let prefill = n >= PREFILL_MIN_TOKENS || has_fast_kernels;
         let weights = if prefill { &self.weights.prefill_layout } else { &self.weights.decode_layout };
         &weights.layers[layer]
     }

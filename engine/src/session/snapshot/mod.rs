@@ -66,7 +66,7 @@ struct Description {
     /// Whether old rows were read in groups.
     #[serde(default)]
     sparse: bool,
-    /// Whether all rows were multiplied in f32, although 8 bits would have been faster.
+    /// Whether attention was to be computed in f32 everywhere.
     #[serde(default)]
     f32: bool,
     chunk: usize,
@@ -97,7 +97,7 @@ impl Description {
             type_v: options.types.1.name().into(),
             streaming: options.prefill == Prefill::Streaming,
             sparse: options.prefill == Prefill::Sparse,
-            f32: !options.int8 && kernels::prefill::has_int8(),
+            f32: !options.int8,
             chunk: options.chunk,
             profile: options.profile.as_ref().map(HeadProfile::to_json),
             caller: String::new(),
@@ -504,14 +504,15 @@ pub(crate) fn settings(session: &Session) -> String {
 
 fn settings_of(description: &Description, choice: &PolicyChoice) -> String {
     let Description { model, policy, type_k, type_v, streaming, sparse, f32, context, .. } = description;
-    // In exact prefill the chunk size has no effect on the rows, unless the text is read twice. In sparse prefill it has: the
+    // In exact prefill the chunk size has no effect on the rows but for rounding, unless the text is read twice. In sparse prefill it has: the
     // queries of a chunk are computed together.
     let chunk = if *streaming || *sparse || choice.reads_twice() { description.chunk } else { 0 };
     // The context only is room for more, unless heads keep shares of it.
     let context = if choice.uses_shares() { *context } else { 0 };
     let profile = description.profile.as_deref().unwrap_or_default();
     let sparse = if *sparse { " sparse" } else { "" };
-    let f32 = if *f32 { " f32" } else { "" };
+    // Elsewhere there is one way only.
+    let f32 = if *f32 && kernels::prefill::has_int8() { " f32" } else { "" };
     format!("{model} {policy} {type_k} {type_v} {streaming} {chunk} {context} {profile}{sparse}{f32}")
 }
 

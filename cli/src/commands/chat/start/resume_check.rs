@@ -22,10 +22,6 @@ pub fn differences(saved: &SessionOptions, given: &SetupOptions, model: &Arc<Mod
     let prefill = |prefill| PrefillArg::from(prefill).name().to_owned();
     compare("--prefill", prefill(saved.prefill), given.prefill.map(prefill));
 
-    if saved.int8 && !given.int8 && kernels::prefill::has_int8() {
-        differences.push("attention in 8 bits (--no-int8)".to_owned());
-    }
-
     let choice = given.policy.as_ref().unwrap_or(&saved.policy);
     // The budget is applied only to the saved policy: another one may need a head profile that the session
     // lacks.
