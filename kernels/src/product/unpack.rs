@@ -57,11 +57,11 @@ pub(super) fn slab<S: Simd>(
 }
 
 /// The scales of the groups of a slab of a row, and what is added to their weights.
-pub(super) type Scales = [[f32; SLAB / 16]; 2];
+type Scales = [[f32; SLAB / 16]; 2];
 
 /// The blocks of a row from `first` on, one slab or what is left.
 #[inline(always)]
-pub(super) fn blocks<'a>(product: &Product<'a>, row: usize, first: usize) -> &'a [u8] {
+fn blocks<'a>(product: &Product<'a>, row: usize, first: usize) -> &'a [u8] {
     let ty = product.ty;
     let blocks = SLAB.min(product.n_in - first) / ty.block_elements();
     let start = row * product.row_bytes() + first / ty.block_elements() * ty.block_bytes();
@@ -69,11 +69,11 @@ pub(super) fn blocks<'a>(product: &Product<'a>, row: usize, first: usize) -> &'a
 }
 
 /// Elements that are unpacked at a time.
-pub(super) const VECTOR: usize = 32;
+const VECTOR: usize = 32;
 
 /// Unpacks the blocks of a slab, or fewer, to `to`.
 #[inline(always)]
-pub(super) fn codes<S: Simd>(ty: WeightType, blocks: &[u8], to: &mut [u8; SLAB]) {
+fn codes<S: Simd>(ty: WeightType, blocks: &[u8], to: &mut [u8; SLAB]) {
     let elements = blocks.len() / ty.block_bytes() * ty.block_elements();
     for v in Loop(0, elements.min(SLAB) / VECTOR) {
         // SAFETY: the instruction set is the caller's; there are so many elements, and room for them.
@@ -86,7 +86,7 @@ pub(super) fn codes<S: Simd>(ty: WeightType, blocks: &[u8], to: &mut [u8; SLAB])
 /// # Safety
 /// The instruction set is present, and the slab has the vector.
 #[inline(always)]
-pub(super) unsafe fn vector<S: Simd>(ty: WeightType, from: *const u8, v: usize) -> S::Bytes {
+unsafe fn vector<S: Simd>(ty: WeightType, from: *const u8, v: usize) -> S::Bytes {
     // SAFETY: the caller's promise.
     unsafe {
         // For blocks of 32.
@@ -141,7 +141,7 @@ unsafe fn five_bits<S: Simd>(from: *const u8) -> S::Bytes {
 
 /// The scales and minima in these blocks: zeros for what is not there.
 #[inline(always)]
-pub(super) fn scales<S: Simd>(ty: WeightType, blocks: &[u8]) -> Scales {
+fn scales<S: Simd>(ty: WeightType, blocks: &[u8]) -> Scales {
     let mut scales = [[0.0; SLAB / 16]; 2];
     // SAFETY: the instruction set is the caller's.
     unsafe {
@@ -166,12 +166,12 @@ pub(super) fn scales<S: Simd>(ty: WeightType, blocks: &[u8]) -> Scales {
 }
 
 /// The scales of a block of 256: for each group a signed byte times what all share.
-pub(super) struct Integers {
-    pub scales: [u8; SLAB / 16],
-    pub minima: [u8; SLAB / 16],
-    pub scale: f32,
+struct Integers {
+    scales: [u8; SLAB / 16],
+    minima: [u8; SLAB / 16],
+    scale: f32,
     /// Negative: minima are added.
-    pub minimum: f32,
+    minimum: f32,
 }
 
 /// The scales of a block of 256.
@@ -179,7 +179,7 @@ pub(super) struct Integers {
 /// # Safety
 /// The instruction set is present.
 #[inline(always)]
-pub(super) unsafe fn integers<S: Simd>(ty: WeightType, block: &[u8]) -> Integers {
+unsafe fn integers<S: Simd>(ty: WeightType, block: &[u8]) -> Integers {
     // SAFETY: the caller's promise.
     unsafe {
         match ty {
