@@ -147,7 +147,7 @@ impl Isa {
         }
     }
 
-    /// Whether it has products of bytes ([`ByteSimd`]) on this processor: AVX-512 VNNI or AVX-VNNI.
+    /// Whether it has products of bytes on this processor: AVX-512 VNNI or AVX-VNNI.
     pub fn has_bytes(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
