@@ -8,7 +8,8 @@
 //!   beside one that matters more, unless both are in the same block. Denominators are sums of the rounded weights.
 //! - Values have a scale for each element and block of rows.
 //!
-//! Sums of products have no rounding: those of a head's elements, or of a block's rows, fit 32 bits. Blocks with numbers that are infinite or NaN are left to f32.
+//! Sums of products have no rounding: those of a head's elements, or of a block's rows, fit 32 bits. Blocks with numbers that
+//! are infinite or NaN are left to f32.
 //!
 //! SageAttention (arXiv 2410.02367) does the same for GPUs, with weights relative to the largest of all rows so far, and a
 //! scale of values for all rows.
@@ -608,8 +609,7 @@ impl ByteKernel for Weigh {
                 let column = x * S::LANES;
                 let q_scale = S::load(self.of_queries.add(column));
                 let of_mean = S::load(self.of_queries.add(2 * PANEL + column));
-                let largest = S::mul(S::load(self.largest.add(column)), q_scale);
-                let shift = S::sub(S::splat(LOG2_LARGEST_WEIGHT), largest);
+                let largest = S::load(self.largest.add(column));
                 let (logits, weights) = (self.logits.add(column), self.weights.add(4 * column));
                 let ones = splat_four::<S>(ONES.as_ptr());
                 let mut sum = S::zeros();
@@ -617,8 +617,9 @@ impl ByteKernel for Weigh {
                     let mut four = [S::zeros(); 4];
                     for j in Loop(0, 4) {
                         let logit = S::load(logits.add((4 * r + j) * PANEL));
-                        // Rounding can make huge logits larger than the largest.
-                        let x = S::min(S::fma(logit, q_scale, shift), S::splat(LOG2_LARGEST_WEIGHT));
+                        // The difference first: the largest logit has the largest weight, however large it is.
+                        let below = S::sub(logit, largest);
+                        let x = S::fma(below, q_scale, S::splat(LOG2_LARGEST_WEIGHT));
                         four[j] = S::nearest(rough_exp2::<S>(x));
                     }
                     let four = S::pack_unsigned(four);
@@ -626,7 +627,7 @@ impl ByteKernel for Weigh {
                     sum = S::multiply_bytes(four, ones, sum);
                 }
                 let state = self.state.add(column);
-                let (old, own) = (S::load(state), S::add(largest, of_mean));
+                let (old, own) = (S::load(state), S::fma(largest, q_scale, of_mean));
                 let new = S::max(old, own);
                 let factor = exp2::<S>(S::sub(old, new));
                 let scale = S::mul(exp2::<S>(S::sub(own, new)), S::splat(1.0 / LARGEST_WEIGHT));

@@ -52,6 +52,7 @@ fn old_rows_alone_are_rounded() {
     assert_eq!(is_same(case.clone()), !Isa::best().has_bytes());
     for other in [
         Case { lanes: vec![lane(&[0, 1], 480 + 39, None)], ..case.clone() },
+        Case { n_q: 31, ..case.clone() },
         Case { max_alibi_bias: Some(8.0), ..case.clone() },
         Case { softcap: Some(2.0), ..case.clone() },
         Case { window: Some(500), ..case.clone() },
@@ -65,7 +66,7 @@ fn old_rows_alone_are_rounded() {
 fn every_pair_of_row_types() {
     for k_type in RowType::ALL {
         for v_type in RowType::ALL {
-            check(Case { k_type, v_type, group: 2, n_q: 19, ..Case::plain(64, 2, 700) });
+            check(Case { k_type, v_type, group: 2, n_q: 35, ..Case::plain(64, 2, 700) });
         }
     }
 }
@@ -73,13 +74,13 @@ fn every_pair_of_row_types() {
 #[test]
 fn every_head_size() {
     for head_dim in [8, 24, 32, 40, 64, 72, 80, 96, 112, 128, 192, 256, 320] {
-        check(Case { group: 3, n_q: 24, ..Case::plain(head_dim, 1, 650) });
+        check(Case { group: 3, n_q: 40, ..Case::plain(head_dim, 1, 650) });
     }
 }
 
 #[test]
 fn query_counts_around_tile_borders() {
-    for n_q in [1, 2, 15, 16, 17, 31, 33, 48, 63, 64, 65, 80, 128, 129, 191, 255, 256, 257, 320, 513] {
+    for n_q in [32, 33, 47, 48, 49, 63, 64, 65, 80, 128, 129, 191, 255, 256, 257, 320, 513] {
         check(Case { n_q, ..Case::plain(32, 1, 520 + n_q) });
     }
 }
@@ -94,7 +95,7 @@ fn every_group() {
 #[test]
 fn row_counts_around_block_borders() {
     for rows in [478, 479, 480, 481, 575, 671, 672, 673, 863, 864, 865, 1100] {
-        for n_q in [1, 40] {
+        for n_q in [32, 41] {
             check(Case { n_q, group: 2, ..Case::plain(64, 1, rows + n_q) });
         }
     }
@@ -118,7 +119,7 @@ fn unequal_lanes_with_log_weights_and_sinks() {
 
 #[test]
 fn windows_of_ordered_rows() {
-    for (window, n_q) in [(600, 20), (700, 150), (1000, 300)] {
+    for (window, n_q) in [(800, 40), (900, 150), (1000, 300)] {
         check(Case { window: Some(window), is_ordered: true, n_q, group: 2, ..Case::plain(64, 2, 1400) });
     }
 }
@@ -129,6 +130,21 @@ fn larger_logits_have_larger_errors() {
     for (key_size, share) in [(3.0, 0.05), (10.0, 0.3)] {
         let case = Case { key_size, group: 2, n_q: 40, ..Case::plain(128, 2, 1000) };
         Data::new(case, 5).with(|call| compare(call, share));
+    }
+}
+
+/// Where one row has all of the attention, results stay means of values.
+#[test]
+fn huge_logits_do_not_overflow() {
+    for key_size in [1e3, 1e5, 1e8] {
+        let case = Case { key_size, k_type: RowType::F32, group: 2, n_q: 40, ..Case::plain(64, 1, 900) };
+        Data::new(case, 11).with(|call| {
+            for isa in Isa::available() {
+                let (out, lse) = run(isa, call, 1);
+                assert!(out.iter().all(|x| x.abs() < 8.0), "{isa:?}, {key_size}");
+                assert!(lse.iter().all(|x| x.is_finite()), "{isa:?}, {key_size}");
+            }
+        });
     }
 }
 
@@ -155,7 +171,7 @@ fn a_mean_key_is_taken_off() {
 
 #[test]
 fn nan_in_an_old_row_reaches_the_output() {
-    let data = Data::new(Case { group: 2, n_q: 20, ..Case::plain(64, 2, 900) }, 8);
+    let data = Data::new(Case { group: 2, n_q: 40, ..Case::plain(64, 2, 900) }, 8);
     data.with(|call| {
         let (k, v) = (&call.lanes[0].k, &call.lanes[0].v);
         for row in [96, 300, 671] {
