@@ -222,8 +222,8 @@ pub fn many_tokens() -> usize {
         let seconds =
             bash.output().ok().and_then(|run| String::from_utf8(run.stderr).ok()?.trim().parse().ok());
         // Attention takes most of it, and grows with the square of the length, or less in integers of 8 bits.
-        let tokens = seconds.map_or(0.0, |seconds: f64| SAMPLE as f64 * (6.0 / seconds.max(0.01)).sqrt());
-        (tokens as usize).clamp(8_000, 24_000)
+        let tokens = seconds.map_or(0.0, |seconds: f64| SAMPLE as f64 * (12.0 / seconds.max(0.01)).sqrt());
+        (tokens as usize).clamp(8_000, 30_000)
     })
 }
 

@@ -198,8 +198,8 @@ fn plans_show_what_fits_and_what_would_fit() {
         assert!(number("scratch") <= 8 * 100_000 * (256 * 2 + 4 * 7));
         assert_eq!(number("longest_context") >= 99_000, plan["fits"] == true, "{plan}");
     }
-    // File pages of matrices with a dual layout, if this CPU uses two: those of one layer, or of all layers with streaming and
-    // where drafts are multiplied by the file's layout, too.
+    // File pages of matrices with a dual layout, if this CPU uses two: those of one layer, or with streaming
+    // of all layers.
     let pages = |flags: &[&str]| {
         let shape = ["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "1k", "--policy", "full", "--json"];
         let plans = longhand(&[&shape[..], flags].concat()).json();
@@ -207,7 +207,7 @@ fn plans_show_what_fits_and_what_would_fit() {
     };
     let (exact, streaming) = (pages(&[]), pages(&["--prefill", "streaming"]));
     assert_eq!(pages(&["--prefill", "streaming", "--no-repack"]), 0);
-    assert!(streaming == exact || (exact * 24..=exact * 32).contains(&streaming), "{exact} {streaming}");
+    assert!(streaming == 0 || (exact * 24..=exact * 32).contains(&streaming), "{exact} {streaming}");
     assert!(find("razor", "f16")["store"].as_u64() < find("full", "f16")["store"].as_u64());
     assert!(plan("1GiB")["plans"].as_array().expect("an array").iter().all(|plan| plan["fits"] == false));
     let all =

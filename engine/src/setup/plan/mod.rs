@@ -8,7 +8,6 @@ mod compute;
 pub(super) use compute::Measurements;
 use compute::{ComputeBytes, WeightSizes};
 pub use kernels::Kernels;
-use kernels::graph::multiplies_columns;
 use kernels::prefill::groups_of;
 use models::spec::ModelSpec;
 use models::types::TensorType;
@@ -243,9 +242,9 @@ impl Plan {
     ) -> Plan {
         let placement = options.placement;
         let dual_layout = weights.dual_layout.iter();
-        // Drafts and answers that are computed together read the file's layout of all layers, too.
-        let answers_use_both = spec.experts.is_none() && multiplies_columns(2);
-        let file_pages = if options.prefill.is_by_layer() && !answers_use_both {
+        // Drafts and answers that are computed together may read the file's layout of all layers. These pages are not counted: the
+        // system takes them back where memory is short.
+        let file_pages = if options.prefill.is_by_layer() {
             dual_layout.max().copied().unwrap_or(0)
         } else {
             dual_layout.sum()
