@@ -13,6 +13,7 @@ use longhand::{Engine, EngineError, EngineOptions, Hint, ModelSource, Prefill, S
 use models::arch::Arch;
 use models::gguf::GgufFile;
 use models::shapes::{ExpertShape, FileType, ModelShape};
+use models::spec::ModelSpec;
 use serde_json::Value;
 
 use crate::packed;
@@ -69,6 +70,14 @@ pub fn model_in_memory(name: &str, bytes: Vec<u8>, options: &EngineOptions) -> A
         _ => Err(error),
     });
     engine.unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Whether many tokens attend to all rows in some layer, without a window and without ALiBi. Behind the rows of the last layer
+/// that has any, one token's output is needed.
+pub fn attends_in_full(spec: &ModelSpec) -> bool {
+    let last = (0..spec.n_layers).rfind(|layer| !spec.shares_kv(*layer)).unwrap_or(0);
+    let attends = |layer| spec.recurrent_layer(layer).is_none() && spec.window(layer).is_none();
+    !spec.position_encoding.is_alibi() && (0..last).any(attends)
 }
 
 /// What a plan needs to know of a session of this engine that reads `prompt` tokens in chunks, layer by layer.

@@ -24,7 +24,7 @@
 
 use std::ops::Range;
 
-use super::{PANEL, Product, STRIP, Scratch, Tile};
+use super::{PANEL, Product, Scratch, Strips, Tile};
 use crate::attention::Attention;
 use crate::decode::padded;
 use crate::exp::{exp2, rough_exp2};
@@ -135,7 +135,11 @@ impl Tile<'_> {
     pub(super) fn rows_in_bytes(&self, rows: &Range<usize>, queries: usize) -> Range<usize> {
         let start = (rows.start + super::BLOCK).max(self.sees_from(queries - 1));
         let blocks = self.sees(0).min(rows.end).saturating_sub(start) / BLOCK;
-        if self.in_bytes && blocks >= MIN_BLOCKS { start..start + blocks * BLOCK } else { rows.end..rows.end }
+        if self.len == TILE && blocks >= MIN_BLOCKS {
+            start..start + blocks * BLOCK
+        } else {
+            rows.end..rows.end
+        }
     }
 
     /// Attends to [`rows_in_bytes`](Self::rows_in_bytes), once in a tile: takes its scratch memory for bytes.
@@ -174,11 +178,14 @@ impl Tile<'_> {
         for first in (0..queries).step_by(PANEL) {
             let from = scratch.q[first * d..][..PANEL * d].as_ptr();
             let of_queries = &mut of_queries[3 * first..][..3 * PANEL];
-            let kernel = RoundQueries {
-                q: from,
-                d: self.call.head_dim,
+            let kernel = RoundColumns {
+                from,
+                stride: PANEL,
+                rows: self.call.head_dim,
+                columns: PANEL,
                 to: q[first * d / 4..][..PANEL * d / 4].as_mut_ptr().cast(),
-                of_queries: of_queries.as_mut_ptr(),
+                scales: of_queries.as_mut_ptr(),
+                starts: of_queries[PANEL..].as_mut_ptr(),
             };
             // SAFETY: isa has bytes where there is scratch memory for them; the shapes are those of its parts.
             unsafe {
@@ -214,8 +221,15 @@ impl Tile<'_> {
         // SAFETY: as for the queries.
         let are_finite = unsafe { isa.enter_with_bytes(keys) };
         self.convert(&lane.v, start, BLOCK, rows);
-        let values =
-            RoundValues { rows: rows.as_ptr(), d, to: v.as_mut_ptr().cast(), scales: v_scales.as_mut_ptr() };
+        let values = RoundColumns {
+            from: rows.as_ptr(),
+            stride: padded(d),
+            rows: BLOCK,
+            columns: d,
+            to: v.as_mut_ptr().cast(),
+            scales: v_scales.as_mut_ptr(),
+            starts: std::ptr::null_mut(),
+        };
         // SAFETY: as for the queries.
         are_finite && unsafe { isa.enter_with_bytes(values) }
     }
@@ -228,16 +242,20 @@ impl Tile<'_> {
         bytes.largest.fill(f32::NEG_INFINITY);
         // SAFETY: as for the queries.
         unsafe {
-            isa.enter_with_bytes(KeyProduct {
-                k: bytes.k.as_ptr().cast(),
-                k_row: d,
-                k_scales: bytes.k_scales.as_ptr(),
-                q: bytes.q[first * d / 4..][..PANEL * d / 4].as_ptr().cast(),
-                starts: of_queries.add(PANEL),
-                logits: bytes.logits.as_mut_ptr(),
-                largest: bytes.largest.as_mut_ptr(),
+            isa.enter_with_bytes(ByteProduct {
+                a: bytes.k.as_ptr().cast(),
+                a_row: d,
+                a_step: 4,
+                b: bytes.q[first * d / 4..][..PANEL * d / 4].as_ptr().cast(),
+                rows: BLOCK,
                 steps: self.call.head_dim / 4,
                 columns,
+                epilogue: Logits {
+                    scales: bytes.k_scales.as_ptr(),
+                    starts: of_queries.add(PANEL),
+                    logits: bytes.logits.as_mut_ptr(),
+                    largest: bytes.largest.as_mut_ptr(),
+                },
             });
             isa.enter_with_bytes(Weigh {
                 logits: bytes.logits.as_ptr(),
@@ -248,60 +266,73 @@ impl Tile<'_> {
                 scales: bytes.weight_scales.as_mut_ptr(),
                 columns,
             });
-            isa.enter_with_bytes(ValueProduct {
-                v: bytes.v.as_ptr().cast(),
-                v_step: 4 * d,
-                v_scales: bytes.v_scales.as_ptr(),
-                weights: bytes.weights.as_ptr().cast(),
-                weight_scales: bytes.weight_scales.as_ptr(),
-                factors: state.add(2 * PANEL),
-                sums: scratch.sums[first * d..][..PANEL * d].as_mut_ptr(),
+            isa.enter_with_bytes(ByteProduct {
+                a: bytes.v.as_ptr().cast(),
+                a_row: 4,
+                a_step: 4 * d,
+                b: bytes.weights.as_ptr().cast(),
                 rows: self.call.head_dim,
+                steps: BLOCK / 4,
                 columns,
+                epilogue: Sums {
+                    scales: bytes.v_scales.as_ptr(),
+                    weight_scales: bytes.weight_scales.as_ptr(),
+                    factors: state.add(2 * PANEL),
+                    sums: scratch.sums[first * d..][..PANEL * d].as_mut_ptr(),
+                },
             });
         }
     }
 }
 
-/// Rounds the queries `[PANEL, d]` of a panel to `[4, PANEL, d / 4]` bytes. Whether all are finite. Safety: the pointers
-/// cover these shapes; `of_queries` is that of [`Bytes`].
-struct RoundQueries {
-    q: *const f32,
-    d: usize,
+/// Rounds columns of `rows` numbers, a multiple of four, to bytes, four numbers of each column side by side. Whether all are finite.
+/// Numbers of a column are `stride` apart, and groups of four bytes as many. Safety: the pointers cover these shapes, with whole
+/// vectors of columns.
+struct RoundColumns {
+    from: *const f32,
+    stride: usize,
+    rows: usize,
+    columns: usize,
     to: *mut u8,
-    of_queries: *mut f32,
+    /// `[columns]`
+    scales: *mut f32,
+    /// `[columns]` integers, or null: [`OFFSET`] times the sum of each column's bytes, negated.
+    starts: *mut f32,
 }
 
-impl ByteKernel for RoundQueries {
+impl ByteKernel for RoundColumns {
     type Out = bool;
 
     #[inline(always)]
     unsafe fn run<S: ByteSimd>(self) -> bool {
         let mut are_finite = true;
-        for x in Loop(0, PANEL / S::LANES) {
+        for x in Loop(0, self.columns.div_ceil(S::LANES)) {
             // SAFETY: the struct's contract.
             unsafe {
-                let q = self.q.add(x * S::LANES);
+                let column = x * S::LANES;
+                let from = self.from.add(column);
                 let mut largest = S::splat(0.0);
-                for i in Loop(0, self.d) {
-                    largest = S::larger_magnitude(largest, S::load(q.add(i * PANEL)));
+                for r in Loop(0, self.rows) {
+                    largest = S::larger_magnitude(largest, S::load(from.add(r * self.stride)));
                 }
                 are_finite &= S::largest_magnitude(largest).is_finite();
                 let largest = S::max(largest, S::splat(SMALLEST));
                 let inverse = S::div(S::splat(LARGEST), largest);
-                let mut starts = S::zeros();
-                for i in Loop(0, self.d / 4) {
+                let mut sums = S::zeros();
+                for r in Loop(0, self.rows / 4) {
                     let mut four = [S::zeros(); 4];
                     for j in Loop(0, 4) {
-                        four[j] = S::nearest(S::mul(S::load(q.add((4 * i + j) * PANEL)), inverse));
+                        let x = S::load(from.add((4 * r + j) * self.stride));
+                        four[j] = S::nearest(S::mul(x, inverse));
                     }
                     let four = S::pack_signed(four);
-                    S::store_integers(self.to.add(4 * (i * PANEL + x * S::LANES)), four);
-                    starts = S::multiply_bytes(splat_four::<S>(OFFSETS.as_ptr()), four, starts);
+                    S::store_integers(self.to.add(4 * (r * self.stride + column)), four);
+                    sums = S::multiply_bytes(splat_four::<S>(OFFSETS.as_ptr()), four, sums);
                 }
-                let to = self.of_queries.add(x * S::LANES);
-                S::store(to, S::mul(largest, S::splat(1.0 / LARGEST)));
-                S::store_integers(to.add(PANEL).cast(), S::subtract(S::zeros(), starts));
+                S::store(self.scales.add(column), S::mul(largest, S::splat(1.0 / LARGEST)));
+                if !self.starts.is_null() {
+                    S::store_integers(self.starts.add(column).cast(), S::subtract(S::zeros(), sums));
+                }
             }
         }
         are_finite
@@ -351,47 +382,6 @@ impl ByteKernel for RoundKeys {
     }
 }
 
-/// Rounds values `[d, BLOCK]` to `[4, d, BLOCK / 4]` bytes, four rows of each element side by side. Whether all are
-/// finite. Safety: the pointers cover these shapes, with a padded d; `scales` is `[d]`.
-struct RoundValues {
-    rows: *const f32,
-    d: usize,
-    to: *mut u8,
-    scales: *mut f32,
-}
-
-impl ByteKernel for RoundValues {
-    type Out = bool;
-
-    #[inline(always)]
-    unsafe fn run<S: ByteSimd>(self) -> bool {
-        let mut are_finite = true;
-        let d = padded(self.d);
-        for c in Loop(0, self.d.div_ceil(S::LANES)) {
-            // SAFETY: the struct's contract.
-            unsafe {
-                let rows = self.rows.add(c * S::LANES);
-                let mut largest = S::splat(0.0);
-                for r in Loop(0, BLOCK) {
-                    largest = S::larger_magnitude(largest, S::load(rows.add(r * d)));
-                }
-                are_finite &= S::largest_magnitude(largest).is_finite();
-                let largest = S::max(largest, S::splat(SMALLEST));
-                let inverse = S::div(S::splat(LARGEST), largest);
-                S::store(self.scales.add(c * S::LANES), S::mul(largest, S::splat(1.0 / LARGEST)));
-                for r in Loop(0, BLOCK / 4) {
-                    let mut four = [S::zeros(); 4];
-                    for j in Loop(0, 4) {
-                        four[j] = S::nearest(S::mul(S::load(rows.add((4 * r + j) * d)), inverse));
-                    }
-                    S::store_integers(self.to.add(4 * (r * d + c * S::LANES)), S::pack_signed(four));
-                }
-            }
-        }
-        are_finite
-    }
-}
-
 /// Four bytes in all lanes. Safety: the instruction set is present.
 #[inline(always)]
 unsafe fn splat_four<S: ByteSimd>(p: *const u8) -> S::Integers {
@@ -399,19 +389,26 @@ unsafe fn splat_four<S: ByteSimd>(p: *const u8) -> S::Integers {
     unsafe { S::splat_pair(p.cast()) }
 }
 
-/// A product of matrices of bytes: sums of [`PANEL`] columns for each row, in steps of four elements.
-trait ByteProduct: Copy {
-    fn rows(&self) -> usize;
-    fn steps(&self) -> usize;
-    /// Columns that are computed, rounded up to vectors.
-    fn columns(&self) -> usize;
-    /// Four elements of a row, which are `(row, step)` bytes from those of the next row and of the next step.
-    unsafe fn a(&self, row: usize) -> (*const u8, [usize; 2]);
-    /// `[4, PANEL, steps]`: elements of the columns.
-    fn b(&self) -> *const u8;
+/// A product of matrices of bytes: for each row, and each column of a panel, a sum of products, and what becomes of it. Safety: the
+/// pointers cover the shapes.
+struct ByteProduct<E> {
+    /// Rows, in fours of bytes: `a_row` bytes are from one row to the next, `a_step` from one four to the next.
+    a: *const u8,
+    a_row: usize,
+    a_step: usize,
+    /// `[4, PANEL, steps]`: the columns.
+    b: *const u8,
+    rows: usize,
+    steps: usize,
+    columns: usize,
+    epilogue: E,
+}
+
+/// What becomes of the sums of a [`ByteProduct`].
+trait Epilogue {
     /// Where the sums of a vector of columns start.
     unsafe fn start<S: ByteSimd>(&self, column: usize) -> S::Integers;
-    /// Adds the products of four elements of a row with those of the columns.
+    /// Adds the products of four bytes of a row with those of the columns.
     unsafe fn add<S: ByteSimd>(a: S::Integers, b: S::Integers, sum: S::Integers) -> S::Integers;
     /// Takes M rows of N vectors.
     unsafe fn finish<S: ByteSimd, const M: usize, const N: usize>(
@@ -422,131 +419,71 @@ trait ByteProduct: Copy {
     );
 }
 
-/// Computes a product. Safety: the product's contract.
-#[inline(always)]
-unsafe fn multiply<S: ByteSimd, P: ByteProduct>(product: &P) {
-    let vectors = product.columns().div_ceil(S::LANES);
-    let mut x = 0;
-    // SAFETY: the caller's promise; x counts vectors of a panel.
-    unsafe {
-        if STRIP * 4 <= S::ACCUMULATORS {
-            while x + 4 <= vectors {
-                columns::<S, P, 4>(product, x);
-                x += 4;
-            }
-        }
-        while x + 2 <= vectors {
-            columns::<S, P, 2>(product, x);
-            x += 2;
-        }
-        if x < vectors {
-            columns::<S, P, 1>(product, x);
-        }
-    }
-}
-
-/// All rows of vectors `x .. x + N` of the panel.
-#[inline(always)]
-unsafe fn columns<S: ByteSimd, P: ByteProduct, const N: usize>(product: &P, x: usize) {
-    let (rows, mut i) = (product.rows(), 0);
-    // SAFETY: the caller's promise; i counts rows.
-    unsafe {
-        while i + STRIP <= rows {
-            strip::<S, P, STRIP, N>(product, i, x);
-            i += STRIP;
-        }
-        // Rows are a multiple of eight or of six.
-        while i + 2 <= rows {
-            strip::<S, P, 2, N>(product, i, x);
-            i += 2;
-        }
-    }
-}
-
-/// M rows of N vectors, in registers for all steps.
-#[inline(always)]
-unsafe fn strip<S: ByteSimd, P: ByteProduct, const M: usize, const N: usize>(
-    product: &P,
-    i: usize,
-    x: usize,
-) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let mut sums = [[S::zeros(); N]; M];
-        for j in Loop(0, N) {
-            let start = product.start::<S>((x + j) * S::LANES);
-            for r in Loop(0, M) {
-                sums[r][j] = start;
-            }
-        }
-        let (mut a, [a_row, a_step]) = product.a(i);
-        let mut b = product.b().add(4 * x * S::LANES);
-        for _ in Loop(0, product.steps()) {
-            let mut row = [S::zeros(); N];
-            for j in Loop(0, N) {
-                row[j] = S::load_pairs(b.add(4 * j * S::LANES).cast());
-            }
-            for r in Loop(0, M) {
-                let a = splat_four::<S>(a.add(r * a_row));
-                for j in Loop(0, N) {
-                    sums[r][j] = P::add::<S>(a, row[j], sums[r][j]);
-                }
-            }
-            a = a.add(a_step);
-            b = b.add(4 * PANEL);
-        }
-        product.finish::<S, M, N>(i, x * S::LANES, sums);
-    }
-}
-
-/// The logits `[PANEL, BLOCK]` of a block's keys, in units of the query's scale, and the largest of each query. Safety: the
-/// pointers cover the shapes in [`Bytes`].
-#[derive(Clone, Copy)]
-struct KeyProduct {
-    k: *const u8,
-    /// Bytes of a key.
-    k_row: usize,
-    k_scales: *const f32,
-    q: *const u8,
-    starts: *const f32,
-    logits: *mut f32,
-    largest: *mut f32,
-    steps: usize,
-    columns: usize,
-}
-
-impl ByteKernel for KeyProduct {
+impl<E: Epilogue> ByteKernel for ByteProduct<E> {
     type Out = ();
 
     #[inline(always)]
     unsafe fn run<S: ByteSimd>(self) {
         // SAFETY: the struct's contract.
-        unsafe { multiply::<S, _>(&self) }
+        unsafe { Strips::<S>::compute(&self) }
     }
 }
 
-impl ByteProduct for KeyProduct {
+impl<S: ByteSimd, E: Epilogue> Strips<S> for ByteProduct<E> {
     #[inline(always)]
     fn rows(&self) -> usize {
-        BLOCK
+        self.rows
     }
-    #[inline(always)]
-    fn steps(&self) -> usize {
-        self.steps
-    }
+
     #[inline(always)]
     fn columns(&self) -> usize {
         self.columns
     }
+
+    /// The sums are in registers for all steps.
     #[inline(always)]
-    unsafe fn a(&self, row: usize) -> (*const u8, [usize; 2]) {
-        // SAFETY: the caller's promise.
-        (unsafe { self.k.add(row * self.k_row) }, [self.k_row, 4])
+    unsafe fn strip<const M: usize, const N: usize>(&self, i: usize, x: usize) {
+        // SAFETY: the struct's contract.
+        unsafe {
+            let mut sums = [[S::zeros(); N]; M];
+            for j in Loop(0, N) {
+                let start = self.epilogue.start::<S>((x + j) * S::LANES);
+                for r in Loop(0, M) {
+                    sums[r][j] = start;
+                }
+            }
+            let mut a = self.a.add(i * self.a_row);
+            let mut b = self.b.add(4 * x * S::LANES);
+            for _ in Loop(0, self.steps) {
+                let mut row = [S::zeros(); N];
+                for j in Loop(0, N) {
+                    row[j] = S::load_pairs(b.add(4 * j * S::LANES).cast());
+                }
+                for r in Loop(0, M) {
+                    let a = splat_four::<S>(a.add(r * self.a_row));
+                    for j in Loop(0, N) {
+                        sums[r][j] = E::add::<S>(a, row[j], sums[r][j]);
+                    }
+                }
+                a = a.add(self.a_step);
+                b = b.add(4 * PANEL);
+            }
+            self.epilogue.finish::<S, M, N>(i, x * S::LANES, sums);
+        }
     }
-    #[inline(always)]
-    fn b(&self) -> *const u8 {
-        self.q
-    }
+}
+
+/// Products with keys become the logits `[PANEL, BLOCK]` of a block, in units of the query's scale, and the largest of each query.
+/// Safety: the pointers cover the shapes in [`Bytes`].
+struct Logits {
+    /// Of the keys.
+    scales: *const f32,
+    starts: *const f32,
+    logits: *mut f32,
+    largest: *mut f32,
+}
+
+impl Epilogue for Logits {
     #[inline(always)]
     unsafe fn start<S: ByteSimd>(&self, column: usize) -> S::Integers {
         // SAFETY: the caller's promise.
@@ -571,7 +508,7 @@ impl ByteProduct for KeyProduct {
                 largest[j] = S::load(self.largest.add(column + j * S::LANES));
             }
             for r in Loop(0, M) {
-                let scale = S::splat(*self.k_scales.add(row + r));
+                let scale = S::splat(*self.scales.add(row + r));
                 let logits = self.logits.add((row + r) * PANEL + column);
                 for j in Loop(0, N) {
                     let x = S::mul(S::floats(sums[r][j]), scale);
@@ -641,54 +578,17 @@ impl ByteKernel for Weigh {
     }
 }
 
-/// Adds a block's values, times the weights, to `sums` `[PANEL, rows]`, which are multiplied with the factors `[PANEL]`
-/// before. Safety: the pointers cover these shapes, and those in [`Bytes`].
-#[derive(Clone, Copy)]
-struct ValueProduct {
-    v: *const u8,
-    /// Bytes of four rows.
-    v_step: usize,
-    v_scales: *const f32,
-    weights: *const u8,
+/// Products with values are added to `sums` `[PANEL, rows]`, which are multiplied with the factors `[PANEL]` before. Safety: the
+/// pointers cover these shapes, and those in [`Bytes`].
+struct Sums {
+    /// Of the values.
+    scales: *const f32,
     weight_scales: *const f32,
     factors: *const f32,
     sums: *mut f32,
-    rows: usize,
-    columns: usize,
 }
 
-impl ByteKernel for ValueProduct {
-    type Out = ();
-
-    #[inline(always)]
-    unsafe fn run<S: ByteSimd>(self) {
-        // SAFETY: the struct's contract.
-        unsafe { multiply::<S, _>(&self) }
-    }
-}
-
-impl ByteProduct for ValueProduct {
-    #[inline(always)]
-    fn rows(&self) -> usize {
-        self.rows
-    }
-    #[inline(always)]
-    fn steps(&self) -> usize {
-        BLOCK / 4
-    }
-    #[inline(always)]
-    fn columns(&self) -> usize {
-        self.columns
-    }
-    #[inline(always)]
-    unsafe fn a(&self, row: usize) -> (*const u8, [usize; 2]) {
-        // SAFETY: the caller's promise.
-        (unsafe { self.v.add(4 * row) }, [4, self.v_step])
-    }
-    #[inline(always)]
-    fn b(&self) -> *const u8 {
-        self.weights
-    }
+impl Epilogue for Sums {
     #[inline(always)]
     unsafe fn start<S: ByteSimd>(&self, _column: usize) -> S::Integers {
         // SAFETY: the caller's promise.
@@ -713,7 +613,7 @@ impl ByteProduct for ValueProduct {
                 let (factor, scale) = (S::load(self.factors.add(at)), S::load(self.weight_scales.add(at)));
                 for r in Loop(0, M) {
                     let sum = self.sums.add((row + r) * PANEL + at);
-                    let own = S::mul(S::floats(sums[r][j]), S::splat(*self.v_scales.add(row + r)));
+                    let own = S::mul(S::floats(sums[r][j]), S::splat(*self.scales.add(row + r)));
                     S::store(sum, S::fma(own, scale, S::mul(S::load(sum), factor)));
                 }
             }

@@ -60,11 +60,19 @@ pub fn scratch_len(call: &Attention) -> usize {
 
 /// [`scratch_len`] on the given instruction set.
 fn scratch_len_on(isa: Isa, call: &Attention) -> usize {
-    let d = padded(call.head_dim);
-    let in_bytes = int8::is_used(isa, call);
-    let (tile, bytes) = if in_bytes { (int8::TILE, int8::scratch_len(d)) } else { (TILE, 0) };
+    let (d, len) = (padded(call.head_dim), tile_len(isa, call));
+    let bytes = if len == int8::TILE { int8::scratch_len(d) } else { 0 };
     // Queries and sums; keys and values; logits; maxima, denominators, factors; slopes and positions; windows.
-    2 * tile * d + 2 * BLOCK * d + BLOCK * PANEL + 3 * tile + 2 * tile + tile + bytes + 16
+    2 * len * d + 2 * BLOCK * d + BLOCK * PANEL + 3 * len + 2 * len + len + bytes + 16
+}
+
+/// Queries of a whole tile.
+fn tile_len(isa: Isa, call: &Attention) -> usize {
+    match call.groups {
+        Some(_) => PANEL, // fewer queries choose fewer groups
+        None if int8::is_used(isa, call) => int8::TILE,
+        None => TILE,
+    }
 }
 
 /// Computes the call together with the other threads, which pass the same arguments except `scratch`: each
@@ -107,12 +115,7 @@ pub unsafe fn prefill_on(
     if scratch.len() < need {
         return Err(ShapeError::Buffer { what: "scratch", have: scratch.len(), need });
     }
-    let in_bytes = int8::is_used(isa, call);
-    let len = match call.groups {
-        Some(_) => PANEL, // fewer queries choose fewer groups
-        None if in_bytes => int8::TILE,
-        None => TILE,
-    };
+    let len = tile_len(isa, call);
     let tiles = (call.group * call.n_q).div_ceil(len);
     loop {
         let item = next.fetch_add(1, Ordering::Relaxed);
@@ -126,9 +129,7 @@ pub unsafe fn prefill_on(
                 let output = Output { out, lse };
                 // SAFETY: the shared counter gives each tile to one thread, and tiles are disjoint in the
                 // output.
-                unsafe {
-                    Tile { isa, call, lane, head, first: tile * len, len, in_bytes }.run(scratch, output)
-                };
+                unsafe { Tile { isa, call, lane, head, first: tile * len, len }.run(scratch, output) };
                 break;
             }
             head -= lane.kv_heads.len();
@@ -150,18 +151,16 @@ struct Tile<'a> {
     lane: &'a LaneView<'a>,
     head: usize,
     first: usize,
-    /// Queries of a whole tile: [`PANEL`], [`TILE`] or [`int8::TILE`].
+    /// See [`tile_len`].
     len: usize,
-    /// Whether old rows are multiplied in bytes.
-    in_bytes: bool,
 }
 
 /// The parts of a tile's scratch memory. `d` is the padded head_dim.
 struct Scratch<'a> {
     d: usize,
-    /// `[PANEL, d, 2]`: the scaled queries.
+    /// `[PANEL, d]` for each panel: the scaled queries.
     q: &'a mut [f32],
-    /// `[PANEL, d, 2]`: the weighted sums of values.
+    /// `[PANEL, d]` for each panel: the weighted sums of values.
     sums: &'a mut [f32],
     /// `[d, BLOCK]`
     k: &'a mut [f32],
@@ -169,29 +168,30 @@ struct Scratch<'a> {
     v: &'a mut [f32],
     /// `[PANEL, BLOCK]`
     logits: &'a mut [f32],
-    /// `[PANEL, 3, 2]`: maximum, denominator, factor.
+    /// `[PANEL, 3]` for each panel: maximum, denominator, factor.
     state: &'a mut [f32],
-    /// `[PANEL, 2, 2]`: slope and position, under ALiBi.
+    /// `[PANEL, 2]` for each panel: slope and position, under ALiBi.
     distances: &'a mut [f32],
-    /// `[PANEL, 2]`: the first position of the window, where rows have positions.
+    /// `[PANEL]` for each panel: the first position of the window, where rows have positions.
     firsts: &'a mut [f32],
+    /// Where old rows are multiplied in bytes.
     bytes: Option<int8::Bytes<'a>>,
 }
 
 impl<'a> Scratch<'a> {
-    /// For tiles of so many queries.
-    fn new(scratch: &'a mut [f32], d: usize, tile: usize, in_bytes: bool) -> Scratch<'a> {
+    /// For tiles of `len` queries.
+    fn new(scratch: &'a mut [f32], d: usize, len: usize) -> Scratch<'a> {
         // Aligned to cache lines: a row of a panel is a whole number of them.
         let offset = scratch.as_ptr().align_offset(64).min(16);
-        let (q, rest) = scratch[offset..].split_at_mut(tile * d);
-        let (sums, rest) = rest.split_at_mut(tile * d);
+        let (q, rest) = scratch[offset..].split_at_mut(len * d);
+        let (sums, rest) = rest.split_at_mut(len * d);
         let (k, rest) = rest.split_at_mut(BLOCK * d);
         let (v, rest) = rest.split_at_mut(BLOCK * d);
         let (logits, rest) = rest.split_at_mut(BLOCK * PANEL);
-        let (state, rest) = rest.split_at_mut(3 * tile);
-        let (distances, rest) = rest.split_at_mut(2 * tile);
-        let (firsts, rest) = rest.split_at_mut(tile);
-        let bytes = in_bytes.then(|| int8::Bytes::new(rest, d));
+        let (state, rest) = rest.split_at_mut(3 * len);
+        let (distances, rest) = rest.split_at_mut(2 * len);
+        let (firsts, rest) = rest.split_at_mut(len);
+        let bytes = (len == int8::TILE).then(|| int8::Bytes::new(rest, d));
         Scratch { d, q, sums, k, v, logits, state, distances, firsts, bytes }
     }
 }
@@ -251,8 +251,7 @@ impl Tile<'_> {
     unsafe fn run(&self, scratch: &mut [f32], output: Output) {
         let call = self.call;
         let queries = self.len.min(call.group * call.n_q - self.first);
-        let tile = if self.in_bytes { int8::TILE } else { TILE };
-        let mut scratch = Scratch::new(scratch, padded(call.head_dim), tile, self.in_bytes);
+        let mut scratch = Scratch::new(scratch, padded(call.head_dim), self.len);
         self.load_queries(queries, &mut scratch);
         match &call.groups {
             Some(groups) => self.attend_to_groups(queries, groups, &mut scratch),
@@ -552,52 +551,79 @@ impl Kernel for Product {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let vectors = self.columns.div_ceil(S::LANES);
+        // SAFETY: the struct's contract.
+        unsafe { Strips::<S>::compute(&self) }
+    }
+}
+
+/// A product of matrices that is computed in strips: some rows of some vectors of a panel's columns. Safety of all functions: the
+/// instruction set is present, and the product's own contract.
+trait Strips<S: Simd> {
+    fn rows(&self) -> usize;
+    /// Columns that are computed, rounded up to vectors.
+    fn columns(&self) -> usize;
+    /// M rows of N vectors, from this row and vector on.
+    unsafe fn strip<const M: usize, const N: usize>(&self, row: usize, vector: usize);
+
+    /// All of the product.
+    #[inline(always)]
+    unsafe fn compute(&self) {
+        let vectors = self.columns().div_ceil(S::LANES);
         let mut x = 0;
-        // SAFETY: the struct's contract; x counts vectors of a panel.
+        // SAFETY: the caller's promise; x counts vectors of a panel.
         unsafe {
             if STRIP * 4 <= S::ACCUMULATORS {
                 while x + 4 <= vectors {
-                    self.columns::<S, 4>(x);
+                    self.all_rows::<4>(x);
                     x += 4;
                 }
             }
             while x + 2 <= vectors {
-                self.columns::<S, 2>(x);
+                self.all_rows::<2>(x);
                 x += 2;
             }
             if x < vectors {
-                self.columns::<S, 1>(x);
+                self.all_rows::<1>(x);
+            }
+        }
+    }
+
+    /// All rows of vectors `x .. x + N`.
+    #[inline(always)]
+    unsafe fn all_rows<const N: usize>(&self, x: usize) {
+        let (rows, mut i) = (self.rows(), 0);
+        // SAFETY: the caller's promise; i counts rows.
+        unsafe {
+            while i + STRIP <= rows {
+                self.strip::<STRIP, N>(i, x);
+                i += STRIP;
+            }
+            match rows - i {
+                5 => self.strip::<5, N>(i, x),
+                4 => self.strip::<4, N>(i, x),
+                3 => self.strip::<3, N>(i, x),
+                2 => self.strip::<2, N>(i, x),
+                1 => self.strip::<1, N>(i, x),
+                _ => {}
             }
         }
     }
 }
 
-impl Product {
-    /// All rows of vectors `x .. x + N` of the panel.
+impl<S: Simd> Strips<S> for Product {
     #[inline(always)]
-    unsafe fn columns<S: Simd, const N: usize>(&self, x: usize) {
-        let mut i = 0;
-        // SAFETY: the struct's contract; i counts rows.
-        unsafe {
-            while i + STRIP <= self.rows {
-                self.strip::<S, STRIP, N>(i, x);
-                i += STRIP;
-            }
-            match self.rows - i {
-                5 => self.strip::<S, 5, N>(i, x),
-                4 => self.strip::<S, 4, N>(i, x),
-                3 => self.strip::<S, 3, N>(i, x),
-                2 => self.strip::<S, 2, N>(i, x),
-                1 => self.strip::<S, 1, N>(i, x),
-                _ => {}
-            }
-        }
+    fn rows(&self) -> usize {
+        self.rows
     }
 
-    /// M rows of N vectors, in registers for all steps.
     #[inline(always)]
-    unsafe fn strip<S: Simd, const M: usize, const N: usize>(&self, i: usize, x: usize) {
+    fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// The sums are in registers for all steps.
+    #[inline(always)]
+    unsafe fn strip<const M: usize, const N: usize>(&self, i: usize, x: usize) {
         // SAFETY: the struct's contract.
         unsafe {
             let mut sums = [[S::splat(0.0); N]; M];

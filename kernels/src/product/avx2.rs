@@ -10,24 +10,13 @@ use std::arch::x86_64::*;
 use super::pack::{self, MAX_ROWS, Words};
 use super::tile::{self, multiplier};
 use super::{Panel, Product, ResultPart};
-use crate::Isa;
 use crate::simd::avx2::Avx2;
-use crate::simd::{Loop, ops};
-
-/// Whether the processor can run it without AVX-VNNI.
-pub(super) fn is_present() -> bool {
-    Isa::Avx2.present()
-}
-
-/// Whether the processor can run it with AVX-VNNI.
-pub(super) fn has_vnni() -> bool {
-    is_present() && is_x86_feature_detected!("avxvnni")
-}
+use crate::simd::{IntegerSimd, Loop, ops};
 
 /// Computes a part of the result with AVX-VNNI.
 ///
 /// # Safety
-/// [`has_vnni`] holds. `out` `[n_out, n]` is valid for writes, and nothing else uses the part meanwhile.
+/// [`Unit::AvxVnni`](super::Unit::AvxVnni) is present. `out` `[n_out, n]` is valid for writes, and nothing else uses the part meanwhile.
 #[target_feature(enable = "avxvnni,avx2,fma,f16c")]
 pub(super) unsafe fn multiply_vnni(product: &Product, part: ResultPart, panel: &mut Panel, out: *mut f32) {
     // SAFETY: the caller's promise.
@@ -37,7 +26,7 @@ pub(super) unsafe fn multiply_vnni(product: &Product, part: ResultPart, panel: &
 /// Computes a part of the result without AVX-VNNI.
 ///
 /// # Safety
-/// [`is_present`] holds. `out` `[n_out, n]` is valid for writes, and nothing else uses the part meanwhile.
+/// [`Unit::Avx2`](super::Unit::Avx2) is present. `out` `[n_out, n]` is valid for writes, and nothing else uses the part meanwhile.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn multiply(product: &Product, part: ResultPart, panel: &mut Panel, out: *mut f32) {
     // SAFETY: the caller's promise.
@@ -91,48 +80,7 @@ multiplier!(
     _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
 });
 
-/// [`Multiplier::fill`](tile::Multiplier::fill), whole blocks of several rows at a time.
-///
-/// # Safety
-/// The instruction set is present.
-#[target_feature(enable = "avx2,fma,f16c")]
-#[inline]
-unsafe fn fill<const SIGNED: bool>(
-    product: &Product,
-    rows: [usize; 2],
-    first: usize,
-    ahead: &[u8],
-    panel: &mut Panel,
-) {
-    #[target_feature(enable = "avx2,fma,f16c")]
-    #[inline(never)]
-    unsafe fn of_type<const T: usize, const SIGNED: bool>(
-        product: &Product,
-        rows: [usize; 2],
-        first: usize,
-        ahead: &[u8],
-        panel: &mut Panel,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { pack::fill::<Words256, T, SIGNED>(product, rows, first, ahead, panel) }
-    }
-    // SAFETY: the caller's promise.
-    unsafe { pack::by_type!(product.ty, of_type::<SIGNED>(product, rows, first, ahead, panel)) }
-}
-
-/// In each lane of 128 bits: word j of vector i becomes word i of vector j.
-#[target_feature(enable = "avx2")]
-#[inline]
-fn transpose([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
-    let (ab, ab_high) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
-    let (cd, cd_high) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
-    [
-        _mm256_unpacklo_epi64(ab, cd),
-        _mm256_unpackhi_epi64(ab, cd),
-        _mm256_unpacklo_epi64(ab_high, cd_high),
-        _mm256_unpackhi_epi64(ab_high, cd_high),
-    ]
-}
+pack::filler!(Words256, "avx2,fma,f16c");
 
 /// Words of 8 rows.
 #[derive(Clone, Copy)]
@@ -151,7 +99,7 @@ impl Words for Words256 {
                 let lane = |l: usize| _mm_loadu_si128(rows[4 * l + j].wrapping_add(at).cast());
                 v[j] = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(lane(0)), lane(1));
             }
-            transpose(v)
+            Avx2::transpose(v)
         };
         load_eight(rows: &[*const u8; MAX_ROWS], at: usize) -> [__m256i; 8] = {
             let ([a, b, c, d], [e, f, g, h]) = (Self::load(rows, at), Self::load(rows, at + 16));

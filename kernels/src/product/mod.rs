@@ -28,20 +28,13 @@
 //! On a Xeon with all three units, beside ggml compiled for AVX2: AVX-VNNI 1.9 to 4.8 times as fast, AVX2 1.15 to 2.6
 //! times (`cargo bench -p kernels --features ggml/portable --bench product`).
 //!
-//! Few columns, on Zen 5 with AVX-512, one thread, 1536 x 8960, in billions of multiply-adds a second; after the slash the
-//! better one of ggml's layouts in the same run:
-//!
-//! | columns | 1 | 2 | 4 | 8 | 31 |
-//! |---|---|---|---|---|---|
-//! | q4_K | 64 / 58 | 114 / 57 | 179 / 85 | 221 / 86 | 311 / 212 |
-//! | q6_K | 47 / 47 | 88 / 47 | 141 / 48 | 204 / 53 | 314 / 141 |
-//! | q8_0 | 41 / 38 | 75 / 60 | 120 / 68 | 174 / 69 | 242 / 66 |
-//! | q4_0 | 47 / 50 | 86 / 49 | 138 / 113 | 191 / 114 | 243 / 115 |
+//! Few columns, on Zen 5 with AVX-512, beside the better one of ggml's layouts: one is 0.9 to 1.6 times as fast, four are 1.2
+//! to 4.7 times. All numbers are in tests/results/2026-11-28-few-columns-vnni.md.
 //!
 //! Panels were once filled row by row: codes, then their transposition. That took 13 of 15 cycles of a product with one column.
 //! Few columns had a kernel without panels then, for AVX2. It unpacked two rows at a time, and every product was multiplied with
-//! its scale before it was added up. With AVX2 on Zen 5, panels that are transposed first have 0.75 to 1.3 times its speed with
-//! one to three columns (the least with q8_0), 1.2 to 1.7 times with 4 to 31.
+//! its scale before it was added up. With AVX2 on Zen 5, panels that are transposed first have 1.2 to 1.7 times its speed with 4
+//! to 31 columns. With one to three they have 0.75 to 1.3 times, the least with q8_0.
 //! Rows were fetched ahead where the next panel reads them, too: with one column and a matrix that no cache holds, a third of
 //! the speed of fetching them in the order of memory. Fetching at once instead of in steps cost 15 %, eight steps instead of
 //! four as much.
@@ -63,6 +56,9 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use activations::quantize;
+
+#[cfg(target_arch = "x86_64")]
+use crate::Isa;
 
 /// Rows of a panel.
 const ROWS: usize = 32;
@@ -231,11 +227,11 @@ impl Unit {
     fn is_present(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Unit::Avx512Vnni => vnni::is_present(),
+            Unit::Avx512Vnni => Isa::Avx512.has_bytes(),
             #[cfg(target_arch = "x86_64")]
-            Unit::AvxVnni => avx2::has_vnni(),
+            Unit::AvxVnni => Isa::Avx2.has_bytes(),
             #[cfg(target_arch = "x86_64")]
-            Unit::Avx2 => avx2::is_present(),
+            Unit::Avx2 => Isa::Avx2.present(),
             #[cfg(target_arch = "aarch64")]
             Unit::NeonDot => neon::has_dot_products(),
             #[cfg(target_arch = "aarch64")]

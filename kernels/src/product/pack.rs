@@ -47,22 +47,53 @@ pub(super) trait Words: Copy {
     unsafe fn to_floats(v: Self::V) -> <Self::Floats as Simd>::V;
 }
 
-/// Calls a function with the number of this type in [`WeightType::ALL`] as a constant.
-macro_rules! by_type {
-    ($ty:expr, $function:ident::<$signed:ident>($($argument:expr),*)) => {
-        $crate::product::pack::by_type!(
-            @ $ty, $function, $signed, ($($argument),*), Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Iq4Nl Q4K Q5K Q6K Iq4Xs
-        )
+/// Defines `fill`, [`Multiplier::fill`](super::tile::Multiplier::fill) of an instruction set with these [`Words`]: a function for each
+/// type, in which the type is a constant.
+macro_rules! filler {
+    ($words:ident, $features:literal) => {
+        $crate::product::pack::filler!(
+            $words, $features, Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Iq4Nl Q4K Q5K Q6K Iq4Xs
+        );
     };
-    (@ $ty:expr, $function:ident, $signed:ident, $arguments:tt, $($name:ident)*) => {
-        match $ty {
-            $($crate::product::WeightType::$name => {
-                $function::<{ $crate::product::WeightType::$name as usize }, $signed> $arguments
-            })*
+    ($words:ident, $features:literal, $($ty:ident)*) => {
+        /// [`Multiplier::fill`](tile::Multiplier::fill), whole blocks of several rows at a time.
+        ///
+        /// # Safety
+        /// The instruction set is present.
+        #[target_feature(enable = $features)]
+        #[inline]
+        unsafe fn fill<const SIGNED: bool>(
+            product: &Product,
+            rows: [usize; 2],
+            first: usize,
+            ahead: &[u8],
+            panel: &mut Panel,
+        ) {
+            #[target_feature(enable = $features)]
+            #[inline(never)]
+            unsafe fn of_type<const T: usize, const SIGNED: bool>(
+                product: &Product,
+                rows: [usize; 2],
+                first: usize,
+                ahead: &[u8],
+                panel: &mut Panel,
+            ) {
+                // SAFETY: the caller's promise.
+                unsafe { pack::fill::<$words, T, SIGNED>(product, rows, first, ahead, panel) }
+            }
+            // SAFETY: the caller's promise.
+            unsafe {
+                match product.ty {
+                    $($crate::product::WeightType::$ty => of_type::<
+                        { $crate::product::WeightType::$ty as usize },
+                        SIGNED,
+                    >(product, rows, first, ahead, panel),)*
+                }
+            }
         }
     };
 }
-pub(super) use by_type;
+pub(super) use filler;
 
 /// Fills the panel with the elements from `first` on of the rows `rows`. Rows that are not there are like the last one. `SIGNED`
 /// codes of 8 bits are written as signed bytes, without their offset. The bytes `ahead` are fetched meanwhile.
@@ -79,6 +110,9 @@ pub(super) unsafe fn fill<W: Words, const T: usize, const SIGNED: bool>(
 ) {
     const ELEMENTS: usize = PANEL_SLABS * SLAB;
     let ty = const { WeightType::ALL[T] };
+    if const { SIGNED && WeightType::ALL[T].format().offset != 128 } {
+        unreachable!("codes of fewer than 8 bits are not signed");
+    }
     let bytes = |elements: usize| elements / ty.block_elements() * ty.block_bytes();
     let (row_bytes, elements) = (product.row_bytes(), ELEMENTS.min(product.n_in - first));
     let slabs = elements.div_ceil(SLAB);

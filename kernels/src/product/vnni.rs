@@ -5,19 +5,13 @@ use std::arch::x86_64::*;
 use super::pack::{self, MAX_ROWS, Words};
 use super::tile::{self, multiplier};
 use super::{Panel, Product, ResultPart};
-use crate::Isa;
 use crate::simd::avx512::Avx512;
 use crate::simd::{Loop, ops};
-
-/// Whether the processor can run it.
-pub(super) fn is_present() -> bool {
-    Isa::Avx512.present() && is_x86_feature_detected!("avx512vnni")
-}
 
 /// Computes a part of the result.
 ///
 /// # Safety
-/// [`is_present`] holds. `out` `[n_out, n]` is valid for writes, and nothing else uses the part meanwhile.
+/// [`Unit::Avx512Vnni`](super::Unit::Avx512Vnni) is present. `out` `[n_out, n]` is valid for writes, and nothing else uses the part meanwhile.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 pub(super) unsafe fn multiply(product: &Product, part: ResultPart, panel: &mut Panel, out: *mut f32) {
     // SAFETY: the caller's promise.
@@ -57,34 +51,7 @@ multiplier!(
     (sum, w, x) => _mm512_dpbusd_epi32(sum, w[0], x[0])
 );
 
-/// [`Multiplier::fill`](tile::Multiplier::fill), whole blocks of several rows at a time.
-///
-/// # Safety
-/// The instruction set is present.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-#[inline]
-unsafe fn fill<const SIGNED: bool>(
-    product: &Product,
-    rows: [usize; 2],
-    first: usize,
-    ahead: &[u8],
-    panel: &mut Panel,
-) {
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    #[inline(never)]
-    unsafe fn of_type<const T: usize, const SIGNED: bool>(
-        product: &Product,
-        rows: [usize; 2],
-        first: usize,
-        ahead: &[u8],
-        panel: &mut Panel,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { pack::fill::<Words512, T, SIGNED>(product, rows, first, ahead, panel) }
-    }
-    // SAFETY: the caller's promise.
-    unsafe { pack::by_type!(product.ty, of_type::<SIGNED>(product, rows, first, ahead, panel)) }
-}
+pack::filler!(Words512, "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c");
 
 /// In each lane of 128 bits: word j of vector i becomes word i of vector j.
 #[target_feature(enable = "avx512f")]

@@ -323,7 +323,7 @@ pub(crate) trait Simd: Copy + 'static {
 /// Products of integers, for the instruction sets that multiply pairs of them in one instruction
 /// ([`Isa::has_integers`]). All functions are unsafe as those of [`Simd`] are.
 pub(crate) trait IntegerSimd: Simd {
-    /// `LANES` integers of 32 bits, or as many pairs of integers of 16 bits.
+    /// `LANES` integers of 32 bits, or as many pairs of integers of 16 bits, or as many fours of bytes.
     type Integers: Copy;
 
     unsafe fn zeros() -> Self::Integers;

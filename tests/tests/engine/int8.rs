@@ -5,7 +5,8 @@ use kernels::prefill::has_int8;
 use longhand::testing::snapshot;
 use longhand::{Prefill, Session, SessionOptions};
 use tests::fixtures::{
-    embedded_model, family_model, half_retrieval, options, random_tokens, relative_difference, session, sync,
+    attends_in_full, embedded_model, family_model, half_retrieval, options, random_tokens,
+    relative_difference, session, sync,
 };
 use tests::is_host;
 
@@ -50,12 +51,7 @@ fn every_kind_of_model() {
     ];
     for family in families {
         let engine = family_model(family);
-        let spec = engine.spec();
-        let attends = |layer: &usize| spec.recurrent_layer(*layer).is_none() && spec.window(*layer).is_none();
-        // Behind the rows of the last layer that has any, one token's output is needed.
-        let last = (0..spec.n_layers).rfind(|layer| !spec.shares_kv(*layer)).unwrap_or(0);
-        let is_plain = !spec.position_encoding.is_alibi() && spec.attention.softcap.is_none();
-        let can = is_plain && (0..last).any(|layer| attends(&layer));
+        let can = attends_in_full(engine.spec()) && engine.spec().attention.softcap.is_none();
         let tokens = random_tokens(&engine, 900, 4);
         let [exact, rounded] = [false, true].map(|int8| {
             let mut session = session(&engine, SessionOptions { int8, ..options(1000, "full") });

@@ -7,8 +7,8 @@ use longhand::testing::outline::tensor_outlines;
 use longhand::testing::snapshot;
 use longhand::{Prefill, Session, SessionOptions};
 use tests::fixtures::{
-    embedded_model, family_model, half_retrieval, options, plan_options, random_tokens, relative_difference,
-    session, sync,
+    attends_in_full, embedded_model, family_model, half_retrieval, options, plan_options, random_tokens,
+    relative_difference, session, sync,
 };
 use tests::is_host;
 
@@ -72,11 +72,7 @@ fn every_kind_of_model_has_groups_or_is_read_exactly() {
     ];
     for family in families {
         let engine = family_model(family);
-        let spec = engine.spec();
-        let attends = |layer: &usize| spec.recurrent_layer(*layer).is_none() && spec.window(*layer).is_none();
-        // Behind the rows of the last layer that has any, one token's output is needed, which reads all rows.
-        let last = (0..spec.n_layers).rfind(|layer| !spec.shares_kv(*layer)).unwrap_or(0);
-        let can = !spec.position_encoding.is_alibi() && (0..last).any(|layer| attends(&layer));
+        let can = attends_in_full(engine.spec());
         let tokens = random_tokens(&engine, 600, 4);
         let [exact, sparse] = [Prefill::Exact, Prefill::Sparse].map(|prefill| {
             let mut session = session(&engine, SessionOptions { prefill, ..options(700, "full") });
