@@ -9,8 +9,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use kernels::bandwidth::read_all;
 use kernels::decode::{combine, combine_range, partial_on, partials_len};
+use kernels::machine::read_all;
 use kernels::{Attention, Isa, LaneView, Queries, RowTensor, RowType};
 
 /// Bytes of all layers of a measurement: so many that nothing stays in the caches from one pass to the next.

@@ -7,7 +7,7 @@
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
-use kernels::bandwidth::multiply_add_peak;
+use kernels::machine::Arithmetic;
 use kernels::prefill::{prefill_on, scratch_len};
 use kernels::{Attention, Isa, LaneView, Queries, RowTensor, RowType};
 
@@ -94,7 +94,7 @@ fn measure(
         ways.push(Way { int8: true, ..ways[0].clone() });
     }
     for _ in 0..7 {
-        let now = multiply_add_peak(0.05);
+        let now = Arithmetic::measure(1, 0.05).floats;
         peak = peak.max(now);
         for way in &mut ways {
             let call = Attention { int8: way.int8, ..call };

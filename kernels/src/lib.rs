@@ -8,7 +8,7 @@
 //! positions when it is computed. What does not fit is an error with the tensor's name.
 //!
 //! *What it never does.* It knows no models, policies or files. It keeps no state between calls, allocates no tensors,
-//! starts no threads but to measure memory ([`bandwidth`]), and reads no environment variables: the caller brings
+//! starts no threads but to measure the machine ([`machine`]), and reads no environment variables: the caller brings
 //! memory, threads and a backend, and the processor alone decides which instructions are used. Except for [`graph`] and [`portable`], it
 //! works on slices and strides, not on ggml's tensors.
 //!
@@ -25,18 +25,17 @@
 //! - [`portable`]: the operations of [`graph`] as ggml's own nodes, which each of its backends computes. A [`Form`]
 //!   is one of the two, and builds the nodes of an [`Operation`]. [`Kernels`] says which a place has.
 //! - [`mod@reference`]: attention in f64, the expected result of the tests.
-//! - [`bandwidth`]: measures the speed of memory and multipliers, so that speeds can be reported as fractions
-//!   of it.
+//! - [`machine`]: measures the speed of memory and multipliers, so that speeds can be reported as shares of it.
 
 pub mod accumulate;
 pub mod attention;
-pub mod bandwidth;
 pub mod decode;
 #[doc(hidden)]
 pub mod device;
 mod exp;
 mod form;
 pub mod graph;
+pub mod machine;
 pub mod measure;
 pub mod portable;
 pub mod predict;

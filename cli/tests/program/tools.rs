@@ -640,7 +640,7 @@ fn bench_prints_llama_cpps_columns() {
     let rows = rows.as_array().expect("an array");
     assert_eq!(rows.len(), 8);
     for row in rows {
-        for name in ["avg_ts", "avg_ns", "memory_bytes_per_second"] {
+        for name in ["avg_ts", "avg_ns", "memory_bytes_per_second", "operations_per_second"] {
             assert!(row[name].as_f64() > Some(0.0), "{name}: {row}");
         }
         for name in ["n_prompt", "n_gen", "n_depth", "n_threads", "stddev_ts", "stddev_ns", "kv_bytes"] {

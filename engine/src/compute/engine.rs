@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use ggml::{Backend, InterruptFlag};
-use kernels::bandwidth::Bandwidth;
+use kernels::machine::{Arithmetic, Bandwidth};
 use models::gguf::GgufFile;
 use models::spec::{KvHeads, ModelSpec, RecurrentLayers};
 
@@ -363,6 +363,12 @@ impl Engine {
         places
             .map(|place| copy_bandwidth(self.backends.at(place), bytes, passes))
             .try_fold(f64::INFINITY, |slowest, bandwidth| bandwidth.map(|bandwidth| bandwidth.min(slowest)))
+    }
+
+    /// What the host's processors can compute, with as many threads as the engine has. `None` where some of the layers or
+    /// experts are on devices. Measured for about `seconds` seconds.
+    pub fn arithmetic(&self, seconds: f64) -> Option<Arithmetic> {
+        self.devices.is_empty().then(|| Arithmetic::measure(self.threads(), seconds / 2.0))
     }
 
     /// The devices that have layers.

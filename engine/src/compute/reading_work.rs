@@ -65,6 +65,10 @@ pub(crate) struct ReadingWork {
     layers: Vec<LayerWork>,
     /// Behind this layer none has rows of its own.
     last_rows: usize,
+    /// A token's product with the output matrix.
+    output: f64,
+    /// Multiplications of a unit.
+    unit: f64,
 }
 
 /// The layers whose outputs are computed of all tokens. Of another layer only the rows are, if it has any: nothing reads
@@ -141,7 +145,8 @@ impl ReadingWork {
             }
         }
         let last_rows = layers.iter().rposition(|layer| layer.has_rows).unwrap_or(0);
-        ReadingWork { layers, last_rows }
+        let output = (spec.n_embd * spec.n_vocab) as f64 / of_token;
+        ReadingWork { layers, last_rows, output, unit: of_token }
     }
 
     /// The same where these layers read old rows in groups.
@@ -181,8 +186,6 @@ impl ReadingWork {
     /// The work of reading `tokens` tokens behind `before` others, layer by layer or against what a store of this layout
     /// keeps.
     pub(crate) fn of_text(&self, layout: &Layout, is_by_layer: bool, before: usize, tokens: usize) -> Work {
-        /// Tokens over which the number of rows hardly changes.
-        const STEP: usize = 512;
         let outputs = if is_by_layer { NeededOutputs::ByLayer } else { NeededOutputs::ByChunk };
         let of_layer = |layer: usize, at: usize, tokens: usize| {
             let seen = at + tokens / 2;
@@ -192,11 +195,7 @@ impl ReadingWork {
             };
             self.of_layer_with(layer, outputs, rows, tokens)
         };
-        let of_step = |at: usize| -> Work {
-            let step = STEP.min(before + tokens - at);
-            (0..self.layers.len()).map(|layer| of_layer(layer, at, step)).sum()
-        };
-        let once: Work = (before..before + tokens).step_by(STEP).map(of_step).sum();
+        let once = self.of_steps(before, tokens, of_layer);
         // The second time every token sees the whole text, in the layers up to the last one with rows.
         let again = || -> Work {
             let layers = (0..self.layers.len()).filter(|layer| self.layers[*layer].has_rows);
@@ -204,6 +203,32 @@ impl ReadingWork {
             layers.map(|layer| self.of_layer_with(layer, outputs, rows(layer), tokens)).sum()
         };
         once + if is_by_layer && layout.reconstructs() { again() } else { Work::default() }
+    }
+
+    /// The work of computing `tokens` tokens one after the other, behind `before` others in a store of this layout.
+    pub(crate) fn of_answer(&self, layout: &Layout, before: usize, tokens: usize) -> Work {
+        let of_layer = |layer: usize, at: usize, tokens: usize| {
+            let rows = kept_rows(layout, layer, at + tokens / 2);
+            self.of_layer_with(layer, NeededOutputs::All, rows, tokens)
+        };
+        let output = Work { weights: self.output * tokens as f64, attention: 0.0 };
+        self.of_steps(before, tokens, of_layer) + output
+    }
+
+    /// The work of all layers, from that of a layer, a first token and a number of tokens, over which the number of rows
+    /// hardly changes.
+    fn of_steps(&self, before: usize, tokens: usize, of_layer: impl Fn(usize, usize, usize) -> Work) -> Work {
+        const STEP: usize = 512;
+        let of_step = |at: usize| -> Work {
+            let step = STEP.min(before + tokens - at);
+            (0..self.layers.len()).map(|layer| of_layer(layer, at, step)).sum()
+        };
+        (before..before + tokens).step_by(STEP).map(of_step).sum()
+    }
+
+    /// The multiplications of some work.
+    pub(crate) fn multiplications(&self, work: Work) -> f64 {
+        self.unit * (work.weights + work.attention)
     }
 }
 
@@ -243,12 +268,17 @@ mod tests {
     use super::*;
     use crate::kv::{PolicyChoice, StoreOptions};
 
-    fn work(shape: &str, policy: &str, is_exact: bool, before: usize, tokens: usize) -> f64 {
+    fn of_shape(shape: &str, policy: &str) -> (ReadingWork, Layout) {
         let spec = ModelShape::find(shape).expect("a shape").spec();
         let policy: PolicyChoice = policy.parse().expect("a policy");
         let options = StoreOptions { context: 1 << 20, types: (Type::F16, Type::F16), reserve: None };
         let layout = Layout::new(&spec, &policy, None, options).expect("a layout");
-        ReadingWork::new(&spec).of_text(&layout, is_exact, before, tokens).usual()
+        (ReadingWork::new(&spec), layout)
+    }
+
+    fn work(shape: &str, policy: &str, is_exact: bool, before: usize, tokens: usize) -> f64 {
+        let (work, layout) = of_shape(shape, policy);
+        work.of_text(&layout, is_exact, before, tokens).usual()
     }
 
     /// How much longer 512 tokens take at this depth than at the beginning.
@@ -289,5 +319,18 @@ mod tests {
         let per_token =
             |shape: &str| work(shape, "full", true, 0, 100_000) / work(shape, "full", true, 0, 1000);
         assert!(per_token("gemma-3-4b") < 0.7 * per_token("llama-3.2-3b"));
+    }
+
+    #[test]
+    fn a_token_multiplies_with_each_weight_and_with_each_row() {
+        let (work, layout) = of_shape("llama-3.1-8b", "full");
+        let answer = |before| work.multiplications(work.of_answer(&layout, before, 1));
+        // 8.03 billion parameters, of which 0.53 are embeddings; 32 layers, 4,096 elements of queries.
+        assert!((answer(0) / 7.50e9 - 1.0).abs() < 0.01, "{}", answer(0));
+        let rows = (answer(100_000) - answer(0)) / (32.0 * 4096.0 * 2.0);
+        assert!((rows / 100_000.0 - 1.0).abs() < 1e-3, "{rows}");
+        // Of a text nobody reads the output matrix, nor most of the last layer.
+        let text = work.multiplications(work.of_text(&layout, true, 0, 1000)) / 1000.0;
+        assert!((0.9..0.95).contains(&(text / answer(500))), "{text}");
     }
 }

@@ -80,6 +80,8 @@ pub struct Measurement {
     pub times: Vec<Duration>,
     /// Time for choosing and moving rows in the last prefill.
     pub compressing: Duration,
+    /// Operations of a token on average; a multiplication and an addition are two.
+    pub operations: f64,
     /// Bytes of live rows, the mean of before and after the last run.
     pub kv_bytes: usize,
     /// The same for a cache that keeps everything.
@@ -137,12 +139,15 @@ impl Bench<'_> {
             times.push(runner.time()?);
             after = runner.session.kv_usage();
         }
+        let multiplications =
+            runner.session.multiplications(test.depth, test.prompt + test.generate, test.generate > 0);
         Ok(Measurement {
             test,
             retrieval_heads: policy.uses_retrieval_heads().then_some(after.full_heads),
             policy,
             times,
             compressing: runner.session.compressing(),
+            operations: 2.0 * multiplications / (test.prompt + test.generate) as f64,
             kv_bytes: before.bytes.midpoint(after.bytes),
             kv_full: before.full_bytes.midpoint(after.full_bytes),
             logits_hash: hash(runner.session.logits()),

@@ -31,8 +31,10 @@ use crate::models::args::{ModelArg, ModelArgs, shape_help};
 
 /// Size of the memory that the bandwidth is measured with. It is larger than most machines' caches.
 const BANDWIDTH_BYTES: usize = 256 << 20;
+/// For how long arithmetic is measured.
+const ARITHMETIC_SECONDS: f64 = 0.4;
 
-/// Measure speed, KV cache size, and the share of the machine's memory bandwidth that is used.
+/// Measure speed, KV cache size, and the shares of the machine's memory bandwidth and arithmetic that are used.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     #[command(flatten)]
@@ -65,7 +67,7 @@ pub struct BenchArgs {
     /// calibration]
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
-    /// Share of the KV heads that are assumed to be retrieval heads, evenly spread over the layers, instead of a profile
+    /// Share of the KV heads that are assumed to be retrieval heads, instead of a profile. They are spread evenly over the layers
     /// [default with --shape: 0.15 without grouped queries, 0.30 for groups of 2, 0.36 for larger groups]
     #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
     heads_share: Option<f64>,
@@ -180,8 +182,9 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
             measure::refuse_early(&engine, &options_with(policy), *test)?;
         }
     }
-    app.console.note("measuring the memory bandwidth");
+    app.console.note("measuring memory and arithmetic");
     let bandwidth = app.interrupt.computing(|| engine.memory_bandwidth(BANDWIDTH_BYTES, 5))?;
+    let arithmetic = app.interrupt.computing(|| engine.arithmetic(ARITHMETIC_SECONDS));
 
     let mut measurements = Vec::new();
     for policy in &policies {
@@ -200,7 +203,7 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
         ModelSource::File(path) => path.display().to_string(),
         _ => model.name().to_owned(),
     };
-    let report = Report { engine: &engine, name: model.name().to_owned(), file, bandwidth, args };
+    let report = Report { engine: &engine, name: model.name().to_owned(), file, bandwidth, arithmetic, args };
     report.print(app, &measurements)
 }
 

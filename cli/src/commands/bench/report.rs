@@ -1,6 +1,7 @@
 //! Prints the results of `bench` as a table, or as JSON with llama-bench's keys and some more.
 
 use anyhow::Result;
+use kernels::machine::Arithmetic;
 use longhand::{DeviceKind, Engine};
 use models::gguf::TensorInfo;
 use serde_json::{Value, json};
@@ -21,6 +22,8 @@ pub struct Report<'a> {
     pub file: String,
     /// Measured memory bandwidth in bytes per second.
     pub bandwidth: f64,
+    /// What the processors can compute, where all is computed there.
+    pub arithmetic: Option<Arithmetic>,
     /// The arguments.
     pub args: &'a BenchArgs,
 }
@@ -38,7 +41,7 @@ impl Report<'_> {
             Output::Csv => app.console.print_report(&self.table(measurements).csv())?,
         }
         if self.args.output() == Output::Md {
-            app.console.print(&format!("\nmeasured memory bandwidth: {:.1} GB/s\n", self.bandwidth / 1e9))?;
+            app.console.print(&self.machine())?;
         }
         Ok(())
     }
@@ -68,6 +71,26 @@ impl Report<'_> {
             .then(|| measurement.speed().mean * (self.weight_bytes() + measurement.kv_bytes) as f64)
     }
 
+    /// What was measured of the machine: no test can be faster than its bytes and its operations allow.
+    fn machine(&self) -> String {
+        let mut text = format!("\nmeasured: {:.1} GB/s of memory", self.bandwidth / 1e9);
+        if let Some(Arithmetic { floats, bytes }) = self.arithmetic {
+            text += &format!(", {:.0} billion operations a second in f32", floats / 1e9);
+            if let Some(bytes) = bytes {
+                text += &format!(", {:.0} in integers of 8 bits", bytes / 1e9);
+            }
+        }
+        text + "\n"
+    }
+
+    fn possible_operations(&self) -> Option<Value> {
+        self.arithmetic.map(|Arithmetic { floats, bytes }| json!({ "f32": floats, "int8": bytes }))
+    }
+
+    fn operations_per_second(measurement: &Measurement) -> f64 {
+        measurement.speed().mean * measurement.operations
+    }
+
     fn model_bytes(&self) -> u64 {
         self.engine.file().tensors().iter().map(|tensor| tensor.bytes).sum()
     }
@@ -88,11 +111,14 @@ impl Report<'_> {
             ">of full",
             ">GB/s",
             ">of memory",
+            ">GOP/s",
+            ">of arithmetic",
             ">compressing",
         ]);
         for measurement in measurements {
             let Statistics { mean, deviation } = measurement.speed();
             let bytes_per_second = self.bytes_per_second(measurement);
+            let operations = Self::operations_per_second(measurement);
             table.row([
                 self.name.clone(),
                 format::bytes(self.model_bytes() as usize),
@@ -108,6 +134,8 @@ impl Report<'_> {
                 format::percent(format::share(measurement.kv_bytes, measurement.kv_full)),
                 bytes_per_second.map_or_else(|| "-".into(), |rate| format!("{:.1}", rate / 1e9)),
                 bytes_per_second.map_or_else(|| "-".into(), |rate| format::percent(rate / self.bandwidth)),
+                format!("{:.1}", operations / 1e9),
+                self.arithmetic.map_or_else(|| "-".into(), |can| format::percent(operations / can.best())),
                 format!("{:.1} ms", measurement.compressing.as_secs_f64() * 1e3),
             ]);
         }
@@ -125,7 +153,8 @@ impl Report<'_> {
     fn object(&self, measurement: &Measurement) -> Value {
         let (speed, nanoseconds) = (measurement.speed(), measurement.nanoseconds());
         let spec = self.engine.spec();
-        json!({
+        // In two: one would be too long for the macro.
+        let mut object = json!({
             "build_number": 0,
             "build_commit": format!("longhand {}", env!("CARGO_PKG_VERSION")),
             "backends": self.backend(),
@@ -151,6 +180,8 @@ impl Report<'_> {
             "stddev_ts": speed.deviation,
             "samples_ns": measurement.times.iter().map(|time| time.as_nanos() as u64).collect::<Vec<_>>(),
             "samples_ts": measurement.samples(),
+        });
+        let own = json!({
             "policy": measurement.policy.to_string(),
             "compress_ns": measurement.compressing.as_nanos() as u64,
             "prefill": self.args.prefill.name(),
@@ -164,7 +195,14 @@ impl Report<'_> {
             "bytes_per_token": self.weight_bytes() + measurement.kv_bytes,
             "bytes_per_second": self.bytes_per_second(measurement),
             "memory_bytes_per_second": self.bandwidth,
+            "operations_per_token": measurement.operations,
+            "operations_per_second": Self::operations_per_second(measurement),
+            "possible_operations_per_second": self.possible_operations(),
             "logits_hash": format!("{:016x}", measurement.logits_hash),
-        })
+        });
+        if let (Value::Object(all), Value::Object(own)) = (&mut object, own) {
+            all.extend(own);
+        }
+        object
     }
 }

@@ -71,6 +71,15 @@ impl Session {
         self.work.of_text(self.store.layout(), is_by_layer, before, tokens)
     }
 
+    /// The multiplications of reading `tokens` tokens behind `before` others, or of computing them one after the other where
+    /// they are `answered`. Products with the output matrix count there alone.
+    pub fn multiplications(&self, before: usize, tokens: usize, answered: bool) -> f64 {
+        self.work.multiplications(match answered {
+            true => self.work.of_answer(self.store.layout(), before, tokens),
+            false => self.reading_work(before, tokens),
+        })
+    }
+
     /// How fast the last text was read, or is read until now; `None` where none was. How much longer attention takes is
     /// found from the times of the pieces. Where these say little, it is as `expected`, else as is usual on CPUs.
     pub fn reading_pace(&self, expected: Option<Pace>) -> Option<Pace> {

@@ -1,8 +1,9 @@
-//! Measures the machine: bytes per second read from memory, and multiply-adds per second.
+//! Measures the machine: bytes per second read from memory, and multiply-adds per second. Speeds can then be told as
+//! shares of what it can do.
 
 use std::time::Instant;
 
-use crate::simd::{Isa, Kernel, Loop, Simd};
+use crate::simd::{ByteKernel, ByteSimd, Isa, Kernel, Loop, Simd};
 
 /// Floats of a page. The sum alternates between two streams page by page.
 const PAGE: usize = 1024;
@@ -79,46 +80,101 @@ impl Bandwidth {
     }
 }
 
+/// Chains of multiply-adds: as many hide the latency of 4 to 5 cycles at two multiply-adds per cycle.
+const CHAINS: usize = 12;
+
 /// Independent chains of multiply-adds; the field is their length.
 struct MultiplyAdd(usize);
 
 impl Kernel for MultiplyAdd {
-    type Out = (f32, usize);
+    type Out = usize;
 
+    /// Operations.
     #[inline(always)]
-    unsafe fn run<S: Simd>(self) -> (f32, usize) {
+    unsafe fn run<S: Simd>(self) -> usize {
         // SAFETY: registers only.
         unsafe {
-            // 12 chains hide the latency of 4 to 5 cycles at two multiply-adds per cycle.
-            let mut sums = [S::splat(0.0); 12];
+            let mut sums = [S::splat(0.0); CHAINS];
             let (a, b) = (S::splat(std::hint::black_box(0.999)), S::splat(std::hint::black_box(0.001)));
             for _ in Loop(0, self.0) {
                 for sum in sums.iter_mut() {
                     *sum = S::fma(*sum, a, b);
                 }
             }
-            let mut total = sums[0];
-            for i in Loop(1, 12) {
-                total = S::add(total, sums[i]);
-            }
-            (S::sum(total), 2 * 12 * S::LANES * self.0)
+            std::hint::black_box(sums);
+            2 * CHAINS * S::LANES * self.0
         }
     }
 }
 
-/// The peak of floating-point operations per second of one thread, all operands in registers; a multiply-add
-/// is two operations. Measures for about `seconds`.
-pub fn multiply_add_peak(seconds: f64) -> f64 {
-    let mut best: f64 = 0.0;
-    let start = Instant::now();
-    while start.elapsed().as_secs_f64() < seconds {
-        let run = Instant::now();
-        // SAFETY: the best instruction set is present.
-        let (sum, operations) = unsafe { Isa::best().enter(MultiplyAdd(200_000)) };
-        std::hint::black_box(sum);
-        best = best.max(operations as f64 / run.elapsed().as_secs_f64());
+impl ByteKernel for MultiplyAdd {
+    type Out = usize;
+
+    /// Operations, on bytes.
+    #[inline(always)]
+    unsafe fn run<S: ByteSimd>(self) -> usize {
+        // SAFETY: registers only.
+        unsafe {
+            let mut sums = [S::zeros(); CHAINS];
+            let (a, b) = (std::hint::black_box(S::zeros()), std::hint::black_box(S::zeros()));
+            for _ in Loop(0, self.0) {
+                for sum in sums.iter_mut() {
+                    *sum = S::multiply_bytes(a, b, *sum);
+                }
+            }
+            std::hint::black_box(sums);
+            2 * CHAINS * 4 * S::LANES * self.0
+        }
     }
-    best
+}
+
+/// Operations per second with all operands in registers; a multiply-add is two operations. No program computes more.
+#[derive(Clone, Copy, Debug)]
+pub struct Arithmetic {
+    /// In f32.
+    pub floats: f64,
+    /// On bytes, where the processor multiplies them ([`Isa::has_bytes`]).
+    pub bytes: Option<f64>,
+}
+
+impl Arithmetic {
+    /// Measures so many threads at once, for about `seconds` seconds each kind.
+    pub fn measure(threads: usize, seconds: f64) -> Arithmetic {
+        let isa = Isa::best();
+        // SAFETY: the best instruction set is present.
+        let floats = || unsafe { isa.enter(MultiplyAdd(LENGTH)) };
+        // SAFETY: as above, and it has bytes where this is called.
+        let bytes = || unsafe { isa.enter_with_bytes(MultiplyAdd(LENGTH)) };
+        Arithmetic {
+            floats: peak(threads, seconds, floats),
+            bytes: isa.has_bytes().then(|| peak(threads, seconds, bytes)),
+        }
+    }
+
+    /// Those of the fastest kind.
+    pub fn best(&self) -> f64 {
+        self.bytes.unwrap_or(0.0).max(self.floats)
+    }
+}
+
+/// Length of chains, which take a few tenths of a millisecond.
+const LENGTH: usize = 200_000;
+
+/// The operations per second of all threads together, each with its best run of a function, which tells how many it did.
+fn peak(threads: usize, seconds: f64, operations: impl Fn() -> usize + Sync) -> f64 {
+    let of_thread = || {
+        let (start, mut best) = (Instant::now(), 0f64);
+        while start.elapsed().as_secs_f64() < seconds {
+            let run = Instant::now();
+            let operations = operations();
+            best = best.max(operations as f64 / run.elapsed().as_secs_f64());
+        }
+        best
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(of_thread)).collect();
+        of_thread() + others.into_iter().map(|thread| thread.join().unwrap_or(0.0)).sum::<f64>()
+    })
 }
 
 #[cfg(test)]
@@ -140,6 +196,10 @@ mod tests {
             assert!(memory.best(threads, 2) > 0.0);
         }
         assert!(Bandwidth::new(0).measure(2) >= 0.0);
-        assert!(multiply_add_peak(0.001) > 0.0);
+        for threads in [1, 2] {
+            let arithmetic = Arithmetic::measure(threads, 0.001);
+            assert!(arithmetic.floats > 0.0 && arithmetic.best() >= arithmetic.floats);
+            assert_eq!(arithmetic.bytes.is_some(), Isa::best().has_bytes());
+        }
     }
 }
