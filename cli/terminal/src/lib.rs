@@ -1,5 +1,5 @@
-//! Where a command meets its user: the console, Ctrl-C, progress, tables, answers in Markdown, errors with a hint, and what
-//! the values of flags mean.
+//! Where a command meets its user: the console, Ctrl-C, the line that is typed, progress, tables, answers in Markdown, errors
+//! with a hint, and what the values of flags mean.
 //!
 //! Data goes to stdout, all else to stderr. Text of models, documents and files is foreign: on a terminal its control
 //! characters are shown and never obeyed. Writing never panics, and the terminal is given back however the program ends.
@@ -14,6 +14,7 @@ pub mod failure;
 pub mod format;
 pub mod interrupt;
 pub mod json_stream;
+pub mod line;
 pub mod password;
 pub mod prefill;
 pub mod progress;

@@ -13,8 +13,7 @@ pub mod summary;
 pub mod thinking;
 
 use terminal::format;
-
-use crate::commands::chat::line::draft::DraftMessage;
+use terminal::line::draft::DraftMessage;
 
 /// A command of a chat.
 pub struct Command {

@@ -8,6 +8,8 @@ use std::time::Duration;
 use anyhow::Result;
 use terminal::console::{self, Console};
 use terminal::interrupt::Event;
+use terminal::line::keys::Key;
+use terminal::line::screen::{Plain, Screen, ScreenRows, columns};
 use terminal::tty;
 
 use crate::app::App;
@@ -17,8 +19,6 @@ use crate::commands::chat::line::editor::{Action, Editor};
 use crate::commands::chat::line::history::{History, not_kept};
 use crate::commands::chat::line::input_line::{InputLine, Waiting};
 use crate::commands::chat::line::keyboard::Keyboard;
-use crate::commands::chat::line::keys::Key;
-use crate::commands::chat::line::screen::{Plain, Screen, ScreenRows, columns};
 use crate::commands::chat::outside;
 use crate::commands::chat::status::Status;
 use crate::failure;

@@ -1,12 +1,13 @@
 //! What each key does to the text that is being edited. The keys are those of Emacs and of most shells. A paste is one
 //! element of the text.
 
+use terminal::line::draft::{Atom, DraftMessage};
+use terminal::line::keys::Key;
+use terminal::line::screen;
+
 use crate::commands::chat::commands;
 use crate::commands::chat::line::complete::{self, Completions};
-use crate::commands::chat::line::draft::{Atom, DraftMessage};
 use crate::commands::chat::line::history::History;
-use crate::commands::chat::line::keys::Key;
-use crate::commands::chat::line::screen;
 
 /// What stands before the text.
 pub const PROMPT: &str = "> ";

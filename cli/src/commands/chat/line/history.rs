@@ -12,8 +12,7 @@ use longhand::files::folders;
 use models::file_lock::LockFile;
 use models::regular_file;
 use serde::{Deserialize, Serialize};
-
-use crate::commands::chat::line::draft::Atom;
+use terminal::line::draft::Atom;
 
 /// Entries that are kept.
 const MAX_ENTRIES: usize = 10_000;
@@ -209,7 +208,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::commands::chat::line::draft::DraftMessage;
+    use terminal::line::draft::DraftMessage;
 
     fn typed(text: &str) -> Vec<Atom> {
         DraftMessage::typed(text).atoms().to_vec()

@@ -7,15 +7,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use terminal::console::{Below, Console, Stream};
 use terminal::interrupt::Interrupt;
+use terminal::line::draft::DraftMessage;
+use terminal::line::keys::Key;
+use terminal::line::screen::{Screen, View, columns};
 use terminal::tty;
 
 use crate::commands::chat::commands::Message;
 use crate::commands::chat::inbox::Inbox;
-use crate::commands::chat::line::draft::DraftMessage;
 use crate::commands::chat::line::editor::{Action, Editor, PROMPT};
 use crate::commands::chat::line::history::not_kept;
-use crate::commands::chat::line::keys::Key;
-use crate::commands::chat::line::screen::{Screen, View, columns};
 
 /// What the line above the prompt says while the model works.
 const WORKING: &str = "working · Esc stops it";

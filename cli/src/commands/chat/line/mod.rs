@@ -1,13 +1,9 @@
-//! The line editor: keys, the draft of a message, its history and completions, and how they are drawn.
+//! The line editor: keys as they arrive, what they do to the draft of a message, its history and completions.
 
 pub mod complete;
-pub mod draft;
 pub mod dropped;
 pub mod editing;
 pub mod editor;
 pub mod history;
 pub mod input_line;
 pub mod keyboard;
-pub mod keys;
-pub mod open_row;
-pub mod screen;

@@ -13,13 +13,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use terminal::interrupt::{HANG_UP, Interrupt};
+use terminal::line::keys::Key;
 
 #[cfg(unix)]
 use self::unix::{Keys, Wake, open, quit};
 #[cfg(windows)]
 use self::windows::{Keys, Wake, open, quit};
 use crate::commands::chat::inbox::Inbox;
-use crate::commands::chat::line::keys::Key;
 
 /// The keys of the terminal on stdin.
 pub struct Keyboard {

@@ -6,9 +6,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use terminal::line::keys::Key;
 
 use super::Input;
-use crate::commands::chat::line::keys::Key;
 
 /// How often the thread looks whether it is still wanted.
 const CHECK: Duration = Duration::from_millis(50);

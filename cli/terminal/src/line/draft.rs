@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use terminal::format;
+use crate::format;
 use unicode_segmentation::UnicodeSegmentation;
 
 /// A paste of more lines, or of more bytes, is folded.
@@ -16,6 +16,7 @@ const MAX_CLUSTER: usize = 32;
 /// An element of a draft.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Atom {
+    /// A character.
     Char(char),
     /// A folded paste.
     Paste(Arc<str>),
@@ -68,14 +69,17 @@ impl DraftMessage {
         DraftMessage::new(text.chars().map(Atom::Char).collect())
     }
 
+    /// The elements of the text.
     pub fn atoms(&self) -> &[Atom] {
         &self.atoms
     }
 
+    /// How many of them are before the cursor.
     pub fn cursor(&self) -> usize {
         self.cursor
     }
 
+    /// Whether there is no text.
     pub fn is_empty(&self) -> bool {
         self.atoms.is_empty()
     }

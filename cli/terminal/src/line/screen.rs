@@ -4,15 +4,15 @@
 
 use std::io::{self, Write};
 
+use crate::console::{Console, Stream};
+use crate::format;
 use longhand::text::sanitize_for_terminal;
 use models::invisible::escape_invisible;
-use terminal::console::{Console, Stream};
-use terminal::format;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthChar;
 
-use crate::commands::chat::line::draft::{Atom, DraftMessage};
-use crate::commands::chat::line::open_row::OpenRow;
+use crate::line::draft::{Atom, DraftMessage};
+use crate::line::open_row::OpenRow;
 
 /// A tab is shown as this many spaces.
 const TAB: &str = "    ";
@@ -31,6 +31,7 @@ pub struct View<'a> {
     pub above: &'a [String],
     /// What stands before the text. It has no control sequences.
     pub prompt: &'a str,
+    /// The text.
     pub draft: &'a DraftMessage,
 }
 
