@@ -68,11 +68,7 @@ fn key(session: &Session, before: usize) -> String {
         Prefill::Sparse if before == 0 => "sparse",
         _ => "streaming",
     };
-    let int8 = if options.int8 && options.prefill != Prefill::Sparse && kernels::prefill::has_int8() {
-        " in 8 bits"
-    } else {
-        ""
-    };
+    let int8 = if options.int8 && kernels::prefill::has_int8() { " in 8 bits" } else { "" };
     let experts = match engine.placement().split_layers(engine.spec()) {
         0 => String::new(),
         layers => format!(", experts of {layers} on the CPU"),

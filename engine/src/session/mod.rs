@@ -238,6 +238,11 @@ impl Session {
         rows
     }
 
+    /// What computes texts: attention may be in integers of 8 bits there, unlike in answers.
+    fn reading_forward(&self) -> Forward {
+        self.forward.with_int8(self.options.int8)
+    }
+
     /// The graphs that compute so many tokens. Those of a decode step, which are built once, come with their memory.
     fn pass(
         &mut self,
@@ -246,15 +251,19 @@ impl Session {
         outputs: OutputTokens,
     ) -> Result<(Pass, Option<Workspace>), EngineError> {
         let decode = self.decode.take();
-        let graphs = || self.forward.model_graphs(n, outputs, |layer| self.rows(layer, how, outputs));
+        let graphs =
+            |forward: &Forward| forward.model_graphs(n, outputs, |layer| self.rows(layer, how, outputs));
         match (how, decode) {
             (Advance::Step, Some((pass, memory))) => Ok((pass, Some(memory))),
             (Advance::Step, None) => {
                 let mut memory = Workspace::new(&self.engine.backends);
-                Ok((Pass::new(graphs(), &mut memory)?, Some(memory)))
+                Ok((Pass::new(graphs(&self.forward), &mut memory)?, Some(memory)))
             }
             (Advance::Draft | Advance::Chunk { .. }, decode) => {
-                let graphs = graphs();
+                let graphs = match how.is_answer() {
+                    true => graphs(&self.forward),
+                    false => graphs(&self.reading_forward()),
+                };
                 self.decode = decode;
                 Ok((Pass::new(graphs, &mut self.workspace)?, None))
             }
@@ -306,7 +315,7 @@ impl Session {
         let reading_work = ReadingWork::new(spec).with_groups(|layer| {
             options.prefill == Prefill::Sparse && has_groups(spec, engine.placement(), layer)
         });
-        let forward = engine.forward.for_context(options.context).with_int8(options.int8);
+        let forward = engine.forward.for_context(options.context);
         let attention = if options.record_attention { Some(AttentionRecord::boxed(engine)?) } else { None };
         Ok(Session {
             options,

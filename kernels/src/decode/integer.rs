@@ -7,7 +7,7 @@
 //!   times the rows' scales.
 //!
 //! Queries and weights are rounded to 16 bits, with one scale for the 32 of a tile. Sums have no rounding: 32 products of
-//! 16 and 8 bits are below 2^27. Without a window, what a query gets does not depend on the other queries of the call.
+//! 16 and 8 bits are below 2^27. Without a window, what a query gets from the rows of a thread does not depend on the other queries.
 //!
 //! For the instruction sets that multiply pairs of integers in one instruction ([`IntegerSimd`]). The others unpack
 //! to f32 ([`Dot`](super::Dot) and [`Accumulate`](super::Accumulate)).

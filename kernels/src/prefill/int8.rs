@@ -9,7 +9,7 @@
 //! - Values have a scale for each element and block of rows.
 //!
 //! Sums of products have no rounding: those of a head's elements, or of a block's rows, fit 32 bits. Blocks with numbers that
-//! are infinite or NaN are left to f32.
+//! are infinite, NaN or above 1e30 are left to f32.
 //!
 //! SageAttention (arXiv 2410.02367) does the same for GPUs, with weights relative to the largest of all rows so far, and a
 //! scale of values for all rows.
@@ -36,7 +36,7 @@ pub(super) const TILE: usize = 4 * PANEL;
 const BLOCK: usize = 2 * super::BLOCK;
 /// Blocks from which this way is taken.
 const MIN_BLOCKS: usize = 2;
-/// Tokens from which this way is taken: more than are drafted.
+/// Tokens from which this way is taken: with fewer, rounding rows takes as long as it saves.
 const MIN_TOKENS: usize = 32;
 /// Rows whose mean is taken off the keys.
 const MEAN_ROWS: usize = 32;
@@ -49,16 +49,18 @@ const LOG2_LARGEST_WEIGHT: f32 = 7.994_353_4;
 const OFFSET: f32 = 128.0;
 /// Numbers are rounded to zero where none is above this one: its inverse times [`LARGEST`] is finite.
 const SMALLEST: f32 = 1e-30;
+/// Larger numbers are left to f32: what becomes of their products may be infinite.
+const TOO_LARGE: f32 = 1e30;
 /// Ones, and offsets of keys, in all bytes of a lane.
 const ONES: [u8; 4] = [1; 4];
 const OFFSETS: [u8; 4] = [OFFSET as u8; 4];
 
-/// Whether old rows of a call are multiplied in bytes: where texts are read, not answers with drafts, and where there are
-/// so many old rows that larger tiles pay.
+/// Whether old rows of a call are multiplied in bytes: where there are so many tokens and old rows that it pays.
 pub(super) fn is_used(isa: Isa, call: &Attention) -> bool {
     let has_positions = call.window.is_some_and(|window| window.positions.is_some());
     let old_rows = call.lanes.iter().map(|lane| lane.rows.saturating_sub(call.n_q)).max().unwrap_or(0);
-    let seen = call.window.map_or(usize::MAX, |window| window.tokens.saturating_sub(TILE / call.group));
+    let seen =
+        call.window.map_or(usize::MAX, |window| window.tokens.saturating_sub(TILE / call.group.max(1)));
     call.int8
         && call.n_q >= MIN_TOKENS
         && isa.has_bytes()
@@ -170,32 +172,32 @@ impl Tile<'_> {
         }
     }
 
-    /// Rounds the queries. Whether all are finite.
+    /// Rounds the queries. Whether all can be.
     fn round_queries(&self, queries: usize, scratch: &Scratch, bytes: &mut Bytes) -> bool {
         let (isa, d) = (self.isa, scratch.d);
         let Bytes { q, of_queries, mean, .. } = bytes;
-        let mut are_finite = true;
+        let mut can_round = true;
         for first in (0..queries).step_by(PANEL) {
             let from = scratch.q[first * d..][..PANEL * d].as_ptr();
-            let of_queries = &mut of_queries[3 * first..][..3 * PANEL];
+            let of_queries = of_queries[3 * first..][..3 * PANEL].as_mut_ptr();
             let kernel = RoundColumns {
                 from,
                 stride: PANEL,
                 rows: self.call.head_dim,
                 columns: PANEL,
                 to: q[first * d / 4..][..PANEL * d / 4].as_mut_ptr().cast(),
-                scales: of_queries.as_mut_ptr(),
-                starts: of_queries[PANEL..].as_mut_ptr(),
+                scales: of_queries,
+                starts: of_queries.wrapping_add(PANEL),
             };
             // SAFETY: isa has bytes where there is scratch memory for them; the shapes are those of its parts.
             unsafe {
-                are_finite &= isa.enter_with_bytes(kernel);
+                can_round &= isa.enter_with_bytes(kernel);
                 isa.enter(Product {
                     a: mean.as_ptr(),
                     a_row: 0,
                     a_step: 1,
                     b: from,
-                    c: of_queries[2 * PANEL..].as_mut_ptr(),
+                    c: of_queries.add(2 * PANEL),
                     factor: std::ptr::null(),
                     rows: 1,
                     steps: self.call.head_dim,
@@ -203,10 +205,10 @@ impl Tile<'_> {
                 });
             }
         }
-        are_finite
+        can_round
     }
 
-    /// Rounds a block of rows. Whether all are finite.
+    /// Rounds a block of rows. Whether all can be.
     fn round_block(&self, start: usize, bytes: &mut Bytes) -> bool {
         let (isa, lane, d) = (self.isa, self.lane, self.call.head_dim);
         let Bytes { rows, k, k_scales, v, v_scales, mean, .. } = bytes;
@@ -219,7 +221,7 @@ impl Tile<'_> {
             scales: k_scales.as_mut_ptr(),
         };
         // SAFETY: as for the queries.
-        let are_finite = unsafe { isa.enter_with_bytes(keys) };
+        let can_round = unsafe { isa.enter_with_bytes(keys) };
         self.convert(&lane.v, start, BLOCK, rows);
         let values = RoundColumns {
             from: rows.as_ptr(),
@@ -231,7 +233,7 @@ impl Tile<'_> {
             starts: std::ptr::null_mut(),
         };
         // SAFETY: as for the queries.
-        are_finite && unsafe { isa.enter_with_bytes(values) }
+        can_round && unsafe { isa.enter_with_bytes(values) }
     }
 
     /// Attends to the rounded block with the queries `first .. first + columns` of a panel.
@@ -285,7 +287,7 @@ impl Tile<'_> {
     }
 }
 
-/// Rounds columns of `rows` numbers, a multiple of four, to bytes, four numbers of each column side by side. Whether all are finite.
+/// Rounds columns of `rows` numbers, a multiple of four, to bytes, four numbers of each column side by side. Whether all can be.
 /// Numbers of a column are `stride` apart, and groups of four bytes as many. Safety: the pointers cover these shapes, with whole
 /// vectors of columns.
 struct RoundColumns {
@@ -305,7 +307,7 @@ impl ByteKernel for RoundColumns {
 
     #[inline(always)]
     unsafe fn run<S: ByteSimd>(self) -> bool {
-        let mut are_finite = true;
+        let mut can_round = true;
         for x in Loop(0, self.columns.div_ceil(S::LANES)) {
             // SAFETY: the struct's contract.
             unsafe {
@@ -315,7 +317,7 @@ impl ByteKernel for RoundColumns {
                 for r in Loop(0, self.rows) {
                     largest = S::larger_magnitude(largest, S::load(from.add(r * self.stride)));
                 }
-                are_finite &= S::largest_magnitude(largest).is_finite();
+                can_round &= S::largest_magnitude(largest) < TOO_LARGE;
                 let largest = S::max(largest, S::splat(SMALLEST));
                 let inverse = S::div(S::splat(LARGEST), largest);
                 let mut sums = S::zeros();
@@ -335,11 +337,11 @@ impl ByteKernel for RoundColumns {
                 }
             }
         }
-        are_finite
+        can_round
     }
 }
 
-/// Rounds keys `[d, BLOCK]`, without the mean, to bytes of the same shape, plus [`OFFSET`]. Whether all are finite.
+/// Rounds keys `[d, BLOCK]`, without the mean, to bytes of the same shape, plus [`OFFSET`]. Whether all can be.
 /// Safety: the pointers cover these shapes, with rows of a padded d; `scales` is `[BLOCK]`.
 struct RoundKeys {
     rows: *const f32,
@@ -354,7 +356,7 @@ impl ByteKernel for RoundKeys {
 
     #[inline(always)]
     unsafe fn run<S: ByteSimd>(self) -> bool {
-        let mut are_finite = true;
+        let mut can_round = true;
         let vectors = self.d.div_ceil(S::LANES);
         for r in Loop(0, BLOCK) {
             // SAFETY: the struct's contract.
@@ -368,7 +370,7 @@ impl ByteKernel for RoundKeys {
                     largest = S::larger_magnitude(largest, centred(c));
                 }
                 let largest = S::largest_magnitude(largest);
-                are_finite &= largest.is_finite();
+                can_round &= largest < TOO_LARGE;
                 let largest = if largest > SMALLEST { largest } else { SMALLEST };
                 let inverse = S::splat(LARGEST / largest);
                 for c in Loop(0, vectors) {
@@ -378,7 +380,7 @@ impl ByteKernel for RoundKeys {
                 *self.scales.add(r) = largest * (1.0 / LARGEST);
             }
         }
-        are_finite
+        can_round
     }
 }
 

@@ -271,6 +271,9 @@ impl Tile<'_> {
 
     /// Attends to neighbouring rows, all in f32.
     fn attend_in_f32(&self, rows: Range<usize>, queries: usize, scratch: &mut Scratch) {
+        if rows.is_empty() {
+            return;
+        }
         let lane = self.lane;
         let alibi = self.find_distances(queries, scratch);
         let window = self.find_windows(queries, scratch);
@@ -306,8 +309,9 @@ impl Tile<'_> {
     /// Scales the queries, and begins their sums and states.
     fn load_queries(&self, queries: usize, scratch: &mut Scratch) {
         let (call, d) = (self.call, scratch.d);
-        scratch.q.fill(0.0);
-        scratch.sums.fill(0.0);
+        let panels = queries.next_multiple_of(PANEL) * d;
+        scratch.q[..panels].fill(0.0);
+        scratch.sums[..panels].fill(0.0);
         for state in scratch.state.chunks_exact_mut(3 * PANEL) {
             state.fill(0.0);
             state[..PANEL].fill(f32::NEG_INFINITY);

@@ -353,6 +353,8 @@ pub unsafe fn multiply(unit: Unit, product: &Product, next: &AtomicUsize, thread
     let row_tiles = n_out.div_ceil(ROWS);
     let splits = (4 * threads).div_ceil(row_tiles.max(1)).clamp(1, n.div_ceil(MIN_COLUMNS).max(1));
     let width = n.div_ceil(splits).next_multiple_of(COLUMNS);
+    // Rounded up, fewer parts may be enough.
+    let splits = n.div_ceil(width.max(1)).max(1);
     PANEL.with_borrow_mut(|panel| {
         // Items are taken one ahead, so that the weights of the next one can be fetched; not where that would leave other
         // threads without any.

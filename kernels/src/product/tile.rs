@@ -164,10 +164,14 @@ pub(super) unsafe fn multiply<M: Multiplier>(
                 unsafe {
                     match (activations, group, minima) {
                         (32, _, false) => tile.run::<M, 32, false, false>(count),
+                        (_, 32, false) => tile.run::<M, 32, true, false>(count),
+                        // Of these formats none has signed codes.
+                        _ if const { M::SIGNED } => {
+                            unreachable!("codes of 8 bits have a scale for each 32, and no minima")
+                        }
                         (32, _, true) => tile.run::<M, 32, false, true>(count),
                         (_, 16, _) => tile.run::<M, 16, true, false>(count),
-                        (_, _, false) => tile.run::<M, 32, true, false>(count),
-                        (_, _, true) => tile.run::<M, 32, true, true>(count),
+                        _ => tile.run::<M, 32, true, true>(count),
                     }
                 }
             }
@@ -229,6 +233,7 @@ impl Tile<'_> {
                 2 => M::enter::<2, GROUP, BY_SLAB, MINIMA>(self),
                 3 => M::enter::<3, GROUP, BY_SLAB, MINIMA>(self),
                 4 => M::enter::<4, GROUP, BY_SLAB, MINIMA>(self),
+                _ if const { M::COLUMNS == 4 } => unreachable!("a tile has four columns at most"),
                 5 => M::enter::<5, GROUP, BY_SLAB, MINIMA>(self),
                 _ => M::enter::<MAX_COLUMNS, GROUP, BY_SLAB, MINIMA>(self),
             }

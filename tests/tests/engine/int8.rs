@@ -66,6 +66,18 @@ fn every_kind_of_model() {
 }
 
 #[test]
+fn answers_are_computed_in_f32() {
+    let tokens = random_tokens(&embedded_model(), 32, 6);
+    let [exact, other] = [false, true].map(|int8| {
+        let mut session = make(int8, Prefill::Exact, "full");
+        session.fill_random(900, 1).expect("rows");
+        assert_eq!(session.steps_at_once(40), 32);
+        session.verify(&tokens).expect("logits").to_vec()
+    });
+    assert!(exact == other);
+}
+
+#[test]
 fn a_saved_session_says_whether_all_was_computed_in_f32() {
     let tokens = random_tokens(&embedded_model(), 900, 9);
     for int8 in [true, false] {

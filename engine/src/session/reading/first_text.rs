@@ -211,7 +211,8 @@ impl FirstText {
         sessions: &mut [&mut Session],
     ) -> Result<FirstText, EngineError> {
         let chunk = sessions.first().map_or(1, |first| first.options.chunk.max(1));
-        let forward = sessions.first().map_or(&engine.forward, |first| &first.forward).clone();
+        let forward =
+            sessions.first().map_or_else(|| engine.forward.clone(), |first| first.reading_forward());
         let layouts: Vec<&Layout> = sessions.iter().map(|session| session.store.layout()).collect();
         let is_read_twice = layouts.iter().any(|layout| layout.reconstructs());
         let chunks = first_text_chunks(tokens.len(), chunk, is_read_twice);
