@@ -14,8 +14,8 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Device")]
 pub struct DeviceArgs {
-    /// Devices, also -dev: auto (those of --rpc, and all CUDA GPUs, or all Vulkan GPUs if there is no CUDA), cpu, cuda:N, vulkan:N, rpc:N, or several with commas in
-    /// the order of the layers: cuda:0,cuda:1 (see `longhand devices`)
+    /// Devices, also -dev. auto: those of --rpc and all CUDA GPUs; without CUDA, Vulkan's GPUs that are no part of the processor.
+    /// Or cpu, cuda:N, vulkan:N, rpc:N, or several in the order of the layers: cuda:0,cuda:1. `longhand devices` lists them
     #[arg(long, value_name = "DEVICES", default_value = "auto", value_parser = device)]
     pub device: DeviceRequest,
     /// RPC servers whose devices compute too, separated by commas: HOST:PORT, or HOST for port 50052. `longhand rpc-server`

@@ -15,10 +15,9 @@ const DEFAULT: usize = 8 << 30;
 #[derive(Clone, Debug, Args)]
 pub struct DiskArgs {
     /// Disk space for the KV caches of documents that were read, so that they are not read again the next time. The caches
-    /// of kept conversations may use as much again. The least recently used are removed first. A cache is not kept if it
-    /// is larger than this, or if writing it takes more than a tenth of the reading time, unless `read` has made it or others wait
-    /// for it. With 0
-    /// no caches are kept, only the text of conversations
+    /// of kept conversations may use as much again. The least recently used are removed first. A cache
+    /// that is larger than this is not kept. Nor is one whose writing takes more than a tenth of the reading time, unless
+    /// `read` made it, or in `serve` another request waits for it. With 0 no caches are kept, only the text of conversations
     #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = values::bytes, allow_hyphen_values = true)]
     disk_cache: usize,
 }

@@ -162,7 +162,7 @@ pub fn policy_or_auto(text: &str) -> Result<Option<PolicyChoice>, Failure> {
 pub fn policy(text: &str) -> Result<PolicyChoice, Failure> {
     if text == AUTO {
         return Err(Failure::usage(
-            "auto chooses a policy by the memory, in `ask`, `chat` and `read` only",
+            "auto chooses a policy by the memory, in `ask`, `chat`, `read` and `serve` only",
             "give a policy, for example full or razor",
         ));
     }

@@ -39,7 +39,7 @@ Exit codes:
   1    failure: a file, a model, memory or a device
   2    wrong usage: an argument, a setting
   3    the answer of `plan` is no or partly
-  4    `ask --json`: an answer was cut off; without --json, a note says so
+  4    `ask` with --json, --json-schema or --grammar-file: an answer was cut off; otherwise a note says so
   130  stopped by Ctrl-C; 128 and the number of the signal where another one, such as SIGTERM, stops `ask`, `chat` or `read`
 
 `longhand` alone prints examples, and so does the help of each command.";

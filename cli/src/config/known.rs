@@ -11,11 +11,14 @@ pub enum Scope {
     All,
     /// All but those whose subject is the built-in model.
     OwnModel,
-    /// `ask`, `chat` and `read`. In the others, such flags choose what is compared.
+    /// `ask`, `chat`, `read` and `serve`. In the others, such flags choose what is compared.
     Answers,
     /// The same, unless a saved conversation goes on.
     Session,
 }
+
+/// The variable with the key of `serve`, which is no setting.
+pub const KEY_VARIABLE: &str = "LONGHAND_API_KEY";
 
 /// Refuses a value of the setting with this name.
 pub type Check = fn(&str, &str) -> Result<(), Failure>;
@@ -92,7 +95,7 @@ impl Known {
         match self.scope {
             Scope::All => true,
             Scope::OwnModel => !["demo", "recall"].contains(&command),
-            Scope::Answers | Scope::Session => ["ask", "chat", "read"].contains(&command),
+            Scope::Answers | Scope::Session => ["ask", "chat", "read", "serve"].contains(&command),
         }
     }
 

@@ -25,7 +25,7 @@ pub fn run(app: &App, _: &PoliciesArgs) -> Result<()> {
 fn catalogue() -> String {
     let mut text = String::from(
         "The KV cache holds one row for each token, in every KV head of every layer. A cache policy decides which rows \
-         a head keeps; the others are evicted. Without --policy, `ask`, `chat` and `read` use auto: everything is kept if it fits \
+         a head keeps; the others are evicted. Without --policy, `ask`, `chat`, `read` and `serve` use auto: everything is kept if it fits \
          the memory; otherwise the closest cache that fits is used, and a note says which. Choose another one with\n\
          \n  --policy NAME\n  --policy NAME:parameter=value,parameter=value\n\n\
          for example --policy razor:buffer=4000,ratio=5. The list shows each parameter with its default. \

@@ -69,7 +69,7 @@ pub struct PlanArgs {
     /// Head profile [default: the saved profile of the model, else --heads-share]
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
-    /// Share of the KV heads that are assumed to be retrieval heads, evenly spread over the layers, instead of a profile
+    /// Share of the KV heads that are assumed to be retrieval heads, instead of a profile. They are spread evenly over the layers
     /// [default: 0.15 without grouped queries, 0.30 for groups of 2, 0.36 for larger groups]
     #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
     heads_share: Option<f64>,

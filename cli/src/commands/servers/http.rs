@@ -22,6 +22,7 @@ use crate::args::disk::DiskArgs;
 use crate::args::documents::DocumentArgs;
 use crate::args::session::SessionArgs;
 use crate::args::sources::SourcesArgs;
+use crate::config::known::KEY_VARIABLE;
 use crate::failure::{Failure, Hinted as _};
 use crate::models::args::{ModelArg, ModelArgs};
 use crate::session::documents::{Documents, plural, read_utf8};
@@ -84,8 +85,6 @@ pub struct ServeArgs {
     yes: bool,
 }
 
-/// The variable with a key.
-const KEY_VARIABLE: &str = "LONGHAND_API_KEY";
 /// How long those that are answered have to end when the server does.
 const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -7,7 +7,7 @@ use terminal::suggest::closest;
 use terminal::table::Table;
 
 use crate::app::App;
-use crate::config::known::{KNOWN, Known};
+use crate::config::known::{KEY_VARIABLE, KNOWN, Known};
 use crate::config::{self, Setting, Settings};
 use crate::session::{prompts, sampling};
 
@@ -15,7 +15,8 @@ use crate::session::{prompts, sampling};
 ///
 /// The file is config.toml in $XDG_CONFIG_HOME/longhand, else in ~/.config/longhand. Its keys are the names
 /// of long flags: `threads = 8`. An environment variable, such as LONGHAND_THREADS, wins over the file, and a
-/// flag over both. Where a setting is "not set", the command decides.
+/// flag over both. Where a setting is "not set", the command decides. Settings of the cache, the answers and the sampling
+/// are for `ask`, `chat`, `read` and `serve`.
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
     #[command(subcommand)]
@@ -101,7 +102,7 @@ fn saved_prompts() -> String {
 
 /// A line for each variable of the environment that looks like one of a setting and is none.
 fn unused_variables() -> String {
-    let names: Vec<String> = KNOWN.iter().map(Known::variable).collect();
+    let names: Vec<String> = KNOWN.iter().map(Known::variable).chain([KEY_VARIABLE.to_owned()]).collect();
     let mut text = String::new();
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
