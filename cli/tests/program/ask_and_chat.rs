@@ -243,7 +243,7 @@ fn a_full_cache_that_does_not_fit_is_replaced_with_a_note() {
         let answer = run.json();
         assert_eq!((&answer["policy"], &answer["type_k"]), (&"full".into(), &"q8_0".into()), "{answer}");
     }
-    longhand(&["bench", "--policy", "auto"]).assert_failed(2, "in `ask`, `chat` and `read` only");
+    longhand(&["bench", "--policy", "auto"]).assert_failed(2, "in `ask`, `chat`, `read` and `serve` only");
     let run = ask(&["-ctk", "f16"]);
     assert!(run.stderr.contains("Using --policy kvzip:heads=on --kv-budget 65%"), "{}", run.stderr);
     // As long as no heads are known, 30 % are assumed to retrieve. A text that fits only with fewer is read otherwise.
