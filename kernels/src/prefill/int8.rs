@@ -36,7 +36,7 @@ pub(super) const TILE: usize = 4 * PANEL;
 const BLOCK: usize = 2 * super::BLOCK;
 /// Blocks from which this way is taken.
 const MIN_BLOCKS: usize = 2;
-/// Tokens from which this way is taken: with fewer, rounding rows takes as long as it saves.
+/// Tokens from which this way is taken: fewer would share the rounding of rows.
 const MIN_TOKENS: usize = 32;
 /// Rows whose mean is taken off the keys.
 const MEAN_ROWS: usize = 32;

@@ -471,8 +471,9 @@ impl Tile<'_> {
             let out =
                 unsafe { std::slice::from_raw_parts_mut(output.out.add(at * call.head_dim), call.head_dim) };
             let sums = &scratch.sums[panel * PANEL * d + column..];
+            let factor = factor / total;
             for (out, sum) in out.iter_mut().zip(sums.iter().step_by(PANEL)) {
-                *out = if none { 0.0 } else { sum * factor / total };
+                *out = if none { 0.0 } else { sum * factor };
             }
             if !output.lse.is_null() {
                 // SAFETY: as above.

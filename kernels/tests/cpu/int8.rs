@@ -63,6 +63,15 @@ fn old_rows_alone_are_rounded() {
 }
 
 #[test]
+fn threads_do_not_change_results() {
+    Data::new(Case { n_q: 300, group: 3, ..Case::plain(64, 2, 1500) }, 6).with(|call| {
+        for isa in Isa::available() {
+            assert!(run(isa, call, 1) == run(isa, call, 3), "{isa:?}");
+        }
+    });
+}
+
+#[test]
 fn every_pair_of_row_types() {
     for k_type in RowType::ALL {
         for v_type in RowType::ALL {
@@ -73,7 +82,7 @@ fn every_pair_of_row_types() {
 
 #[test]
 fn every_head_size() {
-    for head_dim in [8, 24, 32, 40, 64, 72, 80, 96, 112, 128, 192, 256, 320] {
+    for head_dim in [8, 24, 32, 40, 64, 72, 80, 96, 112, 128, 192, 256, 320, 576] {
         check(Case { group: 3, n_q: 40, ..Case::plain(head_dim, 1, 650) });
     }
 }
