@@ -64,6 +64,9 @@ pub(crate) struct LayeredText {
     chunks_read: usize,
     /// Chunks whose embeddings are in the residual stream.
     embedded: usize,
+    /// The first chunks, of which the residual stream is not there: layers that need no more of it had read them before the text
+    /// was restored.
+    without_stream: usize,
     work: ReadingWork,
     forward: Forward,
     // Last: the engine must outlive what it has allocated.
@@ -105,6 +108,7 @@ impl LayeredText {
             layer: 0,
             chunks_read: 0,
             embedded: 0,
+            without_stream: 0,
             work,
             forward,
             engine: engine.clone(),
@@ -237,6 +241,8 @@ impl LayeredText {
     /// [`LayeredText::read_from`] reads.
     pub fn set_reached(&mut self, layer: usize, chunks: usize) {
         (self.layer, self.chunks_read, self.embedded) = (layer, chunks, self.chunks.len());
+        let is_dropped = |chunk: &&Chunk| self.needed_outputs(chunk) != OutputTokens::All;
+        self.without_stream = self.chunks_of(layer).iter().take(chunks).filter(is_dropped).count();
     }
 
     /// Reads what [`LayeredText::write_to`] wrote at the same place of the same text. After an error the text cannot be
@@ -267,12 +273,14 @@ impl LayeredText {
         attended.iter().try_for_each(|layer| read_lane(*layer, self.tokens.len(), from))
     }
 
-    /// The most tokens, `most` or fewer, at which a chunk ends.
-    pub fn chunk_end(&self, most: usize) -> usize {
-        self.chunks.iter().map(Chunk::end).take_while(|end| *end <= most).last().unwrap_or(0)
+    /// The most tokens, `most` or fewer, to which the text can be [`cut`](Self::cut); 0 if to none.
+    pub fn most_after_cut(&self, most: usize) -> usize {
+        // The last chunk that stays is read once more.
+        let ends = self.chunks.iter().map(Chunk::end).skip(self.without_stream);
+        ends.take_while(|end| *end <= most).last().unwrap_or(0)
     }
 
-    /// Leaves out what is behind the first `n` tokens, at which a chunk ends. What was computed of the others stays: no token
+    /// Leaves out what is behind the first `n` tokens, which [`most_after_cut`](Self::most_after_cut) has given. What was computed of the others stays: no token
     /// sees those behind it. The rows are the caller's business. A text that is read twice cannot be cut, nor one of a model
     /// whose layers share rows: some of its layers compute the end only.
     pub fn cut(&mut self, n: usize) {

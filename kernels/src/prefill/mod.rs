@@ -471,9 +471,8 @@ impl Tile<'_> {
             let out =
                 unsafe { std::slice::from_raw_parts_mut(output.out.add(at * call.head_dim), call.head_dim) };
             let sums = &scratch.sums[panel * PANEL * d + column..];
-            let factor = factor / total;
             for (out, sum) in out.iter_mut().zip(sums.iter().step_by(PANEL)) {
-                *out = if none { 0.0 } else { sum * factor };
+                *out = if none { 0.0 } else { sum * factor / total };
             }
             if !output.lse.is_null() {
                 // SAFETY: as above.

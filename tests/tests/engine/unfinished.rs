@@ -145,15 +145,23 @@ fn a_text_that_begins_like_a_half_read_one_goes_on() {
                 session(&engine, SessionOptions { prefill, chunk: CHUNK, ..made })
             };
             for text in [&other[..], &one[..100], &[&one[..], &other[..10]].concat()] {
-                for operations in [3, 40, 150, 400] {
+                for (operations, is_saved) in
+                    [3, 40, 150, 250, 400].into_iter().flat_map(|n| [(n, false), (n, true)])
+                {
                     let case = format!(
-                        "{} {policy} {prefill:?} {} {operations}",
+                        "{} {policy} {prefill:?} {} {operations} {is_saved}",
                         engine.spec().arch.name(),
                         text.len()
                     );
                     let (mut half, mut fresh) = (new(), new());
                     if read_some(&mut half, &one, operations) {
                         continue;
+                    }
+                    // A file has no more of the residual stream than the same text needs.
+                    let file = tempfile::NamedTempFile::new().expect("a file");
+                    if is_saved && snapshot::save_unfinished(&half, &one, file.path()).is_ok() {
+                        half = new();
+                        snapshot::resume(file.path(), &mut half, &one).expect("it goes on");
                     }
                     let begun = half.begun_of(text);
                     let mut reading = half.read(text).expect("a text");

@@ -288,6 +288,7 @@ impl Trial {
     /// Makes `text` the session's text, and says from which checkpoint that begins.
     fn sync(&mut self, text: &[u32]) {
         let Some(cut) = text.len().checked_sub(1) else { return };
+        self.forget_other(text);
         let (held, is_known) = (self.session.tokens().len(), !self.session.logits().is_empty());
         let is_prefix = text.len() < held || (text.len() == held && !is_known);
         let can_cut = self.session.can_truncate_to(cut);
@@ -336,11 +337,20 @@ impl Trial {
         }
     }
 
+    /// Forgets the half-read beginning of another text. If that went on, its chunks would be others than those of the text alone,
+    /// and so would the last bits (`engine/unfinished.rs` tests that).
+    fn forget_other(&mut self, text: &[u32]) {
+        if self.session.first_text_share().is_some() && !self.session.is_reading(text) {
+            self.session.clear().expect("it is cleared");
+        }
+    }
+
     fn interrupt(&mut self, text: &[u32], operations: usize) {
         let held = self.session.tokens().len();
         if text.len() == held {
             return;
         }
+        self.forget_other(text);
         let backend = self.engine.backends().at(Place::Host);
         backend.interrupt_after(operations);
         let result = self.session.sync(text, &mut |_| ());

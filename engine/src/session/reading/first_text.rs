@@ -233,13 +233,14 @@ impl FirstText {
         self.layers.tokens() == tokens
     }
 
-    /// How many tokens it shares with `tokens`: all of them, or whole chunks, behind which `tokens` goes on.
+    /// How many tokens it shares with `tokens`: all of them, or whole chunks, behind which `tokens` goes on, where it can be cut
+    /// to these.
     fn shared_with(&self, tokens: &[u32]) -> usize {
         let all = self.layers.tokens();
         let common = common_prefix(all, tokens);
         match common == all.len() && common < tokens.len() {
             true => common,
-            false => self.layers.chunk_end(common.min(tokens.len().saturating_sub(1))),
+            false => self.layers.most_after_cut(common.min(tokens.len().saturating_sub(1))),
         }
     }
 
