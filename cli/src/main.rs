@@ -1,6 +1,9 @@
 //! `longhand`: the command line of the library. Each command is a module with its arguments and a function
 //! `run`. Results go to stdout and everything else to stderr.
 
+// For objects of JSON with as many keys as those of `bench`.
+#![recursion_limit = "256"]
+
 mod app;
 mod args;
 mod commands;

@@ -366,9 +366,9 @@ impl Engine {
     }
 
     /// What the host's processors can compute, with as many threads as the engine has. `None` where some of the layers or
-    /// experts are on devices. Measured for about `seconds` seconds.
+    /// experts are on devices. Each kind is measured for about `seconds` seconds.
     pub fn arithmetic(&self, seconds: f64) -> Option<Arithmetic> {
-        self.devices.is_empty().then(|| Arithmetic::measure(self.threads(), seconds / 2.0))
+        self.devices.is_empty().then(|| Arithmetic::measure(self.threads(), seconds))
     }
 
     /// The devices that have layers.

@@ -217,7 +217,7 @@ impl LayeredText {
     pub fn write_to(&self, attended: &[usize], to: &mut Output) -> Result<(), EngineError> {
         let (layer, read) = self.reached();
         for (number, chunk) in self.chunks_of(layer).iter().enumerate() {
-            if number >= read || self.needed_outputs(chunk) == OutputTokens::All {
+            if self.needs_stream(number, chunk) {
                 to.bytes(&self.residual.chunk_bytes(layer, read, number, chunk.tokens.len())?)?;
             }
         }
@@ -237,12 +237,17 @@ impl LayeredText {
         lanes.into_iter().try_for_each(|lane| write_rows(lane, self.tokens.len(), to))
     }
 
+    /// Whether the present layer or a later one reads the residual stream of a chunk.
+    fn needs_stream(&self, number: usize, chunk: &Chunk) -> bool {
+        number >= self.chunks_read || self.needed_outputs(chunk) == OutputTokens::All
+    }
+
     /// Has the text go on where `layer` has read so many chunks. The residual stream is what
     /// [`LayeredText::read_from`] reads.
     pub fn set_reached(&mut self, layer: usize, chunks: usize) {
         (self.layer, self.chunks_read, self.embedded) = (layer, chunks, self.chunks.len());
-        let is_dropped = |chunk: &&Chunk| self.needed_outputs(chunk) != OutputTokens::All;
-        self.without_stream = self.chunks_of(layer).iter().take(chunks).filter(is_dropped).count();
+        let chunks = self.chunks_of(layer).iter().enumerate();
+        self.without_stream = chunks.filter(|(number, chunk)| !self.needs_stream(*number, chunk)).count();
     }
 
     /// Reads what [`LayeredText::write_to`] wrote at the same place of the same text. After an error the text cannot be
@@ -250,7 +255,7 @@ impl LayeredText {
     pub fn read_from(&self, attended: &[usize], from: &mut Input) -> Result<(), EngineError> {
         let (layer, read) = self.reached();
         for (number, chunk) in self.chunks_of(layer).iter().enumerate() {
-            if number >= read || self.needed_outputs(chunk) == OutputTokens::All {
+            if self.needs_stream(number, chunk) {
                 let bytes = from.bytes(self.residual.bytes(chunk.tokens.len()))?;
                 self.residual.set_chunk_bytes(layer, read, number, bytes)?;
             }

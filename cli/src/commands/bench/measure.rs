@@ -28,7 +28,12 @@ pub struct Test {
 impl Test {
     /// Tokens in the session after the test.
     pub fn tokens(&self) -> usize {
-        self.depth + self.prompt + self.generate
+        self.depth + self.measured()
+    }
+
+    /// Tokens that are read or generated while time is measured.
+    fn measured(&self) -> usize {
+        self.prompt + self.generate
     }
 }
 
@@ -91,10 +96,6 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    fn tokens(&self) -> usize {
-        self.test.prompt + self.test.generate
-    }
-
     /// Tokens per second over the runs.
     pub fn speed(&self) -> Statistics {
         Statistics::of(&self.samples())
@@ -107,7 +108,7 @@ impl Measurement {
 
     /// Tokens per second of every run.
     pub fn samples(&self) -> Vec<f64> {
-        self.times.iter().map(|time| self.tokens() as f64 / time.as_secs_f64()).collect()
+        self.times.iter().map(|time| self.test.measured() as f64 / time.as_secs_f64()).collect()
     }
 }
 
@@ -139,15 +140,14 @@ impl Bench<'_> {
             times.push(runner.time()?);
             after = runner.session.kv_usage();
         }
-        let multiplications =
-            runner.session.multiplications(test.depth, test.prompt + test.generate, test.generate > 0);
+        let multiplications = runner.session.multiplications(test.depth, test.measured(), test.generate > 0);
         Ok(Measurement {
             test,
             retrieval_heads: policy.uses_retrieval_heads().then_some(after.full_heads),
             policy,
             times,
             compressing: runner.session.compressing(),
-            operations: 2.0 * multiplications / (test.prompt + test.generate) as f64,
+            operations: 2.0 * multiplications / test.measured() as f64,
             kv_bytes: before.bytes.midpoint(after.bytes),
             kv_full: before.full_bytes.midpoint(after.full_bytes),
             logits_hash: hash(runner.session.logits()),

@@ -31,8 +31,8 @@ use crate::models::args::{ModelArg, ModelArgs, shape_help};
 
 /// Size of the memory that the bandwidth is measured with. It is larger than most machines' caches.
 const BANDWIDTH_BYTES: usize = 256 << 20;
-/// For how long arithmetic is measured.
-const ARITHMETIC_SECONDS: f64 = 0.4;
+/// For how long each kind of arithmetic is measured.
+const ARITHMETIC_SECONDS: f64 = 0.2;
 
 /// Measure speed, KV cache size, and the shares of the machine's memory bandwidth and arithmetic that are used.
 #[derive(Debug, Args)]

@@ -153,8 +153,7 @@ impl Report<'_> {
     fn object(&self, measurement: &Measurement) -> Value {
         let (speed, nanoseconds) = (measurement.speed(), measurement.nanoseconds());
         let spec = self.engine.spec();
-        // In two: one would be too long for the macro.
-        let mut object = json!({
+        json!({
             "build_number": 0,
             "build_commit": format!("longhand {}", env!("CARGO_PKG_VERSION")),
             "backends": self.backend(),
@@ -180,8 +179,6 @@ impl Report<'_> {
             "stddev_ts": speed.deviation,
             "samples_ns": measurement.times.iter().map(|time| time.as_nanos() as u64).collect::<Vec<_>>(),
             "samples_ts": measurement.samples(),
-        });
-        let own = json!({
             "policy": measurement.policy.to_string(),
             "compress_ns": measurement.compressing.as_nanos() as u64,
             "prefill": self.args.prefill.name(),
@@ -199,10 +196,6 @@ impl Report<'_> {
             "operations_per_second": Self::operations_per_second(measurement),
             "possible_operations_per_second": self.possible_operations(),
             "logits_hash": format!("{:016x}", measurement.logits_hash),
-        });
-        if let (Value::Object(all), Value::Object(own)) = (&mut object, own) {
-            all.extend(own);
-        }
-        object
+        })
     }
 }

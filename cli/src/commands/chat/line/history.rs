@@ -207,8 +207,9 @@ pub fn not_kept(error: &io::Error) -> String {
 mod tests {
     use std::fs;
 
-    use super::*;
     use terminal::line::draft::DraftMessage;
+
+    use super::*;
 
     fn typed(text: &str) -> Vec<Atom> {
         DraftMessage::typed(text).atoms().to_vec()

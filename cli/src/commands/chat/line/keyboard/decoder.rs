@@ -1,4 +1,5 @@
 //! The keys that a terminal's bytes stand for. Terminals differ in a few keys only; what is not known is ignored.
+
 use terminal::line::keys::Key;
 
 const ESC: u8 = 0x1b;
