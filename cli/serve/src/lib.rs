@@ -7,8 +7,8 @@
 //!
 //! A caller of the library like any other. It knows nothing of terminals, never prints and never exits.
 //!
-//! Work for the model has a thread for each conversation that is answered; one of them computes at a time. Connections share one
-//! other thread, which never waits for the model.
+//! Work for the model has a thread for each conversation that is answered. One of them computes at a time: a piece of its text, or one
+//! pass for what all answers need next (`longhand::generation::Batch`). Connections share one other thread, which never waits for the model.
 
 use std::hash::{BuildHasher as _, RandomState};
 

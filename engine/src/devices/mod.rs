@@ -22,6 +22,7 @@
 //! (`ggml::Backend::portable`) is a second CPU backend that refuses our operations.
 
 pub mod backends;
+pub(crate) mod kind;
 pub(crate) mod ledger;
 pub(crate) mod memory;
 pub(crate) mod per_place;

@@ -25,7 +25,7 @@ pub const MAX_DEVICES: usize = 16;
 /// Which layers are where: the first layers are on the host, the others on the devices, in their order.
 ///
 /// ```
-/// use longhand::plan::Placement;
+/// use longhand::setup::plan::Placement;
 ///
 /// // Of 48 layers the last 40 are on a device, but the experts of the layers 8 to 19 are on the host.
 /// let placement = Placement::new(48, 40).with_host_experts(20);

@@ -28,7 +28,8 @@ use models::gguf::TensorInfo;
 use models::spec::{ModelSpec, ModelTensors};
 
 use crate::heads::{HeadProfile, Provenance};
-use crate::{EngineError, Hint, Model, Progress, Task};
+use crate::progress::Task;
+use crate::{EngineError, Hint, Model, Progress};
 
 /// How scopes are computed.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -10,7 +10,7 @@ use crate::{EngineError, Hint};
 /// How the first text of a session is read.
 ///
 /// ```
-/// assert_eq!(longhand::Prefill::default(), longhand::Prefill::Exact);
+/// assert_eq!(longhand::reading::Prefill::default(), longhand::reading::Prefill::Exact);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prefill {
@@ -55,7 +55,7 @@ pub struct SessionOptions {
     /// How the first text is read.
     pub prefill: Prefill,
     /// Whether attention may multiply old rows in integers of 8 bits where a text is read. Faster for long texts, and a little
-    /// less exact. On the CPU only, if it has VNNI; not in layers with ALiBi, with a soft cap, or whose window has gaps.
+    /// less exact. On the CPU only, if it has VNNI; not in layers with ALiBi, with a soft cap, or, outside of exact prefill, with a window.
     pub int8: bool,
     /// Tokens computed at once while a text is read.
     pub chunk: usize,
@@ -65,7 +65,7 @@ pub struct SessionOptions {
     /// How many tokens of an answer may be drafted from the text so far and computed at once; 0 for none. Not saved with a
     /// session.
     pub draft: usize,
-    /// How many sessions like this one compute their answers together ([`Batch`](crate::Batch)): a share of the memory for that
+    /// How many sessions like this one compute their answers together ([`Batch`](crate::generation::Batch)): a share of the memory for that
     /// is planned with each. Not saved with a session.
     pub sessions: usize,
 }

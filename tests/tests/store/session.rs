@@ -2,11 +2,12 @@
 //! policy are in `policies.rs`.
 
 use ggml::{Backend, Type};
-use longhand::plan::{PlaceBytes, Placement, Plan};
+use longhand::reading::Prefill;
+use longhand::setup::plan::{PlaceBytes, Placement, Plan};
 use longhand::testing::Weights;
 use longhand::testing::backends::Backends;
 use longhand::testing::outline::tensor_outlines;
-use longhand::{EngineError, Prefill, Session, SessionOptions};
+use longhand::{EngineError, Session, SessionOptions};
 use models::gguf::GgufFile;
 use models::gguf::write::{GgufWriter, MetaValue};
 use models::spec::ModelSpec;
@@ -412,7 +413,7 @@ fn a_tied_output_matrix_is_copied_in_parts() {
 /// Planned bytes of weights equal the allocated ones, those of the store but for alignment. Compute buffers
 /// take at most the planned bytes, and at least half of them.
 #[test]
-fn planned_bytes_equal_allocated_ones() {
+fn planned_bytes_hold_allocated_ones() {
     let engine = embedded_model();
     let tokens = random_tokens(&engine, 350, 4);
     for (policy, types) in [

@@ -4,10 +4,9 @@
 
 use std::io::{self, Write};
 
-use crate::console::{Console, Stream};
+use crate::console::{Console, Stream, visible};
 use crate::format;
 use longhand::text::sanitize_for_terminal;
-use models::invisible::escape_invisible;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthChar;
 
@@ -274,7 +273,7 @@ impl Layout {
         }
         for line in lines {
             let mut row = ScreenRow { is_above: true, ..ScreenRow::default() };
-            for c in visible(&escape_invisible(line)).chars() {
+            for c in one_line(line).chars() {
                 let width = c.width().unwrap_or(0);
                 if row.width + width >= columns {
                     break;
@@ -343,14 +342,14 @@ fn push_run(pieces: &mut Vec<Piece>, run: &mut String) {
     run.clear();
 }
 
-/// A text on one line, with control characters replaced by visible ones.
-pub fn visible(text: &str) -> String {
-    sanitize_for_terminal(&text.replace(['\n', '\t'], " ")).into_owned()
+/// A text on one line, with control and invisible characters replaced by visible ones.
+pub fn one_line(text: &str) -> String {
+    visible(&text.replace(['\n', '\t'], " "))
 }
 
 /// Texts in columns of equal width.
 pub fn columns(texts: &[String], terminal_width: usize) -> String {
-    let texts: Vec<String> = texts.iter().map(|text| visible(text.trim_end())).collect();
+    let texts: Vec<String> = texts.iter().map(|text| one_line(text.trim_end())).collect();
     let cell = texts.iter().map(|text| format::columns(text)).max().unwrap_or(0) + 2;
     let per_row = (terminal_width / cell).max(1);
     let mut out = String::new();

@@ -1,5 +1,6 @@
 //! The bytes that follow from a layout: of the store, of what undo saves, and of the memory that exact prefill needs
-//! beside the store. The plan says these numbers, and the store allocates them.
+//! beside the store. The plan says these numbers. The store allocates the
+//! tensors that they count, and tests compare the two.
 
 use std::ops::Range;
 

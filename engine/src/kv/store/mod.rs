@@ -3,7 +3,8 @@
 //! Live rows of a lane are contiguous: a lane grows at its end, and when rows are evicted, the last rows fill
 //! the holes. A compensated lane has its compensation entry in row 0 from the beginning, unused (log-weight
 //! -inf) until a row has been evicted. The host knows the position of each row; scores, sums and rows stay
-//! where the lanes are. [`compress`] selects and evicts rows, [`undo`] takes a turn back, [`snapshot`] turns
+//! where the lanes are. Rows are written by the nodes of passes that append them, by what [`compress`] moves, by
+//! [`undo`], [`snapshot`] and `fill_layer`, and count when the session says so. [`compress`] selects and evicts rows, [`undo`] takes a turn back, [`snapshot`] turns
 //! the store into bytes.
 
 mod compress;

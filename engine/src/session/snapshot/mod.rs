@@ -5,7 +5,7 @@
 //! Format: `LHSTATE4`, length of the description (u32), description (JSON), tokens (u32), logits (f32), store
 //! (see [`crate::kv::Store`]), checksum of all before it (XXH3, u64). Numbers are little-endian. A file without
 //! a cache has no tokens, no logits and no store: its session is an empty one. A text that was not read to its end has a
-//! file of the same kind (`snapshot/unfinished.rs`).
+//! file of the same kind (`snapshot/unfinished.rs`). `MAGIC` changes when any of this does, the store's part too.
 //!
 //! A file is untrusted: everything in it is compared with the model and the layout before it is used, and
 //! only the store that it asks for ([`Snapshot::options`]) is allocated before its size is proven. The
@@ -31,8 +31,9 @@ use crate::files::atomic_file::{self, Access};
 use crate::files::codec::{CHECKSUM_BYTES, Input, Output, SnapshotError};
 use crate::heads::HeadProfile;
 use crate::kv::PolicyChoice;
+use crate::session::Prefill;
 use crate::session::common_prefix;
-use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions};
+use crate::{Engine, EngineError, Hint, Model, Session, SessionOptions};
 
 const MAGIC: &[u8; 8] = b"LHSTATE4";
 /// How all session files begin, of whichever version.

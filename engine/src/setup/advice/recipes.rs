@@ -1,5 +1,5 @@
 //! The ways of keeping a cache that are advised: what auto takes, what an error offers, and what `longhand plan` names.
-//! All follow one order, from what costs no answers to what costs some.
+//! They are listed from what costs no answers to what costs some; `offers.rs` puts reading chunk by chunk between them.
 //!
 //! The order is that of the measurements in tests/results:
 //!

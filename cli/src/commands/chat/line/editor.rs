@@ -81,7 +81,7 @@ impl Editor {
             None => PROMPT.to_owned(),
             Some(search) => {
                 let what = if search.is_missing { "no match for" } else { "search" };
-                format!("({what} \"{}\") ", screen::visible(&search.query))
+                format!("({what} \"{}\") ", screen::one_line(&search.query))
             }
         };
         (prompt, &self.draft)
