@@ -443,7 +443,10 @@ mod tests {
     fn errors_of_every_library_have_a_hint() {
         let load = || LoadError::MissingKey { key: "k".into() };
         let shape = models::shapes::ModelShape::parse("x").expect_err("no shape");
-        let options = longhand::SamplerOptions { top_p: 2.0, ..longhand::SamplerOptions::greedy() };
+        let options = longhand::generation::SamplerOptions {
+            top_p: 2.0,
+            ..longhand::generation::SamplerOptions::greedy()
+        };
         for error in [
             anyhow::Error::from(load()),
             EngineError::from(load()).into(),
@@ -454,7 +457,7 @@ mod tests {
             TokenizerError::Missing { key: "k" }.into(),
             ChatError::NoAnswer.into(),
             shape.into(),
-            longhand::Sampler::new(options).expect_err("out of range").into(),
+            longhand::generation::Sampler::new(options).expect_err("out of range").into(),
             ConstraintError::Json { what: "x".into() }.into(),
             io::Error::from(io::ErrorKind::NotFound).into(),
         ] {

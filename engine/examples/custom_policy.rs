@@ -9,7 +9,8 @@ use longhand::policy::{
     self, EvictionPlan, HeadMode, LaneStatus, Measure, Parameter, Policy, PolicyEntry, PolicyFactory,
     ScoreInput, Scoring,
 };
-use longhand::{Chat, ChatOptions, Context, Model, ModelSource, Preamble, Setup, SetupOptions};
+use longhand::setup::Context;
+use longhand::{Chat, ChatOptions, Model, ModelSource, Preamble, Setup, SetupOptions};
 
 /// Keeps the first and the last rows, and of those between them the ones whose values have the largest norms.
 #[derive(Debug)]

@@ -6,13 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::{env, fs, process};
 
+use longhand::generation::{Constraint, GenerateOptions, Piece, Sampler, SamplerOptions, generate_with};
 use longhand::heads::{HeadProfile, HeadShape, ImportOptions, import};
 use longhand::policy::PolicyChoice;
 use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{
-    Constraint, Engine, EngineError, EngineOptions, GenerateOptions, ModelSource, Piece, Sampler,
-    SamplerOptions, Session, SessionOptions, generate_with,
-};
+use longhand::{Engine, EngineError, EngineOptions, ModelSource, Session, SessionOptions};
 
 /// A head profile, and the maps that can be imported.
 pub fn heads(input: &[u8]) {

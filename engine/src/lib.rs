@@ -3,12 +3,17 @@
 //!
 //! - [`Model`] is a model file, opened and checked; no weights are read yet.
 //! - [`Setup`] decides how it is run, from [`SetupOptions`]: device, layers, context, policy, head profile
-//!   and memory ([`plan`]).
+//!   and memory ([`setup::plan`]).
 //! - [`Session`] is one timeline of tokens with the model, and its KV store. Sessions share a loaded model,
 //!   the [`Engine`].
 //! - [`Chat`] is a conversation over a session: documents, questions, answers, undo, saving and resuming.
+//! - [`reading`] is how texts are read, and [`generation`] how answers are made: one by one, or those of several sessions at once.
 //! - [`policy`] has the policies that decide which rows the store keeps, and the way to add one; [`heads`]
 //!   has head profiles.
+//!
+//! Read them in this order. The other modules are for single purposes: conversations and documents on the disk ([`saved`]), where an
+//! answer comes from ([`sources`]), functions that a model calls ([`tools`]), what a model file says ([`gguf`]), what is kept
+//! ([`store`]). docs/library.md has a longer example, ARCHITECTURE.md the inside.
 //!
 //! Long work reports [`Progress`] and stops when its [`InterruptFlag`] is set, a call's or a session's own. An [`EngineError`] says
 //! what was wrong and where, and its [`Hint`] what to do. The library never prints, exits or panics on input.
@@ -32,27 +37,34 @@ pub mod files;
 pub mod heads;
 mod kv;
 mod model;
-mod progress;
+pub mod progress;
 mod session;
 pub mod setup;
 
-pub use chat::{Chat, ChatOptions, Preamble, Reading};
-pub use compute::engine::{DeviceKind, DeviceOptions, Engine, EngineOptions};
+pub use chat::{Chat, ChatOptions, Preamble};
+pub use compute::engine::{DeviceOptions, Engine, EngineOptions};
+pub use devices::kind::DeviceKind;
 pub use error::{EngineError, Hint};
 pub use ggml::{InterruptFlag, Type};
 pub use kv::policy;
 pub use model::{ChatFormat, Model, ModelSource};
 pub use models::chat::Message;
 pub use outline;
-pub use progress::{Notice, Observer, Progress, Task};
-pub use session::generate::constraint::Constraint;
-pub use session::generate::logprobs::{LogProb, TokenLogProbs};
-pub use session::generate::sampler::{Sampler, SamplerOptions};
-pub use session::generate::{DraftCounts, GenerateOptions, Generated, Piece, Stop, generate, generate_with};
+pub use progress::{Observer, Progress};
 pub use session::text;
-pub use session::{Batch, Gate, Prefill, Session, SessionOptions, TextReading, sync_all};
-pub use setup::plan;
-pub use setup::{Context, HeadSource, Setup, SetupOptions};
+pub use session::{Session, SessionOptions};
+pub use setup::{Setup, SetupOptions};
+
+/// How a session answers: sampling, the shape of an answer, why it ends; and several sessions that answer at once.
+pub mod generation {
+    pub use crate::session::generate::batch::{Batch, Gate};
+    pub use crate::session::generate::constraint::Constraint;
+    pub use crate::session::generate::logprobs::{LogProb, TokenLogProbs};
+    pub use crate::session::generate::sampler::{Sampler, SamplerOptions};
+    pub use crate::session::generate::{
+        DraftCounts, GenerateOptions, Generated, Piece, Stop, generate, generate_with,
+    };
+}
 
 /// Devices of other machines: [`rpc::add_servers`] names the servers.
 #[cfg(feature = "rpc")]
@@ -87,10 +99,12 @@ pub mod tools {
     pub use models::chat::{ForcedCall, ToolCall, ToolFormat, ToolPiece, ToolStream, Tools, ToolsError};
 }
 
-/// How much work it is to read a text, and how fast that is done.
+/// How a session reads a text: all at once or piece by piece, by which attention, and how much work that is.
 pub mod reading {
+    pub use crate::chat::Reading;
     pub use crate::compute::pace::Pace;
     pub use crate::compute::reading_work::Work;
+    pub use crate::session::{Prefill, TextReading, sync_all};
 }
 
 /// What a session's store holds, and what attention paid to it.

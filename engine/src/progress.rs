@@ -9,7 +9,7 @@ use crate::setup::Advice;
 /// Long work.
 ///
 /// ```
-/// assert_eq!(format!("{:?}", longhand::Task::Prefill), "Prefill");
+/// assert_eq!(format!("{:?}", longhand::progress::Task::Prefill), "Prefill");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
@@ -28,7 +28,8 @@ pub enum Task {
 /// How far a task is.
 ///
 /// ```
-/// use longhand::{Progress, Task};
+/// use longhand::Progress;
+/// use longhand::progress::Task;
 /// use std::time::Duration;
 ///
 /// let elapsed = Duration::from_secs(10);
@@ -61,7 +62,9 @@ impl Progress {
 /// Something the user should know although it is no error.
 ///
 /// ```
-/// use longhand::{Context, Model, ModelSource, Notice, Observer, Progress, Setup, SetupOptions};
+/// use longhand::progress::Notice;
+/// use longhand::setup::Context;
+/// use longhand::{Model, ModelSource, Observer, Progress, Setup, SetupOptions};
 ///
 /// struct Notices(Vec<Notice>);
 ///
@@ -186,7 +189,8 @@ pub enum Notice {
 /// Receives progress and notices. `()` ignores both; a closure that takes [`Progress`] ignores notices.
 ///
 /// ```
-/// use longhand::{Notice, Observer, Progress};
+/// use longhand::progress::Notice;
+/// use longhand::{Observer, Progress};
 ///
 /// struct Log(Vec<String>);
 ///

@@ -6,10 +6,11 @@ use std::sync::{Arc, LazyLock};
 
 use ggml::Type;
 use longhand::heads::{HeadProfile, ScoreMap, ScoresPer};
-use longhand::plan::PlanOptions;
+use longhand::reading::Prefill;
+use longhand::setup::plan::PlanOptions;
 use longhand::testing::kv::policy::policies;
 use longhand::testing::kv::{Layout, PolicyChoice, StoreOptions};
-use longhand::{Engine, EngineError, EngineOptions, Hint, ModelSource, Prefill, Session, SessionOptions};
+use longhand::{Engine, EngineError, EngineOptions, Hint, ModelSource, Session, SessionOptions};
 use models::arch::Arch;
 use models::gguf::GgufFile;
 use models::shapes::{ExpertShape, FileType, ModelShape};
@@ -86,7 +87,7 @@ pub fn plan_options(engine: &Engine, prompt: usize, chunk: usize) -> PlanOptions
         repack: true,
         prompt,
         chunk,
-        prefill: longhand::Prefill::Exact,
+        prefill: longhand::reading::Prefill::Exact,
         record_attention: false,
         draft: 0,
         sessions: 1,

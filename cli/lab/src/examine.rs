@@ -6,14 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
+use longhand::generation::{Sampler, SamplerOptions, Stop, generate};
 use longhand::heads::HeadProfile;
 use longhand::policy::PolicyChoice;
-use longhand::setup::{Profiles, plan_session};
+use longhand::reading::{Prefill, sync_all};
+use longhand::setup::{HeadSource, Profiles, plan_session};
 use longhand::store::KvUsage;
-use longhand::{
-    ChatFormat, Engine, EngineError, HeadSource, Prefill, Progress, Sampler, SamplerOptions, Session,
-    SessionOptions, SetupOptions, Stop, generate, sync_all,
-};
+use longhand::{ChatFormat, Engine, EngineError, Progress, Session, SessionOptions, SetupOptions};
 use terminal::failure::Failure;
 use terminal::format;
 

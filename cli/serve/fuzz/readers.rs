@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use longhand::outline::Outline;
-use longhand::{Context, Model, ModelSource, Setup, SetupOptions};
+use longhand::setup::Context;
+use longhand::{Model, ModelSource, Setup, SetupOptions};
 use models::embedded;
 use models::gguf::GgufFile;
 use models::gguf::write::GgufWriter;

@@ -80,7 +80,7 @@ pub fn run(app: &App, args: &ReadArgs) -> Result<()> {
     let prompt = preamble.min_tokens();
     let context = options.context.tokens(prompt, model.spec().n_ctx_train);
     if context <= prompt {
-        let needed = longhand::Context::AsNeeded.tokens(prompt, usize::MAX);
+        let needed = longhand::setup::Context::AsNeeded.tokens(prompt, usize::MAX);
         let offers = app.interrupt.computing(|| Offers::find(&model, &options, prompt, needed))?;
         let message = format!(
             "the documents (with the chat template) are {prompt} tokens, but the context is {context}"

@@ -6,11 +6,11 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use longhand::Session;
 use longhand::files::atomic_file::{self, Access};
 use longhand::files::folders;
-use longhand::reading::Pace;
+use longhand::reading::{Pace, Prefill};
 use longhand::saved::DocumentReading;
-use longhand::{Prefill, Session};
 use models::regular_file;
 
 /// Shorter readings say little.

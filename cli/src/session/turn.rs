@@ -5,8 +5,10 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use longhand::generation::{DraftCounts, Generated};
+use longhand::reading::Reading;
 use longhand::saved::{DocumentCache, DocumentReading};
-use longhand::{Chat, DraftCounts, EngineError, Generated, Observer, Progress, Reading};
+use longhand::{Chat, EngineError, Observer, Progress};
 use terminal::{format, stdin};
 
 use crate::app::App;

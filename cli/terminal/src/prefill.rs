@@ -1,7 +1,7 @@
 //! `--prefill`: how the first text is read.
 
 use clap::ValueEnum;
-use longhand::Prefill;
+use longhand::reading::Prefill;
 
 /// How the first text is read into the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

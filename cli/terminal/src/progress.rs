@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use longhand::{Progress, Task};
+use longhand::Progress;
+use longhand::progress::Task;
 
 use crate::console::{self, Console};
 use crate::{format, tty};

@@ -1,8 +1,10 @@
 //! Shows the library's progress as a progress bar on stderr, and its notices as notes.
 
 use longhand::policy::PolicyChoice;
+use longhand::progress::{Notice, Task};
+use longhand::reading::Prefill;
 use longhand::setup::{Advice, Reason};
-use longhand::{Notice, Observer, Prefill, Progress, Task};
+use longhand::{Observer, Progress};
 
 use crate::console::Console;
 use crate::format::{self, memory_text, offer_flags};

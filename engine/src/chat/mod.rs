@@ -42,7 +42,8 @@ use crate::{EngineError, Hint, Progress, Session, SessionOptions, setup};
 /// How a conversation begins and how it is answered.
 ///
 /// ```
-/// use longhand::{ChatOptions, SamplerOptions};
+/// use longhand::ChatOptions;
+/// use longhand::generation::SamplerOptions;
 ///
 /// let sampling = SamplerOptions { temperature: 0.7, seed: 1, ..SamplerOptions::default() };
 /// let options = ChatOptions { sampling, answer_limit: Some(200), ..ChatOptions::default() };
@@ -75,7 +76,7 @@ impl Default for ChatOptions {
 /// The cost of reading a question.
 ///
 /// ```
-/// let reading = longhand::Reading::default();
+/// let reading = longhand::reading::Reading::default();
 /// assert_eq!((reading.tokens, reading.elapsed.as_secs()), (0, 0));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! A loaded model: file, specification, weights, and what computes.
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,10 +13,12 @@ use models::spec::{KvHeads, ModelSpec, RecurrentLayers};
 use crate::compute::forward::Forward;
 use crate::compute::weights::{WeightBytes, Weights};
 use crate::devices::backends::{Backends, copy_bandwidth};
+use crate::devices::kind::DeviceKind;
 use crate::devices::ledger::{DeviceLedger, Ledger, WeightsInUse};
 use crate::devices::placement::{MAX_DEVICES, Place, Placement};
 use crate::heads::HeadShape;
-use crate::{EngineError, Hint, Model, ModelSource, Progress, Task, heads};
+use crate::progress::Task;
+use crate::{EngineError, Hint, Model, ModelSource, Progress, heads};
 
 /// How a model is loaded.
 ///
@@ -137,84 +138,6 @@ pub struct DeviceOptions {
     /// [`plan::DRIVER_BYTES`](crate::setup::plan::DRIVER_BYTES),
     /// [`plan::device_overhead`](crate::setup::plan::device_overhead).
     pub memory: Option<usize>,
-}
-
-/// A device. `Display` gives its name, such as `cuda:0`.
-///
-/// ```
-/// assert_eq!(longhand::DeviceKind::Cuda(1).to_string(), "cuda:1");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DeviceKind {
-    /// A device that the host emulates, for tests: see [`Backend::emulated`].
-    #[doc(hidden)]
-    Emulated(usize),
-    /// A device without kernels of ours, for tests: see [`Backend::portable`].
-    #[doc(hidden)]
-    Portable(usize),
-    /// An NVIDIA GPU, by CUDA's number.
-    Cuda(usize),
-    /// A GPU by its number among those of [`ggml::vulkan::devices`].
-    Vulkan(usize),
-    /// A device of another machine, by its number among those of [`rpc::add_servers`](crate::rpc::add_servers).
-    #[cfg(feature = "rpc")]
-    Rpc(usize),
-}
-
-impl DeviceKind {
-    /// Its name, with its machine where that is another one: `rpc:0 (192.168.1.7:50052)`.
-    pub fn full_name(&self) -> String {
-        #[cfg(feature = "rpc")]
-        if let DeviceKind::Rpc(number) = self
-            && let Some(device) = ggml::rpc::devices().get(*number)
-        {
-            return format!("{self} ({})", device.server);
-        }
-        self.to_string()
-    }
-
-    /// The name of ggml's backend for it.
-    pub fn backend(&self) -> &'static str {
-        match self {
-            DeviceKind::Emulated(_) | DeviceKind::Portable(_) => "CPU",
-            DeviceKind::Cuda(_) => "CUDA",
-            DeviceKind::Vulkan(_) => "Vulkan",
-            #[cfg(feature = "rpc")]
-            DeviceKind::Rpc(_) => "RPC",
-        }
-    }
-
-    /// Whether it has operations of our own. Elsewhere ggml's compute the same.
-    pub fn has_own_operations(&self) -> bool {
-        match self {
-            DeviceKind::Cuda(_) | DeviceKind::Emulated(_) => true,
-            DeviceKind::Portable(_) | DeviceKind::Vulkan(_) => false,
-            #[cfg(feature = "rpc")]
-            DeviceKind::Rpc(_) => false,
-        }
-    }
-
-    /// Whether it is a device of another machine.
-    pub fn is_remote(&self) -> bool {
-        #[cfg(feature = "rpc")]
-        return matches!(self, DeviceKind::Rpc(_));
-        #[cfg(not(feature = "rpc"))]
-        false
-    }
-}
-
-impl fmt::Display for DeviceKind {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            DeviceKind::Emulated(number) => write!(f, "emulated:{number}"),
-            DeviceKind::Portable(number) => write!(f, "portable:{number}"),
-            DeviceKind::Cuda(number) => write!(f, "cuda:{number}"),
-            DeviceKind::Vulkan(number) => write!(f, "vulkan:{number}"),
-            #[cfg(feature = "rpc")]
-            DeviceKind::Rpc(number) => write!(f, "rpc:{number}"),
-        }
-    }
 }
 
 /// A loaded model. Sessions share it: it can be used from several threads at a time.

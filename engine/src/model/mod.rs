@@ -21,7 +21,8 @@ use models::tokenizer::{Tokenizer, TokenizerError};
 use self::grammar_tokens::GrammarTokens;
 use crate::files::fingerprints::{self, FileState};
 use crate::heads::{HeadShape, HeadsError};
-use crate::{EngineError, Progress, Task};
+use crate::progress::Task;
+use crate::{EngineError, Progress};
 
 /// Where a model comes from.
 ///

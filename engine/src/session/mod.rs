@@ -1,7 +1,7 @@
 //! A session: one timeline of tokens, and the store that holds their rows.
 //!
-//! [`Session::compute`] is what happens between two tokens. Decode steps and chunks of a text both go through
-//! [`Session::advance`]. Only a first text may be read in another way, layer by layer (`reading/first_text.rs`): each layer
+//! [`Session::advance`] is what happens between two tokens, for decode steps and for chunks of a text: [`Session::compute`], as
+//! far as it can be taken back, then [`Session::complete`]. Only a first text may be read in another way, layer by layer (`reading/first_text.rs`): each layer
 //! reads the whole text before its rows are evicted.
 //!
 //! The caller hands over the whole text so far as tokens. The session keeps what it has of it and reads the rest, at once
@@ -31,8 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use attention::AttentionRecord;
-pub use generate::batch::{Batch, Gate};
-use generate::batch::{Computed, SubmittedTokens};
+use generate::batch::{Batch, Computed, SubmittedTokens};
 use ggml::InterruptFlag;
 pub use kv_map::{KvHeadRows, KvMap};
 pub use kv_usage::KvUsage;

@@ -15,8 +15,9 @@ use crate::error::Shortage;
 use crate::heads::HeadProfile;
 use crate::kv::{KvBudget, PolicyChoice};
 use crate::progress::{Notice, Observer};
+use crate::session::Prefill;
 use crate::setup::plan::{Measurements, Placement, Plan};
-use crate::{DeviceOptions, EngineError, EngineOptions, Model, Prefill, SessionOptions};
+use crate::{DeviceOptions, EngineError, EngineOptions, Model, SessionOptions};
 
 /// Decides about sessions of one model, on the same devices.
 pub(super) struct Decider<'a> {

@@ -20,8 +20,8 @@ use crate::{EngineError, Model, SessionOptions};
 /// What sessions of one model would take.
 ///
 /// ```
-/// use longhand::setup::{DeviceRequest, Forecast};
-/// use longhand::{Context, Model, ModelSource, SetupOptions, Type};
+/// use longhand::setup::{DeviceRequest, Forecast, Context};
+/// use longhand::{Model, ModelSource, SetupOptions, Type};
 ///
 /// let model = Model::open(ModelSource::Embedded)?;
 /// let options = SetupOptions { device: DeviceRequest::Cpu, context: Context::Tokens(8192), ..SetupOptions::default() };

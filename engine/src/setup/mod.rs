@@ -46,7 +46,8 @@ use crate::{Engine, EngineError, EngineOptions, Model, Session, SessionOptions};
 /// yet.
 ///
 /// ```
-/// use longhand::{Context, Model, ModelSource, Setup, SetupOptions};
+/// use longhand::setup::Context;
+/// use longhand::{Model, ModelSource, Setup, SetupOptions};
 ///
 /// let model = Model::open(ModelSource::Embedded)?;
 /// let options = SetupOptions { policy: Some("snapkv".parse()?), context: Context::Tokens(8192), ..SetupOptions::default() };
@@ -59,8 +60,8 @@ use crate::{Engine, EngineError, EngineOptions, Model, Session, SessionOptions};
 /// Without a policy, as much is kept as the memory allows:
 ///
 /// ```
-/// use longhand::setup::{DeviceRequest, Reason};
-/// use longhand::{Context, Model, ModelSource, Setup, SetupOptions, Type};
+/// use longhand::setup::{DeviceRequest, Reason, Context};
+/// use longhand::{Model, ModelSource, Setup, SetupOptions, Type};
 ///
 /// let model = Model::open(ModelSource::Embedded)?;
 /// let asked = |memory| SetupOptions {

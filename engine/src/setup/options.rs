@@ -9,7 +9,8 @@ use crate::devices::ledger::Ledger;
 use crate::files::folders;
 use crate::heads::HeadProfile;
 use crate::kv::{KvBudget, PolicyChoice};
-use crate::{EngineOptions, Prefill, SessionOptions};
+use crate::session::Prefill;
+use crate::{EngineOptions, SessionOptions};
 
 /// Tokens of a session beyond its first text, if no context is asked for.
 pub(super) const CONVERSATION_TOKENS: usize = 8192;
@@ -19,7 +20,7 @@ const ANSWER_TOKENS: usize = 1024;
 /// How many tokens a session can hold.
 ///
 /// ```
-/// use longhand::Context;
+/// use longhand::setup::Context;
 ///
 /// // A first text of 1000 tokens, a model trained for 32,768.
 /// assert_eq!(Context::AsNeeded.tokens(1000, 32_768), 1000 + 8192);
@@ -52,7 +53,8 @@ impl Context {
 /// Which heads keep everything, for policies that use a head profile.
 ///
 /// ```
-/// use longhand::{HeadSource, SetupOptions};
+/// use longhand::SetupOptions;
+/// use longhand::setup::HeadSource;
 ///
 /// let options = SetupOptions { heads: HeadSource::File("heads.json".into()), ..SetupOptions::default() };
 /// assert!(matches!(options.heads, HeadSource::File(_)));
@@ -74,8 +76,9 @@ pub enum HeadSource {
 /// How a model should be run. [`Setup::resolve`](super::Setup::resolve) decides what is left at its default.
 ///
 /// ```
-/// use longhand::{Context, SetupOptions};
+/// use longhand::SetupOptions;
 /// use longhand::policy::KvBudget;
+/// use longhand::setup::Context;
 ///
 /// let options = SetupOptions {
 ///     context: Context::Tokens(32_768),

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use longhand::generation::SamplerOptions;
+use longhand::reading::Prefill;
 use longhand::saved::SavedChat;
-use longhand::{
-    Chat, ChatOptions, Engine, EngineOptions, ModelSource, Preamble, Prefill, SamplerOptions, Session,
-    SessionOptions,
-};
+use longhand::{Chat, ChatOptions, Engine, EngineOptions, ModelSource, Preamble, Session, SessionOptions};
 
 const BOAT: &str = "The old boat crossed the river. Mary's favorite number is 34251.";
 const KEY: &str = "The gardens are green in May. The pass key is 9078648. The boat sleeps.\n";

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use longhand::saved::{ChatFile, SavedChat};
-use longhand::setup::DeviceRequest;
+use longhand::setup::{Context, DeviceRequest};
 use longhand::{
-    Chat, ChatOptions, Context, Engine, EngineError, EngineOptions, Model, ModelSource, Preamble, Session,
+    Chat, ChatOptions, Engine, EngineError, EngineOptions, Model, ModelSource, Preamble, Session,
     SessionOptions, Setup, SetupOptions,
 };
 use tempfile::TempDir;

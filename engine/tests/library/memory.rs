@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use longhand::reading::Prefill;
 use longhand::setup::{
-    CalibrationOptions, DeviceRequest, Ledger, calibration_options, prepare_instead_of, prepare_session,
+    CalibrationOptions, Context, DeviceRequest, Ledger, calibration_options, prepare_instead_of,
+    prepare_session,
 };
 use longhand::{
-    Chat, ChatOptions, Context, Engine, EngineError, EngineOptions, Model, ModelSource, Preamble, Prefill,
-    SessionOptions, Setup, SetupOptions, Type,
+    Chat, ChatOptions, Engine, EngineError, EngineOptions, Model, ModelSource, Preamble, SessionOptions,
+    Setup, SetupOptions, Type,
 };
 
 fn model() -> Arc<Model> {

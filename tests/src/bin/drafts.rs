@@ -7,9 +7,8 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use longhand::{
-    Generated, Message, Model, ModelSource, Sampler, SamplerOptions, Session, Setup, SetupOptions, generate,
-};
+use longhand::generation::{Generated, Sampler, SamplerOptions, generate};
+use longhand::{Message, Model, ModelSource, Session, Setup, SetupOptions};
 use tests::fixtures::Random;
 
 /// Questions of each kind.

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use longhand::generation::SamplerOptions;
 use longhand::saved::SavedChat;
-use longhand::{
-    Chat, ChatOptions, Context, HeadSource, Model, ModelSource, Preamble, SamplerOptions, Setup, SetupOptions,
-};
+use longhand::setup::{Context, HeadSource};
+use longhand::{Chat, ChatOptions, Model, ModelSource, Preamble, Setup, SetupOptions};
 use models::random::Random;
 
 /// Tokens of a conversation.

@@ -7,8 +7,8 @@
 use std::io::BufRead as _;
 
 use anyhow::{Context as _, Result, bail};
-use longhand::setup::DeviceRequest;
-use longhand::{Context, Model, ModelSource, Session, Setup, SetupOptions, Type};
+use longhand::setup::{Context, DeviceRequest};
+use longhand::{Model, ModelSource, Session, Setup, SetupOptions, Type};
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use longhand::setup::{Context, HeadSource};
 use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{Context, HeadSource, Model, ModelSource, Session, Setup, SetupOptions};
+use longhand::{Model, ModelSource, Session, Setup, SetupOptions};
 use models::random::Random;
 
 fn main() -> ExitCode {

@@ -5,12 +5,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use longhand::generation::{Generated, SamplerOptions, Stop};
 use longhand::saved::SavedChat;
 use longhand::testing::kv::PolicyChoice;
-use longhand::{
-    Chat, ChatOptions, DeviceKind, Engine, EngineError, Generated, ModelSource, SamplerOptions, Session,
-    SessionOptions, Stop,
-};
+use longhand::{Chat, ChatOptions, DeviceKind, Engine, EngineError, ModelSource, Session, SessionOptions};
 use tests::devices;
 use tests::fixtures::{bounded_policies, embedded_model, options, with_policy};
 use tests::talking;

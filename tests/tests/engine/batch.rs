@@ -6,13 +6,11 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use ggml::Type;
-use longhand::plan::{Plan, PlanOptions};
+use longhand::generation::{Batch, GenerateOptions, Generated, Sampler, SamplerOptions, Stop, generate_with};
+use longhand::setup::plan::{Plan, PlanOptions};
 use longhand::testing::kv::{Layout, PolicyChoice};
 use longhand::testing::outline::tensor_outlines;
-use longhand::{
-    Batch, Engine, EngineError, GenerateOptions, Generated, InterruptFlag, Sampler, SamplerOptions, Session,
-    SessionOptions, Stop, generate_with,
-};
+use longhand::{Engine, EngineError, InterruptFlag, Session, SessionOptions};
 use models::tokenizer::Tokenizer;
 use tests::fixtures::{
     bounded_policies, embedded_model, family_cases, family_model, golden_cases, golden_model, options,

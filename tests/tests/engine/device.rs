@@ -7,21 +7,21 @@ use std::sync::Arc;
 
 use ggml::Type;
 use longhand::error::Shortage;
-use longhand::generate;
-use longhand::plan::{DRIVER_BYTES, Plan};
+use longhand::generation::{Sampler, SamplerOptions, generate};
 use longhand::policy::KvBudget;
+use longhand::progress::Notice;
 use longhand::saved::SavedChat;
-use longhand::setup::{fit_session, prepare_session};
+use longhand::setup::plan::{DRIVER_BYTES, Plan};
+use longhand::setup::{Context, fit_session, prepare_session};
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::testing::setup::{assumed_share, smallest, spread};
 use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{Chat, ChatOptions};
-use longhand::{Context, Notice, Observer, Progress, Setup, SetupOptions};
 use longhand::{
     DeviceOptions, Engine, EngineError, EngineOptions, Hint, ModelSource, Session, SessionOptions,
 };
-use longhand::{Sampler, SamplerOptions};
+use longhand::{Observer, Progress, Setup, SetupOptions};
 use models::chat::{ChatTemplate, Message};
 use models::tokenizer::Tokenizer;
 use tests::fixtures::{

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhand::reading::Prefill;
 use longhand::saved::{DocumentCache, DocumentReading};
 use longhand::testing::kv::policy;
-use longhand::{Chat, ChatOptions, Engine, Preamble, Prefill, Session, SessionOptions};
+use longhand::{Chat, ChatOptions, Engine, Preamble, Session, SessionOptions};
 use tests::fixtures::{embedded_model, options, with_policy};
 
 const NUMBER: &str = "What is Mary's favorite number?";

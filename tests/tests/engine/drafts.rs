@@ -4,9 +4,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ggml::Type;
+use longhand::InterruptFlag;
+use longhand::generation::{
+    DraftCounts, GenerateOptions, Generated, Piece, Sampler, SamplerOptions, generate, generate_with,
+};
 use longhand::testing::kv::PolicyChoice;
-use longhand::{Chat, ChatOptions, Engine, EngineError, Generated, SamplerOptions, Session, SessionOptions};
-use longhand::{DraftCounts, GenerateOptions, InterruptFlag, Piece, Sampler, generate, generate_with};
+use longhand::{Chat, ChatOptions, Engine, EngineError, Session, SessionOptions};
 use models::tokenizer::Tokenizer;
 use tests::fixtures::{
     Random, bounded_policies, embedded_model, family_model, golden_cases, golden_model, max_difference,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ggml::Backend;
-use longhand::plan::Placement;
+use longhand::setup::plan::Placement;
 use longhand::testing::Weights;
 use longhand::testing::backends::Backends;
 use longhand::testing::outline::tensor_outlines;

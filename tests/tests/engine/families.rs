@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use longhand::heads::SelectionRule;
-use longhand::plan::Plan;
 use longhand::policy::KvBudget;
-use longhand::setup::DeviceRequest;
+use longhand::reading::Prefill;
+use longhand::setup::plan::Plan;
+use longhand::setup::{Context, DeviceRequest};
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::kv::PolicyChoice;
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{
-    Context, Engine, EngineOptions, InterruptFlag, ModelSource, Prefill, Session, SessionOptions, Setup,
-    SetupOptions,
+    Engine, EngineOptions, InterruptFlag, ModelSource, Session, SessionOptions, Setup, SetupOptions,
 };
 use models::arch::{Arch, Gating};
 use models::gguf::GgufFile;
@@ -183,7 +183,7 @@ fn sessions_with_other_rope_factors_do_not_read_together() {
     let case = cases().find(|case| case.name == "phi3-longrope-f32").expect("the case");
     for (contexts, is_read) in [([20, 32], true), ([32, 33], false)] {
         let mut sessions = contexts.map(|context| session(&case.engine, fixtures::options(context, "full")));
-        let read = longhand::sync_all(&mut sessions, &case.tokens[..20], &mut |_| ());
+        let read = longhand::reading::sync_all(&mut sessions, &case.tokens[..20], &mut |_| ());
         assert_eq!(read.is_ok(), is_read, "{contexts:?}");
     }
 }

@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use longhand::reading::Prefill;
 use longhand::{
-    DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, ModelSource, Prefill, SessionOptions, Type,
+    DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, ModelSource, SessionOptions, Type,
 };
 use models::arch::Arch;
 use models::gguf::write::GgufWriter;

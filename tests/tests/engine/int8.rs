@@ -2,8 +2,9 @@
 //! model. On others nothing changes.
 
 use kernels::prefill::has_int8;
+use longhand::reading::Prefill;
 use longhand::testing::snapshot;
-use longhand::{Prefill, Session, SessionOptions};
+use longhand::{Session, SessionOptions};
 use tests::fixtures::{
     attends_in_full, embedded_model, family_model, half_retrieval, options, random_tokens,
     relative_difference, session, sync,

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ggml::Type;
-use longhand::{Engine, ModelSource, Prefill, Session, SessionOptions};
+use longhand::reading::Prefill;
+use longhand::{Engine, ModelSource, Session, SessionOptions};
 use models::gguf::GgufFile;
 use models::shapes::{FileType, ModelShape};
 use tests::fixtures::{options, random_tokens, relative_difference, session, sync};

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhand::heads::HeadProfile;
-use longhand::{Engine, Prefill, SessionOptions};
+use longhand::reading::Prefill;
+use longhand::{Engine, SessionOptions};
 use models::spec::PositionEncoding;
 use serde_json::Value;
 use tests::fixtures::{case_tokens, golden_cases, golden_model, max_difference, session, sync};

@@ -5,8 +5,9 @@ use std::io::Write;
 use std::sync::Arc;
 
 use longhand::error::NotFiniteOrigin;
+use longhand::reading::Prefill;
 use longhand::testing::kv::PolicyChoice;
-use longhand::{Engine, EngineError, ModelSource, Prefill, SessionOptions};
+use longhand::{Engine, EngineError, ModelSource, SessionOptions};
 use models::gguf::GgufFile;
 use models::gguf::write::{GgufWriter, TensorDecl};
 use models::types::TensorType;
@@ -280,7 +281,7 @@ fn sessions_that_read_together_name_the_tensor_and_are_empty() {
     let engine = changed("llama-gqa-llama3rope-f32", "blk.1.ffn_up.weight", damage);
     let mut sessions =
         ["full", "h2o:heavy=20,recent=20"].map(|policy| session(&engine, options(120, policy)));
-    let error = longhand::sync_all(&mut sessions, &random_tokens(&engine, 60, 45), &mut |_| ())
+    let error = longhand::reading::sync_all(&mut sessions, &random_tokens(&engine, 60, 45), &mut |_| ())
         .expect_err("not finite");
     assert!(error.to_string().contains("blk.1.ffn_up.weight (layer 1 of 2)"), "{error}");
     assert!(sessions.iter().all(|session| session.tokens().is_empty()));

@@ -6,15 +6,17 @@
 use std::sync::Arc;
 
 use longhand::heads::SelectionRule;
-use longhand::plan::{DRIVER_BYTES, Placement, Plan, PlanOptions};
 use longhand::policy::PolicyChoice;
-use longhand::setup::{DeviceRequest, HostExperts};
+use longhand::progress::Notice;
+use longhand::reading::Prefill;
+use longhand::setup::plan::{DRIVER_BYTES, Placement, Plan, PlanOptions};
+use longhand::setup::{Context, DeviceRequest, HostExperts};
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::{
-    Context, DeviceOptions, Engine, EngineError, EngineOptions, InterruptFlag, Model, ModelSource, Notice,
-    Observer, Prefill, Progress, Session, SessionOptions, Setup, SetupOptions,
+    DeviceOptions, Engine, EngineError, EngineOptions, InterruptFlag, Model, ModelSource, Observer, Progress,
+    Session, SessionOptions, Setup, SetupOptions,
 };
 use models::arch::{Arch, FeedForward};
 use models::shapes::FileType;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use kernels::predict::predicted_score;
 use longhand::heads::SelectionRule;
+use longhand::reading::Prefill;
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
-use longhand::{Engine, EngineOptions, InterruptFlag, ModelSource, Prefill, Session, SessionOptions};
+use longhand::{Engine, EngineOptions, InterruptFlag, ModelSource, Session, SessionOptions};
 use models::tokenizer::Tokenizer;
 use tests::fixtures::{
     embedded_model, family_file, golden_source, half_retrieval, model_in_memory, options, random_predictors,

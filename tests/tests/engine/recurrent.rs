@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use longhand::plan::Plan;
+use longhand::reading::Prefill;
+use longhand::setup::plan::Plan;
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{
-    DeviceKind, DeviceOptions, Engine, EngineOptions, Hint, ModelSource, Prefill, Session, SessionOptions,
+    DeviceKind, DeviceOptions, Engine, EngineOptions, Hint, ModelSource, Session, SessionOptions,
 };
 use tests::fixtures::{
     family_file, family_model, max_difference, options, plan_options, random_tokens, session, sync,

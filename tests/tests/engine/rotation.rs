@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use ggml::Type;
-use longhand::{Engine, Prefill, SessionOptions};
+use longhand::reading::Prefill;
+use longhand::{Engine, SessionOptions};
 use tests::fixtures::{golden_model, options, random_tokens, relative_difference, session, sync};
 
 /// The logits behind a text, read chunk by chunk or layer by layer, with its last token as a step.

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
+use longhand::reading::Prefill;
 use longhand::rpc::RpcProblem;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{
-    DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, ModelSource, Prefill, Session,
-    SessionOptions,
+    DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, ModelSource, Session, SessionOptions,
 };
 use tests::fixtures::{family_model_with, options, random_tokens, session, sync};
 use tests::servers::TestServer;

@@ -6,16 +6,18 @@ use std::sync::Arc;
 
 use longhand::error::Shortage;
 use longhand::heads::SelectionRule;
-use longhand::plan::{DRIVER_BYTES, Plan, PlanOptions};
 use longhand::policy::PolicyChoice;
-use longhand::setup::{DeviceRequest, GpuLayers, fit_session};
+use longhand::progress::Notice;
+use longhand::reading::Prefill;
+use longhand::setup::plan::{DRIVER_BYTES, Plan, PlanOptions};
+use longhand::setup::{Context, DeviceRequest, GpuLayers, fit_session};
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{
-    Context, DeviceKind, Engine, EngineError, EngineOptions, InterruptFlag, Model, ModelSource, Notice,
-    Prefill, Session, SessionOptions, Setup, SetupOptions,
+    DeviceKind, Engine, EngineError, EngineOptions, InterruptFlag, Model, ModelSource, Session,
+    SessionOptions, Setup, SetupOptions,
 };
 use models::arch::Arch;
 use models::shapes::FileType;

@@ -2,10 +2,11 @@
 //! A saved session says how its text was read.
 
 use kernels::prefill::{FIRST_ROWS, GROUP, RECENT_ROWS};
-use longhand::plan::{Plan, PlanOptions};
+use longhand::reading::Prefill;
+use longhand::setup::plan::{Plan, PlanOptions};
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::snapshot;
-use longhand::{Prefill, Session, SessionOptions};
+use longhand::{Session, SessionOptions};
 use tests::fixtures::{
     attends_in_full, embedded_model, family_model, half_retrieval, options, plan_options, random_tokens,
     relative_difference, session, sync,

@@ -5,9 +5,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use longhand::reading::Prefill;
 use longhand::testing::kv::PolicyChoice;
 use longhand::testing::snapshot;
-use longhand::{Engine, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
+use longhand::{Engine, EngineOptions, ModelSource, Session, SessionOptions};
 use serde_json::{Value, json};
 use tests::fixtures::{
     Random, bounded_policies, embedded_model, family_model, golden_model, options, random_tokens, session,

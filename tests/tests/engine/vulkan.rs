@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use longhand::reading::Prefill;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, ModelSource, Prefill};
+use longhand::{DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, ModelSource};
 use tests::fixtures::{max_difference, options, random_tokens, session, sync};
 
 use crate::placements::logits;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use longhand::heads::SelectionRule;
+use longhand::reading::Prefill;
 use longhand::store::last_attention;
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::kv::{KvBudget, Layout, PolicyChoice, StoreOptions};
 use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{Engine, InterruptFlag, ModelSource, Prefill, Session, SessionOptions};
+use longhand::{Engine, InterruptFlag, ModelSource, Session, SessionOptions};
 use models::arch::Arch;
 use models::gguf::write::{GgufWriter, MetaValue};
 use models::spec::{Attention, LocalLayers, ModelSpec, ModelTensors, Rope};

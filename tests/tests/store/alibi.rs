@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use ggml::Type;
 use longhand::heads::{HeadProfile, Provenance, SelectionRule};
-use longhand::plan::{PlaceBytes, Plan};
+use longhand::reading::Prefill;
+use longhand::setup::plan::{PlaceBytes, Plan};
 use longhand::testing::alibi::{self, ScopeOptions};
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::kv::{KvBudget, PolicyChoice, StoreOptions};
 use longhand::testing::outline::tensor_outlines;
-use longhand::{Engine, EngineOptions, Hint, InterruptFlag, Prefill, Session, SessionOptions};
+use longhand::{Engine, EngineOptions, Hint, InterruptFlag, Session, SessionOptions};
 use models::random::Random;
 use serde_json::Value;
 use tests::fixtures::{case_tokens, golden_cases, max_difference, plan_options, session, sync};

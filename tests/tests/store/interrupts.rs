@@ -8,12 +8,11 @@ use std::sync::{Arc, Barrier};
 
 use ggml::Backend;
 use longhand::heads::SelectionRule;
+use longhand::reading::Prefill;
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::kv::PolicyChoice;
 use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{
-    Engine, EngineError, EngineOptions, InterruptFlag, ModelSource, Prefill, Session, SessionOptions,
-};
+use longhand::{Engine, EngineError, EngineOptions, InterruptFlag, ModelSource, Session, SessionOptions};
 use models::shapes::{FileType, ModelShape};
 use tests::fixtures::{
     bounded_policies, golden_model, options, random_tokens, session, sync, tiny_model, with_policy,
@@ -425,7 +424,7 @@ fn a_flag_stops_the_call_that_it_is_given_to() {
     let mut sessions =
         ["full", "tova"].map(|policy| make(&engine, &policy.parse().expect(policy), Prefill::Exact));
     sessions[0].set_interrupt(&flag);
-    let stopped = longhand::sync_all(&mut sessions, &tokens, &mut |_| ());
+    let stopped = longhand::reading::sync_all(&mut sessions, &tokens, &mut |_| ());
     assert!(stopped.expect_err("stopped").is_interrupt());
 }
 

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use ggml::Type;
+use longhand::reading::Prefill;
 use longhand::testing::kv::policy::policies;
 use longhand::testing::kv::{KvBudget, PolicyChoice};
-use longhand::{Engine, Hint, Prefill, Session, SessionOptions};
+use longhand::{Engine, Hint, Session, SessionOptions};
 use tests::fixtures::{
     bounded_policies, embedded_model, golden_model, half_retrieval, max_difference, options, random_tokens,
     session, sync, tiny_model, with_cache_types, with_policy, with_types_and_prefills,
@@ -258,7 +259,7 @@ fn reading_a_text_together_equals_reading_it_alone() {
         let make =
             |policy: &PolicyChoice| session(&engine, with_policy(&engine, policy, options(200, "full")));
         let mut together: Vec<Session> = policies.iter().map(make).collect();
-        longhand::sync_all(&mut together, &tokens, &mut |_| {}).expect("read together");
+        longhand::reading::sync_all(&mut together, &tokens, &mut |_| {}).expect("read together");
         for (policy, together) in policies.iter().zip(&mut together) {
             let mut alone = make(policy);
             sync(&mut alone, &tokens);
@@ -279,7 +280,7 @@ fn any_number_of_sessions_read_a_text_together() {
     let policies = ["ahakv:budget=24,recent=8", "h2o:heavy=16,recent=8", "snapkv:window=8,capacity=24"];
     let mut together: Vec<Session> =
         (0..150).map(|number| session(&engine, options(80, policies[number % policies.len()]))).collect();
-    longhand::sync_all(&mut together, &tokens, &mut |_| {}).expect("read together");
+    longhand::reading::sync_all(&mut together, &tokens, &mut |_| {}).expect("read together");
     for (policy, together) in policies.iter().zip(&together[together.len() - policies.len()..]) {
         let mut alone = session(&engine, options(80, policy));
         sync(&mut alone, &tokens);

@@ -16,10 +16,11 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use kernels::graph::AttentionShape;
 use longhand::policy::AccumulatedAttention;
+use longhand::reading::Prefill;
 use longhand::testing::kv::PolicyChoice;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{Engine, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
+use longhand::{Engine, EngineOptions, ModelSource, Session, SessionOptions};
 use proptest::prelude::*;
 use tests::fixtures::{
     bounded_policies, max_difference, options, random_tokens, session, tiny_model, with_policy,

@@ -17,7 +17,8 @@ use anyhow::Result;
 use clap::Args;
 use ggml::Type;
 use longhand::policy::PolicyChoice;
-use longhand::{Context, Model, SetupOptions};
+use longhand::setup::Context;
+use longhand::{Model, SetupOptions};
 use terminal::failure::{Failure, is_interrupt};
 use terminal::values;
 

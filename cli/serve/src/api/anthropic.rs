@@ -5,8 +5,9 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
+use longhand::Message;
+use longhand::generation::{GenerateOptions, Stop};
 use longhand::tools::ToolCall;
-use longhand::{GenerateOptions, Message, Stop};
 use serde_json::{Map, Value, json};
 
 use super::fields::{self, Fields};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhand::Stop;
+use longhand::generation::Stop;
 use longhand::text::Split;
 use longhand::tools::ToolCall;
 use serde_json::{Value, json};

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
+use longhand::generation::{LogProb, TokenLogProbs};
 use longhand::text::Split;
 use longhand::tools::ToolCall;
-use longhand::{LogProb, TokenLogProbs};
 use serde_json::{Map, Value, json};
 
 use super::fields::{self, Fields};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
+use longhand::generation::{GenerateOptions, LogProb, TokenLogProbs};
 use longhand::text::Split;
-use longhand::{GenerateOptions, LogProb, TokenLogProbs};
 use serde_json::{Map, Value, json};
 
 use super::Answered;

@@ -8,8 +8,9 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
 use chrono::Utc;
+use longhand::Message;
+use longhand::generation::GenerateOptions;
 use longhand::tools::ToolCall;
-use longhand::{GenerateOptions, Message};
 use serde_json::{Map, Value, json};
 
 use super::chat::thinks_with;

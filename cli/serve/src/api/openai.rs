@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longhand::TokenLogProbs;
+use longhand::generation::TokenLogProbs;
 use longhand::text::Split;
 use longhand::tools::ToolCall;
 use serde_json::{Value, json};

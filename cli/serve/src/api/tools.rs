@@ -1,8 +1,9 @@
 //! Functions that the model may call, in the words of each interface: what they are, whether they may be called, and the
 //! calls and results in a conversation.
 
+use longhand::generation::Constraint;
 use longhand::tools::{ForcedCall, ToolCall, Tools};
-use longhand::{ChatFormat, Constraint, Message};
+use longhand::{ChatFormat, Message};
 use serde_json::{Value, json};
 
 use super::fields::{Fields, text};

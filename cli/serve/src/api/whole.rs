@@ -4,7 +4,7 @@ use std::mem::take;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use longhand::TokenLogProbs;
+use longhand::generation::TokenLogProbs;
 use longhand::tools::ToolCall;
 use lookup::absent::Absent;
 use serde_json::{Value, json};

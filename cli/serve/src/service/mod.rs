@@ -22,9 +22,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use longhand::generation::Batch;
 use longhand::saved::DocumentCache;
 use longhand::tools::ToolFormat;
-use longhand::{Batch, ChatFormat, EngineError, InterruptFlag, Message, Model, Preamble, Session};
+use longhand::{ChatFormat, EngineError, InterruptFlag, Message, Model, Preamble, Session};
 use thiserror::Error;
 
 pub(crate) use self::counts::Counts;

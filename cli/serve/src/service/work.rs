@@ -4,13 +4,13 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use longhand::generation::{
+    Constraint, GenerateOptions, Generated, Sampler, SamplerOptions, Stop, TokenLogProbs, generate_with,
+};
 use longhand::saved::DocumentCache;
 use longhand::text::{Split, ThinkingStream};
 use longhand::tools::{ToolCall, ToolFormat, ToolPiece, ToolStream, Tools};
-use longhand::{
-    Constraint, EngineError, GenerateOptions, Generated, InterruptFlag, Progress, Sampler, SamplerOptions,
-    Session, Stop, TokenLogProbs, generate_with,
-};
+use longhand::{EngineError, InterruptFlag, Progress, Session};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::Service;
@@ -380,7 +380,7 @@ fn write_answer(
     };
     tell(parts.push(&request.text.opening), None);
     let mut thinking = 0;
-    let mut on_piece = |piece: longhand::Piece| {
+    let mut on_piece = |piece: longhand::generation::Piece| {
         tell(parts.push(piece.text), piece.logprobs);
         thinking += usize::from(parts.thinking.is_thinking());
         let is_over = request.stop.is_set() || parts.is_over();

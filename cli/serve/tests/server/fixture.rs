@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use longhand::outline::{Begins, Outline};
 use longhand::saved::DocumentCache;
-use longhand::setup::another_session;
-use longhand::{Context, Model, ModelSource, Session, Setup, SetupOptions};
+use longhand::setup::{Context, another_session};
+use longhand::{Model, ModelSource, Session, Setup, SetupOptions};
 use models::embedded;
 use models::gguf::GgufFile;
 use models::gguf::write::GgufWriter;

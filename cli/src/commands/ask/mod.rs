@@ -10,13 +10,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use longhand::generation::{Constraint, DraftCounts, Generated, Stop};
+use longhand::reading::Reading;
 use longhand::saved::DocumentCache;
-use longhand::setup::Offers;
+use longhand::setup::{Context, Offers};
 use longhand::text::{sanitize_for_terminal, split_thinking};
-use longhand::{
-    Chat, ChatFormat, ChatOptions, Constraint, Context, DraftCounts, Generated, Model, ModelSource, Preamble,
-    Reading, Session, SetupOptions, Stop,
-};
+use longhand::{Chat, ChatFormat, ChatOptions, Model, ModelSource, Preamble, Session, SetupOptions};
 use models::embedded::EMBEDDED_NAME;
 use serde_json::{Value, json};
 use terminal::answer::AnswerView;

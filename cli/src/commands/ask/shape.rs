@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use longhand::ChatFormat;
 use longhand::error::ConstraintError;
-use longhand::{ChatFormat, Constraint};
+use longhand::generation::Constraint;
 use models::regular_file;
 
 use crate::failure::{Failure, Hinted};

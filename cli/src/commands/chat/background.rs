@@ -162,7 +162,7 @@ fn progress_line(what: &str, progress: Progress) -> String {
 
 #[cfg(test)]
 mod tests {
-    use longhand::Task;
+    use longhand::progress::Task;
 
     use super::*;
 

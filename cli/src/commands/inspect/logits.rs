@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use longhand::SetupOptions;
 use longhand::files::atomic_file::{self, Access};
 use longhand::policy::PolicyChoice;
-use longhand::{Context, SetupOptions};
+use longhand::setup::Context;
 
 use crate::app::App;
 use crate::args::session::{ChunkArgs, TypeArgs};

@@ -11,9 +11,10 @@ use clap::Args;
 use ggml::Type;
 use longhand::policy::{KvBudget, PolicyChoice, policies};
 use longhand::setup::{
-    DeviceRequest, FULL, Forecast, GpuLayers, Recipe, SessionForecast, TYPES, recipes, share,
+    Context, DeviceRequest, FULL, Forecast, GpuLayers, HeadSource, Recipe, SessionForecast, TYPES, recipes,
+    share,
 };
-use longhand::{Context, DeviceKind, EngineError, HeadSource, SetupOptions};
+use longhand::{DeviceKind, EngineError, SetupOptions};
 use models::shapes::ModelShape;
 use models::spec::ModelSpec;
 

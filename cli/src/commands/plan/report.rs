@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::slice;
 
-use longhand::plan::{KERNEL_CODE_BYTES, PlaceBytes};
+use longhand::setup::plan::{KERNEL_CODE_BYTES, PlaceBytes};
 use longhand::setup::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast, free_memory};
 use serde_json::{Value, json};
 use terminal::format;

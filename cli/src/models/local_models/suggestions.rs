@@ -1,8 +1,8 @@
 //! Models to begin with, for a machine that has none: well-known files of Hugging Face that fit its memory by the
 //! planner's arithmetic. Nothing is downloaded or looked up.
 
-use longhand::setup::Forecast;
-use longhand::{Context, EngineError, Observer, SessionOptions, SetupOptions};
+use longhand::setup::{Context, Forecast};
+use longhand::{EngineError, Observer, SessionOptions, SetupOptions};
 use models::shapes::{FileType, ModelShape};
 
 /// Tokens of the context that must fit.

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use longhand::error::SamplerError;
-use longhand::{Chat, ChatFormat, EngineError, Sampler, SamplerOptions};
+use longhand::generation::{Sampler, SamplerOptions};
+use longhand::{Chat, ChatFormat, EngineError};
 use models::chat::may_think;
 use models::gguf::{GgufFile, Value};
 

@@ -42,8 +42,9 @@ pub type Gate = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 /// use std::ops::ControlFlow;
 /// use std::thread;
 ///
-/// # use longhand::{Batch, Engine, EngineError, EngineOptions, Generated, ModelSource, Sampler, SamplerOptions};
-/// # use longhand::{Session, SessionOptions, generate};
+/// # use longhand::generation::{Batch, Generated, Sampler, SamplerOptions, generate};
+/// # use longhand::{Engine, EngineError, EngineOptions, ModelSource};
+/// # use longhand::{Session, SessionOptions};
 /// let engine = Engine::open(&ModelSource::Embedded, &EngineOptions::default())?;
 /// let session = || Session::new(&engine, SessionOptions::default());
 /// let mut sessions = [session()?, session()?];

@@ -29,7 +29,7 @@ use crate::{EngineError, Hint, Session};
 /// Why an answer ended.
 ///
 /// ```
-/// assert_eq!(longhand::Stop::Length.name(), "length");
+/// assert_eq!(longhand::generation::Stop::Length.name(), "length");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -79,7 +79,8 @@ impl AddAssign for DraftCounts {
 /// What was generated.
 ///
 /// ```
-/// use longhand::{Chat, ChatOptions, Model, ModelSource, Setup, SetupOptions, Stop};
+/// use longhand::generation::Stop;
+/// use longhand::{Chat, ChatOptions, Model, ModelSource, Setup, SetupOptions};
 ///
 /// let setup = Setup::resolve(&Model::open(ModelSource::Embedded)?, &SetupOptions::default(), 0, &mut ())?;
 /// let mut chat = Chat::new(setup.start(&mut ())?, ChatOptions { answer_limit: Some(3), ..ChatOptions::default() })?;
@@ -126,7 +127,7 @@ impl Generated {
 /// What an answer is generated with, besides its sampler.
 ///
 /// ```
-/// assert_eq!(longhand::GenerateOptions::default().limit, usize::MAX);
+/// assert_eq!(longhand::generation::GenerateOptions::default().limit, usize::MAX);
 /// ```
 #[derive(Clone, Debug)]
 pub struct GenerateOptions {
@@ -207,7 +208,8 @@ pub fn generate(
 /// ```
 /// use std::ops::ControlFlow;
 ///
-/// use longhand::{GenerateOptions, Model, ModelSource, Sampler, SamplerOptions, Setup, SetupOptions, generate_with};
+/// use longhand::generation::{GenerateOptions, Sampler, SamplerOptions, generate_with};
+/// use longhand::{Model, ModelSource, Setup, SetupOptions};
 ///
 /// let model = Model::open(ModelSource::Embedded)?;
 /// let mut session = Setup::resolve(&model, &SetupOptions::default(), 0, &mut ())?.start(&mut ())?;

@@ -12,7 +12,7 @@ use crate::{EngineError, Hint};
 /// How tokens are sampled.
 ///
 /// ```
-/// use longhand::SamplerOptions;
+/// use longhand::generation::SamplerOptions;
 ///
 /// assert_eq!(SamplerOptions::greedy().temperature, 0.0);
 /// ```
@@ -71,7 +71,7 @@ impl SamplerOptions {
 /// An option outside its range.
 ///
 /// ```
-/// use longhand::{Sampler, SamplerOptions};
+/// use longhand::generation::{Sampler, SamplerOptions};
 ///
 /// let error = Sampler::new(SamplerOptions { top_p: 1.5, ..SamplerOptions::default() }).expect_err("more than 1");
 /// assert_eq!(error.option, "top-p");
@@ -97,7 +97,7 @@ impl SamplerError {
 /// Samples tokens. Keeps the recent ones for the penalties.
 ///
 /// ```
-/// use longhand::{Sampler, SamplerOptions};
+/// use longhand::generation::{Sampler, SamplerOptions};
 ///
 /// let mut sampler = Sampler::new(SamplerOptions::greedy())?;
 /// assert_eq!(sampler.sample(&mut [0.1, 0.9, 0.3]), 1);

@@ -17,8 +17,10 @@ use crate::compute::scratch::first_text_chunks;
 use crate::devices::ledger::Reservation;
 use crate::files::codec::{Input, Output, SnapshotError};
 use crate::kv::{AttentionRecorder, LayerRows, Layout, Store};
+use crate::progress::Task;
+use crate::session::Prefill;
 use crate::session::{LastText, Reached, common_prefix, not_finite};
-use crate::{Engine, EngineError, Hint, Prefill, Progress, Session, Task};
+use crate::{Engine, EngineError, Hint, Progress, Session};
 
 impl Session {
     /// Begins to read a first text layer by layer.

@@ -19,7 +19,8 @@ use crate::compute::forward::OutputTokens;
 use crate::compute::pace::{Pace, PieceTimes};
 use crate::compute::pass::Pass;
 use crate::compute::reading_work::Work;
-use crate::{EngineError, Progress, Session, Task};
+use crate::progress::Task;
+use crate::{EngineError, Progress, Session};
 
 /// A text on its way into a session: see [`Session::read`].
 pub struct TextReading<'a> {

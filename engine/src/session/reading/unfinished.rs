@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::FirstText;
 use crate::files::codec::{Input, Output, SnapshotError};
 use crate::session::LastText;
-use crate::{EngineError, Prefill, Session};
+use crate::session::Prefill;
+use crate::{EngineError, Session};
 
 /// How far the reading of a first text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

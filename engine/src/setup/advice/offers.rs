@@ -8,9 +8,10 @@ use ggml::Type;
 use super::choice::{Search, SearchResult};
 use super::recipes::{EXACT_TYPES, FULL, OTHER_TYPES, RAZOR, Recipe, TYPES, recipes, share};
 use crate::kv::PolicyChoice;
+use crate::session::Prefill;
 use crate::setup::SetupOptions;
 use crate::setup::decision::Decider;
-use crate::{EngineError, Model, Prefill};
+use crate::{EngineError, Model};
 
 /// A session that fits, as a change of the one that was asked for.
 ///

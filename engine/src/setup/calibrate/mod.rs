@@ -28,8 +28,9 @@ use crate::compute::layered_text::{LayeredText, Purpose};
 use crate::devices::workspace::Workspace;
 use crate::heads::{HeadProfile, Provenance, SelectionRule};
 use crate::kv::PolicyChoice;
+use crate::progress::Task;
 use crate::session::not_finite;
-use crate::{Engine, EngineError, Hint, Progress, Task};
+use crate::{Engine, EngineError, Hint, Progress};
 
 /// How many times the random tokens are read.
 const REPEATS: usize = 4;

@@ -20,7 +20,7 @@ use crate::devices::placement::{PerPlace, Place};
 use crate::kv::policy::AccumulatedAttention;
 use crate::kv::{AttentionRecorder, LayerForecast, LayerRows, LayerTensors, Layout, gram_shape, making_room};
 use crate::model::outline::TensorOutline;
-use crate::session::Batch;
+use crate::session::generate::batch::Batch;
 
 /// Bytes in each place.
 type Bytes = PerPlace<usize>;

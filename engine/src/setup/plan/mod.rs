@@ -12,6 +12,7 @@ use kernels::prefill::groups_of;
 use models::spec::ModelSpec;
 use models::types::TensorType;
 
+use crate::EngineError;
 use crate::compute::forward::needs_products;
 use crate::compute::row_groups;
 use crate::compute::scratch::{ChunkSizes, Residual};
@@ -19,8 +20,8 @@ pub use crate::compute::weights::WeightBytes;
 pub use crate::devices::placement::{PerPlace, Place, Placement};
 use crate::kv::Layout;
 use crate::model::outline::TensorOutline;
+use crate::session::Prefill;
 use crate::session::attention::ring_bytes;
-use crate::{EngineError, Prefill};
 
 /// How a session will be run.
 #[derive(Clone, Debug)]
@@ -50,7 +51,7 @@ pub struct PlanOptions {
 /// ```
 /// use longhand::{Model, ModelSource, Setup, SetupOptions};
 ///
-/// let options = SetupOptions { context: longhand::Context::Tokens(1000), ..SetupOptions::default() };
+/// let options = SetupOptions { context: longhand::setup::Context::Tokens(1000), ..SetupOptions::default() };
 /// let setup = Setup::resolve(&Model::open(ModelSource::Embedded)?, &options, 1000, &mut ())?;
 /// let plan = setup.plan();
 /// assert_eq!(plan.host.store, 4 * 4 * 1000 * 2 * 64 * 2); // layers, KV heads, tokens, K and V, head_dim, bytes

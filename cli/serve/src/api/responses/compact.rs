@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use longhand::{GenerateOptions, Message, SamplerOptions};
+use longhand::Message;
+use longhand::generation::{GenerateOptions, SamplerOptions};
 use serde_json::{Value, json};
 
 use super::response::usage;

@@ -13,7 +13,8 @@ mod stream;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use longhand::{GenerateOptions, Message};
+use longhand::Message;
+use longhand::generation::GenerateOptions;
 use serde_json::{Value, json};
 
 pub(super) use self::compact::compact;

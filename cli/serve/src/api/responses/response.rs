@@ -1,6 +1,6 @@
 //! What a response looks like at a moment, and the items of its output.
 
-use longhand::SamplerOptions;
+use longhand::generation::SamplerOptions;
 use longhand::tools::ToolCall;
 use serde_json::{Map, Value, json};
 

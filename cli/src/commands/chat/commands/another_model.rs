@@ -1,8 +1,10 @@
 //! `/model`: goes on with another model, which reads the documents and the conversation.
 
 use anyhow::Result;
+use longhand::reading::Reading;
 use longhand::saved::DocumentCache;
-use longhand::{Chat, Context, EngineError, HeadSource, Observer, Reading, SetupOptions};
+use longhand::setup::{Context, HeadSource};
+use longhand::{Chat, EngineError, Observer, SetupOptions};
 use terminal::format;
 
 use crate::app::{App, Purpose};

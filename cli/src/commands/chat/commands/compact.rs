@@ -1,9 +1,11 @@
 //! `/compact`: the model sums up the conversation, and the summary takes the place of all questions and answers.
 
 use anyhow::Result;
+use longhand::generation::{Generated, Stop};
+use longhand::reading::Reading;
 use longhand::saved::DocumentCache;
 use longhand::text::split_thinking;
-use longhand::{Chat, Generated, Observer, Reading, Stop};
+use longhand::{Chat, Observer};
 use terminal::format;
 
 use crate::app::App;

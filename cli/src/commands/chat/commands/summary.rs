@@ -1,6 +1,7 @@
 //! The dim line below an answer.
 
-use longhand::{Chat, Generated};
+use longhand::Chat;
+use longhand::generation::Generated;
 use terminal::format;
 
 use crate::session::sampling::Sampling;

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use longhand::{Chat, Reading};
+use longhand::Chat;
+use longhand::reading::Reading;
 use terminal::format;
 use terminal::suggest::did_you_mean;
 

@@ -1,7 +1,9 @@
 //! `/compact`: a summary in place of the conversation.
 
 use anyhow::Result;
-use longhand::{EngineError, Generated, Reading, Stop};
+use longhand::EngineError;
+use longhand::generation::{Generated, Stop};
+use longhand::reading::Reading;
 use terminal::format;
 
 use crate::commands::chat::commands::compact;

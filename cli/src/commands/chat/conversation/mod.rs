@@ -9,8 +9,10 @@ mod sources;
 use std::time::Duration;
 
 use anyhow::Result;
+use longhand::generation::{Generated, Stop};
+use longhand::reading::Reading;
 use longhand::text::split_thinking;
-use longhand::{Chat, EngineError, Generated, Observer, Reading, SetupOptions, Stop};
+use longhand::{Chat, EngineError, Observer, SetupOptions};
 use lookup::absent::Known;
 use terminal::format;
 

@@ -1,7 +1,7 @@
 //! Where the answers of a chat come from, and what of them stands in no document.
 
 use anyhow::Result;
-use longhand::Generated;
+use longhand::generation::Generated;
 use longhand::text::split_thinking;
 use lookup::absent::Known;
 

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use longhand::saved::{ChatFile, Outdated, SavedChat};
-use longhand::setup::{Offers, Profiles};
+use longhand::setup::{Context, Offers, Profiles};
 use longhand::text::split_thinking;
-use longhand::{Chat, ChatOptions, Context, EngineError, Model, ModelSource, Preamble, Setup, SetupOptions};
+use longhand::{Chat, ChatOptions, EngineError, Model, ModelSource, Preamble, Setup, SetupOptions};
 use terminal::format;
 
 use crate::app::{App, Purpose};

@@ -4,10 +4,9 @@
 use anyhow::Result;
 use longhand::heads::HeadProfile;
 use longhand::policy::policies;
-use longhand::{
-    Chat, Context, EngineError, HeadSource, Hint, Observer, Progress, Reading, Session, SessionOptions,
-    SetupOptions, setup,
-};
+use longhand::reading::Reading;
+use longhand::setup::{Context, HeadSource};
+use longhand::{Chat, EngineError, Hint, Observer, Progress, Session, SessionOptions, SetupOptions, setup};
 use terminal::format;
 use terminal::prefill::PrefillArg;
 use terminal::values;

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use longhand::setup::Profiles;
-use longhand::{HeadSource, Model, SessionOptions, SetupOptions};
+use longhand::setup::{HeadSource, Profiles};
+use longhand::{Model, SessionOptions, SetupOptions};
 use terminal::prefill::PrefillArg;
 
 /// Describes each flag in `given` that differs from the saved session, for example `-ctk q8_0 (not f16)`.

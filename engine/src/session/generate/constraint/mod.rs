@@ -24,7 +24,8 @@ const STACK_BYTES: usize = 64 << 20;
 /// The shape of an answer, compiled for the tokens of a model. Clones are cheap, and each answer begins anew.
 ///
 /// ```
-/// use longhand::{Constraint, Model, ModelSource};
+/// use longhand::generation::Constraint;
+/// use longhand::{Model, ModelSource};
 ///
 /// let model = Model::open(ModelSource::Embedded)?;
 /// let schema = r#"{"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}"#;
@@ -52,7 +53,8 @@ impl fmt::Debug for Constraint {
 ///
 /// ```
 /// use longhand::error::ConstraintError;
-/// use longhand::{Constraint, Model, ModelSource};
+/// use longhand::generation::Constraint;
+/// use longhand::{Model, ModelSource};
 ///
 /// let model = Model::open(ModelSource::Embedded)?;
 /// let error = Constraint::json_schema(model.chat_format()?, "false").expect_err("nothing is valid");
