@@ -1,5 +1,8 @@
 //! `longhand chat`: a conversation in the terminal, about documents if any are given. The documents are read
 //! while the user types; later turns read only their question.
+//!
+//! `line` reads what is typed in a thread of its own, and hands it over in `inbox`. `conversation` takes it from there and answers.
+//! Of commands, `commands` knows the words and what needs more than a few lines, `conversation/actions.rs` does the rest.
 
 mod background;
 mod commands;
