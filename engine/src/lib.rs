@@ -11,12 +11,17 @@
 //! - [`policy`] has the policies that decide which rows the store keeps, and the way to add one; [`heads`]
 //!   has head profiles.
 //!
-//! Read them in this order. The other modules are for single purposes: conversations and documents on the disk ([`saved`]), where an
-//! answer comes from ([`sources`]), functions that a model calls ([`tools`]), what a model file says ([`gguf`]), what is kept
-//! ([`store`]). docs/library.md has a longer example, ARCHITECTURE.md the inside.
+//! Read them in this order. The other modules are for single purposes:
+//!
+//! - [`saved`]: conversations and documents on the disk; [`files`]: how files are written;
+//! - [`sources`]: where an answer comes from; [`text`] and [`outline`]: texts, and where their parts begin;
+//! - [`tools`]: functions that a model calls; [`gguf`]: what a model file says; [`store`]: what is kept;
+//! - [`progress`] and [`mod@error`]: what callers are told.
+//!
+//! docs/library.md has a longer example, ARCHITECTURE.md the inside.
 //!
 //! Long work reports [`Progress`] and stops when its [`InterruptFlag`] is set, a call's or a session's own. An [`EngineError`] says
-//! what was wrong and where, and its [`Hint`] what to do. The library never prints, exits or panics on input.
+//! what was wrong and where, and its [`Hint`] what to do. The library never prints, downloads, exits or panics on input.
 //!
 //! ```
 //! use longhand::{Chat, ChatOptions, Model, ModelSource, Setup, SetupOptions};

@@ -1,6 +1,6 @@
 //! Models of Hugging Face by name: `-hf OWNER/REPOSITORY[:QUANT]`. They are downloaded once into the cache that
-//! Hugging Face's own programs use, and a file that is there needs no network. Documents of the web are fetched by address (`web.rs`). Nothing else in the program uses
-//! one.
+//! Hugging Face's own programs use, and a file that is there needs no network. Documents of the web are fetched by address
+//! (`web.rs`). Beside this crate, only the server and devices of other machines use a network.
 //!
 //! What the server says is foreign: names become paths only if they are plain, and a file gets its name in the cache when the
 //! checksum of what is on the disk is right. A download may end at any moment, by Ctrl-C, a full disk or a server that is

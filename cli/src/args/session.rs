@@ -7,10 +7,9 @@ use ggml::Type;
 use longhand::policy::{KvBudget, PolicyChoice, policies};
 use longhand::setup::{Context, HeadSource};
 use longhand::{EngineError, SessionOptions, SetupOptions};
-use terminal::format;
 use terminal::prefill::PrefillArg;
 use terminal::suggest::did_you_mean;
-use terminal::values;
+use terminal::{format, values};
 
 use crate::failure::{Failure, Hinted as _};
 

@@ -13,9 +13,8 @@ use longhand::setup::{Context, prepare_session};
 use longhand::store::KvUsage;
 use longhand::{Chat, ChatOptions, Engine, ModelSource, Preamble, Session, SetupOptions};
 use serde_json::json;
-use terminal::format;
 use terminal::table::Table;
-use terminal::values;
+use terminal::{format, values};
 
 use crate::app::App;
 use crate::failure::Failure;

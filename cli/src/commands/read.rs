@@ -17,8 +17,7 @@ use crate::args::documents::DocumentArgs;
 use crate::args::session::SessionArgs;
 use crate::failure::{self, Failure};
 use crate::models::args::ModelArgs;
-use crate::session::documents::Documents;
-use crate::session::documents::names;
+use crate::session::documents::{Documents, names};
 use crate::session::turn;
 
 /// Read documents ahead, so that `ask` and `chat` find them

@@ -20,7 +20,7 @@ use crate::{EngineError, Model, SessionOptions};
 /// What sessions of one model would take.
 ///
 /// ```
-/// use longhand::setup::{DeviceRequest, Forecast, Context};
+/// use longhand::setup::{Context, DeviceRequest, Forecast};
 /// use longhand::{Model, ModelSource, SetupOptions, Type};
 ///
 /// let model = Model::open(ModelSource::Embedded)?;

@@ -60,7 +60,7 @@ use crate::{Engine, EngineError, EngineOptions, Model, Session, SessionOptions};
 /// Without a policy, as much is kept as the memory allows:
 ///
 /// ```
-/// use longhand::setup::{DeviceRequest, Reason, Context};
+/// use longhand::setup::{Context, DeviceRequest, Reason};
 /// use longhand::{Model, ModelSource, Setup, SetupOptions, Type};
 ///
 /// let model = Model::open(ModelSource::Embedded)?;

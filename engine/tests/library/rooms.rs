@@ -47,13 +47,17 @@ fn no_program_uses_what_is_for_tests() {
 fn check(folder: &str, rooms: &[&str]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut faults = Vec::new();
-    let exports = exports(&folder);
+    let root = root_code(&folder);
+    let (exports, modules) = (exports(&root), inline_modules(&root));
     for path in files(&folder, &mut faults) {
         let place = path.strip_prefix(&folder).expect("a path below the folder").display().to_string();
         let own = place.split('/').next().unwrap_or_default();
         let Some(floor) = rooms.iter().position(|room| *room == own) else { continue };
         for used in used_names(&code(&path)) {
             let room = exports.get(&used).unwrap_or(&used);
+            if modules.contains(&used) {
+                faults.push(format!("{place} uses crate::{used}, which is for other crates"));
+            }
             if rooms[..floor].contains(&&**room) {
                 faults.push(format!("{place} uses crate::{used}: {own} -> {room}"));
             }
@@ -115,10 +119,20 @@ fn name(text: &str) -> String {
     text.chars().take_while(|sign| sign.is_alphanumeric() || *sign == '_').collect()
 }
 
-/// The rooms of what the crate's root exports under a name of its own.
-fn exports(folder: &Path) -> BTreeMap<String, String> {
+/// The root file of a crate.
+fn root_code(folder: &Path) -> String {
     let root = ["lib.rs", "main.rs"].map(|name| folder.join(name)).into_iter().find(|path| path.exists());
-    let code = code(&root.expect("a root file"));
+    code(&root.expect("a root file"))
+}
+
+/// The modules that the root file itself holds: names that it gathers for other crates.
+fn inline_modules(code: &str) -> Vec<String> {
+    let modules = code.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(" {"));
+    modules.map(str::to_owned).collect()
+}
+
+/// The rooms of what the crate's root exports under a name of its own.
+fn exports(code: &str) -> BTreeMap<String, String> {
     let mut exports = BTreeMap::new();
     for statement in code.split("pub use ").skip(1) {
         let (path, _) = statement.split_once(';').expect("the end of a statement");

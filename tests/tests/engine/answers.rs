@@ -9,9 +9,8 @@ use longhand::generation::{Generated, SamplerOptions, Stop};
 use longhand::saved::SavedChat;
 use longhand::testing::kv::PolicyChoice;
 use longhand::{Chat, ChatOptions, DeviceKind, Engine, EngineError, ModelSource, Session, SessionOptions};
-use tests::devices;
 use tests::fixtures::{bounded_policies, embedded_model, options, with_policy};
-use tests::talking;
+use tests::{devices, talking};
 
 const QUESTION: &str = "Mary's favorite number is 34251. The boat is old. What is Mary's favorite number?";
 

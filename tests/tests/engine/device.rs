@@ -17,11 +17,10 @@ use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::testing::setup::{assumed_share, smallest, spread};
 use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{Chat, ChatOptions};
 use longhand::{
-    DeviceOptions, Engine, EngineError, EngineOptions, Hint, ModelSource, Session, SessionOptions,
+    Chat, ChatOptions, DeviceOptions, Engine, EngineError, EngineOptions, Hint, ModelSource, Observer,
+    Progress, Session, SessionOptions, Setup, SetupOptions,
 };
-use longhand::{Observer, Progress, Setup, SetupOptions};
 use models::chat::{ChatTemplate, Message};
 use models::tokenizer::Tokenizer;
 use tests::fixtures::{

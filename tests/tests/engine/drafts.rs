@@ -4,12 +4,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ggml::Type;
-use longhand::InterruptFlag;
 use longhand::generation::{
     DraftCounts, GenerateOptions, Generated, Piece, Sampler, SamplerOptions, generate, generate_with,
 };
 use longhand::testing::kv::PolicyChoice;
-use longhand::{Chat, ChatOptions, Engine, EngineError, Session, SessionOptions};
+use longhand::{Chat, ChatOptions, Engine, EngineError, InterruptFlag, Session, SessionOptions};
 use models::tokenizer::Tokenizer;
 use tests::fixtures::{
     Random, bounded_policies, embedded_model, family_model, golden_cases, golden_model, max_difference,

@@ -26,8 +26,7 @@ use tests::fixtures::{
     blamed_tensor, case_tokens, family_cases, family_file, family_model, golden_source, max_difference,
     plan_options, session, sync, with_policy,
 };
-use tests::packed;
-use tests::{device_tolerance, fixtures};
+use tests::{device_tolerance, fixtures, packed};
 
 struct Case {
     name: String,

@@ -10,8 +10,7 @@ use longhand::{Engine, SessionOptions};
 use models::spec::PositionEncoding;
 use serde_json::Value;
 use tests::fixtures::{case_tokens, golden_cases, golden_model, max_difference, session, sync};
-use tests::packed;
-use tests::{device_tolerance, fixtures};
+use tests::{device_tolerance, fixtures, packed};
 
 struct Case {
     name: String,

@@ -16,8 +16,7 @@ use longhand::{Engine, EngineOptions, Hint, InterruptFlag, Session, SessionOptio
 use models::random::Random;
 use serde_json::Value;
 use tests::fixtures::{case_tokens, golden_cases, max_difference, plan_options, session, sync};
-use tests::packed;
-use tests::{device_tolerance, fixtures};
+use tests::{device_tolerance, fixtures, packed};
 
 const NAME: &str = "baichuan-alibi-f16";
 

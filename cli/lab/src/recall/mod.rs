@@ -15,9 +15,8 @@ use longhand::heads::HeadProfile;
 use longhand::policy::{KvBudget, PolicyChoice};
 use longhand::setup::{Context, available_memory};
 use longhand::{Engine, EngineError, Model, SessionOptions, Setup, SetupOptions};
-use terminal::format;
 use terminal::progress::ProgressBar;
-use terminal::values;
+use terminal::{format, values};
 
 use self::texts::FactText;
 use crate::Lab;

@@ -7,11 +7,10 @@ use longhand::generation::{GenerateOptions, LogProb, TokenLogProbs};
 use longhand::text::Split;
 use serde_json::{Map, Value, json};
 
-use super::Answered;
 use super::fields::Fields;
 use super::openai::{self, Form, HARMLESS, HARMLESS_HERE, Streaming};
-use super::submit;
 use super::whole::WholeAnswer;
+use super::{Answered, submit};
 use crate::http::Shared;
 use crate::http::error::ApiError;
 use crate::service::{Service, Text, Wanted};

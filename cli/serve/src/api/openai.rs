@@ -7,10 +7,9 @@ use longhand::text::Split;
 use longhand::tools::ToolCall;
 use serde_json::{Value, json};
 
-use super::Answered;
 use super::fields::Fields;
-use super::submit;
 use super::whole::{Whole, WholeAnswer, new_id, now, sources, with};
+use super::{Answered, submit};
 use crate::http::error::ApiError;
 use crate::http::stream::{self, Sent, Writer};
 use crate::http::{Shared, json_response};

@@ -34,11 +34,10 @@ use crate::failure::{self, Failure};
 use crate::models::args::ModelArgs;
 use crate::session::checked::{self, Checker};
 use crate::session::documents::Documents;
-use crate::session::plain;
 use crate::session::sampling::args::SamplingArgs;
 use crate::session::sampling::{Exact, Sampling};
 use crate::session::sources::AnswerSources;
-use crate::session::{prompts, turn};
+use crate::session::{plain, prompts, turn};
 
 /// The exit code of --json where an answer is incomplete.
 const CUT_OFF: u8 = 4;

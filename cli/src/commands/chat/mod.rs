@@ -1,8 +1,9 @@
 //! `longhand chat`: a conversation in the terminal, about documents if any are given. The documents are read
 //! while the user types; later turns read only their question.
 //!
-//! `line` reads what is typed in a thread of its own, and hands it over in `inbox`. `conversation` takes it from there and answers.
-//! Of commands, `commands` knows the words and what needs more than a few lines, `conversation/actions.rs` does the rest.
+//! What is typed is read in a thread of its own (`line` on a terminal, `front_end.rs` otherwise) and handed over in `inbox`.
+//! `conversation` takes it from there and answers. `commands` knows the words of commands and does what needs more than a few lines;
+//! `conversation/actions.rs` does the rest.
 
 mod background;
 mod commands;
@@ -38,9 +39,8 @@ use crate::args::session::SessionArgs;
 use crate::args::sources::SourcesArgs;
 use crate::failure::{self, Failure};
 use crate::models::args::ModelArgs;
-use crate::session::plain;
 use crate::session::sampling::args::SamplingArgs;
-use crate::session::{crash_save, prompts, turn};
+use crate::session::{crash_save, plain, prompts, turn};
 
 /// Chat with a model, about documents if any are given.
 #[derive(Debug, Args)]

@@ -25,9 +25,8 @@ use crate::app::App;
 use crate::args::session::{self, BudgetArgs, ChunkArgs};
 use crate::failure::{Failure, Hinted};
 use crate::models::args::{ModelArg, ModelArgs, shape_help};
-use terminal::format;
 use terminal::prefill::PrefillArg;
-use terminal::values;
+use terminal::{format, values};
 
 /// Say whether a model and a context fit the memory, and with which policy and cache types.
 ///

@@ -4,12 +4,12 @@
 
 use std::io::{self, Write};
 
-use crate::console::{Console, Stream, visible};
-use crate::format;
 use longhand::text::sanitize_for_terminal;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthChar;
 
+use crate::console::{Console, Stream, visible};
+use crate::format;
 use crate::line::draft::{Atom, DraftMessage};
 use crate::line::open_row::OpenRow;
 

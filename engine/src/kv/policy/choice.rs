@@ -78,7 +78,8 @@ impl PolicyChoice {
         (self.predicts_scores() && !profile.predicts_rows()).then_some(ProfileGap::RowPredictors)
     }
 
-    /// Whether rows are scored by a second reading of the first text, which [`crate::reading::Prefill::Streaming`] has not.
+    /// Whether rows are scored by a second reading of the first text, which [`Prefill::Streaming`](crate::reading::Prefill::Streaming) has
+    /// not.
     pub fn reads_twice(&self) -> bool {
         matches!(self.accumulated(), Some(AccumulatedAttention::SecondReading(_)))
     }

@@ -43,8 +43,7 @@ pub type Gate = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 /// use std::thread;
 ///
 /// # use longhand::generation::{Batch, Generated, Sampler, SamplerOptions, generate};
-/// # use longhand::{Engine, EngineError, EngineOptions, ModelSource};
-/// # use longhand::{Session, SessionOptions};
+/// # use longhand::{Engine, EngineError, EngineOptions, ModelSource, Session, SessionOptions};
 /// let engine = Engine::open(&ModelSource::Embedded, &EngineOptions::default())?;
 /// let session = || Session::new(&engine, SessionOptions::default());
 /// let mut sessions = [session()?, session()?];

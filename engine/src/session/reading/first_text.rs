@@ -18,8 +18,7 @@ use crate::devices::ledger::Reservation;
 use crate::files::codec::{Input, Output, SnapshotError};
 use crate::kv::{AttentionRecorder, LayerRows, Layout, Store};
 use crate::progress::Task;
-use crate::session::Prefill;
-use crate::session::{LastText, Reached, common_prefix, not_finite};
+use crate::session::{LastText, Prefill, Reached, common_prefix, not_finite};
 use crate::{Engine, EngineError, Hint, Progress, Session};
 
 impl Session {

@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::FirstText;
 use crate::files::codec::{Input, Output, SnapshotError};
-use crate::session::LastText;
-use crate::session::Prefill;
+use crate::session::{LastText, Prefill};
 use crate::{EngineError, Session};
 
 /// How far the reading of a first text is.

@@ -31,8 +31,7 @@ use crate::files::atomic_file::{self, Access};
 use crate::files::codec::{CHECKSUM_BYTES, Input, Output, SnapshotError};
 use crate::heads::HeadProfile;
 use crate::kv::PolicyChoice;
-use crate::session::Prefill;
-use crate::session::common_prefix;
+use crate::session::{Prefill, common_prefix};
 use crate::{Engine, EngineError, Hint, Model, Session, SessionOptions};
 
 const MAGIC: &[u8; 8] = b"LHSTATE4";

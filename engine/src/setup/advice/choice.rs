@@ -4,10 +4,9 @@
 use super::offers::{Offer, changes};
 use super::{Advice, Reason};
 use crate::EngineError;
-use crate::setup::Context;
 use crate::setup::decision::{Decider, Decision};
 use crate::setup::planner::Precision;
-use crate::setup::{SetupOptions, advice};
+use crate::setup::{Context, SetupOptions, advice};
 
 /// Sessions that are planned with graphs for one choice, at most; one more where none of them fits.
 pub(super) const MAX_PLANNINGS: usize = 3;

@@ -1,5 +1,6 @@
 //! The ways of keeping a cache that are advised: what auto takes, what an error offers, and what `longhand plan` names.
-//! They are listed from what costs no answers to what costs some; `offers.rs` puts reading chunk by chunk between them.
+//! They are listed from what costs no answers to what costs some. `offers.rs` has the order in which auto tries them, and when
+//! it reads chunk by chunk.
 //!
 //! The order is that of the measurements in tests/results:
 //!

@@ -10,12 +10,11 @@ use super::recipes::TYPES;
 use super::{Advice, Offer, Offers, Reason};
 use crate::error::Shortage;
 use crate::kv::{KvBudget, PolicyChoice};
-use crate::setup::Context;
 use crate::setup::decision::{Decider, copies};
 use crate::setup::loaded::{plan_session, promise};
 use crate::setup::plan::DRIVER_BYTES;
 use crate::setup::planner::{Precision, plannings};
-use crate::setup::{DeviceRequest, Ledger, Setup, SetupOptions};
+use crate::setup::{Context, DeviceRequest, Ledger, Setup, SetupOptions};
 use crate::{DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, Model, ModelSource, Session};
 
 /// Weights are read from the file again and again where they do not fit beside the cache.

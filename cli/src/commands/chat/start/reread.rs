@@ -7,9 +7,8 @@ use longhand::policy::policies;
 use longhand::reading::Reading;
 use longhand::setup::{Context, HeadSource};
 use longhand::{Chat, EngineError, Hint, Observer, Progress, Session, SessionOptions, SetupOptions, setup};
-use terminal::format;
 use terminal::prefill::PrefillArg;
-use terminal::values;
+use terminal::{format, values};
 
 use crate::app::App;
 use crate::args::session;
