@@ -27,6 +27,11 @@
 //! - [`mod@reference`]: attention in f64, the expected result of the tests.
 //! - [`machine`]: measures the speed of memory and multipliers, so that speeds can be reported as shares of it.
 
+#![cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, reason = "no other instruction set takes the kernels that multiply integers")
+)]
+
 pub mod accumulate;
 pub mod attention;
 pub mod decode;
