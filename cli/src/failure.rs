@@ -385,10 +385,10 @@ fn hint_text(hint: &Hint) -> String {
 
 #[cfg(test)]
 mod tests {
-    use longhand::setup::Offer;
-
     use anyhow::Context;
     use ggml::Type;
+    use longhand::generation::{Sampler, SamplerOptions};
+    use longhand::setup::Offer;
 
     use super::*;
 
@@ -443,10 +443,7 @@ mod tests {
     fn errors_of_every_library_have_a_hint() {
         let load = || LoadError::MissingKey { key: "k".into() };
         let shape = models::shapes::ModelShape::parse("x").expect_err("no shape");
-        let options = longhand::generation::SamplerOptions {
-            top_p: 2.0,
-            ..longhand::generation::SamplerOptions::greedy()
-        };
+        let options = SamplerOptions { top_p: 2.0, ..SamplerOptions::greedy() };
         for error in [
             anyhow::Error::from(load()),
             EngineError::from(load()).into(),
@@ -457,7 +454,7 @@ mod tests {
             TokenizerError::Missing { key: "k" }.into(),
             ChatError::NoAnswer.into(),
             shape.into(),
-            longhand::generation::Sampler::new(options).expect_err("out of range").into(),
+            Sampler::new(options).expect_err("out of range").into(),
             ConstraintError::Json { what: "x".into() }.into(),
             io::Error::from(io::ErrorKind::NotFound).into(),
         ] {

@@ -87,7 +87,7 @@ pub fn plan_options(engine: &Engine, prompt: usize, chunk: usize) -> PlanOptions
         repack: true,
         prompt,
         chunk,
-        prefill: longhand::reading::Prefill::Exact,
+        prefill: Prefill::Exact,
         record_attention: false,
         draft: 0,
         sessions: 1,

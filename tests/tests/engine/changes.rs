@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use longhand::generation::SamplerOptions;
+use longhand::reading::Prefill;
 use longhand::testing::kv::policy;
 use longhand::{Chat, ChatOptions, Engine, EngineError, Preamble, SessionOptions};
 use tests::fixtures::{embedded_model, options, session, sync, tiny_model, with_policy};
@@ -90,7 +91,7 @@ fn a_chat_that_cannot_be_moved_stays_as_it_was() {
     chat.session().interrupt().clear();
     // Interrupted in the middle.
     let (mut pieces, flag) = (0, chat.session().interrupt().clone());
-    let streaming = SessionOptions { prefill: longhand::reading::Prefill::Streaming, ..bounded() };
+    let streaming = SessionOptions { prefill: Prefill::Streaming, ..bounded() };
     let interrupted = chat.move_to(session(&engine, streaming), &mut |_| {
         pieces += 1;
         flag.set();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longhand::error::ConstraintError;
 use longhand::generation::{
-    Constraint, GenerateOptions, Generated, Sampler, SamplerOptions, Stop, generate_with,
+    Constraint, GenerateOptions, Generated, Piece, Sampler, SamplerOptions, Stop, generate_with,
 };
 use longhand::text::split_thinking;
 use longhand::{Chat, ChatOptions, Engine, Model, ModelSource, SessionOptions};
@@ -36,7 +36,7 @@ fn answer(
     let mut sampler = Sampler::new(sampling).expect("a sampler");
     let options =
         GenerateOptions { limit: 150, constraint: Some(constraint.clone()), ..GenerateOptions::default() };
-    let go_on = &mut |_: longhand::generation::Piece| ControlFlow::Continue(());
+    let go_on = &mut |_: Piece| ControlFlow::Continue(());
     generate_with(&mut session, format.tokenizer(), &mut sampler, &options, go_on).expect("an answer")
 }
 
@@ -266,7 +266,7 @@ fn biases_and_shapes_that_contradict_each_other_are_errors() {
     let mut sampler =
         Sampler::new(SamplerOptions { logit_bias: banned, ..SamplerOptions::greedy() }).expect("a sampler");
     let options = GenerateOptions { constraint: Some(constraint), ..GenerateOptions::default() };
-    let go_on = &mut |_: longhand::generation::Piece| ControlFlow::Continue(());
+    let go_on = &mut |_: Piece| ControlFlow::Continue(());
     let error =
         generate_with(&mut session, tokenizer, &mut sampler, &options, go_on).expect_err("nothing may come");
     assert!(error.to_string().contains("biases ban all tokens"), "{error}");
@@ -417,7 +417,7 @@ fn a_constraint_is_for_the_tokens_of_its_model() {
     sync(&mut session, &[11, 12]);
     let mut sampler = Sampler::new(SamplerOptions::greedy()).expect("a sampler");
     let options = GenerateOptions { constraint: Some(constraint), ..GenerateOptions::default() };
-    let go_on = &mut |_: longhand::generation::Piece| ControlFlow::Continue(());
+    let go_on = &mut |_: Piece| ControlFlow::Continue(());
     let error =
         generate_with(&mut session, &tokenizer, &mut sampler, &options, go_on).expect_err("another model");
     assert!(error.to_string().contains("compiled for another model"), "{error}");

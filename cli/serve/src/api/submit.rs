@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use longhand::error::ConstraintError;
-use longhand::generation::{Constraint, GenerateOptions, SamplerOptions};
+use longhand::generation::{Constraint, GenerateOptions, Sampler, SamplerOptions};
 use longhand::text::begun_thinking;
 use longhand::{ChatFormat, EngineError, Hint, InterruptFlag, Message};
 use serde_json::{Value, json};
@@ -291,7 +291,7 @@ pub(super) async fn in_background<T: Send + 'static>(
 
 /// Refuses sampling options that make no sense.
 pub(super) fn check_sampling(service: &Service, options: &SamplerOptions) -> Result<(), ApiError> {
-    longhand::generation::Sampler::for_model(options.clone(), service.model().spec().n_vocab)?;
+    Sampler::for_model(options.clone(), service.model().spec().n_vocab)?;
     Ok(())
 }
 

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use longhand::generation::{
-    Constraint, GenerateOptions, Generated, Sampler, SamplerOptions, Stop, TokenLogProbs, generate_with,
+    Constraint, GenerateOptions, Generated, Piece, Sampler, SamplerOptions, Stop, TokenLogProbs,
+    generate_with,
 };
 use longhand::saved::DocumentCache;
 use longhand::text::{Split, ThinkingStream};
@@ -380,7 +381,7 @@ fn write_answer(
     };
     tell(parts.push(&request.text.opening), None);
     let mut thinking = 0;
-    let mut on_piece = |piece: longhand::generation::Piece| {
+    let mut on_piece = |piece: Piece| {
         tell(parts.push(piece.text), piece.logprobs);
         thinking += usize::from(parts.thinking.is_thinking());
         let is_over = request.stop.is_set() || parts.is_over();
