@@ -6,11 +6,10 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use longhand::heads::{HeadProfile, HeadShape, HeadThreshold, ImportOptions, Palette, SelectionRule, import};
-use longhand::setup::{CalibrationOptions, calibrate};
-use longhand::setup::{Found, Profiles, calibration_options};
+use longhand::setup::{CalibrationOptions, Found, Profiles, calibrate, calibration_options};
 use longhand::{Engine, EngineError, Model, Observer, Session, SessionOptions, Setup, SetupOptions};
 use models::shapes::ModelShape;
-use terminal::console::{Console, visible};
+use terminal::console::{Console, one_line, visible};
 use terminal::values;
 
 use crate::app::App;
@@ -275,7 +274,7 @@ fn cache(app: &App, model: &Arc<Model>, setup_options: &SetupOptions, profile: &
 /// The profile with sanitized score names. The heat maps as a whole cannot be sanitized, because they contain
 /// escape sequences.
 fn with_safe_names(profile: &HeadProfile) -> HeadProfile {
-    profile.clone().with_score_names(|name| visible(name).replace(['\n', '\t'], " "))
+    profile.clone().with_score_names(one_line)
 }
 
 /// One line about a profile.

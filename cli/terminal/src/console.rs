@@ -87,6 +87,11 @@ pub fn visible(text: &str) -> String {
     sanitize_for_terminal(&escape_invisible(text)).into_owned()
 }
 
+/// The same on one line.
+pub fn one_line(text: &str) -> String {
+    visible(&text.replace(['\n', '\t'], " "))
+}
+
 /// The error of a write to stdout that says where it failed.
 pub fn stdout_error(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))

@@ -8,7 +8,7 @@ use longhand::text::sanitize_for_terminal;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthChar;
 
-use crate::console::{Console, Stream, visible};
+use crate::console::{Console, Stream, one_line};
 use crate::format;
 use crate::line::draft::{Atom, DraftMessage};
 use crate::line::open_row::OpenRow;
@@ -340,11 +340,6 @@ fn push_run(pieces: &mut Vec<Piece>, run: &mut String) {
         pieces.push(Piece { shown, atoms });
     }
     run.clear();
-}
-
-/// A text on one line, with control and invisible characters replaced by visible ones.
-pub fn one_line(text: &str) -> String {
-    visible(&text.replace(['\n', '\t'], " "))
 }
 
 /// Texts in columns of equal width.

@@ -1,9 +1,9 @@
 //! What each key does to the text that is being edited. The keys are those of Emacs and of most shells. A paste is one
 //! element of the text.
 
+use terminal::console;
 use terminal::line::draft::{Atom, DraftMessage};
 use terminal::line::keys::Key;
-use terminal::line::screen;
 
 use crate::commands::chat::commands;
 use crate::commands::chat::line::complete::{self, Completions};
@@ -81,7 +81,7 @@ impl Editor {
             None => PROMPT.to_owned(),
             Some(search) => {
                 let what = if search.is_missing { "no match for" } else { "search" };
-                format!("({what} \"{}\") ", screen::one_line(&search.query))
+                format!("({what} \"{}\") ", console::one_line(&search.query))
             }
         };
         (prompt, &self.draft)
