@@ -44,8 +44,8 @@ pub fn or_offer(failure: Failure, offers: &Offers) -> Failure {
     }
 }
 
-/// An error with a hint. Each type of the libraries has its line in [`HINTED`].
-pub trait Hinted: Error + Sized + 'static {
+/// An error with a hint. [`hinted!`] lists all types that are one.
+pub trait Hinted: Listed + Error + Sized + 'static {
     /// What to do about it, as a sentence with flags; `None` where nothing better than the text is known.
     fn hint_with_flags(&self) -> Option<String>;
 
@@ -61,19 +61,31 @@ pub trait Hinted: Error + Sized + 'static {
     }
 }
 
-/// The hint of an error if it has the type of the entry.
-const HINTED: [fn(&(dyn Error + 'static)) -> Option<String>; 11] = [
-    of::<Failure>,
-    of::<EngineError>,
-    of::<ggml::Error>,
-    of::<HeadsError>,
-    of::<SamplerError>,
-    of::<ConstraintError>,
-    of::<LoadError>,
-    of::<TokenizerError>,
-    of::<ChatError>,
-    of::<ShapeError>,
-    of::<DocumentError>,
+/// A type whose hint is found where it is the cause of another error, too.
+pub trait Listed {}
+
+/// Lists the types of [`Hinted`]. One that is not listed does not compile.
+macro_rules! hinted {
+    ($($error:ty),* $(,)?) => {
+        $(impl Listed for $error {})*
+
+        /// For each type the hint of an error, if it has that type.
+        const HINTED: &[fn(&(dyn Error + 'static)) -> Option<String>] = &[$(of::<$error>),*];
+    };
+}
+
+hinted![
+    Failure,
+    EngineError,
+    ggml::Error,
+    HeadsError,
+    SamplerError,
+    ConstraintError,
+    LoadError,
+    TokenizerError,
+    ChatError,
+    ShapeError,
+    DocumentError,
 ];
 
 fn of<E: Hinted>(error: &(dyn Error + 'static)) -> Option<String> {

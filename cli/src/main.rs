@@ -1,5 +1,9 @@
 //! `longhand`: the command line of the library. Each command is a module with its arguments and a function
 //! `run`. Results go to stdout and everything else to stderr.
+//!
+//! The program decides nothing that the library can decide: it turns flags and settings into options, and what the library
+//! says into sentences with flags. Arguments are checked before anything long begins. An error names what was wrong, where,
+//! and what to do. A conversation is on the disk before the program ends, unless it is private.
 
 // For objects of JSON with as many keys as those of `bench`.
 #![recursion_limit = "256"]

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     fn shown((text, outline): &(String, Outline)) -> Vec<String> {
-        let part = |part: outline::Part| {
+        let part = |part: outline::OutlinePart| {
             format!("{}|{}|{}", part.location, part.level.unwrap_or(0), &text[part.range])
         };
         outline.parts(text).into_iter().map(part).collect()

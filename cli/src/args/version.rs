@@ -1,5 +1,6 @@
 //! What `longhand --version` prints beside the version.
 
+use std::iter;
 use std::sync::LazyLock;
 
 use ggml::CpuLevel;
@@ -13,12 +14,14 @@ pub fn long() -> &'static str {
 }
 
 fn text() -> String {
-    let backends = match (cfg!(feature = "cuda"), cfg!(feature = "vulkan")) {
-        (true, true) => "CPU, CUDA, Vulkan",
-        (true, false) => "CPU, CUDA",
-        (false, true) => "CPU, Vulkan (compiled without CUDA)",
-        (false, false) => "CPU (compiled without CUDA)",
-    };
+    let compiled = [
+        (cfg!(feature = "cuda"), "CUDA"),
+        (cfg!(feature = "vulkan"), "Vulkan"),
+        (cfg!(feature = "rpc"), "RPC"),
+    ];
+    let backends: Vec<&str> =
+        iter::once("CPU").chain(compiled.iter().filter(|(is_in, _)| *is_in).map(|(_, name)| *name)).collect();
+    let backends = backends.join(", ") + if cfg!(feature = "cuda") { "" } else { " (compiled without CUDA)" };
     // Set by scripts/release.sh.
     let commit = option_env!("LONGHAND_COMMIT").unwrap_or("not recorded (built from sources)");
     let level = match ggml::cpu_level() {

@@ -72,7 +72,7 @@ pub struct Location<'a> {
 
 /// A part of a text in which nothing else begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part<'a> {
+pub struct OutlinePart<'a> {
     /// Its bytes. Parts follow each other without gaps.
     pub range: Range<usize>,
     /// Where it is.
@@ -185,14 +185,14 @@ impl Outline {
     }
 
     /// The whole text in parts.
-    pub fn parts<'a>(&'a self, text: &'a str) -> Vec<Part<'a>> {
-        let mut parts: Vec<Part> = Vec::new();
+    pub fn parts<'a>(&'a self, text: &'a str) -> Vec<OutlinePart<'a>> {
+        let mut parts: Vec<OutlinePart> = Vec::new();
         let mut location = Location::default();
-        let mut part = Part { range: 0..0, location, level: None };
+        let mut part = OutlinePart { range: 0..0, location, level: None };
         for Mark(start, begins) in &self.marks {
             if *start > part.range.start {
-                parts.push(Part { range: part.range.start..*start, ..part });
-                part = Part { range: *start..*start, location, level: None };
+                parts.push(OutlinePart { range: part.range.start..*start, ..part });
+                part = OutlinePart { range: *start..*start, location, level: None };
             }
             match begins {
                 Begins::Document(name) => {
@@ -207,7 +207,7 @@ impl Outline {
             part.location = location;
         }
         if part.range.start < text.len() {
-            parts.push(Part { range: part.range.start..text.len(), ..part });
+            parts.push(OutlinePart { range: part.range.start..text.len(), ..part });
         }
         parts
     }

@@ -61,7 +61,7 @@ pub(super) struct Scratch {
 
 /// Some rows of one head, at most [`TILE`].
 #[derive(Clone, Copy)]
-pub(super) struct Rows<'a> {
+pub(super) struct TileRows<'a> {
     pub ty: RowType,
     /// From the first row on, to the end of the last one at least.
     pub data: &'a [u8],
@@ -108,7 +108,7 @@ impl Scratch {
     }
 
     /// The logits `[32, queries]` of some rows. Those of missing rows are unspecified.
-    pub(super) fn logits(&self, rows: Rows, logits: &mut [f32]) {
+    pub(super) fn logits(&self, rows: TileRows, logits: &mut [f32]) {
         assert!(logits.len() >= self.queries * BLOCK);
         self.check(&rows);
         with_integers!(rows.ty, L => {
@@ -121,7 +121,7 @@ impl Scratch {
 
     /// Rescales the weighted sums of the queries' slots, and adds some rows of values. The weights are `[32, queries]`, 0
     /// for missing rows.
-    pub(super) fn accumulate(&self, rows: Rows, weights: &[f32], slots: &mut [f32], slot_len: usize) {
+    pub(super) fn accumulate(&self, rows: TileRows, weights: &[f32], slots: &mut [f32], slot_len: usize) {
         assert!(weights.len() >= self.queries * BLOCK && slots.len() >= self.queries * slot_len);
         assert!(slot_len > self.tiles * TILE + FACTOR);
         self.check(&rows);
@@ -135,7 +135,7 @@ impl Scratch {
         unsafe { self.isa.enter_with_integers(kernel) }
     }
 
-    fn check(&self, rows: &Rows) {
+    fn check(&self, rows: &TileRows) {
         let row_bytes = rows.ty.row_bytes(self.tiles * TILE);
         assert!(
             (1..=TILE).contains(&rows.n) && rows.data.len() >= (rows.n - 1) * rows.row_stride + row_bytes
@@ -197,7 +197,7 @@ impl IntegerKernel for RoundQueries {
 }
 
 /// Unpacks keys. The pairs of a tile are in the order of elements 0 and 2, 1 and 3, 4 and 6, 5 and 7, …
-struct UnpackKeys<'a, L>(Scratch, Rows<'a>, PhantomData<L>);
+struct UnpackKeys<'a, L>(Scratch, TileRows<'a>, PhantomData<L>);
 
 impl<L: LoadIntegers> IntegerKernel for UnpackKeys<'_, L> {
     #[inline(always)]
@@ -243,7 +243,7 @@ impl<L: LoadIntegers> IntegerKernel for UnpackKeys<'_, L> {
 }
 
 /// Unpacks values: the pairs of a tile are neighbouring rows.
-struct UnpackValues<'a, L>(Scratch, Rows<'a>, PhantomData<L>);
+struct UnpackValues<'a, L>(Scratch, TileRows<'a>, PhantomData<L>);
 
 impl<L: LoadIntegers> IntegerKernel for UnpackValues<'_, L> {
     #[inline(always)]
@@ -278,7 +278,7 @@ impl<L: LoadIntegers> IntegerKernel for UnpackValues<'_, L> {
 
 /// Prefetches the rows of the next block that correspond to `n` rows of this one, from `first` on. Rows have `row_bytes`.
 #[inline(always)]
-unsafe fn prefetch_ahead<S: Simd>(rows: &Rows, first: usize, n: usize, row_bytes: usize) {
+unsafe fn prefetch_ahead<S: Simd>(rows: &TileRows, first: usize, n: usize, row_bytes: usize) {
     for row in Loop(first + TILE, first + TILE + n) {
         let start = rows.data.as_ptr().wrapping_add(row.wrapping_mul(rows.row_stride));
         let mut at = 0;

@@ -191,7 +191,7 @@ fn head_rows<'a>(
     if in_integers(lane.k.ty) {
         integers.round_queries(q, d_padded);
     }
-    let rows_from = |rows: &RowTensor<'a>, block: usize, n: usize| integer::Rows {
+    let rows_from = |rows: &RowTensor<'a>, block: usize, n: usize| integer::TileRows {
         ty: rows.ty,
         data: &rows.data[at * rows.head_stride + block * rows.row_stride..],
         row_stride: rows.row_stride,

@@ -26,7 +26,7 @@ fn check_words(tensor: &Tensor) -> Result<(), String> {
 }
 
 /// The rows of all heads of a tensor `[d, rows, heads]`.
-struct Rows<'a> {
+struct FlatRows<'a> {
     ctx: &'a Context,
     /// `[d, rows * heads]`
     values: Tensor,
@@ -34,20 +34,20 @@ struct Rows<'a> {
     words: Tensor,
 }
 
-impl<'a> Rows<'a> {
-    fn of(ctx: &'a Context, tensor: &Tensor) -> Rows<'a> {
+impl<'a> FlatRows<'a> {
+    fn of(ctx: &'a Context, tensor: &Tensor) -> FlatRows<'a> {
         let ([d, rows, heads, _], bytes) = (tensor.shape().0, tensor.strides()[1]);
         let values = ctx.reshape(tensor, [d, rows * heads]);
-        Rows { ctx, values, words: ctx.words(tensor, [bytes / 4, rows * heads]) }
+        FlatRows { ctx, values, words: ctx.words(tensor, [bytes / 4, rows * heads]) }
     }
 
     /// The same rows, for what must come after `nodes`.
-    fn after(self, nodes: &[Tensor]) -> Rows<'a> {
-        let Rows { ctx, values, words } = self;
+    fn after(self, nodes: &[Tensor]) -> FlatRows<'a> {
+        let FlatRows { ctx, values, words } = self;
         let Some(last) = (!nodes.is_empty()).then(|| after_all(ctx, nodes)) else {
-            return Rows { ctx, values, words };
+            return FlatRows { ctx, values, words };
         };
-        Rows { ctx, values: ctx.after(&values, &[&last]), words: ctx.after(&words, &[&last]) }
+        FlatRows { ctx, values: ctx.after(&values, &[&last]), words: ctx.after(&words, &[&last]) }
     }
 
     /// The sums of some rows of each head, of all as many: `[d, heads]`. `None` where there are none.
@@ -99,7 +99,7 @@ pub(crate) fn evict_rows(ctx: &Context, EvictRows { lane, sums, eviction }: Evic
     let has_evicted = !evicted[0].is_empty();
     for (part, tensor) in lane.tensors().enumerate() {
         // All that is read, before anything is written.
-        let rows = Rows::of(ctx, tensor);
+        let rows = FlatRows::of(ctx, tensor);
         let mut read = Vec::new();
         if return_rows && has_evicted {
             returned.push(ctx.get_rows(&rows.words, &constant(ctx, evicted.iter().flatten().copied())));
@@ -171,7 +171,7 @@ pub(crate) fn select_rows(ctx: &Context, operands: SelectRows) -> Tensor {
     let sums = sums.filter(|_| lane.compensated);
     let mut written = vec![ctx.arange(0, 1)];
     for ((part, tensor), source) in lane.tensors().enumerate().zip([k, v]) {
-        let (rows, source) = (Rows::of(ctx, tensor), Rows::of(ctx, source));
+        let (rows, source) = (FlatRows::of(ctx, tensor), FlatRows::of(ctx, source));
         if !to.is_empty() {
             let taken = ctx.get_rows(&source.words, &constant(ctx, from.iter().flatten().copied()));
             written.push(ctx.set_rows(&rows.words, &taken, &constant(ctx, to.iter().copied())));

@@ -128,7 +128,7 @@ pub(super) unsafe fn fill<W: Words, const T: usize, const SIGNED: bool>(
             let slab = &mut panel.slabs[number];
             let ahead = &mut ahead;
             let mut part =
-                Part::<W, T, SIGNED> { rows: &of_rows, at, slab, start, ahead, words: PhantomData };
+                SlabRows::<W, T, SIGNED> { rows: &of_rows, at, slab, start, ahead, words: PhantomData };
             // SAFETY: the caller's promise; the rows have these elements.
             unsafe {
                 if ty.block_elements() == SLAB {
@@ -144,7 +144,7 @@ pub(super) unsafe fn fill<W: Words, const T: usize, const SIGNED: bool>(
 }
 
 /// The rows of a slab that are filled at a time.
-struct Part<'a, 'b, W, const T: usize, const SIGNED: bool> {
+struct SlabRows<'a, 'b, W, const T: usize, const SIGNED: bool> {
     /// Where each of them is in the panel.
     rows: &'a [*const u8; MAX_ROWS],
     /// Bytes from there to the slab.
@@ -157,7 +157,7 @@ struct Part<'a, 'b, W, const T: usize, const SIGNED: bool> {
     words: PhantomData<W>,
 }
 
-impl<W: Words, const T: usize, const SIGNED: bool> Part<'_, '_, W, T, SIGNED> {
+impl<W: Words, const T: usize, const SIGNED: bool> SlabRows<'_, '_, W, T, SIGNED> {
     const TY: WeightType = WeightType::ALL[T];
 
     /// Fetches the next piece ahead.

@@ -1,10 +1,11 @@
 //! How much faster answers are with drafts, and whether they are the same: ten questions of each of four kinds, with and without
-//! drafts in turns. Passages, tables and code are to be written again; of the rest, the answer is not in the text.
+//! drafts in turns. Passages, tables and code are to be written again; of the rest, the answer is not in the text. Before that:
+//! how long several tokens at once take, in steps of one token.
 //!
 //! Usage: `cargo run --release -p tests --bin drafts -- MODEL.gguf PROSE.txt CODE.rs [THREADS [POLICY]]`
 
 use std::ops::ControlFlow;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use longhand::generation::{Generated, Sampler, SamplerOptions, generate};
@@ -17,6 +18,10 @@ const QUESTIONS: usize = 10;
 const LIMIT: usize = 250;
 /// Characters of a text.
 const LENGTH: usize = 1500;
+/// Numbers of tokens at once whose times are measured, one token first.
+const COUNTS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
+/// How often each is measured.
+const ROUNDS: usize = 21;
 
 struct Case {
     kind: &'static str,
@@ -38,6 +43,7 @@ fn main() -> Result<()> {
     let setup = Setup::resolve(&model, &options, 2000, &mut ())?;
     let format = model.chat_format()?;
     let mut session = setup.start(&mut ())?;
+    print_costs(&mut session)?;
     println!("| kind | times as fast | the slowest | drafted | right | the same texts |");
     println!("| --- | --- | --- | --- | --- | --- |");
     for cases in cases(&read(prose)?, &read(code)?).chunks(QUESTIONS) {
@@ -72,6 +78,32 @@ fn main() -> Result<()> {
             ratios.len()
         );
     }
+    Ok(())
+}
+
+/// The median of the times of several tokens at once, in those of one, after a text and after a longer one.
+fn print_costs(session: &mut Session) -> Result<()> {
+    println!("| tokens before | {} |", COUNTS.map(|count| format!("{count} at once")).join(" | "));
+    println!("| ---: |{}", " ---: |".repeat(COUNTS.len()));
+    for depth in [300, 1700] {
+        let text: Vec<u32> = (0..depth).map(|number| 1000 + number * 7 % 5000).collect();
+        session.sync(&text, &mut |_| ())?;
+        let mut times = COUNTS.map(|_| Vec::new());
+        for _ in 0..ROUNDS {
+            for (count, times) in COUNTS.into_iter().zip(&mut times) {
+                let started = Instant::now();
+                session.verify(&text[..count])?;
+                times.push(started.elapsed().as_secs_f64());
+            }
+        }
+        let medians = times.map(|mut times| {
+            times.sort_unstable_by(f64::total_cmp);
+            times[ROUNDS / 2]
+        });
+        let steps = medians.map(|time| format!("{:.2}", time / medians[0]));
+        println!("| {depth} | {} |", steps.join(" | "));
+    }
+    println!();
     Ok(())
 }
 

@@ -149,8 +149,13 @@ fn recurrent_layers_compute_one_step_at_a_time() {
     assert!(session.verify(&[5, 6]).is_err());
 }
 
-fn answers(engine: &Arc<Engine>, policy: &PolicyChoice, draft: usize) -> (Chat, Vec<Generated>) {
-    let options = SessionOptions { draft, ..with_policy(engine, policy, options(400, "full")) };
+fn answers(
+    engine: &Arc<Engine>,
+    policy: &PolicyChoice,
+    types: (Type, Type),
+    draft: usize,
+) -> (Chat, Vec<Generated>) {
+    let options = SessionOptions { draft, types, ..with_policy(engine, policy, options(400, "full")) };
     let session = Session::new(engine, options).expect("a session");
     let options =
         ChatOptions { answer_limit: Some(40), sampling: SamplerOptions::greedy(), ..ChatOptions::default() };
@@ -164,22 +169,28 @@ fn answers(engine: &Arc<Engine>, policy: &PolicyChoice, draft: usize) -> (Chat, 
     (chat, answers.to_vec())
 }
 
-/// The same text and the same rows.
+/// The same text and the same rows, under every policy and with every type.
 #[test]
 fn answers_are_the_same_with_drafts() {
     let engine = embedded_model();
-    for policy in policies() {
-        let [(plain, steps), (drafted, at_once)] = [0, 15].map(|draft| answers(&engine, &policy, draft));
+    let predicted = bounded_policies(60, 400).into_iter().filter(PolicyChoice::predicts_scores);
+    for (policy, types) in with_cache_types(&engine, policies().into_iter().chain(predicted).collect()) {
+        let [(plain, steps), (drafted, at_once)] =
+            [0, 15].map(|draft| answers(&engine, &policy, types, draft));
         for (steps, at_once) in steps.iter().zip(&at_once) {
             assert_eq!(steps.drafts, DraftCounts::default());
-            assert_eq!((&at_once.text, &at_once.tokens), (&steps.text, &steps.tokens), "{policy}");
-            assert_eq!((at_once.steps, &at_once.stop), (steps.steps, &steps.stop), "{policy}");
+            assert_eq!((&at_once.text, &at_once.tokens), (&steps.text, &steps.tokens), "{policy} {types:?}");
+            assert_eq!((at_once.steps, &at_once.stop), (steps.steps, &steps.stop), "{policy} {types:?}");
             assert!(at_once.drafts.used <= at_once.drafts.made, "{at_once:?}");
         }
         let [plain, drafted] = [&plain, &drafted].map(Chat::session);
-        assert_eq!(drafted.tokens(), plain.tokens(), "{policy}");
+        assert_eq!(drafted.tokens(), plain.tokens(), "{policy} {types:?}");
         for layer in (0..engine.spec().n_layers).filter(|_| devices().is_empty()) {
-            assert_eq!(drafted.store().positions(layer), plain.store().positions(layer), "{policy}");
+            assert_eq!(
+                drafted.store().positions(layer),
+                plain.store().positions(layer),
+                "{policy} {types:?}"
+            );
         }
         if policy.to_string() == "full" {
             assert!(at_once.iter().map(|answer| answer.drafts.used).sum::<usize>() > 4, "{at_once:?}");

@@ -13,7 +13,7 @@ fn parts(text: &str, outline: &Outline) -> Vec<String> {
     assert!(outline.is_of(text));
     let parts = outline.parts(text);
     assert_eq!(parts.iter().map(|part| &text[part.range.clone()]).collect::<String>(), text);
-    let line = |part: outline::Part| {
+    let line = |part: outline::OutlinePart| {
         let text = text[part.range].split_whitespace().collect::<Vec<_>>().join(" ");
         let section = part.location.section.unwrap_or_default();
         let page = part.location.page.map_or_else(String::new, |page| format!("{page} "));

@@ -31,12 +31,12 @@ const ENUMERATED: &[&str] = &["step", "option", "point", "item", "part", "questi
 /// Reads a line, piece by piece.
 pub(super) struct Reader<'a> {
     known: &'a Known,
-    state: State,
+    state: LineState,
 }
 
 /// Where in an answer a reader is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct State {
+pub(super) struct LineState {
     /// Whether a sentence begins.
     pub(super) starts: bool,
     /// Whether names are left alone, as in headings.
@@ -45,9 +45,9 @@ pub(super) struct State {
     pub(super) is_only: bool,
 }
 
-impl Default for State {
-    fn default() -> State {
-        State { starts: true, ignores_names: false, is_only: false }
+impl Default for LineState {
+    fn default() -> LineState {
+        LineState { starts: true, ignores_names: false, is_only: false }
     }
 }
 
@@ -59,12 +59,12 @@ struct Piece<'t> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(known: &'a Known, state: State) -> Reader<'a> {
+    pub(super) fn new(known: &'a Known, state: LineState) -> Reader<'a> {
         Reader { known, state }
     }
 
     /// Where it is.
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> LineState {
         self.state
     }
 

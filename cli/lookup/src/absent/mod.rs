@@ -352,7 +352,8 @@ impl Known {
             if !fence && !is_fence {
                 let skipped = line::marker(line);
                 let is_heading = trimmed.starts_with('#');
-                let state = line::State { ignores_names: is_heading, is_only, ..line::State::default() };
+                let state =
+                    line::LineState { ignores_names: is_heading, is_only, ..line::LineState::default() };
                 let found = line::Reader::new(self, state).read(&line[skipped..]);
                 absent.extend(found.into_iter().map(|absent| {
                     let range = absent.range.start + at + skipped..absent.range.end + at + skipped;
@@ -366,7 +367,7 @@ impl Known {
 
     /// Reads a line of an answer while it is being written.
     pub fn line(self: &Arc<Self>) -> Line {
-        Line { known: self.clone(), state: line::State::default(), pending: String::new() }
+        Line { known: self.clone(), state: line::LineState::default(), pending: String::new() }
     }
 
     /// Whether answers are in the language of the documents, as far as that is known.
@@ -385,7 +386,7 @@ impl Known {
 /// A line of an answer that is being written.
 pub struct Line {
     known: Arc<Known>,
-    state: line::State,
+    state: line::LineState,
     pending: String,
 }
 

@@ -14,7 +14,7 @@ use super::{Answered, Name};
 use crate::http::error::ApiError;
 use crate::http::stream::Events;
 use crate::http::{Shared, content_type, is_json, json_response, text_response};
-use crate::service::{Documents, Event, Service, State as Reading, Stored, Text, Wanted};
+use crate::service::{Documents, Event, ReadingState, Service, Stored, Text, Wanted};
 
 /// The documents that a request is about: those that it names, without names the server's, and with an empty list none.
 pub(super) async fn of_request(
@@ -88,7 +88,7 @@ pub(super) async fn add(State(shared): State<Arc<Shared>>, request: Request) -> 
     if stored.claim()
         && let Err(error) = read_ahead(service, &stored).await
     {
-        stored.set_state(Reading::Waiting);
+        stored.set_state(ReadingState::Waiting);
         if is_new {
             service.library().remove(stored.documents.id());
         }
@@ -132,7 +132,7 @@ async fn read_ahead(service: &Arc<Service>, stored: &Arc<Stored>) -> Result<(), 
     let tokens = tokens.await?;
     if tokens.is_empty() {
         // Its chat template writes the question first.
-        stored.set_state(Reading::Waiting);
+        stored.set_state(ReadingState::Waiting);
         return Ok(());
     }
     let names = stored.documents.names().to_vec();
@@ -147,10 +147,10 @@ async fn read_ahead(service: &Arc<Service>, stored: &Arc<Stored>) -> Result<(), 
 async fn follow(mut events: Events, stored: Arc<Stored>) {
     while let Some(event) = events.next().await {
         match event {
-            Event::Begun { cached } => stored.set_state(Reading::Reading(cached)),
-            Event::Reading { processed, .. } => stored.set_state(Reading::Reading(processed)),
+            Event::Begun { cached } => stored.set_state(ReadingState::Reading(cached)),
+            Event::Reading { processed, .. } => stored.set_state(ReadingState::Reading(processed)),
             Event::Scored(_) | Event::Text { .. } | Event::Call { .. } | Event::Answered { .. } => {}
-            Event::Done => stored.set_state(Reading::Read),
+            Event::Done => stored.set_state(ReadingState::Read),
             Event::Failed(error) => stored.fail(&error),
         }
     }
@@ -192,10 +192,10 @@ fn no_document(id: &str) -> ApiError {
 fn describe(stored: &Stored) -> Value {
     let Stored { documents, notes, tokens, created, .. } = stored;
     let (status, read, error) = match stored.state() {
-        Reading::Waiting | Reading::Queued => ("waiting", 0, None),
-        Reading::Reading(read) => ("reading", read, None),
-        Reading::Read => ("read", *tokens, None),
-        Reading::Failed(error) => ("failed", 0, Some(error)),
+        ReadingState::Waiting | ReadingState::Queued => ("waiting", 0, None),
+        ReadingState::Reading(read) => ("reading", read, None),
+        ReadingState::Read => ("read", *tokens, None),
+        ReadingState::Failed(error) => ("failed", 0, Some(error)),
     };
     json!({
         "id": documents.id(),

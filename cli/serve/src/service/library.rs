@@ -78,14 +78,14 @@ pub(crate) struct Stored {
     pub tokens: usize,
     /// When it came: seconds since 1970.
     pub created: u64,
-    state: Mutex<State>,
+    state: Mutex<ReadingState>,
     /// Stops its reading.
     stop: Mutex<Option<InterruptFlag>>,
 }
 
 /// How far the model has read a document.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum State {
+pub(crate) enum ReadingState {
     /// It is read with the first question about it.
     #[default]
     Waiting,
@@ -109,20 +109,20 @@ impl Stored {
         Arc::new(Stored { documents, notes, tokens, created, state, stop })
     }
 
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> ReadingState {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn set_state(&self, state: State) {
+    pub(crate) fn set_state(&self, state: ReadingState) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
     /// Says that it is about to be read. False if it is already.
     pub(crate) fn claim(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_free = matches!(*state, State::Waiting);
+        let is_free = matches!(*state, ReadingState::Waiting);
         if is_free {
-            *state = State::Queued;
+            *state = ReadingState::Queued;
         }
         is_free
     }
@@ -139,7 +139,11 @@ impl Stored {
     }
 
     pub(crate) fn fail(&self, error: &EngineError) {
-        self.set_state(if error.is_interrupt() { State::Waiting } else { State::Failed(error.to_string()) });
+        self.set_state(if error.is_interrupt() {
+            ReadingState::Waiting
+        } else {
+            ReadingState::Failed(error.to_string())
+        });
     }
 }
 

@@ -30,7 +30,7 @@ use thiserror::Error;
 
 pub(crate) use self::counts::Counts;
 pub use self::library::Documents;
-pub(crate) use self::library::{Library, State, Stored};
+pub(crate) use self::library::{Library, ReadingState, Stored};
 use self::prompt::Preambles;
 pub(crate) use self::prompt::Rendered;
 use self::readings::Readings;

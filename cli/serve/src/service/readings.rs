@@ -10,14 +10,14 @@ use super::work::{Text, WORTH_KEEPING};
 
 /// The texts that are read now.
 pub(super) struct Readings {
-    state: Mutex<State>,
+    state: Mutex<OpenReadings>,
     changed: Condvar,
     /// Whether the beginning of a text that was read can be used for another text. Else only the whole text can, and its documents.
     keeps_beginnings: bool,
 }
 
 #[derive(Default)]
-struct State {
+struct OpenReadings {
     begun: Vec<Begun>,
     /// How many readings were begun. Later ones have higher numbers.
     numbers: u64,
@@ -65,12 +65,12 @@ impl Readings {
         gain >= WORTH_KEEPING && besides <= gain
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OpenReadings> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl OpenReadings {
     /// How often something was kept of a reading; `None` if it has ended.
     fn kept_of(&self, number: u64) -> Option<u64> {
         self.begun.iter().find(|begun| begun.number == number).map(|begun| begun.kept)

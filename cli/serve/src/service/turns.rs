@@ -17,12 +17,12 @@ pub(super) const LOOK: Duration = Duration::from_millis(50);
 /// The order in which conversations compute.
 #[derive(Default)]
 pub(super) struct Turns {
-    state: Mutex<State>,
+    state: Mutex<TurnsState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct TurnsState {
     is_taken: bool,
     /// Who waits: the time that each has used, in seconds, and its number.
     waiting: Vec<(f64, u64)>,
@@ -73,7 +73,7 @@ impl Turns {
     }
 
     /// Waits for a turn of one who has used so much.
-    fn begin_with(&self, used: fn(&State) -> f64, stop: &InterruptFlag) -> Turn<'_> {
+    fn begin_with(&self, used: fn(&TurnsState) -> f64, stop: &InterruptFlag) -> Turn<'_> {
         let mut state = self.lock();
         state.numbers += 1;
         let (number, used) = (state.numbers, used(&state));
@@ -81,12 +81,18 @@ impl Turns {
         Turn { turns: self, number, used, since: Instant::now(), is_held }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TurnsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for the turn. False where the flag was set first.
-    fn wait(&self, mut state: MutexGuard<'_, State>, number: u64, used: f64, stop: &InterruptFlag) -> bool {
+    fn wait(
+        &self,
+        mut state: MutexGuard<'_, TurnsState>,
+        number: u64,
+        used: f64,
+        stop: &InterruptFlag,
+    ) -> bool {
         state.waiting.push((used, number));
         loop {
             let is_next = state.next().is_some_and(|(_, next)| next == number);
@@ -106,7 +112,7 @@ impl Turns {
     }
 }
 
-impl State {
+impl TurnsState {
     /// Who has used the least, the first of those that have used as much.
     fn next(&self) -> Option<(f64, u64)> {
         self.waiting.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))
@@ -174,7 +180,7 @@ mod tests {
     fn answers_beside_a_reading_get_two_thirds_of_the_time() {
         // Seconds that a piece of each takes, and how much of it counts.
         let pieces = [(0.02, OF_ANSWERS), (2.0, 1.0)];
-        let mut state = State { waiting: vec![(0.0, 0), (0.0, 1)], ..State::default() };
+        let mut state = TurnsState { waiting: vec![(0.0, 0), (0.0, 1)], ..TurnsState::default() };
         let mut spent = [0.0, 0.0];
         while spent[0] + spent[1] < 600.0 {
             let (used, number) = state.next().expect("both wait");

@@ -364,15 +364,15 @@ fn write_answer(
     request.text.tokens.iter().for_each(|token| sampler.accept(*token));
     let mut parts = Parts::new(request);
     let mut text = String::new();
-    let mut tell = |parts: Vec<Part>, logprobs: Option<&TokenLogProbs>| {
+    let mut tell = |parts: Vec<AnswerPart>, logprobs: Option<&TokenLogProbs>| {
         let mut logprobs = logprobs.cloned();
         for part in parts {
-            if let Part::Text(split) = &part {
+            if let AnswerPart::Text(split) = &part {
                 text += &split.answer;
             }
             let _ = work.events.send(match part {
-                Part::Text(split) => Event::Text { answer, split, logprobs: logprobs.take() },
-                Part::Call(call) => Event::Call { answer, call },
+                AnswerPart::Text(split) => Event::Text { answer, split, logprobs: logprobs.take() },
+                AnswerPart::Call(call) => Event::Call { answer, call },
             });
         }
         if logprobs.is_some() {
@@ -402,7 +402,7 @@ struct Parts<'a> {
     calls: Option<ToolStream>,
 }
 
-enum Part {
+enum AnswerPart {
     Text(Split),
     Call(ToolCall),
 }
@@ -414,7 +414,7 @@ impl<'a> Parts<'a> {
         Parts { request, thinking: ThinkingStream::default(), calls }
     }
 
-    fn push(&mut self, text: &str) -> Vec<Part> {
+    fn push(&mut self, text: &str) -> Vec<AnswerPart> {
         let split = match self.request.text.has_thinking {
             true => self.thinking.push(text),
             false => Split { answer: text.to_owned(), ..Split::default() },
@@ -422,7 +422,7 @@ impl<'a> Parts<'a> {
         self.split(split)
     }
 
-    fn finish(&mut self) -> Vec<Part> {
+    fn finish(&mut self) -> Vec<AnswerPart> {
         let split = self.thinking.finish();
         let mut parts = self.split(split);
         if let Some(calls) = &mut self.calls {
@@ -431,14 +431,14 @@ impl<'a> Parts<'a> {
         parts
     }
 
-    fn split(&mut self, Split { thinking, answer }: Split) -> Vec<Part> {
+    fn split(&mut self, Split { thinking, answer }: Split) -> Vec<AnswerPart> {
         let mut parts = Vec::new();
         match &mut self.calls {
             None if thinking.is_empty() && answer.is_empty() => {}
-            None => parts.push(Part::Text(Split { thinking, answer })),
+            None => parts.push(AnswerPart::Text(Split { thinking, answer })),
             Some(calls) => {
                 if !thinking.is_empty() {
-                    parts.push(Part::Text(Split { thinking, answer: String::new() }));
+                    parts.push(AnswerPart::Text(Split { thinking, answer: String::new() }));
                 }
                 parts.extend(calls.push(&answer).into_iter().map(part));
             }
@@ -456,12 +456,12 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn part(piece: ToolPiece) -> Part {
+fn part(piece: ToolPiece) -> AnswerPart {
     match piece {
-        ToolPiece::Call(call) => Part::Call(call),
+        ToolPiece::Call(call) => AnswerPart::Call(call),
         // What is no call is text, as the model has written it.
         ToolPiece::Text(answer) | ToolPiece::Malformed { text: answer, .. } => {
-            Part::Text(Split { thinking: String::new(), answer })
+            AnswerPart::Text(Split { thinking: String::new(), answer })
         }
     }
 }

@@ -83,6 +83,8 @@ pub struct Measurement {
     pub retrieval_heads: Option<usize>,
     /// Time of every run.
     pub times: Vec<Duration>,
+    /// Time of every decode step of all runs, the shortest first; empty for prompts.
+    steps: Vec<Duration>,
     /// Time for choosing and moving rows in the last prefill.
     pub compressing: Duration,
     /// Operations of a token on average; a multiplication and an addition are two.
@@ -104,6 +106,11 @@ impl Measurement {
     /// Nanoseconds of the runs.
     pub fn nanoseconds(&self) -> Statistics {
         Statistics::of(&self.times.iter().map(|time| time.as_secs_f64() * 1e9).collect::<Vec<_>>())
+    }
+
+    /// Time that so many percent of the decode steps take at most; `None` for prompts.
+    pub fn step_percentile(&self, percent: usize) -> Option<Duration> {
+        percentile(&self.steps, percent)
     }
 
     /// Tokens per second of every run.
@@ -132,20 +139,22 @@ impl Bench<'_> {
             random_fill: self.random_fill,
         };
         runner.warm_up()?;
-        let (mut times, mut before, mut after) =
-            (Vec::new(), runner.session.kv_usage(), runner.session.kv_usage());
+        let (mut times, mut steps) = (Vec::new(), Vec::new());
+        let (mut before, mut after) = (runner.session.kv_usage(), runner.session.kv_usage());
         for _ in 0..repetitions {
             runner.fill()?;
             before = runner.session.kv_usage();
-            times.push(runner.time()?);
+            times.push(runner.time(&mut steps)?);
             after = runner.session.kv_usage();
         }
+        steps.sort_unstable();
         let multiplications = runner.session.multiplications(test.depth, test.measured(), test.generate > 0);
         Ok(Measurement {
             test,
             retrieval_heads: policy.uses_retrieval_heads().then_some(after.full_heads),
             policy,
             times,
+            steps,
             compressing: runner.session.compressing(),
             operations: 2.0 * multiplications / test.measured() as f64,
             kv_bytes: before.bytes.midpoint(after.bytes),
@@ -203,8 +212,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Runs the test once and returns its time.
-    fn time(&mut self) -> Result<Duration> {
+    /// Runs the test once and returns its time. Adds the time of each decode step to `steps`.
+    fn time(&mut self, steps: &mut Vec<Duration>) -> Result<Duration> {
         let Test { prompt, generate, depth } = self.test;
         let session = &mut self.session;
         // With random rows, the tokens before the test are random too.
@@ -215,7 +224,12 @@ impl Runner<'_> {
             let started = Instant::now();
             let result = match generate {
                 0 => session.sync(&text, &mut |_| ()).map(|_| ()),
-                _ => next.iter().try_for_each(|token| session.push(*token)),
+                _ => next.iter().try_for_each(|token| {
+                    let before = started.elapsed();
+                    session.push(*token)?;
+                    steps.push(started.elapsed() - before);
+                    Ok(())
+                }),
             };
             (result, started.elapsed())
         });
@@ -238,6 +252,12 @@ fn tokens(count: usize, vocabulary: usize) -> Vec<u32> {
         ((state >> 33) % vocabulary.max(1) as u64) as u32
     };
     (0..count).map(|_| next()).collect()
+}
+
+/// The value of a sorted list that so many percent of its values do not exceed.
+fn percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied()
 }
 
 /// FNV-1a over the bits of the logits.
@@ -266,6 +286,11 @@ mod tests {
         assert_eq!([test(512, 0, 0), test(0, 128, 32768)], ["pp512", "tg128 @ d32768"]);
         assert_eq!(Statistics::of(&[1.0, 2.0, 3.0]), Statistics { mean: 2.0, deviation: 1.0 });
         assert_eq!(Statistics::of(&[4.0]), Statistics { mean: 4.0, deviation: 0.0 });
+        let steps: Vec<Duration> = (1..=200).map(Duration::from_millis).collect();
+        assert_eq!(percentile(&steps, 50), Some(Duration::from_millis(100)));
+        assert_eq!(percentile(&steps, 99), Some(Duration::from_millis(198)));
+        assert_eq!(percentile(&steps[..3], 99), Some(Duration::from_millis(3)));
+        assert_eq!(percentile(&[], 99), None);
         assert!(tokens(1000, 32).iter().all(|token| *token < 32));
         assert_ne!(hash(&[1.0]), hash(&[2.0]));
     }

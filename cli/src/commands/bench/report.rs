@@ -107,6 +107,8 @@ impl Report<'_> {
             "policy",
             "test",
             ">t/s",
+            ">ms/token",
+            ">p99 ms",
             ">KV",
             ">of full",
             ">GB/s",
@@ -119,6 +121,10 @@ impl Report<'_> {
             let Statistics { mean, deviation } = measurement.speed();
             let bytes_per_second = self.bytes_per_second(measurement);
             let operations = Self::operations_per_second(measurement);
+            let step = |percent| {
+                let time = measurement.step_percentile(percent);
+                time.map_or_else(|| "-".into(), |time| format!("{:.1}", time.as_secs_f64() * 1e3))
+            };
             table.row([
                 self.name.clone(),
                 format::bytes(self.model_bytes() as usize),
@@ -130,6 +136,8 @@ impl Report<'_> {
                 measurement.policy.to_string(),
                 measurement.test.to_string(),
                 format!("{mean:.2} ± {deviation:.2}"),
+                step(50),
+                step(99),
                 format::bytes(measurement.kv_bytes),
                 format::percent(format::share(measurement.kv_bytes, measurement.kv_full)),
                 bytes_per_second.map_or_else(|| "-".into(), |rate| format!("{:.1}", rate / 1e9)),
@@ -179,6 +187,8 @@ impl Report<'_> {
             "stddev_ts": speed.deviation,
             "samples_ns": measurement.times.iter().map(|time| time.as_nanos() as u64).collect::<Vec<_>>(),
             "samples_ts": measurement.samples(),
+            "step_median_ns": measurement.step_percentile(50).map(|time| time.as_nanos() as u64),
+            "step_p99_ns": measurement.step_percentile(99).map(|time| time.as_nanos() as u64),
             "policy": measurement.policy.to_string(),
             "compress_ns": measurement.compressing.as_nanos() as u64,
             "prefill": self.args.prefill.name(),

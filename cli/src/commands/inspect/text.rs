@@ -52,7 +52,7 @@ pub fn run(app: &App, args: &TextArgs) -> Result<()> {
 }
 
 /// What a FILE has given, with its parts: offsets are bytes of its text.
-fn object(parts: &[outline::Part], attachment: &Attachment, text: &str) -> Value {
+fn object(parts: &[outline::OutlinePart], attachment: &Attachment, text: &str) -> Value {
     let begin = attachment.start();
     let parts = parts.iter().filter_map(|inner| {
         let start = inner.range.start.max(begin) - begin;

@@ -72,7 +72,7 @@ pub struct Batch {
     types: (Type, Type),
     /// Of the first session.
     context: usize,
-    state: Mutex<State>,
+    state: Mutex<BatchState>,
     changed: Condvar,
     /// Of the last pass. Locked while one is computed.
     graphs: Mutex<Graphs>,
@@ -80,7 +80,7 @@ pub struct Batch {
     engine: Arc<Engine>,
 }
 
-struct State {
+struct BatchState {
     /// How many sessions write an answer now.
     writing: usize,
     /// What is to be computed, in the order in which it came.
@@ -173,7 +173,7 @@ impl Batch {
             forward: engine.forward.for_context(options.context),
             types: options.types,
             context: options.context,
-            state: Mutex::new(State {
+            state: Mutex::new(BatchState {
                 writing: 0,
                 waiting: Vec::new(),
                 is_computing: false,
@@ -338,12 +338,12 @@ impl Batch {
         Ok(&pass.insert(built).1)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BatchState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl BatchState {
     /// In how much time something is to be computed; zero for now. `None` where nothing waits, or something is computed.
     fn due(&self) -> Option<Duration> {
         let first = self.waiting.first().filter(|_| !self.is_computing)?;

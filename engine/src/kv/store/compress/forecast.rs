@@ -30,7 +30,7 @@ pub(crate) struct LayerForecast<'a> {
 }
 
 /// Rows from which a policy evicts some.
-struct Rows<'a> {
+struct FilledRows<'a> {
     tensors: &'a GraphLane,
     /// For each head of the lane its number in the tensors.
     heads: Vec<u32>,
@@ -64,7 +64,7 @@ impl<'a> LayerForecast<'a> {
         let ctx = Context::new(tensors.sum::<usize>() + 1);
         let (mut graphs, mut nodes) = (Vec::new(), Vec::new());
         for (lane, tensors) in self.lanes.iter().zip(&self.tensors.lanes) {
-            let rows = Rows { tensors: complete, heads: lane.kv_heads.clone(), first: 0, count: n };
+            let rows = FilledRows { tensors: complete, heads: lane.kv_heads.clone(), first: 0, count: n };
             let (graph, evicted) = self.evicted(lane, Event::ExactPrefill, rows)?;
             graphs.extend(graph);
             let evicted = evicted.unwrap_or_else(|| vec![Vec::new(); lane.kv_heads.len()]);
@@ -84,7 +84,7 @@ impl<'a> LayerForecast<'a> {
         let (mut graphs, mut evictions) = (Vec::new(), Vec::new());
         for (lane, tensors) in self.lanes.iter().zip(&self.tensors.lanes) {
             let first = usize::from(lane.compensated);
-            let rows = Rows {
+            let rows = FilledRows {
                 tensors: &tensors.graph,
                 heads: (0..lane.kv_heads.len() as u32).collect(),
                 first,
@@ -116,7 +116,7 @@ impl<'a> LayerForecast<'a> {
         &self,
         lane: &LaneLayout,
         event: Event,
-        rows: Rows,
+        rows: FilledRows,
     ) -> Result<(Option<Graph>, Option<EvictedRows>), EngineError> {
         let status = LaneStatus {
             event,

@@ -5,7 +5,7 @@ use std::path::is_separator;
 
 use anyhow::Result;
 use longhand::Chat;
-use longhand::outline::{Begins, Mark, Outline, Part};
+use longhand::outline::{Begins, Mark, Outline, OutlinePart};
 use terminal::format;
 
 use super::texts;
@@ -174,7 +174,7 @@ fn page_of<'a>(text: &'a str, outline: &'a Outline, within: &Range<usize>, page:
 fn sections<'a>(text: &'a str, outline: &'a Outline, within: &Range<usize>) -> Vec<(&'a str, Shown<'a>)> {
     let mut headings = outline.parts(text);
     headings.retain(|part| part.level.is_some() && within.contains(&part.range.start));
-    let section = |(i, Part { range, location, level }): (usize, &Part<'a>)| {
+    let section = |(i, OutlinePart { range, location, level }): (usize, &OutlinePart<'a>)| {
         let next = headings[i + 1..].iter().find(|next| next.level <= *level);
         let range = range.start..next.map_or(within.end, |next| next.range.start);
         let document = location.document.map_or_else(String::new, |document| format!("{document}, "));
