@@ -105,7 +105,7 @@ pub fn run(dir: &Path, devices: &[DeviceKind]) -> Result<Counts> {
 
 struct Runner {
     files: CaseFiles,
-    /// All layers are on the device under test, if there is one.
+    /// The layers are on the devices under test, if there are any.
     backends: Backends,
 }
 
@@ -265,13 +265,12 @@ impl Runner {
         close("attention", out.iter().map(|x| f64::from(*x)), &numbers(&expected["out"])?)
     }
 
-    /// The place of all layers.
-    fn place(&self) -> Place {
-        self.backends.placement().of(0)
+    fn place(&self, layer: usize) -> Place {
+        self.backends.placement().of(layer)
     }
 
-    fn backend(&self) -> &Backend {
-        self.backends.at(self.place())
+    fn backend(&self, layer: usize) -> &Backend {
+        self.backends.at(self.place(layer))
     }
 
     /// Fills the store with the first `n` tokens, as exact prefill does. These are read a second time in chunks of at
@@ -302,7 +301,7 @@ impl Runner {
             window: None,
         };
         let grams = rows.output.as_ref().map(|_| ctx.tensor(Type::F32, gram_shape(shape)));
-        ctx.allocate(&self.backend().buffer_type())?;
+        ctx.allocate(&self.backend(layer).buffer_type())?;
         if let (Some(grams), Some(output)) = (&grams, &rows.output) {
             grams.write(0, &gram_matrices(output, shape))?;
         }
@@ -340,7 +339,7 @@ impl Runner {
     ) -> Result<()> {
         let shape = rows.shape();
         let n = tokens.len();
-        let form = self.backends.form(self.place(), shape);
+        let form = self.backends.form(self.place(layer), shape);
         let ctx = Context::new(16 + operation_tensors(form, shape.group, to, n));
         let [k, v] = ["k", "v"].map(|name| ctx.input(name, Type::F32, [shape.head_dim, shape.n_kv_heads, n]));
         let state = lane_state(&ctx, layer, n);
@@ -370,7 +369,7 @@ impl Runner {
                 record_attention(&ctx, form, attend, recorder, input.as_ref(), &mut effects);
             }
         }
-        let ready = workspace.prepare(self.place(), ctx.graph(&effects.iter().collect::<Vec<_>>())?)?;
+        let ready = workspace.prepare(self.place(layer), ctx.graph(&effects.iter().collect::<Vec<_>>())?)?;
         k.write(0, &Rows::tokens(&rows.k, rows.n(), tokens.start, tokens.end))?;
         v.write(0, &Rows::tokens(&rows.v, rows.n(), tokens.start, tokens.end))?;
         if let (Some(queries), true) = (&rows.queries, q.is_allocated()) {
@@ -384,7 +383,7 @@ impl Runner {
             positions.write(0, &(at as i32..(at + n) as i32).collect::<Vec<_>>())?;
         }
         live.write(&state)?;
-        Ok(self.backend().compute(&ready)?)
+        Ok(self.backend(layer).compute(&ready)?)
     }
 
     fn attend(
@@ -395,7 +394,7 @@ impl Runner {
         workspace: &mut Workspace,
     ) -> Result<Vec<f32>> {
         let shape = rows.shape();
-        let form = self.backends.form(self.place(), shape);
+        let form = self.backends.form(self.place(layer), shape);
         let lanes = store.rows(layer).lanes;
         let tensors = lanes.iter().map(|lane| form.max_tensors(lane, shape.group, 1));
         let ctx = Context::new(8 + tensors.sum::<usize>());
@@ -413,10 +412,10 @@ impl Runner {
         };
         // The last node of portable attention is none that computes.
         let out: Tensor = ctx.cont(&form.nodes(&ctx, attend)).output();
-        let ready = workspace.prepare(self.place(), ctx.graph(&[&out])?)?;
+        let ready = workspace.prepare(self.place(layer), ctx.graph(&[&out])?)?;
         q.write(0, &rows.q.data)?;
         store.state().write(&state)?;
-        self.backend().compute(&ready)?;
+        self.backend(layer).compute(&ready)?;
         Ok(out.to_vec()?)
     }
 
@@ -484,7 +483,7 @@ impl Runner {
                 period: p["period"].as_u64().context("period")? as usize,
                 occurrences,
             };
-            let scores = score_heads(shape, pattern, &queries, &k.data, self.backend())?;
+            let scores = score_heads(shape, pattern, &queries, &k.data, self.backend(0))?;
             for (name, have) in [("induction", scores.induction), ("echo", scores.echo)] {
                 let key = format!("{name}_{suffix}");
                 close(&key, have.iter().map(|x| f64::from(*x)), &numbers(&case["expected"][&key])?)?;
