@@ -53,5 +53,7 @@ fn catalogue() -> String {
             (parameter.name, parameter.description, parameter.choices.join(", "));
         text += &format!("  {name}=off: {description} ({choices}); {}\n", others.join(", "));
     }
+    text += "\nHow a text is read is another choice: see --prefill in `longhand help ask`. docs/policies.md says what policies and \
+             ways of reading have cost where that was measured.\n";
     text.trim_end().to_owned()
 }
