@@ -15,6 +15,10 @@ pub(crate) struct Counts {
     pub(crate) deletions: usize,
     /// Pictures, charts and drawings of office documents.
     pub(crate) pictures: usize,
+    /// Pages that are mostly pictures.
+    pub(crate) picture_pages: usize,
+    /// Forms that only Adobe's programs show.
+    pub(crate) dynamic_forms: usize,
     /// Formulas that are objects of other programs.
     pub(crate) formulas: usize,
     /// Characters that are not known.
@@ -59,6 +63,10 @@ impl Names {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// Appends the first of several names.
     fn add(&mut self, count: usize, first: &[String]) {
         first.iter().for_each(|name| self.push(name));
@@ -91,6 +99,8 @@ impl Counts {
             Note::RepeatedDrawings { drawings } => (&mut self.repeated_drawings, *drawings),
             Note::HiddenParts { parts } => (&mut self.hidden_parts, *parts),
             Note::Pictures { pictures } => (&mut self.pictures, *pictures),
+            Note::PicturePages { pages } => (&mut self.picture_pages, *pages),
+            Note::DynamicForms { forms } => (&mut self.dynamic_forms, *forms),
             Note::UnreadFormulas { formulas } => (&mut self.formulas, *formulas),
             Note::UnknownGlyphs { glyphs } => (&mut self.unknown_characters, *glyphs),
             Note::LostColumns { rows } => (&mut self.unfilled_rows, *rows),
@@ -117,6 +127,8 @@ impl Counts {
         self.hidden += part.hidden;
         self.deletions += part.deletions;
         self.pictures += part.pictures;
+        self.picture_pages += part.picture_pages;
+        self.dynamic_forms += part.dynamic_forms;
         self.formulas += part.formulas;
         self.unknown_characters += part.unknown_characters;
         self.unfilled_rows += part.unfilled_rows;
@@ -147,6 +159,8 @@ impl Counts {
             count(self.repeated_drawings, |drawings| Note::RepeatedDrawings { drawings }),
             count(self.hidden_parts, |parts| Note::HiddenParts { parts }),
             count(self.pictures, |pictures| Note::Pictures { pictures }),
+            count(self.picture_pages, |pages| Note::PicturePages { pages }),
+            count(self.dynamic_forms, |forms| Note::DynamicForms { forms }),
             count(self.formulas, |formulas| Note::UnreadFormulas { formulas }),
             count(self.unknown_characters, |glyphs| Note::UnknownGlyphs { glyphs }),
             count(self.unfilled_rows, |rows| Note::LostColumns { rows }),

@@ -46,6 +46,9 @@ pub enum Problem {
         /// Number of pages.
         pages: usize,
     },
+    /// It is a form (XFA) that Adobe's programs make when they show it: its page only says so.
+    #[error("it is a form (XFA) that only Adobe's programs show")]
+    DynamicForm,
     /// Its fonts do not say which characters their glyphs are.
     #[error("its text cannot be read: its fonts do not say which characters they show")]
     UnknownGlyphs,
@@ -171,6 +174,7 @@ impl Problem {
             Problem::OnlyPictures { .. } | Problem::UnknownGlyphs => {
                 "an OCR program adds the text, for example: ocrmypdf --force-ocr in.pdf out.pdf"
             }
+            Problem::DynamicForm => "open it in Adobe Acrobat, print it to a PDF there, and give that file",
             Problem::NothingRead { .. } => "show the text with the program that made it, and save it again",
             Problem::Encrypted | Problem::UnknownEncryption => {
                 "save a copy without password or copy protection"

@@ -184,6 +184,16 @@ pub enum Note {
         /// Their number.
         pages: usize,
     },
+    /// Pages that have little text beside pictures that cover most of them, such as a stamp on a scan.
+    PicturePages {
+        /// Their number.
+        pages: usize,
+    },
+    /// Forms (XFA) that Adobe's programs make when they show them: the pages of the file only say so.
+    DynamicForms {
+        /// Their number.
+        forms: usize,
+    },
     /// Glyphs of which the file does not say which characters they are.
     UnknownGlyphs {
         /// Their number.
@@ -236,7 +246,7 @@ pub enum Note {
         /// Their number.
         chapters: usize,
     },
-    /// Files in an archive, or attachments of a message, that are no documents or cannot be read.
+    /// Files in an archive, or attachments of a message or of a PDF, that are no documents or are not read.
     SkippedFiles {
         /// Their number.
         count: usize,
@@ -290,6 +300,14 @@ impl fmt::Display for Note {
                 write!(f, "{rows} row{} left out, which {} the one above", s(*rows), if *rows == 1 { "repeats" } else { "repeat" })
             }
             Note::PagesWithoutText { pages } => write!(f, "{pages} page{} without text", s(*pages)),
+            Note::PicturePages { pages: 1 } => f.write_str("1 page is mostly a picture: OCR may find text in it"),
+            Note::PicturePages { pages } => write!(f, "{pages} pages are mostly pictures: OCR may find text in them"),
+            Note::DynamicForms { forms } => write!(
+                f,
+                "{forms} form{} (XFA) not read: Adobe Acrobat can print {} to a PDF",
+                s(*forms),
+                if *forms == 1 { "it" } else { "them" }
+            ),
             Note::UnknownGlyphs { glyphs } => write!(f, "{glyphs} unknown character{}", s(*glyphs)),
             Note::HiddenText { places } => {
                 write!(f, "text that a reader does not see was left out in {places} place{}", s(*places))

@@ -2,18 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hayro_interpret::hayro_syntax::Pdf;
 use hayro_interpret::hayro_syntax::object::{
     Array, Dict, MaybeRef, Name, Object, ObjectIdentifier, String as PdfString,
 };
 use hayro_interpret::hayro_syntax::page::Page;
 
-use super::text_string;
+use super::{name_tree, text_string};
 use crate::marks;
 
-/// Bookmarks, and named places, that are read.
+/// Bookmarks, and places with names of the old kind, that are read.
 const MAX_BOOKMARKS: usize = 20_000;
-/// Bookmarks in bookmarks, and lists of names in lists of names.
+/// Bookmarks in bookmarks.
 const MAX_DEPTH: usize = 32;
 /// Levels of headings.
 const MAX_LEVEL: usize = 6;
@@ -25,15 +24,14 @@ pub(super) struct Bookmarks {
 }
 
 impl Bookmarks {
-    pub(super) fn of(pdf: &Pdf) -> Bookmarks {
+    /// Those of a document with this catalogue.
+    pub(super) fn of(catalogue: &Dict<'_>) -> Bookmarks {
         let mut bookmarks = Bookmarks::default();
-        let catalogue = pdf.xref().get::<Dict<'_>>(pdf.xref().root_id());
-        let Some(catalogue) = catalogue else { return bookmarks };
         let Some(first) = catalogue.get::<Dict<'_>>("Outlines").and_then(|all| all.get::<Dict<'_>>("First"))
         else {
             return bookmarks;
         };
-        let places = named_places(&catalogue);
+        let places = named_places(catalogue);
         let mut seen = HashSet::new();
         let mut rest = vec![(first, 1)];
         while let Some((bookmark, level)) = rest.pop() {
@@ -126,21 +124,9 @@ fn named_places(catalogue: &Dict<'_>) -> HashMap<Vec<u8>, ObjectIdentifier> {
         }
     }
     let names = catalogue.get::<Dict<'_>>("Names").and_then(|names| names.get::<Dict<'_>>("Dests"));
-    let mut rest: Vec<(Dict<'_>, usize)> = names.into_iter().map(|names| (names, 0)).collect();
-    while let Some((names, depth)) = rest.pop() {
-        let list = names.get::<Array<'_>>("Names").unwrap_or_default();
-        let mut list = list.iter::<Object<'_>>();
-        while let (Some(name), Some(place)) = (list.next(), list.next()) {
-            if let (Object::String(name), Some(page)) = (&name, page_of_place(&place)) {
-                places.insert(name.to_vec(), page);
-            }
-        }
-        if places.len() > MAX_BOOKMARKS {
-            break;
-        }
-        if depth < MAX_DEPTH && rest.len() < MAX_BOOKMARKS {
-            let inner = names.get::<Array<'_>>("Kids").unwrap_or_default();
-            rest.extend(inner.iter::<Dict<'_>>().take(MAX_BOOKMARKS).map(|names| (names, depth + 1)));
+    for (name, place) in names.map(name_tree::names).unwrap_or_default() {
+        if let Some(page) = page_of_place(&place) {
+            places.insert(name, page);
         }
     }
     places

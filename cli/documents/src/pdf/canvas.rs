@@ -114,10 +114,12 @@ impl Canvas {
         }
     }
 
-    pub(super) fn draw_picture(&mut self, place: Rect) {
+    /// Draws a picture. Returns which part of its place is not clipped.
+    pub(super) fn draw_picture(&mut self, place: Rect) -> Rect {
         let place = self.clipped(place);
         self.add_picture(place);
         self.fills.push(Fill { place, color: None });
+        place
     }
 
     fn add_picture(&mut self, place: Rect) {

@@ -12,7 +12,7 @@ use hayro_interpret::hayro_syntax::page::{Page, Resources};
 use kurbo::{Affine, Point, Rect};
 
 use super::layout::PlacedText;
-use super::text_string;
+use super::{arrays, text_string};
 
 /// Annotations of a page that are read.
 const MAX_ANNOTATIONS: usize = 10_000;
@@ -68,11 +68,21 @@ pub(super) struct Appearance<'a> {
     pub(super) resources: Resources<'a>,
 }
 
+/// Whether a document is a form that Adobe's programs make from a description of their own (XFA) when they show it. Other
+/// forms with such a description have their fields on the pages, too.
+pub(super) fn is_dynamic_form(catalogue: &Dict<'_>) -> bool {
+    let Some(form) = catalogue.get::<Dict<'_>>("AcroForm").filter(|form| form.contains_key("XFA")) else {
+        return false;
+    };
+    let has_no_field =
+        || form.get::<Array<'_>>("Fields").is_none_or(|fields| fields.raw_iter().next().is_none());
+    catalogue.get::<bool>("NeedsRendering") == Some(true) || has_no_field()
+}
+
 /// Reads the annotations of a page. Places become those on the upright page.
 pub(super) fn read<'a>(page: &Page<'a>, upright: Affine) -> Annotations<'a> {
     let mut read = Annotations::default();
-    let annotations = page.raw().get::<Array<'_>>("Annots").unwrap_or_default();
-    for annotation in annotations.iter::<Dict<'_>>().take(MAX_ANNOTATIONS) {
+    for annotation in arrays::dictionaries(page.raw().get("Annots")).take(MAX_ANNOTATIONS) {
         let kind = annotation.get::<Name<'_>>("Subtype");
         // Most annotations are links, which show nothing.
         if matches!(kind.as_deref(), Some(b"Link" | b"Popup"))

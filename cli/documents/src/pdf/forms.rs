@@ -9,11 +9,12 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use hayro_interpret::hayro_syntax::Pdf;
-use hayro_interpret::hayro_syntax::object::{Array, Dict, Name, ObjectIdentifier, Stream};
+use hayro_interpret::hayro_syntax::object::{Dict, Name, ObjectIdentifier, Stream};
 use hayro_interpret::hayro_syntax::page::Resources;
 use memchr::memmem;
 
 use super::actual_text::ActualText;
+use super::arrays;
 use super::changes::{MAX_OBJECTS, Objects};
 
 /// Drawings in drawings that are looked into, as the interpreter does.
@@ -36,7 +37,7 @@ pub(super) fn change(pdf: &Pdf) -> Changed {
     let mut forms = Forms::default();
     for page in pdf.pages().iter() {
         let mut roots = forms.add(page.resources(), 0);
-        for annotation in page.raw().get::<Array<'_>>("Annots").unwrap_or_default().iter::<Dict<'_>>() {
+        for annotation in arrays::dictionaries(page.raw().get("Annots")) {
             if let Some(appearances) = annotation.get::<Dict<'_>>("AP") {
                 roots.extend(forms.add_appearance(&appearances, page.resources()));
             }

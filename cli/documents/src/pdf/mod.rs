@@ -1,11 +1,13 @@
 //! PDF. The interpreter draws a page; what it draws is collected (`page.rs`), without what nobody sees (`canvas.rs`), and
 //! with what a file says besides its drawings: the names of glyphs (`font_names.rs`), texts in place of glyphs
 //! (`actual_text.rs`), values of forms and comments (`fields.rs`), bookmarks
-//! (`bookmarks.rs`). What the interpreter does not hand over is changed in
+//! (`bookmarks.rs`), attachments (`attachments.rs`). Which pictures have no text is said by `pictures.rs`. What the interpreter does not hand over is changed in
 //! the file before (`changes.rs`); so are drawings that repeat each other without end (`forms.rs`). Lines, words and
 //! tables follow from where glyphs are (`layout/`), which knows nothing of PDF.
 
 mod actual_text;
+mod arrays;
+mod attachments;
 mod bookmarks;
 mod canvas;
 mod changes;
@@ -13,7 +15,9 @@ mod fields;
 mod font_names;
 mod forms;
 mod layout;
+mod name_tree;
 mod page;
+mod pictures;
 mod tex_names;
 mod text_string;
 mod type3;
@@ -21,12 +25,15 @@ mod type3;
 use std::sync::Arc;
 
 use hayro_interpret::InterpreterCache;
+use hayro_interpret::hayro_syntax::object::Dict;
 use hayro_interpret::hayro_syntax::{DecryptionError, LoadPdfError, Pdf};
 use memchr::memmem;
 
 use self::bookmarks::Bookmarks;
 use self::layout::tables::carried::Carried;
 use self::page::PageText;
+use self::pictures::{FEW_LETTERS, Known};
+use crate::counts::Counts;
 use crate::selection::Chooser;
 use crate::writer::tidy;
 use crate::{Converted, Note, Options, Problem, Unit, marks};
@@ -34,6 +41,8 @@ use crate::{Converted, Note, Options, Problem, Unit, marks};
 /// In so many bytes at its end, a file has the mark of its end; in so many at its beginning, its length.
 const TAIL: usize = 2048;
 const HEAD: usize = 1024;
+/// A form that only Adobe's programs show says so on one page with fewer letters.
+const FORM_LETTERS: usize = 1000;
 
 /// Converts a document.
 ///
@@ -56,10 +65,15 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     } else if forms.repeated > 0 {
         return Err(Problem::Damaged { what: "its drawings contain each other too often".to_owned() });
     }
-    let bookmarks = Bookmarks::of(&pdf);
+    let catalogue = pdf.xref().get::<Dict<'_>>(pdf.xref().root_id()).unwrap_or_default();
+    let bookmarks = Bookmarks::of(&catalogue);
     let cache = InterpreterCache::new();
     let mut text = String::new();
-    let mut totals = Totals { repeated: forms.repeated, ..Totals::default() };
+    let mut totals = Totals::default();
+    totals.counts.repeated_drawings = forms.repeated;
+    totals.counts.skipped_files = attachments::names(&pdf, &catalogue);
+    totals.counts.dynamic_forms = usize::from(fields::is_dynamic_form(&catalogue));
+    let mut known_pictures = Known::default();
     let mut chooser = Chooser::new(options.selection.as_ref(), Unit::Page);
     let mut carried = None;
     for (i, page) in pdf.pages().iter().enumerate() {
@@ -67,7 +81,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
             carried = None;
             continue;
         }
-        let read = page::read(page, &cache, &mut forms.texts);
+        let read = page::read(page, &cache, &mut forms.texts, &mut known_pictures);
         totals.add(&read);
         let written = write(read, &mut carried);
         if !written.is_empty() && !text.is_empty() {
@@ -82,6 +96,9 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
         }
     }
     let (chosen, pages) = (chooser.note()?, chooser.chosen());
+    if totals.counts.dynamic_forms > 0 && pdf.pages().len() == 1 && totals.known < FORM_LETTERS {
+        return Err(Problem::DynamicForm);
+    }
     totals.check(pages)?;
     let cut_off = is_cut_off(bytes).then_some(Note::Incomplete);
     let notes = chosen.into_iter().chain(cut_off).chain(totals.notes()).collect();
@@ -143,27 +160,34 @@ fn write(page: PageText, carried: &mut Option<Carried>) -> String {
 #[derive(Default)]
 struct Totals {
     known: usize,
-    unknown: usize,
-    hidden: usize,
     pictures: usize,
     empty_pages: usize,
-    other_numbers: usize,
-    repeated: usize,
+    counts: Counts,
 }
 
 impl Totals {
     fn add(&mut self, page: &PageText) {
+        let counts = &mut self.counts;
         self.known += page.known;
-        self.unknown += page.unknown;
-        self.hidden += page.hidden;
         self.pictures += page.pictures;
-        self.empty_pages += usize::from(page.known == 0);
-        self.other_numbers += page.other_numbers;
+        counts.unknown_characters += page.unknown;
+        counts.hidden_characters += page.hidden;
+        counts.other_numbers += page.other_numbers;
+        if page.known == 0 {
+            self.empty_pages += 1;
+        } else if page.textless.are_most && page.known < FEW_LETTERS {
+            counts.picture_pages += 1;
+        } else {
+            counts.pictures += page.textless.pictures;
+        }
     }
 
     fn check(&self, pages: usize) -> Result<(), Problem> {
-        match (self.known, self.unknown) {
-            (0, 0) if self.pictures == 0 && self.hidden > 0 => Ok(()),
+        let counts = &self.counts;
+        // Notes say why there is no text.
+        let is_explained = counts.hidden_characters > 0 || !counts.skipped_files.is_empty();
+        match (self.known, counts.unknown_characters) {
+            (0, 0) if self.pictures == 0 && is_explained => Ok(()),
             (0, 0) if self.pictures == 0 => Err(Problem::Empty),
             (0, 0) => Err(Problem::OnlyPictures { pages }),
             (known, unknown) if unknown > known => Err(Problem::UnknownGlyphs),
@@ -171,23 +195,9 @@ impl Totals {
         }
     }
 
-    fn notes(&self) -> Vec<Note> {
-        let mut notes = Vec::new();
-        if self.empty_pages > 0 {
-            notes.push(Note::PagesWithoutText { pages: self.empty_pages });
-        }
-        if self.unknown > 0 {
-            notes.push(Note::UnknownGlyphs { glyphs: self.unknown });
-        }
-        if self.hidden > 0 {
-            notes.push(Note::HiddenCharacters { characters: self.hidden });
-        }
-        if self.other_numbers > 0 {
-            notes.push(Note::OtherNumbers { places: self.other_numbers });
-        }
-        if self.repeated > 0 {
-            notes.push(Note::RepeatedDrawings { drawings: self.repeated });
-        }
-        notes
+    fn notes(self) -> Vec<Note> {
+        let empty_pages =
+            (self.empty_pages > 0).then_some(Note::PagesWithoutText { pages: self.empty_pages });
+        empty_pages.into_iter().chain(self.counts.notes()).collect()
     }
 }

@@ -15,6 +15,7 @@ use super::canvas::{Canvas, Seen};
 use super::fields;
 use super::layout::tables::rules::Rules;
 use super::layout::{PlacedText, letters};
+use super::pictures::{Known, Pictures, Textless};
 use super::type3::Widths;
 
 /// Glyphs are drawn in units of a thousandth of the font's size.
@@ -42,21 +43,28 @@ pub(super) struct PageText {
     pub(super) hidden: usize,
     /// Pictures and drawings.
     pub(super) pictures: usize,
+    /// Pictures without text.
+    pub(super) textless: Textless,
     /// Places where the text in place of glyphs has other numbers than they have.
     pub(super) other_numbers: usize,
 }
 
-/// Interprets a page. `texts` are those in place of glyphs in drawings.
-pub(super) fn read<'a>(page: &Page<'a>, cache: &InterpreterCache<'a>, texts: &mut Vec<String>) -> PageText {
+/// Interprets a page. `texts` are those in place of glyphs in drawings, `known` the pictures of the pages before.
+pub(super) fn read<'a>(
+    page: &Page<'a>,
+    cache: &InterpreterCache<'a>,
+    texts: &mut Vec<String>,
+    known: &mut Known,
+) -> PageText {
     let (width, height) = page.render_dimensions();
     let size = Rect::new(0.0, 0.0, f64::from(width), f64::from(height));
     let upright = page.initial_transform(false).to_kurbo();
-    let mut reader = PageReader::new(size);
+    let mut reader = PageReader::new(size, known);
     let content = page.page_stream().unwrap_or_default();
     let texts_of_drawings = texts.len();
     let actual_text = ActualText::of(content, page.resources(), std::mem::take(texts));
     reader.actual_texts = actual_text.texts;
-    let draw = |content: &[u8], resources: &Resources<'a>, reader: &mut PageReader| {
+    let draw = |content: &[u8], resources: &Resources<'a>, reader: &mut PageReader<'_>| {
         let mut context = Context::new(upright, size, cache, page.xref(), InterpreterSettings::default());
         interpret(TypedIter::new(content), resources, &mut context, reader);
     };
@@ -91,26 +99,28 @@ struct Replaced {
     glyphs: usize,
 }
 
-struct PageReader {
+struct PageReader<'k> {
     drawn: Vec<Drawn>,
     canvas: Canvas,
     actual_texts: Vec<String>,
     /// Parts of the content that have begun.
     open: Vec<Replaced>,
     pictures: usize,
+    picture_areas: Pictures<'k>,
     other_numbers: usize,
     widths: Widths,
     rules: Rules,
 }
 
-impl PageReader {
-    fn new(size: Rect) -> PageReader {
+impl PageReader<'_> {
+    fn new(size: Rect, known: &mut Known) -> PageReader<'_> {
         PageReader {
             drawn: Vec::new(),
             canvas: Canvas::new(size),
             actual_texts: Vec::new(),
             open: Vec::new(),
             pictures: 0,
+            picture_areas: Pictures::new(size, known),
             other_numbers: 0,
             widths: Widths::default(),
             rules: Rules::default(),
@@ -177,7 +187,8 @@ impl PageReader {
             .drawn
             .iter()
             .all(|glyph| glyph.seen != Seen::Yes && (self.pictures > 0 || glyph.text.is_layer));
-        for Drawn { text, seen, .. } in self.drawn {
+        let mut places = Vec::new();
+        for Drawn { text, middle, seen } in self.drawn {
             let letters = letters::visible(&text.text);
             if seen != Seen::Yes && !is_layer {
                 page.hidden += letters;
@@ -187,8 +198,10 @@ impl PageReader {
                 BfString::Char(UNKNOWN) => page.unknown += 1,
                 _ => page.known += letters,
             }
+            places.push((middle, letters));
             page.glyphs.push(text);
         }
+        page.textless = self.picture_areas.textless(&places);
         page
     }
 }
@@ -209,7 +222,7 @@ fn half(mode: &PathDrawMode) -> f64 {
     }
 }
 
-impl<'a> Device<'a> for PageReader {
+impl<'a> Device<'a> for PageReader<'_> {
     fn draw_glyph(
         &mut self,
         glyph: &Glyph<'a>,
@@ -277,7 +290,8 @@ impl<'a> Device<'a> for PageReader {
     fn draw_image(&mut self, image: Image<'_, '_>, transform: Affine) {
         self.pictures += 1;
         let size = Rect::new(0.0, 0.0, f64::from(image.width()), f64::from(image.height()));
-        self.canvas.draw_picture(transform.transform_rect_bbox(size));
+        let place = self.canvas.draw_picture(transform.transform_rect_bbox(size));
+        self.picture_areas.add(&image, transform, place);
     }
 
     fn set_soft_mask(&mut self, mask: Option<SoftMask<'_>>) {

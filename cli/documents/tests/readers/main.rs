@@ -10,6 +10,7 @@ mod outlines;
 mod parts;
 mod pdf;
 mod pdf_tables;
+mod pdf_unread;
 mod selection;
 mod tables;
 mod waste;

@@ -1098,7 +1098,8 @@ fn fields_that_are_not_shown_are_left_out() {
 #[test]
 fn text_of_other_annotations_is_read() {
     let mut made = Made::new(at(&[(72.0, 700.0, "Draft")]));
-    made.page = "/Annots [9 0 R 11 0 R]";
+    // Some were deleted.
+    made.page = "/Annots [98 0 R 9 0 R null 11 0 R]";
     made.more = vec![
         "<< /Type /Annot /Subtype /FreeText /Rect [72 600 200 620] /Contents (unseen) /AP << /N 10 0 R >> >>"
             .into(),

@@ -1,0 +1,188 @@
+//! What of a PDF is not read, and the notes and errors that say so: pictures, attachments, forms that only one program shows.
+
+use documents::{Document, DocumentError, Limits, Note, Problem, read_bytes};
+
+use crate::common::{FONT, at, pdf, stream};
+
+/// A picture of so many pixels.
+fn picture(width: usize, height: usize) -> String {
+    let size = format!("/Width {width} /Height {height} /BitsPerComponent 8 /ColorSpace /DeviceGray");
+    stream(&format!("/Type /XObject /Subtype /Image {size}"), "x")
+}
+
+/// A document of pages with these contents, and a catalogue with these entries. Pictures `/A` to `/D` are on all pages; `/S`
+/// has a pixel, and `/M` is painted in a colour. Object 20 and those after it are `more`.
+struct Made {
+    catalogue: &'static str,
+    page: &'static str,
+    pages: Vec<String>,
+    more: Vec<String>,
+}
+
+impl Made {
+    fn new<T: Into<String>>(pages: impl IntoIterator<Item = T>) -> Made {
+        let pages = pages.into_iter().map(Into::into).collect();
+        Made { catalogue: "", page: "", pages, more: Vec::new() }
+    }
+
+    fn read(&self) -> Result<Document, DocumentError> {
+        let first = 20 + self.more.len();
+        let kids: Vec<String> = (0..self.pages.len()).map(|i| format!("{} 0 R", first + 2 * i)).collect();
+        let mut objects = vec![
+            format!("<< /Type /Catalog /Pages 2 0 R {} >>", self.catalogue),
+            format!("<< /Type /Pages /Kids [{}] /Count {} >>", kids.join(" "), kids.len()),
+            FONT.to_owned(),
+        ];
+        objects.extend((4..8).map(|_| picture(600, 800)));
+        objects.push(picture(1, 1));
+        objects.push(picture(600, 800).replace("/ColorSpace /DeviceGray", "/ImageMask true"));
+        objects.resize(19, "null".to_owned());
+        objects.extend(self.more.iter().cloned());
+        for (i, content) in self.pages.iter().enumerate() {
+            objects.push(format!(
+                "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents {} 0 R /Resources << /Font << /F 3 0 R >> \
+                 /XObject << /A 4 0 R /B 5 0 R /C 6 0 R /D 7 0 R /S 8 0 R /M 9 0 R >> >> {} >>",
+                first + 2 * i + 1,
+                self.page
+            ));
+            objects.push(stream("", content));
+        }
+        read_bytes("made.pdf", &pdf(&objects), &Limits::default())
+    }
+
+    #[track_caller]
+    fn notes(&self) -> Vec<Note> {
+        self.read().expect("a document").notes
+    }
+}
+
+/// A picture at a place, of this size.
+fn drawn(name: &str, [x, y, width, height]: [f64; 4]) -> String {
+    format!("q {width} 0 0 {height} {x} {y} cm /{name} Do Q\n")
+}
+
+const PAGE: [f64; 4] = [0.0, 0.0, 600.0, 800.0];
+
+/// Lines of text, from this height downwards.
+fn lines(top: f64, count: usize) -> String {
+    let line =
+        |i| (72.0, top - 14.0 * i as f64, "The keeper of the bridge has a lamp that burns all night long.");
+    at(&(0..count).map(line).collect::<Vec<_>>())
+}
+
+#[test]
+fn scans_with_a_stamp_are_counted() {
+    let stamp = at(&[(480.0, 20.0, "ABC-000123")]);
+    let scan = |name: &str| format!("{}{stamp}", drawn(name, PAGE));
+    let pages = |pages| vec![Note::PicturePages { pages }];
+    let text = lines(700.0, 40);
+    assert_eq!(Made::new([scan("A"), text.clone(), scan("B")]).notes(), pages(2));
+    // Painted in a colour, in strips, with a margin, with what a court prints on it.
+    assert_eq!(Made::new([scan("M"), scan("M")]).notes(), pages(2));
+    let strips: String = (0..100).map(|i| drawn("M", [0.0, 8.0 * f64::from(i), 600.0, 8.0])).collect();
+    assert_eq!(Made::new([strips + &stamp]).notes(), pages(1));
+    let header = at(&[(72.0, 780.0, "Case 1:20-cv-01234-ABC Document 56-1 Filed 01/02/21 Page 3 of 45")]);
+    assert_eq!(Made::new([drawn("A", [60.0, 80.0, 480.0, 640.0]) + &header]).notes(), pages(1));
+    // A page without a letter has its own note.
+    let notes = Made::new([scan("A"), drawn("B", PAGE)]).notes();
+    assert_eq!(notes, [Note::PagesWithoutText { pages: 1 }, Note::PicturePages { pages: 1 }]);
+}
+
+#[test]
+fn pictures_with_text_and_backgrounds_are_not_counted() {
+    let stamp = at(&[(480.0, 20.0, "ABC-000123")]);
+    let text = lines(700.0, 6);
+    for page in [
+        // What an OCR program found; a slide with a picture behind its text.
+        format!("{} 3 Tr {text} {stamp}", drawn("A", PAGE)),
+        format!("{}{text}", drawn("A", PAGE)),
+        // A colour, and a line.
+        format!("{}{stamp}", drawn("S", PAGE)),
+        format!("{}{text}", drawn("A", [0.0, 720.0, 600.0, 8.0])),
+        // What is clipped away.
+        format!("q 0 0 20 20 re W n {} Q {stamp}", drawn("A", PAGE)),
+        // A sign.
+        format!("{}{text}", drawn("A", [20.0, 720.0, 80.0, 60.0])),
+    ] {
+        assert_eq!(Made::new([page.clone()]).notes(), [], "{page}");
+    }
+    // The background of slides counts once.
+    let slide = |title: &str| format!("{}{}", drawn("A", PAGE), at(&[(72.0, 500.0, title)]));
+    assert_eq!(Made::new(["One", "Two", "Three"].map(slide)).notes(), [Note::PicturePages { pages: 1 }]);
+}
+
+#[test]
+fn pictures_among_text_are_counted() {
+    let table = drawn("A", [72.0, 100.0, 450.0, 200.0]);
+    let paragraph = drawn("B", [72.0, 350.0, 450.0, 60.0]);
+    let made = Made::new([
+        format!("{}{table}", lines(700.0, 20)),
+        format!("{}{paragraph}{table}", lines(700.0, 20)),
+    ]);
+    assert_eq!(made.notes(), [Note::Pictures { pictures: 2 }]);
+    // Most of a page with half a page of text; the strips of a picture are one.
+    let half = drawn("A", [0.0, 0.0, 600.0, 450.0]);
+    assert_eq!(Made::new([lines(780.0, 20) + &half]).notes(), [Note::Pictures { pictures: 1 }]);
+    let strips: String =
+        (0..20).map(|i| drawn("M", [72.0, 100.0 + 10.0 * f64::from(i), 450.0, 10.0])).collect();
+    assert_eq!(Made::new([lines(780.0, 20) + &strips]).notes(), [Note::Pictures { pictures: 1 }]);
+    let apart = drawn("A", [20.0, 20.0, 200.0, 200.0]) + &drawn("B", [320.0, 20.0, 200.0, 200.0]);
+    assert_eq!(Made::new([lines(780.0, 20) + &apart]).notes(), [Note::Pictures { pictures: 2 }]);
+}
+
+#[test]
+fn attachments_are_named() {
+    let file = "<< /Type /EmbeddedFile /Length 1 >>\nstream\nx\nendstream";
+    let mut made = Made::new(
+        ["For the best experience, open this portfolio in Acrobat."].map(|text| at(&[(72.0, 700.0, text)])),
+    );
+    made.catalogue = "/Collection << /View /D >> /Names << /EmbeddedFiles << /Kids [<< /Names [(1) 20 0 R (2) 21 0 R] >> << /Names \
+        [(3) << /F (outside.txt) >>] >>] >> >> /AF [20 0 R]";
+    made.page = "/Annots [<< /Subtype /FileAttachment /Rect [0 0 9 9] /FS << /F (note.txt) /EF << /F 24 0 R >> >> >> << /Subtype \
+        /FileAttachment /Rect [0 0 9 9] /FS 21 0 R >>]";
+    made.more = vec![
+        "<< /F (a.docx) /UF (\\344.docx) /EF << /F 22 0 R >> >>".into(),
+        "<< /F (b.xlsx) /EF << /UF 23 0 R >> >>".into(),
+        file.into(),
+        file.into(),
+        file.into(),
+    ];
+    let names = ["ä.docx", "b.xlsx", "note.txt"].map(str::to_owned).to_vec();
+    let notes = [Note::SkippedFiles { count: 3, names }];
+    assert_eq!(made.notes(), notes);
+    // Lists that contain themselves.
+    made.catalogue = "/Names << /EmbeddedFiles 25 0 R >>";
+    made.more.push("<< /Names [(1) 20 0 R] /Kids [25 0 R 25 0 R] >>".into());
+    assert_eq!(made.notes().len(), 1);
+    // Without text, it is said why.
+    made.pages = vec![String::new()];
+    let problem = made.read().expect_err("no text").problem;
+    assert!(
+        matches!(&problem, Problem::NothingRead { left_out } if left_out.contains("b.xlsx")),
+        "{problem}"
+    );
+}
+
+#[test]
+fn a_form_that_only_one_program_shows_is_an_error() {
+    let wait =
+        at(&[(72.0, 700.0, "Please wait... Your PDF viewer may not be able to display this document.")]);
+    let mut made = Made::new([wait.clone()]);
+    for catalogue in [
+        "/NeedsRendering true /AcroForm << /XFA [(template) 20 0 R] /Fields [21 0 R] >>",
+        "/AcroForm << /XFA 20 0 R /Fields [] >>",
+    ] {
+        made.catalogue = catalogue;
+        let error = made.read().expect_err("a form");
+        assert!(matches!(error.problem, Problem::DynamicForm), "{error}");
+        assert!(error.hint().contains("print it"), "{}", error.hint());
+    }
+    // Pages of text are read.
+    made.pages = vec![wait.clone(), lines(700.0, 40)];
+    assert_eq!(made.notes(), [Note::DynamicForms { forms: 1 }]);
+    // Fields that are on the pages, too.
+    made.pages = vec![wait];
+    made.catalogue = "/AcroForm << /XFA 20 0 R /Fields [21 0 R] >>";
+    made.more = vec!["null".into(), "<< /T (name) >>".into()];
+    assert_eq!(made.notes(), []);
+}
