@@ -17,6 +17,8 @@ pub(crate) struct Counts {
     pub(crate) pictures: usize,
     /// Pages that are mostly pictures.
     pub(crate) picture_pages: usize,
+    /// Pages that are missing or damaged.
+    pub(crate) damaged_pages: usize,
     /// Forms that only Adobe's programs show.
     pub(crate) dynamic_forms: usize,
     /// Formulas that are objects of other programs.
@@ -100,6 +102,7 @@ impl Counts {
             Note::HiddenParts { parts } => (&mut self.hidden_parts, *parts),
             Note::Pictures { pictures } => (&mut self.pictures, *pictures),
             Note::PicturePages { pages } => (&mut self.picture_pages, *pages),
+            Note::DamagedPages { pages } => (&mut self.damaged_pages, *pages),
             Note::DynamicForms { forms } => (&mut self.dynamic_forms, *forms),
             Note::UnreadFormulas { formulas } => (&mut self.formulas, *formulas),
             Note::UnknownGlyphs { glyphs } => (&mut self.unknown_characters, *glyphs),
@@ -128,6 +131,7 @@ impl Counts {
         self.deletions += part.deletions;
         self.pictures += part.pictures;
         self.picture_pages += part.picture_pages;
+        self.damaged_pages += part.damaged_pages;
         self.dynamic_forms += part.dynamic_forms;
         self.formulas += part.formulas;
         self.unknown_characters += part.unknown_characters;
@@ -160,6 +164,7 @@ impl Counts {
             count(self.hidden_parts, |parts| Note::HiddenParts { parts }),
             count(self.pictures, |pictures| Note::Pictures { pictures }),
             count(self.picture_pages, |pages| Note::PicturePages { pages }),
+            count(self.damaged_pages, |pages| Note::DamagedPages { pages }),
             count(self.dynamic_forms, |forms| Note::DynamicForms { forms }),
             count(self.formulas, |formulas| Note::UnreadFormulas { formulas }),
             count(self.unknown_characters, |glyphs| Note::UnknownGlyphs { glyphs }),

@@ -189,6 +189,11 @@ pub enum Note {
         /// Their number.
         pages: usize,
     },
+    /// Pages that a PDF names and does not have, or of whose content a part is missing or damaged.
+    DamagedPages {
+        /// Their number.
+        pages: usize,
+    },
     /// Forms (XFA) that Adobe's programs make when they show them: the pages of the file only say so.
     DynamicForms {
         /// Their number.
@@ -302,6 +307,9 @@ impl fmt::Display for Note {
             Note::PagesWithoutText { pages } => write!(f, "{pages} page{} without text", s(*pages)),
             Note::PicturePages { pages: 1 } => f.write_str("1 page is mostly a picture: OCR may find text in it"),
             Note::PicturePages { pages } => write!(f, "{pages} pages are mostly pictures: OCR may find text in them"),
+            Note::DamagedPages { pages } => {
+                write!(f, "{pages} page{} missing or damaged", s(*pages))
+            }
             Note::DynamicForms { forms } => write!(
                 f,
                 "{forms} form{} (XFA) not read: Adobe Acrobat can print {} to a PDF",

@@ -1,6 +1,7 @@
 //! Changes of a PDF before it is read, added as PDFs are changed: at the end of the file.
 
 use hayro_interpret::hayro_syntax::Pdf;
+use hayro_interpret::hayro_syntax::object::Dict;
 use memchr::memmem;
 
 /// The numbers of objects that are added begin here; the largest that PDF allows is 8,388,607.
@@ -14,6 +15,19 @@ pub(super) type Objects = Vec<(usize, Vec<u8>)>;
 /// Whether a PDF can be changed. In an encrypted one, what is added would have to be encrypted too.
 pub(super) fn are_possible(pdf: &Pdf) -> bool {
     memmem::find(pdf.data().as_ref(), b"/Encrypt").is_none()
+}
+
+/// A dictionary without these keys (`/Key`), and without its end. What belongs to a key gets a name that means nothing.
+pub(super) fn without(dictionary: &Dict<'_>, keys: &[&[u8]]) -> Vec<u8> {
+    let mut changed = dictionary.data().to_vec();
+    for key in keys {
+        let places: Vec<usize> = memmem::find_iter(&changed, key).collect();
+        places.into_iter().for_each(|at| changed[at + 1] = b'X');
+    }
+    if changed.ends_with(b">>") {
+        changed.truncate(changed.len() - 2);
+    }
+    changed
 }
 
 /// The file with these objects: objects, where they are, and what remains of the trailer.

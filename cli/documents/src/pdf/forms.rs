@@ -15,7 +15,8 @@ use memchr::memmem;
 
 use super::actual_text::ActualText;
 use super::arrays;
-use super::changes::{MAX_OBJECTS, Objects};
+use super::changes::{self, MAX_OBJECTS, Objects};
+use super::contents;
 
 /// Drawings in drawings that are looked into, as the interpreter does.
 const MAX_DEPTH: usize = 50;
@@ -42,7 +43,7 @@ pub(super) fn change(pdf: &Pdf) -> Changed {
                 roots.extend(forms.add_appearance(&appearances, page.resources()));
             }
         }
-        forms.check(&roots, || page.page_stream().unwrap_or_default());
+        forms.check(&roots, || contents::of(page).bytes);
     }
     forms.changed()
 }
@@ -132,7 +133,7 @@ impl<'a> Forms<'a> {
     }
 
     /// Removes repetitions from the drawings of a page, if it would draw too much.
-    fn check<'b>(&mut self, roots: &HashMap<Vec<u8>, ObjectIdentifier>, content: impl FnOnce() -> &'b [u8]) {
+    fn check(&mut self, roots: &HashMap<Vec<u8>, ObjectIdentifier>, content: impl FnOnce() -> Vec<u8>) {
         let mut many = HashMap::new();
         for (name, id) in roots {
             let within = self.drawn(*id).saturating_sub(1);
@@ -147,7 +148,7 @@ impl<'a> Forms<'a> {
         let within = |id: ObjectIdentifier| self.drawn.get(&id).map_or(0, |drawn| drawn - 1);
         // Those of annotations are drawn once.
         let once = many.values().fold(0, |sum: u64, id| sum.saturating_add(within(*id)));
-        let drawn = draws(content, &many).fold(0, |sum: u64, (_, _, id)| sum.saturating_add(within(id)));
+        let drawn = draws(&content, &many).fold(0, |sum: u64, (_, _, id)| sum.saturating_add(within(id)));
         if once.max(drawn) > MAX_DRAWN {
             many.into_values().for_each(|id| self.draw_once(id));
         }
@@ -246,14 +247,7 @@ fn unescaped(name: &[u8]) -> Option<Vec<u8>> {
 
 /// A stream with another content, which is not packed.
 fn stream(dictionary: &Dict<'_>, content: &[u8]) -> Vec<u8> {
-    let mut dictionary = dictionary.data().to_vec();
-    for key in [&b"/Filter"[..], b"/DecodeParms", b"/Length"] {
-        let places: Vec<usize> = memmem::find_iter(&dictionary, key).collect();
-        places.into_iter().for_each(|at| dictionary[at + 1] = b'X');
-    }
-    if dictionary.ends_with(b">>") {
-        dictionary.truncate(dictionary.len() - 2);
-    }
+    let mut dictionary = changes::without(dictionary, &[b"/Filter", b"/DecodeParms", b"/Length"]);
     dictionary.extend(format!(" /Length {} >>\nstream\n", content.len()).bytes());
     dictionary.extend_from_slice(content);
     dictionary.extend_from_slice(b"\nendstream");

@@ -2,7 +2,8 @@
 //! with what a file says besides its drawings: the names of glyphs (`font_names.rs`), texts in place of glyphs
 //! (`actual_text.rs`), values of forms and comments (`fields.rs`), bookmarks
 //! (`bookmarks.rs`), attachments (`attachments.rs`). Which pictures have no text is said by `pictures.rs`. What the interpreter does not hand over is changed in
-//! the file before (`changes.rs`); so are drawings that repeat each other without end (`forms.rs`). Lines, words and
+//! the file before (`changes.rs`); so are drawings that repeat each other without end (`forms.rs`), and lists with pages
+//! that are missing (`page_tree.rs`). Lines, words and
 //! tables follow from where glyphs are (`layout/`), which knows nothing of PDF.
 
 mod actual_text;
@@ -11,12 +12,14 @@ mod attachments;
 mod bookmarks;
 mod canvas;
 mod changes;
+mod contents;
 mod fields;
 mod font_names;
 mod forms;
 mod layout;
 mod name_tree;
 mod page;
+mod page_tree;
 mod pictures;
 mod tex_names;
 mod text_string;
@@ -30,8 +33,10 @@ use hayro_interpret::hayro_syntax::{DecryptionError, LoadPdfError, Pdf};
 use memchr::memmem;
 
 use self::bookmarks::Bookmarks;
+use self::changes::Objects;
 use self::layout::tables::carried::Carried;
 use self::page::PageText;
+use self::page_tree::PageTree;
 use self::pictures::{FEW_LETTERS, Known};
 use crate::counts::Counts;
 use crate::selection::Chooser;
@@ -51,25 +56,22 @@ const FORM_LETTERS: usize = 1000;
 pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Problem> {
     let max_bytes = options.limits.bytes;
     let password = options.password.as_deref();
-    let mut pdf = open(bytes.to_vec(), password)?;
+    let pdf = open(bytes.to_vec(), password)?;
+    let page_tree = PageTree::of(&catalogue(&pdf));
+    let pdf = changed(pdf, &page_tree.changed, password);
     let mut forms = forms::change(&pdf);
-    if changes::are_possible(&pdf) {
-        let mut objects = font_names::tables(&pdf);
-        objects.append(&mut forms.objects);
-        if !objects.is_empty()
-            && let Ok(changed) = open(changes::add(&pdf, &objects), password)
-            && changed.pages().len() == pdf.pages().len()
-        {
-            pdf = changed;
-        }
-    } else if forms.repeated > 0 {
+    if forms.repeated > 0 && !changes::are_possible(&pdf) {
         return Err(Problem::Damaged { what: "its drawings contain each other too often".to_owned() });
     }
-    let catalogue = pdf.xref().get::<Dict<'_>>(pdf.xref().root_id()).unwrap_or_default();
+    let mut objects = font_names::tables(&pdf);
+    objects.append(&mut forms.objects);
+    let pdf = changed(pdf, &objects, password);
+    let catalogue = catalogue(&pdf);
     let bookmarks = Bookmarks::of(&catalogue);
     let cache = InterpreterCache::new();
     let mut text = String::new();
     let mut totals = Totals::default();
+    totals.counts.damaged_pages = page_tree.pages.saturating_sub(pdf.pages().len());
     totals.counts.repeated_drawings = forms.repeated;
     totals.counts.skipped_files = attachments::names(&pdf, &catalogue);
     totals.counts.dynamic_forms = usize::from(fields::is_dynamic_form(&catalogue));
@@ -125,6 +127,22 @@ fn open(bytes: Vec<u8>, password: Option<&str>) -> Result<Pdf, Problem> {
     })
 }
 
+/// A document with these objects, if it can be changed.
+fn changed(pdf: Pdf, objects: &Objects, password: Option<&str>) -> Pdf {
+    if objects.is_empty() || !changes::are_possible(&pdf) {
+        return pdf;
+    }
+    match open(changes::add(&pdf, objects), password) {
+        Ok(changed) if changed.pages().len() >= pdf.pages().len() => changed,
+        _ => pdf,
+    }
+}
+
+/// The dictionary that all of a document is found from.
+fn catalogue(pdf: &Pdf) -> Dict<'_> {
+    pdf.xref().get::<Dict<'_>>(pdf.xref().root_id()).unwrap_or_default()
+}
+
 /// Whether the end of a file is missing: the mark at its end, or bytes that it says it has.
 fn is_cut_off(bytes: &[u8]) -> bool {
     let is_filling = |byte: &u8| *byte == 0 || byte.is_ascii_whitespace();
@@ -173,6 +191,7 @@ impl Totals {
         counts.unknown_characters += page.unknown;
         counts.hidden_characters += page.hidden;
         counts.other_numbers += page.other_numbers;
+        counts.damaged_pages += usize::from(page.is_damaged);
         if page.known == 0 {
             self.empty_pages += 1;
         } else if page.textless.are_most && page.known < FEW_LETTERS {
@@ -185,7 +204,8 @@ impl Totals {
     fn check(&self, pages: usize) -> Result<(), Problem> {
         let counts = &self.counts;
         // Notes say why there is no text.
-        let is_explained = counts.hidden_characters > 0 || !counts.skipped_files.is_empty();
+        let is_explained =
+            counts.hidden_characters > 0 || counts.damaged_pages > 0 || !counts.skipped_files.is_empty();
         match (self.known, counts.unknown_characters) {
             (0, 0) if self.pictures == 0 && is_explained => Ok(()),
             (0, 0) if self.pictures == 0 => Err(Problem::Empty),

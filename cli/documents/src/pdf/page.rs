@@ -12,6 +12,7 @@ use kurbo::{Affine, BezPath, Point, Rect};
 
 use super::actual_text::ActualText;
 use super::canvas::{Canvas, Seen};
+use super::contents;
 use super::fields;
 use super::layout::tables::rules::Rules;
 use super::layout::{PlacedText, letters};
@@ -47,6 +48,8 @@ pub(super) struct PageText {
     pub(super) textless: Textless,
     /// Places where the text in place of glyphs has other numbers than they have.
     pub(super) other_numbers: usize,
+    /// Whether a part of its content is missing or damaged.
+    pub(super) is_damaged: bool,
 }
 
 /// Interprets a page. `texts` are those in place of glyphs in drawings, `known` the pictures of the pages before.
@@ -60,9 +63,9 @@ pub(super) fn read<'a>(
     let size = Rect::new(0.0, 0.0, f64::from(width), f64::from(height));
     let upright = page.initial_transform(false).to_kurbo();
     let mut reader = PageReader::new(size, known);
-    let content = page.page_stream().unwrap_or_default();
+    let content = contents::of(page);
     let texts_of_drawings = texts.len();
-    let actual_text = ActualText::of(content, page.resources(), std::mem::take(texts));
+    let actual_text = ActualText::of(&content.bytes, page.resources(), std::mem::take(texts));
     reader.actual_texts = actual_text.texts;
     let draw = |content: &[u8], resources: &Resources<'a>, reader: &mut PageReader<'_>| {
         let mut context = Context::new(upright, size, cache, page.xref(), InterpreterSettings::default());
@@ -81,6 +84,7 @@ pub(super) fn read<'a>(
     text.known += annotations.values.iter().map(|value| letters::visible(&value.text)).sum::<usize>();
     text.values = annotations.values;
     text.comments = annotations.comments;
+    text.is_damaged = content.is_damaged;
     text
 }
 

@@ -186,3 +186,37 @@ fn a_form_that_only_one_program_shows_is_an_error() {
     made.more = vec!["null".into(), "<< /T (name) >>".into()];
     assert_eq!(made.notes(), []);
 }
+
+#[test]
+fn what_stands_behind_a_missing_page_is_read() {
+    let page = |content: &str| {
+        format!(
+            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents {content} /Resources << /Font << /F 3 0 R >> >> >>"
+        )
+    };
+    let text = |text: &str| stream("", &at(&[(72.0, 700.0, text)]));
+    let read = |kids: &str, first: &str| {
+        let objects = vec![
+            "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),
+            format!("<< /Type /Pages /Kids [{kids}] /Count 4 >>"),
+            FONT.to_owned(),
+            page(first),
+            page("8 0 R"),
+            "<< /Type /Pages /Parent 2 0 R /Kids [null 98 0 R 5 0 R] /Count 2 >>".to_owned(),
+            text("first"),
+            text("second"),
+            stream("/Filter /FlateDecode", &"not packed ".repeat(9)),
+        ];
+        read_bytes("made.pdf", &pdf(&objects), &Limits::default()).expect("a document")
+    };
+    let damaged = |pages| vec![Note::DamagedPages { pages }];
+    let document = read("99 0 R 4 0 R 98 0 R 6 0 R", "7 0 R");
+    assert_eq!((document.text.contains("first"), document.text.contains("second")), (true, true));
+    assert_eq!((document.pages, document.notes), (Some(2), damaged(4)));
+    // Parts of the content of a page.
+    for first in ["[98 0 R 7 0 R]", "[null 7 0 R]", "[9 0 R 7 0 R]"] {
+        let document = read("4 0 R", first);
+        assert_eq!((document.text.as_str(), document.notes), ("first\n", damaged(1)), "{first}");
+    }
+    assert_eq!(read("4 0 R 5 0 R", "[]").notes, [Note::PagesWithoutText { pages: 1 }]);
+}

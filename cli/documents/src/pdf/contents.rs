@@ -1,0 +1,44 @@
+//! The content of a page: a stream, or several that follow each other.
+
+use hayro_interpret::hayro_syntax::object::{Object, Stream};
+use hayro_interpret::hayro_syntax::page::Page;
+
+use super::arrays;
+
+/// Nothing is not packed in more bytes. Content that cannot be unpacked from its beginning is nothing, too.
+const PACKED_NOTHING: usize = 64;
+
+/// What is drawn on a page.
+#[derive(Default)]
+pub(super) struct Content {
+    pub(super) bytes: Vec<u8>,
+    /// Whether a part of it is missing or damaged.
+    pub(super) is_damaged: bool,
+}
+
+/// The content of a page.
+pub(super) fn of(page: &Page<'_>) -> Content {
+    let mut content = Content::default();
+    match page.raw().get::<Object<'_>>("Contents") {
+        Some(Object::Array(parts)) => {
+            arrays::items(&parts).for_each(|part| content.add(part.and_then(Object::into_stream)));
+        }
+        Some(Object::Null(_)) => {}
+        None if !page.raw().contains_key("Contents") => {}
+        part => content.add(part.and_then(Object::into_stream)),
+    }
+    content
+}
+
+impl Content {
+    fn add(&mut self, part: Option<Stream<'_>>) {
+        let Some((part, decoded)) = part.and_then(|part| Some((part.raw_data(), part.decoded().ok()?)))
+        else {
+            self.is_damaged = true;
+            return;
+        };
+        self.is_damaged |= decoded.is_empty() && part.len() > PACKED_NOTHING;
+        self.bytes.extend_from_slice(&decoded);
+        self.bytes.push(b' ');
+    }
+}
