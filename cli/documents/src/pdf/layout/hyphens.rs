@@ -1,22 +1,35 @@
 //! Words that are divided at the end of a line.
 
+/// Words before the second part of what a hyphen stands for: `on- and offline`.
+const BETWEEN: [&str; 3] = ["and", "und", "oder"];
+
 /// Joins words that a hyphen at the end of a line divides.
 pub(super) fn join(text: &str) -> String {
     let mut joined = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
-        let begins_small = line.starts_with(char::is_lowercase);
-        let stem =
-            joined.strip_suffix('\n').and_then(|before| before.strip_suffix(['-', '\u{ad}', '\u{2010}']));
-        match stem {
-            Some(stem) if begins_small && stem.ends_with(char::is_alphabetic) => {
-                let length = stem.len();
-                joined.truncate(length);
-            }
-            _ => {}
+        if let Some(length) = length_before_join(&joined, line) {
+            joined.truncate(length);
         }
         joined.push_str(line);
     }
     if joined.contains('\u{ad}') { joined.replace('\u{ad}', "") } else { joined }
+}
+
+/// How much of a text stays before the line that follows, if that continues its last word.
+fn length_before_join(text: &str, line: &str) -> Option<usize> {
+    let before = text.strip_suffix('\n')?;
+    let stem = before.strip_suffix(['-', '\u{ad}', '\u{2010}'])?;
+    if !line.starts_with(char::is_lowercase) || !stem.ends_with(char::is_alphabetic) {
+        return None;
+    }
+    let is_soft = before.ends_with('\u{ad}');
+    let first = line.split(char::is_whitespace).next().unwrap_or_default();
+    match is_soft {
+        false if BETWEEN.contains(&first) => None,
+        // A hyphen after a capital is one of the word: `DNA-binding`.
+        false if stem.ends_with(char::is_uppercase) => Some(before.len()),
+        _ => Some(stem.len()),
+    }
 }
 
 /// Lines as one, with spaces between them.
@@ -32,6 +45,8 @@ mod tests {
     fn divided_words_are_joined() {
         assert_eq!(join("an exam-\nple\n"), "an example\n");
         assert_eq!(join("pages 3-\n4 of A-\nB\n"), "pages 3-\n4 of A-\nB\n");
+        assert_eq!(join("in DNA-\nbinding\n"), "in DNA-binding\n");
+        assert_eq!(join("on-\nund offline, an-\ndere"), "on-\nund offline, andere");
         assert_eq!(join("soft\u{ad}\nly, un\u{ad}divided"), "softly, undivided");
     }
 }
