@@ -422,6 +422,10 @@ fn exponents_and_indices_are_told_from_the_text() {
             "in F_(3^2) of LATEX",
         ),
         (&[(11.0, 0.0, "the 5"), (small, 4.0, "th"), (11.0, 0.0, " of May")], "the 5th of May"),
+        (
+            &[(11.0, 0.0, "rose by 12.4"), (small, 4.0, "a"), (11.0, 0.0, " percent")],
+            "rose by 12.4^a percent",
+        ),
         // A slash makes a fraction only with small digits on both sides, the first of them higher.
         (&[(11.0, 0.0, "4.5 x 10"), (small, 4.0, "9"), (11.0, 0.0, "/l")], "4.5 x 10^9/l"),
         (&[(11.0, 0.0, "5 m"), (small, 4.0, "2"), (11.0, 0.0, "/s")], "5 m^2/s"),

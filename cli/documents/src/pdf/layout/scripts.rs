@@ -290,6 +290,8 @@ fn raised(text: &str, out: &mut String, is_apart: bool, is_last: bool) {
     let before = out.chars().next_back();
     let word = trailing(out, char::is_alphabetic);
     let number = trailing(out, |c| c.is_ascii_digit() || matches!(c, '.' | ','));
+    // After another number, a letter is the mark of a note.
+    let is_whole = text.len() > 1 || !number.contains(['.', ',']);
     match before {
         None if is_list => {
             out.push('[');
@@ -304,7 +306,9 @@ fn raised(text: &str, out: &mut String, is_apart: bool, is_last: bool) {
         _ if text.chars().all(|c| !c.is_alphanumeric() && !matches!(c, '+' | '-' | '−')) => {
             out.push_str(text)
         }
-        Some(c) if ENDINGS.contains(&text) && (c.is_ascii_digit() || word.chars().count() > 1) => {
+        Some(c)
+            if ENDINGS.contains(&text) && (is_whole && c.is_ascii_digit() || word.chars().count() > 1) =>
+        {
             out.push_str(text)
         }
         Some(c) if is_list && is_after_text(c, &word, &number, is_last) => {
