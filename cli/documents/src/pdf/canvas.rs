@@ -2,7 +2,7 @@
 //! them off. A glyph is judged by its middle. Curved shapes count as the rectangle around them, and not at all where
 //! that could hide a glyph that is seen.
 
-use kurbo::{Point, Rect};
+use kurbo::{BezPath, PathEl, Point, Rect};
 
 /// Two colours are told from each other if a component differs by more than this, of 255.
 const SAME_COLOR: u8 = 12;
@@ -10,6 +10,8 @@ const SAME_COLOR: u8 = 12;
 const LOWEST_TEXT: f64 = 0.5;
 /// Glyphs may stand out of the page or its clipping by so many points, for example in rounded numbers.
 const SLACK: f64 = 2.0;
+/// Numbers of places that differ by less are the same, in points.
+const SAME_PLACE: f64 = 0.01;
 /// A filling that is thinner than this is a line.
 const THIN: f64 = 3.0;
 /// So many fillings that are drawn over text are looked at.
@@ -47,7 +49,8 @@ pub(super) struct Canvas {
     covers: Vec<(Rect, usize)>,
     /// Where pictures and drawings are.
     pictures: Vec<Rect>,
-    clips: Vec<Rect>,
+    /// What is not clipped, and whether it is all of the rectangle.
+    clips: Vec<(Rect, bool)>,
     /// Whether each open group shows what is under it.
     groups: Vec<bool>,
     pub(super) is_masked: bool,
@@ -71,7 +74,7 @@ impl Canvas {
 
     /// What is left of a rectangle after clipping.
     fn clipped(&self, place: Rect) -> Rect {
-        self.clips.last().map_or(place, |clip| place.intersect(*clip))
+        self.clips.last().map_or(place, |(clip, _)| place.intersect(*clip))
     }
 
     /// Fills a rectangle after `glyphs` glyphs. A colour that is not opaque changes what is under it.
@@ -80,7 +83,8 @@ impl Canvas {
         if place.width() < THIN || place.height() < THIN {
             return;
         }
-        let shows_through = self.is_masked || self.is_blended || self.groups.contains(&true);
+        let is_whole = self.clips.last().is_none_or(|(_, is_whole)| *is_whole);
+        let shows_through = self.is_masked || self.is_blended || !is_whole || self.groups.contains(&true);
         let color = match color {
             Some([.., 0]) => return,
             Some([r, g, b, 255]) if !shows_through => Some([r, g, b]),
@@ -131,8 +135,9 @@ impl Canvas {
         }
     }
 
-    pub(super) fn push_clip(&mut self, place: Rect) {
-        self.clips.push(self.clipped(place));
+    pub(super) fn push_clip(&mut self, path: &BezPath) {
+        let is_whole = self.clips.last().is_none_or(|(_, is_whole)| *is_whole) && is_rectangle(path);
+        self.clips.push((self.clipped(path.control_box()), is_whole));
     }
 
     pub(super) fn pop_clip(&mut self) {
@@ -152,7 +157,7 @@ impl Canvas {
         let contains = |place: &Rect| place.inflate(SLACK, SLACK).contains(middle);
         height >= LOWEST_TEXT
             && contains(&self.page)
-            && self.clips.last().is_none_or(|clip| clip.width() > 0.0 && contains(clip))
+            && self.clips.last().is_none_or(|(clip, _)| clip.width() > 0.0 && contains(clip))
     }
 
     /// Whether a glyph of this colour has another colour than what is behind it.
@@ -183,4 +188,19 @@ impl Canvas {
             Seen::OnPicture | Seen::No => Seen::No,
         }
     }
+}
+
+/// Whether a path is a rectangle that is not turned.
+fn is_rectangle(path: &BezPath) -> bool {
+    let elements = path.elements();
+    let corners: Vec<Point> = elements.iter().take(6).filter_map(PathEl::end_point).collect();
+    let is_line = |element: &PathEl| !matches!(element, PathEl::QuadTo(..) | PathEl::CurveTo(..));
+    let is_level = |line: &[Point]| {
+        let along = line[1] - line[0];
+        along.x.abs().min(along.y.abs()) < SAME_PLACE
+    };
+    matches!(corners.len(), 4 | 5)
+        && elements.len() <= 6
+        && elements.iter().all(is_line)
+        && corners.windows(2).all(is_level)
 }

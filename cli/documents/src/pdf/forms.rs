@@ -16,7 +16,7 @@ use memchr::memmem;
 use super::actual_text::ActualText;
 use super::arrays;
 use super::changes::{self, MAX_OBJECTS, Objects};
-use super::contents;
+use super::{clip_text, contents};
 
 /// Drawings in drawings that are looked into, as the interpreter does.
 const MAX_DEPTH: usize = 50;
@@ -185,12 +185,13 @@ impl<'a> Forms<'a> {
         for id in ids {
             let form = &self.forms[&id];
             let without_repetitions = self.contents.remove(&id);
-            let is_changed = without_repetitions.is_some();
-            let content = match without_repetitions {
+            let mut is_changed = without_repetitions.is_some();
+            let mut content = match without_repetitions {
                 Some(content) => Cow::Owned(content),
                 None if form.has_fonts => form.stream.decoded().unwrap_or_default(),
                 None => continue,
             };
+            is_changed |= clip_text::draw(&mut content);
             let before = changed.texts.len();
             let mut actual_text =
                 ActualText::of(&content, &form.resources, std::mem::take(&mut changed.texts));

@@ -12,6 +12,7 @@ mod attachments;
 mod bookmarks;
 mod canvas;
 mod changes;
+mod clip_text;
 mod contents;
 mod fields;
 mod font_names;

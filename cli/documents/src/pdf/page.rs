@@ -1,5 +1,7 @@
 //! Interprets a page and collects its glyphs, in the order in which they are drawn, and what hides or shows them.
 
+use std::borrow::Cow;
+
 use hayro_interpret::font::Glyph;
 use hayro_interpret::hayro_cmap::BfString;
 use hayro_interpret::hayro_syntax::content::TypedIter;
@@ -12,12 +14,11 @@ use kurbo::{Affine, BezPath, Point, Rect};
 
 use super::actual_text::ActualText;
 use super::canvas::{Canvas, Seen};
-use super::contents;
-use super::fields;
 use super::layout::tables::rules::Rules;
 use super::layout::{PlacedText, letters};
 use super::pictures::{Known, Pictures, Textless};
 use super::type3::Widths;
+use super::{clip_text, contents, fields};
 
 /// Glyphs are drawn in units of a thousandth of the font's size.
 const UNITS_PER_EM: f64 = 1000.0;
@@ -68,8 +69,10 @@ pub(super) fn read<'a>(
     let actual_text = ActualText::of(&content.bytes, page.resources(), std::mem::take(texts));
     reader.actual_texts = actual_text.texts;
     let draw = |content: &[u8], resources: &Resources<'a>, reader: &mut PageReader<'_>| {
+        let mut content = Cow::Borrowed(content);
+        clip_text::draw(&mut content);
         let mut context = Context::new(upright, size, cache, page.xref(), InterpreterSettings::default());
-        interpret(TypedIter::new(content), resources, &mut context, reader);
+        interpret(TypedIter::new(&content), resources, &mut context, reader);
     };
     draw(&actual_text.content, page.resources(), &mut reader);
     reader.open.clear();
@@ -135,8 +138,11 @@ impl PageReader<'_> {
     fn text(glyph: &Glyph<'_>) -> Option<BfString> {
         match glyph.as_unicode() {
             Some(BfString::Char(c)) if letters::is_private(c) => {}
-            Some(text) => return Some(text),
-            None => {
+            Some(BfString::Char(c)) if !c.is_control() || c.is_whitespace() => {
+                return Some(BfString::Char(c));
+            }
+            Some(text @ BfString::String(_)) => return Some(text),
+            _ => {
                 if let Glyph::Outline(outline) = glyph
                     && outline.glyph_id().to_u32() != 0
                     && outline.outline().is_empty()
@@ -307,7 +313,7 @@ impl<'a> Device<'a> for PageReader<'_> {
     }
 
     fn push_clip_path(&mut self, clip: &ClipPath) {
-        self.canvas.push_clip(clip.path.control_box());
+        self.canvas.push_clip(&clip.path);
     }
 
     fn pop_clip_path(&mut self) {

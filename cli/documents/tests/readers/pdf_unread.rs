@@ -220,3 +220,60 @@ fn what_stands_behind_a_missing_page_is_read() {
     }
     assert_eq!(read("4 0 R 5 0 R", "[]").notes, [Note::PagesWithoutText { pages: 1 }]);
 }
+
+/// Headings with a gradient are shapes through which something is painted.
+#[test]
+fn text_that_is_a_shape_is_read() {
+    let seen = at(&[(72.0, 700.0, "seen")]);
+    let shape = "q BT /F 20 Tf 7 Tr 72 600 Td (shape) Tj ET";
+    for content in [
+        format!("{seen} {shape} 0 0 1 rg 0 0 600 800 re f Q"),
+        format!("{seen} {shape} {} Q", drawn("A", PAGE)),
+        format!("{seen} {} 0.5 g 0 0 600 800 re f Q", shape.replace("7 Tr", "7 Tr%\n")),
+    ] {
+        assert_eq!(
+            Made::new([content.clone()]).read().expect("a document").text,
+            "seen\n\nshape\n",
+            "{content}"
+        );
+    }
+    // What only looks like the operator.
+    let text = Made::new([at(&[(72.0, 700.0, "in 7 Tr of")])]).read().expect("a document").text;
+    assert_eq!(text, "in 7 Tr of\n");
+    let mut made = Made::new(["/E Do"]);
+    made.page = "/Resources << /XObject << /E 20 0 R >> >>";
+    let resources = "/Resources << /Font << /F 3 0 R >> >>";
+    made.more = vec![stream(
+        &format!("/Type /XObject /Subtype /Form /BBox [0 0 600 800] {resources}"),
+        &format!("{shape} 0 0 600 800 re f Q"),
+    )];
+    assert_eq!(made.read().expect("a document").text, "shape\n");
+}
+
+#[test]
+fn what_is_painted_through_a_shape_hides_no_text_beside_it() {
+    let circle =
+        "q 300 400 m 300 450 250 500 200 500 c 150 500 100 450 100 400 c W n 0 0 1 rg 0 0 600 800 re f Q";
+    let made = Made::new([at(&[(101.0, 498.0, "corner")]) + circle]);
+    let document = made.read().expect("a document");
+    assert_eq!((document.text.as_str(), document.notes), ("corner\n", vec![]));
+}
+
+#[test]
+fn characters_that_say_nothing_are_counted() {
+    let map =
+        "1 begincodespacerange <00> <ff> endcodespacerange 2 beginbfchar <01> <0001> <02> <0041> endbfchar";
+    let mut made = Made::new(["BT /G 10 Tf 72 700 Td <020102> Tj ET"]);
+    made.page = "/Resources << /Font << /G 20 0 R >> >>";
+    made.more = vec![
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Made /FirstChar 1 /LastChar 2 /Widths [500 500] /FontDescriptor << /Type \
+         /FontDescriptor /FontName /Made /Flags 4 >> /ToUnicode 21 0 R >>"
+            .into(),
+        stream("", map),
+    ];
+    let document = made.read().expect("a document");
+    assert_eq!(
+        (document.text.as_str(), document.notes),
+        ("A\u{fffd}A\n", vec![Note::UnknownGlyphs { glyphs: 1 }])
+    );
+}
