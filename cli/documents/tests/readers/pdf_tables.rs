@@ -331,3 +331,48 @@ fn lines_are_read_from_top_to_bottom() {
     let text = text_of(&[columns]);
     assert!(text.contains("Left one\nleft two\n"), "{text}");
 }
+
+/// Columns of long text look like those of a newspaper. But those of a table begin anew beside each other.
+#[test]
+fn rows_with_long_text_in_all_columns_are_rows() {
+    let header = [(72.0, 700.0, "Condition"), (300.0, 700.0, "Treatment")];
+    let rows: [[&[&str]; 2]; 3] = [
+        [
+            &["Pain in the lower back that", "lasts for longer than two", "weeks without a pause"],
+            &["Rest and warm water on the", "place that hurts, for as long", "as the pain is there, and"],
+        ],
+        [
+            &["Pain in the upper back that", "comes with a high fever and", "with a cough in the night"],
+            &["Sleep and cold water on the", "neck, for an hour each day", "of the week but the last"],
+        ],
+        [
+            &["Pain in the left knee after", "a long walk over the bridge", "or down from the mountain"],
+            &["No walk for a week, and not", "a step on stairs for a month", "after that, with a bandage"],
+        ],
+    ];
+    // How many lines each row has in each column.
+    let table = |lengths: &[[usize; 2]]| {
+        let (mut texts, mut expected, mut y) =
+            (header.to_vec(), vec!["Condition\tTreatment".to_owned()], 680.0);
+        for (row, lengths) in rows.iter().zip(lengths) {
+            let cells = row.iter().zip(lengths).map(|(cell, length)| &cell[..*length]);
+            expected.push(cells.clone().map(|cell| cell.join(" ")).collect::<Vec<_>>().join("\t"));
+            for line in 0..3 {
+                for (x, cell) in [72.0, 300.0].into_iter().zip(cells.clone()) {
+                    texts.extend(cell.get(line).map(|text| (x, y - 12.0 * line as f64, *text)));
+                }
+            }
+            y -= 44.0;
+        }
+        (at(&texts), expected)
+    };
+    for lengths in [&[[3, 3]; 3][..], &[[3, 2], [3, 3], [2, 3]], &[[3, 2], [3, 3]], &[[2, 3], [3, 3]]] {
+        let (content, expected) = table(lengths);
+        assert_table(content, &expected.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    // Paragraphs of a newspaper that are as long as each other by accident.
+    let (content, _) = table(&[[3, 3]; 2]);
+    let lines: Vec<&str> = content.lines().collect();
+    let text = text_of(&[lines[2..].join("\n")]);
+    assert!(!text.contains('\t'), "{text}");
+}

@@ -119,9 +119,16 @@ fn write_ruled(table: &Ruled, is_rtl: bool, text: &mut String) {
 /// Writes rows that may be a table, or go on with one. Returns where the columns are that the next page may go on with.
 fn write_group(rows: &[Row], is_rtl: bool, before: Option<&Carried>, text: &mut String) -> Option<Carried> {
     if !is_rtl && let Some((columns, end)) = prose::columns(rows) {
-        let start = columns.start;
-        write_table(&rows[..start], is_rtl, None, text);
-        prose::write(&rows[start..end], &columns, text);
+        let (above, lines) = (&rows[..columns.start], &rows[columns.start..end]);
+        match columns.table(lines, above.last()) {
+            Some(table) => {
+                write_table(&[above, &table].concat(), is_rtl, None, text);
+            }
+            None => {
+                write_table(above, is_rtl, None, text);
+                prose::write(lines, &columns, text);
+            }
+        }
         return if end < rows.len() { write_group(&rows[end..], is_rtl, None, text) } else { None };
     }
     write_table(rows, is_rtl, before, text)

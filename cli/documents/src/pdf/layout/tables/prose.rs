@@ -1,6 +1,8 @@
 //! Columns of text that are drawn line by line, across all columns: as those of a newspaper they are read one after the
-//! other. Their cells are lines of words that fill the column; those of a table are not.
+//! other. Their cells are lines of words that fill the column; those of a table are not. But where all columns begin anew
+//! beside each other, again and again, they are a table with long text in its cells.
 
+use super::super::hyphens;
 use super::super::words::{Cell, Row};
 
 /// Distances in sizes of the font.
@@ -18,6 +20,12 @@ const FULL: f64 = 0.85;
 const MOST: usize = 6;
 /// Columns of a page of text.
 const MAX_COLUMNS: usize = 4;
+/// From one row of a table to the next it is so many times as far as from one line of a cell to the next.
+const APART: f64 = 1.25;
+/// A row of a table has at most so many lines.
+const MAX_LINES: usize = 16;
+/// So many rows, with the header, begin beside each other by no accident. Two do, if a column ends before another one.
+const ROWS: usize = 4;
 
 /// Where columns of text are.
 #[derive(Debug)]
@@ -83,6 +91,44 @@ impl Columns {
         (0..self.columns.len()).min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or_default()
     }
 
+    /// The rows of a table, if these lines are one. `above` is the row before them.
+    pub(super) fn table(&self, rows: &[Row], above: Option<&Row>) -> Option<Vec<Row>> {
+        let down = |from: &Row, to: &Row| from.bottom - to.y;
+        let pitch = rows.windows(2).map(|two| down(&two[0], &two[1])).fold(f64::MAX, f64::min);
+        let parts: Vec<&[Row]> = rows.chunk_by(|from, to| down(from, to) < APART * pitch).collect();
+        let has_all =
+            |row: &Row| (0..self.columns.len()).all(|column| self.cells(row, column).next().is_some());
+        let are_rows = parts.iter().all(|part| part.len() <= MAX_LINES && has_all(&part[0]));
+        let is_uneven = |part: &&[Row]| !has_all(&part[part.len() - 1]);
+        let is_sure = match parts[..parts.len() - 1].iter().any(is_uneven) {
+            true => parts.len() > 1,
+            false => parts.len() + usize::from(above.is_some_and(has_all)) >= ROWS,
+        };
+        (are_rows && is_sure).then(|| parts.into_iter().map(|part| self.row(part)).collect())
+    }
+
+    /// A row of a table with these lines.
+    fn row(&self, lines: &[Row]) -> Row {
+        let (first, last) = (&lines[0], &lines[lines.len() - 1]);
+        let cell = |column: usize| {
+            let texts: Vec<String> =
+                lines.iter().flat_map(|line| self.cells(line, column)).map(text).collect();
+            let (left, right) = self.columns[column];
+            let text = hyphens::on_one_line(texts.iter().map(String::as_str));
+            Cell { text, left, right, y: first.y, is_apart: true }
+        };
+        let cells = (0..self.columns.len()).map(cell).collect();
+        Row { cells, bottom: last.bottom, pitch: None, indent: 0, ..first.clone() }
+    }
+
+    /// What a row has in a column.
+    fn cells<'a>(&self, row: &'a Row, column: usize) -> impl Iterator<Item = &'a [Cell]> {
+        pieces(row)
+            .into_iter()
+            .filter(move |(left, ..)| self.column(*left) == column)
+            .map(|(_, _, cells)| cells)
+    }
+
     /// Whether each column has lines of text.
     fn are_text(&self, rows: &[Row]) -> bool {
         (0..self.columns.len()).all(|column| {
@@ -110,10 +156,7 @@ pub(super) fn write(rows: &[Row], columns: &Columns, out: &mut String) {
     for column in 0..columns.columns.len() {
         let mut is_first = true;
         for row in rows {
-            for (left, _, cells) in pieces(row) {
-                if columns.column(left) != column {
-                    continue;
-                }
+            for cells in columns.cells(row, column) {
                 if !out.is_empty() && (row.begins_paragraph || (is_first && column > 0)) {
                     out.push('\n');
                 }
