@@ -11,6 +11,8 @@ const MAX_NAMES: usize = 5;
 pub(crate) struct Counts {
     /// Places with text that a reader does not see.
     pub(crate) hidden: usize,
+    /// Places with white text, which a reader may not see.
+    pub(crate) white: usize,
     /// Deletions that were tracked.
     pub(crate) deletions: usize,
     /// Pictures, charts and drawings of office documents.
@@ -95,6 +97,7 @@ impl Counts {
     pub(crate) fn add_note(&mut self, note: &Note) -> bool {
         let (count, more) = match note {
             Note::HiddenText { places } => (&mut self.hidden, *places),
+            Note::WhiteText { places } => (&mut self.white, *places),
             Note::Deletions { places } => (&mut self.deletions, *places),
             Note::HiddenCharacters { characters } => (&mut self.hidden_characters, *characters),
             Note::OtherNumbers { places } => (&mut self.other_numbers, *places),
@@ -128,6 +131,7 @@ impl Counts {
     /// Appends those of a part.
     pub(crate) fn add(&mut self, part: Counts) {
         self.hidden += part.hidden;
+        self.white += part.white;
         self.deletions += part.deletions;
         self.pictures += part.pictures;
         self.picture_pages += part.picture_pages;
@@ -157,6 +161,7 @@ impl Counts {
         let count = |count: usize, note: fn(usize) -> Note| (count > 0).then(|| note(count));
         [
             count(self.hidden, |places| Note::HiddenText { places }),
+            count(self.white, |places| Note::WhiteText { places }),
             count(self.deletions, |places| Note::Deletions { places }),
             count(self.hidden_characters, |characters| Note::HiddenCharacters { characters }),
             count(self.other_numbers, |places| Note::OtherNumbers { places }),

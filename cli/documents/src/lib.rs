@@ -209,6 +209,11 @@ pub enum Note {
         /// The number of places that had it.
         places: usize,
     },
+    /// White text that was read: what is behind it is not known.
+    WhiteText {
+        /// The number of places that have it.
+        places: usize,
+    },
     /// Text that is deleted in a document whose changes are tracked was left out.
     Deletions {
         /// The number of deletions.
@@ -319,6 +324,9 @@ impl fmt::Display for Note {
             Note::UnknownGlyphs { glyphs } => write!(f, "{glyphs} unknown character{}", s(*glyphs)),
             Note::HiddenText { places } => {
                 write!(f, "text that a reader does not see was left out in {places} place{}", s(*places))
+            }
+            Note::WhiteText { places } => {
+                write!(f, "white text in {places} place{} was read: a reader may not see it", s(*places))
             }
             Note::Deletions { places } => {
                 write!(f, "text that is marked as deleted was left out in {places} place{}", s(*places))

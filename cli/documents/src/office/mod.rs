@@ -12,4 +12,5 @@ mod page_texts;
 pub(crate) mod pptx;
 mod relations;
 pub(crate) mod rtf;
+mod sight;
 pub(crate) mod xlsx;

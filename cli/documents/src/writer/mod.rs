@@ -8,13 +8,18 @@ pub(crate) mod prices;
 mod scripts;
 pub(crate) mod symbols;
 mod tables;
+mod tabs;
 pub(crate) mod tidy;
 
 pub(crate) use self::grid::{Rows, Span, beginning};
 pub(crate) use self::scripts::Level;
+pub(crate) use self::tabs::{Align, TabStops};
+
+use std::rc::Rc;
 
 use self::scripts::Scripts;
 use self::tables::{Inner, Table};
+use self::tabs::Tabs;
 use crate::marks::{self, MARK};
 
 /// Deepest indentation of lists.
@@ -61,6 +66,7 @@ pub(crate) struct Writer {
     /// Bytes that fill tables, and rows that would need too many.
     filling: usize,
     unfilled_rows: usize,
+    tabs: Tabs,
 }
 
 impl Writer {
@@ -69,9 +75,9 @@ impl Writer {
         self.text.len()
     }
 
-    /// Rows of tables whose cells may be in other columns, because of too many empty ones.
+    /// Rows of tables whose cells may be in other columns, because of too many empty ones or of tabs.
     pub(crate) fn unfilled_rows(&self) -> usize {
-        self.unfilled_rows
+        self.unfilled_rows + self.tabs.uncertain(&self.text)
     }
 
     /// Whether the text so far ends with a digit, and what follows would go on with it.
@@ -88,6 +94,15 @@ impl Writer {
             self.end_scripts(text.chars().next());
         }
         self.words(text);
+    }
+
+    /// Appends a tab of a paragraph with these stops. In a cell it is a space.
+    pub(crate) fn tab(&mut self, stops: &Rc<TabStops>) {
+        self.text(" ");
+        if !self.in_cell {
+            self.end_scripts(None);
+            self.tabs.tab(stops);
+        }
     }
 
     /// Appends text that may be raised or lowered.
@@ -196,8 +211,9 @@ impl Writer {
             && !line.contains(['\n', '|'])
             && let Some(short) = tidy::without_leader(line)
         {
-            self.text.truncate(self.text.len() - line.len());
-            self.text.push_str(&short);
+            let start = self.text.len() - line.len();
+            self.tabs.forget(start);
+            self.text.replace_range(start.., &short);
         }
         self.line_start = self.text.len();
     }
@@ -230,6 +246,8 @@ impl Writer {
                 Gap::Paragraph => "\n\n",
             });
         }
+        let begins_line = gap >= Gap::Line || self.text.is_empty();
+        self.tabs.begin_text(self.text.len(), begins_line, &self.marker);
         self.text.push_str(&std::mem::take(&mut self.marker));
         if self.struck > 0 && !self.is_struck {
             self.text.push_str(STRUCK);
@@ -272,6 +290,7 @@ impl Writer {
         if self.in_cell {
             self.gap = self.gap.max(Gap::Space);
         } else if self.marker.is_empty() {
+            self.tabs.end_line(self.text.len(), self.is_preformatted);
             // A paragraph that begins an item is on the line of its mark.
             self.gap = self.gap.max(gap);
         }
@@ -329,10 +348,11 @@ impl Writer {
         self.end_tables();
         self.close_struck();
         self.tidy_line();
-        if !self.text.is_empty() {
-            self.text.push('\n');
+        let mut text = self.tabs.write(self.text);
+        if !text.is_empty() {
+            text.push('\n');
         }
-        self.text
+        text
     }
 }
 

@@ -260,7 +260,7 @@ impl Writer {
 
 /// Writes the separators before a column. Returns whether one stands for all of them, because they are more than
 /// `most`.
-fn separate(text: &mut String, written: &mut usize, column: usize, most: usize) -> bool {
+pub(super) fn separate(text: &mut String, written: &mut usize, column: usize, most: usize) -> bool {
     let missing = column.saturating_sub(*written);
     let is_lost = missing > most;
     for _ in 0..if is_lost { 1 } else { missing } {

@@ -1,13 +1,15 @@
 //! Styles of DOCX: what paragraphs and runs are unless they say otherwise.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use super::numbering::NumberOf;
 use crate::Problem;
 use crate::office::listings;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
-use crate::writer::Level;
+use crate::web::html::Color;
+use crate::writer::{Align, Level, TabStops};
 
 /// Longest chain of styles that are based on each other. It may be a ring.
 const MAX_CHAIN: usize = 32;
@@ -23,10 +25,10 @@ pub(super) struct RunLook {
     pub(super) is_struck: Option<bool>,
     pub(super) level: Option<Level>,
     pub(super) font: Option<String>,
-    pub(super) is_white: Option<bool>,
     pub(super) is_tiny: Option<bool>,
-    /// Whether something is drawn behind it.
-    pub(super) has_ground: Option<bool>,
+    pub(super) color: Option<Color>,
+    /// The colour that is drawn behind it.
+    pub(super) ground: Option<Color>,
     /// Whether its style is one of code.
     pub(super) is_code: Option<bool>,
 }
@@ -52,12 +54,14 @@ impl RunLook {
                 }
             }
             "rFonts" => self.font = element.attribute("ascii").or_else(|| element.attribute("hAnsi")),
-            "color" => self.is_white = Some(value.is_some_and(|color| color.eq_ignore_ascii_case("ffffff"))),
+            "color" => self.color = value.map(|color| self::color(&color)),
             "sz" => self.is_tiny = value.and_then(|size| size.parse::<u32>().ok()).map(|size| size <= TINY),
             "highlight" => {
-                self.has_ground = Some(value.is_some_and(|color| color != "none" && color != "white"))
+                let is_none = value.as_deref().is_none_or(|color| color == "none");
+                self.ground =
+                    Some(value.filter(|_| !is_none).map_or(Color::Transparent, |color| Color::parse(&color)));
             }
-            "shd" => self.has_ground = Some(is_shaded(element)),
+            "shd" => self.ground = Some(shading(element)),
             _ => {}
         }
     }
@@ -69,9 +73,9 @@ impl RunLook {
             is_struck: other.is_struck.or(self.is_struck),
             level: other.level.or(self.level),
             font: other.font.clone().or_else(|| self.font.clone()),
-            is_white: other.is_white.or(self.is_white),
             is_tiny: other.is_tiny.or(self.is_tiny),
-            has_ground: other.has_ground.or(self.has_ground),
+            color: other.color.or(self.color),
+            ground: other.ground.or(self.ground),
             is_code: other.is_code.or(self.is_code),
         }
     }
@@ -87,11 +91,47 @@ pub(super) fn is_on(element: &Element) -> bool {
     !matches!(element.attribute("val").as_deref(), Some("0" | "false" | "off" | "none"))
 }
 
-/// Whether a shading is more than white.
-pub(super) fn is_shaded(element: &Element) -> bool {
-    let fill = element.attribute("fill").unwrap_or_default().to_ascii_lowercase();
-    !matches!(fill.as_str(), "" | "auto" | "ffffff")
-        || element.attribute("val").is_some_and(|value| value == "solid")
+/// A colour such as `ffffff`; `auto` is not known.
+pub(super) fn color(digits: &str) -> Color {
+    Color::parse(&format!("#{digits}"))
+}
+
+/// The colour of a shading.
+pub(super) fn shading(element: &Element) -> Color {
+    match (element.attribute("val").as_deref(), element.attribute("fill").as_deref()) {
+        (None | Some("clear" | "nil"), None | Some("" | "auto")) => Color::Transparent,
+        (None | Some("clear"), Some(fill)) => color(fill),
+        // A pattern, or another colour before it.
+        _ => Color::Unknown,
+    }
+}
+
+/// Takes a tab stop or the indentation of a paragraph or a style.
+pub(super) fn set_tabs(tabs: &mut Rc<TabStops>, element: &Element) {
+    let number = |name: &str| element.attribute(name).and_then(|place| place.parse::<u32>().ok());
+    match (element.name.as_str(), element.attribute("val").as_deref()) {
+        ("tab", Some(value)) => {
+            let align = match value {
+                // A line that is drawn.
+                "bar" => return,
+                "clear" => None,
+                "center" => Some(Align::Center),
+                "right" | "end" | "decimal" => Some(Align::Right),
+                _ => Some(Align::Left),
+            };
+            number("pos").into_iter().for_each(|place| Rc::make_mut(tabs).set(place, align));
+        }
+        ("ind", _) => {
+            let left = number("left").or_else(|| number("start")).unwrap_or(0);
+            let (first, hanging) = (number("firstLine").unwrap_or(0), number("hanging").unwrap_or(0));
+            let tabs = Rc::make_mut(tabs);
+            tabs.start = Some(left.saturating_add(first).saturating_sub(hanging));
+            if hanging > 0 {
+                tabs.set(left, Some(Align::Left));
+            }
+        }
+        _ => {}
+    }
 }
 
 /// A style.
@@ -103,7 +143,8 @@ pub(super) struct Style {
     /// Its place in a list.
     pub(super) number: NumberOf,
     pub(super) run: RunLook,
-    pub(super) has_ground: bool,
+    pub(super) ground: Option<Color>,
+    pub(super) tabs: Rc<TabStops>,
 }
 
 /// The styles of a document by their ids. Ids are in the language of the program that wrote the file, names are in
@@ -164,7 +205,8 @@ impl Styles {
             heading: style.heading.or(base.heading),
             number: base.number.replaced_by(&style.number),
             run: base.run.replaced_by(&style.run),
-            has_ground: base.has_ground || style.has_ground,
+            ground: style.ground.or(base.ground),
+            tabs: base.tabs.replaced_by(&style.tabs),
         })
     }
 
@@ -193,7 +235,7 @@ impl Style {
                 None
             }
             "shd" => {
-                self.has_ground |= is_shaded(element);
+                self.ground = Some(shading(element));
                 None
             }
             _ => None,
@@ -203,5 +245,6 @@ impl Style {
         }
         self.number.set(element);
         self.run.set(element);
+        set_tabs(&mut self.tabs, element);
     }
 }

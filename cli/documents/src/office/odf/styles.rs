@@ -1,17 +1,21 @@
 //! Styles of OpenDocument: how text looks, and how lists and headings are numbered.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use crate::Problem;
 use crate::office::listings;
 use crate::package::xml::{self, Element, Piece};
+use crate::web::html::Color;
 use crate::writer::ordinal::Format;
-use crate::writer::{Level, symbols};
+use crate::writer::{Align, Level, TabStops, symbols};
 
 /// Levels of lists.
 pub(super) const LEVELS: usize = 10;
 /// Longest chain of styles that are based on each other. It may be a ring.
 const MAX_CHAIN: usize = 32;
+/// Text of so many points cannot be read.
+const TINY: f64 = 1.0;
 /// Longest text around a number, in bytes.
 const MAX_AFFIX: usize = 100;
 
@@ -19,6 +23,10 @@ const MAX_AFFIX: usize = 100;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Look {
     pub(super) is_hidden: Option<bool>,
+    pub(super) is_tiny: Option<bool>,
+    pub(super) color: Option<Color>,
+    /// The colour behind it.
+    pub(super) ground: Option<Color>,
     pub(super) is_struck: Option<bool>,
     pub(super) level: Option<Level>,
     pub(super) font: Option<String>,
@@ -29,12 +37,17 @@ pub(super) struct Look {
     pub(super) is_absent: Option<bool>,
     /// Whether the style is one of code.
     pub(super) is_code: Option<bool>,
+    /// The tab stops of paragraphs of this style.
+    pub(super) tabs: Option<Rc<TabStops>>,
 }
 
 impl Look {
     pub(super) fn replaced_by(&self, other: &Look) -> Look {
         Look {
             is_hidden: other.is_hidden.or(self.is_hidden),
+            is_tiny: other.is_tiny.or(self.is_tiny),
+            color: other.color.or(self.color),
+            ground: other.ground.or(self.ground),
             is_struck: other.is_struck.or(self.is_struck),
             level: other.level.or(self.level),
             font: other.font.clone().or_else(|| self.font.clone()),
@@ -42,6 +55,7 @@ impl Look {
             list: other.list.clone().or_else(|| self.list.clone()),
             is_absent: other.is_absent.or(self.is_absent),
             is_code: other.is_code.or(self.is_code),
+            tabs: other.tabs.clone().or_else(|| self.tabs.clone()),
         }
     }
 
@@ -94,11 +108,24 @@ impl ListStyle {
 }
 
 /// The styles of a document by their names.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Styles {
     looks: HashMap<String, Look>,
     lists: HashMap<String, ListStyle>,
     pub(super) headings: ListStyle,
+    /// The colour of the pages.
+    pub(super) page: Color,
+}
+
+impl Default for Styles {
+    fn default() -> Styles {
+        Styles {
+            looks: HashMap::new(),
+            lists: HashMap::new(),
+            headings: ListStyle::default(),
+            page: Color::WHITE,
+        }
+    }
 }
 
 impl Styles {
@@ -123,6 +150,23 @@ impl Styles {
                         }
                         "text-properties" | "table-properties" | "drawing-page-properties" => {
                             look.iter_mut().for_each(|(_, look)| look.set(&element));
+                        }
+                        "paragraph-properties" | "table-cell-properties" | "graphic-properties" => {
+                            look.iter_mut().for_each(|(_, look)| look.set_ground(&element));
+                        }
+                        // A condition chooses another style.
+                        "map" => look.iter_mut().for_each(|(_, look)| {
+                            look.ground.get_or_insert(Color::Unknown);
+                        }),
+                        "page-layout-properties" => {
+                            let is_white = ground_of(&element).is_none_or(|color| color == Color::WHITE);
+                            self.page = if is_white { self.page } else { Color::Unknown };
+                        }
+                        "tab-stops" => look.iter_mut().for_each(|(_, look)| look.tabs = Some(Rc::default())),
+                        "tab-stop" => {
+                            if let Some((_, Look { tabs: Some(tabs), .. })) = &mut look {
+                                set_tab(Rc::make_mut(tabs), &element);
+                            }
                         }
                         "list-style" => list = Some((Some(name()), ListStyle::default())),
                         "outline-style" => list = Some((None, ListStyle::default())),
@@ -172,6 +216,11 @@ impl Styles {
 }
 
 impl Look {
+    /// Takes the colour behind text.
+    fn set_ground(&mut self, element: &Element) {
+        self.ground = ground_of(element).or(self.ground);
+    }
+
     fn set(&mut self, element: &Element) {
         let value = |name: &str| element.attribute(name);
         if element.name == "table-properties" {
@@ -180,11 +229,16 @@ impl Look {
         }
         if element.name == "drawing-page-properties" {
             self.is_absent = value("visibility").map(|value| value == "hidden").or(self.is_absent);
-            return;
+            return self.set_ground(element);
         }
+        self.set_ground(element);
         if let Some(display) = value("display") {
             self.is_hidden = Some(display == "none");
         }
+        if let Some(size) = element.attribute_of("fo:font-size").and_then(|size| points(&size)) {
+            self.is_tiny = Some(size <= TINY);
+        }
+        self.color = element.attribute_of("fo:color").map(|color| Color::parse(&color)).or(self.color);
         if let Some(line) = value("text-line-through-style").or_else(|| value("text-line-through-type")) {
             self.is_struck = Some(line != "none");
         }
@@ -201,6 +255,43 @@ impl Look {
         }
         self.font = value("font-name").or_else(|| value("font-family")).or_else(|| self.font.take());
     }
+}
+
+/// The colour that an element of properties draws behind text, unless it is transparent.
+fn ground_of(element: &Element) -> Option<Color> {
+    let fill = element.attribute_of("draw:fill");
+    let color = match fill.as_deref() {
+        Some("solid") => element.attribute_of("draw:fill-color").map(|color| Color::parse(&color)),
+        None | Some("none") => element.attribute_of("fo:background-color").map(|color| Color::parse(&color)),
+        // A pattern or a picture.
+        Some(_) => Some(Color::Unknown),
+    };
+    color.filter(|color| *color != Color::Transparent)
+}
+
+fn set_tab(tabs: &mut TabStops, element: &Element) {
+    let align = match element.attribute("type").as_deref() {
+        Some("center") => Align::Center,
+        Some("right" | "char") => Align::Right,
+        _ => Align::Left,
+    };
+    let points = element.attribute("position").and_then(|place| points(&place));
+    points.into_iter().for_each(|points| tabs.set((points * 20.0).round() as u32, Some(align)));
+}
+
+/// A length such as `2.5cm`, in points.
+fn points(length: &str) -> Option<f64> {
+    let (number, unit) = length.trim().split_at_checked(length.trim().len().checked_sub(2)?)?;
+    let points = match unit {
+        "cm" => 72.0 / 2.54,
+        "mm" => 7.2 / 2.54,
+        "in" => 72.0,
+        "pc" => 12.0,
+        "pt" => 1.0,
+        "px" => 0.75,
+        _ => return None,
+    };
+    Some(number.trim().parse::<f64>().ok()? * points)
 }
 
 fn number(element: &Element, name: &str) -> Option<i64> {

@@ -3,8 +3,10 @@
 
 mod areas;
 mod calendar;
+mod drawn;
 mod format;
 mod headers;
+mod looks;
 mod sheet;
 
 use self::format::Formats;
@@ -15,6 +17,7 @@ use crate::counts::Counts;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
 use crate::selection::Chooser;
+use crate::web::html::Color;
 use crate::writer::{Level, Writer};
 use crate::{Converted, Options, Problem, Unit};
 
@@ -67,7 +70,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
 
 /// What sheets share.
 struct Book {
-    strings: Vec<String>,
+    strings: Vec<Text>,
     formats: Formats,
     counts: Counts,
 }
@@ -110,7 +113,7 @@ impl Workbook {
 }
 
 /// The texts that cells refer to by their numbers.
-fn strings_of(text: &str, part: &str) -> Result<Vec<String>, Problem> {
+fn strings_of(text: &str, part: &str) -> Result<Vec<Text>, Problem> {
     let mut strings = Vec::new();
     let mut rich = RichText::default();
     xml::read(part, text, |piece| {
@@ -153,12 +156,23 @@ fn is_on(element: &Element) -> bool {
     element.attribute("val").is_none_or(|value| value != "0" && value != "false")
 }
 
+/// A text of a cell.
+#[derive(Clone, Debug, Default)]
+struct Text {
+    text: String,
+    /// What of it is not white, if some of it is.
+    without_white: Option<String>,
+}
+
 /// A text with raised and struck runs.
 #[derive(Default)]
 struct RichText {
     writer: Writer,
+    without_white: Writer,
+    has_white: bool,
     level: Level,
     is_struck: bool,
+    is_white: bool,
     in_text: bool,
     /// Depth within the reading of characters.
     reading: usize,
@@ -168,9 +182,10 @@ impl RichText {
     fn start(&mut self, element: &Element) {
         match element.name.as_str() {
             "rPh" => self.reading += 1,
-            "r" => (self.level, self.is_struck) = (Level::Normal, false),
+            "r" => (self.level, self.is_struck, self.is_white) = (Level::Normal, false, false),
             "t" => self.in_text = self.reading == 0,
             "strike" => self.is_struck = is_on(element),
+            "color" => self.is_white = looks::color(element).is_lost_on(Color::WHITE),
             "vertAlign" => {
                 self.level = match element.attribute("val").as_deref() {
                     Some("superscript") => Level::Raised,
@@ -191,20 +206,28 @@ impl RichText {
                 _ => {}
             },
             Piece::Text(text) if self.in_text => {
-                if self.is_struck {
-                    self.writer.begin_struck();
-                }
-                self.writer.text_at(self.level, &unescaped(&text));
-                if self.is_struck {
-                    self.writer.end_struck();
+                let text = unescaped(&text);
+                self.has_white |= self.is_white && !text.trim().is_empty();
+                let writers =
+                    [Some(&mut self.writer), Some(&mut self.without_white).filter(|_| !self.is_white)];
+                for writer in writers.into_iter().flatten() {
+                    if self.is_struck {
+                        writer.begin_struck();
+                    }
+                    writer.text_at(self.level, &text);
+                    if self.is_struck {
+                        writer.end_struck();
+                    }
                 }
             }
             Piece::Text(_) => {}
         }
     }
 
-    fn take(&mut self) -> String {
-        let text = std::mem::take(self).writer.finish();
-        text.trim_end().to_owned()
+    fn take(&mut self) -> Text {
+        let RichText { writer, without_white, has_white, .. } = std::mem::take(self);
+        let [text, without_white] =
+            [writer, without_white].map(|writer| writer.finish().trim_end().to_owned());
+        Text { text, without_white: has_white.then_some(without_white) }
     }
 }

@@ -3,13 +3,18 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::areas::{Merged, Part, Shown};
-use super::{Book, RichText, headers, unescaped};
+use super::drawn::{Control, Drawn};
+use super::{Book, RichText, Text, headers, unescaped};
 use crate::Problem;
+use crate::counts::Counts;
 use crate::office::drawings::Drawings;
 use crate::office::page_texts::PageTexts;
 use crate::office::relations::Relations;
+use crate::office::sight::Sight;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
+use crate::web::html::Color;
+use crate::writer::symbols::{EMPTY, TICKED};
 use crate::writer::{STRUCK, Span, Writer};
 
 /// Columns and rows of a sheet.
@@ -37,9 +42,9 @@ pub(super) struct Sheet {
     page_texts: PageTexts,
     /// Remarks, with the names of their cells.
     comments: Vec<(String, String)>,
-    /// The texts of shapes.
-    shapes: Vec<String>,
-    charts: Vec<String>,
+    /// Cells without a fill whose text is white.
+    white: HashSet<Place>,
+    drawn: Drawn,
 }
 
 /// The cell that is read.
@@ -49,6 +54,7 @@ struct Cell {
     kind: String,
     style: usize,
     value: String,
+    rich: Option<Text>,
     formula: Option<String>,
 }
 
@@ -62,20 +68,23 @@ impl Sheet {
         })?;
         let mut sheet = reader.sheet;
         let relations = Relations::of(archive, part)?;
+        sheet.drawn.read_boxes(archive, &relations, reader.controls)?;
+        sheet.leave_out_white(reader.has_rules, &mut book.counts);
         for comments in relations.all("comments") {
             sheet.comments(&archive.text(&comments.target)?, &comments.target)?;
         }
         for drawing in relations.all("drawing") {
             let drawn = Relations::of(archive, &drawing.target)?;
             let drawings = Drawings::of(archive, &drawn)?;
-            sheet.drawing(&archive.text(&drawing.target)?, &drawing.target, &drawings, book);
+            let text = archive.text(&drawing.target)?;
+            sheet.drawn.read(&text, &drawing.target, &drawings, &mut book.counts);
         }
         sheet.leave_out(book);
         Ok(sheet)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.comments.is_empty() && self.shapes.is_empty() && self.charts.is_empty()
+        self.rows.is_empty() && self.comments.is_empty() && self.drawn.is_empty()
     }
 
     /// Reads the remarks.
@@ -100,7 +109,7 @@ impl Sheet {
                         .filter(|author| !author.trim().is_empty());
                     let author =
                         author.map_or(String::new(), |author| format!("{} comments: ", author.trim()));
-                    self.comments.push((cell.clone(), author + &rich.take()));
+                    self.comments.push((cell.clone(), author + &rich.take().text));
                 }
                 Piece::Text(text) if in_author => {
                     if let Some(last) = authors.last_mut() {
@@ -113,34 +122,20 @@ impl Sheet {
         })
     }
 
-    /// Reads the text of shapes, and counts pictures and charts. What comes before damage counts.
-    fn drawing(&mut self, text: &str, part: &str, drawings: &Drawings, book: &mut Book) {
-        let (mut in_text, mut shape) = (false, None::<String>);
-        let _ = xml::read(part, text, |piece| {
-            match piece {
-                Piece::Start(element) => match element.name.as_str() {
-                    "pic" => book.counts.pictures += 1,
-                    "chart" | "relIds" => {
-                        let mut writer = Writer::default();
-                        let is_written = drawings.write(&element, &mut writer);
-                        book.counts.pictures += usize::from(!is_written);
-                        self.charts.extend(Some(writer.finish()).filter(|text| !text.is_empty()));
-                    }
-                    "txBody" => shape = Some(String::new()),
-                    "t" => in_text = true,
-                    _ => {}
-                },
-                Piece::End(name) => match name.as_str() {
-                    "t" => in_text = false,
-                    "p" | "br" => shape.iter_mut().for_each(|shape| shape.push('\n')),
-                    "txBody" => self.shapes.extend(shape.take().filter(|shape| !shape.trim().is_empty())),
-                    _ => {}
-                },
-                Piece::Text(text) if in_text => shape.iter_mut().for_each(|shape| shape.push_str(&text)),
-                Piece::Text(_) => {}
+    /// Takes out white text on white. Where rules colour cells of the sheet, nobody knows what is behind it.
+    fn leave_out_white(&mut self, has_rules: bool, counts: &mut Counts) {
+        let white = std::mem::take(&mut self.white);
+        if has_rules {
+            counts.white += white.len();
+            return;
+        }
+        counts.hidden += white.len();
+        for row in white.iter().map(|(row, _)| *row).collect::<HashSet<_>>() {
+            if let Some(cells) = self.rows.get_mut(&row) {
+                cells.retain(|(column, _)| !white.contains(&(row, *column)));
             }
-            Ok(())
-        });
+        }
+        self.rows.retain(|_, cells| !cells.is_empty());
     }
 
     /// Takes out what is hidden. The text of a merged area stands in the first place of it that is shown.
@@ -223,14 +218,7 @@ impl Sheet {
             }
         }
         writer.end_tables();
-        for shape in self.shapes {
-            writer.paragraph();
-            writer.text(&shape);
-        }
-        for chart in self.charts {
-            writer.paragraph();
-            writer.preformatted(chart.trim_end());
-        }
+        self.drawn.write(writer);
         for (cell, comment) in self.comments {
             writer.paragraph();
             writer.text(&format!("[{cell}] {comment}"));
@@ -252,6 +240,9 @@ struct Reader {
     rich: Option<RichText>,
     /// The code of the header or footer.
     header: Option<String>,
+    /// Whether the sheet has rules or tables, which colour its cells.
+    has_rules: bool,
+    controls: Vec<Control>,
 }
 
 impl Reader {
@@ -263,7 +254,7 @@ impl Reader {
                 "f" => self.in_formula = false,
                 "is" => {
                     if let (Some(mut rich), Some(cell)) = (self.rich.take(), &mut self.cell) {
-                        cell.value = rich.take();
+                        cell.rich = Some(rich.take());
                     }
                 }
                 "c" => self.end_cell(book),
@@ -330,6 +321,8 @@ impl Reader {
                 self.in_formula = true;
                 self.cell.iter_mut().for_each(|cell| _ = cell.formula.get_or_insert_default());
             }
+            "conditionalFormatting" | "tablePart" => self.has_rules = true,
+            "control" => self.controls.push(Control::of(element)),
             "is" => self.rich = Some(RichText::default()),
             "oddHeader" | "evenHeader" | "firstHeader" | "oddFooter" | "evenFooter" | "firstFooter" => {
                 self.header = Some(String::new());
@@ -355,26 +348,38 @@ impl Reader {
     fn end_cell(&mut self, book: &mut Book) {
         let Some(cell) = self.cell.take() else { return };
         let value = cell.value.as_str();
-        let text = match cell.kind.as_str() {
-            "s" => value
-                .trim()
-                .parse()
-                .ok()
-                .and_then(|at: usize| book.strings.get(at).cloned())
-                .unwrap_or_default(),
-            "b" => if value.trim() == "1" { "TRUE" } else { "FALSE" }.to_owned(),
-            "str" => unescaped(value),
-            "inlineStr" | "e" | "d" => value.to_owned(),
+        let shared = || {
+            value.trim().parse().ok().and_then(|at: usize| book.strings.get(at).cloned()).unwrap_or_default()
+        };
+        let plain = |text: String| Text { text, without_white: None };
+        let Text { mut text, without_white } = match cell.kind.as_str() {
+            "s" => shared(),
+            "b" if book.formats.looks.is_box(cell.style) => {
+                plain(if value.trim() == "1" { TICKED } else { EMPTY }.to_owned())
+            }
+            "b" => plain(if value.trim() == "1" { "TRUE" } else { "FALSE" }.to_owned()),
+            "str" => plain(unescaped(value)),
+            "inlineStr" => cell.rich.unwrap_or_else(|| plain(value.to_owned())),
+            "e" | "d" => plain(value.to_owned()),
             _ => match value.trim().parse::<f64>() {
                 Ok(number) => {
                     let shown = book.formats.show(cell.style, number);
                     // A format may show nothing.
                     book.counts.hidden += usize::from(shown.is_empty());
-                    shown
+                    plain(shown)
                 }
-                Err(_) => value.to_owned(),
+                Err(_) => plain(value.to_owned()),
             },
         };
+        if matches!(cell.kind.as_str(), "s" | "str" | "inlineStr") && book.formats.hides_text(cell.style) {
+            book.counts.hidden += usize::from(!text.is_empty());
+            text.clear();
+        } else if let Some(without_white) = without_white
+            && book.formats.looks.sight(cell.style, Some(Color::WHITE)) != Sight::Seen
+        {
+            book.counts.hidden += 1;
+            text = without_white;
+        }
         let text = match cell.formula {
             Some(formula) if value.is_empty() && cell.kind != "str" => {
                 book.counts.no_results += 1;
@@ -384,10 +389,19 @@ impl Reader {
         };
         // Texts whose runs say it themselves have the mark already.
         let is_struck =
-            book.formats.is_struck(cell.style) && !text.contains(STRUCK) && !text.trim().is_empty();
+            book.formats.looks.is_struck(cell.style) && !text.contains(STRUCK) && !text.trim().is_empty();
         let text = if is_struck { format!("{STRUCK}{text}{STRUCK}") } else { text };
-        if !text.is_empty() {
-            self.sheet.rows.entry(cell.place.0).or_default().push((cell.place.1, text));
+        if text.is_empty() {
+            return;
+        }
+        match book.formats.looks.sight(cell.style, None) {
+            Sight::Hidden => book.counts.hidden += 1,
+            sight => {
+                if sight == Sight::Uncertain {
+                    self.sheet.white.insert(cell.place);
+                }
+                self.sheet.rows.entry(cell.place.0).or_default().push((cell.place.1, text));
+            }
         }
     }
 }

@@ -20,6 +20,7 @@ use html5gum::{Span, Tokenizer};
 use self::page::Page;
 use self::prepass::{OPENERS, Prepass};
 pub(crate) use self::sheet::Linked;
+pub(crate) use self::style::Color;
 use crate::counts::Counts;
 use crate::marks;
 use crate::plain::decode;

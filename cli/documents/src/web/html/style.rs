@@ -13,17 +13,17 @@ const SAME: i32 = 24;
 
 /// A colour, or that there is one which is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Color {
+pub(crate) enum Color {
     Known(u8, u8, u8),
     Transparent,
     Unknown,
 }
 
 impl Color {
-    pub(super) const WHITE: Color = Color::Known(255, 255, 255);
+    pub(crate) const WHITE: Color = Color::Known(255, 255, 255);
 
     /// Whether text of this colour cannot be seen on that one.
-    pub(super) fn is_lost_on(self, ground: Color) -> bool {
+    pub(crate) fn is_lost_on(self, ground: Color) -> bool {
         match (self, ground) {
             (Color::Transparent, _) => true,
             (Color::Known(r, g, b), Color::Known(red, green, blue)) => {
@@ -35,7 +35,7 @@ impl Color {
     }
 
     /// A colour of CSS or of an old attribute.
-    pub(super) fn parse(text: &str) -> Color {
+    pub(crate) fn parse(text: &str) -> Color {
         const NAMES: &[(&str, (u8, u8, u8))] = &[
             ("white", (255, 255, 255)),
             ("black", (0, 0, 0)),

@@ -1,19 +1,23 @@
 //! The text of a document's parts, element by element. Beside it is what elements write.
 
+mod tables;
 mod text;
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
+use self::tables::Table;
 use super::fields::Fields;
 use super::numbering::{NumberOf, Numbering};
-use super::styles::{RunLook, Styles, is_on};
+use super::styles::{RunLook, Styles, color, is_on, shading};
 use crate::Problem;
 use crate::counts::Counts;
 use crate::office::drawings::Drawings;
 use crate::office::omml::{self, Omml};
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
-use crate::writer::{Rows, Span, Writer};
+use crate::web::html::Color;
+use crate::writer::{Rows, Span, TabStops, Writer};
 
 /// Elements whose content is not part of the text. A fallback repeats its alternative, and changes of properties hold
 /// the former ones.
@@ -63,7 +67,9 @@ struct Paragraph {
     has_begun: bool,
     /// Whether its end is deleted or hidden.
     is_gone: bool,
-    has_ground: bool,
+    ground: Option<Color>,
+    has_white: bool,
+    tabs: Rc<TabStops>,
 }
 
 /// A place in the text with a note, in the order of the notes.
@@ -120,8 +126,10 @@ pub(super) struct Body {
     cell: Option<Span>,
     continues_cell: bool,
     is_below: bool,
-    tables: usize,
+    tables: Vec<Table>,
     text_boxes: usize,
+    /// The colour of the page.
+    page: Color,
     pub(super) drawings: Drawings,
     /// Documents within the document, as text, by the ids of the references to them.
     pub(super) chunks: HashMap<String, String>,
@@ -166,8 +174,9 @@ impl Body {
             cell: None,
             continues_cell: false,
             is_below: false,
-            tables: 0,
+            tables: Vec::new(),
             text_boxes: 0,
+            page: Color::WHITE,
             drawings: Drawings::default(),
             chunks: HashMap::new(),
             description: None,
@@ -206,16 +215,16 @@ impl Body {
         let whole = std::mem::take(&mut self.writer);
         self.has_page_number = false;
         let read = self.read(archive, part, Kind::Text);
+        self.end_tables();
         let text = std::mem::replace(&mut self.writer, whole).finish();
         read.map(|()| (text, self.has_page_number))
     }
 
     /// Nothing is open where a part begins.
     fn reset(&mut self) {
-        self.writer.end_tables();
-        self.skipping = 0;
+        self.end_tables();
+        (self.skipping, self.text_boxes) = (0, 0);
         self.is_code = false;
-        (self.tables, self.text_boxes) = (0, 0);
         (self.in_text, self.in_instruction, self.is_below, self.in_reading) = (false, false, false, false);
         (self.in_paragraph_properties, self.in_run_properties) = (false, false);
         (self.in_control_properties, self.in_row_properties) = (false, false);
@@ -232,6 +241,7 @@ impl Body {
 
     /// The text with its notes, and what is not in it.
     pub(super) fn finish(mut self) -> (String, Counts) {
+        self.end_tables();
         self.counts.unfilled_rows += self.writer.unfilled_rows();
         let mut text = self.writer.finish();
         self.notes.sort_by_key(|(order, _)| *order);
@@ -291,7 +301,7 @@ impl Body {
             }
             "t" => self.in_text = true,
             "instrText" => self.in_instruction = true,
-            "tab" | "ptab" => self.space(),
+            "tab" | "ptab" => self.tab(),
             "br" | "cr" if !self.fields.hide_text() => {
                 self.begin_text();
                 self.out().line();
@@ -316,17 +326,33 @@ impl Body {
                 self.has_page_number |= self.fields.is_page_number();
             }
             "checkBox" | "checked" | "default" | "result" | "listEntry" => self.fields.property(element),
-            "tbl" => {
-                self.begin_cell();
-                self.tables += 1;
-                self.out().begin_table();
+            "tbl" => self.begin_table(),
+            "tr" => self.start_row(),
+            "hidden" | "tblHeader" | "gridBefore" => {
+                if let Some(row) = self.row_properties() {
+                    match name {
+                        "hidden" => row.is_hidden = is_on(element),
+                        "tblHeader" => row.has_header = is_on(element),
+                        _ => row.before = number("val").unwrap_or(0),
+                    }
+                }
             }
-            "tr" => self.out().row(),
-            "tblHeader" if self.in_row_properties && is_on(element) => self.out().has_header(),
-            "gridBefore" if self.in_row_properties => self.out().skip_to_column(number("val").unwrap_or(0)),
             "tc" => {
+                self.begin_row();
                 self.is_below = false;
                 (self.cell, self.continues_cell) = (Some(Span::ONE), false);
+                self.tables.iter_mut().last().into_iter().for_each(|table| table.ground = Color::Unknown);
+            }
+            "shd" => {
+                if let (Some(table), Some(_)) = (self.tables.last_mut(), &self.cell) {
+                    let ground = shading(element);
+                    table.ground = if ground == Color::Transparent { Color::Unknown } else { ground };
+                }
+            }
+            "background" if self.kind == Kind::Text => {
+                // Settings say whether it is drawn.
+                let is_white = value("color").is_none_or(|digits| color(&digits) == Color::WHITE);
+                self.page = if is_white { Color::WHITE } else { Color::Unknown };
             }
             "gridSpan" => {
                 self.cell.iter_mut().for_each(|cell| cell.columns = number("val").unwrap_or(1).max(1))
@@ -388,14 +414,9 @@ impl Body {
                 self.show_control();
                 self.end_paragraph();
             }
-            "tc" => {
-                self.begin_cell();
-                self.is_below = false;
-            }
-            "tbl" => {
-                self.tables = self.tables.saturating_sub(1);
-                self.out().end_table();
-            }
+            "tc" => self.end_cell(),
+            "tr" => self.end_row(),
+            "tbl" => self.end_table(),
             "oMath" => {
                 if let Some(math) = self.math.take() {
                     let formula = math.finish();

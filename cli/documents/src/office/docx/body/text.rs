@@ -2,8 +2,10 @@
 
 use super::{Body, Kind};
 use crate::office::docx::fields::Shown;
-use crate::office::docx::styles::{RunLook, is_on, is_shaded};
+use crate::office::docx::styles::{RunLook, is_on, set_tabs, shading};
+use crate::office::sight::{self, Sight};
 use crate::package::xml::Element;
+use crate::web::html::Color;
 use crate::writer::symbols::{EMPTY, TICKED};
 use crate::writer::{Level, Writer, symbols};
 
@@ -37,7 +39,8 @@ impl Body {
                 let level = element.attribute("val").and_then(|level| level.parse::<usize>().ok());
                 paragraph.heading = level.map(|level| if level < 9 { level + 1 } else { 0 });
             }
-            "shd" => paragraph.has_ground = is_shaded(element),
+            "shd" => paragraph.ground = Some(shading(element)),
+            "tab" | "ind" => set_tabs(&mut paragraph.tabs, element),
             _ => paragraph.number.set(element),
         }
     }
@@ -59,13 +62,20 @@ impl Body {
             return self.reading.iter_mut().for_each(|reading| reading.push_str(text));
         }
         let look = self.runs.last().cloned().unwrap_or_default();
-        if self.is_below || self.is_hidden(&look) {
+        let sight = self.sight(&look);
+        if self.is_below || sight == Sight::Hidden {
             if !text.trim().is_empty() {
                 self.counts.hidden += usize::from(!std::mem::replace(&mut self.is_counted, true));
             }
             return;
         }
         self.is_counted = false;
+        if let Some(paragraph) = self.paragraphs.last_mut()
+            && sight == Sight::Uncertain
+            && !text.trim().is_empty()
+        {
+            self.counts.white += usize::from(!std::mem::replace(&mut paragraph.has_white, true));
+        }
         if !text.trim().is_empty() {
             self.fields.show_text();
         }
@@ -101,28 +111,35 @@ impl Body {
         true
     }
 
-    /// Whether a reader does not see text that looks so.
-    pub(super) fn is_hidden(&self, look: &RunLook) -> bool {
+    /// Whether a reader sees text that looks so.
+    pub(super) fn sight(&self, look: &RunLook) -> Sight {
+        if look.is_hidden == Some(true) || look.is_tiny == Some(true) {
+            return Sight::Hidden;
+        }
         let paragraph = self.paragraphs.last();
-        let style = || self.styles.get(paragraph.and_then(|paragraph| paragraph.style.as_deref()));
-        // Tables and text boxes have colours of their own.
-        let may_be_lost = self.tables == 0 && self.text_boxes == 0;
-        let is_lost = may_be_lost
-            && look.is_white == Some(true)
-            && look.has_ground != Some(true)
-            && !paragraph.is_some_and(|paragraph| paragraph.has_ground)
-            && !style().has_ground;
-        look.is_hidden == Some(true) || look.is_tiny == Some(true) || is_lost
+        let style = self.styles.get(paragraph.and_then(|paragraph| paragraph.style.as_deref())).ground;
+        let own = paragraph.and_then(|paragraph| paragraph.ground);
+        let page = match (self.tables.last(), self.text_boxes) {
+            (None, 0) => self.page,
+            (Some(table), 0) => table.ground,
+            // Boxes have colours and pictures of their own.
+            _ => Color::Unknown,
+        };
+        sight::of_color(look.color, &[look.ground, own, style], page)
     }
 
-    /// A tab is a space, unless it indents the paragraph.
-    pub(super) fn space(&mut self) {
-        if self.runs.last().is_some_and(RunLook::keeps_spaces) {
+    pub(super) fn tab(&mut self) {
+        let look = self.runs.last().cloned().unwrap_or_default();
+        if look.keeps_spaces() {
             return self.text("\t");
         }
-        if self.paragraphs.last().is_some_and(|paragraph| paragraph.has_begun) && !self.fields.hide_text() {
-            self.out().text(" ");
+        if self.fields.hide_text() || self.is_below || self.sight(&look) == Sight::Hidden {
+            return;
         }
+        self.begin_text();
+        let Some(paragraph) = self.paragraphs.last() else { return };
+        let stops = self.styles.get(paragraph.style.as_deref()).tabs.replaced_by(&paragraph.tabs);
+        self.out().tab(&stops);
     }
 
     pub(super) fn symbol(&mut self, font: &str, number: &str) {
@@ -162,16 +179,6 @@ impl Body {
         match self.description.take() {
             Some(text) => self.text(&format!("[image: {}]", text.trim())),
             None => self.counts.pictures += 1,
-        }
-    }
-
-    /// Begins the cell whose properties are known.
-    pub(super) fn begin_cell(&mut self) {
-        let Some(cell) = self.cell.take() else { return };
-        self.is_below = self.continues_cell;
-        match self.continues_cell {
-            true => self.out().cell_below(cell.columns),
-            false => self.out().cell(cell),
         }
     }
 

@@ -7,14 +7,19 @@ use crate::package::xml::Element;
 impl Body<'_> {
     pub(super) fn begin_paragraph(&mut self, element: &Element) {
         self.paragraph_depth += 1;
-        self.is_counted = false;
+        (self.is_counted, self.has_white) = (false, false);
         if let Some(cell) = self.tables.last_mut().and_then(|table| table.open.as_mut())
             && cell.notes == self.notes.len()
         {
             cell.has_paragraph = true;
         }
         let style = element.attribute("style-name");
-        let look = self.styles.look(style.as_deref());
+        let own = self.styles.look(style.as_deref());
+        let cell = self.tables.last().and_then(|table| table.open.as_ref()).map(|cell| &cell.look);
+        let look = match self.shapes.last().or(cell) {
+            Some(around) => around.replaced_by(&own),
+            None => own,
+        };
         let level =
             element.attribute("outline-level").and_then(|level| level.parse::<usize>().ok()).unwrap_or(1);
         let is_heading = element.name == "h" || self.in_title > 0;

@@ -12,8 +12,10 @@ use super::CONTENT;
 use super::styles::{LEVELS, Look, Styles};
 use crate::counts::Counts;
 use crate::office::page_texts::PageTexts;
+use crate::office::sight::{self, Sight};
 use crate::package::xml::{self, Element, Piece};
 use crate::selection::Chooser;
+use crate::web::html::Color;
 use crate::writer::symbols::{self, EMPTY, TICKED};
 use crate::writer::{Level, Writer};
 use crate::{Note, Options, Problem, Selection, Unit};
@@ -38,6 +40,22 @@ const SKIPPED: &[&str] = &[
     "change-info",
     "index-title-template",
     "table-of-content-source",
+];
+/// Shapes, which have text.
+const SHAPES: &[&str] = &[
+    "frame",
+    "custom-shape",
+    "rect",
+    "ellipse",
+    "circle",
+    "line",
+    "polyline",
+    "polygon",
+    "regular-polygon",
+    "path",
+    "connector",
+    "caption",
+    "measure",
 ];
 /// Spaces beside each other.
 const MAX_SPACES: usize = 1000;
@@ -69,6 +87,9 @@ struct Table {
     covered_until: usize,
     repeated: usize,
     is_hidden_row: bool,
+    /// The styles of cells that have none of their own: of the row, and of columns with the first and the last of them.
+    row_style: Option<String>,
+    column_styles: Vec<(usize, usize, String)>,
     /// The cells of the row, and those of hidden rows that reach into it.
     cells: Vec<Cell>,
     /// The cell that is read.
@@ -97,6 +118,8 @@ struct OpenCell {
     columns: usize,
     rows: usize,
     repeated: usize,
+    /// How its text looks, unless that says otherwise.
+    look: Look,
     /// Whether another cell reaches over it.
     is_covered: bool,
     /// What it shows if it has no paragraph.
@@ -116,6 +139,8 @@ pub(super) struct Body<'a> {
     writer: Writer,
     counts: Counts,
     looks: Vec<Look>,
+    /// Shapes that are open: how their text looks, unless that says otherwise.
+    shapes: Vec<Look>,
     lists: Vec<List>,
     /// The numbers of lists by their styles and ids, and of the headings.
     numbers: HashMap<String, Numbers>,
@@ -131,6 +156,8 @@ pub(super) struct Body<'a> {
     page_texts: PageTexts,
     skipping: usize,
     is_counted: bool,
+    /// Whether the paragraph has white text.
+    has_white: bool,
     /// Whether the last paragraph was one of code.
     is_code: bool,
     paragraph_depth: usize,
@@ -143,6 +170,8 @@ pub(super) struct Body<'a> {
     description: Option<String>,
     in_title: usize,
     slides: usize,
+    /// The colour of the slide.
+    slide: Color,
     is_spreadsheet: bool,
     in_creator: bool,
     creator: String,
@@ -159,6 +188,7 @@ impl<'a> Body<'a> {
             writer: Writer::default(),
             counts: Counts::default(),
             looks: Vec::new(),
+            shapes: Vec::new(),
             lists: Vec::new(),
             numbers: HashMap::new(),
             headings: [None; LEVELS],
@@ -170,6 +200,7 @@ impl<'a> Body<'a> {
             page_texts: PageTexts::default(),
             skipping: 0,
             is_counted: false,
+            has_white: false,
             is_code: false,
             paragraph_depth: 0,
             controls: HashMap::new(),
@@ -178,6 +209,7 @@ impl<'a> Body<'a> {
             description: None,
             in_title: 0,
             slides: 0,
+            slide: Color::Unknown,
             is_spreadsheet: false,
             in_creator: false,
             creator: String::new(),
@@ -275,6 +307,13 @@ impl<'a> Body<'a> {
     }
 
     fn start(&mut self, element: &Element) {
+        if SHAPES.contains(&element.name.as_str()) {
+            let around = self.shapes.last().cloned().unwrap_or_default();
+            let own = self.styles.look(element.attribute("style-name").as_deref());
+            let mut look = around.replaced_by(&own);
+            look.ground = own.ground;
+            self.shapes.push(look);
+        }
         let value = |name: &str| element.attribute(name);
         let number = |name: &str| value(name).and_then(|value| value.parse::<usize>().ok());
         match element.name.as_str() {
@@ -292,7 +331,7 @@ impl<'a> Body<'a> {
             }
             "s" => self.space(number("c").unwrap_or(1)),
             "tab" if self.looks.last().is_some_and(Look::keeps_spaces) => self.text("\t"),
-            "tab" => self.space(1),
+            "tab" => self.tab(),
             "line-break" => self.writer.line(),
             "hidden-text" | "section" if is_hidden(element) => {
                 self.counts.hidden += 1;
@@ -315,6 +354,11 @@ impl<'a> Body<'a> {
                     {
                         table.hidden.push((table.defined, last));
                     }
+                    if let Some(style) = value("default-cell-style-name")
+                        && table.column_styles.len() < MAX_REPEATED
+                    {
+                        table.column_styles.push((table.defined, last, style));
+                    }
                     table.defined = last.saturating_add(1);
                 }
             }
@@ -322,6 +366,7 @@ impl<'a> Body<'a> {
                 if let Some(table) = self.tables.last_mut() {
                     table.repeated = number("number-rows-repeated").unwrap_or(1);
                     table.is_hidden_row = value("visibility").is_some_and(|value| value != "visible");
+                    table.row_style = value("default-cell-style-name");
                     (table.column, table.covered_until) = (0, 0);
                 }
             }
@@ -349,7 +394,10 @@ impl<'a> Body<'a> {
                     self.skipping = 1;
                     return;
                 }
-                if self.styles.look(value("style-name").as_deref()).is_absent == Some(true) {
+                let look = self.styles.look(value("style-name").as_deref());
+                // Before white there may be a picture.
+                self.slide = look.ground.filter(|color| *color != Color::WHITE).unwrap_or(Color::Unknown);
+                if look.is_absent == Some(true) {
                     self.counts.hidden_parts += 1;
                     self.skipping = 1;
                     return;
@@ -384,6 +432,9 @@ impl<'a> Body<'a> {
     }
 
     fn end(&mut self, name: &str) {
+        if SHAPES.contains(&name) {
+            self.shapes.pop();
+        }
         match name {
             "p" | "h" => {
                 self.paragraph_depth = self.paragraph_depth.saturating_sub(1);
@@ -481,15 +532,48 @@ impl<'a> Body<'a> {
         }
     }
 
+    /// Whether a reader sees text that looks so.
+    fn sight(&self, look: &Look) -> Sight {
+        if look.is_hidden == Some(true) || look.is_tiny == Some(true) {
+            return Sight::Hidden;
+        }
+        let is_in_cell = self.tables.last().is_some_and(|table| table.open.is_some());
+        let page = match (self.shapes.is_empty(), is_in_cell, self.slides) {
+            (true, true, _) if self.is_spreadsheet => Color::WHITE,
+            (true, false, 0) => self.styles.page,
+            (_, _, 1..) => self.slide,
+            // Tables have colours of their own, and something may be behind shapes.
+            _ => Color::Unknown,
+        };
+        sight::of_color(look.color, &[look.ground], page)
+    }
+
+    /// A tab is a space in a cell, and in hidden text it is nothing.
+    fn tab(&mut self) {
+        let Some(look) = self.looks.last().filter(|_| self.paragraph_depth > 0) else { return };
+        let is_in_cell = self.tables.last().is_some_and(|table| table.open.is_some());
+        match is_in_cell {
+            true => self.space(1),
+            false if self.sight(look) != Sight::Hidden => {
+                self.writer.tab(&look.tabs.clone().unwrap_or_default())
+            }
+            false => {}
+        }
+    }
+
     fn text(&mut self, text: &str) {
         let look = self.looks.last().cloned().unwrap_or_default();
-        if look.is_hidden == Some(true) {
+        let sight = self.sight(&look);
+        if sight == Sight::Hidden {
             if !text.trim().is_empty() {
                 self.counts.hidden += usize::from(!std::mem::replace(&mut self.is_counted, true));
             }
             return;
         }
         self.is_counted &= text.trim().is_empty();
+        if sight == Sight::Uncertain && !text.trim().is_empty() {
+            self.counts.white += usize::from(!std::mem::replace(&mut self.has_white, true));
+        }
         let (text, unknown) = match look.font.as_deref().filter(|font| symbols::is_symbol_font(font)) {
             Some(font) if text.chars().any(symbols::is_private) => symbols::text(font, text),
             _ => (text.to_owned(), 0),

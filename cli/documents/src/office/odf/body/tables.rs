@@ -3,6 +3,7 @@
 use super::values::Value;
 use super::{Body, Cell, MAX_REPEATED, OpenCell, Table};
 use crate::Unit;
+use crate::office::sight::Sight;
 use crate::package::xml::Element;
 use crate::writer::Span;
 
@@ -63,11 +64,21 @@ impl Body<'_> {
         if !is_covered {
             table.column = table.column.max(table.covered_until);
         }
+        let column = table.column;
+        let of_column = || {
+            let mut styles = table.column_styles.iter();
+            styles
+                .find(|(first, last, _)| (*first..=*last).contains(&column))
+                .map(|(.., style)| style.clone())
+        };
+        let style =
+            element.attribute_of("table:style-name").or_else(|| table.row_style.clone()).or_else(of_column);
         table.open = Some(OpenCell {
             outer: std::mem::take(&mut self.writer),
             columns: number("number-columns-spanned"),
             rows: number("number-rows-spanned"),
             repeated: number("number-columns-repeated"),
+            look: self.styles.look(style.as_deref()),
             is_covered,
             value: Value::of(element),
             has_paragraph: false,
@@ -76,18 +87,24 @@ impl Body<'_> {
     }
 
     pub(super) fn end_cell(&mut self) {
+        let look = self.tables.last().and_then(|table| table.open.as_ref()).map(|cell| cell.look.clone());
+        let is_hidden = look.is_some_and(|look| self.sight(&look) == Sight::Hidden);
         let Some(table) = self.tables.last_mut() else { return };
         let Some(cell) = table.open.take() else { return };
         let OpenCell { columns, rows, repeated, is_covered, .. } = cell;
         let text = std::mem::replace(&mut self.writer, cell.outer).finish();
         let text = match cell.value {
+            Some(_) if !cell.has_paragraph && is_hidden => {
+                self.counts.hidden += 1;
+                text.trim().to_owned()
+            }
             Some(value) if !cell.has_paragraph => {
                 self.counts.no_results += usize::from(matches!(value, Value::Formula(_)));
                 value.into_text() + text.trim()
             }
             // Its format shows nothing.
             Some(Value::Known(value)) if text.trim().is_empty() => {
-                self.counts.hidden += usize::from(!value.is_empty());
+                self.counts.hidden += usize::from(!value.is_empty() && !is_hidden);
                 String::new()
             }
             _ => text.trim().to_owned(),

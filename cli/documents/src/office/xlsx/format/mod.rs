@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use self::code::{Section, Token, choose, split};
 use self::date::date;
 use self::number::{decimal, general};
-use super::is_on;
+use super::looks::Looks;
 use crate::Problem;
 use crate::package::xml::{self, Piece};
 
@@ -21,20 +21,20 @@ const MAX_CODE: usize = 512;
 pub(super) struct Formats {
     /// Codes by their numbers.
     codes: HashMap<usize, String>,
-    /// The number of the code of each style of cells, and that of its font.
-    cells: Vec<(usize, usize)>,
-    /// Whether each font strikes its text out.
-    fonts: Vec<bool>,
+    /// The number of the code of each style of cells.
+    cells: Vec<usize>,
+    pub(super) looks: Looks,
     pub(super) is_1904: bool,
 }
 
 impl Formats {
     /// Reads the part with the styles.
     pub(super) fn read(&mut self, text: &str, part: &str) -> Result<(), Problem> {
-        let (mut in_cells, mut in_fonts) = (false, false);
+        let mut in_cells = false;
         xml::read(part, text, |piece| {
             match piece {
                 Piece::Start(element) => {
+                    self.looks.start(&element);
                     let number = |name: &str| element.attribute(name).and_then(|value| value.parse().ok());
                     match element.name.as_str() {
                         "numFmt" => {
@@ -45,21 +45,13 @@ impl Formats {
                             }
                         }
                         "cellXfs" => in_cells = true,
-                        "xf" if in_cells => {
-                            self.cells.push((number("numFmtId").unwrap_or(0), number("fontId").unwrap_or(0)));
-                        }
-                        "fonts" => in_fonts = true,
-                        "font" if in_fonts => self.fonts.push(false),
-                        "strike" if in_fonts => {
-                            let is_on = is_on(&element);
-                            self.fonts.iter_mut().last().into_iter().for_each(|font| *font = is_on);
-                        }
+                        "xf" if in_cells => self.cells.push(number("numFmtId").unwrap_or(0)),
                         _ => {}
                     }
                 }
                 Piece::End(name) => {
+                    self.looks.end(&name);
                     in_cells &= name != "cellXfs";
-                    in_fonts &= name != "fonts";
                 }
                 Piece::Text(_) => {}
             }
@@ -67,16 +59,19 @@ impl Formats {
         })
     }
 
-    /// Whether cells of a style are struck out.
-    pub(super) fn is_struck(&self, style: usize) -> bool {
-        self.cells.get(style).is_some_and(|(_, font)| self.fonts.get(*font) == Some(&true))
-    }
-
     /// A number as a cell of a style shows it.
     pub(super) fn show(&self, style: usize, number: f64) -> String {
-        let id = self.cells.get(style).map_or(0, |(code, _)| *code);
-        let code = self.codes.get(&id).map_or_else(|| built_in(id), String::as_str);
-        show(code, number, self.is_1904)
+        show(self.code(style), number, self.is_1904)
+    }
+
+    /// Whether cells of a style show no text: `;;;`.
+    pub(super) fn hides_text(&self, style: usize) -> bool {
+        matches!(split(self.code(style)).as_slice(), [_, _, _, text] if text.trim().is_empty())
+    }
+
+    fn code(&self, style: usize) -> &str {
+        let id = self.cells.get(style).copied().unwrap_or(0);
+        self.codes.get(&id).map_or_else(|| built_in(id), String::as_str)
     }
 }
 

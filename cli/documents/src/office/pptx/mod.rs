@@ -1,16 +1,25 @@
 //! PPTX (ECMA-376, PresentationML): the slides in their order, each with its title, text, tables, notes and comments.
 //! Hidden slides are left out.
 
+mod ground;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use self::ground::{Background, Fill, Layout};
 use super::drawings::Drawings;
 use super::omml::{self, Omml};
+use super::page_texts::PageTexts;
 use super::relations::{Relations, main_part};
+use super::sight::{self, Sight};
 use crate::counts::Counts;
 use crate::marks;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
 use crate::selection::Chooser;
+use crate::web::html::Color;
 use crate::writer::ordinal::Format;
-use crate::writer::{Level, Span, Writer, symbols};
+use crate::writer::{Align, Level, Span, TabStops, Writer, symbols};
 use crate::{Converted, Options, Problem, Unit};
 
 const PRESENTATION: &str = "ppt/presentation.xml";
@@ -18,6 +27,10 @@ const PRESENTATION: &str = "ppt/presentation.xml";
 const LEVELS: usize = 9;
 /// A run is raised or lowered from so many thousandths of a percent on.
 const RAISED: i64 = 5_000;
+/// Text of so many hundredths of a point cannot be read.
+const TINY: u32 = 100;
+/// The unit of tab stops in those of the file. Letters of slides are twice as large as those of texts.
+const TAB_UNIT: u32 = 635 * 2;
 
 /// Converts a presentation.
 ///
@@ -29,23 +42,26 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     let part = main_part(&mut archive, PRESENTATION)?;
     let relations = Relations::of(&mut archive, &part)?;
     let mut ids = Vec::new();
+    let mut reader = Reader::default();
     xml::read(&part, &archive.text(&part)?, |piece| {
-        if let Piece::Start(element) = piece
-            && element.name == "sldId"
-        {
-            // Its own number has the same name without a prefix.
-            ids.extend(element.attribute_of("r:id").or_else(|| element.attribute("id")));
+        if let Piece::Start(element) = piece {
+            match element.name.as_str() {
+                // Its own number has the same name without a prefix.
+                "sldId" => ids.extend(element.attribute_of("r:id").or_else(|| element.attribute("id"))),
+                "sldSz" => reader.size = Some([length(&element, "cx"), length(&element, "cy")]),
+                _ => {}
+            }
         }
         Ok(())
     })?;
-    let (mut text, mut counts) = (String::new(), Counts::default());
+    let mut text = String::new();
     let mut chooser = Chooser::new(options.selection.as_ref(), Unit::Slide);
     for (i, part) in ids.iter().filter_map(|id| relations.target(id)).enumerate() {
         if !chooser.takes_next() {
             continue;
         }
-        let Some(slide) = Slide::read(&mut archive, part, &mut counts)? else {
-            counts.hidden_parts += 1;
+        let Some(slide) = reader.slide(&mut archive, part)? else {
+            reader.counts.hidden_parts += 1;
             continue;
         };
         let gap = if text.is_empty() { "" } else { "\n" };
@@ -57,7 +73,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
             marks::heading(1),
             i + 1
         ));
-        counts.unfilled_rows += slide.writer.unfilled_rows();
+        reader.counts.unfilled_rows += slide.writer.unfilled_rows();
         let body = slide.writer.finish();
         if !body.is_empty() {
             text.push('\n');
@@ -67,8 +83,24 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
             return Err(Problem::TooLong { limit: max_bytes });
         }
     }
-    let notes = chooser.note()?.into_iter().chain(counts.notes()).collect();
+    let text = reader.page_texts.around(text, Vec::new());
+    let notes = chooser.note()?.into_iter().chain(reader.counts.notes()).collect();
     Ok(Converted { text, notes, ..Converted::default() })
+}
+
+/// What slides have in common.
+#[derive(Default)]
+struct Reader {
+    counts: Counts,
+    /// The width and the height of slides.
+    size: Option<[i64; 2]>,
+    layouts: HashMap<String, Rc<Layout>>,
+    page_texts: PageTexts,
+}
+
+/// A length of an element; 0 where there is none.
+fn length(element: &Element, name: &str) -> i64 {
+    element.attribute(name).and_then(|length| length.parse().ok()).unwrap_or(0)
 }
 
 /// What the text of a shape is.
@@ -79,8 +111,12 @@ enum Role {
     /// Paragraphs are items of a list unless they say otherwise.
     Body,
     Title,
-    /// Numbers of slides, dates and footers, which each slide repeats.
-    Repeated,
+    /// Footers and dates, which slides repeat. Each is read once.
+    Footer,
+    /// Numbers of slides, and pictures of them.
+    Number,
+    /// A reader does not see the shape.
+    Hidden,
 }
 
 /// A paragraph.
@@ -89,6 +125,10 @@ struct Paragraph {
     level: usize,
     mark: Option<Mark>,
     has_begun: bool,
+    /// Whether its hidden text is counted, and its white text.
+    is_counted: bool,
+    has_white: bool,
+    tabs: Rc<TabStops>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -98,11 +138,39 @@ enum Mark {
     Number(String, i64),
 }
 
+/// A shape.
+#[derive(Debug, Default)]
+struct Shape {
+    fill: Fill,
+    /// Whether its properties are open, and those of its line.
+    in_properties: bool,
+    in_line: bool,
+    /// Its left and upper end, and its width and height.
+    place: Option<[i64; 2]>,
+    size: Option<[i64; 2]>,
+}
+
 /// A slide while it is read.
 #[derive(Default)]
 struct Slide {
+    layout: Rc<Layout>,
+    slide_size: Option<[i64; 2]>,
+    background: Background,
+    shape: Shape,
+    /// The colour behind the text of the shape.
+    ground: Option<Color>,
+    /// Whether something is drawn that may be behind the next shape.
+    is_drawn: bool,
+    /// Groups that are open, which of them is hidden, and whether the properties of one are read.
+    groups: usize,
+    hidden_group: Option<usize>,
+    in_group_properties: bool,
+    hidden: usize,
+    white: usize,
     writer: Writer,
     title: Writer,
+    footer: Writer,
+    footers: Vec<String>,
     role: Role,
     is_hidden: bool,
     /// Whether it is what a speaker says to a slide.
@@ -114,6 +182,8 @@ struct Slide {
     math: Option<Omml>,
     level: Level,
     is_struck: bool,
+    is_tiny: bool,
+    color: Fill,
     font: String,
     paragraph: Paragraph,
     /// Numbers of the last paragraphs of each level, with what they count.
@@ -126,11 +196,21 @@ struct Slide {
     pictures: usize,
 }
 
-impl Slide {
+impl Reader {
     /// Reads a slide with its notes and comments. `None` if it is hidden.
-    fn read(archive: &mut Archive, part: &str, counts: &mut Counts) -> Result<Option<Slide>, Problem> {
+    fn slide(&mut self, archive: &mut Archive, part: &str) -> Result<Option<Slide>, Problem> {
         let relations = Relations::of(archive, part)?;
-        let mut slide = Slide { drawings: Drawings::of(archive, &relations)?, ..Slide::default() };
+        let name = relations.of_kind("slideLayout").unwrap_or_default();
+        if !self.layouts.contains_key(name) {
+            let layout = Layout::of(archive, Some(name).filter(|name| !name.is_empty()))?;
+            self.layouts.insert(name.to_owned(), Rc::new(layout));
+        }
+        let mut slide = Slide {
+            drawings: Drawings::of(archive, &relations)?,
+            layout: self.layouts.get(name).cloned().unwrap_or_default(),
+            slide_size: self.size,
+            ..Slide::default()
+        };
         slide.part(archive, part)?;
         if slide.is_hidden {
             return Ok(None);
@@ -139,6 +219,8 @@ impl Slide {
             for relation in relations.all(kind) {
                 let mut notes = Slide { are_notes: true, ..Slide::default() };
                 notes.part(archive, &relation.target)?;
+                slide.hidden += notes.hidden;
+                slide.white += notes.white;
                 let text = notes.writer.finish();
                 if !text.trim().is_empty() {
                     slide.writer.paragraph();
@@ -146,11 +228,18 @@ impl Slide {
                 }
             }
         }
-        counts.unknown_characters += slide.unknown;
-        counts.pictures += slide.pictures;
+        self.counts.unknown_characters += slide.unknown;
+        self.counts.pictures += slide.pictures;
+        self.counts.hidden += slide.hidden;
+        self.counts.white += slide.white;
+        for footer in std::mem::take(&mut slide.footers) {
+            self.page_texts.add(footer, true);
+        }
         Ok(Some(slide))
     }
+}
 
+impl Slide {
     fn part(&mut self, archive: &mut Archive, part: &str) -> Result<(), Problem> {
         let text = archive.text(part)?;
         self.writer.end_tables();
@@ -162,6 +251,7 @@ impl Slide {
     }
 
     fn piece(&mut self, piece: Piece) {
+        self.background.piece(&piece, &self.layout.scheme);
         match omml::outside(piece, &mut self.skipping, &mut self.math) {
             Some(Piece::Start(element)) => self.start(&element),
             Some(Piece::End(name)) => self.end(&name),
@@ -177,19 +267,26 @@ impl Slide {
         match element.name.as_str() {
             "Fallback" | "tblPr" | "tblGrid" | "extLst" | "sp3d" => self.skipping = 1,
             "sld" => self.is_hidden = value("show").is_some_and(|value| value == "0" || value == "false"),
+            "grpSp" => self.groups += 1,
+            "nvGrpSpPr" => self.in_group_properties = true,
             "sp" | "graphicFrame" | "pic" | "cxnSp" => {
-                self.role = Role::Text;
+                self.role = if self.hidden_group.is_some() { Role::Hidden } else { Role::Text };
                 self.numbers = Default::default();
                 self.description = None;
+                (self.shape, self.ground) = (Shape::default(), None);
             }
-            "cNvPr" if is_set("hidden") => self.role = Role::Repeated,
+            "cNvPr" if self.in_group_properties => {
+                self.hidden_group = self.hidden_group.or(is_set("hidden").then_some(self.groups));
+            }
+            "cNvPr" if is_set("hidden") => self.role = Role::Hidden,
             "cNvPr" => {
                 self.description = value("descr").filter(|text| !text.trim().is_empty());
             }
-            "ph" => {
+            "ph" if self.role != Role::Hidden => {
                 self.role = match value("type").as_deref() {
                     Some("title" | "ctrTitle") => Role::Title,
-                    Some("sldNum" | "dt" | "ftr" | "hdr" | "sldImg") => Role::Repeated,
+                    Some("dt" | "ftr" | "hdr") if !self.are_notes => Role::Footer,
+                    Some("sldNum" | "dt" | "ftr" | "hdr" | "sldImg") => Role::Number,
                     Some("subTitle") => Role::Text,
                     _ if self.are_notes => Role::Text,
                     _ => Role::Body,
@@ -199,12 +296,29 @@ impl Slide {
                 let is_written = self.drawings.write(element, &mut self.writer);
                 self.pictures += usize::from(!is_written);
             }
+            "spPr" => self.shape.in_properties = true,
+            "ln" => self.shape.in_line = true,
+            "off" if self.shape.in_properties => {
+                self.shape.place = Some(["x", "y"].map(|at| length(element, at)))
+            }
+            "ext" if self.shape.in_properties => {
+                self.shape.size = Some(["cx", "cy"].map(|at| length(element, at)))
+            }
+            // A style may fill the shape.
+            "fillRef" if value("idx").is_some_and(|index| index != "0") => {
+                self.ground = self.ground.or(Some(Color::Unknown));
+            }
+            "blip" if self.role == Role::Hidden => self.hidden += 1,
             "blip" => match self.description.take() {
                 Some(text) => self.text(&format!("[image: {}]", text.trim())),
                 None => self.pictures += 1,
             },
             "tbl" => {
-                self.role = Role::Text;
+                if self.role != Role::Hidden {
+                    self.role = Role::Text;
+                }
+                // Its style may fill the cells.
+                self.ground = Some(Color::Unknown);
                 self.out().begin_table();
             }
             "tr" => self.out().row(),
@@ -217,6 +331,16 @@ impl Slide {
             }
             "p" => self.paragraph = Paragraph::default(),
             "pPr" => self.paragraph.level = number("lvl").unwrap_or(0).min(LEVELS - 1),
+            "tab" => {
+                let place = value("pos").and_then(|place| place.parse::<u32>().ok());
+                let align = match value("algn").as_deref() {
+                    Some("ctr") => Align::Center,
+                    Some("r" | "dec") => Align::Right,
+                    _ => Align::Left,
+                };
+                let tabs = Rc::make_mut(&mut self.paragraph.tabs);
+                place.into_iter().for_each(|place| tabs.set(place / TAB_UNIT, Some(align)));
+            }
             "buNone" => self.paragraph.mark = Some(Mark::None),
             "buFont" => self.bullet_font = value("typeface").unwrap_or_default(),
             "buChar" => {
@@ -228,9 +352,12 @@ impl Slide {
                 self.paragraph.mark = Some(Mark::Number(value("type").unwrap_or_default(), start));
             }
             "r" | "fld" => {
-                (self.level, self.is_struck) = (Level::Normal, false);
+                (self.level, self.is_struck, self.is_tiny) = (Level::Normal, false, false);
+                self.color = Fill::default();
                 self.font.clear();
-                if element.name == "fld" && value("type").is_some_and(|kind| kind == "slidenum") {
+                let is_number = value("type").is_some_and(|kind| kind == "slidenum");
+                // The date of a footer is that of today.
+                if element.name == "fld" && (is_number || self.role == Role::Footer) {
                     self.skipping = 1;
                 }
             }
@@ -245,6 +372,8 @@ impl Slide {
                     _ => Level::Normal,
                 };
                 self.is_struck = value("strike").is_some_and(|strike| strike != "noStrike");
+                self.is_tiny =
+                    value("sz").and_then(|size| size.parse::<u32>().ok()).is_some_and(|size| size <= TINY);
             }
             "latin" | "sym" if self.in_run_properties => {
                 let font = value("typeface").filter(|font| symbols::is_symbol_font(font));
@@ -256,7 +385,13 @@ impl Slide {
                 self.out().line();
             }
             "oMath" => self.math = Some(Omml::default()),
-            _ => {}
+            _ => {
+                if self.in_run_properties && !self.shape.in_line {
+                    self.color.start(element, &self.layout.scheme);
+                } else if self.shape.in_properties && !self.shape.in_line {
+                    self.shape.fill.start(element, &self.layout.scheme);
+                }
+            }
         }
     }
 
@@ -269,6 +404,18 @@ impl Slide {
                 self.writer.line();
             }
             "rPr" => self.in_run_properties = false,
+            "ln" => self.shape.in_line = false,
+            "spPr" => self.end_shape_properties(),
+            "nvGrpSpPr" => self.in_group_properties = false,
+            "grpSp" => {
+                self.hidden_group = self.hidden_group.filter(|group| *group != self.groups);
+                self.groups = self.groups.saturating_sub(1);
+            }
+            "solidFill" => {
+                self.color.end(name);
+                self.shape.fill.end(name);
+            }
+            "graphicFrame" | "pic" => self.is_drawn = true,
             "p" => {
                 self.out().end_item();
                 if self.paragraph.has_begun && self.role != Role::Title {
@@ -278,6 +425,10 @@ impl Slide {
             }
             "sp" => {
                 self.writer.paragraph();
+                self.is_drawn |= self.ground.is_some_and(|ground| ground != Color::Transparent);
+                if self.role == Role::Footer {
+                    self.footers.push(std::mem::take(&mut self.footer).finish());
+                }
                 self.role = Role::Text;
             }
             "tc" => self.in_cell = false,
@@ -293,12 +444,53 @@ impl Slide {
     }
 
     fn out(&mut self) -> &mut Writer {
-        if self.role == Role::Title { &mut self.title } else { &mut self.writer }
+        match self.role {
+            Role::Title => &mut self.title,
+            Role::Footer => &mut self.footer,
+            _ => &mut self.writer,
+        }
+    }
+
+    /// What fills the shape is known now, and where it is.
+    fn end_shape_properties(&mut self) {
+        self.shape.in_properties = false;
+        self.ground = self.shape.fill.color();
+        let places = self.shape.place.zip(self.shape.size).zip(self.slide_size);
+        if let Some(((place, size), slide)) = places
+            && self.groups == 0
+            && (0..2).any(|i| place[i] >= slide[i] || place[i].saturating_add(size[i]) <= 0)
+        {
+            self.role = Role::Hidden;
+        }
+    }
+
+    /// Whether a reader sees text that looks so.
+    fn sight(&self) -> Sight {
+        if self.role == Role::Hidden || self.is_tiny {
+            return Sight::Hidden;
+        }
+        let page = self.background.color.unwrap_or(self.layout.page);
+        let has_more = self.is_drawn || self.layout.has_shapes;
+        // Something else may be before a white background.
+        let page = if has_more && page.is_lost_on(Color::WHITE) { Color::Unknown } else { page };
+        sight::of_color(self.color.color(), &[self.ground], page)
     }
 
     fn text(&mut self, text: &str) {
-        if self.role == Role::Repeated {
+        if self.role == Role::Number {
             return;
+        }
+        let is_text = !text.trim().is_empty();
+        match self.sight() {
+            Sight::Seen => {}
+            Sight::Uncertain => {
+                self.white += usize::from(is_text && !std::mem::replace(&mut self.paragraph.has_white, true));
+            }
+            Sight::Hidden => {
+                self.hidden +=
+                    usize::from(is_text && !std::mem::replace(&mut self.paragraph.is_counted, true));
+                return;
+            }
         }
         self.begin_text();
         let (text, unknown) = match self.font.as_str() {
@@ -306,14 +498,19 @@ impl Slide {
             font => symbols::text(font, text),
         };
         self.unknown += unknown;
-        let (level, is_struck) = (self.level, self.is_struck);
+        let (level, is_struck, tabs) = (self.level, self.is_struck, self.paragraph.tabs.clone());
         let out = self.out();
-        if is_struck {
-            out.begin_struck();
-        }
-        out.text_at(level, &text);
-        if is_struck {
-            out.end_struck();
+        for (i, text) in text.split('\t').enumerate() {
+            if i > 0 {
+                out.tab(&tabs);
+            }
+            if is_struck {
+                out.begin_struck();
+            }
+            out.text_at(level, text);
+            if is_struck {
+                out.end_struck();
+            }
         }
     }
 

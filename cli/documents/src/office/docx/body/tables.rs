@@ -1,0 +1,148 @@
+//! Tables. Hidden rows are left out; cells of several rows that begin in one begin in the next row that is shown.
+
+use std::collections::HashMap;
+
+use super::Body;
+use crate::web::html::Color;
+use crate::writer::{Rows, Span, Writer};
+
+/// A table that is open.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// The colour of the cell.
+    pub(super) ground: Color,
+    row: Row,
+    /// Texts of cells that reach below hidden rows, by their columns.
+    carried: HashMap<usize, String>,
+}
+
+impl Default for Table {
+    /// The style of the table may colour its cells.
+    fn default() -> Table {
+        Table { ground: Color::Unknown, row: Row::default(), carried: HashMap::new() }
+    }
+}
+
+/// A row of a table.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    pub(super) is_hidden: bool,
+    pub(super) has_header: bool,
+    /// Columns before its first cell.
+    pub(super) before: usize,
+    has_begun: bool,
+    /// The column of the next cell.
+    column: usize,
+    /// Of a hidden row: where text goes behind it, whether text of it is lost, and the column of a cell that reaches below.
+    outer: Option<Writer>,
+    is_lost: bool,
+    reaches_below: Option<usize>,
+}
+
+impl Body {
+    pub(super) fn begin_table(&mut self) {
+        self.begin_cell();
+        self.tables.push(Table::default());
+        self.out().begin_table();
+    }
+
+    pub(super) fn end_table(&mut self) {
+        if let Some(table) = self.tables.pop() {
+            self.counts.hidden += table.carried.values().filter(|text| !text.is_empty()).count();
+        }
+        self.out().end_table();
+    }
+
+    /// The row whose properties are read.
+    pub(super) fn row_properties(&mut self) -> Option<&mut Row> {
+        self.tables.last_mut().map(|table| &mut table.row).filter(|_| self.in_row_properties)
+    }
+
+    pub(super) fn start_row(&mut self) {
+        if let Some(table) = self.tables.last_mut() {
+            table.row = Row::default();
+        }
+    }
+
+    /// Begins the row whose properties are known.
+    pub(super) fn begin_row(&mut self) {
+        let Some(row) = self.tables.last_mut().map(|table| &mut table.row) else { return };
+        if std::mem::replace(&mut row.has_begun, true) {
+            return;
+        }
+        row.column = row.before;
+        let (is_hidden, has_header, before) = (row.is_hidden, row.has_header, row.before);
+        let out = self.out();
+        if is_hidden {
+            let outer = std::mem::take(out);
+            if let Some(table) = self.tables.last_mut() {
+                table.row.outer = Some(outer);
+            }
+            return;
+        }
+        out.row();
+        if has_header {
+            out.has_header();
+        }
+        if before > 0 {
+            out.skip_to_column(before);
+        }
+    }
+
+    pub(super) fn end_row(&mut self) {
+        self.begin_row();
+        let Some(row) = self.tables.last_mut().map(|table| &mut table.row) else { return };
+        self.counts.hidden += usize::from(std::mem::take(&mut row.is_lost));
+        if let Some(outer) = row.outer.take() {
+            *self.out() = outer;
+        }
+    }
+
+    /// Begins the cell whose properties are known.
+    pub(super) fn begin_cell(&mut self) {
+        let Some(cell) = self.cell.take() else { return };
+        self.is_below = self.continues_cell;
+        let Some(table) = self.tables.last_mut() else { return };
+        let column = table.row.column;
+        table.row.column = column.saturating_add(cell.columns);
+        if table.row.outer.is_some() {
+            table.row.reaches_below = (cell.rows == Rows::Open).then_some(column);
+            return;
+        }
+        let carried = table.carried.remove(&column);
+        match (self.continues_cell, carried) {
+            (true, Some(text)) => {
+                self.out().cell(Span { rows: Rows::Open, ..cell });
+                self.out().text(&text);
+            }
+            (true, None) => self.out().cell_below(cell.columns),
+            (false, carried) => {
+                self.counts.hidden += usize::from(carried.is_some_and(|text| !text.is_empty()));
+                self.out().cell(cell);
+            }
+        }
+    }
+
+    pub(super) fn end_cell(&mut self) {
+        self.begin_cell();
+        self.is_below = false;
+        let Some(table) = self.tables.last_mut().filter(|table| table.row.outer.is_some()) else { return };
+        let below = table.row.reaches_below.take();
+        let text = std::mem::take(self.out()).finish();
+        let Some(table) = self.tables.last_mut().filter(|_| !text.trim().is_empty()) else { return };
+        match below {
+            Some(column) => _ = table.carried.insert(column, text),
+            None => table.row.is_lost = true,
+        }
+    }
+
+    /// Ends the tables that a damaged part leaves open.
+    pub(super) fn end_tables(&mut self) {
+        while let Some(table) = self.tables.pop() {
+            if let Some(outer) = table.row.outer {
+                *self.out() = outer;
+            }
+        }
+        self.writer.end_tables();
+    }
+}

@@ -1,0 +1,195 @@
+//! What is drawn on a sheet: shapes with text, pictures, charts, and boxes of forms.
+
+use std::collections::BTreeMap;
+
+use crate::Problem;
+use crate::counts::Counts;
+use crate::office::drawings::Drawings;
+use crate::office::relations::Relations;
+use crate::package::Archive;
+use crate::package::xml::{self, Element, Piece};
+use crate::web::html::Color;
+use crate::writer::Writer;
+use crate::writer::symbols::{EMPTY, TICKED};
+
+/// Boxes of a sheet that are read.
+const MAX_CONTROLS: usize = 10_000;
+
+/// What a sheet draws.
+#[derive(Debug, Default)]
+pub(super) struct Drawn {
+    /// Texts of shapes, pictures and boxes.
+    texts: Vec<String>,
+    charts: Vec<String>,
+    /// Boxes by the numbers of their shapes: whether they are ticked, and their names.
+    boxes: BTreeMap<String, (bool, String)>,
+}
+
+/// A control as a sheet names it.
+#[derive(Debug)]
+pub(super) struct Control {
+    shape: String,
+    name: String,
+    relation: String,
+}
+
+impl Control {
+    pub(super) fn of(element: &Element) -> Control {
+        let value = |name: &str| element.attribute_of(name).unwrap_or_default();
+        Control { shape: value("shapeId"), name: value("name"), relation: value("r:id") }
+    }
+}
+
+/// A shape or a picture while it is read.
+#[derive(Debug, Default)]
+struct Shape {
+    number: String,
+    is_hidden: bool,
+    description: Option<String>,
+    text: String,
+}
+
+impl Drawn {
+    pub(super) fn is_empty(&self) -> bool {
+        self.texts.is_empty() && self.charts.is_empty() && self.boxes.is_empty()
+    }
+
+    /// Reads the boxes of forms. What is damaged is none.
+    ///
+    /// # Errors
+    /// The archive unpacks to too much.
+    pub(super) fn read_boxes(
+        &mut self,
+        archive: &mut Archive,
+        relations: &Relations,
+        controls: Vec<Control>,
+    ) -> Result<(), Problem> {
+        if controls.is_empty() {
+            return Ok(());
+        }
+        let boxes = relations.read_all(archive, "ctrlProp", is_ticked)?;
+        for control in controls.into_iter().take(MAX_CONTROLS) {
+            if let Some(is_ticked) = boxes.get(&control.relation) {
+                self.boxes.insert(control.shape, (*is_ticked, control.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a drawing. What comes before damage counts.
+    pub(super) fn read(&mut self, text: &str, part: &str, drawings: &Drawings, counts: &mut Counts) {
+        let (mut in_text, mut in_look, mut in_body) = (false, false, false);
+        let (mut shape, mut anchor, mut in_anchor) = (Shape::default(), [String::new(), String::new()], None);
+        let _ = xml::read(part, text, |piece| {
+            match piece {
+                Piece::Start(element) => match element.name.as_str() {
+                    "sp" | "pic" => shape = Shape::default(),
+                    "from" => anchor = Default::default(),
+                    "col" => in_anchor = Some(0),
+                    "row" => in_anchor = Some(1),
+                    "to" => in_anchor = None,
+                    "cNvPr" => {
+                        let value = |name: &str| element.attribute(name);
+                        shape.number = value("id").unwrap_or_default();
+                        shape.is_hidden =
+                            value("hidden").is_some_and(|value| value == "1" || value == "true");
+                        shape.description = value("descr").filter(|text| !text.trim().is_empty());
+                    }
+                    "chart" | "relIds" => {
+                        let mut writer = Writer::default();
+                        let is_written = drawings.write(&element, &mut writer);
+                        counts.pictures += usize::from(!is_written);
+                        self.charts.extend(Some(writer.finish()).filter(|text| !text.is_empty()));
+                    }
+                    "txBody" => in_body = true,
+                    "rPr" => in_look = in_body,
+                    "srgbClr" if in_look => {
+                        let color =
+                            element.attribute("val").map(|digits| Color::parse(&format!("#{digits}")));
+                        counts.white +=
+                            usize::from(color.is_some_and(|color| color.is_lost_on(Color::WHITE)));
+                    }
+                    "t" => in_text = in_body,
+                    _ => {}
+                },
+                Piece::End(name) => match name.as_str() {
+                    "t" => in_text = false,
+                    "rPr" => in_look = false,
+                    "txBody" => in_body = false,
+                    "col" | "row" => in_anchor = None,
+                    "p" | "br" if in_body => shape.text.push('\n'),
+                    "sp" => self.end_shape(std::mem::take(&mut shape), &anchor, counts),
+                    "pic" => match shape.description.take() {
+                        Some(text) => self.texts.push(format!("[image: {}]", text.trim())),
+                        None => counts.pictures += 1,
+                    },
+                    _ => {}
+                },
+                Piece::Text(text) if in_text => shape.text.push_str(&text),
+                Piece::Text(text) => {
+                    if let Some(at) = in_anchor {
+                        anchor[at].push_str(&text);
+                    }
+                }
+            }
+            Ok(())
+        });
+    }
+
+    fn end_shape(&mut self, shape: Shape, anchor: &[String; 2], counts: &mut Counts) {
+        let text = shape.text.trim();
+        if let Some((is_ticked, name)) = self.boxes.remove(&shape.number) {
+            let place = cell_name(anchor).map_or(String::new(), |cell| format!("[{cell}] "));
+            let label = if text.is_empty() { name.as_str() } else { text };
+            return self.texts.push(format!("{place}{} {label}", sign(is_ticked)));
+        }
+        match (text.is_empty(), shape.is_hidden) {
+            (true, _) => {}
+            (false, true) => counts.hidden += 1,
+            (false, false) => self.texts.push(text.to_owned()),
+        }
+    }
+
+    /// Writes it below the cells. Boxes without a shape have a name only.
+    pub(super) fn write(self, writer: &mut Writer) {
+        let boxes = self.boxes.into_values().map(|(is_ticked, name)| format!("{} {name}", sign(is_ticked)));
+        for text in self.texts.into_iter().chain(boxes) {
+            writer.paragraph();
+            writer.text(&text);
+        }
+        for chart in self.charts {
+            writer.paragraph();
+            writer.preformatted(chart.trim_end());
+        }
+    }
+}
+
+fn sign(is_ticked: bool) -> &'static str {
+    if is_ticked { TICKED } else { EMPTY }
+}
+
+/// Whether a box or a button of a form is ticked; `None` for other controls.
+fn is_ticked(text: &str, part: &str) -> Option<bool> {
+    let mut is_ticked = None;
+    let _ = xml::read(part, text, |piece| {
+        if let Piece::Start(element) = piece
+            && element.attribute("objectType").is_some_and(|kind| kind == "CheckBox" || kind == "Radio")
+        {
+            is_ticked = Some(element.attribute("checked").is_some_and(|state| state == "Checked"));
+        }
+        Ok(())
+    });
+    is_ticked
+}
+
+/// The name of the cell with these numbers of its column and row, from 0 on.
+fn cell_name([column, row]: &[String; 2]) -> Option<String> {
+    let mut column = column.trim().parse::<u16>().ok().map(u32::from)? + 1;
+    let row = row.trim().parse::<u32>().ok()?.checked_add(1)?;
+    let mut letters = Vec::new();
+    while column > 0 {
+        letters.extend(char::from_u32(u32::from('A') + (column - 1) % 26));
+        column = (column - 1) / 26;
+    }
+    Some(letters.iter().rev().collect::<String>() + &row.to_string())
+}

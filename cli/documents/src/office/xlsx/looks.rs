@@ -1,0 +1,128 @@
+//! How cells look: whether their text is struck out, whether a reader sees it, whether they show a box.
+
+use super::is_on;
+use crate::office::sight::{self, Sight};
+use crate::package::xml::Element;
+use crate::web::html::Color;
+
+/// Text of so many points cannot be read.
+const TINY: f64 = 1.0;
+
+/// The looks of the styles of cells.
+#[derive(Debug, Default)]
+pub(super) struct Looks {
+    fonts: Vec<Font>,
+    fills: Vec<Color>,
+    cells: Vec<Cell>,
+    open: Open,
+    /// Whether the fill that is read has one colour.
+    is_solid: bool,
+}
+
+#[derive(Debug, Default)]
+struct Font {
+    is_struck: bool,
+    is_tiny: bool,
+    color: Option<Color>,
+}
+
+/// A style of cells: the numbers of its font and its fill, and whether it shows a value as a box.
+#[derive(Debug)]
+struct Cell {
+    font: usize,
+    fill: usize,
+    is_box: bool,
+}
+
+/// The list that is read.
+#[derive(Clone, Copy, Debug, Default)]
+enum Open {
+    #[default]
+    None,
+    Fonts,
+    Fills,
+    Cells,
+}
+
+impl Looks {
+    pub(super) fn start(&mut self, element: &Element) {
+        let number = |name: &str| element.attribute(name).and_then(|value| value.parse().ok()).unwrap_or(0);
+        let (font, fill) = (self.fonts.last_mut(), self.fills.last_mut());
+        match (self.open, element.name.as_str(), font, fill) {
+            (_, "fonts", ..) => self.open = Open::Fonts,
+            (_, "fills", ..) => self.open = Open::Fills,
+            (_, "cellXfs", ..) => self.open = Open::Cells,
+            (Open::Fonts, "font", ..) => self.fonts.push(Font::default()),
+            (Open::Fonts, "strike", Some(font), _) => font.is_struck = is_on(element),
+            (Open::Fonts, "sz", Some(font), _) => {
+                let size = element.attribute("val").and_then(|size| size.parse::<f64>().ok());
+                font.is_tiny = size.is_some_and(|size| size <= TINY);
+            }
+            (Open::Fonts, "color", Some(font), _) => font.color = Some(color(element)),
+            (Open::Fills, "fill", ..) => self.fills.push(Color::Transparent),
+            (Open::Fills, "patternFill", _, Some(fill)) => {
+                let kind = element.attribute("patternType").filter(|kind| kind != "none");
+                *fill = if kind.is_some() { Color::Unknown } else { Color::Transparent };
+                self.is_solid = kind.is_some_and(|kind| kind == "solid");
+            }
+            (Open::Fills, "fgColor", _, Some(fill)) if self.is_solid => *fill = color(element),
+            (Open::Fills, "gradientFill", _, Some(fill)) => *fill = Color::Unknown,
+            (Open::Cells, "xf", ..) => {
+                self.cells.push(Cell { font: number("fontId"), fill: number("fillId"), is_box: false });
+            }
+            (Open::Cells, "xfComplement", ..) => {
+                self.cells.iter_mut().last().into_iter().for_each(|cell| cell.is_box = true);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn end(&mut self, name: &str) {
+        if matches!(name, "fonts" | "fills" | "cellXfs") {
+            self.open = Open::None;
+        }
+    }
+
+    fn font(&self, style: usize) -> Option<&Font> {
+        self.cells.get(style).and_then(|cell| self.fonts.get(cell.font))
+    }
+
+    fn fill(&self, style: usize) -> Option<Color> {
+        self.cells.get(style).and_then(|cell| self.fills.get(cell.fill)).copied()
+    }
+
+    /// Whether cells of a style are struck out.
+    pub(super) fn is_struck(&self, style: usize) -> bool {
+        self.font(style).is_some_and(|font| font.is_struck)
+    }
+
+    /// Whether cells of a style show TRUE and FALSE as boxes.
+    pub(super) fn is_box(&self, style: usize) -> bool {
+        self.cells.get(style).is_some_and(|cell| cell.is_box)
+    }
+
+    /// Whether a reader sees the text of cells of a style, or of a part of it with another colour. Where they have no fill,
+    /// it is uncertain for white text: rules of the sheet may fill them.
+    pub(super) fn sight(&self, style: usize, color: Option<Color>) -> Sight {
+        let font = self.font(style);
+        match font.is_some_and(|font| font.is_tiny) {
+            true => Sight::Hidden,
+            false => {
+                let color = color.or(font.and_then(|font| font.color));
+                sight::of_color(color, &[self.fill(style)], Color::Unknown)
+            }
+        }
+    }
+}
+
+/// The colour of a font or a fill. The first colour of a theme and the tenth of the list are white.
+pub(super) fn color(element: &Element) -> Color {
+    let value = |name: &str| element.attribute(name);
+    let is_darker = value("tint").and_then(|tint| tint.parse::<f64>().ok()).is_some_and(|tint| tint < 0.0);
+    match (value("rgb"), value("theme").as_deref(), value("indexed").as_deref()) {
+        // The first two digits are how opaque it is, which counts for nothing.
+        (Some(digits), ..) => Color::parse(&format!("#{}", digits.get(2..).unwrap_or_default())),
+        (None, Some("0"), _) | (None, None, Some("1" | "9")) if !is_darker => Color::WHITE,
+        _ => Color::Unknown,
+    }
+}

@@ -1,0 +1,156 @@
+//! Lines with tabs: an empty column stays one, or a note says that columns are not certain. Elsewhere a tab is a space.
+
+use crate::formats::{check, odf, pptx};
+use crate::parts::{archive, notes, read};
+
+/// The tab stops of a paragraph of Word.
+fn stops(stops: &[(&str, u32)]) -> String {
+    let stops: String =
+        stops.iter().map(|(align, place)| format!("<w:tab w:val='{align}' w:pos='{place}'/>")).collect();
+    format!("<w:tabs>{stops}</w:tabs>")
+}
+
+/// Paragraphs of Word with tabs, each with its properties.
+fn docx(paragraphs: &[(&str, &str)]) -> Vec<u8> {
+    let paragraph = |(properties, text): &(&str, &str)| {
+        let text = text.replace('\t', "</w:t><w:tab/><w:t>").replace('\n', "</w:t><w:br/><w:t>");
+        format!("<w:p><w:pPr>{properties}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>")
+    };
+    let body: String = paragraphs.iter().map(paragraph).collect();
+    let styles = "<w:styles><w:style w:styleId='far'><w:pPr><w:tabs><w:tab w:val='left' w:pos='9000'/></w:tabs></w:pPr></w:style></w:styles>";
+    archive(&[
+        ("word/document.xml", &format!("<w:document><w:body>{body}</w:body></w:document>")),
+        ("word/styles.xml", styles),
+    ])
+}
+
+#[track_caller]
+fn check_docx(paragraphs: &[(&str, &str)], wanted: &str) {
+    check("a.docx", &docx(paragraphs), wanted, "");
+}
+
+#[track_caller]
+fn check_uncertain(paragraphs: &[(&str, &str)], rows: &str) {
+    let document = read("a.docx", &docx(paragraphs));
+    assert_eq!(notes(&document), format!("cells may be in other columns in {rows} of tables"));
+    assert!(!document.text.contains('|'), "{}", document.text);
+}
+
+#[test]
+fn values_between_tabs_stand_under_their_header() {
+    let three = stops(&[("left", 2000), ("right", 4000), ("decimal", 6000)]);
+    check_docx(
+        &[
+            ("", "Costs"),
+            (&three, "Item\tJan\tFeb\tMar"),
+            (&three, "Rent\t\t\t900"),
+            (&three, "Heating\t70"),
+            (&three, "\t5\t6"),
+            (&three, "a|b\t\t6\tand a remark that is as long as it likes"),
+            ("", "End"),
+        ],
+        "Costs\n\nItem | Jan | Feb | Mar\nRent | | | 900\nHeating | 70\n| 5 | 6\na\\|b | | 6 | and a remark that is as long as it likes\n\nEnd\n",
+    );
+    // Lines of one paragraph.
+    check_docx(&[(&three, "A\tB\tC\n1\t\t3")], "A | B | C\n1 | | 3\n");
+    // The first name is missing.
+    check_docx(&[(&three, "\tJan\tFeb"), (&three, "Rent\t900\t800")], "| Jan | Feb\nRent | 900 | 800\n");
+    // Without stops, as programs write it: each line has as many tabs.
+    check_docx(&[("", "Item\tJan\tFeb"), ("", "Heating\t\t80")], "Item | Jan | Feb\nHeating | | 80\n");
+    // A hanging indent is a stop, too; those of a style may be taken away.
+    let hanging = "<w:ind w:left='2000' w:hanging='2000'/>".to_owned() + &stops(&[("left", 4000)]);
+    check_docx(
+        &[(&hanging, "Item\tJan\tFeb"), (&hanging, "Heating\t\t80")],
+        "Item | Jan | Feb\nHeating | | 80\n",
+    );
+    let cleared =
+        "<w:pStyle w:val='far'/>".to_owned() + &stops(&[("clear", 9000), ("left", 3000), ("left", 6000)]);
+    check_docx(
+        &[(&cleared, "Item\tJan\tFeb"), (&cleared, "Heating\t\t80")],
+        "Item | Jan | Feb\nHeating | | 80\n",
+    );
+}
+
+#[test]
+fn columns_that_are_not_certain_are_counted() {
+    // Long texts reach over stops, of which nobody knows which.
+    check_uncertain(
+        &[("", "Costs\t\tJan\tFeb"), ("", "Rent\t\t9\t8"), ("", "Heating costs\t7\t5")],
+        "2 rows",
+    );
+    let near = stops(&[("left", 700), ("left", 4000), ("left", 6000)]);
+    check_uncertain(
+        &[(&near, "Heating costs\tJan\tFeb"), (&near, "Rent\t\t9"), (&near, "Water\t8")],
+        "1 row",
+    );
+    // Other stops lead elsewhere.
+    let last = stops(&[("left", 6000)]);
+    check_uncertain(&[(&near, "Name\tQ1\tQ2"), (&near, "Ann\t\t8"), (&last, "Bob\t7")], "1 row");
+}
+
+#[test]
+fn elsewhere_a_tab_is_a_space() {
+    check_docx(
+        &[("", "To:\t\tAnn"), ("", "From me:\tBob"), ("", ""), ("", "\tIndented."), ("", "\tToo.")],
+        "To: Ann\n\nFrom me: Bob\n\nIndented.\n\nToo.\n",
+    );
+    check_docx(&[("", "one\tline\t\tof\tthem")], "one line of them\n");
+    // A column that no line has.
+    let three = stops(&[("left", 2000), ("left", 4000), ("left", 6000)]);
+    check_docx(&[(&three, "a\t\tb\tc"), (&three, "d\t\te\tf")], "a b c\n\nd e f\n");
+    // Dots lead to the number of a page.
+    let contents = "<w:tabs><w:tab w:val='left' w:pos='440'/><w:tab w:val='right' w:leader='dot' w:pos='9000'/></w:tabs>";
+    check_docx(
+        &[
+            (contents, "1\tScope\t2"),
+            (contents, "2\tTerms\t14"),
+            (contents, "Annex\t20"),
+            (contents, "X .....\t21"),
+        ],
+        "1 Scope 2\n\n2 Terms 14\n\nAnnex 20\n\nX ... 21\n",
+    );
+    let heading = "<w:outlineLvl w:val='0'/>";
+    check_docx(
+        &[(heading, "1\t\tScope\tnow"), (heading, "2\tTerms\tto\tlater")],
+        "# 1 Scope now\n\n# 2 Terms to later\n",
+    );
+    // A paragraph of tabs is empty, and so are tabs at the end.
+    check_docx(&[("", "a\t\t"), ("", "\t\t"), ("", "b\t")], "a\n\nb\n");
+}
+
+#[test]
+fn other_formats_have_tab_stops_too() {
+    let wanted = "Item | Jan | Feb\nHeating | | 900\n";
+    let style = "<style:style style:name='base'><style:paragraph-properties><style:tab-stops><style:tab-stop style:position='9cm'/></style:tab-stops></style:paragraph-properties></style:style>\
+        <style:style style:name='two' style:parent-style-name='base'><style:paragraph-properties><style:tab-stops><style:tab-stop style:position='1.5in'/>\
+        <style:tab-stop style:type='right' style:position='76mm'/></style:tab-stops></style:paragraph-properties></style:style>";
+    let paragraph =
+        |text: &str| format!("<text:p text:style-name='two'>{}</text:p>", text.replace('\t', "<text:tab/>"));
+    let body = paragraph("Item\tJan\tFeb") + &paragraph("Heating\t\t900");
+    check("a.odt", &odf("text", style, &body), wanted, "");
+    let cell = format!(
+        "<table:table><table:table-row><table:table-cell>{body}</table:table-cell></table:table-row></table:table>"
+    );
+    check("a.odt", &odf("text", style, &cell), "Item Jan Feb Heating 900\n", "");
+    let line = |text: &str| {
+        format!(
+            "<a:p><a:pPr><a:tabLst><a:tab pos='2540000' algn='l'/><a:tab pos='5080000' algn='r'/></a:tabLst></a:pPr><a:r><a:t>{text}</a:t></a:r></a:p>"
+        )
+    };
+    let text = line("Item\tJan\tFeb") + &line("Heating\t\t900");
+    let slide = format!("<p:sld><p:sp><p:txBody>{text}</p:txBody></p:sp></p:sld>");
+    check("a.pptx", &pptx(&[&slide], &[]), &format!("# Slide 1\n\n{wanted}"), "");
+}
+
+#[test]
+fn many_tabs_end() {
+    let row = format!("<w:p>{}<w:t>x</w:t></w:p>", "<w:tab/>".repeat(1000));
+    let row = row + &format!("<w:p>{}</w:p>", "<w:t>x</w:t><w:tab/>".repeat(1000));
+    let document = format!("<w:document><w:body>{}</w:body></w:document>", row.repeat(50));
+    let text = read("a.docx", &archive(&[("word/document.xml", &document)])).text;
+    assert!(text.len() < 1 << 20, "{}", text.len());
+    let far = stops(&[("right", u32::MAX), ("left", 99_999)]);
+    let text =
+        read("a.docx", &docx(&[(&far, &"x\t".repeat(300_000)), (&far, &"x\t\ty".repeat(100_000))])).text;
+    assert!(text.starts_with("x"));
+}
