@@ -23,8 +23,8 @@ pub(super) fn general(number: f64) -> String {
         let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
         return format!("{digits}E{sign}{exponent:0>2}");
     }
-    let before = if size >= 1.0 { size.log10().floor() as usize + 1 } else { 1 };
-    let (whole, part) = rounded(size, DIGITS.saturating_sub(before + 1));
+    let before = if size >= 1.0 { (size.log10().floor() as usize).saturating_add(1) } else { 1 };
+    let (whole, part) = rounded(size, DIGITS.saturating_sub(before.saturating_add(1)));
     let part = part.trim_end_matches('0');
     let sign = if number < 0.0 { "-" } else { "" };
     if part.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{part}") }
