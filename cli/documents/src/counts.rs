@@ -37,7 +37,7 @@ pub(crate) struct Counts {
     pub(crate) repeated_drawings: usize,
     /// Slides and sheets that are hidden.
     pub(crate) hidden_parts: usize,
-    /// Places whose number a style sheet makes in a way that is not known.
+    /// Places whose number the document makes in a way that is not known.
     pub(crate) unknown_numbers: usize,
     /// Formulas of cells without a result.
     pub(crate) no_results: usize,

@@ -273,7 +273,7 @@ pub enum Note {
         /// The number of places.
         places: usize,
     },
-    /// Numbers of headings, clauses and items that the style sheet of a page makes in a way that is not known.
+    /// Numbers of headings, clauses and items that the document makes in a way that is not known.
     UnknownNumbers {
         /// The number of places, or of rules where the places are not known.
         places: usize,
@@ -370,7 +370,7 @@ impl fmt::Display for Note {
             ),
             Note::UnknownNumbers { places } => write!(
                 f,
-                "numbers that a style sheet makes could not be read in {places} place{}",
+                "numbers of headings, clauses or items could not be read in {places} place{}",
                 s(*places)
             ),
             Note::RepeatedDrawings { drawings } => {

@@ -31,6 +31,14 @@ pub(crate) enum Format {
     OrdinalWord,
     /// 一, 二, 十一.
     Chinese,
+    /// Digits, of which zero is the first: 一〇.
+    DigitsOf(&'static str),
+    /// Words for one to nine and for ten to ninety: 壹拾壹, 열하나.
+    Words(&'static Words),
+    /// Two letters of cycles that go on together: 甲子, 乙丑.
+    Cycles(&'static str, &'static str),
+    /// Upper-case digits and letters of the base 16.
+    Hexadecimal,
     /// Signs that exist for the first numbers: ①, ⑴.
     Enclosed(char),
     /// Between dashes: - 1 -.
@@ -44,6 +52,7 @@ pub(crate) enum Format {
 const LATIN: &str = "abcdefghijklmnopqrstuvwxyz";
 const LATIN_UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 const GREEK: &str = "αβγδεζηθικλμνξοπρστυφχψω";
+const GREEK_UPPER: &str = "ΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠΡΣΤΥΦΧΨΩ";
 const RUSSIAN: &str = "абвгдежзиклмнопрстуфхцчшщыэюя";
 const RUSSIAN_UPPER: &str = "АБВГДЕЖЗИКЛМНОПРСТУФХЦЧШЩЫЭЮЯ";
 const HEBREW: &str = "אבגדהוזחטיכלמנסעפצקרשת";
@@ -60,6 +69,27 @@ const CHOSUNG: &str = "ㄱㄴㄷㄹㅁㅂㅅㅇㅈㅊㅋㅌㅍㅎ";
 const THAI: &str = "กขคงจฉชซฌญฎฏฐฑฒณดตถทธนบปผฝพฟภมยรลวศษสหฬอฮ";
 const HEAVENLY: &str = "甲乙丙丁戊己庚辛壬癸";
 const EARTHLY: &str = "子丑寅卯辰巳午未申酉戌亥";
+
+/// The words of a language for one to nine, and for ten to ninety. A number is two of them.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Words([&'static str; 9], [&'static str; 9]);
+
+const CHINESE_FORMAL: Words = Words(
+    ["壹", "贰", "叁", "肆", "伍", "陆", "柒", "捌", "玖"],
+    ["壹拾", "贰拾", "叁拾", "肆拾", "伍拾", "陆拾", "柒拾", "捌拾", "玖拾"],
+);
+const TAIWANESE_FORMAL: Words = Words(
+    ["壹", "貳", "參", "肆", "伍", "陸", "柒", "捌", "玖"],
+    ["壹拾", "貳拾", "參拾", "肆拾", "伍拾", "陸拾", "柒拾", "捌拾", "玖拾"],
+);
+const KOREAN: Words = Words(
+    ["일", "이", "삼", "사", "오", "육", "칠", "팔", "구"],
+    ["십", "이십", "삼십", "사십", "오십", "육십", "칠십", "팔십", "구십"],
+);
+const KOREAN_NATIVE: Words = Words(
+    ["하나", "둘", "셋", "넷", "다섯", "여섯", "일곱", "여덟", "아홉"],
+    ["열", "스물", "서른", "마흔", "쉰", "예순", "일흔", "여든", "아흔"],
+);
 
 impl Format {
     /// By its name in DOCX (ECMA-376, ST_NumberFormat). `None` for one that is not known.
@@ -97,10 +127,19 @@ impl Format {
             | "chineseCountingThousand"
             | "taiwaneseCounting"
             | "japaneseCounting"
-            | "taiwaneseCountingThousand"
-            | "ideographDigital"
-            | "japaneseDigitalTenThousand"
-            | "koreanDigital2" => Format::Chinese,
+            | "taiwaneseCountingThousand" => Format::Chinese,
+            "ideographDigital" | "japaneseDigitalTenThousand" => Format::DigitsOf("〇一二三四五六七八九"),
+            "taiwaneseDigital" => Format::DigitsOf("○一二三四五六七八九"),
+            "koreanDigital2" => Format::DigitsOf("零一二三四五六七八九"),
+            "koreanDigital" => Format::DigitsOf("영일이삼사오육칠팔구"),
+            "chineseLegalSimplified" => Format::Words(&CHINESE_FORMAL),
+            "ideographLegalTraditional" => Format::Words(&TAIWANESE_FORMAL),
+            "koreanCounting" => Format::Words(&KOREAN),
+            "koreanLegal" => Format::Words(&KOREAN_NATIVE),
+            "ideographZodiacTraditional" => Format::Cycles(HEAVENLY, EARTHLY),
+            "chicago" => Format::RepeatedLetters("*†‡§"),
+            "hex" => Format::Hexadecimal,
+            "hebrew1" => return Format::of_css("hebrew"),
             "bullet" => Format::Bullet,
             "none" => Format::None,
             // Leading zeros, from Word 2010 on.
@@ -139,9 +178,12 @@ impl Format {
         })
     }
 
-    /// By an example of it, as HTML and OpenDocument name it: `1`, `a`, `I`. Nothing is no number.
+    /// By an example of it, as HTML and OpenDocument name it: `1`, `a`, `I`, `ア, イ, ウ, ...`. Nothing is no number.
     pub(crate) fn of_example(example: &str) -> Option<Format> {
-        Some(match example {
+        // The first sign says it; of Russian letters, the first two of which follow the last one.
+        let mut signs = example.split(',').map(str::trim);
+        let first = if example.ends_with("(ru)") { signs.nth(3) } else { signs.next() };
+        Some(match first.unwrap_or_default() {
             "" => Format::None,
             "1" => Format::Decimal,
             "a" => Format::Letters(LATIN),
@@ -149,8 +191,25 @@ impl Format {
             "i" => Format::LowerRoman,
             "I" => Format::UpperRoman,
             "01" => Format::Padded(2),
-            "一, 二, 三, ..." | "一" => Format::Chinese,
-            "①, ②, ③, ..." | "①" => Format::Enclosed('①'),
+            "一" => Format::Chinese,
+            "①" => Format::Enclosed('①'),
+            "１" => Format::Digits('０'),
+            "α" => Format::Letters(GREEK),
+            "Α" => Format::Letters(GREEK_UPPER),
+            "ア" => Format::RepeatedLetters(KATAKANA),
+            "イ" => Format::RepeatedLetters(IROHA),
+            "가" => Format::RepeatedLetters(GANADA),
+            "ㄱ" => Format::RepeatedLetters(CHOSUNG),
+            "甲" => Format::RepeatedLetters(HEAVENLY),
+            "子" => Format::RepeatedLetters(EARTHLY),
+            "壹" if example.contains('贰') => Format::Words(&CHINESE_FORMAL),
+            "壹" if example.contains('貳') => Format::Words(&TAIWANESE_FORMAL),
+            "일" => Format::Words(&KOREAN),
+            // What follows the last letter of the Russian alphabet: Аа, Аб or Аа, Бб.
+            "аа" if example.contains("бб") => Format::RepeatedLetters(RUSSIAN),
+            "Аа" if example.contains("Бб") => Format::RepeatedLetters(RUSSIAN_UPPER),
+            "аа" => Format::Letters(RUSSIAN),
+            "Аа" => Format::Letters(RUSSIAN_UPPER),
             _ => return None,
         })
     }
@@ -189,6 +248,22 @@ impl Format {
             Format::Cardinal => words(number, false),
             Format::OrdinalWord => words(number, true),
             Format::Chinese => chinese(number),
+            Format::DigitsOf(digits) => {
+                let digit = |c: char| digits.chars().nth(c.to_digit(10)? as usize);
+                number.to_string().chars().filter_map(digit).collect()
+            }
+            Format::Words(Words(ones, tens)) if number < 100 => {
+                let word = |words: &[&'static str; 9], digit: i64| {
+                    digit.checked_sub(1).and_then(|at| words.get(usize::try_from(at).ok()?).copied())
+                };
+                [word(tens, number / 10), word(ones, number % 10)].into_iter().flatten().collect()
+            }
+            Format::Words(_) => number.to_string(),
+            Format::Cycles(first, second) => {
+                let letter = |cycle: &str| cycle.chars().nth(((number - 1) % letters(cycle)) as usize);
+                [letter(first), letter(second)].into_iter().flatten().collect()
+            }
+            Format::Hexadecimal => format!("{number:X}"),
             Format::Enclosed(first) if number <= 20 => {
                 char::from_u32(first as u32 + number as u32 - 1).map_or_else(String::new, String::from)
             }
@@ -331,6 +406,18 @@ mod tests {
             ("chineseCounting", 12, "十二"),
             ("chineseCounting", 30, "三十"),
             ("hebrew2", 2, "ב"),
+            ("ideographDigital", 11, "一一"),
+            ("taiwaneseDigital", 10, "一○"),
+            ("koreanDigital2", 20, "二零"),
+            ("koreanDigital", 12, "일이"),
+            ("chineseLegalSimplified", 12, "壹拾贰"),
+            ("ideographLegalTraditional", 3, "參"),
+            ("koreanCounting", 21, "이십일"),
+            ("koreanLegal", 20, "스물"),
+            ("koreanLegal", 100, "100"),
+            ("ideographZodiacTraditional", 13, "丙子"),
+            ("chicago", 5, "**"),
+            ("hex", 28, "1C"),
             ("bullet", 3, ""),
             ("lowerRoman", 0, "0"),
             ("upperLetter", i64::MAX, "9223372036854775807"),
@@ -341,5 +428,20 @@ mod tests {
         assert_eq!(Format::of_css("lower-alpha").expect("a name").write(28), "ab");
         assert_eq!(Format::of_css("persian").expect("a name").write(10), "۱۰");
         assert_eq!(Format::of_word("custom"), None);
+        for (example, number, wanted) in [
+            ("I", 4, "IV"),
+            ("①, ②, ③, ...", 3, "③"),
+            ("ア, イ, ウ, ...", 2, "イ"),
+            ("α, β, γ, ... (gr)", 6, "ζ"),
+            ("а, б, .., аа, аб, ... (ru)", 10, "к"),
+            ("А, Б, .., Аа, Аб, ... (ru)", 31, "АБ"),
+            ("А, Б, .., Аа, Бб, ... (ru)", 31, "ББ"),
+            ("壹, 贰, 叁, ...", 11, "壹拾壹"),
+            ("일, 이, 삼, ...", 10, "십"),
+        ] {
+            let format = Format::of_example(example).unwrap_or_else(|| panic!("{example}"));
+            assert_eq!(format.write(number), wanted, "{example} {number}");
+        }
+        assert_eq!(Format::of_example("А, Б, .., Аа, Аб, ... (bg)"), None);
     }
 }

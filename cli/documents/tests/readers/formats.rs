@@ -492,6 +492,66 @@ fn numbers_of_headings_of_open_documents_restart() {
 }
 
 #[test]
+fn numbers_of_open_documents_have_the_letters_of_their_example() {
+    let list = |example: &str| {
+        let style = format!(
+            "<text:list-style style:name='L'><text:list-level-style-number text:level='1' style:num-format='{example}' style:num-suffix='.'/></text:list-style>"
+        );
+        let item = "<text:list-item><text:p>x</text:p></text:list-item>";
+        odf("text", &style, &format!("<text:list text:style-name='L'>{item}{item}</text:list>"))
+    };
+    check("a.odt", &list("α, β, γ, ... (gr)"), "α. x\nβ. x\n", "");
+    check("a.odt", &list("А, Б, .., Аа, Аб, ... (ru)"), "А. x\nБ. x\n", "");
+    check(
+        "a.odt",
+        &list("?, !, ..."),
+        "1. x\n2. x\n",
+        "numbers of headings, clauses or items could not be read in 2 places",
+    );
+}
+
+/// The state of a box stands in a part of its own, its label in the drawing.
+#[test]
+fn boxes_and_pictures_of_sheets_are_read() {
+    let sheet = "<worksheet><sheetData><row r='1'><c r='A1' s='1' t='b'><v>1</v></c><c r='B1' s='1' t='b'><v>0</v></c><c r='C1' t='b'><v>0</v></c></row></sheetData>\
+        <controls><mc:AlternateContent><mc:Choice><control shapeId='1025' r:id='c1' name='Check Box 1'/></mc:Choice><mc:Fallback><control shapeId='1025' r:id='c1' name='Check Box 1'/></mc:Fallback></mc:AlternateContent>\
+        <control shapeId='1026' r:id='c2' name='Check Box 2'/><control shapeId='1027' r:id='c3' name='Button'/><control shapeId='1028' r:id='c1' name='No shape'/></controls></worksheet>";
+    let relations = "<Relationships><Relationship Id='d' Type='x/drawing' Target='../drawings/d.xml'/>\
+        <Relationship Id='c1' Type='x/ctrlProp' Target='../ctrlProps/1.xml'/><Relationship Id='c2' Type='x/ctrlProp' Target='../ctrlProps/2.xml'/>\
+        <Relationship Id='c3' Type='x/ctrlProp' Target='../ctrlProps/3.xml'/></Relationships>";
+    let shape = |id: usize, text: &str| {
+        format!(
+            "<xdr:twoCellAnchor><xdr:from><xdr:col>{0}</xdr:col><xdr:colOff>9</xdr:colOff><xdr:row>4</xdr:row></xdr:from><xdr:to><xdr:col>7</xdr:col><xdr:row>8</xdr:row></xdr:to>\
+             <xdr:sp><xdr:nvSpPr><xdr:cNvPr id='{id}' hidden='1'/></xdr:nvSpPr><xdr:txBody><a:p><a:r><a:t>{text}</a:t></a:r></a:p></xdr:txBody></xdr:sp></xdr:twoCellAnchor>",
+            id - 1000
+        )
+    };
+    let drawing = format!(
+        "<xdr:wsDr>{}{}{}<xdr:pic><xdr:nvPicPr><xdr:cNvPr id='3' descr='A boat'/></xdr:nvPicPr></xdr:pic><xdr:pic/></xdr:wsDr>",
+        shape(1025, "Alarm"),
+        shape(1026, ""),
+        shape(1030, "hidden")
+    );
+    let styles = "<styleSheet><cellXfs><xf/><xf><extLst><ext><xfpb:xfComplement i='0'/></ext></extLst></xf></cellXfs></styleSheet>";
+    check(
+        "a.xlsx",
+        &xlsx(
+            &[("name='a'", sheet)],
+            &[
+                ("xl/styles.xml", styles),
+                ("xl/worksheets/_rels/sheet0.xml.rels", relations),
+                ("xl/drawings/d.xml", &drawing),
+                ("xl/ctrlProps/1.xml", "<formControlPr objectType='CheckBox' checked='Checked'/>"),
+                ("xl/ctrlProps/2.xml", "<formControlPr objectType='Radio'/>"),
+                ("xl/ctrlProps/3.xml", "<formControlPr objectType='Button'/>"),
+            ],
+        ),
+        "☒ | ☐ | FALSE\n\n[Z5] ☒ Alarm\n\n[AA5] ☐ Check Box 2\n\n[image: A boat]\n\n☒ No shape\n",
+        "text that a reader does not see was left out in 1 place; 1 picture without text",
+    );
+}
+
+#[test]
 fn hidden_sections_paragraphs_and_slides_of_open_documents() {
     let section = |attributes: &str, text: &str| {
         format!("<text:section {attributes}><text:h>{text}</text:h><text:p>{text}</text:p></text:section>")

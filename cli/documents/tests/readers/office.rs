@@ -119,6 +119,51 @@ fn merged_cells_stay_in_their_column() {
     assert!(document.text.len() < 100_000);
 }
 
+/// Word stores no results of the fields that make numbers.
+#[test]
+fn numbers_that_fields_make_are_counted() {
+    let field = |instruction: &str, result: &str| {
+        format!(
+            "<w:r><w:fldChar w:fldCharType='begin'/></w:r><w:r><w:instrText> {instruction} </w:instrText></w:r><w:r><w:fldChar w:fldCharType='separate'/></w:r>\
+             <w:r><w:t>{result}</w:t></w:r><w:r><w:fldChar w:fldCharType='end'/></w:r>"
+        )
+    };
+    let clause = |properties: &str, instruction: &str, result: &str, text: &str| {
+        format!("<w:p><w:pPr>{properties}</w:pPr>{}{}</w:p>", field(instruction, result), run("", text))
+    };
+    let simple = format!("<w:p><w:fldSimple w:instr=' AUTONUM '/>{}</w:p>", run("", " Rent"));
+    check(
+        &format!("{simple}{}{}", clause("", "AUTONUM", "", " Term"), clause("", "AUTONUM", "9.", " Law")),
+        "1. Rent\n\n2. Term\n\n9. Law\n",
+    );
+    let level = |level: usize| format!("<w:outlineLvl w:val='{level}'/>");
+    check(
+        &format!(
+            "{}{}{}",
+            clause(&level(0), "AUTONUMLGL", "", " One"),
+            clause(&level(1), "AUTONUMLGL", "", " Two"),
+            clause(&level(1), r"AUTONUMLGL \e", "", " Three")
+        ),
+        "# 1. One\n\n## 1.1. Two\n\n## 1.2 Three\n",
+    );
+    let both = format!("{}{}{}", field("LISTNUM", ""), run("", " first, "), field(r"LISTNUM \l 2", ""));
+    check(&format!("<w:p>{both}{}</w:p>", run("", " below")), "1) first, a) below\n");
+    check_note(
+        &format!("{}{simple}", clause("", "AUTONUMOUT", "", "Out") + &paragraph(&level(0), "Head")),
+        "Out\n\n# Head\n\nRent\n",
+        "numbers of headings, clauses or items could not be read in 2 places",
+    );
+}
+
+#[test]
+fn formats_of_numbers_that_are_not_known_are_counted() {
+    let lists = numbering(&[("unheard", "%1."), ("decimal", "%1.%2"), ("koreanLegal", "(%3)")], "");
+    let body: String = [0, 1, 2].map(|level| item(1, level, "x")).concat();
+    let document = docx(&body, &[(NUMBERING, &lists)]);
+    assert_eq!(document.text, "1. x\n  1.1 x\n    (하나) x\n");
+    assert_eq!(notes(&document), "numbers of headings, clauses or items could not be read in 2 places");
+}
+
 /// A row that is hidden may begin a cell of several rows, or be within it.
 #[test]
 fn merged_cells_reach_over_hidden_rows() {

@@ -1,5 +1,6 @@
 //! Fields of DOCX: what they show, and what they only say to the program. Old forms are fields, too.
 
+use super::auto_numbers;
 use super::styles::is_on;
 use crate::package::xml::Element;
 use crate::writer::symbols::{self, EMPTY, TICKED};
@@ -34,6 +35,8 @@ pub(super) enum Shown {
     Unknown,
     /// A formula that cannot be read.
     Formula,
+    /// The number that a field of this name and with these arguments counts.
+    Number(String, String),
 }
 
 /// The open fields, the innermost last.
@@ -113,6 +116,9 @@ impl Field {
             }
             "SYMBOL" if !self.has_text => {
                 symbol(rest).map_or(Shown::Unknown, |sign| Shown::Text(sign.into()))
+            }
+            name if auto_numbers::is_number(name) && !self.has_text => {
+                Shown::Number(name.to_owned(), rest.to_owned())
             }
             // Word keeps what an equation looks like elsewhere.
             "EQ" if !self.has_text => equation(rest).map_or(Shown::Formula, Shown::Text),

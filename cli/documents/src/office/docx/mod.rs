@@ -1,6 +1,7 @@
 //! DOCX (ECMA-376, WordprocessingML): paragraphs, headings, lists, tables, formulas, notes, comments, page headers and
 //! footers. What is marked as deleted or hidden is left out.
 
+mod auto_numbers;
 mod body;
 mod fields;
 mod numbering;

@@ -54,6 +54,8 @@ struct Level {
     /// The level after which it begins anew, from 1 on; 0 is for never.
     restart: Option<usize>,
     is_decimal: bool,
+    /// Whether its format is not known. Its numbers are in digits.
+    is_unknown: bool,
     /// The font of a bullet.
     font: String,
 }
@@ -68,7 +70,9 @@ impl Level {
                     Some(name) if name == "custom" => element.attribute("format"),
                     name => name,
                 };
-                self.format = name.and_then(|name| Format::of_word(&name)).unwrap_or_default();
+                let format = name.map(|name| Format::of_word(&name));
+                self.is_unknown = format == Some(None);
+                self.format = format.flatten().unwrap_or_default();
             }
             "lvlText" => self.pattern = value().filter(|text| text.len() <= MAX_PATTERN).unwrap_or_default(),
             "pStyle" => self.style = value(),
@@ -104,6 +108,8 @@ pub(super) struct Numbering {
     counts: HashMap<String, [Option<i64>; LEVELS]>,
     /// Levels of lists whose own start is used already.
     started: HashSet<(String, usize)>,
+    /// Numbers with a format that is not known.
+    pub(super) unknown: usize,
 }
 
 impl Numbering {
@@ -175,16 +181,20 @@ impl Numbering {
         if own.format == Format::Bullet {
             return Some((at, symbols::bullet(&own.font, &own.pattern).to_owned()));
         }
+        let mut is_unknown = false;
         let number = |at: usize| {
+            is_unknown |= level_of(at).is_unknown && !own.is_decimal;
             let format = if own.is_decimal { Format::Decimal } else { level_of(at).format };
             format.write(counts[at].unwrap_or_else(|| start_of(at)))
         };
-        Some((at, fill(&own.pattern, number)))
+        let mark = fill(&own.pattern, number);
+        self.unknown += usize::from(is_unknown);
+        Some((at, mark))
     }
 }
 
 /// A pattern with its numbers.
-fn fill(pattern: &str, number: impl Fn(usize) -> String) -> String {
+fn fill(pattern: &str, mut number: impl FnMut(usize) -> String) -> String {
     let mut filled = String::new();
     let mut chars = pattern.chars().peekable();
     while let Some(c) = chars.next() {

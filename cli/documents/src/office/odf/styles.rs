@@ -69,6 +69,8 @@ impl Look {
 #[derive(Clone, Debug)]
 struct ListLevel {
     format: Format,
+    /// Whether the format is not known. Numbers are in digits.
+    is_unknown: bool,
     prefix: String,
     suffix: String,
     /// Numbers that are written: its own and those of the levels above.
@@ -84,6 +86,11 @@ pub(super) struct ListStyle([Option<ListLevel>; LEVELS]);
 impl ListStyle {
     pub(super) fn start(&self, level: usize) -> i64 {
         self.0.get(level).and_then(Option::as_ref).map_or(1, |level| level.start)
+    }
+
+    /// Whether the format of a level is not known.
+    pub(super) fn is_unknown(&self, level: usize) -> bool {
+        self.0.get(level).and_then(Option::as_ref).is_some_and(|level| level.is_unknown)
     }
 
     /// The mark of an item by the numbers of its level and those above.
@@ -302,12 +309,14 @@ fn list_level(element: &Element) -> ListLevel {
     let affix =
         |name: &str| element.attribute(name).filter(|text| text.len() <= MAX_AFFIX).unwrap_or_default();
     let is_bullet = matches!(element.name.as_str(), "list-level-style-bullet" | "list-level-style-image");
-    let format =
-        element.attribute("num-format").map(|example| Format::of_example(&example).unwrap_or_default());
+    let format = element.attribute("num-format").map(|example| Format::of_example(&example));
+    let is_unknown = format == Some(None) && !is_bullet;
+    let format = format.map(Option::unwrap_or_default);
     let is_repeated = element.attribute("num-letter-sync").is_some_and(|sync| sync == "true");
     let format = format.map(|format| if is_repeated { format.repeated() } else { format });
     ListLevel {
         format: if is_bullet { Format::Bullet } else { format.unwrap_or(Format::None) },
+        is_unknown,
         prefix: affix("num-prefix"),
         suffix: affix("num-suffix"),
         shown: number(element, "display-levels").unwrap_or(1).clamp(1, LEVELS as i64) as usize,

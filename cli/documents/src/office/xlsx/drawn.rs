@@ -78,16 +78,15 @@ impl Drawn {
 
     /// Reads a drawing. What comes before damage counts.
     pub(super) fn read(&mut self, text: &str, part: &str, drawings: &Drawings, counts: &mut Counts) {
-        let (mut in_text, mut in_look, mut in_body) = (false, false, false);
+        let (mut in_text, mut in_look, mut in_body, mut in_from) = (false, false, false, false);
         let (mut shape, mut anchor, mut in_anchor) = (Shape::default(), [String::new(), String::new()], None);
         let _ = xml::read(part, text, |piece| {
             match piece {
                 Piece::Start(element) => match element.name.as_str() {
                     "sp" | "pic" => shape = Shape::default(),
-                    "from" => anchor = Default::default(),
-                    "col" => in_anchor = Some(0),
-                    "row" => in_anchor = Some(1),
-                    "to" => in_anchor = None,
+                    "from" => (anchor, in_from) = (Default::default(), true),
+                    "col" if in_from => in_anchor = Some(0),
+                    "row" if in_from => in_anchor = Some(1),
                     "cNvPr" => {
                         let value = |name: &str| element.attribute(name);
                         shape.number = value("id").unwrap_or_default();
@@ -117,6 +116,7 @@ impl Drawn {
                     "rPr" => in_look = false,
                     "txBody" => in_body = false,
                     "col" | "row" => in_anchor = None,
+                    "from" => in_from = false,
                     "p" | "br" if in_body => shape.text.push('\n'),
                     "sp" => self.end_shape(std::mem::take(&mut shape), &anchor, counts),
                     "pic" => match shape.description.take() {

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use self::tables::Table;
+use super::auto_numbers::AutoNumbers;
 use super::fields::Fields;
 use super::numbering::{NumberOf, Numbering};
 use super::styles::{RunLook, Styles, color, is_on, shading};
@@ -115,6 +116,9 @@ pub(super) struct Body {
     paragraphs: Vec<Paragraph>,
     runs: Vec<RunLook>,
     fields: Fields,
+    auto_numbers: AutoNumbers,
+    /// Whether a heading is read already.
+    has_headings: bool,
     /// Controls that are open. Of a box that is not in the text yet, whether it is ticked.
     controls: Vec<Option<bool>>,
     math: Option<Omml>,
@@ -167,6 +171,8 @@ impl Body {
             paragraphs: Vec::new(),
             runs: Vec::new(),
             fields: Fields::default(),
+            auto_numbers: AutoNumbers::default(),
+            has_headings: false,
             controls: Vec::new(),
             math: None,
             is_counted: false,
@@ -243,6 +249,7 @@ impl Body {
     pub(super) fn finish(mut self) -> (String, Counts) {
         self.end_tables();
         self.counts.unfilled_rows += self.writer.unfilled_rows();
+        self.counts.unknown_numbers += self.numbering.unknown;
         let mut text = self.writer.finish();
         self.notes.sort_by_key(|(order, _)| *order);
         for (_, note) in self.notes.iter().filter(|(_, note)| !note.trim().is_empty()) {

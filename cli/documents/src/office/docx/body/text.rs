@@ -1,6 +1,7 @@
 //! What elements write: text as its run looks, paragraphs with their numbers, marks of notes.
 
 use super::{Body, Kind};
+use crate::office::docx::auto_numbers::Place;
 use crate::office::docx::fields::Shown;
 use crate::office::docx::styles::{RunLook, is_on, set_tabs, shading};
 use crate::office::sight::{self, Sight};
@@ -159,6 +160,25 @@ impl Body {
                 self.text("\u{fffd}");
             }
             Shown::Formula => self.counts.formulas += 1,
+            Shown::Number(name, arguments) => {
+                let place = self.place();
+                match self.auto_numbers.next(&name, &arguments, place) {
+                    Some(number) => self.text(&number),
+                    None => self.counts.unknown_numbers += 1,
+                }
+            }
+        }
+    }
+
+    /// What the paragraph is to numbers that fields make.
+    fn place(&self) -> Place {
+        let Some(paragraph) = self.paragraphs.last() else { return Place::default() };
+        let style = self.styles.get(paragraph.style.as_deref());
+        let list = style.number.replaced_by(&paragraph.number).list;
+        Place {
+            heading: paragraph.heading.or(style.heading).filter(|level| *level > 0),
+            is_numbered: list.is_some_and(|list| list != "0"),
+            has_headings: self.has_headings,
         }
     }
 
@@ -194,6 +214,7 @@ impl Body {
         let number = self.numbering.count(&number, paragraph.style.as_deref(), &self.styles);
         let is_code = style.run.is_code == Some(true);
         let behind_code = std::mem::replace(&mut self.is_code, is_code);
+        self.has_headings |= heading.is_some();
         let out = self.out();
         out.end_item();
         match (heading, number) {

@@ -71,6 +71,7 @@ impl Body<'_> {
         numbers[level + 1..].fill(None);
         let mark = style.mark(level, numbers);
         let numbers = *numbers;
+        self.counts.unknown_numbers += usize::from(style.is_unknown(level));
         if let Some(id) = id {
             self.numbers.insert(format!("#{id}"), numbers);
         }
@@ -87,6 +88,7 @@ impl Body<'_> {
             (Some(None), _) | (None, None) => style.start(at),
         });
         self.headings[at + 1..].fill(None);
+        self.counts.unknown_numbers += usize::from(style.is_unknown(at));
         style.mark(at, &self.headings)
     }
 
