@@ -109,6 +109,7 @@ fn text_in_the_colour_of_its_ground_is_hidden_in_open_documents() {
         ("<style:paragraph-properties fo:background-color='#000080'/>", white.clone(), &shown, ""),
         ("", text("fo:color='#ffffff' fo:background-color='#000080'"), &shown, ""),
         ("", text("fo:font-size='10pt' fo:color='#000000'"), &shown, ""),
+        ("", text("fo:color='#ffffff' style:use-window-font-color='true'"), &shown, ""),
     ] {
         let styles = style("P", paragraph) + &style("T", &span);
         check("a.odt", &odf("text", &styles, &body), wanted, note);
@@ -323,4 +324,27 @@ fn text_in_the_colour_of_its_ground_is_hidden_in_sheets() {
     check("a.xlsx", &sheet(1, 0, "<conditionalFormatting/>"), &shown, WHITE);
     check("a.xlsx", &sheet(0, 1, ""), "a ! | b\n", HIDDEN);
     check("a.xlsx", &sheet(3, 1, ""), &format!("a {SECRET}! | b\n"), "");
+}
+
+#[test]
+fn white_text_of_shapes_of_sheets_is_hidden() {
+    let sheet = "<worksheet><sheetData><row><c t='str'><v>x</v></c></row></sheetData></worksheet>";
+    let relations =
+        "<Relationships><Relationship Id='d' Type='x/drawing' Target='../drawings/d.xml'/></Relationships>";
+    let (white, dark) = (solid("<a:schemeClr val='bg1'/>"), solid("<a:srgbClr val='000080'/>"));
+    for (shape, run, is_shown, note) in [
+        (&white, &white, false, HIDDEN),
+        (&dark, &white, true, ""),
+        (&white, &dark, true, ""),
+        (&String::new(), &white, true, WHITE),
+        (&format!("<a:ln>{dark}</a:ln>"), &white, true, WHITE),
+    ] {
+        let drawing = format!(
+            "<xdr:wsDr><xdr:sp><xdr:spPr>{shape}</xdr:spPr><xdr:txBody><a:p><a:r><a:t>a </a:t></a:r><a:r><a:rPr>{run}</a:rPr><a:t>{SECRET}</a:t></a:r></a:p></xdr:txBody></xdr:sp></xdr:wsDr>"
+        );
+        let parts =
+            [("xl/worksheets/_rels/sheet0.xml.rels", relations), ("xl/drawings/d.xml", drawing.as_str())];
+        let wanted = if is_shown { format!("x\n\na {SECRET}\n") } else { "x\n\na\n".to_owned() };
+        check("a.xlsx", &xlsx(&[("name='a'", sheet)], &parts), &wanted, note);
+    }
 }

@@ -245,7 +245,11 @@ impl Look {
         if let Some(size) = element.attribute_of("fo:font-size").and_then(|size| points(&size)) {
             self.is_tiny = Some(size <= TINY);
         }
-        self.color = element.attribute_of("fo:color").map(|color| Color::parse(&color)).or(self.color);
+        self.color = match value("use-window-font-color").as_deref() {
+            // It is white where the ground is dark.
+            Some("true") => Some(Color::Unknown),
+            _ => element.attribute_of("fo:color").map(|color| Color::parse(&color)).or(self.color),
+        };
         if let Some(line) = value("text-line-through-style").or_else(|| value("text-line-through-type")) {
             self.is_struck = Some(line != "none");
         }

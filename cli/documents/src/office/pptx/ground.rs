@@ -1,80 +1,11 @@
-//! What is behind the text of a slide: the fill of its shape, the background, and what may be drawn in between.
-
-use std::collections::HashMap;
+//! What is behind the shapes of a slide: the background, and what layouts draw.
 
 use crate::Problem;
+use crate::office::fill::{Fill, Scheme};
 use crate::office::relations::Relations;
 use crate::package::Archive;
-use crate::package::xml::{self, Element, Piece};
+use crate::package::xml::{self, Piece};
 use crate::web::html::Color;
-
-/// Text less opaque than this is not seen, in thousandths of a percent.
-const CLEAR: i64 = 5_000;
-
-/// The colours of a theme, and which of them slides call how.
-#[derive(Debug, Default)]
-pub(super) struct Scheme {
-    colors: HashMap<String, Color>,
-    names: HashMap<String, String>,
-}
-
-impl Scheme {
-    /// The colour that an element names; `None` for other elements.
-    pub(super) fn color(&self, element: &Element) -> Option<Color> {
-        let value = |name: &str| element.attribute(name).unwrap_or_default();
-        Some(match element.name.as_str() {
-            "srgbClr" => Color::parse(&format!("#{}", value("val"))),
-            "sysClr" => Color::parse(&format!("#{}", value("lastClr"))),
-            "schemeClr" => {
-                let name = value("val");
-                let name = self.names.get(&name).unwrap_or(&name);
-                let usual = if name == "bg1" || name == "lt1" { Color::WHITE } else { Color::Unknown };
-                self.colors.get(name).copied().unwrap_or(usual)
-            }
-            "prstClr" => Color::parse(&value("val")),
-            "scrgbClr" | "hslClr" => Color::Unknown,
-            _ => return None,
-        })
-    }
-}
-
-/// What is between the tags of an element that fills something.
-#[derive(Debug, Default)]
-pub(super) struct Fill {
-    color: Option<Color>,
-    in_solid: bool,
-}
-
-impl Fill {
-    pub(super) fn start(&mut self, element: &Element, scheme: &Scheme) {
-        match element.name.as_str() {
-            "solidFill" => (self.in_solid, self.color) = (true, Some(Color::Unknown)),
-            "gradFill" | "blipFill" | "pattFill" | "grpFill" => self.color = Some(Color::Unknown),
-            "noFill" => self.color = Some(Color::Transparent),
-            "alpha" if self.in_solid => {
-                let share = element
-                    .attribute("val")
-                    .and_then(|share| share.trim_end_matches('%').parse::<i64>().ok());
-                let is_clear = share.is_some_and(|share| share < CLEAR);
-                self.color = Some(if is_clear { Color::Transparent } else { Color::Unknown });
-            }
-            "lumMod" | "lumOff" | "tint" | "shade" | "satMod" if self.in_solid => {
-                self.color = Some(Color::Unknown)
-            }
-            _ if self.in_solid => self.color = scheme.color(element).or(self.color),
-            _ => {}
-        }
-    }
-
-    pub(super) fn end(&mut self, name: &str) {
-        self.in_solid &= name != "solidFill";
-    }
-
-    /// The colour of text or of a shape.
-    pub(super) fn color(&self) -> Option<Color> {
-        self.color
-    }
-}
 
 /// What slides of a layout have behind their text.
 #[derive(Debug)]
@@ -108,7 +39,7 @@ impl Layout {
         found.part(archive, theme, |layout, piece| {
             if let Piece::Start(element) = piece {
                 match (layout.scheme.color(element), element.name.as_str()) {
-                    (Some(color), _) => _ = layout.scheme.colors.entry(name.clone()).or_insert(color),
+                    (Some(color), _) => layout.scheme.set_color(&name, color),
                     (None, _) => name.clone_from(&element.name),
                 }
             }
@@ -118,7 +49,8 @@ impl Layout {
                 && element.name == "clrMap"
             {
                 for name in ["bg1", "tx1", "bg2", "tx2"] {
-                    layout.scheme.names.extend(element.attribute(name).map(|color| (name.to_owned(), color)));
+                    let color = element.attribute(name);
+                    color.into_iter().for_each(|color| layout.scheme.set_name(name, color));
                 }
             }
         })?;
@@ -176,12 +108,12 @@ impl Background {
                     self.color = Some(Color::Unknown);
                     self.fill = None;
                 }
-                "bgRef" => self.fill = Some(Fill { color: None, in_solid: true }),
+                "bgRef" => self.fill = Some(Fill::solid()),
                 "spPr" | "pic" => self.in_shape = true,
                 _ => self.fill.iter_mut().for_each(|fill| fill.start(element, scheme)),
             },
             Piece::End(name) => match name.as_str() {
-                "bg" => self.color = self.fill.take().and_then(|fill| fill.color).or(self.color),
+                "bg" => self.color = self.fill.take().and_then(|fill| fill.color()).or(self.color),
                 "spPr" | "pic" => self.in_shape = false,
                 _ => self.fill.iter_mut().for_each(|fill| fill.end(name)),
             },

@@ -6,8 +6,9 @@ mod ground;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use self::ground::{Background, Fill, Layout};
+use self::ground::{Background, Layout};
 use super::drawings::Drawings;
+use super::fill::Fill;
 use super::omml::{self, Omml};
 use super::page_texts::PageTexts;
 use super::relations::{Relations, main_part};
@@ -292,6 +293,7 @@ impl Slide {
                     _ => Role::Body,
                 }
             }
+            "chart" | "relIds" | "blip" if self.role == Role::Hidden => self.hidden += 1,
             "chart" | "relIds" => {
                 let is_written = self.drawings.write(element, &mut self.writer);
                 self.pictures += usize::from(!is_written);
@@ -308,7 +310,6 @@ impl Slide {
             "fillRef" if value("idx").is_some_and(|index| index != "0") => {
                 self.ground = self.ground.or(Some(Color::Unknown));
             }
-            "blip" if self.role == Role::Hidden => self.hidden += 1,
             "blip" => match self.description.take() {
                 Some(text) => self.text(&format!("[image: {}]", text.trim())),
                 None => self.pictures += 1,

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use crate::Problem;
 use crate::counts::Counts;
 use crate::office::drawings::Drawings;
+use crate::office::fill::{Fill, Scheme};
 use crate::office::relations::Relations;
+use crate::office::sight::{self, Sight};
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
 use crate::web::html::Color;
@@ -47,6 +49,9 @@ struct Shape {
     is_hidden: bool,
     description: Option<String>,
     text: String,
+    fill: Fill,
+    /// Whether it has white text that nobody may see.
+    has_white: bool,
 }
 
 impl Drawn {
@@ -78,7 +83,9 @@ impl Drawn {
 
     /// Reads a drawing. What comes before damage counts.
     pub(super) fn read(&mut self, text: &str, part: &str, drawings: &Drawings, counts: &mut Counts) {
-        let (mut in_text, mut in_look, mut in_body, mut in_from) = (false, false, false, false);
+        let (mut in_text, mut in_body, mut in_from) = (false, false, false);
+        let (mut in_properties, mut in_line, mut look, scheme) =
+            (false, false, None::<Fill>, Scheme::default());
         let (mut shape, mut anchor, mut in_anchor) = (Shape::default(), [String::new(), String::new()], None);
         let _ = xml::read(part, text, |piece| {
             match piece {
@@ -101,19 +108,21 @@ impl Drawn {
                         self.charts.extend(Some(writer.finish()).filter(|text| !text.is_empty()));
                     }
                     "txBody" => in_body = true,
-                    "rPr" => in_look = in_body,
-                    "srgbClr" if in_look => {
-                        let color =
-                            element.attribute("val").map(|digits| Color::parse(&format!("#{digits}")));
-                        counts.white +=
-                            usize::from(color.is_some_and(|color| color.is_lost_on(Color::WHITE)));
-                    }
+                    "r" => look = None,
+                    "rPr" if in_body => look = Some(Fill::default()),
+                    "spPr" => in_properties = true,
+                    "ln" => in_line = true,
                     "t" => in_text = in_body,
-                    _ => {}
+                    _ if in_line => {}
+                    _ if in_properties => shape.fill.start(&element, &scheme),
+                    _ => look.iter_mut().for_each(|look| look.start(&element, &scheme)),
                 },
                 Piece::End(name) => match name.as_str() {
                     "t" => in_text = false,
-                    "rPr" => in_look = false,
+                    "ln" => in_line = false,
+                    "spPr" => in_properties = false,
+                    "solidFill" if in_properties => shape.fill.end(&name),
+                    "solidFill" => look.iter_mut().for_each(|look| look.end(&name)),
                     "txBody" => in_body = false,
                     "col" | "row" => in_anchor = None,
                     "from" => in_from = false,
@@ -125,7 +134,17 @@ impl Drawn {
                     },
                     _ => {}
                 },
-                Piece::Text(text) if in_text => shape.text.push_str(&text),
+                Piece::Text(text) if in_text => {
+                    let color = look.as_ref().and_then(Fill::color);
+                    match sight::of_color(color, &[shape.fill.color()], Color::Unknown) {
+                        Sight::Hidden if text.trim().is_empty() => {}
+                        Sight::Hidden => counts.hidden += 1,
+                        sight => {
+                            shape.has_white |= sight == Sight::Uncertain && !text.trim().is_empty();
+                            shape.text.push_str(&text);
+                        }
+                    }
+                }
                 Piece::Text(text) => {
                     if let Some(at) = in_anchor {
                         anchor[at].push_str(&text);
@@ -138,6 +157,7 @@ impl Drawn {
 
     fn end_shape(&mut self, shape: Shape, anchor: &[String; 2], counts: &mut Counts) {
         let text = shape.text.trim();
+        counts.white += usize::from(shape.has_white && !shape.is_hidden);
         if let Some((is_ticked, name)) = self.boxes.remove(&shape.number) {
             let place = cell_name(anchor).map_or(String::new(), |cell| format!("[{cell}] "));
             let label = if text.is_empty() { name.as_str() } else { text };

@@ -69,7 +69,8 @@ impl Sheet {
         let mut sheet = reader.sheet;
         let relations = Relations::of(archive, part)?;
         sheet.drawn.read_boxes(archive, &relations, reader.controls)?;
-        sheet.leave_out_white(reader.has_rules, &mut book.counts);
+        let has_rules = reader.has_rules || relations.of_kind("pivotTable").is_some();
+        sheet.leave_out_white(has_rules, &mut book.counts);
         for comments in relations.all("comments") {
             sheet.comments(&archive.text(&comments.target)?, &comments.target)?;
         }

@@ -117,6 +117,9 @@ impl Body {
         if look.is_hidden == Some(true) || look.is_tiny == Some(true) {
             return Sight::Hidden;
         }
+        if look.color.is_none() {
+            return Sight::Seen;
+        }
         let paragraph = self.paragraphs.last();
         let style = self.styles.get(paragraph.and_then(|paragraph| paragraph.style.as_deref())).ground;
         let own = paragraph.and_then(|paragraph| paragraph.ground);
