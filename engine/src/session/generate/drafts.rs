@@ -4,8 +4,9 @@
 //! Earlier places are found as compressors of the LZ77 family find them: all places of the same three tokens are in one
 //! chain, the latest first. A text of 100,000 tokens takes 0.6 to 2.6 milliseconds and 1.8 MB.
 //!
-//! How long a draft is depends on how many of the last tokens agree with those of the earlier place, and on how right drafts after
-//! such places have been. It does not depend on time: the same answer is computed in the same pieces again.
+//! How long a draft is depends on how many of the last tokens agree with those of the earlier place, on how right drafts after
+//! such places have been, and on the kind of processor. It does not depend on time: the same answer is computed in the same
+//! pieces again.
 
 /// Tokens that a place has in common at least.
 const KEY: usize = 3;
@@ -13,13 +14,6 @@ const KEY: usize = 3;
 const MAX_PLACES: usize = 64;
 /// Beyond this number of tokens in common, more say nothing.
 const MAX_AGREEING: usize = 32;
-/// Numbers of tokens that are computed at once are multiples of this one. ggml multiplies with as many at a time.
-const STEPS: usize = 4;
-/// What computing several tokens at once takes in decode steps: the first number, and the second for each of them. Measured with
-/// the 0.5B and the 1.5B (q4_k_m) and 300 tokens before on two threads of an EPYC with AVX2, whole passes with all logits: 4 tokens
-/// take 1.6 to 2.4 steps, 8 take 2.5 to 3.5, 12 take 3.6 to 4.7 and 16 take 4.8 to 6.3. Other processors have ggml's products, which
-/// take a tenth more.
-const COST: (f64, f64) = (1.2, 0.25);
 /// A draft must be faster by this factor than no draft, as far as that is expected.
 const MIN_GAIN: f64 = 1.1;
 /// A draft that fails counts as this share of what is known of its kind.
@@ -29,10 +23,50 @@ const FORGOTTEN: f64 = 0.01;
 /// The share of drafted tokens that is assumed to be right, by kind: where 3, 4 to 7, 8 to 15, and more tokens agree.
 const ASSUMED: [f64; 4] = [0.6, 0.8, 0.9, 0.97];
 
+/// What computing several tokens at once takes in decode steps.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    fixed: f64,
+    each: f64,
+    /// Numbers of tokens that are computed at once are multiples of this one.
+    multiple: usize,
+}
+
+impl Cost {
+    /// With VNNI. Whole passes with all logits, 300 tokens before, on two threads of an EPYC of 2024 with AVX-512: for the 0.5B
+    /// (q4_k_m) 2 tokens take 1.1 steps, 4 take 1.4, 8 take 2.0 and 16 take 3.0; for the 1.5B 1.4, 1.7, 2.4 and 3.7. Behind 1,700
+    /// tokens they take a twelfth more (`cargo run --release -p tests --bin drafts`).
+    const VNNI: Cost = Cost { fixed: 1.0, each: 0.16, multiple: 1 };
+    /// On two threads of an EPYC with AVX2, with the products of that time: 4 tokens take 1.6 to 2.4 steps, 8 take 2.5 to 3.5, 12
+    /// take 3.6 to 4.7 and 16 take 4.8 to 6.3. Today's were not measured there.
+    const OTHER: Cost = Cost { fixed: 1.2, each: 0.25, multiple: 4 };
+
+    fn of_this_processor() -> Cost {
+        if kernels::prefill::has_int8() { Cost::VNNI } else { Cost::OTHER }
+    }
+
+    /// The length of a draft, of each token of which this share is right, that gives the most tokens in the time; 0 where
+    /// none is worth it.
+    fn best_length(self, right: f64, most: usize) -> usize {
+        let (mut best, mut gain) = (0, MIN_GAIN);
+        for length in (1..=most).filter(|length| (length + 1).is_multiple_of(self.multiple)) {
+            let at_once = 1 + length;
+            // Those that are right, and the one after them.
+            let tokens: f64 = (0..at_once).map(|number| right.powi(number as i32)).sum();
+            let of_length = tokens / (self.fixed + self.each * at_once as f64);
+            if of_length > gain {
+                (best, gain) = (length, of_length);
+            }
+        }
+        best
+    }
+}
+
 /// Drafts what follows a text.
 pub(super) struct Drafts {
     /// Tokens of the longest draft.
     most: usize,
+    cost: Cost,
     text: Vec<u32>,
     /// `[hashes]`: where the last place of three tokens with this hash ends; 0 where there is none.
     last: Vec<u32>,
@@ -47,8 +81,15 @@ pub(super) struct Drafts {
 impl Drafts {
     /// Drafts of up to `most` tokens of what follows a text; with 0 none is ever made.
     pub(super) fn new(text: &[u32], most: usize) -> Drafts {
-        let mut drafts =
-            Drafts { most, text: Vec::new(), last: Vec::new(), before: Vec::new(), right: ASSUMED, kind: 0 };
+        let mut drafts = Drafts {
+            most,
+            cost: Cost::of_this_processor(),
+            text: Vec::new(),
+            last: Vec::new(),
+            before: Vec::new(),
+            right: ASSUMED,
+            kind: 0,
+        };
         if most > 0 {
             drafts.last = vec![0; (2 * text.len()).next_power_of_two().clamp(1 << 10, 1 << 20)];
             drafts.text.reserve(text.len());
@@ -81,7 +122,7 @@ impl Drafts {
             8..=15 => 2,
             _ => 3,
         };
-        let length = length(self.right[self.kind], room);
+        let length = self.cost.best_length(self.right[self.kind], room);
         if length == 0 {
             let right = &mut self.right[self.kind];
             *right += FORGOTTEN * (ASSUMED[self.kind] - *right);
@@ -131,28 +172,17 @@ impl Drafts {
     }
 }
 
-/// The length of a draft, of each token of which this share is right, that gives the most tokens in the time; 0 where none
-/// is worth it.
-fn length(right: f64, most: usize) -> usize {
-    let (mut best, mut gain) = (0, MIN_GAIN);
-    for length in (STEPS - 1..=most).step_by(STEPS) {
-        let at_once = 1 + length;
-        // Those that are right, and the one after them.
-        let tokens: f64 = (0..at_once).map(|number| right.powi(number as i32)).sum();
-        let of_length = tokens / (COST.0 + COST.1 * at_once as f64);
-        if of_length > gain {
-            (best, gain) = (length, of_length);
-        }
-    }
-    best
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// On whatever processor the tests run.
+    fn with_avx2(text: &[u32], most: usize) -> Drafts {
+        Drafts { cost: Cost::OTHER, ..Drafts::new(text, most) }
+    }
+
     fn after(text: &[u32]) -> Vec<u32> {
-        Drafts::new(text, 15).draft(15)
+        with_avx2(text, 15).draft(15)
     }
 
     #[test]
@@ -162,12 +192,12 @@ mod tests {
         assert!(after(&text[..42]).is_empty(), "two tokens are too few");
         assert!(after(&(0..100).collect::<Vec<_>>()).is_empty());
         assert!(after(&[1]).is_empty() && after(&[]).is_empty());
-        let mut drafts = Drafts::new(&text, 15);
+        let mut drafts = with_avx2(&text, 15);
         assert_eq!(drafts.draft(3), [15, 16, 17]);
         assert!(drafts.draft(0).is_empty());
         drafts.push(15);
         assert_eq!(drafts.draft(4), [16, 17, 18]);
-        assert!(Drafts::new(&text, 0).draft(15).is_empty());
+        assert!(with_avx2(&text, 0).draft(15).is_empty());
     }
 
     #[test]
@@ -188,7 +218,7 @@ mod tests {
     #[test]
     fn drafts_that_fail_are_not_made_for_a_while() {
         let text: Vec<u32> = (0..40).chain([7, 8, 9, 10, 11, 12]).collect();
-        let mut drafts = Drafts::new(&text, 15);
+        let mut drafts = with_avx2(&text, 15);
         let first = drafts.draft(15).len();
         let mut failed = 0;
         loop {
@@ -208,7 +238,10 @@ mod tests {
 
     #[test]
     fn a_draft_is_as_long_as_it_pays() {
-        assert_eq!([1.0, 0.95, 0.8, 0.5, 0.0].map(|right| length(right, 15)), [15, 11, 3, 0, 0]);
-        assert_eq!([14, 7, 2, 0].map(|most| length(1.0, most)), [11, 7, 0, 0]);
+        let lengths = |cost: Cost| [1.0, 0.95, 0.8, 0.5, 0.0].map(|right| cost.best_length(right, 15));
+        assert_eq!(lengths(Cost::OTHER), [15, 11, 3, 0, 0]);
+        assert_eq!(lengths(Cost::VNNI), [15, 13, 5, 2, 0]);
+        assert_eq!([14, 7, 2, 0].map(|most| Cost::OTHER.best_length(1.0, most)), [11, 7, 0, 0]);
+        assert_eq!([14, 7, 2, 0].map(|most| Cost::VNNI.best_length(1.0, most)), [14, 7, 2, 0]);
     }
 }
