@@ -47,8 +47,9 @@ use crate::{Converted, Note, Options, Problem, Unit, marks};
 /// In so many bytes at its end, a file has the mark of its end; in so many at its beginning, its length.
 const TAIL: usize = 2048;
 const HEAD: usize = 1024;
-/// A form that only Adobe's programs show says so on one page with fewer letters.
+/// A form that only Adobe's programs show says so on one page with fewer letters and this name, in any language.
 const FORM_LETTERS: usize = 1000;
+const FORM_PROGRAM: &str = "Adobe";
 
 /// Converts a document.
 ///
@@ -99,7 +100,8 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
         }
     }
     let (chosen, pages) = (chooser.note()?, chooser.chosen());
-    if totals.counts.dynamic_forms > 0 && pdf.pages().len() == 1 && totals.known < FORM_LETTERS {
+    let is_short = pdf.pages().len() == 1 && totals.known < FORM_LETTERS;
+    if totals.counts.dynamic_forms > 0 && is_short && text.contains(FORM_PROGRAM) {
         return Err(Problem::DynamicForm);
     }
     totals.check(pages)?;

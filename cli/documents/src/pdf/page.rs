@@ -277,7 +277,11 @@ impl<'a> Device<'a> for PageReader<'_> {
 
     fn draw_path(&mut self, path: &BezPath, transform: Affine, _: &Paint<'_>, mode: &PathDrawMode) {
         self.pictures += 1;
-        self.rules.add_path(path, transform, matches!(mode, PathDrawMode::Fill(_)));
+        let is_filled = matches!(mode, PathDrawMode::Fill(_));
+        self.rules.add_path(path, transform, is_filled);
+        if is_filled {
+            self.picture_areas.add_path(path, transform);
+        }
         self.canvas
             .draw_path(transform.transform_rect_bbox(path.control_box().inflate(half(mode), half(mode))));
     }

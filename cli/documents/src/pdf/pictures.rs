@@ -1,12 +1,12 @@
-//! Pictures of a page that have no text: scans, photographs, tables and paragraphs that are drawn as pictures. The page is
-//! divided into cells. Cells of pictures that touch are one picture, in however many strips it is drawn. Hidden letters
-//! on a picture, which an OCR program added, are its text as others are.
+//! Pictures of a page that have no text: scans, photographs, tables and paragraphs that are drawn as pictures, and text whose
+//! letters are drawn as shapes. The page is divided into cells. Cells of pictures that touch are one picture, in however
+//! many strips it is drawn. Hidden letters on a picture, which an OCR program added, are its text as others are.
 
 use std::collections::HashSet;
 
 use hayro_interpret::Image;
 use hayro_interpret::hayro_syntax::object::ObjectIdentifier;
-use kurbo::{Affine, Point, Rect};
+use kurbo::{Affine, BezPath, PathEl, Point, Rect};
 
 /// Cells of a page from left to right, and from top to bottom.
 const CELLS: usize = 64;
@@ -15,6 +15,8 @@ const MIN_CELLS: usize = CELLS * CELLS / 32;
 /// A picture as large as the page with fewer letters has no text of its own; of a smaller one it is as many for its size.
 /// The lines that libraries and courts print on scanned pages have up to 150.
 pub(super) const FEW_LETTERS: usize = 200;
+/// Shapes of these sizes, in points, may be letters.
+const LETTER_SIZES: std::ops::RangeInclusive<f64> = 1.0..=40.0;
 /// A picture whose pixels are larger, in points, is a colour or a gradient.
 const LARGE_PIXEL: f64 = 4.0;
 
@@ -57,11 +59,32 @@ impl Pictures<'_> {
             return;
         }
         // Cells whose middle the picture covers.
-        let (start, end) =
+        self.mark(place, f64::round, f64::round);
+    }
+
+    /// Adds a path that is filled. Its curves may be those of letters, each of which is a part of it.
+    pub(super) fn add_path(&mut self, path: &BezPath, to_page: Affine) {
+        if !path.elements().iter().any(|element| matches!(element, PathEl::QuadTo(..) | PathEl::CurveTo(..)))
+        {
+            return;
+        }
+        for shape in path.elements().chunk_by(|_, next| !matches!(next, PathEl::MoveTo(_))) {
+            let bounds = BezPath::from_vec(shape.to_vec()).control_box();
+            let place = to_page.transform_rect_bbox(bounds);
+            if LETTER_SIZES.contains(&place.width()) && LETTER_SIZES.contains(&place.height()) {
+                self.mark(place, f64::floor, f64::ceil);
+            }
+        }
+    }
+
+    /// Marks the cells of a place.
+    fn mark(&mut self, place: Rect, first: fn(f64) -> f64, end: fn(f64) -> f64) {
+        let (from, to) =
             (self.in_cells(Point::new(place.x0, place.y0)), self.in_cells(Point::new(place.x1, place.y1)));
-        let number = |cells: f64| cells.round() as usize;
-        let columns = (number(start.x)..number(end.x)).fold(0, |columns, column| columns | 1 << column);
-        self.rows.iter_mut().take(number(end.y)).skip(number(start.y)).for_each(|row| *row |= columns);
+        let columns =
+            (first(from.x) as usize..end(to.x) as usize).fold(0, |columns, column| columns | 1 << column);
+        let rows = self.rows.iter_mut().take(end(to.y) as usize).skip(first(from.y) as usize);
+        rows.for_each(|row| *row |= columns);
     }
 
     /// A place, counted in cells.

@@ -130,6 +130,28 @@ fn pictures_among_text_are_counted() {
     assert_eq!(Made::new([lines(780.0, 20) + &apart]).notes(), [Note::Pictures { pictures: 2 }]);
 }
 
+/// Letters as shapes, in these lines from this height downwards. Each line is a path.
+fn shapes(top: usize, lines: usize) -> String {
+    let shape =
+        |x: usize, y: usize| format!("{x} {y} m {} {y} {} {} {x} {} c h ", x + 5, x + 5, y + 7, y + 7);
+    let line = |i| (0..70).map(|column| shape(72 + 6 * column, top - 14 * i)).collect::<String>() + "f\n";
+    (0..lines).map(line).collect()
+}
+
+#[test]
+fn letters_that_are_drawn_as_shapes_are_pictures() {
+    let stamp = at(&[(480.0, 20.0, "ABC-000123")]);
+    assert_eq!(Made::new([shapes(760, 50) + &stamp]).notes(), [Note::PicturePages { pages: 1 }]);
+    assert_eq!(Made::new([shapes(760, 20) + &lines(400.0, 20)]).notes(), [Note::Pictures { pictures: 1 }]);
+    // A heading; bullets; letters that are text as well.
+    assert_eq!(Made::new([shapes(760, 1) + &lines(700.0, 20)]).notes(), []);
+    let bullets: String = (0..20)
+        .map(|i| shapes(700 - 14 * i, 1).split_inclusive("h ").next().unwrap().to_owned() + "f\n")
+        .collect();
+    assert_eq!(Made::new([bullets + &lines(700.0, 20)]).notes(), []);
+    assert_eq!(Made::new([shapes(700, 40) + "3 Tr " + &lines(700.0, 40)]).notes(), []);
+}
+
 #[test]
 fn attachments_are_named() {
     let file = "<< /Type /EmbeddedFile /Length 1 >>\nstream\nx\nendstream";
@@ -165,8 +187,7 @@ fn attachments_are_named() {
 
 #[test]
 fn a_form_that_only_one_program_shows_is_an_error() {
-    let wait =
-        at(&[(72.0, 700.0, "Please wait... Your PDF viewer may not be able to display this document.")]);
+    let wait = at(&[(72.0, 700.0, "Please wait... If this message is not replaced, get Adobe Reader.")]);
     let mut made = Made::new([wait.clone()]);
     for catalogue in [
         "/NeedsRendering true /AcroForm << /XFA [(template) 20 0 R] /Fields [21 0 R] >>",
@@ -177,7 +198,9 @@ fn a_form_that_only_one_program_shows_is_an_error() {
         assert!(matches!(error.problem, Problem::DynamicForm), "{error}");
         assert!(error.hint().contains("print it"), "{}", error.hint());
     }
-    // Pages of text are read.
+    // Text of its own is read.
+    made.pages = vec![at(&[(72.0, 700.0, "The rent is 900.")])];
+    assert_eq!(made.notes(), [Note::DynamicForms { forms: 1 }]);
     made.pages = vec![wait.clone(), lines(700.0, 40)];
     assert_eq!(made.notes(), [Note::DynamicForms { forms: 1 }]);
     // Fields that are on the pages, too.
