@@ -15,7 +15,7 @@ pub(crate) struct Counts {
     pub(crate) white: usize,
     /// Deletions that were tracked.
     pub(crate) deletions: usize,
-    /// Pictures, charts and drawings of office documents.
+    /// Pictures, charts and drawings.
     pub(crate) pictures: usize,
     /// Pages that are mostly pictures.
     pub(crate) picture_pages: usize,

@@ -8,7 +8,7 @@ use hayro_interpret::hayro_syntax::object::{Dict, FromBytes, Name, String as Pdf
 use hayro_interpret::hayro_syntax::page::Resources;
 use memchr::memmem;
 
-use super::text_string;
+use super::file::text_string;
 
 const KEY: &[u8] = b"/ActualText";
 /// Numbers from this one downwards stand for texts; documents have positive ones.

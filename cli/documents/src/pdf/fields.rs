@@ -11,8 +11,8 @@ use hayro_interpret::hayro_syntax::object::{
 use hayro_interpret::hayro_syntax::page::{Page, Resources};
 use kurbo::{Affine, Point, Rect};
 
+use super::file::{arrays, text_string};
 use super::layout::PlacedText;
-use super::{arrays, text_string};
 
 /// Annotations of a page that are read.
 const MAX_ANNOTATIONS: usize = 10_000;

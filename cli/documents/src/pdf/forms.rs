@@ -1,7 +1,7 @@
-//! Drawings that pages and other drawings contain (form XObjects). Two things of them are changed before the interpreter
-//! draws them:
+//! Drawings that pages and other drawings contain (form XObjects). They are changed before the interpreter draws them:
 //!
-//! - Each text in place of glyphs gets a number, as on pages (`actual_text.rs`).
+//! - Each text in place of glyphs gets a number, and text that is only a shape is drawn, as on pages (`actual_text.rs`,
+//!   `clip_text.rs`).
 //! - Drawings that contain each other many times take a time that doubles with each level. Where a page would draw more
 //!   than a limit, each drawing is drawn once within the others.
 
@@ -14,9 +14,9 @@ use hayro_interpret::hayro_syntax::page::Resources;
 use memchr::memmem;
 
 use super::actual_text::ActualText;
-use super::arrays;
-use super::changes::{self, MAX_OBJECTS, Objects};
-use super::{clip_text, contents};
+use super::clip_text;
+use super::file::changes::{self, MAX_OBJECTS, Objects};
+use super::file::{arrays, contents};
 
 /// Drawings in drawings that are looked into, as the interpreter does.
 const MAX_DEPTH: usize = 50;

@@ -1,30 +1,22 @@
 //! PDF. The interpreter draws a page; what it draws is collected (`page.rs`), without what nobody sees (`canvas.rs`), and
-//! with what a file says besides its drawings: the names of glyphs (`font_names.rs`), texts in place of glyphs
-//! (`actual_text.rs`), values of forms and comments (`fields.rs`), bookmarks
-//! (`bookmarks.rs`), attachments (`attachments.rs`). Which pictures have no text is said by `pictures.rs`. What the interpreter does not hand over is changed in
-//! the file before (`changes.rs`); so are drawings that repeat each other without end (`forms.rs`), and lists with pages
-//! that are missing (`page_tree.rs`). Lines, words and
-//! tables follow from where glyphs are (`layout/`), which knows nothing of PDF.
+//! with what a file says besides its drawings: the names of glyphs (`fonts/`), texts in place of glyphs
+//! (`actual_text.rs`), values of forms and comments (`fields.rs`), bookmarks and attachments (`file/`). `pictures.rs` finds
+//! pictures without text.
+//!
+//! What the interpreter does not hand over is changed before: drawings that repeat each other without end (`forms.rs`), text
+//! that is only a shape (`clip_text.rs`), lists with pages that are missing (`file/page_tree.rs`). Lines, words and tables
+//! follow from where glyphs are (`layout/`), which knows nothing of PDF.
 
 mod actual_text;
-mod arrays;
-mod attachments;
-mod bookmarks;
 mod canvas;
-mod changes;
 mod clip_text;
-mod contents;
 mod fields;
-mod font_names;
+mod file;
+mod fonts;
 mod forms;
 mod layout;
-mod name_tree;
 mod page;
-mod page_tree;
 mod pictures;
-mod tex_names;
-mod text_string;
-mod type3;
 
 use std::sync::Arc;
 
@@ -33,11 +25,12 @@ use hayro_interpret::hayro_syntax::object::Dict;
 use hayro_interpret::hayro_syntax::{DecryptionError, LoadPdfError, Pdf};
 use memchr::memmem;
 
-use self::bookmarks::Bookmarks;
-use self::changes::Objects;
+use self::file::bookmarks::Bookmarks;
+use self::file::changes::Objects;
+use self::file::page_tree::PageTree;
+use self::file::{attachments, changes};
 use self::layout::tables::carried::Carried;
 use self::page::PageText;
-use self::page_tree::PageTree;
 use self::pictures::{FEW_LETTERS, Known};
 use crate::counts::Counts;
 use crate::selection::Chooser;
@@ -65,7 +58,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     if forms.repeated > 0 && !changes::are_possible(&pdf) {
         return Err(Problem::Damaged { what: "its drawings contain each other too often".to_owned() });
     }
-    let mut objects = font_names::tables(&pdf);
+    let mut objects = fonts::names::tables(&pdf);
     objects.append(&mut forms.objects);
     let pdf = changed(pdf, &objects, password);
     let catalogue = catalogue(&pdf);

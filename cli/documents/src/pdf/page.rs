@@ -14,11 +14,12 @@ use kurbo::{Affine, BezPath, Point, Rect};
 
 use super::actual_text::ActualText;
 use super::canvas::{Canvas, Seen};
+use super::file::contents;
+use super::fonts::type3::Widths;
 use super::layout::tables::rules::Rules;
 use super::layout::{PlacedText, letters};
 use super::pictures::{Known, Pictures, Textless};
-use super::type3::Widths;
-use super::{clip_text, contents, fields};
+use super::{clip_text, fields};
 
 /// Glyphs are drawn in units of a thousandth of the font's size.
 const UNITS_PER_EM: f64 = 1000.0;

@@ -9,7 +9,7 @@ const FROM_80: [char; 33] = [
 ];
 
 /// Decodes a string.
-pub(super) fn decode(bytes: &[u8]) -> String {
+pub(in crate::pdf) fn decode(bytes: &[u8]) -> String {
     let utf16 = |bytes: &[u8], unit: fn([u8; 2]) -> u16| {
         let units: Vec<u16> = bytes.chunks_exact(2).map(|two| unit([two[0], two[1]])).collect();
         String::from_utf16_lossy(&units)

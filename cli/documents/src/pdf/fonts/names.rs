@@ -17,7 +17,7 @@ use hayro_interpret::{
 };
 use kurbo::{Affine, BezPath, Rect};
 
-use super::changes::{FIRST_OBJECT, MAX_OBJECTS, Objects};
+use super::super::file::changes::{FIRST_OBJECT, MAX_OBJECTS, Objects};
 use super::tex_names;
 
 /// Forms in forms that are looked into for fonts.
@@ -30,7 +30,7 @@ const PROGRAM_HEAD: usize = 32 << 10;
 const PARTS_AT_ONCE: usize = 250;
 
 /// Such fonts with their tables.
-pub(super) fn tables(pdf: &Pdf) -> Objects {
+pub(in crate::pdf) fn tables(pdf: &Pdf) -> Objects {
     let mut fonts = Fonts::default();
     for page in pdf.pages().iter() {
         fonts.add(page.resources(), 0);

@@ -10,14 +10,14 @@ const PACKED_NOTHING: usize = 64;
 
 /// What is drawn on a page.
 #[derive(Default)]
-pub(super) struct Content {
-    pub(super) bytes: Vec<u8>,
+pub(in crate::pdf) struct Content {
+    pub(in crate::pdf) bytes: Vec<u8>,
     /// Whether a part of it is missing or damaged.
-    pub(super) is_damaged: bool,
+    pub(in crate::pdf) is_damaged: bool,
 }
 
 /// The content of a page.
-pub(super) fn of(page: &Page<'_>) -> Content {
+pub(in crate::pdf) fn of(page: &Page<'_>) -> Content {
     let mut content = Content::default();
     match page.raw().get::<Object<'_>>("Contents") {
         Some(Object::Array(parts)) => {

@@ -5,20 +5,20 @@ use hayro_interpret::hayro_syntax::object::Dict;
 use memchr::memmem;
 
 /// The numbers of objects that are added begin here; the largest that PDF allows is 8,388,607.
-pub(super) const FIRST_OBJECT: usize = 8_000_000;
+pub(in crate::pdf) const FIRST_OBJECT: usize = 8_000_000;
 /// Objects that are added.
-pub(super) const MAX_OBJECTS: usize = 10_000;
+pub(in crate::pdf) const MAX_OBJECTS: usize = 10_000;
 
 /// Objects of a PDF and their numbers: new ones, and others in place of those that the file has.
-pub(super) type Objects = Vec<(usize, Vec<u8>)>;
+pub(in crate::pdf) type Objects = Vec<(usize, Vec<u8>)>;
 
 /// Whether a PDF can be changed. In an encrypted one, what is added would have to be encrypted too.
-pub(super) fn are_possible(pdf: &Pdf) -> bool {
+pub(in crate::pdf) fn are_possible(pdf: &Pdf) -> bool {
     memmem::find(pdf.data().as_ref(), b"/Encrypt").is_none()
 }
 
 /// A dictionary without these keys (`/Key`), and without its end. What belongs to a key gets a name that means nothing.
-pub(super) fn without(dictionary: &Dict<'_>, keys: &[&[u8]]) -> Vec<u8> {
+pub(in crate::pdf) fn without(dictionary: &Dict<'_>, keys: &[&[u8]]) -> Vec<u8> {
     let mut changed = dictionary.data().to_vec();
     for key in keys {
         let places: Vec<usize> = memmem::find_iter(&changed, key).collect();
@@ -31,7 +31,7 @@ pub(super) fn without(dictionary: &Dict<'_>, keys: &[&[u8]]) -> Vec<u8> {
 }
 
 /// The file with these objects: objects, where they are, and what remains of the trailer.
-pub(super) fn add(pdf: &Pdf, objects: &Objects) -> Vec<u8> {
+pub(in crate::pdf) fn add(pdf: &Pdf, objects: &Objects) -> Vec<u8> {
     let (data, root) = (pdf.data().as_ref(), pdf.xref().root_id());
     let mut file = data.to_vec();
     let mut places = String::from("xref\n");

@@ -14,11 +14,11 @@ const MAX_GLYPHS: usize = 2_000;
 
 /// The widths of glyphs, by their keys.
 #[derive(Debug, Default)]
-pub(super) struct Widths(HashMap<u128, Option<f64>>);
+pub(in crate::pdf) struct Widths(HashMap<u128, Option<f64>>);
 
 impl Widths {
     /// Where what a glyph draws ends, in thousandths of the font's size. `None` if it draws nothing.
-    pub(super) fn of<'a>(&mut self, glyph: &Type3Glyph<'a>, paint: &Paint<'a>) -> Option<f64> {
+    pub(in crate::pdf) fn of<'a>(&mut self, glyph: &Type3Glyph<'a>, paint: &Paint<'a>) -> Option<f64> {
         let key = glyph.cache_key();
         if let Some(width) = self.0.get(&key) {
             return *width;

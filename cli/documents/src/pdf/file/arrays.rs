@@ -4,13 +4,13 @@
 use hayro_interpret::hayro_syntax::object::{Array, Dict, Object};
 
 /// The items; `None` for what is missing.
-pub(super) fn items<'a>(array: &Array<'a>) -> impl Iterator<Item = Option<Object<'a>>> + use<'a> {
+pub(in crate::pdf) fn items<'a>(array: &Array<'a>) -> impl Iterator<Item = Option<Object<'a>>> + use<'a> {
     let count = array.raw_iter().count();
     let mut items = array.flex_iter();
     (0..count).map(move |_| items.next::<Object<'_>>())
 }
 
 /// The dictionaries among the items.
-pub(super) fn dictionaries<'a>(array: Option<Array<'a>>) -> impl Iterator<Item = Dict<'a>> {
+pub(in crate::pdf) fn dictionaries<'a>(array: Option<Array<'a>>) -> impl Iterator<Item = Dict<'a>> {
     items(&array.unwrap_or_default()).filter_map(|item| item?.into_dict())
 }

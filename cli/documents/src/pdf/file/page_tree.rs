@@ -13,16 +13,16 @@ const MAX_DEPTH: usize = 64;
 
 /// The pages of a document, as its lists have them.
 #[derive(Default)]
-pub(super) struct PageTree {
+pub(in crate::pdf) struct PageTree {
     /// Lists without the pages that are missing, in place of those that have such pages.
-    pub(super) changed: Objects,
+    pub(in crate::pdf) changed: Objects,
     /// Pages in the lists, with those that are missing.
-    pub(super) pages: usize,
+    pub(in crate::pdf) pages: usize,
     seen: HashSet<ObjectIdentifier>,
 }
 
 impl PageTree {
-    pub(super) fn of(catalogue: &Dict<'_>) -> PageTree {
+    pub(in crate::pdf) fn of(catalogue: &Dict<'_>) -> PageTree {
         let mut tree = PageTree::default();
         if let (Some(root), Some(id)) = (catalogue.get::<Dict<'_>>("Pages"), catalogue.get_ref("Pages")) {
             tree.add(&root, id.into(), 0);

@@ -19,13 +19,13 @@ const MAX_LEVEL: usize = 6;
 
 /// The titles that lead to each page, with their levels from 1 on.
 #[derive(Default)]
-pub(super) struct Bookmarks {
+pub(in crate::pdf) struct Bookmarks {
     titles: HashMap<ObjectIdentifier, Vec<(usize, String)>>,
 }
 
 impl Bookmarks {
     /// Those of a document with this catalogue.
-    pub(super) fn of(catalogue: &Dict<'_>) -> Bookmarks {
+    pub(in crate::pdf) fn of(catalogue: &Dict<'_>) -> Bookmarks {
         let mut bookmarks = Bookmarks::default();
         let Some(first) = catalogue.get::<Dict<'_>>("Outlines").and_then(|all| all.get::<Dict<'_>>("First"))
         else {
@@ -57,7 +57,7 @@ impl Bookmarks {
     }
 
     /// The text of a page with marks before its headings.
-    pub(super) fn mark(&self, page: &Page<'_>, text: String) -> String {
+    pub(in crate::pdf) fn mark(&self, page: &Page<'_>, text: String) -> String {
         let Some(titles) = page.raw().obj_id().and_then(|id| self.titles.get(&id)) else { return text };
         let mut titles: Vec<&(usize, String)> =
             titles.iter().filter(|(_, title)| !title.is_empty()).collect();

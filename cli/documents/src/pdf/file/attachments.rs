@@ -15,7 +15,7 @@ const MAX_FILES: usize = 20_000;
 const UNNAMED: &str = "a file without a name";
 
 /// The names of the files.
-pub(super) fn names(pdf: &Pdf, catalogue: &Dict<'_>) -> Names {
+pub(in crate::pdf) fn names(pdf: &Pdf, catalogue: &Dict<'_>) -> Names {
     let mut files = Files::default();
     if let Some(tree) = catalogue.get::<Dict<'_>>("Names").and_then(|names| names.get("EmbeddedFiles")) {
         let mut named = name_tree::names(tree);
