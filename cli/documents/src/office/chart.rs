@@ -69,10 +69,6 @@ impl Chart {
 
     /// Writes the chart: a row for each label, a column for each series.
     pub(super) fn write(&self, writer: &mut Writer) {
-        writer.paragraph();
-        let title = self.title.trim();
-        writer.text(&if title.is_empty() { "[chart]".to_owned() } else { format!("[chart: {title}]") });
-        writer.begin_table();
         let mut rows = vec![
             std::iter::once(String::new())
                 .chain(self.series.iter().map(|series| series.name.clone()))
@@ -89,15 +85,24 @@ impl Chart {
                 self.series.iter().map(|series| shown(series.values.get(&point)?, &series.value_code));
             rows.push(std::iter::once(label).chain(values).map(Option::unwrap_or_default).collect());
         }
-        for row in rows {
-            writer.row();
-            for text in row {
-                writer.cell(Span::ONE);
-                writer.text(&text);
-            }
-        }
-        writer.end_table();
+        write_rows(&self.title, rows, writer);
     }
+}
+
+/// Writes a chart with a title as a table of these rows.
+pub(super) fn write_rows(title: &str, rows: Vec<Vec<String>>, writer: &mut Writer) {
+    writer.paragraph();
+    let title = title.trim();
+    writer.text(&if title.is_empty() { "[chart]".to_owned() } else { format!("[chart: {title}]") });
+    writer.begin_table();
+    for row in rows {
+        writer.row();
+        for text in row {
+            writer.cell(Span::ONE);
+            writer.text(&text);
+        }
+    }
+    writer.end_table();
 }
 
 /// A number in its format. Without a format it is a text.

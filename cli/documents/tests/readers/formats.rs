@@ -420,6 +420,53 @@ fn forms_formulas_headings_and_hidden_parts_of_open_documents() {
     );
 }
 
+#[test]
+fn charts_of_open_documents_are_the_numbers_that_they_show() {
+    let row = |cells: &[&str]| {
+        let cells =
+            cells.iter().map(|text| format!("<table:table-cell><text:p>{text}</text:p></table:table-cell>"));
+        format!("<table:table-row>{}</table:table-row>", cells.collect::<String>())
+    };
+    let rows = [row(&["", "2023", "2024"]), row(&["North", "7", "8"]), row(&["South", "NaN", "9"])];
+    let chart = format!(
+        "<office:document-content><chart:chart><chart:title><text:p>Boats sold</text:p></chart:title><chart:axis><chart:title><text:p>Year</text:p></chart:title></chart:axis>\
+         <table:table>{}</table:table></chart:chart></office:document-content>",
+        rows.concat()
+    );
+    let frame =
+        "<draw:frame><draw:object xlink:href='./Object 1'/><draw:image xlink:href='x.png'/></draw:frame>";
+    let document = |kind: &str, body: &str| {
+        let content = format!(
+            "<office:document-content><office:body><office:{kind}>{body}</office:{kind}></office:body></office:document-content>"
+        );
+        archive(&[
+            ("mimetype", "application/vnd.oasis.opendocument.text"),
+            ("content.xml", &content),
+            ("Object 1/content.xml", &chart),
+        ])
+    };
+    check(
+        "a.odt",
+        &document("text", &format!("<text:p>See:{frame}</text:p><text:p>after</text:p>")),
+        &format!("See:\n\n{CHART_TEXT}\nafter\n"),
+        "",
+    );
+    // The shapes of a sheet come before its cells, and stand below them.
+    let shapes = format!(
+        "<table:shapes>{frame}<draw:frame><draw:text-box><text:p>A remark</text:p></draw:text-box></draw:frame></table:shapes>"
+    );
+    let cells = format!(
+        "<table:table-cell><text:p>a</text:p></table:table-cell><table:table-cell>{frame}</table:table-cell>"
+    );
+    let table = format!("<table:table>{shapes}<table:table-row>{cells}</table:table-row></table:table>");
+    check(
+        "a.ods",
+        &document("spreadsheet", &table),
+        &format!("a\n\n{CHART_TEXT}\nA remark\n\n{CHART_TEXT}"),
+        "",
+    );
+}
+
 /// Headers and footers stand among the styles.
 #[test]
 fn headers_and_footers_of_open_documents_are_read() {

@@ -1,9 +1,11 @@
 //! OpenDocument (ISO 26300): texts, spreadsheets and presentations.
 
 mod body;
+mod charts;
 mod styles;
 
-use self::body::Body;
+use self::body::{Body, Object};
+use self::charts::Chart;
 use self::styles::Styles;
 use crate::package::Archive;
 use crate::plain::decode;
@@ -37,7 +39,10 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
         let part = format!("{}/{CONTENT}", object.trim_start_matches("./").trim_end_matches('/'));
         let text = archive.text(&part).ok()?;
         let is_formula = text.contains("<math") || text.contains("<math:math");
-        is_formula.then(|| html::to_text(&text, true, &mut |_, _| None).0)
+        match is_formula {
+            true => Some(Object::Formula(html::to_text(&text, true, &mut |_, _| None).0)),
+            false => Chart::read(&text).map(Object::Chart),
+        }
     })?;
     read_headers(&mut body, &common, options)?;
     finish(body, options)

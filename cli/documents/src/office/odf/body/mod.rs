@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use self::values::Value;
 use super::CONTENT;
+use super::charts::Chart;
 use super::styles::{LEVELS, Look, Styles};
 use crate::counts::Counts;
 use crate::office::page_texts::PageTexts;
@@ -30,7 +31,6 @@ const SKIPPED: &[&str] = &[
     "variable-decls",
     "user-field-decls",
     "settings",
-    "shapes",
     "event-listeners",
     "dde-source",
     "calculation-settings",
@@ -129,6 +129,13 @@ struct OpenCell {
     notes: usize,
 }
 
+/// An object within the document.
+pub(super) enum Object {
+    /// A formula, as text.
+    Formula(String),
+    Chart(Chart),
+}
+
 /// The text of a document while it is read.
 pub(super) struct Body<'a> {
     /// Chooses slides or sheets.
@@ -165,8 +172,12 @@ pub(super) struct Body<'a> {
     controls: HashMap<String, String>,
     /// The last picture, until its description is known.
     has_picture: bool,
-    /// Whether the frame holds a formula.
-    is_formula: bool,
+    /// Whether the frame holds a formula or a chart that is read.
+    has_object: bool,
+    /// Charts and shapes of the sheet or the table, which stand below it.
+    drawn: Vec<String>,
+    /// Where text goes behind the shapes of a sheet.
+    sheet: Option<Writer>,
     description: Option<String>,
     in_title: usize,
     slides: usize,
@@ -205,7 +216,9 @@ impl<'a> Body<'a> {
             paragraph_depth: 0,
             controls: HashMap::new(),
             has_picture: false,
-            is_formula: false,
+            has_object: false,
+            drawn: Vec::new(),
+            sheet: None,
             description: None,
             in_title: 0,
             slides: 0,
@@ -217,14 +230,14 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Reads the text. `formula` gives the text of an object that is a formula.
+    /// Reads the text. `object` gives an object that is a formula or a chart.
     ///
     /// # Errors
     /// It is damaged or too long.
     pub(super) fn read(
         &mut self,
         text: &str,
-        mut formula: impl FnMut(&str) -> Option<String>,
+        mut object: impl FnMut(&str) -> Option<Object>,
     ) -> Result<(), Problem> {
         let (hidden, mut paragraph) = (hidden_paragraphs(text)?, 0);
         xml::read(CONTENT, text, |piece| {
@@ -235,24 +248,23 @@ impl<'a> Body<'a> {
                     self.counts.hidden += 1;
                     self.skipping = 1;
                 }
-                false => self.piece(piece, &mut formula),
+                false => self.piece(piece, &mut object),
             }
             self.check_limits()
         })
     }
 
-    fn piece(&mut self, piece: Piece, formula: &mut dyn FnMut(&str) -> Option<String>) {
+    fn piece(&mut self, piece: Piece, object: &mut dyn FnMut(&str) -> Option<Object>) {
         match piece {
             Piece::Start(_) if self.skipping > 0 => self.skipping += 1,
             Piece::End(_) if self.skipping > 0 => self.skipping -= 1,
             Piece::Text(_) if self.skipping > 0 => {}
             Piece::Start(element) if SKIPPED.contains(&element.name.as_str()) => self.skipping = 1,
             Piece::Start(element) if element.name == "object" => {
-                let object = element.attribute("href").unwrap_or_default();
-                match formula(&object) {
-                    Some(text) => {
-                        self.text(text.trim());
-                        self.is_formula = true;
+                match object(&element.attribute("href").unwrap_or_default()) {
+                    Some(object) => {
+                        self.object(object);
+                        self.has_object = true;
                     }
                     None => self.has_picture = true,
                 }
@@ -371,6 +383,7 @@ impl<'a> Body<'a> {
                 }
             }
             "table-cell" | "covered-table-cell" => self.begin_cell(element),
+            "shapes" if self.sheet.is_none() => self.sheet = Some(std::mem::take(&mut self.writer)),
             "note" => self.begin_note(),
             "note-citation" => self.skipping = 1,
             "annotation" => {
@@ -416,8 +429,8 @@ impl<'a> Body<'a> {
                 self.in_title += 1
             }
             "frame" | "custom-shape" if self.in_title > 0 => self.in_title += 1,
-            // A formula has a picture of it.
-            "image" => self.has_picture = !self.is_formula,
+            // An object has a picture of it.
+            "image" => self.has_picture = !self.has_object,
             "desc" | "title" if self.paragraph_depth == 0 || self.has_picture => {
                 self.description = Some(String::new())
             }
@@ -455,6 +468,11 @@ impl<'a> Body<'a> {
             "table" => self.end_table(),
             "table-cell" | "covered-table-cell" => self.end_cell(),
             "table-row" => self.end_row(),
+            "shapes" => {
+                if let Some(sheet) = self.sheet.take() {
+                    self.drawn.push(std::mem::replace(&mut self.writer, sheet).finish());
+                }
+            }
             "note" => self.end_note(&format!("[^{}]: ", self.note_count)),
             "annotation" => {
                 let author = self.creator.trim();
@@ -469,7 +487,7 @@ impl<'a> Body<'a> {
             }
             "frame" | "custom-shape" => {
                 self.in_title = self.in_title.saturating_sub(1);
-                self.is_formula = false;
+                self.has_object = false;
                 if std::mem::take(&mut self.has_picture) {
                     self.counts.pictures += 1;
                 }
@@ -482,6 +500,18 @@ impl<'a> Body<'a> {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn object(&mut self, object: Object) {
+        match object {
+            Object::Formula(text) => self.text(text.trim()),
+            Object::Chart(chart) if self.tables.is_empty() => chart.write(&mut self.writer),
+            Object::Chart(chart) => {
+                let mut writer = Writer::default();
+                chart.write(&mut writer);
+                self.drawn.push(writer.finish());
+            }
         }
     }
 

@@ -49,7 +49,10 @@ impl Body<'_> {
         let left = self.tables.pop().map_or(Vec::new(), |table| table.cells);
         self.counts.hidden += usize::from(left.iter().any(|cell| !cell.text.is_empty()));
         match self.tables.is_empty() {
-            true => self.writer.end_table(),
+            true => {
+                self.writer.end_table();
+                std::mem::take(&mut self.drawn).iter().for_each(|drawn| self.writer.block(drawn));
+            }
             false => self.writer.paragraph(),
         }
     }

@@ -1,0 +1,63 @@
+//! Charts of OpenDocument: each has the numbers that it shows as a table of its own.
+
+use super::CONTENT;
+use crate::office::chart::write_rows;
+use crate::package::xml::{self, Piece};
+use crate::writer::Writer;
+
+/// Rows and columns of a chart that are read, and bytes of its title.
+const MAX_ROWS: usize = 10_000;
+const MAX_COLUMNS: usize = 200;
+const MAX_TITLE: usize = 1000;
+
+/// What a chart shows.
+#[derive(Debug, Default)]
+pub(super) struct Chart {
+    title: String,
+    rows: Vec<Vec<String>>,
+}
+
+impl Chart {
+    /// Reads a chart, if it has numbers. What comes before damage counts.
+    pub(super) fn read(text: &str) -> Option<Chart> {
+        let (mut chart, mut row, mut cell) = (Chart::default(), Vec::new(), None::<String>);
+        // Axes have titles, too.
+        let (mut in_title, mut in_axis, mut in_table) = (false, false, false);
+        let _ = xml::read(CONTENT, text, |piece| {
+            match piece {
+                Piece::Start(element) => match element.name.as_str() {
+                    "title" => in_title = !in_axis,
+                    "axis" => in_axis = true,
+                    "table" => in_table = true,
+                    "table-cell" => cell = Some(String::new()),
+                    _ => {}
+                },
+                Piece::End(name) => match name.as_str() {
+                    "title" => in_title = false,
+                    "axis" => in_axis = false,
+                    "table" => in_table = false,
+                    "table-cell" if row.len() < MAX_COLUMNS => {
+                        // A point without a value is no number.
+                        row.extend(cell.take().map(|text| text.trim().trim_start_matches("NaN").to_owned()));
+                    }
+                    "table-row" if in_table && chart.rows.len() < MAX_ROWS => {
+                        chart.rows.push(std::mem::take(&mut row));
+                    }
+                    _ => {}
+                },
+                Piece::Text(text) => match &mut cell {
+                    Some(cell) => cell.push_str(&text),
+                    None if in_title && chart.title.len() < MAX_TITLE => chart.title.push_str(&text),
+                    None => {}
+                },
+            }
+            Ok(())
+        });
+        let has_numbers = chart.rows.iter().any(|row| row.iter().skip(1).any(|text| !text.is_empty()));
+        has_numbers.then_some(chart)
+    }
+
+    pub(super) fn write(self, writer: &mut Writer) {
+        write_rows(&self.title, self.rows, writer);
+    }
+}
