@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
-use crate::package::xml::Element;
+use crate::package::xml::{self, Element, Piece};
 use crate::web::html::Color;
 
 /// Text less opaque than this is not seen, in thousandths of a percent.
 const CLEAR: i64 = 5_000;
+/// Colours of a theme that are read. It has twelve.
+const MAX_COLORS: usize = 16;
 
 /// The colours of a theme, and which of them slides call how.
 #[derive(Debug, Default)]
@@ -16,14 +18,37 @@ pub(super) struct Scheme {
 }
 
 impl Scheme {
-    /// Adds a colour of the theme.
-    pub(super) fn set_color(&mut self, name: &str, color: Color) {
-        self.colors.entry(name.to_owned()).or_insert(color);
+    /// Reads the colours of a theme. What comes before damage counts.
+    pub(super) fn read_theme(&mut self, part: &str, text: &str) {
+        let (mut in_scheme, mut name) = (false, String::new());
+        let _ = xml::read(part, text, |piece| {
+            match piece {
+                Piece::Start(element) if element.name == "clrScheme" => in_scheme = true,
+                Piece::End(name) if name == "clrScheme" => in_scheme = false,
+                Piece::Start(element) if in_scheme && self.colors.len() < MAX_COLORS => {
+                    match self.color(&element) {
+                        Some(color) => _ = self.colors.insert(std::mem::take(&mut name), color),
+                        None => name = element.name,
+                    }
+                }
+                _ => {}
+            }
+            Ok(())
+        });
     }
 
-    /// Slides call a colour of the theme by another name.
-    pub(super) fn set_name(&mut self, name: &str, color: String) {
-        self.names.insert(name.to_owned(), color);
+    /// Reads how slides call the colours of the theme.
+    pub(super) fn read_names(&mut self, part: &str, text: &str) {
+        let _ = xml::read(part, text, |piece| {
+            if let Piece::Start(element) = piece
+                && element.name == "clrMap"
+            {
+                for name in ["bg1", "tx1", "bg2", "tx2"] {
+                    self.names.extend(element.attribute(name).map(|color| (name.to_owned(), color)));
+                }
+            }
+            Ok(())
+        });
     }
 
     /// The colour that an element names; `None` for other elements.

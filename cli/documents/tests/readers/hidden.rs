@@ -136,6 +136,13 @@ fn text_in_the_colour_of_its_ground_is_hidden_in_open_documents() {
     let shown = format!("# Slide 1\n\n{shown}");
     check("a.odp", &odf("presentation", &dark, &slide("none")), &shown, WHITE);
     check("a.odp", &odf("presentation", &dark, &slide("D")), &shown, "");
+    // A cell of a table in a frame.
+    let cell = format!(
+        "<draw:page><draw:frame><table:table><table:table-row><table:table-cell table:style-name='D'>{body}</table:table-cell></table:table-row></table:table></draw:frame></draw:page>"
+    );
+    let filled = style("T", &white)
+        + &style("D", "<style:graphic-properties draw:fill='solid' draw:fill-color='#000000'/>");
+    check("a.odp", &odf("presentation", &filled, &cell), &shown, "");
 }
 
 #[test]
@@ -211,6 +218,18 @@ fn text_in_the_colour_of_its_ground_is_hidden_on_slides() {
     ] {
         let wanted = if is_shown { shown.as_str() } else { "# Slide 1\n\na\n" };
         check("a.pptx", &pptx(&[&slide(before, shape, run)], &[]), wanted, note);
+    }
+    // The colour that text of the shape has by its own list, or by its style.
+    let list = format!("<a:lstStyle><a:lvl1pPr><a:defRPr>{white}</a:defRPr></a:lvl1pPr></a:lstStyle>");
+    let style =
+        "<p:style><a:fillRef idx='0'/><a:fontRef idx='minor'><a:schemeClr val='lt1'/></a:fontRef></p:style>";
+    for text in [format!("<p:txBody>{list}"), format!("{style}<p:txBody>")] {
+        let slide = slide("", "", "").replace("<p:txBody>", &text);
+        check("a.pptx", &pptx(&[&slide], &[]), "# Slide 1\n", HIDDEN);
+        let filled = slide
+            .replace("idx='0'", "idx='1'")
+            .replace("<p:spPr>", "<p:spPr><a:solidFill><a:srgbClr val='000080'/></a:solidFill>");
+        check("a.pptx", &pptx(&[&filled], &[]), &shown, "");
     }
     let tiny = slide("", "", "").replace("<a:rPr>", "<a:rPr sz='100'>");
     check("a.pptx", &pptx(&[&tiny], &[]), "# Slide 1\n\na\n", HIDDEN);

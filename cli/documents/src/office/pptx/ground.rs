@@ -1,5 +1,8 @@
 //! What is behind the shapes of a slide: the background, and what layouts draw.
 
+use std::collections::HashMap;
+use std::rc::Rc;
+
 use crate::Problem;
 use crate::office::fill::{Fill, Scheme};
 use crate::office::relations::Relations;
@@ -7,10 +10,10 @@ use crate::package::Archive;
 use crate::package::xml::{self, Piece};
 use crate::web::html::Color;
 
-/// What slides of a layout have behind their text.
-#[derive(Debug)]
+/// What slides of a layout or a master have behind their text.
+#[derive(Clone, Debug)]
 pub(super) struct Layout {
-    pub(super) scheme: Scheme,
+    pub(super) scheme: Rc<Scheme>,
     /// The colour of the background, if the slide has no other.
     pub(super) page: Color,
     /// Whether something else is drawn there.
@@ -19,73 +22,72 @@ pub(super) struct Layout {
 
 impl Default for Layout {
     fn default() -> Layout {
-        Layout { scheme: Scheme::default(), page: Color::WHITE, has_shapes: false }
+        Layout { scheme: Rc::default(), page: Color::WHITE, has_shapes: false }
+    }
+}
+
+/// The layouts and masters of a presentation by their parts.
+#[derive(Debug, Default)]
+pub(super) struct Layouts(HashMap<String, Rc<Layout>>);
+
+impl Layouts {
+    /// The layout of a slide with these references. What is damaged or missing is plain.
+    ///
+    /// # Errors
+    /// The archive unpacks to too much.
+    pub(super) fn of(&mut self, archive: &mut Archive, slide: &Relations) -> Result<Rc<Layout>, Problem> {
+        let Some(part) = slide.of_kind("slideLayout") else { return Ok(Rc::default()) };
+        if let Some(known) = self.0.get(part) {
+            return Ok(known.clone());
+        }
+        let relations = Relations::of(archive, part)?;
+        let mut layout = match relations.of_kind("slideMaster") {
+            Some(master) => (*self.master(archive, master)?).clone(),
+            None => Layout::default(),
+        };
+        layout.set(part, &text_of(archive, part)?);
+        Ok(self.0.entry(part.to_owned()).or_insert(Rc::new(layout)).clone())
+    }
+
+    fn master(&mut self, archive: &mut Archive, part: &str) -> Result<Rc<Layout>, Problem> {
+        if let Some(known) = self.0.get(part) {
+            return Ok(known.clone());
+        }
+        let relations = Relations::of(archive, part)?;
+        let text = text_of(archive, part)?;
+        let mut scheme = Scheme::default();
+        if let Some(theme) = relations.of_kind("theme") {
+            scheme.read_theme(theme, &text_of(archive, theme)?);
+        }
+        scheme.read_names(part, &text);
+        let mut master = Layout { scheme: Rc::new(scheme), ..Layout::default() };
+        master.set(part, &text);
+        Ok(self.0.entry(part.to_owned()).or_insert(Rc::new(master)).clone())
+    }
+}
+
+/// The text of a part; nothing of one that is damaged or missing.
+fn text_of(archive: &mut Archive, part: &str) -> Result<String, Problem> {
+    match archive.text(part) {
+        Err(problem @ Problem::Unpacked { .. }) => Err(problem),
+        text => Ok(text.unwrap_or_default()),
     }
 }
 
 impl Layout {
-    /// The layout of a slide. What is damaged is not known.
-    ///
-    /// # Errors
-    /// The archive unpacks to too much.
-    pub(super) fn of(archive: &mut Archive, layout: Option<&str>) -> Result<Layout, Problem> {
-        let mut found = Layout::default();
-        let Some(layout) = layout else { return Ok(found) };
-        let relations = Relations::of(archive, layout)?;
-        let master = relations.of_kind("slideMaster").map(str::to_owned);
-        let of_master = master.as_deref().map(|master| Relations::of(archive, master)).transpose()?;
-        let theme = of_master.as_ref().and_then(|relations| relations.of_kind("theme"));
-        let mut name = String::new();
-        found.part(archive, theme, |layout, piece| {
+    /// Takes the background and the shapes of a part. What comes before damage counts.
+    fn set(&mut self, part: &str, text: &str) {
+        let mut background = Background::default();
+        let _ = xml::read(part, text, |piece| {
+            background.piece(&piece, &self.scheme);
             if let Piece::Start(element) = piece {
-                match (layout.scheme.color(element), element.name.as_str()) {
-                    (Some(color), _) => layout.scheme.set_color(&name, color),
-                    (None, _) => name.clone_from(&element.name),
-                }
+                let is_fill =
+                    matches!(element.name.as_str(), "solidFill" | "gradFill" | "blipFill" | "pattFill");
+                self.has_shapes |= background.in_shape && is_fill;
             }
-        })?;
-        found.part(archive, master.as_deref(), |layout, piece| {
-            if let Piece::Start(element) = piece
-                && element.name == "clrMap"
-            {
-                for name in ["bg1", "tx1", "bg2", "tx2"] {
-                    let color = element.attribute(name);
-                    color.into_iter().for_each(|color| layout.scheme.set_name(name, color));
-                }
-            }
-        })?;
-        for part in [master.as_deref(), Some(layout)] {
-            let mut background = Background::default();
-            found.part(archive, part, |layout, piece| {
-                background.piece(piece, &layout.scheme);
-                if let Piece::Start(element) = piece {
-                    let fills =
-                        ["solidFill", "gradFill", "blipFill", "pattFill"].contains(&element.name.as_str());
-                    layout.has_shapes |= background.in_shape && fills;
-                }
-            })?;
-            found.page = background.color.unwrap_or(found.page);
-        }
-        Ok(found)
-    }
-
-    fn part(
-        &mut self,
-        archive: &mut Archive,
-        part: Option<&str>,
-        mut on_piece: impl FnMut(&mut Layout, &Piece),
-    ) -> Result<(), Problem> {
-        let Some(part) = part else { return Ok(()) };
-        let text = match archive.text(part) {
-            Ok(text) => text,
-            Err(problem @ Problem::Unpacked { .. }) => return Err(problem),
-            Err(_) => return Ok(()),
-        };
-        let _ = xml::read(part, &text, |piece| {
-            on_piece(self, &piece);
             Ok(())
         });
-        Ok(())
+        self.page = background.color.unwrap_or(self.page);
     }
 }
 

@@ -3,10 +3,9 @@
 
 mod ground;
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
-use self::ground::{Background, Layout};
+use self::ground::{Background, Layout, Layouts};
 use super::drawings::Drawings;
 use super::fill::Fill;
 use super::omml::{self, Omml};
@@ -95,7 +94,7 @@ struct Reader {
     counts: Counts,
     /// The width and the height of slides.
     size: Option<[i64; 2]>,
-    layouts: HashMap<String, Rc<Layout>>,
+    layouts: Layouts,
     page_texts: PageTexts,
 }
 
@@ -143,6 +142,9 @@ enum Mark {
 #[derive(Debug, Default)]
 struct Shape {
     fill: Fill,
+    /// The colour of text that has none of its own, and whether it is read.
+    text: Fill,
+    in_text_look: bool,
     /// Whether its properties are open, and those of its line.
     in_properties: bool,
     in_line: bool,
@@ -201,14 +203,9 @@ impl Reader {
     /// Reads a slide with its notes and comments. `None` if it is hidden.
     fn slide(&mut self, archive: &mut Archive, part: &str) -> Result<Option<Slide>, Problem> {
         let relations = Relations::of(archive, part)?;
-        let name = relations.of_kind("slideLayout").unwrap_or_default();
-        if !self.layouts.contains_key(name) {
-            let layout = Layout::of(archive, Some(name).filter(|name| !name.is_empty()))?;
-            self.layouts.insert(name.to_owned(), Rc::new(layout));
-        }
         let mut slide = Slide {
             drawings: Drawings::of(archive, &relations)?,
-            layout: self.layouts.get(name).cloned().unwrap_or_default(),
+            layout: self.layouts.of(archive, &relations)?,
             slide_size: self.size,
             ..Slide::default()
         };
@@ -299,6 +296,8 @@ impl Slide {
                 self.pictures += usize::from(!is_written);
             }
             "spPr" => self.shape.in_properties = true,
+            "defRPr" => self.shape.in_text_look = true,
+            "fontRef" => (self.shape.text, self.shape.in_text_look) = (Fill::solid(), true),
             "ln" => self.shape.in_line = true,
             "off" if self.shape.in_properties => {
                 self.shape.place = Some(["x", "y"].map(|at| length(element, at)))
@@ -387,7 +386,9 @@ impl Slide {
             }
             "oMath" => self.math = Some(Omml::default()),
             _ => {
-                if self.in_run_properties && !self.shape.in_line {
+                if self.shape.in_text_look && !self.shape.in_line {
+                    self.shape.text.start(element, &self.layout.scheme);
+                } else if self.in_run_properties && !self.shape.in_line {
                     self.color.start(element, &self.layout.scheme);
                 } else if self.shape.in_properties && !self.shape.in_line {
                     self.shape.fill.start(element, &self.layout.scheme);
@@ -406,6 +407,7 @@ impl Slide {
             }
             "rPr" => self.in_run_properties = false,
             "ln" => self.shape.in_line = false,
+            "defRPr" | "fontRef" => self.shape.in_text_look = false,
             "spPr" => self.end_shape_properties(),
             "nvGrpSpPr" => self.in_group_properties = false,
             "grpSp" => {
@@ -415,6 +417,7 @@ impl Slide {
             "solidFill" => {
                 self.color.end(name);
                 self.shape.fill.end(name);
+                self.shape.text.end(name);
             }
             "graphicFrame" | "pic" => self.is_drawn = true,
             "p" => {
@@ -474,7 +477,7 @@ impl Slide {
         let has_more = self.is_drawn || self.layout.has_shapes;
         // Something else may be before a white background.
         let page = if has_more && page.is_lost_on(Color::WHITE) { Color::Unknown } else { page };
-        sight::of_color(self.color.color(), &[self.ground], page)
+        sight::of_color(self.color.color().or(self.shape.text.color()), &[self.ground], page)
     }
 
     fn text(&mut self, text: &str) {

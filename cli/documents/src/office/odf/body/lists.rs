@@ -15,8 +15,7 @@ impl Body<'_> {
         }
         let style = element.attribute("style-name");
         let own = self.styles.look(style.as_deref());
-        let cell = self.tables.last().and_then(|table| table.open.as_ref()).map(|cell| &cell.look);
-        let look = match self.shapes.last().or(cell) {
+        let look = match self.cell().map(|cell| &cell.look).or(self.shapes.last()) {
             Some(around) => around.replaced_by(&own),
             None => own,
         };

@@ -125,8 +125,9 @@ struct OpenCell {
     /// What it shows if it has no paragraph.
     value: Option<Value>,
     has_paragraph: bool,
-    /// Notes that were open when it began: a paragraph of another is none of the cell.
+    /// Notes that were open when it began: a paragraph of another is none of the cell. Shapes, likewise.
     notes: usize,
+    shapes: usize,
 }
 
 /// An object within the document.
@@ -562,16 +563,20 @@ impl<'a> Body<'a> {
         }
     }
 
+    /// The cell that text is in, unless it is in a shape within the cell.
+    fn cell(&self) -> Option<&OpenCell> {
+        self.tables.last()?.open.as_ref().filter(|cell| cell.shapes == self.shapes.len())
+    }
+
     /// Whether a reader sees text that looks so.
     fn sight(&self, look: &Look) -> Sight {
         if look.is_hidden == Some(true) || look.is_tiny == Some(true) {
             return Sight::Hidden;
         }
-        let is_in_cell = self.tables.last().is_some_and(|table| table.open.is_some());
-        let page = match (self.shapes.is_empty(), is_in_cell, self.slides) {
-            (true, true, _) if self.is_spreadsheet => Color::WHITE,
-            (true, false, 0) => self.styles.page,
-            (_, _, 1..) => self.slide,
+        let page = match (self.cell(), self.shapes.is_empty(), self.slides) {
+            (Some(_), ..) if self.is_spreadsheet => Color::WHITE,
+            (None, true, 0) => self.styles.page,
+            (None, _, 1..) => self.slide,
             // Tables have colours of their own, and something may be behind shapes.
             _ => Color::Unknown,
         };

@@ -86,6 +86,7 @@ impl Body<'_> {
             value: Value::of(element),
             has_paragraph: false,
             notes: self.notes.len(),
+            shapes: self.shapes.len(),
         });
     }
 
