@@ -32,7 +32,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     let (mut text, mut counts) = (String::new(), Counts::default());
     let mut chooser = Chooser::new(options.selection.as_ref(), Unit::Chapter);
     let mut sheets = HashMap::new();
-    for Chapter { entry: chapter, name } in chapters(&mut archive, &entries, &mut counts)? {
+    for Chapter { entry: chapter, names } in chapters(&mut archive, &entries, &mut counts)? {
         if !chooser.takes_next() {
             continue;
         }
@@ -55,9 +55,12 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
             text.clone().map(|text| (name, text))
         };
         let mut writer = Writer::default();
-        html::write(&page.text, true, &mut writer, &mut counts, &mut linked);
+        let ids = names.iter().enumerate().filter(|(_, (id, _))| !id.is_empty());
+        let places = ids.map(|(number, (id, _))| (id.clone(), number)).collect();
+        html::write(&page.text, true, places, &mut writer, &mut counts, &mut linked);
         counts.unfilled_rows += writer.unfilled_rows();
-        append(&mut text, &writer.finish(), name.as_deref());
+        let places = writer.take_places();
+        append_sections(&mut text, &writer.finish(), &names, &places);
         if text.len() as u64 > max_bytes {
             return Err(Problem::TooLong { limit: max_bytes });
         }
@@ -70,35 +73,59 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     }
 }
 
-/// A chapter, and its name in the tables of contents.
+/// Names in the tables of contents, each with the id of the element that it leads to. That of the file has none.
+type Names = Vec<(String, String)>;
+
+/// A file with a chapter or several ones, and their names.
 struct Chapter {
     entry: String,
-    name: Option<String>,
+    names: Names,
 }
 
-/// Appends the text of a chapter. Where it does not begin with a heading, its name is one. Without a name, its beginning
-/// is in no section: it is not in that of the chapter before.
-fn append(text: &mut String, chapter: &str, name: Option<&str>) {
-    if chapter.is_empty() {
-        return;
+/// Appends the text of a file. At each of the places that the tables of contents name, a section begins.
+fn append_sections(text: &mut String, file: &str, names: &Names, places: &[(usize, usize)]) {
+    let found: HashSet<usize> = places.iter().map(|(_, number)| *number).collect();
+    let is_missing = |number: &usize| !found.contains(number);
+    // A name whose element is not there leads to the file, too.
+    let whole = names.iter().position(|(id, _)| id.is_empty()).or_else(|| (0..names.len()).find(is_missing));
+    let (mut start, mut own): (usize, Vec<&str>) =
+        (0, whole.map(|number| &*names[number].1).into_iter().collect());
+    for (end, number) in places.iter().copied().chain([(file.len(), names.len())]) {
+        let section = file.get(start..end).unwrap_or_default().trim_matches('\n');
+        if !section.is_empty() {
+            let begins = |name: &&&str| section.lines().next().is_some_and(|line| words(line) == words(name));
+            // Of names of one place the last is the innermost.
+            append(text, section, own.iter().find(begins).or(own.last()).copied());
+            (start, own) = (end, Vec::new());
+        }
+        own.extend(names.get(number).map(|(_, name)| name.as_str()));
     }
-    let words = |text: &str| text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
+}
+
+/// A text in small letters, with single spaces.
+fn words(text: &str) -> String {
+    text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Appends the text of a section. Where it does not begin with a heading, its name is one. Without a name, its beginning
+/// is in no section: it is not in that of the one before.
+fn append(text: &mut String, section: &str, name: Option<&str>) {
     let is_name = |line: &str| name.is_some_and(|name| words(name) == words(line));
     let heading =
         |line: &str| line.strip_prefix(MARK).map(|line| line.trim_start_matches(['#', ' ']).to_owned());
-    let has_name = || chapter.lines().filter_map(heading).any(|line| is_name(&line));
+    let has_name = || section.lines().filter_map(heading).any(|line| is_name(&line));
     let begin = match name {
-        _ if chapter.starts_with(MARK) => String::new(),
-        _ if chapter.lines().next().is_some_and(is_name) => marks::unwritten_heading(1),
+        _ if section.starts_with(MARK) => String::new(),
+        _ if section.lines().next().is_some_and(is_name) => marks::unwritten_heading(1),
         Some(name) if !has_name() => format!("{}{name}\n\n", marks::heading(1)),
         _ => String::new(),
     };
     if !text.is_empty() {
-        let is_in_no_section = begin.is_empty() && !chapter.starts_with(MARK) && text.contains(MARK);
+        let is_in_no_section = begin.is_empty() && !section.starts_with(MARK) && text.contains(MARK);
         // The line is empty, and so is the title of the section that begins in it.
         text.push_str(&if is_in_no_section { marks::unwritten_heading(1) + "\n" } else { "\n".to_owned() });
     }
-    text.extend([&begin, chapter]);
+    text.extend([&begin, section, "\n"]);
 }
 
 /// The entries of a book by their names, as references mean them.
@@ -252,7 +279,7 @@ fn chapters(archive: &mut Archive, entries: &Entries, counts: &mut Counts) -> Re
             true => {
                 Err(Problem::Damaged { what: format!("{CONTAINER} names no book, and there are no pages") })
             }
-            false => Ok(pages.into_iter().map(|entry| Chapter { entry, name: None }).collect()),
+            false => Ok(pages.into_iter().map(|entry| Chapter { entry, names: Names::new() }).collect()),
         };
     };
     let mut found = Found::default();
@@ -264,11 +291,14 @@ fn chapters(archive: &mut Archive, entries: &Entries, counts: &mut Counts) -> Re
         }
     }
     let has_spine = !found.chapters.is_empty();
-    let mut names = HashMap::new();
+    let (mut names, mut known) = (HashMap::<String, Names>::new(), HashSet::new());
     for (folder, Reference { href, name }) in contents(archive, entries, &package) {
         let entry = entries.find(&folder, &href);
-        if let (Some(entry), Some(name)) = (&entry, name) {
-            names.entry(entry.clone()).or_insert(name);
+        let id = href.split_once('#').map(|(_, id)| percent_decode(id)).unwrap_or_default();
+        if let (Some(entry), Some(name)) = (&entry, name)
+            && known.insert((entry.clone(), id.clone()))
+        {
+            names.entry(entry.clone()).or_default().push((id, name));
         }
         // Tables of contents may name what is no page.
         if entry.as_ref().is_none_or(|entry| is_page(entry) || !has_spine) {
@@ -285,7 +315,7 @@ fn chapters(archive: &mut Archive, entries: &Entries, counts: &mut Counts) -> Re
             }
         }
     }
-    let chapter = |entry: String| Chapter { name: names.remove(&entry), entry };
+    let chapter = |entry: String| Chapter { names: names.remove(&entry).unwrap_or_default(), entry };
     Ok(found.chapters.into_iter().map(chapter).collect())
 }
 

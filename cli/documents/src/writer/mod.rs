@@ -67,6 +67,9 @@ pub(crate) struct Writer {
     filling: usize,
     unfilled_rows: usize,
     tabs: Tabs,
+    /// Numbers of places whose text is not written yet, and where the line of the others begins.
+    awaited: Vec<usize>,
+    places: Vec<(usize, usize)>,
 }
 
 impl Writer {
@@ -238,6 +241,7 @@ impl Writer {
         if gap >= Gap::Line {
             self.tidy_line();
         }
+        self.reach_places(gap);
         if !self.text.is_empty() {
             self.text.push_str(match gap {
                 Gap::None => "",
@@ -315,6 +319,24 @@ impl Writer {
     /// Begins a page or a slide, before the heading that was begun.
     pub(crate) fn page(&mut self, number: usize) {
         self.marker.insert_str(0, &marks::page(number));
+    }
+
+    /// The next text is at the place of this number. Places within tables are not known.
+    pub(crate) fn place(&mut self, number: usize) {
+        if self.tables.is_empty() {
+            self.awaited.push(number);
+        }
+    }
+
+    /// The places that have text: where their line begins, in the order of the text, and their numbers.
+    pub(crate) fn take_places(&mut self) -> Vec<(usize, usize)> {
+        std::mem::take(&mut self.places)
+    }
+
+    /// What is written now is at the places that wait for text.
+    fn reach_places(&mut self, gap: Gap) {
+        let start = if gap >= Gap::Line { self.text.len() } else { self.line_start };
+        self.places.extend(self.awaited.drain(..).map(|number| (start, number)));
     }
 
     /// Begins an item of a list with a mark such as `-`. The outermost list has depth 0.

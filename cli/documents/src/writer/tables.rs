@@ -76,6 +76,7 @@ impl Writer {
             outer.is_broken = true;
         }
         self.leave_cell();
+        self.reach_places(self.gap);
         self.tables.push(Table::default());
     }
 

@@ -148,6 +148,71 @@ fn chapters_of_a_book_are_sections_by_their_names_in_its_contents() {
     }
 }
 
+/// A file may have several chapters without headings. The contents name the elements where they begin.
+#[test]
+fn chapters_of_one_file_are_sections() {
+    let page = "<html><body><p>By a lady.</p><div id='one'><p>Chapter I</p><p>It begins.</p></div>
+        <p>It goes <a name='two'/>on.</p><p><a id='3 é'/><b>The end</b></p><p>It ends.</p>
+        <h2><a id='four'/>Notes</h2><p id='four'>Some.</p><table><tr><td id='six'>a</td><td>b</td></tr></table>
+        <p>last<span id='seven'/></p><table id='eight'><tr><td>c</td><td>d</td></tr></table></body></html>";
+    let names = [
+        ("one", "Chapter I"),
+        ("one", "no"),
+        ("two", "The Middle"),
+        ("3%20%C3%A9", "The end"),
+        ("four", "Four"),
+        ("five", "Five"),
+        ("six", "Six"),
+        ("seven", "Seven"),
+        ("eight", "Eight"),
+    ];
+    let points = |names: &[(&str, &str)]| -> String {
+        names
+            .iter()
+            .map(|(id, name)| {
+                format!("<navPoint><navLabel><text>{name}</text></navLabel><content src='a.xhtml{id}'/></navPoint>")
+            })
+            .collect()
+    };
+    let package = "<package><item id='c' href='toc.ncx' media-type='application/x-dtbncx+xml'/>\
+        <item id='a' href='a.xhtml' media-type='application/xhtml+xml'/><itemref idref='a'/></package>";
+    let check = |page: &str, points: &str, expected: &[&str]| {
+        let contents = format!("<ncx><navMap>{points}</navMap></ncx>");
+        let book = [
+            ("META-INF/container.xml", "<container><rootfile full-path='book.opf'/></container>"),
+            ("book.opf", package),
+            ("toc.ncx", contents.as_str()),
+            ("a.xhtml", page),
+        ];
+        check("book.epub", &archive(&book), expected);
+    };
+    let ids = names.map(|(id, name)| (format!("#{id}"), name));
+    let ids: Vec<(&str, &str)> = ids.iter().map(|(id, name)| (id.as_str(), *name)).collect();
+    check(
+        page,
+        &points(&ids),
+        &[
+            "Five: # Five By a lady.",
+            "Chapter I: Chapter I It begins.",
+            "The Middle: # The Middle It goes on.",
+            "The end: The end It ends.",
+            "Notes: ## Notes Some. a | b last",
+            "Eight: # Eight c | d",
+        ],
+    );
+    // The file has a name of its own, and a part begins where its first chapter does.
+    let page = "<div id='p'><div id='x'><p>Text.</p></div><p id='y'>Two</p></div>";
+    check(
+        page,
+        &points(&[("", "Book"), ("#p", "Part"), ("#x", "One"), ("#y", "Two")]),
+        &["One: # One Text.", "Two: Two"],
+    );
+    // Many elements of one name begin one section.
+    let page = format!("<p>a</p>{}", "<p id='x'>b</p>".repeat(100_000));
+    let text = format!("X: # X {}", vec!["b"; 100_000].join(" "));
+    check(&page, &points(&[("#x", "X")]), &[": a", &text]);
+}
+
 #[test]
 fn documents_within_a_document_have_names() {
     let inner = archive(&[("deep.md", "# Deep\nz")]);

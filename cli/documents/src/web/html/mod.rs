@@ -13,6 +13,8 @@ mod selector;
 mod sheet;
 mod style;
 
+use std::collections::HashMap;
+
 use encoding_rs::Encoding;
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, Tokenizer};
@@ -26,6 +28,9 @@ use crate::marks;
 use crate::plain::decode;
 use crate::writer::Writer;
 use crate::{Converted, Problem};
+
+/// Numbers of places of a page by the ids of the elements that begin there.
+pub(crate) type Places = HashMap<String, usize>;
 
 /// Where pages declare their encoding: within so many bytes.
 const DECLARATION_BYTES: usize = 1024;
@@ -56,7 +61,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Converted, Problem> {
 /// A page as a text of its own, with its title. `linked` finds the style sheets that it names.
 pub(crate) fn to_text(page: &str, is_xml: bool, linked: &mut Linked) -> (String, Counts) {
     let (mut writer, mut counts) = (Writer::default(), Counts::default());
-    let title = write(page, is_xml, &mut writer, &mut counts, linked);
+    let title = write(page, is_xml, Places::new(), &mut writer, &mut counts, linked);
     counts.unfilled_rows += writer.unfilled_rows();
     let mut text = writer.finish();
     if let Some(title) = title {
@@ -65,11 +70,12 @@ pub(crate) fn to_text(page: &str, is_xml: bool, linked: &mut Linked) -> (String,
     (text, counts)
 }
 
-/// Writes a page. In XML, scripts and titles are elements as all others. Returns the title if the page has no
-/// heading of the first level.
+/// Writes a page, and tells the writer where its places are. In XML, scripts and titles are elements as all others.
+/// Returns the title if the page has no heading of the first level.
 pub(crate) fn write(
     page: &str,
     is_xml: bool,
+    places: Places,
     writer: &mut Writer,
     counts: &mut Counts,
     linked: &mut Linked,
@@ -85,7 +91,7 @@ pub(crate) fn write(
     {
         read(page, is_xml, |token| prepass.token(token, linked));
     }
-    let mut page_writer = Page::new(writer, counts, prepass.finish(linked), is_xml);
+    let mut page_writer = Page::new(writer, counts, prepass.finish(linked), places, is_xml);
     read(page, is_xml, |token| page_writer.token(token));
     page_writer.finish()
 }

@@ -8,7 +8,7 @@ use super::math::{self, Math};
 use super::prepass::{Prepass, is_tex};
 use super::selector::Subject;
 use super::style::{Color, Declared};
-use super::{Tag, Token};
+use super::{Places, Tag, Token};
 use crate::counts::Counts;
 use crate::writer::{Level, Writer};
 
@@ -46,6 +46,7 @@ pub(super) struct Page<'a> {
     pub(super) writer: &'a mut Writer,
     counts: &'a mut Counts,
     pub(super) known: Prepass,
+    places: Places,
     is_xml: bool,
     elements: Elements<Open>,
     /// The open elements as rules see them, if rules look at them.
@@ -80,12 +81,14 @@ impl<'a> Page<'a> {
         writer: &'a mut Writer,
         counts: &'a mut Counts,
         known: Prepass,
+        places: Places,
         is_xml: bool,
     ) -> Page<'a> {
         Page {
             writer,
             counts,
             known,
+            places,
             is_xml,
             elements: Elements::default(),
             around: Vec::new(),
@@ -224,6 +227,7 @@ impl<'a> Page<'a> {
         if !self.is_xml {
             self.close(self.elements.kept_by_start(name));
         }
+        self.begin_place(tag);
         if self.skips(tag) {
             self.script = (name == b"script" && is_tex(tag)).then(String::new);
             let is_empty = is_void(name) || (tag.is_closed && self.is_xml);
@@ -276,6 +280,17 @@ impl<'a> Page<'a> {
         }
         if tag.is_closed && (self.is_xml || self.svg > 0) {
             self.close(self.elements.len() - 1);
+        }
+    }
+
+    fn begin_place(&mut self, tag: &Tag) {
+        if self.places.is_empty() {
+            return;
+        }
+        let name = tag.attribute("name").filter(|_| tag.name == b"a");
+        for id in tag.attribute("id").into_iter().chain(name) {
+            // The first element of an id counts.
+            self.places.remove(&id).into_iter().for_each(|number| self.writer.place(number));
         }
     }
 
