@@ -60,7 +60,11 @@ pub(super) struct Omml {
 
 impl Omml {
     pub(super) fn start(&mut self, element: &Element) {
-        let name = element.name.as_str();
+        self.begin(&element.name, element.attribute("val"));
+    }
+
+    /// Begins an element with its value, if it has one.
+    pub(super) fn begin(&mut self, name: &str, value: Option<String>) {
         if self.skipping > 0 || SKIPPED.contains(&name) {
             self.skipping += 1;
             return;
@@ -83,7 +87,7 @@ impl Omml {
             "num" | "den" | "e" | "sub" | "sup" | "deg" | "lim" | "fName" | "func" | "box" | "borderBox"
             | "groupChr" | "phant" => Shape::Row,
             name => {
-                self.property(name, element);
+                self.property(name, value);
                 return self.open.push(false);
             }
         };
@@ -92,11 +96,10 @@ impl Omml {
     }
 
     /// A property of the innermost part.
-    fn property(&mut self, name: &str, element: &Element) {
+    fn property(&mut self, name: &str, value: Option<String>) {
         if PROPERTIES.contains(&name) {
             return;
         }
-        let value = element.attribute("val");
         let sign = || value.clone().unwrap_or_default();
         self.formula.reshape(|shape| match (name, shape) {
             ("chr", Shape::Nary(own) | Shape::Accent(own)) => *own = sign(),
@@ -118,7 +121,22 @@ impl Omml {
     }
 
     pub(super) fn text(&mut self, text: &str) {
-        if self.in_text && self.skipping == 0 {
+        if self.in_text {
+            self.token(text);
+        }
+    }
+
+    /// Takes text that is directly in an element of this name: the value of a property, or a part of the formula.
+    pub(super) fn value(&mut self, name: &str, text: &str) {
+        match self.open.last() {
+            Some(false) if self.skipping == 0 => self.property(name, Some(text.to_owned())),
+            _ => self.token(text),
+        }
+    }
+
+    /// Appends a number, a name or a sign.
+    pub(super) fn token(&mut self, text: &str) {
+        if self.skipping == 0 {
             self.formula.token(text);
         }
     }

@@ -733,6 +733,92 @@ fn paragraphs_of_rich_text_are_those_of_their_group() {
     );
 }
 
+/// Word writes formulas as groups, with a picture beside them.
+#[test]
+fn formulas_of_rich_text_are_lines() {
+    let formula = |parts: &str| format!("{{\\rtf1\\ansi so {{\\mmath{{\\*\\moMath{parts}}}}} holds\\par}}");
+    let run = |text: &str| format!("{{\\mr\\mscr0\\msty2 {{\\rtlch\\fcs1 \\ltrch\\fcs0 \\f34 {text}}}}}");
+    for (parts, wanted) in [
+        (
+            format!("{{\\mf{{\\mfPr{{\\mctrlPr\\f34}}}}{{\\mnum{}}}{{\\mden{}}}}}", run("a+1"), run("2")),
+            "(a+1)/2",
+        ),
+        (
+            format!(
+                "{}{{\\msSup{{\\msSupPr}}{{\\me{}}}{{\\msup{}}}}}",
+                run("A=\\u960\\'70"),
+                run("r"),
+                run("2")
+            ),
+            "A=πr^2",
+        ),
+        (
+            format!(
+                "{{\\mnary{{\\mnaryPr{{\\mchr \\u8721 ?}}{{\\mlimLoc undOvr}}}}{{\\msub{}}}{{\\msup{}}}{{\\me{}}}}}",
+                run("i=1"),
+                run("n"),
+                run("i")
+            ),
+            "∑_(i=1)^n i",
+        ),
+        (format!("{{\\md{{\\mdPr{{\\mbegChr [}}{{\\mendChr }}}}{{\\me{}}}}}", run("x")), "[x"),
+        (format!("{{\\mrad{{\\mradPr{{\\mdegHide on}}}}{{\\mdeg}}{{\\me{}}}}}", run("x")), "√(x)"),
+    ] {
+        check("a.rtf", formula(&parts).as_bytes(), &format!("so {wanted} holds\n"), "");
+    }
+    check(
+        "a.rtf",
+        br"{\rtf1 {\*\moMathPara{\*\moMathParaPr{\mjc centerGroup}}{\*\moMath{\mr x}{\mr {\v y}}}}{\mmathPict{\pict 00ff}}\par{\pict 00ff}}",
+        "x\n",
+        "text that a reader does not see was left out in 1 place; 1 picture without text",
+    );
+    // One that does not end, and one in a note.
+    check(
+        "a.rtf",
+        br"{\rtf1 a {\*\moMath{\mf{\mnum{\mr 1}}{\mden{\mr 2",
+        "a 1/2\n",
+        "the file ends too early: a part of it is missing",
+    );
+    check("a.rtf", br"{\rtf1 a{\footnote {\*\moMath{\mr x}}}\par}", "a[^1]\n\n[^1]: x\n", "");
+    // Those of other programs are counted; those of fields are read where they can be.
+    check(
+        "a.rtf",
+        br"{\rtf1 a {\object\objemb{\*\objclass Equation.3}{\*\objdata 0105}{\result{\pict 00ff}}} {\field{\*\fldinst EQ \\f(1,2)}{\fldrslt }} {\field{\*\fldinst EQ \\o(a,b)}{\fldrslt }} {\field{\*\fldinst EQ \\f(1,3)}{\fldrslt 0.33}}\par}",
+        "a 1/2 0.33\n",
+        "2 formulas could not be read",
+    );
+    let deep = format!("{{\\rtf1 x {{\\*\\moMath{}", "{\\mf{\\mnum{\\mr 1}".repeat(100_000));
+    assert!(read("deep.rtf", deep.as_bytes()).text.starts_with("x "));
+}
+
+/// White text on a white page is for the model alone.
+#[test]
+fn what_a_reader_of_rich_text_does_not_see_is_left_out() {
+    let note = |places: usize| match places {
+        0 => String::new(),
+        1 => "text that a reader does not see was left out in 1 place".to_owned(),
+        _ => format!("text that a reader does not see was left out in {places} places"),
+    };
+    let colors = r"{\colortbl;\red255\green255\blue255;\red0\green0\blue128;\red254\green255\blue254;}";
+    for (body, wanted, places) in [
+        (r"a {\cf1 no} b\par", "a b\n", 1),
+        (r"a \cf3 no\par no\par\cf0 b\par \cf3 no\par\plain c\par", "a\n\nb\n\nc\n", 3),
+        (r"a {\fs2 no} {\fs1 no}{\fs20 b}\par", "a b\n", 1),
+        (r"a {\cf2 b}{\cf0 c}{\cf9 d}\par", "a bcd\n", 0),
+        (r"a {\cf1\highlight2 b}{\cf1\chcbpat2 c}{\chshdng10000\cf1 d}\par", "a bcd\n", 0),
+        (r"a {\cf1\highlight1 no}\par", "a\n", 1),
+        (r"\pard\cbpat2\cf1 a\par\pard no\par\pard\shading5000 b\par", "a\n\nb\n", 1),
+        (r"a {\shp{\*\shpinst{\shptxt \cf1 b\par}}}", "a b\n", 0),
+        (r"{\*\background{\shp{\*\shpinst}}}\cf1 a\par", "a\n", 0),
+        // Cells of their own colour, and others.
+        (r"\trowd\clcbpat2\cellx900\cellx1800\pard\intbl\cf1 a\cell b\cell\row\pard\par", "a | b\n", 0),
+        (r"\trowd\clcbpat1\cellx900\cellx1800\pard\intbl a\cell\cf1 no\cell\row\pard\par", "a\n", 1),
+        (r"\pard\intbl\cf1 a\cell b\cell\row\pard\par", "a | b\n", 0),
+    ] {
+        check("a.rtf", format!("{{\\rtf1\\ansi{colors}{body}}}").as_bytes(), wanted, &note(places));
+    }
+}
+
 #[test]
 fn tables_with_separators_are_tables() {
     check(

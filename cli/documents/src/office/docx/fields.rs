@@ -143,7 +143,7 @@ fn symbol(text: &str) -> Option<char> {
 }
 
 /// A formula such as `\f(1,2)`, in one line.
-fn equation(text: &str) -> Option<String> {
+pub(in crate::office) fn equation(text: &str) -> Option<String> {
     let mut reader = Equation { rest: text.trim(), depth: 0 };
     let written = reader.sequence()?;
     reader.rest.is_empty().then_some(written)

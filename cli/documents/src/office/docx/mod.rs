@@ -10,6 +10,7 @@ mod styles;
 use std::collections::HashSet;
 
 use self::body::{Body, Kind};
+pub(super) use self::fields::equation;
 use self::numbering::Numbering;
 use self::styles::Styles;
 use super::drawings::Drawings;

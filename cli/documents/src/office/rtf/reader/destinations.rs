@@ -3,23 +3,28 @@
 use std::mem;
 
 use super::{Destination, Field, Group, Reader, SKIPPED};
+use crate::office::docx::equation;
 use crate::office::rtf::{Font, of_charset, of_code_page};
 use crate::writer::symbols::{self, EMPTY, TICKED};
 
 impl Reader {
     /// Begins what a group is, if its first word says so.
     pub(super) fn begin_destination(&mut self, word: &str, is_optional: bool) -> bool {
+        if let Some(destination) = self.begin_formula(word) {
+            (self.group.destination, self.group.begins) = (destination, true);
+            return true;
+        }
         let destination = match word {
             _ if self.group.destination == Destination::Skipped => return false,
             "upr" => Destination::Alternatives,
             "ud" => {
-                let of = |group: &&Group| group.destination != Destination::Alternatives;
                 self.group.destination =
-                    self.groups.iter().rev().find(of).map_or(Destination::Text, |group| group.destination);
+                    self.destination_around(|destination| destination == Destination::Alternatives);
                 return true;
             }
             _ if self.group.destination == Destination::Alternatives => return false,
             "fonttbl" => Destination::Fonts,
+            "colortbl" => Destination::Colors,
             "stylesheet" => Destination::Styles,
             "listtext" | "pntext" => Destination::Mark,
             "fldinst" => Destination::Instruction,
@@ -29,17 +34,24 @@ impl Reader {
             "header" | "headerl" | "headerr" | "headerf" => Destination::Header,
             "footer" | "footerl" | "footerr" | "footerf" => Destination::Footer,
             "ffl" => Destination::Choice,
+            "objclass" => Destination::Class,
+            "background" => {
+                self.has_background = true;
+                Destination::Skipped
+            }
             "field" => {
                 self.fields.push(Field { depth: self.groups.len(), ..Field::default() });
                 return true;
             }
             "pict" => {
-                self.counts.pictures += 1;
+                self.counts.pictures += usize::from(!self.group.is_formula);
                 Destination::Skipped
             }
-            "fldrslt" | "formfield" | "shppict" | "shptxt" | "shpinst" | "shp" | "result" => {
+            "shptxt" | "shpinst" | "shp" => {
+                self.group.in_shape = true;
                 return true;
             }
+            "fldrslt" | "formfield" | "shppict" | "result" | "moMathPara" | "mmath" => return true,
             // It stands where a row of a table within a cell ends.
             "nesttableprops" => {
                 self.end_inner("; ");
@@ -62,7 +74,11 @@ impl Reader {
                 format!("[^c{}]", self.comment_count)
             }
             Destination::Header | Destination::Footer => String::new(),
-            Destination::Fonts | Destination::Styles | Destination::Author | Destination::Choice => {
+            Destination::Fonts
+            | Destination::Styles
+            | Destination::Author
+            | Destination::Choice
+            | Destination::Class => {
                 self.name.clear();
                 return true;
             }
@@ -83,6 +99,12 @@ impl Reader {
             ..Group::default()
         };
         true
+    }
+
+    /// Where the text around the groups of some destinations goes.
+    pub(super) fn destination_around(&self, is_left: impl Fn(Destination) -> bool) -> Destination {
+        let mut around = self.groups.iter().rev().map(|group| group.destination);
+        around.find(|destination| !is_left(*destination)).unwrap_or_default()
     }
 
     pub(super) fn close_destination(&mut self) {
@@ -112,6 +134,12 @@ impl Reader {
                 }
             }
             Destination::Author => self.author = mem::take(&mut self.name),
+            Destination::Class if self.name.contains("Equation") || self.name.contains("MathType") => {
+                self.counts.formulas += 1;
+                // Its picture follows.
+                self.groups.iter_mut().last().into_iter().for_each(|object| object.is_formula = true);
+            }
+            Destination::Formula | Destination::Part | Destination::Run => self.end_formula(),
             Destination::Choice => {
                 let choice = mem::take(&mut self.name);
                 self.fields
@@ -175,6 +203,7 @@ impl Reader {
 
     pub(super) fn end_field(&mut self) {
         let Some(field) = self.fields.pop() else { return };
+        self.fields.iter_mut().last().into_iter().for_each(|outer| outer.has_text |= field.has_text);
         let instruction = field.instruction.trim().to_ascii_uppercase();
         let symbol = field.instruction.trim().strip_prefix("SYMBOL").and_then(|rest| {
             let number = rest.split_whitespace().next()?.parse().ok()?;
@@ -187,6 +216,11 @@ impl Reader {
                 Some((if is_ticked == 1 { TICKED } else { EMPTY }).to_owned())
             }
             (_, _, Some(sign)) => Some(sign.to_string()),
+            _ if instruction.starts_with("EQ ") && !field.has_text => {
+                let formula = equation(&field.instruction.trim()[2..]);
+                self.counts.formulas += usize::from(formula.is_none());
+                formula
+            }
             _ if instruction.contains("DROPDOWN") => {
                 field.chosen.and_then(|chosen| field.choices.get(chosen).cloned())
             }

@@ -1,6 +1,8 @@
 //! The state between the pieces of a file: groups, and where their text goes.
 
 mod destinations;
+mod formulas;
+mod looks;
 mod paragraphs;
 mod tables;
 
@@ -9,10 +11,12 @@ use std::mem;
 
 use encoding_rs::{Encoding, WINDOWS_1252};
 
+use self::looks::{Colors, Look};
 use self::tables::Table;
 use super::tokens::Token;
 use super::{Fonts, of_code_page};
 use crate::counts::Counts;
+use crate::office::omml::Omml;
 use crate::office::page_texts::PageTexts;
 use crate::writer::symbols;
 use crate::writer::{Level, Writer};
@@ -21,7 +25,6 @@ use crate::writer::{Level, Writer};
 const MAX_GROUPS: usize = 10_000;
 /// Groups whose text is not part of the document.
 const SKIPPED: &[&str] = &[
-    "colortbl",
     "info",
     "nonshppict",
     "themedata",
@@ -39,6 +42,8 @@ const SKIPPED: &[&str] = &[
     "objdata",
     "pgptbl",
     "mmathPr",
+    "mmathPict",
+    "moMathParaPr",
     "atrfstart",
     "atrfend",
     "ffname",
@@ -79,6 +84,7 @@ enum Destination {
     /// A text in the characters of one code page, and then the same in those of Unicode.
     Alternatives,
     Fonts,
+    Colors,
     Styles,
     /// The mark of a list.
     Mark,
@@ -90,15 +96,23 @@ enum Destination {
     Footer,
     /// A choice of a form.
     Choice,
+    /// The kind of an object of another program.
+    Class,
+    /// A formula, a part of one, and text in it.
+    Formula,
+    Part,
+    Run,
 }
 
 /// What a group may change until it ends.
 #[derive(Clone, Debug, Default)]
 struct Group {
     destination: Destination,
-    level: Level,
-    is_struck: bool,
-    is_hidden: bool,
+    look: Look,
+    /// Whether it is in a shape, which may be of any colour.
+    in_shape: bool,
+    /// Whether it is in a formula that is an object of another program.
+    is_formula: bool,
     is_deleted: bool,
     font: i32,
     /// Bytes that stand for a character after `\u`, if the file says it.
@@ -119,6 +133,8 @@ struct Paragraph {
     in_table: bool,
     /// Whether it is in a table within a cell.
     is_inner: bool,
+    /// Whether something is drawn behind it.
+    has_ground: bool,
 }
 
 /// A field with its instruction.
@@ -126,6 +142,8 @@ struct Paragraph {
 struct Field {
     depth: usize,
     instruction: String,
+    /// Whether it shows text.
+    has_text: bool,
     is_ticked: Option<i32>,
     chosen: Option<usize>,
     choices: Vec<String>,
@@ -141,6 +159,9 @@ pub(super) struct Reader {
     begins_group: bool,
     encoding: Option<&'static Encoding>,
     fonts: Fonts,
+    colors: Colors,
+    /// Whether the pages have another colour than white, or a picture.
+    has_background: bool,
     /// Levels of headings by the numbers of their styles.
     styles: HashMap<i32, usize>,
     /// The style that is defined.
@@ -166,6 +187,9 @@ pub(super) struct Reader {
     has_begun: bool,
     mark: String,
     table: Table,
+    /// The formula that is open, and its part that began last.
+    math: Omml,
+    part: String,
 }
 
 impl Reader {
@@ -180,6 +204,7 @@ impl Reader {
 
     pub(super) fn finish(mut self) -> (String, Counts) {
         self.flush();
+        self.end_open_formula();
         while !self.outer.is_empty() {
             // A note that does not end.
             (self.group.destination, self.group.begins) = (Destination::Note, true);
@@ -249,8 +274,12 @@ impl Reader {
         match self.group.destination {
             Destination::Skipped | Destination::Alternatives => return,
             Destination::Fonts => return self.font_word(word, number),
+            Destination::Colors => return self.colors.word(word, number),
             Destination::Styles => return self.style_word(word, number),
             _ => {}
+        }
+        if self.look(word, number) {
+            return;
         }
         match word {
             "ansicpg" => self.encoding = number.and_then(of_code_page),
@@ -259,18 +288,17 @@ impl Reader {
                     number.and_then(|count| usize::try_from(count).ok()).map(|count| count.min(16))
             }
             "f" => self.group.font = number.unwrap_or(0),
-            "plain" => {
-                let Group { destination, font, fallback, begins, is_deleted, paragraph, .. } = self.group;
-                self.group =
-                    Group { destination, font, fallback, begins, is_deleted, paragraph, ..Group::default() };
+            "plain" => self.group.look = Look::default(),
+            "super" => self.group.look.level = if is_on { Level::Raised } else { Level::Normal },
+            "sub" => self.group.look.level = if is_on { Level::Lowered } else { Level::Normal },
+            "up" => {
+                self.group.look.level = if number.unwrap_or(6) > 3 { Level::Raised } else { Level::Normal }
             }
-            "super" => self.group.level = if is_on { Level::Raised } else { Level::Normal },
-            "sub" => self.group.level = if is_on { Level::Lowered } else { Level::Normal },
-            "up" => self.group.level = if number.unwrap_or(6) > 3 { Level::Raised } else { Level::Normal },
-            "dn" => self.group.level = if number.unwrap_or(6) > 3 { Level::Lowered } else { Level::Normal },
-            "nosupersub" => self.group.level = Level::Normal,
-            "strike" | "striked" => self.group.is_struck = is_on,
-            "v" => self.group.is_hidden = is_on,
+            "dn" => {
+                self.group.look.level = if number.unwrap_or(6) > 3 { Level::Lowered } else { Level::Normal }
+            }
+            "nosupersub" => self.group.look.level = Level::Normal,
+            "strike" | "striked" => self.group.look.is_struck = is_on,
             "deleted" => {
                 self.counts.deletions += usize::from(is_on && !self.group.is_deleted);
                 self.group.is_deleted = is_on;
@@ -377,6 +405,7 @@ impl Reader {
                     font.name = name;
                 }
             }
+            Destination::Colors => self.colors.text(text),
             Destination::Styles => {
                 self.name.push_str(text);
                 let name = self.name.trim().to_lowercase();
@@ -392,7 +421,10 @@ impl Reader {
                     field.instruction.push_str(text);
                 }
             }),
-            Destination::Author | Destination::Choice => self.name.push_str(text),
+            Destination::Author | Destination::Choice | Destination::Class => self.name.push_str(text),
+            Destination::Formula | Destination::Part => self.math.value(&self.part, text),
+            Destination::Run if self.group.is_deleted || self.is_unseen() => self.hide(text),
+            Destination::Run => self.name.push_str(text),
             Destination::Text
             | Destination::Note
             | Destination::Comment
@@ -404,23 +436,26 @@ impl Reader {
     }
 
     fn document_text(&mut self, text: &str) {
-        if self.group.is_deleted {
-            return;
+        if self.group.is_deleted || self.is_unseen() {
+            return self.hide(text);
         }
-        if self.group.is_hidden {
-            if !text.trim().is_empty() {
-                self.counts.hidden += usize::from(!mem::replace(&mut self.is_counted, true));
-            }
-            return;
-        }
-        self.is_counted &= text.trim().is_empty();
+        let is_blank = text.trim().is_empty();
+        self.is_counted &= is_blank;
+        self.fields.iter_mut().last().into_iter().for_each(|field| field.has_text |= !is_blank);
         self.begin_text();
-        if self.group.is_struck {
+        if self.group.look.is_struck {
             self.writer.begin_struck();
         }
-        self.writer.text_at(self.group.level, text);
-        if self.group.is_struck {
+        self.writer.text_at(self.group.look.level, text);
+        if self.group.look.is_struck {
             self.writer.end_struck();
+        }
+    }
+
+    /// Counts text that is left out. Deletions are counted where they begin.
+    fn hide(&mut self, text: &str) {
+        if !text.trim().is_empty() && !self.group.is_deleted {
+            self.counts.hidden += usize::from(!mem::replace(&mut self.is_counted, true));
         }
     }
 }

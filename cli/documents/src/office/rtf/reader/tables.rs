@@ -45,6 +45,8 @@ pub(super) struct Table {
     outer: Option<Writer>,
     /// What stands between the cells of a table within the cell, if one has ended.
     separator: Option<&'static str>,
+    /// Whether a cell of the row has another colour than white.
+    is_shaded: bool,
 }
 
 impl Table {
@@ -53,8 +55,18 @@ impl Table {
     }
 
     pub(super) fn define_row(&mut self) {
-        (self.left, self.cell) = (0, Definition::default());
+        (self.left, self.cell, self.is_shaded) = (0, Definition::default(), false);
         self.cells.clear();
+    }
+
+    /// The row has a cell of another colour than white.
+    pub(super) fn shade(&mut self) {
+        self.is_shaded = true;
+    }
+
+    /// Whether a cell may have another colour than white. Of a row that is not defined yet, nothing is known.
+    pub(super) fn may_be_shaded(&self) -> bool {
+        self.is_shaded || self.cells.is_empty()
     }
 
     pub(super) fn set_left(&mut self, left: i32) {
