@@ -1,5 +1,7 @@
 //! Numbers of lists and headings: 2, ii, B, 二, ②.
 
+use super::numerals::{self, Counted};
+
 /// Largest number that is not written in digits whatever the format is.
 const MAX: i64 = 4_999;
 /// Longest number with letters that are repeated: `zzz` is 78.
@@ -33,12 +35,22 @@ pub(crate) enum Format {
     Chinese,
     /// Digits, of which zero is the first: 一〇.
     DigitsOf(&'static str),
-    /// Words for one to nine and for ten to ninety: 壹拾壹, 열하나.
-    Words(&'static Words),
+    /// Korean words: 열하나.
+    KoreanWords,
     /// Two letters of cycles that go on together: 甲子, 乙丑.
     Cycles(&'static str, &'static str),
     /// Upper-case digits and letters of the base 16.
     Hexadecimal,
+    /// The same as it is written in a language.
+    Counted(&'static Counted),
+    /// Signs of which there is one for each number; behind the last one digits of Chinese.
+    Fixed(&'static str),
+    /// Letters of units, tens, hundreds.
+    Places(&'static str),
+    /// א, י, יא.
+    Hebrew,
+    /// ፩, ፲, ፲፩.
+    Ethiopic,
     /// Signs that exist for the first numbers: ①, ⑴.
     Enclosed(char),
     /// Between dashes: - 1 -.
@@ -58,38 +70,42 @@ const RUSSIAN_UPPER: &str = "АБВГДЕЖЗИКЛМНОПРСТУФХЦЧШЩ�
 const HEBREW: &str = "אבגדהוזחטיכלמנסעפצקרשת";
 const ARABIC: &str = "أبتثجحخدذرزسشصضطظعغفقكلمنهوي";
 const ABJAD: &str = "أبجدهوزحطيكلمنسعفصقرشتثخذضظغ";
-const HIRAGANA: &str =
-    "あいうえおかきくけこさしすせそたちつてとなにぬねのはひふへほまみむめもやゆよらりるれろわをん";
 const KATAKANA: &str =
     "アイウエオカキクケコサシスセソタチツテトナニヌネノハヒフヘホマミムメモヤユヨラリルレロワヲン";
+const HIRAGANA: &str =
+    "あいうえおかきくけこさしすせそたちつてとなにぬねのはひふへほまみむめもやゆよらりるれろわゐゑをん";
+const KATAKANA_OLD: &str =
+    "アイウエオカキクケコサシスセソタチツテトナニヌネノハヒフヘホマミムメモヤユヨラリルレロワヰヱヲン";
+const HIRAGANA_IROHA: &str =
+    "いろはにほへとちりぬるをわかよたれそつねならむうゐのおくやまけふこえてあさきゆめみしゑひもせす";
 const IROHA: &str =
     "イロハニホヘトチリヌルヲワカヨタレソツネナラムウヰノオクヤマケフコエテアサキユメミシヱヒモセス";
 const GANADA: &str = "가나다라마바사아자차카타파하";
 const CHOSUNG: &str = "ㄱㄴㄷㄹㅁㅂㅅㅇㅈㅊㅋㅌㅍㅎ";
 const THAI: &str = "กขคงจฉชซฌญฎฏฐฑฒณดตถทธนบปผฝพฟภมยรลวศษสหฬอฮ";
+/// Scripts with decimal digits by their names in CSS, and their zeros.
+const SCRIPTS: &[(&str, char)] = &[
+    ("arabic-indic", '٠'),
+    ("bengali", '০'),
+    ("cambodian", '០'),
+    ("devanagari", '०'),
+    ("gujarati", '૦'),
+    ("gurmukhi", '੦'),
+    ("kannada", '೦'),
+    ("khmer", '០'),
+    ("lao", '໐'),
+    ("malayalam", '൦'),
+    ("mongolian", '᠐'),
+    ("myanmar", '၀'),
+    ("oriya", '୦'),
+    ("persian", '۰'),
+    ("tamil", '௦'),
+    ("telugu", '౦'),
+    ("thai", '๐'),
+    ("tibetan", '༠'),
+];
 const HEAVENLY: &str = "甲乙丙丁戊己庚辛壬癸";
 const EARTHLY: &str = "子丑寅卯辰巳午未申酉戌亥";
-
-/// The words of a language for one to nine, and for ten to ninety. A number is two of them.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Words([&'static str; 9], [&'static str; 9]);
-
-const CHINESE_FORMAL: Words = Words(
-    ["壹", "贰", "叁", "肆", "伍", "陆", "柒", "捌", "玖"],
-    ["壹拾", "贰拾", "叁拾", "肆拾", "伍拾", "陆拾", "柒拾", "捌拾", "玖拾"],
-);
-const TAIWANESE_FORMAL: Words = Words(
-    ["壹", "貳", "參", "肆", "伍", "陸", "柒", "捌", "玖"],
-    ["壹拾", "貳拾", "參拾", "肆拾", "伍拾", "陸拾", "柒拾", "捌拾", "玖拾"],
-);
-const KOREAN: Words = Words(
-    ["일", "이", "삼", "사", "오", "육", "칠", "팔", "구"],
-    ["십", "이십", "삼십", "사십", "오십", "육십", "칠십", "팔십", "구십"],
-);
-const KOREAN_NATIVE: Words = Words(
-    ["하나", "둘", "셋", "넷", "다섯", "여섯", "일곱", "여덟", "아홉"],
-    ["열", "스물", "서른", "마흔", "쉰", "예순", "일흔", "여든", "아흔"],
-);
 
 impl Format {
     /// By its name in DOCX (ECMA-376, ST_NumberFormat). `None` for one that is not known.
@@ -104,6 +120,7 @@ impl Format {
             "lowerLetter" => Format::RepeatedLetters(LATIN),
             "russianLower" => Format::RepeatedLetters(RUSSIAN),
             "russianUpper" => Format::RepeatedLetters(RUSSIAN_UPPER),
+            "hebrew1" => Format::Hebrew,
             "hebrew2" => Format::RepeatedLetters(HEBREW),
             "arabicAlpha" => Format::RepeatedLetters(ARABIC),
             "arabicAbjad" => Format::RepeatedLetters(ABJAD),
@@ -128,18 +145,17 @@ impl Format {
             | "taiwaneseCounting"
             | "japaneseCounting"
             | "taiwaneseCountingThousand" => Format::Chinese,
-            "ideographDigital" | "japaneseDigitalTenThousand" => Format::DigitsOf("〇一二三四五六七八九"),
+            "ideographDigital" | "japaneseDigitalTenThousand" => Format::DigitsOf(numerals::CHINESE_DIGITS),
             "taiwaneseDigital" => Format::DigitsOf("○一二三四五六七八九"),
             "koreanDigital2" => Format::DigitsOf("零一二三四五六七八九"),
             "koreanDigital" => Format::DigitsOf("영일이삼사오육칠팔구"),
-            "chineseLegalSimplified" => Format::Words(&CHINESE_FORMAL),
-            "ideographLegalTraditional" => Format::Words(&TAIWANESE_FORMAL),
-            "koreanCounting" => Format::Words(&KOREAN),
-            "koreanLegal" => Format::Words(&KOREAN_NATIVE),
+            "chineseLegalSimplified" => Format::Counted(&numerals::SIMPLIFIED_FORMAL),
+            "ideographLegalTraditional" => Format::Counted(&numerals::TRADITIONAL_FORMAL),
+            "koreanCounting" => Format::Counted(&numerals::KOREAN),
+            "koreanLegal" => Format::KoreanWords,
             "ideographZodiacTraditional" => Format::Cycles(HEAVENLY, EARTHLY),
             "chicago" => Format::RepeatedLetters("*†‡§"),
             "hex" => Format::Hexadecimal,
-            "hebrew1" => return Format::of_css("hebrew"),
             "bullet" => Format::Bullet,
             "none" => Format::None,
             // Leading zeros, from Word 2010 on.
@@ -157,24 +173,35 @@ impl Format {
             "lower-alpha" | "lower-latin" => Format::Letters(LATIN),
             "upper-alpha" | "upper-latin" => Format::Letters(LATIN_UPPER),
             "lower-greek" => Format::Letters(GREEK),
-            "hebrew" => Format::Letters(HEBREW),
             "hiragana" => Format::Letters(HIRAGANA),
-            "katakana" => Format::Letters(KATAKANA),
+            "hiragana-iroha" => Format::Letters(HIRAGANA_IROHA),
+            "katakana" => Format::Letters(KATAKANA_OLD),
             "katakana-iroha" => Format::Letters(IROHA),
-            "cjk-decimal"
-            | "cjk-ideographic"
-            | "trad-chinese-informal"
-            | "simp-chinese-informal"
-            | "japanese-informal" => Format::Chinese,
-            "cjk-heavenly-stem" => Format::Letters(HEAVENLY),
-            "cjk-earthly-branch" => Format::Letters(EARTHLY),
-            "arabic-indic" => Format::Digits('٠'),
-            "persian" => Format::Digits('۰'),
-            "devanagari" => Format::Digits('०'),
-            "thai" => Format::Digits('๐'),
+            "hebrew" => Format::Hebrew,
+            "armenian" | "upper-armenian" => Format::Places(numerals::ARMENIAN),
+            "lower-armenian" => Format::Places(numerals::ARMENIAN_LOWER),
+            "georgian" => Format::Places(numerals::GEORGIAN),
+            "ethiopic-numeric" => Format::Ethiopic,
+            "cjk-decimal" => Format::DigitsOf(numerals::CHINESE_DIGITS),
+            "cjk-ideographic" | "trad-chinese-informal" => Format::Counted(&numerals::TRADITIONAL),
+            "trad-chinese-formal" => Format::Counted(&numerals::TRADITIONAL_FORMAL),
+            "simp-chinese-informal" => Format::Counted(&numerals::SIMPLIFIED),
+            "simp-chinese-formal" => Format::Counted(&numerals::SIMPLIFIED_FORMAL),
+            "japanese-informal" => Format::Counted(&numerals::JAPANESE),
+            "japanese-formal" => Format::Counted(&numerals::JAPANESE_FORMAL),
+            "korean-hangul-formal" => Format::Counted(&numerals::KOREAN_HANGUL),
+            "korean-hanja-informal" => Format::Counted(&numerals::KOREAN_HANJA),
+            "korean-hanja-formal" => Format::Counted(&numerals::KOREAN_HANJA_FORMAL),
+            "cjk-heavenly-stem" => Format::Fixed(HEAVENLY),
+            "cjk-earthly-branch" => Format::Fixed(EARTHLY),
             "disc" | "circle" | "square" | "disclosure-open" | "disclosure-closed" => Format::Bullet,
             "none" => Format::None,
-            _ => return None,
+            name => {
+                return SCRIPTS
+                    .iter()
+                    .find(|(known, _)| *known == name)
+                    .map(|(_, zero)| Format::Digits(*zero));
+            }
         })
     }
 
@@ -202,9 +229,9 @@ impl Format {
             "ㄱ" => Format::RepeatedLetters(CHOSUNG),
             "甲" => Format::RepeatedLetters(HEAVENLY),
             "子" => Format::RepeatedLetters(EARTHLY),
-            "壹" if example.contains('贰') => Format::Words(&CHINESE_FORMAL),
-            "壹" if example.contains('貳') => Format::Words(&TAIWANESE_FORMAL),
-            "일" => Format::Words(&KOREAN),
+            "壹" if example.contains('贰') => Format::Counted(&numerals::SIMPLIFIED_FORMAL),
+            "壹" if example.contains('貳') => Format::Counted(&numerals::TRADITIONAL_FORMAL),
+            "일" => Format::Counted(&numerals::KOREAN),
             // What follows the last letter of the Russian alphabet: Аа, Аб or Аа, Бб.
             "аа" if example.contains("бб") => Format::RepeatedLetters(RUSSIAN),
             "Аа" if example.contains("Бб") => Format::RepeatedLetters(RUSSIAN_UPPER),
@@ -225,6 +252,8 @@ impl Format {
     /// A number in this format. Numbers that the format does not have are in digits. Bullets have none.
     pub(crate) fn write(self, number: i64) -> String {
         let letters = |alphabet: &str| alphabet.chars().count() as i64;
+        let digits = || number.to_string();
+        let chinese_digits = || numerals::digits_of(number, numerals::CHINESE_DIGITS);
         match self {
             Format::Bullet | Format::None => String::new(),
             Format::Padded(digits) => format!("{number:0digits$}"),
@@ -233,7 +262,18 @@ impl Format {
                 let digit = |c: char| c.to_digit(10).and_then(|digit| char::from_u32(zero as u32 + digit));
                 number.to_string().chars().map(|c| digit(c).unwrap_or(c)).collect()
             }
-            _ if !(1..=MAX).contains(&number) => number.to_string(),
+            Format::Counted(counted) => counted.write(number).or_else(chinese_digits).unwrap_or_else(digits),
+            Format::DigitsOf(signs) => numerals::digits_of(number, signs).unwrap_or_else(digits),
+            Format::KoreanWords => numerals::korean_words(number).unwrap_or_else(digits),
+            Format::Places(letters) => numerals::of_places(number, letters).unwrap_or_else(digits),
+            Format::Hebrew => numerals::hebrew(number).unwrap_or_else(digits),
+            Format::Ethiopic => numerals::ethiopic(number).unwrap_or_else(digits),
+            Format::Fixed(signs) => {
+                let at = number.checked_sub(1).and_then(|at| usize::try_from(at).ok());
+                let sign = at.and_then(|at| signs.chars().nth(at)).map(String::from);
+                sign.or_else(chinese_digits).unwrap_or_else(digits)
+            }
+            _ if !(1..=MAX).contains(&number) => digits(),
             Format::Decimal => number.to_string(),
             Format::UpperRoman => roman(number),
             Format::LowerRoman => roman(number).to_lowercase(),
@@ -248,17 +288,6 @@ impl Format {
             Format::Cardinal => words(number, false),
             Format::OrdinalWord => words(number, true),
             Format::Chinese => chinese(number),
-            Format::DigitsOf(digits) => {
-                let digit = |c: char| digits.chars().nth(c.to_digit(10)? as usize);
-                number.to_string().chars().filter_map(digit).collect()
-            }
-            Format::Words(Words(ones, tens)) if number < 100 => {
-                let word = |words: &[&'static str; 9], digit: i64| {
-                    digit.checked_sub(1).and_then(|at| words.get(usize::try_from(at).ok()?).copied())
-                };
-                [word(tens, number / 10), word(ones, number % 10)].into_iter().flatten().collect()
-            }
-            Format::Words(_) => number.to_string(),
             Format::Cycles(first, second) => {
                 let letter = |cycle: &str| cycle.chars().nth(((number - 1) % letters(cycle)) as usize);
                 [letter(first), letter(second)].into_iter().flatten().collect()
@@ -426,7 +455,21 @@ mod tests {
             assert_eq!(format.write(number), wanted, "{name} {number}");
         }
         assert_eq!(Format::of_css("lower-alpha").expect("a name").write(28), "ab");
-        assert_eq!(Format::of_css("persian").expect("a name").write(10), "۱۰");
+        for (name, number, wanted) in [
+            ("persian", 10, "۱۰"),
+            ("hebrew", 11, "יא"),
+            ("hebrew", 11_000, "11000"),
+            ("cjk-decimal", 11, "一一"),
+            ("cjk-heavenly-stem", 10, "癸"),
+            ("cjk-heavenly-stem", 11, "一一"),
+            ("cjk-earthly-branch", -1, "-1"),
+            ("katakana", 48, "ン"),
+            ("lower-greek", 25, "αα"),
+            ("japanese-informal", 10_000, "一〇〇〇〇"),
+            ("cjk-ideographic", i64::MIN, "-9223372036854775808"),
+        ] {
+            assert_eq!(Format::of_css(name).expect(name).write(number), wanted, "{name} {number}");
+        }
         assert_eq!(Format::of_word("custom"), None);
         for (example, number, wanted) in [
             ("I", 4, "IV"),
