@@ -137,13 +137,11 @@ impl PageReader<'_> {
 
     /// The text of a glyph. Blank glyphs without a character are nothing.
     fn text(glyph: &Glyph<'_>) -> Option<BfString> {
-        match glyph.as_unicode() {
+        let characters = glyph.as_unicode().map(letters::of_windows);
+        match characters.filter(|characters| !letters::is_control(characters)) {
             Some(BfString::Char(c)) if letters::is_private(c) => {}
-            Some(BfString::Char(c)) if !c.is_control() || c.is_whitespace() => {
-                return Some(BfString::Char(c));
-            }
-            Some(text @ BfString::String(_)) => return Some(text),
-            _ => {
+            Some(text) => return Some(text),
+            None => {
                 if let Glyph::Outline(outline) = glyph
                     && outline.glyph_id().to_u32() != 0
                     && outline.outline().is_empty()

@@ -284,19 +284,19 @@ fn what_is_painted_through_a_shape_hides_no_text_beside_it() {
 
 #[test]
 fn characters_that_say_nothing_are_counted() {
-    let map =
-        "1 begincodespacerange <00> <ff> endcodespacerange 2 beginbfchar <01> <0001> <02> <0041> endbfchar";
-    let mut made = Made::new(["BT /G 10 Tf 72 700 Td <020102> Tj ET"]);
+    // The last three are an apostrophe, a bullet and three dots where Windows has them.
+    let characters = ["0041", "0001", "0081", "0092", "0095", "00410085"];
+    let map: String =
+        characters.iter().zip(1..).map(|(character, code)| format!(" <{code:02x}> <{character}>")).collect();
+    let mut made = Made::new(["BT /G 10 Tf 72 700 Td <01020103010401050106> Tj ET"]);
     made.page = "/Resources << /Font << /G 20 0 R >> >>";
     made.more = vec![
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Made /FirstChar 1 /LastChar 2 /Widths [500 500] /FontDescriptor << /Type \
-         /FontDescriptor /FontName /Made /Flags 4 >> /ToUnicode 21 0 R >>"
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Made /FirstChar 1 /LastChar 6 /Widths [500 500 500 500 500 500] /FontDescriptor << \
+         /Type /FontDescriptor /FontName /Made /Flags 4 >> /ToUnicode 21 0 R >>"
             .into(),
-        stream("", map),
+        stream("", &format!("1 begincodespacerange <00> <ff> endcodespacerange 6 beginbfchar{map} endbfchar")),
     ];
     let document = made.read().expect("a document");
-    assert_eq!(
-        (document.text.as_str(), document.notes),
-        ("A\u{fffd}A\n", vec![Note::UnknownGlyphs { glyphs: 1 }])
-    );
+    assert_eq!(document.text, "A\u{fffd}A\u{fffd}A’A•AA…\n");
+    assert_eq!(document.notes, [Note::UnknownGlyphs { glyphs: 2 }]);
 }

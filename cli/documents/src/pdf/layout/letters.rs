@@ -1,5 +1,6 @@
 //! Characters of glyphs: forms of letters become letters, accents that are drawn apart are put on their letters.
 
+use encoding_rs::WINDOWS_1252;
 use hayro_interpret::hayro_cmap::BfString;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::{compose, is_combining_mark};
@@ -51,6 +52,26 @@ fn symbol(c: char) -> Option<char> {
 /// Whether only the font knows what a character is.
 pub(in super::super) fn is_private(c: char) -> bool {
     matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..) && symbol(c).is_none()
+}
+
+/// Characters in place of control characters, which some programs write for those that Windows has at their numbers: quotation
+/// marks, dashes, bullets.
+pub(in super::super) fn of_windows(text: BfString) -> BfString {
+    let character = |c: char| match u8::try_from(c) {
+        Ok(byte @ 0x80..=0x9f) => {
+            WINDOWS_1252.decode_without_bom_handling(&[byte]).0.chars().next().unwrap_or(c)
+        }
+        _ => c,
+    };
+    match text {
+        BfString::Char(c) => BfString::Char(character(c)),
+        BfString::String(text) => BfString::String(text.chars().map(character).collect()),
+    }
+}
+
+/// Whether a text is a control character, which says nothing.
+pub(in super::super) fn is_control(text: &BfString) -> bool {
+    matches!(text, BfString::Char(c) if c.is_control() && !c.is_whitespace())
 }
 
 /// Characters besides white space.
