@@ -229,14 +229,15 @@ fn judge(lines: &[Line], text: &str) -> Lines {
         lines.iter().flat_map(|line| line.texts(text)).map(|(column, _)| column).collect();
     used.sort_unstable();
     used.dedup();
-    // A column that no line uses is none. A tab before a single text indents it.
-    let is_empty = |from: usize, to: usize| {
+    // A column that no line uses is none.
+    let skips = |from: usize, to: usize| {
         used.partition_point(|column| *column < to) > used.partition_point(|column| *column < from)
     };
     let has_gap = |line: &&Line| {
-        let (mut next, mut texts) = (0, line.texts(text).peekable());
-        let is_alone = line.texts(text).count() < 2;
-        texts.any(|(column, _)| is_empty(std::mem::replace(&mut next, column + 1), column)) && !is_alone
+        // A tab before a single text indents it.
+        let is_row = line.texts(text).count() > 1;
+        let mut next = 0;
+        is_row && line.texts(text).any(|(column, _)| skips(std::mem::replace(&mut next, column + 1), column))
     };
     let gaps = lines.iter().filter(has_gap).count();
     let [first, others @ ..] = lines else { return Lines::Text };

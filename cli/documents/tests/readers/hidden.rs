@@ -80,13 +80,23 @@ fn hidden_rows_of_word_are_left_out() {
     );
     check("a.docx", &merged("", hidden, ""), "x | y\nNorth | 1\nNorth | 3\n", HIDDEN);
     check("a.docx", &merged("", "", hidden), "x | y\nNorth | 1\nNorth | 2\n", HIDDEN);
-    // A table within a hidden cell, and rows that never end.
+    // Two cells of several rows that begin in hidden rows, one below the other.
+    let twice = table(&[row(hidden, &[begin(SECRET)]), row(hidden, &[begin("South")]), row("", &[below])]);
+    check("a.docx", &twice, "South\n", HIDDEN);
+    // A table within a hidden cell, rows within rows, rows that never end.
+    let within = format!("{}{}", cell("", SECRET), row("", &[cell("", "b")]));
+    check(
+        "a.docx",
+        &table(&[shown("a"), format!("<w:tr>{hidden}{within}</w:tr>"), shown("c")]),
+        "a | 1\nb\nc | 1\n",
+        HIDDEN,
+    );
     let inner = format!("<w:tc><w:tbl><w:tr>{}</w:tr></w:tbl><w:p/></w:tc>", cell("", SECRET));
     check("a.docx", &table(&[shown("a"), row(hidden, &[inner]), shown("b")]), "a | 1\nb | 1\n", HIDDEN);
     let open = format!(
         "<w:document><w:p><w:t>a</w:t></w:p><w:tbl><w:tr>{hidden}<w:tc><w:p><w:t>{SECRET}</w:t></w:p>"
     );
-    check("a.docx", &archive(&[("word/document.xml", &open)]), "a\n", "");
+    check("a.docx", &archive(&[("word/document.xml", &open)]), "a\n", HIDDEN);
 }
 
 /// A style of OpenDocument with these properties.

@@ -50,7 +50,7 @@ impl AutoNumbers {
         };
         match name {
             "LISTNUM" => self.item(&words, switch("\\l"), switch("\\s"), place),
-            // The formats of levels, and whether headings count anew, depend on settings.
+            // Which numbers have other formats, and what headings count anew, is not certain.
             "AUTONUM" | "AUTONUMLGL" if switch("\\*").is_none_or(|format| format == "Arabic") => {
                 let separator = switch("\\s").filter(|sign| !sign.is_empty()).unwrap_or(".");
                 let end = if switch("\\e").is_some() { "" } else { separator };

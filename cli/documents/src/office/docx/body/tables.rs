@@ -59,6 +59,8 @@ impl Body {
     }
 
     pub(super) fn start_row(&mut self) {
+        // A damaged table may have a row within a row.
+        self.end_hidden_row();
         if let Some(table) = self.tables.last_mut() {
             table.row = Row::default();
         }
@@ -91,10 +93,16 @@ impl Body {
 
     pub(super) fn end_row(&mut self) {
         self.begin_row();
+        self.end_hidden_row();
+    }
+
+    /// Counts what is left out of the hidden row, if there is one. Text goes behind it again.
+    fn end_hidden_row(&mut self) {
         let Some(row) = self.tables.last_mut().map(|table| &mut table.row) else { return };
-        self.counts.hidden += usize::from(std::mem::take(&mut row.is_lost));
+        let is_lost = std::mem::take(&mut row.is_lost);
         if let Some(outer) = row.outer.take() {
-            *self.out() = outer;
+            let left = std::mem::replace(self.out(), outer).finish();
+            self.counts.hidden += usize::from(is_lost || !left.trim().is_empty());
         }
     }
 
@@ -130,18 +138,15 @@ impl Body {
         let below = table.row.reaches_below.take();
         let text = std::mem::take(self.out()).finish();
         let Some(table) = self.tables.last_mut().filter(|_| !text.trim().is_empty()) else { return };
-        match below {
-            Some(column) => _ = table.carried.insert(column, text),
-            None => table.row.is_lost = true,
-        }
+        let is_lost = below.is_none_or(|column| table.carried.insert(column, text).is_some());
+        table.row.is_lost |= is_lost;
     }
 
     /// Ends the tables that a damaged part leaves open.
     pub(super) fn end_tables(&mut self) {
-        while let Some(table) = self.tables.pop() {
-            if let Some(outer) = table.row.outer {
-                *self.out() = outer;
-            }
+        while !self.tables.is_empty() {
+            self.end_hidden_row();
+            self.tables.pop();
         }
         self.writer.end_tables();
     }

@@ -3,22 +3,23 @@
 mod headers;
 mod lists;
 mod tables;
+mod text;
 mod values;
 
 use std::collections::{HashMap, HashSet};
 
+use self::text::with_single_spaces;
 use self::values::Value;
 use super::CONTENT;
 use super::charts::Chart;
 use super::styles::{LEVELS, Look, Styles};
 use crate::counts::Counts;
 use crate::office::page_texts::PageTexts;
-use crate::office::sight::{self, Sight};
 use crate::package::xml::{self, Element, Piece};
 use crate::selection::Chooser;
 use crate::web::html::Color;
-use crate::writer::symbols::{self, EMPTY, TICKED};
-use crate::writer::{Level, Writer};
+use crate::writer::Writer;
+use crate::writer::symbols::{EMPTY, TICKED};
 use crate::{Note, Options, Problem, Selection, Unit};
 
 /// Elements whose content is not part of the text. The alternatives of an object repeat it.
@@ -315,6 +316,10 @@ impl<'a> Body<'a> {
 
     /// The text with its notes, and what is not in it.
     pub(super) fn finish(mut self) -> (String, Counts) {
+        if let Some(sheet) = self.sheet.take() {
+            let shapes = std::mem::replace(&mut self.writer, sheet).finish();
+            self.writer.block(&shapes);
+        }
         self.counts.unfilled_rows += self.writer.unfilled_rows();
         (self.page_texts.around(self.writer.finish(), self.written_notes), self.counts)
     }
@@ -552,87 +557,6 @@ impl<'a> Body<'a> {
         let text = if is_box { value("label") } else { value("current-value").or_else(|| value("value")) };
         self.controls.insert(id, format!("{mark} {}", text.unwrap_or_default()).trim().to_owned());
     }
-
-    fn space(&mut self, count: usize) {
-        if self.paragraph_depth == 0 || count == 0 {
-            return;
-        }
-        match self.looks.last().is_some_and(Look::keeps_spaces) {
-            true => self.text(&" ".repeat(count.min(MAX_SPACES))),
-            false => self.writer.text(" "),
-        }
-    }
-
-    /// The cell that text is in, unless it is in a shape within the cell.
-    fn cell(&self) -> Option<&OpenCell> {
-        self.tables.last()?.open.as_ref().filter(|cell| cell.shapes == self.shapes.len())
-    }
-
-    /// Whether a reader sees text that looks so.
-    fn sight(&self, look: &Look) -> Sight {
-        if look.is_hidden == Some(true) || look.is_tiny == Some(true) {
-            return Sight::Hidden;
-        }
-        let page = match (self.cell(), self.shapes.is_empty(), self.slides) {
-            (Some(_), ..) if self.is_spreadsheet => Color::WHITE,
-            (None, true, 0) => self.styles.page,
-            (None, _, 1..) => self.slide,
-            // Tables have colours of their own, and something may be behind shapes.
-            _ => Color::Unknown,
-        };
-        sight::of_color(look.color, &[look.ground], page)
-    }
-
-    /// A tab is a space in a cell, and in hidden text it is nothing.
-    fn tab(&mut self) {
-        let Some(look) = self.looks.last().filter(|_| self.paragraph_depth > 0) else { return };
-        let is_in_cell = self.tables.last().is_some_and(|table| table.open.is_some());
-        match is_in_cell {
-            true => self.space(1),
-            false if self.sight(look) != Sight::Hidden => {
-                self.writer.tab(&look.tabs.clone().unwrap_or_default())
-            }
-            false => {}
-        }
-    }
-
-    fn text(&mut self, text: &str) {
-        let look = self.looks.last().cloned().unwrap_or_default();
-        let sight = self.sight(&look);
-        if sight == Sight::Hidden {
-            if !text.trim().is_empty() {
-                self.counts.hidden += usize::from(!std::mem::replace(&mut self.is_counted, true));
-            }
-            return;
-        }
-        self.is_counted &= text.trim().is_empty();
-        if sight == Sight::Uncertain && !text.trim().is_empty() {
-            self.counts.white += usize::from(!std::mem::replace(&mut self.has_white, true));
-        }
-        let (text, unknown) = match look.font.as_deref().filter(|font| symbols::is_symbol_font(font)) {
-            Some(font) if text.chars().any(symbols::is_private) => symbols::text(font, text),
-            _ => (text.to_owned(), 0),
-        };
-        self.counts.unknown_characters += unknown;
-        let is_struck = look.is_struck == Some(true);
-        if is_struck {
-            self.writer.begin_struck();
-        }
-        match look.level.unwrap_or(Level::Normal) {
-            Level::Normal if look.keeps_spaces() => self.writer.preformatted(&text),
-            level => self.writer.text_at(level, &text),
-        }
-        if is_struck {
-            self.writer.end_struck();
-        }
-    }
-}
-
-/// A text of the file, in which several spaces and ends of lines are one space: others are elements.
-fn with_single_spaces(text: &str) -> String {
-    let mut after_space = false;
-    let is_kept = |c: &char| !(std::mem::replace(&mut after_space, c.is_ascii_whitespace()) && after_space);
-    text.chars().map(|c| if c.is_ascii_whitespace() { ' ' } else { c }).filter(is_kept).collect()
 }
 
 fn is_paragraph(name: &str) -> bool {
