@@ -39,6 +39,8 @@ pub(crate) struct Counts {
     pub(crate) hidden_parts: usize,
     /// Places whose number the document makes in a way that is not known.
     pub(crate) unknown_numbers: usize,
+    /// Places that a style sheet may hide, which is not known.
+    pub(crate) unread_styles: usize,
     /// Formulas of cells without a result.
     pub(crate) no_results: usize,
     /// Rows that repeat the one above.
@@ -111,6 +113,7 @@ impl Counts {
             Note::UnknownGlyphs { glyphs } => (&mut self.unknown_characters, *glyphs),
             Note::LostColumns { rows } => (&mut self.unfilled_rows, *rows),
             Note::UnknownNumbers { places } => (&mut self.unknown_numbers, *places),
+            Note::UnreadStyles { places } => (&mut self.unread_styles, *places),
             Note::NoResults { cells } => (&mut self.no_results, *cells),
             Note::RepeatedRows { rows } => (&mut self.repeated_rows, *rows),
             Note::UnorderedChapters { chapters } => (&mut self.unordered_chapters, *chapters),
@@ -145,6 +148,7 @@ impl Counts {
         self.repeated_drawings += part.repeated_drawings;
         self.hidden_parts += part.hidden_parts;
         self.unknown_numbers += part.unknown_numbers;
+        self.unread_styles += part.unread_styles;
         self.no_results += part.no_results;
         self.repeated_rows += part.repeated_rows;
         self.unordered_chapters += part.unordered_chapters;
@@ -175,6 +179,7 @@ impl Counts {
             count(self.unknown_characters, |glyphs| Note::UnknownGlyphs { glyphs }),
             count(self.unfilled_rows, |rows| Note::LostColumns { rows }),
             count(self.unknown_numbers, |places| Note::UnknownNumbers { places }),
+            count(self.unread_styles, |places| Note::UnreadStyles { places }),
             count(self.no_results, |cells| Note::NoResults { cells }),
             count(self.repeated_rows, |rows| Note::RepeatedRows { rows }),
             self.missing_chapters.note(|count, names| Note::MissingChapters { count, names }),

@@ -278,6 +278,11 @@ pub enum Note {
         /// The number of places, or of rules where the places are not known.
         places: usize,
     },
+    /// Text of a page that a rule of style may hide: for which elements it is, is not known. The text was read.
+    UnreadStyles {
+        /// The number of places.
+        places: usize,
+    },
     /// Drawings of a PDF that repeat others too often were left out.
     RepeatedDrawings {
         /// Their number.
@@ -371,6 +376,11 @@ impl fmt::Display for Note {
             Note::UnknownNumbers { places } => write!(
                 f,
                 "numbers of headings, clauses or items could not be read in {places} place{}",
+                s(*places)
+            ),
+            Note::UnreadStyles { places } => write!(
+                f,
+                "rules of style that could not be read may hide text in {places} place{}; it was read",
                 s(*places)
             ),
             Note::RepeatedDrawings { drawings } => {

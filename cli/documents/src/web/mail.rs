@@ -56,14 +56,16 @@ fn write(message: &Message, parts: &mut Parts, depth: usize) -> Result<(), Probl
     let is_html = |part: &&MessagePart| matches!(part.body, PartType::Html(_));
     let has_html = message.html_body.iter().filter_map(part).any(|part| is_html(&part));
     let body = if has_html { &message.html_body } else { &message.text_body };
-    let mut has_text = false;
+    let (mut has_text, pictures) = (false, parts.counts.pictures);
     for part in body.iter().filter_map(part) {
         has_text |= write_text(message, part, parts)?;
     }
     // A page may be nothing but a picture where the plain text says it.
     if has_html && !has_text {
         for part in message.text_body.iter().filter_map(part).filter(|part| !is_html(part)) {
-            write_text(message, part, parts)?;
+            if write_text(message, part, parts)? {
+                parts.counts.pictures = pictures;
+            }
         }
     }
     for attachment in message.attachments() {
@@ -83,8 +85,11 @@ fn write(message: &Message, parts: &mut Parts, depth: usize) -> Result<(), Probl
                 }
             }
             PartType::Html(page) => parts.push(&format!("{name}.html"), page.as_bytes())?,
-            // Parts of a page, and pictures within the text.
-            PartType::InlineBinary(_) if kind == "image" => parts.counts.pictures += usize::from(!is_page),
+            // Parts of a page, and pictures within the text. A page counts those that it shows.
+            PartType::InlineBinary(_) if kind == "image" => {
+                let is_shown = is_page || (has_html && attachment.content_id().is_some());
+                parts.counts.pictures += usize::from(!is_shown);
+            }
             _ if is_page => {}
             _ if body.iter().filter_map(part).any(|part| std::ptr::eq(part, attachment)) => {}
             _ => parts.push(name, attachment.contents())?,

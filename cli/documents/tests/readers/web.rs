@@ -57,8 +57,8 @@ fn numbers_of_style_sheets_are_read() {
     }
     for page in [
         "<style>p:before{content:counter(k, made-up)}</style><p>one",
-        "<style>p:nth-child(2)::before{content:counter(k)}</style><p>one",
-        "<style>@supports (color: red) { p:before{content:counter(k)} }</style><p>one",
+        "<style>p:last-child::before{content:counter(k)}</style><p>one",
+        "<style>@container (width > 1px) { p:before{content:counter(k)} }</style><p>one",
     ] {
         assert!(read(page).notes.contains(&Note::UnknownNumbers { places: 1 }), "{page}");
     }
@@ -522,6 +522,178 @@ fn rules_may_look_at_the_elements_around() {
     );
 }
 
+/// Conditions hold as on a desktop.
+#[test]
+fn rules_may_be_in_blocks_and_look_at_neighbours() {
+    let body = "<p class='a'>x</p><p class='b md:c'>no</p><p class=d>y</p>";
+    let page = |rules: &str| format!("<style>{rules}</style>{body}");
+    for rules in [
+        "@layer base{.b{display:none}}",
+        "@layer one,two; @layer two{.b{display:none}} @layer one{p.b{display:block}}",
+        "@layer one{.b.b{display:block}} .b{display:none}",
+        "@supports (display:grid){.b{display:none}}",
+        "@media (min-width:600px){.b{display:none}}",
+        "@media screen and (max-width:50px), (min-width:50em) { @supports (x:y) { .b{display:none} } }",
+        "@import url('https://x/y?a;b'); .b{display:none}",
+        "<!-- .b{display:none} -->",
+        ".a + .b{display:none}",
+        "p.a+p{display:none}",
+        "p:nth-child(2){display:none}",
+        "p:nth-child(even){display:none}",
+        "p:not(.a, .d){display:none}",
+        ":is(.b,.z){display:none}",
+        ":where(p.b){display:none}",
+        ".md\\:c{display:none}",
+        ".b:not(:hover){display:none}",
+        ".a{color:red; & + .b{display:none}}",
+        "body{margin:0;.b{display:none}}",
+        ".b{color:blue;@media (width > 300px){display:none}}",
+        ".z{content:'}'} .b{display:none}",
+    ] {
+        check_hidden(&page(rules), "x\n\ny\n", 1);
+    }
+    for rules in [
+        "@layer one,two; @layer two{.b{display:block}} @layer one{p.b{display:none}}",
+        "@supports not (display:grid){.b{display:none}}",
+        "@media (max-width:600px){.b{display:none}}",
+        "@media (prefers-color-scheme:dark){.b{display:none}}",
+        "@keyframes k{from{display:none}} @starting-style{.b{display:none}}",
+        ".d + .b{display:none}",
+        "p:nth-child(3n+4){display:none}",
+        ".b:first-child{display:none}",
+        ".b:is(.a,.z){display:none}",
+        ".b:hover, .b:focus-within, .b::selection{display:none}",
+        ".z ~ .y{display:none}",
+        "p:empty{visibility:visible}",
+        ".b{.a{display:none}}",
+    ] {
+        check_hidden(&page(rules), "x\n\nno\n\ny\n", 0);
+    }
+    // What is behind an element, and the size of a box, are not known.
+    for rules in
+        [".a ~ .b{display:none}", "p.b:last-child{display:none}", "@container (width > 9px){.b{opacity:0}}"]
+    {
+        let document = read("page.html", page(rules).as_bytes());
+        assert_eq!(document.text, "x\n\nno\n\ny\n", "{rules}");
+        assert_eq!(
+            notes(&document),
+            "rules of style that could not be read may hide text in 1 place; it was read",
+            "{rules}"
+        );
+    }
+    // A style sheet that is not read hides what is called so.
+    for (body, places) in
+        [("<p class='x sr-only'>a<p class=hidden>b<p class=y>c", 2), ("<p class=hidden-things>a", 0)]
+    {
+        let page = format!("<link rel=stylesheet href=x.css>{body}");
+        let document = read("page.html", page.as_bytes());
+        assert_eq!(document.notes.contains(&Note::UnreadStyles { places }), places > 0, "{page}");
+        assert!(document.text.starts_with('a'));
+    }
+    check_hidden("<p class=hidden>a", "a\n", 0);
+    // Rules within each other, of which each names the one around it often.
+    let mut nested = ".a{display:none}".to_owned();
+    for _ in 0..40 {
+        nested = format!(".a,.b{{&&&&&&&&&&,&{nested}}}");
+    }
+    read("nested.html", page(&nested).as_bytes());
+    let rows = format!("<style>i + b{{display:none}}</style>{}", "<i>a</i>".repeat(200_000));
+    read("rows.html", rows.as_bytes());
+}
+
+/// Those with an empty description are ornaments, unless they are figures.
+#[test]
+fn pictures_without_a_description_are_counted() {
+    for (page, wanted, pictures) in [
+        ("<p>a <img src=x.png> b<img src=y.png width=300>", "a b\n", 2),
+        ("<p>a<img src=x.png alt=''>", "a\n", 0),
+        ("<figure><img src=x.png alt=''><figcaption>a</figcaption></figure>", "a\n", 1),
+        ("<p>a<img src=x.png title='A map'>", "a [image: A map]\n", 0),
+        (
+            "<p>a<img src=x.gif width=1 height=1><img src=x.gif style='width:100%;height:1px'><img src=i.png width=16 height=16>",
+            "a\n",
+            0,
+        ),
+        (
+            "<p>a<img src=spacer.gif><img><img src=x.png role=presentation><img src=x.png style='display:none'>",
+            "a\n",
+            0,
+        ),
+        ("<p>a<p style='visibility:hidden'><img src=x.png>", "a\n", 0),
+    ] {
+        let document = read("page.html", page.as_bytes());
+        let expected = match pictures {
+            0 => String::new(),
+            1 => "1 picture without text".to_owned(),
+            _ => format!("{pictures} pictures without text"),
+        };
+        assert_eq!((document.text.as_str(), notes(&document)), (wanted, expected), "{page}");
+    }
+    let package = "<package><item id='1' href='1.xhtml' media-type='application/xhtml+xml'/><itemref idref='1'/></package>";
+    let chapter =
+        "<html><body><svg><image xlink:href='cover.png'/></svg><p>a<img src='x.png'/></p></body></html>";
+    check_book(package, &[("OEBPS/1.xhtml", chapter)], "a\n", "2 pictures without text");
+    // One that is attached stands in the text.
+    let mail = "From: a@x\nMIME-Version: 1.0\nContent-Type: multipart/related; boundary=x\nTo: b@x\n\n--x\nContent-Type: text/html\n\n\
+        <p>a<img src=cid:p>\n--x\nContent-Type: image/png\nContent-Disposition: inline\nContent-ID: <p>\n\nx\n--x--\n";
+    assert_eq!(notes(&read("a.eml", mail.as_bytes())), "1 picture without text");
+}
+
+#[test]
+fn lists_have_the_styles_that_the_page_defines() {
+    let list = |rules: &str, more: &str| {
+        format!("<meta charset=utf-8><style>{rules}</style><ol {more}><li>a<li>b</ol>")
+    };
+    for (rules, more, wanted) in [
+        ("@counter-style x{system:cyclic;symbols:'★' '☆';suffix:' '} ol{list-style:x}", "", "★ a\n☆ b\n"),
+        (
+            "@counter-style Clause{system:extends decimal;prefix:'Art. ';suffix:':'} ol{list-style-type:Clause}",
+            "start=7",
+            "Art. 7: a\nArt. 8: b\n",
+        ),
+        ("ol{list-style-type:later} @counter-style later{system:fixed;symbols:one}", "", "one. a\n2. b\n"),
+        ("ol{list-style-type:'→ '}", "", "→ a\n→ b\n"),
+        ("ol{list-style:hebrew}", "start=15", "טו. a\nטז. b\n"),
+        ("ol{list-style:no-such-style}", "", "1. a\n2. b\n"),
+        (
+            "@counter-style x{system:additive;additive-symbols:10 X,1 I} li{list-style:none;counter-increment:k} \
+             li::before{content:counter(k, x) ')'}",
+            "",
+            "I) a\nII) b\n",
+        ),
+    ] {
+        check(&list(rules, more), wanted);
+    }
+}
+
+/// Signs of currencies and words change what is said; ornaments do not.
+#[test]
+fn texts_before_and_behind_elements_are_read() {
+    for (page, wanted) in [
+        ("<style>.p::before{content:'\\20ac'}</style><p>at <b class=p>5</b>", "at €5\n"),
+        ("<style>.p::after{content:' USD'}</style><p>at <b class=p>5</b>, now", "at 5 USD, now\n"),
+        ("<style>.n:before{content:'Note:'}</style><p class=n>read", "Note: read\n"),
+        (
+            "<style>.p:after{content:attr(data-unit)}</style><p><b class=p data-unit=kg>5</b> <b class=p>6</b>",
+            "5kg 6\n",
+        ),
+        (
+            "<style>p{counter-reset:k}b:after{counter-increment:k;content:' ' counter(k)}</style><p><b>a</b>, <b>b</b>.",
+            "a 1, b 2.\n",
+        ),
+        // Ornaments, icons, what is hidden, hints.
+        (
+            "<style>b:before{content:'»'}i:before{content:'search';font-family:Material Icons}u:after{content:'x';display:none}\
+             s:after{content:attr(title);position:absolute}</style><p><b>1</b> <i>2</i> <u>3</u> <s title=hint>4</s>",
+            "1 2 3 ~~4~~\n",
+        ),
+        ("<style>.p:after{content:' EUR'}</style><p>a<b class=p hidden>5</b>", "a\n"),
+        ("<style>.i{font:14px/1 FontAwesome}.i:before{content:'a'}</style><p><b class=i></b> home", "home\n"),
+    ] {
+        check(&format!("<meta charset=utf-8>{page}"), wanted);
+    }
+}
+
 #[test]
 fn books_and_saved_pages_have_styles_of_their_own() {
     let package = "<package><item id='1' href='text/one.xhtml' media-type='application/xhtml+xml'/><itemref idref='1'/></package>";
@@ -537,6 +709,16 @@ fn books_and_saved_pages_have_styles_of_their_own() {
     ];
     let note = "text that a reader does not see was left out in 2 places";
     check_book(package, &sheets, "was ~~80~~ now 70\n", note);
+    for (condition, wanted, places) in [
+        ("layer(x) supports(display:grid) screen", "b\n", 1),
+        ("layer screen and (max-width: 9px)", "a\n\nb\n", 0),
+        ("print", "a\n\nb\n", 0),
+    ] {
+        let chapter = format!("<style>@import 'x.css' {condition};</style><p class='x'>a</p><p>b</p>");
+        let note = if places > 0 { "text that a reader does not see was left out in 1 place" } else { "" };
+        let entries = [("OEBPS/text/one.xhtml", chapter.as_str()), ("OEBPS/text/x.css", ".x{display:none}")];
+        check_book(package, &entries, wanted, note);
+    }
     // One that is missing hides nothing.
     check_book(package, &sheets[..1], "no\n\nwas 80 now 70\n\nno\n", "");
 

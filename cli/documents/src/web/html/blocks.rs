@@ -2,9 +2,8 @@
 
 use super::Tag;
 use super::controls::Choices;
-use super::layout::Stand;
+use super::css::{Declared, ListStyle, Stand};
 use super::page::Page;
-use super::style::Declared;
 use crate::writer::Span;
 use crate::writer::ordinal::Format;
 
@@ -36,9 +35,9 @@ pub(super) enum Role {
 }
 
 /// A list whose items are counted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct List {
-    format: Format,
+    style: ListStyle,
     next: i64,
     step: i64,
 }
@@ -216,7 +215,6 @@ impl Page<'_> {
 
     fn list(&mut self, tag: &Tag, declared: &Declared) -> List {
         let is_ordered = tag.name == b"ol";
-        let of_type = tag.attribute("type").and_then(|kind| Format::of_example(kind.trim()));
         let usual = if is_ordered { Format::Decimal } else { Format::Bullet };
         let is_reversed = is_ordered && tag.has("reversed");
         let first = match tag.number("start").filter(|_| is_ordered) {
@@ -225,7 +223,7 @@ impl Page<'_> {
             None => 1,
         };
         List {
-            format: declared.list.or(of_type).unwrap_or(usual),
+            style: own_style(tag, declared).unwrap_or(ListStyle::Format(usual)),
             next: first,
             step: if is_reversed { -1 } else { 1 },
         }
@@ -233,12 +231,14 @@ impl Page<'_> {
 
     fn item(&mut self, tag: &Tag, declared: &Declared) {
         let depth = self.lists.len().saturating_sub(1);
-        let of_type = tag.attribute("type").and_then(|kind| Format::of_example(kind.trim()));
         let mark = match self.lists.last_mut() {
             Some(list) => {
                 let number = tag.number("value").unwrap_or(list.next);
                 list.next = number.saturating_add(list.step);
-                declared.list.or(of_type).unwrap_or(list.format).write(number)
+                let style = own_style(tag, declared).unwrap_or_else(|| list.style.clone());
+                let styles = &self.known.sheet.counter_styles;
+                // Browsers write numbers where the page names a style that it does not define.
+                styles.marker(&style, number).unwrap_or_else(|| format!("{number}."))
             }
             None => String::new(),
         };
@@ -246,10 +246,16 @@ impl Page<'_> {
         let mark = match self.number.take_if(|_| mark.is_empty()) {
             Some(number) => number.trim_end().to_owned(),
             None if mark.is_empty() => "-".to_owned(),
-            None => mark + ".",
+            None => mark,
         };
         self.writer.item(depth, &mark);
     }
+}
+
+/// How the items of a list are numbered, if it or its style says so.
+fn own_style(tag: &Tag, declared: &Declared) -> Option<ListStyle> {
+    let of_type = || tag.attribute("type").and_then(|kind| Format::of_example(kind.trim()));
+    declared.list.clone().or_else(|| of_type().map(ListStyle::Format))
 }
 
 /// Tables that say of themselves that they are none.

@@ -102,6 +102,11 @@ impl<T> Elements<T> {
         self.open.len()
     }
 
+    /// Whether an element of this name is open.
+    pub(super) fn is_within(&self, name: &[u8]) -> bool {
+        !self.places(name).is_empty()
+    }
+
     /// What the caller knows of the innermost element.
     pub(super) fn last(&self) -> Option<&T> {
         self.open.last().map(|(_, known)| known)

@@ -3,15 +3,12 @@
 
 mod blocks;
 mod controls;
-mod counters;
+mod css;
 mod elements;
-mod layout;
 mod math;
 mod page;
+mod pictures;
 mod prepass;
-mod selector;
-mod sheet;
-mod style;
 
 use std::collections::HashMap;
 
@@ -19,10 +16,9 @@ use encoding_rs::Encoding;
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, Tokenizer};
 
+pub(crate) use self::css::{Color, Linked};
 use self::page::Page;
 use self::prepass::{OPENERS, Prepass};
-pub(crate) use self::sheet::Linked;
-pub(crate) use self::style::Color;
 use crate::counts::Counts;
 use crate::marks;
 use crate::plain::decode;

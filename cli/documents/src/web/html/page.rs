@@ -2,19 +2,17 @@
 
 use super::blocks::{List, Role};
 use super::controls::{self, Choices};
-use super::counters::Counters;
+use super::css::{Color, Counters, Counting, Declared, Siblings, Subject};
 use super::elements::{Elements, is_void};
 use super::math::{self, Math};
 use super::prepass::{Prepass, is_tex};
-use super::selector::Subject;
-use super::style::{Color, Declared};
 use super::{Places, Tag, Token};
 use crate::counts::Counts;
 use crate::writer::{Level, Writer};
 
 /// How the text of an element looks, and its parts unless they say otherwise.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+pub(super) struct Look {
     is_invisible: bool,
     is_tiny: bool,
     is_outside: bool,
@@ -28,7 +26,7 @@ struct Look {
 
 /// An open element.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+pub(super) struct Open {
     look: Look,
     /// Whether nothing of it is there.
     is_absent: bool,
@@ -44,14 +42,19 @@ struct Open {
 /// Writes a page.
 pub(super) struct Page<'a> {
     pub(super) writer: &'a mut Writer,
-    counts: &'a mut Counts,
+    pub(super) counts: &'a mut Counts,
     pub(super) known: Prepass,
     places: Places,
     is_xml: bool,
-    elements: Elements<Open>,
-    /// The open elements as rules see them, if rules look at them.
+    pub(super) elements: Elements<Open>,
+    /// The open elements as rules see them, if rules look at them, and what is in each of them so far.
     around: Vec<Subject>,
+    siblings: Vec<Siblings>,
     counters: Counters,
+    /// What stands behind open elements, each with how many are around it.
+    behind: Vec<(usize, Counting)>,
+    /// Open elements without text so far that rules may hide: how many are around each.
+    doubtful: Vec<usize>,
     /// The number before the element that begins, until it is written.
     pub(super) number: Option<String>,
     /// The element whose content is left out, and how many of its name are open.
@@ -92,7 +95,10 @@ impl<'a> Page<'a> {
             is_xml,
             elements: Elements::default(),
             around: Vec::new(),
+            siblings: vec![Siblings::default()],
             counters: Counters::default(),
+            behind: Vec::new(),
+            doubtful: Vec::new(),
             number: None,
             skipped: None,
             script: None,
@@ -192,14 +198,22 @@ impl<'a> Page<'a> {
         self.elements.last().is_some_and(|open| open.is_absent)
     }
 
-    fn text(&mut self, text: &str) {
+    /// Whether a reader does not see the innermost element.
+    pub(super) fn is_unseen(&self) -> bool {
         let look = self.look();
         let is_lost = look.color.is_some_and(|color| color.is_lost_on(look.background));
-        if self.is_absent() || look.is_invisible || look.is_tiny || look.is_outside || is_lost {
+        self.is_absent() || look.is_invisible || look.is_tiny || look.is_outside || is_lost
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        let look = self.look();
+        if self.is_unseen() {
             return self.hide(text);
         }
         if !text.trim().is_empty() {
             self.is_counted = false;
+            self.counts.unread_styles += usize::from(!self.doubtful.is_empty());
+            self.doubtful.clear();
         }
         if std::mem::take(&mut self.has_gap)
             && text.starts_with(char::is_numeric)
@@ -228,16 +242,18 @@ impl<'a> Page<'a> {
             self.close(self.elements.kept_by_start(name));
         }
         self.begin_place(tag);
+        let subject = self.subject(tag);
         if self.skips(tag) {
+            self.pass(subject);
             self.script = (name == b"script" && is_tex(tag)).then(String::new);
             let is_empty = is_void(name) || (tag.is_closed && self.is_xml);
             self.skipped = (!is_empty).then(|| (name.to_vec(), 1));
             return;
         }
-        let subject = self.known.sheet.subject(tag);
         let declared = self.declared(tag, subject.as_ref());
         let is_absent = self.is_absent() || is_absent(tag, &declared);
         if math::local(name) == b"math" && !tag.is_closed {
+            self.pass(subject);
             if !is_absent {
                 self.math = Some((Math::new(tag), 1));
             } else {
@@ -246,13 +262,18 @@ impl<'a> Page<'a> {
             return;
         }
         if is_void(name) {
+            self.pass(subject);
             if !is_absent {
                 self.void(tag, &declared);
             }
             return;
         }
         if let Some(subject) = subject.as_ref().filter(|_| self.known.sheet.has_numbers && !is_absent) {
-            self.count(tag, subject);
+            self.count(tag, subject, declared.is_icon == Some(true));
+        }
+        let may_hide = self.known.sheet.may_hide(tag, subject.as_ref(), &self.around);
+        if may_hide && !is_absent && !self.known.opens(tag) {
+            self.doubtful.push(self.elements.len());
         }
         let look = self.look_of(tag, &declared);
         let own = [declared.is_absent, declared.is_invisible, declared.is_outside, declared.is_tiny];
@@ -263,6 +284,9 @@ impl<'a> Page<'a> {
         let is_struck =
             !is_absent && (matches!(name, b"s" | b"strike" | b"del") || declared.is_struck == Some(true));
         let role = if is_absent { Role::Inline } else { self.begin(tag, &declared) };
+        if name == b"image" && self.svg > 0 && !is_absent {
+            self.picture(tag, &declared);
+        }
         if let Some(mark) = controls::role(tag).filter(|_| !is_absent) {
             self.text(mark);
             self.text(" ");
@@ -272,8 +296,9 @@ impl<'a> Page<'a> {
         }
         let divides = declared.layout.divides();
         self.elements.push(name, Open { look, is_absent, is_struck, begins_hiding, divides, role });
-        if self.known.sheet.looks_around {
-            self.around.extend(subject);
+        if let Some(subject) = subject.filter(|_| self.known.sheet.looks_around) {
+            self.around.push(subject);
+            self.siblings.push(Siblings::default());
         }
         if let Some(number) = self.number.take() {
             self.text(&number);
@@ -294,15 +319,44 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Counts an element, and finds the number before it.
-    fn count(&mut self, tag: &Tag, subject: &Subject) {
-        let depth = self.elements.len();
-        let (own, before) = self.known.sheet.counting(tag, subject, &self.around);
-        self.counters.count(&own, depth);
-        match self.counters.text_before(&before, depth) {
-            Ok(number) => self.number = number,
-            Err(()) => self.counts.unknown_numbers += 1,
+    /// An element as rules see it, if there are any. What is in the head of a page that writes none is no neighbour.
+    fn subject(&mut self, tag: &Tag) -> Option<Subject> {
+        let is_in_head = self.elements.len() == 0
+            && matches!(&*tag.name, b"title" | b"meta" | b"link" | b"base" | b"style" | b"script");
+        let mut subject = self.known.sheet.subject(tag).filter(|_| !is_in_head)?;
+        if self.known.sheet.looks_around {
+            self.siblings.iter_mut().last().into_iter().for_each(|siblings| siblings.begin(&mut subject));
         }
+        Some(subject)
+    }
+
+    /// An element is passed that has no open elements within it.
+    fn pass(&mut self, subject: Option<Subject>) {
+        if let (Some(siblings), Some(subject)) = (self.siblings.last_mut(), subject) {
+            siblings.end(subject);
+        }
+    }
+
+    /// Counts an element, and finds the text before it.
+    fn count(&mut self, tag: &Tag, subject: &Subject, is_icon: bool) {
+        let depth = self.elements.len();
+        let mut numbering = self.known.sheet.numbering(tag, subject, &self.around);
+        for counting in [&mut numbering.before, &mut numbering.after] {
+            // Unless it has another font, it has that of the element.
+            counting.is_icon = counting.is_icon.or(Some(is_icon));
+        }
+        self.counters.count(&numbering.own, depth);
+        self.number = self.text_of(&numbering.before, depth, true);
+        if numbering.after.has_text() {
+            self.behind.push((depth, numbering.after));
+        }
+    }
+
+    /// The text before or behind an element that has so many elements around it.
+    fn text_of(&mut self, counting: &Counting, depth: usize, is_before: bool) -> Option<String> {
+        let text = self.counters.text(counting, depth, &self.known.sheet.counter_styles, is_before);
+        self.counts.unknown_numbers += usize::from(text.is_err());
+        text.ok().flatten()
     }
 
     /// Whether the content of an element is no text.
@@ -381,20 +435,8 @@ impl<'a> Page<'a> {
                     self.writer.text(" ");
                 }
             }
-            b"img" => self.picture(tag),
+            b"img" => self.picture(tag, declared),
             _ => {}
-        }
-    }
-
-    /// A picture is what its description says.
-    fn picture(&mut self, tag: &Tag) {
-        let Some(text) = tag.attribute("alt").filter(|alt| !alt.trim().is_empty()) else { return };
-        let class = tag.attribute("class").unwrap_or_default();
-        let is_formula =
-            text.trim_start().starts_with("{\\") || class.contains("tex") || class.contains("math");
-        match is_formula {
-            true => self.text(&math::written(&text)),
-            false => self.text(&format!(" [image: {}] ", text.trim())),
         }
     }
 
@@ -409,9 +451,19 @@ impl<'a> Page<'a> {
     /// Closes elements until so many are open.
     fn close(&mut self, kept: usize) {
         while self.elements.len() > kept {
+            let depth = self.elements.len() - 1;
+            if let Some((_, behind)) = self.behind.pop_if(|(element, _)| *element == depth)
+                && let Some(text) = self.text_of(&behind, depth, false)
+            {
+                self.text(&text);
+            }
             let Some(open) = self.elements.pop() else { return };
-            self.counters.leave(self.elements.len());
-            self.around.pop();
+            self.counters.leave(depth);
+            self.doubtful.pop_if(|element| *element == depth);
+            if let Some(subject) = self.around.pop() {
+                self.siblings.pop();
+                self.pass(Some(subject));
+            }
             if open.is_struck {
                 self.writer.end_struck();
             }

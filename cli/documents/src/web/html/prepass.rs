@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
-use super::sheet::{Linked, Sheet};
-use super::{Tag, Token};
+use super::css::{Linked, Sheet};
+use super::{Tag, Token, css};
 
 /// What is known of a page before it is written.
 #[derive(Debug, Default)]
@@ -33,10 +33,10 @@ impl Prepass {
         match token {
             Token::Start(tag) => match tag.name.as_slice() {
                 b"style" => {
-                    self.in_style = !tag.is_closed && !is_for_print(tag);
+                    self.in_style = !tag.is_closed && !is_elsewhere(tag);
                 }
-                b"link" if is_style_sheet(tag) && !is_for_print(tag) => {
-                    self.sheet.link("", &tag.attribute("href").unwrap_or_default(), linked);
+                b"link" if is_style_sheet(tag) && !is_elsewhere(tag) => {
+                    self.sheet.link(&tag.attribute("href").unwrap_or_default(), linked);
                 }
                 b"script" => self.has_tex_scripts |= is_tex(tag),
                 b"ol" | b"ul" if !tag.is_closed => {
@@ -56,7 +56,7 @@ impl Prepass {
             },
             Token::End(b"style") => {
                 self.in_style = false;
-                self.sheet.read("", &std::mem::take(&mut self.css), linked);
+                self.sheet.read(&std::mem::take(&mut self.css), linked);
             }
             Token::End(b"ol" | b"ul") => _ = self.lists.pop(),
             Token::Text(text) if self.in_style => self.css.push_str(text),
@@ -70,7 +70,7 @@ impl Prepass {
     }
 
     pub(super) fn finish(mut self, linked: &mut Linked) -> Prepass {
-        self.sheet.read("", &self.css, linked);
+        self.sheet.read(&self.css, linked);
         self.reversed.reverse();
         self
     }
@@ -81,8 +81,9 @@ fn without_sign(id: &str) -> String {
     id.strip_prefix('#').unwrap_or(id).to_owned()
 }
 
-fn is_for_print(tag: &Tag) -> bool {
-    tag.attribute("media").is_some_and(|media| media.contains("print"))
+/// Whether a style sheet is for something else than a screen.
+fn is_elsewhere(tag: &Tag) -> bool {
+    tag.attribute("media").is_some_and(|media| css::holds(&media) == Some(false))
 }
 
 /// Whether it refers to a style sheet that browsers use without being told.

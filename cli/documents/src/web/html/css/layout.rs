@@ -8,7 +8,7 @@ const GAP: f32 = 3.0;
 
 /// What declarations say of it. `None` is for nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     display: Option<Display>,
     floats: Option<bool>,
     is_wide: Option<bool>,
@@ -28,7 +28,7 @@ enum Display {
 
 /// Where the text of an element stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stand {
+pub(crate) enum Stand {
     /// It goes on with the text around it.
     Within,
     /// There is a gap, which matters between numbers.
@@ -39,7 +39,7 @@ pub(super) enum Stand {
 }
 
 impl Layout {
-    pub(super) fn set(&mut self, name: &str, value: &str) {
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
         let is_gap = |value: &str| pixels(value).is_some_and(|gap| gap >= GAP);
         match name {
             "display" => {
@@ -73,7 +73,7 @@ impl Layout {
     }
 
     /// These declarations, and others that replace them.
-    pub(super) fn replaced_by(self, other: Layout) -> Layout {
+    pub(crate) fn replaced_by(self, other: Layout) -> Layout {
         Layout {
             display: other.display.or(self.display),
             floats: other.floats.or(self.floats),
@@ -83,12 +83,12 @@ impl Layout {
     }
 
     /// Whether the parts of the element stand beside each other, each on its own.
-    pub(super) fn divides(self) -> bool {
+    pub(crate) fn divides(self) -> bool {
         matches!(self.display, Some(Display::Flex | Display::InlineFlex))
     }
 
     /// Where an element stands that is no block of itself. Its parent may divide its parts.
-    pub(super) fn stand(self, is_divided: bool) -> Stand {
+    pub(crate) fn stand(self, is_divided: bool) -> Stand {
         let has_gap = self.has_gap == Some(true);
         match self.display.unwrap_or(Display::Inline) {
             _ if is_divided || self.floats == Some(true) => Stand::Word,

@@ -1,6 +1,10 @@
 //! Counters of CSS: the numbers of headings, clauses and items that a style sheet makes (`counter-increment`, and
-//! `content` before an element).
+//! `content` before and behind an element), and the texts that stand there.
 
+use super::counter_styles::{CounterStyles, ListStyle};
+use super::style::important;
+use super::values::{closing, quoted, split};
+use crate::web::html::Tag;
 use crate::writer::ordinal::Format;
 
 /// Counters of a rule, parts of a content, and counters that are open at a time: all, and those of one name in a text.
@@ -8,22 +12,28 @@ const MAX_NAMES: usize = 16;
 const MAX_PIECES: usize = 32;
 const MAX_OPEN: usize = 500;
 const MAX_NESTED: usize = 100;
-/// Text before an element is not longer than this, in bytes.
+/// Text before an element is not longer than this, in bytes: with a number, and without one.
 const MAX_TEXT: usize = 1_000;
+const MAX_LABEL: usize = 180;
 
 /// What declarations say of counters, and of the text before an element. `None` is for nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Counting {
+pub(crate) struct Counting {
     reset: Option<Vec<(String, i64)>>,
     set: Option<Vec<(String, i64)>>,
     increment: Option<Vec<(String, i64)>>,
     content: Option<Content>,
+    /// Whether what stands before or behind an element is hidden, or drawn by a font of icons.
+    pub(crate) is_hidden: Option<bool>,
+    pub(crate) is_icon: Option<bool>,
+    /// Whether it is laid over other text.
+    is_overlay: Option<bool>,
 }
 
-/// What stands before an element.
+/// What stands before or behind an element.
 #[derive(Clone, Debug, PartialEq)]
 enum Content {
-    /// Nothing, or no number.
+    /// Nothing, or an ornament.
     None,
     Text(Vec<Piece>),
     /// It has a number in a way that is not known.
@@ -33,77 +43,103 @@ enum Content {
 #[derive(Clone, Debug, PartialEq)]
 enum Piece {
     Text(String),
-    Counter(String, Format),
+    Attribute(String),
+    Counter(String, ListStyle),
     /// Those of all elements around, with a text between them.
-    Counters(String, String, Format),
+    Counters(String, String, ListStyle),
 }
 
 impl Counting {
-    pub(super) fn parse(declarations: &str) -> Counting {
+    pub(crate) fn parse(declarations: &str) -> Counting {
         let mut counting = Counting::default();
-        for declaration in split(declarations, ';') {
+        for declaration in split(declarations, |c| c == ';') {
             let Some((name, value)) = declaration.split_once(':') else { continue };
-            let value = value.trim().trim_end_matches("!important").trim_end();
+            let value = important(value).unwrap_or(value).trim();
             match name.trim().to_ascii_lowercase().as_str() {
                 "counter-reset" => counting.reset = Some(names(value, 0)),
                 "counter-set" => counting.set = Some(names(value, 0)),
                 "counter-increment" => counting.increment = Some(names(value, 1)),
                 "content" => counting.content = Some(content(value)),
+                "position" => counting.is_overlay = Some(matches!(value, "absolute" | "fixed")),
+                "font-family" => counting.is_icon = Some(is_icon_font(value)),
                 _ => {}
             }
         }
         counting
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         *self == Counting::default()
     }
 
-    /// Whether it says something of the text before an element that has a number.
-    pub(super) fn has_number(&self) -> bool {
+    /// Whether it says something of counters.
+    pub(crate) fn counts(&self) -> bool {
+        self.reset.is_some() || self.set.is_some() || self.increment.is_some()
+    }
+
+    /// Whether it says something of a text before or behind an element.
+    pub(crate) fn has_text(&self) -> bool {
         matches!(&self.content, Some(Content::Text(_) | Content::Unknown))
     }
 
     /// These declarations, and others that replace them.
-    pub(super) fn replaced_by(self, other: &Counting) -> Counting {
+    pub(crate) fn replaced_by(self, other: &Counting) -> Counting {
         Counting {
             reset: other.reset.clone().or(self.reset),
             set: other.set.clone().or(self.set),
             increment: other.increment.clone().or(self.increment),
             content: other.content.clone().or(self.content),
+            is_hidden: other.is_hidden.or(self.is_hidden),
+            is_icon: other.is_icon.or(self.is_icon),
+            is_overlay: other.is_overlay.or(self.is_overlay),
         }
     }
+
+    /// The same with the values of the attributes of an element. Laid over it, they are its shadow, or a hint of the mouse.
+    pub(crate) fn with_attributes(mut self, tag: &Tag) -> Counting {
+        let is_overlay = self.is_overlay == Some(true);
+        if let Some(Content::Text(pieces)) = &mut self.content {
+            for piece in pieces {
+                if let Piece::Attribute(name) = piece {
+                    let value = tag.attribute(name).filter(|_| !is_overlay);
+                    *piece = Piece::Text(value.unwrap_or_default());
+                }
+            }
+        }
+        self
+    }
+}
+
+fn is_currency(c: char) -> bool {
+    matches!(c, '$' | '\u{a2}'..='\u{a5}' | '\u{20a0}'..='\u{20cf}')
+}
+
+/// Whether a font may draw letters as icons. Fonts for text are not named for a sign before or behind an element.
+fn is_icon_font(value: &str) -> bool {
+    const TEXT: [&str; 14] = [
+        "inherit",
+        "serif",
+        "sans-serif",
+        "monospace",
+        "system-ui",
+        "arial",
+        "helvetica",
+        "georgia",
+        "times",
+        "verdana",
+        "courier",
+        "roboto",
+        "calibri",
+        "tahoma",
+    ];
+    let value = value.to_ascii_lowercase();
+    let first = value.split(',').next().unwrap_or_default().trim().trim_matches(['"', '\'']);
+    !TEXT.iter().any(|name| first.starts_with(name))
 }
 
 /// Whether declarations make a number.
-pub(super) fn makes_numbers(declarations: &str) -> bool {
+pub(crate) fn makes_numbers(declarations: &str) -> bool {
     declarations.contains("counter(") || declarations.contains("counters(")
-}
-
-/// Parts of a text between which a sign stands that is in no quotation marks and no brackets.
-fn split(text: &str, sign: char) -> Vec<&str> {
-    let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0_usize);
-    let (mut quote, mut is_escaped) = (None, false);
-    for (at, c) in text.char_indices() {
-        if std::mem::take(&mut is_escaped) {
-            continue;
-        }
-        match c {
-            '\\' => is_escaped = true,
-            '"' | '\'' if quote == Some(c) => quote = None,
-            '"' | '\'' if quote.is_none() => quote = Some(c),
-            _ if quote.is_some() => {}
-            c if c == sign && depth == 0 => {
-                parts.push(&text[start..at]);
-                start = at + c.len_utf8();
-            }
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    parts.push(&text[start..]);
-    parts
 }
 
 /// Names of counters, each with a number or the usual one.
@@ -119,18 +155,19 @@ fn names(value: &str, usual: i64) -> Vec<(String, i64)> {
     names
 }
 
-/// A text without a number is left out: it is mostly an ornament.
+/// A text without words and amounts is left out: it is mostly an ornament.
 fn content(value: &str) -> Content {
-    if !makes_numbers(value) {
-        return Content::None;
+    match pieces(value) {
+        Some(pieces) if pieces.iter().any(Piece::says_something) => Content::Text(pieces),
+        None if makes_numbers(value) => Content::Unknown,
+        _ => Content::None,
     }
-    pieces(value).map_or(Content::Unknown, Content::Text)
 }
 
 fn pieces(value: &str) -> Option<Vec<Piece>> {
     let mut pieces = Vec::new();
     // What is behind a slash is for those who hear the page.
-    let mut rest = split(value, '/')[0].trim();
+    let mut rest = split(value, |c| c == '/')[0].trim();
     while !rest.is_empty() && pieces.len() < MAX_PIECES {
         if let Some((text, after)) = quoted(rest) {
             pieces.push(Piece::Text(text));
@@ -139,19 +176,20 @@ fn pieces(value: &str) -> Option<Vec<Piece>> {
         }
         let (name, after) = rest.split_once('(')?;
         let (inner, after) = after.split_at(closing(after)?);
-        let arguments = split(inner, ',');
+        let arguments = split(inner, |c| c == ',');
         let arguments: Vec<&str> = arguments.into_iter().map(str::trim).collect();
-        let format = |at: usize| match arguments.get(at) {
-            None => Some(Format::Decimal),
-            Some(name) => Format::of_css(&name.to_ascii_lowercase()),
+        let style = |at: usize| match arguments.get(at) {
+            None => Some(ListStyle::Format(Format::Decimal)),
+            Some(name) => ListStyle::parse(name),
         };
-        let counter = (*arguments.first()?).to_owned();
+        let own = (*arguments.first()?).to_owned();
         pieces.push(match name.trim().to_ascii_lowercase().as_str() {
-            "counter" => Piece::Counter(counter, format(1)?),
+            "counter" => Piece::Counter(own, style(1)?),
             "counters" => {
                 let (between, _) = quoted(arguments.get(1)?)?;
-                Piece::Counters(counter, between, format(2)?)
+                Piece::Counters(own, between, style(2)?)
             }
+            "attr" => Piece::Attribute(own.to_ascii_lowercase()),
             _ => return None,
         });
         rest = after[1..].trim_start();
@@ -159,34 +197,19 @@ fn pieces(value: &str) -> Option<Vec<Piece>> {
     Some(pieces)
 }
 
-/// Where the bracket closes that is open before a text.
-fn closing(text: &str) -> Option<usize> {
-    Some(split(text, ')')[0].len()).filter(|at| *at < text.len())
-}
-
-/// What a text begins with in quotation marks, and what is behind it.
-fn quoted(text: &str) -> Option<(String, &str)> {
-    let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
-    let (mut out, mut rest) = (String::new(), &text[1..]);
-    loop {
-        let c = rest.chars().next()?;
-        rest = &rest[c.len_utf8()..];
-        match c {
-            c if c == quote => return Some((out, rest)),
-            '\\' => {
-                let digits = rest.bytes().take(6).take_while(u8::is_ascii_hexdigit).count();
-                if digits == 0 {
-                    let escaped = rest.chars().next()?;
-                    out.push(escaped);
-                    rest = &rest[escaped.len_utf8()..];
-                    continue;
-                }
-                out.extend(u32::from_str_radix(&rest[..digits], 16).ok().and_then(char::from_u32));
-                rest = &rest[digits..];
-                rest = rest.strip_prefix(' ').unwrap_or(rest);
-            }
-            c => out.push(c),
+impl Piece {
+    /// Whether it is more than an ornament.
+    fn says_something(&self) -> bool {
+        let says =
+            |c: char| c.is_alphanumeric() || is_currency(c) || matches!(c, '%' | '‰' | '°' | '§' | '№');
+        match self {
+            Piece::Text(text) => text.contains(says),
+            _ => true,
         }
+    }
+
+    fn is_number(&self) -> bool {
+        matches!(self, Piece::Counter(..) | Piece::Counters(..))
     }
 }
 
@@ -201,7 +224,7 @@ struct Counter {
 
 /// The counters at a place of the page.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(crate) struct Counters {
     open: Vec<Counter>,
     /// Whether there were more, so that no number is known any more.
     is_lost: bool,
@@ -209,12 +232,12 @@ pub(super) struct Counters {
 
 impl Counters {
     /// Ends the counters of elements within others than the first `depth` ones.
-    pub(super) fn leave(&mut self, depth: usize) {
+    pub(crate) fn leave(&mut self, depth: usize) {
         while self.open.pop_if(|counter| counter.depth > depth).is_some() {}
     }
 
     /// Counts an element that has so many elements around it.
-    pub(super) fn count(&mut self, counting: &Counting, depth: usize) {
+    pub(crate) fn count(&mut self, counting: &Counting, depth: usize) {
         for (name, value) in counting.reset.iter().flatten() {
             match self.open.iter_mut().rev().find(|counter| counter.name == *name && counter.depth == depth) {
                 Some(counter) => counter.value = *value,
@@ -243,43 +266,59 @@ impl Counters {
         }
     }
 
-    /// The text before an element that has so many elements around it, with a space behind it. None if it has no number;
-    /// an error if it is not known.
-    pub(super) fn text_before(&mut self, counting: &Counting, depth: usize) -> Result<Option<String>, ()> {
-        // What stands before an element is within it.
+    /// The text before or behind an element that has so many elements around it. None if there is none; an error if it has a
+    /// number that is not known.
+    pub(crate) fn text(
+        &mut self,
+        counting: &Counting,
+        depth: usize,
+        styles: &CounterStyles,
+        is_before: bool,
+    ) -> Result<Option<String>, ()> {
+        // What stands there is within the element.
         self.count(counting, depth + 1);
         let pieces = match &counting.content {
+            _ if counting.is_hidden == Some(true) => return Ok(None),
             None | Some(Content::None) => return Ok(None),
             Some(Content::Unknown) => return Err(()),
-            Some(Content::Text(_)) if self.is_lost => return Err(()),
             Some(Content::Text(pieces)) => pieces,
         };
+        let has_number = pieces.iter().any(Piece::is_number);
+        match has_number {
+            true if self.is_lost => return Err(()),
+            false if counting.is_icon == Some(true) => return Ok(None),
+            _ => {}
+        }
+        let write = |style: &ListStyle, value: i64| styles.counter(style, value).ok_or(());
         let mut text = String::new();
         for piece in pieces {
             match piece {
                 Piece::Text(part) => text.push_str(part),
-                Piece::Counter(name, format) => {
+                Piece::Attribute(_) => {}
+                Piece::Counter(name, style) => {
                     let value = self.open.iter().rev().find(|counter| counter.name == *name);
-                    text.push_str(&format.write(value.map_or(0, |counter| counter.value)));
+                    text.push_str(&write(style, value.map_or(0, |counter| counter.value))?);
                 }
-                Piece::Counters(name, between, format) => {
+                Piece::Counters(name, between, style) => {
                     let open = self.open.iter().filter(|counter| counter.name == *name);
-                    let values = open.map(|counter| format.write(counter.value)).take(MAX_NESTED + 1);
-                    let values: Vec<String> = values.collect();
+                    let values = open.map(|counter| write(style, counter.value)).take(MAX_NESTED + 1);
+                    let values = values.collect::<Result<Vec<String>, ()>>()?;
                     if values.len() > MAX_NESTED {
                         return Err(());
                     }
-                    text.push_str(&if values.is_empty() { format.write(0) } else { values.join(between) });
+                    text.push_str(&if values.is_empty() { write(style, 0)? } else { values.join(between) });
                 }
             }
-            if text.len() > MAX_TEXT {
+            if text.len() > if has_number { MAX_TEXT } else { MAX_LABEL } {
                 return Err(());
             }
         }
-        if !text.ends_with(char::is_whitespace) {
+        // A gap of its margins: a number or a word does not touch the text behind it.
+        let is_apart = has_number || text.ends_with(|c: char| c.is_alphanumeric() || c == ':');
+        if is_before && is_apart && !text.ends_with(char::is_whitespace) {
             text.push(' ');
         }
-        Ok(Some(text))
+        Ok(Some(text).filter(|text| !text.trim().is_empty()))
     }
 }
 
@@ -293,7 +332,7 @@ mod tests {
             let counting = Counting::parse(declarations);
             let mut counters = Counters::default();
             counters.count(&Counting::parse("counter-reset: a 3 b"), 0);
-            counters.text_before(&counting, 0)
+            counters.text(&counting, 0, &CounterStyles::default(), true)
         };
         for (declarations, expected) in [
             ("content: counter(a) '. '", "3. "),
@@ -301,14 +340,25 @@ mod tests {
             ("counter-increment: a 2; content: counter(a) \"/\" counter(b) / \"spoken\"", "5/0 "),
             ("content: counters(a, '.', lower-alpha) \"\\\")\"", "c\") "),
             ("content: counter(c)", "0 "),
+            ("content: counter(a) attr(x)", "3 "),
+            ("content: counter(a); font-family: Oswald", "3 "),
+            ("content: 'Note'", "Note "),
+            ("content: '$'", "$"),
+            ("content: 'No. ' !important; font-family: Arial, sans-serif", "No. "),
         ] {
             assert_eq!(text(declarations), Ok(Some(expected.to_owned())), "{declarations}");
         }
-        for declarations in ["content: '•'", "content: none", "counter-increment: a"] {
+        for declarations in [
+            "content: '•'",
+            "content: none",
+            "content: '\\f101'",
+            "counter-increment: a",
+            "content: 'search'; font-family: 'Material Icons'",
+        ] {
             assert_eq!(text(declarations), Ok(None), "{declarations}");
         }
         for declarations in
-            ["content: counter(a, made-up)", "content: counter(a", "content: counter(a) attr(x)"]
+            ["content: counter(a, made-up)", "content: counter(a", "content: counter(a) url(x)"]
         {
             assert_eq!(text(declarations), Err(()), "{declarations}");
         }
@@ -321,14 +371,17 @@ mod tests {
         for depth in 0..MAX_OPEN {
             counters.count(&reset, depth);
         }
-        assert_eq!(counters.text_before(&shown, MAX_OPEN), Ok(Some("0 ".to_owned())));
+        assert_eq!(
+            counters.text(&shown, MAX_OPEN, &CounterStyles::default(), true),
+            Ok(Some("0 ".to_owned()))
+        );
         counters.count(&Counting::parse("counter-reset: b 7"), MAX_OPEN);
-        assert_eq!(counters.text_before(&shown, MAX_OPEN), Err(()));
+        assert_eq!(counters.text(&shown, MAX_OPEN, &CounterStyles::default(), true), Err(()));
         let nested = Counting::parse("content: counters(a, '.')");
         let mut counters = Counters::default();
         for depth in 0..=MAX_NESTED {
             counters.count(&reset, depth);
         }
-        assert_eq!(counters.text_before(&nested, MAX_NESTED), Err(()));
+        assert_eq!(counters.text(&nested, MAX_NESTED, &CounterStyles::default(), true), Err(()));
     }
 }

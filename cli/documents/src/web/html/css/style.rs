@@ -1,8 +1,9 @@
 //! The little of CSS that says whether a reader sees a text, and how.
 
+use super::counter_styles::ListStyle;
 use super::layout::Layout;
+use super::values::split;
 use crate::writer::Level;
-use crate::writer::ordinal::Format;
 
 /// Distances from which on text is beside the page, in pixels.
 const FAR: f32 = -900.0;
@@ -99,59 +100,69 @@ fn hexadecimal(digits: &str) -> Option<Color> {
 }
 
 /// What declarations say. `None` is for nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Declared {
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Declared {
     /// Whether the element is not there at all.
-    pub(super) is_absent: Option<bool>,
+    pub(crate) is_absent: Option<bool>,
     /// Whether it cannot be seen, though parts of it may say otherwise.
-    pub(super) is_invisible: Option<bool>,
+    pub(crate) is_invisible: Option<bool>,
     /// Whether all of it is cut off or outside of the page: one of several ways.
-    pub(super) is_outside: Option<bool>,
-    pub(super) is_tiny: Option<bool>,
-    pub(super) is_struck: Option<bool>,
-    pub(super) color: Option<Color>,
-    pub(super) background: Option<Color>,
-    pub(super) level: Option<Level>,
-    pub(super) list: Option<Format>,
-    pub(super) layout: Layout,
+    pub(crate) is_outside: Option<bool>,
+    pub(crate) is_tiny: Option<bool>,
+    pub(crate) is_struck: Option<bool>,
+    /// Whether its font draws letters as icons.
+    pub(crate) is_icon: Option<bool>,
+    pub(crate) color: Option<Color>,
+    pub(crate) background: Option<Color>,
+    pub(crate) level: Option<Level>,
+    pub(crate) list: Option<ListStyle>,
+    pub(crate) layout: Layout,
     /// Two halves of one way to be cut off.
     is_flat: Option<bool>,
     hides_overflow: Option<bool>,
 }
 
 /// The declarations of a `style` attribute or of a rule. Those that are important replace all others.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Declarations {
-    pub(super) usual: Declared,
-    pub(super) important: Declared,
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Declarations {
+    pub(crate) usual: Declared,
+    pub(crate) important: Declared,
 }
 
 impl Declarations {
-    pub(super) fn parse(text: &str) -> Declarations {
+    pub(crate) fn parse(text: &str) -> Declarations {
         let mut declarations = Declarations::default();
-        for declaration in text.split(';') {
+        for declaration in split(text, |c| c == ';') {
             if let Some((name, value)) = declaration.split_once(':') {
-                let (value, mark) = value.split_once('!').unwrap_or((value, ""));
-                let declared = match mark.trim().eq_ignore_ascii_case("important") {
-                    true => &mut declarations.important,
-                    false => &mut declarations.usual,
+                let (value, declared) = match important(value) {
+                    Some(value) => (value, &mut declarations.important),
+                    None => (value, &mut declarations.usual),
                 };
-                declared.set(name.trim().to_ascii_lowercase().as_str(), &value.trim().to_ascii_lowercase());
+                match name.trim().to_ascii_lowercase().as_str() {
+                    "list-style-type" | "list-style" => declared.list = ListStyle::parse(value),
+                    name => declared.set(name, &value.trim().to_ascii_lowercase()),
+                }
             }
         }
-        let together = declarations.together();
+        let together = declarations.clone().together();
         if together.is_flat == Some(true) && together.hides_overflow == Some(true) {
             declarations.usual.is_outside = Some(true);
         }
         declarations
     }
 
-    pub(super) fn together(self) -> Declared {
+    pub(crate) fn together(self) -> Declared {
         self.usual.replaced_by(self.important)
     }
 }
 
 impl Declared {
+    /// Whether an element can be seen, if the declarations say so.
+    pub(crate) fn is_seen(&self) -> Option<bool> {
+        let ways = [self.is_absent, self.is_invisible, self.is_outside, self.is_tiny];
+        ways.into_iter().flatten().reduce(|one, other| one || other).map(|is_hidden| !is_hidden)
+    }
+
     fn set(&mut self, name: &str, value: &str) {
         let is_zero = || pixels(value) == Some(0.0);
         self.layout.set(name, value);
@@ -185,7 +196,9 @@ impl Declared {
             }
             "overflow" => self.hides_overflow = Some(value == "hidden" || value == "clip"),
             "font-size" => self.is_tiny = Some(pixels(value).is_some_and(|size| size <= TINY)),
+            "font-family" => self.is_icon = is_icon_font(value).then_some(true),
             "font" => {
+                self.is_icon = is_icon_font(value).then_some(true);
                 let size = value.split_whitespace().find_map(|part| pixels(part.split('/').next()?));
                 self.is_tiny = Some(size.is_some_and(|size| size <= TINY));
             }
@@ -206,21 +219,19 @@ impl Declared {
                     _ => None,
                 }
             }
-            "list-style-type" | "list-style" => {
-                self.list = value.split_whitespace().find_map(Format::of_css);
-            }
             _ => {}
         }
     }
 
     /// These declarations, and others that replace them.
-    pub(super) fn replaced_by(self, other: Declared) -> Declared {
+    pub(crate) fn replaced_by(self, other: Declared) -> Declared {
         Declared {
             is_absent: other.is_absent.or(self.is_absent),
             is_invisible: other.is_invisible.or(self.is_invisible),
             is_outside: other.is_outside.or(self.is_outside),
             is_tiny: other.is_tiny.or(self.is_tiny),
             is_struck: other.is_struck.or(self.is_struck),
+            is_icon: other.is_icon.or(self.is_icon),
             color: other.color.or(self.color),
             background: other.background.or(self.background),
             level: other.level.or(self.level),
@@ -232,8 +243,20 @@ impl Declared {
     }
 }
 
+/// Whether the name of a font is one of icons.
+fn is_icon_font(value: &str) -> bool {
+    const NAMES: [&str; 7] = ["icon", "icomoon", "awesome", "glyph", "symbol", "dingbat", "fontello"];
+    NAMES.iter().any(|name| value.contains(name))
+}
+
+/// The value of a declaration that replaces others, before its mark.
+pub(crate) fn important(value: &str) -> Option<&str> {
+    let (value, mark) = value.rsplit_once('!')?;
+    mark.trim().eq_ignore_ascii_case("important").then_some(value)
+}
+
 /// A length in pixels. Lengths that depend on others are `None`.
-pub(super) fn pixels(value: &str) -> Option<f32> {
+pub(crate) fn pixels(value: &str) -> Option<f32> {
     let end = value.find(|c: char| c.is_ascii_alphabetic() || c == '%').unwrap_or(value.len());
     let number: f32 = value[..end].trim().parse().ok()?;
     Some(match &value[end..] {

@@ -1,0 +1,18 @@
+//! What style sheets say of a page: what is hidden, how text looks and stands, and which numbers are made.
+
+mod counter_styles;
+mod counters;
+mod layout;
+mod media;
+mod selector;
+mod sheet;
+mod style;
+mod values;
+
+pub(crate) use self::counter_styles::ListStyle;
+pub(crate) use self::counters::{Counters, Counting};
+pub(crate) use self::layout::Stand;
+pub(crate) use self::media::holds;
+pub(crate) use self::selector::{Siblings, Subject};
+pub(crate) use self::sheet::{Linked, Sheet};
+pub(crate) use self::style::{Color, Declared, pixels};
