@@ -14,8 +14,94 @@ use crate::parts::archive;
 const FIXTURES: [&str; 6] =
     ["boat.html", "boat.docx", "boat.epub", "boat.pdf", "columns.pdf", "protected.pdf"];
 
-fn fixture(name: &str) -> Vec<u8> {
-    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)).expect("a fixture")
+const RTF: &str = r"{\rtf1\ansi{\fonttbl{\f0 Times;}}{\colortbl;\red255\green255\blue255;}\pard a \u8364 ?{\super 6}{\cf1 no}{\*\moMath{\mf{\mnum{\mr 1}}{\mden{\mr 2}}}}\par
+    \trowd\cellx100\cellx200\pard\intbl a{\footnote b}\cell c\cell\row\pard{\field{\*\fldinst SYMBOL 97}{\fldrslt x}}\par}";
+const MAIL: &str = "From: a@b\r\nSubject: =?utf-8?B?w6Q=?=\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n\
+    --x\r\nContent-Type: text/plain; charset=latin1\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\nThe rent is =E4.\r\n\
+    --x\r\nContent-Type: text/csv\r\nContent-Transfer-Encoding: base64\r\nContent-Disposition: attachment; filename=a.csv\r\n\r\nYSxiDQoxLDIN\r\n--x--\r\n";
+const SAVED_PAGE: &str = "From: <Saved by Blink>\r\nMIME-Version: 1.0\r\nContent-Type: multipart/related; type=\"text/html\"; boundary=x\r\n\r\n\
+    --x\r\nContent-Type: text/html\r\nContent-Location: http://x/a.html\r\n\r\n<link rel=stylesheet href=a.css><ol><li>a<li class=b>c</ol>\r\n\
+    --x\r\nContent-Type: text/css\r\nContent-Location: http://x/a.css\r\n\r\n@counter-style z{system:cyclic;symbols:x} .b:after{content:'EUR'}\r\n--x--\r\n";
+const NOTEBOOK: &str = r##"{"cells":[{"cell_type":"markdown","source":["# a\n","b"]},{"cell_type":"code","source":"x","outputs":[{"text":"y"}]}],"nbformat":4,"metadata":{}}"##;
+const SUBTITLES: &str = "1\n00:00:01,000 --> 00:00:02,000\n<i>Hello</i> there\n\n2\n00:00:03,000 --> 00:00:04,000\n- Who?\n- I.\n";
+
+/// An OpenDocument file with this body.
+fn open_document(kind: &str, body: &str) -> Vec<u8> {
+    let content = format!(
+        "<office:document-content><office:automatic-styles><style:style style:name='P1' style:family='paragraph'/>\
+         </office:automatic-styles><office:body><office:{kind}>{body}</office:{kind}></office:body></office:document-content>"
+    );
+    let media_type = format!("application/vnd.oasis.opendocument.{kind}");
+    archive(&[("mimetype", &media_type), ("META-INF/manifest.xml", "<x/>"), ("content.xml", &content)])
+}
+
+/// A workbook with this sheet, and a presentation with this slide.
+fn workbook(sheet: &str) -> Vec<u8> {
+    archive(&[
+        ("xl/workbook.xml", "<workbook><sheets><sheet name='One' r:id='a'/></sheets></workbook>"),
+        (
+            "xl/_rels/workbook.xml.rels",
+            "<Relationships><Relationship Id='a' Type='x/worksheet' Target='worksheets/sheet1.xml'/></Relationships>",
+        ),
+        ("xl/worksheets/sheet1.xml", sheet),
+    ])
+}
+
+fn presentation(slide: &str) -> Vec<u8> {
+    archive(&[
+        (
+            "ppt/presentation.xml",
+            "<p:presentation><p:sldIdLst><p:sldId id='256' r:id='a'/></p:sldIdLst></p:presentation>",
+        ),
+        (
+            "ppt/_rels/presentation.xml.rels",
+            "<Relationships><Relationship Id='a' Type='x/slide' Target='slides/slide1.xml'/></Relationships>",
+        ),
+        ("ppt/slides/slide1.xml", slide),
+    ])
+}
+
+/// A document of every kind.
+fn fixtures() -> Vec<(&'static str, Vec<u8>)> {
+    let file = |name: &'static str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+        (name, std::fs::read(path).expect("a fixture"))
+    };
+    let cells = "<table:table table:name='One'><table:table-row><table:table-cell table:number-columns-repeated='2'><text:p>a</text:p>\
+        </table:table-cell></table:table-row></table:table>";
+    let sheet = "<worksheet><sheetData><row r='1'><c r='A1' t='str'><v>a</v></c><c r='C1'><v>45356</v></c></row></sheetData>\
+        <mergeCells><mergeCell ref='A1:B1'/></mergeCells></worksheet>";
+    let slide = "<p:sld><p:sp><p:txBody><a:p><a:r><a:t>a</a:t></a:r></a:p></p:txBody></p:sp></p:sld>";
+    let text = "<text:h text:outline-level='1'>a</text:h><text:list><text:list-item><text:p>b<text:note><text:note-body>\
+        <text:p>c</text:p></text:note-body></text:note></text:p></text:list-item></text:list>";
+    FIXTURES
+        .into_iter()
+        .map(file)
+        .chain([
+            ("made.rtf", RTF.into()),
+            ("made.odt", open_document("text", text)),
+            ("made.ods", open_document("spreadsheet", cells)),
+            ("made.xlsx", workbook(sheet)),
+            ("made.pptx", presentation(slide)),
+            ("made.csv", b"Name;Sum\n\"a;b\";1,5\n\xe4;2\n".into()),
+            ("made.eml", MAIL.into()),
+            ("made.mht", SAVED_PAGE.into()),
+            ("made.ipynb", NOTEBOOK.into()),
+            ("made.srt", SUBTITLES.into()),
+            ("made.zip", archive(&[("a.md", "# One\nx"), ("b/c.csv", "a,b\n1,2\n"), ("d.html", "<p>e")])),
+        ])
+        .collect()
+}
+
+#[test]
+fn a_document_of_every_kind_is_read() {
+    for (name, bytes) in fixtures() {
+        let document = read(name, &bytes).unwrap_or_else(|error| panic!("{error}"));
+        assert!(
+            !document.notes.iter().any(|note| matches!(note, Note::Incomplete | Note::Unconfined)),
+            "{name}"
+        );
+    }
 }
 
 fn read(name: &str, bytes: &[u8]) -> Result<Document, DocumentError> {
@@ -84,8 +170,7 @@ fn drawings_that_contain_each_other_many_times_are_drawn_once() {
 
 #[test]
 fn truncated_documents_end() {
-    for name in FIXTURES {
-        let bytes = fixture(name);
+    for (name, bytes) in fixtures() {
         for length in (0..bytes.len()).step_by(61) {
             let _ = read(name, &bytes[..length]);
         }
@@ -99,8 +184,7 @@ fn changed_documents_end() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below
     };
-    for name in FIXTURES {
-        let bytes = fixture(name);
+    for (name, bytes) in fixtures() {
         for _ in 0..60 {
             let mut changed = bytes.clone();
             for _ in 0..=random(8) {
@@ -133,6 +217,70 @@ fn an_archive_that_grows_too_much_is_refused() {
             !matches!(error, Ok(_) | Err(DocumentError { problem: Problem::TooSlow { .. }, .. })),
             "{name}"
         );
+    }
+}
+
+/// Little that asks for much: each ends soon, and within the memory.
+#[test]
+fn bombs_of_every_kind_end() {
+    const MANY: usize = 1 << 20;
+    let spaces = " ".repeat(80 * MANY);
+    let grown = |open: &str| format!("{open}{spaces}");
+    let mut nested = "From: a@b\r\nMIME-Version: 1.0\r\n".to_owned();
+    for level in 0..3_000 {
+        nested += &format!("Content-Type: multipart/mixed; boundary=b{level}\r\n\r\n--b{level}\r\n");
+    }
+    let coded = |kind: &str, name: &str| {
+        format!(
+            "From: a@b\r\nMIME-Version: 1.0\r\nContent-Type: multipart/related; boundary=x\r\n\r\n--x\r\nContent-Type: {kind}\r\n\
+             Content-Disposition: attachment; filename={name}\r\nContent-Transfer-Encoding: base64\r\n\r\n{}\r\n--x--\r\n",
+            "ICAg".repeat(2 * MANY)
+        )
+    };
+    let messages = "Content-Type: message/rfc822\r\n\r\n".repeat(3_000);
+    let far = "<c r='XFD1048576'><v>1</v></c>".repeat(20_000);
+    let cues: String = (0..50_000).map(|_| "1\n00:00:01,000 --> 00:00:02,000\nx\n\n").collect();
+    let bombs = [
+        ("bomb.pptx", presentation(&grown("<p:sld>"))),
+        ("bomb.odt", open_document("text", &grown("<text:p>"))),
+        ("bomb.xlsx", workbook(&grown("<worksheet>"))),
+        ("far.xlsx", workbook(&format!("<worksheet><sheetData><row r='1048576'>{far}</row></sheetData></worksheet>"))),
+        (
+            "wide.ods",
+            open_document(
+                "spreadsheet",
+                &"<table:table><table:table-row table:number-rows-repeated='1048576'><table:table-cell \
+                 table:number-columns-repeated='16384'><text:p>a</text:p></table:table-cell></table:table-row></table:table>"
+                    .repeat(2),
+            ),
+        ),
+        ("spaces.odt", open_document("text", &format!("<text:p>{}</text:p>", "<text:s text:c='999999999'/>x".repeat(5_000)))),
+        ("nested.eml", (nested + "text\r\n").into_bytes()),
+        ("messages.eml", format!("From: a@b\r\nMIME-Version: 1.0\r\n{messages}text\r\n").into_bytes()),
+        ("text.eml", coded("text/plain", "a.txt").into_bytes()),
+        ("page.mht", coded("text/html", "a.html").into_bytes()),
+        ("binary.rtf", [&b"{\\rtf1 a\\bin2147483647 "[..], &vec![b'{'; 8 * MANY]].concat()),
+        ("binaries.rtf", format!("{{\\rtf1 a{}}}", "\\bin0 \\bin-5 {\\pict 00}".repeat(100_000)).into_bytes()),
+        ("colours.rtf", format!("{{\\rtf1{{\\colortbl{}}}\\cf2147483647 a}}", ";".repeat(4 * MANY)).into_bytes()),
+        ("row.csv", "a,".repeat(MANY).into_bytes()),
+        ("rows.csv", format!("{}\n{}", "a,".repeat(1_000), "b\n".repeat(MANY)).into_bytes()),
+        ("quote.csv", format!("a,\"{}", "b\"\",\n".repeat(MANY)).into_bytes()),
+        ("cues.srt", cues.into_bytes()),
+        ("line.srt", format!("1\n00:00:01,000 --> 00:00:02,000\n{}", "<i>".repeat(2 * MANY)).into_bytes()),
+        ("deep.ipynb", format!("{{\"cells\":{}", "[".repeat(2 * MANY)).into_bytes()),
+        ("deep.html", format!("<style>{}</style><p>a", "@media all{".repeat(MANY)).into_bytes()),
+    ];
+    for (name, bytes) in bombs {
+        match read_within(Duration::from_secs(10), name, &bytes) {
+            Ok(_) => {}
+            Err(DocumentError {
+                problem: Problem::Failed { .. } | Problem::TooSlow { .. } | Problem::OutOfMemory { .. },
+                ..
+            }) => {
+                panic!("{name}: {:?}", read(name, &bytes).map(|document| document.text.len()));
+            }
+            Err(error) => println!("{error}"),
+        }
     }
 }
 
