@@ -25,8 +25,9 @@ const FULL: u32 = 260;
 const ROW: usize = 3;
 
 /// What of a text stands at a tab stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Align {
+    #[default]
     Left,
     Center,
     /// Its end, or the point of a number.
@@ -36,8 +37,8 @@ pub(crate) enum Align {
 /// The tab stops of a paragraph. Places are in twentieths of a point.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TabStops {
-    /// Where the first line begins, if that is said.
-    pub(crate) start: Option<u32>,
+    /// Where the first line begins and where the others do, if that is said.
+    indent: Option<(u32, u32)>,
     /// `None` is for a stop of the style that is taken away.
     stops: BTreeMap<u32, Option<Align>>,
 }
@@ -50,21 +51,29 @@ impl TabStops {
         }
     }
 
+    /// Indents the lines, and the first one by so much more or less. Where that one hangs, the others begin at a stop.
+    pub(crate) fn indent(&mut self, left: i64, first: i64) {
+        let place = |place: i64| place.clamp(0, MAX_PLACE.into()) as u32;
+        self.indent = Some((place(left.saturating_add(first)), place(left)));
+    }
+
     /// These stops, and others that replace them.
     pub(crate) fn replaced_by(self: &Rc<TabStops>, other: &Rc<TabStops>) -> Rc<TabStops> {
         if **other == TabStops::default() {
             return self.clone();
         }
-        let mut stops = TabStops { start: other.start.or(self.start), stops: self.stops.clone() };
+        let mut stops = TabStops { indent: other.indent.or(self.indent), stops: self.stops.clone() };
         other.stops.iter().for_each(|(place, align)| stops.set(*place, *align));
         Rc::new(stops)
     }
 
     /// The beginning of the line, and the places that its tabs lead to, one after the other.
     fn places(&self) -> impl Iterator<Item = (u32, Align)> {
-        let start = self.start.unwrap_or(0);
-        let own = self.stops.iter().filter_map(|(place, align)| Some((*place, (*align)?)));
-        let own = own.filter(move |(place, _)| *place > start);
+        let (start, left) = self.indent.unwrap_or_default();
+        let mut stops = BTreeMap::from([(left, Some(Align::Left))]);
+        stops.extend(&self.stops);
+        let own = stops.into_iter().filter_map(|(place, align)| Some((place, align?)));
+        let own = own.filter(|(place, _)| *place > start);
         let places: Vec<_> = [(start, Align::Left)].into_iter().chain(own).collect();
         let first = places.last().map_or(1, |(place, _)| place / DISTANCE + 1);
         places.into_iter().chain((first..).map(|number| (number.saturating_mul(DISTANCE), Align::Left)))
