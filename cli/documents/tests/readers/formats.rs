@@ -793,33 +793,6 @@ fn formulas_of_rich_text_are_lines() {
 
 /// White text on a white page is for the model alone.
 #[test]
-fn what_a_reader_of_rich_text_does_not_see_is_left_out() {
-    let note = |places: usize| match places {
-        0 => String::new(),
-        1 => "text that a reader does not see was left out in 1 place".to_owned(),
-        _ => format!("text that a reader does not see was left out in {places} places"),
-    };
-    let colors = r"{\colortbl;\red255\green255\blue255;\red0\green0\blue128;\red254\green255\blue254;}";
-    for (body, wanted, places) in [
-        (r"a {\cf1 no} b\par", "a b\n", 1),
-        (r"a \cf3 no\par no\par\cf0 b\par \cf3 no\par\plain c\par", "a\n\nb\n\nc\n", 3),
-        (r"a {\fs2 no} {\fs1 no}{\fs20 b}\par", "a b\n", 1),
-        (r"a {\cf2 b}{\cf0 c}{\cf9 d}\par", "a bcd\n", 0),
-        (r"a {\cf1\highlight2 b}{\cf1\chcbpat2 c}{\chshdng10000\cf1 d}\par", "a bcd\n", 0),
-        (r"a {\cf1\highlight1 no}\par", "a\n", 1),
-        (r"\pard\cbpat2\cf1 a\par\pard no\par\pard\shading5000 b\par", "a\n\nb\n", 1),
-        (r"a {\shp{\*\shpinst{\shptxt \cf1 b\par}}}", "a b\n", 0),
-        (r"{\*\background{\shp{\*\shpinst}}}\cf1 a\par", "a\n", 0),
-        // Cells of their own colour, and others.
-        (r"\trowd\clcbpat2\cellx900\cellx1800\pard\intbl\cf1 a\cell b\cell\row\pard\par", "a | b\n", 0),
-        (r"\trowd\clcbpat1\cellx900\cellx1800\pard\intbl a\cell\cf1 no\cell\row\pard\par", "a\n", 1),
-        (r"\pard\intbl\cf1 a\cell b\cell\row\pard\par", "a | b\n", 0),
-    ] {
-        check("a.rtf", format!("{{\\rtf1\\ansi{colors}{body}}}").as_bytes(), wanted, &note(places));
-    }
-}
-
-#[test]
 fn tables_with_separators_are_tables() {
     check(
         "a.csv",

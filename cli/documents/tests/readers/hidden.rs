@@ -41,6 +41,58 @@ fn text_in_the_colour_of_its_ground_is_hidden_in_word() {
 }
 
 #[test]
+fn text_in_the_colour_of_its_ground_is_hidden_in_rich_text() {
+    let three = "text that a reader does not see was left out in 3 places";
+    let colors = r"{\colortbl;\red255\green255\blue255;\red0\green0\blue128;\red254\green255\blue254;}";
+    for (body, wanted, note) in [
+        (r"a {\cf1 no} b\par", "a b\n", HIDDEN),
+        (r"a \cf3 no\par no\par\cf0 b\par \cf3 no\par\plain c\par", "a\n\nb\n\nc\n", three),
+        (r"a {\fs2 no} {\fs1 no}{\fs20 b}\par", "a b\n", HIDDEN),
+        (r"a {\cf2 b}{\cf0 c}{\cf9 d}\par", "a bcd\n", ""),
+        (r"a {\cf1\highlight2 b}{\cf1\chcbpat2 c}\par", "a bc\n", ""),
+        (r"a {\cf2\highlight2 no}\par", "a\n", HIDDEN),
+        (r"a {\cf1\highlight1 no}\par", "a\n", HIDDEN),
+        (r"\pard\cbpat2 {\cf1 a}\par\pard\cf1 no\par", "a\n", HIDDEN),
+        (r"\pard\cbpat2 {\cf1\highlight1 no}{\cf1\highlight0 b}\par", "b\n", HIDDEN),
+        // A pattern, a colour that is not in the list, one that not all programs draw.
+        (r"{\chshdng10000\cf1 a {\b b}}\par", "a b\n", WHITE),
+        (r"\pard\shading5000\cbpat2\cf1 a\par", "a\n", WHITE),
+        (r"{\cf1\highlight7 a}\par", "a\n", WHITE),
+        (
+            r"{\cf1\cb2 a}{\cf2\cb2 b}{\cf1\cb1 no}\par",
+            "ab\n",
+            "text that a reader does not see was left out in 1 place; white text in 1 place was read: a reader may not see it",
+        ),
+        // Nothing is known of what is behind a shape or on a coloured page, unless the text has its own ground.
+        (r"a {\shp{\*\shpinst{\shptxt \cf1 b\par}}}", "a b\n", WHITE),
+        (r"{\*\background{\shp{\*\shpinst}}}\cf1 a\par", "a\n", WHITE),
+        (r"{\*\background{\shp{\*\shpinst}}}{\cf1\highlight2 a}\par", "a\n", ""),
+        (r"{\*\background{\shp{\*\shpinst}}}{\*\moMath{\mr \cf1 a}}\par", "a\n", WHITE),
+    ] {
+        check("a.rtf", format!("{{\\rtf1\\ansi{colors}{body}}}").as_bytes(), wanted, note);
+    }
+    // Cells of their own colour, and others.
+    let two = "white text in 2 places was read: a reader may not see it";
+    for (row, text, wanted, note) in [
+        (r"\clcbpat2\cellx900\cellx1800", r"\cf1 a\cell\cf0 b\cell", "a | b\n", ""),
+        (r"\clcbpat2\cellx900\cellx1800", r"a\cell\cf1 b\cell", "a | b\n", WHITE),
+        (r"\clshdng5000\clcbpat2\cellx900\cellx1800", r"\cf1 a\cell b\cell", "a | b\n", two),
+        (r"\trcbpat2\cellx900\cellx1800", r"\cf1 a\cell\cf0 b\cell", "a | b\n", WHITE),
+        (r"\clcbpat1\cellx900\cellx1800", r"a\cell\cf1 no\cell", "a\n", HIDDEN),
+        (r"\cellx900\cellx1800", r"a\cell\cf1 no\cell", "a\n", HIDDEN),
+        (r"\cellx900\cellx1800", r"a\cell\itap2\cf1 b\nestcell\itap1\cell", "a | b\n", WHITE),
+        // A row without a definition of its own may be like the one before it, or another one.
+        (r"\clcbpat2\cellx900", r"\cf1 a\cell\row\pard\intbl b\cell", "a\nb\n", WHITE),
+        (r"\clcbpat2\cellx900", r"\cf1 a\cell\row\pard\intbl\cf2 b\cell", "a\nb\n", ""),
+    ] {
+        let table = format!(r"\trowd{row}\pard\intbl {text}\row\pard\par");
+        check("a.rtf", format!("{{\\rtf1\\ansi{colors}{table}}}").as_bytes(), wanted, note);
+    }
+    let undefined = format!(r"{{\rtf1\ansi{colors}\pard\intbl\cf1 a\cell\cf0 b\cell\row\pard\par}}");
+    check("a.rtf", undefined.as_bytes(), "a | b\n", WHITE);
+}
+
+#[test]
 fn hidden_rows_of_word_are_left_out() {
     let cell = |properties: &str, text: &str| {
         format!("<w:tc><w:tcPr>{properties}</w:tcPr><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:tc>")

@@ -142,6 +142,74 @@ fn other_formats_have_tab_stops_too() {
     check("a.pptx", &pptx(&[&slide], &[]), &format!("# Slide 1\n\n{wanted}"), "");
 }
 
+/// A file of RTF with these styles and this text, where an arrow is a tab.
+fn rtf(styles: &str, text: &str) -> Vec<u8> {
+    let text = text.replace('→', "\\tab ");
+    format!("{{\\rtf1\\ansi{{\\stylesheet{styles}}}{text}}}").into_bytes()
+}
+
+#[test]
+fn values_between_tabs_of_rich_text_stand_under_their_header() {
+    let check_styled =
+        |styles: &str, text: &str, wanted: &str| check("a.rtf", &rtf(styles, text), wanted, "");
+    let check = |text: &str, wanted: &str| check_styled("", text, wanted);
+    let wanted = "Item | Jan | Feb\nHeating | | 900\n";
+    check(
+        r"Costs\par\pard\tx2000\tqr\tx4000\tqdec\tx6000 Item→Jan→Feb→Mar\par Rent→→→900\par →5→6\par a|b→→6→and more\par\pard End\par",
+        "Costs\n\nItem | Jan | Feb | Mar\nRent | | | 900\n| 5 | 6\na\\|b | | 6 | and more\n\nEnd\n",
+    );
+    check(r"{\pard\tx2000\tx4000 {\b Item→}{\i Jan}→Feb\line Heating→→{\b 900}\par}", wanted);
+    // Without stops: each line has as many tabs. Some programs write the sign.
+    check(r"\pard Item→Jan→Feb\par Heating→→900\par", wanted);
+    check("Item\\'09Jan\\'09Feb\\par\nHeating\\'09\\'09900\\par", wanted);
+    // A hanging indent is a stop, too, as long as it is one.
+    check(r"\pard\fi-2000\li2000\tx4000 Item→Jan→Feb\par Heating→→900\par", wanted);
+    check(r"\pard\li400\fi-400\li2000\fi-2000\tx4000 Item→Jan→Feb\par Heating→→900\par", wanted);
+    // Right and centred texts reach to the left, and a line that is drawn is no stop.
+    for align in [r"\tqr", r"\tqdec", r"\tqc"] {
+        check(
+            &format!(r"\pard\tx2000{align}\tx4000\tx4500 Item→Jan→Feb\par Heating→→ab cd→9\par"),
+            "Item | Jan | Feb\nHeating | | ab cd | 9\n",
+        );
+    }
+    check(r"\pard\tx2000\tqc\tb2100\tx4000 Item→Jan→Feb\par Heating→→900\par", wanted);
+    // Stops of a style count where the paragraph has none of its own.
+    let styles = r"{\s0 Normal;}{\s3\tx2000\tx4000 Costs;}{\snext0\tx100 Others;}";
+    check_styled(styles, r"\pard\s3 Item→Jan→Feb\par Heating→→900\par", wanted);
+    // Notes have lines of their own.
+    check(
+        r"a{\footnote \pard\tx2000\tx4000 Item→Jan→Feb\par Heating→→900\par}\par",
+        "a[^1]\n\n[^1]: Item | Jan | Feb\nHeating | | 900\n",
+    );
+}
+
+#[test]
+fn tabs_of_rich_text_elsewhere() {
+    let check = |text: &str, wanted: &str| check("a.rtf", &rtf("", text), wanted, "");
+    check(r"{\listtext 1.→}one\par {\listtext 2.→}two→ \par \par →\par", "1. one\n2. two\n");
+    check(r"\pard To:→→Ann\par From me:→Bob\par →Indented.\par", "To: Ann\n\nFrom me: Bob\n\nIndented.\n");
+    check(
+        r"\trowd\cellx4000\cellx8000\pard\intbl →Item→Jan→Feb\par Heating→→900\cell b\cell\row\pard a→b\par",
+        "Item Jan Feb Heating 900 | b\n\na b\n",
+    );
+    // Hidden tabs lead nowhere.
+    check(r"Item{\v →}→Jan{\v →}→Feb\par Rent→→900\par", "Item | Jan | Feb\nRent | | 900\n");
+}
+
+#[test]
+fn columns_of_rich_text_that_are_not_certain_are_counted() {
+    for text in [
+        r"\pard\tx700\tx4000\tx6000 Heating costs→Jan→Feb\par Rent→→9\par Water→8\par",
+        r"a{\footnote \pard\tx700\tx4000\tx6000 Heating costs→Jan→Feb\par Rent→→9\par Water→8\par}\par",
+        // Stops end with their paragraph, or with their group.
+        r"{\pard\tx4000\tx6000 Heating costs→Jan→Feb\par}\pard Rent→→9\par Water→8\par",
+    ] {
+        let document = read("a.rtf", &rtf("", text));
+        assert_eq!(notes(&document), "cells may be in other columns in 1 row of tables", "{text}");
+        assert!(!document.text.contains('|'), "{}", document.text);
+    }
+}
+
 #[test]
 fn many_tabs_end() {
     let row = format!("<w:p>{}<w:t>x</w:t></w:p>", "<w:tab/>".repeat(1000));
@@ -152,5 +220,9 @@ fn many_tabs_end() {
     let far = stops(&[("right", u32::MAX), ("left", 99_999)]);
     let text =
         read("a.docx", &docx(&[(&far, &"x\t".repeat(300_000)), (&far, &"x\t\ty".repeat(100_000))])).text;
+    assert!(text.starts_with("x"));
+    let stops: String = (1..64).map(|place| format!(r"\tx{place}00")).collect();
+    let own = r"{\tx9999\tqr\tx-1\tx2147483647\li-2147483648\fi-2147483648 x→→y\line}".repeat(20_000);
+    let text = read("a.rtf", &rtf(&own, &format!("{stops}{}x{own}", "→".repeat(100_000)))).text;
     assert!(text.starts_with("x"));
 }

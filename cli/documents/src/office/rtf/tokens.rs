@@ -2,6 +2,8 @@
 
 /// Longest control word.
 const MAX_WORD: usize = 32;
+/// The sign stands for this word.
+const TAB: Token = Token::Word("tab", None);
 
 /// A piece of a file.
 #[derive(Debug, PartialEq)]
@@ -45,7 +47,10 @@ impl<'a> Tokens<'a> {
                     let byte = std::str::from_utf8(digits)
                         .ok()
                         .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-                    byte.map_or(Token::Text(b""), Token::Byte)
+                    match byte {
+                        Some(b'\t') => TAB,
+                        byte => byte.map_or(Token::Text(b""), Token::Byte),
+                    }
                 }
                 b'~' => Token::Word("~", None),
                 b'_' => Token::Text(b"-"),
@@ -85,8 +90,9 @@ impl<'a> Iterator for Tokens<'a> {
                     self.take(1);
                     return self.control();
                 }
+                b'\t' => return Some((self.take(1), TAB).1),
                 _ => {
-                    let end = self.0.iter().position(|c| b"{}\\\r\n\0".contains(c)).unwrap_or(self.0.len());
+                    let end = self.0.iter().position(|c| b"{}\\\t\r\n\0".contains(c)).unwrap_or(self.0.len());
                     return Some(Token::Text(self.take(end)));
                 }
             }
@@ -100,7 +106,7 @@ mod tests {
 
     #[test]
     fn files_are_divided_into_pieces() {
-        let tokens: Vec<Token> = Tokens::new(b"{\\b1 a\\'e4\r\n\\u-5 ?\\~\\{\\bin3 {}}x}").collect();
+        let tokens: Vec<Token> = Tokens::new(b"{\\b1 a\\'e4\t\\'09\r\n\\u-5 ?\\~\\{\\bin3 {}}x}").collect();
         assert_eq!(
             tokens,
             [
@@ -108,6 +114,8 @@ mod tests {
                 Token::Word("b", Some(1)),
                 Token::Text(b"a"),
                 Token::Byte(0xe4),
+                Token::Word("tab", None),
+                Token::Word("tab", None),
                 Token::Word("u", Some(-5)),
                 Token::Text(b"?"),
                 Token::Word("~", None),

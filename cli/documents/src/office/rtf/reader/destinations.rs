@@ -2,10 +2,15 @@
 
 use std::mem;
 
-use super::{Destination, Field, Group, Reader, SKIPPED};
+use super::{Destination, Field, Group, Reader, SKIPPED, Style};
 use crate::office::docx::equation;
 use crate::office::rtf::{Font, of_charset, of_code_page};
 use crate::writer::symbols::{self, EMPTY, TICKED};
+
+/// Bytes of the name of a style that are read, at least.
+const MAX_NAME: usize = 256;
+/// The number of styles that have none, but for the first one.
+const NO_STYLE: i32 = -1;
 
 impl Reader {
     /// Begins what a group is, if its first word says so.
@@ -114,6 +119,7 @@ impl Reader {
         match self.group.destination {
             Destination::Note | Destination::Comment | Destination::Header | Destination::Footer => {
                 let Some(outer) = self.outer.pop() else { return };
+                self.counts.unfilled_rows += self.writer.unfilled_rows();
                 let text = mem::replace(&mut self.writer, outer).finish();
                 self.has_begun = true;
                 match self.group.destination {
@@ -176,11 +182,32 @@ impl Reader {
                 self.defined = number.unwrap_or(0);
                 self.name.clear();
             }
-            ("outlinelevel", Some(level @ 0..9)) => {
-                self.styles.insert(self.defined, level as usize + 1);
-            }
-            _ => {}
+            ("outlinelevel", Some(level @ 0..9)) => self.style().heading = Some(level as usize + 1),
+            _ => _ = self.group.paragraph.tab_word(word, number),
         }
+    }
+
+    /// The name of a style, which stands behind its properties.
+    pub(super) fn style_name(&mut self, text: &str) {
+        if self.name.len() < MAX_NAME {
+            self.name.push_str(text);
+        }
+        let name = self.name.trim().to_lowercase();
+        let level = name.strip_prefix("heading ").and_then(|level| level.trim_end_matches(';').parse().ok());
+        if let Some(level @ 1..=9) = level {
+            self.style().heading = Some(level);
+        }
+        if let Some(tabs) = self.group.paragraph.tabs.clone() {
+            self.style().tabs = Some(tabs);
+        }
+        if text.ends_with(';') {
+            self.name.clear();
+            self.defined = NO_STYLE;
+        }
+    }
+
+    fn style(&mut self) -> &mut Style {
+        self.styles.entry(self.defined).or_default()
     }
 
     /// A property of a form.

@@ -1,12 +1,12 @@
-//! What a reader does not see: hidden, tiny, and white on white.
+//! What a reader does not see: hidden, tiny, and in the colour of its ground.
 
 use super::Reader;
+use crate::office::sight::{self, Sight};
+use crate::web::html::Color;
 use crate::writer::Level;
 
 /// Text of so many half points cannot be read.
 const TINY: i32 = 2;
-/// Colours that differ less from white, summed over red, green and blue, look white.
-const NEARLY_WHITE: i32 = 24;
 
 /// How text looks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,68 +14,126 @@ pub(super) struct Look {
     pub(super) level: Level,
     pub(super) is_struck: bool,
     is_hidden: bool,
-    is_white: bool,
     is_tiny: bool,
-    /// Whether something is drawn behind it.
-    has_ground: bool,
+    color: Option<Color>,
+    ground: Ground,
+}
+
+/// What is drawn behind text, a paragraph, a cell or a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ground {
+    color: Option<Color>,
+    /// Whether the colour is that of a pattern, with another one before it.
+    has_pattern: bool,
+}
+
+impl Ground {
+    pub(super) fn color(self) -> Color {
+        if self.has_pattern { Color::Unknown } else { self.color.unwrap_or(Color::Transparent) }
+    }
+
+    /// Whether it is drawn in another colour than white.
+    pub(super) fn is_shaded(self) -> bool {
+        let color = self.color();
+        color != Color::Transparent && !Color::WHITE.is_lost_on(color)
+    }
 }
 
 /// The list of colours. The first one mostly is none: that of the program.
 #[derive(Debug, Default)]
 pub(super) struct Colors {
-    known: Vec<Option<[i32; 3]>>,
+    known: Vec<Option<Color>>,
     /// The colour that is defined.
-    color: Option<[i32; 3]>,
+    color: Option<[u8; 3]>,
 }
 
 impl Colors {
     /// A word in the list.
     pub(super) fn word(&mut self, word: &str, number: Option<i32>) {
         if let Some(part) = ["red", "green", "blue"].iter().position(|name| *name == word) {
-            self.color.get_or_insert_default()[part] = number.unwrap_or(0).clamp(0, 255);
+            self.color.get_or_insert_default()[part] = number.unwrap_or(0).clamp(0, 255) as u8;
         }
     }
 
     /// Text in the list: a sign ends each colour.
     pub(super) fn text(&mut self, text: &str) {
-        text.matches(';').for_each(|_| self.known.push(self.color.take()));
+        for _ in text.matches(';') {
+            let color = self.color.take();
+            self.known.push(color.map(|[red, green, blue]| Color::Known(red, green, blue)));
+        }
     }
 
-    fn is_white(&self, number: i32) -> bool {
-        let color = usize::try_from(number).ok().and_then(|number| self.known.get(number).copied().flatten());
-        color.is_some_and(|color| 3 * 255 - color.iter().sum::<i32>() < NEARLY_WHITE)
+    /// A colour by its number.
+    fn get(&self, number: Option<i32>) -> Option<Color> {
+        let number = number.and_then(|number| usize::try_from(number).ok());
+        number.and_then(|number| self.known.get(number).copied().flatten())
+    }
+
+    /// The colour of a ground, of which 0 is none.
+    fn ground(&self, number: Option<i32>) -> Option<Color> {
+        number.filter(|number| *number > 0).map(|_| self.get(number).unwrap_or(Color::Unknown))
     }
 }
 
 impl Reader {
     /// Takes a word that says whether text is seen: how it looks, or what is drawn behind it. Returns whether it is one.
     pub(super) fn look(&mut self, word: &str, number: Option<i32>) -> bool {
-        let is_on = number != Some(0);
-        // A colour by its number, of which 0 is that of the program, or a share of black.
-        let is_ground = || number.is_some_and(|number| number > 0 && !self.colors.is_white(number));
-        let is_shaded = number.is_some_and(|share| share > 0);
+        let (color, look) = (self.colors.ground(number), &mut self.group.look);
+        let has_pattern = number.is_some_and(|share| share > 0);
         match word {
-            "v" => self.group.look.is_hidden = is_on,
-            "cf" => self.group.look.is_white = number.is_some_and(|number| self.colors.is_white(number)),
-            "fs" => self.group.look.is_tiny = number.is_some_and(|size| (1..=TINY).contains(&size)),
-            "cb" | "chcbpat" | "highlight" => self.group.look.has_ground = is_ground(),
-            "chshdng" => self.group.look.has_ground |= is_shaded,
-            "cbpat" => self.group.paragraph.has_ground |= is_ground(),
-            "shading" => self.group.paragraph.has_ground |= is_shaded,
-            "clcbpat" | "trcbpat" if is_ground() => self.table.shade(),
-            "clshdng" | "trshdng" if is_shaded => self.table.shade(),
+            "v" => look.is_hidden = number != Some(0),
+            "cf" => look.color = self.colors.get(number),
+            "fs" => look.is_tiny = number.is_some_and(|size| (1..=TINY).contains(&size)),
+            // Not all programs draw it.
+            "cb" if color.is_some_and(|color| !Color::WHITE.is_lost_on(color)) => {
+                look.ground.color = Some(Color::Unknown)
+            }
+            "cb" | "chcbpat" | "highlight" => look.ground.color = color,
+            "chshdng" => look.ground.has_pattern = has_pattern,
+            "cbpat" => self.group.paragraph.ground.color = color,
+            "shading" => self.group.paragraph.ground.has_pattern = has_pattern,
+            "clcbpat" => self.table.cell_ground().color = color,
+            "clshdng" => self.table.cell_ground().has_pattern = has_pattern,
+            "trcbpat" => self.table.row_ground().color = color,
+            "trshdng" => self.table.row_ground().has_pattern = has_pattern,
             _ => return false,
         }
         true
     }
 
-    /// Whether a reader does not see text here.
-    pub(super) fn is_unseen(&self) -> bool {
-        let (look, paragraph) = (self.group.look, self.group.paragraph);
-        let may_have_ground = || {
-            let in_cell = paragraph.in_table && (paragraph.is_inner || self.table.may_be_shaded());
-            look.has_ground || paragraph.has_ground || in_cell || self.group.in_shape || self.has_background
+    /// Whether a reader sees text here.
+    fn sight(&self) -> Sight {
+        let (look, paragraph) = (&self.group.look, &self.group.paragraph);
+        if look.is_hidden || look.is_tiny {
+            return Sight::Hidden;
+        }
+        let around = match paragraph.in_table {
+            // Shapes have colours of their own, and cells within a cell are defined behind their text.
+            _ if self.group.in_shape || paragraph.is_inner => Color::Unknown,
+            true => self.table.ground(),
+            false => Color::Transparent,
         };
-        look.is_hidden || look.is_tiny || (look.is_white && !may_have_ground())
+        let page = if self.has_background { Color::Unknown } else { Color::WHITE };
+        let grounds = [look.ground.color(), paragraph.ground.color(), around].map(Some);
+        sight::of_color(look.color, &grounds, page)
+    }
+
+    /// Whether text here is not in the document, or a reader does not see it.
+    pub(super) fn is_left_out(&self) -> bool {
+        self.group.is_deleted || self.sight() == Sight::Hidden
+    }
+
+    /// Counts text that is left out, and white text that a reader may not see, once in a paragraph. Deletions are counted
+    /// where they begin.
+    pub(super) fn count_unseen(&mut self, text: &str) {
+        if text.trim().is_empty() || self.group.is_deleted {
+            return;
+        }
+        let (count, is_counted) = match self.sight() {
+            Sight::Hidden => (&mut self.counts.hidden, &mut self.is_counted),
+            Sight::Uncertain => (&mut self.counts.white, &mut self.has_white),
+            Sight::Seen => return,
+        };
+        *count += usize::from(!std::mem::replace(is_counted, true));
     }
 }

@@ -5,13 +5,15 @@ mod formulas;
 mod looks;
 mod paragraphs;
 mod tables;
+mod tabs;
 
 use std::collections::HashMap;
 use std::mem;
+use std::rc::Rc;
 
 use encoding_rs::{Encoding, WINDOWS_1252};
 
-use self::looks::{Colors, Look};
+use self::looks::{Colors, Ground, Look};
 use self::tables::Table;
 use super::tokens::Token;
 use super::{Fonts, of_code_page};
@@ -19,7 +21,7 @@ use crate::counts::Counts;
 use crate::office::omml::Omml;
 use crate::office::page_texts::PageTexts;
 use crate::writer::symbols;
-use crate::writer::{Level, Writer};
+use crate::writer::{Align, Level, TabStops, Writer};
 
 /// Deepest groups whose properties are kept.
 const MAX_GROUPS: usize = 10_000;
@@ -123,7 +125,7 @@ struct Group {
 }
 
 /// What a paragraph is.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Paragraph {
     style: i32,
     /// Its level, if it says that it is a heading.
@@ -133,8 +135,21 @@ struct Paragraph {
     in_table: bool,
     /// Whether it is in a table within a cell.
     is_inner: bool,
-    /// Whether something is drawn behind it.
-    has_ground: bool,
+    ground: Ground,
+    /// Its indentation, and how much more the first line has, in twentieths of a point.
+    left: i32,
+    first: i32,
+    /// Its tab stops, if it has any or is indented, and what stands at the one that is defined.
+    tabs: Option<Rc<TabStops>>,
+    align: Align,
+}
+
+/// What paragraphs of a style are.
+#[derive(Debug, Default)]
+struct Style {
+    /// The level of a heading.
+    heading: Option<usize>,
+    tabs: Option<Rc<TabStops>>,
 }
 
 /// A field with its instruction.
@@ -162,8 +177,8 @@ pub(super) struct Reader {
     colors: Colors,
     /// Whether the pages have another colour than white, or a picture.
     has_background: bool,
-    /// Levels of headings by the numbers of their styles.
-    styles: HashMap<i32, usize>,
+    /// Styles by their numbers.
+    styles: HashMap<i32, Style>,
     /// The style that is defined.
     defined: i32,
     /// Bytes that are not decoded yet, and half of a character beyond 16 bits.
@@ -182,7 +197,9 @@ pub(super) struct Reader {
     page_texts: PageTexts,
     fields: Vec<Field>,
     counts: Counts,
+    /// Whether the hidden text is counted already, and the white text of the paragraph.
     is_counted: bool,
+    has_white: bool,
     /// Whether the paragraph has text, and its mark in a list.
     has_begun: bool,
     mark: String,
@@ -278,7 +295,7 @@ impl Reader {
             Destination::Styles => return self.style_word(word, number),
             _ => {}
         }
-        if self.look(word, number) {
+        if self.look(word, number) || self.group.paragraph.tab_word(word, number) {
             return;
         }
         match word {
@@ -318,7 +335,8 @@ impl Reader {
                 self.begin_text();
                 self.writer.line();
             }
-            "tab" | "emspace" | "enspace" | "qmspace" if self.has_begun => self.write(" "),
+            "tab" => self.tab(),
+            "emspace" | "enspace" | "qmspace" if self.has_begun => self.write(" "),
             "~" => self.write("\u{a0}"),
             "emdash" => self.write("—"),
             "endash" => self.write("–"),
@@ -406,15 +424,7 @@ impl Reader {
                 }
             }
             Destination::Colors => self.colors.text(text),
-            Destination::Styles => {
-                self.name.push_str(text);
-                let name = self.name.trim().to_lowercase();
-                let level =
-                    name.strip_prefix("heading ").and_then(|level| level.trim_end_matches(';').parse().ok());
-                if let Some(level @ 1..=9) = level {
-                    self.styles.insert(self.defined, level);
-                }
-            }
+            Destination::Styles => self.style_name(text),
             Destination::Mark => self.mark.push_str(text),
             Destination::Instruction => self.fields.iter_mut().last().into_iter().for_each(|field| {
                 if field.instruction.len() < 4096 {
@@ -423,21 +433,24 @@ impl Reader {
             }),
             Destination::Author | Destination::Choice | Destination::Class => self.name.push_str(text),
             Destination::Formula | Destination::Part => self.math.value(&self.part, text),
-            Destination::Run if self.group.is_deleted || self.is_unseen() => self.hide(text),
-            Destination::Run => self.name.push_str(text),
+            Destination::Run => {
+                self.count_unseen(text);
+                if !self.is_left_out() {
+                    self.name.push_str(text);
+                }
+            }
             Destination::Text
             | Destination::Note
             | Destination::Comment
             | Destination::Header
-            | Destination::Footer => {
-                self.document_text(text);
-            }
+            | Destination::Footer => self.document_text(text),
         }
     }
 
     fn document_text(&mut self, text: &str) {
-        if self.group.is_deleted || self.is_unseen() {
-            return self.hide(text);
+        self.count_unseen(text);
+        if self.is_left_out() {
+            return;
         }
         let is_blank = text.trim().is_empty();
         self.is_counted &= is_blank;
@@ -449,13 +462,6 @@ impl Reader {
         self.writer.text_at(self.group.look.level, text);
         if self.group.look.is_struck {
             self.writer.end_struck();
-        }
-    }
-
-    /// Counts text that is left out. Deletions are counted where they begin.
-    fn hide(&mut self, text: &str) {
-        if !text.trim().is_empty() && !self.group.is_deleted {
-            self.counts.hidden += usize::from(!mem::replace(&mut self.is_counted, true));
         }
     }
 }

@@ -11,8 +11,8 @@ impl Reader {
             return;
         }
         self.begin_cell();
-        let paragraph = self.group.paragraph;
-        let heading = paragraph.heading.or_else(|| self.styles.get(&paragraph.style).copied());
+        let paragraph = &self.group.paragraph;
+        let heading = paragraph.heading.or_else(|| self.styles.get(&paragraph.style)?.heading);
         let heading = heading.filter(|_| !paragraph.in_table);
         let mark = mem::take(&mut self.mark);
         let mark = match mark.trim() {
@@ -38,6 +38,6 @@ impl Reader {
         self.writer.end_item();
         self.mark.clear();
         self.has_begun = false;
-        self.is_counted = false;
+        (self.is_counted, self.has_white) = (false, false);
     }
 }

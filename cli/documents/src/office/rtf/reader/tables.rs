@@ -4,6 +4,8 @@
 use std::mem;
 
 use super::Reader;
+use super::looks::Ground;
+use crate::web::html::Color;
 use crate::writer::{Rows, Span, Writer};
 
 /// Cells of a row whose places are known.
@@ -20,6 +22,7 @@ struct Definition {
     is_below: bool,
     /// Cells below may belong to it.
     is_top: bool,
+    ground: Ground,
 }
 
 /// A row: where it begins, its cells, and their texts.
@@ -45,6 +48,9 @@ pub(super) struct Table {
     outer: Option<Writer>,
     /// What stands between the cells of a table within the cell, if one has ended.
     separator: Option<&'static str>,
+    /// Whether the row that is read is defined already.
+    is_defined: bool,
+    ground: Ground,
     /// Whether a cell of the row has another colour than white.
     is_shaded: bool,
 }
@@ -55,18 +61,29 @@ impl Table {
     }
 
     pub(super) fn define_row(&mut self) {
-        (self.left, self.cell, self.is_shaded) = (0, Definition::default(), false);
+        (self.left, self.cell) = (0, Definition::default());
+        (self.is_defined, self.is_shaded, self.ground) = (true, false, Ground::default());
         self.cells.clear();
     }
 
-    /// The row has a cell of another colour than white.
-    pub(super) fn shade(&mut self) {
-        self.is_shaded = true;
+    /// What is behind the cell that is defined.
+    pub(super) fn cell_ground(&mut self) -> &mut Ground {
+        &mut self.cell.ground
     }
 
-    /// Whether a cell may have another colour than white. Of a row that is not defined yet, nothing is known.
-    pub(super) fn may_be_shaded(&self) -> bool {
-        self.is_shaded || self.cells.is_empty()
+    /// What is behind the row.
+    pub(super) fn row_ground(&mut self) -> &mut Ground {
+        &mut self.ground
+    }
+
+    /// What is behind the cell that is read. A row may be defined behind its cells, or be like the one before it.
+    pub(super) fn ground(&self) -> Color {
+        let cell = self.cells.get(self.texts.len()).filter(|_| self.is_defined);
+        match cell.map(|cell| cell.ground.color()) {
+            Some(known @ Color::Known(..)) => known,
+            _ if self.is_shaded || self.ground.is_shaded() || self.cells.is_empty() => Color::Unknown,
+            _ => Color::Transparent,
+        }
     }
 
     pub(super) fn set_left(&mut self, left: i32) {
@@ -85,6 +102,7 @@ impl Table {
 
     pub(super) fn define_cell(&mut self, right: i32) {
         let cell = mem::take(&mut self.cell);
+        self.is_shaded |= cell.ground.is_shaded();
         if self.cells.len() < MAX_CELLS {
             self.cells.push(Definition { right, ..cell });
         }
@@ -164,7 +182,7 @@ impl Reader {
     }
 
     pub(super) fn end_cell(&mut self) {
-        self.has_begun = false;
+        (self.has_begun, self.has_white) = (false, false);
         if !self.outer.is_empty() {
             return;
         }
@@ -191,6 +209,7 @@ impl Reader {
         }
         self.has_begun = false;
         let texts = mem::take(&mut self.table.texts);
+        self.table.is_defined = false;
         if self.outer.is_empty() && !texts.is_empty() {
             let cells = self.table.cells.iter().take(texts.len()).copied().collect();
             self.table.rows.push(Row { left: self.table.left, cells, texts });
