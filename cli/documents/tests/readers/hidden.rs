@@ -41,6 +41,36 @@ fn text_in_the_colour_of_its_ground_is_hidden_in_word() {
 }
 
 #[test]
+fn usual_looks_of_word_hide_text_too() {
+    let styles = |look: &str| {
+        format!(
+            "<w:styles><w:docDefaults><w:rPrDefault><w:rPr><w:rFonts w:ascii='Courier New'/>{look}</w:rPr></w:rPrDefault><w:pPrDefault><w:pPr><w:shd w:val='clear' w:fill='FFFFFF'/></w:pPr></w:pPrDefault></w:docDefaults>\
+             <w:style w:styleId='black'><w:rPr><w:color w:val='000000'/></w:rPr></w:style></w:styles>"
+        )
+    };
+    let run = |look: &str| format!("<w:r><w:rPr>{look}</w:rPr><w:t>{SECRET}  so</w:t></w:r>");
+    let paragraph = |style: &str, run: String| {
+        format!(
+            "<w:document><w:p><w:r><w:t>a</w:t></w:r></w:p><w:p><w:pPr>{style}</w:pPr>{run}</w:p></w:document>"
+        )
+    };
+    let shown = format!("{SECRET} so\n");
+    let white = "<w:color w:val='FFFFFF'/>";
+    for (look, document, wanted, note) in [
+        ("", paragraph("", run("")), format!("a\n\n{shown}"), ""),
+        (white, paragraph("", run("<w:color w:val='000000'/>")), shown.clone(), HIDDEN),
+        (white, paragraph("<w:pStyle w:val='black'/>", run("")), shown.clone(), HIDDEN),
+        (white, paragraph("<w:shd w:val='clear' w:fill='000080'/>", run("")), shown.clone(), HIDDEN),
+        (white, paragraph("<w:shd w:val='pct50'/>", run("")), shown.clone(), &format!("{HIDDEN}; {WHITE}")),
+        ("<w:sz w:val='2'/>", paragraph("", run("<w:sz w:val='22'/>")), shown.clone(), HIDDEN),
+        ("<w:vanish/>", paragraph("", run("<w:vanish w:val='0'/>")), shown.clone(), HIDDEN),
+    ] {
+        let bytes = archive(&[("word/document.xml", &document), ("word/styles.xml", &styles(look))]);
+        check("a.docx", &bytes, &wanted, note);
+    }
+}
+
+#[test]
 fn text_in_the_colour_of_its_ground_is_hidden_in_rich_text() {
     let three = "text that a reader does not see was left out in 3 places";
     let colors = r"{\colortbl;\red255\green255\blue255;\red0\green0\blue128;\red254\green255\blue254;}";

@@ -150,6 +150,8 @@ pub(super) struct Style {
 pub(super) struct Styles {
     styles: HashMap<String, Style>,
     default: Option<String>,
+    /// How runs look of which no style says it.
+    run: RunLook,
 }
 
 impl Styles {
@@ -160,7 +162,7 @@ impl Styles {
     pub(super) fn read(archive: &mut Archive, part: Option<&str>) -> Result<Styles, Problem> {
         let mut styles = Styles::default();
         let Some(part) = part else { return Ok(styles) };
-        let (mut style, mut skipping) = (None::<(String, Style)>, 0);
+        let (mut style, mut skipping, mut in_defaults) = (None::<(String, Style)>, 0, false);
         xml::read(part, &archive.text(part)?, |piece| {
             match piece {
                 // Looks of parts of tables, and former properties.
@@ -180,7 +182,14 @@ impl Styles {
                     }
                     style = Some((id, Style::default()));
                 }
-                Piece::Start(element) => style.iter_mut().for_each(|(_, style)| style.set(&element)),
+                Piece::Start(element) => match &mut style {
+                    Some((_, style)) => style.set(&element),
+                    None if element.name == "rPrDefault" => in_defaults = true,
+                    // A document whose usual font is that of a typewriter is no listing.
+                    None if in_defaults && element.name != "rFonts" => styles.run.set(&element),
+                    None => {}
+                },
+                Piece::End(name) if name == "rPrDefault" => in_defaults = false,
                 Piece::End(name) if name == "style" => styles.styles.extend(style.take()),
                 _ => {}
             }
@@ -205,6 +214,11 @@ impl Styles {
             ground: style.ground.or(base.ground),
             tabs: base.tabs.replaced_by(&style.tabs),
         })
+    }
+
+    /// How runs of a paragraph of this style look.
+    pub(super) fn run(&self, id: Option<&str>) -> RunLook {
+        self.run.replaced_by(&self.get(id).run)
     }
 
     /// The list that a style of lists stands for.

@@ -304,7 +304,7 @@ impl Body {
             }
             "r" => {
                 let style = self.paragraphs.last().and_then(|paragraph| paragraph.style.as_deref());
-                self.runs.push(self.styles.get(style).run);
+                self.runs.push(self.styles.run(style));
             }
             "t" => self.in_text = true,
             "instrText" => self.in_instruction = true,
