@@ -240,7 +240,19 @@ fn bombs_of_every_kind_end() {
     let messages = "Content-Type: message/rfc822\r\n\r\n".repeat(3_000);
     let far = "<c r='XFD1048576'><v>1</v></c>".repeat(20_000);
     let cues: String = (0..50_000).map(|_| "1\n00:00:01,000 --> 00:00:02,000\nx\n\n").collect();
+    let media = "@media all{color:red}".repeat(100_000);
+    let classes: String = (0..33).map(|class| format!("c{class} ")).collect();
+    let rule = |class: usize| {
+        let list: String = (0..31).map(|other| format!(".c{other}.z,")).collect();
+        format!("{}.c{class}:is({list}.c{class}){{color:red}}", format!("i:is({list}i) ").repeat(4))
+            .repeat(32)
+    };
+    let rules: String = (0..33).map(rule).collect();
+    let compared = format!("<i class='{classes}'>x").repeat(8_000);
     let bombs = [
+        ("selectors.html", format!("<style>{}{{{media}}}</style><p>a", "a,".repeat(MANY / 2)).into_bytes()),
+        ("selector.html", format!("<style>{}{{{media}}}</style><p>a", "a ".repeat(MANY / 2)).into_bytes()),
+        ("compared.html", format!("<style>{rules}</style>{compared}").into_bytes()),
         ("bomb.pptx", presentation(&grown("<p:sld>"))),
         ("bomb.odt", open_document("text", &grown("<text:p>"))),
         ("bomb.xlsx", workbook(&grown("<worksheet>"))),
@@ -431,6 +443,18 @@ fn a_pdf_that_takes_too_much_memory_is_refused() {
     );
     let error = read("bomb.pdf", &bomb).expect_err("a bomb");
     assert!(matches!(error.problem, Problem::OutOfMemory { .. }), "{error}");
+}
+
+/// A page whose content is the same stream many times.
+#[test]
+fn content_that_repeats_a_stream_is_cut() {
+    let text = "BT /F 12 Tf 20 100 Td (text) Tj ET ".to_owned() + &" ".repeat(1 << 20);
+    let page = PAGE.replace("/Contents 4 0 R", &format!("/Contents [{}]", "4 0 R ".repeat(300)));
+    let pages = "<< /Type /Pages /Kids [3 0 R] /Count 1 >>";
+    let document =
+        read("a.pdf", &pdf(&[CATALOGUE, pages, &page, &stream("", &text), FONT])).expect("a document");
+    assert!(document.text.starts_with("text"), "{}", document.text);
+    assert!(matches!(document.notes[..], [Note::DamagedPages { .. }]), "{:?}", document.notes);
 }
 
 #[test]

@@ -370,6 +370,11 @@ fn rows_with_long_text_in_all_columns_are_rows() {
         let (content, expected) = table(lengths);
         assert_table(content, &expected.iter().map(String::as_str).collect::<Vec<_>>());
     }
+    // A piece of a line that is a little lower makes no row of it.
+    let (content, expected) = table(&[[2, 3], [3, 3]]);
+    let content = content + &at(&[(84.0, 653.0, "Again: each winter, it seems")]);
+    let text = text_of(&[content]);
+    assert!(text.contains(&expected[2]), "{text}");
     // Paragraphs of a newspaper that are as long as each other by accident.
     let (content, _) = table(&[[3, 3]; 2]);
     let lines: Vec<&str> = content.lines().collect();

@@ -8,6 +8,9 @@ use super::arrays;
 /// Nothing is not packed in more bytes. Content that cannot be unpacked from its beginning is nothing, too.
 const PACKED_NOTHING: usize = 64;
 
+/// Bytes of streams that follow each other. A page with more is made to fill the memory.
+const MAX_BYTES: usize = 64 << 20;
+
 /// What is drawn on a page.
 #[derive(Default)]
 pub(in crate::pdf) struct Content {
@@ -32,6 +35,10 @@ pub(in crate::pdf) fn of(page: &Page<'_>) -> Content {
 
 impl Content {
     fn add(&mut self, part: Option<Stream<'_>>) {
+        if self.bytes.len() > MAX_BYTES {
+            self.is_damaged = true;
+            return;
+        }
         let Some((part, decoded)) = part.and_then(|part| Some((part.raw_data(), part.decoded().ok()?)))
         else {
             self.is_damaged = true;

@@ -20,6 +20,8 @@ const FULL: f64 = 0.85;
 const MOST: usize = 6;
 /// Columns of a page of text.
 const MAX_COLUMNS: usize = 4;
+/// Lines are not nearer to each other: what is so is a raised or lowered piece of one line.
+const MIN_PITCH: f64 = 0.8;
 /// From one row of a table to the next it is so many times as far as from one line of a cell to the next.
 const APART: f64 = 1.25;
 /// A row of a table has at most so many lines.
@@ -94,7 +96,9 @@ impl Columns {
     /// The rows of a table, if these lines are one. `above` is the row before them.
     pub(super) fn table(&self, rows: &[Row], above: Option<&Row>) -> Option<Vec<Row>> {
         let down = |from: &Row, to: &Row| from.bottom - to.y;
-        let pitch = rows.windows(2).map(|two| down(&two[0], &two[1])).fold(f64::MAX, f64::min);
+        let distances = rows.windows(2).map(|two| down(&two[0], &two[1]));
+        let pitch =
+            distances.filter(|distance| *distance >= MIN_PITCH * rows[0].size).fold(f64::MAX, f64::min);
         let parts: Vec<&[Row]> = rows.chunk_by(|from, to| down(from, to) < APART * pitch).collect();
         let has_all =
             |row: &Row| (0..self.columns.len()).all(|column| self.cells(row, column).next().is_some());
