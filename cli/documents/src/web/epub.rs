@@ -86,10 +86,18 @@ struct Chapter {
 fn append_sections(text: &mut String, file: &str, names: &Names, places: &[(usize, usize)]) {
     let found: HashSet<usize> = places.iter().map(|(_, number)| *number).collect();
     let is_missing = |number: &usize| !found.contains(number);
-    // A name whose element is not there leads to the file, too.
-    let whole = names.iter().position(|(id, _)| id.is_empty()).or_else(|| (0..names.len()).find(is_missing));
-    let (mut start, mut own): (usize, Vec<&str>) =
-        (0, whole.map(|number| &*names[number].1).into_iter().collect());
+    // A name whose element is not there leads to the file, too, if the file begins with it or no name has its element.
+    let first = file.trim_start_matches('\n').lines().next().map(words).unwrap_or_default();
+    let name = |number: usize| names[number].1.as_str();
+    let mut own: Vec<&str> = match names.iter().position(|(id, _)| id.is_empty()) {
+        Some(whole) => vec![name(whole)],
+        None => {
+            let mut missing = (0..names.len()).filter(is_missing).map(name);
+            let begins = missing.clone().find(|name| words(name) == first);
+            begins.or_else(|| missing.next().filter(|_| found.is_empty())).into_iter().collect()
+        }
+    };
+    let mut start = 0;
     for (end, number) in places.iter().copied().chain([(file.len(), names.len())]) {
         let section = file.get(start..end).unwrap_or_default().trim_matches('\n');
         if !section.is_empty() {

@@ -192,7 +192,7 @@ fn chapters_of_one_file_are_sections() {
         page,
         &points(&ids),
         &[
-            "Five: # Five By a lady.",
+            ": By a lady.",
             "Chapter I: Chapter I It begins.",
             "The Middle: # The Middle It goes on.",
             "The end: The end It ends.",
@@ -206,6 +206,18 @@ fn chapters_of_one_file_are_sections() {
         page,
         &points(&[("", "Book"), ("#p", "Part"), ("#x", "One"), ("#y", "Two")]),
         &["One: # One Text.", "Two: Two"],
+    );
+    // Names whose elements are not there: the first one is that of the file, or the one that it begins with.
+    for (names, expected) in [
+        (&[("#a", "One"), ("#b", "Two")], "One: # One Text."),
+        (&[("#a", "One"), ("#b", "text.")], "Text.: Text."),
+    ] {
+        check("<p>Text.</p>", &points(names), &[expected]);
+    }
+    check(
+        "<p>Text.</p><p id='x'>b</p>",
+        &points(&[("#a", "Text."), ("#x", "X")]),
+        &["Text.: Text.", "X: # X b"],
     );
     // Many elements of one name begin one section.
     let page = format!("<p>a</p>{}", "<p id='x'>b</p>".repeat(100_000));
