@@ -549,6 +549,8 @@ fn rules_may_be_in_blocks_and_look_at_neighbours() {
         "body{margin:0;.b{display:none}}",
         ".b{color:blue;@media (width > 300px){display:none}}",
         ".z{content:'}'} .b{display:none}",
+        "p:not(:empty):not(.a, .d){display:none}",
+        &format!("{}[class~=b]{{display:none}}", ".z p{color:red} ".repeat(100)),
     ] {
         check_hidden(&page(rules), "x\n\ny\n", 1);
     }
@@ -564,15 +566,26 @@ fn rules_may_be_in_blocks_and_look_at_neighbours() {
         ".b:is(.a,.z){display:none}",
         ".b:hover, .b:focus-within, .b::selection{display:none}",
         ".z ~ .y{display:none}",
-        "p:empty{visibility:visible}",
+        "p:empty{display:none}",
+        "p:empty b, p:is(.z, :empty){display:none}",
         ".b{.a{display:none}}",
     ] {
         check_hidden(&page(rules), "x\n\nno\n\ny\n", 0);
     }
-    // What is behind an element, and the size of a box, are not known.
-    for rules in
-        [".a ~ .b{display:none}", "p.b:last-child{display:none}", "@container (width > 9px){.b{opacity:0}}"]
-    {
+    // What is behind or in an element, the size of a box, and what one browser supports are not known.
+    let many = format!(".b:not({}.b){{display:none}}", ".z,".repeat(40));
+    let long = format!("{}.hidden{{color:red}}", ".z ".repeat(1_000));
+    for rules in [
+        ".a ~ .b{display:none}",
+        "p.b:last-child{display:none}",
+        ":empty + .b{display:none}",
+        "@container (width > 9px){.b{opacity:0}}",
+        "@supports (-ms-ime-align:auto){.b{display:none}}",
+        "@supports (not (display:grid)){.b{display:none}}",
+        "</style><style media='(min-aspect-ratio:1/1)'>.b{display:none}",
+        "</style><style media='(min-aspect-ratio:1/1)'>.b{display:none}</style><style>.a{color:red}",
+        &many,
+    ] {
         let document = read("page.html", page(rules).as_bytes());
         assert_eq!(document.text, "x\n\nno\n\ny\n", "{rules}");
         assert_eq!(
@@ -591,6 +604,11 @@ fn rules_may_be_in_blocks_and_look_at_neighbours() {
         assert!(document.text.starts_with('a'));
     }
     check_hidden("<p class=hidden>a", "a\n", 0);
+    let document = read("page.html", format!("<style>{long}</style><p class=hidden>a").as_bytes());
+    assert_eq!(
+        (document.text.as_str(), &document.notes[..]),
+        ("a\n", &[Note::UnreadStyles { places: 1 }][..])
+    );
     // Rules within each other, of which each names the one around it often.
     let mut nested = ".a{display:none}".to_owned();
     for _ in 0..40 {
@@ -664,6 +682,8 @@ fn lists_have_the_styles_that_the_page_defines() {
     ] {
         check(&list(rules, more), wanted);
     }
+    let bullets = read("page.html", b"<ul><li>a<li>b</ul>").text;
+    check("<style>ul{list-style:none\\9}</style><ul><li>a<li>b</ul>", &bullets);
 }
 
 /// Signs of currencies and words change what is said; ornaments do not.
@@ -673,6 +693,7 @@ fn texts_before_and_behind_elements_are_read() {
         ("<style>.p::before{content:'\\20ac'}</style><p>at <b class=p>5</b>", "at €5\n"),
         ("<style>.p::after{content:' USD'}</style><p>at <b class=p>5</b>, now", "at 5 USD, now\n"),
         ("<style>.n:before{content:'Note:'}</style><p class=n>read", "Note: read\n"),
+        ("<style>.n:before{font-family:Lato;content:'Note: '}</style><p class=n>read", "Note: read\n"),
         (
             "<style>.p:after{content:attr(data-unit)}</style><p><b class=p data-unit=kg>5</b> <b class=p>6</b>",
             "5kg 6\n",
@@ -713,6 +734,7 @@ fn books_and_saved_pages_have_styles_of_their_own() {
         ("layer(x) supports(display:grid) screen", "b\n", 1),
         ("layer screen and (max-width: 9px)", "a\n\nb\n", 0),
         ("print", "a\n\nb\n", 0),
+        ("supports(not (display:grid))", "a\n\nb\n", 0),
     ] {
         let chapter = format!("<style>@import 'x.css' {condition};</style><p class='x'>a</p><p>b</p>");
         let note = if places > 0 { "text that a reader does not see was left out in 1 place" } else { "" };

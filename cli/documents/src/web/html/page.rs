@@ -121,7 +121,7 @@ impl<'a> Page<'a> {
     pub(super) fn finish(mut self) -> Option<String> {
         self.close(0);
         self.end_math();
-        self.counts.unknown_numbers += self.known.sheet.unknown_numbers;
+        self.counts.unknown_numbers += self.known.sheet.unknown_numbers();
         let title = self.title.finish();
         let title = title.trim_end();
         (!self.has_heading && !title.is_empty()).then(|| title.to_owned())

@@ -11,6 +11,8 @@ use super::{Tag, Token, css};
 pub(super) struct Prepass {
     pub(super) sheet: Sheet,
     in_style: bool,
+    /// Whether the style sheet is for the screen for sure.
+    is_known: bool,
     /// Items of each list that counts down.
     pub(super) reversed: Vec<i64>,
     /// Open lists, each with its place in `reversed`.
@@ -33,10 +35,16 @@ impl Prepass {
         match token {
             Token::Start(tag) => match tag.name.as_slice() {
                 b"style" => {
-                    self.in_style = !tag.is_closed && !is_elsewhere(tag);
+                    let holds = holds(tag);
+                    self.in_style = !tag.is_closed && holds != Some(false);
+                    self.is_known = holds.is_some();
                 }
-                b"link" if is_style_sheet(tag) && !is_elsewhere(tag) => {
-                    self.sheet.link(&tag.attribute("href").unwrap_or_default(), linked);
+                b"link" if is_style_sheet(tag) => {
+                    let holds = holds(tag);
+                    if holds != Some(false) {
+                        let reference = tag.attribute("href").unwrap_or_default();
+                        self.sheet.link(&reference, holds.is_some(), linked);
+                    }
                 }
                 b"script" => self.has_tex_scripts |= is_tex(tag),
                 b"ol" | b"ul" if !tag.is_closed => {
@@ -56,7 +64,7 @@ impl Prepass {
             },
             Token::End(b"style") => {
                 self.in_style = false;
-                self.sheet.read(&std::mem::take(&mut self.css), linked);
+                self.sheet.read(&std::mem::take(&mut self.css), self.is_known, linked);
             }
             Token::End(b"ol" | b"ul") => _ = self.lists.pop(),
             Token::Text(text) if self.in_style => self.css.push_str(text),
@@ -70,7 +78,7 @@ impl Prepass {
     }
 
     pub(super) fn finish(mut self, linked: &mut Linked) -> Prepass {
-        self.sheet.read(&self.css, linked);
+        self.sheet.read(&self.css, self.is_known, linked);
         self.reversed.reverse();
         self
     }
@@ -81,9 +89,9 @@ fn without_sign(id: &str) -> String {
     id.strip_prefix('#').unwrap_or(id).to_owned()
 }
 
-/// Whether a style sheet is for something else than a screen.
-fn is_elsewhere(tag: &Tag) -> bool {
-    tag.attribute("media").is_some_and(|media| css::holds(&media) == Some(false))
+/// Whether a style sheet is for the screen of a desktop. `None` if it is not known.
+fn holds(tag: &Tag) -> Option<bool> {
+    css::holds(&tag.attribute("media").unwrap_or_default())
 }
 
 /// Whether it refers to a style sheet that browsers use without being told.

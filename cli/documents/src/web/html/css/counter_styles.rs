@@ -36,8 +36,8 @@ impl ListStyle {
         let name = word.to_ascii_lowercase();
         match name.as_str() {
             "inside" | "outside" | "inherit" | "initial" | "unset" | "revert" | "revert-layer" => None,
-            // Pictures, and what is no name.
-            name if name.contains('(') || name.starts_with(|c: char| c.is_ascii_digit()) => None,
+            // Pictures, and what is no name. A backslash makes a value one for old browsers (`none\9`).
+            name if name.contains(['(', '\\']) || name.starts_with(|c: char| c.is_ascii_digit()) => None,
             name => Some(
                 Format::of_css(name).map_or_else(|| ListStyle::Named(name.to_owned()), ListStyle::Format),
             ),

@@ -2,7 +2,7 @@
 //! `content` before and behind an element), and the texts that stand there.
 
 use super::counter_styles::{CounterStyles, ListStyle};
-use super::style::important;
+use super::style::{important, is_icon_font};
 use super::values::{closing, quoted, split};
 use crate::web::html::Tag;
 use crate::writer::ordinal::Format;
@@ -61,7 +61,7 @@ impl Counting {
                 "counter-increment" => counting.increment = Some(names(value, 1)),
                 "content" => counting.content = Some(content(value)),
                 "position" => counting.is_overlay = Some(matches!(value, "absolute" | "fixed")),
-                "font-family" => counting.is_icon = Some(is_icon_font(value)),
+                "font-family" => counting.is_icon = Some(is_icon_font(&value.to_ascii_lowercase())),
                 _ => {}
             }
         }
@@ -112,29 +112,6 @@ impl Counting {
 
 fn is_currency(c: char) -> bool {
     matches!(c, '$' | '\u{a2}'..='\u{a5}' | '\u{20a0}'..='\u{20cf}')
-}
-
-/// Whether a font may draw letters as icons. Fonts for text are not named for a sign before or behind an element.
-fn is_icon_font(value: &str) -> bool {
-    const TEXT: [&str; 14] = [
-        "inherit",
-        "serif",
-        "sans-serif",
-        "monospace",
-        "system-ui",
-        "arial",
-        "helvetica",
-        "georgia",
-        "times",
-        "verdana",
-        "courier",
-        "roboto",
-        "calibri",
-        "tahoma",
-    ];
-    let value = value.to_ascii_lowercase();
-    let first = value.split(',').next().unwrap_or_default().trim().trim_matches(['"', '\'']);
-    !TEXT.iter().any(|name| first.starts_with(name))
 }
 
 /// Whether declarations make a number.

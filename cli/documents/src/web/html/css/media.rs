@@ -22,9 +22,17 @@ pub(crate) fn holds(queries: &str) -> Option<bool> {
     any(&queries)
 }
 
-/// Whether what a page asks of the browser is supported. All is, as far as it matters here.
-pub(crate) fn supports(condition: &str) -> bool {
-    !condition.trim_start().to_ascii_lowercase().starts_with("not")
+/// Whether what a page asks of the browser is supported. What all browsers have is. `None` for what one of them has
+/// (`-moz-appearance`), and for a condition in brackets that must not hold.
+pub(crate) fn supports(condition: &str) -> Option<bool> {
+    let condition = condition.trim_start().to_ascii_lowercase();
+    let negated = condition.strip_prefix("not");
+    let is_of_browser = |word: &str| {
+        word.strip_prefix('-').is_some_and(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()))
+    };
+    let is_of_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let mut words = negated.unwrap_or(&condition).split(|c| !is_of_word(c));
+    (!words.any(|word| word == "not" || is_of_browser(word))).then_some(negated.is_none())
 }
 
 /// Whether one of several conditions holds.
@@ -36,7 +44,7 @@ fn any(conditions: &[Option<bool>]) -> Option<bool> {
 }
 
 /// Whether all of them hold.
-fn all(conditions: &[Option<bool>]) -> Option<bool> {
+pub(crate) fn all(conditions: &[Option<bool>]) -> Option<bool> {
     let negated: Vec<Option<bool>> = conditions.iter().map(|holds| holds.map(|holds| !holds)).collect();
     any(&negated).map(|fails| !fails)
 }
@@ -150,6 +158,17 @@ mod tests {
         ] {
             assert_eq!(holds(text), wanted, "{text}");
         }
-        assert!(supports("(display: grid)") && !supports("not (display: grid)"));
+        for (text, wanted) in [
+            ("(display: grid)", Some(true)),
+            ("(--x: y) and (margin: -1px)", Some(true)),
+            ("not (display: grid)", Some(false)),
+            ("(not (display: grid))", None),
+            ("(-ms-ime-align:auto)", None),
+            ("( -moz-appearance:none )", None),
+            ("(position: -webkit-sticky)", None),
+            ("not (-webkit-touch-callout: none)", None),
+        ] {
+            assert_eq!(supports(text), wanted, "{text}");
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! Selectors of CSS: which elements a rule is for. At rest nothing is hovered or focused. What depends on elements behind
 //! an element is not known, because pages are read from the beginning to the end.
 
+use std::cell::Cell;
+
 use super::values::{closing, escaped, split};
 use crate::web::html::Tag;
 
@@ -12,6 +14,10 @@ const MAX_DEPTH: usize = 8;
 /// Classes of an element, and the longest value of an attribute that is looked at, in bytes.
 const MAX_CLASSES: usize = 32;
 const MAX_VALUE: usize = 1000;
+/// Selectors of which an element must be one, or must not be any.
+const MAX_ALTERNATIVES: usize = 32;
+/// So many bytes of the value of an attribute cost as much as a class.
+const BYTES_OF_COMPARISON: usize = 16;
 
 /// An element as selectors see it.
 #[derive(Debug, Default)]
@@ -20,6 +26,8 @@ pub(crate) struct Subject {
     id: Option<String>,
     pub(crate) classes: Vec<String>,
     attributes: Vec<(String, String)>,
+    /// What it costs to look for an attribute.
+    attribute_cost: usize,
     /// Its number among the elements in the same one, from 1 on, and the element before it.
     index: i64,
     before: Option<Box<Subject>>,
@@ -52,6 +60,7 @@ impl Subject {
         let class = tag.attribute("class").unwrap_or_default();
         // Scripts run where people read pages, and take this class away.
         let is_shown = |class: &&str| !(*class == "no-js" && matches!(&*tag.name, b"html" | b"body"));
+        let values = || tag.attributes.iter().filter(|(_, value)| value.len() <= MAX_VALUE);
         Subject {
             name: text(&tag.name),
             id: tag.attribute("id"),
@@ -61,12 +70,8 @@ impl Subject {
                 .take(MAX_CLASSES)
                 .map(str::to_owned)
                 .collect(),
-            attributes: tag
-                .attributes
-                .iter()
-                .filter(|(_, value)| value.len() <= MAX_VALUE)
-                .map(|(name, value)| (text(name), text(value)))
-                .collect(),
+            attributes: values().map(|(name, value)| (text(name), text(value))).collect(),
+            attribute_cost: values().map(|(_, value)| 1 + value.len() / BYTES_OF_COMPARISON).sum(),
             index: 0,
             before: None,
         }
@@ -119,7 +124,8 @@ impl Selector {
             match sign {
                 // What is around an element is around the one behind it.
                 Some('+') => {
-                    is_known &= compound.before.is_none();
+                    // What was in the element before is not known.
+                    is_known &= compound.before.is_none() && !compound.forget_content();
                     before = Some(Box::new(Compound { before: None, ..compound }));
                 }
                 Some('~') => is_known = false,
@@ -144,7 +150,8 @@ impl Selector {
 
     /// Whether it is for nothing, as a page is read.
     pub(crate) fn is_never(&self) -> bool {
-        self.own.is_never || self.around.iter().any(|(compound, _)| compound.is_never)
+        let is_never = |compound: &Compound| compound.is_never || compound.is_empty;
+        is_never(&self.own) || self.around.iter().any(|(compound, _)| is_never(compound))
     }
 
     /// Which of two rules for an element counts: that with the larger number.
@@ -162,16 +169,17 @@ impl Selector {
         }
     }
 
-    /// Whether it is for an element within others, the outermost of which is the first.
-    pub(crate) fn matches(&self, subject: &Subject, around: &[Subject]) -> bool {
-        if !self.own.matches(subject) {
+    /// Whether it is for an element within others, the outermost of which is the first. Adds its comparisons to `compared`.
+    pub(crate) fn matches(&self, subject: &Subject, around: &[Subject], compared: &Cell<usize>) -> bool {
+        if !self.own.matches(subject, compared) {
             return false;
         }
         let around = &around[around.len().saturating_sub(MAX_AROUND)..];
         // A bit for each element around: whether the next part may be it. The bit behind them is for the element itself.
         let mut possible = u128::MAX;
         for (compound, nearness) in &self.around {
-            let matching = around.iter().enumerate().filter(|(_, element)| compound.matches(element));
+            let matching =
+                around.iter().enumerate().filter(|(_, element)| compound.matches(element, compared));
             let found = matching.fold(0u128, |bits, (at, _)| bits | 1 << at) & possible;
             possible = match nearness {
                 Nearness::Child => found << 1,
@@ -199,6 +207,8 @@ struct Compound {
     /// Whether it is of a state in which nothing is when a page is read, and whether there is more that is not known.
     is_never: bool,
     has_unknown: bool,
+    /// Whether nothing is in it. An element with text, or one around another, is never so.
+    is_empty: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -323,9 +333,10 @@ impl Compound {
                 self.attributes.push((state.to_owned(), Test::Any));
             }
             ("link" | "any-link" | "enabled" | "defined" | "optional", None) => {}
+            ("empty", None) => self.is_empty = true,
             (
-                "empty" | "has" | "lang" | "dir" | "last-child" | "only-child" | "nth-last-child"
-                | "first-of-type" | "last-of-type" | "nth-of-type" | "nth-last-of-type" | "only-of-type",
+                "has" | "lang" | "dir" | "last-child" | "only-child" | "nth-last-child" | "first-of-type"
+                | "last-of-type" | "nth-of-type" | "nth-last-of-type" | "only-of-type",
                 _,
             ) => self.has_unknown = true,
             // What a reader does with the mouse and the keys, and parts that browsers add.
@@ -342,7 +353,22 @@ impl Compound {
         if depth >= MAX_DEPTH {
             return None;
         }
-        split(text, |c| c == ',').into_iter().take(MAX_CLASSES).map(one).collect()
+        let parts = split(text, |c| c == ',');
+        (parts.len() <= MAX_ALTERNATIVES).then(|| parts.into_iter().map(one).collect())?
+    }
+
+    /// Whether it depends on what is in the element.
+    fn asks_for_content(&self) -> bool {
+        let mut inner = self.alternatives.iter().flat_map(|alternatives| &alternatives.compounds);
+        self.is_empty || inner.any(Compound::asks_for_content)
+    }
+
+    /// Leaves out what depends on what is in the element. Returns whether there was any.
+    fn forget_content(&mut self) -> bool {
+        let count = self.alternatives.len();
+        self.alternatives
+            .retain(|alternatives| !alternatives.compounds.iter().any(Compound::asks_for_content));
+        std::mem::take(&mut self.is_empty) || self.alternatives.len() < count
     }
 
     fn is_of_every_page(&self) -> bool {
@@ -364,28 +390,31 @@ impl Compound {
             + self.before.as_ref().map_or(0, |before| before.specificity())
     }
 
-    fn matches(&self, subject: &Subject) -> bool {
+    fn matches(&self, subject: &Subject, compared: &Cell<usize>) -> bool {
+        let of_attributes = self.attributes.len() * subject.attribute_cost;
+        let cost = 1 + self.classes.len() * subject.classes.len() + of_attributes;
+        compared.set(compared.get().saturating_add(cost));
         let has = |(name, test): &(String, Test)| {
             subject.attributes.iter().any(|(known, value)| known == name && test.accepts(value))
         };
         let is_one = |alternatives: &Alternatives| {
-            alternatives.compounds.iter().any(|compound| compound.matches(subject)) != alternatives.is_negated
+            let is_any = alternatives.compounds.iter().any(|compound| compound.matches(subject, compared));
+            is_any != alternatives.is_negated
         };
         let is_counted = |(step, first): &(i64, i64)| match (subject.index - first, *step) {
             (behind, 0) => behind == 0,
             (behind, step) => behind % step == 0 && behind / step >= 0,
         };
-        !self.is_never
+        !(self.is_never || self.is_empty)
             && self.element.as_deref().is_none_or(|element| element == subject.name)
             && self.id.as_ref().is_none_or(|id| Some(id) == subject.id.as_ref())
             && self.classes.iter().all(|class| subject.classes.contains(class))
             && self.attributes.iter().all(has)
             && self.numbers.iter().all(is_counted)
             && self.alternatives.iter().all(is_one)
-            && self
-                .before
-                .as_ref()
-                .is_none_or(|before| subject.before.as_ref().is_some_and(|sibling| before.matches(sibling)))
+            && self.before.as_ref().is_none_or(|before| {
+                subject.before.as_ref().is_some_and(|near| before.matches(near, compared))
+            })
     }
 }
 

@@ -1,29 +1,32 @@
 //! The rules of style of a page: those of its `<style>` elements, and of the style sheets that it names, where they are
 //! in the document.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use super::counter_styles::CounterStyles;
 use super::counters::{Counting, makes_numbers};
 use super::media;
 use super::selector::{Selector, Subject};
-use super::style::{Declarations, Declared};
+use super::style::{Color, Declarations, Declared};
 use super::values::{block_length, find, split, words};
 use crate::web::html::Tag;
 
 /// Rules of each kind that are used. A page with more is generated, and its other rules decide little.
 const MAX_RULES: usize = 20_000;
 /// Rules of one class, name or element.
-const MAX_RULES_OF_KEY: usize = 32;
+const MAX_RULES_OF_KEY: usize = 1_000;
 /// Style sheets of a page, and layers of them.
 const MAX_SHEETS: usize = 64;
 const MAX_LAYERS: usize = 1_000;
 /// The layer of rules that are in none: they count more than those of layers.
 const UNLAYERED: usize = usize::MAX;
-/// Rules within each other, and selectors of one; the longest selector of a rule within another one, in bytes.
+/// Rules within each other, and selectors of one; the longest selector, in bytes.
 const MAX_DEPTH: usize = 16;
 const MAX_SELECTORS: usize = 256;
 const MAX_SELECTOR: usize = 2_000;
+/// Comparisons of elements with selectors for a page. A page with more is made to take long.
+const MAX_COMPARISONS: usize = 1 << 29;
 
 /// Classes that style sheets mostly hide.
 const HIDING: [&str; 11] = [
@@ -68,23 +71,31 @@ impl<T> Default for Rules<T> {
 }
 
 impl<T> Rules<T> {
-    fn add(&mut self, selector: Selector, layer: usize, said: T) {
-        if self.count < MAX_RULES {
-            let rules = self.by_key.entry(selector.key()).or_default();
-            if rules.len() < MAX_RULES_OF_KEY {
-                rules.push(Rule { selector, layer, order: self.count, said });
-                self.count += 1;
-            }
+    /// Adds a rule; false if there are too many.
+    #[must_use]
+    fn add(&mut self, selector: Selector, layer: usize, said: T) -> bool {
+        let rules = self.by_key.entry(selector.key()).or_default();
+        let has_room = self.count < MAX_RULES && rules.len() < MAX_RULES_OF_KEY;
+        if has_room {
+            rules.push(Rule { selector, layer, order: self.count, said });
+            self.count += 1;
         }
+        has_room
     }
 
     /// What the rules for an element say; the last one counts most.
-    fn matching(&self, subject: &Subject, around: &[Subject]) -> impl Iterator<Item = &T> {
+    fn matching(
+        &self,
+        subject: &Subject,
+        around: &[Subject],
+        compared: &Cell<usize>,
+    ) -> impl Iterator<Item = &T> {
         let mut matching: Vec<&Rule<T>> = subject
             .keys()
             .filter_map(|key| self.by_key.get(&key))
             .flatten()
-            .filter(|rule| rule.selector.matches(subject, around))
+            .take_while(|_| compared.get() < MAX_COMPARISONS)
+            .filter(|rule| rule.selector.matches(subject, around, compared))
             .collect();
         matching.sort_by_key(|rule| (rule.layer, rule.selector.specificity(), rule.order));
         matching.into_iter().map(|rule| &rule.said)
@@ -134,26 +145,28 @@ pub(crate) struct Sheet {
     sheets: usize,
     /// Selectors of rules within others.
     nested: usize,
+    /// Comparisons of elements with selectors so far.
+    compared: Cell<usize>,
     /// Whether a rule looks at the elements around.
     pub(crate) looks_around: bool,
-    /// Whether a style sheet is not read.
+    /// Whether a style sheet or a rule is not read.
     is_partial: bool,
     /// Whether something else may give elements a background.
     pub(crate) hides_background: bool,
     /// Whether rules make numbers or texts, and how many that do so are not known.
     pub(crate) has_numbers: bool,
-    pub(crate) unknown_numbers: usize,
+    unknown_numbers: usize,
 }
 
 impl Sheet {
-    /// Reads a style sheet that the page refers to.
-    pub(crate) fn link(&mut self, reference: &str, linked: &mut Linked) {
-        self.link_from(Place { sheet: "", layer: UNLAYERED, is_known: true, depth: 0 }, reference, linked);
+    /// Reads a style sheet that the page refers to. `is_known` is whether its conditions hold for sure.
+    pub(crate) fn link(&mut self, reference: &str, is_known: bool, linked: &mut Linked) {
+        self.link_from(Place { sheet: "", layer: UNLAYERED, is_known, depth: 0 }, reference, linked);
     }
 
-    /// Reads what is in a `<style>` element.
-    pub(crate) fn read(&mut self, text: &str, linked: &mut Linked) {
-        let place = Place { sheet: "", layer: UNLAYERED, is_known: true, depth: 0 };
+    /// Reads what is in a `<style>` element. `is_known` is whether its conditions hold for sure.
+    pub(crate) fn read(&mut self, text: &str, is_known: bool, linked: &mut Linked) {
+        let place = Place { sheet: "", layer: UNLAYERED, is_known, depth: 0 };
         self.read_block(place, &without_comments(text), linked);
     }
 
@@ -165,8 +178,14 @@ impl Sheet {
                 let place = Place { sheet: &name, ..place }.within();
                 self.read_block(place, &without_comments(&text), linked);
             }
-            None => (self.is_partial, self.hides_background) = (true, true),
+            None => self.lose(true),
         }
+    }
+
+    /// A style sheet or a rule may not be read.
+    fn lose(&mut self, is_lost: bool) {
+        self.is_partial |= is_lost;
+        self.hides_background |= is_lost;
     }
 
     /// Reads rules.
@@ -200,7 +219,9 @@ impl Sheet {
             };
             let is_query = |word: &&str| !word.starts_with("layer") && !word.starts_with("supports(");
             let queries = words(condition).filter(is_query).collect::<Vec<_>>().join(" ");
-            match media::holds(&queries) {
+            let supports = |word: &str| word.strip_prefix("supports(").map(media::supports);
+            let supported = words(condition).find_map(supports).unwrap_or(Some(true));
+            match media::all(&[media::holds(&queries), supported]) {
                 Some(false) => {}
                 holds => self.link_from(
                     Place { is_known: place.is_known && holds.is_some(), ..place },
@@ -220,7 +241,7 @@ impl Sheet {
             rule.split_at(rule.find(|c: char| !c.is_ascii_alphabetic() && c != '-').unwrap_or(rule.len()));
         let holds = match name.to_ascii_lowercase().as_str() {
             "media" => media::holds(condition),
-            "supports" => Some(media::supports(condition)),
+            "supports" => media::supports(condition),
             "layer" => {
                 return Some(Place { layer: self.layer(place, condition), ..place }.within());
             }
@@ -254,8 +275,11 @@ impl Sheet {
 
     /// A rule for elements, and those within it.
     fn rule(&mut self, place: Place, selectors: &[&str], block: &str) {
-        let selectors: Vec<&str> =
-            selectors.iter().flat_map(|list| split(list, |c| c == ',')).take(MAX_SELECTORS).collect();
+        let is_short = |selector: &&str| selector.len() <= MAX_SELECTOR;
+        let mut parts = selectors.iter().flat_map(|list| split(list, |c| c == ','));
+        let all: Vec<&str> = parts.by_ref().take(MAX_SELECTORS).collect();
+        let selectors: Vec<&str> = all.iter().copied().filter(is_short).collect();
+        self.lose(selectors.len() < all.len() || parts.next().is_some());
         let (mut rest, mut own) = (block, String::new());
         while let Some((prelude, inner)) = next_rule(&mut rest) {
             match (prelude.strip_prefix('@'), inner) {
@@ -269,12 +293,14 @@ impl Sheet {
                     let nested: Vec<&str> = nested.iter().map(String::as_str).collect();
                     self.rule(place.within(), &nested, inner);
                 }
-                (Some(rule), Some(inner)) => {
+                (Some(rule), Some(inner)) if self.nested < MAX_RULES => {
                     if let Some(place) = self.enter(place, rule, inner) {
+                        self.nested += selectors.len();
                         self.rule(place, &selectors, inner);
                     }
                 }
-                _ => {}
+                (_, Some(_)) => self.lose(true),
+                (Some(_), None) => {}
             }
         }
         self.add(place, &selectors, &own);
@@ -299,17 +325,20 @@ impl Sheet {
                 unknown += 1;
                 if part == Part::Element && together.is_seen() == Some(false) {
                     self.looks_around |= selector.looks_around();
-                    self.doubtful.add(selector, place.layer, ());
+                    let is_kept = self.doubtful.add(selector, place.layer, ());
+                    self.lose(!is_kept);
                 }
                 continue;
             }
             self.looks_around |= selector.looks_around();
             if part == Part::Element {
                 if has_declared {
-                    self.declared.add(selector.clone(), place.layer, declared.clone());
+                    let is_kept = self.declared.add(selector.clone(), place.layer, declared.clone());
+                    self.lose(!is_kept);
                 }
                 if counting.counts() {
-                    self.counting.add(selector, place.layer, counting.clone());
+                    let is_kept = self.counting.add(selector, place.layer, counting.clone());
+                    self.unknown_numbers += usize::from(!is_kept);
                 }
                 continue;
             }
@@ -317,8 +346,8 @@ impl Sheet {
             counting.is_hidden = together.is_seen().map(|is_seen| !is_seen);
             self.has_numbers |= counting.has_text();
             let rules = if part == Part::Before { &mut self.before } else { &mut self.after };
-            if !counting.is_empty() {
-                rules.add(selector, place.layer, counting);
+            if !counting.is_empty() && !rules.add(selector, place.layer, counting) {
+                self.unknown_numbers += 1;
             }
         }
         if unknown > 0 && makes_numbers(body) {
@@ -336,26 +365,44 @@ impl Sheet {
     pub(crate) fn of(&self, tag: &Tag, subject: Option<&Subject>, around: &[Subject]) -> Declared {
         let own = tag.attribute("style").map(|style| Declarations::parse(&style)).unwrap_or_default();
         let Some(subject) = subject else { return own.together() };
-        let matching: Vec<&Declarations> = self.declared.matching(subject, around).collect();
+        let matching: Vec<&Declarations> = self.declared.matching(subject, around, &self.compared).collect();
         let all = || matching.iter().copied().chain([&own]);
         let usual = all().map(|declared| &declared.usual);
         usual
             .chain(all().map(|declared| &declared.important))
-            .fold(Declared::default(), |before, declared| before.replaced_by(declared.clone()))
+            .fold(self.without_rules(), |before, declared| before.replaced_by(declared.clone()))
+    }
+
+    /// Whether rules are not used any more.
+    fn is_exhausted(&self) -> bool {
+        self.compared.get() >= MAX_COMPARISONS
+    }
+
+    /// What is known of an element without the rules for it.
+    fn without_rules(&self) -> Declared {
+        let mut declared = Declared::default();
+        declared.background = self.is_exhausted().then_some(Color::Unknown);
+        declared
+    }
+
+    /// Rules that make numbers or texts and are not known.
+    pub(crate) fn unknown_numbers(&self) -> usize {
+        self.unknown_numbers + usize::from(self.has_numbers && self.is_exhausted())
     }
 
     /// Whether an element may be hidden by a rule that is not known whole, or by a style sheet that is not read.
     pub(crate) fn may_hide(&self, tag: &Tag, subject: Option<&Subject>, around: &[Subject]) -> bool {
-        let is_doubtful = |subject| self.doubtful.matching(subject, around).next().is_some();
+        let is_doubtful = |subject| self.doubtful.matching(subject, around, &self.compared).next().is_some();
         let class = || tag.attribute("class").unwrap_or_default();
         (self.doubtful.count > 0 && subject.is_some_and(is_doubtful))
-            || (self.is_partial && class().split_ascii_whitespace().any(|name| HIDING.contains(&name)))
+            || ((self.is_partial || self.is_exhausted())
+                && class().split_ascii_whitespace().any(|name| HIDING.contains(&name)))
     }
 
     /// What rules and attributes say of the counters of an element, and of what stands before and behind it.
     pub(crate) fn numbering(&self, tag: &Tag, subject: &Subject, around: &[Subject]) -> Numbering {
         let of = |rules: &Rules<Counting>| {
-            rules.matching(subject, around).fold(Counting::default(), Counting::replaced_by)
+            rules.matching(subject, around, &self.compared).fold(Counting::default(), Counting::replaced_by)
         };
         let own = tag.attribute("style").map(|style| Counting::parse(&style)).unwrap_or_default();
         Numbering {
@@ -455,7 +502,7 @@ mod tests {
 
     fn of(sheet: &str, element: &str, class: &str, style: &str) -> Declared {
         let mut rules = Sheet::default();
-        rules.read(sheet, &mut |_, _| None);
+        rules.read(sheet, true, &mut |_, _| None);
         let attribute = |name: &str, value: &str| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
         let attributes = vec![attribute("class", class), attribute("style", style), attribute("id", "i")];
         let tag = Tag { name: element.as_bytes().to_vec(), attributes, is_closed: false };

@@ -243,8 +243,8 @@ impl Declared {
     }
 }
 
-/// Whether the name of a font is one of icons.
-fn is_icon_font(value: &str) -> bool {
+/// Whether the name of a font, in small letters, is one of icons.
+pub(crate) fn is_icon_font(value: &str) -> bool {
     const NAMES: [&str; 7] = ["icon", "icomoon", "awesome", "glyph", "symbol", "dingbat", "fontello"];
     NAMES.iter().any(|name| value.contains(name))
 }
