@@ -428,6 +428,9 @@ fn charts_of_open_documents_are_the_numbers_that_they_show() {
         format!("<table:table-row>{}</table:table-row>", cells.collect::<String>())
     };
     let rows = [row(&["", "2023", "2024"]), row(&["North", "7", "8"]), row(&["South", "NaN", "9"])];
+    // Which cells of a sheet a number is from stands beside it.
+    let source = "</text:p><draw:g><svg:desc>Sheet1.$B$1:$B$1</svg:desc></draw:g>";
+    let rows = rows.map(|row| row.replace("</text:p>", source));
     let chart = format!(
         "<office:document-content><chart:chart><chart:title><text:p>Boats sold</text:p></chart:title><chart:axis><chart:title><text:p>Year</text:p></chart:title></chart:axis>\
          <table:table>{}</table:table></chart:chart></office:document-content>",
@@ -465,6 +468,22 @@ fn charts_of_open_documents_are_the_numbers_that_they_show() {
         &format!("a\n\n{CHART_TEXT}\nA remark\n\n{CHART_TEXT}"),
         "",
     );
+}
+
+#[test]
+fn other_objects_of_open_documents_are_no_charts() {
+    let table = "<table:table><table:table-row><table:table-cell><text:p>NaNoWriMo</text:p></table:table-cell>\
+        <table:table-cell><text:p>7</text:p></table:table-cell></table:table-row></table:table>";
+    let content = "<office:document-content><office:body><office:text><text:p>See:<draw:frame><draw:object xlink:href='./O'/></draw:frame></text:p></office:text></office:body></office:document-content>";
+    let document = |kind: &str| {
+        archive(&[
+            ("mimetype", "application/vnd.oasis.opendocument.text"),
+            ("content.xml", content),
+            ("O/content.xml", &format!("<office:body><{kind}>{table}</{kind}></office:body>")),
+        ])
+    };
+    check("a.odt", &document("office:spreadsheet"), "See:\n", "1 picture without text");
+    check("a.odt", &document("chart:chart"), "See:\n\n[chart]\n\nNaNoWriMo | 7\n", "");
 }
 
 /// Headers and footers stand among the styles.
