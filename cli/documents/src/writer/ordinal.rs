@@ -287,7 +287,8 @@ impl Format {
             Format::Ordinal => format!("{number}{}", ending(number)),
             Format::Cardinal => words(number, false),
             Format::OrdinalWord => words(number, true),
-            Format::Chinese => chinese(number),
+            Format::Chinese if number < 100 => numerals::TRADITIONAL.write(number).unwrap_or_else(digits),
+            Format::Chinese => chinese_digits().unwrap_or_else(digits),
             Format::Cycles(first, second) => {
                 let letter = |cycle: &str| cycle.chars().nth(((number - 1) % letters(cycle)) as usize);
                 [letter(first), letter(second)].into_iter().flatten().collect()
@@ -395,21 +396,6 @@ fn words(number: i64, is_ordinal: bool) -> String {
     }
     let text = spelled(number, is_ordinal);
     text[..1].to_uppercase() + &text[1..]
-}
-
-/// A number below 100 as it is counted in Chinese and Japanese; digits of larger ones.
-fn chinese(number: i64) -> String {
-    const DIGITS: [char; 10] = ['〇', '一', '二', '三', '四', '五', '六', '七', '八', '九'];
-    let digit = |digit: i64| DIGITS[digit as usize];
-    match (number / 10, number % 10) {
-        (0, ones) => digit(ones).to_string(),
-        (10.., _) => number.to_string().bytes().map(|b| digit(i64::from(b - b'0'))).collect(),
-        (tens, ones) => {
-            let tens = (tens > 1).then(|| digit(tens));
-            let ones = (ones > 0).then(|| digit(ones));
-            tens.into_iter().chain(['十']).chain(ones).collect()
-        }
-    }
 }
 
 #[cfg(test)]

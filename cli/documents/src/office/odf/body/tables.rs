@@ -68,11 +68,11 @@ impl Body<'_> {
             table.column = table.column.max(table.covered_until);
         }
         let column = table.column;
+        // Columns are defined in their order.
         let of_column = || {
-            let mut styles = table.column_styles.iter();
-            styles
-                .find(|(first, last, _)| (*first..=*last).contains(&column))
-                .map(|(.., style)| style.clone())
+            let at = table.column_styles.partition_point(|(_, last, _)| *last < column);
+            let style = table.column_styles.get(at).filter(|(first, ..)| *first <= column);
+            style.map(|(.., style)| style.clone())
         };
         let style =
             element.attribute_of("table:style-name").or_else(|| table.row_style.clone()).or_else(of_column);
