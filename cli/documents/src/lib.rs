@@ -15,6 +15,7 @@
 //! # Ok::<(), documents::DocumentError>(())
 //! ```
 
+mod color;
 mod convert;
 mod counts;
 mod error;

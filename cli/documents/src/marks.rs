@@ -23,6 +23,13 @@ pub(crate) fn unwritten_heading(level: usize) -> String {
     format!("{MARK}{}{MARK}", "#".repeat(level))
 }
 
+/// A written text, whose headings are lines like others.
+pub(crate) fn without_headings(text: &str) -> String {
+    let (first, others) = text.split_once(MARK).unwrap_or((text, ""));
+    let others = others.split(MARK).map(|heading| heading.trim_start_matches('#').trim_start());
+    [first].into_iter().chain(others).collect()
+}
+
 /// The line before a document within another, with its name.
 pub(crate) fn document(name: &str) -> String {
     let name: String =

@@ -2,11 +2,17 @@
 
 use std::collections::HashMap;
 
+use super::relations::Relations;
+use crate::Problem;
+use crate::color::Color;
+use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
-use crate::web::html::Color;
 
 /// Text less opaque than this is not seen, in thousandths of a percent.
 const CLEAR: i64 = 5_000;
+/// The whole of a colour, and the share of white from which on less is not white.
+const WHOLE: i64 = 100_000;
+const DARKER: i64 = 85_000;
 /// Colours of a theme that are read. It has twelve.
 const MAX_COLORS: usize = 16;
 
@@ -18,8 +24,20 @@ pub(super) struct Scheme {
 }
 
 impl Scheme {
-    /// Reads the colours of a theme. What comes before damage counts.
-    pub(super) fn read_theme(&mut self, part: &str, text: &str) {
+    /// The colours of the theme of a part. Damage leaves some out.
+    ///
+    /// # Errors
+    /// The archive unpacks to too much.
+    pub(super) fn of(archive: &mut Archive, relations: &Relations) -> Result<Scheme, Problem> {
+        let themes = relations.read_all(archive, "theme", |text, part| {
+            let mut scheme = Scheme::default();
+            scheme.read_theme(part, text);
+            Some(scheme)
+        })?;
+        Ok(themes.into_values().next().unwrap_or_default())
+    }
+
+    fn read_theme(&mut self, part: &str, text: &str) {
         let (mut in_scheme, mut name) = (false, String::new());
         let _ = xml::read(part, text, |piece| {
             match piece {
@@ -59,8 +77,15 @@ impl Scheme {
             "sysClr" => Color::parse(&format!("#{}", value("lastClr"))),
             "schemeClr" => {
                 let name = value("val");
-                let name = self.names.get(&name).unwrap_or(&name);
-                let usual = if name == "bg1" || name == "lt1" { Color::WHITE } else { Color::Unknown };
+                let usual = match name.as_str() {
+                    "bg1" => "lt1",
+                    "tx1" => "dk1",
+                    "bg2" => "lt2",
+                    "tx2" => "dk2",
+                    name => name,
+                };
+                let name = self.names.get(&name).map_or(usual, String::as_str);
+                let usual = if name == "lt1" { Color::WHITE } else { Color::Unknown };
                 self.colors.get(name).copied().unwrap_or(usual)
             }
             "prstClr" => Color::parse(&value("val")),
@@ -71,44 +96,86 @@ impl Scheme {
 }
 
 /// What is between the tags of an element that fills something.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Fill {
     color: Option<Color>,
-    in_solid: bool,
+    /// The colour that the file names, before it is made lighter or darker.
+    named: Option<Color>,
+    is_open: bool,
+    /// What the colours of a gradient have in common.
+    gradient: Option<Color>,
 }
 
 impl Fill {
     /// One whose colour follows.
     pub(super) fn solid() -> Fill {
-        Fill { color: None, in_solid: true }
+        Fill { is_open: true, ..Fill::default() }
     }
 
     pub(super) fn start(&mut self, element: &Element, scheme: &Scheme) {
         match element.name.as_str() {
-            "solidFill" => (self.in_solid, self.color) = (true, Some(Color::Unknown)),
+            "solidFill" | "gs" => {
+                *self = Fill { color: Some(Color::Unknown), gradient: self.gradient, ..Fill::solid() };
+            }
             "gradFill" | "blipFill" | "pattFill" | "grpFill" => self.color = Some(Color::Unknown),
             "noFill" => self.color = Some(Color::Transparent),
-            "alpha" if self.in_solid => {
-                let share = element
-                    .attribute("val")
-                    .and_then(|share| share.trim_end_matches('%').parse::<i64>().ok());
-                let is_clear = share.is_some_and(|share| share < CLEAR);
-                self.color = Some(if is_clear { Color::Transparent } else { Color::Unknown });
+            name @ ("alpha" | "lumMod" | "lumOff" | "tint" | "shade" | "satMod") if self.is_open => {
+                let share = element.attribute("val");
+                let share = share.and_then(|share| share.trim_end_matches('%').parse().ok());
+                self.color = Some(self.changed(name, share.unwrap_or(WHOLE)));
             }
-            "lumMod" | "lumOff" | "tint" | "shade" | "satMod" if self.in_solid => {
-                self.color = Some(Color::Unknown)
+            _ if self.is_open => {
+                self.named = scheme.color(element).or(self.named);
+                self.color = scheme.color(element).or(self.color);
             }
-            _ if self.in_solid => self.color = scheme.color(element).or(self.color),
             _ => {}
         }
     }
 
     pub(super) fn end(&mut self, name: &str) {
-        self.in_solid &= name != "solidFill";
+        match name {
+            "solidFill" => self.is_open = false,
+            "gs" => {
+                self.is_open = false;
+                let own = self.color.map_or(Color::Unknown, not_white);
+                self.gradient = self.gradient.filter(|color| *color == Color::Unknown).or(Some(own));
+            }
+            "gradFill" => self.color = self.gradient.take().or(self.color),
+            _ => {}
+        }
+    }
+
+    /// The colour after a change by a share, in thousandths of a percent.
+    fn changed(&self, name: &str, share: i64) -> Color {
+        let (color, named) = (self.color.unwrap_or(Color::Unknown), self.named.unwrap_or(Color::Unknown));
+        let stays_dark = match name {
+            "alpha" if share < CLEAR => return Color::Transparent,
+            "alpha" if share >= WHOLE => return color,
+            "alpha" | "tint" => share >= WHOLE / 5,
+            "lumOff" => share <= WHOLE - WHOLE / 5,
+            "lumMod" => share <= WHOLE,
+            _ => true,
+        };
+        let is_darker_white =
+            named.is_lost_on(Color::WHITE) && matches!(name, "lumMod" | "shade") && share <= DARKER;
+        match color {
+            Color::Transparent | Color::Unknown => color,
+            _ if is_darker_white || (stays_dark && named.is_far_from_white()) => Color::NotWhite,
+            _ => Color::Unknown,
+        }
     }
 
     /// The colour of text or of a shape.
     pub(super) fn color(&self) -> Option<Color> {
         self.color
+    }
+}
+
+/// What is certain of a colour that is made lighter or darker in a way that is not known.
+pub(super) fn not_white(color: Color) -> Color {
+    match color {
+        Color::NotWhite => Color::NotWhite,
+        color if color.is_far_from_white() => Color::NotWhite,
+        _ => Color::Unknown,
     }
 }

@@ -13,5 +13,6 @@ mod page_texts;
 pub(crate) mod pptx;
 mod relations;
 pub(crate) mod rtf;
+mod shape;
 mod sight;
 pub(crate) mod xlsx;

@@ -1,9 +1,9 @@
 //! Whether a reader sees text of a colour on what is behind it.
 
-use crate::web::html::Color;
+use crate::color::Color;
 
 /// Whether a reader sees a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Sight {
     Seen,
     /// It is white, and what is behind it is not known.

@@ -4,6 +4,9 @@
 /// A box with a mark in it, and an empty one.
 pub(crate) const TICKED: &str = "☒";
 pub(crate) const EMPTY: &str = "☐";
+/// Buttons of forms, of which one is chosen.
+pub(crate) const CHOSEN: &str = "◉";
+pub(crate) const NOT_CHOSEN: &str = "○";
 
 /// The first character of the tables.
 const FIRST: u32 = 0x20;

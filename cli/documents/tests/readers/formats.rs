@@ -24,7 +24,7 @@ pub fn xlsx(sheets: &[(&str, &str)], more: &[(&str, &str)]) -> Vec<u8> {
     let workbook = format!("<workbook><sheets>{names}</sheets></workbook>");
     let relations = format!(
         "<Relationships>{relations}<Relationship Id='s' Type='x/sharedStrings' Target='sharedStrings.xml'/>\
-         <Relationship Id='t' Type='x/styles' Target='styles.xml'/></Relationships>"
+         <Relationship Id='t' Type='x/styles' Target='styles.xml'/><Relationship Id='c' Type='x/theme' Target='theme.xml'/></Relationships>"
     );
     let names: Vec<String> = (0..sheets.len()).map(|i| format!("xl/worksheets/sheet{i}.xml")).collect();
     let mut entries =
@@ -612,7 +612,7 @@ fn boxes_and_pictures_of_sheets_are_read() {
                 ("xl/ctrlProps/3.xml", "<formControlPr objectType='Button'/>"),
             ],
         ),
-        "☒ | ☐ | FALSE\n\n[Z5] ☒ Alarm\n\n[AA5] ☐ Check Box 2\n\n[image: A boat]\n\n☒ No shape\n",
+        "☒ | ☐ | FALSE\n\n[Z5] ☒ Alarm\n\n[AA5] ○ Check Box 2\n\n[image: A boat]\n\n☒ No shape\n",
         "text that a reader does not see was left out in 1 place; 1 picture without text",
     );
 }

@@ -27,7 +27,34 @@ fn text_in_the_colour_of_its_ground_is_hidden_in_word() {
     check("", "", "<w:color w:val='000080'/><w:shd w:val='clear' w:fill='000080'/>", "", "a\n", HIDDEN);
     check("", "<w:shd w:val='clear' w:fill='000080'/>", white, "", &shown, "");
     check("", "<w:shd w:val='pct50' w:color='auto' w:fill='auto'/>", white, "", &shown, WHITE);
-    check("", "", "<w:color w:val='FFFFFF'/><w:highlight w:val='darkBlue'/>", "", &shown, WHITE);
+    check("", "", "<w:color w:val='FFFFFF'/><w:highlight w:val='darkBlue'/>", "", &shown, "");
+    check("", "", "<w:color w:val='00FF00'/><w:highlight w:val='green'/>", "", "a\n", HIDDEN);
+    // Letters that are drawn by their outline.
+    let outline = |fill: &str| {
+        format!(
+            "<w:color w:val='FFFFFF'/><w14:textOutline>{fill}</w14:textOutline><w14:textFill><w14:noFill/></w14:textFill>"
+        )
+    };
+    let solid = |color: &str| format!("<w14:solidFill>{color}</w14:solidFill>");
+    check("", "", &outline(&solid("<w14:schemeClr w14:val='accent1'/>")), "", &shown, "");
+    check("", "", &outline(&solid("<w14:srgbClr w14:val='FFFFFF'/>")), "", "a\n", HIDDEN);
+    check("", "", &outline("<w14:noFill/>"), "", "a\n", HIDDEN);
+    check("", "", "<w:color w:val='FFFFFF'/><w:outline/>", "", &shown, "");
+    // A picture may be behind the text, also one that comes later or in a header.
+    let behind = "<w:p><w:r><w:drawing><wp:anchor behindDoc=\"1\"/></w:drawing></w:r></w:p>";
+    check("", "", white, behind, &shown, WHITE);
+    check("", "", white, &behind.replace('1', "0"), "a\n", HIDDEN);
+    check("", "<w:shd w:val='clear' w:fill='FFFFFF'/>", white, behind, "a\n", HIDDEN);
+    // Boxes say what fills them.
+    let box_of = |look: &str| format!("<w:p><w:r><wps:wsp>{look}<wps:txbx><w:txbxContent>");
+    let end = "</w:txbxContent></wps:txbx></wps:wsp></w:r></w:p>";
+    let fill =
+        |color: &str| format!("<wps:spPr><a:solidFill><a:srgbClr val='{color}'/></a:solidFill></wps:spPr>");
+    let style = "<wps:spPr/><wps:style><a:fillRef idx='1'><a:srgbClr val='4472C4'/></a:fillRef></wps:style>";
+    check(&box_of(&fill("000080")), "", white, end, &shown, "");
+    check(&box_of(&fill("FFFFFF")), "", white, end, "a\n", HIDDEN);
+    check(&box_of(style), "", white, end, &shown, "");
+    check(&box_of("<wps:spPr><a:noFill/></wps:spPr>"), "", white, end, &shown, WHITE);
     check("", "", "<w:color w:val='FFFFFF'/><w:highlight w:val='none'/>", "", "a\n", HIDDEN);
     check("", "", "<w:color w:val='auto'/>", "", &shown, "");
     // What is behind a table, a box or a coloured page is not known.
@@ -163,8 +190,17 @@ fn hidden_rows_of_word_are_left_out() {
     check("a.docx", &merged("", hidden, ""), "x | y\nNorth | 1\nNorth | 3\n", HIDDEN);
     check("a.docx", &merged("", "", hidden), "x | y\nNorth | 1\nNorth | 2\n", HIDDEN);
     // Two cells of several rows that begin in hidden rows, one below the other.
-    let twice = table(&[row(hidden, &[begin(SECRET)]), row(hidden, &[begin("South")]), row("", &[below])]);
+    let twice = table(&[
+        row(hidden, &[begin(SECRET)]),
+        row(hidden, &[begin("South")]),
+        row("", std::slice::from_ref(&below)),
+    ]);
     check("a.docx", &twice, "South\n", HIDDEN);
+    // A heading of such a cell is a text of it.
+    let heading = "<w:tc><w:tcPr><w:vMerge w:val='restart'/></w:tcPr><w:p><w:pPr><w:outlineLvl w:val='0'/></w:pPr><w:r><w:t>North</w:t></w:r></w:p></w:tc>";
+    let carried =
+        table(&[row(hidden, &[heading.to_owned(), cell("", "1")]), row("", &[below.clone(), cell("", "2")])]);
+    check("a.docx", &carried, "North | 2\n", HIDDEN);
     // A table within a hidden cell, rows within rows, rows that never end.
     let within = format!("{}{}", cell("", SECRET), row("", &[cell("", "b")]));
     check(
@@ -222,12 +258,44 @@ fn text_in_the_colour_of_its_ground_is_hidden_in_open_documents() {
     check("a.odt", &odf("text", &styles, &frame("F")), &left, HIDDEN);
     let page = "<style:page-layout><style:page-layout-properties fo:background-color='#000000'/></style:page-layout>";
     check("a.odt", &odf("text", &(styles.clone() + page), &body), &shown, WHITE);
+    // Something that is drawn behind the text, in a frame or as the picture of a page or a paragraph.
+    let behind = "<style:graphic-properties style:run-through='background'/>";
+    check("a.odt", &odf("text", &(styles.clone() + &style("B", behind)), &body), &shown, WHITE);
+    for (image, wanted, note) in [("xlink:href='x.png'", &shown, WHITE), ("", &left, HIDDEN)] {
+        let image = format!("<style:background-image {image}/>");
+        let page = format!(
+            "<style:page-layout><style:page-layout-properties>{image}</style:page-layout-properties></style:page-layout>"
+        );
+        check("a.odt", &odf("text", &(styles.clone() + &page), &body), wanted, note);
+        let paragraph =
+            style("P", &format!("<style:paragraph-properties>{image}</style:paragraph-properties>"));
+        check("a.odt", &odf("text", &(styles.clone() + &paragraph), &body), wanted, note);
+    }
+    // A style takes away the ground of its parent.
+    let based = styles.clone()
+        + &style("D", "<style:paragraph-properties draw:fill='solid' draw:fill-color='#000080'/>")
+        + "<style:style style:name='P' style:parent-style-name='D'><style:paragraph-properties draw:fill='none'/></style:style>";
+    check("a.odt", &odf("text", &based, &body), &left, HIDDEN);
     let slide = |style: &str| format!("<draw:page draw:style-name='{style}'>{}</draw:page>", frame("none"));
     let dark =
         styles + &style("D", "<style:drawing-page-properties draw:fill='solid' draw:fill-color='#000000'/>");
     let shown = format!("# Slide 1\n\n{shown}");
     check("a.odp", &odf("presentation", &dark, &slide("none")), &shown, WHITE);
     check("a.odp", &odf("presentation", &dark, &slide("D")), &shown, "");
+    // The ground of a master, and text in its colour on it or on what is drawn there.
+    let master = |drawn: &str| {
+        dark.clone()
+            + &format!("<style:master-page style:name='M' draw:style-name='D'>{drawn}</style:master-page>")
+    };
+    let of_master = slide("none").replace("<draw:page ", "<draw:page draw:master-page-name='M' ");
+    check("a.odp", &odf("presentation", &master(""), &of_master), &shown, "");
+    let black = |master: String| master.replace("fo:color='#ffffff'", "fo:color='#000000'");
+    let left = "# Slide 1\n\na\n";
+    check("a.odp", &odf("presentation", &black(master("")), &of_master), left, HIDDEN);
+    check("a.odp", &odf("presentation", &black(master("<draw:rect/>")), &of_master), &shown, "");
+    let white_box = "<draw:rect draw:style-name='F'/>";
+    let after_box = of_master.replace("<text:p><draw:frame", &format!("{white_box}<text:p><draw:frame"));
+    check("a.odp", &odf("presentation", &black(master("")), &after_box), &shown, "");
     // A cell of a table in a frame.
     let cell = format!(
         "<draw:page><draw:frame><table:table><table:table-row><table:table-cell table:style-name='D'>{body}</table:table-cell></table:table-row></table:table></draw:frame></draw:page>"
@@ -289,7 +357,13 @@ fn text_in_the_colour_of_its_ground_is_hidden_on_slides() {
     let scheme = solid("<a:schemeClr val='bg1'/>");
     let faint = solid("<a:srgbClr val='000000'><a:alpha val='0'/></a:srgbClr>");
     let shaded = solid("<a:schemeClr val='bg1'><a:lumMod val='50000'/></a:schemeClr>");
+    let box_of = |fill: &str| format!("<p:sp><p:spPr>{fill}</p:spPr></p:sp>");
     let background = |inner: &str| format!("<p:bg><p:bgPr>{inner}</p:bgPr></p:bg>");
+    let faded = |color: &str, change: &str| solid(&format!("<a:srgbClr val='{color}'>{change}</a:srgbClr>"));
+    let gradient = |colors: [&str; 2]| {
+        let stops = colors.map(|color| format!("<a:gs pos='0'><a:srgbClr val='{color}'/></a:gs>")).concat();
+        format!("<a:gradFill><a:gsLst>{stops}</a:gsLst></a:gradFill>")
+    };
     let picture = "<p:pic><p:nvPicPr><p:cNvPr descr=''/></p:nvPicPr></p:pic>";
     for (before, shape, run, is_shown, note) in [
         ("", "", white.as_str(), false, HIDDEN),
@@ -304,9 +378,30 @@ fn text_in_the_colour_of_its_ground_is_hidden_on_slides() {
         // Colours of the line around a shape or a letter do not count.
         ("", &format!("<a:ln>{dark}</a:ln>"), &white, false, HIDDEN),
         ("", "", &format!("<a:ln>{white}</a:ln>"), true, ""),
+        // Letters that are drawn by their outline, by one that nobody sees, and underlined ones.
+        ("", "", &format!("<a:ln>{dark}</a:ln>{white}"), true, ""),
+        ("", "", &format!("<a:ln>{dark}</a:ln><a:noFill/>"), true, ""),
+        ("", "", &format!("<a:ln>{white}</a:ln><a:noFill/>"), false, HIDDEN),
+        ("", "", &format!("<a:ln><a:noFill/></a:ln>{white}"), false, HIDDEN),
+        ("", "", &format!("{white}<a:uFill>{dark}</a:uFill>"), false, HIDDEN),
+        ("", "", &format!("{white}<a:highlight><a:srgbClr val='000080'/></a:highlight>"), true, ""),
+        // Dark colours stay dark where they are made a little lighter, and white does not where it is made darker.
+        ("", &faded("000080", "<a:lumMod val='20000'/><a:lumOff val='80000'/>"), &white, true, ""),
+        ("", &faded("000080", "<a:lumMod val='5000'/><a:lumOff val='95000'/>"), &white, true, WHITE),
+        ("", &faded("000080", "<a:alpha val='60000'/>"), &white, true, ""),
+        ("", &faded("000080", "<a:lumMod val='300000'/>"), &white, true, WHITE),
+        ("", &faded("FFFFFF", "<a:lumMod val='65000'/>"), &white, true, ""),
+        ("", &faded("FFFFFF", "<a:lumMod val='95000'/>"), &white, true, WHITE),
+        ("", &gradient(["000080", "800000"]), &white, true, ""),
+        ("", &gradient(["000080", "FFFFFF"]), &white, true, WHITE),
+        ("", &gradient(["FFFFFF", "000080"]), &white, true, WHITE),
         (&background(&dark), "", &white, true, ""),
         (&background("<a:blipFill/>"), "", &white, true, WHITE),
         (picture, "", &white, true, WHITE),
+        (&background(&dark), "", &dark, false, HIDDEN),
+        // The text stands on something else than the background.
+        (&(background(&dark) + &box_of(&white)), "", &dark, true, ""),
+        (&(background(&dark) + &box_of(&white)), "", &faint, false, HIDDEN),
     ] {
         let wanted = if is_shown { shown.as_str() } else { "# Slide 1\n\na\n" };
         check("a.pptx", &pptx(&[&slide(before, shape, run)], &[]), wanted, note);
@@ -322,9 +417,54 @@ fn text_in_the_colour_of_its_ground_is_hidden_on_slides() {
             .replace("idx='0'", "idx='1'")
             .replace("<p:spPr>", "<p:spPr><a:solidFill><a:srgbClr val='000080'/></a:solidFill>");
         check("a.pptx", &pptx(&[&filled], &[]), &shown, "");
+        // The usual shape of PowerPoint: its style fills it.
+        let reference = |color: &str| {
+            let style = format!("<a:fillRef idx='1'><a:srgbClr val='{color}'/></a:fillRef>");
+            slide.replace("<a:fillRef idx='0'/>", &style)
+        };
+        if slide.contains("fillRef") {
+            check("a.pptx", &pptx(&[&reference("4472C4")], &[]), &shown, "");
+            check(
+                "a.pptx",
+                &pptx(&[&reference("FFFFFF")], &[]),
+                &shown,
+                "white text in 1 place was read: a reader may not see it",
+            );
+        }
     }
     let tiny = slide("", "", "").replace("<a:rPr>", "<a:rPr sz='100'>");
     check("a.pptx", &pptx(&[&tiny], &[]), "# Slide 1\n\na\n", HIDDEN);
+}
+
+#[test]
+fn white_text_of_cells_of_slides() {
+    let (white, dark) = (solid("<a:schemeClr val='bg1'/>"), solid("<a:srgbClr val='4472C4'/>"));
+    let cell = |text: &str, properties: &str| {
+        format!(
+            "<a:tc><a:txBody><a:p><a:r><a:rPr>{white}</a:rPr><a:t>{text}</a:t></a:r></a:p></a:txBody><a:tcPr>{properties}</a:tcPr></a:tc>"
+        )
+    };
+    let table = |properties: &str, first: &str, second: &str| {
+        let rows = format!("<a:tr>{}</a:tr><a:tr>{}</a:tr>", cell("a", first), cell("b", second));
+        format!("<p:sld><p:graphicFrame><a:tbl>{properties}{rows}</a:tbl></p:graphicFrame></p:sld>")
+    };
+    let style = |id: &str| format!("<a:tblPr firstRow='1'><a:tableStyleId>{id}</a:tableStyleId></a:tblPr>");
+    // Medium Style 2 - Accent 1, and one without fills.
+    let (medium, plain) =
+        (style("{5C22544A-7EE6-4342-B048-85BDC9FD1C3A}"), style("{2D5ABB26-0587-4C30-8999-92F81FD0307C}"));
+    let (both, one, none) = ("# Slide 1\n\na\nb\n", "# Slide 1\n\na\n", "# Slide 1\n");
+    let twice = WHITE.replace("1 place", "2 places");
+    let border = format!("<a:lnL>{dark}</a:lnL>");
+    for (table, wanted, note) in [
+        (table(&medium, "", &dark), both, ""),
+        (table(&medium, "", ""), both, WHITE),
+        (table(&medium, "", &white), one, HIDDEN),
+        (table(&plain, "", ""), both, twice.as_str()),
+        (table("", &dark, &border), both, WHITE),
+        (table("", &white, &white), none, "text that a reader does not see was left out in 2 places"),
+    ] {
+        check("a.pptx", &pptx(&[&table], &[]), wanted, note);
+    }
 }
 
 /// What themes, masters and layouts say about the colours of slides.
@@ -380,7 +520,8 @@ fn hidden_and_repeated_shapes_of_slides() {
     let hidden = [
         shape("<p:cNvPr hidden='1'/>", "", &run(SECRET)),
         shape("<p:cNvPr/>", &at(9_000), &run(SECRET)),
-        shape(&named("title"), &at(-100), &run(SECRET)),
+        shape(&named("body"), &at(-100), &run(SECRET)),
+        shape(&named("title"), &at(-100), &run("Sales")),
         format!(
             "<p:grpSp><p:nvGrpSpPr><p:cNvPr hidden='1'/></p:nvGrpSpPr>{}</p:grpSp>",
             shape("<p:cNvPr/>", "", &run(SECRET))
@@ -407,16 +548,16 @@ fn hidden_and_repeated_shapes_of_slides() {
     check(
         "a.pptx",
         &bytes,
-        "# Slide 1\n\none\n\n# Slide 2\n\ntwo\n\nin a group\n\n[page footer]\nACME, confidential\n\n[page footer]\n12 March 2024\n",
+        "# Slide 1: Sales\n\none\n\n# Slide 2\n\ntwo\n\nin a group\n\n[page footer]\nACME, confidential\n\n[page footer]\n12 March 2024\n",
         "text that a reader does not see was left out in 4 places",
     );
 }
 
 #[test]
 fn text_in_the_colour_of_its_ground_is_hidden_in_sheets() {
-    let styles = "<styleSheet><numFmts><numFmt numFmtId='164' formatCode=';;;'/></numFmts><fonts><font/><font><color rgb='FFFFFFFF'/></font><font><sz val='1'/></font><font><color theme='0'/></font></fonts>\
+    let styles = "<styleSheet><numFmts><numFmt numFmtId='164' formatCode=';;;'/></numFmts><fonts><font/><font><color rgb='FFFFFFFF'/></font><font><sz val='1'/></font><font><color theme='0'/></font><font><color rgb='FFFFFF'/></font></fonts>\
         <fills><fill><patternFill patternType='none'/></fill><fill><patternFill patternType='gray125'/></fill><fill><patternFill patternType='solid'><fgColor rgb='FF000080'/><bgColor indexed='64'/></patternFill></fill></fills>\
-        <cellXfs><xf/><xf fontId='1'/><xf fontId='2'/><xf fontId='3' fillId='2'/><xf numFmtId='164'/><xf fontId='3'/></cellXfs></styleSheet>";
+        <cellXfs><xf/><xf fontId='1'/><xf fontId='2'/><xf fontId='3' fillId='2'/><xf numFmtId='164'/><xf fontId='3'/><xf fontId='4'/></cellXfs></styleSheet>";
     let strings = format!(
         "<sst><si><t>{SECRET}</t></si><si><r><t xml:space='preserve'>a </t></r><r><rPr><color rgb='FFFFFFFF'/></rPr><t>{SECRET}</t></r><r><t>!</t></r></si></sst>"
     );
@@ -427,7 +568,7 @@ fn text_in_the_colour_of_its_ground_is_hidden_in_sheets() {
         xlsx(&[("name='S'", &sheet)], &[("xl/sharedStrings.xml", &strings), ("xl/styles.xml", styles)])
     };
     let shown = format!("{SECRET} | b\n");
-    for style in [1, 2, 4, 5] {
+    for style in [1, 2, 4, 5, 6] {
         check("a.xlsx", &sheet(style, 0, ""), "b\n", HIDDEN);
     }
     check("a.xlsx", &sheet(0, 0, ""), &shown, "");
@@ -443,18 +584,26 @@ fn white_text_of_shapes_of_sheets_is_hidden() {
     let relations =
         "<Relationships><Relationship Id='d' Type='x/drawing' Target='../drawings/d.xml'/></Relationships>";
     let (white, dark) = (solid("<a:schemeClr val='bg1'/>"), solid("<a:srgbClr val='000080'/>"));
+    let accent = solid("<a:schemeClr val='accent1'/>");
+    let theme =
+        "<a:theme><a:clrScheme><a:accent1><a:srgbClr val='4472C4'/></a:accent1></a:clrScheme></a:theme>";
     for (shape, run, is_shown, note) in [
         (&white, &white, false, HIDDEN),
         (&dark, &white, true, ""),
         (&white, &dark, true, ""),
         (&String::new(), &white, true, WHITE),
         (&format!("<a:ln>{dark}</a:ln>"), &white, true, WHITE),
+        (&accent, &white, true, ""),
+        (&String::new(), &format!("<a:ln>{dark}</a:ln>{white}"), true, ""),
     ] {
         let drawing = format!(
             "<xdr:wsDr><xdr:sp><xdr:spPr>{shape}</xdr:spPr><xdr:txBody><a:p><a:r><a:t>a </a:t></a:r><a:r><a:rPr>{run}</a:rPr><a:t>{SECRET}</a:t></a:r></a:p></xdr:txBody></xdr:sp></xdr:wsDr>"
         );
-        let parts =
-            [("xl/worksheets/_rels/sheet0.xml.rels", relations), ("xl/drawings/d.xml", drawing.as_str())];
+        let parts = [
+            ("xl/worksheets/_rels/sheet0.xml.rels", relations),
+            ("xl/drawings/d.xml", drawing.as_str()),
+            ("xl/theme.xml", theme),
+        ];
         let wanted = if is_shown { format!("x\n\na {SECRET}\n") } else { "x\n\na\n".to_owned() };
         check("a.xlsx", &xlsx(&[("name='a'", sheet)], &parts), &wanted, note);
     }

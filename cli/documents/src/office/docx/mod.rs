@@ -14,6 +14,7 @@ pub(super) use self::fields::equation;
 use self::numbering::Numbering;
 use self::styles::Styles;
 use super::drawings::Drawings;
+use super::fill::Scheme;
 use super::relations::{Relations, main_part};
 use crate::convert::Parts;
 use crate::package::Archive;
@@ -43,6 +44,11 @@ pub(crate) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Probl
     let numbering = Numbering::read(&mut archive, numbering.as_deref())?;
     let mut body = Body::new(styles, numbering, parts.max_bytes());
     body.drawings = Drawings::of(&mut archive, &relations)?;
+    body.scheme = Scheme::of(&mut archive, &relations)?;
+    for header in relations.all("header").chain(relations.all("footer")) {
+        // One that is damaged is an error where it is read.
+        body.look_ahead(&archive.text(&header.target).unwrap_or_default());
+    }
     for chunk in relations.all("aFChunk") {
         let text = match archive.bytes(&chunk.target) {
             Ok(bytes) => parts.within(&chunk.target, &bytes)?,

@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use super::numbering::NumberOf;
 use crate::Problem;
+use crate::color::Color;
 use crate::office::listings;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
-use crate::web::html::Color;
 use crate::writer::{Align, Level, TabStops};
 
 /// Longest chain of styles that are based on each other. It may be a ring.
@@ -29,6 +29,9 @@ pub(super) struct RunLook {
     pub(super) color: Option<Color>,
     /// The colour that is drawn behind it.
     pub(super) ground: Option<Color>,
+    /// The colour of the outline of its letters, and whether its properties are open.
+    pub(super) outline: Option<Color>,
+    in_outline: bool,
     /// Whether its style is one of code.
     pub(super) is_code: Option<bool>,
 }
@@ -59,9 +62,21 @@ impl RunLook {
             "highlight" => {
                 let is_none = value.as_deref().is_none_or(|color| color == "none");
                 self.ground =
-                    Some(value.filter(|_| !is_none).map_or(Color::Transparent, |color| Color::parse(&color)));
+                    Some(value.filter(|_| !is_none).map_or(Color::Transparent, |name| highlight(&name)));
             }
             "shd" => self.ground = Some(shading(element)),
+            "outline" => {
+                self.outline = Some(if is_on(element) { Color::Unknown } else { Color::Transparent })
+            }
+            "textOutline" => self.in_outline = true,
+            // It follows the outline.
+            "textFill" => self.in_outline = false,
+            "noFill" if self.in_outline => self.outline = Some(Color::Transparent),
+            "srgbClr" if self.in_outline => self.outline = value.map(|color| self::color(&color)),
+            "schemeClr" if self.in_outline => {
+                let is_white = value.is_some_and(|name| matches!(name.as_str(), "bg1" | "lt1"));
+                self.outline = Some(if is_white { Color::WHITE } else { Color::Unknown });
+            }
             _ => {}
         }
     }
@@ -76,6 +91,8 @@ impl RunLook {
             is_tiny: other.is_tiny.or(self.is_tiny),
             color: other.color.or(self.color),
             ground: other.ground.or(self.ground),
+            outline: other.outline.or(self.outline),
+            in_outline: other.in_outline,
             is_code: other.is_code.or(self.is_code),
         }
     }
@@ -94,6 +111,29 @@ pub(super) fn is_on(element: &Element) -> bool {
 /// A colour such as `ffffff`; `auto` is not known.
 pub(super) fn color(digits: &str) -> Color {
     Color::parse(&format!("#{digits}"))
+}
+
+/// The colour of a highlight by its name, of which there are few.
+fn highlight(name: &str) -> Color {
+    match name {
+        "black" => Color::Known(0, 0, 0),
+        "blue" => Color::Known(0, 0, 255),
+        "cyan" => Color::Known(0, 255, 255),
+        "darkBlue" => Color::Known(0, 0, 128),
+        "darkCyan" => Color::Known(0, 128, 128),
+        "darkGray" => Color::Known(128, 128, 128),
+        "darkGreen" => Color::Known(0, 128, 0),
+        "darkMagenta" => Color::Known(128, 0, 128),
+        "darkRed" => Color::Known(128, 0, 0),
+        "darkYellow" => Color::Known(128, 128, 0),
+        "green" => Color::Known(0, 255, 0),
+        "lightGray" => Color::Known(192, 192, 192),
+        "magenta" => Color::Known(255, 0, 255),
+        "red" => Color::Known(255, 0, 0),
+        "white" => Color::WHITE,
+        "yellow" => Color::Known(255, 255, 0),
+        _ => Color::Unknown,
+    }
 }
 
 /// The colour of a shading.

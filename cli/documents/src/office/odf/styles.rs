@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::Problem;
+use crate::color::Color;
 use crate::office::listings;
 use crate::package::xml::{self, Element, Piece};
-use crate::web::html::Color;
 use crate::writer::ordinal::Format;
 use crate::writer::{Align, Level, TabStops, symbols};
 
@@ -114,23 +114,35 @@ impl ListStyle {
     }
 }
 
+/// What slides have in common: the style of their ground, and whether something is drawn before it.
+#[derive(Debug, Default)]
+pub(super) struct Master {
+    pub(super) style: Option<String>,
+    pub(super) is_drawn: bool,
+}
+
 /// The styles of a document by their names.
 #[derive(Debug)]
 pub(super) struct Styles {
     looks: HashMap<String, Look>,
+    /// Masters of slides.
+    masters: HashMap<String, Master>,
     lists: HashMap<String, ListStyle>,
     pub(super) headings: ListStyle,
-    /// The colour of the pages.
+    /// The colour of the pages, and whether something is drawn before it and behind the text.
     pub(super) page: Color,
+    pub(super) has_behind: bool,
 }
 
 impl Default for Styles {
     fn default() -> Styles {
         Styles {
             looks: HashMap::new(),
+            masters: HashMap::new(),
             lists: HashMap::new(),
             headings: ListStyle::default(),
             page: Color::WHITE,
+            has_behind: false,
         }
     }
 }
@@ -143,6 +155,7 @@ impl Styles {
     pub(super) fn read(&mut self, text: &str, part: &str) -> Result<(), Problem> {
         let (mut look, mut list, mut level) =
             (None::<(String, Look)>, None::<(Option<String>, ListStyle)>, 0);
+        let mut master = None::<(String, Master)>;
         xml::read(part, text, |piece| {
             match piece {
                 Piece::Start(element) => {
@@ -159,21 +172,39 @@ impl Styles {
                             look.iter_mut().for_each(|(_, look)| look.set(&element));
                         }
                         "paragraph-properties" | "table-cell-properties" | "graphic-properties" => {
+                            let place = element.attribute("run-through");
+                            self.has_behind |= place.is_some_and(|place| place == "background");
                             look.iter_mut().for_each(|(_, look)| look.set_ground(&element));
                         }
                         // A condition chooses another style.
                         "map" => look.iter_mut().for_each(|(_, look)| {
-                            look.ground.get_or_insert(Color::Unknown);
+                            let own = look.ground.filter(|color| *color != Color::Transparent);
+                            look.ground = own.or(Some(Color::Unknown));
                         }),
                         "page-layout-properties" => {
-                            let is_white = ground_of(&element).is_none_or(|color| color == Color::WHITE);
+                            let is_white =
+                                matches!(ground_of(&element), None | Some(Color::WHITE | Color::Transparent));
                             self.page = if is_white { self.page } else { Color::Unknown };
                         }
+                        // A picture in another part of the file, or here.
+                        "background-image" if element.attribute("href").is_none() => {}
+                        "background-image" | "binary-data" => match &mut look {
+                            Some((_, look)) => look.ground = Some(Color::Unknown),
+                            None => self.has_behind = true,
+                        },
                         "tab-stops" => look.iter_mut().for_each(|(_, look)| look.tabs = Some(Rc::default())),
                         "tab-stop" => {
                             if let Some((_, Look { tabs: Some(tabs), .. })) = &mut look {
                                 set_tab(Rc::make_mut(tabs), &element);
                             }
+                        }
+                        "master-page" => {
+                            let style = element.attribute_of("draw:style-name");
+                            master = Some((name(), Master { style, is_drawn: false }));
+                        }
+                        "image" | "custom-shape" | "rect" | "ellipse" | "circle" | "polygon"
+                        | "regular-polygon" | "path" => {
+                            master.iter_mut().for_each(|(_, master)| master.is_drawn = true);
                         }
                         "list-style" => list = Some((Some(name()), ListStyle::default())),
                         "outline-style" => list = Some((None, ListStyle::default())),
@@ -193,6 +224,7 @@ impl Styles {
                 }
                 Piece::End(name) => match name.as_str() {
                     "style" => self.looks.extend(look.take()),
+                    "master-page" => self.masters.extend(master.take()),
                     "list-style" | "outline-style" => match list.take() {
                         Some((Some(name), style)) => _ = self.lists.insert(name, style),
                         Some((None, style)) => self.headings = style,
@@ -214,7 +246,13 @@ impl Styles {
             chain.push(look);
             next = look.parent.as_deref();
         }
-        chain.iter().rev().fold(Look::default(), |base, look| base.replaced_by(look))
+        let look = chain.iter().rev().fold(Look::default(), |base, look| base.replaced_by(look));
+        // A style may take away the ground of the one that it is based on, and not that of the text around.
+        Look { ground: look.ground.filter(|color| *color != Color::Transparent), ..look }
+    }
+
+    pub(super) fn master(&self, name: &str) -> Option<&Master> {
+        self.masters.get(name)
     }
 
     pub(super) fn list(&self, name: &str) -> Option<&ListStyle> {
@@ -268,16 +306,18 @@ impl Look {
     }
 }
 
-/// The colour that an element of properties draws behind text, unless it is transparent.
+/// The colour that an element of properties draws behind text.
 fn ground_of(element: &Element) -> Option<Color> {
     let fill = element.attribute_of("draw:fill");
-    let color = match fill.as_deref() {
+    match fill.as_deref() {
         Some("solid") => element.attribute_of("draw:fill-color").map(|color| Color::parse(&color)),
-        None | Some("none") => element.attribute_of("fo:background-color").map(|color| Color::parse(&color)),
+        None | Some("none") => {
+            let color = element.attribute_of("fo:background-color").map(|color| Color::parse(&color));
+            color.or(fill.map(|_| Color::Transparent))
+        }
         // A pattern or a picture.
         Some(_) => Some(Color::Unknown),
-    };
-    color.filter(|color| *color != Color::Transparent)
+    }
 }
 
 fn set_tab(tabs: &mut TabStops, element: &Element) {

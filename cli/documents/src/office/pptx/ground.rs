@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::Problem;
+use crate::color::Color;
 use crate::office::fill::{Fill, Scheme};
 use crate::office::relations::Relations;
 use crate::package::Archive;
 use crate::package::xml::{self, Piece};
-use crate::web::html::Color;
 
 /// What slides of a layout or a master have behind their text.
 #[derive(Clone, Debug)]
@@ -55,10 +55,7 @@ impl Layouts {
         }
         let relations = Relations::of(archive, part)?;
         let text = text_of(archive, part)?;
-        let mut scheme = Scheme::default();
-        if let Some(theme) = relations.of_kind("theme") {
-            scheme.read_theme(theme, &text_of(archive, theme)?);
-        }
+        let mut scheme = Scheme::of(archive, &relations)?;
         scheme.read_names(part, &text);
         let mut master = Layout { scheme: Rc::new(scheme), ..Layout::default() };
         master.set(part, &text);

@@ -2,22 +2,24 @@
 //! Hidden slides are left out.
 
 mod ground;
+mod tables;
 
 use std::rc::Rc;
 
 use self::ground::{Background, Layout, Layouts};
+use self::tables::Table;
 use super::drawings::Drawings;
-use super::fill::Fill;
 use super::omml::{self, Omml};
 use super::page_texts::PageTexts;
 use super::relations::{Relations, main_part};
-use super::sight::{self, Sight};
+use super::shape::{Letters, ShapeLook};
+use super::sight::Sight;
+use crate::color::Color;
 use crate::counts::Counts;
 use crate::marks;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
 use crate::selection::Chooser;
-use crate::web::html::Color;
 use crate::writer::ordinal::Format;
 use crate::writer::{Align, Level, Span, TabStops, Writer, symbols};
 use crate::{Converted, Options, Problem, Unit};
@@ -141,13 +143,7 @@ enum Mark {
 /// A shape.
 #[derive(Debug, Default)]
 struct Shape {
-    fill: Fill,
-    /// The colour of text that has none of its own, and whether it is read.
-    text: Fill,
-    in_text_look: bool,
-    /// Whether its properties are open, and those of its line.
-    in_properties: bool,
-    in_line: bool,
+    look: ShapeLook,
     /// Its left and upper end, and its width and height.
     place: Option<[i64; 2]>,
     size: Option<[i64; 2]>,
@@ -160,8 +156,12 @@ struct Slide {
     slide_size: Option<[i64; 2]>,
     background: Background,
     shape: Shape,
-    /// The colour behind the text of the shape.
-    ground: Option<Color>,
+    /// The colour of the cell, in a table.
+    cell: Option<Color>,
+    /// The colours of all cells, and how many of them have begun.
+    cells: Vec<Option<Color>>,
+    cell_count: usize,
+    table: Table,
     /// Whether something is drawn that may be behind the next shape.
     is_drawn: bool,
     /// Groups that are open, which of them is hidden, and whether the properties of one are read.
@@ -186,7 +186,7 @@ struct Slide {
     level: Level,
     is_struck: bool,
     is_tiny: bool,
-    color: Fill,
+    letters: Letters,
     font: String,
     paragraph: Paragraph,
     /// Numbers of the last paragraphs of each level, with what they count.
@@ -242,6 +242,7 @@ impl Slide {
         let text = archive.text(part)?;
         self.writer.end_tables();
         (self.skipping, self.in_text, self.math) = (0, false, None);
+        (self.cells, self.cell_count) = (tables::colors(part, &text, &self.layout.scheme), 0);
         xml::read(part, &text, |piece| {
             self.piece(piece);
             Ok(())
@@ -250,6 +251,7 @@ impl Slide {
 
     fn piece(&mut self, piece: Piece) {
         self.background.piece(&piece, &self.layout.scheme);
+        self.cell_count += usize::from(matches!(&piece, Piece::Start(element) if element.name == "tc"));
         match omml::outside(piece, &mut self.skipping, &mut self.math) {
             Some(Piece::Start(element)) => self.start(&element),
             Some(Piece::End(name)) => self.end(&name),
@@ -263,7 +265,7 @@ impl Slide {
         let number = |name: &str| value(name).and_then(|value| value.parse::<usize>().ok());
         let is_set = |name: &str| value(name).is_some_and(|value| value == "1" || value == "true");
         match element.name.as_str() {
-            "Fallback" | "tblPr" | "tblGrid" | "extLst" | "sp3d" => self.skipping = 1,
+            "Fallback" | "tblGrid" | "extLst" | "sp3d" => self.skipping = 1,
             "sld" => self.is_hidden = value("show").is_some_and(|value| value == "0" || value == "false"),
             "grpSp" => self.groups += 1,
             "nvGrpSpPr" => self.in_group_properties = true,
@@ -271,7 +273,7 @@ impl Slide {
                 self.role = if self.hidden_group.is_some() { Role::Hidden } else { Role::Text };
                 self.numbers = Default::default();
                 self.description = None;
-                (self.shape, self.ground) = (Shape::default(), None);
+                (self.shape, self.cell) = (Shape::default(), None);
             }
             "cNvPr" if self.in_group_properties => {
                 self.hidden_group = self.hidden_group.or(is_set("hidden").then_some(self.groups));
@@ -295,19 +297,11 @@ impl Slide {
                 let is_written = self.drawings.write(element, &mut self.writer);
                 self.pictures += usize::from(!is_written);
             }
-            "spPr" => self.shape.in_properties = true,
-            "defRPr" => self.shape.in_text_look = true,
-            "fontRef" => (self.shape.text, self.shape.in_text_look) = (Fill::solid(), true),
-            "ln" => self.shape.in_line = true,
-            "off" if self.shape.in_properties => {
+            "off" if self.shape.look.in_properties() => {
                 self.shape.place = Some(["x", "y"].map(|at| length(element, at)))
             }
-            "ext" if self.shape.in_properties => {
+            "ext" if self.shape.look.in_properties() => {
                 self.shape.size = Some(["cx", "cy"].map(|at| length(element, at)))
-            }
-            // A style may fill the shape.
-            "fillRef" if value("idx").is_some_and(|index| index != "0") => {
-                self.ground = self.ground.or(Some(Color::Unknown));
             }
             "blip" => match self.description.take() {
                 Some(text) => self.text(&format!("[image: {}]", text.trim())),
@@ -317,16 +311,22 @@ impl Slide {
                 if self.role != Role::Hidden {
                     self.role = Role::Text;
                 }
-                // Its style may fill the cells.
-                self.ground = Some(Color::Unknown);
+                self.table = Table::default();
                 self.out().begin_table();
             }
-            "tr" => self.out().row(),
+            "tblPr" => self.table.has_header = is_set("firstRow"),
+            "tableStyleId" => (self.in_text, self.table.in_style) = (true, true),
+            "tr" => {
+                self.table.rows += 1;
+                self.out().row();
+            }
             // Cells that another one covers are in the file, too.
             "tc" if is_set("hMerge") || is_set("vMerge") => self.skipping = 1,
             "tc" => {
                 let span = Span::new(number("gridSpan").unwrap_or(1), number("rowSpan").unwrap_or(1));
                 self.in_cell = true;
+                let own = self.cells.get(self.cell_count - 1).copied().flatten();
+                self.cell = Some(own.unwrap_or_else(|| self.table.ground()));
                 self.out().cell(span);
             }
             "p" => self.paragraph = Paragraph::default(),
@@ -353,7 +353,7 @@ impl Slide {
             }
             "r" | "fld" => {
                 (self.level, self.is_struck, self.is_tiny) = (Level::Normal, false, false);
-                self.color = Fill::default();
+                self.letters = Letters::default();
                 self.font.clear();
                 let is_number = value("type").is_some_and(|kind| kind == "slidenum");
                 // The date of a footer is that of today.
@@ -385,15 +385,8 @@ impl Slide {
                 self.out().line();
             }
             "oMath" => self.math = Some(Omml::default()),
-            _ => {
-                if self.shape.in_text_look && !self.shape.in_line {
-                    self.shape.text.start(element, &self.layout.scheme);
-                } else if self.in_run_properties && !self.shape.in_line {
-                    self.color.start(element, &self.layout.scheme);
-                } else if self.shape.in_properties && !self.shape.in_line {
-                    self.shape.fill.start(element, &self.layout.scheme);
-                }
-            }
+            _ if self.in_run_properties => self.letters.start(element, &self.layout.scheme),
+            _ => self.shape.look.start(element, &self.layout.scheme),
         }
     }
 
@@ -406,18 +399,15 @@ impl Slide {
                 self.writer.line();
             }
             "rPr" => self.in_run_properties = false,
-            "ln" => self.shape.in_line = false,
-            "defRPr" | "fontRef" => self.shape.in_text_look = false,
-            "spPr" => self.end_shape_properties(),
+            "spPr" => {
+                self.shape.look.end(name);
+                self.end_shape_properties();
+            }
+            "tableStyleId" => (self.in_text, self.table.in_style) = (false, false),
             "nvGrpSpPr" => self.in_group_properties = false,
             "grpSp" => {
                 self.hidden_group = self.hidden_group.filter(|group| *group != self.groups);
                 self.groups = self.groups.saturating_sub(1);
-            }
-            "solidFill" => {
-                self.color.end(name);
-                self.shape.fill.end(name);
-                self.shape.text.end(name);
             }
             "graphicFrame" | "pic" => self.is_drawn = true,
             "p" => {
@@ -429,21 +419,25 @@ impl Slide {
             }
             "sp" => {
                 self.writer.paragraph();
-                self.is_drawn |= self.ground.is_some_and(|ground| ground != Color::Transparent);
+                self.is_drawn |= self.shape.look.ground().is_some_and(|ground| ground != Color::Transparent);
                 if self.role == Role::Footer {
                     self.footers.push(std::mem::take(&mut self.footer).finish());
                 }
                 self.role = Role::Text;
             }
             "tc" => self.in_cell = false,
-            "tbl" => self.out().end_table(),
+            "tbl" => {
+                self.cell = None;
+                self.out().end_table();
+            }
             "oMath" => {
                 if let Some(math) = self.math.take() {
                     let formula = math.finish();
                     self.text(&formula);
                 }
             }
-            _ => {}
+            _ if self.in_run_properties => self.letters.end(name),
+            _ => self.shape.look.end(name),
         }
     }
 
@@ -455,13 +449,12 @@ impl Slide {
         }
     }
 
-    /// What fills the shape is known now, and where it is.
+    /// It is known now where the shape is. A title beside the slide names it for those who do not see it.
     fn end_shape_properties(&mut self) {
-        self.shape.in_properties = false;
-        self.ground = self.shape.fill.color();
         let places = self.shape.place.zip(self.shape.size).zip(self.slide_size);
         if let Some(((place, size), slide)) = places
             && self.groups == 0
+            && self.role != Role::Title
             && (0..2).any(|i| place[i] >= slide[i] || place[i].saturating_add(size[i]) <= 0)
         {
             self.role = Role::Hidden;
@@ -474,13 +467,20 @@ impl Slide {
             return Sight::Hidden;
         }
         let page = self.background.color.unwrap_or(self.layout.page);
-        let has_more = self.is_drawn || self.layout.has_shapes;
-        // Something else may be before a white background.
-        let page = if has_more && page.is_lost_on(Color::WHITE) { Color::Unknown } else { page };
-        sight::of_color(self.color.color().or(self.shape.text.color()), &[self.ground], page)
+        let ground = self.cell.or_else(|| self.shape.look.ground());
+        let on = |page| self.letters.sight(&self.shape.look.letters, ground, page);
+        match on(page) {
+            // Something else may be before the background.
+            Sight::Hidden if self.is_drawn || self.layout.has_shapes => on(Color::Unknown),
+            sight => sight,
+        }
     }
 
     fn text(&mut self, text: &str) {
+        if self.table.in_style {
+            self.table.has_style = !tables::is_plain(text);
+            return;
+        }
         if self.role == Role::Number {
             return;
         }

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 
 use crate::Problem;
+use crate::color::Color;
 use crate::counts::Counts;
 use crate::office::drawings::Drawings;
-use crate::office::fill::{Fill, Scheme};
+use crate::office::fill::Scheme;
 use crate::office::relations::Relations;
-use crate::office::sight::{self, Sight};
+use crate::office::shape::{Letters, ShapeLook};
+use crate::office::sight::Sight;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
-use crate::web::html::Color;
 use crate::writer::Writer;
-use crate::writer::symbols::{EMPTY, TICKED};
+use crate::writer::symbols::{CHOSEN, EMPTY, NOT_CHOSEN, TICKED};
 
 /// Boxes of a sheet that are read.
 const MAX_CONTROLS: usize = 10_000;
@@ -23,8 +24,8 @@ pub(super) struct Drawn {
     /// Texts of shapes, pictures and boxes.
     texts: Vec<String>,
     charts: Vec<String>,
-    /// Boxes by the numbers of their shapes: whether they are ticked, and their names.
-    boxes: BTreeMap<String, (bool, String)>,
+    /// Boxes and buttons by the numbers of their shapes: their signs and names.
+    boxes: BTreeMap<String, (&'static str, String)>,
 }
 
 /// A control as a sheet names it.
@@ -49,9 +50,10 @@ struct Shape {
     is_hidden: bool,
     description: Option<String>,
     text: String,
-    fill: Fill,
-    /// Whether it has white text that nobody may see.
+    look: ShapeLook,
+    /// Whether it has white text that nobody may see, and whether its hidden text is counted.
     has_white: bool,
+    is_counted: bool,
 }
 
 impl Drawn {
@@ -72,20 +74,25 @@ impl Drawn {
         if controls.is_empty() {
             return Ok(());
         }
-        let boxes = relations.read_all(archive, "ctrlProp", is_ticked)?;
+        let boxes = relations.read_all(archive, "ctrlProp", sign)?;
         for control in controls.into_iter().take(MAX_CONTROLS) {
-            if let Some(is_ticked) = boxes.get(&control.relation) {
-                self.boxes.insert(control.shape, (*is_ticked, control.name));
+            if let Some(sign) = boxes.get(&control.relation) {
+                self.boxes.insert(control.shape, (*sign, control.name));
             }
         }
         Ok(())
     }
 
     /// Reads a drawing. What comes before damage counts.
-    pub(super) fn read(&mut self, text: &str, part: &str, drawings: &Drawings, counts: &mut Counts) {
+    pub(super) fn read(
+        &mut self,
+        text: &str,
+        part: &str,
+        (drawings, scheme): (&Drawings, &Scheme),
+        counts: &mut Counts,
+    ) {
         let (mut in_text, mut in_body, mut in_from) = (false, false, false);
-        let (mut in_properties, mut in_line, mut look, scheme) =
-            (false, false, None::<Fill>, Scheme::default());
+        let (mut letters, mut in_run) = (Letters::default(), false);
         let (mut shape, mut anchor, mut in_anchor) = (Shape::default(), [String::new(), String::new()], None);
         let _ = xml::read(part, text, |piece| {
             match piece {
@@ -108,21 +115,16 @@ impl Drawn {
                         self.charts.extend(Some(writer.finish()).filter(|text| !text.is_empty()));
                     }
                     "txBody" => in_body = true,
-                    "r" => look = None,
-                    "rPr" if in_body => look = Some(Fill::default()),
-                    "spPr" => in_properties = true,
-                    "ln" => in_line = true,
+                    "p" => shape.is_counted = false,
+                    "r" => letters = Letters::default(),
+                    "rPr" => in_run = in_body,
                     "t" => in_text = in_body,
-                    _ if in_line => {}
-                    _ if in_properties => shape.fill.start(&element, &scheme),
-                    _ => look.iter_mut().for_each(|look| look.start(&element, &scheme)),
+                    _ if in_run => letters.start(&element, scheme),
+                    _ => shape.look.start(&element, scheme),
                 },
                 Piece::End(name) => match name.as_str() {
                     "t" => in_text = false,
-                    "ln" => in_line = false,
-                    "spPr" => in_properties = false,
-                    "solidFill" if in_properties => shape.fill.end(&name),
-                    "solidFill" => look.iter_mut().for_each(|look| look.end(&name)),
+                    "rPr" => in_run = false,
                     "txBody" => in_body = false,
                     "col" | "row" => in_anchor = None,
                     "from" => in_from = false,
@@ -132,13 +134,15 @@ impl Drawn {
                         Some(text) => self.texts.push(format!("[image: {}]", text.trim())),
                         None => counts.pictures += 1,
                     },
-                    _ => {}
+                    _ if in_run => letters.end(&name),
+                    _ => shape.look.end(&name),
                 },
                 Piece::Text(text) if in_text => {
-                    let color = look.as_ref().and_then(Fill::color);
-                    match sight::of_color(color, &[shape.fill.color()], Color::Unknown) {
+                    match letters.sight(&shape.look.letters, shape.look.ground(), Color::Unknown) {
                         Sight::Hidden if text.trim().is_empty() => {}
-                        Sight::Hidden => counts.hidden += 1,
+                        Sight::Hidden => {
+                            counts.hidden += usize::from(!std::mem::replace(&mut shape.is_counted, true));
+                        }
                         sight => {
                             shape.has_white |= sight == Sight::Uncertain && !text.trim().is_empty();
                             shape.text.push_str(&text);
@@ -158,10 +162,10 @@ impl Drawn {
     fn end_shape(&mut self, shape: Shape, anchor: &[String; 2], counts: &mut Counts) {
         let text = shape.text.trim();
         counts.white += usize::from(shape.has_white && !shape.is_hidden);
-        if let Some((is_ticked, name)) = self.boxes.remove(&shape.number) {
+        if let Some((sign, name)) = self.boxes.remove(&shape.number) {
             let place = cell_name(anchor).map_or(String::new(), |cell| format!("[{cell}] "));
             let label = if text.is_empty() { name.as_str() } else { text };
-            return self.texts.push(format!("{place}{} {label}", sign(is_ticked)));
+            return self.texts.push(format!("{place}{sign} {label}"));
         }
         match (text.is_empty(), shape.is_hidden) {
             (true, _) => {}
@@ -172,7 +176,7 @@ impl Drawn {
 
     /// Writes it below the cells. Boxes without a shape have a name only.
     pub(super) fn write(self, writer: &mut Writer) {
-        let boxes = self.boxes.into_values().map(|(is_ticked, name)| format!("{} {name}", sign(is_ticked)));
+        let boxes = self.boxes.into_values().map(|(sign, name)| format!("{sign} {name}"));
         for text in self.texts.into_iter().chain(boxes) {
             writer.paragraph();
             writer.text(&text);
@@ -184,22 +188,23 @@ impl Drawn {
     }
 }
 
-fn sign(is_ticked: bool) -> &'static str {
-    if is_ticked { TICKED } else { EMPTY }
-}
-
-/// Whether a box or a button of a form is ticked; `None` for other controls.
-fn is_ticked(text: &str, part: &str) -> Option<bool> {
-    let mut is_ticked = None;
+/// The sign of a box or a button of a form, by whether it is ticked; `None` for other controls.
+fn sign(text: &str, part: &str) -> Option<&'static str> {
+    let mut sign = None;
     let _ = xml::read(part, text, |piece| {
-        if let Piece::Start(element) = piece
-            && element.attribute("objectType").is_some_and(|kind| kind == "CheckBox" || kind == "Radio")
-        {
-            is_ticked = Some(element.attribute("checked").is_some_and(|state| state == "Checked"));
+        if let Piece::Start(element) = piece {
+            let is_ticked = element.attribute("checked").is_some_and(|state| state == "Checked");
+            sign = match (element.attribute("objectType").as_deref(), is_ticked) {
+                (Some("CheckBox"), true) => Some(TICKED),
+                (Some("CheckBox"), false) => Some(EMPTY),
+                (Some("Radio"), true) => Some(CHOSEN),
+                (Some("Radio"), false) => Some(NOT_CHOSEN),
+                _ => sign,
+            };
         }
         Ok(())
     });
-    is_ticked
+    sign
 }
 
 /// The name of the cell with these numbers of its column and row, from 0 on.

@@ -1,9 +1,9 @@
 //! How cells look: whether their text is struck out, whether a reader sees it, whether they show a box.
 
 use super::is_on;
+use crate::color::Color;
 use crate::office::sight::{self, Sight};
 use crate::package::xml::Element;
-use crate::web::html::Color;
 
 /// Text of so many points cannot be read.
 const TINY: f64 = 1.0;
@@ -120,8 +120,11 @@ pub(super) fn color(element: &Element) -> Color {
     let value = |name: &str| element.attribute(name);
     let is_darker = value("tint").and_then(|tint| tint.parse::<f64>().ok()).is_some_and(|tint| tint < 0.0);
     match (value("rgb"), value("theme").as_deref(), value("indexed").as_deref()) {
-        // The first two digits are how opaque it is, which counts for nothing.
-        (Some(digits), ..) => Color::parse(&format!("#{}", digits.get(2..).unwrap_or_default())),
+        // How opaque it is counts for nothing, and some programs leave out these first two digits.
+        (Some(digits), ..) => {
+            let start = digits.len().saturating_sub(6);
+            Color::parse(&format!("#{}", digits.get(start..).unwrap_or_default()))
+        }
         (None, Some("0"), _) | (None, None, Some("1" | "9")) if !is_darker => Color::WHITE,
         _ => Color::Unknown,
     }

@@ -12,12 +12,13 @@ mod sheet;
 use self::format::Formats;
 pub(super) use self::format::show;
 use self::sheet::Sheet;
+use super::fill::Scheme;
 use super::relations::{Relations, main_part};
+use crate::color::Color;
 use crate::counts::Counts;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
 use crate::selection::Chooser;
-use crate::web::html::Color;
 use crate::writer::{Level, Writer};
 use crate::{Converted, Options, Problem, Unit};
 
@@ -33,7 +34,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     let part = main_part(&mut archive, WORKBOOK)?;
     let relations = Relations::of(&mut archive, &part)?;
     let workbook = Workbook::read(&mut archive, &part)?;
-    let mut book = Book { strings: Vec::new(), formats: Formats::default(), counts: Counts::default() };
+    let mut book = Book::default();
     book.formats.is_1904 = workbook.is_1904;
     if let Some(strings) = relations.of_kind("sharedStrings") {
         book.strings = strings_of(&archive.text(strings)?, strings)?;
@@ -41,6 +42,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     if let Some(styles) = relations.of_kind("styles") {
         book.formats.read(&archive.text(styles)?, styles)?;
     }
+    book.scheme = Scheme::of(&mut archive, &relations)?;
     let mut writer = Writer::default();
     let mut chooser = Chooser::new(options.selection.as_ref(), Unit::Sheet);
     for entry in &workbook.sheets {
@@ -69,9 +71,12 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
 }
 
 /// What sheets share.
+#[derive(Default)]
 struct Book {
     strings: Vec<Text>,
     formats: Formats,
+    /// The colours of shapes.
+    scheme: Scheme,
     counts: Counts,
 }
 

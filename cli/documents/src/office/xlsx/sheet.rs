@@ -6,6 +6,7 @@ use super::areas::{Merged, Part, Shown};
 use super::drawn::{Control, Drawn};
 use super::{Book, RichText, Text, headers, unescaped};
 use crate::Problem;
+use crate::color::Color;
 use crate::counts::Counts;
 use crate::office::drawings::Drawings;
 use crate::office::page_texts::PageTexts;
@@ -13,7 +14,6 @@ use crate::office::relations::Relations;
 use crate::office::sight::Sight;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
-use crate::web::html::Color;
 use crate::writer::symbols::{EMPTY, TICKED};
 use crate::writer::{STRUCK, Span, Writer};
 
@@ -78,7 +78,7 @@ impl Sheet {
             let drawn = Relations::of(archive, &drawing.target)?;
             let drawings = Drawings::of(archive, &drawn)?;
             let text = archive.text(&drawing.target)?;
-            sheet.drawn.read(&text, &drawing.target, &drawings, &mut book.counts);
+            sheet.drawn.read(&text, &drawing.target, (&drawings, &book.scheme), &mut book.counts);
         }
         sheet.leave_out(book);
         Ok(sheet)

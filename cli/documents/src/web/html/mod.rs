@@ -16,7 +16,7 @@ use encoding_rs::Encoding;
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, Tokenizer};
 
-pub(crate) use self::css::{Color, Linked};
+pub(crate) use self::css::Linked;
 use self::page::Page;
 use self::prepass::{OPENERS, Prepass};
 use crate::counts::Counts;

@@ -2,11 +2,12 @@
 
 use super::blocks::{List, Role};
 use super::controls::{self, Choices};
-use super::css::{Color, Counters, Counting, Declared, Siblings, Subject};
+use super::css::{Counters, Counting, Declared, Siblings, Subject};
 use super::elements::{Elements, is_void};
 use super::math::{self, Math};
 use super::prepass::{Prepass, is_tex};
 use super::{Places, Tag, Token};
+use crate::color::Color;
 use crate::counts::Counts;
 use crate::writer::{Level, Writer};
 

@@ -12,12 +12,14 @@ use super::fields::Fields;
 use super::numbering::{NumberOf, Numbering};
 use super::styles::{RunLook, Styles, color, is_on, shading};
 use crate::Problem;
+use crate::color::Color;
 use crate::counts::Counts;
 use crate::office::drawings::Drawings;
+use crate::office::fill::Scheme;
 use crate::office::omml::{self, Omml};
+use crate::office::shape::ShapeLook;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
-use crate::web::html::Color;
 use crate::writer::{Rows, Span, TabStops, Writer};
 
 /// Elements whose content is not part of the text. A fallback repeats its alternative, and changes of properties hold
@@ -134,7 +136,13 @@ pub(super) struct Body {
     text_boxes: usize,
     /// The colour of the page.
     page: Color,
+    /// Whether something is drawn behind the text.
+    has_behind: bool,
+    /// The boxes that are open.
+    shapes: Vec<ShapeLook>,
     pub(super) drawings: Drawings,
+    /// The colours of boxes.
+    pub(super) scheme: Scheme,
     /// Documents within the document, as text, by the ids of the references to them.
     pub(super) chunks: HashMap<String, String>,
     /// The description of the drawing.
@@ -183,7 +191,10 @@ impl Body {
             tables: Vec::new(),
             text_boxes: 0,
             page: Color::WHITE,
+            has_behind: false,
+            shapes: Vec::new(),
             drawings: Drawings::default(),
+            scheme: Scheme::default(),
             chunks: HashMap::new(),
             description: None,
             reading: None,
@@ -199,6 +210,7 @@ impl Body {
         let text = archive.text(part)?;
         self.kind = kind;
         self.reset();
+        self.look_ahead(&text);
         xml::read(part, &text, |piece| {
             self.piece(piece);
             let length = self.writer.len() + self.note.as_ref().map_or(0, |(_, writer)| writer.len());
@@ -207,6 +219,13 @@ impl Body {
                 false => Ok(()),
             }
         })
+    }
+
+    /// Takes note of drawings behind the text of a part. Those of a header are behind the text of pages.
+    pub(super) fn look_ahead(&mut self, part: &str) {
+        let marks =
+            ["behindDoc=\"1\"", "behindDoc='1'", "behindDoc=\"true\"", "behindDoc='true'", "z-index:-"];
+        self.has_behind |= marks.iter().any(|mark| part.contains(mark));
     }
 
     /// The text of a part on its own, and whether it has the number of a page.
@@ -237,6 +256,7 @@ impl Body {
         self.paragraphs.clear();
         self.runs.clear();
         self.controls.clear();
+        self.shapes.clear();
         (self.fields, self.math, self.cell, self.description) = (Fields::default(), None, None, None);
     }
 
@@ -388,13 +408,16 @@ impl Body {
                 self.counts.formulas += 1;
                 self.counts.pictures = self.counts.pictures.saturating_sub(1);
             }
+            "wsp" => self.shapes.push(ShapeLook::default()),
             "txbxContent" => self.text_boxes += 1,
             "altChunk" => match value("id").and_then(|id| self.chunks.remove(&id)) {
                 Some(chunk) => self.out().block(&chunk),
                 None => self.counts.skipped_files.push("a document within the document"),
             },
             "rt" => (self.reading, self.in_reading) = (Some(String::new()), true),
-            _ => {}
+            _ => {
+                self.shapes.iter_mut().last().into_iter().for_each(|shape| shape.start(element, &self.scheme))
+            }
         }
     }
 
@@ -430,6 +453,7 @@ impl Body {
                     self.text(&formula);
                 }
             }
+            "wsp" => _ = self.shapes.pop(),
             "txbxContent" => self.text_boxes = self.text_boxes.saturating_sub(1),
             "rt" => self.in_reading = false,
             "ruby" => {
@@ -443,7 +467,7 @@ impl Body {
                     self.notes.push((order, writer.finish()));
                 }
             }
-            _ => {}
+            _ => self.shapes.iter_mut().last().into_iter().for_each(|shape| shape.end(name)),
         }
     }
 

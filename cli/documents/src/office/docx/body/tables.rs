@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::Body;
-use crate::web::html::Color;
+use crate::color::Color;
+use crate::marks;
 use crate::writer::{Rows, Span, Writer};
 
 /// A table that is open.
@@ -136,7 +137,8 @@ impl Body {
         self.is_below = false;
         let Some(table) = self.tables.last_mut().filter(|table| table.row.outer.is_some()) else { return };
         let below = table.row.reaches_below.take();
-        let text = std::mem::take(self.out()).finish();
+        // It is a part of a cell now, and no heading.
+        let text = marks::without_headings(&std::mem::take(self.out()).finish());
         let Some(table) = self.tables.last_mut().filter(|_| !text.trim().is_empty()) else { return };
         let is_lost = below.is_none_or(|column| table.carried.insert(column, text).is_some());
         table.row.is_lost |= is_lost;

@@ -1,12 +1,13 @@
 //! What elements write: text as its run looks, paragraphs with their numbers, marks of notes.
 
 use super::{Body, Kind};
+use crate::color::Color;
 use crate::office::docx::auto_numbers::Place;
 use crate::office::docx::fields::Shown;
 use crate::office::docx::styles::{RunLook, is_on, set_tabs, shading};
+use crate::office::shape::ShapeLook;
 use crate::office::sight::{self, Sight};
 use crate::package::xml::Element;
-use crate::web::html::Color;
 use crate::writer::symbols::{EMPTY, TICKED};
 use crate::writer::{Level, Writer, symbols};
 
@@ -127,9 +128,23 @@ impl Body {
             (None, 0) => self.page,
             (Some(table), 0) => table.ground,
             // Boxes have colours and pictures of their own.
+            (None, _) => {
+                let ground = self.shapes.last().and_then(ShapeLook::ground);
+                ground.filter(|color| *color != Color::Transparent).unwrap_or(Color::Unknown)
+            }
             _ => Color::Unknown,
         };
-        sight::of_color(look.color, &[look.ground, own, style], page)
+        let grounds = [look.ground, own, style];
+        let on = |color, page| sight::of_color(color, &grounds, page);
+        let fill = match on(look.color, page) {
+            // Something may be between the text and the page.
+            Sight::Hidden if self.has_behind => on(look.color, Color::Unknown),
+            sight => sight,
+        };
+        match look.outline {
+            Some(outline) => fill.min(on(Some(outline), page)),
+            None => fill,
+        }
     }
 
     pub(super) fn tab(&mut self) {

@@ -13,11 +13,11 @@ use self::values::Value;
 use super::CONTENT;
 use super::charts::Chart;
 use super::styles::{LEVELS, Look, Styles};
+use crate::color::Color;
 use crate::counts::Counts;
 use crate::office::page_texts::PageTexts;
 use crate::package::xml::{self, Element, Piece};
 use crate::selection::Chooser;
-use crate::web::html::Color;
 use crate::writer::Writer;
 use crate::writer::symbols::{EMPTY, TICKED};
 use crate::{Note, Options, Problem, Selection, Unit};
@@ -183,8 +183,9 @@ pub(super) struct Body<'a> {
     description: Option<String>,
     in_title: usize,
     slides: usize,
-    /// The colour of the slide.
+    /// The colour of the slide, and whether something is drawn that may be behind the next shape.
     slide: Color,
+    is_drawn: bool,
     is_spreadsheet: bool,
     in_creator: bool,
     creator: String,
@@ -225,6 +226,7 @@ impl<'a> Body<'a> {
             in_title: 0,
             slides: 0,
             slide: Color::Unknown,
+            is_drawn: false,
             is_spreadsheet: false,
             in_creator: false,
             creator: String::new(),
@@ -415,7 +417,12 @@ impl<'a> Body<'a> {
                 }
                 let look = self.styles.look(value("style-name").as_deref());
                 // Before white there may be a picture.
-                self.slide = look.ground.filter(|color| *color != Color::WHITE).unwrap_or(Color::Unknown);
+                let master = value("master-page-name");
+                let master = master.as_deref().and_then(|name| self.styles.master(name));
+                let of_master = master.and_then(|master| self.styles.look(master.style.as_deref()).ground);
+                let ground = look.ground.or(of_master).filter(|color| *color != Color::WHITE);
+                self.is_drawn = master.is_some_and(|master| master.is_drawn);
+                self.slide = ground.unwrap_or(Color::Unknown);
                 if look.is_absent == Some(true) {
                     self.counts.hidden_parts += 1;
                     self.skipping = 1;
@@ -436,7 +443,7 @@ impl<'a> Body<'a> {
             }
             "frame" | "custom-shape" if self.in_title > 0 => self.in_title += 1,
             // An object has a picture of it.
-            "image" => self.has_picture = !self.has_object,
+            "image" => (self.has_picture, self.is_drawn) = (!self.has_object, true),
             "desc" | "title" if self.paragraph_depth == 0 || self.has_picture => {
                 self.description = Some(String::new())
             }
@@ -452,7 +459,8 @@ impl<'a> Body<'a> {
 
     fn end(&mut self, name: &str) {
         if SHAPES.contains(&name) {
-            self.shapes.pop();
+            let ground = self.shapes.pop().and_then(|look| look.ground);
+            self.is_drawn |= ground.is_some_and(|ground| ground != Color::Transparent);
         }
         match name {
             "p" | "h" => {

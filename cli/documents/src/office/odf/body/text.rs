@@ -1,9 +1,9 @@
 //! Text as it looks: its spaces and tabs, and whether a reader sees it.
 
 use super::{Body, MAX_SPACES, OpenCell};
+use crate::color::Color;
 use crate::office::odf::styles::Look;
 use crate::office::sight::{self, Sight};
-use crate::web::html::Color;
 use crate::writer::{Level, symbols};
 
 impl Body<'_> {
@@ -34,7 +34,13 @@ impl Body<'_> {
             // Tables have colours of their own, and something may be behind shapes.
             _ => Color::Unknown,
         };
-        sight::of_color(look.color, &[look.ground], page)
+        let on = |page| sight::of_color(look.color, &[look.ground], page);
+        let is_drawn = if self.slides > 0 { self.is_drawn } else { self.styles.has_behind };
+        match on(page) {
+            // Something may be between the text and the page.
+            Sight::Hidden if is_drawn => on(Color::Unknown),
+            sight => sight,
+        }
     }
 
     /// A tab is a space in a cell, and in hidden text it is nothing.

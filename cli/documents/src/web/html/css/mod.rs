@@ -15,4 +15,4 @@ pub(crate) use self::layout::Stand;
 pub(crate) use self::media::holds;
 pub(crate) use self::selector::{Siblings, Subject};
 pub(crate) use self::sheet::{Linked, Sheet};
-pub(crate) use self::style::{Color, Declared, pixels};
+pub(crate) use self::style::{Declared, pixels};
