@@ -37,8 +37,10 @@ pub(crate) enum Align {
 /// The tab stops of a paragraph. Places are in twentieths of a point.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TabStops {
-    /// Where the first line begins and where the others do, if that is said.
-    indent: Option<(u32, u32)>,
+    /// The indentation of the paragraph, and how far its first line is to the right or to the left of it, where that is said.
+    pub(crate) left: Option<u32>,
+    pub(crate) first_line: Option<u32>,
+    pub(crate) hanging: Option<u32>,
     /// `None` is for a stop of the style that is taken away.
     stops: BTreeMap<u32, Option<Align>>,
 }
@@ -51,10 +53,10 @@ impl TabStops {
         }
     }
 
-    /// Indents the lines, and the first one by so much more or less. Where that one hangs, the others begin at a stop.
+    /// Indents the lines, and the first one by so much more or less.
     pub(crate) fn indent(&mut self, left: i64, first: i64) {
-        let place = |place: i64| place.clamp(0, MAX_PLACE.into()) as u32;
-        self.indent = Some((place(left.saturating_add(first)), place(left)));
+        let distance = |distance: i64| Some(distance.clamp(0, MAX_PLACE.into()) as u32);
+        (self.left, self.first_line, self.hanging) = (distance(left), distance(first), distance(-first));
     }
 
     /// These stops, and others that replace them.
@@ -62,18 +64,31 @@ impl TabStops {
         if **other == TabStops::default() {
             return self.clone();
         }
-        let mut stops = TabStops { indent: other.indent.or(self.indent), stops: self.stops.clone() };
+        // One of both moves the first line.
+        let moves = other.first_line.is_some() || other.hanging.is_some();
+        let moving = if moves { other } else { self };
+        let mut stops = TabStops {
+            left: other.left.or(self.left),
+            first_line: moving.first_line,
+            hanging: moving.hanging,
+            stops: self.stops.clone(),
+        };
         other.stops.iter().for_each(|(place, align)| stops.set(*place, *align));
         Rc::new(stops)
     }
 
     /// The beginning of the line, and the places that its tabs lead to, one after the other.
     fn places(&self) -> impl Iterator<Item = (u32, Align)> {
-        let (start, left) = self.indent.unwrap_or_default();
-        let mut stops = BTreeMap::from([(left, Some(Align::Left))]);
-        stops.extend(&self.stops);
-        let own = stops.into_iter().filter_map(|(place, align)| Some((place, align?)));
-        let own = own.filter(|(place, _)| *place > start);
+        let left = self.left.unwrap_or(0);
+        // A hanging first line excludes one that is moved to the right.
+        let start = match self.hanging {
+            Some(hanging) if hanging > 0 => left.saturating_sub(hanging),
+            _ => left.saturating_add(self.first_line.unwrap_or(0)),
+        };
+        // The other lines begin at a stop of a hanging one.
+        let hanging = [(left, Align::Left)].into_iter().filter(|(left, _)| start < *left);
+        let own = self.stops.iter().filter_map(|(place, align)| Some((*place, (*align)?)));
+        let own: BTreeMap<_, _> = hanging.chain(own.filter(|(place, _)| *place > start)).collect();
         let places: Vec<_> = [(start, Align::Left)].into_iter().chain(own).collect();
         let first = places.last().map_or(1, |(place, _)| place / DISTANCE + 1);
         places.into_iter().chain((first..).map(|number| (number.saturating_mul(DISTANCE), Align::Left)))

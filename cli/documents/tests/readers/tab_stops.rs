@@ -17,7 +17,8 @@ fn docx(paragraphs: &[(&str, &str)]) -> Vec<u8> {
         format!("<w:p><w:pPr>{properties}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>")
     };
     let body: String = paragraphs.iter().map(paragraph).collect();
-    let styles = "<w:styles><w:style w:styleId='far'><w:pPr><w:tabs><w:tab w:val='left' w:pos='9000'/></w:tabs></w:pPr></w:style></w:styles>";
+    let styles = "<w:styles><w:style w:styleId='far'><w:pPr><w:tabs><w:tab w:val='left' w:pos='9000'/></w:tabs></w:pPr></w:style>\
+        <w:style w:styleId='indented'><w:pPr><w:ind w:left='2000'/></w:pPr></w:style></w:styles>";
     archive(&[
         ("word/document.xml", &format!("<w:document><w:body>{body}</w:body></w:document>")),
         ("word/styles.xml", styles),
@@ -62,6 +63,13 @@ fn values_between_tabs_stand_under_their_header() {
     check_docx(
         &[(&hanging, "Item\tJan\tFeb"), (&hanging, "Heating\t\t80")],
         "Item | Jan | Feb\nHeating | | 80\n",
+    );
+    // A style says the indentation, and the paragraph how far its first line hangs.
+    let merged =
+        "<w:pStyle w:val='indented'/><w:ind w:hanging='2000'/>".to_owned() + &stops(&[("left", 4000)]);
+    check_docx(
+        &[(&merged, "Item\tJan\tFeb"), (&merged, "Heating\t70"), (&merged, "Rent\t\t80")],
+        "Item | Jan | Feb\nHeating | 70\nRent | | 80\n",
     );
     let cleared =
         "<w:pStyle w:val='far'/>".to_owned() + &stops(&[("clear", 9000), ("left", 3000), ("left", 6000)]);

@@ -149,7 +149,6 @@ pub(super) fn shading(element: &Element) -> Color {
 /// Takes a tab stop or the indentation of a paragraph or a style.
 pub(super) fn set_tabs(tabs: &mut Rc<TabStops>, element: &Element) {
     let number = |name: &str| element.attribute(name).and_then(|place| place.parse::<u32>().ok());
-    let length = |name: &str| number(name).map(i64::from);
     match (element.name.as_str(), element.attribute("val").as_deref()) {
         ("tab", Some(value)) => {
             let align = match value {
@@ -163,9 +162,9 @@ pub(super) fn set_tabs(tabs: &mut Rc<TabStops>, element: &Element) {
             number("pos").into_iter().for_each(|place| Rc::make_mut(tabs).set(place, align));
         }
         ("ind", _) => {
-            let left = length("left").or_else(|| length("start")).unwrap_or(0);
-            let (first, hanging) = (length("firstLine").unwrap_or(0), length("hanging").unwrap_or(0));
-            Rc::make_mut(tabs).indent(left, first - hanging);
+            let tabs = Rc::make_mut(tabs);
+            tabs.left = number("left").or_else(|| number("start"));
+            (tabs.first_line, tabs.hanging) = (number("firstLine"), number("hanging"));
         }
         _ => {}
     }

@@ -1,8 +1,8 @@
 //! What a reader does not see: hidden, tiny, and in the colour of its ground.
 
 use super::Reader;
+use crate::color::Color;
 use crate::office::sight::{self, Sight};
-use crate::web::html::Color;
 use crate::writer::Level;
 
 /// Text of so many half points cannot be read.

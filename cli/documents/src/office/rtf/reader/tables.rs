@@ -5,7 +5,7 @@ use std::mem;
 
 use super::Reader;
 use super::looks::Ground;
-use crate::web::html::Color;
+use crate::color::Color;
 use crate::writer::{Rows, Span, Writer};
 
 /// Cells of a row whose places are known.

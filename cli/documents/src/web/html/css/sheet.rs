@@ -8,8 +8,9 @@ use super::counter_styles::CounterStyles;
 use super::counters::{Counting, makes_numbers};
 use super::media;
 use super::selector::{Selector, Subject};
-use super::style::{Color, Declarations, Declared};
+use super::style::{Declarations, Declared};
 use super::values::{block_length, find, split, words};
+use crate::color::Color;
 use crate::web::html::Tag;
 
 /// Rules of each kind that are used. A page with more is generated, and its other rules decide little.
