@@ -184,7 +184,7 @@ fn forced_tokens_are_the_same_one_at_a_time() {
         assert_eq!(answers[0].tokens, answers[1].tokens);
         assert!(answers[0].is_complete && answers[0].forced > 10, "{:?}", answers[0]);
         assert_eq!(answers[0].forced, answers[1].forced);
-        assert_eq!(answers[0].drafts.used.min(1), answers[0].drafts.made.min(1));
+        assert!(answers[0].drafts.used <= answers[0].drafts.made, "{:?}", answers[0]);
     }
 }
 
