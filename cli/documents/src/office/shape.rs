@@ -11,11 +11,11 @@ pub(super) struct Letters {
     fill: Fill,
     outline: Fill,
     ground: Fill,
-    open: Part,
+    open: LetterPart,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Part {
+enum LetterPart {
     #[default]
     Fill,
     Outline,
@@ -26,26 +26,26 @@ enum Part {
 impl Letters {
     pub(super) fn start(&mut self, element: &Element, scheme: &Scheme) {
         match element.name.as_str() {
-            "ln" => self.open = Part::Outline,
-            "highlight" => (self.open, self.ground) = (Part::Ground, Fill::solid()),
-            "uFill" | "uLn" => self.open = Part::Underline,
+            "ln" => self.open = LetterPart::Outline,
+            "highlight" => (self.open, self.ground) = (LetterPart::Ground, Fill::solid()),
+            "uFill" | "uLn" => self.open = LetterPart::Underline,
             _ => self.part().into_iter().for_each(|fill| fill.start(element, scheme)),
         }
     }
 
     pub(super) fn end(&mut self, name: &str) {
         match name {
-            "ln" | "highlight" | "uFill" | "uLn" => self.open = Part::Fill,
+            "ln" | "highlight" | "uFill" | "uLn" => self.open = LetterPart::Fill,
             _ => self.part().into_iter().for_each(|fill| fill.end(name)),
         }
     }
 
     fn part(&mut self) -> Option<&mut Fill> {
         match self.open {
-            Part::Fill => Some(&mut self.fill),
-            Part::Outline => Some(&mut self.outline),
-            Part::Ground => Some(&mut self.ground),
-            Part::Underline => None,
+            LetterPart::Fill => Some(&mut self.fill),
+            LetterPart::Outline => Some(&mut self.outline),
+            LetterPart::Ground => Some(&mut self.ground),
+            LetterPart::Underline => None,
         }
     }
 

@@ -13,6 +13,7 @@ use kurbo::{Affine, Point, Rect};
 
 use super::file::{arrays, text_string};
 use super::layout::PlacedText;
+use crate::writer::symbols::{CHOSEN, EMPTY, NOT_CHOSEN, TICKED};
 
 /// Annotations of a page that are read.
 const MAX_ANNOTATIONS: usize = 10_000;
@@ -244,10 +245,10 @@ impl<'a> Field<'a> {
             states.is_none_or(|states| states.contains_key(&*value)).then_some(value)
         });
         match (is_radio, state.is_some_and(|state| &*state != b"Off")) {
-            (false, true) => "☒",
-            (false, false) => "☐",
-            (true, true) => "◉",
-            (true, false) => "○",
+            (false, true) => TICKED,
+            (false, false) => EMPTY,
+            (true, true) => CHOSEN,
+            (true, false) => NOT_CHOSEN,
         }
     }
 

@@ -44,7 +44,7 @@ pub(crate) enum Shape {
 
 /// A part that is complete.
 #[derive(Clone, Debug, Default)]
-struct Part {
+struct FormulaPart {
     text: String,
     /// Whether it needs no brackets.
     is_atomic: bool,
@@ -57,18 +57,18 @@ struct Part {
     is_matrix: bool,
 }
 
-impl Part {
-    fn token(text: &str) -> Part {
+impl FormulaPart {
+    fn token(text: &str) -> FormulaPart {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let is_word = text.chars().count() > 1 && text.chars().all(char::is_alphabetic);
         let is_atomic = text.chars().count() == 1
             || text.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '∞' | '′'))
             || text.chars().all(|c| c.is_numeric() || c == ',');
-        Part { is_atomic, starts_word: is_word, ends_word: is_word, text, ..Part::default() }
+        FormulaPart { is_atomic, starts_word: is_word, ends_word: is_word, text, ..FormulaPart::default() }
     }
 
-    fn atom(text: String) -> Part {
-        Part { text, is_atomic: true, ..Part::default() }
+    fn atom(text: String) -> FormulaPart {
+        FormulaPart { text, is_atomic: true, ..FormulaPart::default() }
     }
 
     /// The part where only one symbol may stand.
@@ -76,7 +76,7 @@ impl Part {
         if self.is_atomic && !self.ends_script { self.text.clone() } else { format!("({})", self.text) }
     }
 
-    fn push(&mut self, other: Part) {
+    fn push(&mut self, other: FormulaPart) {
         if self.text.is_empty() {
             *self = other;
             return;
@@ -109,8 +109,8 @@ fn is_relation(c: char) -> bool {
 /// A formula that is being read.
 #[derive(Debug, Default)]
 pub(crate) struct Formula {
-    open: Vec<(Shape, Vec<Part>)>,
-    done: Vec<Part>,
+    open: Vec<(Shape, Vec<FormulaPart>)>,
+    done: Vec<FormulaPart>,
     /// Open elements that are too deep to have a meaning.
     too_deep: usize,
 }
@@ -135,11 +135,11 @@ impl Formula {
     pub(crate) fn token(&mut self, text: &str) {
         let text: String = text.chars().filter(|c| !matches!(c, '\u{2061}'..='\u{2064}')).collect();
         if !text.trim().is_empty() {
-            self.push(Part::token(&text));
+            self.push(FormulaPart::token(&text));
         }
     }
 
-    fn push(&mut self, part: Part) {
+    fn push(&mut self, part: FormulaPart) {
         match self.open.last_mut() {
             Some((Shape::Row | Shape::SquareRoot, parts)) if !parts.is_empty() => parts[0].push(part),
             Some((_, parts)) => parts.push(part),
@@ -164,14 +164,14 @@ impl Formula {
         while !self.open.is_empty() {
             self.close();
         }
-        let mut whole = Part::default();
+        let mut whole = FormulaPart::default();
         self.done.into_iter().for_each(|part| whole.push(part));
         whole.text
     }
 }
 
 impl Shape {
-    fn write(self, parts: Vec<Part>) -> Part {
+    fn write(self, parts: Vec<FormulaPart>) -> FormulaPart {
         let mut parts = parts.into_iter();
         let mut next = || parts.next().unwrap_or_default();
         match self {
@@ -182,19 +182,22 @@ impl Shape {
             }
             Shape::Fraction => {
                 let (above, below) = (next(), next());
-                Part { text: format!("{}/{}", above.grouped(), below.grouped()), ..Part::default() }
+                FormulaPart {
+                    text: format!("{}/{}", above.grouped(), below.grouped()),
+                    ..FormulaPart::default()
+                }
             }
             Shape::Stack => {
                 let (above, below) = (next(), next());
-                Part::atom(format!("binom({}, {})", above.text, below.text))
+                FormulaPart::atom(format!("binom({}, {})", above.text, below.text))
             }
             Shape::Lowered => {
                 let (base, below) = (next(), next());
-                scripts(base, &below, &Part::default())
+                scripts(base, &below, &FormulaPart::default())
             }
             Shape::Raised => {
                 let (base, above) = (next(), next());
-                accent(&base, &above.text).unwrap_or_else(|| scripts(base, &Part::default(), &above))
+                accent(&base, &above.text).unwrap_or_else(|| scripts(base, &FormulaPart::default(), &above))
             }
             Shape::Both => {
                 let (base, below, above) = (next(), next(), next());
@@ -202,11 +205,11 @@ impl Shape {
             }
             Shape::Before => {
                 let (below, above, base) = (next(), next(), next());
-                let mut part = scripts(Part::default(), &below, &above);
+                let mut part = scripts(FormulaPart::default(), &below, &above);
                 part.text.push_str(&base.text);
-                Part { ends_script: false, ..part }
+                FormulaPart { ends_script: false, ..part }
             }
-            Shape::SquareRoot => root(&Part::default(), &next()),
+            Shape::SquareRoot => root(&FormulaPart::default(), &next()),
             Shape::Root => {
                 let (base, degree) = (next(), next());
                 root(&degree, &base)
@@ -217,10 +220,10 @@ impl Shape {
             }
             Shape::Nary(sign) => {
                 let (below, above, body) = (next(), next(), next());
-                let mut part = scripts(Part::token(&sign), &below, &above);
+                let mut part = scripts(FormulaPart::token(&sign), &below, &above);
                 let gap = if body.text.is_empty() { "" } else { " " };
                 part.text.extend([gap, &body.text]);
-                Part { is_atomic: false, ends_script: false, ..part }
+                FormulaPart { is_atomic: false, ends_script: false, ..part }
             }
             Shape::Fenced { open, close, separator } => {
                 let separator = match separator.trim() {
@@ -228,32 +231,32 @@ impl Shape {
                     sign @ ("," | ";") => format!("{sign} "),
                     sign => format!(" {sign} "),
                 };
-                let without_brackets = |part: Part| match part.is_matrix {
+                let without_brackets = |part: FormulaPart| match part.is_matrix {
                     true => part.text[1..part.text.len() - 1].to_owned(),
                     false => part.text,
                 };
                 let inner: Vec<String> = parts.map(without_brackets).collect();
-                Part::atom(format!("{open}{}{close}", inner.join(&separator)))
+                FormulaPart::atom(format!("{open}{}{close}", inner.join(&separator)))
             }
             Shape::Matrix => {
                 let rows: Vec<String> = parts.map(|part| part.text).collect();
-                Part { is_matrix: true, ..Part::atom(format!("[{}]", rows.join("; "))) }
+                FormulaPart { is_matrix: true, ..FormulaPart::atom(format!("[{}]", rows.join("; "))) }
             }
             Shape::Cells => {
                 let cells: Vec<String> = parts.map(|part| part.text).collect();
-                Part::atom(cells.join(", "))
+                FormulaPart::atom(cells.join(", "))
             }
             Shape::Accent(sign) => {
                 let base = next();
                 accent(&base, &sign).unwrap_or(base)
             }
-            Shape::Hidden => Part::default(),
+            Shape::Hidden => FormulaPart::default(),
         }
     }
 }
 
 /// A part with a sign above it. `None` if the sign is no accent.
-fn accent(base: &Part, sign: &str) -> Option<Part> {
+fn accent(base: &FormulaPart, sign: &str) -> Option<FormulaPart> {
     let name = match sign {
         "^" | "\u{302}" | "ˆ" => "hat",
         "~" | "\u{303}" | "˜" => "tilde",
@@ -264,10 +267,10 @@ fn accent(base: &Part, sign: &str) -> Option<Part> {
         _ => return None,
     };
     let text = format!("{name}({})", base.text);
-    Some(Part { text, is_atomic: true, starts_word: true, ..Part::default() })
+    Some(FormulaPart { text, is_atomic: true, starts_word: true, ..FormulaPart::default() })
 }
 
-fn scripts(base: Part, below: &Part, above: &Part) -> Part {
+fn scripts(base: FormulaPart, below: &FormulaPart, above: &FormulaPart) -> FormulaPart {
     let mut text = if base.text.is_empty() { String::new() } else { base.grouped() };
     for (sign, part) in [('_', below), ('^', above)] {
         // A prime is raised already.
@@ -278,17 +281,17 @@ fn scripts(base: Part, below: &Part, above: &Part) -> Part {
             text.push_str(&part.grouped());
         }
     }
-    Part { ends_script: true, starts_word: base.starts_word, ..Part::atom(text) }
+    FormulaPart { ends_script: true, starts_word: base.starts_word, ..FormulaPart::atom(text) }
 }
 
-fn root(degree: &Part, base: &Part) -> Part {
+fn root(degree: &FormulaPart, base: &FormulaPart) -> FormulaPart {
     let text = match degree.text.as_str() {
         "" | "2" => format!("√({})", base.text),
         "3" => format!("∛({})", base.text),
         "4" => format!("∜({})", base.text),
         degree => format!("root({degree}, {})", base.text),
     };
-    Part::atom(text)
+    FormulaPart::atom(text)
 }
 
 #[cfg(test)]

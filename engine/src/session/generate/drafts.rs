@@ -4,9 +4,9 @@
 //! Earlier places are found as compressors of the LZ77 family find them: all places of the same three tokens are in one
 //! chain, the latest first. A text of 100,000 tokens takes 0.6 to 2.6 milliseconds and 1.8 MB.
 //!
-//! How long a draft is depends on how many of the last tokens agree with those of the earlier place, on how right drafts after
-//! such places have been, and on the kind of processor. It does not depend on time: the same answer is computed in the same
-//! pieces again.
+//! How long a draft is depends on how many of the last tokens agree with those of the earlier place, and on how right drafts after
+//! such places have been. It depends on the kind of processor, too. It does not depend on time: the same answer is computed in the
+//! same pieces again.
 
 /// Tokens that a place has in common at least.
 const KEY: usize = 3;

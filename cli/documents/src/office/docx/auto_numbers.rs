@@ -27,7 +27,7 @@ pub(super) struct AutoNumbers {
 
 /// The paragraph that a field is in.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct FieldPlace {
     /// The level of a heading, from 1 on.
     pub(super) heading: Option<usize>,
     pub(super) is_numbered: bool,
@@ -42,7 +42,7 @@ pub(super) fn is_number(name: &str) -> bool {
 
 impl AutoNumbers {
     /// The number of a field with this name and these arguments. `None` if it is not certain.
-    pub(super) fn next(&mut self, name: &str, arguments: &str, place: Place) -> Option<String> {
+    pub(super) fn next(&mut self, name: &str, arguments: &str, place: FieldPlace) -> Option<String> {
         let words: Vec<&str> = arguments.split_whitespace().collect();
         let switch = |name: &str| {
             let at = words.iter().position(|word| word.eq_ignore_ascii_case(name))?;
@@ -80,7 +80,7 @@ impl AutoNumbers {
         words: &[&str],
         level: Option<&str>,
         start: Option<&str>,
-        place: Place,
+        place: FieldPlace,
     ) -> Option<String> {
         let list = words.first().filter(|word| !word.starts_with('\\')).map(|word| word.trim_matches('"'));
         if !list.is_none_or(|list| list.eq_ignore_ascii_case("NumberDefault")) {
@@ -120,9 +120,10 @@ mod tests {
     #[test]
     fn numbers_are_counted_where_they_are_certain() {
         let mut numbers = AutoNumbers::default();
-        let heading = |level| Place { heading: Some(level), has_headings: true, ..Place::default() };
-        let numbered = Place { is_numbered: true, ..Place::default() };
-        let plain = Place::default();
+        let heading =
+            |level| FieldPlace { heading: Some(level), has_headings: true, ..FieldPlace::default() };
+        let numbered = FieldPlace { is_numbered: true, ..FieldPlace::default() };
+        let plain = FieldPlace::default();
         for (name, arguments, place, wanted) in [
             ("AUTONUM", "", plain, Some("1.")),
             ("AUTONUM", r"\* Arabic", plain, Some("2.")),
@@ -136,7 +137,7 @@ mod tests {
             ("AUTONUMLGL", r"\e", heading(2), Some("2.1")),
             ("AUTONUMLGL", "", heading(4), None),
             ("AUTONUM", "", heading(1), None),
-            ("AUTONUM", "", Place { has_headings: true, ..plain }, None),
+            ("AUTONUM", "", FieldPlace { has_headings: true, ..plain }, None),
             ("LISTNUM", "", plain, Some("1)")),
             ("LISTNUM", r"\l 2", plain, Some("a)")),
             ("LISTNUM", r"NumberDefault \l 2", plain, Some("b)")),

@@ -43,7 +43,7 @@ impl Shown {
 
 /// What a place of a sheet is to merged areas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum AreaPart {
     /// It is in none.
     Alone,
     /// The first place of an area: its text stands in all of it. The last place of the area.
@@ -67,14 +67,14 @@ impl Merged {
     }
 
     /// What a place is. Its row is not before that of the last call.
-    pub(super) fn part(&mut self, place: Place) -> Part {
+    pub(super) fn part(&mut self, place: Place) -> AreaPart {
         while let Some((first, last)) = self.ahead.pop_if(|(first, _)| first.0 <= place.0) {
             self.begin(first, last);
         }
         match self.begun.range(..=place.1).next_back() {
-            Some((_, (first, last))) if *first == place => Part::First(*last),
-            Some((_, (_, last))) if last.0 >= place.0 && last.1 >= place.1 => Part::Covered,
-            _ => Part::Alone,
+            Some((_, (first, last))) if *first == place => AreaPart::First(*last),
+            Some((_, (_, last))) if last.0 >= place.0 && last.1 >= place.1 => AreaPart::Covered,
+            _ => AreaPart::Alone,
         }
     }
 
@@ -112,9 +112,9 @@ mod tests {
         let row = |merged: &mut Merged, row: usize| {
             (0..5)
                 .map(|column| match merged.part((row, column)) {
-                    Part::Alone => '.',
-                    Part::First(_) => 'F',
-                    Part::Covered => 'c',
+                    AreaPart::Alone => '.',
+                    AreaPart::First(_) => 'F',
+                    AreaPart::Covered => 'c',
                 })
                 .collect::<String>()
         };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::areas::{Merged, Part, Shown};
+use super::areas::{AreaPart, Merged, Shown};
 use super::drawn::{Control, Drawn};
 use super::{Book, RichText, Text, headers, unescaped};
 use crate::Problem;
@@ -150,18 +150,18 @@ impl Sheet {
             for (column, text) in cells {
                 let part = merged.part((row, column));
                 let (at, last) = match part {
-                    Part::First(last) => ((rows.next(row), columns.next(column)), last),
-                    Part::Alone | Part::Covered => ((row, column), (row, column)),
+                    AreaPart::First(last) => ((rows.next(row), columns.next(column)), last),
+                    AreaPart::Alone | AreaPart::Covered => ((row, column), (row, column)),
                 };
                 if rows.next(at.0) != at.0 || at.0 > last.0 {
                     with_text.insert((Some(row), None));
                 } else if columns.next(at.1) != at.1 || at.1 > last.1 {
                     with_text.insert((None, Some(column)));
-                } else if part == Part::Covered {
+                } else if part == AreaPart::Covered {
                     covered += 1;
                 } else {
                     shown.entry(at.0).or_default().push((at.1, text));
-                    if part != Part::Alone {
+                    if part != AreaPart::Alone {
                         self.wide.insert(at, last);
                     }
                 }

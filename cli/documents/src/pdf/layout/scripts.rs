@@ -76,7 +76,7 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
         }
     }
     let mut rest = letters;
-    let parts: Vec<Part<'_>> = scripts
+    let parts: Vec<ScriptRun<'_>> = scripts
         .chunk_by(|a, b| a.0 == b.0)
         .map(|scripts| {
             let (part, after) = rest.split_at(scripts.len());
@@ -86,7 +86,7 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
                 Script::Raised | Script::Lowered if part.len() < letters.len() => write(part, &mut text),
                 _ => write_plain(part, &mut text),
             }
-            Part { script: scripts[0].0, text, is_apart: part[0].is_apart, letters: part }
+            ScriptRun { script: scripts[0].0, text, is_apart: part[0].is_apart, letters: part }
         })
         .collect();
     let mut last_script: Option<char> = None;
@@ -210,13 +210,13 @@ fn is_slash(c: char) -> bool {
 }
 
 /// Whether a raised text is the cents of the price that `out` ends with.
-fn is_cents(text: &str, out: &str, after: Option<&Part<'_>>) -> bool {
+fn is_cents(text: &str, out: &str, after: Option<&ScriptRun<'_>>) -> bool {
     let after = after.map_or("", |after| after.text.trim_start());
     prices::may_be_cents(out, text) && (prices::begins_with_currency(after) || prices::ends_with_price(out))
 }
 
 /// Letters that follow each other and are raised or lowered alike.
-struct Part<'a> {
+struct ScriptRun<'a> {
     script: Script,
     text: String,
     /// Whether a space is before it.
@@ -224,10 +224,10 @@ struct Part<'a> {
     letters: &'a [Letter<'a>],
 }
 
-impl Part<'_> {
+impl ScriptRun<'_> {
     /// Whether this is above the other in a fraction: farther apart than an exponent and an index of the same letter.
     /// `size` is that of the main text.
-    fn is_above(&self, other: &Part<'_>, size: f64) -> bool {
+    fn is_above(&self, other: &ScriptRun<'_>, size: f64) -> bool {
         let (above, below) = (&self.letters[0].glyph, &other.letters[0].glyph);
         let end = self.letters[self.letters.len() - 1].glyph.end;
         self.script == Script::Raised

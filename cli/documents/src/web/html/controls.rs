@@ -1,13 +1,10 @@
 //! Fields of forms: what stands in them, and which boxes are ticked.
 
 use super::Tag;
-use crate::writer::symbols::{EMPTY, TICKED};
+use crate::writer::symbols::{CHOSEN, EMPTY, NOT_CHOSEN, TICKED};
 
 /// Choices of a list that are all written. Of longer ones, only those that are chosen.
 const MAX_CHOICES: usize = 12;
-/// One of several, chosen or not.
-const CHOSEN: &str = "◉";
-const NOT_CHOSEN: &str = "○";
 
 /// What an `input` shows.
 pub(super) fn input(tag: &Tag) -> Option<String> {

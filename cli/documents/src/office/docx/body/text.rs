@@ -2,7 +2,7 @@
 
 use super::{Body, Kind};
 use crate::color::Color;
-use crate::office::docx::auto_numbers::Place;
+use crate::office::docx::auto_numbers::FieldPlace;
 use crate::office::docx::fields::Shown;
 use crate::office::docx::styles::{RunLook, is_on, set_tabs, shading};
 use crate::office::shape::ShapeLook;
@@ -189,11 +189,11 @@ impl Body {
     }
 
     /// What the paragraph is to numbers that fields make.
-    fn place(&self) -> Place {
-        let Some(paragraph) = self.paragraphs.last() else { return Place::default() };
+    fn place(&self) -> FieldPlace {
+        let Some(paragraph) = self.paragraphs.last() else { return FieldPlace::default() };
         let style = self.styles.get(paragraph.style.as_deref());
         let list = style.number.replaced_by(&paragraph.number).list;
-        Place {
+        FieldPlace {
             heading: paragraph.heading.or(style.heading).filter(|level| *level > 0),
             is_numbered: list.is_some_and(|list| list != "0"),
             has_headings: self.has_headings,

@@ -105,7 +105,7 @@ impl<T> Rules<T> {
 
 /// Where in a style sheet a rule is.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct RulePlace<'a> {
     /// The name of the style sheet; none for one in the page.
     sheet: &'a str,
     layer: usize,
@@ -115,9 +115,9 @@ struct Place<'a> {
     depth: usize,
 }
 
-impl Place<'_> {
+impl RulePlace<'_> {
     fn within(self) -> Self {
-        Place { depth: self.depth + 1, ..self }
+        RulePlace { depth: self.depth + 1, ..self }
     }
 }
 
@@ -162,21 +162,21 @@ pub(crate) struct Sheet {
 impl Sheet {
     /// Reads a style sheet that the page refers to. `is_known` is whether its conditions hold for sure.
     pub(crate) fn link(&mut self, reference: &str, is_known: bool, linked: &mut Linked) {
-        self.link_from(Place { sheet: "", layer: UNLAYERED, is_known, depth: 0 }, reference, linked);
+        self.link_from(RulePlace { sheet: "", layer: UNLAYERED, is_known, depth: 0 }, reference, linked);
     }
 
     /// Reads what is in a `<style>` element. `is_known` is whether its conditions hold for sure.
     pub(crate) fn read(&mut self, text: &str, is_known: bool, linked: &mut Linked) {
-        let place = Place { sheet: "", layer: UNLAYERED, is_known, depth: 0 };
+        let place = RulePlace { sheet: "", layer: UNLAYERED, is_known, depth: 0 };
         self.read_block(place, &without_comments(text), linked);
     }
 
-    fn link_from(&mut self, place: Place, reference: &str, linked: &mut Linked) {
+    fn link_from(&mut self, place: RulePlace, reference: &str, linked: &mut Linked) {
         self.sheets += 1;
         let found = if self.sheets <= MAX_SHEETS { linked(place.sheet, reference) } else { None };
         match found {
             Some((name, text)) => {
-                let place = Place { sheet: &name, ..place }.within();
+                let place = RulePlace { sheet: &name, ..place }.within();
                 self.read_block(place, &without_comments(&text), linked);
             }
             None => self.lose(true),
@@ -190,7 +190,7 @@ impl Sheet {
     }
 
     /// Reads rules.
-    fn read_block(&mut self, place: Place, text: &str, linked: &mut Linked) {
+    fn read_block(&mut self, place: RulePlace, text: &str, linked: &mut Linked) {
         let mut rest = text;
         while let Some((prelude, block)) = next_rule(&mut rest) {
             match (prelude.strip_prefix('@'), block) {
@@ -207,14 +207,14 @@ impl Sheet {
     }
 
     /// A rule without a block: of another style sheet, or the order of layers.
-    fn statement(&mut self, place: Place, rule: &str, linked: &mut Linked) {
+    fn statement(&mut self, place: RulePlace, rule: &str, linked: &mut Linked) {
         if let Some(names) = rule.strip_prefix("layer") {
             names.split(',').for_each(|name| _ = self.layer(place, name));
         } else if let Some((reference, condition)) = rule.strip_prefix("import").and_then(imported) {
             let place = match condition.strip_prefix("layer") {
                 Some(name) => {
                     let name = name.split_once(')').map_or("", |(name, _)| name.trim_start_matches('('));
-                    Place { layer: self.layer(place, name), ..place }
+                    RulePlace { layer: self.layer(place, name), ..place }
                 }
                 None => place,
             };
@@ -225,7 +225,7 @@ impl Sheet {
             match media::all(&[media::holds(&queries), supported]) {
                 Some(false) => {}
                 holds => self.link_from(
-                    Place { is_known: place.is_known && holds.is_some(), ..place },
+                    RulePlace { is_known: place.is_known && holds.is_some(), ..place },
                     reference,
                     linked,
                 ),
@@ -234,7 +234,7 @@ impl Sheet {
     }
 
     /// Where the rules in the block of another rule are; `None` if they are for nothing that is read.
-    fn enter<'a>(&mut self, place: Place<'a>, rule: &str, block: &str) -> Option<Place<'a>> {
+    fn enter<'a>(&mut self, place: RulePlace<'a>, rule: &str, block: &str) -> Option<RulePlace<'a>> {
         if place.depth >= MAX_DEPTH {
             return None;
         }
@@ -244,7 +244,7 @@ impl Sheet {
             "media" => media::holds(condition),
             "supports" => media::supports(condition),
             "layer" => {
-                return Some(Place { layer: self.layer(place, condition), ..place }.within());
+                return Some(RulePlace { layer: self.layer(place, condition), ..place }.within());
             }
             "counter-style" => {
                 self.counter_styles.define(condition, block);
@@ -255,12 +255,12 @@ impl Sheet {
         };
         match holds {
             Some(false) => None,
-            holds => Some(Place { is_known: place.is_known && holds.is_some(), ..place }.within()),
+            holds => Some(RulePlace { is_known: place.is_known && holds.is_some(), ..place }.within()),
         }
     }
 
     /// The number of a layer. Layers within one count as that one.
-    fn layer(&mut self, place: Place, name: &str) -> usize {
+    fn layer(&mut self, place: RulePlace, name: &str) -> usize {
         if place.layer != UNLAYERED {
             return place.layer;
         }
@@ -275,7 +275,7 @@ impl Sheet {
     }
 
     /// A rule for elements, and those within it.
-    fn rule(&mut self, place: Place, selectors: &[&str], block: &str) {
+    fn rule(&mut self, place: RulePlace, selectors: &[&str], block: &str) {
         let is_short = |selector: &&str| selector.len() <= MAX_SELECTOR;
         let mut parts = selectors.iter().flat_map(|list| split(list, |c| c == ','));
         let all: Vec<&str> = parts.by_ref().take(MAX_SELECTORS).collect();
@@ -307,7 +307,7 @@ impl Sheet {
         self.add(place, &selectors, &own);
     }
 
-    fn add(&mut self, place: Place, selectors: &[&str], body: &str) {
+    fn add(&mut self, place: RulePlace, selectors: &[&str], body: &str) {
         let (declared, counting) = (Declarations::parse(body), Counting::parse(body));
         let has_declared = declared != Declarations::default();
         if !has_declared && counting.is_empty() {
@@ -324,7 +324,7 @@ impl Sheet {
             if !(is_known && place.is_known) {
                 self.hides_background |= together.background.is_some();
                 unknown += 1;
-                if part == Part::Element && together.is_seen() == Some(false) {
+                if part == RulePart::Element && together.is_seen() == Some(false) {
                     self.looks_around |= selector.looks_around();
                     let is_kept = self.doubtful.add(selector, place.layer, ());
                     self.lose(!is_kept);
@@ -332,7 +332,7 @@ impl Sheet {
                 continue;
             }
             self.looks_around |= selector.looks_around();
-            if part == Part::Element {
+            if part == RulePart::Element {
                 if has_declared {
                     let is_kept = self.declared.add(selector.clone(), place.layer, declared.clone());
                     self.lose(!is_kept);
@@ -346,7 +346,7 @@ impl Sheet {
             let mut counting = counting.clone();
             counting.is_hidden = together.is_seen().map(|is_seen| !is_seen);
             self.has_numbers |= counting.has_text();
-            let rules = if part == Part::Before { &mut self.before } else { &mut self.after };
+            let rules = if part == RulePart::Before { &mut self.before } else { &mut self.after };
             if !counting.is_empty() && !rules.add(selector, place.layer, counting) {
                 self.unknown_numbers += 1;
             }
@@ -416,27 +416,27 @@ impl Sheet {
 
 /// What a rule is for: an element, or what stands before or behind it.
 #[derive(Clone, Copy, PartialEq)]
-enum Part {
+enum RulePart {
     Element,
     Before,
     After,
 }
 
 /// A selector without the part of an element that it is for. An empty one is for each.
-fn without_part(selector: &str) -> (&str, Part) {
-    const PARTS: [(&str, Part); 5] = [
-        ("::before", Part::Before),
-        (":before", Part::Before),
-        ("::marker", Part::Before),
-        ("::after", Part::After),
-        (":after", Part::After),
+fn without_part(selector: &str) -> (&str, RulePart) {
+    const PARTS: [(&str, RulePart); 5] = [
+        ("::before", RulePart::Before),
+        (":before", RulePart::Before),
+        ("::marker", RulePart::Before),
+        ("::after", RulePart::After),
+        (":after", RulePart::After),
     ];
     for (name, part) in PARTS {
         if let Some(selector) = selector.strip_suffix(name) {
             return (if selector.is_empty() { "*" } else { selector }, part);
         }
     }
-    (selector, Part::Element)
+    (selector, RulePart::Element)
 }
 
 /// A selector within the block of another one, unless it is too long.
