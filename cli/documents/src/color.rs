@@ -38,6 +38,11 @@ impl Color {
         }
     }
 
+    /// A colour by its hexadecimal digits. What is none, such as the `auto` of Word, is not known.
+    pub(crate) fn of_digits(digits: &str) -> Color {
+        hexadecimal(digits.trim_end()).unwrap_or(Color::Unknown)
+    }
+
     /// A colour of CSS or of an old attribute.
     pub(crate) fn parse(text: &str) -> Color {
         const NAMES: &[(&str, (u8, u8, u8))] = &[
@@ -72,16 +77,14 @@ impl Color {
             return Color::Known(*r, *g, *b);
         }
         if let Some(digits) = text.strip_prefix('#') {
-            return hexadecimal(digits).unwrap_or(Color::Unknown);
+            return Color::of_digits(digits);
         }
         let inner = text.strip_prefix("rgba(").or_else(|| text.strip_prefix("rgb("));
         let Some(inner) = inner.and_then(|inner| inner.strip_suffix(')')) else { return Color::Unknown };
         let parts = inner.split([',', ' ', '/']).filter(|part| !part.is_empty());
         let numbers: Option<Vec<f32>> = parts.map(|part| part.parse().ok()).collect();
         match numbers.as_deref() {
-            Some([.., alpha]) if numbers.as_ref().is_some_and(|all| all.len() == 4) && *alpha < 0.05 => {
-                Color::Transparent
-            }
+            Some([_, _, _, alpha]) if *alpha < 0.05 => Color::Transparent,
             Some([r, g, b, ..]) => Color::Known(*r as u8, *g as u8, *b as u8),
             _ => Color::Unknown,
         }

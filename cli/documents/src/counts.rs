@@ -133,30 +133,8 @@ impl Counts {
 
     /// Appends those of a part.
     pub(crate) fn add(&mut self, part: Counts) {
-        self.hidden += part.hidden;
-        self.white += part.white;
-        self.deletions += part.deletions;
-        self.pictures += part.pictures;
-        self.picture_pages += part.picture_pages;
-        self.damaged_pages += part.damaged_pages;
-        self.dynamic_forms += part.dynamic_forms;
-        self.formulas += part.formulas;
-        self.unknown_characters += part.unknown_characters;
-        self.unfilled_rows += part.unfilled_rows;
-        self.hidden_characters += part.hidden_characters;
-        self.other_numbers += part.other_numbers;
-        self.repeated_drawings += part.repeated_drawings;
-        self.hidden_parts += part.hidden_parts;
-        self.unknown_numbers += part.unknown_numbers;
-        self.unread_styles += part.unread_styles;
-        self.no_results += part.no_results;
-        self.repeated_rows += part.repeated_rows;
-        self.unordered_chapters += part.unordered_chapters;
-        for (names, more) in [
-            (&mut self.missing_chapters, part.missing_chapters),
-            (&mut self.skipped_files, part.skipped_files),
-        ] {
-            names.add(more.count, &more.first);
+        for note in part.notes() {
+            self.add_note(&note);
         }
     }
 

@@ -73,8 +73,8 @@ impl Scheme {
     pub(super) fn color(&self, element: &Element) -> Option<Color> {
         let value = |name: &str| element.attribute(name).unwrap_or_default();
         Some(match element.name.as_str() {
-            "srgbClr" => Color::parse(&format!("#{}", value("val"))),
-            "sysClr" => Color::parse(&format!("#{}", value("lastClr"))),
+            "srgbClr" => Color::of_digits(&value("val")),
+            "sysClr" => Color::of_digits(&value("lastClr")),
             "schemeClr" => {
                 let name = value("val");
                 let usual = match name.as_str() {
@@ -125,8 +125,9 @@ impl Fill {
                 self.color = Some(self.changed(name, share.unwrap_or(WHOLE)));
             }
             _ if self.is_open => {
-                self.named = scheme.color(element).or(self.named);
-                self.color = scheme.color(element).or(self.color);
+                if let Some(color) = scheme.color(element) {
+                    (self.named, self.color) = (Some(color), Some(color));
+                }
             }
             _ => {}
         }

@@ -29,11 +29,7 @@ impl Relations {
     pub(super) fn of(archive: &mut Archive, part: &str) -> Result<Relations, Problem> {
         let (folder, name) = part.rsplit_once('/').unwrap_or(("", part));
         let own = resolve(folder, &format!("_rels/{name}.rels"));
-        let text = match archive.text(&own) {
-            Ok(text) => text,
-            Err(problem @ Problem::Unpacked { .. }) => return Err(problem),
-            Err(_) => return Ok(Relations::default()),
-        };
+        let Some(text) = archive.text_if_whole(&own)? else { return Ok(Relations::default()) };
         let mut relations = Vec::new();
         // What comes before damage counts.
         let _ = xml::read(&own, &text, |piece| {
@@ -65,10 +61,8 @@ impl Relations {
     ) -> Result<HashMap<String, T>, Problem> {
         let mut all = HashMap::new();
         for relation in self.all(kind) {
-            match archive.text(&relation.target) {
-                Ok(text) => all.extend(read(&text, &relation.target).map(|read| (relation.id.clone(), read))),
-                Err(problem @ Problem::Unpacked { .. }) => return Err(problem),
-                Err(_) => {}
+            if let Some(text) = archive.text_if_whole(&relation.target)? {
+                all.extend(read(&text, &relation.target).map(|read| (relation.id.clone(), read)));
             }
         }
         Ok(all)

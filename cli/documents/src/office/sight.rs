@@ -21,3 +21,11 @@ pub(super) fn of_color(color: Option<Color>, grounds: &[Option<Color>], page: Co
         _ => Sight::Seen,
     }
 }
+
+/// Whether a reader sees a text on a page, where something may be between both.
+pub(super) fn on_page(page: Color, may_be_covered: bool, on: impl Fn(Color) -> Sight) -> Sight {
+    match on(page) {
+        Sight::Hidden if may_be_covered => on(Color::Unknown),
+        sight => sight,
+    }
+}

@@ -107,6 +107,17 @@ impl<'a> Archive<'a> {
         let not_text = |_| Problem::Damaged { what: format!("{name} is not text") };
         Ok(decode::text(&self.bytes(name)?).map_err(not_text)?.text)
     }
+
+    /// The text of an entry; `None` if it is missing or damaged.
+    ///
+    /// # Errors
+    /// The archive unpacks to too much.
+    pub(crate) fn text_if_whole(&mut self, name: &str) -> Result<Option<String>, Problem> {
+        match self.text(name) {
+            Err(problem @ Problem::Unpacked { .. }) => Err(problem),
+            text => Ok(text.ok()),
+        }
+    }
 }
 
 /// How many entries an archive says that it has; 0 where it needs more than 16 bits to say it.

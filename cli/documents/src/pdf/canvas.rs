@@ -77,14 +77,19 @@ impl Canvas {
         self.clips.last().map_or(place, |(clip, _)| place.intersect(*clip))
     }
 
+    /// Whether all of that is seen: the clips are rectangles.
+    fn is_clip_whole(&self) -> bool {
+        self.clips.last().is_none_or(|(_, is_whole)| *is_whole)
+    }
+
     /// Fills a rectangle after `glyphs` glyphs. A colour that is not opaque changes what is under it.
     pub(super) fn fill(&mut self, place: Rect, color: Option<[u8; 4]>, glyphs: usize) {
         let place = self.clipped(place);
         if place.width() < THIN || place.height() < THIN {
             return;
         }
-        let is_whole = self.clips.last().is_none_or(|(_, is_whole)| *is_whole);
-        let shows_through = self.is_masked || self.is_blended || !is_whole || self.groups.contains(&true);
+        let shows_through =
+            self.is_masked || self.is_blended || !self.is_clip_whole() || self.groups.contains(&true);
         let color = match color {
             Some([.., 0]) => return,
             Some([r, g, b, 255]) if !shows_through => Some([r, g, b]),
@@ -136,7 +141,7 @@ impl Canvas {
     }
 
     pub(super) fn push_clip(&mut self, path: &BezPath) {
-        let is_whole = self.clips.last().is_none_or(|(_, is_whole)| *is_whole) && is_rectangle(path);
+        let is_whole = self.is_clip_whole() && is_rectangle(path);
         self.clips.push((self.clipped(path.control_box()), is_whole));
     }
 

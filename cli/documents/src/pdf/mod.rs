@@ -55,10 +55,13 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     let page_tree = PageTree::of(&catalogue(&pdf));
     let pdf = changed(pdf, &page_tree.changed, password);
     let mut forms = forms::change(&pdf);
-    if forms.repeated > 0 && !changes::are_possible(&pdf) {
-        return Err(Problem::Damaged { what: "its drawings contain each other too often".to_owned() });
-    }
-    let mut objects = fonts::names::tables(&pdf);
+    let mut objects = match changes::are_possible(&pdf) {
+        true => fonts::names::tables(&pdf),
+        false if forms.repeated > 0 => {
+            return Err(Problem::Damaged { what: "its drawings contain each other too often".to_owned() });
+        }
+        false => Objects::new(),
+    };
     objects.append(&mut forms.objects);
     let pdf = changed(pdf, &objects, password);
     let catalogue = catalogue(&pdf);

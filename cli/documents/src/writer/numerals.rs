@@ -31,24 +31,20 @@ enum Ones {
     NotInTeens,
 }
 
-const CHINESE: Counted = Counted {
+pub(crate) const TRADITIONAL: Counted = Counted {
     digits: "零一二三四五六七八九",
     places: "十百千",
     negative: "負",
     ones: Ones::NotInTeens,
     has_zeros: true,
 };
-pub(crate) const TRADITIONAL: Counted = CHINESE;
-pub(crate) const SIMPLIFIED: Counted = Counted { negative: "负", ..CHINESE };
+pub(crate) const SIMPLIFIED: Counted = Counted { negative: "负", ..TRADITIONAL };
 pub(crate) const TRADITIONAL_FORMAL: Counted =
-    Counted { digits: "零壹貳參肆伍陸柒捌玖", places: "拾佰仟", ones: Ones::Said, ..CHINESE };
-pub(crate) const SIMPLIFIED_FORMAL: Counted = Counted {
-    digits: "零壹贰叁肆伍陆柒捌玖",
-    places: "拾佰仟",
-    negative: "负",
-    ones: Ones::Said,
-    has_zeros: true,
-};
+    Counted {
+        digits: "零壹貳參肆伍陸柒捌玖", places: "拾佰仟", ones: Ones::Said, ..TRADITIONAL
+    };
+pub(crate) const SIMPLIFIED_FORMAL: Counted =
+    Counted { digits: "零壹贰叁肆伍陆柒捌玖", places: "拾佰仟", ones: Ones::Said, ..SIMPLIFIED };
 pub(crate) const JAPANESE: Counted = Counted {
     digits: CHINESE_DIGITS,
     places: "十百千",

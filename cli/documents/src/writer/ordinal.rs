@@ -62,7 +62,7 @@ pub(crate) enum Format {
 }
 
 const LATIN: &str = "abcdefghijklmnopqrstuvwxyz";
-const LATIN_UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+pub(crate) const LATIN_UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 const GREEK: &str = "αβγδεζηθικλμνξοπρστυφχψω";
 const GREEK_UPPER: &str = "ΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠΡΣΤΥΦΧΨΩ";
 const RUSSIAN: &str = "абвгдежзиклмнопрстуфхцчшщыэюя";
@@ -277,7 +277,7 @@ impl Format {
             Format::Decimal => number.to_string(),
             Format::UpperRoman => roman(number),
             Format::LowerRoman => roman(number).to_lowercase(),
-            Format::Letters(alphabet) => positional(number, letters(alphabet), alphabet),
+            Format::Letters(alphabet) => positional(number, alphabet),
             Format::RepeatedLetters(alphabet) if number <= MAX_LETTERS => {
                 let (count, at) = ((number - 1) / letters(alphabet) + 1, (number - 1) % letters(alphabet));
                 let letter = alphabet.chars().nth(at as usize);
@@ -335,7 +335,9 @@ fn roman(mut number: i64) -> String {
     text
 }
 
-fn positional(mut number: i64, base: i64, alphabet: &str) -> String {
+/// A number above 0 in letters of an alphabet: behind the last one aa, ab.
+pub(crate) fn positional(mut number: i64, alphabet: &str) -> String {
+    let base = alphabet.chars().count() as i64;
     let mut letters = Vec::new();
     while number > 0 {
         letters.extend(alphabet.chars().nth(((number - 1) % base) as usize));

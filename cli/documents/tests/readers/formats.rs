@@ -810,7 +810,6 @@ fn formulas_of_rich_text_are_lines() {
     assert!(read("deep.rtf", deep.as_bytes()).text.starts_with("x "));
 }
 
-/// White text on a white page is for the model alone.
 #[test]
 fn tables_with_separators_are_tables() {
     check(

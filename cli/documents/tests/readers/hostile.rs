@@ -9,11 +9,13 @@ use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
 use crate::common::{CATALOGUE, FONT, pdf, stream};
+use crate::formats::{odf, pptx, xlsx};
 use crate::parts::archive;
 
 const FIXTURES: [&str; 6] =
     ["boat.html", "boat.docx", "boat.epub", "boat.pdf", "columns.pdf", "protected.pdf"];
 
+const STYLE: &str = "<style:style style:name='P1' style:family='paragraph'/>";
 const RTF: &str = r"{\rtf1\ansi{\fonttbl{\f0 Times;}}{\colortbl;\red255\green255\blue255;}\pard a \u8364 ?{\super 6}{\cf1 no}{\*\moMath{\mf{\mnum{\mr 1}}{\mden{\mr 2}}}}\par
     \trowd\cellx100\cellx200\pard\intbl a{\footnote b}\cell c\cell\row\pard{\field{\*\fldinst SYMBOL 97}{\fldrslt x}}\par}";
 const MAIL: &str = "From: a@b\r\nSubject: =?utf-8?B?w6Q=?=\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n\
@@ -24,42 +26,6 @@ const SAVED_PAGE: &str = "From: <Saved by Blink>\r\nMIME-Version: 1.0\r\nContent
     --x\r\nContent-Type: text/css\r\nContent-Location: http://x/a.css\r\n\r\n@counter-style z{system:cyclic;symbols:x} .b:after{content:'EUR'}\r\n--x--\r\n";
 const NOTEBOOK: &str = r##"{"cells":[{"cell_type":"markdown","source":["# a\n","b"]},{"cell_type":"code","source":"x","outputs":[{"text":"y"}]}],"nbformat":4,"metadata":{}}"##;
 const SUBTITLES: &str = "1\n00:00:01,000 --> 00:00:02,000\n<i>Hello</i> there\n\n2\n00:00:03,000 --> 00:00:04,000\n- Who?\n- I.\n";
-
-/// An OpenDocument file with this body.
-fn open_document(kind: &str, body: &str) -> Vec<u8> {
-    let content = format!(
-        "<office:document-content><office:automatic-styles><style:style style:name='P1' style:family='paragraph'/>\
-         </office:automatic-styles><office:body><office:{kind}>{body}</office:{kind}></office:body></office:document-content>"
-    );
-    let media_type = format!("application/vnd.oasis.opendocument.{kind}");
-    archive(&[("mimetype", &media_type), ("META-INF/manifest.xml", "<x/>"), ("content.xml", &content)])
-}
-
-/// A workbook with this sheet, and a presentation with this slide.
-fn workbook(sheet: &str) -> Vec<u8> {
-    archive(&[
-        ("xl/workbook.xml", "<workbook><sheets><sheet name='One' r:id='a'/></sheets></workbook>"),
-        (
-            "xl/_rels/workbook.xml.rels",
-            "<Relationships><Relationship Id='a' Type='x/worksheet' Target='worksheets/sheet1.xml'/></Relationships>",
-        ),
-        ("xl/worksheets/sheet1.xml", sheet),
-    ])
-}
-
-fn presentation(slide: &str) -> Vec<u8> {
-    archive(&[
-        (
-            "ppt/presentation.xml",
-            "<p:presentation><p:sldIdLst><p:sldId id='256' r:id='a'/></p:sldIdLst></p:presentation>",
-        ),
-        (
-            "ppt/_rels/presentation.xml.rels",
-            "<Relationships><Relationship Id='a' Type='x/slide' Target='slides/slide1.xml'/></Relationships>",
-        ),
-        ("ppt/slides/slide1.xml", slide),
-    ])
-}
 
 /// A document of every kind.
 fn fixtures() -> Vec<(&'static str, Vec<u8>)> {
@@ -79,10 +45,10 @@ fn fixtures() -> Vec<(&'static str, Vec<u8>)> {
         .map(file)
         .chain([
             ("made.rtf", RTF.into()),
-            ("made.odt", open_document("text", text)),
-            ("made.ods", open_document("spreadsheet", cells)),
-            ("made.xlsx", workbook(sheet)),
-            ("made.pptx", presentation(slide)),
+            ("made.odt", odf("text", STYLE, text)),
+            ("made.ods", odf("spreadsheet", STYLE, cells)),
+            ("made.xlsx", xlsx(&[("name='One'", sheet)], &[])),
+            ("made.pptx", pptx(&[slide], &[])),
             ("made.csv", b"Name;Sum\n\"a;b\";1,5\n\xe4;2\n".into()),
             ("made.eml", MAIL.into()),
             ("made.mht", SAVED_PAGE.into()),
@@ -253,20 +219,21 @@ fn bombs_of_every_kind_end() {
         ("selectors.html", format!("<style>{}{{{media}}}</style><p>a", "a,".repeat(MANY / 2)).into_bytes()),
         ("selector.html", format!("<style>{}{{{media}}}</style><p>a", "a ".repeat(MANY / 2)).into_bytes()),
         ("compared.html", format!("<style>{rules}</style>{compared}").into_bytes()),
-        ("bomb.pptx", presentation(&grown("<p:sld>"))),
-        ("bomb.odt", open_document("text", &grown("<text:p>"))),
-        ("bomb.xlsx", workbook(&grown("<worksheet>"))),
-        ("far.xlsx", workbook(&format!("<worksheet><sheetData><row r='1048576'>{far}</row></sheetData></worksheet>"))),
+        ("bomb.pptx", pptx(&[&grown("<p:sld>")], &[])),
+        ("bomb.odt", odf("text", STYLE, &grown("<text:p>"))),
+        ("bomb.xlsx", xlsx(&[("name='One'", &grown("<worksheet>"))], &[])),
+        ("far.xlsx", xlsx(&[("name='One'", &format!("<worksheet><sheetData><row r='1048576'>{far}</row></sheetData></worksheet>"))], &[])),
         (
             "wide.ods",
-            open_document(
+            odf(
                 "spreadsheet",
+                STYLE,
                 &"<table:table><table:table-row table:number-rows-repeated='1048576'><table:table-cell \
                  table:number-columns-repeated='16384'><text:p>a</text:p></table:table-cell></table:table-row></table:table>"
                     .repeat(2),
             ),
         ),
-        ("spaces.odt", open_document("text", &format!("<text:p>{}</text:p>", "<text:s text:c='999999999'/>x".repeat(5_000)))),
+        ("spaces.odt", odf("text", STYLE, &format!("<text:p>{}</text:p>", "<text:s text:c='999999999'/>x".repeat(5_000)))),
         ("nested.eml", (nested + "text\r\n").into_bytes()),
         ("messages.eml", format!("From: a@b\r\nMIME-Version: 1.0\r\n{messages}text\r\n").into_bytes()),
         ("text.eml", coded("text/plain", "a.txt").into_bytes()),

@@ -57,7 +57,7 @@ impl RunLook {
                 }
             }
             "rFonts" => self.font = element.attribute("ascii").or_else(|| element.attribute("hAnsi")),
-            "color" => self.color = value.map(|color| self::color(&color)),
+            "color" => self.color = value.map(|digits| Color::of_digits(&digits)),
             "sz" => self.is_tiny = value.and_then(|size| size.parse::<u32>().ok()).map(|size| size <= TINY),
             "highlight" => {
                 let is_none = value.as_deref().is_none_or(|color| color == "none");
@@ -72,7 +72,7 @@ impl RunLook {
             // It follows the outline.
             "textFill" => self.in_outline = false,
             "noFill" if self.in_outline => self.outline = Some(Color::Transparent),
-            "srgbClr" if self.in_outline => self.outline = value.map(|color| self::color(&color)),
+            "srgbClr" if self.in_outline => self.outline = value.map(|digits| Color::of_digits(&digits)),
             "schemeClr" if self.in_outline => {
                 let is_white = value.is_some_and(|name| matches!(name.as_str(), "bg1" | "lt1"));
                 self.outline = Some(if is_white { Color::WHITE } else { Color::Unknown });
@@ -108,11 +108,6 @@ pub(super) fn is_on(element: &Element) -> bool {
     !matches!(element.attribute("val").as_deref(), Some("0" | "false" | "off" | "none"))
 }
 
-/// A colour such as `ffffff`; `auto` is not known.
-pub(super) fn color(digits: &str) -> Color {
-    Color::parse(&format!("#{digits}"))
-}
-
 /// The colour of a highlight by its name, of which there are few.
 fn highlight(name: &str) -> Color {
     match name {
@@ -140,7 +135,7 @@ fn highlight(name: &str) -> Color {
 pub(super) fn shading(element: &Element) -> Color {
     match (element.attribute("val").as_deref(), element.attribute("fill").as_deref()) {
         (None | Some("clear" | "nil"), None | Some("" | "auto")) => Color::Transparent,
-        (None | Some("clear"), Some(fill)) => color(fill),
+        (None | Some("clear"), Some(fill)) => Color::of_digits(fill),
         // A pattern, or another colour before it.
         _ => Color::Unknown,
     }

@@ -45,7 +45,7 @@ impl Layouts {
             Some(master) => (*self.master(archive, master)?).clone(),
             None => Layout::default(),
         };
-        layout.set(part, &text_of(archive, part)?);
+        layout.set(part, &archive.text_if_whole(part)?.unwrap_or_default());
         Ok(self.0.entry(part.to_owned()).or_insert(Rc::new(layout)).clone())
     }
 
@@ -54,20 +54,12 @@ impl Layouts {
             return Ok(known.clone());
         }
         let relations = Relations::of(archive, part)?;
-        let text = text_of(archive, part)?;
+        let text = archive.text_if_whole(part)?.unwrap_or_default();
         let mut scheme = Scheme::of(archive, &relations)?;
         scheme.read_names(part, &text);
         let mut master = Layout { scheme: Rc::new(scheme), ..Layout::default() };
         master.set(part, &text);
         Ok(self.0.entry(part.to_owned()).or_insert(Rc::new(master)).clone())
-    }
-}
-
-/// The text of a part; nothing of one that is damaged or missing.
-fn text_of(archive: &mut Archive, part: &str) -> Result<String, Problem> {
-    match archive.text(part) {
-        Err(problem @ Problem::Unpacked { .. }) => Err(problem),
-        text => Ok(text.unwrap_or_default()),
     }
 }
 

@@ -13,7 +13,7 @@ use super::omml::{self, Omml};
 use super::page_texts::PageTexts;
 use super::relations::{Relations, main_part};
 use super::shape::{Letters, ShapeLook};
-use super::sight::Sight;
+use super::sight::{self, Sight};
 use crate::color::Color;
 use crate::counts::Counts;
 use crate::marks;
@@ -469,11 +469,7 @@ impl Slide {
         let page = self.background.color.unwrap_or(self.layout.page);
         let ground = self.cell.or_else(|| self.shape.look.ground());
         let on = |page| self.letters.sight(&self.shape.look.letters, ground, page);
-        match on(page) {
-            // Something else may be before the background.
-            Sight::Hidden if self.is_drawn || self.layout.has_shapes => on(Color::Unknown),
-            sight => sight,
-        }
+        sight::on_page(page, self.is_drawn || self.layout.has_shapes, on)
     }
 
     fn text(&mut self, text: &str) {

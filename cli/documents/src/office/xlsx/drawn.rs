@@ -13,6 +13,7 @@ use crate::office::sight::Sight;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
 use crate::writer::Writer;
+use crate::writer::ordinal;
 use crate::writer::symbols::{CHOSEN, EMPTY, NOT_CHOSEN, TICKED};
 
 /// Boxes of a sheet that are read.
@@ -209,12 +210,7 @@ fn sign(text: &str, part: &str) -> Option<&'static str> {
 
 /// The name of the cell with these numbers of its column and row, from 0 on.
 fn cell_name([column, row]: &[String; 2]) -> Option<String> {
-    let mut column = column.trim().parse::<u16>().ok().map(u32::from)? + 1;
+    let column = i64::from(column.trim().parse::<u16>().ok()?) + 1;
     let row = row.trim().parse::<u32>().ok()?.checked_add(1)?;
-    let mut letters = Vec::new();
-    while column > 0 {
-        letters.extend(char::from_u32(u32::from('A') + (column - 1) % 26));
-        column = (column - 1) / 26;
-    }
-    Some(letters.iter().rev().collect::<String>() + &row.to_string())
+    Some(ordinal::positional(column, ordinal::LATIN_UPPER) + &row.to_string())
 }

@@ -123,7 +123,7 @@ pub(super) fn color(element: &Element) -> Color {
         // How opaque it is counts for nothing, and some programs leave out these first two digits.
         (Some(digits), ..) => {
             let start = digits.len().saturating_sub(6);
-            Color::parse(&format!("#{}", digits.get(start..).unwrap_or_default()))
+            Color::of_digits(digits.get(start..).unwrap_or_default())
         }
         (None, Some("0"), _) | (None, None, Some("1" | "9")) if !is_darker => Color::WHITE,
         _ => Color::Unknown,

@@ -17,13 +17,11 @@ const UNNAMED: &str = "a file without a name";
 /// The names of the files.
 pub(in crate::pdf) fn names(pdf: &Pdf, catalogue: &Dict<'_>) -> Names {
     let mut files = Files::default();
-    if let Some(tree) = catalogue.get::<Dict<'_>>("Names").and_then(|names| names.get("EmbeddedFiles")) {
-        let mut named = name_tree::names(tree);
-        named.sort_by(|(a, _), (b, _)| a.cmp(b));
-        for (_, file) in named {
-            if let Object::Dict(file) = file {
-                files.add(&file);
-            }
+    let mut named = name_tree::names(catalogue, "EmbeddedFiles");
+    named.sort_by(|(a, _), (b, _)| a.cmp(b));
+    for (_, file) in named {
+        if let Object::Dict(file) = file {
+            files.add(&file);
         }
     }
     arrays::dictionaries(catalogue.get("AF")).take(MAX_FILES).for_each(|file| files.add(&file));

@@ -123,8 +123,7 @@ fn named_places(catalogue: &Dict<'_>) -> HashMap<Vec<u8>, ObjectIdentifier> {
             }
         }
     }
-    let names = catalogue.get::<Dict<'_>>("Names").and_then(|names| names.get::<Dict<'_>>("Dests"));
-    for (name, place) in names.map(name_tree::names).unwrap_or_default() {
+    for (name, place) in name_tree::names(catalogue, "Dests") {
         if let Some(page) = page_of_place(&place) {
             places.insert(name, page);
         }

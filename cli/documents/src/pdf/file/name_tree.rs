@@ -10,9 +10,11 @@ const MAX_LISTS: usize = 20_000;
 /// Lists in lists.
 const MAX_DEPTH: usize = 32;
 
-/// The names of a tree with what they stand for, in no order that means anything.
-pub(super) fn names<'a>(root: Dict<'a>) -> Vec<(Vec<u8>, Object<'a>)> {
+/// The names of one of a document's trees with what they stand for, in no order that means anything.
+pub(super) fn names<'a>(catalogue: &Dict<'a>, tree: &str) -> Vec<(Vec<u8>, Object<'a>)> {
     let mut names = Vec::new();
+    let root = catalogue.get::<Dict<'_>>("Names").and_then(|trees| trees.get::<Dict<'_>>(tree));
+    let Some(root) = root else { return names };
     let mut rest = vec![(root, 0)];
     // Lists may contain each other.
     let mut lists = 0;

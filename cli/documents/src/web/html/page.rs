@@ -277,8 +277,7 @@ impl<'a> Page<'a> {
             self.doubtful.push(self.elements.len());
         }
         let look = self.look_of(tag, &declared);
-        let own = [declared.is_absent, declared.is_invisible, declared.is_outside, declared.is_tiny];
-        let begins_hiding = is_absent || own.contains(&Some(true)) || declared.color.is_some();
+        let begins_hiding = is_absent || declared.is_seen() == Some(false) || declared.color.is_some();
         if begins_hiding {
             self.is_counted &= self.is_absent();
         }

@@ -1,7 +1,7 @@
 //! Pictures: what their descriptions say. Those without one are counted, unless they are ornaments.
 
 use super::Tag;
-use super::css::{Declared, pixels};
+use super::css::{Declared, declarations, pixels};
 use super::math;
 use super::page::Page;
 
@@ -48,9 +48,7 @@ fn is_ornament(tag: &Tag) -> bool {
 /// The length of a side in pixels, if the element itself says it.
 fn side(tag: &Tag, name: &str) -> Option<f32> {
     let style = tag.attribute("style").unwrap_or_default().to_ascii_lowercase();
-    let of_style = style.split(';').filter_map(|declaration| declaration.split_once(':'));
-    let of_style =
-        of_style.filter(|(own, _)| own.trim() == name).find_map(|(_, value)| absolute(value.trim()));
+    let of_style = declarations(&style).filter(|(own, _)| own == name).find_map(|(_, value)| absolute(value));
     of_style.or_else(|| absolute(tag.attribute(name)?.trim()))
 }
 

@@ -10,7 +10,7 @@ use self::tables::Table;
 use super::auto_numbers::AutoNumbers;
 use super::fields::Fields;
 use super::numbering::{NumberOf, Numbering};
-use super::styles::{RunLook, Styles, color, is_on, shading};
+use super::styles::{RunLook, Styles, is_on, shading};
 use crate::Problem;
 use crate::color::Color;
 use crate::counts::Counts;
@@ -378,7 +378,7 @@ impl Body {
             }
             "background" if self.kind == Kind::Text => {
                 // Settings say whether it is drawn.
-                let is_white = value("color").is_none_or(|digits| color(&digits) == Color::WHITE);
+                let is_white = value("color").is_none_or(|digits| Color::of_digits(&digits) == Color::WHITE);
                 self.page = if is_white { Color::WHITE } else { Color::Unknown };
             }
             "gridSpan" => {

@@ -118,9 +118,8 @@ impl Body {
         if look.is_hidden == Some(true) || look.is_tiny == Some(true) {
             return Sight::Hidden;
         }
-        if look.color.is_none() {
-            return Sight::Seen;
-        }
+        // No other colour is lost on any ground.
+        let Some(Color::Known(..) | Color::Transparent) = look.color else { return Sight::Seen };
         let paragraph = self.paragraphs.last();
         let style = self.styles.get(paragraph.and_then(|paragraph| paragraph.style.as_deref())).ground;
         let own = paragraph.and_then(|paragraph| paragraph.ground);
@@ -136,11 +135,7 @@ impl Body {
         };
         let grounds = [look.ground, own, style];
         let on = |color, page| sight::of_color(color, &grounds, page);
-        let fill = match on(look.color, page) {
-            // Something may be between the text and the page.
-            Sight::Hidden if self.has_behind => on(look.color, Color::Unknown),
-            sight => sight,
-        };
+        let fill = sight::on_page(page, self.has_behind, |page| on(look.color, page));
         match look.outline {
             Some(outline) => fill.min(on(Some(outline), page)),
             None => fill,

@@ -36,11 +36,7 @@ impl Body<'_> {
         };
         let on = |page| sight::of_color(look.color, &[look.ground], page);
         let is_drawn = if self.slides > 0 { self.is_drawn } else { self.styles.has_behind };
-        match on(page) {
-            // Something may be between the text and the page.
-            Sight::Hidden if is_drawn => on(Color::Unknown),
-            sight => sight,
-        }
+        sight::on_page(page, is_drawn, on)
     }
 
     /// A tab is a space in a cell, and in hidden text it is nothing.

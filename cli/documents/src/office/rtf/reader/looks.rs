@@ -123,17 +123,21 @@ impl Reader {
         self.group.is_deleted || self.sight() == Sight::Hidden
     }
 
-    /// Counts text that is left out, and white text that a reader may not see, once in a paragraph. Deletions are counted
-    /// where they begin.
-    pub(super) fn count_unseen(&mut self, text: &str) {
-        if text.trim().is_empty() || self.group.is_deleted {
-            return;
+    /// Whether this text is left out. Counts it once in a paragraph, and white text that a reader may not see. Deletions are
+    /// counted where they begin.
+    pub(super) fn leaves_out(&mut self, text: &str) -> bool {
+        if self.group.is_deleted {
+            return true;
         }
-        let (count, is_counted) = match self.sight() {
+        let sight = self.sight();
+        let (count, is_counted) = match sight {
             Sight::Hidden => (&mut self.counts.hidden, &mut self.is_counted),
             Sight::Uncertain => (&mut self.counts.white, &mut self.has_white),
-            Sight::Seen => return,
+            Sight::Seen => return false,
         };
-        *count += usize::from(!std::mem::replace(is_counted, true));
+        if !text.trim().is_empty() {
+            *count += usize::from(!std::mem::replace(is_counted, true));
+        }
+        sight == Sight::Hidden
     }
 }

@@ -434,8 +434,7 @@ impl Reader {
             Destination::Author | Destination::Choice | Destination::Class => self.name.push_str(text),
             Destination::Formula | Destination::Part => self.math.value(&self.part, text),
             Destination::Run => {
-                self.count_unseen(text);
-                if !self.is_left_out() {
+                if !self.leaves_out(text) {
                     self.name.push_str(text);
                 }
             }
@@ -448,8 +447,7 @@ impl Reader {
     }
 
     fn document_text(&mut self, text: &str) {
-        self.count_unseen(text);
-        if self.is_left_out() {
+        if self.leaves_out(text) {
             return;
         }
         let is_blank = text.trim().is_empty();

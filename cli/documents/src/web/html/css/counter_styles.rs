@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::values::{escaped, quoted, split, words};
+use super::values::{declarations, escaped, quoted, split, words};
 use crate::writer::ordinal::Format;
 
 /// Styles of a page, symbols of one, and how often one may refer to another.
@@ -167,10 +167,8 @@ impl CounterStyles {
 impl CounterStyle {
     fn parse(body: &str) -> CounterStyle {
         let mut style = CounterStyle::default();
-        for declaration in split(body, |c| c == ';') {
-            let Some((name, value)) = declaration.split_once(':') else { continue };
-            let value = value.trim();
-            match name.trim().to_ascii_lowercase().as_str() {
+        for (name, value) in declarations(body) {
+            match name.as_str() {
                 "system" => style.set_system(value),
                 "symbols" => style.symbols = words(value).take(MAX_SYMBOLS).filter_map(symbol).collect(),
                 "additive-symbols" => {

@@ -3,7 +3,7 @@
 
 use super::counter_styles::{CounterStyles, ListStyle};
 use super::style::{important, is_icon_font};
-use super::values::{closing, quoted, split};
+use super::values::{closing, declarations, quoted, split};
 use crate::web::html::Tag;
 use crate::writer::ordinal::Format;
 
@@ -50,12 +50,11 @@ enum Piece {
 }
 
 impl Counting {
-    pub(crate) fn parse(declarations: &str) -> Counting {
+    pub(crate) fn parse(body: &str) -> Counting {
         let mut counting = Counting::default();
-        for declaration in split(declarations, |c| c == ';') {
-            let Some((name, value)) = declaration.split_once(':') else { continue };
+        for (name, value) in declarations(body) {
             let value = important(value).unwrap_or(value).trim();
-            match name.trim().to_ascii_lowercase().as_str() {
+            match name.as_str() {
                 "counter-reset" => counting.reset = Some(names(value, 0)),
                 "counter-set" => counting.set = Some(names(value, 0)),
                 "counter-increment" => counting.increment = Some(names(value, 1)),

@@ -16,3 +16,4 @@ pub(crate) use self::media::holds;
 pub(crate) use self::selector::{Siblings, Subject};
 pub(crate) use self::sheet::{Linked, Sheet};
 pub(crate) use self::style::{Declared, pixels};
+pub(crate) use self::values::declarations;

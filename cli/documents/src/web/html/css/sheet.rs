@@ -313,7 +313,7 @@ impl Sheet {
         if !has_declared && counting.is_empty() {
             return;
         }
-        let together = declared.clone().together();
+        let together = declared.together();
         let mut unknown = 0;
         for text in selectors {
             let (text, part) = without_part(text.trim());

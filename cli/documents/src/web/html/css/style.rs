@@ -2,7 +2,7 @@
 
 use super::counter_styles::ListStyle;
 use super::layout::Layout;
-use super::values::split;
+use super::values::declarations;
 use crate::color::Color;
 use crate::writer::Level;
 
@@ -43,28 +43,26 @@ pub(crate) struct Declarations {
 
 impl Declarations {
     pub(crate) fn parse(text: &str) -> Declarations {
-        let mut declarations = Declarations::default();
-        for declaration in split(text, |c| c == ';') {
-            if let Some((name, value)) = declaration.split_once(':') {
-                let (value, declared) = match important(value) {
-                    Some(value) => (value, &mut declarations.important),
-                    None => (value, &mut declarations.usual),
-                };
-                match name.trim().to_ascii_lowercase().as_str() {
-                    "list-style-type" | "list-style" => declared.list = ListStyle::parse(value),
-                    name => declared.set(name, &value.trim().to_ascii_lowercase()),
-                }
+        let mut all = Declarations::default();
+        for (name, value) in declarations(text) {
+            let (value, declared) = match important(value) {
+                Some(value) => (value, &mut all.important),
+                None => (value, &mut all.usual),
+            };
+            match name.as_str() {
+                "list-style-type" | "list-style" => declared.list = ListStyle::parse(value),
+                name => declared.set(name, &value.trim().to_ascii_lowercase()),
             }
         }
-        let together = declarations.clone().together();
+        let together = all.together();
         if together.is_flat == Some(true) && together.hides_overflow == Some(true) {
-            declarations.usual.is_outside = Some(true);
+            all.usual.is_outside = Some(true);
         }
-        declarations
+        all
     }
 
-    pub(crate) fn together(self) -> Declared {
-        self.usual.replaced_by(self.important)
+    pub(crate) fn together(&self) -> Declared {
+        self.usual.clone().replaced_by(self.important.clone())
     }
 }
 

@@ -27,6 +27,14 @@ pub(crate) fn split(text: &str, is_sign: impl Fn(char) -> bool) -> Vec<&str> {
     parts
 }
 
+/// The declarations of a block or an attribute: names in small letters, and values.
+pub(crate) fn declarations(text: &str) -> impl Iterator<Item = (String, &str)> {
+    split(text, |c| c == ';').into_iter().filter_map(|declaration| {
+        let (name, value) = declaration.split_once(':')?;
+        Some((name.trim().to_ascii_lowercase(), value.trim()))
+    })
+}
+
 /// The words of a value. What is in quotation marks or brackets is one.
 pub(crate) fn words(value: &str) -> impl Iterator<Item = &str> {
     split(value, char::is_whitespace).into_iter().filter(|word| !word.is_empty())
