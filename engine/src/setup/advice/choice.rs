@@ -8,7 +8,7 @@ use crate::setup::decision::{Decider, Decision};
 use crate::setup::planner::Precision;
 use crate::setup::{Context, SetupOptions, advice};
 
-/// Sessions that are planned with graphs for one choice, at most; one more where none of them fits.
+/// Sessions that are planned with graphs for one choice, at most.
 pub(super) const MAX_PLANNINGS: usize = 3;
 /// Offers that are shown.
 const MAX_OFFERS: usize = 3;
@@ -121,24 +121,25 @@ impl Search<'_> {
     ) -> Result<Vec<Candidate>, EngineError> {
         loop {
             let mut fitting = self.by_arithmetic(unchanged, &known)?;
+            let first_planned = fitting.iter().position(|candidate| candidate.is_planned);
             let next = fitting.iter().take(planned).position(|candidate| !candidate.is_planned);
-            match next {
-                Some(next) if known.len() + 1 < MAX_PLANNINGS => {
+            // One was what was asked for.
+            let left = MAX_PLANNINGS - 1 - known.len();
+            match (next, first_planned) {
+                (Some(_), None) if left == 1 && !known.is_empty() => {
+                    return Ok(Vec::from_iter(self.smallest(&known)?));
+                }
+                (Some(next), _) if left > 0 => {
                     let change = fitting.swap_remove(next).offer;
                     known.push((change.clone(), self.fitting(change, Precision::Graphs)?));
                 }
-                _ => {
-                    // Without graphs nothing is promised but what needs less than something that was planned.
-                    return Ok(match fitting.iter().position(|candidate| candidate.is_planned) {
-                        Some(first) => fitting.split_off(first),
-                        None => Vec::from_iter(self.smallest(&known)?),
-                    });
-                }
+                // Without graphs nothing is promised but what needs less than something that was planned.
+                _ => return Ok(first_planned.map_or(Vec::new(), |first| fitting.split_off(first))),
             }
         }
     }
 
-    /// The smallest change that fits by arithmetic, planned with its graphs: the last that is tried.
+    /// The smallest change that fits by arithmetic, planned with its graphs: the last that is tried where arithmetic was wrong.
     fn smallest(&self, known: &[(Offer, Option<Candidate>)]) -> Result<Option<Candidate>, EngineError> {
         let mut smallest: Option<Candidate> = None;
         let key = |candidate: &Candidate| (!candidate.decision.fits, candidate.offer.bytes);
