@@ -44,10 +44,10 @@ fn main() -> Result<()> {
     let format = model.chat_format()?;
     let mut session = setup.start(&mut ())?;
     print_costs(&mut session)?;
-    println!("| kind | times as fast | the slowest | drafted | right | the same texts |");
-    println!("| --- | --- | --- | --- | --- | --- |");
+    println!("| kind | times as fast | the slowest | tokens a second | drafted | right | the same texts |");
+    println!("| --- | --- | --- | --- | --- | --- | --- |");
     for cases in cases(&read(prose)?, &read(code)?).chunks(QUESTIONS) {
-        let (mut ratios, mut made, mut used, mut same) = (Vec::new(), 0, 0, 0);
+        let (mut ratios, mut speeds, mut made, mut used, mut same) = (Vec::new(), Vec::new(), 0, 0, 0);
         for (number, case) in cases.iter().enumerate() {
             let messages = [Message::user(format!("{}\n\n{}", case.text, case.question))];
             let prompt = format.template().prompt(&messages, true)?.encode(format.tokenizer())?;
@@ -66,15 +66,18 @@ fn main() -> Result<()> {
             let time = |draft| of(draft).map(|answer| answer.elapsed).sum::<Duration>().as_secs_f64();
             ratios.push(time(0) / time(15));
             let drafted = of(15).next().context("an answer")?;
+            speeds.push(drafted.tokens.len() as f64 / time(15));
             (made, used) = (made + drafted.drafts.made, used + drafted.drafts.used);
             same += usize::from(of(0).all(|answer| answer.tokens == drafted.tokens));
         }
         ratios.sort_unstable_by(f64::total_cmp);
+        speeds.sort_unstable_by(f64::total_cmp);
         println!(
-            "| {} | {:.2} | {:.2} | {made} | {used} | {same} of {} |",
+            "| {} | {:.2} | {:.2} | {:.1} | {made} | {used} | {same} of {} |",
             cases[0].kind,
             ratios[ratios.len() / 2],
             ratios[0],
+            speeds[speeds.len() / 2],
             ratios.len()
         );
     }
