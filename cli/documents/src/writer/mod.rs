@@ -80,7 +80,9 @@ impl Writer {
     }
 
     /// Rows of tables whose cells may be in other columns, because of too many empty ones or of tabs.
-    pub(crate) fn unfilled_rows(&self) -> usize {
+    /// The line that is written ends.
+    pub(crate) fn unfilled_rows(&mut self) -> usize {
+        self.end(Gap::Line);
         self.unfilled_rows + self.tabs.uncertain(&self.text)
     }
 

@@ -15,7 +15,7 @@ use crate::marks::MARK;
 const MAX_STOPS: usize = 64;
 /// Stops are not farther to the right than this. No page is wider.
 const MAX_PLACE: u32 = 100_000;
-/// Behind the last stop, others are so far apart.
+/// Behind the last stop, others are so far apart unless the document says otherwise.
 const DISTANCE: u32 = 720;
 /// Widths of letters of usual fonts: narrower ones, wide ones, and those of Chinese and Japanese.
 const NARROW: u32 = 70;
@@ -41,6 +41,8 @@ pub(crate) struct TabStops {
     pub(crate) left: Option<u32>,
     pub(crate) first_line: Option<u32>,
     pub(crate) hanging: Option<u32>,
+    /// How far apart the stops behind the last one are.
+    distance: Option<u32>,
     /// `None` is for a stop of the style that is taken away.
     stops: BTreeMap<u32, Option<Align>>,
 }
@@ -59,6 +61,14 @@ impl TabStops {
         (self.left, self.first_line, self.hanging) = (distance(left), distance(first), distance(-first));
     }
 
+    /// These stops, with others behind them that are so far apart. A distance that no page has is none.
+    pub(crate) fn spaced(self: &Rc<TabStops>, distance: Option<u32>) -> Rc<TabStops> {
+        match distance.filter(|distance| (1..MAX_PLACE).contains(distance)) {
+            Some(distance) => Rc::new(TabStops { distance: Some(distance), ..(**self).clone() }),
+            None => self.clone(),
+        }
+    }
+
     /// These stops, and others that replace them.
     pub(crate) fn replaced_by(self: &Rc<TabStops>, other: &Rc<TabStops>) -> Rc<TabStops> {
         if **other == TabStops::default() {
@@ -71,6 +81,7 @@ impl TabStops {
             left: other.left.or(self.left),
             first_line: moving.first_line,
             hanging: moving.hanging,
+            distance: other.distance.or(self.distance),
             stops: self.stops.clone(),
         };
         other.stops.iter().for_each(|(place, align)| stops.set(*place, *align));
@@ -90,8 +101,9 @@ impl TabStops {
         let own = self.stops.iter().filter_map(|(place, align)| Some((*place, (*align)?)));
         let own: BTreeMap<_, _> = hanging.chain(own.filter(|(place, _)| *place > start)).collect();
         let places: Vec<_> = [(start, Align::Left)].into_iter().chain(own).collect();
-        let first = places.last().map_or(1, |(place, _)| place / DISTANCE + 1);
-        places.into_iter().chain((first..).map(|number| (number.saturating_mul(DISTANCE), Align::Left)))
+        let distance = self.distance.unwrap_or(DISTANCE);
+        let first = places.last().map_or(1, |(place, _)| place / distance + 1);
+        places.into_iter().chain((first..).map(move |number| (number.saturating_mul(distance), Align::Left)))
     }
 }
 

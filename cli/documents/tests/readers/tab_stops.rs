@@ -12,6 +12,11 @@ fn stops(stops: &[(&str, u32)]) -> String {
 
 /// Paragraphs of Word with tabs, each with its properties.
 fn docx(paragraphs: &[(&str, &str)]) -> Vec<u8> {
+    docx_with("", paragraphs)
+}
+
+/// The same, in a document with these settings.
+fn docx_with(settings: &str, paragraphs: &[(&str, &str)]) -> Vec<u8> {
     let paragraph = |(properties, text): &(&str, &str)| {
         let text = text.replace('\t', "</w:t><w:tab/><w:t>").replace('\n', "</w:t><w:br/><w:t>");
         format!("<w:p><w:pPr>{properties}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>")
@@ -22,6 +27,7 @@ fn docx(paragraphs: &[(&str, &str)]) -> Vec<u8> {
     archive(&[
         ("word/document.xml", &format!("<w:document><w:body>{body}</w:body></w:document>")),
         ("word/styles.xml", styles),
+        ("word/settings.xml", &format!("<w:settings>{settings}</w:settings>")),
     ])
 }
 
@@ -77,6 +83,49 @@ fn values_between_tabs_stand_under_their_header() {
         &[(&cleared, "Item\tJan\tFeb"), (&cleared, "Heating\t\t80")],
         "Item | Jan | Feb\nHeating | | 80\n",
     );
+}
+
+#[test]
+fn documents_say_how_far_apart_their_stops_are() {
+    let wide = "Costs | Jan | Feb\nHeating costs | 7\nRent | | 80\n";
+    let lines = ["Costs\tJan\tFeb", "Heating costs\t7", "Rent\t\t80"];
+    let close = "cells may be in other columns in 1 row of tables";
+    // Two centimetres and more take long texts; half a centimetre does not take short ones.
+    let plain = "Costs Jan Feb\n\nHeating costs 7\n\nRent 80\n";
+    for (distance, wanted, note) in
+        [("2000", wide, ""), ("300", plain, close), ("0", plain, close), ("9999999", plain, close)]
+    {
+        let setting = format!("<w:defaultTabStop w:val='{distance}'/>");
+        check("a.docx", &docx_with(&setting, &lines.map(|line| ("", line))), wanted, note);
+        let text = format!(r"\deftab{distance} ")
+            + &lines.map(|line| format!(r"{line}\par ")).concat().replace('\t', "→");
+        check("a.rtf", &rtf("", &text), wanted, note);
+        // The last paragraph may have no end.
+        check("a.rtf", &rtf("", text.trim_end_matches(r"\par ")), wanted, note);
+    }
+    // A style may say so, too.
+    let body: String = lines
+        .map(|line| format!("<text:p text:style-name='P'>{}</text:p>", line.replace('\t', "<text:tab/>")))
+        .concat();
+    let default = |family: &str, distance: &str| {
+        format!(
+            "<style:default-style style:family='{family}'><style:paragraph-properties style:tab-stop-distance='{distance}'/></style:default-style>"
+        )
+    };
+    let own = |distance: &str| {
+        format!(
+            "<style:style style:name='base'><style:paragraph-properties style:tab-stop-distance='{distance}'/></style:style>\
+             <style:style style:name='P' style:parent-style-name='base'/>"
+        )
+    };
+    for (styles, wanted, note) in [
+        (default("paragraph", "4cm"), wide, ""),
+        (default("graphic", "4cm"), plain, close),
+        (own("4cm"), wide, ""),
+        (default("paragraph", "4cm") + &own("5mm"), plain, close),
+    ] {
+        check("a.odt", &odf("text", &styles, &body), wanted, note);
+    }
 }
 
 #[test]

@@ -43,6 +43,9 @@ pub(crate) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Probl
     let numbering = part(&archive, "numbering");
     let numbering = Numbering::read(&mut archive, numbering.as_deref())?;
     let mut body = Body::new(styles, numbering, parts.max_bytes());
+    if let Some(settings) = part(&archive, "settings") {
+        body.read_settings(&mut archive, &settings)?;
+    }
     body.drawings = Drawings::of(&mut archive, &relations)?;
     body.scheme = Scheme::of(&mut archive, &relations)?;
     for header in relations.all("header").chain(relations.all("footer")) {

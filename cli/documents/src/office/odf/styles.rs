@@ -39,6 +39,8 @@ pub(super) struct Look {
     pub(super) is_code: Option<bool>,
     /// The tab stops of paragraphs of this style.
     pub(super) tabs: Option<Rc<TabStops>>,
+    /// How far apart the stops behind them are, in twentieths of a point.
+    pub(super) tab_distance: Option<u32>,
 }
 
 impl Look {
@@ -56,6 +58,7 @@ impl Look {
             is_absent: other.is_absent.or(self.is_absent),
             is_code: other.is_code.or(self.is_code),
             tabs: other.tabs.clone().or_else(|| self.tabs.clone()),
+            tab_distance: other.tab_distance.or(self.tab_distance),
         }
     }
 
@@ -129,6 +132,8 @@ pub(super) struct Styles {
     masters: HashMap<String, Master>,
     lists: HashMap<String, ListStyle>,
     pub(super) headings: ListStyle,
+    /// The distance of tab stops where no style says it.
+    pub(super) tab_distance: Option<u32>,
     /// The colour of the pages, and whether something is drawn before it and behind the text.
     pub(super) page: Color,
     pub(super) has_behind: bool,
@@ -141,6 +146,7 @@ impl Default for Styles {
             masters: HashMap::new(),
             lists: HashMap::new(),
             headings: ListStyle::default(),
+            tab_distance: None,
             page: Color::WHITE,
             has_behind: false,
         }
@@ -155,12 +161,19 @@ impl Styles {
     pub(super) fn read(&mut self, text: &str, part: &str) -> Result<(), Problem> {
         let (mut look, mut list, mut level) =
             (None::<(String, Look)>, None::<(Option<String>, ListStyle)>, 0);
-        let mut master = None::<(String, Master)>;
+        let (mut master, mut in_default) = (None::<(String, Master)>, false);
         xml::read(part, text, |piece| {
             match piece {
                 Piece::Start(element) => {
                     let name = || element.attribute_of("style:name").unwrap_or_default();
                     match element.name.as_str() {
+                        "default-style" => {
+                            in_default =
+                                element.attribute("family").is_some_and(|family| family == "paragraph");
+                        }
+                        "paragraph-properties" if in_default => {
+                            self.tab_distance = tab_distance(&element).or(self.tab_distance);
+                        }
                         "style" => {
                             let parent = element.attribute("parent-style-name");
                             let list = element.attribute("list-style-name").filter(|list| !list.is_empty());
@@ -174,7 +187,10 @@ impl Styles {
                         "paragraph-properties" | "table-cell-properties" | "graphic-properties" => {
                             let place = element.attribute("run-through");
                             self.has_behind |= place.is_some_and(|place| place == "background");
-                            look.iter_mut().for_each(|(_, look)| look.set_ground(&element));
+                            look.iter_mut().for_each(|(_, look)| {
+                                look.set_ground(&element);
+                                look.tab_distance = tab_distance(&element).or(look.tab_distance);
+                            });
                         }
                         // A condition chooses another style.
                         "map" => look.iter_mut().for_each(|(_, look)| {
@@ -224,6 +240,7 @@ impl Styles {
                 }
                 Piece::End(name) => match name.as_str() {
                     "style" => self.looks.extend(look.take()),
+                    "default-style" => in_default = false,
                     "master-page" => self.masters.extend(master.take()),
                     "list-style" | "outline-style" => match list.take() {
                         Some((Some(name), style)) => _ = self.lists.insert(name, style),
@@ -326,8 +343,17 @@ fn set_tab(tabs: &mut TabStops, element: &Element) {
         Some("right" | "char") => Align::Right,
         _ => Align::Left,
     };
-    let points = element.attribute("position").and_then(|place| points(&place));
-    points.into_iter().for_each(|points| tabs.set((points * 20.0).round() as u32, Some(align)));
+    twentieths(element, "position").into_iter().for_each(|place| tabs.set(place, Some(align)));
+}
+
+fn tab_distance(element: &Element) -> Option<u32> {
+    twentieths(element, "tab-stop-distance")
+}
+
+/// A length of an element in twentieths of a point.
+fn twentieths(element: &Element, name: &str) -> Option<u32> {
+    let points = element.attribute(name).and_then(|length| points(&length));
+    points.map(|points| (points * 20.0).round() as u32)
 }
 
 /// A length such as `2.5cm`, in points.

@@ -62,7 +62,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
         if !chooser.takes_next() {
             continue;
         }
-        let Some(slide) = reader.slide(&mut archive, part)? else {
+        let Some(mut slide) = reader.slide(&mut archive, part)? else {
             reader.counts.hidden_parts += 1;
             continue;
         };

@@ -93,6 +93,8 @@ pub(super) struct Body {
     counts: Counts,
     styles: Styles,
     numbering: Numbering,
+    /// How far apart tab stops are that no paragraph sets, in twentieths of a point.
+    tab_distance: Option<u32>,
     max_bytes: u64,
     kind: Kind,
     footnotes: Marks,
@@ -159,6 +161,7 @@ impl Body {
             counts: Counts::default(),
             styles,
             numbering,
+            tab_distance: None,
             max_bytes,
             kind: Kind::Text,
             footnotes: Marks::default(),
@@ -200,6 +203,23 @@ impl Body {
             reading: None,
             in_reading: false,
         }
+    }
+
+    /// Reads the settings of the document. What comes before damage counts.
+    ///
+    /// # Errors
+    /// The archive unpacks to too much.
+    pub(super) fn read_settings(&mut self, archive: &mut Archive, part: &str) -> Result<(), Problem> {
+        let text = archive.text_if_whole(part)?.unwrap_or_default();
+        let _ = xml::read(part, &text, |piece| {
+            if let Piece::Start(element) = piece
+                && element.name == "defaultTabStop"
+            {
+                self.tab_distance = element.attribute("val").and_then(|distance| distance.parse().ok());
+            }
+            Ok(())
+        });
+        Ok(())
     }
 
     /// Reads a part of the document.
@@ -462,7 +482,7 @@ impl Body {
                 }
             }
             "footnote" | "endnote" | "comment" => {
-                if let Some((order, writer)) = self.note.take() {
+                if let Some((order, mut writer)) = self.note.take() {
                     self.counts.unfilled_rows += writer.unfilled_rows();
                     self.notes.push((order, writer.finish()));
                 }

@@ -46,7 +46,9 @@ impl Body<'_> {
         match is_in_cell {
             true => self.space(1),
             false if self.sight(look) != Sight::Hidden => {
-                self.writer.tab(&look.tabs.clone().unwrap_or_default())
+                let distance = look.tab_distance.or(self.styles.tab_distance);
+                let stops = look.tabs.clone().unwrap_or_default().spaced(distance);
+                self.writer.tab(&stops);
             }
             false => {}
         }

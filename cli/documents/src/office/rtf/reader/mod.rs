@@ -177,6 +177,8 @@ pub(super) struct Reader {
     colors: Colors,
     /// Whether the pages have another colour than white, or a picture.
     has_background: bool,
+    /// How far apart tab stops are that no paragraph sets, in twentieths of a point.
+    tab_distance: Option<u32>,
     /// Styles by their numbers.
     styles: HashMap<i32, Style>,
     /// The style that is defined.
@@ -299,6 +301,7 @@ impl Reader {
             return;
         }
         match word {
+            "deftab" => self.tab_distance = number.and_then(|distance| distance.try_into().ok()),
             "ansicpg" => self.encoding = number.and_then(of_code_page),
             "uc" => {
                 self.group.fallback =
