@@ -41,6 +41,23 @@ impl Element<'_> {
     }
 }
 
+impl Element<'_> {
+    /// Whether an attribute of this name says yes.
+    pub(crate) fn is_set(&self, name: &str) -> bool {
+        self.attribute(name).is_some_and(|value| is_yes(&value))
+    }
+
+    /// Whether a property is on: it is unless its value says no.
+    pub(crate) fn is_on(&self) -> bool {
+        !matches!(self.attribute("val").as_deref(), Some("0" | "false" | "off" | "none"))
+    }
+}
+
+/// Whether a value of an attribute says yes.
+pub(crate) fn is_yes(value: &str) -> bool {
+    matches!(value, "1" | "true" | "on")
+}
+
 /// Calls `on_piece` for each piece of an XML text. Entities that the text declares are left out.
 ///
 /// # Errors

@@ -105,8 +105,7 @@ impl Drawn {
                     "cNvPr" => {
                         let value = |name: &str| element.attribute(name);
                         shape.number = value("id").unwrap_or_default();
-                        shape.is_hidden =
-                            value("hidden").is_some_and(|value| value == "1" || value == "true");
+                        shape.is_hidden = element.is_set("hidden");
                         shape.description = value("descr").filter(|text| !text.trim().is_empty());
                     }
                     "chart" | "relIds" => {

@@ -1,6 +1,6 @@
-//! How cells look: whether their text is struck out, whether a reader sees it, whether they show a box.
+//! The styles of cells: the codes of their numbers, whether their text is struck out, whether a reader sees it, whether they
+//! show a box.
 
-use super::is_on;
 use crate::color::Color;
 use crate::office::sight::{self, Sight};
 use crate::package::xml::Element;
@@ -26,9 +26,10 @@ struct Font {
     color: Option<Color>,
 }
 
-/// A style of cells: the numbers of its font and its fill, and whether it shows a value as a box.
+/// A style of cells: the numbers of its code, its font and its fill, and whether it shows a value as a box.
 #[derive(Debug)]
 struct Cell {
+    code: usize,
     font: usize,
     fill: usize,
     is_box: bool,
@@ -53,7 +54,7 @@ impl Looks {
             (_, "fills", ..) => self.open = Open::Fills,
             (_, "cellXfs", ..) => self.open = Open::Cells,
             (Open::Fonts, "font", ..) => self.fonts.push(Font::default()),
-            (Open::Fonts, "strike", Some(font), _) => font.is_struck = is_on(element),
+            (Open::Fonts, "strike", Some(font), _) => font.is_struck = element.is_on(),
             (Open::Fonts, "sz", Some(font), _) => {
                 let size = element.attribute("val").and_then(|size| size.parse::<f64>().ok());
                 font.is_tiny = size.is_some_and(|size| size <= TINY);
@@ -68,7 +69,8 @@ impl Looks {
             (Open::Fills, "fgColor", _, Some(fill)) if self.is_solid => *fill = color(element),
             (Open::Fills, "gradientFill", _, Some(fill)) => *fill = Color::Unknown,
             (Open::Cells, "xf", ..) => {
-                self.cells.push(Cell { font: number("fontId"), fill: number("fillId"), is_box: false });
+                let (code, font, fill) = (number("numFmtId"), number("fontId"), number("fillId"));
+                self.cells.push(Cell { code, font, fill, is_box: false });
             }
             (Open::Cells, "xfComplement", ..) => {
                 self.cells.iter_mut().last().into_iter().for_each(|cell| cell.is_box = true);
@@ -81,6 +83,11 @@ impl Looks {
         if matches!(name, "fonts" | "fills" | "cellXfs") {
             self.open = Open::None;
         }
+    }
+
+    /// The number of the code of a style; 0 is that of no style.
+    pub(super) fn code(&self, style: usize) -> usize {
+        self.cells.get(style).map_or(0, |cell| cell.code)
     }
 
     fn font(&self, style: usize) -> Option<&Font> {

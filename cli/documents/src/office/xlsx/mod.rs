@@ -105,10 +105,7 @@ impl Workbook {
                     id: element.attribute("id").unwrap_or_default(),
                     is_hidden: element.attribute("state").is_some_and(|state| state != "visible"),
                 }),
-                "workbookPr" => {
-                    workbook.is_1904 =
-                        element.attribute("date1904").is_some_and(|value| value == "1" || value == "true");
-                }
+                "workbookPr" => workbook.is_1904 = element.is_set("date1904"),
                 _ => {}
             }
             Ok(())
@@ -156,11 +153,6 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-/// Whether a property is on, which needs no value.
-fn is_on(element: &Element) -> bool {
-    element.attribute("val").is_none_or(|value| value != "0" && value != "false")
-}
-
 /// A text of a cell.
 #[derive(Clone, Debug, Default)]
 struct Text {
@@ -169,15 +161,21 @@ struct Text {
     without_white: Option<String>,
 }
 
-/// A text with raised and struck runs.
-#[derive(Default)]
-struct RichText {
-    writer: Writer,
-    without_white: Writer,
-    has_white: bool,
+/// A part of a text that looks the same.
+#[derive(Clone, Default)]
+struct Run {
+    text: String,
     level: Level,
     is_struck: bool,
     is_white: bool,
+}
+
+/// A text with raised, struck and white runs.
+#[derive(Default)]
+struct RichText {
+    runs: Vec<Run>,
+    /// How the next text looks, without it.
+    next: Run,
     in_text: bool,
     /// Depth within the reading of characters.
     reading: usize,
@@ -187,12 +185,12 @@ impl RichText {
     fn start(&mut self, element: &Element) {
         match element.name.as_str() {
             "rPh" => self.reading += 1,
-            "r" => (self.level, self.is_struck, self.is_white) = (Level::Normal, false, false),
+            "r" => self.next = Run::default(),
             "t" => self.in_text = self.reading == 0,
-            "strike" => self.is_struck = is_on(element),
-            "color" => self.is_white = looks::color(element).is_lost_on(Color::WHITE),
+            "strike" => self.next.is_struck = element.is_on(),
+            "color" => self.next.is_white = looks::color(element).is_lost_on(Color::WHITE),
             "vertAlign" => {
-                self.level = match element.attribute("val").as_deref() {
+                self.next.level = match element.attribute("val").as_deref() {
                     Some("superscript") => Level::Raised,
                     Some("subscript") => Level::Lowered,
                     _ => Level::Normal,
@@ -211,28 +209,33 @@ impl RichText {
                 _ => {}
             },
             Piece::Text(text) if self.in_text => {
-                let text = unescaped(&text);
-                self.has_white |= self.is_white && !text.trim().is_empty();
-                let writers =
-                    [Some(&mut self.writer), Some(&mut self.without_white).filter(|_| !self.is_white)];
-                for writer in writers.into_iter().flatten() {
-                    if self.is_struck {
-                        writer.begin_struck();
-                    }
-                    writer.text_at(self.level, &text);
-                    if self.is_struck {
-                        writer.end_struck();
-                    }
-                }
+                self.runs.push(Run { text: unescaped(&text), ..self.next.clone() });
             }
             Piece::Text(_) => {}
         }
     }
 
     fn take(&mut self) -> Text {
-        let RichText { writer, without_white, has_white, .. } = std::mem::take(self);
-        let [text, without_white] =
-            [writer, without_white].map(|writer| writer.finish().trim_end().to_owned());
-        Text { text, without_white: has_white.then_some(without_white) }
+        let runs = std::mem::take(self).runs;
+        let has_white = runs.iter().any(|run| run.is_white && !run.text.trim().is_empty());
+        Text {
+            text: written(&runs, |_| true),
+            without_white: has_white.then(|| written(&runs, |run| !run.is_white)),
+        }
     }
+}
+
+/// The text of some runs.
+fn written(runs: &[Run], is_written: impl Fn(&Run) -> bool) -> String {
+    let mut writer = Writer::default();
+    for run in runs.iter().filter(|run| is_written(run)) {
+        if run.is_struck {
+            writer.begin_struck();
+        }
+        writer.text_at(run.level, &run.text);
+        if run.is_struck {
+            writer.end_struck();
+        }
+    }
+    writer.finish().trim_end().to_owned()
 }

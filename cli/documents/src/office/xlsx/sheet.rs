@@ -283,11 +283,7 @@ impl Reader {
         let number = |name: &str| element.attribute(name).and_then(|value| value.parse::<usize>().ok());
         let is_zero =
             |name: &str| element.attribute(name).and_then(|size| size.parse::<f64>().ok()) == Some(0.0);
-        let is_hidden = || {
-            element.attribute("hidden").is_some_and(|value| value == "1" || value == "true")
-                || is_zero("ht")
-                || is_zero("width")
-        };
+        let is_hidden = || element.is_set("hidden") || is_zero("ht") || is_zero("width");
         match element.name.as_str() {
             "col" => {
                 if is_hidden() {

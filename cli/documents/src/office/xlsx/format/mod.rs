@@ -21,8 +21,6 @@ const MAX_CODE: usize = 512;
 pub(super) struct Formats {
     /// Codes by their numbers.
     codes: HashMap<usize, String>,
-    /// The number of the code of each style of cells.
-    cells: Vec<usize>,
     pub(super) looks: Looks,
     pub(super) is_1904: bool,
 }
@@ -30,29 +28,18 @@ pub(super) struct Formats {
 impl Formats {
     /// Reads the part with the styles.
     pub(super) fn read(&mut self, text: &str, part: &str) -> Result<(), Problem> {
-        let mut in_cells = false;
         xml::read(part, text, |piece| {
             match piece {
                 Piece::Start(element) => {
                     self.looks.start(&element);
-                    let number = |name: &str| element.attribute(name).and_then(|value| value.parse().ok());
-                    match element.name.as_str() {
-                        "numFmt" => {
-                            if let (Some(id), Some(code)) =
-                                (number("numFmtId"), element.attribute("formatCode"))
-                            {
-                                self.codes.insert(id, code);
-                            }
-                        }
-                        "cellXfs" => in_cells = true,
-                        "xf" if in_cells => self.cells.push(number("numFmtId").unwrap_or(0)),
-                        _ => {}
+                    let id = element.attribute("numFmtId").and_then(|id| id.parse().ok());
+                    if element.name == "numFmt"
+                        && let (Some(id), Some(code)) = (id, element.attribute("formatCode"))
+                    {
+                        self.codes.insert(id, code);
                     }
                 }
-                Piece::End(name) => {
-                    self.looks.end(&name);
-                    in_cells &= name != "cellXfs";
-                }
+                Piece::End(name) => self.looks.end(&name),
                 Piece::Text(_) => {}
             }
             Ok(())
@@ -70,7 +57,7 @@ impl Formats {
     }
 
     fn code(&self, style: usize) -> &str {
-        let id = self.cells.get(style).copied().unwrap_or(0);
+        let id = self.looks.code(style);
         self.codes.get(&id).map_or_else(|| built_in(id), String::as_str)
     }
 }

@@ -50,9 +50,14 @@ enum Piece {
 }
 
 impl Counting {
-    pub(crate) fn parse(body: &str) -> Counting {
+    pub(crate) fn parse(text: &str) -> Counting {
+        Counting::of(&declarations(text).collect::<Vec<_>>())
+    }
+
+    /// What declarations of these names and values say.
+    pub(crate) fn of(body: &[(String, &str)]) -> Counting {
         let mut counting = Counting::default();
-        for (name, value) in declarations(body) {
+        for (name, value) in body.iter().map(|(name, value)| (name, *value)) {
             let value = important(value).unwrap_or(value).trim();
             match name.as_str() {
                 "counter-reset" => counting.reset = Some(names(value, 0)),

@@ -9,7 +9,7 @@ use super::counters::{Counting, makes_numbers};
 use super::media;
 use super::selector::{Selector, Subject};
 use super::style::{Declarations, Declared};
-use super::values::{block_length, find, split, words};
+use super::values::{block_length, declarations, find, split, words};
 use crate::color::Color;
 use crate::web::html::Tag;
 
@@ -308,7 +308,8 @@ impl Sheet {
     }
 
     fn add(&mut self, place: RulePlace, selectors: &[&str], body: &str) {
-        let (declared, counting) = (Declarations::parse(body), Counting::parse(body));
+        let said: Vec<_> = declarations(body).collect();
+        let (declared, counting) = (Declarations::of(&said), Counting::of(&said));
         let has_declared = declared != Declarations::default();
         if !has_declared && counting.is_empty() {
             return;

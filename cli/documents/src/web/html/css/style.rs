@@ -43,8 +43,13 @@ pub(crate) struct Declarations {
 
 impl Declarations {
     pub(crate) fn parse(text: &str) -> Declarations {
+        Declarations::of(&declarations(text).collect::<Vec<_>>())
+    }
+
+    /// Those of these names and values.
+    pub(crate) fn of(body: &[(String, &str)]) -> Declarations {
         let mut all = Declarations::default();
-        for (name, value) in declarations(text) {
+        for (name, value) in body.iter().map(|(name, value)| (name, *value)) {
             let (value, declared) = match important(value) {
                 Some(value) => (value, &mut all.important),
                 None => (value, &mut all.usual),
