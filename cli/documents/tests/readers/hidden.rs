@@ -57,14 +57,114 @@ fn text_in_the_colour_of_its_ground_is_hidden_in_word() {
     check(&box_of("<wps:spPr><a:noFill/></wps:spPr>"), "", white, end, &shown, WHITE);
     check("", "", "<w:color w:val='FFFFFF'/><w:highlight w:val='none'/>", "", "a\n", HIDDEN);
     check("", "", "<w:color w:val='auto'/>", "", &shown, "");
-    // What is behind a table, a box or a coloured page is not known.
-    check("<w:tbl><w:tr><w:tc>", "", white, "</w:tc></w:tr></w:tbl>", &shown, WHITE);
+    // What is behind a box, a coloured page or a row with a look of its own is not known.
+    check("<w:tbl><w:tr><w:tc>", "", white, "</w:tc></w:tr></w:tbl>", "a\n", HIDDEN);
+    check("<w:tbl><w:tr><w:tblPrEx/><w:tc>", "", white, "</w:tc></w:tr></w:tbl>", &shown, WHITE);
     let cell =
         |fill: &str| format!("<w:tbl><w:tr><w:tc><w:tcPr><w:shd w:val='clear' w:fill='{fill}'/></w:tcPr>");
     check(&cell("FFFFFF"), "", white, "</w:tc></w:tr></w:tbl>", "a\n", HIDDEN);
     check(&cell("17365D"), "", white, "</w:tc></w:tr></w:tbl>", &shown, "");
     check("<w:background w:color='000000'/>", "", white, "", &shown, WHITE);
     check("<w:p><w:r><w:txbxContent>", "", white, "</w:txbxContent></w:r></w:p>", &shown, WHITE);
+}
+
+/// The colours of text and cells that styles of tables have.
+#[test]
+fn styles_of_tables_in_word_hide_text_and_show_it() {
+    let shade = |fill: &str| format!("<w:shd w:val='clear' w:fill='{fill}'/>");
+    let color = |color: &str| format!("<w:rPr><w:color w:val='{color}'/></w:rPr>");
+    let part = |name: &str, inner: &str| format!("<w:tblStylePr w:type='{name}'>{inner}</w:tblStylePr>");
+    let cell = |inner: &str| format!("<w:tcPr>{inner}</w:tcPr>");
+    let header = part("firstRow", &(color("FFFFFF") + &cell(&shade("4472C4"))));
+    let bands = part("band1Horz", &cell(&shade("D9E2F3")));
+    let style = |id: &str, inner: &str| format!("<w:style w:type='table' w:styleId='{id}'>{inner}</w:style>");
+    let styles = [
+        style("dark", &(header.clone() + &bands)),
+        style("based", "<w:basedOn w:val='dark'/>"),
+        style("bare", &part("firstRow", &color("FFFFFF"))),
+        style("first", &part("firstCol", &color("FFFFFF"))),
+        style(
+            "both",
+            &(part("firstRow", &cell(&shade("FFFFFF")))
+                + &part("firstCol", &(color("FFFFFF") + &cell(&shade("000000"))))
+                + &part("nwCell", &color("000000"))),
+        ),
+        style(
+            "crossed",
+            &(part("firstRow", &cell(&shade("FFFFFF")))
+                + &part("firstCol", &(color("FFFFFF") + &cell(&shade("5E7530"))))),
+        ),
+        style("last", &(part("firstRow", &color("FFFFFF")) + &part("lastCol", &color("000000")))),
+        style("whole", &(color("FFFFFF") + &cell(&shade("000080")))),
+        style("table", &(color("FFFFFF") + &format!("<w:tblPr>{}</w:tblPr>", shade("000080")))),
+        "<w:style w:type='paragraph' w:styleId='black'><w:rPr><w:color w:val='000000'/></w:rPr></w:style>"
+            .to_owned(),
+    ];
+    let styles = format!("<w:styles>{}</w:styles>", styles.concat());
+    let text = |cell: &str, paragraph: &str, run: &str, text: &str| {
+        format!(
+            "<w:tc><w:tcPr>{cell}</w:tcPr><w:p><w:pPr>{paragraph}</w:pPr><w:r><w:rPr>{run}</w:rPr><w:t>{text}</w:t></w:r></w:p></w:tc>"
+        )
+    };
+    let plain = |name: &str| text("", "", "", name);
+    let white = |name: &str| text("", "", "<w:color w:val='FFFFFF'/>", name);
+    let row = |cells: [String; 2]| format!("<w:tr>{}</w:tr>", cells.concat());
+    let table = |style: &str, look: &str, rows: &[String]| {
+        format!(
+            "<w:tbl><w:tblPr><w:tblStyle w:val='{style}'/><w:tblLook {look}/></w:tblPr>{}</w:tbl>",
+            rows.concat()
+        )
+    };
+    let (all, first_row) = ("a | b\nc | d\n", "w:val='0420'");
+    let named = "w:firstRow='1' w:lastRow='0' w:firstColumn='0' w:lastColumn='0' w:noHBand='1' w:noVBand='1'";
+    let usual = [row([plain("a"), plain("b")]), row([plain("c"), plain("d")])];
+    let on_style = [row([white("a"), white("b")]), row([plain("c"), plain("d")])];
+    let on_band = [row([plain("a"), plain("b")]), row([white("c"), plain("d")])];
+    let black = text("", "<w:pStyle w:val='black'/>", "", "a");
+    let cleared = text(&shade("FFFFFF"), "", "", "a");
+    let (two, three) = (HIDDEN.replace("1 place", "2 places"), HIDDEN.replace("1 place", "3 places"));
+    for (table, wanted, note) in [
+        (table("dark", first_row, &usual), all, ""),
+        (table("based", named, &usual), all, ""),
+        // White text on the dark cells of the style needs no note, and on cells that may be in a band it does.
+        (table("dark", first_row, &on_style), all, ""),
+        (table("dark", "w:val='0020'", &on_band), all, WHITE),
+        (table("dark", named, &on_band), "a | b\n| d\n", HIDDEN),
+        // A cell or a style without the ground that belongs to the colour.
+        (table("dark", named, &[row([cleared, plain("b")]), usual[1].clone()]), "| b\nc | d\n", HIDDEN),
+        (table("bare", named, &usual), "c | d\n", &two),
+        (table("bare", named, &[row([black, plain("b")]), usual[1].clone()]), "a\nc | d\n", HIDDEN),
+        // A table without the part, and one of which that is not known.
+        (table("bare", "w:firstRow='0'", &usual), all, ""),
+        (table("bare", "", &usual), all, ""),
+        (table("first", "w:val='0680'", &usual), "| b\n| d\n", &two),
+        (table("last", "w:val='0620'", &usual), "c | d\n", &two),
+        (table("last", "w:val='0720'", &usual), all, ""),
+        (table("both", "w:val='06A0'", &usual), all, ""),
+        (table("crossed", "w:val='06A0'", &usual), all, ""),
+        (table("crossed", "w:val='0620'", &on_style), "c | d\n", &two),
+        (table("whole", named, &usual), all, ""),
+        (table("table", named, &usual), all, ""),
+        // A table within a cell stands on its colour.
+        (
+            format!(
+                "<w:tbl><w:tr>{}</w:tr></w:tbl>",
+                text(&shade("000080"), "", "", "")
+                    .replace("</w:tc>", &format!("{}<w:p/></w:tc>", table("bare", named, &usual)),)
+            ),
+            all,
+            "",
+        ),
+        (
+            table("bare", named, &[row([white("a"), white("b")]), row([white("c"), plain("d")])]),
+            "| d\n",
+            &three,
+        ),
+    ] {
+        let document = format!("<w:document><w:body>{table}</w:body></w:document>");
+        let bytes = archive(&[("word/document.xml", &document), ("word/styles.xml", &styles)]);
+        check("a.docx", &bytes, wanted, note);
+    }
 }
 
 #[test]

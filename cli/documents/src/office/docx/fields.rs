@@ -1,7 +1,6 @@
 //! Fields of DOCX: what they show, and what they only say to the program. Old forms are fields, too.
 
 use super::auto_numbers;
-use super::styles::is_on;
 use crate::package::xml::Element;
 use crate::writer::symbols::{self, EMPTY, TICKED};
 
@@ -83,8 +82,8 @@ impl Fields {
         match element.name.as_str() {
             "checkBox" => field.is_ticked = field.is_ticked.or(Some(false)),
             // It may follow what the box was at first.
-            "checked" => field.is_ticked = Some(is_on(element)),
-            "default" if field.is_ticked.is_some() => field.is_ticked = Some(is_on(element)),
+            "checked" => field.is_ticked = Some(element.is_on()),
+            "default" if field.is_ticked.is_some() => field.is_ticked = Some(element.is_on()),
             "result" | "default" => field.chosen = number().unwrap_or(field.chosen),
             "listEntry" if field.choices.len() < 1000 => field.choices.extend(element.attribute("val")),
             _ => {}

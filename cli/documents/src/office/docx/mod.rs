@@ -6,8 +6,9 @@ mod body;
 mod fields;
 mod numbering;
 mod styles;
+mod table_styles;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use self::body::{Body, Kind};
 pub(super) use self::fields::equation;
@@ -48,9 +49,13 @@ pub(crate) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Probl
     }
     body.drawings = Drawings::of(&mut archive, &relations)?;
     body.scheme = Scheme::of(&mut archive, &relations)?;
+    let mut page_texts = HashMap::new();
     for header in relations.all("header").chain(relations.all("footer")) {
         // One that is damaged is an error where it is read.
-        body.look_ahead(&archive.text(&header.target).unwrap_or_default());
+        if let Ok(text) = archive.text(&header.target) {
+            body.look_ahead(&text);
+            page_texts.insert(header.target.as_str(), text);
+        }
     }
     for chunk in relations.all("aFChunk") {
         let text = match archive.bytes(&chunk.target) {
@@ -61,18 +66,21 @@ pub(crate) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Probl
         };
         body.chunks.insert(chunk.id.clone(), text.unwrap_or_default());
     }
-    body.read(&mut archive, &document, Kind::Text)?;
+    body.read(&document, &archive.text(&document)?, Kind::Text)?;
     for (name, kind) in
         [("footnotes", Kind::Footnotes), ("endnotes", Kind::Endnotes), ("comments", Kind::Comments)]
     {
         if let Some(part) = part(&archive, name) {
-            body.read(&mut archive, &part, kind)?;
+            body.read(&part, &archive.text(&part)?, kind)?;
         }
     }
     let (mut headers, mut footers, mut known) = (String::new(), String::new(), HashSet::new());
     for reference in body.take_headers() {
         let Some(part) = relations.target(&reference.id) else { continue };
-        let (text, has_page_number) = body.read_apart(&mut archive, part)?;
+        let (text, has_page_number) = match page_texts.get(part) {
+            Some(text) => body.read_apart(part, text)?,
+            None => body.read_apart(part, &archive.text(part)?)?,
+        };
         let letters = text.chars().filter(|c| c.is_alphabetic()).count();
         let is_number = letters == 0 || (has_page_number && letters <= MAX_NUMBER_LETTERS);
         // Each once, however many sections have it.

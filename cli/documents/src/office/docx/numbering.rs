@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::styles::{Styles, is_on};
+use super::styles::Styles;
 use crate::Problem;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
@@ -77,7 +77,7 @@ impl Level {
             "lvlText" => self.pattern = value().filter(|text| text.len() <= MAX_PATTERN).unwrap_or_default(),
             "pStyle" => self.style = value(),
             "lvlRestart" => self.restart = value().and_then(|level| level.parse().ok()),
-            "isLgl" => self.is_decimal = is_on(element),
+            "isLgl" => self.is_decimal = element.is_on(),
             "rFonts" => self.font = element.attribute("ascii").unwrap_or_default(),
             _ => {}
         }

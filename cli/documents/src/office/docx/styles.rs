@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::numbering::NumberOf;
+use super::table_styles::TableParts;
 use crate::Problem;
 use crate::color::Color;
 use crate::office::listings;
@@ -41,8 +42,8 @@ impl RunLook {
     pub(super) fn set(&mut self, element: &Element) {
         let value = element.attribute("val");
         match element.name.as_str() {
-            "vanish" => self.is_hidden = Some(is_on(element)),
-            "strike" | "dstrike" => self.is_struck = Some(is_on(element)),
+            "vanish" => self.is_hidden = Some(element.is_on()),
+            "strike" | "dstrike" => self.is_struck = Some(element.is_on()),
             "vertAlign" => {
                 self.level = match value.as_deref() {
                     Some("superscript") => Some(Level::Raised),
@@ -66,7 +67,7 @@ impl RunLook {
             }
             "shd" => self.ground = Some(shading(element)),
             "outline" => {
-                self.outline = Some(if is_on(element) { Color::Unknown } else { Color::Transparent })
+                self.outline = Some(if element.is_on() { Color::Unknown } else { Color::Transparent })
             }
             "textOutline" => self.in_outline = true,
             // It follows the outline.
@@ -101,11 +102,6 @@ impl RunLook {
     pub(super) fn keeps_spaces(&self) -> bool {
         self.is_code == Some(true) || self.font.as_deref().is_some_and(listings::is_font)
     }
-}
-
-/// Whether a property is on: it is unless it says no.
-pub(super) fn is_on(element: &Element) -> bool {
-    !matches!(element.attribute("val").as_deref(), Some("0" | "false" | "off" | "none"))
 }
 
 /// The colour of a highlight by its name, of which there are few.
@@ -176,14 +172,17 @@ pub(super) struct Style {
     pub(super) run: RunLook,
     pub(super) ground: Option<Color>,
     pub(super) tabs: Rc<TabStops>,
+    /// How parts of tables look.
+    pub(super) parts: TableParts,
 }
 
-/// The styles of a document by their ids. Ids are in the language of the program that wrote the file, names are in
-/// English.
+/// The styles of a document by their ids, with what they take over from others. Ids are in the language of the program that
+/// wrote the file, names are in English.
 #[derive(Debug, Default)]
 pub(super) struct Styles {
-    styles: HashMap<String, Style>,
+    styles: HashMap<String, Rc<Style>>,
     default: Option<String>,
+    default_table: Option<String>,
     /// How runs look of which no style says it.
     run: RunLook,
 }
@@ -197,57 +196,61 @@ impl Styles {
         let mut styles = Styles::default();
         let Some(part) = part else { return Ok(styles) };
         let (mut style, mut skipping, mut in_defaults) = (None::<(String, Style)>, 0, false);
+        // The part of a table that is read, and the styles without what they take over.
+        let (mut part_of_table, mut own) = (None::<String>, HashMap::new());
         xml::read(part, &archive.text(part)?, |piece| {
             match piece {
-                // Looks of parts of tables, and former properties.
+                // Former properties.
                 Piece::Start(element)
-                    if skipping > 0
-                        || matches!(element.name.as_str(), "tblStylePr" | "rPrChange" | "pPrChange") =>
+                    if skipping > 0 || matches!(element.name.as_str(), "rPrChange" | "pPrChange") =>
                 {
                     skipping += 1;
                 }
                 Piece::End(_) if skipping > 0 => skipping -= 1,
                 Piece::Start(element) if element.name == "style" => {
                     let id = element.attribute("styleId").unwrap_or_default();
-                    let is_default =
-                        element.attribute("default").is_some_and(|value| value == "1" || value == "true");
-                    if is_default && element.attribute("type").is_none_or(|kind| kind == "paragraph") {
-                        styles.default = Some(id.clone());
+                    let is_default = element.is_set("default");
+                    match element.attribute("type").as_deref() {
+                        None | Some("paragraph") if is_default => styles.default = Some(id.clone()),
+                        Some("table") if is_default => styles.default_table = Some(id.clone()),
+                        _ => {}
                     }
                     style = Some((id, Style::default()));
                 }
                 Piece::Start(element) => match &mut style {
-                    Some((_, style)) => style.set(&element),
+                    Some(_) if element.name == "tblStylePr" => {
+                        part_of_table = Some(element.attribute("type").unwrap_or_default());
+                    }
+                    Some((_, style)) => match &part_of_table {
+                        Some(part) => style.parts.set(part, &element),
+                        None => style.set(&element),
+                    },
                     None if element.name == "rPrDefault" => in_defaults = true,
                     // A document whose usual font is that of a typewriter is no listing.
                     None if in_defaults && element.name != "rFonts" => styles.run.set(&element),
                     None => {}
                 },
                 Piece::End(name) if name == "rPrDefault" => in_defaults = false,
-                Piece::End(name) if name == "style" => styles.styles.extend(style.take()),
+                Piece::End(name) if name == "tblStylePr" => part_of_table = None,
+                Piece::End(name) if name == "style" => own.extend(style.take()),
                 _ => {}
             }
             Ok(())
         })?;
+        styles.styles = own.keys().map(|id| (id.clone(), Rc::new(whole(&own, id)))).collect();
         Ok(styles)
     }
 
-    /// A style with what it takes over from others; the usual one for no id.
-    pub(super) fn get(&self, id: Option<&str>) -> Style {
-        let mut chain = Vec::new();
-        let mut next = id.or(self.default.as_deref());
-        while let Some(style) = next.and_then(|id| self.styles.get(id)).filter(|_| chain.len() < MAX_CHAIN) {
-            chain.push(style);
-            next = style.based_on.as_deref();
-        }
-        chain.iter().rev().fold(Style::default(), |base, style| Style {
-            based_on: None,
-            heading: style.heading.or(base.heading),
-            number: base.number.replaced_by(&style.number),
-            run: base.run.replaced_by(&style.run),
-            ground: style.ground.or(base.ground),
-            tabs: base.tabs.replaced_by(&style.tabs),
-        })
+    /// A style; the usual one for no id.
+    pub(super) fn get(&self, id: Option<&str>) -> Rc<Style> {
+        let style = id.or(self.default.as_deref()).and_then(|id| self.styles.get(id));
+        style.cloned().unwrap_or_default()
+    }
+
+    /// A style of tables; the usual one for no id.
+    pub(super) fn table(&self, id: Option<&str>) -> Rc<Style> {
+        let style = id.or(self.default_table.as_deref()).and_then(|id| self.styles.get(id));
+        style.cloned().unwrap_or_default()
     }
 
     /// How runs of a paragraph of this style look.
@@ -257,8 +260,26 @@ impl Styles {
 
     /// The list that a style of lists stands for.
     pub(super) fn list(&self, id: &str) -> Option<String> {
-        self.get(Some(id)).number.list
+        self.get(Some(id)).number.list.clone()
     }
+}
+
+/// A style with what it takes over from others.
+fn whole(styles: &HashMap<String, Style>, id: &str) -> Style {
+    let (mut chain, mut next) = (Vec::new(), Some(id));
+    while let Some(style) = next.and_then(|id| styles.get(id)).filter(|_| chain.len() < MAX_CHAIN) {
+        chain.push(style);
+        next = style.based_on.as_deref();
+    }
+    chain.iter().rev().fold(Style::default(), |base, style| Style {
+        based_on: None,
+        heading: style.heading.or(base.heading),
+        number: base.number.replaced_by(&style.number),
+        run: base.run.replaced_by(&style.run),
+        ground: style.ground.or(base.ground),
+        tabs: base.tabs.replaced_by(&style.tabs),
+        parts: base.parts.replaced_by(&style.parts),
+    })
 }
 
 impl Style {

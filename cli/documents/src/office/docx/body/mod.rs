@@ -10,7 +10,7 @@ use self::tables::Table;
 use super::auto_numbers::AutoNumbers;
 use super::fields::Fields;
 use super::numbering::{NumberOf, Numbering};
-use super::styles::{RunLook, Styles, is_on, shading};
+use super::styles::{RunLook, Styles, shading};
 use crate::Problem;
 use crate::color::Color;
 use crate::counts::Counts;
@@ -36,7 +36,6 @@ const SKIPPED: &[&str] = &[
     "tblGridChange",
     "tblPrExChange",
     "numberingChange",
-    "tblPr",
     "tblGrid",
     "tblPrEx",
     "delInstrText",
@@ -117,6 +116,7 @@ pub(super) struct Body {
     in_run_properties: bool,
     in_control_properties: bool,
     in_row_properties: bool,
+    in_table_properties: bool,
     paragraphs: Vec<Paragraph>,
     runs: Vec<RunLook>,
     fields: Fields,
@@ -179,6 +179,7 @@ impl Body {
             in_run_properties: false,
             in_control_properties: false,
             in_row_properties: false,
+            in_table_properties: false,
             paragraphs: Vec::new(),
             runs: Vec::new(),
             fields: Fields::default(),
@@ -226,12 +227,11 @@ impl Body {
     ///
     /// # Errors
     /// It is damaged, or the text is too long.
-    pub(super) fn read(&mut self, archive: &mut Archive, part: &str, kind: Kind) -> Result<(), Problem> {
-        let text = archive.text(part)?;
+    pub(super) fn read(&mut self, part: &str, text: &str, kind: Kind) -> Result<(), Problem> {
         self.kind = kind;
         self.reset();
-        self.look_ahead(&text);
-        xml::read(part, &text, |piece| {
+        self.look_ahead(text);
+        xml::read(part, text, |piece| {
             self.piece(piece);
             let length = self.writer.len() + self.note.as_ref().map_or(0, |(_, writer)| writer.len());
             match length as u64 > self.max_bytes {
@@ -252,14 +252,10 @@ impl Body {
     ///
     /// # Errors
     /// As for [`Body::read`].
-    pub(super) fn read_apart(
-        &mut self,
-        archive: &mut Archive,
-        part: &str,
-    ) -> Result<(String, bool), Problem> {
+    pub(super) fn read_apart(&mut self, part: &str, text: &str) -> Result<(String, bool), Problem> {
         let whole = std::mem::take(&mut self.writer);
         self.has_page_number = false;
-        let read = self.read(archive, part, Kind::Text);
+        let read = self.read(part, text, Kind::Text);
         self.end_tables();
         let text = std::mem::replace(&mut self.writer, whole).finish();
         read.map(|()| (text, self.has_page_number))
@@ -273,6 +269,7 @@ impl Body {
         (self.in_text, self.in_instruction, self.is_below, self.in_reading) = (false, false, false, false);
         (self.in_paragraph_properties, self.in_run_properties) = (false, false);
         (self.in_control_properties, self.in_row_properties) = (false, false);
+        self.in_table_properties = false;
         self.paragraphs.clear();
         self.runs.clear();
         self.controls.clear();
@@ -314,16 +311,21 @@ impl Body {
         let value = |name: &str| element.attribute(name);
         let number = |name: &str| value(name).and_then(|value| value.parse::<usize>().ok());
         if SKIPPED.contains(&name) {
+            if name == "tblPrEx" {
+                self.set_row_look();
+            }
             self.skipping = 1;
             return;
         }
         match name {
             "sdtPr" => self.in_control_properties = true,
             "checkbox" if self.in_control_properties => self.set_control(false),
-            "checked" if self.in_control_properties => self.set_control(is_on(element)),
+            "checked" if self.in_control_properties => self.set_control(element.is_on()),
             _ if self.in_control_properties => {}
             "rPr" => self.in_run_properties = true,
             "trPr" => self.in_row_properties = true,
+            "tblPr" => self.in_table_properties = true,
+            _ if self.in_table_properties => self.table_property(element),
             "pPr" => self.in_paragraph_properties = true,
             _ if self.in_run_properties => self.run_property(element),
             "headerReference" | "footerReference" => {
@@ -378,8 +380,8 @@ impl Body {
             "hidden" | "tblHeader" | "gridBefore" => {
                 if let Some(row) = self.row_properties() {
                     match name {
-                        "hidden" => row.is_hidden = is_on(element),
-                        "tblHeader" => row.has_header = is_on(element),
+                        "hidden" => row.is_hidden = element.is_on(),
+                        "tblHeader" => row.has_header = element.is_on(),
                         _ => row.before = number("val").unwrap_or(0),
                     }
                 }
@@ -388,7 +390,7 @@ impl Body {
                 self.begin_row();
                 self.is_below = false;
                 (self.cell, self.continues_cell) = (Some(Span::ONE), false);
-                self.tables.iter_mut().last().into_iter().for_each(|table| table.ground = Color::Unknown);
+                self.set_cell_look();
             }
             "shd" => {
                 if let (Some(table), Some(_)) = (self.tables.last_mut(), &self.cell) {
@@ -453,6 +455,7 @@ impl Body {
                 self.show(shown);
             }
             "trPr" => self.in_row_properties = false,
+            "tblPr" => self.in_table_properties = false,
             "sdt" => {
                 self.show_control();
                 self.controls.pop();

@@ -1,27 +1,31 @@
 //! Tables. Hidden rows are left out; cells of several rows that begin in one begin in the next row that is shown.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use super::Body;
 use crate::color::Color;
 use crate::marks;
+use crate::office::docx::styles::{Style, shading};
+use crate::office::docx::table_styles::{CellLook, ShownParts};
+use crate::package::xml::Element;
 use crate::writer::{Rows, Span, Writer};
 
 /// A table that is open.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// The colour of the cell.
+    /// The colour of the cell, and that of text in it which says nothing itself.
     pub(super) ground: Color,
+    pub(super) color: Option<Color>,
+    /// Its style, which parts of it the table has, and its own colour.
+    style: Rc<Style>,
+    parts: ShownParts,
+    own_ground: Option<Color>,
+    /// The number of rows that have begun.
+    rows: usize,
     row: Row,
     /// Texts of cells that reach below hidden rows, by their columns.
     carried: HashMap<usize, String>,
-}
-
-impl Default for Table {
-    /// The style of the table may colour its cells.
-    fn default() -> Table {
-        Table { ground: Color::Unknown, row: Row::default(), carried: HashMap::new() }
-    }
 }
 
 /// A row of a table.
@@ -31,6 +35,8 @@ pub(super) struct Row {
     pub(super) has_header: bool,
     /// Columns before its first cell.
     pub(super) before: usize,
+    /// Whether it looks otherwise than the table says.
+    is_special: bool,
     has_begun: bool,
     /// The column of the next cell.
     column: usize,
@@ -43,8 +49,49 @@ pub(super) struct Row {
 impl Body {
     pub(super) fn begin_table(&mut self) {
         self.begin_cell();
-        self.tables.push(Table::default());
+        self.tables.push(Table {
+            ground: Color::Unknown,
+            color: None,
+            style: self.styles.table(None),
+            parts: ShownParts::default(),
+            own_ground: None,
+            rows: 0,
+            row: Row::default(),
+            carried: HashMap::new(),
+        });
         self.out().begin_table();
+    }
+
+    pub(super) fn table_property(&mut self, element: &Element) {
+        let Some(table) = self.tables.last_mut() else { return };
+        match element.name.as_str() {
+            "tblStyle" => table.style = self.styles.table(element.attribute("val").as_deref()),
+            "tblLook" => table.parts = ShownParts::of(element),
+            "shd" => table.own_ground = Some(shading(element)),
+            _ => {}
+        }
+    }
+
+    /// Notes that the row has a look of its own.
+    pub(super) fn set_row_look(&mut self) {
+        self.tables.iter_mut().last().into_iter().for_each(|table| table.row.is_special = true);
+    }
+
+    /// Sets how the cell looks that begins, unless it says otherwise.
+    pub(super) fn set_cell_look(&mut self) {
+        let behind = match (self.tables.as_slice(), self.text_boxes) {
+            ([_], 0) => self.page,
+            ([.., outer, _], 0) => outer.ground,
+            _ => Color::Unknown,
+        };
+        let Some(table) = self.tables.last_mut() else { return };
+        let whole =
+            CellLook { color: table.style.run.color, ground: table.own_ground.or(table.style.ground) };
+        let place = (table.rows.saturating_sub(1), table.row.column);
+        let look = table.style.parts.cell(whole, table.parts, place);
+        let ground = look.ground.filter(|ground| *ground != Color::Transparent).unwrap_or(behind);
+        table.color = look.color;
+        table.ground = if table.row.is_special { Color::Unknown } else { ground };
     }
 
     pub(super) fn end_table(&mut self) {
@@ -64,6 +111,7 @@ impl Body {
         self.end_hidden_row();
         if let Some(table) = self.tables.last_mut() {
             table.row = Row::default();
+            table.rows = table.rows.saturating_add(1);
         }
     }
 

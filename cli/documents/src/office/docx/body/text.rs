@@ -4,7 +4,7 @@ use super::{Body, Kind};
 use crate::color::Color;
 use crate::office::docx::auto_numbers::FieldPlace;
 use crate::office::docx::fields::Shown;
-use crate::office::docx::styles::{RunLook, is_on, set_tabs, shading};
+use crate::office::docx::styles::{RunLook, set_tabs, shading};
 use crate::office::shape::ShapeLook;
 use crate::office::sight::{self, Sight};
 use crate::package::xml::Element;
@@ -16,7 +16,7 @@ impl Body {
         if self.in_paragraph_properties {
             // Of the end of the paragraph.
             if let Some(paragraph) = self.paragraphs.last_mut() {
-                let is_hidden = element.name == "vanish" && is_on(element);
+                let is_hidden = element.name == "vanish" && element.is_on();
                 paragraph.is_gone |= is_hidden || matches!(element.name.as_str(), "del" | "moveFrom");
             }
             return;
@@ -24,8 +24,8 @@ impl Body {
         if let Some(run) = self.runs.last_mut() {
             match element.name.as_str() {
                 "rStyle" => {
-                    let look = self.styles.get(element.attribute("val").as_deref()).run;
-                    *run = run.replaced_by(&look);
+                    let style = self.styles.get(element.attribute("val").as_deref());
+                    *run = run.replaced_by(&style.run);
                 }
                 _ => run.set(element),
             }
@@ -118,8 +118,10 @@ impl Body {
         if look.is_hidden == Some(true) || look.is_tiny == Some(true) {
             return Sight::Hidden;
         }
+        let of_table = self.tables.last().filter(|_| self.text_boxes == 0).and_then(|table| table.color);
+        let color = look.color.or(of_table);
         // No other colour is lost on any ground.
-        let Some(Color::Known(..) | Color::Transparent) = look.color else { return Sight::Seen };
+        let Some(Color::Known(..) | Color::Transparent) = color else { return Sight::Seen };
         let paragraph = self.paragraphs.last();
         let style = self.styles.get(paragraph.and_then(|paragraph| paragraph.style.as_deref())).ground;
         let own = paragraph.and_then(|paragraph| paragraph.ground);
@@ -135,10 +137,15 @@ impl Body {
         };
         let grounds = [look.ground, own, style];
         let on = |color, page| sight::of_color(color, &grounds, page);
-        let fill = sight::on_page(page, self.has_behind, |page| on(look.color, page));
-        match look.outline {
+        let fill = sight::on_page(page, self.has_behind, |page| on(color, page));
+        let sight = match look.outline {
             Some(outline) => fill.min(on(Some(outline), page)),
             None => fill,
+        };
+        match sight {
+            // Who made the style chose a colour that fits its grounds.
+            Sight::Uncertain if look.color.is_none() => Sight::Seen,
+            sight => sight,
         }
     }
 
