@@ -13,11 +13,13 @@ const CLEAR: i64 = 5_000;
 /// The whole of a colour, and the share of white from which on less is not white.
 const WHOLE: i64 = 100_000;
 const DARKER: i64 = 85_000;
+/// The element of a slide or a layout that calls the colours of the theme otherwise than its master does.
+pub(super) const OTHER_NAMES: &str = "overrideClrMapping";
 /// Colours of a theme that are read. It has twelve.
 const MAX_COLORS: usize = 16;
 
 /// The colours of a theme, and which of them slides call how.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Scheme {
     colors: HashMap<String, Color>,
     names: HashMap<String, String>,
@@ -59,7 +61,7 @@ impl Scheme {
     pub(super) fn read_names(&mut self, part: &str, text: &str) {
         let _ = xml::read(part, text, |piece| {
             if let Piece::Start(element) = piece
-                && element.name == "clrMap"
+                && matches!(element.name.as_str(), "clrMap" | OTHER_NAMES)
             {
                 for name in ["bg1", "tx1", "bg2", "tx2"] {
                     self.names.extend(element.attribute(name).map(|color| (name.to_owned(), color)));
@@ -164,6 +166,11 @@ impl Fill {
             _ if is_darker_white || (stays_dark && named.is_far_from_white()) => Color::NotWhite,
             _ => Color::Unknown,
         }
+    }
+
+    /// This fill, or another one where it has no colour.
+    pub(super) fn over(&self, other: &Fill) -> Fill {
+        if self.color.is_some() { self.clone() } else { other.clone() }
     }
 
     /// The colour of text or of a shape.

@@ -590,6 +590,106 @@ fn layouts_tell_the_ground_of_slides() {
     }
 }
 
+/// What masters and layouts say about the text of placeholders.
+#[test]
+fn layouts_tell_the_colour_of_placeholders() {
+    let relation = |kind: &str, target: &str| {
+        format!("<Relationships><Relationship Id='r' Type='x/{kind}' Target='../{target}'/></Relationships>")
+    };
+    let theme = "<a:theme><a:clrScheme><a:dk1><a:srgbClr val='000000'/></a:dk1><a:lt1><a:srgbClr val='FFFFFF'/></a:lt1></a:clrScheme></a:theme>";
+    let levels = |color: &str| {
+        let level = |number: usize, color: &str| {
+            format!("<a:lvl{number}pPr><a:defRPr>{}</a:defRPr></a:lvl{number}pPr>", solid(color))
+        };
+        level(1, color) + &level(2, "<a:srgbClr val='000000'/>")
+    };
+    let placeholder = |place: &str, look: &str, levels: &str| {
+        format!(
+            "<p:sp><p:nvSpPr><p:nvPr><p:ph {place}/></p:nvPr></p:nvSpPr><p:spPr>{look}</p:spPr><p:txBody><a:lstStyle>{levels}</a:lstStyle></p:txBody></p:sp>"
+        )
+    };
+    let shape = |place: &str, paragraph: &str, run: &str| {
+        format!(
+            "<p:sp><p:nvSpPr><p:nvPr><p:ph {place}/></p:nvPr></p:nvSpPr><p:spPr/><p:txBody><a:p><a:pPr {paragraph}><a:buNone/></a:pPr>\
+             <a:r><a:rPr>{run}</a:rPr><a:t>text</a:t></a:r></a:p></p:txBody></p:sp>"
+        )
+    };
+    let body = shape("idx='1'", "", "");
+    let (white, dark) = (levels("<a:schemeClr val='bg1'/>"), solid("<a:srgbClr val='000080'/>"));
+    let names = "<p:clrMap bg1='lt1' tx1='dk1'/>";
+    let background = format!("<p:bg><p:bgPr>{dark}</p:bgPr></p:bg>");
+    let styles = |kind: &str, levels: &str| format!("<p:txStyles><p:{kind}>{levels}</p:{kind}></p:txStyles>");
+    let other_names = "<p:clrMapOvr><a:overrideClrMapping bg1='dk1' tx1='lt1'/></p:clrMapOvr>";
+    let none = String::new();
+    let (is_shown, is_hidden) = ((true, ""), (false, HIDDEN));
+    let black = solid("<a:srgbClr val='000000'/>");
+    for (master, layout, slide, (shown, note)) in [
+        (&none, &placeholder("idx='1'", "", &white), body.clone(), is_hidden),
+        (&none, &placeholder("idx='1'", "", &white), shape("idx='1'", "lvl='1'", ""), is_shown),
+        (&none, &placeholder("idx='1'", "", &white), shape("idx='1'", "", &black), is_shown),
+        (&none, &placeholder("type='ftr' idx='1'", "", &white), body.clone(), is_shown),
+        // What the layout does not say is in the master: its placeholders, and then its styles.
+        (
+            &placeholder("type='body' idx='7'", "", &white),
+            &placeholder("idx='1'", "", ""),
+            body.clone(),
+            is_hidden,
+        ),
+        (&styles("bodyStyle", &white), &placeholder("idx='1'", "", ""), body.clone(), is_hidden),
+        (&styles("bodyStyle", &white), &none, body.clone(), is_hidden),
+        (&styles("titleStyle", &white), &none, body.clone(), is_shown),
+        (
+            &styles("bodyStyle", &white),
+            &placeholder("idx='1'", "", &levels("<a:schemeClr val='tx1'/>")),
+            body.clone(),
+            is_shown,
+        ),
+        // What fills the placeholder or the page is behind the text, and what else is drawn may be.
+        (&none, &placeholder("idx='1'", &dark, &white), body.clone(), is_shown),
+        (&none, &(placeholder("idx='1'", "", &white) + &background), body.clone(), is_shown),
+        (
+            &none,
+            &(placeholder("idx='1'", "", &white) + "<p:pic/><p:sp><p:spPr><a:blipFill/></p:spPr></p:sp>"),
+            body.clone(),
+            is_shown,
+        ),
+        (&none, &placeholder("idx='1'", &dark, ""), shape("idx='1'", "", &dark), is_hidden),
+        (
+            &none,
+            &placeholder("idx='1'", &dark, ""),
+            shape("idx='1'", "", &solid("<a:schemeClr val='bg1'/>")),
+            is_shown,
+        ),
+        (
+            &none,
+            &placeholder("idx='3'", &dark, ""),
+            shape("", "", &solid("<a:schemeClr val='bg1'/>")).replace("<p:ph />", ""),
+            is_hidden,
+        ),
+        // Where the colours have other names, those of the layout are not known.
+        (&none, &placeholder("idx='1'", "", &white), body.clone() + other_names, is_shown),
+        (
+            &styles("bodyStyle", &white),
+            &format!("{}{other_names}", placeholder("idx='1'", "", "")),
+            body.clone(),
+            is_shown,
+        ),
+    ] {
+        let parts = [
+            ("ppt/slides/_rels/slide1.xml.rels", relation("slideLayout", "l/l.xml")),
+            ("ppt/l/l.xml", format!("<p:sldLayout>{layout}</p:sldLayout>")),
+            ("ppt/l/_rels/l.xml.rels", relation("slideMaster", "m/m.xml")),
+            ("ppt/m/m.xml", format!("<p:sldMaster>{names}{master}</p:sldMaster>")),
+            ("ppt/m/_rels/m.xml.rels", relation("theme", "t/t.xml")),
+            ("ppt/t/t.xml", theme.to_owned()),
+        ];
+        let parts: Vec<_> = parts.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        let wanted = if shown { "# Slide 1\n\ntext\n" } else { "# Slide 1\n" };
+        let slide = format!("<p:sld>{slide}</p:sld>");
+        check("a.pptx", &pptx(&[&slide], &parts), wanted, note);
+    }
+}
+
 #[test]
 fn hidden_and_repeated_shapes_of_slides() {
     let shape = |name: &str, properties: &str, text: &str| {

@@ -129,6 +129,39 @@ fn documents_say_how_far_apart_their_stops_are() {
 }
 
 #[test]
+fn slides_say_how_far_apart_their_stops_are() {
+    let wide = "# Slide 1\n\nCosts | Jan | Feb\nHeating costs | 7\nRent | | 80\n";
+    let plain = "# Slide 1\n\nCosts Jan Feb\nHeating costs 7\nRent 80\n";
+    let close = "cells may be in other columns in 1 row of tables";
+    let distance = "defTabSz='2540000'";
+    let list = format!("<a:lstStyle><a:lvl1pPr {distance}/></a:lstStyle>");
+    let other_level = list.replace("lvl1pPr", "lvl2pPr");
+    for (list, paragraph, place, layout, wanted, note) in [
+        ("", "", "", "", plain, close),
+        ("", distance, "", "", wide, ""),
+        (list.as_str(), "", "", "", wide, ""),
+        (&other_level, "", "", "", plain, close),
+        ("", "", "<p:ph type='subTitle'/>", list.as_str(), wide, ""),
+        ("", "", "", &list, plain, close),
+    ] {
+        let lines = ["Costs\tJan\tFeb", "Heating costs\t7", "Rent\t\t80"];
+        let lines = lines.map(|line| format!("<a:p><a:pPr {paragraph}/><a:r><a:t>{line}</a:t></a:r></a:p>"));
+        let slide = format!(
+            "<p:sld><p:sp><p:nvPr>{place}</p:nvPr><p:txBody>{list}{}</p:txBody></p:sp></p:sld>",
+            lines.concat()
+        );
+        let layout = format!(
+            "<p:sldLayout><p:sp><p:nvPr><p:ph idx='1'/></p:nvPr><p:txBody>{layout}</p:txBody></p:sp></p:sldLayout>"
+        );
+        let relations =
+            "<Relationships><Relationship Id='r' Type='x/slideLayout' Target='../l.xml'/></Relationships>";
+        let parts = [("ppt/slides/_rels/slide1.xml.rels", relations), ("ppt/l.xml", layout.as_str())];
+        let slide = slide.replace("<a:pPr /><a:r>", "<a:pPr><a:buNone/></a:pPr><a:r>");
+        check("a.pptx", &pptx(&[&slide], &parts), wanted, note);
+    }
+}
+
+#[test]
 fn columns_that_are_not_certain_are_counted() {
     // Long texts reach over stops, of which nobody knows which.
     check_uncertain(

@@ -1,16 +1,17 @@
-//! What is behind the shapes of a slide: the background, and what layouts draw.
+//! What slides have from their layouts: the background, what is drawn before it, and how placeholders look.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use super::placeholders::{self, Placeholders};
 use crate::Problem;
 use crate::color::Color;
-use crate::office::fill::{Fill, Scheme};
+use crate::office::fill::{Fill, OTHER_NAMES, Scheme};
 use crate::office::relations::Relations;
 use crate::package::Archive;
 use crate::package::xml::{self, Piece};
 
-/// What slides of a layout or a master have behind their text.
+/// What slides of a layout or a master have.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) scheme: Rc<Scheme>,
@@ -18,11 +19,17 @@ pub(super) struct Layout {
     pub(super) page: Color,
     /// Whether something else is drawn there.
     pub(super) has_shapes: bool,
+    pub(super) placeholders: Placeholders,
 }
 
 impl Default for Layout {
     fn default() -> Layout {
-        Layout { scheme: Rc::default(), page: Color::WHITE, has_shapes: false }
+        Layout {
+            scheme: Rc::default(),
+            page: Color::WHITE,
+            has_shapes: false,
+            placeholders: Placeholders::default(),
+        }
     }
 }
 
@@ -45,7 +52,11 @@ impl Layouts {
             Some(master) => (*self.master(archive, master)?).clone(),
             None => Layout::default(),
         };
-        layout.set(part, &archive.text_if_whole(part)?.unwrap_or_default());
+        let text = archive.text_if_whole(part)?.unwrap_or_default();
+        if text.contains(OTHER_NAMES) {
+            layout = layout.with_other_names(part, &text);
+        }
+        layout.placeholders = layout.set(part, &text).of_layout(&layout.placeholders);
         Ok(self.0.entry(part.to_owned()).or_insert(Rc::new(layout)).clone())
     }
 
@@ -58,25 +69,40 @@ impl Layouts {
         let mut scheme = Scheme::of(archive, &relations)?;
         scheme.read_names(part, &text);
         let mut master = Layout { scheme: Rc::new(scheme), ..Layout::default() };
-        master.set(part, &text);
+        master.placeholders = master.set(part, &text).of_master();
         Ok(self.0.entry(part.to_owned()).or_insert(Rc::new(master)).clone())
     }
 }
 
 impl Layout {
-    /// Takes the background and the shapes of a part. What comes before damage counts.
-    fn set(&mut self, part: &str, text: &str) {
-        let mut background = Background::default();
+    /// The layout of a part that calls the colours of the theme otherwise. Which colours it has from elsewhere, is not known
+    /// then.
+    pub(super) fn with_other_names(&self, part: &str, text: &str) -> Layout {
+        let mut scheme = (*self.scheme).clone();
+        scheme.read_names(part, text);
+        Layout {
+            scheme: Rc::new(scheme),
+            page: Color::Unknown,
+            has_shapes: true,
+            placeholders: Placeholders::default(),
+        }
+    }
+
+    /// Takes the background and the shapes of a part. Returns its placeholders. What comes before damage counts.
+    fn set(&mut self, part: &str, text: &str) -> placeholders::Reader {
+        let (mut background, mut placeholders) = (Background::default(), placeholders::Reader::default());
         let _ = xml::read(part, text, |piece| {
             background.piece(&piece, &self.scheme);
+            placeholders.piece(&piece, &self.scheme);
             if let Piece::Start(element) = piece {
                 let is_fill =
                     matches!(element.name.as_str(), "solidFill" | "gradFill" | "blipFill" | "pattFill");
-                self.has_shapes |= background.in_shape && is_fill;
+                self.has_shapes |= background.in_shape && is_fill && !placeholders.is_placeholder();
             }
             Ok(())
         });
         self.page = background.color.unwrap_or(self.page);
+        placeholders
     }
 }
 

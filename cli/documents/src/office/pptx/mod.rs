@@ -2,6 +2,7 @@
 //! Hidden slides are left out.
 
 mod ground;
+mod placeholders;
 mod tables;
 
 use std::rc::Rc;
@@ -9,10 +10,11 @@ use std::rc::Rc;
 use self::ground::{Background, Layout, Layouts};
 use self::tables::Table;
 use super::drawings::Drawings;
+use super::fill::{OTHER_NAMES, Scheme};
 use super::omml::{self, Omml};
 use super::page_texts::PageTexts;
 use super::relations::{Relations, main_part};
-use super::shape::{Letters, ShapeLook};
+use super::shape::{LEVELS, Letters, ShapeLook, TextLook, TextLooks, tab_distance};
 use super::sight::{self, Sight};
 use crate::color::Color;
 use crate::counts::Counts;
@@ -25,8 +27,6 @@ use crate::writer::{Align, Level, Span, TabStops, Writer, symbols};
 use crate::{Converted, Options, Problem, Unit};
 
 const PRESENTATION: &str = "ppt/presentation.xml";
-/// Levels of lists.
-const LEVELS: usize = 9;
 /// A run is raised or lowered from so many thousandths of a percent on.
 const RAISED: i64 = 5_000;
 /// Text of so many hundredths of a point cannot be read.
@@ -46,13 +46,15 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     let mut ids = Vec::new();
     let mut reader = Reader::default();
     xml::read(&part, &archive.text(&part)?, |piece| {
-        if let Piece::Start(element) = piece {
-            match element.name.as_str() {
+        match piece {
+            Piece::Start(element) => match element.name.as_str() {
                 // Its own number has the same name without a prefix.
                 "sldId" => ids.extend(element.attribute_of("r:id").or_else(|| element.attribute("id"))),
                 "sldSz" => reader.size = Some([length(&element, "cx"), length(&element, "cy")]),
-                _ => {}
-            }
+                _ => reader.texts.start(&element, &Scheme::default()),
+            },
+            Piece::End(name) => reader.texts.end(&name),
+            Piece::Text(_) => {}
         }
         Ok(())
     })?;
@@ -96,6 +98,8 @@ struct Reader {
     counts: Counts,
     /// The width and the height of slides.
     size: Option<[i64; 2]>,
+    /// How text looks by the presentation. Its colours depend on the layout.
+    texts: TextLooks,
     layouts: Layouts,
     page_texts: PageTexts,
 }
@@ -131,6 +135,7 @@ struct Paragraph {
     is_counted: bool,
     has_white: bool,
     tabs: Rc<TabStops>,
+    tab_distance: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -144,9 +149,18 @@ enum Mark {
 #[derive(Debug, Default)]
 struct Shape {
     look: ShapeLook,
+    /// How it looks by its layout, if it is a placeholder.
+    of_layout: Option<Rc<ShapeLook>>,
     /// Its left and upper end, and its width and height.
     place: Option<[i64; 2]>,
     size: Option<[i64; 2]>,
+}
+
+impl Shape {
+    /// The colour behind its text, if something fills it.
+    fn ground(&self) -> Option<Color> {
+        self.look.ground().or_else(|| self.of_layout.as_ref()?.ground())
+    }
 }
 
 /// A slide while it is read.
@@ -154,6 +168,7 @@ struct Shape {
 struct Slide {
     layout: Rc<Layout>,
     slide_size: Option<[i64; 2]>,
+    texts: TextLooks,
     background: Background,
     shape: Shape,
     /// The colour of the cell, in a table.
@@ -168,8 +183,7 @@ struct Slide {
     groups: usize,
     hidden_group: Option<usize>,
     in_group_properties: bool,
-    hidden: usize,
-    white: usize,
+    counts: Counts,
     writer: Writer,
     title: Writer,
     footer: Writer,
@@ -195,8 +209,6 @@ struct Slide {
     bullet_font: String,
     description: Option<String>,
     drawings: Drawings,
-    unknown: usize,
-    pictures: usize,
 }
 
 impl Reader {
@@ -207,6 +219,7 @@ impl Reader {
             drawings: Drawings::of(archive, &relations)?,
             layout: self.layouts.of(archive, &relations)?,
             slide_size: self.size,
+            texts: self.texts.clone(),
             ..Slide::default()
         };
         slide.part(archive, part)?;
@@ -217,8 +230,7 @@ impl Reader {
             for relation in relations.all(kind) {
                 let mut notes = Slide { are_notes: true, ..Slide::default() };
                 notes.part(archive, &relation.target)?;
-                slide.hidden += notes.hidden;
-                slide.white += notes.white;
+                slide.counts.add(notes.counts);
                 let text = notes.writer.finish();
                 if !text.trim().is_empty() {
                     slide.writer.paragraph();
@@ -226,10 +238,7 @@ impl Reader {
                 }
             }
         }
-        self.counts.unknown_characters += slide.unknown;
-        self.counts.pictures += slide.pictures;
-        self.counts.hidden += slide.hidden;
-        self.counts.white += slide.white;
+        self.counts.add(std::mem::take(&mut slide.counts));
         for footer in std::mem::take(&mut slide.footers) {
             self.page_texts.add(footer, true);
         }
@@ -240,6 +249,9 @@ impl Reader {
 impl Slide {
     fn part(&mut self, archive: &mut Archive, part: &str) -> Result<(), Problem> {
         let text = archive.text(part)?;
+        if text.contains(OTHER_NAMES) {
+            self.layout = Rc::new(self.layout.with_other_names(part, &text));
+        }
         self.writer.end_tables();
         (self.skipping, self.in_text, self.math) = (0, false, None);
         (self.cells, self.cell_count) = (tables::colors(part, &text, &self.layout.scheme), 0);
@@ -263,7 +275,7 @@ impl Slide {
     fn start(&mut self, element: &Element) {
         let value = |name: &str| element.attribute(name);
         let number = |name: &str| value(name).and_then(|value| value.parse::<usize>().ok());
-        let is_set = |name: &str| value(name).is_some_and(|value| value == "1" || value == "true");
+        let is_set = |name: &str| element.is_set(name);
         match element.name.as_str() {
             "Fallback" | "tblGrid" | "extLst" | "sp3d" => self.skipping = 1,
             "sld" => self.is_hidden = value("show").is_some_and(|value| value == "0" || value == "false"),
@@ -283,6 +295,7 @@ impl Slide {
                 self.description = value("descr").filter(|text| !text.trim().is_empty());
             }
             "ph" if self.role != Role::Hidden => {
+                self.shape.of_layout = self.layout.placeholders.look(element);
                 self.role = match value("type").as_deref() {
                     Some("title" | "ctrTitle") => Role::Title,
                     Some("dt" | "ftr" | "hdr") if !self.are_notes => Role::Footer,
@@ -292,10 +305,10 @@ impl Slide {
                     _ => Role::Body,
                 }
             }
-            "chart" | "relIds" | "blip" if self.role == Role::Hidden => self.hidden += 1,
+            "chart" | "relIds" | "blip" if self.role == Role::Hidden => self.counts.hidden += 1,
             "chart" | "relIds" => {
                 let is_written = self.drawings.write(element, &mut self.writer);
-                self.pictures += usize::from(!is_written);
+                self.counts.pictures += usize::from(!is_written);
             }
             "off" if self.shape.look.in_properties() => {
                 self.shape.place = Some(["x", "y"].map(|at| length(element, at)))
@@ -305,12 +318,14 @@ impl Slide {
             }
             "blip" => match self.description.take() {
                 Some(text) => self.text(&format!("[image: {}]", text.trim())),
-                None => self.pictures += 1,
+                None => self.counts.pictures += 1,
             },
             "tbl" => {
                 if self.role != Role::Hidden {
                     self.role = Role::Text;
                 }
+                // Its text looks as the style of the table says.
+                self.shape.of_layout = None;
                 self.table = Table::default();
                 self.out().begin_table();
             }
@@ -330,7 +345,10 @@ impl Slide {
                 self.out().cell(span);
             }
             "p" => self.paragraph = Paragraph::default(),
-            "pPr" => self.paragraph.level = number("lvl").unwrap_or(0).min(LEVELS - 1),
+            "pPr" => {
+                self.paragraph.level = number("lvl").unwrap_or(0).min(LEVELS - 1);
+                self.paragraph.tab_distance = tab_distance(element);
+            }
             "tab" => {
                 let place = value("pos").and_then(|place| place.parse::<u32>().ok());
                 let align = match value("algn").as_deref() {
@@ -419,7 +437,7 @@ impl Slide {
             }
             "sp" => {
                 self.writer.paragraph();
-                self.is_drawn |= self.shape.look.ground().is_some_and(|ground| ground != Color::Transparent);
+                self.is_drawn |= self.shape.ground().is_some_and(|ground| ground != Color::Transparent);
                 if self.role == Role::Footer {
                     self.footers.push(std::mem::take(&mut self.footer).finish());
                 }
@@ -467,9 +485,33 @@ impl Slide {
             return Sight::Hidden;
         }
         let page = self.background.color.unwrap_or(self.layout.page);
-        let ground = self.cell.or_else(|| self.shape.look.ground());
-        let on = |page| self.letters.sight(&self.shape.look.letters, ground, page);
-        sight::on_page(page, self.is_drawn || self.layout.has_shapes, on)
+        let ground = self.cell.or_else(|| self.shape.ground());
+        let own = self.letters.over(&self.shape.look.text(self.paragraph.level).letters);
+        let letters = own.over(&self.text_of_layout().letters);
+        let on = |page| letters.sight(ground, page);
+        match sight::on_page(page, self.is_drawn || self.layout.has_shapes, on) {
+            // Who made the layout chose a colour that fits its ground.
+            Sight::Uncertain if !own.has_color() => Sight::Seen,
+            sight => sight,
+        }
+    }
+
+    /// How text of the paragraph looks by the layout.
+    fn text_of_layout(&self) -> TextLook {
+        let look = self.shape.of_layout.as_ref();
+        look.map(|look| look.text(self.paragraph.level)).unwrap_or_default()
+    }
+
+    /// The tab stops of the paragraph.
+    fn tabs(&self) -> Rc<TabStops> {
+        let level = self.paragraph.level;
+        let distance = self
+            .paragraph
+            .tab_distance
+            .or_else(|| self.shape.look.text(level).tab_distance)
+            .or_else(|| self.text_of_layout().tab_distance)
+            .or_else(|| self.texts.level(level).tab_distance);
+        self.paragraph.tabs.spaced(distance.map(|distance| distance / TAB_UNIT))
     }
 
     fn text(&mut self, text: &str) {
@@ -484,10 +526,11 @@ impl Slide {
         match self.sight() {
             Sight::Seen => {}
             Sight::Uncertain => {
-                self.white += usize::from(is_text && !std::mem::replace(&mut self.paragraph.has_white, true));
+                self.counts.white +=
+                    usize::from(is_text && !std::mem::replace(&mut self.paragraph.has_white, true));
             }
             Sight::Hidden => {
-                self.hidden +=
+                self.counts.hidden +=
                     usize::from(is_text && !std::mem::replace(&mut self.paragraph.is_counted, true));
                 return;
             }
@@ -497,8 +540,9 @@ impl Slide {
             "" => (text.to_owned(), 0),
             font => symbols::text(font, text),
         };
-        self.unknown += unknown;
-        let (level, is_struck, tabs) = (self.level, self.is_struck, self.paragraph.tabs.clone());
+        self.counts.unknown_characters += unknown;
+        let tabs = if text.contains('\t') { self.tabs() } else { Rc::default() };
+        let (level, is_struck) = (self.level, self.is_struck);
         let out = self.out();
         for (i, text) in text.split('\t').enumerate() {
             if i > 0 {

@@ -93,7 +93,7 @@ impl Drawn {
         counts: &mut Counts,
     ) {
         let (mut in_text, mut in_body, mut in_from) = (false, false, false);
-        let (mut letters, mut in_run) = (Letters::default(), false);
+        let (mut letters, mut in_run, mut level) = (Letters::default(), false, 0);
         let (mut shape, mut anchor, mut in_anchor) = (Shape::default(), [String::new(), String::new()], None);
         let _ = xml::read(part, text, |piece| {
             match piece {
@@ -115,7 +115,10 @@ impl Drawn {
                         self.charts.extend(Some(writer.finish()).filter(|text| !text.is_empty()));
                     }
                     "txBody" => in_body = true,
-                    "p" => shape.is_counted = false,
+                    "p" => (shape.is_counted, level) = (false, 0),
+                    "pPr" => {
+                        level = element.attribute("lvl").and_then(|level| level.parse().ok()).unwrap_or(0);
+                    }
                     "r" => letters = Letters::default(),
                     "rPr" => in_run = in_body,
                     "t" => in_text = in_body,
@@ -138,7 +141,8 @@ impl Drawn {
                     _ => shape.look.end(&name),
                 },
                 Piece::Text(text) if in_text => {
-                    match letters.sight(&shape.look.letters, shape.look.ground(), Color::Unknown) {
+                    let letters = letters.over(&shape.look.text(level).letters);
+                    match letters.sight(shape.look.ground(), Color::Unknown) {
                         Sight::Hidden if text.trim().is_empty() => {}
                         Sight::Hidden => {
                             counts.hidden += usize::from(!std::mem::replace(&mut shape.is_counted, true));
